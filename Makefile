@@ -32,7 +32,7 @@ endef
 test: rust cc clients ## the short tier: every unit, property, integration and doc test at a size that finds bugs; benchmarks run tiny
 	$(call suite,short $(FILTER))
 
-test-long: rust cc clients ## every test at full size, most of an hour; keeps its table in docs/results/tests.tsv and says what changed
+test-long: rust cc clients ## every test at full size, more than an hour; keeps its table in docs/results/tests.tsv and says what changed
 	$(call suite,long --results docs/results/tests.tsv $(FILTER))
 
 # Each script says what it skips, and ends with 77 then.

@@ -231,7 +231,7 @@ impl Connection {
     /// Lets the request in that waits, beyond the reserve.
     ///
     /// # Errors
-    /// What came behind it was looked at: as [`receive`](Self::receive).
+    /// The requests that came behind it were looked at: as [`receive`](Self::receive).
     pub fn grant(&mut self) -> Result<(), Violation> {
         self.granted = self.wanted().is_some();
         self.go_on()

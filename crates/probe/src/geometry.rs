@@ -273,7 +273,7 @@ fn fewest_heads(tracks: u64) -> u64 {
     tracks.div_ceil(u64::from(MOST_CYLINDERS) / 2).max(1)
 }
 
-/// What is taken where nothing was found: sure of nothing.
+/// The geometry that stands in where none was found; nothing of it is sure.
 pub(crate) fn unknown() -> Geometry {
     let shape = Shape { kind: Kind::Cylinder, heads: 1 };
     Geometry { shape, sure: 0.0, sure_of_order: 0.0 }

@@ -178,7 +178,7 @@ impl<'a> Meter<'a> {
     fn allowed_s(&self) -> f64 {
         let bytes = self.capacity() as f64 * self.sector_bytes() as f64;
         let once = (LEAST_S * (bytes / SMALL).powf(GROWTH)).clamp(LEAST_S, MOST_S);
-        // What was not done in one attempt may be in the next.
+        // A further attempt has more time.
         once * (1.0 + self.recorder.journal().attempts().min(MOST_MORE) as f64)
     }
 
@@ -224,7 +224,7 @@ impl<'a> Meter<'a> {
         if self.tell().is_break() { Err(ProbeError::Interrupted) } else { Ok(()) }
     }
 
-    /// What was found is of a part of the drive: the next probe that goes on from the journal does not come to the same end.
+    /// Notes that a part of the drive was found: the next probe that goes on from the journal does not come to the same end.
     pub(crate) fn ended_partial(&mut self) {
         self.recorder.ended_partial();
     }

@@ -131,7 +131,7 @@ pub struct Unreadable {
 pub struct GivenUp {
     /// The measurement.
     pub what: String,
-    /// What was seen, and what may help.
+    /// The reason, and a mend.
     pub why: String,
 }
 

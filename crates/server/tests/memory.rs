@@ -15,9 +15,9 @@ mod support;
 use cap::Cap;
 use server::{Limits, Offer};
 use std::alloc::System;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
-use support::{Server, open, request};
+use support::{Server, is_read, reads, request, send};
 use units::Duration;
 
 /// The process ends when it takes more: a server without bounds must not take the machine with it.
@@ -28,39 +28,6 @@ const MIB: usize = 1 << 20;
 
 /// Buffers to receive into, the log, and the test itself.
 const BESIDE: usize = 16 * MIB;
-
-fn connect(server: &Server<device::Raw>) -> UnixStream {
-    let mut client = server.connect();
-    open(&mut client);
-    client
-}
-
-/// Sends as much of it as the server takes without reading anything.
-fn send(client: &mut UnixStream, bytes: &[u8]) -> usize {
-    client.set_nonblocking(true).unwrap();
-    let mut sent = 0;
-    while sent < bytes.len() {
-        match client.write(&bytes[sent..]) {
-            Ok(some) => sent += some,
-            Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-            Err(error) => panic!("{error}"),
-        }
-    }
-    client.set_nonblocking(false).unwrap();
-    sent
-}
-
-fn reads(requests: u64, bytes: u32) -> Vec<u8> {
-    (0..requests).flat_map(|cookie| request(0, cookie, 0, bytes)).collect()
-}
-
-/// A small read, which is answered.
-fn read(client: &mut UnixStream) {
-    client.write_all(&request(0, 7, 4096, 4096)).unwrap();
-    let mut reply = [1; 16 + 4096];
-    client.read_exact(&mut reply).unwrap();
-    assert_eq!(reply[..8], [0x67, 0x44, 0x66, 0x98, 0, 0, 0, 0]);
-}
 
 fn take(client: &mut UnixStream, mut bytes: usize) {
     let mut buffer = [0; 1 << 16];
@@ -76,7 +43,7 @@ fn until_little_is_held(client: &mut UnixStream, what: &str) {
         if ALLOCATOR.allocated() <= BESIDE {
             return;
         }
-        read(client);
+        assert!(is_read(client, 4096, 4096));
     }
     panic!("{what}: {} bytes are still held", ALLOCATOR.allocated());
 }
@@ -89,10 +56,10 @@ fn no_more_is_held_for_clients_than_the_bounds_say() {
     let limits = Limits { patience: Duration::from_secs(3600), ..Limits::default() };
     assert_eq!((limits.client.bytes, limits.bytes), (64 * MIB, 256 * MIB));
     let Some(server) = Server::raw("memory", 64 << 20, Offer { limits, ..Offer::default() }) else { return };
-    let mut other = connect(&server);
+    let mut other = server.client();
 
     // A client that reads everything, with 64 requests of the largest size.
-    let mut greedy = connect(&server);
+    let mut greedy = server.client();
     greedy.write_all(&reads(64, 32 << 20)).unwrap();
     for _ in 0..64 {
         take(&mut greedy, 16 + 32 * MIB);
@@ -113,11 +80,11 @@ fn no_more_is_held_for_clients_than_the_bounds_say() {
     until_little_is_held(&mut other, "after clients that read and wrote much");
 
     // Seven that read nothing, and one that wants something small meanwhile.
-    let mut stuck: Vec<UnixStream> = (0..7).map(|_| connect(&server)).collect();
+    let mut stuck: Vec<UnixStream> = (0..7).map(|_| server.client()).collect();
     for client in &mut stuck {
         assert!(send(client, &reads(278, 32 << 20)) > 28);
     }
-    (0..1000).for_each(|_| read(&mut other));
+    (0..1000).for_each(|_| assert!(is_read(&mut other, 4096, 4096)));
     let most = ALLOCATOR.max_allocated();
     assert!(most <= 256 * MIB + BESIDE, "{} MiB for seven clients that read nothing", most / MIB);
     assert!(most > 128 * MIB, "{} MiB: they were to fill what they may", most / MIB);
@@ -126,11 +93,11 @@ fn no_more_is_held_for_clients_than_the_bounds_say() {
 
     // Clients that are gone in the midst of a write, and of their answers.
     for _ in 0..40 {
-        let (mut writes, mut reads_some) = (connect(&server), connect(&server));
+        let (mut writes, mut reads_some) = (server.client(), server.client());
         send(&mut writes, &[request(1, 1, 0, 32 << 20), vec![1; 100_000]].concat());
         send(&mut reads_some, &reads(9, 32 << 20));
         take(&mut reads_some, 100);
-        read(&mut other);
+        assert!(is_read(&mut other, 4096, 4096));
     }
     until_little_is_held(&mut other, "after clients that were gone in the midst");
     let most = ALLOCATOR.max_allocated();

@@ -24,7 +24,7 @@ pub enum Kind {
 pub struct Binary {
     /// How the binary is called in lists: `sim/tests`, `probe/lib`, `scheduler/benches/tasks`.
     pub name: String,
-    /// What it was built from.
+    /// The kind of target that it was built from.
     pub kind: Kind,
     /// The file to execute.
     pub executable: PathBuf,
@@ -39,7 +39,7 @@ pub struct Test {
     pub name: String,
     /// The place of its binary in the list that was given to [`tests`].
     pub binary: usize,
-    /// What the binary calls the test, or `None` for all of the binary.
+    /// The binary's own name for the test, or `None` for all of the binary.
     pub filter: Option<String>,
     /// Marked with `#[ignore]`: only the long tier runs it.
     pub ignored: bool,
@@ -55,7 +55,7 @@ pub enum BinaryError {
     Message {
         /// The line, from 1 on.
         line: usize,
-        /// What the parser says.
+        /// The parser's reason.
         why: serde_json::Error,
     },
     /// There is no test binary among the messages.
@@ -66,7 +66,7 @@ pub enum BinaryError {
     List {
         /// The binary.
         executable: PathBuf,
-        /// What went wrong.
+        /// The reason.
         why: String,
     },
 }

@@ -9,7 +9,7 @@ pub struct Long {
     pub reason: String,
 }
 
-/// What is wrong with the list.
+/// An error in the list.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LongError {
     /// An entry has no reason.

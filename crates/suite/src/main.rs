@@ -1,4 +1,4 @@
-//! `suite short|long [--messages FILE] [--results FILE] [FILTER]`: see the library.
+//! `suite short|long [--long-list FILE] [--results FILE] [FILTER]`: see the library.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "it is a program")]
 

@@ -13,13 +13,13 @@ const CHANGE_MIN: Duration = Duration::from_secs(5);
 /// The results of all tests of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Results {
-    /// What was tested, where and when: one line.
+    /// The tier, the commit and the date, in one line.
     pub heading: String,
     /// The outcome and the processor time of each test, by name.
     pub tests: BTreeMap<String, (Outcome, Duration)>,
 }
 
-/// What is wrong with a kept table.
+/// An error in a kept table.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ResultsError {
     /// A line is none of a table.

@@ -31,7 +31,7 @@ pub struct Finished {
     pub outcome: Outcome,
     /// The processor time of the test and of the processes that it waited for.
     pub processor: Duration,
-    /// What the test lacked, as it said itself.
+    /// The needs that the test lacked, in its own words.
     pub skips: Vec<String>,
     /// All that it printed.
     pub output: String,

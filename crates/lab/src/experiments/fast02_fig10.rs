@@ -164,7 +164,7 @@ fn of_the_paper(curves: &Curves<'_>, beginning: &Curves<'_>) -> [Claim; 2] {
         of_beginning(beginning.by_truth()),
         of_beginning(&beginning.restricted),
     );
-    // Of what is lost at 0.3 ms, so much is lost between these two.
+    // The share of the loss at 0.3 ms that lies between these two.
     let of_the_loss = |from: f64, to: f64| 100.0 * (from - to) / (level - mb_per_s(near)).max(f64::EPSILON);
     [
         Claim::new("fast02-fig10", "65% of the in-drive free bandwidth, 3.1 MB/s, 37 scans a day")

@@ -365,9 +365,9 @@ struct Scan {
     block: Sectors,
     sector: Bytes,
     bytes: u64,
-    /// What was read and is not wanted again yet, by when it was read.
+    /// The ranges that were read and are not wanted again yet, with the instants of reading.
     had: VecDeque<(Instant, LbnRange)>,
-    /// What is wanted.
+    /// The number of sectors that are wanted.
     wanted: Sectors,
     refused: Option<SessionError>,
 }

@@ -82,7 +82,7 @@ fn a_range_that_is_longer_than_may_be_interpolated_is_halved() {
     assert!(widest <= Some(longest as i64), "{widest:?}");
     assert_eq!(bounded.kept + bounded.confirmed, bounded.distances);
     assert!(free.kept * 5 < bounded.kept, "{} {}", free.kept, bounded.kept);
-    // What is known beside the ends of lines costs their halves and no more.
+    // Halving leaves ranges of at least half of the longest length, so there are at most twice as many.
     assert!(bounded.kept < 2 * 2 * 20_000 / longest * 2, "{}", bounded.kept);
 }
 

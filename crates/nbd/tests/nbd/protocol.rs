@@ -406,7 +406,7 @@ fn a_request_beyond_the_reserve_waits_for_a_grant_and_nothing_is_lost() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Whatever is asked, answered and sent in whatever order: no more is held than may be, but for one request that is larger
+    /// No more is held than may be, in any order of requests, answers and sending, but for one request that is larger
     /// and what was received at once, and in the end all is answered.
     #[test]
     fn no_more_is_held_than_may_be(

@@ -66,7 +66,7 @@ impl<'a> Recorder<'a> {
         self.journal
     }
 
-    /// What this attempt found is of a part of the drive.
+    /// Notes that this attempt found a part of the drive only.
     pub(crate) fn ended_partial(&mut self) {
         self.journal.ended_partial = true;
     }

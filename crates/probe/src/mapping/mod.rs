@@ -45,7 +45,7 @@ pub(crate) struct Map {
 }
 
 impl Map {
-    /// Of a drive of so many sectors of which nothing is known.
+    /// The map of a drive of so many sectors of which nothing is known.
     pub(crate) fn of_nothing(capacity: u64) -> Self {
         let mut zone = Zone::new(0, capacity.max(1), 0.0);
         zone.end = capacity;
@@ -153,7 +153,7 @@ impl<'m, 'a> Mapper<'m, 'a> {
         let at = self.map.zones.last().map_or(0, |zone| zone.end);
         self.map.mapped = at.min(self.capacity);
         if at < self.capacity {
-            // What was not understood is taken to go on as before, and is reported as unsure.
+            // The rest was not understood: it is taken to go on as before, and is reported as unsure.
             let rest = self.rest(at)?;
             self.map.zones.push(rest);
         }

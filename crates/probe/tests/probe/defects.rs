@@ -136,7 +136,7 @@ fn moved_sectors_and_pauses_are_no_failures() {
     common::holds(device, &truth(), &found, 300.0);
 }
 
-/// Of such a drive not even the revolution time is found.
+/// Not even the revolution time of such a drive is found.
 #[test]
 fn a_drive_that_has_lost_too_much_is_given_up_with_place_and_mend() {
     let error = run(&mut Emulated::with(&truth(), bad(1_000_000, Behaviour::default()), 1)).unwrap_err();

@@ -232,7 +232,7 @@ impl Core {
         }
     }
 
-    /// What the winner's detour, whose accesses begin at `begun`, leaves of a gap goes to whoever wants what lies nearest:
+    /// The part of a gap that the winner's detour leaves, whose accesses begin at `begun`, goes to the nearest wanted blocks:
     /// pending tasks of all on the destination cylinder and beside the source are considered as well (FAST'04, section 5.2).
     /// That is the time behind the detour and the time before it, in which its first sector comes round.
     fn fill_rest(&mut self, gap: &Gap, begun: usize, buffers: &mut dyn Buffers) {

@@ -206,7 +206,7 @@ pub(super) struct Outside {
     known_bad: BTreeSet<Lbn>,
     /// What a turn must bring to be bought.
     price: Price,
-    /// What background work costs, measured; `None` where that is not asked for.
+    /// The measured cost of background work; `None` where that is not asked for.
     cost: Option<Box<Cost>>,
     /// When the drive has written all that it has reported, at the latest.
     destaged_at: Instant,

@@ -40,7 +40,7 @@ fn sent(core: &mut Core, us: u64) -> Vec<Command> {
     sent
 }
 
-/// What is sent when a request comes, which is to go to the drive at once.
+/// Submits a request, and returns the command that goes to the drive at once.
 fn ask(core: &mut Core, us: u64, id: u64, op: Op, range: LbnRange) -> Command {
     core.submit(at(us), Request { id: RequestId::new(id), op, range }).unwrap();
     let [command] = sent(core, us)[..] else { panic!("one command at {us} us") };
@@ -48,7 +48,7 @@ fn ask(core: &mut Core, us: u64, id: u64, op: Op, range: LbnRange) -> Command {
     command
 }
 
-/// What is sent when a command is done.
+/// Tells the core that a command is done, and returns the commands that follow.
 fn done(core: &mut Core, us: u64, command: Command) -> Vec<Command> {
     core.command_done(at(us), command.id, Outcome::Done);
     sent(core, us)

@@ -1,9 +1,9 @@
 //! Clients that take nothing, ask for too much, or are gone, beside others that notice nothing of it.
 
-use crate::support::{Server, open, request};
+use crate::support::{Server, is_read, reads, request, send};
 use drive::Behaviour;
 use server::{Limits, Offer};
-use std::io::{ErrorKind, Read, Write};
+use std::io::Read;
 use std::os::unix::net::UnixStream;
 use units::Duration;
 
@@ -16,53 +16,21 @@ fn raw(test: &str, limits: Limits) -> Option<Server<device::Raw>> {
     Server::raw(test, 64 << 20, Offer { limits, ..Offer::default() })
 }
 
-fn connect<D: device::Device + Send + 'static>(server: &Server<D>) -> UnixStream {
-    let mut client = server.connect();
-    open(&mut client);
-    client
-}
-
-fn reads(requests: u64, bytes: u32) -> Vec<u8> {
-    (0..requests).flat_map(|cookie| request(0, cookie, 0, bytes)).collect()
-}
-
-/// As much of it as the server takes.
-fn send(client: &mut UnixStream, bytes: &[u8]) {
-    client.set_nonblocking(true).unwrap();
-    let mut sent = 0;
-    while sent < bytes.len() {
-        match client.write(&bytes[sent..]) {
-            Ok(some) => sent += some,
-            Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-            Err(error) => panic!("{error}"),
-        }
-    }
-    client.set_nonblocking(false).unwrap();
-}
-
-/// A read of the first bytes is answered.
-fn read(client: &mut UnixStream, bytes: u32) {
-    client.write_all(&request(0, 7, 0, bytes)).unwrap();
-    let mut reply = vec![1; 16 + bytes as usize];
-    client.read_exact(&mut reply).unwrap();
-    assert_eq!(reply[..8], [0x67, 0x44, 0x66, 0x98, 0, 0, 0, 0]);
-}
-
 /// The answers to nine reads of 32 MiB are not taken, and another client's reads are answered meanwhile, small and large.
 #[test]
 fn a_client_that_takes_nothing_does_not_keep_another_waiting() {
     let Some(server) = raw("unread", patient()) else { return };
-    let (mut slow, mut other) = (connect(&server), connect(&server));
+    let (mut slow, mut other) = (server.client(), server.client());
     send(&mut slow, &reads(9, 32 << 20));
     for _ in 0..200 {
-        read(&mut other, 4096);
+        assert!(is_read(&mut other, 0, 4096));
     }
-    (0..5).for_each(|_| read(&mut other, 32 << 20));
+    (0..5).for_each(|_| assert!(is_read(&mut other, 0, 32 << 20)));
     // Half a write is as good.
-    let mut half = connect(&server);
+    let mut half = server.client();
     send(&mut half, &[request(1, 1, 0, 32 << 20), vec![0; 5000]].concat());
     for _ in 0..200 {
-        read(&mut other, 4096);
+        assert!(is_read(&mut other, 0, 4096));
     }
     // And the slow one still gets what it asked for.
     let mut reply = vec![0; 16 + (32 << 20)];
@@ -83,7 +51,7 @@ fn clients_that_are_gone_keep_no_seat() {
         }
     }
     let mut clients: Vec<UnixStream> = (0..64).map(|_| greeted(&server)).collect();
-    clients.iter_mut().for_each(|client| read(client, 4096));
+    clients.iter_mut().for_each(|client| assert!(is_read(client, 0, 4096)));
     drop(clients);
     server.end();
 }
@@ -114,7 +82,7 @@ fn a_client_that_waits_for_memory_is_noticed_to_be_gone() {
             send(client, &reads(9, 32 << 20));
         }
     }
-    read(&mut greeted(&server), 4096);
+    assert!(is_read(&mut greeted(&server), 0, 4096));
     drop(holds);
     server.end();
 }
@@ -124,7 +92,7 @@ fn a_client_that_waits_for_memory_is_noticed_to_be_gone() {
 fn a_server_ends_in_its_time_whatever_is_queued() {
     let limits = Limits { drain: Duration::from_millis(50), ..patient() };
     let Some(server) = Server::emulated("drain", Behaviour::default(), limits) else { return };
-    let mut clients: Vec<UnixStream> = (0..20).map(|_| connect(&server)).collect();
+    let mut clients: Vec<UnixStream> = (0..20).map(|_| server.client()).collect();
     let all = server.size as u32;
     for client in &mut clients {
         send(client, &reads(128, all));

@@ -94,7 +94,26 @@ pub(super) struct Order {
     pub passed: Option<Passed>,
 }
 
-/// What else was at the drive while a command was there that was passed through.
+impl Order {
+    /// An order that is not sent, and whose forecast nobody believes yet.
+    pub fn new(command: Command, tag: u64, work: Work, forecast: Forecast) -> Self {
+        Self {
+            command,
+            tag,
+            work,
+            neighbour: None,
+            sent: None,
+            forecast,
+            foreseen: false,
+            overtaken: false,
+            in_any_order: false,
+            charged: None,
+            passed: None,
+        }
+    }
+}
+
+/// Whether a command that was passed through had others beside it at the drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Passed {
     /// Nothing: the command is predicted.

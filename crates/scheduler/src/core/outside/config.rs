@@ -273,7 +273,7 @@ pub struct OutsideConfig {
     /// leaves.
     pub harm_ppm: Option<u32>,
     /// How the cost of background work is measured against windows without it; `None` measures nothing, and no window is without
-    /// it, as in the papers. A daemon that serves a live disk measures.
+    /// it, as in the papers and in the daemon.
     pub audit: Option<AuditConfig>,
 }
 

@@ -105,7 +105,7 @@ impl Outside {
         forecast(drive, overheads, from, (sent, self.held_back), (op, range))
     }
 
-    /// What a command that is decided on now does behind `from`.
+    /// Forecasts a command that is decided on now and follows `from`.
     pub(super) fn forecast_behind(
         &self,
         drive: &DriveModel,

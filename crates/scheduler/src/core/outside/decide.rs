@@ -51,9 +51,7 @@ impl Outside {
     ) {
         let (op, range, tag, work) = order;
         let (purpose, foreground, useful) = what;
-        let id = CommandId(self.next_id);
-        self.next_id += 1;
-        let command = Command { id, op, range, purpose, foreground, useful };
+        let command = self.next_command((op, range), purpose, foreground, useful);
         let mut forecast = None;
         self.walk(drive, &[(op, range)], |foreseen| forecast = Some(*foreseen));
         let Some(forecast) = forecast else { return };
@@ -61,19 +59,20 @@ impl Outside {
         self.last = (op, range.end());
         let foreseen = self.foresees();
         let charged = if matches!(work, Work::Foreground { .. }) { self.charged.take() } else { None };
-        self.queue.push_back(Order {
-            command,
-            tag,
-            work,
-            neighbour,
-            sent: None,
-            forecast,
-            foreseen,
-            overtaken: false,
-            in_any_order: false,
-            charged,
-            passed: None,
-        });
+        self.queue.push_back(Order { neighbour, foreseen, charged, ..Order::new(command, tag, work, forecast) });
+    }
+
+    /// A command with the next number.
+    pub(super) fn next_command(
+        &mut self,
+        (op, range): (Op, LbnRange),
+        purpose: Purpose,
+        foreground: Option<LbnRange>,
+        useful: u32,
+    ) -> Command {
+        let id = CommandId(self.next_id);
+        self.next_id += 1;
+        Command { id, op, range, purpose, foreground, useful }
     }
 
     /// How a command stands to the last one that was decided on.

@@ -5,7 +5,7 @@
 //! believes only where the head was when the drive reported them. A command that was alone at the drive is predicted like
 //! any other, and its completion teaches the clock and the error record.
 
-use super::command::{CommandId, Order, Outcome, Passed, Work};
+use super::command::{Order, Outcome, Passed, Work};
 use super::forecast::{Late, Standing};
 use super::{Caution, Outside, guard};
 use crate::core::under_way::{Job, turn};
@@ -148,27 +148,18 @@ impl Core {
 impl Outside {
     /// Puts a request at the drive; `alone` if nothing else is there.
     fn pass(&mut self, drive: &DriveModel, job: Job, tag: u64, (now, alone): (Instant, bool)) -> Action {
-        let id = CommandId(self.next_id);
-        self.next_id += 1;
         let (op, range) = (job.pending.request.op, job.pending.request.range);
-        let (purpose, foreground) = (Purpose::Foreground, Some(range));
-        let command = super::Command { id, op, range, purpose, foreground, useful: 0 };
+        let command = self.next_command((op, range), Purpose::Foreground, Some(range), 0);
         let neighbour = self.neighbour(drive, op, range);
         self.last = (op, range.end());
         let forecast = self.forecast_behind(drive, &self.base, (op, range));
         let foreseen = alone && self.foresees();
         self.device.push_back(Order {
-            command,
-            tag,
-            work: Work::Foreground { job, plain: None },
             neighbour: neighbour.filter(|_| alone),
             sent: Some(now),
-            forecast,
             foreseen,
-            overtaken: false,
-            in_any_order: false,
-            charged: None,
             passed: Some(if alone { Passed::Alone } else { Passed::BesideOthers }),
+            ..Order::new(command, tag, Work::Foreground { job, plain: None }, forecast)
         });
         Action::Send(command)
     }

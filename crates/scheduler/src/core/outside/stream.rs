@@ -11,7 +11,7 @@
 
 use super::Outside;
 use super::clock::nanos;
-use super::command::{CommandId, Order, Outcome, Work};
+use super::command::{Order, Outcome, Work};
 use super::fit::range_of;
 use super::forecast::Standing;
 use crate::background::Focus;
@@ -62,7 +62,7 @@ const CREDIT_RESPONSES: Duration = Duration::from_secs(30);
 /// A wait at the drive is charged up to this many revolutions; longer ones are pauses of the drive's own.
 const CHARGED_REVOLUTIONS_MAX: u64 = 2;
 
-/// What is known of streams and of the requests that they meet.
+/// The state of streams, and estimates of the requests that they meet.
 #[derive(Clone, Debug)]
 pub(super) struct Streams {
     /// Where the next command begins if the head is still there, and when the drive was done before it.
@@ -294,27 +294,14 @@ impl Core {
         outside.streams.found += u64::from(since == now);
         outside.stream_sees_sent(now, Op::Read);
         outside.streams.next = Some((range.end(), now));
-        let id = CommandId(outside.next_id);
-        outside.next_id += 1;
-        let purpose = Purpose::Idle { useful };
-        let command = super::Command { id, op: Op::Read, range, purpose, foreground: None, useful };
+        let command = outside.next_command((Op::Read, range), Purpose::Idle { useful }, None, useful);
         outside.last = (Op::Read, range.end());
         outside.decided = outside.clock.platter(now);
         let forecast = outside.forecast_behind(&drive, &outside.base, (Op::Read, range));
         outside.device.iter_mut().for_each(Order::is_not_alone);
-        outside.device.push_back(Order {
-            command,
-            tag,
-            work: Work::Stream,
-            neighbour: None,
-            sent: Some(now),
-            forecast,
-            foreseen: false,
-            overtaken: false,
-            in_any_order: false,
-            charged: None,
-            passed: None,
-        });
+        outside
+            .device
+            .push_back(Order { sent: Some(now), ..Order::new(command, tag, Work::Stream, forecast) });
         Some(Action::Send(command))
     }
 

@@ -138,7 +138,7 @@ fn a_marker_that_is_any_kind_of_file_stops_the_tasks() {
         let told = repair::mend_with(&Machine::default(), &room.0, &choice, 1_700_000_000, 9).unwrap();
         assert!(!told.is_damaged(), "{kind}: {told:?}");
         assert!(journal::read(&Machine::default(), &room.0).unwrap().damage.is_none(), "{kind}");
-        // What could not be removed is kept aside, and is no marker.
+        // A marker that could not be removed is kept aside, and counts no more.
         let left: Vec<_> = fs::read_dir(&room.0).unwrap().map(|entry| entry.unwrap().path()).collect();
         left.iter()
             .filter(|path| path.display().to_string().contains(".damaged"))

@@ -112,7 +112,7 @@ fn a_backup_is_of_the_instant_at_which_it_began() {
         let then = rig.now.clone();
         let id = rig.start(backup());
         assert_eq!(busy(&mut rig, id, &mut chance), TaskState::Done);
-        // Whoever sees that it is done sees all that it did.
+        // A task that is shown as done is shown with all that it did.
         assert_eq!(rig.task(id).done, rig.task(id).blocks);
         rig.settle();
         assert_ne!(rig.now, then, "nothing was overwritten meanwhile");

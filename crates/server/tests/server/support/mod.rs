@@ -7,7 +7,7 @@ pub mod log;
 use device::{Device, Emulated, Options, Raw, Ring};
 use drive::Behaviour;
 use server::{Address, Exporter, Limits, Listener, Offer, Stop, Tally};
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -92,14 +92,14 @@ impl<D: Device + Send + 'static> Server<D> {
         UnixStream::connect(self.dir.join("s")).unwrap()
     }
 
+    /// A client that has chosen the export.
+    pub fn client(&self) -> UnixStream {
+        connect(&self.dir.join("s"))
+    }
+
     /// Whether the server still does what it is for.
     pub fn serves(&self) -> bool {
-        let mut client = self.connect();
-        open(&mut client);
-        client.write_all(&request(0, 1, 0, 512)).unwrap();
-        let mut reply = [0; 16 + 512];
-        client.read_exact(&mut reply).unwrap();
-        reply[..8] == [0x67, 0x44, 0x66, 0x98, 0, 0, 0, 0]
+        is_read(&mut self.client(), 0, 512)
     }
 
     pub fn end(self) -> Tally {
@@ -158,4 +158,31 @@ pub fn request(kind: u16, cookie: u64, offset: u64, length: u32) -> Vec<u8> {
         &length.to_be_bytes(),
     ]
     .concat()
+}
+
+pub fn reads(requests: u64, bytes: u32) -> Vec<u8> {
+    (0..requests).flat_map(|cookie| request(0, cookie, 0, bytes)).collect()
+}
+
+/// Reads, and returns whether the answer is that it worked.
+pub fn is_read(client: &mut UnixStream, offset: u64, bytes: u32) -> bool {
+    client.write_all(&request(0, 7, offset, bytes)).unwrap();
+    let mut reply = vec![1; 16 + bytes as usize];
+    client.read_exact(&mut reply).unwrap();
+    reply[..8] == [0x67, 0x44, 0x66, 0x98, 0, 0, 0, 0]
+}
+
+/// Sends as many bytes as the server takes without reading anything, and returns how many these were.
+pub fn send(client: &mut UnixStream, bytes: &[u8]) -> usize {
+    client.set_nonblocking(true).unwrap();
+    let mut sent = 0;
+    while sent < bytes.len() {
+        match client.write(&bytes[sent..]) {
+            Ok(some) => sent += some,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    client.set_nonblocking(false).unwrap();
+    sent
 }

@@ -22,6 +22,7 @@
 //! the windows themselves: the account of harm decides what background work goes in an on window.
 
 use super::amplify::{Change, Queue};
+use super::compare::{AuditArm, Comparison, PAIRS_MIN, Served, Sums};
 use super::sequence::{Interval, Sequence};
 use crate::lottery::Lottery;
 use units::{Duration, Instant};
@@ -42,14 +43,8 @@ const DOUBLINGS_MAX: u32 = 6;
 /// The audited time in which more windows are off, so that something is known soon.
 const FIRST: Duration = Duration::from_secs(300);
 
-/// Below so many pairs nothing is reported. The sequence ends nowhere for fewer than some ten.
-const PAIRS_MIN: u64 = 16;
-
 /// The probability that the truth is ever outside of a reported interval.
 const ALPHA: f64 = 0.05;
-
-/// Revolutions to which a residual is clamped, both ways.
-const RESIDUAL_REVOLUTIONS_MAX: i64 = 2;
 
 /// The farthest, in revolutions, that a difference of residuals can be from another.
 const RESIDUAL_REACH: f64 = 8.0;
@@ -89,144 +84,6 @@ pub enum AuditWindow {
     Plain,
     /// Requests are handed to the drive as they come.
     Through,
-}
-
-/// A completed foreground request.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Served {
-    pub arrived: Instant,
-    pub heard: Instant,
-    /// The earliest arrival among this request and those that are still outstanding.
-    pub since: Instant,
-    /// The host's time at which the last foreground request was done.
-    pub last: Instant,
-    /// The forecast without background work of the instant at which the host hears of it.
-    pub forecast: Option<Instant>,
-    /// The number of requests that were outstanding, this one counted.
-    pub outstanding: usize,
-}
-
-impl Served {
-    fn begun(&self) -> Instant {
-        self.last.max(self.since).min(self.heard)
-    }
-
-    fn head(&self) -> Duration {
-        self.heard.saturating_since(self.begun())
-    }
-
-    /// Head time less its forecast, in nanoseconds.
-    fn residual(&self, revolution: Duration) -> i64 {
-        let nanos = |time: Duration| i64::try_from(time.as_nanos()).unwrap_or(i64::MAX);
-        let Some(forecast) = self.forecast else { return nanos(self.head()) };
-        let late = nanos(self.heard.saturating_since(forecast));
-        let early = nanos(forecast.saturating_since(self.heard));
-        let most = nanos(revolution) * RESIDUAL_REVOLUTIONS_MAX;
-        (late - early).clamp(-most, most)
-    }
-}
-
-/// Sums over the requests of windows of one kind.
-#[derive(Clone, Copy, Debug, Default)]
-struct Sums {
-    windows: u64,
-    requests: u64,
-    head: Duration,
-    response: Duration,
-    residual_nanos: i64,
-    /// The first half of a window's requests.
-    first_requests: u64,
-    first_residual_nanos: i64,
-}
-
-impl Sums {
-    fn note(&mut self, served: &Served, revolution: Duration, half: u64) {
-        let residual = served.residual(revolution);
-        if self.requests < half {
-            self.first_requests += 1;
-            self.first_residual_nanos += residual;
-        }
-        self.requests += 1;
-        self.head += served.head();
-        self.response += served.heard.saturating_since(served.arrived);
-        self.residual_nanos = self.residual_nanos.saturating_add(residual);
-    }
-
-    fn add(&mut self, window: &Self) {
-        self.windows += 1;
-        self.requests += window.requests;
-        self.head += window.head;
-        self.response += window.response;
-        self.residual_nanos = self.residual_nanos.saturating_add(window.residual_nanos);
-    }
-
-    /// The means of head time, response time and residual, in revolutions.
-    fn means(&self, revolution: Duration) -> [f64; 3] {
-        let all = (self.requests.max(1) as f64) * revolution.as_nanos() as f64;
-        [self.head.as_nanos() as f64, self.response.as_nanos() as f64, self.residual_nanos as f64]
-            .map(|nanos| nanos / all)
-    }
-
-    /// The means of the residual over the first and the second half, in revolutions, and the pair's weight.
-    fn halves(&self, revolution: Duration) -> Option<([f64; 2], f64)> {
-        let second = self.requests - self.first_requests;
-        let weight = weight(self.first_requests, second, self.requests)?;
-        let mean = |nanos: i64, requests: u64| nanos as f64 / requests as f64 / revolution.as_nanos() as f64;
-        let first = mean(self.first_residual_nanos, self.first_requests);
-        Some(([first, mean(self.residual_nanos - self.first_residual_nanos, second)], weight))
-    }
-
-    fn arm(&self) -> AuditArm {
-        let mean = |time: Duration| time.as_millis_f64() / self.requests.max(1) as f64;
-        AuditArm {
-            windows: self.windows,
-            requests: self.requests,
-            head_ms: mean(self.head),
-            response_ms: mean(self.response),
-        }
-    }
-}
-
-/// The harmonic mean of the numbers of requests in two windows, over the `usual` number. It is the inverse of the variance that
-/// their difference has, and the same if the windows are exchanged.
-fn weight(first: u64, second: u64, usual: u64) -> Option<f64> {
-    let (first, second) = (first as f64, second as f64);
-    (first > 0.0 && second > 0.0).then(|| 2.0 * first * second / (first + second) / usual.max(1) as f64)
-}
-
-/// Pairs of windows, the treated one less the other.
-#[derive(Clone, Copy, Debug, Default)]
-struct Comparison {
-    treated: Sums,
-    untreated: Sums,
-    head: Sequence,
-    response: Sequence,
-    residual: Sequence,
-}
-
-impl Comparison {
-    fn add(&mut self, treated: &Sums, untreated: &Sums, revolution: Duration) {
-        let Some(weight) = weight(treated.requests, untreated.requests, WINDOW_REQUESTS) else { return };
-        self.treated.add(treated);
-        self.untreated.add(untreated);
-        let (with, without) = (treated.means(revolution), untreated.means(revolution));
-        let sequences = [&mut self.head, &mut self.response, &mut self.residual];
-        for (sequence, (with, without)) in sequences.into_iter().zip(with.into_iter().zip(without)) {
-            sequence.add(with - without, weight);
-        }
-    }
-
-    fn pairs_missing(&self) -> u64 {
-        PAIRS_MIN.saturating_sub(self.head.pairs())
-    }
-
-    /// The interval of a sequence as a part of `base` revolutions.
-    fn interval(&self, sequence: &Sequence, alpha: f64, reach: f64, base: f64) -> Option<Interval> {
-        if self.pairs_missing() > 0 || base <= 0.0 {
-            return None;
-        }
-        sequence.interval(alpha, reach).map(|interval| interval.times(1.0 / base))
-    }
 }
 
 /// A window that goes on.
@@ -306,7 +163,7 @@ impl Audit {
         let Some(open) = &mut self.open else {
             let kinds = self.draw();
             self.open =
-                Some(Open { kinds, place: 0, began: now, first: Sums::default(), sums: Sums::default() });
+                Some(Open { kinds, place: 0, began: now, first: Sums::window(), sums: Sums::window() });
             return;
         };
         let age = now.saturating_since(open.began);
@@ -316,7 +173,7 @@ impl Audit {
         }
         self.audited += age;
         open.began = now;
-        let done = std::mem::take(&mut open.sums);
+        let done = std::mem::replace(&mut open.sums, Sums::window());
         if open.place == 0 {
             (open.place, open.first) = (1, done);
             return;
@@ -326,8 +183,8 @@ impl Audit {
             kinds: self.draw(),
             place: 0,
             began: now,
-            first: Sums::default(),
-            sums: Sums::default(),
+            first: Sums::window(),
+            sums: Sums::window(),
         });
         self.compare(kinds, [first, done]);
     }
@@ -361,10 +218,10 @@ impl Audit {
         }
         let revolution = self.revolution;
         match kinds {
-            [On, Plain] => self.background.add(&sums[0], &sums[1], revolution),
-            [Plain, On] => self.background.add(&sums[1], &sums[0], revolution),
-            [Plain, Through] => self.assistance.add(&sums[0], &sums[1], revolution),
-            [Through, Plain] => self.assistance.add(&sums[1], &sums[0], revolution),
+            [On, Plain] => self.background.add((&sums[0], &sums[1]), WINDOW_REQUESTS, revolution),
+            [Plain, On] => self.background.add((&sums[1], &sums[0]), WINDOW_REQUESTS, revolution),
+            [Plain, Through] => self.assistance.add((&sums[0], &sums[1]), WINDOW_REQUESTS, revolution),
+            [Through, Plain] => self.assistance.add((&sums[1], &sums[0]), WINDOW_REQUESTS, revolution),
             _ => return,
         }
         if self.known_since.is_none() && self.background.pairs_missing() == 0 {
@@ -433,7 +290,7 @@ impl Audit {
         };
         let (background_head, assistance_response) = at(ALPHA);
         let promise = self.known_since.and_then(|since| {
-            // Of two sequences each may be wrong with half of the probability.
+            // Each of two sequences may be wrong with half of the probability.
             let (of_background, of_assistance) = at(if self.through { ALPHA / 2.0 } else { ALPHA });
             let amplified = of_background?.high.max(0.0) * amplification;
             let assisted = if self.through { of_assistance?.high } else { 0.0 };
@@ -447,10 +304,7 @@ impl Audit {
             })
         });
         let mut plain = untreated;
-        plain.windows += assistance.treated.windows;
-        plain.requests += assistance.treated.requests;
-        plain.head += assistance.treated.head;
-        plain.response += assistance.treated.response;
+        plain.add(&assistance.treated);
         AuditReport {
             window: self.window(),
             requests: self.requests,
@@ -472,19 +326,6 @@ impl Audit {
     }
 }
 
-/// Means over the windows of one kind, as far as they are in pairs with another kind.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct AuditArm {
-    /// The number of windows.
-    pub windows: u64,
-    /// The number of requests that arrived and were done in them.
-    pub requests: u64,
-    /// Mean head time, in milliseconds.
-    pub head_ms: f64,
-    /// Mean response time, in milliseconds.
-    pub response_ms: f64,
-}
-
 /// The bound on the mean response time that the audit vouches for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Promise {
@@ -498,7 +339,7 @@ pub struct Promise {
     pub against: AuditWindow,
 }
 
-/// What the audit knows. Each interval holds the truth at all times together with a probability of 95%, and is missing until
+/// The results of an audit. Each interval holds the truth at all times together with a probability of 95%, and is missing until
 /// enough pairs of windows have been compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct AuditReport {

@@ -2,7 +2,8 @@
 
 use super::super::forecast::{Standing, forecast};
 use super::super::{Order, Outcome, Outside, Work};
-use super::audit::{Audit, AuditReport, AuditWindow, Served};
+use super::audit::{Audit, AuditReport, AuditWindow};
+use super::compare::Served;
 use crate::core::Core;
 use crate::core::under_way::turn;
 use model::DriveModel;

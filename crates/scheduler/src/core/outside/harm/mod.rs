@@ -2,9 +2,11 @@
 
 mod amplify;
 mod audit;
+mod compare;
 mod cost;
 mod sequence;
 
-pub use audit::{AuditArm, AuditConfig, AuditReport, AuditWindow, Promise};
+pub use audit::{AuditConfig, AuditReport, AuditWindow, Promise};
+pub use compare::AuditArm;
 pub(super) use cost::Cost;
 pub use sequence::Interval;

@@ -190,9 +190,9 @@ mod tests {
         lost: f64,
         /// The exponent of a Pareto tail, if there is one; below 2 there is no variance.
         tail: Option<f64>,
-        /// What the mean moves by from window to window.
+        /// The movement of the mean from window to window.
         drift: f64,
-        /// What the treatment adds, and what that moves by from pair to pair.
+        /// The effect of the treatment, and its movement from pair to pair.
         effect: f64,
         effect_drift: f64,
     }

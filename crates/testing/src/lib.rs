@@ -28,19 +28,19 @@ pub const LONG: &str = "FREEBLOCK_LONG";
 /// With `FREEBLOCK_REQUIRE=all`.
 #[track_caller]
 pub fn missing(what: &str) {
-    lacks(what, std::env::var(REQUIRE).is_ok_and(|set| set == "all"));
+    eprintln!("{}", lacks(what, std::env::var(REQUIRE).is_ok_and(|set| set == "all")));
 }
 
 #[track_caller]
 #[expect(clippy::panic, reason = "this is how a test fails")]
-fn lacks(what: &str, required: bool) {
+fn lacks(what: &str, required: bool) -> String {
     // The harness names a test's thread after the test.
     let thread = std::thread::current();
     let name = thread.name().unwrap_or("a thread of this test");
     if required {
         panic!("{name} needs {what}, which is not here; install it, or unset {REQUIRE}");
     }
-    eprintln!("skipped: {name} needs {what}");
+    format!("skipped: {name} needs {what}")
 }
 
 /// Returns `found`, and reports `what` as missing if it is false.
@@ -121,7 +121,8 @@ mod tests {
 
     #[test]
     fn a_missing_need_is_skipped() {
-        lacks("a program that no machine has", false);
+        let said = lacks("a program", false);
+        assert_eq!(said, "skipped: tests::a_missing_need_is_skipped needs a program");
     }
 
     #[test]

@@ -59,7 +59,12 @@ impl Outside {
         self.last = (op, range.end());
         let foreseen = self.foresees();
         let charged = if matches!(work, Work::Foreground { .. }) { self.charged.take() } else { None };
-        self.queue.push_back(Order { neighbour, foreseen, charged, ..Order::new(command, tag, work, forecast) });
+        self.queue.push_back(Order {
+            neighbour,
+            foreseen,
+            charged,
+            ..Order::new(command, tag, work, forecast)
+        });
     }
 
     /// A command with the next number.

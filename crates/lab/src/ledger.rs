@@ -282,7 +282,7 @@ mod tests {
     fn a_ledger_that_is_written_is_read_again() {
         let mut ledger = Ledger::default();
         ledger.record(run(Size::Full, "a", 0.5));
-        ledger.record(run(Size::Quick, "b", 0.5));
+        ledger.record(run(Size::Quick, "b", 98.550_000_000_000_01));
         assert_eq!(Ledger::from_json(&ledger.to_json().unwrap()).unwrap(), ledger);
     }
 

@@ -43,10 +43,10 @@ impl House {
             }
             if without >= PATIENCE_OUTSIDE && self.place.is_outside() {
                 // No gap will do; then silence must.
-                if !self.in_silence(left)? {
+                if !self.in_silence()? {
                     return self.check_medium();
                 }
-                without = 0;
+                break;
             }
             hold(without < PATIENCE, Check::Hang, || format!("nobody gets on: {}", self.told()))?;
         }
@@ -69,18 +69,23 @@ impl House {
         if self.is_logged(Part::Plain) { self.power_cut() } else { Ok(()) }
     }
 
-    /// Whether somebody gets on in silence; it is not used in every history.
-    fn in_silence(&mut self, left: [u64; 3]) -> Result<bool, Broken> {
+    /// Holds that silence alone is enough for all applications; false where idle time is not used. The silence is one: each
+    /// request that ends one and is late doubles the core's patience, so that no length of many silences is promised.
+    fn in_silence(&mut self) -> Result<bool, Broken> {
         if !self.place.uses_idle_time() {
             return Ok(false);
         }
-        let mut silence = 0;
-        while self.left() == left {
+        let (mut left, mut silence) = (self.left(), 0);
+        while left != [0; 3] {
             silence += 1;
             hold(silence < LONGEST_SILENCE_S, Check::Hang, || {
                 format!("nobody gets on in {silence} s of silence: {}", self.told())
             })?;
             self.run(Duration::from_secs(1))?;
+            let now = self.left();
+            if now != left {
+                (left, silence) = (now, 0);
+            }
         }
         Ok(true)
     }

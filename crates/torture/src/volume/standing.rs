@@ -20,17 +20,26 @@ pub(super) struct Standing {
     config: Config,
     /// The drive as it is, how it behaves, and the seed of its noise; none with the core in it.
     black: Option<(Profile, Behaviour, u64)>,
-    read: Read,
+    passed: Served,
+    /// Whether a write serves a read of the same place.
+    writes_serve_reads: bool,
 }
 
-/// What commands have read since the power came, and when each was sent.
-type Read = Rc<RefCell<Vec<(Instant, LbnRange)>>>;
+/// The ranges that could serve reads since the power came, each with the instant at which its command was sent.
+type Served = Rc<RefCell<Vec<(Instant, LbnRange)>>>;
 
 impl Standing {
     /// `drive` is the drive as it is.
     pub fn new(setup: &Setup, drive: Arc<DriveModel>, config: Config) -> Result<Self, Broken> {
+        let writes_serve_reads = setup.writes_serve_reads;
         if setup.host != Host::VolumeOutside {
-            return Ok(Self { known: drive, config, black: None, read: Read::default() });
+            return Ok(Self {
+                known: drive,
+                config,
+                black: None,
+                passed: Served::default(),
+                writes_serve_reads,
+            });
         }
         let defect = |what: String| (Check::Panic, what);
         let profile = setup.drive.profile().and_then(Outer::profile).map_err(defect)?;
@@ -39,7 +48,8 @@ impl Standing {
         let (_, overheads) = black_box(&profile, behaviour, setup.seed).map_err(|e| defect(e.to_string()))?;
         let known = setup.outside.known(&profile, &drive).map_err(defect)?;
         let config = Config { place: Place::Outside(setup.outside.config(overheads)), ..config };
-        Ok(Self { known, config, black: Some((profile, behaviour, setup.seed)), read: Read::default() })
+        let black = Some((profile, behaviour, setup.seed));
+        Ok(Self { known, config, black, passed: Served::default(), writes_serve_reads })
     }
 
     /// The volume, after so many power cuts.
@@ -54,11 +64,11 @@ impl Standing {
         };
         let mut volume = volume.map_err(refused)?;
         if self.is_outside() {
-            self.read.borrow_mut().clear();
-            let read = Rc::clone(&self.read);
+            self.passed.borrow_mut().clear();
+            let (served, writes) = (Rc::clone(&self.passed), self.writes_serve_reads);
             volume.watch(move |passed| {
-                if passed.op == Op::Read && !passed.lost {
-                    read.borrow_mut().push((passed.began, passed.range));
+                if (writes || passed.op == Op::Read) && !passed.lost {
+                    served.borrow_mut().push((passed.began, passed.range));
                 }
             });
         }
@@ -73,10 +83,11 @@ impl Standing {
         self.black.is_some()
     }
 
-    /// Whether commands that were sent by then have read all of it. In the drive nothing is under way when a record comes.
+    /// Whether commands that were sent by then have served reads of all of it: by reading it, or by writing it where writes
+    /// serve reads. In the drive nothing is under way when a record comes.
     pub fn was_under_way(&self, range: LbnRange, by: Instant) -> bool {
-        let read = self.read.borrow();
-        let of = |lbn| read.iter().any(|(sent, range)| *sent <= by && range.contains(lbn));
+        let passed = self.passed.borrow();
+        let of = |lbn| passed.iter().any(|(sent, range)| *sent <= by && range.contains(lbn));
         lbns(range).all(of)
     }
 }

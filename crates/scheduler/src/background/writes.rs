@@ -145,12 +145,19 @@ impl Background {
         }
     }
 
-    /// A write to `range` is on its way, and these blocks, which were to be written before it, are wanted again: what it
-    /// covers of them is done with it.
-    pub fn overtaken(&mut self, command: u64, range: LbnRange, blocks: &[(TaskId, u64)]) {
+    /// A write to `range` is on its way, of which the foreground has asked for `own`. These blocks, which were to be written
+    /// before it, are wanted again: the part of them that the write covers is done with it. For a session that wants each
+    /// write carried out, the foreground's own part does that only.
+    pub fn overtaken(
+        &mut self,
+        command: u64,
+        (range, own): (LbnRange, Option<LbnRange>),
+        blocks: &[(TaskId, u64)],
+    ) {
         for &(task, block) in blocks {
             let Some(session) = self.owners.get(&task).copied() else { continue };
             let Ok(share) = self.share(session) else { continue };
+            let Some(range) = (if share.writes_serve_writes { Some(range) } else { own }) else { continue };
             let pick = share.overtaken(task, block, range);
             self.picks.extend(pick.map(|pick| Pick { command, ..pick }));
         }

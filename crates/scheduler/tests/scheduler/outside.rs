@@ -255,3 +255,25 @@ fn an_unknown_drive_is_left_alone_until_it_has_been_silent_for_long_against_its_
     assert!(silent(next) >= Duration::from_millis(3 * (45 + 45 + 45)), "{next}");
     assert!(silent(next) < Duration::from_secs(1), "{next}");
 }
+
+/// A session whose writes are each to be carried out has a block under way with a foreground write. Behind that another
+/// session's block of the same place is written. The foreground write fails and gives the first block back.
+#[test]
+fn a_block_that_is_given_back_is_not_done_with_another_write_if_each_is_to_be_carried_out() {
+    let (mut core, session) = with_a_block();
+    core.serve_writes_by_writes(session, false).unwrap();
+    core.submit(at(0), Request { id: RequestId::new(1), op: Op::Write, range: range(80, 40) }).unwrap();
+    let (first, ..) = polled(&mut core, at(0));
+    assert_eq!(ranges(&first), [range(80, 40)]);
+    let other = core.open(Priority::default()).unwrap();
+    core.write(other, range(98, 2), Sectors::new(2), Parameter::default()).unwrap();
+    assert_eq!(core.promote(other, range(98, 2)), Ok(1));
+    let (second, ..) = polled(&mut core, at(1));
+    assert_eq!(ranges(&second), [range(98, 2)]);
+    core.command_done(at(10), first[0].id, Outcome::NoData(Lbn::new(110)));
+    while core.poll(at(10)).is_some() {}
+    core.command_done(at(20), second[0].id, Outcome::Done);
+    assert_eq!(polled(&mut core, at(20)).1.len(), 1);
+    let (sent, ..) = polled(&mut core, at(200));
+    assert_eq!(ranges(&sent), [range(96, 8)]);
+}

@@ -111,6 +111,14 @@ impl Order {
             passed: None,
         }
     }
+
+    /// The LBNs of it that a foreground request asked for, which was not promoted.
+    pub fn asked_by_the_foreground(&self) -> Option<LbnRange> {
+        match &self.work {
+            Work::Foreground { job, .. } if job.pending.promoted.is_none() => self.command.foreground,
+            _ => None,
+        }
+    }
 }
 
 /// Whether a command that was passed through had others beside it at the drive.

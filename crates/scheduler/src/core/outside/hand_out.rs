@@ -74,7 +74,8 @@ impl Core {
     fn overtake_again(&mut self, outside: &Outside, id: CommandId, blocks: &[(TaskId, u64)]) {
         let on_their_way = outside.device.iter().chain(&outside.queue);
         for order in on_their_way.filter(|o| o.command.id > id && o.command.op.is_write()) {
-            self.background.overtaken(order.tag, order.command.range, blocks);
+            let written = (order.command.range, order.asked_by_the_foreground());
+            self.background.overtaken(order.tag, written, blocks);
         }
     }
 

@@ -63,6 +63,8 @@ pub(crate) struct Background {
     most_partials_each: usize,
     scratch: Vec<(usize, u32, Item, u32)>,
     refused: Vec<usize>,
+    /// Promoted blocks that are wanted again.
+    urgent: Vec<(SessionId, LbnRange)>,
 }
 
 impl Background {
@@ -80,6 +82,7 @@ impl Background {
             most_partials_each: most_partials.max(1),
             scratch: Vec::new(),
             refused: Vec::new(),
+            urgent: Vec::new(),
         }
     }
 

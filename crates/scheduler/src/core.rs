@@ -453,6 +453,7 @@ impl Core {
             }
             return Some(action);
         }
+        self.promote_again();
         if self.outside.is_some() {
             return self.send(now, buffers);
         }
@@ -558,6 +559,14 @@ impl Core {
         });
     }
 
+    /// Promoted blocks that were under way and are wanted again stay foreground work.
+    fn promote_again(&mut self) {
+        for (session, range) in self.background.take_urgent() {
+            // A session that has been closed since then wants nothing.
+            let _ = self.promote(session, range);
+        }
+    }
+
     /// Takes records back that nobody has polled; how many.
     fn withdraw(&mut self, of: impl Fn(&Record) -> bool) -> u64 {
         let mut withdrawn = 0;
@@ -656,7 +665,8 @@ impl Sessions for Core {
 
     /// Reads that lie side by side become one request. Beside [`Config::most_pending`] requests of the foreground as many
     /// promoted ones may wait; what is beyond stays in the background, as does a write whose buffer is not at hand when
-    /// its turn comes. A suspended session's wait until it is resumed.
+    /// its turn comes. A suspended session's wait until it is resumed. A block that is under way is not counted; if the drive
+    /// does not do it after all, it is promoted then.
     fn promote(&mut self, session: SessionId, range: LbnRange) -> Result<u64, SessionError> {
         let room = self.config.most_pending.saturating_sub(self.promoted + self.held_back.len());
         let most = (MOST_PROMOTED, room);
@@ -671,6 +681,7 @@ impl Sessions for Core {
             self.held_back.push(Pending { promoted: Some(session), ..pending });
             promoted += blocks;
         }
+        self.background.promote_under_way(session, range);
         if !self.background.is_suspended(session) {
             self.release(session);
         }

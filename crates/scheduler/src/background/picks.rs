@@ -25,6 +25,8 @@ pub(crate) struct Pick {
     pub(super) sure: bool,
     /// What had been there of the block.
     pub(super) had: Vec<(u32, u32)>,
+    /// Whether its session has promoted the block.
+    pub(super) promoted: bool,
     /// The command that fetches it; inside the drive there is one at a time, and all are of the same.
     pub(super) command: u64,
 }
@@ -86,7 +88,8 @@ impl Background {
         let share = &mut self.shares[at];
         if let Some((task, op, Took { completes, had })) = share.take(slot, &item) {
             let (session, command) = (share.id, self.command);
-            self.picks.push(Pick { session, task, op, by, item, completes, sure, had, command });
+            let promoted = false;
+            self.picks.push(Pick { session, task, op, by, item, completes, sure, had, promoted, command });
         }
     }
 
@@ -143,9 +146,27 @@ impl Background {
 
     fn untake(&mut self, layout: &Layout, pick: &Pick) {
         if let Ok(share) = self.share(pick.session) {
+            let block = share.block_range(pick).filter(|_| pick.promoted);
             let cylinders = share.untake(layout, pick);
             self.walks.wanted_anew(cylinders);
+            self.urgent.extend(block.map(|block| (pick.session, block)));
         }
+    }
+
+    /// A session has promoted the blocks that touch `range`: those that are under way stay promoted if they are wanted again.
+    pub fn promote_under_way(&mut self, session: SessionId, range: LbnRange) {
+        let Self { shares, picks, .. } = self;
+        for pick in picks.iter_mut().filter(|pick| pick.session == session) {
+            let Ok(at) = shares.binary_search_by_key(&pick.session, |s| s.id) else { continue };
+            pick.promoted |= shares[at].block_range(pick).is_some_and(|block| block.overlaps(range));
+        }
+    }
+
+    /// Promoted blocks that are wanted again since this was last asked, as what was to do them was cut short, lost, or failed.
+    pub fn take_urgent(&mut self) -> Vec<(SessionId, LbnRange)> {
+        let mut urgent = std::mem::take(&mut self.urgent);
+        urgent.dedup();
+        urgent
     }
 
     /// A record of the session is handed to its client, or withdrawn. Whether it was the last that the session has to

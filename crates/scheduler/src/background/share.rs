@@ -338,7 +338,8 @@ impl Share {
                 }
                 let (sure, task, command) = (sector.is_none(), task.id, 0);
                 let by = Op::Write;
-                each(Pick { session, task, op: Op::Write, by, item, completes, sure, had, command });
+                let (op, promoted) = (Op::Write, false);
+                each(Pick { session, task, op, by, item, completes, sure, had, promoted, command });
             }
             self.scratch = blocks;
             if task.is_exhausted() {
@@ -368,6 +369,7 @@ impl Share {
             completes,
             sure: true,
             had,
+            promoted: false,
             command: 0,
         })
     }

@@ -87,6 +87,7 @@ impl Core {
                     continue;
                 }
                 let (op, range) = (pending.request.op, pending.request.range);
+                self.background.promote_under_way(session, range);
                 // Since it was promoted it may have come in a gap, or been aborted.
                 match op {
                     Op::Read if !self.background.wants(session, op, range) => continue,
@@ -119,6 +120,9 @@ impl Core {
                     self.background.take_reads(&self.drive, piece.track, (piece.sector, piece.len), true);
                 }
             }
+        }
+        if let Some(session) = job.pending.promoted {
+            self.background.promote_under_way(session, request.range);
         }
     }
 

@@ -1,8 +1,8 @@
 //! A core outside the drive, whose commands are done in another order than they were sent in.
 
 use freeblock_scheduler::{
-    Action, Command, Config, Core, IdleTime, Outcome, OutsideConfig, Overheads, Parameter, Place, Priority,
-    Record, Request, Sessions,
+    Action, Command, CommandId, Config, Core, IdleTime, Outcome, OutsideConfig, Overheads, Parameter, Place,
+    Priority, Purpose, Record, Request, Sessions,
 };
 use model::{DriveModel, Profile};
 use std::sync::Arc;
@@ -276,4 +276,43 @@ fn a_block_that_is_given_back_is_not_done_with_another_write_if_each_is_to_be_ca
     assert_eq!(polled(&mut core, at(20)).1.len(), 1);
     let (sent, ..) = polled(&mut core, at(200));
     assert_eq!(ranges(&sent), [range(96, 8)]);
+}
+
+/// The ranges of commands that are sent as foreground work.
+fn promoted(sent: &[Command]) -> Vec<LbnRange> {
+    let foreground = sent.iter().filter(|command| command.purpose == Purpose::Foreground);
+    foreground.map(|command| command.range).collect()
+}
+
+#[test]
+fn a_block_that_is_promoted_while_it_is_under_way_and_lost_stays_promoted() {
+    for loses in [
+        |core: &mut Core, _: CommandId| core.lost(at(110)),
+        |core: &mut Core, id: CommandId| core.command_done(at(110), id, Outcome::Lost),
+    ] {
+        let (mut core, session) = with_a_block();
+        core.submit(at(0), Request { id: RequestId::new(1), op: Op::Read, range: range(0, 1) }).unwrap();
+        let (sent, ..) = polled(&mut core, at(0));
+        core.command_done(at(1), sent[0].id, Outcome::Done);
+        assert_eq!(polled(&mut core, at(1)).0, []);
+        let (sent, ..) = polled(&mut core, at(100));
+        assert!(matches!(sent[0].purpose, Purpose::Idle { .. }));
+        assert_eq!(core.promote(session, range(96, 8)), Ok(0), "all of it is under way");
+        loses(&mut core, sent[0].id);
+        let (again, ..) = polled(&mut core, at(110));
+        assert_eq!(promoted(&again), [range(96, 8)]);
+    }
+}
+
+#[test]
+fn a_block_that_another_write_was_to_do_for_its_promotion_stays_promoted_if_that_fails() {
+    let (mut core, session) = with_a_block();
+    core.submit(at(0), Request { id: RequestId::new(1), op: Op::Write, range: range(90, 40) }).unwrap();
+    assert_eq!(core.promote(session, range(96, 8)), Ok(1));
+    let (sent, ..) = polled(&mut core, at(0));
+    assert_eq!(ranges(&sent), [range(90, 40)], "the write in front covers the block");
+    core.command_done(at(10), sent[0].id, Outcome::NoData(Lbn::new(110)));
+    assert!(matches!(core.poll(at(10)), Some(Action::Failed { .. })));
+    let (again, ..) = polled(&mut core, at(10));
+    assert_eq!(promoted(&again), [range(96, 8)]);
 }

@@ -1,12 +1,14 @@
 //! Several sessions at once: opened, read, aborted and closed at any point, between any two polls.
 
-use freeblock_scheduler::{Action, Config, Core, Parameter, Priority, Request, SessionError, Sessions};
+use freeblock_scheduler::{
+    Action, Config, Core, IdleTime, Parameter, Priority, Request, SessionError, Sessions, Whose,
+};
 use model::DriveModel;
 use model::random_profile::{Size, random_profile};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use units::{Instant, Lbn, LbnRange, Op, RequestId, Sectors, SessionId, TaskId};
+use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId, Sectors, SessionId, TaskId};
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -139,4 +141,22 @@ proptest! {
             }
         }
     }
+}
+
+/// In the drive a block is under way in idle time when it is promoted, and the command for it is lost.
+#[test]
+fn a_block_that_is_promoted_while_the_head_is_on_its_way_stays_promoted_when_that_is_lost() {
+    let drive = DriveModel::from_profile(&random_profile(7, Size::Tiny)).unwrap();
+    let config = Config { idle: Some(IdleTime::default()), ..Config::default() };
+    let mut core = Core::new(Arc::new(drive), config);
+    let session = core.open(Priority::default()).unwrap();
+    let block = LbnRange::new(Lbn::new(16), Sectors::new(1));
+    core.read(session, block, Sectors::new(1), Parameter::default()).unwrap();
+    let at = |ms| Instant::ZERO + Duration::from_millis(ms);
+    assert_eq!(core.poll(at(100)), Some(Action::Execute));
+    assert_eq!(core.whose(), Some(Whose::Idle));
+    assert_eq!(core.promote(session, block), Ok(0), "all of it is under way");
+    core.lost(at(110));
+    assert_eq!(core.poll(at(110)), Some(Action::Execute));
+    assert_eq!(core.whose(), Some(Whose::Promoted(session)));
 }

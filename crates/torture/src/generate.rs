@@ -102,7 +102,12 @@ fn draw(mut dice: Dice, setup: Setup) -> Scenario {
         capacity,
         dice,
     };
-    let mut steps = vec![generator.open(), generator.task()];
+    let mut steps = vec![generator.open()];
+    // Later, other work would come between.
+    if setup.host == Host::Outside && generator.dice.one_in(4) {
+        generator.lost_in_parts(&mut steps);
+    }
+    steps.push(generator.task());
     for _ in 0..generator.dice.range(10, 250) {
         let kind = generator.dice.weighted(&weights);
         generator.push(kind, &mut steps);
@@ -224,13 +229,7 @@ impl Generator {
             13 => Step::Bad { lbn: self.place(1).0, stuck: self.dice.one_in(3) },
             14 => Step::Mend { lbn: self.place(1).0 },
             15 => Step::Late { ns: self.time() },
-            16 => Step::Lose {
-                fate: match self.dice.below(3) {
-                    0 => Fate::Nothing,
-                    1 => Fate::All,
-                    _ => Fate::Sectors(self.dice.range(1, 40) as u32),
-                },
-            },
+            16 => Step::Lose { fate: self.fate() },
             17 => {
                 let block = [1, 2, 3, 8, 13, 40][self.dice.below(6) as usize];
                 Step::Scrub { priority: priority(&mut self.dice), block }
@@ -250,6 +249,47 @@ impl Generator {
             },
         };
         steps.push(step);
+    }
+
+    /// A block whose middle the foreground has overwritten, so that it is written by two commands in silence. The first one's
+    /// completion comes so late that the foreground has written where the second one wrote when everything at the drive is
+    /// lost. No other draw leaves a part of a block done that rests on a part that is lost. Until the middle is written the
+    /// block has no buffer, or a drive would write the rest of it with that.
+    fn lost_in_parts(&mut self, steps: &mut Vec<Step>) {
+        let [first, hole, second] = [0; 3].map(|_| self.dice.range(1, 4));
+        let len = first + hole + second;
+        let start = self.place(1).0.min(self.capacity.saturating_sub(len));
+        let (session, silence) = (self.session(), self.silence());
+        self.tasks += 1;
+        let put = |start, len| Step::Submit { op: Op::Write, start, len };
+        steps.extend([
+            Step::Buffers { at_hand: AtHand::None },
+            Step::Task { op: Op::Write, session, task: self.tasks, start, len, block: len },
+            put(start + first, hole),
+            Step::Advance { ns: 15_000_000 },
+            Step::Buffers { at_hand: AtHand::All },
+            Step::Late { ns: silence + 60_000_000_000 },
+            Step::Advance { ns: silence },
+            put(start + first + hole, second),
+            Step::Advance { ns: 40_000_000 },
+            Step::Lose { fate: self.fate() },
+            self.submit(),
+            Step::Advance { ns: 40_000_000 },
+        ]);
+    }
+
+    /// A time in which a core that uses idle time often begins to do so, and ends one visit.
+    fn silence(&mut self) -> u64 {
+        let ms = [60, 200, 2_000, 12_000][self.dice.below(4) as usize];
+        self.dice.range(ms / 2, ms) * 1_000_000
+    }
+
+    fn fate(&mut self) -> Fate {
+        match self.dice.below(3) {
+            0 => Fate::Nothing,
+            1 => Fate::All,
+            _ => Fate::Sectors(self.dice.range(1, 40) as u32),
+        }
     }
 
     fn open(&mut self) -> Step {

@@ -559,14 +559,6 @@ impl Core {
         });
     }
 
-    /// Promoted blocks that were under way and are wanted again stay foreground work.
-    fn promote_again(&mut self) {
-        for (session, range) in self.background.take_urgent() {
-            // A session that has been closed since then wants nothing.
-            let _ = self.promote(session, range);
-        }
-    }
-
     /// Takes records back that nobody has polled; how many.
     fn withdraw(&mut self, of: impl Fn(&Record) -> bool) -> u64 {
         let mut withdrawn = 0;

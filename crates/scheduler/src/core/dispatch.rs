@@ -1,7 +1,7 @@
 //! What the head does next: a foreground request with detours in its gaps, or background work in idle time.
 
 use super::under_way::{Approach, Job, UnderWay, Visit, Work, pass, plain_end, turn};
-use super::{Access, Action, Core, Place, Purpose, Sharing};
+use super::{Access, Action, Core, Place, Purpose, Sessions as _, Sharing};
 use crate::background::{Buffers, Focus, Way};
 use crate::foreground::{Pending, Request};
 use crate::idle::Range;
@@ -63,6 +63,14 @@ impl Core {
         self.accesses.iter_mut().for_each(|access| access.purpose = Purpose::Idle { useful: 0 });
         self.busy = Some(UnderWay { until, work: Work::Probe(job) });
         true
+    }
+
+    /// Promoted blocks that were under way and are wanted again stay foreground work.
+    pub(super) fn promote_again(&mut self) {
+        for (session, range) in self.background.take_urgent() {
+            // A session that has been closed since then wants nothing.
+            let _ = self.promote(session, range);
+        }
     }
 
     /// The next foreground request that is still to be done.

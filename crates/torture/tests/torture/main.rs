@@ -1,13 +1,10 @@
-//! What has failed once is replayed first; then new histories, of the commit's own seed.
+//! Histories that have failed once, and new ones of the commit's own seed.
 
 #![allow(clippy::unwrap_used, clippy::print_stderr)] // helpers of tests stand outside test functions
 
 use freeblock_torture::{Counts, Host, Scenario, Torture, generate, generate_on, run, shrink};
 use std::path::Path;
 use std::process::Command;
-
-/// New histories in a test, some seconds of them.
-const HISTORIES: u64 = 150;
 
 /// `FREEBLOCK_TORTURE_SEED`, or the beginning of the commit's hash, or 1 where there is neither.
 fn seed() -> u64 {
@@ -26,6 +23,7 @@ fn seed() -> u64 {
     u64::from_str_radix(&digits, 16).unwrap_or(1)
 }
 
+#[test]
 fn what_has_failed_once_does_not_fail_again() {
     let seeds = Path::new(env!("CARGO_MANIFEST_DIR")).join("seeds");
     let mut files: Vec<_> = std::fs::read_dir(seeds).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -41,50 +39,58 @@ fn what_has_failed_once_does_not_fail_again() {
     }
 }
 
-#[test]
-fn new_histories_of_this_commit_keep_every_promise() {
-    what_has_failed_once_does_not_fail_again();
-    let seed = seed();
-    let mut torture = Torture::new(seed);
-    // It would prove nothing if nothing had happened; what is rare may take more histories.
-    let mut drawn = 0;
-    while drawn < HISTORIES || (nothing_of(&torture.counts()) && drawn < HISTORIES * 10) {
-        drawn += 1;
-        if let Err(found) = torture.next_history() {
-            let (shortest, failure) = shrink(&found.scenario, &found.failure, 500);
-            panic!(
-                "`freeblock torture --seed {seed}` finds in history {}: {failure}\n{shortest}",
-                found.history
-            );
-        }
-    }
-    assert!(!nothing_of(&torture.counts()), "seed {seed}: {:?}", torture.counts());
-}
+/// Each of the four takes some five seconds of one core: the search is as long on every machine, whatever its speed.
+mod new_histories_of_this_commit_keep_every_promise {
+    use super::*;
 
-/// Whether anything that is to happen has not happened.
-fn nothing_of(counts: &Counts) -> bool {
-    [
-        counts.compared,
-        counts.written,
-        counts.bad,
-        counts.cuts,
-        counts.lost,
-        counts.power_cuts,
-        counts.scrubs,
-        counts.promoted,
-        counts.flushes,
-        counts.restores,
-        counts.reorganisations,
-        counts.mined,
-        counts.fetched,
-        counts.logged,
-        counts.cleaned,
-        counts.copied,
-        counts.full,
-        counts.commands,
-        counts.detours,
-    ]
-    .contains(&0)
+    #[test]
+    fn in_the_drive() {
+        search(Host::Core, 60_000, |c| {
+            vec![c.compared, c.written, c.bad, c.cuts, c.lost, c.power_cuts, c.scrubs, c.promoted, c.mined]
+        });
+    }
+
+    #[test]
+    fn outside_the_drive() {
+        search(Host::Outside, 9_000, |c| {
+            vec![c.written, c.bad, c.lost, c.power_cuts, c.scrubs, c.promoted, c.mined, c.commands, c.detours]
+        });
+    }
+
+    #[test]
+    fn on_a_volume() {
+        search(Host::Volume, 12_000, |c| {
+            let applications = vec![c.flushes, c.restores, c.reorganisations, c.fetched, c.full];
+            [applications, vec![c.logged, c.cleaned, c.copied, c.power_cuts]].concat()
+        });
+    }
+
+    #[test]
+    fn on_a_volume_outside_the_drive() {
+        search(Host::VolumeOutside, 6_000, |c| {
+            vec![c.flushes, c.restores, c.reorganisations, c.fetched, c.logged, c.power_cuts]
+        });
+    }
+
+    /// Carries out histories of at least so many steps. They would prove nothing if one of `events` had not happened; rare
+    /// ones may take more histories.
+    fn search(host: Host, steps: u64, events: impl Fn(&Counts) -> Vec<u64>) {
+        let seed = seed();
+        let mut torture = Torture::new(seed).on(host);
+        let lacks = |counts: &Counts| events(counts).contains(&0);
+        while torture.counts().steps < steps
+            || (lacks(&torture.counts()) && torture.counts().steps < steps * 10)
+        {
+            if let Err(found) = torture.next_history() {
+                let (shortest, failure) = shrink(&found.scenario, &found.failure, 500);
+                panic!(
+                    "`freeblock torture --host {host} --seed {seed}` finds in history {}: {failure}\n{shortest}",
+                    found.history
+                );
+            }
+        }
+        assert!(!lacks(&torture.counts()), "seed {seed}: {:?}", torture.counts());
+    }
 }
 
 #[test]

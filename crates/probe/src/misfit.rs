@@ -133,15 +133,27 @@ impl Moves {
     /// needs (Akaike's criterion, 1974). A change of head may cost nothing, or something over so many cylinders: a head
     /// switch runs beside the seek, and what takes longer hides it.
     fn misfit_of_noisy(&self, points: &[(bool, u64, f64)]) -> f64 {
-        CHANGES.into_iter().map(|most| self.misfit_shown(points, most)).fold(f64::MAX, f64::min)
+        self.misfits_shown(points).map(|(misfit, _)| misfit).fold(f64::MAX, f64::min)
     }
 
-    /// The same where a change of head costs something over so many cylinders at most.
-    fn misfit_shown(&self, points: &[(bool, u64, f64)], most: Option<u64>) -> f64 {
-        let is_shown = |p: &(bool, u64, f64)| p.0 && most.is_some_and(|most| p.1 <= most);
-        let mut points: Vec<_> = points.iter().map(|p| (is_shown(p), p.1, p.2)).collect();
-        points.sort_unstable_by(|a, b| (a.0, a.1).cmp(&(b.0, b.1)).then(a.2.total_cmp(&b.2)));
-        self.misfit_of_rising(&points)
+    /// Returns, for each of [`CHANGES`], the misfit where a change of head costs something up to that distance, and the distance. It
+    /// leaves out those that group the moves as the one before does.
+    fn misfits_shown(&self, points: &[(bool, u64, f64)]) -> impl Iterator<Item = (f64, Option<u64>)> {
+        let mut by_distance = points.to_vec();
+        by_distance.sort_unstable_by(|a, b| a.1.cmp(&b.1).then(a.2.total_cmp(&b.2)));
+        let mut before = None;
+        CHANGES.into_iter().filter_map(move |most| {
+            let is_shown = |p: &&(bool, u64, f64)| p.0 && most.is_some_and(|most| p.1 <= most);
+            let shown = by_distance.iter().filter(is_shown).count();
+            // A larger distance shows every move that a smaller one shows, so an equal number is the same moves.
+            if before.replace(shown) == Some(shown) {
+                return None;
+            }
+            let mut points = Vec::with_capacity(by_distance.len());
+            points.extend(by_distance.iter().filter(|p| !is_shown(p)).map(|p| (false, p.1, p.2)));
+            points.extend(by_distance.iter().filter(is_shown).map(|p| (true, p.1, p.2)));
+            Some((self.misfit_of_rising(&points), most))
+        })
     }
 
     /// What speaks for a cylinder's tracks being equally far, against times that rise from one to the next of them: more than
@@ -149,9 +161,9 @@ impl Moves {
     pub(crate) fn without_trend(&self, shape: Shape, zone: &Zone) -> f64 {
         let origin = shape.origin(zone);
         let start = shape.position(origin);
-        let most =
-            CHANGES.into_iter().map(|most| (self.misfit_shown(&self.points(shape, origin), most), most));
-        let most = most.min_by(|a, b| a.0.total_cmp(&b.0)).and_then(|best| best.1).unwrap_or(0);
+        let points = self.points(shape, origin);
+        let best = self.misfits_shown(&points).min_by(|a, b| a.0.total_cmp(&b.0));
+        let most = best.and_then(|best| best.1).unwrap_or(0);
         if matches!(shape.kind, Kind::Bands(_)) {
             return f64::MAX;
         }

@@ -101,6 +101,27 @@ fn strength(times: &[Vec<f64>], speed: f64) -> f64 {
     if count == 0.0 { 0.0 } else { sum / count }
 }
 
+/// Returns the speeds that are looked at, `step` revolutions a second apart, and the [`strength`] of each on lists of two ends.
+/// Two ends agree by the cosine of the phase between them. From one speed to the next that phase grows by the same angle, so a
+/// rotation replaces the sine and the cosine of each speed.
+fn scan(pairs: &[Vec<f64>], step: f64) -> Vec<(f64, f64)> {
+    let seconds = pairs.iter().filter_map(|pair| Some((pair.last()? - pair.first()?) * 1e-9));
+    let phase = |seconds: f64, speed: f64| (TAU * (seconds * speed).fract()).sin_cos();
+    let mut phases: Vec<[(f64, f64); 2]> = seconds.map(|s| [phase(s, SLOWEST), phase(s, step)]).collect();
+    let count = phases.len().max(1) as f64;
+    let speeds = (0..((FASTEST - SLOWEST) / step) as u64).map(|i| SLOWEST + i as f64 * step);
+    let strengths = speeds.map(|speed| {
+        let mut sum = 0.0;
+        for [(sin, cos), (sin_of_step, cos_of_step)] in &mut phases {
+            sum += *cos;
+            (*sin, *cos) =
+                (*sin * *cos_of_step + *cos * *sin_of_step, *cos * *cos_of_step - *sin * *sin_of_step);
+        }
+        (speed, sum / count)
+    });
+    strengths.collect()
+}
+
 fn fit(meter: &mut Meter<'_>, times: &[Vec<f64>]) -> Result<Spin, ProbeError> {
     // From one visit to the next first: a short time needs few speeds to be looked at.
     let pairs: Vec<Vec<f64>> = times.iter().flat_map(|l| l.windows(2)).map(<[f64]>::to_vec).collect();
@@ -110,10 +131,7 @@ fn fit(meter: &mut Meter<'_>, times: &[Vec<f64>]) -> Result<Spin, ProbeError> {
     };
     let (span, short) = (longest(times), longest(&pairs));
     let step = 1.0 / (short * 8.0);
-    let scan: Vec<(f64, f64)> = (0..((FASTEST - SLOWEST) / step) as u64)
-        .map(|i| SLOWEST + i as f64 * step)
-        .map(|speed| (speed, strength(&pairs, speed)))
-        .collect();
+    let scan = scan(&pairs, step);
     let best = scan.iter().map(|&(_, s)| s).fold(0.0, f64::max);
     let lines: Vec<f64> = scan.iter().filter(|&&(_, s)| s > 0.5 * best).map(|&(speed, _)| speed).collect();
     let mut found = None;
@@ -188,4 +206,25 @@ fn spread(times: &[Vec<f64>], revolution: f64) -> f64 {
         }
     }
     (sum / f64::max(count, 1.0)).sqrt()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::draw::Draw;
+
+    #[test]
+    fn a_scan_of_all_speeds_finds_the_strength_of_each() {
+        let mut draw = Draw::new(3);
+        let mut pair = || {
+            let first = draw.below(1_000_000_000) as f64;
+            vec![first, first + draw.below(4_000_000_000) as f64]
+        };
+        let pairs: Vec<Vec<f64>> = (0..50).map(|_| pair()).collect();
+        let scan = scan(&pairs, 0.03);
+        assert_eq!(scan.len(), 32_500);
+        for &(speed, found) in scan.iter().step_by(7) {
+            assert!((found - strength(&pairs, speed)).abs() < 1e-9, "{speed}: {found}");
+        }
+    }
 }

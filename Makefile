@@ -25,7 +25,7 @@ define suite
 	@mkdir -p $(TARGET)
 	@TIMEFORMAT='compiled the tests in %0R s, with %0U and %0S s of processor time in user and system mode'; \
 	time $(CARGO) test --workspace --locked --no-run --message-format=json-render-diagnostics >$(TARGET)/tests.json
-	@$(TARGET)/debug/suite $(1) <$(TARGET)/tests.json
+	@$(TARGET)/debug/suite $(1) --times $(TARGET)/tests.tsv <$(TARGET)/tests.json
 	@TIMEFORMAT='doc tests in %0R s, with %0U and %0S s of processor time in user and system mode'; \
 	time $(CARGO) test --workspace --locked --quiet --doc
 endef

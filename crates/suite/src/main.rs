@@ -1,4 +1,4 @@
-//! `suite short|long [--long-list FILE] [--results FILE] [FILTER]`: see the library.
+//! `suite short|long [--long-list FILE] [--results FILE] [--times FILE] [FILTER]`: see the library.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "it is a program")]
 
@@ -6,20 +6,26 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
-use suite::{Finished, Long, Outcome, Results, Test, binaries, run, tests};
+use suite::{Binary, Finished, Long, Outcome, Results, Test, binaries, order, run, tests};
 
-const USAGE: &str = "usage: suite short|long [--long-list FILE] [--results FILE] [FILTER] < MESSAGES
+const USAGE: &str = "usage: suite short|long [--long-list FILE] [--results FILE] [--times FILE] [FILTER] < MESSAGES
 
 MESSAGES is what cargo test --workspace --no-run --message-format=json-render-diagnostics prints. Only tests run whose name
-has FILTER in it. With --results the table in FILE is compared and, where nothing failed and nothing was filtered, written.";
+has FILTER in it. With --results the table in FILE is compared and, where nothing failed and nothing was filtered, written. FILE
+of --times keeps how long each test took, and the longest begin first.";
 
 /// As many tests are in the table of the slowest.
 const SLOWEST: usize = 20;
+
+/// The number of tests that run at once for each processor. One would leave processors idle while its test waits for time to pass
+/// or for another process.
+const WORKERS: usize = 2;
 
 struct Arguments {
     long: bool,
     long_list: PathBuf,
     results: Option<PathBuf>,
+    times: Option<PathBuf>,
     filter: String,
 }
 
@@ -32,13 +38,14 @@ fn arguments(mut given: impl Iterator<Item = String>) -> Result<Arguments, Strin
         }
     };
     let long_list = Path::new(env!("CARGO_MANIFEST_DIR")).join("long.txt");
-    let mut arguments = Arguments { long, long_list, results: None, filter: String::new() };
+    let mut arguments = Arguments { long, long_list, results: None, times: None, filter: String::new() };
     while let Some(argument) = given.next() {
         match argument.as_str() {
-            "--results" | "--long-list" => {
+            "--results" | "--times" | "--long-list" => {
                 let file = given.next().ok_or(format!("{argument} needs a file\n{USAGE}"))?.into();
                 match argument.as_str() {
                     "--results" => arguments.results = Some(file),
+                    "--times" => arguments.times = Some(file),
                     _ => arguments.long_list = file,
                 }
             }
@@ -67,13 +74,42 @@ fn suite(arguments: &Arguments) -> Result<bool, String> {
     std::io::stdin().read_to_string(&mut messages).map_err(|error| text(&error))?;
     let binaries = binaries(&messages).map_err(|error| text(&error))?;
     let all = tests(&binaries).map_err(|error| text(&error))?;
-    let list = std::fs::read_to_string(&arguments.long_list)
-        .map_err(|error| format!("{}: {error}", arguments.long_list.display()))?;
-    let list = Long::list(&list).map_err(|error| text(&error))?;
-    Long::exist(&list, all.iter().map(|test| test.name.as_str())).map_err(|error| text(&error))?;
+    let chosen = chosen(arguments, &all)?;
+    let count = chosen.len();
+    println!("{count} tests of {}, in {} binaries", all.len(), binaries.len());
 
     let before = before(arguments)?;
-    let mut chosen: Vec<Test> = all
+    let times = times(arguments);
+    let took = |kept: &Results, test: &Test| kept.tests.get(&test.name).map(|kept| kept.took);
+    let known = [&times, &before];
+    let chosen = order(chosen, |test| known.into_iter().flatten().find_map(|kept| took(kept, test)));
+    let finished = under_way(&binaries, &chosen, arguments.long).map_err(|error| text(&error))?;
+    let failed = finished.len() < count || finished.iter().any(|test| test.outcome == Outcome::Failed);
+
+    let now = Results::of(heading(arguments.long), &finished);
+    if let Some(file) = &arguments.times {
+        write(file, &times.into_iter().fold(now.clone(), Results::over))?;
+    }
+    if let (Some(file), true) = (&arguments.results, arguments.filter.is_empty()) {
+        if let Some(before) = &before {
+            println!("\nsince {}:", before.heading);
+            now.since(before).iter().for_each(|change| println!("  {change}"));
+        }
+        if !failed {
+            write(file, &now)?;
+            println!("written: {}", file.display());
+        }
+    }
+    Ok(!failed)
+}
+
+/// Returns the tests of the tier that the filter lets through.
+fn chosen(arguments: &Arguments, all: &[Test]) -> Result<Vec<Test>, String> {
+    let list = std::fs::read_to_string(&arguments.long_list)
+        .map_err(|error| format!("{}: {error}", arguments.long_list.display()))?;
+    let list = Long::list(&list).map_err(|error| error.to_string())?;
+    Long::exist(&list, all.iter().map(|test| test.name.as_str())).map_err(|error| error.to_string())?;
+    let chosen: Vec<Test> = all
         .iter()
         .filter(|test| arguments.long || !test.ignored && !list.iter().any(|long| long.name == test.name))
         .filter(|test| test.name.contains(&arguments.filter))
@@ -82,15 +118,12 @@ fn suite(arguments: &Arguments) -> Result<bool, String> {
     if chosen.is_empty() {
         return Err(format!("no test has {:?} in its name; there are {} tests", arguments.filter, all.len()));
     }
-    let count = chosen.len();
-    println!("{count} tests of {}, in {} binaries", all.len(), binaries.len());
-    // The longest first, so that none of them is begun when all others have ended.
-    if let Some(before) = &before {
-        let took = |test: &Test| before.tests.get(&test.name).map_or(Duration::ZERO, |(_, took)| *took);
-        chosen.sort_by_key(|test| std::cmp::Reverse(took(test)));
-    }
-    let begun = Instant::now();
-    let workers = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    Ok(chosen)
+}
+
+/// Runs the tests, shows how far they are, and reports.
+fn under_way(binaries: &[Binary], chosen: &[Test], long: bool) -> std::io::Result<Vec<Finished>> {
+    let (begun, count) = (Instant::now(), chosen.len());
     let mut done = 0;
     let each = |test: &Finished| {
         done += 1;
@@ -101,23 +134,26 @@ fn suite(arguments: &Arguments) -> Result<bool, String> {
         }
     };
     let silence = |under_way: &[&str]| println!("running for more than a minute: {}", under_way.join(", "));
-    let finished =
-        run(&binaries, &chosen, workers, arguments.long, each, silence).map_err(|error| text(&error))?;
+    let finished = run(binaries, chosen, WORKERS * processors(), long, each, silence)?;
     report(&finished);
-    println!("{count} tests in {} s", begun.elapsed().as_secs());
-    let failed = finished.len() < count || finished.iter().any(|test| test.outcome == Outcome::Failed);
-    if let (Some(file), true) = (&arguments.results, arguments.filter.is_empty()) {
-        let results = Results::of(heading(arguments.long), &finished);
-        if let Some(before) = &before {
-            println!("\nsince {}:", before.heading);
-            results.since(before).iter().for_each(|change| println!("  {change}"));
-        }
-        if !failed {
-            std::fs::write(file, results.table()).map_err(|error| format!("{}: {error}", file.display()))?;
-            println!("written: {}", file.display());
-        }
-    }
-    Ok(!failed)
+    let (wall, processor) = (begun.elapsed(), finished.iter().map(|test| test.processor).sum::<Duration>());
+    let share = 100.0 * processor.as_secs_f64() / (wall.as_secs_f64() * processors() as f64);
+    println!("{count} tests in {} s, with {share:.0}% of the processors' time", wall.as_secs());
+    Ok(finished)
+}
+
+fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
+fn write(file: &Path, results: &Results) -> Result<(), String> {
+    std::fs::write(file, results.table()).map_err(|error| format!("{}: {error}", file.display()))
+}
+
+/// Returns the times of earlier runs, or `None` if there are none or a runner of another version has written them.
+fn times(arguments: &Arguments) -> Option<Results> {
+    let text = std::fs::read_to_string(arguments.times.as_ref()?).ok()?;
+    Results::read(&text).ok()
 }
 
 /// Returns the table that the last run has left, or `None` if there was none.
@@ -136,12 +172,12 @@ fn heading(long: bool) -> String {
             Command::new(program).args(arguments).output().ok().filter(|output| output.status.success());
         output.map_or("unknown".into(), |output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
     };
-    let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     format!(
-        "{} tier, commit {}, {}, {processors} processors",
+        "{} tier, commit {}, {}, {} processors",
         if long { "long" } else { "short" },
         said("git", &["rev-parse", "--short", "HEAD"]),
         said("date", &["-u", "+%F"]),
+        processors(),
     )
 }
 

@@ -15,8 +15,19 @@ const CHANGE_MIN: Duration = Duration::from_secs(5);
 pub struct Results {
     /// The tier, the commit and the date, in one line.
     pub heading: String,
-    /// The outcome and the processor time of each test, by name.
-    pub tests: BTreeMap<String, (Outcome, Duration)>,
+    /// The result of each test, by name.
+    pub tests: BTreeMap<String, Kept>,
+}
+
+/// The part of a test's result that is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Kept {
+    /// The way in which it ended.
+    pub outcome: Outcome,
+    /// Its processor time.
+    pub processor: Duration,
+    /// The time from its start to its end.
+    pub took: Duration,
 }
 
 /// An error in a kept table.
@@ -24,7 +35,7 @@ pub struct Results {
 pub enum ResultsError {
     /// A line is none of a table.
     #[error(
-        "line {0}: not a result, a time and a test's name with tabs between; delete the file, a run writes it again"
+        "line {0}: not a result, two times and a test's name with tabs between; delete the file, a run writes it again"
     )]
     Line(usize),
 }
@@ -33,8 +44,18 @@ impl Results {
     /// The results of these tests.
     #[must_use]
     pub fn of(heading: String, finished: &[Finished]) -> Self {
-        let tests = finished.iter().map(|test| (test.name.clone(), (test.outcome, test.processor)));
-        Self { heading, tests: tests.collect() }
+        let kept =
+            |test: &Finished| Kept { outcome: test.outcome, processor: test.processor, took: test.took };
+        Self { heading, tests: finished.iter().map(|test| (test.name.clone(), kept(test))).collect() }
+    }
+
+    /// Adds the results of `before` of tests that have none here.
+    #[must_use]
+    pub fn over(mut self, before: Self) -> Self {
+        for (name, kept) in before.tests {
+            self.tests.entry(name).or_insert(kept);
+        }
+        self
     }
 
     /// Reads a table.
@@ -55,9 +76,10 @@ impl Results {
     /// The table: a heading, and a line a test.
     #[must_use]
     pub fn table(&self) -> String {
-        let mut text = format!("# {}\n# result, seconds of processor time, test\n", self.heading);
-        for (name, (outcome, processor)) in &self.tests {
-            let _ = writeln!(text, "{}\t{:.1}\t{name}", word(*outcome), processor.as_secs_f64());
+        let mut text = format!("# {}\n# result, seconds of processor time, seconds, test\n", self.heading);
+        for (name, Kept { outcome, processor, took }) in &self.tests {
+            let (processor, took) = (processor.as_secs_f64(), took.as_secs_f64());
+            let _ = writeln!(text, "{}\t{processor:.1}\t{took:.1}\t{name}", word(*outcome));
         }
         text
     }
@@ -66,17 +88,17 @@ impl Results {
     #[must_use]
     pub fn since(&self, before: &Self) -> Vec<String> {
         let mut changes = Vec::new();
-        for (name, (outcome, processor)) in &self.tests {
-            let Some((then, took)) = before.tests.get(name) else {
+        for (name, Kept { outcome, processor, .. }) in &self.tests {
+            let Some(then) = before.tests.get(name) else {
                 changes.push(format!("new: {name} ({})", word(*outcome)));
                 continue;
             };
-            if outcome != then {
-                changes.push(format!("{}, was {}: {name}", word(*outcome), word(*then)));
+            if *outcome != then.outcome {
+                changes.push(format!("{}, was {}: {name}", word(*outcome), word(then.outcome)));
             }
-            let (now, was) = (processor.as_secs_f64(), took.as_secs_f64());
+            let (now, was) = (processor.as_secs_f64(), then.processor.as_secs_f64());
             let factor = now.max(was) / now.min(was).max(0.01);
-            if processor.abs_diff(*took) >= CHANGE_MIN && factor >= CHANGE_FACTOR {
+            if processor.abs_diff(then.processor) >= CHANGE_MIN && factor >= CHANGE_FACTOR {
                 changes.push(format!("{now:.1} s, was {was:.1} s: {name}"));
             }
         }
@@ -94,7 +116,7 @@ fn word(outcome: Outcome) -> &'static str {
     }
 }
 
-fn result(line: &str) -> Option<(String, (Outcome, Duration))> {
+fn result(line: &str) -> Option<(String, Kept)> {
     let mut fields = line.split('\t');
     let outcome = match fields.next()? {
         "passed" => Outcome::Passed,
@@ -102,8 +124,9 @@ fn result(line: &str) -> Option<(String, (Outcome, Duration))> {
         "failed" => Outcome::Failed,
         _ => return None,
     };
-    let processor = Duration::try_from_secs_f64(fields.next()?.parse().ok()?).ok()?;
-    Some((fields.next()?.to_owned(), (outcome, processor)))
+    let mut seconds = || Duration::try_from_secs_f64(fields.next()?.parse().ok()?).ok();
+    let (processor, took) = (seconds()?, seconds()?);
+    Some((fields.next()?.to_owned(), Kept { outcome, processor, took }))
 }
 
 #[cfg(test)]
@@ -112,7 +135,8 @@ mod tests {
 
     fn results(of: &[(&str, Outcome, u64)]) -> Results {
         let test = |&(name, outcome, seconds): &(&str, _, _)| {
-            (name.to_owned(), (outcome, Duration::from_secs(seconds)))
+            let processor = Duration::from_secs(seconds);
+            (name.to_owned(), Kept { outcome, processor, took: 2 * processor })
         };
         Results { heading: "commit abc".into(), tests: of.iter().map(test).collect() }
     }
@@ -122,7 +146,15 @@ mod tests {
         let some =
             results(&[("a::b", Outcome::Passed, 3), ("c", Outcome::Failed, 0), ("d", Outcome::Skipped, 1)]);
         assert_eq!(Results::read(&some.table()), Ok(some));
-        assert_eq!(Results::read("# x\npassed\t1.0\ta\npassed b"), Err(ResultsError::Line(3)));
+        assert_eq!(Results::read("# x\npassed\t1.0\t2.0\ta\npassed\t1.0\tb"), Err(ResultsError::Line(3)));
+    }
+
+    #[test]
+    fn a_test_that_did_not_run_keeps_its_result() {
+        let before = results(&[("a", Outcome::Passed, 3), ("b", Outcome::Passed, 5)]);
+        let now = results(&[("b", Outcome::Failed, 7), ("c", Outcome::Passed, 1)]);
+        let all = [("a", Outcome::Passed, 3), ("b", Outcome::Failed, 7), ("c", Outcome::Passed, 1)];
+        assert_eq!(now.over(before), results(&all));
     }
 
     #[test]

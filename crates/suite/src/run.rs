@@ -31,6 +31,8 @@ pub struct Finished {
     pub outcome: Outcome,
     /// The processor time of the test and of the processes that it waited for.
     pub processor: Duration,
+    /// The time from its start to its end.
+    pub took: Duration,
     /// The needs that the test lacked, in its own words.
     pub skips: Vec<String>,
     /// All that it printed.
@@ -116,6 +118,7 @@ fn one(binary: &Binary, test: &Test, long: bool) -> std::io::Result<Finished> {
     });
     let processor = processor_time(&child).unwrap_or_else(|| begun.elapsed());
     let status = child.wait()?;
+    let took = begun.elapsed();
     let left = Instant::now();
     while !reader.is_finished() && left.elapsed() < Duration::from_secs(10) {
         std::thread::sleep(Duration::from_millis(1));
@@ -136,7 +139,7 @@ fn one(binary: &Binary, test: &Test, long: bool) -> std::io::Result<Finished> {
         (true, false) => Outcome::Skipped,
         (true, true) => Outcome::Passed,
     };
-    Ok(Finished { name: test.name.clone(), outcome, processor, skips, output })
+    Ok(Finished { name: test.name.clone(), outcome, processor, took, skips, output })
 }
 
 /// Returns what a test that printed `output` lacked: of each line `skipped: NAME needs WHAT`, the rest behind `skipped: `. The

@@ -144,3 +144,17 @@ fn a_name_that_no_test_has_is_an_error() {
     assert_eq!(code, Some(2), "{said}");
     assert!(said.contains("no test has \"nowhere\" in its name"), "{said}");
 }
+
+#[test]
+fn times_of_tests_that_did_not_run_again_are_kept() {
+    let suite = Suite::new("times").long("made/tests::fails it fails\nmade/tests::kills it is killed");
+    let file = suite.directory.join("times.tsv");
+    // Another version may have written it.
+    std::fs::write(&file, "in another form\n").unwrap();
+    assert_eq!(suite.run(&["short", "--times", file.to_str().unwrap()]).0, Some(0));
+    assert_eq!(suite.run(&["short", "--times", file.to_str().unwrap(), "passes"]).0, Some(0));
+    let times = std::fs::read_to_string(&file).unwrap();
+    for name in ["passes", "skips", "works"] {
+        assert_eq!(times.matches(&format!("\tmade/tests::{name}\n")).count(), 1, "{times}");
+    }
+}

@@ -43,6 +43,8 @@ pub struct Test {
     pub filter: Option<String>,
     /// Marked with `#[ignore]`: only the long tier runs it.
     pub ignored: bool,
+    /// Whether it waits for time to pass most of the time; [`tests`] does not know it and leaves it unset.
+    pub waits: bool,
 }
 
 /// A reason for which the tests could not be found.
@@ -120,7 +122,13 @@ pub fn tests(binaries: &[Binary]) -> Result<Vec<Test>, BinaryError> {
     let mut found = Vec::new();
     for (at, binary) in binaries.iter().enumerate() {
         if binary.kind == Kind::Bench {
-            found.push(Test { name: binary.name.clone(), binary: at, filter: None, ignored: false });
+            found.push(Test {
+                name: binary.name.clone(),
+                binary: at,
+                filter: None,
+                ignored: false,
+                waits: false,
+            });
             continue;
         }
         let ignored = listed(binary, &["--ignored"])?;
@@ -129,6 +137,7 @@ pub fn tests(binaries: &[Binary]) -> Result<Vec<Test>, BinaryError> {
             binary: at,
             ignored: ignored.contains(&test),
             filter: Some(test),
+            waits: false,
         }));
     }
     Ok(found)

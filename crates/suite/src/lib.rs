@@ -1,17 +1,19 @@
-//! Runs the tests of the workspace: each in a process of its own, more at once than there are processors since some wait for time
-//! to pass, and reports how much processor time each took. `make test` and `make test-long` call it on what `cargo test --no-run` has built.
+//! Runs the tests of the workspace: each in a process of its own, two at once for each processor, and reports how much processor
+//! time each took. `make test` and `make test-long` call it on what `cargo test --no-run` has built.
 //!
 //! There are two tiers. The long one has every test; the short one leaves out those that `long.txt` names, and sets no
 //! `FREEBLOCK_LONG`, so that tests with two sizes have the smaller one.
+//!
+//! A few tests, which `waits.txt` names, wait for time to pass. Each of them runs beside one that computes.
 
 mod binaries;
-mod long;
+mod listed;
 mod order;
 mod results;
 mod run;
 
 pub use binaries::{Binary, BinaryError, Kind, Test, binaries, tests};
-pub use long::{Long, LongError};
+pub use listed::{Listed, ListedError};
 pub use order::order;
 pub use results::{Kept, Results, ResultsError};
 pub use run::{Finished, Outcome, run};

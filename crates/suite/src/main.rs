@@ -1,4 +1,4 @@
-//! `suite short|long [--long-list FILE] [--results FILE] [--times FILE] [FILTER]`: see the library.
+//! `suite short|long [--lists DIRECTORY] [--results FILE] [--times FILE] [FILTER]`: see the library.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "it is a program")]
 
@@ -6,9 +6,9 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
-use suite::{Binary, Finished, Long, Outcome, Results, Test, binaries, order, run, tests};
+use suite::{Binary, Finished, Listed, Outcome, Results, Test, binaries, order, run, tests};
 
-const USAGE: &str = "usage: suite short|long [--long-list FILE] [--results FILE] [--times FILE] [FILTER] < MESSAGES
+const USAGE: &str = "usage: suite short|long [--lists DIRECTORY] [--results FILE] [--times FILE] [FILTER] < MESSAGES
 
 MESSAGES is what cargo test --workspace --no-run --message-format=json-render-diagnostics prints. Only tests run whose name
 has FILTER in it. With --results the table in FILE is compared and, where nothing failed and nothing was filtered, written. FILE
@@ -17,13 +17,9 @@ of --times keeps how long each test took, and the longest begin first.";
 /// As many tests are in the table of the slowest.
 const SLOWEST: usize = 20;
 
-/// The number of tests that run at once for each processor. One would leave processors idle while its test waits for time to pass
-/// or for another process.
-const WORKERS: usize = 2;
-
 struct Arguments {
     long: bool,
-    long_list: PathBuf,
+    lists: PathBuf,
     results: Option<PathBuf>,
     times: Option<PathBuf>,
     filter: String,
@@ -37,16 +33,16 @@ fn arguments(mut given: impl Iterator<Item = String>) -> Result<Arguments, Strin
             return Err(format!("the tier is {}; give short or long\n{USAGE}", other.unwrap_or("missing")));
         }
     };
-    let long_list = Path::new(env!("CARGO_MANIFEST_DIR")).join("long.txt");
-    let mut arguments = Arguments { long, long_list, results: None, times: None, filter: String::new() };
+    let lists = env!("CARGO_MANIFEST_DIR").into();
+    let mut arguments = Arguments { long, lists, results: None, times: None, filter: String::new() };
     while let Some(argument) = given.next() {
         match argument.as_str() {
-            "--results" | "--times" | "--long-list" => {
+            "--results" | "--times" | "--lists" => {
                 let file = given.next().ok_or(format!("{argument} needs a file\n{USAGE}"))?.into();
                 match argument.as_str() {
                     "--results" => arguments.results = Some(file),
                     "--times" => arguments.times = Some(file),
-                    _ => arguments.long_list = file,
+                    _ => arguments.lists = file,
                 }
             }
             _ if argument.starts_with('-') => return Err(format!("unknown option {argument}\n{USAGE}")),
@@ -103,17 +99,25 @@ fn suite(arguments: &Arguments) -> Result<bool, String> {
     Ok(!failed)
 }
 
+/// Reads a list, `long.txt` or `waits.txt`.
+fn list(arguments: &Arguments, name: &str, all: &[Test]) -> Result<Vec<Listed>, String> {
+    let file = arguments.lists.join(name);
+    let wrong = |error: &dyn std::error::Error| format!("{}: {error}", file.display());
+    let list = std::fs::read_to_string(&file).map_err(|error| wrong(&error))?;
+    let list = Listed::list(&list).map_err(|error| wrong(&error))?;
+    Listed::exist(&list, all.iter().map(|test| test.name.as_str())).map_err(|error| wrong(&error))?;
+    Ok(list)
+}
+
 /// Returns the tests of the tier that the filter lets through.
 fn chosen(arguments: &Arguments, all: &[Test]) -> Result<Vec<Test>, String> {
-    let list = std::fs::read_to_string(&arguments.long_list)
-        .map_err(|error| format!("{}: {error}", arguments.long_list.display()))?;
-    let list = Long::list(&list).map_err(|error| error.to_string())?;
-    Long::exist(&list, all.iter().map(|test| test.name.as_str())).map_err(|error| error.to_string())?;
+    let (long, waits) = (list(arguments, "long.txt", all)?, list(arguments, "waits.txt", all)?);
+    let is_in = |list: &[Listed], test: &Test| list.iter().any(|listed| listed.name == test.name);
     let chosen: Vec<Test> = all
         .iter()
-        .filter(|test| arguments.long || !test.ignored && !list.iter().any(|long| long.name == test.name))
+        .filter(|test| arguments.long || !test.ignored && !is_in(&long, test))
         .filter(|test| test.name.contains(&arguments.filter))
-        .cloned()
+        .map(|test| Test { waits: is_in(&waits, test), ..test.clone() })
         .collect();
     if chosen.is_empty() {
         return Err(format!("no test has {:?} in its name; there are {} tests", arguments.filter, all.len()));
@@ -134,7 +138,7 @@ fn under_way(binaries: &[Binary], chosen: &[Test], long: bool) -> std::io::Resul
         }
     };
     let silence = |under_way: &[&str]| println!("running for more than a minute: {}", under_way.join(", "));
-    let finished = run(binaries, chosen, WORKERS * processors(), long, each, silence)?;
+    let finished = run(binaries, chosen, processors(), long, each, silence)?;
     report(&finished);
     let (wall, processor) = (begun.elapsed(), finished.iter().map(|test| test.processor).sum::<Duration>());
     let share = 100.0 * processor.as_secs_f64() / (wall.as_secs_f64() * processors() as f64);

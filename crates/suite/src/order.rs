@@ -4,9 +4,9 @@ use crate::Test;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Puts tests into the order in which they begin. Those whose time is unknown come first, mixed from all binaries: many tests of
-/// one binary wait for time to pass and many of another compute, and the processors are busy while both run. The others
-/// follow, the longest first, so that no long test begins when all others have ended.
+/// Puts tests into the order in which they begin. Those whose time is unknown come first, mixed from all binaries, since the tests of
+/// one binary are alike in how long they take and in how much of it they wait. The others follow, the longest first, so that no
+/// long test begins when all others have ended.
 #[must_use]
 pub fn order(mut tests: Vec<Test>, took: impl Fn(&Test) -> Option<Duration>) -> Vec<Test> {
     let mut counts: BTreeMap<usize, u64> = BTreeMap::new();
@@ -32,8 +32,13 @@ mod tests {
     use super::*;
 
     fn tests(of: &[(&str, usize)]) -> Vec<Test> {
-        let test =
-            |&(name, binary): &(&str, _)| Test { name: name.into(), binary, filter: None, ignored: false };
+        let test = |&(name, binary): &(&str, _)| Test {
+            name: name.into(),
+            binary,
+            filter: None,
+            ignored: false,
+            waits: false,
+        };
         of.iter().map(test).collect()
     }
 

@@ -2,10 +2,11 @@
 
 use crate::{Binary, Test};
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+use std::collections::{BTreeSet, VecDeque};
 use std::io::Read;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// After this long without the end of a test, those under way are named.
@@ -39,33 +40,32 @@ pub struct Finished {
     pub output: String,
 }
 
-/// Runs the tests in their order, `workers` at once, and calls `each` when one ends. The environment is the caller's; besides,
-/// `FREEBLOCK_LONG` is set in the long tier and only there.
+/// Runs the tests and calls `each` when one ends. Two tests for each of the `processors` run at once: one that waits for time to pass,
+/// as long as there are such tests, and one that computes. Among those of a kind the order is the given one. The environment is the
+/// caller's; besides, `FREEBLOCK_LONG` is set in the long tier and only there.
 ///
 /// # Errors
 /// If a test cannot be started.
 pub fn run(
     binaries: &[Binary],
     tests: &[Test],
-    workers: usize,
+    processors: usize,
     long: bool,
     mut each: impl FnMut(&Finished),
     mut silence: impl FnMut(&[&str]),
 ) -> std::io::Result<Vec<Finished>> {
-    let next = AtomicUsize::new(0);
+    let queue = Mutex::new(Queue::of(tests));
     let (send, ended) = channel();
     std::thread::scope(|scope| {
-        for _ in 0..workers.max(1) {
-            let (send, next) = (send.clone(), &next);
+        for worker in 0..2 * processors.max(1) {
+            let (send, queue) = (send.clone(), &queue);
             scope.spawn(move || {
-                loop {
-                    let at = next.fetch_add(1, Ordering::SeqCst);
-                    let Some(test) = tests.get(at) else { return };
+                while let Some((at, test)) = locked(queue).next(worker % 2 == 0) {
                     let result = one(&binaries[test.binary], test, long);
                     // The receiver is gone once a test could not be started.
                     let stop = result.is_err();
                     if send.send((at, result)).is_err() || stop {
-                        next.store(tests.len(), Ordering::SeqCst);
+                        locked(queue).clear();
                         return;
                     }
                 }
@@ -81,9 +81,9 @@ pub fn run(
                     finished[at] = Some(one);
                 }
                 Err(RecvTimeoutError::Timeout) => {
-                    let begun = next.load(Ordering::SeqCst).min(tests.len());
-                    let under_way: Vec<&str> = (0..begun)
-                        .filter(|&at| finished[at].is_none())
+                    let left = locked(&queue).left();
+                    let under_way: Vec<&str> = (0..tests.len())
+                        .filter(|at| finished[*at].is_none() && !left.contains(at))
                         .map(|at| tests[at].name.as_str())
                         .collect();
                     silence(&under_way);
@@ -92,6 +92,42 @@ pub fn run(
             }
         }
     })
+}
+
+/// The tests that have not begun, with their places in the given order.
+struct Queue<'a> {
+    waiting: VecDeque<(usize, &'a Test)>,
+    computing: VecDeque<(usize, &'a Test)>,
+}
+
+impl<'a> Queue<'a> {
+    fn of(tests: &'a [Test]) -> Self {
+        let (waiting, computing) = tests.iter().enumerate().partition(|(_, test)| test.waits);
+        Self { waiting, computing }
+    }
+
+    /// Returns the next test, one that waits if there is one and `waits` is set, or one that computes if `waits` is not set.
+    fn next(&mut self, waits: bool) -> Option<(usize, &'a Test)> {
+        let [first, then] = match waits {
+            true => [&mut self.waiting, &mut self.computing],
+            false => [&mut self.computing, &mut self.waiting],
+        };
+        first.pop_front().or_else(|| then.pop_front())
+    }
+
+    fn left(&self) -> BTreeSet<usize> {
+        self.waiting.iter().chain(&self.computing).map(|(at, _)| *at).collect()
+    }
+
+    fn clear(&mut self) {
+        self.waiting.clear();
+        self.computing.clear();
+    }
+}
+
+/// A worker that has panicked leaves the queue whole.
+fn locked<'q, 'a>(queue: &'q Mutex<Queue<'a>>) -> MutexGuard<'q, Queue<'a>> {
+    queue.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn one(binary: &Binary, test: &Test, long: bool) -> std::io::Result<Finished> {
@@ -180,6 +216,19 @@ mod tests {
         let stat = "7 (a (b) c) Z 1 2 3 0 -1 4 0 0 0 0 150 20 30 4 20 0 1 0 99";
         assert_eq!(of_stat(stat), Some(Duration::from_millis(2040)));
         assert_eq!(of_stat("7 (a) Z 1 2"), None);
+    }
+
+    #[test]
+    fn a_test_that_waits_runs_beside_one_that_computes() {
+        let test =
+            |name: &str, waits| Test { name: name.into(), binary: 0, filter: None, ignored: false, waits };
+        let tests = [test("a", false), test("b", true), test("c", false), test("d", false), test("e", true)];
+        let mut queue = Queue::of(&tests);
+        let begun = [true, false, true, true, false, false].map(|waits| queue.next(waits).map(|(at, _)| at));
+        assert_eq!(begun, [Some(1), Some(0), Some(4), Some(2), Some(3), None]);
+        let mut queue = Queue::of(&tests);
+        let begun = [false; 5].map(|waits| queue.next(waits).map(|(at, _)| at));
+        assert_eq!(begun, [Some(0), Some(2), Some(3), Some(1), Some(4)]);
     }
 
     #[test]

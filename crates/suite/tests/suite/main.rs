@@ -33,6 +33,7 @@ impl Suite {
         std::fs::write(&script, SCRIPT).unwrap();
         std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
         std::fs::write(directory.join("long.txt"), "").unwrap();
+        std::fs::write(directory.join("waits.txt"), "made/tests::works it is slow").unwrap();
         Self { directory }
     }
 
@@ -51,8 +52,8 @@ impl Suite {
         );
         let mut child = Command::new(env!("CARGO_BIN_EXE_suite"))
             .args(arguments)
-            .arg("--long-list")
-            .arg(self.directory.join("long.txt"))
+            .arg("--lists")
+            .arg(&self.directory)
             .env_remove("FREEBLOCK_LONG")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -65,7 +65,7 @@ fn serve(
                     let mut memory = memory.lock().unwrap_or_else(PoisonError::into_inner);
                     carry_out(&mut connection, &request, &mut memory)?;
                 }
-                Event::Ended => return send(&mut client, &mut connection),
+                Event::Ended | Event::Unfinished { .. } => return send(&mut client, &mut connection),
                 Event::Opened(_) | Event::StartTls => {}
             }
         }

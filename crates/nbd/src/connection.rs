@@ -1,15 +1,17 @@
 //! A connection: bytes in, requests out; answers in, bytes out.
 
 mod handshake;
+mod large;
 
-use crate::error::Violation;
+use crate::error::{Errno, Violation};
 use crate::export::Export;
 use crate::output::Output;
 use crate::reply::{self, Reply};
-use crate::request::{Header, Request};
+use crate::request::{Command, Header, Request};
 use crate::wire::{
     GREETING, OPTION, Put, REQUEST, REQUEST_HEADER, Reader, command, flag, handshake as greeting,
 };
+use large::Large;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -28,14 +30,17 @@ pub enum Tls {
 /// The output at which a client that is still choosing an export has its next option wait.
 const OPTION_OUTPUT_MAX: usize = 64 << 10;
 
+/// A read of so many bytes is sent as one, where the client asks for that: the specification has every server do so.
+const UNFRAGMENTED_BYTES_MAX: u32 = 64 << 10;
+
 /// Bounds on one client's use of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Requests that are not yet answered. The bytes of further ones stay in the socket.
     pub requests: usize,
     /// Bytes that are held for the client, from the first byte of a request until the last byte of its answer was sent: the
-    /// whole length of a read or a write counts from when its header is let in. A client for which nothing is held may have
-    /// one request that is larger.
+    /// whole length of a read or a write counts from when its header is let in. A request that is larger is carried out in
+    /// pieces, when nothing else is held for the client.
     pub bytes: usize,
     /// Options before an export is chosen.
     pub options: u32,
@@ -60,6 +65,12 @@ pub enum Event {
     Request(Request),
     /// The client has said goodbye. Close when all is answered and sent.
     Ended,
+    /// The bytes of a read that was carried out in pieces could not be read from this offset on. The client has the bytes before
+    /// them and has not asked for structured replies, so that it cannot be told: close the connection.
+    Unfinished {
+        /// The first byte that the client has not got.
+        offset: u64,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +90,8 @@ enum State {
 /// [`receive`](Self::receive) what the client has sent, while [`is_ready`](Self::is_ready); take events with
 /// [`poll`](Self::poll); [`reply`](Self::reply) to requests, in any order; send the bytes of [`output`](Self::output) until
 /// there are none, and say so with [`sent`](Self::sent). All memory is bounded by [`Limits`] and by the size of what is
-/// received at once. A host with many clients bounds their sum by [`reserve`](Self::reserve) and [`grant`](Self::grant).
+/// received at once. A host with many clients bounds their sum by [`reserve`](Self::reserve) and [`grant`](Self::grant). A
+/// request for which there is no room as a whole comes in pieces, each of which is a request to the host.
 ///
 /// ```
 /// use nbd::{Connection, Event, Export, Limits, Reply, Tls};
@@ -110,6 +122,8 @@ pub struct Connection {
     understood: usize,
     /// A write that was let in and whose data are not all there.
     writing: Option<Request>,
+    /// A request that is carried out in pieces. There is no other then.
+    large: Option<Large>,
     /// Bytes to pass over.
     skip: u64,
     output: Output,
@@ -130,8 +144,26 @@ pub struct Connection {
     waits: Option<usize>,
     /// That request is let in beyond the reserve.
     granted: bool,
+    /// It is not: it is to go in pieces.
+    in_pieces: bool,
     /// Why no export may be chosen.
     closed: Option<String>,
+    answered: Answered,
+}
+
+/// Requests that were answered, each one once, whether it was carried out in pieces or not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Answered {
+    /// As the client wanted.
+    pub well: u64,
+    /// With an error.
+    pub failed: u64,
+}
+
+impl Answered {
+    fn count(&mut self, well: bool) {
+        *if well { &mut self.well } else { &mut self.failed } += 1;
+    }
 }
 
 impl Connection {
@@ -150,6 +182,7 @@ impl Connection {
             input: Vec::new(),
             understood: 0,
             writing: None,
+            large: None,
             skip: 0,
             output,
             events: VecDeque::new(),
@@ -162,7 +195,9 @@ impl Connection {
             reserve: usize::MAX,
             waits: None,
             granted: false,
+            in_pieces: false,
             closed: None,
+            answered: Answered::default(),
         }
     }
 
@@ -194,7 +229,10 @@ impl Connection {
         match self.state {
             State::Greeted | State::Options => self.output.len() <= OPTION_OUTPUT_MAX,
             State::AwaitsTls => true,
-            State::Transmission(_) => self.writing.is_some() || self.waits.is_none() && self.has_own_room(0),
+            State::Transmission(_) => {
+                let is_free = self.waits.is_none() && self.large.is_none() && self.has_own_room(0);
+                self.writing.is_some() || self.skip > 0 || is_free
+            }
             State::Ended => false,
         }
     }
@@ -202,19 +240,25 @@ impl Connection {
     /// Whether the client's own bounds leave room for a request of so many bytes.
     fn has_own_room(&self, bytes: usize) -> bool {
         let held = self.held();
-        let fits = self.requests < self.limits.requests
+        self.requests < self.limits.requests
             && held < self.limits.bytes
-            && held.saturating_add(bytes) <= self.limits.bytes;
-        fits || self.requests == 0 && held == 0
+            && held.saturating_add(bytes) <= self.limits.bytes
     }
 
     fn has_room(&self, bytes: usize) -> bool {
         self.has_own_room(bytes) && (self.granted || self.held().saturating_add(bytes) <= self.reserve)
     }
 
+    /// Whether a request of so many bytes goes in pieces now: when nothing else is held, so that this is all the room that it
+    /// gets.
+    fn goes_in_pieces(&self, bytes: usize) -> bool {
+        let alone = self.requests == 0 && self.held() == 0;
+        alone && (self.in_pieces || bytes > self.limits.bytes)
+    }
+
     /// Bytes of requests that were let in and of answers that were not sent: what [`Limits`] bound.
     pub fn held(&self) -> usize {
-        self.claimed + self.output.len()
+        self.claimed + self.output.len() + self.large.as_ref().map_or(0, Large::held)
     }
 
     /// Lets requests in as long as no more than these bytes are held. Further ones wait for a [`grant`](Self::grant). For a
@@ -234,6 +278,16 @@ impl Connection {
     /// The requests that came behind it were looked at: as [`receive`](Self::receive).
     pub fn grant(&mut self) -> Result<(), Violation> {
         self.granted = self.wanted().is_some();
+        self.go_on()
+    }
+
+    /// Lets the request that waits go in pieces within the reserve, as soon as nothing else is held for the client. It may still
+    /// be let in as a whole before that.
+    ///
+    /// # Errors
+    /// As of [`grant`](Self::grant).
+    pub fn go_in_pieces(&mut self) -> Result<(), Violation> {
+        self.in_pieces = self.wanted().is_some();
         self.go_on()
     }
 
@@ -318,12 +372,21 @@ impl Connection {
         self.requests
     }
 
+    /// What the host has answered since this was last asked.
+    pub fn take_answered(&mut self) -> Answered {
+        std::mem::take(&mut self.answered)
+    }
+
     /// Answers a request, once.
     ///
     /// # Errors
     /// With room for it, the next thing that the client has sent was looked at: as [`receive`](Self::receive).
     pub fn reply(&mut self, request: &Request, reply: &Reply<'_>) -> Result<(), Violation> {
         self.release(request);
+        if self.large.is_some() {
+            return self.piece_answered(request, reply);
+        }
+        self.answered.count(!matches!(reply, Reply::Failed { .. }));
         reply::write(self.output.small(), request, reply);
         self.go_on()
     }
@@ -335,6 +398,10 @@ impl Connection {
     /// As of [`reply`](Self::reply).
     pub fn reply_data(&mut self, request: &Request, data: Vec<u8>) -> Result<(), Violation> {
         self.release(request);
+        if self.large.is_some() {
+            return self.piece_read(request, data);
+        }
+        self.answered.count(true);
         if reply::data_header(self.output.small(), request, data.len()) {
             self.output.data(data);
         } else {
@@ -351,7 +418,9 @@ impl Connection {
 
     /// Understands as much of the input as there is room for.
     fn go_on(&mut self) -> Result<(), Violation> {
-        if self.input.is_empty() || self.waits.is_some_and(|bytes| !self.has_room(bytes)) {
+        self.ask_for_pieces();
+        let waits = |bytes| !self.has_room(bytes) && !self.goes_in_pieces(bytes);
+        if self.input.is_empty() || self.waits.is_some_and(waits) {
             return Ok(());
         }
         let input = std::mem::take(&mut self.input);
@@ -389,6 +458,13 @@ impl Connection {
             if self.skip > 0 || self.fill_write(rest) {
                 return Ok(());
             }
+            if self.large.is_some() {
+                self.ask_for_pieces();
+                if self.writing.is_some() {
+                    continue;
+                }
+                return Ok(());
+            }
             let mut reader = Reader(rest);
             let understood = match self.state {
                 State::Greeted => self.client_flags(&mut reader)?,
@@ -420,6 +496,42 @@ impl Connection {
         false
     }
 
+    fn let_in(&mut self, request: Request) {
+        self.requests += 1;
+        self.claimed += request.weight();
+        if request.command == Command::Write {
+            self.begin_write(request);
+        } else {
+            self.events.push_back(Event::Request(request));
+        }
+    }
+
+    fn begin_write(&mut self, mut request: Request) {
+        request.data = Vec::with_capacity(request.length as usize);
+        self.writing = Some(request);
+    }
+
+    /// Lets a request in for which there is no room as a whole.
+    fn let_in_alone(&mut self, mut request: Request, flags: u16, minimum: u32) {
+        let piece = self.piece_bytes(minimum);
+        match request.command {
+            // A client that asks again for the rest is served as well.
+            Command::BlockStatus { .. } => {
+                request.length = request.length.min(u32::try_from(piece).unwrap_or(u32::MAX));
+                self.let_in(request);
+            }
+            Command::Read if flags & flag::DF != 0 && request.length <= UNFRAGMENTED_BYTES_MAX => {
+                self.let_in(request);
+            }
+            Command::Read if flags & flag::DF != 0 => {
+                let error = (Errno::Overflow, None);
+                let message = "there is no room to send so many bytes in one piece; ask for 64 KiB at most";
+                reply::failed(self.output.small(), true, request.cookie, error, message);
+            }
+            _ => self.begin_large(request, piece),
+        }
+    }
+
     /// A request; `None` if its header is not all there yet, or if there is no room for it.
     fn request(&mut self, at: usize, reader: &mut Reader<'_>) -> Result<Option<()>, Violation> {
         if reader.0.len() < REQUEST_HEADER {
@@ -439,6 +551,7 @@ impl Connection {
         let (structured, cookie) = (self.structured, header.cookie);
         let checked = header.check(export, structured, self.allocation_of == Some(at));
         let fua = header.flags & flag::FUA != 0;
+        let minimum = export.block_sizes().minimum;
         let Header { offset, length, .. } = header;
         let request = checked.map(|command| Request {
             cookie,
@@ -450,23 +563,15 @@ impl Connection {
             data: Vec::new(),
         });
         let weight = request.as_ref().map_or(0, Request::weight);
-        if !self.has_room(weight) {
+        let whole = self.has_room(weight);
+        if !whole && !self.goes_in_pieces(weight) {
             self.waits = Some(weight);
             return Ok(None);
         }
-        self.granted = false;
+        (self.granted, self.in_pieces) = (false, false);
         match request {
-            Ok(mut request) => {
-                self.requests += 1;
-                self.claimed += weight;
-                let payload = header.payload() as usize;
-                if payload > 0 {
-                    request.data = Vec::with_capacity(payload);
-                    self.writing = Some(request);
-                } else {
-                    self.events.push_back(Event::Request(request));
-                }
-            }
+            Ok(request) if !whole => self.let_in_alone(request, header.flags, minimum),
+            Ok(request) => self.let_in(request),
             Err((errno, message)) => {
                 self.skip = u64::from(header.payload());
                 reply::failed(self.output.small(), structured, cookie, (errno, None), message);

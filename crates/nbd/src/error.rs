@@ -15,6 +15,8 @@ pub enum Errno {
     Invalid,
     /// No room, or beyond the end.
     NoSpace,
+    /// More bytes than may be sent as one.
+    Overflow,
     /// Not in this way.
     NotSupported,
     /// The server is about to end.
@@ -29,6 +31,7 @@ impl Errno {
             Self::NoMemory => 12,
             Self::Invalid => 22,
             Self::NoSpace => 28,
+            Self::Overflow => 75,
             Self::NotSupported => 95,
             Self::Shutdown => 108,
         }

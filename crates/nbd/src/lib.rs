@@ -16,7 +16,7 @@ mod reply;
 mod request;
 mod wire;
 
-pub use connection::{Connection, Event, Limits, Tls};
+pub use connection::{Answered, Connection, Event, Limits, Tls};
 pub use error::{Errno, Violation};
 pub use export::{Abilities, BlockSizes, Export, ExportError, MOST_NAME_BYTES};
 pub use reply::{Extent, Reply};

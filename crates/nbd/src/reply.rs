@@ -40,7 +40,7 @@ pub enum Reply<'a> {
     },
 }
 
-const NO_ANSWER: Reply<'static> =
+pub(crate) const NO_ANSWER: Reply<'static> =
     Reply::Failed { errno: Errno::Io, offset: None, message: "the server has no answer of the right kind" };
 
 /// Writes the answer to `request` behind `out`.
@@ -54,11 +54,11 @@ pub(crate) fn write(out: &mut Vec<u8>, request: &Request, reply: &Reply<'_>) {
             out.extend_from_slice(data);
         }
         (Command::BlockStatus { one }, Reply::Status(extents)) => {
-            let extents = fitting(extents, length, one);
+            let extents = fitting(extents, length, if one { 1 } else { extents_max(length) });
             if extents.is_empty() {
                 return write(out, request, &NO_ANSWER);
             }
-            begin(out, chunk::BLOCK_STATUS, cookie, 4 + 8 * extents.len() as u32);
+            begin(out, true, chunk::BLOCK_STATUS, cookie, 4 + 8 * extents.len() as u32);
             out.put_u32(ALLOCATION);
             for extent in extents {
                 out.put_u32(extent.length);
@@ -73,21 +73,26 @@ pub(crate) fn write(out: &mut Vec<u8>, request: &Request, reply: &Reply<'_>) {
 
 /// Writes what comes before the data of a read, if that is what was asked for and so many bytes are its answer.
 pub(crate) fn data_header(out: &mut Vec<u8>, request: &Request, bytes: usize) -> bool {
-    let Request { cookie, structured, command, offset, length, .. } = *request;
+    let Request { cookie, structured, command, length, .. } = *request;
     if command != Command::Read || bytes != length as usize {
         return false;
     }
     if structured {
-        begin(out, chunk::OFFSET_DATA, cookie, length.saturating_add(8));
-        out.put_u64(offset);
+        data_chunk(out, request, true);
     } else {
         simple(out, cookie, 0);
     }
     true
 }
 
-/// Extents of one state put together, cut at the request's end; the first one only, where a client wants that.
-fn fitting(extents: &[Extent], length: u32, one: bool) -> Vec<Extent> {
+/// Writes what comes before the data of a part of a read, which may be the last part.
+pub(crate) fn data_chunk(out: &mut Vec<u8>, part: &Request, last: bool) {
+    begin(out, last, chunk::OFFSET_DATA, part.cookie, part.length.saturating_add(8));
+    out.put_u64(part.offset);
+}
+
+/// Extents of one state put together, cut at the request's end; so many of them.
+fn fitting(extents: &[Extent], length: u32, most: usize) -> Vec<Extent> {
     let mut left = length;
     let mut fitting: Vec<Extent> = Vec::new();
     for extent in extents {
@@ -99,12 +104,15 @@ fn fitting(extents: &[Extent], length: u32, one: bool) -> Vec<Extent> {
             _ => fitting.push(Extent { length, ..*extent }),
         }
     }
-    fitting.truncate(if one { 1 } else { MOST_EXTENTS });
+    fitting.truncate(most);
     fitting
 }
 
-/// The most extents in a reply: the rest a client asks for again. 128 KiB.
-pub(crate) const MOST_EXTENTS: usize = 1 << 14;
+/// The most extents in a reply about so many bytes: the rest a client asks for again. 128 KiB, and less than there are sectors
+/// of 512 bytes.
+pub(crate) fn extents_max(length: u32) -> usize {
+    (length as usize / 512 + 1).min(1 << 14)
+}
 
 /// Writes that a request has failed, and at which byte.
 pub(crate) fn failed(
@@ -123,7 +131,7 @@ pub(crate) fn failed(
     }
     let message = &message.as_bytes()[..most];
     let (kind, more) = if offset.is_some() { (chunk::ERROR_OFFSET, 8) } else { (chunk::ERROR, 0) };
-    begin(out, kind, cookie, 6 + more + message.len() as u32);
+    begin(out, true, kind, cookie, 6 + more + message.len() as u32);
     out.put_u32(errno.value());
     out.put_u16(message.len() as u16);
     out.extend_from_slice(message);
@@ -138,9 +146,9 @@ fn simple(out: &mut Vec<u8>, cookie: u64, errno: u32) {
     out.put_u64(cookie);
 }
 
-fn begin(out: &mut Vec<u8>, kind: u16, cookie: u64, length: u32) {
+fn begin(out: &mut Vec<u8>, last: bool, kind: u16, cookie: u64, length: u32) {
     out.put_u32(CHUNK);
-    out.put_u16(chunk::DONE);
+    out.put_u16(if last { chunk::DONE } else { 0 });
     out.put_u16(kind);
     out.put_u64(cookie);
     out.put_u32(length);

@@ -31,8 +31,8 @@ pub enum Command {
     },
 }
 
-/// A request that has been found in order: a part of the export, something that the export can do. To be answered once,
-/// in any order ([`Connection::reply`](crate::Connection::reply)).
+/// A request that has been found in order, or a piece of one: a part of the export, something that the export can do. To be
+/// answered once, in any order ([`Connection::reply`](crate::Connection::reply)).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     pub(crate) cookie: u64,
@@ -58,7 +58,7 @@ impl Request {
         match self.command {
             Command::Read | Command::Write => self.length as usize,
             Command::WriteZeroes { .. } | Command::Cache => self.length.min(PIECE_BYTES_MAX) as usize,
-            Command::BlockStatus { .. } => 8 * crate::reply::MOST_EXTENTS,
+            Command::BlockStatus { .. } => 8 * crate::reply::extents_max(self.length),
             Command::Flush | Command::Trim => 0,
         }
     }

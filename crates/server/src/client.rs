@@ -59,8 +59,6 @@ pub(crate) struct Client {
     pub gone: bool,
     /// When it came.
     pub since: Instant,
-    /// When it last took or gave a byte, or was let to.
-    pub stirred: Instant,
 }
 
 impl Client {
@@ -85,7 +83,6 @@ impl Client {
             opened: false,
             gone: false,
             since: now,
-            stirred: now,
         }
     }
 
@@ -169,7 +166,7 @@ impl Client {
         from: usize,
         now: Instant,
     ) -> io::Result<Result<(), ClientError>> {
-        (self.stirred, self.offered, self.slow_told) = (now, now, false);
+        (self.offered, self.slow_told) = (now, false);
         if from < bytes.len() {
             return if self.gone { Ok(Ok(())) } else { self.send(ring, bytes, from).map(Ok) };
         }
@@ -179,8 +176,8 @@ impl Client {
     }
 
     /// Takes in what came from the socket.
-    pub fn received(&mut self, bytes: &[u8], now: Instant) -> Result<(), ClientError> {
-        (self.stirred, self.heard) = (now, true);
+    pub fn received(&mut self, bytes: &[u8]) -> Result<(), ClientError> {
+        self.heard = true;
         let Some(tls) = &mut self.tls else { return Ok(self.connection.receive(bytes)?) };
         let received = tls.receive(bytes);
         if received.is_err() {
@@ -215,11 +212,6 @@ impl Client {
     /// All bytes in memory for it.
     pub fn memory(&self) -> usize {
         self.connection.memory() - self.connection.held() + self.held()
-    }
-
-    /// Whether it is for the client to stir: nothing of its is at the device, and it has something to give or to take.
-    pub fn is_awaited(&self) -> bool {
-        self.asked == 0 && !self.gone && (self.connection.missing() > 0 || self.sending.is_some())
     }
 
     /// Whether nothing more comes of it.

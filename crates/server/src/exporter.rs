@@ -206,7 +206,7 @@ impl<D: Device> Exporter<D> {
         let mut at_once = kernel.is_some();
         while !self.stopping || !self.clients.is_empty() || kernel.as_ref().is_some_and(|kernel| kernel.live)
         {
-            let late = self.shares.next_event(&self.clients, &self.limits);
+            let late = Shares::next_event(&self.clients, &self.limits);
             let now = at_once.then(|| self.clock.now());
             let told = self.lines.next_event();
             let until =
@@ -477,7 +477,6 @@ impl<D: Device> Exporter<D> {
         }
         let failure = match answer.result {
             Ok(bytes) if request.command == Command::Read => {
-                self.tally.count(true);
                 let Some(client) = self.clients.get_mut(&id) else { return };
                 let result = client.connection.reply_data(&request, bytes);
                 return self.events(id, result.map_err(ClientError::from));
@@ -492,7 +491,6 @@ impl<D: Device> Exporter<D> {
     }
 
     fn reply(&mut self, id: u64, request: &Request, reply: &Reply<'_>) {
-        self.tally.count(!matches!(reply, Reply::Failed { .. }));
         let Some(client) = self.clients.get_mut(&id) else { return };
         let result = client.connection.reply(request, reply);
         self.events(id, result.map_err(ClientError::from));

@@ -1,9 +1,8 @@
 //! Bounds on what clients together may keep a server busy with, and the order in which they get memory beyond their reserves.
 //!
-//! A quarter of the memory is reserved in equal parts, one for each client that may come: a request that fits into its
-//! client's reserve waits for no other client. Half and an eighth are in common. A client that has nothing of the common part
-//! gets what it asks for as soon as that is free; one that has some gets more only while as much is left for others. The
-//! rest is for the one request whose bytes are being copied.
+//! A quarter of the memory is reserved in equal parts, one for each client that may come. Half and an eighth are in common: a
+//! client gets some of it while as much is left for others. A request for which nothing is left goes in pieces within its
+//! client's reserve, so that no client waits for what another holds. The rest is for the one request whose bytes are being copied.
 
 use crate::client::Client;
 use nbd::Violation;
@@ -18,19 +17,17 @@ pub struct Limits {
     /// What each of them may.
     pub client: nbd::Limits,
     /// Bytes that are held for all of them, from the first byte of a request until the last byte of its answer was sent.
-    /// Other requests stay in the sockets. A request that is larger than the common part of it is let in alone. Beside it each client
-    /// has a buffer to receive into.
+    /// Other requests stay in the sockets. Beside it each client has a buffer to receive into.
     pub bytes: usize,
     /// So long a client may take to choose an export.
     pub handshake: Duration,
-    /// So long a client may hold common memory that another waits for without taking or giving a byte. A client that takes no
-    /// byte of its answers for so long is named in the log, also where no other waits.
+    /// A client that takes no byte of its answers for so long is named in the log.
     pub patience: Duration,
     /// So long clients have for taking the last answers when the server is stopped.
     pub drain: Duration,
 }
 
-/// 64 clients with 256 MiB together, ten seconds to choose, half a minute to stir, ten seconds to the end.
+/// 64 clients with 256 MiB together, ten seconds to choose, half a minute until they count as slow, ten seconds to the end.
 impl Default for Limits {
     fn default() -> Self {
         Self {
@@ -61,8 +58,6 @@ impl Limits {
 pub(crate) struct Shares {
     /// The first client from this one on is asked first.
     turn: u64,
-    /// A client that has nothing of the common memory waits for it.
-    full: bool,
 }
 
 /// Something that ends a client.
@@ -83,7 +78,6 @@ impl Shares {
         limits: &Limits,
         others: usize,
     ) -> Vec<(u64, Verdict)> {
-        self.full = false;
         let mut verdicts = Vec::new();
         if clients.values().all(|client| client.connection.wanted().is_none()) {
             return verdicts;
@@ -96,25 +90,19 @@ impl Shares {
         let mut granted = true;
         while std::mem::take(&mut granted) {
             for id in &order {
-                let Some(client) = clients.get_mut(id).filter(|client| !client.gone) else { continue };
+                let Some(client) = clients.get_mut(id) else { continue };
                 let Some(wanted) = client.connection.wanted() else { continue };
                 let has = excess(client);
                 let more = (client.held() + wanted).saturating_sub(reserve) - has;
-                let fits = match has {
-                    // However large it is, it is let in when all of the common memory is free.
-                    0 => used + more <= common || used == 0,
-                    _ => used + more <= common && has + more <= common - used - more,
-                };
-                if fits && !self.full {
-                    if let Err(violation) = client.connection.grant() {
-                        verdicts.push((*id, Verdict::Violation(violation)));
-                    }
-                    used = used + excess(client) - has;
+                let fits = used + more <= common && (has == 0 || has + more <= common - used - more);
+                let result = if fits { client.connection.grant() } else { client.connection.go_in_pieces() };
+                if let Err(violation) = result {
+                    verdicts.push((*id, Verdict::Violation(violation)));
+                }
+                used = used + excess(client) - has;
+                if fits {
                     self.turn = id + 1;
                     granted = true;
-                } else if has == 0 {
-                    // Those behind it would keep it waiting for ever.
-                    self.full = true;
                 }
             }
         }
@@ -122,42 +110,30 @@ impl Shares {
     }
 
     /// Who has taken too long by `now`.
-    pub fn late(
-        &self,
-        clients: &BTreeMap<u64, Client>,
-        limits: &Limits,
-        now: Instant,
-    ) -> Vec<(u64, Verdict)> {
+    pub fn late(clients: &BTreeMap<u64, Client>, limits: &Limits, now: Instant) -> Vec<(u64, Verdict)> {
         let late = |(id, client): (&u64, &Client)| {
-            let due = |deadline: Option<Instant>| deadline.is_some_and(|at| at <= now);
-            match self.deadline(client, limits).filter(|(at, _)| *at <= now) {
-                Some((_, what)) => Some((*id, Verdict::Late(what))),
-                None if due(slow(client, limits)) => {
-                    Some((*id, Verdict::Slow("it does not take its answers")))
-                }
-                None => None,
-            }
+            let due = |at: &Instant| *at <= now;
+            let verdict = match (handshake_ends(client, limits).filter(due), slow(client, limits).filter(due))
+            {
+                (Some(_), _) => Verdict::Late("it took too long to choose an export"),
+                (None, Some(_)) => Verdict::Slow("it does not take its answers"),
+                (None, None) => return None,
+            };
+            Some((*id, verdict))
         };
         clients.iter().filter_map(late).collect()
     }
 
     /// When somebody will have taken too long.
-    pub fn next_event(&self, clients: &BTreeMap<u64, Client>, limits: &Limits) -> Option<Instant> {
-        let ends = |client| self.deadline(client, limits).map(|(at, _)| at);
-        clients.values().flat_map(|client| [ends(client), slow(client, limits)]).flatten().min()
+    pub fn next_event(clients: &BTreeMap<u64, Client>, limits: &Limits) -> Option<Instant> {
+        let ends = |client| [handshake_ends(client, limits), slow(client, limits)];
+        clients.values().flat_map(ends).flatten().min()
     }
+}
 
-    fn deadline(&self, client: &Client, limits: &Limits) -> Option<(Instant, &'static str)> {
-        if client.gone {
-            None
-        } else if !client.connection.is_open() {
-            Some((client.since + limits.handshake, "it took too long to choose an export"))
-        } else if self.full && client.is_awaited() && client.held() > limits.reserve() {
-            Some((client.stirred + limits.patience, "others wait for memory that it does not use"))
-        } else {
-            None
-        }
-    }
+fn handshake_ends(client: &Client, limits: &Limits) -> Option<Instant> {
+    let choosing = !client.gone && !client.connection.is_open();
+    choosing.then_some(client.since + limits.handshake)
 }
 
 /// When a client counts as slow that takes nothing of its answers.
@@ -184,11 +160,11 @@ mod tests {
         let (here, _) = UnixStream::pair().unwrap();
         let mut client = Client::new(connection, OwnedFd::from(here), "a test".to_owned(), NOW);
         client.connection.reserve(limits.reserve());
-        client.received(b"\0\0\0\x03IHAVEOPT\0\0\0\x01\0\0\0\0", NOW).unwrap();
+        client.received(b"\0\0\0\x03IHAVEOPT\0\0\0\x01\0\0\0\0").unwrap();
         while client.connection.poll().is_some() {}
         let greeting = client.connection.output().len();
         client.connection.sent(greeting).unwrap();
-        client.received(sent, NOW).unwrap();
+        client.received(sent).unwrap();
         client
     }
 
@@ -197,12 +173,11 @@ mod tests {
         [&b"\x25\x60\x95\x13\0\0\0\0cookie!!\0\0\0\0\0\0\0\0"[..], &length].concat().repeat(requests)
     }
 
-    fn share(clients: &mut BTreeMap<u64, Client>, limits: &Limits) -> bool {
+    fn share(clients: &mut BTreeMap<u64, Client>, limits: &Limits) {
         let mut shares = Shares::default();
         assert!(shares.share(clients, limits, 0).is_empty());
         let held: usize = clients.values().map(Client::held).sum();
         assert!(held <= limits.bytes, "{held} bytes are held");
-        shares.full
     }
 
     fn asked(clients: &BTreeMap<u64, Client>) -> Vec<usize> {
@@ -214,68 +189,41 @@ mod tests {
         let limits = Limits::default();
         let many = reads(100, 32 * MIB);
         let mut clients = BTreeMap::from([(0, client(&limits, &many))]);
-        assert!(!share(&mut clients, &limits));
+        share(&mut clients, &limits);
         assert_eq!(asked(&clients), [2], "64 MiB");
         for id in 1..7 {
             clients.insert(id, client(&limits, &many));
         }
-        let full = share(&mut clients, &limits);
-        assert!(full, "a client that has nothing waits");
-        assert_eq!(asked(&clients).iter().sum::<usize>(), 5, "{:?}", asked(&clients));
+        share(&mut clients, &limits);
+        // Five of 32 MiB fit into the common part. Each other client has four pieces of one in its reserve of 1 MiB.
+        assert_eq!(asked(&clients), [2, 1, 1, 1, 4, 4, 4]);
         // One with requests that its reserve holds waits for none of them.
         clients.insert(7, client(&limits, &reads(10, 64 << 10)));
         assert_eq!(asked(&clients)[7], 10);
     }
 
     #[test]
-    fn a_request_for_which_there_is_no_room_is_not_passed_by_smaller_ones_for_ever() {
+    fn a_request_for_which_there_is_no_room_goes_in_pieces_within_its_reserve() {
         let limits = Limits { bytes: 80 * MIB, ..Limits::default() };
+        let reserve = limits.reserve();
         let mut clients = BTreeMap::from([
             (0, client(&limits, &reads(1, 32 * MIB))),
             (1, client(&limits, &reads(1, 32 * MIB))),
             (2, client(&limits, &reads(9, 2 * MIB))),
         ]);
-        let mut shares = Shares::default();
-        assert!(shares.share(&mut clients, &limits, 0).is_empty());
-        assert_eq!((asked(&clients), shares.full), (vec![1, 0, 0], true));
-        clients.remove(&0);
-        assert!(shares.share(&mut clients, &limits, 0).is_empty());
-        assert_eq!(asked(&clients)[0], 1);
+        share(&mut clients, &limits);
+        // The first one leaves too little for a second one of 32 MiB, and enough for four of 2 MiB.
+        assert_eq!(asked(&clients), [1, 4, 4]);
+        assert_eq!(clients[&1].held(), reserve, "four pieces");
     }
 
     #[test]
-    fn a_request_larger_than_the_memory_is_let_in_alone() {
+    fn a_request_larger_than_the_memory_is_held_in_it_all_the_same() {
         let limits = Limits { bytes: MIB, ..Limits::default() };
         let mut clients: BTreeMap<u64, Client> =
             (0..3).map(|id| (id, client(&limits, &reads(5, 4 * MIB)))).collect();
-        let mut shares = Shares::default();
-        for gone in 0..3u64 {
-            assert!(shares.share(&mut clients, &limits, 0).is_empty());
-            assert_eq!(asked(&clients).iter().sum::<usize>(), 1);
-            // A client that is gone is as good as away: what it held is free when it is put away.
-            clients.remove(&gone);
-        }
-    }
-
-    /// A client that holds common memory and does nothing is waited for only while another needs it.
-    #[test]
-    fn a_client_that_does_nothing_with_memory_that_others_need_has_a_deadline() {
-        let limits = Limits { bytes: 2 * MIB, ..Limits::default() };
-        let write =
-            [&b"\x25\x60\x95\x13\0\0\0\x01cookie!!\0\0\0\0\0\0\0\0\0\x10\0\0"[..], &[0; 999]].concat();
-        let mut clients = BTreeMap::from([(0, client(&limits, &write))]);
-        let mut shares = Shares::default();
-        assert!(shares.share(&mut clients, &limits, 0).is_empty());
-        assert_eq!(shares.next_event(&clients, &limits), None, "no other waits");
-        clients.insert(1, client(&limits, &write));
-        assert!(shares.share(&mut clients, &limits, 0).is_empty());
-        let late: Vec<u64> =
-            shares.late(&clients, &limits, NOW + limits.patience).iter().map(|(id, _)| *id).collect();
-        assert_eq!(late, [0]);
-        clients.get_mut(&0).unwrap().gone = true;
-        assert!(shares.late(&clients, &limits, NOW + limits.patience).is_empty(), "not twice");
-        clients.remove(&0);
-        assert!(shares.share(&mut clients, &limits, 0).is_empty());
-        assert_eq!((asked(&clients), shares.full), (vec![1], false));
+        share(&mut clients, &limits);
+        assert_eq!(asked(&clients), [1, 1, 1]);
+        assert!(clients.values().all(|client| client.held() == 4096));
     }
 }

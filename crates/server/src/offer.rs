@@ -40,6 +40,11 @@ impl Tally {
     pub(crate) fn count(&mut self, well: bool) {
         *if well { &mut self.requests } else { &mut self.failed } += 1;
     }
+
+    pub(crate) fn add(&mut self, answered: nbd::Answered) {
+        self.requests += answered.well;
+        self.failed += answered.failed;
+    }
 }
 
 /// What may change of an [`Offer`] while it is served.

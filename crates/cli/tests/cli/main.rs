@@ -17,6 +17,8 @@ mod emulate;
 mod holes;
 mod lab;
 mod ledger;
+#[cfg(target_os = "linux")]
+mod memory;
 mod mimic;
 mod mistakes;
 #[cfg(target_os = "linux")]

@@ -3,4 +3,5 @@
 #![allow(clippy::panic, clippy::unwrap_used, reason = "helpers of tests stand outside test functions")]
 
 mod clients;
+mod pieces;
 mod protocol;

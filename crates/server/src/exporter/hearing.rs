@@ -2,14 +2,36 @@
 
 use super::Exporter;
 use crate::client::{Client, ClientError};
-use crate::limits::Verdict;
+use crate::limits::{Shares, Verdict};
 use crate::tls::Tls;
 use device::Device;
 use nbd::{Connection, Event};
+use rustix::net::sockopt;
+use std::io;
 use std::net::TcpStream;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::time::Duration;
 use tracing::{info, warn};
+
+/// A client whose machine answers nothing is asked after so long a silence, again after each of so long pauses, and counts as gone
+/// after so many of them: a minute in all.
+const SILENCE: Duration = Duration::from_secs(30);
+const PAUSE: Duration = Duration::from_secs(10);
+const PAUSES: u32 = 3;
+
+/// Answers do not wait for more to send, and a client whose machine is gone is noticed.
+fn set_up(socket: &TcpStream) -> io::Result<()> {
+    socket.set_nodelay(true)?;
+    sockopt::set_tcp_keepidle(socket, SILENCE)?;
+    sockopt::set_tcp_keepintvl(socket, PAUSE)?;
+    sockopt::set_tcp_keepcnt(socket, PAUSES)?;
+    sockopt::set_socket_keepalive(socket, true)?;
+    // The same for bytes that its machine does not acknowledge. One that takes none of them acknowledges that.
+    let millis = (SILENCE + PAUSE * PAUSES).as_millis();
+    sockopt::set_tcp_user_timeout(socket, u32::try_from(millis).unwrap_or(u32::MAX))?;
+    Ok(())
+}
 
 impl<D: Device> Exporter<D> {
     /// Takes a client in, if there is room for one.
@@ -29,8 +51,8 @@ impl<D: Device> Exporter<D> {
         let id = self.next;
         self.next += 1;
         self.tally.clients += 1;
-        // Answers do not wait for more; a Unix socket has no such thing, and needs none.
-        let _ = socket.set_nodelay(true);
+        // A Unix socket has none of this, and needs none.
+        let _ = set_up(&socket);
         self.clients.insert(id, Client::new(connection, socket.into(), from, self.clock.now()));
     }
 
@@ -40,12 +62,15 @@ impl<D: Device> Exporter<D> {
         if !client.connection.is_open() {
             client.connection.set_closed(self.disk.taken());
         }
-        let result = client.received(bytes, self.clock.now());
+        let result = client.received(bytes);
         self.events(id, result);
     }
 
     /// What a client's connection has to say, after bytes or an answer.
     pub(super) fn events(&mut self, id: u64, result: Result<(), ClientError>) {
+        if let Some(client) = self.clients.get_mut(&id) {
+            self.tally.add(client.connection.take_answered());
+        }
         while let Some(event) = self.clients.get_mut(&id).and_then(|client| client.connection.poll()) {
             match event {
                 Event::Request(request) => self.request(id, request),
@@ -64,6 +89,7 @@ impl<D: Device> Exporter<D> {
                     }
                 }
                 Event::StartTls => self.start_tls(id),
+                Event::Unfinished { offset } => self.unfinished(id, offset),
             }
         }
         if let Err(error) = result {
@@ -84,7 +110,7 @@ impl<D: Device> Exporter<D> {
     /// Ends who has taken too long, and lets in what there is memory for then.
     pub(super) fn share(&mut self) {
         let now = self.clock.now();
-        let late = self.shares.late(&self.clients, &self.limits, now);
+        let late = Shares::late(&self.clients, &self.limits, now);
         self.judge(late);
         let verdicts = self.shares.share(&mut self.clients, &self.limits, self.others);
         self.judge(verdicts);
@@ -107,5 +133,23 @@ impl<D: Device> Exporter<D> {
                 Verdict::Slow(why) => self.slow(id, why),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    #[test]
+    fn a_machine_that_answers_nothing_is_gone_after_a_minute() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        set_up(&socket).unwrap();
+        assert!(socket.nodelay().unwrap() && sockopt::socket_keepalive(&socket).unwrap());
+        let silence = sockopt::tcp_keepidle(&socket).unwrap();
+        let pauses = sockopt::tcp_keepintvl(&socket).unwrap() * sockopt::tcp_keepcnt(&socket).unwrap();
+        assert_eq!((silence + pauses).as_secs(), 60);
+        assert_eq!(sockopt::tcp_user_timeout(&socket).unwrap(), 60_000);
     }
 }

@@ -100,7 +100,17 @@ impl<D: Device> Exporter<D> {
         self.hang_up(id);
     }
 
-    /// It does not take its answers, and others do not need what it holds: it keeps that, and is told of.
+    /// A read of it has failed after its first bytes were sent.
+    pub(super) fn unfinished(&mut self, id: u64, offset: u64) {
+        if self.lines.trouble(self.clock.now()) {
+            let why =
+                "a large read failed in the middle, which a client without structured replies cannot be told";
+            warn!(client = id, from = self.from(id), why, offset, "hung up on");
+        }
+        self.hang_up(id);
+    }
+
+    /// It does not take its answers: it keeps what is held for it, and is told of.
     pub(super) fn slow(&mut self, id: u64, why: &str) {
         if self.lines.trouble(self.clock.now()) {
             warn!(

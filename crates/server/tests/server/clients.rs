@@ -1,9 +1,10 @@
 //! Clients that take nothing, ask for too much, or are gone, beside others that notice nothing of it.
 
+use crate::support::log::Log;
 use crate::support::{Server, is_read, reads, request, send};
-use drive::Behaviour;
+use drive::{BadSectors, Behaviour};
 use server::{Limits, Offer};
-use std::io::Read;
+use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use units::Duration;
 
@@ -16,27 +17,50 @@ fn raw(test: &str, limits: Limits) -> Option<Server<device::Raw>> {
     Server::raw(test, 64 << 20, Offer { limits, ..Offer::default() })
 }
 
-/// The answers to nine reads of 32 MiB are not taken, and another client's reads are answered meanwhile, small and large.
+/// Clients do not take the answers to nine reads of 32 MiB, or stop in the middle of a write: as many of them as there may be, so
+/// that they hold all the memory that they may. Another client's reads are answered meanwhile, small and large.
 #[test]
-fn a_client_that_takes_nothing_does_not_keep_another_waiting() {
+fn clients_that_take_nothing_do_not_keep_another_waiting() {
     let Some(server) = raw("unread", patient()) else { return };
-    let (mut slow, mut other) = (server.client(), server.client());
-    send(&mut slow, &reads(9, 32 << 20));
-    for _ in 0..200 {
-        assert!(is_read(&mut other, 0, 4096));
+    let mut other = server.client();
+    let mut slow: Vec<UnixStream> = Vec::new();
+    for stuck in [1, 1, 14, 15] {
+        for _ in 0..stuck {
+            let (mut reads_nothing, mut half) = (server.client(), server.client());
+            send(&mut reads_nothing, &reads(9, 32 << 20));
+            send(&mut half, &[request(1, 1, 0, 32 << 20), vec![0; 5000]].concat());
+            slow.extend([reads_nothing, half]);
+        }
+        (0..200).for_each(|_| assert!(is_read(&mut other, 0, 4096)));
+        (0..3).for_each(|_| assert!(is_read(&mut other, 0, 32 << 20)));
     }
-    (0..5).for_each(|_| assert!(is_read(&mut other, 0, 32 << 20)));
-    // Half a write is as good.
-    let mut half = server.client();
-    send(&mut half, &[request(1, 1, 0, 32 << 20), vec![0; 5000]].concat());
-    for _ in 0..200 {
-        assert!(is_read(&mut other, 0, 4096));
-    }
-    // And the slow one still gets what it asked for.
+    // And the slow ones still get what they asked for.
     let mut reply = vec![0; 16 + (32 << 20)];
-    (0..9).for_each(|_| slow.read_exact(&mut reply).unwrap());
-    drop((slow, other, half));
+    for client in [0, 10, 60] {
+        (0..9).for_each(|_| slow[client].read_exact(&mut reply).unwrap());
+    }
+    drop((slow, other));
     server.end();
+}
+
+/// Such a client has no structured replies. It gets the bytes before the bad sector and is hung up on; the next one is served.
+#[test]
+fn a_large_read_that_fails_in_the_middle_ends_its_client_only() {
+    let client = nbd::Limits { bytes: 64 << 10, ..nbd::Limits::default() };
+    let behaviour =
+        Behaviour { bad_sectors: Some(BadSectors { count: 1, retries: 0 }), ..Behaviour::default() };
+    let Some(server) = Server::emulated("middle", behaviour, Limits { client, ..patient() }) else { return };
+    let log = Log::shared();
+    let mut client = server.client();
+    client.write_all(&request(0, 7, 0, server.size as u32)).unwrap();
+    let mut all = Vec::new();
+    client.read_to_end(&mut all).unwrap();
+    assert!((16..16 + server.size as usize).contains(&all.len()), "{} bytes", all.len());
+    assert!(log.has(&["WARN", "hung up on", "a large read failed in the middle", "offset="]));
+    drop(client);
+    assert!(is_read(&mut server.client(), 0, 512));
+    let tally = server.end();
+    assert_eq!((tally.requests, tally.failed), (1, 1));
 }
 
 /// 64 clients that take nothing of 128 reads of 8 MiB each are as many as there may be. When they have hung up, as many

@@ -59,7 +59,7 @@ fn asked<'a>(parts: impl Iterator<Item = &'a [u8]>, tls: Tls) -> Asked {
                         asked.broken |= told.is_err();
                     }
                     nbd::Event::StartTls => connection.tls_started(),
-                    nbd::Event::Opened(_) | nbd::Event::Ended => {}
+                    nbd::Event::Opened(_) | nbd::Event::Ended | nbd::Event::Unfinished { .. } => {}
                 }
             }
             asked.broken |= connection.sent(connection.output().len()).is_err();

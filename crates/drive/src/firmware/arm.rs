@@ -72,7 +72,10 @@ impl Drive {
 
     /// When the arm can set out for a command that needs it: command overhead and the end of read-ahead.
     pub(super) fn arm_ready(&mut self, turn: Turn, overhead: Duration) -> Instant {
+        let worked = self.free;
         let stopped = self.stop_run(turn.now);
+        // Read-ahead that ends at once for a command does so for a recalibration, which therefore was on time.
+        let free = if self.prompt_read_ahead { worked } else { self.free };
         let ready = if self.rules.overlapped_stop {
             stopped.max(turn.after(overhead))
         } else {
@@ -80,7 +83,7 @@ impl Drive {
         };
         match &mut self.recalibration {
             None => ready,
-            Some(recalibration) => recalibration.set_out(self.free, ready),
+            Some(recalibration) => recalibration.set_out(free, ready),
         }
     }
 }

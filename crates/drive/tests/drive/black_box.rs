@@ -407,6 +407,28 @@ fn recalibration_costs_one_command_its_length() {
 }
 
 #[test]
+fn recalibration_ends_read_ahead_that_a_command_would_end_at_once() {
+    let pause = Recalibration { every: Duration::from_millis(4), takes: Duration::from_micros(100) };
+    let recalibration = Some(pause);
+    let behaviour = Behaviour { prompt_read_ahead: true, recalibration, ..Behaviour::default() };
+    let profile = model::builtin::find("nearline-20tb").unwrap();
+    let mut drive = black_box(&profile, behaviour, 3);
+    let (mut at, mut late) = (Instant::ZERO, 0);
+    for i in 0..400_u64 {
+        let command = read(i, i.wrapping_mul(7_919_131_071) % 39_000_000_000, 8);
+        drive.submit(at, command).unwrap();
+        drive.advance(drive.next_event().unwrap());
+        let done = drive.pop_completion().unwrap();
+        let moves = done.breakdown.seek + done.breakdown.latency + done.breakdown.transfer;
+        let set_out = done.breakdown.medium_end.since(at).saturating_sub(moves);
+        late += u32::from(set_out > Duration::from_micros(160));
+        at = done.at + Duration::from_millis(3);
+    }
+    // One in forty comes while the arm is away; three of four have a recalibration since the last command.
+    assert!(late < 40, "{late} of 400");
+}
+
+#[test]
 fn a_longer_queue_serves_faster_by_the_drives_own_sptf() {
     let throughput = |order, depth| {
         let queue = Queue::Tagged { order, depth };

@@ -394,6 +394,10 @@ impl Core {
             self.outside = Some(outside);
             return Some(action);
         }
+        if outside.stream_is_due().is_some_and(|due| now < due) && self.pool.is_empty() {
+            self.outside = Some(outside);
+            return None;
+        }
         let room = outside.device.len() < outside.at_drive();
         // Only ahead of reads there are detours, whose order matters: writes alone the drive may take as it likes.
         let reads = self.pool.iter().chain(outside.foreground_commands()).any(|p| !p.request.op.is_write());

@@ -58,51 +58,78 @@ fn is_idle(command: &Command) -> bool {
     matches!(command.purpose, Purpose::Idle { .. })
 }
 
+/// The next command of a stream, and when it is sent, in microseconds; it is awaited no longer than a track and a revolution take.
+fn stream(core: &mut Core, us: u64) -> Option<(u64, Command)> {
+    let due = core.wake_at()?.since(Instant::ZERO).as_nanos().div_ceil(1_000);
+    if due >= us + 15_000 {
+        return None;
+    }
+    let [command] = sent(core, due)[..] else { return None };
+    is_idle(&command).then_some((due, command))
+}
+
 #[test]
-fn a_stream_begins_where_the_last_read_ended_and_goes_on_command_by_command() {
+fn a_stream_asks_command_by_command_for_what_has_passed_since_the_last_read_ended() {
     let mut core = core(Some(IdleTime::default()), false);
     let asked = ask(&mut core, 0, 1, Op::Read, range(100, 4));
-    let mut stream = done(&mut core, 5_000, asked);
+    assert_eq!(done(&mut core, 5_000, asked), [], "nothing has passed yet");
     let (mut us, mut next) = (5_000, 104);
     for _ in 0..5 {
-        let [command] = stream[..] else { panic!("{stream:?}") };
-        assert!(is_idle(&command) && command.op == Op::Read);
-        assert_eq!(command.range.start().get(), next);
+        let (due, command) = stream(&mut core, us).expect("a stream");
+        assert_eq!((command.op, command.range.start().get()), (Op::Read, next));
         next = command.range.end().get();
-        us += 100;
-        stream = done(&mut core, us, command);
+        us = due + 150;
+        assert_eq!(done(&mut core, us, command), []);
     }
+    // A revolution of 6 ms has 50 sectors.
+    assert!((next - 104) * 6_000 / 50 <= us - 5_000, "{next} at {us} us");
 }
 
 #[test]
 fn a_request_that_meets_a_stream_goes_to_the_drive_at_once_and_the_stream_ends() {
     let mut core = core(Some(IdleTime::default()), false);
     let asked = ask(&mut core, 0, 1, Op::Read, range(100, 4));
-    let [stream] = done(&mut core, 5_000, asked)[..] else { panic!("no stream") };
-    let met = ask(&mut core, 5_020, 2, Op::Read, range(1_000, 4));
-    assert_eq!(done(&mut core, 5_025, stream), []);
+    done(&mut core, 90_000, asked);
+    let (us, command) = stream(&mut core, 90_000).expect("a stream");
+    let met = ask(&mut core, us + 20, 2, Op::Read, range(1_000, 4));
+    assert_eq!(done(&mut core, us + 150, command), []);
     // Behind that read it begins anew.
-    let [next] = done(&mut core, 12_000, met)[..] else { panic!("no stream") };
-    assert_eq!((is_idle(&next), next.range.start().get()), (true, 1_004));
+    assert_eq!(done(&mut core, us + 12_000, met), []);
+    let (_, next) = stream(&mut core, us + 12_000).expect("a stream");
+    assert_eq!(next.range.start().get(), 1_004);
+}
+
+/// The number of requests that are served without a stream after one has met a command of a stream that took so long.
+fn requests_until_a_stream_begins_again(took_us: u64) -> u64 {
+    let mut core = core(Some(IdleTime::default()), false);
+    let asked = ask(&mut core, 0, 1, Op::Read, range(100, 4));
+    done(&mut core, 5_000, asked);
+    let (mut us, command) = stream(&mut core, 5_000).expect("a stream");
+    let met = ask(&mut core, us, 2, Op::Read, range(1_000, 4));
+    assert_eq!(done(&mut core, us + took_us, command), []);
+    us += 15_000;
+    assert_eq!(done(&mut core, us, met), []);
+    let begins = (3..1_000).find(|id| {
+        let asked = ask(&mut core, us + 1_000, *id, Op::Read, range(id * 3 % 1_200 * 4, 4));
+        us += 11_000;
+        done(&mut core, us, asked);
+        stream(&mut core, us).is_some()
+    });
+    begins.expect("a stream begins") - 3
 }
 
 #[test]
 fn a_stream_that_made_a_request_wait_for_longer_than_the_bound_allows_does_not_begin_again_until_that_is_earned()
  {
-    let mut core = core(Some(IdleTime::default()), false);
-    let asked = ask(&mut core, 0, 1, Op::Read, range(100, 4));
-    let [stream] = done(&mut core, 5_000, asked)[..] else { panic!("no stream") };
-    let met = ask(&mut core, 5_000, 2, Op::Read, range(1_000, 4));
-    assert_eq!(done(&mut core, 13_000, stream), [], "it was 8 ms late");
-    assert_eq!(done(&mut core, 20_000, met), []);
     // Three quarters of a hundredth of each response are earned, and three times the wait is owed while little is known of the load.
-    let mut us = 20_000;
-    let begins = (3..1_000).find(|id| {
-        let asked = ask(&mut core, us + 1_000, *id, Op::Read, range(id * 3 % 1_200 * 4, 4));
-        us += 11_000;
-        !done(&mut core, us, asked).is_empty()
-    });
-    assert!(begins.is_some_and(|id| (250..400).contains(&id)), "{begins:?}");
+    let requests = requests_until_a_stream_begins_again(8_000);
+    assert!((250..400).contains(&requests), "{requests}");
+}
+
+#[test]
+fn a_request_that_meets_sectors_from_the_buffer_has_waited_for_the_drive_to_turn_to_it_only() {
+    let requests = requests_until_a_stream_begins_again(150);
+    assert!((2..10).contains(&requests), "{requests}");
 }
 
 #[test]
@@ -112,6 +139,7 @@ fn no_stream_begins_where_idle_time_is_not_used_or_not_before_its_threshold() {
         let mut core = core(idle, false);
         let asked = ask(&mut core, 0, 1, Op::Read, range(100, 4));
         assert_eq!(done(&mut core, 5_000, asked), [], "{idle:?}");
+        assert_eq!(stream(&mut core, 5_000), None, "{idle:?}");
     }
 }
 
@@ -119,8 +147,10 @@ fn no_stream_begins_where_idle_time_is_not_used_or_not_before_its_threshold() {
 fn a_stream_lets_the_drive_put_a_reported_write_on_the_medium() {
     let mut core = core(Some(IdleTime::default()), true);
     let asked = ask(&mut core, 0, 1, Op::Read, range(100, 4));
-    let [stream] = done(&mut core, 5_000, asked)[..] else { panic!("no stream") };
-    let write = ask(&mut core, 5_020, 2, Op::Write, range(1_000, 4));
-    assert_eq!(done(&mut core, 5_040, write), []);
-    assert_eq!(done(&mut core, 5_050, stream), [], "the drive goes elsewhere now");
+    done(&mut core, 5_000, asked);
+    let (us, command) = stream(&mut core, 5_000).expect("a stream");
+    let write = ask(&mut core, us + 20, 2, Op::Write, range(1_000, 4));
+    assert_eq!(done(&mut core, us + 40, write), []);
+    assert_eq!(done(&mut core, us + 150, command), []);
+    assert_eq!(stream(&mut core, us + 150), None, "the drive goes elsewhere now");
 }

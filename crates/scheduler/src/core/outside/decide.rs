@@ -184,7 +184,7 @@ impl Core {
         let any = !self.pool.is_empty();
         let sends = any || !outside.queue.is_empty() || !outside.retries.is_empty();
         let (choose, room) = (outside.choose_at.filter(|_| any), outside.room_at.filter(|_| sends));
-        choose.into_iter().chain(room).filter(|at| *at > self.now).min()
+        choose.into_iter().chain(room).chain(outside.stream_is_due()).filter(|at| *at > self.now).min()
     }
 
     /// Fills the queue, if there is anything to send.

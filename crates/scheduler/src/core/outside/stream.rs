@@ -1,9 +1,9 @@
 //! Streams: wanted blocks read one after another while the foreground leaves the arm to itself.
 //!
 //! A stream begins where the foreground's last read has left the head and goes on in the order of LBNs, so that nothing moves
-//! for it. It consists of short commands, one at a time: the drive reads ahead behind each of them, so that no revolution is
-//! lost, and ends that at once when a request comes. So a request that meets a stream waits for half of a command. The size of
-//! commands follows from the bound on harm: it is such that the expected wait of all requests uses the bound up.
+//! for it. The drive reads ahead behind a read, and ends that at once when a request comes. The core lets it do so, and asks for the
+//! sectors when they have passed: then they come from the drive's buffer, and the arm is free for a request meanwhile. A request that
+//! meets such a command waits for the drive to turn from it, and not for its sectors.
 //!
 //! A drive that reports writes from its cache puts them on the medium when no command waits for the arm. Then it does not read
 //! ahead, and the core does not know where the head is: a stream ends with such a write, and begins anew behind the next read for which
@@ -11,7 +11,7 @@
 
 use super::Outside;
 use super::clock::nanos;
-use super::command::{Order, Outcome, Work};
+use super::command::{Command, Order, Outcome, Work};
 use super::fit::range_of;
 use super::forecast::Standing;
 use crate::background::Focus;
@@ -19,17 +19,16 @@ use crate::core::under_way::turn;
 use crate::core::{Action, Core, Purpose};
 use crate::planner::{Stop, straight_parts};
 use model::DriveModel;
+use model::layout::Location;
 use std::sync::Arc;
 use units::{Duration, FULL_TURN, Instant, Lbn, LbnRange, Op, Sectors, TrackIndex};
 
-/// The percentage of the bound that streams are sized for; the rest is for waits that are longer than expected.
-const SIZED_FOR_PERCENT: u64 = 50;
+/// The time in which the sectors of one command pass. A longer command keeps the arm no longer; but what has passed and was not
+/// asked for is lost when a request comes.
+const COMMAND_TIME: Duration = Duration::from_millis(1);
 
-/// The shortest command of a stream: below it, the drive's own time for a command exceeds that of its sectors.
-const COMMAND_TIME_MIN: Duration = Duration::from_micros(50);
-
-/// The longest command of a stream: longer ones bring no more, as the drive reads ahead meanwhile and then stops (docs/FAST02.md).
-const COMMAND_TIME_MAX: Duration = Duration::from_micros(400);
+/// The time by which a sector may pass later than predicted.
+const PASSES_LATE_MAX: Duration = Duration::from_micros(100);
 
 /// The most by which one nanosecond at the head lengthens all responses together.
 const AMPLIFICATION_MAX: u64 = 8;
@@ -50,8 +49,9 @@ const HELD_WRITES_MAX: u64 = 128;
 /// Reads of which this part finds no other at the drive leave enough idle time: gaps are not needed.
 const IDLE_SHARE_PART: u64 = 5;
 
-/// The silence after which idle time is used elsewhere although streams bring enough.
-const ELSEWHERE_SILENCE: Duration = Duration::from_secs(1);
+/// The silence after which idle time is used elsewhere although streams bring enough: a request that ends a shorter one would often meet
+/// a command of that.
+const ELSEWHERE_SILENCE: Duration = Duration::from_secs(10);
 
 /// The percentage of the bound that streams may spend; the rest is for what the core does not see of their cost.
 const SPENT_PERCENT: i64 = 75;
@@ -65,8 +65,10 @@ const CHARGED_REVOLUTIONS_MAX: u64 = 2;
 /// The state of streams, and estimates of the requests that they meet.
 #[derive(Clone, Debug)]
 pub(super) struct Streams {
-    /// Where the next command begins if the head is still there, and when the drive was done before it.
-    next: Option<(Lbn, Instant)>,
+    /// Where the next command begins, if the head is still there.
+    next: Option<Place>,
+    /// When the sectors of the next command have passed, if that is waited for.
+    due: Option<Instant>,
     /// When the first request came that waits for a command of a stream, and how many came.
     met: Option<(Instant, u64)>,
     /// Foreground reads, and those of them that found another one there.
@@ -75,8 +77,6 @@ pub(super) struct Streams {
     /// Times that a stream could begin, and those when it found something wanted.
     tries: u64,
     found: u64,
-    /// The response times of all foreground requests meanwhile.
-    responses: Duration,
     /// Nanoseconds by which all responses together may yet be longer: the bound's share of each, less what streams cost.
     credit: i64,
     /// The time that the drive needs for the writes that it holds.
@@ -85,16 +85,26 @@ pub(super) struct Streams {
     arm_free: Option<Instant>,
 }
 
+/// Where a head reads on.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    lbn: Lbn,
+    /// When all sectors before it had passed, by the host's clock.
+    passed: Instant,
+    /// Whether nothing was looked for there yet.
+    fresh: bool,
+}
+
 impl Default for Streams {
     fn default() -> Self {
         Self {
             next: None,
+            due: None,
             met: None,
             reads: 0,
             behind_reads: 0,
             tries: 0,
             found: 0,
-            responses: Duration::ZERO,
             credit: 0,
             held: Duration::ZERO,
             arm_free: Some(Instant::ZERO),
@@ -107,7 +117,6 @@ impl Streams {
         for count in [&mut self.reads, &mut self.behind_reads, &mut self.tries, &mut self.found] {
             *count /= 2;
         }
-        self.responses = self.responses / 2;
     }
 
     /// By how much all responses together are longer if a request has `waited`: by the wait of each request behind it as well.
@@ -117,24 +126,6 @@ impl Streams {
         }
         let alone = (self.reads - self.behind_reads).max(1);
         (waited * self.reads / alone).min(waited * AMPLIFICATION_MAX)
-    }
-
-    /// The mean wait behind a stream that uses the bound up, for a request that meets one. A request that finds no other is taken to
-    /// meet one; `typical` is the response time until the estimates are believed.
-    fn wait_allowed(&self, bound_ppm: u32, typical: Duration) -> Duration {
-        let believed = self.reads >= READS_MIN;
-        let (responses, reads) =
-            if believed { (self.responses, self.reads) } else { (typical, AMPLIFICATION_PRIOR) };
-        // Each wait is longer by the amplification, and so many fewer requests meet a stream.
-        let allowed = u128::from(responses.as_nanos()) * u128::from(bound_ppm) / 1_000_000;
-        let each = allowed * u128::from(SIZED_FOR_PERCENT) / 100 / u128::from(reads);
-        Duration::from_nanos(u64::try_from(each).unwrap_or(u64::MAX))
-    }
-
-    /// The time in which the sectors of a command pass, if a request that meets it may wait for so long in the mean: it waits for half
-    /// of the command.
-    fn command_time(&self, allowed: Duration) -> Duration {
-        (allowed * 2).clamp(COMMAND_TIME_MIN, COMMAND_TIME_MAX)
     }
 
     /// A request is done: the bound's share of its response time may be spent.
@@ -168,6 +159,27 @@ impl Streams {
     }
 }
 
+/// How long it takes until these sectors have passed a head that reads on, from when those before them had.
+fn passing_time(drive: &DriveModel, range: LbnRange) -> Duration {
+    let layout = drive.layout();
+    let before = range.start().get().checked_sub(1).and_then(|lbn| layout.locate(Lbn::new(lbn)));
+    let mut last = before.map(|at| (layout.track(at.track), at.sector + 1));
+    let mut time = Duration::ZERO;
+    for piece in layout.pieces(range) {
+        let track = layout.track(piece.track);
+        if let Some((from, sector)) = last {
+            let gap = drive.rpm().time_within(
+                from.sector_angle(sector % from.sectors).until(track.sector_angle(piece.sector)),
+            );
+            let moves = drive.move_time(from.into(), track.into(), Op::Read);
+            time += if gap < moves { gap + turn(drive) } else { gap };
+        }
+        time += drive.rpm().time_within(track.arc(piece.sector, piece.len));
+        last = Some((track, piece.sector + piece.len));
+    }
+    time
+}
+
 /// The time that a drive needs for a held write: half of a full stroke and most of a revolution.
 fn time_of_write(drive: &DriveModel) -> Duration {
     drive.seek(drive.layout().cylinders() / 8) + turn(drive) / 2
@@ -185,6 +197,36 @@ impl Outside {
 
     fn arm_has_commands(&self) -> bool {
         self.device.iter().any(|order| self.waits_for_arm(order.command.op))
+    }
+
+    /// When the arm was free for a request that met a command of a stream, which is done. Sectors that did not come from the buffer
+    /// had not passed when they were asked for: all of that was waited for, and the next ones pass later than predicted.
+    fn stream_came(&mut self, drive: &DriveModel, now: Instant, order: &Order) -> Instant {
+        let overheads = &self.config.overheads;
+        let Command { op, range, .. } = order.command;
+        let turned = order.sent.unwrap_or(now) + overheads.command(op);
+        let tail = overheads.tail(op);
+        let late = now.saturating_since(turned + overheads.bus_sector * range.len().get() + tail);
+        if late <= PASSES_LATE_MAX {
+            return turned.min(now);
+        }
+        let ended = now.checked_sub(tail).unwrap_or_default();
+        if let Some(next) = self.streams.next {
+            let rest = LbnRange::new(range.end(), next.lbn.since(range.end()));
+            let passed = self.passed_at(drive, ended, rest);
+            self.streams.next = Some(Place { passed, ..next });
+        }
+        now
+    }
+
+    /// When these sectors have passed, by the host's clock, if those before them had at `from`.
+    fn passed_at(&self, drive: &DriveModel, from: Instant, range: LbnRange) -> Instant {
+        self.clock.host(self.clock.platter(from) + passing_time(drive, range))
+    }
+
+    /// Until when a stream waits for sectors to pass.
+    pub(super) fn stream_is_due(&self) -> Option<Instant> {
+        self.streams.due
     }
 
     /// Records that a foreground request has come; `others` if another one that waits for the arm is there.
@@ -224,7 +266,6 @@ impl Outside {
         let free = !self.arm_has_commands();
         if let Work::Foreground { job, .. } = &order.work {
             let response = now.saturating_since(job.pending.arrived);
-            self.streams.responses += response;
             self.streams.earn(response, bound_ppm);
             if !waits {
                 let most = time_of_write(drive) * HELD_WRITES_MAX;
@@ -233,8 +274,13 @@ impl Outside {
         }
         if waits && free {
             self.streams.arm_free = Some(now);
-            let read = !order.command.op.is_write();
-            self.streams.next = read.then(|| (order.command.range.end(), now));
+        }
+        // A command of a stream has come from the buffer: the head is further on.
+        if waits && free && !matches!(order.work, Work::Stream) {
+            let tail = self.config.overheads.tail(order.command.op);
+            let passed = now.checked_sub(tail).unwrap_or_default();
+            let place = Place { lbn: order.command.range.end(), passed, fresh: true };
+            self.streams.next = Some(place).filter(|_| !order.command.op.is_write());
         }
     }
 }
@@ -270,30 +316,35 @@ impl Core {
         if !outside.device.is_empty() {
             return None;
         }
+        outside.streams.due = None;
         // Until the threshold has passed, only where that time may be used.
         if !idle.short && now.saturating_since(self.idle.since) < idle.threshold {
             return None;
         }
-        let (from, since) = outside.streams.next?;
-        let drive = Arc::clone(&self.drive);
+        let place = outside.streams.next.take()?;
         if outside.streams.holds_writes(now) || outside.streams.credit < 0 {
-            outside.streams.next = None;
             return None;
         }
-        let bound = outside.bound_of_streams(idle.harm_ppm);
-        let allowed = outside.streams.wait_allowed(bound, turn(&drive));
-        let time = outside.streams.command_time(allowed);
+        let drive = Arc::clone(&self.drive);
+        let found = self.find_stream(place.lbn);
+        outside.streams.tries += u64::from(place.fresh);
+        outside.streams.found += u64::from(place.fresh && found.is_some());
+        let (track, window) = found?;
+        let end =
+            drive.layout().lbn_at(Location { track, sector: window.0 + window.1 - 1 })? + Sectors::new(1);
+        let passes = LbnRange::new(place.lbn, end.since(place.lbn));
+        let passed = outside.passed_at(&drive, place.passed, passes);
+        let due = passed + PASSES_LATE_MAX;
+        if now < due {
+            outside.streams.due = Some(due);
+            outside.streams.next = Some(Place { fresh: false, ..place });
+            return None;
+        }
         let tag = outside.next_tag();
         self.background.take_for(tag);
-        outside.streams.tries += u64::from(since == now);
-        let taken = self.take_stream(outside, from, time, tag);
-        if taken.is_none() {
-            outside.streams.next = None;
-        }
-        let (range, useful) = taken?;
-        outside.streams.found += u64::from(since == now);
+        let (range, useful) = self.take_stream(outside, track, window, tag)?;
         outside.stream_sees_sent(now, Op::Read);
-        outside.streams.next = Some((range.end(), now));
+        outside.streams.next = Some(Place { lbn: end, passed, fresh: false });
         let command = outside.next_command((Op::Read, range), Purpose::Idle { useful }, None, useful);
         outside.last = (Op::Read, range.end());
         outside.decided = outside.clock.platter(now);
@@ -305,17 +356,9 @@ impl Core {
         Some(Action::Send(command))
     }
 
-    /// Takes wanted sectors from `from` on, as many as pass in `time`; their LBNs, and how many of them are wanted.
-    fn take_stream(
-        &mut self,
-        outside: &Outside,
-        from: Lbn,
-        time: Duration,
-        tag: u64,
-    ) -> Option<(LbnRange, u32)> {
-        let drive = Arc::clone(&self.drive);
-        let layout = drive.layout();
-        self.background.look(Focus::All);
+    /// Wanted sectors from `from` on, as many as pass in the time of a command, and their track.
+    fn find_stream(&self, from: Lbn) -> Option<(TrackIndex, (u32, u32))> {
+        let layout = self.drive.layout();
         let mut at = from;
         // The rest of this track and the beginning of the next one.
         for _ in 0..2 {
@@ -323,7 +366,7 @@ impl Core {
             let there = layout.track_ref(place.track);
             let on_track = there.track().sectors;
             let skip = (on_track / SKIP_REVOLUTION_PART).max(1);
-            let count = u64::from(on_track) * drive.rpm().arc_in(time).parts() / FULL_TURN;
+            let count = u64::from(on_track) * self.drive.rpm().arc_in(COMMAND_TIME).parts() / FULL_TURN;
             let count = u32::try_from(count).unwrap_or(u32::MAX).clamp(1, on_track);
             let mut rest: Option<(u32, u32)> = None;
             straight_parts(&there, (place.sector, on_track - place.sector), |part| {
@@ -331,18 +374,7 @@ impl Core {
             });
             let (first, left) = rest.filter(|rest| rest.0 == place.sector)?;
             if let Some(window) = self.next_in_stream(place.track, (first, left), (skip, count)) {
-                let taken = self.background.take_reads(&drive, place.track, window, false)?;
-                let stop = Stop {
-                    track: place.track,
-                    first: window.0 + taken.begin,
-                    count: taken.end - taken.begin,
-                    op: Op::Read,
-                };
-                let Some(range) = range_of(&drive, &stop) else {
-                    self.background.give_back(layout, tag, true, |_| true);
-                    return None;
-                };
-                return self.avoid_bad(outside, (range, taken.useful), tag, false);
+                return Some((place.track, window));
             }
             if left > skip {
                 return None;
@@ -350,6 +382,25 @@ impl Core {
             at += Sectors::new(u64::from(left));
         }
         None
+    }
+
+    /// Takes what is wanted in a window; its LBNs, and how many of them are wanted.
+    fn take_stream(
+        &mut self,
+        outside: &Outside,
+        track: TrackIndex,
+        window: (u32, u32),
+        tag: u64,
+    ) -> Option<(LbnRange, u32)> {
+        let drive = Arc::clone(&self.drive);
+        self.background.look(Focus::All);
+        let taken = self.background.take_reads(&drive, track, window, false)?;
+        let (first, count) = (window.0 + taken.begin, taken.end - taken.begin);
+        let Some(range) = range_of(&drive, &Stop { track, first, count, op: Op::Read }) else {
+            self.background.give_back(drive.layout(), tag, true, |_| true);
+            return None;
+        };
+        self.avoid_bad(outside, (range, taken.useful), tag, false)
     }
 
     /// The window of the next command on a track: the first wanted item within `skip` sectors, and what passes behind it.
@@ -382,16 +433,46 @@ impl Core {
         let at = outside.clock.platter(now);
         outside.base = Standing { free: at, ready: at, bus: at, reported: None, ..after };
         outside.buffered = false;
+        let arm_free = outside.stream_came(&drive, now, &order);
         let more = outside.device.iter().any(|order| matches!(order.work, Work::Stream));
         if let Some((since, count)) = outside.streams.met.filter(|_| !more) {
             outside.streams.met = None;
             let most = turn(&drive) * CHARGED_REVOLUTIONS_MAX;
-            let waited = now.saturating_since(since).min(most) * count;
+            let waited = arm_free.saturating_since(since).min(most) * count;
             outside.streams.pay(waited);
             self.idle.head.late_by(nanos(waited));
             self.idle.felt.late_by(nanos(outside.streams.amplified(waited)));
         }
         self.hand_out(&mut outside, order, outcome);
         self.outside = Some(outside);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::under_way::{pass, plain_end};
+    use model::{Position, Profile};
+
+    #[test]
+    fn sectors_pass_a_head_that_reads_on_when_the_drive_model_has_them_pass() {
+        let toml = include_str!("../../../../model/tests/data/tiny.toml");
+        let drive = DriveModel::from_profile(&Profile::from_toml(toml, "tiny.toml").unwrap()).unwrap();
+        let layout = drive.layout();
+        for (start, len) in [(100, 3), (100, 60), (130, 400), (0, 1_000), (1_300, 64)] {
+            let range = LbnRange::new(Lbn::new(start), Sectors::new(len));
+            let at = layout.locate(range.start()).unwrap();
+            let track = layout.track(at.track);
+            // A head that is on the track a microsecond before the first sector passes.
+            let (begin, _) = pass(&drive, &track, Instant::ZERO + turn(&drive), (at.sector, 1));
+            let early = begin.checked_sub(Duration::from_micros(1)).unwrap();
+            let end = plain_end(&drive, Position::from(track), early, Op::Read, &[range]);
+            let before = layout.locate(Lbn::new(start.saturating_sub(1))).unwrap();
+            // From the end of another track, the gap between the two is a part of the time.
+            if before.track == at.track || start == 0 {
+                let off = end.since(begin).as_nanos().abs_diff(passing_time(&drive, range).as_nanos());
+                assert!(off < 1_000, "{range}: {off} ns");
+            }
+        }
     }
 }

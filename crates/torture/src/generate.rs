@@ -53,7 +53,27 @@ fn outside(mut dice: Dice) -> Scenario {
     let outside = outer(&mut dice);
     let setup = each_write(setup(&mut dice));
     let setup = Setup { host: Host::Outside, outside, ..seen_from_outside(&mut dice, setup) };
-    draw(dice, setup)
+    given_up(draw(dice, setup))
+}
+
+/// In half of the histories the host gives single commands up. Drawn with a dice of its own, like [`each_write`].
+fn given_up(scenario: Scenario) -> Scenario {
+    let Scenario { setup, mut steps } = scenario;
+    let mut dice = Dice::new(mix(setup.seed ^ 0x6769_7665_7570));
+    let times = if dice.one_in(2) { dice.range(1, 8) } else { 0 };
+    for _ in 0..times {
+        let at = dice.below(steps.len() as u64) as usize;
+        steps.insert(at, Step::GiveUp { fate: fate(&mut dice) });
+    }
+    Scenario { setup, steps }
+}
+
+fn fate(dice: &mut Dice) -> Fate {
+    match dice.below(3) {
+        0 => Fate::Nothing,
+        1 => Fate::All,
+        _ => Fate::Sectors(dice.range(1, 40) as u32),
+    }
 }
 
 /// A black box.
@@ -229,7 +249,7 @@ impl Generator {
             13 => Step::Bad { lbn: self.place(1).0, stuck: self.dice.one_in(3) },
             14 => Step::Mend { lbn: self.place(1).0 },
             15 => Step::Late { ns: self.time() },
-            16 => Step::Lose { fate: self.fate() },
+            16 => Step::Lose { fate: fate(&mut self.dice) },
             17 => {
                 let block = [1, 2, 3, 8, 13, 40][self.dice.below(6) as usize];
                 Step::Scrub { priority: priority(&mut self.dice), block }
@@ -272,7 +292,7 @@ impl Generator {
             Step::Advance { ns: silence },
             put(start + first + hole, second),
             Step::Advance { ns: 40_000_000 },
-            Step::Lose { fate: self.fate() },
+            Step::Lose { fate: fate(&mut self.dice) },
             self.submit(),
             Step::Advance { ns: 40_000_000 },
         ]);
@@ -282,14 +302,6 @@ impl Generator {
     fn silence(&mut self) -> u64 {
         let ms = [60, 200, 2_000, 12_000][self.dice.below(4) as usize];
         self.dice.range(ms / 2, ms) * 1_000_000
-    }
-
-    fn fate(&mut self) -> Fate {
-        match self.dice.below(3) {
-            0 => Fate::Nothing,
-            1 => Fate::All,
-            _ => Fate::Sectors(self.dice.range(1, 40) as u32),
-        }
     }
 
     fn open(&mut self) -> Step {

@@ -18,6 +18,27 @@ pub enum Fate {
     Sectors(u32),
 }
 
+impl Fate {
+    /// The sectors that were done of a command of `all` sectors.
+    pub(crate) fn sectors(self, all: u64) -> u64 {
+        match self {
+            Self::Nothing => 0,
+            Self::All => all,
+            Self::Sectors(n) => u64::from(n).min(all),
+        }
+    }
+}
+
+impl fmt::Display for Fate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nothing => write!(f, "nothing"),
+            Self::All => write!(f, "all"),
+            Self::Sectors(n) => write!(f, "sectors {n}"),
+        }
+    }
+}
+
 /// Which buffers of background writes are at hand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtHand {
@@ -200,6 +221,11 @@ pub enum Step {
         /// What was done.
         fate: Fate,
     },
+    /// Outside the drive: the host gives the next command up when it is done, and tells the core that this one is lost.
+    GiveUp {
+        /// The part of it that was done.
+        fate: Fate,
+    },
     /// A client of the cache asks for all that is dirty to be written.
     Flush,
     /// Contents behind the cache die.
@@ -289,9 +315,8 @@ impl fmt::Display for Step {
             Self::Fetch { wait: Wait::Forever, most } => write!(f, "fetch -1 {most}"),
             Self::Fetch { wait: Wait::For(ns), most } => write!(f, "fetch {ns} {most}"),
             Self::Late { ns } => write!(f, "late {ns}"),
-            Self::Lose { fate: Fate::Nothing } => write!(f, "lose nothing"),
-            Self::Lose { fate: Fate::All } => write!(f, "lose all"),
-            Self::Lose { fate: Fate::Sectors(n) } => write!(f, "lose sectors {n}"),
+            Self::Lose { fate } => write!(f, "lose {fate}"),
+            Self::GiveUp { fate } => write!(f, "give-up {fate}"),
             Self::Flush => write!(f, "flush"),
             Self::Trim { start, len } => write!(f, "trim {start} {len}"),
             Self::Snapshot => write!(f, "snapshot"),
@@ -459,15 +484,15 @@ impl Step {
                 takes(1);
                 Self::Late { ns: time(0)? }
             }
-            "lose" => {
+            "lose" | "give-up" => {
                 let fate = match word(0) {
                     "nothing" => Fate::Nothing,
                     "all" => Fate::All,
                     "sectors" => Fate::Sectors(small(1, "number of sectors")?),
-                    other => return Err(format!("lose {other:?}; say nothing, all or sectors N")),
+                    other => return Err(format!("{name} {other:?}; say nothing, all or sectors N")),
                 };
                 takes(if matches!(fate, Fate::Sectors(_)) { 2 } else { 1 });
-                Self::Lose { fate }
+                if name == "lose" { Self::Lose { fate } } else { Self::GiveUp { fate } }
             }
             "flush" | "snapshot" | "forget" => {
                 takes(0);

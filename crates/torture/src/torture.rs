@@ -194,6 +194,7 @@ impl Counts {
         self.idle += other.idle;
         self.cuts += other.cuts;
         self.lost += other.lost;
+        self.given_up += other.given_up;
         self.promoted += other.promoted;
         self.calls += other.calls;
         self.flushes += other.flushes;

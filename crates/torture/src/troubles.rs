@@ -14,10 +14,13 @@ pub(crate) struct Troubles {
     pub late: Duration,
     /// The next command is lost, and this was done of it.
     pub fate: Option<Fate>,
+    /// The next command is given up alone, and this part of it was done.
+    pub given_up: Option<Fate>,
 }
 
 impl Troubles {
-    pub const NONE: Self = Self { polls: None, at_hand: AtHand::All, late: Duration::ZERO, fate: None };
+    pub const NONE: Self =
+        Self { polls: None, at_hand: AtHand::All, late: Duration::ZERO, fate: None, given_up: None };
 
     /// Takes a step that is a trouble and needs nothing else; false for any other.
     pub fn take(&mut self, step: &Step) -> bool {
@@ -25,6 +28,7 @@ impl Troubles {
             Step::Buffers { at_hand } => self.at_hand = at_hand,
             Step::Late { ns } => self.late = Duration::from_nanos(ns),
             Step::Lose { fate } => self.fate = Some(fate),
+            Step::GiveUp { fate } => self.given_up = Some(fate),
             _ => return false,
         }
         true

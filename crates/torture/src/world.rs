@@ -79,6 +79,8 @@ pub struct Counts {
     pub cuts: u64,
     /// Commands lost.
     pub lost: u64,
+    /// Commands that a host outside the drive has given up.
+    pub given_up: u64,
     /// Commands done for promoted work.
     pub promoted: u64,
     /// Calls that a cache has answered, flushes among them.

@@ -6,6 +6,7 @@ use crate::failure::{Broken, Check, hold};
 use crate::medium::{Author, Health, lbns};
 use crate::scenario::{Conduct, Knowledge, Manner, Tells};
 use crate::scrub::Scrubbing;
+use crate::step::Fate;
 use scheduler::{Caution, Command, Outcome, Part, Purpose};
 use std::collections::BTreeSet;
 use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId};
@@ -236,6 +237,10 @@ impl Front {
                     format!("the drive has done command {name}, which it was not sent"),
                 ));
             };
+            if let Some(fate) = self.troubles.given_up.take() {
+                self.give_up(sent, fate)?;
+                continue;
+            }
             sent.bad = self.bad(&sent.command);
             let stops = self.setup.outside.tells != Tells::All;
             let done = match sent.bad.first().filter(|_| stops) {
@@ -253,6 +258,24 @@ impl Front {
             self.drain()?;
         }
         Ok(())
+    }
+
+    /// The host waits for a command no longer, of which the drive has done a part: its request has failed, and what it was
+    /// to do for the background is wanted again.
+    fn give_up(&mut self, sent: Sent, fate: Fate) -> Result<(), Broken> {
+        self.sequence += 1;
+        self.counts.given_up += 1;
+        self.pass(&sent, fate.sectors(sent.command.range.len().get()), true)?;
+        self.harm.heard = self.now;
+        if let Some(asked) = sent.request.and_then(|id| self.requests.get_mut(&id)) {
+            asked.given_up = true;
+        }
+        if sent.command.purpose == Purpose::Foreground {
+            self.since = self.now;
+        }
+        self.core.command_done(self.now, sent.command.id, Outcome::Lost);
+        self.go()?;
+        self.drain()
     }
 
     /// Sectors of a command that fail now.

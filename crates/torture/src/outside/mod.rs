@@ -22,7 +22,7 @@ use crate::mine::Mining;
 use crate::misuse::{misuse, refuse};
 use crate::scenario::{Mimicry, Setup};
 use crate::scrub::{Scrubbing, Tenants};
-use crate::step::{Fate, Step};
+use crate::step::Step;
 use crate::troubles::Troubles;
 use crate::world::Counts;
 use boxed::Boxed;
@@ -52,6 +52,8 @@ struct Asked {
     /// Sectors that have passed for it, and those of them that failed.
     passed: BTreeSet<Lbn>,
     bad: BTreeSet<Lbn>,
+    /// Its command was given up.
+    given_up: bool,
 }
 
 /// What a host has of a block that is not delivered yet.
@@ -325,9 +327,7 @@ impl Front {
         for (at, (_, sent)) in std::mem::take(&mut self.at_drive).into_iter().enumerate() {
             let all = sent.command.range.len().get();
             let done = match fate.filter(|_| at == 0) {
-                Some(Fate::Nothing) => 0,
-                Some(Fate::All) => all,
-                Some(Fate::Sectors(n)) => u64::from(n).min(all),
+                Some(fate) => fate.sectors(all),
                 None => [0, all, self.dice.below(all + 1)][self.dice.below(3) as usize],
             };
             self.pass(&sent, done, true)?;
@@ -441,7 +441,8 @@ impl Calls for Front {
             self.since = self.now;
             let (version, submitted) = (self.versions, self.sequence);
             let (group, passed, bad) = (None, BTreeSet::new(), BTreeSet::new());
-            self.requests.insert(id, Asked { op, range, submitted, version, group, passed, bad });
+            let asked = Asked { op, range, submitted, version, group, passed, bad, given_up: false };
+            self.requests.insert(id, asked);
         }
         self.drain()?;
         Ok(taken)

@@ -16,12 +16,12 @@ impl Front {
             return Err((Check::Once, format!("{id} is answered, and nobody waits for it")));
         };
         self.counts.requests += 1;
-        let expected = match asked.bad.first() {
-            Some(&bad) => Action::Failed { id, bad },
-            None => Action::Completed(id),
-        };
-        hold(action == expected, Check::Bad, || format!("{action:?}, but of it are bad {:?}", asked.bad))?;
-        if asked.bad.is_empty() {
+        let first = asked.bad.first().copied().or(asked.given_up.then_some(asked.range.start()));
+        let expected = first.map_or(Action::Completed(id), |bad| Action::Failed { id, bad });
+        hold(action == expected, Check::Bad, || {
+            format!("{action:?}, but of it are bad {:?}, given up: {}", asked.bad, asked.given_up)
+        })?;
+        if first.is_none() {
             hold(asked.is_done(), Check::Data, || {
                 let missing = lbns(asked.range).find(|lbn| !asked.passed.contains(lbn));
                 format!("{action:?}, and nothing has passed of LBN {missing:?}")

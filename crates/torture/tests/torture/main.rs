@@ -53,7 +53,18 @@ mod new_histories_of_this_commit_keep_every_promise {
     #[test]
     fn outside_the_drive() {
         search(Host::Outside, 9_000, |c| {
-            vec![c.written, c.bad, c.lost, c.power_cuts, c.scrubs, c.promoted, c.mined, c.commands, c.detours]
+            vec![
+                c.written,
+                c.bad,
+                c.lost,
+                c.given_up,
+                c.power_cuts,
+                c.scrubs,
+                c.promoted,
+                c.mined,
+                c.commands,
+                c.detours,
+            ]
         });
     }
 

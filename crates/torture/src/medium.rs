@@ -32,8 +32,8 @@ struct Sector {
     /// The last pass that read it, and the last that wrote it.
     read: Option<Instant>,
     written: Option<Instant>,
-    /// The newest foreground write that is on it, by the order of submission.
-    newest: u64,
+    /// The foreground writes that have landed on it, by the order of submission.
+    foreground: BTreeSet<u64>,
     /// The background write that landed last, if one did, by the order of registration.
     background: Option<u64>,
     /// The newest background write that is on it and has been acknowledged.
@@ -60,7 +60,7 @@ impl Medium {
             version: 0,
             read: None,
             written: None,
-            newest: 0,
+            foreground: BTreeSet::new(),
             background: None,
             newest_background: 0,
             acknowledged: None,
@@ -117,7 +117,7 @@ impl Medium {
         }
         match author {
             Author::Foreground { submitted } => {
-                sector.newest = sector.newest.max(submitted);
+                sector.foreground.insert(submitted);
                 sector.background = None;
                 sector.others = Some(at);
             }
@@ -133,7 +133,8 @@ impl Medium {
                     )
                 })?;
                 sector.background = Some(registered);
-                hold(sector.newest <= registered, Check::Older, || {
+                let newer = sector.foreground.last().is_some_and(|newest| *newest > registered);
+                hold(!newer, Check::Older, || {
                     format!("a background write of before a foreground write landed after it at LBN {lbn}")
                 })?;
             }
@@ -143,6 +144,14 @@ impl Medium {
         sector.written = Some(at);
         sector.acknowledged = None;
         Ok(true)
+    }
+
+    /// A foreground write has failed without a sector to blame: an attempt of it may have landed, but older writes may come over
+    /// that.
+    pub fn unknown(&mut self, range: LbnRange, submitted: u64) {
+        for lbn in lbns(range) {
+            self.at_mut(lbn).foreground.remove(&submitted);
+        }
     }
 
     /// Where each background write is carried out itself: these are, by the order of registration.

@@ -21,6 +21,9 @@ impl Front {
         hold(action == expected, Check::Bad, || {
             format!("{action:?}, but of it are bad {:?}, given up: {}", asked.bad, asked.given_up)
         })?;
+        if asked.given_up {
+            self.medium.unknown(asked.range, asked.submitted);
+        }
         if first.is_none() {
             hold(asked.is_done(), Check::Data, || {
                 let missing = lbns(asked.range).find(|lbn| !asked.passed.contains(lbn));

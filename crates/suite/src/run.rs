@@ -60,7 +60,10 @@ pub fn run(
         for worker in 0..2 * processors.max(1) {
             let (send, queue) = (send.clone(), &queue);
             scope.spawn(move || {
-                while let Some((at, test)) = locked(queue).next(worker % 2 == 0) {
+                loop {
+                    // The queue is locked for this statement only, and not while the test runs.
+                    let next = locked(queue).next(worker % 2 == 0);
+                    let Some((at, test)) = next else { return };
                     let result = one(&binaries[test.binary], test, long);
                     // The receiver is gone once a test could not be started.
                     let stop = result.is_err();

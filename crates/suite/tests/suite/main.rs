@@ -159,3 +159,24 @@ fn times_of_tests_that_did_not_run_again_are_kept() {
         assert_eq!(times.matches(&format!("\tmade/tests::{name}\n")).count(), 1, "{times}");
     }
 }
+
+/// Each of two tests waits until the other one has begun.
+#[test]
+fn tests_run_at_the_same_time() {
+    const MEET: &str = r#"#!/bin/sh
+case "$1 $2 $3 $4" in
+  *--ignored*) exit ;;
+  *--list*) for test in left right; do echo "$test: test"; done; exit ;;
+  *" left "*) mine=left; other=right ;;
+  *" right "*) mine=right; other=left ;;
+esac
+: >"$0.$mine"; i=0
+while [ ! -e "$0.$other" ]; do i=$((i + 1)); [ $i -lt 2000 ] || exit 1; sleep 0.01; done
+echo 'test result: ok. 1 passed; 0 failed'
+"#;
+    let suite = Suite::new("meet");
+    std::fs::write(suite.directory.join("script"), MEET).unwrap();
+    std::fs::write(suite.directory.join("waits.txt"), "").unwrap();
+    let (code, said) = suite.run(&["short"]);
+    assert_eq!(code, Some(0), "{said}");
+}

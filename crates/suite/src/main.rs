@@ -79,7 +79,10 @@ fn suite(arguments: &Arguments) -> Result<bool, String> {
     let took = |kept: &Results, test: &Test| kept.tests.get(&test.name).map(|kept| kept.took);
     let known = [&times, &before];
     let chosen = order(chosen, |test| known.into_iter().flatten().find_map(|kept| took(kept, test)));
-    let finished = under_way(&binaries, &chosen, arguments.long).map_err(|error| text(&error))?;
+    let alone = list(arguments, "alone.txt", &all)?;
+    let is_alone = |test: &Test| alone.iter().any(|listed| listed.name == test.name);
+    let (alone, others): (Vec<Test>, Vec<Test>) = chosen.into_iter().partition(is_alone);
+    let finished = under_way(&binaries, [&alone, &others], arguments.long).map_err(|error| text(&error))?;
     let failed = finished.len() < count || finished.iter().any(|test| test.outcome == Outcome::Failed);
 
     let now = Results::of(heading(arguments.long), &finished);
@@ -99,7 +102,7 @@ fn suite(arguments: &Arguments) -> Result<bool, String> {
     Ok(!failed)
 }
 
-/// Reads a list, `long.txt` or `waits.txt`.
+/// Reads a list: `long.txt`, `waits.txt` or `alone.txt`.
 fn list(arguments: &Arguments, name: &str, all: &[Test]) -> Result<Vec<Listed>, String> {
     let file = arguments.lists.join(name);
     let wrong = |error: &dyn std::error::Error| format!("{}: {error}", file.display());
@@ -125,11 +128,15 @@ fn chosen(arguments: &Arguments, all: &[Test]) -> Result<Vec<Test>, String> {
     Ok(chosen)
 }
 
-/// Runs the tests, shows how far they are, and reports.
-fn under_way(binaries: &[Binary], chosen: &[Test], long: bool) -> std::io::Result<Vec<Finished>> {
-    let (begun, count) = (Instant::now(), chosen.len());
+/// Runs the first tests one after another, then the others, two at once for each processor; shows how far they are, and reports.
+fn under_way(
+    binaries: &[Binary],
+    [alone, others]: [&[Test]; 2],
+    long: bool,
+) -> std::io::Result<Vec<Finished>> {
+    let (begun, count) = (Instant::now(), alone.len() + others.len());
     let mut done = 0;
-    let each = |test: &Finished| {
+    let mut each = |test: &Finished| {
         done += 1;
         if test.outcome == Outcome::Failed {
             println!("FAILED {}", test.name);
@@ -138,7 +145,8 @@ fn under_way(binaries: &[Binary], chosen: &[Test], long: bool) -> std::io::Resul
         }
     };
     let silence = |under_way: &[&str]| println!("running for more than a minute: {}", under_way.join(", "));
-    let finished = run(binaries, chosen, processors(), long, each, silence)?;
+    let mut finished = run(binaries, alone, 1, long, &mut each, silence)?;
+    finished.extend(run(binaries, others, 2 * processors(), long, &mut each, silence)?);
     report(&finished);
     let (wall, processor) = (begun.elapsed(), finished.iter().map(|test| test.processor).sum::<Duration>());
     let share = 100.0 * processor.as_secs_f64() / (wall.as_secs_f64() * processors() as f64);

@@ -40,8 +40,8 @@ pub struct Finished {
     pub output: String,
 }
 
-/// Runs the tests and calls `each` when one ends. Two tests for each of the `processors` run at once: one that waits for time to pass,
-/// as long as there are such tests, and one that computes. Among those of a kind the order is the given one. The environment is the
+/// Runs the tests, so many at once as there are `workers`, and calls `each` when one ends. Every second worker has tests that wait for
+/// time to pass, as long as there are such tests; the others have tests that compute. Among those of a kind the order is the given one. The environment is the
 /// caller's; besides, `FREEBLOCK_LONG` is set in the long tier and only there.
 ///
 /// # Errors
@@ -49,7 +49,7 @@ pub struct Finished {
 pub fn run(
     binaries: &[Binary],
     tests: &[Test],
-    processors: usize,
+    workers: usize,
     long: bool,
     mut each: impl FnMut(&Finished),
     mut silence: impl FnMut(&[&str]),
@@ -57,7 +57,7 @@ pub fn run(
     let queue = Mutex::new(Queue::of(tests));
     let (send, ended) = channel();
     std::thread::scope(|scope| {
-        for worker in 0..2 * processors.max(1) {
+        for worker in 0..workers.max(1) {
             let (send, queue) = (send.clone(), &queue);
             scope.spawn(move || {
                 loop {

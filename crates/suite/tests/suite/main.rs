@@ -34,6 +34,7 @@ impl Suite {
         std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
         std::fs::write(directory.join("long.txt"), "").unwrap();
         std::fs::write(directory.join("waits.txt"), "made/tests::works it is slow").unwrap();
+        std::fs::write(directory.join("alone.txt"), "made/tests::passes it measures").unwrap();
         Self { directory }
     }
 
@@ -177,6 +178,7 @@ echo 'test result: ok. 1 passed; 0 failed'
     let suite = Suite::new("meet");
     std::fs::write(suite.directory.join("script"), MEET).unwrap();
     std::fs::write(suite.directory.join("waits.txt"), "").unwrap();
+    std::fs::write(suite.directory.join("alone.txt"), "").unwrap();
     let (code, said) = suite.run(&["short"]);
     assert_eq!(code, Some(0), "{said}");
 }

@@ -372,7 +372,7 @@ impl Connection {
         self.requests
     }
 
-    /// What the host has answered since this was last asked.
+    /// Takes the count of requests that the host has answered since this was last called.
     pub fn take_answered(&mut self) -> Answered {
         std::mem::take(&mut self.answered)
     }

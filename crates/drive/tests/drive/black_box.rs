@@ -408,7 +408,7 @@ fn recalibration_costs_one_command_its_length() {
 
 #[test]
 fn recalibration_ends_read_ahead_that_a_command_would_end_at_once() {
-    let pause = Recalibration { every: Duration::from_millis(4), takes: Duration::from_micros(100) };
+    let pause = Recalibration { every: Duration::from_millis(4), takes: Duration::from_micros(400) };
     let recalibration = Some(pause);
     let behaviour = Behaviour { prompt_read_ahead: true, recalibration, ..Behaviour::default() };
     let profile = model::builtin::find("nearline-20tb").unwrap();
@@ -424,8 +424,8 @@ fn recalibration_ends_read_ahead_that_a_command_would_end_at_once() {
         late += u32::from(set_out > Duration::from_micros(160));
         at = done.at + Duration::from_millis(3);
     }
-    // One in forty comes while the arm is away; three of four have a recalibration since the last command.
-    assert!(late < 40, "{late} of 400");
+    // One in ten comes while the arm is away; three of four have a recalibration since the last command.
+    assert!(late < 80, "{late} of 400");
 }
 
 #[test]

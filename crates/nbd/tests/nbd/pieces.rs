@@ -46,12 +46,12 @@ fn asked() -> impl Strategy<Value = Asked> {
     })
 }
 
-/// What lies at this byte of the export.
+/// Returns the byte that lies at this place of the export.
 fn lies(at: usize) -> u8 {
     (at ^ at >> 9 ^ at >> 15) as u8
 }
 
-/// What request `cookie` writes there.
+/// Returns the byte that request `cookie` writes there.
 fn writes(cookie: u64, at: usize) -> u8 {
     match at % SECTOR {
         0..8 => cookie.to_be_bytes()[at % SECTOR],
@@ -102,7 +102,7 @@ fn message(cookie: u64, asked: &Asked) -> Vec<u8> {
     bytes
 }
 
-/// What a client has been told of a request.
+/// The answers to a request, as a client has them.
 #[derive(Clone, Debug, Default)]
 struct Told {
     /// Bytes that came, and how many of them were right.
@@ -113,7 +113,7 @@ struct Told {
     ended: Option<u32>,
 }
 
-/// What the client has been told in `bytes`, of which the last ones may be missing.
+/// Reads the answers in `bytes`, of which the last ones may be missing.
 fn told(requests: &[Asked], mut bytes: &[u8]) -> BTreeMap<u64, Told> {
     fn take<const N: usize>(bytes: &mut &[u8]) -> [u8; N] {
         let (some, rest) = bytes.split_first_chunk().unwrap();

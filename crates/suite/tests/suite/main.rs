@@ -34,7 +34,7 @@ impl Suite {
         std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
         std::fs::write(directory.join("long.txt"), "").unwrap();
         std::fs::write(directory.join("waits.txt"), "made/tests::works it is slow").unwrap();
-        std::fs::write(directory.join("alone.txt"), "made/tests::passes it measures").unwrap();
+        std::fs::write(directory.join("alone.txt"), "").unwrap();
         Self { directory }
     }
 
@@ -179,6 +179,26 @@ echo 'test result: ok. 1 passed; 0 failed'
     std::fs::write(suite.directory.join("script"), MEET).unwrap();
     std::fs::write(suite.directory.join("waits.txt"), "").unwrap();
     std::fs::write(suite.directory.join("alone.txt"), "").unwrap();
+    let (code, said) = suite.run(&["short"]);
+    assert_eq!(code, Some(0), "{said}");
+}
+
+/// The one measures for a fifth of a second, and fails if the other one begins meanwhile.
+#[test]
+fn a_test_that_measures_this_machine_runs_before_the_others() {
+    const MEASURE: &str = r#"#!/bin/sh
+case "$1 $2 $3 $4" in
+  *--ignored*) exit ;;
+  *--list*) for test in other measures; do echo "$test: test"; done; exit ;;
+  *" other "*) : >"$0.other" ;;
+  *" measures "*) sleep 0.2; [ ! -e "$0.other" ] || exit 1 ;;
+esac
+echo 'test result: ok. 1 passed; 0 failed'
+"#;
+    let suite = Suite::new("measure");
+    std::fs::write(suite.directory.join("script"), MEASURE).unwrap();
+    std::fs::write(suite.directory.join("waits.txt"), "").unwrap();
+    std::fs::write(suite.directory.join("alone.txt"), "made/tests::measures it measures").unwrap();
     let (code, said) = suite.run(&["short"]);
     assert_eq!(code, Some(0), "{said}");
 }

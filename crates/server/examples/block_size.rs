@@ -1,9 +1,10 @@
-//! What a scan's block size does to the use of gaps, in the daemon's own disk on virtual time:
-//! `cargo run --release -p freeblock-server --example block_size`
+//! Measures how the block size of a scan changes its use of gaps, in the daemon's own disk on virtual time: `cargo run
+//! --release -p freeblock-server --example block_size`
 //!
-//! An emulated Atlas 10K whose times vary as real ones do, known by its profile as to `freeblock serve`; 4 KiB requests
-//! all over it, two thirds of them reads, so many outstanding; a scrub of the whole disk in blocks of several sizes. A line
-//! is two simulated minutes from the scan's beginning.
+//! The drive is an emulated Atlas 10K whose times vary as a real drive's do; `freeblock serve` would know it by its
+//! profile. The foreground is a constant number of outstanding 4 KiB requests at random places, two thirds of them
+//! reads. The background is a scrub of the whole disk, in blocks of several sizes. Each line covers two simulated
+//! minutes from the start of the scan.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::print_stdout, clippy::unwrap_used)] // an example, of a drive that is there

@@ -1,44 +1,45 @@
-//! What a client's request is to a device: one ask after the other.
+//! A client's request as a device sees it: a sequence of asks, one after the other.
 
 use device::{Abilities, Ask, Failure, Run};
 use nbd::{Command, Errno, Extent, Request};
 use std::io;
 use units::{Bytes, Lbn, LbnRange, Sectors};
 
-/// Of zeroes that go as bytes, and of what is only brought near: as much at once.
+/// The most bytes in one ask when zeroes are written as data, and when data are only prefetched.
 const PIECE: u64 = nbd::PIECE_BYTES_MAX as u64;
 
-/// What a request needs to know of the device it is for.
+/// The facts about a device that a request needs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Target {
     pub sector: Bytes,
     pub abilities: Abilities,
-    /// Sectors of a read or write.
+    /// The most sectors in one read or write.
     pub most: u64,
 }
 
-/// Who waits for an answer.
+/// The origin of a request, which gets the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum From {
     Client(u64),
-    /// This machine's kernel, under its name for the request.
+    /// This machine's kernel, with the tag that it gave the request.
     Kernel(u16),
 }
 
-/// A request that the device has.
+/// A request that is at the device.
 #[derive(Debug)]
 pub(crate) struct Carried {
     pub from: From,
     pub request: Request,
-    /// What goes down after what is there now.
+    /// The sectors that follow after the current ask.
     rest: LbnRange,
-    /// Then all of it is to be on the medium.
+    /// Whether the request ends with a flush.
     flush: bool,
-    /// Bytes of zeroes or of what is read ahead that it holds. A connection counts them, the kernel's queue does not.
+    /// Bytes of zeroes or prefetched data that the request holds. A connection counts them, the kernel's queue does
+    /// not.
     pub extra: usize,
 }
 
-/// How a request begins.
+/// The way in which a request begins.
 #[derive(Debug)]
 pub(crate) enum Begun {
     Asks(Carried, LbnRange, Ask),
@@ -53,7 +54,7 @@ impl Target {
         LbnRange::new(Lbn::new(request.offset / sector), Sectors::new(u64::from(request.length) / sector))
     }
 
-    /// The first ask.
+    /// Returns the first ask of a request.
     pub fn begin(&self, from: From, mut request: Request) -> Begun {
         let range = self.range(&request);
         let data = std::mem::take(&mut request.data);
@@ -84,7 +85,7 @@ impl Target {
 }
 
 impl Carried {
-    /// What comes after an ask that went well.
+    /// Returns the ask that follows one that succeeded, if there is one.
     pub fn next(&mut self, target: &Target) -> Option<(LbnRange, Ask)> {
         self.extra = 0;
         if self.rest.is_empty() {
@@ -111,14 +112,14 @@ impl Carried {
     }
 }
 
-/// What a client is told of where something lies.
+/// Converts a device's runs into the extents of an NBD block status.
 pub(crate) fn extents(runs: &[Run], sector: Bytes) -> Vec<Extent> {
     // A status is asked for at most 4 GiB.
     let bytes = |run: &Run| u32::try_from(run.len.get().saturating_mul(sector.get())).unwrap_or(u32::MAX);
     runs.iter().map(|run| Extent { length: bytes(run), hole: run.hole, zero: run.hole }).collect()
 }
 
-/// What a client is told of a failure: the error, and the first byte that failed.
+/// Returns the error for a client, and the first byte that failed.
 pub(crate) fn blame(failure: &Failure, sector: Bytes) -> (Errno, Option<u64>) {
     match failure {
         Failure::Medium(lbn) => (Errno::Io, lbn.get().checked_mul(sector.get())),

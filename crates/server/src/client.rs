@@ -1,4 +1,4 @@
-//! A client's socket, and what is under way on it.
+//! A client's socket, and the operations in flight on it.
 
 use crate::tls::{Session, Tls};
 use device::{Ring, Token, Work, is_closed};
@@ -9,11 +9,11 @@ use std::sync::Arc;
 use thiserror::Error;
 use units::Instant;
 
-/// Received at once, and while the data of a large write are coming. A client that is silent has the smaller buffer.
+/// Bytes received at once, and while the data of a large write arrive. A silent client has a smaller buffer.
 const RECEIVE_BYTES: usize = 64 << 10;
 const RECEIVE_BYTES_MAX: usize = 256 << 10;
 
-/// What ends a client, though nothing is wrong with its socket.
+/// The reasons to end a client although its socket works.
 #[derive(Debug, Error)]
 pub(crate) enum ClientError {
     #[error(transparent)]
@@ -25,39 +25,39 @@ pub(crate) enum ClientError {
 #[derive(Debug)]
 pub(crate) struct Client {
     pub connection: Connection,
-    /// Once it is agreed on, everything goes through it.
+    /// The TLS session; once agreed on, all bytes go through it.
     tls: Option<Session>,
-    /// To be sent as it is, before anything else.
+    /// Bytes that are sent as they are, before anything else.
     outbox: Vec<u8>,
-    /// It has been told that no more is sent.
+    /// Whether this side has announced the end of its TLS stream.
     closed: bool,
     socket: Arc<OwnedFd>,
-    /// Its address, for people.
+    /// Its address, for the log.
     pub from: String,
     receiving: Option<Token>,
-    /// Tells when the client hangs up while nothing is received.
+    /// An operation that reports when the client hangs up while nothing is received.
     watching: Option<Token>,
-    /// It sends nothing more, and may still take answers.
+    /// Whether the client has ended its sending side; it may still read answers.
     half: bool,
-    /// What is received into next: clearing a new one costs more than most requests.
+    /// A buffer for the next receive: clearing a new one costs more than most requests.
     spare: Vec<u8>,
-    /// And the bytes of the buffer that is on its way.
+    /// The send operation in flight, with the bytes in its buffer.
     sending: Option<(Token, usize)>,
-    /// Since when it has taken none of them.
+    /// When the bytes in flight were offered; the client has taken none since.
     offered: Instant,
-    /// The log says that it takes nothing.
+    /// Whether the log already says that the client takes nothing.
     pub slow_told: bool,
-    /// It has sent something.
+    /// Whether the client has sent anything.
     pub heard: bool,
-    /// Its requests that wait for the device or are there.
+    /// Its requests that wait for the device or are at it.
     pub asked: usize,
-    /// It has said goodbye: what is under way is still answered.
+    /// Whether the client has said goodbye: requests in flight are still answered.
     pub ending: bool,
-    /// It has chosen the export.
+    /// Whether the client has chosen the export.
     pub opened: bool,
-    /// It cannot be heard or told anything any more.
+    /// Whether the connection is dead in both directions.
     pub gone: bool,
-    /// When it came.
+    /// When the client connected.
     pub since: Instant,
 }
 
@@ -86,7 +86,7 @@ impl Client {
         }
     }
 
-    /// Begins to send what there is, to receive if there is room, and else to look whether the client is still there.
+    /// Sends pending bytes, receives if there is room, and otherwise watches for the client's hang-up.
     pub fn go_on(&mut self, ring: &mut Ring, now: Instant) -> io::Result<Result<(), ClientError>> {
         if self.gone {
             return Ok(Ok(()));
@@ -115,13 +115,14 @@ impl Client {
         Ok(Ok(()))
     }
 
-    /// The watch has ended; whether the client is gone. If it only sends nothing more, sending to it says when it is.
+    /// Handles the end of the watch and returns whether the client is gone. A client that has only ended its sending
+    /// side is found gone when sending to it fails.
     pub fn hung_up(&mut self, result: &io::Result<usize>) -> bool {
         self.half = true;
         is_closed(result)
     }
 
-    /// What goes out next.
+    /// Returns the bytes to send next.
     fn outgoing(&mut self) -> Result<Vec<u8>, ClientError> {
         let mut out = std::mem::take(&mut self.outbox);
         let Some(tls) = &mut self.tls else {
@@ -135,12 +136,12 @@ impl Client {
             }
             Err(error) => Err(error),
         };
-        // Into memory: it does not fail while the session lives.
+        // The writer is memory, so this does not fail while the session lives.
         self.gone |= sent.is_err();
         Ok(out)
     }
 
-    /// Encrypts everything from here on, but for the word that it may begin.
+    /// Encrypts everything from here on, except the answer that TLS may begin.
     pub fn start_tls(&mut self, tls: &Tls) -> Result<(), ClientError> {
         while !self.connection.output().is_empty() {
             let some = self.connection.take_output();
@@ -158,7 +159,8 @@ impl Client {
         Ok(())
     }
 
-    /// Some of the bytes were sent, from `from` on; the others follow. Their memory is free when all of them were.
+    /// Records that the bytes from `from` on were sent in part; the rest follows. Their memory is free when all of them
+    /// are sent.
     pub fn sent(
         &mut self,
         ring: &mut Ring,
@@ -175,13 +177,13 @@ impl Client {
         Ok(if self.tls.is_some() { Ok(()) } else { self.connection.sent(all).map_err(ClientError::from) })
     }
 
-    /// Takes in what came from the socket.
+    /// Handles bytes from the socket.
     pub fn received(&mut self, bytes: &[u8]) -> Result<(), ClientError> {
         self.heard = true;
         let Some(tls) = &mut self.tls else { return Ok(self.connection.receive(bytes)?) };
         let received = tls.receive(bytes);
         if received.is_err() {
-            // What is wrong is told to the client, if it can be.
+            // Send the TLS alert to the client if possible.
             let _ = tls.send(&[], &mut self.outbox);
         }
         let received = received?;
@@ -192,41 +194,41 @@ impl Client {
         Ok(self.connection.receive(&received.plain)?)
     }
 
-    /// Since when it has taken nothing of what it is sent, if that is not told of yet.
+    /// Returns since when the client has taken nothing of the data offered to it, unless the log says so already.
     pub fn takes_nothing_since(&self) -> Option<Instant> {
         self.sending.filter(|_| !self.gone && !self.slow_told).map(|_| self.offered)
     }
 
-    /// Gives back what was received into.
+    /// Takes a receive buffer back for the next receive.
     pub fn reuse(&mut self, buffer: Vec<u8>) {
         self.spare = buffer;
     }
 
-    /// Bytes of its requests and answers that count.
+    /// Returns the bytes of its requests and answers that count toward the limits.
     pub fn held(&self) -> usize {
-        // Without encryption the connection counts what is on its way, too.
+        // Without encryption the connection itself counts the bytes in flight, too.
         let sending = self.sending.filter(|_| self.tls.is_some()).map_or(0, |(_, bytes)| bytes);
         self.connection.held() + self.outbox.len() + sending
     }
 
-    /// All bytes in memory for it.
+    /// Returns all bytes of memory held for the client.
     pub fn memory(&self) -> usize {
         self.connection.memory() - self.connection.held() + self.held()
     }
 
-    /// Whether nothing more comes of it.
+    /// Returns whether the client is finished and nothing is in flight.
     pub fn is_over(&self) -> bool {
         let quiet = self.sending.is_none() && self.asked == 0;
         let empty = self.connection.output().is_empty() && self.outbox.is_empty();
         self.gone || self.ending && quiet && empty && (self.tls.is_none() || self.closed)
     }
 
-    /// What is to be cancelled when it is over.
+    /// Returns the operations to cancel when the client is over.
     pub fn under_way(&self) -> impl Iterator<Item = Token> {
         [self.receiving, self.watching, self.sending.map(|(token, _)| token)].into_iter().flatten()
     }
 
-    /// Whether this operation is the client's; forgets it.
+    /// Returns whether this operation was the client's, and forgets it.
     pub fn ended(&mut self, token: Token) -> bool {
         let own = |place: &mut Option<Token>| place.take_if(|one| *one == token).is_some();
         own(&mut self.receiving)

@@ -24,14 +24,14 @@ use std::sync::Arc;
 use tracing::{error, info, warn};
 use units::{Instant, Lbn, LbnRange, Sectors};
 
-/// Whom it is told that the kernel shows the device, or why it does not.
+/// The callback for when the kernel shows the device, or why it does not.
 type Shown = Box<dyn FnOnce(Result<(), UblkError>) + Send>;
 
 /// Serves a device to NBD clients and to this machine's kernel, all of them on the calling thread.
 pub struct Exporter<D> {
     clock: Clock,
     disk: D,
-    /// Whether clients may write; how many have it open so.
+    /// Whether clients may write; the number that have it open so.
     writes: bool,
     writers: usize,
     exports: Arc<[Export]>,
@@ -42,29 +42,29 @@ pub struct Exporter<D> {
     listeners: Vec<Listener>,
     accepting: Vec<(Token, usize)>,
     clients: BTreeMap<u64, Client>,
-    /// Clients' requests on their way to the device.
+    /// Clients' requests that wait for the device.
     turns: Turns<(Carried, LbnRange, Ask)>,
-    /// By the name that the device knows it under.
+    /// Requests at the device, by the name that the device knows them under.
     asked: BTreeMap<u64, Carried>,
     /// Bytes that these hold for the kernel and for clients that are gone.
     others: usize,
-    /// The device's own names for what the ring does for it.
+    /// The device's own names for its operations in the ring.
     works: BTreeMap<Token, u64>,
     next: u64,
-    /// The block device that it is to be, too.
+    /// The block device under which the disk is served, too.
     node: Option<Ublk>,
     shown: Option<Shown>,
-    /// What waits for the kernel's queue to become readable; nothing when it has.
+    /// The operation that waits for the kernel's queue to become readable; none when it has.
     wire: Option<Token>,
-    /// To be told to the kernel.
+    /// Results for the kernel that were not handed over yet.
     told: Vec<(u16, Result<Vec<u8>, KernelError>)>,
     stopping: bool,
-    /// When clients are hung up on that do not take their answers.
+    /// The time limit for clients to take their answers at the end.
     drained_by: Option<Instant>,
     tally: Tally,
     lines: Lines,
     door: Door<D>,
-    // Last, so that what is under way ends before what it works on.
+    // The last field, so that operations in flight end before their buffers are freed.
     ring: Ring,
 }
 
@@ -78,10 +78,10 @@ impl<D: std::fmt::Debug> std::fmt::Debug for Exporter<D> {
 impl<D: Device> Exporter<D> {
     /// Offers `disk` at every listener.
     ///
-    /// Several connections to it are one client's if they like: a device's flush covers whatever was acknowledged over any.
+    /// A client may open several connections: a device's flush covers all writes acknowledged over any of them.
     ///
     /// # Errors
-    /// A name that the protocol cannot carry, a kernel without io_uring, or a block device that cannot be had.
+    /// A name that the protocol cannot carry, a kernel without io_uring, or a block device that cannot be created.
     pub fn new(disk: D, offer: Offer, listeners: Vec<Listener>) -> Result<(Self, Stop), ServeError> {
         let can = disk.abilities();
         let abilities = Abilities {
@@ -89,7 +89,7 @@ impl<D: Device> Exporter<D> {
             flush: true,
             fua: true,
             trim: can.discard,
-            // Without the device's help zeroes are written, and still not sent.
+            // Without the device's help zeroes are written as data, but clients need not send them.
             write_zeroes: true,
             cache: true,
             rotational: can.rotational,
@@ -146,20 +146,20 @@ impl<D: Device> Exporter<D> {
         Ok((exporter, stop))
     }
 
-    /// How other threads have something done with the device while it is served.
+    /// Returns a mailbox, through which other threads call the device while it is served.
     pub fn mailbox(&self) -> Mailbox<D> {
         self.door.mailbox()
     }
 
-    /// Calls `shown` from another thread when the kernel shows the block device, or says why it does not.
+    /// Calls `shown` from another thread when the kernel shows the block device, or cannot.
     pub fn when_shown(&mut self, shown: impl FnOnce(Result<(), UblkError>) + Send + 'static) {
         self.shown = Some(Box::new(shown));
     }
 
-    /// Serves until it is stopped; what it has done, and the device.
+    /// Serves until it is stopped; returns its counts and the device.
     ///
     /// # Errors
-    /// The ring's, or the block device's. A client's errors end that client only.
+    /// The ring or the block device has failed. A client's errors end only that client.
     pub fn run(mut self) -> Result<(Tally, D), ServeError> {
         let Some(node) = self.node.take() else {
             self.serve(None).map_err(ServeError::Ring)?;
@@ -176,11 +176,11 @@ impl<D: Device> Exporter<D> {
         ended
     }
 
-    /// The same, with a kernel's queue that somebody else has made: it is served until it is over, and `stop` is called when
-    /// it is to be.
+    /// Serves with a kernel's queue that the caller has made, until the queue is over; calls `stop` to have the kernel
+    /// end it.
     ///
     /// # Errors
-    /// As of [`run`](Self::run), and the queue's.
+    /// As of [`run`](Self::run), or the queue has failed.
     pub fn run_with(
         mut self,
         queue: &mut dyn KernelQueue,
@@ -190,7 +190,7 @@ impl<D: Device> Exporter<D> {
         self.end()
     }
 
-    /// Nobody is there any more: what was acknowledged goes to the medium.
+    /// Ends after the last client: acknowledged writes go to the medium.
     fn end(mut self) -> Result<(Tally, D), ServeError> {
         self.lines.tell(self.clock.now(), true);
         self.flush().map_err(ServeError::Ring)?;
@@ -202,7 +202,7 @@ impl<D: Device> Exporter<D> {
         for at in 0..self.listeners.len() {
             self.accept(at)?;
         }
-        // The kernel waits for the first turn.
+        // The kernel waits for the first iteration.
         let mut at_once = kernel.is_some();
         while !self.stopping || !self.clients.is_empty() || kernel.as_ref().is_some_and(|kernel| kernel.live)
         {
@@ -234,7 +234,7 @@ impl<D: Device> Exporter<D> {
         Ok(())
     }
 
-    /// The ring does what the device wants done.
+    /// Starts the ring operations that the device wants.
     fn work(&mut self) -> io::Result<()> {
         while let Some((name, work)) = self.disk.next_work() {
             self.works.insert(self.ring.start(work)?, name);
@@ -265,7 +265,7 @@ impl<D: Device> Exporter<D> {
         }
     }
 
-    /// Somebody has rung: calls are made, and perhaps it is the end.
+    /// Handles the mailbox: makes the calls, and notes a request to stop.
     fn rung(&mut self) -> io::Result<()> {
         let stop = self.door.answer()?;
         if let Some(Terms { limits, tls }) = self.door.terms() {
@@ -295,7 +295,7 @@ impl<D: Device> Exporter<D> {
         Ok(())
     }
 
-    /// All clients go on; those that are over, go. Whether one of them has more to say at once.
+    /// Advances all clients and removes those that are over. Returns whether a client has more events at once.
     fn tend(&mut self, kernel: bool) -> io::Result<bool> {
         let now = self.clock.now();
         let hurry = self.drained_by.take_if(|at| *at <= now).is_some();
@@ -324,13 +324,13 @@ impl<D: Device> Exporter<D> {
             for token in client.under_way() {
                 self.ring.cancel(token)?;
             }
-            // The device still works on what it has; that is held for no client that is here.
+            // The device still works on its requests; their memory counts for no present client.
             self.turns.forget(id);
             let its = |carried: &&Carried| carried.from == From::Client(id);
             self.others +=
                 self.asked.values().filter(its).map(|carried| carried.request.weight()).sum::<usize>();
         }
-        // Whether somebody has the block device open is not known: it counts while it is there.
+        // The kernel does not say whether the block device is open: it counts as open while it exists.
         let opened = self.clients.values().filter(|client| client.opened).count() + usize::from(kernel);
         let writers = if self.writes { opened } else { 0 };
         if writers != self.writers {
@@ -424,7 +424,7 @@ impl<D: Device> Exporter<D> {
         }
     }
 
-    /// The device gets the requests whose turn it is.
+    /// Sends the next requests to the device.
     fn dispatch(&mut self) {
         while let Some((_, (carried, range, ask))) = self.turns.next() {
             self.ask(carried, range, ask);

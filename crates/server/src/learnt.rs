@@ -1,4 +1,4 @@
-//! What a disk's mimic has learnt, kept in its state directory.
+//! The knowledge of a disk's mimic, kept in its state directory.
 
 use crate::disk::Disk;
 use crate::mailbox::{Gone, Mailbox};
@@ -16,19 +16,19 @@ use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 use tracing::{info, warn};
 
-/// Between two savings: what is learnt in so long may be lost when the power is cut.
+/// The interval between savings: a power cut loses at most the knowledge of this time.
 pub const SAVE_EVERY: Duration = Duration::from_secs(180);
 
-/// Cells that a disk's thread takes into a file between two events: some tens of microseconds.
+/// The cells that a disk's thread serialises between two events: some tens of microseconds.
 const CELLS: usize = 1 << 14;
 
-/// Between two such parts, so that requests do not wait for one after the other.
+/// The interval between two such parts, so that requests are not delayed by several in a row.
 const PART_EVERY: Duration = Duration::from_millis(2);
 
 /// The file, in a disk's state directory.
 const NAME: &str = "learnt";
 
-/// Where what a disk's mimic has learnt is kept, and whose it is.
+/// The file with the knowledge of a disk's mimic, and the drive that it belongs to.
 #[derive(Clone, Debug)]
 pub struct Learnt {
     path: PathBuf,
@@ -36,17 +36,17 @@ pub struct Learnt {
 }
 
 impl Learnt {
-    /// In this state directory, of a drive of this name.
+    /// The file in this state directory, for a drive of this name.
     pub fn new(state: &Path, drive: impl Into<String>) -> Self {
         Self { path: state.join(NAME), drive: drive.into() }
     }
 
-    /// A learner that goes on from what was kept, which has the table in it that it once started from; or a new one that
-    /// starts from `table`. A file that cannot be read, is damaged or of another drive
-    /// is named in the log and put aside, and the disk begins anew: no disk waits for what its mimic knew.
+    /// Returns a learner that continues from the file, which also contains the table that it once started from; or a
+    /// new one that starts from `table`. A file that cannot be read, is damaged or of another drive is logged and put
+    /// aside, and the learner begins anew: no disk waits for its mimic.
     ///
     /// # Errors
-    /// A configuration that makes no learner.
+    /// The configuration is invalid.
     pub fn load(&self, config: LearnerConfig, table: Option<Table>) -> Result<Learner, LearnerError> {
         let path = self.path.display();
         match open_regular(File::options().read(true), &self.path) {
@@ -64,7 +64,7 @@ impl Learnt {
         Learner::new(config, table)
     }
 
-    /// Puts the file aside, so that it is not written over.
+    /// Puts the file aside, so that it is not overwritten.
     fn refuse(&self, why: &dyn Display) {
         let path = self.path.display();
         let name = |n: u64| self.path.with_file_name(format!("{NAME}.refused-{n}"));
@@ -79,11 +79,12 @@ impl Learnt {
         }
     }
 
-    /// Puts what `next` gives in the file's place as a whole: after a power cut it is the old or the new one. Each part is written
-    /// when it comes, so that what was learnt is not in memory twice. A file that cannot be written stops nobody.
+    /// Replaces the file by the parts that `next` returns, as a whole: after a power cut it is the old or the new one.
+    /// Each part is written when it arrives, so that memory does not hold the knowledge twice. A failure to write is
+    /// logged and does not stop the disk.
     ///
     /// # Errors
-    /// Those of `next`; nothing has changed then, as when it gives nothing.
+    /// `next` has failed; nothing has changed then, as when it returns nothing.
     fn put<E>(&self, mut next: impl FnMut() -> Result<Option<SavedPart>, E>) -> Result<(), E> {
         let mut beside: io::Result<Option<File>> = Ok(None);
         while let Some(part) = next()? {
@@ -99,11 +100,11 @@ impl Learnt {
         Ok(())
     }
 
-    /// Writes a part beside the file, and puts that in its place after the last.
+    /// Writes a part to a temporary file, and renames that after the last part.
     fn go_on(&self, file: Option<File>, part: SavedPart) -> io::Result<Option<File>> {
         let beside = self.path.with_file_name(format!("{NAME}.new"));
         let mut file = match (file, &part) {
-            // The drive is another; what is learnt from here on is worth keeping, and nothing else.
+            // The drive was exchanged: only knowledge learned from here on is worth saving.
             (_, SavedPart::Forgotten) => return Ok(None),
             (Some(file), _) => file,
             (None, _) => private().write(true).create(true).truncate(true).open(&beside)?,
@@ -125,7 +126,7 @@ impl Learnt {
     }
 }
 
-/// Saves what a disk's mimic learns, now and then, on a thread of its own.
+/// Saves the knowledge of a disk's mimic at intervals, on a thread of its own.
 #[derive(Debug)]
 pub struct LearntKeeper {
     learnt: Learnt,
@@ -134,10 +135,10 @@ pub struct LearntKeeper {
 }
 
 impl LearntKeeper {
-    /// Begins to save, each time so long after the last.
+    /// Begins to save at this interval.
     ///
     /// # Errors
-    /// The system gives no thread.
+    /// The system cannot create a thread.
     pub fn start<D: Device + Send + 'static>(
         learnt: Learnt,
         disk: Mailbox<Disk<D>>,
@@ -164,13 +165,13 @@ impl LearntKeeper {
         Ok(Self { learnt, thread, end })
     }
 
-    /// Ends, after the disk has, and saves the last of it.
+    /// Ends after the disk has ended, and saves the rest.
     pub fn close<D: Device>(self, disk: &Disk<D>) {
-        // It may have ended by itself.
+        // The thread may have ended by itself.
         let _ = self.end.send(());
         let _ = self.thread.join();
         let Some(learner) = learner(disk) else { return };
-        // Nothing is learnt, or forgotten, any more.
+        // From here on the knowledge no longer changes.
         let mut saving = learner.begin_saving(&self.learnt.drive);
         let Ok(()) = self.learnt.put(|| Ok::<_, Infallible>(Some(saving.go_on(learner, CELLS))));
     }
@@ -180,7 +181,7 @@ fn learner<D: Device>(disk: &Disk<D>) -> Option<&Learner> {
     (disk.core().mimic()? as &dyn Any).downcast_ref()
 }
 
-/// The next part of what was learnt, of a saving that has begun or begins; nothing of a disk that does not learn.
+/// Returns the next part of a saving, which begins if none has; none for a disk that does not learn.
 fn part<D: Device + Send + 'static>(
     disk: &Mailbox<Disk<D>>,
     drive: &str,
@@ -194,7 +195,7 @@ fn part<D: Device + Send + 'static>(
         Some((saving, part))
     })?;
     Ok(part.map(|(begun, part)| {
-        // What was forgotten begins anew.
+        // After the drive was exchanged the saving begins anew.
         *saving = (part != SavedPart::Forgotten).then_some(begun);
         part
     }))

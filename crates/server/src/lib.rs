@@ -1,6 +1,7 @@
 //! Serves a device to clients over NBD: one event loop a device, on one thread, with one ring for sockets, files and time.
 //!
-//! [`Exporter`] serves any [`Device`](device::Device) to any NBD client, and to this machine's own kernel. What it says goes to `tracing`.
+//! [`Exporter`] serves any [`Device`](device::Device) to any NBD client, and to this machine's own kernel. Its log
+//! lines go to `tracing`.
 
 #![cfg(target_os = "linux")]
 

@@ -1,33 +1,35 @@
-//! Bounds on what clients together may keep a server busy with, and the order in which they get memory beyond their reserves.
+//! Limits on the load by all clients together, and the order in which they get memory beyond their reserves.
 //!
-//! A quarter of the memory is reserved in equal parts, one for each client that may come. Half and an eighth are in common: a
-//! client gets some of it while as much is left for others. A request for which nothing is left goes in pieces within its
-//! client's reserve, so that no client waits for what another holds. The rest is for the one request whose bytes are being copied.
+//! A quarter of the memory is reserved in equal parts, one for each possible client. Half and an eighth are in common:
+//! a client gets a part of it as long as the same amount is left for others. A request that gets nothing there is split
+//! into pieces within its client's reserve, so that no client waits for memory that another holds. The rest is for the
+//! one request whose bytes are being copied.
 
 use crate::client::Client;
 use nbd::Violation;
 use std::collections::BTreeMap;
 use units::{Duration, Instant};
 
-/// What clients together may keep a server busy with.
+/// The limits on the load by all clients together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Clients at a time; more are hung up on.
+    /// The most clients at a time; more are refused.
     pub clients: usize,
-    /// What each of them may.
+    /// The limits of each client.
     pub client: nbd::Limits,
-    /// Bytes that are held for all of them, from the first byte of a request until the last byte of its answer was sent.
-    /// Other requests stay in the sockets. Beside it each client has a buffer to receive into.
+    /// The most bytes held for all of them, from the first byte of a request until the last byte of its answer was
+    /// sent. Other requests stay in the sockets. In addition each client has a receive buffer.
     pub bytes: usize,
-    /// So long a client may take to choose an export.
+    /// The time for a client to choose an export.
     pub handshake: Duration,
-    /// A client that takes no byte of its answers for so long is named in the log.
+    /// A client that takes no byte of its answers for this time is named in the log.
     pub patience: Duration,
-    /// So long clients have for taking the last answers when the server is stopped.
+    /// The time for clients to take the last answers when the server is stopped.
     pub drain: Duration,
 }
 
-/// 64 clients with 256 MiB together, ten seconds to choose, half a minute until they count as slow, ten seconds to the end.
+/// 64 clients with 256 MiB together, ten seconds to choose, half a minute until a client counts as slow, ten seconds to
+/// the end.
 impl Default for Limits {
     fn default() -> Self {
         Self {
@@ -42,36 +44,37 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// The bytes that each client has to itself.
+    /// Returns the bytes reserved for each client.
     pub(crate) fn reserve(&self) -> usize {
         self.bytes / 4 / self.clients.max(1)
     }
 
-    /// The bytes that clients have in common.
+    /// Returns the bytes that clients have in common.
     fn common(&self) -> usize {
         self.bytes - self.bytes / 4 - self.bytes / 8
     }
 }
 
-/// Shares the common memory out.
+/// The division of the common memory.
 #[derive(Debug, Default)]
 pub(crate) struct Shares {
-    /// The first client from this one on is asked first.
+    /// The first client to be served next.
     turn: u64,
 }
 
-/// Something that ends a client.
+/// A client that has missed a time limit.
 #[derive(Debug)]
 pub(crate) enum Verdict {
     Violation(Violation),
-    /// It has taken too long, with what.
+    /// It has taken too long, with this reason.
     Late(&'static str),
-    /// It may go on when it likes, and the log is told what it does not do.
+    /// It may stay, but the log reports its fault.
     Slow(&'static str),
 }
 
 impl Shares {
-    /// Lets clients' requests in, in turn, while there is memory for them. `others` bytes are held for no client that is here.
+    /// Admits clients' requests by turns, while there is memory for them. `others` bytes are held for no present
+    /// client.
     pub fn share(
         &mut self,
         clients: &mut BTreeMap<u64, Client>,
@@ -109,7 +112,7 @@ impl Shares {
         verdicts
     }
 
-    /// Who has taken too long by `now`.
+    /// Returns the clients that have missed a limit by `now`.
     pub fn late(clients: &BTreeMap<u64, Client>, limits: &Limits, now: Instant) -> Vec<(u64, Verdict)> {
         let late = |(id, client): (&u64, &Client)| {
             let due = |at: &Instant| *at <= now;
@@ -124,7 +127,7 @@ impl Shares {
         clients.iter().filter_map(late).collect()
     }
 
-    /// When somebody will have taken too long.
+    /// Returns when the next client will miss a limit.
     pub fn next_event(clients: &BTreeMap<u64, Client>, limits: &Limits) -> Option<Instant> {
         let ends = |client| [handshake_ends(client, limits), slow(client, limits)];
         clients.values().flat_map(ends).flatten().min()
@@ -136,7 +139,7 @@ fn handshake_ends(client: &Client, limits: &Limits) -> Option<Instant> {
     choosing.then_some(client.since + limits.handshake)
 }
 
-/// When a client counts as slow that takes nothing of its answers.
+/// Returns when a client that takes no answers counts as slow.
 fn slow(client: &Client, limits: &Limits) -> Option<Instant> {
     client.takes_nothing_since().map(|since| since + limits.patience)
 }
@@ -152,7 +155,7 @@ mod tests {
 
     const MIB: usize = 1 << 20;
 
-    /// A client that has opened the export and has sent these bytes.
+    /// Returns a client that has opened the export and has sent these bytes.
     fn client(limits: &Limits, sent: &[u8]) -> Client {
         let export =
             Export::new("", 1 << 30).unwrap().with(Abilities { write: true, ..Abilities::default() });
@@ -197,7 +200,7 @@ mod tests {
         share(&mut clients, &limits);
         // Five of 32 MiB fit into the common part. Each other client has four pieces of one in its reserve of 1 MiB.
         assert_eq!(asked(&clients), [2, 1, 1, 1, 4, 4, 4]);
-        // One with requests that its reserve holds waits for none of them.
+        // A client whose requests fit into its reserve waits for none of them.
         clients.insert(7, client(&limits, &reads(10, 64 << 10)));
         assert_eq!(asked(&clients)[7], 10);
     }

@@ -1,4 +1,4 @@
-//! Where clients come in.
+//! The addresses at which clients connect.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -11,12 +11,12 @@ use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error;
 
-/// Where a server listens.
+/// An address to listen on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
-    /// A socket in the file system: who may open it may use the drive.
+    /// A socket in the file system, open to any user who may open the file.
     Unix(PathBuf),
-    /// A port, which anybody may use who reaches it.
+    /// A port, open to any process that reaches it.
     Tcp(SocketAddr),
 }
 
@@ -30,8 +30,8 @@ impl fmt::Display for Address {
 }
 
 impl Address {
-    /// Whether it may be listened on: not where other machines come in, unless `remote` allows it, because nothing goes
-    /// without TLS or at the operator's word.
+    /// Checks whether it may be listened on. An address that other machines reach is refused unless `remote` allows it:
+    /// that needs TLS or the operator's consent.
     ///
     /// # Errors
     /// [`ListenError::Remote`].
@@ -43,50 +43,50 @@ impl Address {
     }
 }
 
-/// A place where nobody can listen, or nobody should.
+/// An address that cannot be listened on, or must not be.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ListenError {
-    /// Without encryption, on an address that others reach.
+    /// It is reached from other machines, and there is no encryption.
     #[error(
         "{0} is reached from other machines, and NBD without TLS asks nobody who they are; listen on 127.0.0.1 or a Unix socket, require TLS, or allow it by name"
     )]
     Remote(SocketAddr),
-    /// Something is there already.
+    /// It is in use.
     #[error("{path} is taken: {what}; give another path or remove it")]
     Taken {
-        /// Where.
+        /// The path.
         path: PathBuf,
-        /// By what.
+        /// The kind of file there.
         what: &'static str,
     },
-    /// The system's word.
+    /// The system refused it.
     #[error("cannot listen on {address}: {source}")]
     System {
-        /// Where.
+        /// The address.
         address: Address,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
 }
 
-/// An open door. A Unix socket's file goes with it, unless the service manager made it.
+/// An open listener. Dropping it removes a Unix socket's file, unless the service manager made it.
 #[derive(Debug)]
 pub struct Listener {
     pub(crate) socket: Arc<OwnedFd>,
     address: Address,
-    /// The socket's file is ours to take away.
+    /// Whether this process created the socket's file and has to remove it.
     ours: bool,
 }
 
 impl Listener {
     /// Listens. `remote` allows TCP addresses that other machines reach, as in [`Address::check`].
     ///
-    /// A socket on this very address that the service manager has opened and handed over (LISTEN_FDS, as systemd does it)
-    /// is used, not opened anew: clients that come while the daemon starts wait there.
+    /// If the service manager has opened and handed over a socket on this very address (LISTEN_FDS, as systemd does
+    /// it), uses that one: clients that connect while the daemon starts wait there.
     ///
     /// # Errors
-    /// An address that is refused, or taken.
+    /// The address is refused, or taken.
     pub fn bind(address: Address, remote: bool) -> Result<Self, ListenError> {
         let failed = |address: &Address, source| ListenError::System { address: address.clone(), source };
         address.check(remote)?;
@@ -101,26 +101,26 @@ impl Listener {
             }
             Address::Tcp(at) => {
                 let listener = TcpListener::bind(at).map_err(|e| failed(&address, e))?;
-                // The port may have been left to the system.
+                // With port 0 the system has chosen the port.
                 let at = listener.local_addr().map_err(|e| failed(&address, e))?;
                 Ok(Self { socket: Arc::new(listener.into()), address: Address::Tcp(at), ours: true })
             }
         }
     }
 
-    /// Where it listens.
+    /// Returns its address.
     pub fn address(&self) -> &Address {
         &self.address
     }
 }
 
-/// A Unix socket at this path that the service manager has opened and handed over, once.
+/// Returns a Unix socket at this path that the service manager has handed over, once.
 pub(crate) fn handed_over(path: &Path) -> Option<UnixListener> {
     inherited::take(&Address::Unix(path.to_owned())).map(UnixListener::from)
 }
 
-/// The sockets that the service manager has handed over and that are at none of these addresses, in words: clients that
-/// come in there would wait for ever.
+/// Returns, in words, the sockets handed over by the service manager that are at none of these addresses: clients that
+/// connect there would wait for ever.
 pub fn unlisted<'a>(addresses: impl IntoIterator<Item = &'a Address>) -> Vec<String> {
     inherited::others(&addresses.into_iter().collect::<Vec<_>>())
 }
@@ -132,7 +132,7 @@ mod inherited {
     use std::os::fd::OwnedFd;
     use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-    /// A socket on an address, or what it is instead.
+    /// A socket with its address, or a description of a descriptor that is no such socket.
     type Handed = Result<(Address, OwnedFd), String>;
 
     static SOCKETS: OnceLock<Mutex<Vec<Handed>>> = OnceLock::new();
@@ -141,14 +141,14 @@ mod inherited {
         SOCKETS.get_or_init(|| Mutex::new(all())).lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The one on this address, once.
+    /// Takes the socket on this address, once.
     pub fn take(address: &Address) -> Option<OwnedFd> {
         let mut sockets = sockets();
         let place = sockets.iter().position(|one| one.as_ref().is_ok_and(|(at, _)| at == address))?;
         sockets.swap_remove(place).ok().map(|(_, socket)| socket)
     }
 
-    /// Those that are on none of these addresses, and those that are on one that another has taken.
+    /// Returns those on none of these addresses, and those whose address another one has.
     pub fn others(addresses: &[&Address]) -> Vec<String> {
         let mut left = addresses.to_vec();
         let name = |one: &Handed| match one {
@@ -181,7 +181,7 @@ mod inherited {
     }
 }
 
-/// A socket that a server left behind which is no more is taken away; nothing else is.
+/// Removes a stale socket of a dead server, and no other file.
 fn clear(path: &Path) -> Result<(), ListenError> {
     let Ok(there) = path.symlink_metadata() else { return Ok(()) };
     let taken = |what| Err(ListenError::Taken { path: path.to_owned(), what });
@@ -199,8 +199,8 @@ fn clear(path: &Path) -> Result<(), ListenError> {
     }
 }
 
-/// Whether a server is there. The socket of one that was killed takes connections for a moment after its end, until the
-/// kernel has taken its ring down, and then breaks them: a server says something, or at least stays.
+/// Returns whether a server is there. The socket of a killed server accepts connections for a moment, until the kernel
+/// has closed its ring, and then breaks them; a live server sends bytes, or at least stays.
 fn answers(path: &Path) -> bool {
     while let Ok(mut stream) = UnixStream::connect(path) {
         let heard = stream.set_read_timeout(Some(STAYS)).and_then(|()| stream.read(&mut [0]));
@@ -209,20 +209,20 @@ fn answers(path: &Path) -> bool {
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
                 return true;
             }
-            // It has hung up, or was never taken in: is anybody still there?
+            // The server has hung up, or never accepted: check again.
             Ok(0) | Err(_) => std::thread::sleep(STAYS / 100),
         }
     }
     false
 }
 
-/// So long a connection lives that is nobody's any more, many times over.
+/// A multiple of the time for which a dead server's connection survives.
 const STAYS: Duration = Duration::from_millis(500);
 
 impl Drop for Listener {
     fn drop(&mut self) {
         if let (Address::Unix(path), true) = (&self.address, self.ours) {
-            // Gone already is as good.
+            // A file that is already gone needs no removal.
             let _ = std::fs::remove_file(path);
         }
     }

@@ -1,4 +1,4 @@
-//! How other threads have something done on a disk's thread.
+//! Calls from other threads to a disk's thread.
 
 use crate::offer::Terms;
 use std::io::{ErrorKind, Read, Write};
@@ -11,20 +11,20 @@ use std::{fmt, io};
 use thiserror::Error;
 use units::Instant;
 
-/// Calls that may wait; whoever sends more waits himself.
+/// The most calls that may wait; beyond them the sender waits.
 const MOST_CALLS: usize = 256;
 
 pub(crate) type Call<D> = Box<dyn FnOnce(&mut D, Instant) + Send>;
 
-/// The server has ended; nothing more is done on its thread.
+/// The server has ended; no further call is made on its thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("the disk's server has ended")]
 pub struct Gone;
 
 /// Sends calls to the thread that serves a device: they run there between two events, with the device and the time.
 ///
-/// No lock is taken for a request of the foreground: that thread looks only when it is woken. Not to be used from a call,
-/// which would wait for itself.
+/// Foreground requests take no lock for it: that thread looks only when it is woken. Must not be used from within a
+/// call, which would wait for itself.
 pub struct Mailbox<D> {
     calls: SyncSender<Call<D>>,
     bell: Arc<Bell>,
@@ -43,7 +43,7 @@ impl<D> fmt::Debug for Mailbox<D> {
 }
 
 impl<D> Mailbox<D> {
-    /// Has `call` done, and does not wait for it.
+    /// Queues `call` and does not wait for it.
     ///
     /// # Errors
     /// The server has ended.
@@ -52,7 +52,7 @@ impl<D> Mailbox<D> {
         self.bell.ring().map_err(|_| Gone)
     }
 
-    /// Has `call` done, and waits for its answer.
+    /// Queues `call` and waits for its answer.
     ///
     /// # Errors
     /// The server has ended, before the call or with it.
@@ -62,13 +62,13 @@ impl<D> Mailbox<D> {
     ) -> Result<R, Gone> {
         let (answer, answered) = mpsc::sync_channel(1);
         self.send(move |disk, now| {
-            // Whoever asked may have gone.
+            // The asking thread may be gone.
             let _ = answer.send(call(disk, now));
         })?;
         answered.recv().map_err(|_| Gone)
     }
 
-    /// Serves on other terms from here on.
+    /// Changes the terms of service from here on.
     ///
     /// # Errors
     /// The server has ended.
@@ -77,21 +77,21 @@ impl<D> Mailbox<D> {
         self.bell.ring().map_err(|_| Gone)
     }
 
-    /// What ends the server.
+    /// Returns a handle that ends the server.
     pub fn stopper(&self) -> Stop {
         Stop(Arc::clone(&self.bell))
     }
 }
 
-/// Ends a server from another thread or a signal's handler: what clients have asked is still answered.
+/// Ends a server from another thread or a signal handler: requests received before are still answered.
 #[derive(Clone, Debug)]
 pub struct Stop(Arc<Bell>);
 
 impl Stop {
-    /// Now.
+    /// Stops the server now.
     ///
     /// # Errors
-    /// The server is gone already.
+    /// The server has ended already.
     pub fn stop(&self) -> io::Result<()> {
         self.0.stopping.store(true, Ordering::Release);
         self.0.ring()
@@ -110,18 +110,18 @@ impl Bell {
     fn ring(&self) -> io::Result<()> {
         let mut wire = self.wire.lock().unwrap_or_else(PoisonError::into_inner);
         match wire.write(&[0]) {
-            // Full is as good: it is woken anyway.
+            // A full pipe is enough: the thread wakes anyway.
             Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(()),
             other => other.map(|_| ()),
         }
     }
 }
 
-/// The server's end of it.
+/// The server's end of the mailbox.
 #[derive(Debug)]
 pub(crate) struct Door<D> {
     calls: Receiver<Call<D>>,
-    /// To make more mailboxes from.
+    /// The sender from which further mailboxes are made.
     mailbox: Mailbox<D>,
     wire: Arc<OwnedFd>,
     heard: UnixStream,
@@ -146,12 +146,12 @@ impl<D> Door<D> {
         self.mailbox.clone()
     }
 
-    /// What becomes readable when somebody wants something.
+    /// Returns the descriptor that becomes readable when a call arrives.
     pub fn wire(&self) -> Arc<OwnedFd> {
         Arc::clone(&self.wire)
     }
 
-    /// Whether to stop. What waits is taken with [`next`](Self::next) afterwards.
+    /// Returns whether to stop. Take the waiting calls with [`next`](Self::next) afterwards.
     pub fn answer(&mut self) -> io::Result<bool> {
         let mut bytes = [0; 256];
         loop {
@@ -166,7 +166,7 @@ impl<D> Door<D> {
         Ok(self.mailbox.bell.stopping.load(Ordering::Acquire))
     }
 
-    /// Other terms, if they were changed since the last time.
+    /// Returns the new terms, if they have changed since the last call.
     pub fn terms(&mut self) -> Option<Terms> {
         self.mailbox.bell.terms.lock().unwrap_or_else(PoisonError::into_inner).take()
     }

@@ -1,4 +1,4 @@
-//! What the service manager is told (`sd_notify`), if there is one that listens.
+//! Messages to the service manager (`sd_notify`), if one listens.
 
 use std::io;
 use std::os::linux::net::SocketAddrExt;
@@ -12,14 +12,15 @@ pub enum Moment {
     Ready,
     /// The configuration is read again; [`Ready`](Self::Ready) follows.
     Reloading,
-    /// What was asked is still answered, and then it ends.
+    /// Received requests are still answered; then the daemon ends.
     Stopping,
 }
 
-/// Tells the service manager that started this process, whose socket NOTIFY_SOCKET names; nothing without one.
+/// Sends the moment to the service manager that started this process, at the socket in NOTIFY_SOCKET; without one does
+/// nothing.
 ///
 /// # Errors
-/// It does not take it.
+/// The message cannot be sent.
 pub fn notify(moment: Moment) -> io::Result<()> {
     let Some(socket) = std::env::var_os("NOTIFY_SOCKET").filter(|socket| !socket.is_empty()) else {
         return Ok(());

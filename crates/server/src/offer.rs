@@ -1,18 +1,18 @@
-//! How a device is offered, and what becomes of that.
+//! The terms under which a device is served, and the result.
 
 use crate::limits::Limits;
 use crate::tls::Tls;
 use std::io;
 use thiserror::Error;
 
-/// What ends a server.
+/// The errors that end a server.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ServeError {
     /// The drive cannot be offered.
     #[error(transparent)]
     Export(#[from] nbd::ExportError),
-    /// There is no block device of it.
+    /// The block device cannot be created.
     #[error(transparent)]
     Ublk(#[from] device::UblkError),
     /// The kernel gives no ring, or the ring fails.
@@ -25,12 +25,12 @@ pub enum ServeError {
     Ended,
 }
 
-/// What a server has done.
+/// The counts of a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Clients that came.
+    /// Clients that connected.
     pub clients: u64,
-    /// Requests answered well.
+    /// Requests answered without error.
     pub requests: u64,
     /// Requests answered with an error.
     pub failed: u64,
@@ -47,41 +47,41 @@ impl Tally {
     }
 }
 
-/// What may change of an [`Offer`] while it is served.
+/// The parts of an [`Offer`] that may change while it is served.
 #[derive(Clone, Debug, Default)]
 pub struct Terms {
-    /// What its clients may keep the server busy with.
+    /// The limits on the load by its clients.
     pub limits: Limits,
-    /// Encryption, of clients that come from then on.
+    /// Encryption, for clients that connect from then on.
     pub tls: Option<Tls>,
 }
 
-/// How a device is offered.
+/// The terms under which a device is served.
 #[derive(Clone, Debug, Default)]
 pub struct Offer {
-    /// The export's name. The empty one is what a client gets who asks for none.
+    /// The export's name. The empty one is for clients that ask for none.
     pub name: String,
-    /// Nobody writes to it.
+    /// Whether writes are refused.
     pub read_only: bool,
-    /// Encryption, for clients who want it or for all.
+    /// Encryption, for clients that want it or for all.
     pub tls: Option<Tls>,
-    /// What its clients may keep the server busy with.
+    /// The limits on the load by its clients.
     pub limits: Limits,
-    /// As a block device of this machine's kernel, too.
+    /// The block device of this machine's kernel, if it is to be one, too.
     pub ublk: Option<Ublk>,
 }
 
-/// The block device that a disk is to be in this machine's kernel.
+/// A block device in this machine's kernel that shows a disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ublk {
     /// The N of `/dev/ublkbN`.
     pub number: u32,
-    /// The disk's name: a device that was left behind is taken over by the same disk only.
+    /// The disk's name: a device left by a dead daemon is taken over only for the same disk.
     pub disk: String,
 }
 
 impl Ublk {
-    /// What the driver keeps with the device: that it is ours, and of which disk.
+    /// Returns the tag that the driver keeps with the device: it marks the device as ours, and the disk.
     pub(crate) fn owner(&self) -> u64 {
         u64::from(u32::from_be_bytes(*b"free")) << 32 | u64::from(crc32fast::hash(self.disk.as_bytes()))
     }

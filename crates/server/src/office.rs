@@ -1,4 +1,4 @@
-//! A desk on a live disk: its orders are carried out on other threads, its clock ticks, and others reach it.
+//! A desk on a live disk: other threads carry out its orders, its clock ticks, and other threads can call it.
 
 use crate::desk::order::{Order, Told};
 use crate::desk::spec::DiskFacts;
@@ -17,24 +17,24 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use thiserror::Error;
 use units::Instant;
 
-/// Between two ticks of a desk.
+/// The interval between ticks of a desk.
 const TICK: Duration = Duration::from_millis(500);
 
-/// Something done with a desk, on its disk's thread.
+/// A call of a desk, on its disk's thread.
 pub type Call = Box<dyn FnOnce(&mut Desk, &mut dyn Sessions) + Send>;
 
-/// What a disk is asked of its status.
+/// A request for a disk's status.
 type Ask = Box<dyn FnOnce(DiskStatus) + Send>;
 
-/// Why a disk has no desk.
+/// The reason why a disk has no desk.
 #[derive(Debug, Error)]
 pub enum OfficeError {
-    /// The state directory.
+    /// The state directory cannot be used.
     #[error("{place}: {error}")]
     State {
-        /// Which.
+        /// The directory.
         place: String,
-        /// What is wrong.
+        /// The error.
         error: OpenError,
     },
     /// The journal in it is of another version or of another disk.
@@ -42,7 +42,7 @@ pub enum OfficeError {
     Journal(#[from] JournalError),
 }
 
-/// How others reach the desk of a disk, whatever the disk is.
+/// Access to the desk of a disk, independent of the type of the disk.
 #[derive(Clone)]
 pub struct Handle {
     facts: Arc<DiskFacts>,
@@ -58,17 +58,17 @@ impl std::fmt::Debug for Handle {
 }
 
 impl Handle {
-    /// The disk.
+    /// Returns the facts of the disk.
     pub fn facts(&self) -> &DiskFacts {
         &self.facts
     }
 
-    /// Where its tasks may touch files that users name.
+    /// Returns the places where its tasks may access files that users name.
     pub fn places(&self) -> &Places {
         &self.places
     }
 
-    /// Has something done with the desk; nobody waits.
+    /// Queues a call of the desk without waiting.
     ///
     /// # Errors
     /// The disk's server has ended.
@@ -85,7 +85,7 @@ impl Handle {
     }
 }
 
-/// A desk that was hosted, before its disk is served.
+/// A desk that is hosted by a disk that is not served yet.
 pub struct Office {
     desk: Place<Desk>,
     facts: Arc<DiskFacts>,
@@ -111,13 +111,14 @@ pub struct Open {
 }
 
 impl Office {
-    /// Hosts a desk on a disk, with the tasks of its state directory: they go on before the disk's first client comes.
+    /// Hosts a desk on a disk, with the tasks of its state directory: they continue before the disk's first client
+    /// connects.
     ///
     /// # Errors
-    /// The state directory or its journal.
+    /// The state directory or its journal cannot be used.
     pub fn set_up<D: Device>(disk: &mut Disk<D>, setup: Setup, state: &Path) -> Result<Self, OfficeError> {
         let place = state.display().to_string();
-        // The mailbox comes with the disk's thread; until then there is nobody to be told.
+        // The mailbox exists only after the disk's thread; until then there is no receiver for reports.
         let tell: Arc<OnceLock<Tell>> = Arc::new(OnceLock::new());
         let late = Arc::clone(&tell);
         let told: Tell = Arc::new(move |told| {
@@ -133,7 +134,7 @@ impl Office {
         let mut desk = Desk::open(setup, journal)?;
         let (sender, orders) = channel();
         desk.hand_orders_to(Box::new(move |order| {
-            // Where nobody takes them any more, the daemon is ending.
+            // Without a receiver the daemon is ending.
             let _ = sender.send(order);
         }));
         let desk = disk.host(desk);
@@ -146,8 +147,8 @@ impl Office {
         Ok(office.confined(Places::default()))
     }
 
-    /// Files that users name for its tasks are where `places` says, and neither in its state directory nor what its disk
-    /// is made of.
+    /// Limits the files that users name for its tasks to `places`, excluding its state directory and the files of its
+    /// disk.
     #[must_use]
     pub fn confined(mut self, places: Places) -> Self {
         places.keep_state(&self.state);
@@ -156,15 +157,15 @@ impl Office {
         Self { places, ..self }
     }
 
-    /// The disk is being served: orders are carried out from now on.
+    /// Carries out orders from now on, because the disk is served.
     ///
     /// # Errors
-    /// No thread can be had.
+    /// The system cannot create a thread.
     pub fn open<D: Device + 'static>(self, mailbox: Mailbox<Disk<D>>) -> io::Result<Open> {
         let Self { desk, facts, places, clerks, orders, tell, .. } = self;
         let teller = mailbox.clone();
         let told: Tell = Arc::new(move |told: Told| {
-            // A disk that has ended needs no news.
+            // A disk that has ended needs no reports.
             let _ = teller.send(move |disk, now| {
                 disk.call(desk, now, |desk, sessions| desk.told(sessions, told, now));
             });
@@ -202,15 +203,15 @@ impl Office {
 }
 
 impl Open {
-    /// How others reach it.
+    /// Returns a handle for other threads.
     pub fn handle(&self) -> Handle {
         self.handle.clone()
     }
 
-    /// The disk is not served any more: saves what is not saved yet, and waits for it.
+    /// Saves the remaining state after the disk's service has ended, and waits for it.
     pub fn close<D: Device>(self, disk: &mut Disk<D>, now: Instant) {
         disk.call(self.desk, now, |desk, _| desk.close());
-        // A panic there has been told of by the thread itself.
+        // The thread has logged its own panic.
         let _ = self.thread.join();
     }
 }
@@ -229,7 +230,7 @@ fn carry_out(
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
         }
-        // However many orders come: what is due by time must not wait for them to end.
+        // Ticks must not wait for the end of a long series of orders.
         let now = clock();
         if now >= due {
             tick();
@@ -238,16 +239,16 @@ fn carry_out(
     }
 }
 
-/// What a desk hands orders to.
+/// A receiver of a desk's orders.
 pub(crate) type Hand = Box<dyn Fn(Order) + Send>;
 
-/// Milliseconds since 1970.
+/// Returns the milliseconds since 1970.
 pub(crate) fn unix_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// A random number, of the system's.
+/// Returns a random number of the system.
 ///
 /// # Errors
 /// The system has none.
@@ -272,7 +273,7 @@ mod tests {
         }
         drop(sender);
         let (start, looks) = (std::time::Instant::now(), Cell::new(0));
-        // Each look at the clock finds it 10 ms later.
+        // Each reading of the clock is 10 ms after the last.
         let clock = || {
             looks.set(looks.get() + 1);
             start + Duration::from_millis(10 * looks.get())
@@ -280,7 +281,7 @@ mod tests {
         let (given, ticks) = (Cell::new(0), Cell::new(0));
         carry_out(|_| given.set(given.get() + 1), &orders, clock, || ticks.set(ticks.get() + 1));
         assert_eq!(given.get(), 100);
-        // Two looks an order: two seconds in all.
+        // The clock is read twice for each order: two seconds in all.
         assert!((3..=4).contains(&ticks.get()), "{}", ticks.get());
     }
 }

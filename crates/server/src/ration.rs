@@ -1,13 +1,13 @@
-//! Lines of the log that others can cause: so many in a time, and a count of the rest.
+//! A limit on log lines that others can cause: a number per window, and a count of the rest.
 
 use units::{Duration, Instant};
 
-/// So many lines are written in a [`WINDOW`].
+/// The most lines in a [`WINDOW`].
 const LINES: u64 = 20;
-/// After it as many may be written again.
+/// The length of a window; the next one allows the same number of lines.
 const WINDOW: Duration = Duration::from_secs(10);
 
-/// What one kind of line may take of the log. Time comes as an argument.
+/// The ration of one kind of log line. Time is an argument.
 #[derive(Debug, Default)]
 pub(crate) struct Ration {
     /// When the present window began; none if no line was wanted since the last.
@@ -16,26 +16,26 @@ pub(crate) struct Ration {
 }
 
 impl Ration {
-    /// Whether a line may be written; if not, it is counted. Ask [`left_out`](Self::left_out) first.
+    /// Returns whether a line may be written; if not, counts it. Call [`left_out`](Self::left_out) first.
     pub fn may(&mut self, now: Instant) -> bool {
         self.since.get_or_insert(now);
         self.lines += 1;
         self.lines <= LINES
     }
 
-    /// When a window is over in which lines were left out: how many, once.
+    /// Returns how many lines were suppressed, once after the end of a window.
     pub fn left_out(&mut self, now: Instant) -> Option<u64> {
         self.since.take_if(|since| *since + WINDOW <= now)?;
         Some(std::mem::take(&mut self.lines).saturating_sub(LINES)).filter(|lines| *lines > 0)
     }
 
-    /// The same at the end, when there will be no other window.
+    /// Returns the rest at the end, when there will be no further window.
     pub fn rest(&mut self) -> Option<u64> {
         self.since = None;
         Some(std::mem::take(&mut self.lines).saturating_sub(LINES)).filter(|lines| *lines > 0)
     }
 
-    /// When there is a count to be told.
+    /// Returns when there will be a count to report.
     pub fn next_event(&self) -> Option<Instant> {
         self.since.filter(|_| self.lines > LINES).map(|since| since + WINDOW)
     }
@@ -69,7 +69,7 @@ mod tests {
         }
         counted += ration.rest().unwrap_or(0);
         assert_eq!(written.len() as u64 + counted, 100_000);
-        // No stretch as long as a window touches more than two of them.
+        // A time as long as a window overlaps at most two of them.
         assert!(written.windows(2 * LINES as usize + 1).all(|w| w[2 * LINES as usize] >= w[0] + WINDOW));
     }
 

@@ -1,7 +1,8 @@
-//! `freeblock repair`: what is known of a disk's state directory, and what an operator decides about it.
+//! `freeblock repair`: the readable content of a disk's state directory, and an operator's decisions about it.
 //!
-//! The daemon mends nothing by itself. While no daemon uses the directory, [`inspect`] reads all of it and changes nothing,
-//! and [`mend`] does what it is told: it writes a new journal of what is known. Damaged files stay beside the new ones.
+//! The daemon repairs nothing by itself. While no daemon uses the directory, [`inspect`] reads all of it and changes
+//! nothing, and [`mend`] applies an operator's choice: it writes a new journal from the readable content. Damaged files
+//! stay beside the new ones.
 
 use crate::desk::table::{Closed, Event, TaskState};
 use crate::office::random_seed;
@@ -15,13 +16,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-/// Why a state directory was not inspected, or not mended. Nothing has changed then, unless the error says so.
+/// The reason why a state directory was not inspected, or not mended. Nothing has changed then, unless the error says
+/// so.
 #[derive(Debug, Error)]
 pub enum RepairError {
-    /// There is none.
+    /// There is no such directory.
     #[error("{}: no state directory of a disk is there; give the daemon's, and the disk's name", .0.display())]
     None(PathBuf),
-    /// A daemon runs.
+    /// A daemon uses it.
     #[error("{}: {error}", .place.display())]
     Open {
         /// The directory.
@@ -32,10 +34,10 @@ pub enum RepairError {
     /// The journal cannot be read by this program.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// What was asked for does not fit.
+    /// The choice does not fit the state.
     #[error("{0}")]
     Choice(String),
-    /// A file could not be written or moved; the directory may be half mended, and is still taken for damaged.
+    /// A file could not be written or moved; the directory may be half mended, and still counts as damaged.
     #[error("{}: {error}; make room, or the directory writable, and repair again", .place.display())]
     Write {
         /// The directory.
@@ -48,13 +50,13 @@ pub enum RepairError {
 /// An operator's decision.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Choice {
-    /// Begin with an empty journal: the old one is put aside.
+    /// Begin with an empty journal: put the old one aside.
     pub begin_anew: bool,
-    /// Give up what is damaged: a new journal holds what is known, and tasks that were not over are failed.
+    /// Give up the damaged parts: a new journal holds the readable content, and unfinished tasks are failed.
     pub give_up: bool,
-    /// These tasks are failed.
+    /// Tasks to fail.
     pub fail: Vec<u64>,
-    /// Places that are closed to clients are opened.
+    /// Open places that are closed to clients.
     pub open: bool,
 }
 
@@ -69,9 +71,9 @@ impl Choice {
 pub struct FileReport {
     /// Its name.
     pub name: String,
-    /// Whether it is damaged; `None` where that cannot be said here.
+    /// Whether it is sound; `None` if that cannot be decided here.
     pub sound: Option<bool>,
-    /// In words.
+    /// Its state, in words.
     pub standing: String,
 }
 
@@ -82,18 +84,18 @@ pub struct TaskReport {
     pub id: u64,
     /// Its kind.
     pub kind: String,
-    /// How it stood.
+    /// Its state.
     pub state: TaskState,
-    /// Why.
+    /// The reason for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Blocks done.
     pub done: u64,
-    /// Blocks of it.
+    /// Its number of blocks.
     pub blocks: u64,
 }
 
-/// What is known of a state directory.
+/// The readable content of a state directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Report {
     /// The directory.
@@ -103,30 +105,30 @@ pub struct Report {
     pub damage: Option<String>,
     /// Its files.
     pub files: Vec<FileReport>,
-    /// The tasks that are known.
+    /// The known tasks.
     pub tasks: Vec<TaskReport>,
-    /// The highest number of a task that was used, as far as that is known.
+    /// The highest task number known to be used.
     pub used: u64,
     /// Whether there may have been higher ones.
     pub more_used: bool,
-    /// What clients may not do with the disk.
+    /// The accesses that are closed to clients.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub closed: Option<Closed>,
-    /// What [`mend`] has done.
+    /// The actions of [`mend`], in words.
     pub done: Vec<String>,
 }
 
 impl Report {
-    /// Whether an operator has to decide something before tasks go on.
+    /// Returns whether an operator has to decide before tasks continue.
     pub fn is_damaged(&self) -> bool {
         self.damage.is_some() || self.files.iter().any(|file| file.sound == Some(false))
     }
 }
 
-/// The state directories of the disks of a daemon.
+/// Returns the state directories of a daemon's disks.
 ///
 /// # Errors
-/// The daemon's cannot be read.
+/// The daemon's directory cannot be read.
 pub fn disks(state: &Path) -> Result<Vec<PathBuf>, RepairError> {
     let none = |_| RepairError::None(state.into());
     let names = Machine::default().list(state).map_err(none)?;
@@ -138,7 +140,7 @@ pub fn disks(state: &Path) -> Result<Vec<PathBuf>, RepairError> {
     Ok(names.into_iter().map(|name| state.join(name)).filter(of_a_disk).collect())
 }
 
-/// Reads all that a disk's state directory says, and changes nothing.
+/// Reads all of a disk's state directory, and changes nothing.
 ///
 /// # Errors
 /// There is none, a daemon uses it, or the journal is of another version.
@@ -147,10 +149,10 @@ pub fn inspect(state: &Path) -> Result<Report, RepairError> {
     report(&Machine::default(), state, &journal::read(&Machine::default(), state)?)
 }
 
-/// Does what an operator has decided.
+/// Applies an operator's choice.
 ///
 /// # Errors
-/// As [`inspect`]; what was asked for does not fit; or a file cannot be written.
+/// As [`inspect`]; the choice does not fit; or a file cannot be written.
 pub fn mend(state: &Path, choice: &Choice, unix_s: u64) -> Result<Report, RepairError> {
     let _lock = begin(state)?;
     let seed = random_seed().map_err(|error| RepairError::Write { place: state.into(), error })?;
@@ -188,7 +190,7 @@ pub(crate) fn report(files: &dyn Files, state: &Path, journal: &Journal) -> Resu
     })
 }
 
-/// How a file stands. The end of a log is reported with the log.
+/// Returns the state of a file. The end of a log is reported with the log.
 fn file(files: &dyn Files, state: &Path, name: &str, names: &[String]) -> Option<FileReport> {
     let path = state.join(name);
     let task = |suffix: &str| {
@@ -203,7 +205,7 @@ fn file(files: &dyn Files, state: &Path, name: &str, names: &[String]) -> Option
     if end_of.is_some_and(is_there) || name == "lock" || name.ends_with(".new") {
         return None;
     }
-    // An end whose log is gone is reported under the log's name.
+    // If only the end of a log is there, it is reported under the log's name.
     let name = end_of.filter(|_| !aside).unwrap_or(name);
     let path = if names.iter().any(|there| there == name) { path } else { state.join(name) };
     let log = |kind, number| match Scan::read(files, &path, kind, number, |_| true) {
@@ -257,7 +259,7 @@ fn file(files: &dyn Files, state: &Path, name: &str, names: &[String]) -> Option
     Some(FileReport { name: name.into(), sound, standing })
 }
 
-/// Reads a whole file and has its content checked.
+/// Reads a whole file and checks its content.
 fn checked(
     files: &dyn Files,
     path: &Path,
@@ -271,7 +273,7 @@ fn checked(
     }
 }
 
-/// Whether the last line of a map, all of which end, is the checksum of those before it.
+/// Returns whether the last line of a map is the checksum of those before it. All lines must be complete.
 pub(crate) fn map_is_sound(map: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(map) else { return false };
     let Some((lines, last)) = text.strip_suffix('\n').and_then(|text| text.rsplit_once('\n')) else {
@@ -305,7 +307,7 @@ pub(crate) fn mend_with(
     let mut stays = if damage.is_some() || choice.begin_anew { closed } else { table.closed() };
     next.has_used(table.next_id() - 1);
     if damage.as_ref().is_some_and(|damage| !damage.numbered) {
-        // More tasks than one a second there were never.
+        // There was never more than one task a second.
         next.has_used(unix_s);
         done.push(format!(
             "new tasks are numbered from {}, because it is not known which were used",
@@ -343,7 +345,7 @@ pub(crate) fn mend_with(
     next.apply(Event::Closed { closed: stays });
     let path = journal_path(state);
     if damage.is_some() || choice.begin_anew {
-        // From here on it is taken for damaged until all is done, whatever comes in between.
+        // From here on the directory counts as damaged until all is done, even after a crash.
         let why = damage.as_ref().map_or("a repair was not completed", |damage| damage.why.as_str());
         journal::mark(files, state, why).map_err(written)?;
         for old in [path.clone(), end_path(&path)] {
@@ -377,7 +379,7 @@ pub(crate) fn mend_with(
     Ok(told)
 }
 
-/// Whether a choice fits what is there.
+/// Checks that a choice fits the state.
 fn check(choice: &Choice, journal: &Journal) -> Result<(), RepairError> {
     let refuse = |why: String| Err(RepairError::Choice(why));
     if choice.is_none() {

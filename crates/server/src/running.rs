@@ -8,7 +8,7 @@ use device::Device;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::{Builder, JoinHandle};
 
-/// A device under service: clients come in at its listeners, other threads through its mailbox.
+/// A device under service: clients reach it at its listeners, other threads through its mailbox.
 #[derive(Debug)]
 pub struct Running<D> {
     name: String,
@@ -17,15 +17,15 @@ pub struct Running<D> {
     thread: JoinHandle<Result<(Tally, D), ServeError>>,
 }
 
-/// Who is to end with a server.
+/// The servers to stop when this one ends.
 #[derive(Debug, Default)]
 struct Others(Mutex<Ending>);
 
 #[derive(Debug)]
 enum Ending {
-    /// When it ends.
+    /// To be stopped when it ends.
     Later(Vec<Stop>),
-    /// It has.
+    /// It has ended.
     Over,
 }
 
@@ -39,13 +39,13 @@ impl Others {
     fn add(&self, stop: Stop) {
         match &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
             Ending::Later(others) => others.push(stop),
-            // It may have ended by itself.
+            // The other may have ended by itself.
             Ending::Over => drop(stop.stop()),
         }
     }
 }
 
-/// On the server's thread: however that ends, a panic included, the others are ended.
+/// Dropped on the server's thread: however that ends, also by a panic, the others are stopped.
 struct Last(Arc<Others>);
 
 impl Drop for Last {
@@ -58,11 +58,11 @@ impl Drop for Last {
 }
 
 impl<D: Device + Send + 'static> Running<D> {
-    /// Begins to serve. A thread and its ring belong to one device. If it is to be a block device, too, that is there when
-    /// this comes back.
+    /// Begins to serve. A thread and its ring belong to one device. If it is to be a block device, too, that exists
+    /// when this function returns.
     ///
     /// # Errors
-    /// An export that cannot be offered, a block device that cannot be had, or a system that gives no thread or no ring.
+    /// The export cannot be offered, the block device cannot be created, or the system gives no thread or no ring.
     pub fn start(
         name: impl Into<String>,
         disk: D,
@@ -80,7 +80,7 @@ impl<D: Device + Send + 'static> Running<D> {
             let mut exporter = match Exporter::new(disk, offer, listeners) {
                 Ok((exporter, _)) => exporter,
                 Err(error) => {
-                    // Nobody waits for the thread's own result then.
+                    // The caller gets this error, and not the thread's result.
                     let _ = tell.send(Err(error));
                     return Err(ServeError::Ended);
                 }
@@ -98,39 +98,39 @@ impl<D: Device + Send + 'static> Running<D> {
             match shown.recv() {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => {
-                    // It may have ended by itself.
+                    // The server may have ended by itself.
                     let _ = running.stopper().stop();
                     let _ = running.join();
                     return Err(error.into());
                 }
-                // It has ended before, and knows why.
+                // The server has ended before, and has the reason.
                 Err(_) => return Err(running.join().err().unwrap_or(ServeError::Ended)),
             }
         }
         Ok(running)
     }
 
-    /// What it is called.
+    /// Returns the name of the export.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// How to have something done with the device.
+    /// Returns a mailbox for calls to the device.
     pub fn mailbox(&self) -> Mailbox<D> {
         self.mailbox.clone()
     }
 
-    /// How to end it.
+    /// Returns a handle that stops the server.
     pub fn stopper(&self) -> Stop {
         self.mailbox.stopper()
     }
 
-    /// When this ends, for whatever reason, that is stopped; at once if it has ended already.
+    /// Stops `other` when this server ends for any reason; at once if it has ended already.
     pub fn ends_with_it(&self, other: Stop) {
         self.others.add(other);
     }
 
-    /// Waits for its end; what it has done, and the device.
+    /// Waits for its end; returns its counts and the device.
     ///
     /// # Errors
     /// Its ring has failed.

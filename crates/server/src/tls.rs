@@ -12,10 +12,10 @@ use thiserror::Error;
 /// The bytes of a file of certificates or of a key; a thousand certificates have some 2 MiB.
 const PEM_BYTES_MAX: u64 = 4 << 20;
 
-/// Bytes that are encrypted at once, so that what a client does not take is not encrypted for nothing.
+/// The most bytes encrypted at once, to waste little if a client does not take them.
 const PIECE: usize = 1 << 20;
 
-/// What a server shows to clients who want encryption, and what it wants to be shown.
+/// A server's certificate, and its requirements on clients.
 ///
 /// ```no_run
 /// use server::{Offer, Tls};
@@ -29,11 +29,11 @@ pub struct Tls {
     required: bool,
 }
 
-/// Why there can be no encryption.
+/// The reason why there is no encryption.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum TlsError {
-    /// A file of certificates or keys that cannot be read.
+    /// A file of certificates or keys cannot be read.
     #[error("{path}: {source}; give a file in PEM format")]
     File {
         /// Which.
@@ -41,13 +41,13 @@ pub enum TlsError {
         /// Why.
         source: rustls::pki_types::pem::Error,
     },
-    /// Nothing in it.
+    /// A file is empty.
     #[error("{path} has no certificate; give a file in PEM format")]
     Empty {
         /// Which.
         path: PathBuf,
     },
-    /// They do not belong together, or are of a kind that is not understood.
+    /// Certificate and key do not belong together, or are of an unsupported kind.
     #[error("the certificate of {certificate} with the key of {key}: {source}")]
     Pair {
         /// The certificate's file.
@@ -57,7 +57,7 @@ pub enum TlsError {
         /// Why.
         source: rustls::Error,
     },
-    /// Certificates that nobody can be held against.
+    /// The certificates cannot be used to check clients.
     #[error("the certificates of {path}, which clients' are to be signed by: {why}")]
     Clients {
         /// Which.
@@ -68,12 +68,12 @@ pub enum TlsError {
 }
 
 impl Tls {
-    /// The certificate (with those between it and the root, if any) and its key; with `clients`, only clients are let in
-    /// whose certificates are signed by one in that file. If it is `required`, a client learns and gets nothing without
-    /// encryption; else it may choose.
+    /// Reads the certificate (with those between it and the root, if any) and its key. With `clients`, only clients
+    /// with a certificate signed by one in that file are let in. If it is `required`, a client learns and gets nothing
+    /// without encryption; otherwise it may choose.
     ///
     /// # Errors
-    /// Files that cannot be read, or do not fit together.
+    /// Files cannot be read, or do not fit together.
     pub fn from_files(
         certificate: &Path,
         key: &Path,
@@ -103,7 +103,7 @@ impl Tls {
         Ok(Self { config, required })
     }
 
-    /// Whether nothing goes without it.
+    /// Returns whether encryption is required.
     pub fn is_required(&self) -> bool {
         self.required
     }
@@ -117,7 +117,7 @@ impl Tls {
     }
 }
 
-/// Reads a file of at most [`PEM_BYTES_MAX`] bytes. A line of it may be without an end, as in a device.
+/// Reads a file of at most [`PEM_BYTES_MAX`] bytes. A line may be endless, as in a device.
 fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
     let wrong =
         |error| TlsError::File { path: path.to_owned(), source: rustls::pki_types::pem::Error::Io(error) };
@@ -147,33 +147,33 @@ pub(crate) struct Session {
     connection: ServerConnection,
 }
 
-/// What came of encrypted bytes.
+/// The result of decrypting bytes.
 #[derive(Debug, Default)]
 pub(crate) struct Received {
-    /// In the clear.
+    /// The decrypted bytes.
     pub plain: Vec<u8>,
-    /// The client has said that it will send no more.
+    /// Whether the client has announced that it will send no more.
     pub closed: bool,
 }
 
 impl Session {
     pub fn new(tls: &Tls) -> Result<Self, rustls::Error> {
         let mut connection = ServerConnection::new(Arc::clone(&tls.config))?;
-        // How much there is is bounded by who writes to it.
+        // The caller limits the amount.
         connection.set_buffer_limit(None);
         Ok(Self { connection })
     }
 
-    /// Whether the client is still showing who it is.
+    /// Returns whether the handshake is still going on.
     pub fn is_handshaking(&self) -> bool {
         self.connection.is_handshaking()
     }
 
-    /// Takes in what came from the socket.
+    /// Takes bytes from the socket.
     pub fn receive(&mut self, mut bytes: &[u8]) -> Result<Received, rustls::Error> {
         let mut received = Received::default();
         while !bytes.is_empty() && !received.closed {
-            // From memory: it does not fail, but for a session that takes nothing any more.
+            // Reading from memory fails only if the session takes nothing any more.
             if !matches!(self.connection.read_tls(&mut bytes), Ok(read) if read > 0) {
                 return Err(rustls::Error::General("bytes after the end".into()));
             }
@@ -187,7 +187,7 @@ impl Session {
         Ok(received)
     }
 
-    /// Encrypts some of `plain`, behind whatever else is to be sent; how many bytes of it.
+    /// Encrypts some of `plain`, after any other pending output; returns the bytes taken.
     pub fn send(&mut self, plain: &[u8], out: &mut Vec<u8>) -> io::Result<usize> {
         let some = &plain[..plain.len().min(PIECE)];
         self.connection.writer().write_all(some)?;
@@ -197,7 +197,7 @@ impl Session {
         Ok(some.len())
     }
 
-    /// Says that no more is sent.
+    /// Announces the end of the data.
     pub fn close(&mut self, out: &mut Vec<u8>) -> io::Result<()> {
         self.connection.send_close_notify();
         self.send(&[], out).map(|_| ())

@@ -1,29 +1,29 @@
 //! The order in which clients' requests go to the device: deficit round robin, by bytes and requests.
 //!
-//! While only one client has requests, all of them go at once: the scheduler chooses better the more it knows. While
-//! several have some, only so many are at the device that a request of another client has little before it, and each client
-//! gets the same share of bytes, a request counting for some bytes more (Shreedhar and Varghese, SIGCOMM 1995). A client
-//! with nothing at the device does not wait with a small request.
+//! While only one client has requests, all of them go at once: the scheduler chooses better from more. While several
+//! have some, the number at the device is limited so that a request of another client has few before it. Each client
+//! gets the same share of bytes, where a request counts for some bytes more (Shreedhar and Varghese, SIGCOMM 1995). A
+//! client with nothing at the device does not wait with a small request.
 
 use std::collections::{BTreeMap, VecDeque};
 
-/// The cost of a request beside its bytes, in bytes: a disk transfers about as many in the time of a short seek.
+/// The cost of a request beside its bytes, in bytes: a disk transfers about this number in the time of a short seek.
 const REQUEST_COST: u64 = 256 << 10;
 
 /// The cost that a client may cause in one round.
 const QUANTUM: u64 = 1 << 20;
 
-/// Requests at the device while several clients have some: enough for a scheduler to choose from.
+/// The most requests at the device while several clients have some: enough for a scheduler to choose from.
 const AT_DEVICE_REQUESTS_MAX: usize = 64;
 
-/// The bytes of these: a quarter of a second of a disk.
+/// The most bytes of these: a quarter of a second of a disk.
 const AT_DEVICE_BYTES_MAX: u64 = 32 << 20;
 
 #[derive(Debug)]
 pub(crate) struct Turns<T> {
     /// The clients that have a request, here or at the device.
     queues: BTreeMap<u64, Queue<T>>,
-    /// The clients that have one here, in the order of their turns.
+    /// The clients that have one here, in round-robin order.
     round: VecDeque<u64>,
     requests: usize,
     bytes: u64,
@@ -31,9 +31,9 @@ pub(crate) struct Turns<T> {
 
 #[derive(Debug)]
 struct Queue<T> {
-    /// With their bytes.
+    /// The waiting requests with their bytes.
     waiting: VecDeque<(u64, T)>,
-    /// The cost that the client may still cause before others have their turn.
+    /// The cost that the client may still cause in this round.
     deficit: u64,
     at_device: usize,
 }
@@ -57,7 +57,7 @@ impl<T> Default for Turns<T> {
 }
 
 impl<T> Turns<T> {
-    /// Puts a request of so many bytes behind the client's others.
+    /// Adds a request of this number of bytes after the client's others.
     pub fn push(&mut self, client: u64, bytes: u64, request: T) {
         let queue = self.queues.entry(client).or_default();
         if queue.waiting.is_empty() {
@@ -66,7 +66,7 @@ impl<T> Turns<T> {
         queue.waiting.push_back((bytes, request));
     }
 
-    /// Takes the request that goes to the device next, if one may.
+    /// Takes the next request for the device, if one may go.
     pub fn next(&mut self) -> Option<(u64, T)> {
         let alone = self.queues.len() <= 1;
         if alone || self.requests < AT_DEVICE_REQUESTS_MAX && self.bytes < AT_DEVICE_BYTES_MAX {
@@ -110,7 +110,7 @@ impl<T> Turns<T> {
         Some((client, request))
     }
 
-    /// The device is done with a request of the client.
+    /// Records that the device is done with a request of the client.
     pub fn done(&mut self, client: u64, bytes: u64) {
         let Some(queue) = self.queues.get_mut(&client) else { return };
         queue.at_device = queue.at_device.saturating_sub(1);
@@ -121,7 +121,7 @@ impl<T> Turns<T> {
         }
     }
 
-    /// Drops what the client has here. What it has at the device stays until it is done.
+    /// Drops the client's waiting requests. Those at the device stay until they are done.
     pub fn forget(&mut self, client: u64) {
         self.round.retain(|one| *one != client);
         if let Some(queue) = self.queues.get_mut(&client) {
@@ -174,7 +174,7 @@ mod tests {
     }
 
     proptest! {
-        /// Two clients that always have something waiting get the same, whatever they ask for.
+        /// Two clients that always have requests waiting get the same, for any mix of requests.
         #[test]
         fn clients_get_the_same_share_of_bytes_and_requests(
             sizes in prop::collection::vec(1..64u64, 2..5), longer in 50..400usize,
@@ -199,7 +199,7 @@ mod tests {
             prop_assert!(most - least <= 2 * (QUANTUM + largest), "{served:?} of {bytes:?}");
         }
 
-        /// Each request comes out once, a client's in their order, and nothing stays when all is done.
+        /// Each request comes out once, a client's in their order, and none is left at the end.
         #[test]
         fn nothing_is_lost_and_each_client_keeps_its_order(
             steps in prop::collection::vec((0..4u8, 0..5u64, 0..4_000_000u64), 1..200),

@@ -29,11 +29,11 @@ use tokio::sync::oneshot;
 
 /// The largest body.
 const MOST_BODY: usize = 64 << 10;
-/// A disk that does not answer for so long is given up.
+/// The longest wait for a disk to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// A client that follows the events and takes none for this time is hung up on.
 const SLOW: Duration = Duration::from_secs(30);
-/// Between two looks at the tasks, for events.
+/// The interval at which the tasks are compared for events.
 const LOOK: Duration = Duration::from_millis(500);
 
 pub(crate) type Disks = Arc<BTreeMap<String, Handle>>;
@@ -54,7 +54,7 @@ pub(crate) fn router(disks: Disks) -> Router {
         .fallback(nothing)
         .method_not_allowed_fallback(no_method)
         .layer(axum::middleware::from_fn(guard))
-        // Outside, so that it holds for what the guard reads.
+        // Outermost, so that it also limits the body that the guard reads.
         .layer(DefaultBodyLimit::max(MOST_BODY))
         .with_state(disks)
 }
@@ -109,14 +109,14 @@ pub(crate) fn find(disks: &Disks, name: &str) -> Told<Handle> {
     })
 }
 
-/// Has something done on the disk's thread, and waits for the answer.
+/// Runs a call on the disk's thread and waits for the answer.
 pub(crate) async fn ask<T: Send + 'static>(
     disk: &Handle,
     call: impl FnOnce(&mut Desk, &mut dyn Sessions) -> T + Send + 'static,
 ) -> Told<T> {
     let (tell, told) = oneshot::channel();
     let call = move |desk: &mut Desk, sessions: &mut dyn Sessions| {
-        // Whoever asked may have gone.
+        // The client may be gone by now.
         let _ = tell.send(call(desk, sessions));
     };
     disk.post(Box::new(call)).map_err(|_| Refusal::gone())?;
@@ -130,7 +130,7 @@ async fn wait<T>(told: oneshot::Receiver<T>) -> Told<T> {
     }
 }
 
-/// The same for what changes a task: answers with the task when the change is durable.
+/// The same for a call that changes a task: answers with the task when the change is durable.
 async fn durably(
     disk: &Handle,
     call: impl FnOnce(&mut Desk, &mut dyn Sessions) -> Result<(u64, u64), DeskError> + Send + 'static,
@@ -274,7 +274,7 @@ async fn act(
                 desk.when_discarded(id, Box::new(move |done| drop(tell.send(done))));
             };
             ask(&disk, gone).await?;
-            // A target that hangs is not waited for: the log says what becomes of it.
+            // A target that hangs is not waited for: the log reports the result later.
             let _ = wait(told).await;
             one(&disk, id).await?
         }
@@ -283,7 +283,7 @@ async fn act(
     Ok(Json(task))
 }
 
-/// A line for each task whenever it has changed.
+/// Sends a line for each task whenever it has changed.
 async fn events(
     State(disks): State<Disks>,
     Extension(seat): Extension<Arc<Seat>>,

@@ -1,4 +1,4 @@
-//! Metrics for Prometheus, made of the status at the moment of asking.
+//! Metrics for Prometheus, made from the status at the moment of the request.
 
 use crate::desk::spec::Kind;
 use crate::desk::status::{Outcome, TaskStatus};
@@ -12,7 +12,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 use std::fmt::{Error, Write};
 
-/// A disk.
+/// The figures of one disk.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct One {
     /// Its name.
@@ -23,12 +23,12 @@ pub(crate) struct One {
     pub outcomes: Vec<(Kind, Outcome)>,
 }
 
-/// All of them as text.
+/// Encodes all disks as text.
 pub(crate) fn encode(disks: &[One]) -> String {
     let mut registry = Registry::with_prefix("freeblock");
     registry.register_collector(Box::new(Snapshot(disks.to_vec())));
     let mut out = String::new();
-    // A string takes whatever is written to it.
+    // Writing to a string does not fail.
     let told = text::encode(&mut out, &registry);
     debug_assert!(told.is_ok());
     histograms(&mut out, disks);
@@ -38,7 +38,7 @@ pub(crate) fn encode(disks: &[One]) -> String {
 #[derive(Debug)]
 struct Snapshot(Vec<One>);
 
-/// A metric's name, what it is, and where it is had from.
+/// A metric: its name, its description, and the function that reads it.
 type Named<T, V> = (&'static str, &'static str, fn(&T) -> V);
 type Of = fn(&DiskStatus) -> &Latency;
 
@@ -144,15 +144,16 @@ impl Collector for Snapshot {
     }
 }
 
-/// Of the latest scrub with checksums, over or not; none of a disk that had none.
+/// Returns the wrong blocks that the latest scrub with checksums found, over or not; none if the disk has had no such
+/// scrub.
 fn wrong_blocks(tasks: &[TaskStatus]) -> Option<f64> {
     let content = tasks.iter().rev().find_map(|task| task.checksums.as_ref())?;
     Some((content.wrong.len() as u64 + content.wrong_more) as f64)
 }
 
 impl Snapshot {
-    /// A value of each task that is not over: those that are do not change any more. A task's labels stay the same for as
-    /// long as it is there, so its state is none of them.
+    /// Returns a value for each task that is not over: those of finished tasks no longer change. The labels stay
+    /// constant for the life of a task, so its state is not among them.
     fn tasks(&self, value: fn(&TaskStatus) -> f64) -> Vec<(Labels<'static>, f64)> {
         let each = |one: &One| {
             let live = one.tasks.iter().filter(|task| !task.state.is_over());
@@ -165,7 +166,7 @@ impl Snapshot {
         self.0.iter().flat_map(each).collect()
     }
 
-    /// A value of each kind of task of each disk, where there is one.
+    /// Returns a value for each kind of task of each disk, where there is one.
     fn kinds(&self, value: impl Fn(&Outcome) -> Option<f64>) -> Vec<(Labels<'static>, f64)> {
         let all = self.0.iter().flat_map(|one| one.outcomes.iter().map(move |(kind, of)| (one, kind, of)));
         let labelled = all.filter_map(|(one, kind, outcome)| {
@@ -194,7 +195,7 @@ fn family(
     Ok(())
 }
 
-/// Counts were made elsewhere: the library has no histogram that can be filled with them.
+/// Writes histograms by hand: the counts exist already, and the library has no histogram that can be filled with them.
 fn histograms(out: &mut String, disks: &[One]) {
     let kinds: [(&str, &str, Of); 6] = [
         ("read_seconds", "Foreground reads", |s| &s.reads),
@@ -212,7 +213,7 @@ fn histograms(out: &mut String, disks: &[One]) {
         let _ = writeln!(out, "# HELP freeblock_{name} {help}.\n# TYPE freeblock_{name} histogram");
         for One { disk, status, .. } in disks {
             let latency = of(status);
-            // A disk's name is letters, digits, dots, dashes and underscores, but nobody promises that here.
+            // Names consist of letters, digits, dots, dashes and underscores, but this function does not rely on it.
             let disk = disk.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
             for (bound, count) in BOUNDS_US.iter().zip(&latency.buckets) {
                 let le = *bound as f64 / 1e6;

@@ -25,31 +25,31 @@ use thiserror::Error;
 use tokio::sync::watch;
 use tracing::warn;
 
-/// What a control socket is like.
+/// The configuration of a control socket.
 #[derive(Clone, Debug)]
 pub struct ControlConfig {
-    /// Where it is.
+    /// The path of the socket.
     pub path: PathBuf,
-    /// Who may do what.
+    /// The rights of users and groups.
     pub roles: Roles,
-    /// How many connections there may be.
+    /// The limits on the number of connections.
     pub seating: Seating,
 }
 
 impl ControlConfig {
-    /// Here, for the daemon's own user and root.
+    /// A socket at this path, for the daemon's own user and root only.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into(), roles: Roles::default(), seating: Seating::default() }
     }
 }
 
-/// Why there is no control socket.
+/// The reason why there is no control socket.
 #[derive(Debug, Error)]
 #[error("{place}: {error}; {mend}")]
 pub struct ControlError {
-    /// Where it was to be.
+    /// The path that was asked for.
     pub place: String,
-    /// What is wrong.
+    /// The error of the operating system.
     pub error: io::Error,
     mend: &'static str,
 }
@@ -58,7 +58,7 @@ pub struct ControlError {
 #[derive(Debug)]
 pub struct Control {
     path: PathBuf,
-    /// The socket's file is ours to take away.
+    /// Whether this process created the socket's file and has to remove it.
     ours: bool,
     room: Arc<Room>,
     stop: Option<watch::Sender<bool>>,
@@ -66,7 +66,7 @@ pub struct Control {
 }
 
 impl Control {
-    /// Opens it, for these disks. A socket at this path that the service manager hands over is used as it is.
+    /// Opens the socket for these disks. If the service manager hands over a socket at this path, uses that one.
     ///
     /// # Errors
     /// The path cannot be listened at.
@@ -98,14 +98,14 @@ impl Control {
         Ok(Self { path, ours, room, stop: Some(stop), thread: Some(thread) })
     }
 
-    /// Where it is.
+    /// Returns the path of the socket.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Other roles from here on. A connection whose user may do less than before is hung up on, a session included.
+    /// Replaces the roles. Connections whose user has fewer rights than before are closed, sessions included.
     pub fn set_roles(&self, roles: Roles) {
-        // A socket of the service manager's keeps the mode that its unit says.
+        // A socket of the service manager keeps the mode that its unit says.
         if self.ours
             && let Err(error) = std::fs::set_permissions(&self.path, mode(roles.lets_others_in()))
         {
@@ -127,7 +127,7 @@ impl Drop for Control {
     }
 }
 
-/// A socket that is left over from a daemon that is gone is taken away; one that answers is not.
+/// Binds the socket. Removes a stale socket of a dead daemon, but not one that answers.
 fn listen(path: &Path, others: bool) -> io::Result<Listener> {
     if std::fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket()) {
         if std::os::unix::net::UnixStream::connect(path).is_ok() {
@@ -141,12 +141,12 @@ fn listen(path: &Path, others: bool) -> io::Result<Listener> {
     Ok(listener)
 }
 
-/// Roles say which user may do what; without any, the socket need not even let other users in.
+/// Returns the file mode: roles decide on rights, but without any the socket need not let other users in.
 fn mode(others: bool) -> std::fs::Permissions {
     std::fs::Permissions::from_mode(if others { 0o666 } else { 0o600 })
 }
 
-/// The daemon's own user.
+/// Returns the daemon's own user.
 fn own_uid() -> Option<u32> {
     std::fs::metadata("/proc/self").ok().map(|m| m.uid())
 }

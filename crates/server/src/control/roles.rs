@@ -1,20 +1,20 @@
-//! Who may do what at the control socket.
+//! The rights of users at the control socket.
 
 use serde::{Deserialize, Serialize};
 
-/// What a peer may do.
+/// The rights of a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
-    /// Nothing.
+    /// No rights.
     Nobody,
-    /// Ask.
+    /// May ask.
     Reader,
-    /// Ask and change.
+    /// May ask and change.
     Writer,
 }
 
-/// Who may do what: by user, and by the primary group that the kernel names of a peer. The daemon's own user and root may
-/// always do all.
+/// The rights by user, and by the primary group that the kernel reports for a peer. The daemon's own user and root
+/// always have all rights.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Roles {
@@ -29,7 +29,7 @@ pub struct Roles {
 }
 
 impl Roles {
-    /// What a peer may do, where the daemon is `own`.
+    /// Returns the rights of a peer; `own` is the daemon's user.
     pub fn role(&self, uid: u32, gid: u32, own: u32) -> Role {
         if uid == 0 || uid == own || self.write_uids.contains(&uid) || self.write_gids.contains(&gid) {
             Role::Writer
@@ -40,7 +40,7 @@ impl Roles {
         }
     }
 
-    /// Whether anybody but the daemon's own user and root may do anything.
+    /// Returns whether any user except the daemon's own and root has rights.
     pub(crate) fn lets_others_in(&self) -> bool {
         *self != Self::default()
     }

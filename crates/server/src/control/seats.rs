@@ -1,22 +1,24 @@
 //! The seats of the control socket: which connections are let in when there are many.
 //!
-//! The kernel names the user of a connection before anything is read from it, so the role comes first and the seat
-//! second. A connection that has not sent its whole request yet waits: when seats are short it gives way to a newcomer.
+//! The kernel reports the user of a connection before anything is read from it, so the role is decided first and the
+//! seat second. A connection that has not sent its whole request yet is waiting: when seats are short it gives way to a
+//! newcomer.
 
 use std::collections::BTreeMap;
 
-/// How many connections there may be.
+/// The limits on the number of connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seating {
-    /// Connections of all users with a role at a time, those of sessions included.
+    /// The most connections of all users with a role, sessions included.
     pub connections: usize,
-    /// Seats of these that only root gets; the daemon's own user has the same number of its own.
+    /// Seats among these reserved for root; the daemon's own user has the same number of its own.
     pub reserved: usize,
-    /// Connections of one user with a role, other than root and the daemon's own.
+    /// The most connections of one user with a role, other than root and the daemon's own.
     pub per_user: usize,
-    /// Connections of users without a role: they are told that they have none. These seats are beside `connections`.
+    /// The most connections of users without a role, which only get the answer that they have none. These seats are
+    /// beside `connections`.
     pub strangers: usize,
-    /// The same of one user.
+    /// The same for one user.
     pub per_stranger: usize,
 }
 
@@ -26,7 +28,7 @@ impl Default for Seating {
     }
 }
 
-/// The owner of a seat, as far as seats care.
+/// The owner of a seat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Party {
     /// Root.
@@ -48,11 +50,11 @@ impl Party {
 #[derive(Clone, Copy, Debug)]
 struct Seat {
     party: Party,
-    /// No whole request has come yet.
+    /// Whether the whole request has not arrived yet.
     waits: bool,
 }
 
-/// The seats that are taken, by their numbers, the oldest first.
+/// The taken seats by their numbers, the oldest first.
 #[derive(Debug)]
 pub(crate) struct Seats {
     rules: Seating,
@@ -74,7 +76,7 @@ impl Seats {
         Self { rules, taken: BTreeMap::new(), next: 0 }
     }
 
-    /// A seat for a new connection; `None` if there is none, and none is held by a connection that waits.
+    /// Returns a seat for a new connection, or `None` if all are taken and no waiting connection can give way.
     pub fn give(&mut self, party: Party) -> Option<Given> {
         let instead_of = match self.has_room(party) {
             true => None,
@@ -89,14 +91,14 @@ impl Seats {
         Some(Given { seat, instead_of })
     }
 
-    /// The connection has sent a whole request: its seat is its own until it ends.
+    /// Records that the connection has sent a whole request: it keeps its seat until it ends.
     pub fn heard(&mut self, seat: u64) {
         if let Some(seat) = self.taken.get_mut(&seat) {
             seat.waits = false;
         }
     }
 
-    /// The connection has ended.
+    /// Records that the connection has ended.
     pub fn left(&mut self, seat: u64) {
         self.taken.remove(&seat);
     }
@@ -105,14 +107,14 @@ impl Seats {
         self.taken.values().filter(|seat| seat.party == party).count()
     }
 
-    /// Seats taken that are of no reserve.
+    /// Returns the number of taken seats outside the reserves.
     fn common(&self) -> usize {
         let members = self.taken.values().filter(|seat| matches!(seat.party, Party::Member(_))).count();
         let beyond = |party| self.of(party).saturating_sub(self.rules.reserved);
         members + beyond(Party::Root) + beyond(Party::Own)
     }
 
-    /// Whether the party has as many seats as one party may.
+    /// Returns whether the party has its maximum of seats.
     fn is_at_its_own_limit(&self, party: Party) -> bool {
         match party {
             Party::Root | Party::Own => false,
@@ -134,8 +136,8 @@ impl Seats {
             }
     }
 
-    /// The seat that a newcomer gets where there is no room: of the connections that wait, the oldest of the party that
-    /// has the most seats. A party at its own limit loses one of its own.
+    /// Returns the seat that a newcomer gets when all are taken: of the waiting connections, the oldest of the party
+    /// with the most seats. A party at its own limit loses one of its own.
     fn gives_way(&self, party: Party) -> Option<u64> {
         let own_only = self.is_at_its_own_limit(party);
         let may = |other: Party| {

@@ -18,15 +18,15 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf, split};
 use tokio::sync::{Notify, mpsc};
 use tracing::warn;
 
-/// Fetched from the desk at a time; more only when the client has taken that.
+/// The bytes fetched from the desk at a time; more are fetched only when the client has taken these.
 const BATCH: usize = 256 << 10;
-/// Calls of a client that wait for the disk.
+/// The most calls of a client that wait for the disk.
 const MOST_CALLS: usize = 64;
-/// After a close the answer is still sent, for so long.
+/// How long the answer to a close may take to be sent.
 const FAREWELL: Duration = Duration::from_secs(10);
-/// A client that takes nothing for so long is slow.
+/// A client that takes nothing for this time is slow.
 const SLOW: Duration = Duration::from_secs(30);
-/// So long it is looked why a client takes nothing any more.
+/// How long the client is read after a failed write, to find the reason.
 const HEARD: Duration = Duration::from_secs(1);
 
 type Io = TokioIo<hyper::upgrade::Upgraded>;
@@ -59,7 +59,7 @@ pub(crate) async fn open(
     let bell = Arc::clone(&wake);
     let ring = Box::new(move || bell.notify_one());
     let id = ask(&disk, move |desk, sessions| desk.guest_open(sessions, priority, ring)).await??;
-    // From here on the guest goes when this does, whatever happens.
+    // From here on the guest is closed when this value is dropped, whatever happens.
     seat.lasts();
     let guest = Guest { disk, id, wake, trouble, seat };
     let upgrade = hyper::upgrade::on(request);
@@ -89,35 +89,35 @@ struct Guest {
     id: u64,
     wake: Arc<Notify>,
     trouble: Trouble,
-    /// Until the session is over, not only until its request is.
+    /// Held until the session is over, not only until its request is.
     seat: Arc<Seat>,
 }
 
 impl Drop for Guest {
     fn drop(&mut self) {
         let id = self.id;
-        // A disk that has ended has closed it.
+        // If the disk has ended, it has closed the guest.
         let _ = self.disk.post(Box::new(move |desk, sessions| desk.guest_close(sessions, id)));
     }
 }
 
-/// How a session's client is heard no more.
+/// The ways in which reading from a session's client ends.
 enum Ended {
-    /// Its connection is closed, or broken.
+    /// Its connection is closed or broken.
     Gone { why: String },
-    /// It sends what is no call.
+    /// It sent bytes that are no call.
     Broken(WireError),
-    /// It is not served any longer.
+    /// The session is no longer served.
     Unheard,
 }
 
 impl Guest {
-    /// Has a line written of it, or counts it.
+    /// Writes a log line about the session, or counts it as suppressed.
     fn said(&self, line: impl FnOnce(&str, u64)) {
         self.trouble.said(|| line(&self.disk.facts().name, self.id));
     }
 
-    /// What the log says of its end.
+    /// Writes to the log how the session ended.
     fn told(&self, ended: Ended) {
         match ended {
             Ended::Gone { why } => self.said(|disk, session| {
@@ -147,7 +147,8 @@ impl Guest {
         if closed {
             return hearing.abort();
         }
-        // Who cannot be told anything is not heard any more either, but may still send.
+        // Once writing to the client fails, its calls are no longer answered, although some may still be in flight:
+        // read on only to learn how it ended.
         match tokio::time::timeout(HEARD, hearing).await {
             Ok(Ok(ended)) => self.told(ended),
             _ => self
@@ -155,8 +156,8 @@ impl Guest {
         }
     }
 
-    /// Answers calls and sends what has come, in turn, as fast as the client takes it.
-    /// Whether it ends in order.
+    /// Answers calls and sends events, alternately, as fast as the client takes them. Returns whether the session ended
+    /// in order.
     async fn talk(&self, writing: &mut WriteHalf<Io>, mut calls: mpsc::Receiver<Call>) -> bool {
         let id = self.id;
         loop {
@@ -173,9 +174,9 @@ impl Guest {
                 let events = if closes { Vec::new() } else { desk.guest_fetch(sessions, id, BATCH) };
                 (answer, events)
             });
-            // A disk that has ended.
+            // The disk has ended.
             let Ok((answer, events)) = fetched.await else { return true };
-            // More may be there than was fetched.
+            // There may be more events than were fetched.
             if !events.is_empty() {
                 self.wake.notify_one();
             }
@@ -191,7 +192,7 @@ impl Guest {
         }
     }
 
-    /// A client that takes nothing holds up itself only, for as long as it likes; the log names it.
+    /// Sends events. A client that takes nothing delays only itself, without limit; the log names it.
     async fn send(&self, writing: &mut WriteHalf<Io>, events: &[Event]) -> std::io::Result<()> {
         let mut sending = std::pin::pin!(send(writing, events));
         if let Ok(sent) = tokio::time::timeout(SLOW, &mut sending).await {
@@ -214,7 +215,7 @@ async fn send(writing: &mut WriteHalf<Io>, events: &[Event]) -> std::io::Result<
     writing.flush().await
 }
 
-/// Takes calls in until the client is gone, or sends what is none.
+/// Reads calls until the client is gone or sends bytes that are no call.
 async fn hear(mut reading: ReadHalf<Io>, calls: mpsc::Sender<Call>) -> Ended {
     let mut decoder = Decoder::default();
     let mut bytes = vec![0; 64 << 10];

@@ -1,4 +1,4 @@
-//! What clients of the control socket may take of the log.
+//! A limit on the log lines that clients of the control socket can cause.
 
 use crate::ration::Ration;
 use device::Clock;
@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tracing::warn;
 
-/// How often it is looked whether something was left out.
+/// The interval at which suppressed lines are reported.
 pub(super) const COUNTED_EVERY: Duration = Duration::from_secs(10);
 
-/// Shared by all connections of a socket.
+/// The ration of log lines, shared by all connections of a socket.
 #[derive(Clone, Debug)]
 pub(crate) struct Trouble(Arc<(Clock, Mutex<Ration>)>);
 
@@ -18,7 +18,7 @@ impl Trouble {
         Self(Arc::new((Clock::start(), Mutex::default())))
     }
 
-    /// Has a line written, or counts it.
+    /// Writes a line, or counts it as suppressed.
     pub fn said(&self, line: impl FnOnce()) {
         self.tell();
         if self.with(|ration, now| ration.may(now)) {
@@ -26,12 +26,12 @@ impl Trouble {
         }
     }
 
-    /// Says how much was left out, when it is time.
+    /// Reports how many lines were suppressed, when it is time.
     pub fn tell(&self) {
         Self::count(self.with(Ration::left_out));
     }
 
-    /// The same at the end.
+    /// Reports the rest at the end.
     pub fn tell_all(&self) {
         Self::count(self.with(|ration, _| ration.rest()));
     }

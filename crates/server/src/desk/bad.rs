@@ -1,14 +1,14 @@
-//! Bad sectors that tasks meet, in the log: the first of a task one by one, and at its end how many there were.
+//! Log lines about bad sectors that tasks meet: the first of a task one by one, and their number at its end.
 
 use super::Desk;
 use super::table::Figures;
 use std::collections::BTreeSet;
 use tracing::warn;
 
-/// So many of a task are named in the log; status has more.
+/// The most bad sectors of a task that the log names; the status lists more.
 const NAMED: usize = 10;
 
-/// What the log knows of a task's bad sectors.
+/// The bad sectors of a task that the log has seen.
 #[derive(Debug, Default)]
 pub(super) struct Named {
     seen: BTreeSet<u64>,
@@ -16,12 +16,12 @@ pub(super) struct Named {
 }
 
 impl Named {
-    /// Of a task that goes on: these were named when they were met.
+    /// Returns the state for a task that continues after a restart: these sectors were named when they were met.
     pub fn before(figures: &Figures) -> Self {
         Self { seen: figures.bad.iter().copied().collect(), lines: 0 }
     }
 
-    /// Those that are to be named now.
+    /// Returns the sectors to name now.
     fn next(&mut self, bad: &[u64]) -> Vec<u64> {
         let new: Vec<u64> = bad.iter().copied().filter(|lbn| self.seen.insert(*lbn)).collect();
         let named: Vec<u64> = new.into_iter().take(NAMED - self.lines).collect();
@@ -31,7 +31,7 @@ impl Named {
 }
 
 impl Desk {
-    /// Names what a task has met since it was last asked.
+    /// Names the bad sectors that a task has met since the last call.
     pub(super) fn warn_of_bad(&mut self, id: u64, figures: &Figures) {
         let Some(kind) = self.table.get(id).map(|entry| entry.spec.kind) else { return };
         let Some(live) = self.live.get_mut(&id) else { return };
@@ -41,7 +41,7 @@ impl Desk {
         }
     }
 
-    /// A task is over: all that it has met.
+    /// Writes the total at the end of a task.
     pub(super) fn count_bad(&self, id: u64) {
         let Some(entry) = self.table.get(id) else { return };
         let bad = entry.figures.bad.len() as u64 + entry.figures.bad_more;

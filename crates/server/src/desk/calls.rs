@@ -1,4 +1,4 @@
-//! What operators ask of a desk.
+//! The calls of operators.
 
 use super::routes::Owner;
 use super::spec::{self, TaskSpec};
@@ -8,10 +8,10 @@ use crate::tasks::job::Stage;
 use scheduler::Sessions;
 
 impl Desk {
-    /// Starts a task; its number, and when it is durable.
+    /// Starts a task. Returns its number, and the journal entry after which it is durable.
     ///
     /// # Errors
-    /// A wrong field, or something is in the way.
+    /// A field is wrong, or another task or client is in the way.
     pub fn start(&mut self, spec: TaskSpec) -> Result<(u64, u64), DeskError> {
         self.sound()?;
         let what = spec.check(&self.setup.disk)?;
@@ -52,7 +52,7 @@ impl Desk {
             }
         }
         if what.checksums().is_some_and(|checksums| checksums.anew) && self.table.sums().is_some() {
-            // Writes are told to it until this is durable, which is before the task begins.
+            // The old store keeps learning of writes until this entry is durable, which is before the task begins.
             self.note(Event::Sums { store: None });
         }
         let (id, image) = (self.table.next_id(), self.roll());
@@ -65,7 +65,7 @@ impl Desk {
         Ok((id, seq))
     }
 
-    /// Has a task stand still; when that is durable.
+    /// Pauses a task; returns the entry after which that is durable.
     ///
     /// # Errors
     /// It is over, or never was.
@@ -79,7 +79,7 @@ impl Desk {
         Ok(self.state(id, TaskState::Paused, None))
     }
 
-    /// Has it go on; when that is durable.
+    /// Resumes a task; returns the entry after which that is durable.
     ///
     /// # Errors
     /// It is over, or never was.
@@ -99,7 +99,7 @@ impl Desk {
         Ok(self.seq.max(queued))
     }
 
-    /// Gives it up; when that is durable.
+    /// Cancels a task; returns the entry after which that is durable.
     ///
     /// # Errors
     /// It is over, or never was; or something would be lost.
@@ -111,7 +111,7 @@ impl Desk {
         Ok(self.end(sessions, id, TaskState::Cancelled, None))
     }
 
-    /// Gives it another priority; when that is durable.
+    /// Changes a task's priority; returns the entry after which that is durable.
     ///
     /// # Errors
     /// Out of bounds; it is over, or never was.
@@ -125,13 +125,13 @@ impl Desk {
         self.not_over(id)?;
         let seq = self.note(Event::Priority { id, priority });
         for session in self.routes.sessions_of(Owner::Task(id)) {
-            // It may have been closed in this very moment.
+            // The session may have been closed at this very moment.
             let _ = sessions.set_priority(session, known);
         }
         Ok(seq)
     }
 
-    /// Gives it another deadline, or none; when that is durable.
+    /// Changes or removes a task's deadline; returns the entry after which that is durable.
     ///
     /// # Errors
     /// It is over, or never was.

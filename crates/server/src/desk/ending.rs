@@ -1,5 +1,5 @@
-//! Tasks that are over, and not yet in the journal: a daemon that was killed now would go on with them. Until they are, what
-//! they kept others from writing to they are kept from, and what they need to go on stays.
+//! Tasks that are over before the journal has recorded it: a daemon killed now would go on with them. Until it has, the
+//! writes that they blocked stay blocked, and the files that they need to go on stay.
 
 use super::order::{Lane, Order, Work};
 use super::routes::Owner;
@@ -10,27 +10,27 @@ use scheduler::Sessions;
 use tracing::{error, warn};
 use units::{Instant, LbnRange};
 
-/// A task that is over, and not yet in the journal.
+/// A task that is over before the journal has recorded it.
 #[derive(Debug)]
 pub(super) struct Ending {
     seq: u64,
     since: Instant,
     holds: Holds,
-    /// To be ordered then.
+    /// Orders to give when it has.
     later: Vec<Order>,
 }
 
-/// What may not be written meanwhile.
+/// The writes that stay blocked meanwhile.
 #[derive(Debug)]
 enum Holds {
     Nothing,
-    /// The disk, which the task would read as it was.
+    /// The whole disk, which the task would read as it was.
     Reads,
-    /// What the task would write over: first and end of each place, in order; none: the whole disk.
+    /// The places that the task would overwrite: first and end of each, in order; `None` is the whole disk.
     Writes(Option<Vec<(u64, u64)>>),
 }
 
-/// Whether a range has a sector in common with one of `places`, which are in order.
+/// Returns whether a range has a sector in common with one of `places`, which are in order.
 pub(crate) fn meets(places: &[(u64, u64)], range: LbnRange) -> bool {
     let (start, end) = (range.start().get(), range.start().get().saturating_add(range.len().get()));
     let at = places.partition_point(|(_, to)| *to <= start);
@@ -38,7 +38,7 @@ pub(crate) fn meets(places: &[(u64, u64)], range: LbnRange) -> bool {
 }
 
 impl Desk {
-    /// A task is over; when that is durable.
+    /// Ends a task; returns the entry after which that is durable.
     pub(super) fn end(
         &mut self,
         sessions: &mut dyn Sessions,
@@ -75,7 +75,7 @@ impl Desk {
             && what.as_ref().is_some_and(What::takes_all)
             && self.table.closed().is_some()
         {
-            // The disk is as some backup has it.
+            // The disk holds the complete content of a backup.
             self.note(Event::Closed { closed: None });
         }
         if let Some((later, places)) = later {
@@ -93,7 +93,7 @@ impl Desk {
         seq
     }
 
-    /// Whether a task that is over, and not yet in the journal, kept others from writing there.
+    /// Returns whether a task that is over, but not yet in the journal, blocks writes to this range.
     pub(super) fn is_ending(&self, range: LbnRange) -> bool {
         self.ending.iter().any(|ending| match &ending.holds {
             Holds::Nothing => false,
@@ -102,7 +102,7 @@ impl Desk {
         })
     }
 
-    /// The journal has more than before.
+    /// Releases the tasks whose end the journal has recorded.
     pub(super) fn let_go(&mut self) {
         let durable = self.durable;
         let (over, not_yet) = std::mem::take(&mut self.ending).into_iter().partition(|e| e.seq <= durable);
@@ -112,13 +112,13 @@ impl Desk {
         self.hand_over();
     }
 
-    /// Nothing more will be told.
+    /// Releases all of them: no more reports will arrive.
     pub(super) fn let_go_of_all(&mut self) {
         self.orders.extend(std::mem::take(&mut self.ending).into_iter().flat_map(|ending| ending.later));
     }
 
-    /// A journal that cannot be written must not stop the disk for ever. What would be written over, though, stays held: those
-    /// bytes would be lost.
+    /// Releases blocked writes when the journal cannot be written, because that must not stop the disk for ever. Ranges
+    /// that a restarted task would overwrite stay blocked: newer bytes would be lost there.
     pub(super) fn hold_less(&mut self) {
         for ending in &mut self.ending {
             if let Holds::Reads = ending.holds {
@@ -127,7 +127,7 @@ impl Desk {
         }
     }
 
-    /// Files that do not answer hold no write for ever.
+    /// Stops waiting for files that do not answer: they must not block a write for ever.
     pub(super) fn give_up_waiting(&mut self, sessions: &mut dyn Sessions) {
         self.give_up_sums(sessions);
         let late = |e: &Ending| matches!(e.holds, Holds::Reads) && e.since + ANSWER <= self.now;
@@ -141,12 +141,12 @@ impl Desk {
         }
     }
 
-    /// A daemon that was killed after the journal knew that a task was over may not have removed what it kept.
+    /// Orders the removal of files that a daemon killed after the end of a task was recorded may have left.
     pub(super) fn sweep(&mut self) {
         let over = self.table.iter().filter(|(_, entry)| entry.state.is_over());
         let mut ended: Vec<(u64, u64)> = over.map(|(id, entry)| (entry.changed, id)).collect();
         ended.sort_unstable();
-        // No more than these can have been over at a time.
+        // At most this number can have been over at a time.
         let last = ended.into_iter().rev().take(MOST_LIVE);
         for (_, id) in last {
             self.orders.push_back(Order { lane: Lane::Kept(id), work: Work::End });
@@ -158,7 +158,7 @@ impl Desk {
         self.hand_over();
     }
 
-    /// The order to remove what a backup or replica has written.
+    /// Returns the order to remove the output of a backup or replica.
     fn discard(&self, id: u64) -> Option<Order> {
         let entry = self.table.get(id)?;
         let what = entry.spec.check(&self.setup.disk).ok()?;
@@ -170,7 +170,7 @@ impl Desk {
         Some(Order { lane: Lane::Target(id), work: Work::Discard { path, image: entry.image, replica } })
     }
 
-    /// What a cancelled backup has written is removed, or it is known what is left.
+    /// Records that the output of a cancelled backup is removed, or the part of it that is left.
     pub(super) fn discarded(&mut self, id: u64, left: Option<String>) {
         if let Some(left) = left {
             warn!(disk = self.setup.disk.name, task = id, left, "cancelled");
@@ -181,7 +181,7 @@ impl Desk {
         }
     }
 
-    /// Calls `waiter` when what a cancelled task has written is removed, or cannot be; at once if that is known.
+    /// Calls `waiter` when the output of a cancelled task is removed, or cannot be; at once if that is known.
     pub(crate) fn when_discarded(&mut self, id: u64, waiter: Waiter) {
         match self.discarding.get_mut(&id) {
             Some(waiters) => waiters.push(waiter),

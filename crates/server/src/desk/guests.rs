@@ -1,7 +1,7 @@
 //! Sessions of client programs.
 //!
 //! A guest's reads are buffered by `apps::records`, which suspends the session while the buffer is full: a client that
-//! fetches slowly holds up itself. Its writes are asked for block by block.
+//! fetches slowly delays only itself. The bytes to write are requested block by block.
 
 use super::hosted::FENCED;
 use super::routes::Owner;
@@ -14,33 +14,33 @@ use std::collections::{BTreeMap, VecDeque};
 use thiserror::Error;
 use units::{Bytes, Duration, Instant, Lbn, LbnRange, Op, Sectors, SessionId, TaskId};
 
-/// The most bytes in a block: it has to go into a frame.
+/// The most bytes in a block: it has to fit into a frame.
 const MOST_BLOCK_BYTES: u64 = 1 << 20;
-/// Blocks that a client is asked for at a time.
+/// The most blocks whose bytes are requested from a client at a time.
 const MOST_ASKED: usize = 64;
-/// Records of writes that wait to be fetched; beyond them no more is written.
+/// The most records of writes that wait to be fetched; beyond them no more is written.
 const MOST_WRITTEN: usize = 1_000;
-/// A client that has not answered in this time has said "not now".
+/// A client that has not answered in this time counts as answering "not now".
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Why a guest's call was refused.
+/// The reason why a guest's call was refused.
 #[derive(Debug, Error)]
 pub(crate) enum GuestError {
-    /// By the session.
+    /// The session refused it.
     #[error(transparent)]
     Session(#[from] SessionError),
-    /// By its buffer.
+    /// The buffer refused it.
     #[error(transparent)]
     Records(#[from] RecordsError),
-    /// A block that no frame holds.
+    /// A block does not fit into a frame.
     #[error("a block size of {0} sectors; give blocks of at most 1 MiB")]
     Block(u64),
-    /// A range past all numbers.
+    /// A range exceeds 64 bits.
     #[error("LBNs {0} and {1} more are past all numbers; give sectors of the disk")]
     Range(u64, u64),
 }
 
-/// What a task of writes still owes.
+/// The open part of a task of writes.
 struct Writing {
     range: LbnRange,
     block: u64,
@@ -52,7 +52,7 @@ struct Writing {
 }
 
 impl Writing {
-    /// The block that a sector is in.
+    /// Returns the block that contains a sector.
     fn block_of(&self, lbn: Lbn) -> LbnRange {
         let offset = lbn.get().saturating_sub(self.range.start().get()) / self.block * self.block;
         let start = self.range.start().get().saturating_add(offset);
@@ -67,7 +67,7 @@ pub(crate) struct Guest {
     writer: SessionId,
     writing: BTreeMap<TaskId, Writing>,
     out: VecDeque<Event>,
-    /// The client's own wish; because too much waits to be fetched.
+    /// Whether the client suspended the session, and whether too many events wait to be fetched.
     suspended: bool,
     full: bool,
     sector: u64,
@@ -97,7 +97,7 @@ impl Guest {
         Ok(Self { records, writer, writing, out, suspended: false, full: false, sector, now, wake })
     }
 
-    /// A call of the client; what it is answered.
+    /// Makes a call of the client and returns the answer.
     pub fn call(&mut self, sessions: &mut dyn Sessions, call: Call) -> Option<Event> {
         let (number, told) = match call {
             Call::Read { call, range, block, parameter } => {
@@ -179,7 +179,7 @@ impl Guest {
         Ok(self.records.abort(sessions, task)?)
     }
 
-    /// Drops what a withdrawal has left without a block.
+    /// Drops tasks that a withdrawal has left without a block.
     fn tidy(&mut self, sessions: &dyn Sessions) {
         if sessions.to_come(self.writer) == Ok(0) {
             self.writing.clear();
@@ -199,7 +199,7 @@ impl Guest {
     }
 
     fn flow(&self, sessions: &mut dyn Sessions) {
-        // Both are idempotent, and it was opened here.
+        // Both calls are idempotent, and the session was opened here.
         let _ = match self.suspended || self.full {
             true => sessions.suspend(self.writer),
             false => sessions.resume(self.writer),
@@ -212,7 +212,7 @@ impl Guest {
 
     fn give(&mut self, task: TaskId, start: u64, bytes: Option<Vec<u8>>) {
         let Some(writing) = self.writing.get_mut(&task) else { return };
-        // What was not asked for is not kept: memory is bounded by what is.
+        // Drop bytes that were not requested: only requests bound the memory.
         if writing.asked.remove(&start).is_some()
             && let Some(bytes) = bytes
             && bytes.len() as u64 == writing.block_of(Lbn::new(start)).len().get().saturating_mul(self.sector)
@@ -221,7 +221,7 @@ impl Guest {
         }
     }
 
-    /// What there is to send, about `most` bytes of it.
+    /// Returns the events to send, of about `most` bytes.
     pub fn fetch(&mut self, sessions: &mut dyn Sessions, most: usize) -> Vec<Event> {
         let (mut events, mut bytes) = (Vec::new(), 0);
         while bytes < most {
@@ -289,7 +289,7 @@ impl Guest {
         false
     }
 
-    /// Time goes by.
+    /// Handles timeouts.
     pub fn tick(&mut self, now: Instant) {
         self.now = now;
         for writing in self.writing.values_mut() {
@@ -345,7 +345,7 @@ impl Desk {
         Ok(id)
     }
 
-    /// A call of a client program; what it is answered, if it is.
+    /// Makes a call of a client program; returns the answer, if there is one.
     pub fn guest_call(&mut self, sessions: &mut dyn Sessions, id: u64, call: Call) -> Option<Event> {
         if let (Call::Write { call, .. }, Some(text)) = (&call, self.is_taken()) {
             return Some(Event::Refused { call: *call, text });
@@ -360,13 +360,13 @@ impl Desk {
         guest.call(&mut routed, call)
     }
 
-    /// What there is to send to a client program, about `most` bytes of it.
+    /// Returns the events to send to a client program, of about `most` bytes.
     pub fn guest_fetch(&mut self, sessions: &mut dyn Sessions, id: u64, most: usize) -> Vec<Event> {
         let mut routed = self.routes.of(Owner::Guest(id), sessions);
         self.guests.get_mut(&id).map_or_else(Vec::new, |guest| guest.fetch(&mut routed, most))
     }
 
-    /// A client program is gone: its sessions are closed.
+    /// Closes the sessions of a client program that is gone.
     pub fn guest_close(&mut self, sessions: &mut dyn Sessions, id: u64) {
         if let Some(guest) = self.guests.remove(&id) {
             let mut routed = self.routes.of(Owner::Guest(id), sessions);
@@ -375,7 +375,7 @@ impl Desk {
         }
     }
 
-    /// Sessions of client programs.
+    /// Returns the number of sessions of client programs.
     pub fn guests(&self) -> usize {
         self.guests.len()
     }

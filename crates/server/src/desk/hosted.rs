@@ -6,7 +6,7 @@ use crate::disk::{Fence, Spare};
 use scheduler::{Application, Record, Sessions, Wanted};
 use units::{Bytes, Instant, LbnRange, Op, SessionId};
 
-/// Why a client may not get at a place.
+/// The reason why a client may not access a place.
 pub(super) const FENCED: &str =
     "these blocks are changing their places; wait until the reorganisation is done (`freeblock tasks`)";
 
@@ -97,7 +97,7 @@ impl Application for Desk {
     fn buffer(&mut self, wanted: &Wanted, into: &mut [u8]) -> bool {
         let owner = self.routes.owner(wanted.session);
         if self.live.values().any(|live| live.job.needs(wanted.range)) {
-            // Once is enough: it is asked for again.
+            // One entry is enough: the core asks again.
             if self.wanted.len() < MOST_LIVE && !self.wanted.contains(&wanted.range) {
                 self.wanted.push(wanted.range);
             }
@@ -108,7 +108,7 @@ impl Application for Desk {
         }
         let given = match owner {
             Some(Owner::Task(id)) => self.live.get_mut(&id).is_some_and(|live| live.job.buffer(wanted, into)),
-            // What was registered before waits until nobody has the disk for himself.
+            // A block that a session registered earlier waits while a task has the disk or that place for itself.
             Some(Owner::Guest(_))
                 if self.is_taken().is_some() || self.fenced(wanted.range) != Fence::Open =>
             {

@@ -1,7 +1,7 @@
 //! The desk: the one application of a disk. It owns all of its tasks, and the sessions of client programs.
 //!
-//! A [`Desk`] is a state machine: it reads no clock and touches no file. What it wants done with files comes out of
-//! [`Desk::order`], and what has become of it goes in by [`Desk::told`]; [`crate::tasks::Clerks`] carries orders out.
+//! A [`Desk`] is a state machine: it reads no clock and touches no file. [`Desk::order`] returns the file operations
+//! that it needs, and [`Desk::told`] takes their results; [`crate::tasks::Clerks`] carries orders out.
 
 mod bad;
 mod calls;
@@ -39,45 +39,47 @@ use thiserror::Error;
 use tracing::error;
 use units::{Duration, Instant, LbnRange};
 
-/// Tasks of a disk that are not over, at most.
+/// The most tasks of a disk that are not over.
 pub const MOST_LIVE: usize = 64;
-/// Tasks that are remembered; of those that are over the oldest are dropped.
+/// The most tasks that are remembered; the oldest of those that are over are dropped.
 pub const MOST_REMEMBERED: usize = 1_000;
-/// After so long what could not go on tries again.
+/// The time after which a blocked task tries again.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Progress is put into the journal so often, and more seldom the longer it is: a megabyte a second at most.
+/// The interval at which progress goes into the journal; longer for a long journal, to write at most a megabyte a
+/// second.
 const SAVE_EVERY: Duration = Duration::from_secs(1);
-/// After so long a file that foreground writes wait for is given up, and what it was for: no write waits for ever.
+/// The time after which a file that delays foreground writes is given up, together with its task or store: no write
+/// waits for ever.
 pub(crate) const ANSWER: Duration = Duration::from_secs(30);
-/// A journal shorter than this is not worth writing anew.
+/// A journal shorter than this is not compacted.
 const LEAST_COMPACTION: u64 = 64 << 10;
 
-/// Called when something is durable, or will not be, and why.
+/// A callback for when an entry is durable, or cannot be, with the reason.
 pub type Waiter = Box<dyn FnOnce(Result<(), String>) + Send>;
 
-/// What a desk is set up with.
+/// The configuration of a desk.
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// The disk.
     pub disk: DiskFacts,
     /// The most bytes that a backup keeps in the state directory while its target takes nothing.
     pub keep_bytes_max: u64,
-    /// Drawn at random: names of images, and of the disk if it has none, come of it.
+    /// A random seed, for the names of images, and of the disk if it has none.
     pub seed: u128,
-    /// The number that the disk has itself, if it has one: tasks are not taken to another disk.
+    /// The serial number of the device, if it has one: tasks do not move to another disk.
     pub device: Option<String>,
 }
 
-/// Why a call was refused. Nothing has changed then.
+/// The reason why a call was refused. Nothing has changed then.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum DeskError {
     /// There is no such task.
     #[error("there is no task {0}; look at the list of tasks")]
     NoTask(u64),
-    /// It is over.
+    /// The task is over.
     #[error("task {id} is {state}; start a new one")]
     Over {
-        /// Which.
+        /// Its number.
         id: u64,
         /// How it ended.
         state: TaskState,
@@ -88,7 +90,7 @@ pub enum DeskError {
     /// Another task, or a client, is in the way.
     #[error("{0}")]
     Busy(String),
-    /// As many as may be.
+    /// The maximum number of tasks exists.
     #[error("{MOST_LIVE} tasks are not over yet; wait for one to end, or cancel one")]
     TooMany,
     /// The journal is damaged.
@@ -107,10 +109,10 @@ struct Live {
     save_at: Instant,
     harm: Harm,
     shared: bool,
-    /// Moved in gaps, and in idle time.
+    /// Bytes moved in gaps, and in idle time.
     free_bytes: u64,
     idle_bytes: u64,
-    /// The log says that it misses its deadline.
+    /// Whether the log says that it misses its deadline.
     late: bool,
     named: Named,
 }
@@ -128,38 +130,39 @@ pub struct Desk {
     routes: Routes,
     orders: VecDeque<Order>,
     hand: Option<Hand>,
-    /// Of the last entry that was ordered; of the last that is durable.
+    /// The last entry that was ordered, and the last that is durable.
     seq: u64,
     durable: u64,
     appended: u64,
     compacted: u64,
     trouble: Option<String>,
-    /// Created, and not durable yet: they begin when they are.
+    /// Tasks that were created and are not durable yet: they begin when they are.
     creating: VecDeque<(u64, u64)>,
     saving: VecDeque<(u64, u64, Figures)>,
     claimed: BTreeMap<u64, Figures>,
     waiters: Vec<(u64, Waiter)>,
-    /// Clients that have the disk open for writing.
+    /// The number of clients that have the disk open for writing.
     writers: usize,
     sums: Sums,
     now: Instant,
     unix_ms: u64,
     harm: Harm,
-    /// Writes of sessions that wait for a block to be kept.
+    /// Writes of sessions that wait until a backup has kept the block.
     wanted: Vec<LbnRange>,
     ending: Vec<Ending>,
-    /// Cancelled tasks whose files are being removed, and those who wait for that; what could not be removed.
+    /// Cancelled tasks whose files are being removed, with the callbacks for that; and the files that could not be
+    /// removed.
     discarding: BTreeMap<u64, Vec<Waiter>>,
     left: BTreeMap<u64, String>,
     /// How tasks of each kind have ended.
     outcomes: BTreeMap<Kind, Outcome>,
-    /// Tasks that a flush is under way for.
+    /// Tasks that a flush is in flight for.
     flushing: Vec<u64>,
-    /// Tasks beside which nobody else writes.
+    /// Tasks beside which no client or other task may write.
     alone: BTreeSet<u64>,
-    /// Of them, those that begin when what clients had asked for before is done.
+    /// Those of them that begin when earlier requests of clients are done.
     hushing: Vec<u64>,
-    /// Whether clients' writes are under way.
+    /// Whether clients' writes are in flight.
     changing: bool,
 }
 
@@ -170,7 +173,7 @@ impl std::fmt::Debug for Desk {
 }
 
 impl Desk {
-    /// A desk with the tasks of its journal; none of a new one. With a damaged journal it shows them, and none goes on.
+    /// Opens a desk with the tasks of its journal. If the journal is damaged, shows its tasks and runs none.
     ///
     /// # Errors
     /// The journal is of another disk.
@@ -231,8 +234,8 @@ impl Desk {
         Ok(desk)
     }
 
-    /// Goes on with all tasks that are not over. Once, before any client can write to the disk: what a backup has still
-    /// to read must not be overwritten unseen.
+    /// Continues all tasks that are not over. Call it once, before any client can write to the disk: a block that a
+    /// backup has still to read must not be overwritten unseen.
     pub fn begin(&mut self, sessions: &mut dyn Sessions, now: Instant, unix_ms: u64) {
         (self.now, self.unix_ms) = (now, unix_ms);
         if let Some(damage) = &self.damage {
@@ -254,12 +257,12 @@ impl Desk {
         self.sweep();
     }
 
-    /// The disk.
+    /// Returns the facts of the disk.
     pub fn disk(&self) -> &DiskFacts {
         &self.setup.disk
     }
 
-    /// From here on orders are handed over as they are given, and [`order`](Self::order) has none.
+    /// From here on passes each order to `hand` at once, and [`order`](Self::order) returns none.
     pub(crate) fn hand_orders_to(&mut self, hand: Hand) {
         self.hand = Some(hand);
         self.hand_over();
@@ -271,12 +274,12 @@ impl Desk {
         }
     }
 
-    /// The time of what is called next.
+    /// Sets the time of the next call.
     pub(crate) fn set_now(&mut self, now: Instant, unix_ms: u64) {
         (self.now, self.unix_ms) = (self.now.max(now), unix_ms);
     }
 
-    /// Nothing more will be called: progress is saved, and nobody is handed anything afterwards.
+    /// Saves progress for the last time; afterwards no orders are handed over.
     pub(crate) fn close(&mut self) {
         let ids: Vec<u64> = self.live.keys().copied().collect();
         ids.into_iter().for_each(|id| self.save(id, true));
@@ -285,28 +288,28 @@ impl Desk {
         self.hand = None;
     }
 
-    /// The next order to be carried out.
+    /// Returns the next order to carry out.
     pub fn order(&mut self) -> Option<Order> {
         self.orders.pop_front()
     }
 
-    /// Why the tasks are stopped, or the journal cannot be written, if it is so.
+    /// Returns why the tasks are stopped, or why the journal cannot be written.
     pub fn trouble(&self) -> Option<String> {
         self.sound().err().map(|error| error.to_string()).or_else(|| self.trouble.clone())
     }
 
     /// # Errors
-    /// The journal is damaged: nothing that it would have to know can be done.
+    /// The journal is damaged: a call that depends on its content is refused.
     fn sound(&self) -> Result<(), DeskError> {
         self.damage.as_ref().map_or(Ok(()), |damage| Err(DeskError::Damaged(damage.why.clone())))
     }
 
-    /// What stays closed to clients although no task is at work there.
+    /// Returns the accesses that stay closed to clients although no task is at work there.
     fn closed(&self) -> Option<Closed> {
         self.damage.as_ref().map_or(self.table.closed(), |damage| damage.closed)
     }
 
-    /// The same in words.
+    /// Returns the same in words.
     fn shut(&self) -> Option<String> {
         let closed = match self.closed()? {
             Closed::Writes => "clients may not write to it",
@@ -322,13 +325,13 @@ impl Desk {
         })
     }
 
-    /// How many clients have the disk open for writing.
+    /// Sets the number of clients that have the disk open for writing.
     pub fn set_writers(&mut self, writers: usize) {
         self.writers = writers;
     }
 
-    /// Why nobody but a task may write to the disk now, if it is so: from the moment at which a restore is asked for until
-    /// it is over, paused or not, clients are not let in and their writes fail.
+    /// Returns why only a task may write to the disk now, if that is so. From the request for a restore until its end,
+    /// paused or not, new clients are refused and writes of others fail.
     pub fn is_taken(&self) -> Option<String> {
         let Some(id) = self.alone.first() else { return self.shut() };
         let kind = self.table.get(*id)?.spec.kind;
@@ -344,7 +347,7 @@ impl Desk {
         }
     }
 
-    /// An order has been carried out.
+    /// Takes the result of an order.
     pub fn told(&mut self, sessions: &mut dyn Sessions, told: Told, now: Instant) {
         self.now = self.now.max(now);
         let (id, kept) = match (told.lane, told.news) {
@@ -360,13 +363,13 @@ impl Desk {
             live.job.stage() == Stage::Opening
         });
         if opening == Some(true) {
-            // It begins when its first entry is in the journal, and does not wait for a tick.
+            // A task begins when its first entry is in the journal; it does not wait for a tick.
             self.save(id, false);
         }
         self.settle(sessions, id);
     }
 
-    /// To be called about once a second: what is due is done. `harm` is the core's account.
+    /// Does the work that is due; to be called about once a second. `harm` is the core's estimate.
     pub fn tick(&mut self, sessions: &mut dyn Sessions, now: Instant, unix_ms: u64, harm: Harm) {
         (self.now, self.unix_ms) = (self.now.max(now), unix_ms);
         if self.trouble.is_some() {
@@ -399,8 +402,8 @@ impl Desk {
         }
     }
 
-    /// Whether a write of the foreground to `range` has to wait: ask again after the next record, or order that was
-    /// carried out.
+    /// Returns whether a write of the foreground to `range` has to wait: ask again after the next record, or after the
+    /// next order that was carried out.
     pub fn hold(&mut self, sessions: &mut dyn Sessions, range: LbnRange) -> bool {
         let needed: Vec<u64> =
             self.live.iter().filter(|(_, l)| l.job.needs(range)).map(|(id, _)| *id).collect();
@@ -409,11 +412,11 @@ impl Desk {
             held |= self.with(sessions, id, |live, cx| live.job.hold(cx, range)).unwrap_or(false);
             self.settle(sessions, id);
         }
-        // What has just failed, too.
+        // A task that has just failed counts, too.
         held || self.is_ending(range)
     }
 
-    /// Whether a request may get at a place now: what a reorganisation moves belongs to it.
+    /// Returns whether a request may access a place now: blocks that a reorganisation moves belong to it.
     pub fn fenced(&self, range: LbnRange) -> Fence {
         let mut told = Fence::Open;
         if self.closed() == Some(Closed::All) {
@@ -429,12 +432,12 @@ impl Desk {
         told
     }
 
-    /// Whether a task waits until nobody is at its places.
+    /// Returns whether a task waits until its places are free of requests.
     pub fn wants_clear(&self) -> bool {
         self.live.values().any(|live| live.job.wants_clear())
     }
 
-    /// What clients had begun at the places that are fenced in is done.
+    /// Records that the requests that clients had begun at the fenced places are done.
     pub fn clear(&mut self, sessions: &mut dyn Sessions) {
         let waits: Vec<u64> =
             self.live.iter().filter(|(_, l)| l.job.wants_clear()).map(|(id, _)| *id).collect();
@@ -444,9 +447,9 @@ impl Desk {
         }
     }
 
-    /// Whether the disk should make durable what was written to it; [`flushed`](Self::flushed) is called for that.
+    /// Returns whether the disk should flush; [`flushed`](Self::flushed) is called with the result.
     pub fn wants_flush(&mut self) -> bool {
-        // Each of them: all are told together.
+        // Collect every task that wants a flush: one flush serves all of them.
         let flushing: Vec<u64> =
             self.live.iter_mut().filter_map(|(id, live)| live.job.wants_flush().then_some(*id)).collect();
         let wants = !flushing.is_empty();
@@ -454,7 +457,7 @@ impl Desk {
         wants
     }
 
-    /// All that had been written when it was wanted is durable, or why not.
+    /// Records that all writes done when the flush was wanted are durable, or why not.
     pub fn flushed(&mut self, sessions: &mut dyn Sessions, told: &Result<(), String>) {
         for id in std::mem::take(&mut self.flushing) {
             self.with(sessions, id, |live, cx| live.job.flushed(cx, told.clone()));
@@ -462,7 +465,7 @@ impl Desk {
         }
     }
 
-    /// A random number: splitmix64.
+    /// Returns a random number by splitmix64.
     fn roll(&mut self) -> u64 {
         self.dice = self.dice.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.dice;
@@ -493,7 +496,7 @@ impl Desk {
         if what.takes_all() {
             self.alone.insert(id);
             if self.changing {
-                // What was accepted before would come over what is restored.
+                // Writes accepted before the restore would land after it.
                 self.hushing.push(id);
                 return;
             }
@@ -549,7 +552,7 @@ impl Desk {
         self.settle(sessions, id);
     }
 
-    /// Lets a task's job do something.
+    /// Calls a task's job.
     fn with<R>(
         &mut self,
         sessions: &mut dyn Sessions,
@@ -573,7 +576,7 @@ impl Desk {
         Some(told)
     }
 
-    /// The table follows the job.
+    /// Updates the table from the job.
     fn settle(&mut self, sessions: &mut dyn Sessions, id: u64) {
         let Some(live) = self.live.get_mut(&id) else { return };
         let (stage, paused, now) = (live.job.stage(), live.paused, self.now);
@@ -597,7 +600,7 @@ impl Desk {
         }
     }
 
-    /// What the core's account has grown by is put down to every task that ran.
+    /// Charges the growth of the core's harm estimate to every task that ran.
     fn charge(&mut self, harm: Harm) {
         let since = |now: Duration, then: Duration| {
             Duration::from_nanos(now.as_nanos().saturating_sub(then.as_nanos()))
@@ -619,7 +622,7 @@ impl Desk {
         }
     }
 
-    /// Blocks that a session wants to write, and that a backup has not read yet.
+    /// Keeps the blocks that a session wants to write and that a backup has not read yet.
     fn keep_wanted(&mut self, sessions: &mut dyn Sessions) {
         for range in std::mem::take(&mut self.wanted) {
             self.hold(sessions, range);

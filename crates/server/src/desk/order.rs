@@ -1,7 +1,7 @@
-//! What a desk has done for it by whoever may wait for a file, and what it is told of that.
+//! Orders of a desk, for a thread that may wait for files, and the reports that come back.
 //!
-//! A desk touches no file: its disk's loop must not wait for one. It gives orders, each for a lane; the orders of a lane
-//! are carried out one after the other, in order, and lanes do not wait for each other.
+//! A desk touches no file, because its disk's loop must not wait for one. It gives orders, each for a lane; orders of
+//! one lane are carried out one after the other, and lanes do not wait for each other.
 
 use crate::desk::spec::DiskFacts;
 use apps::backup::image::Header;
@@ -10,14 +10,14 @@ use scheduler::BlockSet;
 use std::path::PathBuf;
 use units::Sectors;
 
-/// Whose turn it is.
+/// A queue of orders that are carried out one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Lane {
     /// The journal of all tasks.
     Journal,
-    /// What a task writes to, or reads from.
+    /// The file that a task writes to or reads from.
     Target(u64),
-    /// What a task keeps in the state directory, out of the way of its target.
+    /// The blocks that a task keeps in the state directory, apart from its target.
     Kept(u64),
     /// The checksum store of the disk.
     Sums,
@@ -26,60 +26,60 @@ pub enum Lane {
 /// An order.
 #[derive(Debug)]
 pub struct Order {
-    /// Who carries it out.
+    /// The lane that it belongs to.
     pub lane: Lane,
-    /// What it is.
+    /// The operation.
     pub work: Work,
 }
 
-/// What is to be done.
+/// An operation on files.
 #[derive(Debug)]
 pub enum Work {
     /// Append to the journal, or write it anew, durably: [`News::Journal`].
     Journal {
-        /// To be told with the news.
+        /// The number that the report repeats.
         seq: u64,
-        /// What.
+        /// The bytes.
         bytes: Vec<u8>,
-        /// In the place of everything.
+        /// Whether they replace the whole content.
         replace: bool,
         /// The number of a new journal.
         number: u64,
-        /// What its end says beside.
+        /// The note that the journal's end holds beside.
         note: Vec<u8>,
     },
     /// Open an image or a replica: [`News::Opened`], [`News::Trouble`] or [`News::Refused`].
     Open(Box<Target>),
-    /// Add a block to it. Nothing is told if all is well.
+    /// Add a block to it. No report follows a success.
     Put {
-        /// Which.
+        /// Its number.
         block: u64,
         /// All its bytes; none if it is lost.
         bytes: Vec<u8>,
         /// The sectors in it that are bad.
         bad: Vec<u32>,
     },
-    /// Make durable what was put: [`News::Synced`], [`News::Full`] or [`News::Trouble`].
+    /// Make durable the blocks added so far: [`News::Synced`], [`News::Full`] or [`News::Trouble`].
     Sync {
-        /// To be told with the news.
+        /// The number that the report repeats.
         mark: u64,
     },
-    /// All was put, but for what is in the kept blocks: [`News::Finished`], [`News::Full`] or [`News::Trouble`].
+    /// All blocks were added, except those in the kept file: [`News::Finished`], [`News::Full`] or [`News::Trouble`].
     Finish,
     /// Open the kept blocks: [`News::Opened`] or [`News::Refused`].
     OpenKept {
-        /// Of what they are.
+        /// The header of the image that they belong to.
         header: Header,
         /// The most bytes.
         most: u64,
-        /// They must be there: the journal knows of them.
+        /// Whether they must be there, because the journal knows of them.
         begun: bool,
     },
     /// Keep a block, durably: [`News::Synced`], or [`News::Refused`] where there is no more room.
     Keep {
-        /// To be told with the news.
+        /// The number that the report repeats.
         mark: u64,
-        /// Which.
+        /// Its number.
         block: u64,
         /// All its bytes; none if it is lost.
         bytes: Vec<u8>,
@@ -97,37 +97,36 @@ pub enum Work {
     },
     /// Read the next blocks of the images: [`News::Chunks`].
     Read {
-        /// About so many bytes.
+        /// The approximate number of bytes.
         most: usize,
     },
-    /// Read a plan and what a reorganisation remembers of it: [`News::Moves`], [`News::Trouble`] or [`News::Refused`].
+    /// Read a plan and the state of its reorganisation: [`News::Moves`], [`News::Trouble`] or [`News::Refused`].
     OpenMoves {
-        /// The plan's file; the task's own copy is taken if there is one.
+        /// The plan's file; the task's own copy takes precedence.
         plan: PathBuf,
         /// Sectors in a block, if the plan does not say.
         block: Sectors,
         /// The disk.
         disk: DiskFacts,
-        /// Blocks that may be between two places.
+        /// The most blocks that may be between two places.
         staging: u64,
-        /// Whether there must be something that it remembers.
+        /// Whether there must be a saved state.
         begun: bool,
     },
-    /// Nothing: what comes of it is told when the disk's loop has done what else there is. [`News::Breathed`].
+    /// No operation: the report follows when the disk's loop has handled the other events: [`News::Breathed`].
     Breathe,
-    /// Remember that, durably: [`News::Synced`] or [`News::Trouble`].
+    /// Save the state of a reorganisation, durably: [`News::Synced`] or [`News::Trouble`].
     Moves {
-        /// To be told with the news.
+        /// The number that the report repeats.
         mark: u64,
-        /// What.
+        /// The bytes.
         bytes: Vec<u8>,
-        /// In the place of everything.
+        /// Whether they replace the whole content.
         replace: bool,
     },
-    /// Write down where each block is in the end, durably: [`News::Synced`] with the mark `u64::MAX`, or
-    /// [`News::Trouble`].
+    /// Write the map of the final places, durably: [`News::Synced`] with the mark `u64::MAX`, or [`News::Trouble`].
     Map(Vec<u8>),
-    /// Nothing of it has to be remembered any more.
+    /// Remove the saved state.
     ForgetMoves,
     /// Open a checksum store: [`News::SumsOpened`] or [`News::SumsRefused`].
     OpenSums(Box<OpenSums>),
@@ -137,16 +136,16 @@ pub enum Work {
     Compare(Vec<(u64, u32)>),
     /// Store sums of blocks, durably: [`News::Recorded`] or [`News::Trouble`].
     Record(Vec<(u64, u32)>),
-    /// Remove an image that this task has begun and will not end, or say what is left of a replica: [`News::Discarded`].
+    /// Remove an unfinished image of this task, or report what is left of a replica: [`News::Discarded`].
     Discard {
         /// Its file.
         path: PathBuf,
-        /// Which image it is.
+        /// The identity of the image.
         image: u64,
-        /// Whether it is a replica: that stays.
+        /// Whether it is a replica, which stays.
         replica: bool,
     },
-    /// The task is over: let go of its files. What it kept is removed.
+    /// The task is over: close its files, remove the blocks that it kept.
     End,
 }
 
@@ -155,17 +154,17 @@ pub enum Work {
 pub struct Target {
     /// Its file.
     pub path: PathBuf,
-    /// What is to be in it.
+    /// The header that it has to have.
     pub header: Header,
-    /// Which of the two.
+    /// Whether it is a replica.
     pub replica: bool,
-    /// Nothing of it was ever written: what is there already is somebody else's.
+    /// Whether nothing of it was ever written: an existing file belongs to someone else.
     pub fresh: bool,
-    /// What is there is overwritten.
+    /// Whether an existing file is overwritten.
     pub force: bool,
-    /// An image: only what differs from these, one on top of the other; all of it if there are none.
+    /// For an image: the former images from which only differences are stored; all blocks if there are none.
     pub since: Vec<PathBuf>,
-    /// A replica's progress; of a difference, what does not differ.
+    /// A replica's progress; for a difference, the blocks that do not differ.
     pub saved: Vec<u8>,
     /// Sectors of the disk: the last block may reach beyond them.
     pub capacity: u64,
@@ -176,35 +175,35 @@ pub struct Target {
 /// A checksum store.
 #[derive(Clone, Debug)]
 pub struct OpenSums {
-    /// For which task it is made if it is not there; none: it must be.
+    /// The task that it is made for if it is missing; `None`: it must exist.
     pub task: Option<u64>,
     /// Its file, or the directory that it is in under the disk's name.
     pub path: PathBuf,
     /// Sectors in a block.
     pub block: Sectors,
-    /// The one that the disk's writes are told to, and its number: no other is believed.
+    /// The store that learns of the disk's writes, and its number: any other is distrusted.
     pub known: Option<(PathBuf, u64)>,
     /// The number of a new one.
     pub id: u64,
-    /// A new one may take the place of one that is not known, or damaged.
+    /// Whether a new one may replace one that is unknown or damaged.
     pub anew: bool,
     /// The disk.
     pub disk: DiskFacts,
 }
 
-/// What a block is found to be.
+/// The result of comparing a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compared {
-    /// As it was recorded.
+    /// The block is as recorded.
     Same,
-    /// Something else.
+    /// The block differs.
     Wrong {
         /// The sum that was recorded.
         stored: u32,
         /// The sum of what was read.
         read: u32,
     },
-    /// It was not recorded, or has been written since; the sum of what was read.
+    /// Its sum was not recorded, or the block has been written since; the sum of the bytes read.
     Unknown(u32),
 }
 
@@ -213,7 +212,7 @@ pub enum Compared {
 pub struct Chunk {
     /// Its number among all chunks of all images, in order.
     pub number: u64,
-    /// Of which image, counted from the full one.
+    /// The number of its image, counted from the full one.
     pub image: usize,
     /// Its first LBN.
     pub first: u64,
@@ -223,96 +222,96 @@ pub struct Chunk {
     pub bad: Vec<u32>,
 }
 
-/// What has become of an order.
+/// A report on an order.
 #[derive(Debug)]
 pub struct Told {
-    /// Of which lane.
+    /// The lane of the order.
     pub lane: Lane,
-    /// What.
+    /// The result.
     pub news: News,
 }
 
-/// What there is to tell.
+/// The result of an order.
 #[derive(Debug)]
 pub enum News {
-    /// The journal is durable up to there, or is not.
+    /// The journal is durable up to an entry, or is not.
     Journal {
-        /// Of the order.
+        /// The number in the order.
         seq: u64,
-        /// Why not.
+        /// The reason if it is not.
         failed: Option<String>,
     },
-    /// It is open, and has these blocks.
+    /// The file is open and has these blocks.
     Opened(Box<BlockSet>),
-    /// What was ordered before is durable.
+    /// The earlier orders are durable.
     Synced {
-        /// Of the order.
+        /// The mark in the order.
         mark: u64,
-        /// What of it has to be in the journal: a replica's progress; of a difference, what does not differ.
+        /// Bytes for the journal: a replica's progress; for a difference, the blocks that do not differ.
         saved: Vec<u8>,
     },
-    /// There is no room for now: try again.
+    /// There is no space at present: try again.
     Full(String),
-    /// It cannot be reached: open it again.
+    /// The file cannot be reached: open it again.
     Trouble(String),
-    /// It never will be.
+    /// The order can never succeed.
     Refused(String),
-    /// It is whole and durable.
+    /// The file is complete and durable.
     Finished,
-    /// Nothing is left of it, or what is.
+    /// The file is removed; otherwise the part that is left.
     Discarded(Option<String>),
-    /// The images are sound, and have so many chunks.
+    /// The images are sound.
     Verified {
-        /// In all images.
+        /// The number of chunks in all images.
         chunks: u64,
     },
-    /// The next blocks; none: there are no more.
+    /// The next blocks; empty at the end.
     Chunks(Vec<Chunk>),
-    /// What the task needs to go on is damaged: neither begin it anew nor let clients at its places.
+    /// A file that the task needs is damaged: neither restart the task nor let clients access its places.
     Damaged {
-        /// What is damaged.
+        /// The damage, in words.
         why: String,
-        /// The places, if they are known.
+        /// The task's places, if they are known.
         places: Option<Vec<(u64, u64)>>,
     },
-    /// A plan, as far as it is, ready to begin, and all places that it touches: first, end; in order.
+    /// A plan, as far as it was carried out, and all places that it touches: first, end; in order.
     Moves {
         /// The plan.
         plan: Box<Prepared>,
         /// The places.
         places: Vec<(u64, u64)>,
     },
-    /// It is somebody's turn again.
+    /// The other events have been handled.
     Breathed,
     /// A checksum store is open.
     SumsOpened {
-        /// For which task.
+        /// The task that it was opened for.
         task: Option<u64>,
         /// Its file.
         path: PathBuf,
         /// Its number.
         id: u64,
-        /// Whether it knows nothing.
+        /// Whether it is empty.
         empty: bool,
     },
-    /// It is not, and none takes its place.
+    /// The store cannot be opened, and no new one replaces it.
     SumsRefused {
-        /// For which task.
+        /// The task that it was opened for.
         task: Option<u64>,
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// The disk's writes are told to the store from now on.
+    /// From now on the store learns of the disk's writes.
     SumsReady,
-    /// The sums that were to be forgotten are, durably.
+    /// The sums are forgotten, durably.
     Forgotten,
-    /// What blocks are found to be, and pages of the store that were found damaged meanwhile.
+    /// The results of a comparison, and the damaged pages of the store that were found by it.
     Compared {
-        /// Blocks, in the order in which they were asked for.
+        /// Blocks, in the order of the request.
         told: Vec<(u64, Compared)>,
-        /// In words.
+        /// The damaged pages, in words.
         damaged: Vec<String>,
     },
-    /// The sums that were to be stored are, durably.
+    /// The sums are stored, durably.
     Recorded,
 }

@@ -3,43 +3,43 @@
 use std::collections::VecDeque;
 use units::{Duration, Instant};
 
-/// What is looked back upon.
+/// The period over which the rate is measured.
 const WINDOW: Duration = Duration::from_secs(60);
 
-/// What was done in the last minute.
+/// The progress of the last minute.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pace {
-    /// When, and how many bytes had been done by then.
+    /// Instants, and the bytes done by then.
     seen: VecDeque<(Instant, u64)>,
 }
 
 impl Pace {
-    /// So much has been done by now.
+    /// Records the bytes done by now.
     pub fn see(&mut self, now: Instant, bytes: u64) {
-        // A task that begins again claims less than before.
+        // A task that begins again reports less than before.
         if self.seen.back().is_some_and(|last| last.1 > bytes) {
             self.seen.clear();
         }
         self.seen.push_back((now, bytes));
-        // One that is older than the window stays, so that it is covered.
+        // One entry older than the window stays, to cover it whole.
         while self.seen.get(1).is_some_and(|second| now.saturating_since(second.0) >= WINDOW) {
             self.seen.pop_front();
         }
     }
 
-    /// It stood still: what was before says nothing of what comes.
+    /// Forgets the past: after a pause it does not predict the rate.
     pub fn forget(&mut self) {
         self.seen.clear();
     }
 
-    /// Bytes a second over the last minute; `None` where nothing can be said yet.
+    /// Returns the bytes a second over the last minute; `None` if there is too little data.
     pub fn rate(&self) -> Option<f64> {
         let (first, last) = (self.seen.front()?, self.seen.back()?);
         let seconds = last.0.saturating_since(first.0).as_nanos() as f64 / 1e9;
         (seconds > 0.0).then(|| last.1.saturating_sub(first.1) as f64 / seconds)
     }
 
-    /// How long `left` bytes take at that rate, in seconds.
+    /// Returns how long `left` bytes take at that rate, in seconds.
     pub fn eta(&self, left: u64) -> Option<f64> {
         self.rate().filter(|rate| *rate > 0.0).map(|rate| left as f64 / rate)
     }

@@ -1,10 +1,10 @@
-//! Whose session is whose.
+//! The owners of sessions.
 
 use scheduler::{Priority, SessionError, Sessions, Watch, Watched};
 use std::collections::BTreeMap;
 use units::SessionId;
 
-/// Who opened a session.
+/// The owner of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Owner {
     /// The task of this number.
@@ -13,7 +13,7 @@ pub(crate) enum Owner {
     Guest(u64),
 }
 
-/// Sessions of which it is known who opens them.
+/// Sessions that record an owner for each session that is opened.
 pub(crate) type Routed<'a> = Watched<'a, Opened<'a>, dyn Sessions + 'a>;
 
 /// Owners by session.
@@ -31,7 +31,7 @@ impl Routes {
         self.owners.iter().filter(|(_, o)| **o == owner).map(|(session, _)| *session).collect()
     }
 
-    /// Sessions in which `owner` makes its calls.
+    /// Returns the sessions on which `owner` makes its calls.
     pub fn of<'a>(&'a mut self, owner: Owner, sessions: &'a mut dyn Sessions) -> Routed<'a> {
         Watched { sessions, watch: Opened { routes: self, owner } }
     }
@@ -41,7 +41,7 @@ impl Routes {
     }
 }
 
-/// Notes whose session is whose.
+/// Records the owner of each session.
 pub(crate) struct Opened<'a> {
     routes: &'a mut Routes,
     owner: Owner,

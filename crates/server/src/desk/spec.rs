@@ -1,4 +1,4 @@
-//! What a task is asked to do.
+//! The specification of a task.
 
 use apps::snapshot::VolumeId;
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ pub const MOST_BLOCK_SECTORS: u64 = 1 << 15;
 /// The most images that a restore takes, one on top of the other.
 pub const MOST_IMAGES: usize = 1_000;
 
-/// What a disk is, as far as its tasks care.
+/// The facts about a disk that its tasks need.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiskFacts {
     /// Its name, under which the daemon offers it.
@@ -21,12 +21,12 @@ pub struct DiskFacts {
     pub capacity: Sectors,
     /// Bytes in a sector.
     pub sector_bytes: Bytes,
-    /// Files and devices that it lives on, and that no task may write to.
+    /// Files and devices that hold the disk's own data: no task may write to them.
     pub own: Vec<PathBuf>,
 }
 
 impl DiskFacts {
-    /// All of it.
+    /// Returns the range of the whole disk.
     pub fn whole(&self) -> LbnRange {
         LbnRange::new(Lbn::ZERO, self.capacity)
     }
@@ -40,11 +40,11 @@ pub enum Kind {
     Scrub,
     /// An image file of the disk as it was when the task was started.
     Backup,
-    /// Images written back to the disk.
+    /// Writes images back to the disk.
     Restore,
-    /// The same as a backup, each block to its own address in a file or on another disk.
+    /// Like a backup, but each block goes to its own address in a file or on another disk.
     Replica,
-    /// Blocks change their places as a plan says.
+    /// Moves blocks as a plan says.
     Reorganize,
 }
 
@@ -69,22 +69,22 @@ impl std::fmt::Display for Kind {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TaskSpec {
-    /// What kind of task.
+    /// The kind of task.
     pub kind: Kind,
-    /// Its share of the gaps against others', 1 to 100; 20 if nothing is said.
+    /// Its share of the gaps relative to others, 1 to 100; 20 by default.
     #[serde(default = "usual_priority")]
     pub priority: u8,
     /// When it should be done, in seconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline_unix_s: Option<u64>,
-    /// Scrub: the first sector; 0 if nothing is said.
+    /// Scrub: the first sector; 0 by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_lbn: Option<u64>,
-    /// Scrub: how many sectors; all up to the end if nothing is said.
+    /// Scrub: the number of sectors; by default all up to the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sectors: Option<u64>,
-    /// Scrub, backup, replica: sectors in a block, the unit that is read at a time; 16 KiB if nothing is said. Reorganize:
-    /// where the plan does not say.
+    /// Scrub, backup, replica: sectors in a block, the unit of a read; 16 KiB by default. Reorganize: used if the plan
+    /// does not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub block_sectors: Option<u64>,
     /// Backup: the image file, which must not exist. Replica: a file or block device.
@@ -93,18 +93,18 @@ pub struct TaskSpec {
     /// Restore: the full image, and then the differences on top of it in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub from: Vec<PathBuf>,
-    /// Backup: former images of the disk, the full one first: only what differs from them gets into the new one.
+    /// Backup: former images of the disk, the full one first: the new one holds only differences from them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub since: Vec<PathBuf>,
     /// Reorganize: the plan (docs/CONTROL.md).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<PathBuf>,
-    /// Scrub: the file of checksums, or the directory that it is in: content is compared with it, or recorded there
+    /// Scrub: the file of checksums, or its directory: contents are compared with it, or recorded there
     /// (docs/SCRUB.md).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checksums: Option<PathBuf>,
-    /// Restore: although clients have the disk open. Backup, replica: although something is there already. Scrub with checksums:
-    /// another store than before, or one that is not believed any more, is begun anew.
+    /// Restore: run although clients have the disk open. Backup, replica: overwrite an existing file. Scrub with
+    /// checksums: replace a store that is unknown or distrusted by a new one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub force: bool,
 }
@@ -113,14 +113,14 @@ fn usual_priority() -> u8 {
     scheduler::Priority::default().get()
 }
 
-/// The unit of a task for which none is named, 16 KiB. A block has to fit into a gap whole, or its track be come back to:
-/// on an emulated Atlas 10K with 8 random requests waiting a scrub gets 3.84 MB/s for free with it, 4.07 with 4 KiB and 0.58
-/// with 64 KiB, which fits 2,187 of 19,414 gaps; with one waiting 4.18, 4.29 and 1.21 (`cargo run --release -p
-/// freeblock-server --example block_size`). Smaller ones cost more records and longer maps for little.
+/// The default unit of a task, 16 KiB. A block has to fit into a gap whole, or the head has to visit its track again:
+/// on an emulated Atlas 10K with 8 random requests waiting a scrub gets 3.84 MB/s for free with it, 4.07 with 4 KiB and
+/// 0.58 with 64 KiB, which fits 2,187 of 19,414 gaps; with one waiting 4.18, 4.29 and 1.21 (`cargo run --release -p
+/// freeblock-server --example block_size`). Smaller blocks cost more records and longer maps for little gain.
 const USUAL_BLOCK_BYTES: u64 = 16 * 1024;
 
 impl TaskSpec {
-    /// A task of this kind with nothing else said.
+    /// Returns the specification of a task of this kind, with defaults.
     pub fn new(kind: Kind) -> Self {
         Self {
             kind,
@@ -138,10 +138,10 @@ impl TaskSpec {
         }
     }
 
-    /// What is to be done, if it can be on this disk.
+    /// Checks the specification against this disk and returns the task.
     ///
     /// # Errors
-    /// The first field that is wrong, and what it may be.
+    /// The first field that is wrong, with its permitted values.
     pub fn check(&self, disk: &DiskFacts) -> Result<What, SpecError> {
         use Kind::{Backup, Reorganize, Replica, Restore, Scrub};
         check_priority(self.priority)?;
@@ -200,7 +200,7 @@ impl TaskSpec {
         Ok(LbnRange::new(Lbn::new(first), Sectors::new(sectors)))
     }
 
-    /// A store knows whole blocks, counted from the disk's first sector.
+    /// Checks a scrub's range against its store, which knows whole blocks counted from the first sector.
     fn checksums(
         &self,
         disk: &DiskFacts,
@@ -239,16 +239,16 @@ impl TaskSpec {
     }
 }
 
-/// A priority that sessions know.
+/// Checks a priority.
 ///
 /// # Errors
-/// Outside 1 to 100.
+/// The priority is outside 1 to 100.
 pub fn check_priority(priority: u8) -> Result<scheduler::Priority, SpecError> {
     let known = scheduler::Priority::new(priority);
     known.ok_or_else(|| SpecError::new("priority", priority.to_string(), "give 1 to 100"))
 }
 
-/// The daemon's working directory is not the user's.
+/// Checks that a path is absolute: the daemon's working directory is not the user's.
 fn path(field: &'static str, given: Option<&PathBuf>) -> Result<PathBuf, SpecError> {
     let Some(path) = given else {
         return Err(SpecError::new(field, "nothing is given".into(), "name a file"));
@@ -259,7 +259,7 @@ fn path(field: &'static str, given: Option<&PathBuf>) -> Result<PathBuf, SpecErr
     Ok(path.clone())
 }
 
-/// Images, one on top of the other.
+/// Checks the paths of images, one on top of the other.
 fn paths(field: &'static str, given: &[PathBuf]) -> Result<Vec<PathBuf>, SpecError> {
     if given.len() > MOST_IMAGES {
         let found = format!("{} images", given.len());
@@ -268,16 +268,16 @@ fn paths(field: &'static str, given: &[PathBuf]) -> Result<Vec<PathBuf>, SpecErr
     given.iter().map(|p| path(field, Some(p))).collect()
 }
 
-/// What a scrub compares with.
+/// The checksum store of a scrub.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checksums {
     /// The file, or the directory that it is in.
     pub store: PathBuf,
-    /// Whether one that is not believed, or another than before, is begun anew.
+    /// Whether a store that is distrusted or unknown is replaced by a new one.
     pub anew: bool,
 }
 
-/// A task that was found possible.
+/// A task that was checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
     /// Reads blocks.
@@ -289,44 +289,44 @@ pub enum What {
         /// Whether contents are compared.
         checksums: Option<Checksums>,
     },
-    /// Into an image.
+    /// Writes an image.
     Backup {
         /// Its file.
         to: PathBuf,
         /// The unit.
         block: Sectors,
-        /// Former images, in order, from which it is the difference.
+        /// Former images, in order, relative to which it is a difference.
         since: Vec<PathBuf>,
-        /// A file that is there is overwritten.
+        /// Whether an existing file is overwritten.
         force: bool,
     },
-    /// Onto a file or disk.
+    /// Copies to a file or disk.
     Replica {
-        /// Which.
+        /// The file or disk.
         to: PathBuf,
         /// The unit.
         block: Sectors,
-        /// Whatever is there.
+        /// Whether existing content is overwritten.
         force: bool,
     },
-    /// As a plan says.
+    /// Moves blocks as a plan says.
     Reorganize {
         /// Its file.
         plan: PathBuf,
         /// The unit, where the plan does not say.
         block: Sectors,
     },
-    /// From images.
+    /// Writes images to the disk.
     Restore {
         /// Their files, in order.
         from: Vec<PathBuf>,
-        /// Whoever has the disk open.
+        /// Whether it runs although clients have the disk open.
         force: bool,
     },
 }
 
 impl What {
-    /// Whether it needs the disk for itself, and whether that was waived.
+    /// Returns whether it needs the disk for itself, and whether the user has waived that.
     pub(crate) fn needs_alone(&self) -> Option<bool> {
         match self {
             Self::Restore { force, .. } => Some(*force),
@@ -334,7 +334,7 @@ impl What {
         }
     }
 
-    /// The checksums that it compares with.
+    /// Returns the checksums that it compares with.
     pub(crate) fn checksums(&self) -> Option<&Checksums> {
         match self {
             Self::Scrub { checksums, .. } => checksums.as_ref(),
@@ -342,17 +342,17 @@ impl What {
         }
     }
 
-    /// Whether it changes what is on the disk.
+    /// Returns whether it changes the disk's content.
     pub(crate) fn writes(&self) -> bool {
         matches!(self, Self::Restore { .. } | Self::Reorganize { .. })
     }
 
-    /// Whether nobody else may write anywhere meanwhile.
+    /// Returns whether all other writes to the disk are refused meanwhile.
     pub(crate) fn takes_all(&self) -> bool {
         matches!(self, Self::Restore { .. })
     }
 
-    /// The LBNs that it reads for their own sake.
+    /// Returns the LBNs that it reads for their own sake.
     pub(crate) fn scrubs(&self) -> Option<LbnRange> {
         match self {
             Self::Scrub { range, .. } => Some(*range),
@@ -360,7 +360,7 @@ impl What {
         }
     }
 
-    /// Whether it is of one instant.
+    /// Returns whether its result is the disk at one instant.
     pub(crate) fn is_snapshot(&self) -> bool {
         matches!(self, Self::Backup { .. } | Self::Replica { .. })
     }
@@ -372,9 +372,9 @@ impl What {
 pub struct SpecError {
     /// Which field.
     pub field: &'static str,
-    /// What is there.
+    /// The value found.
     pub found: String,
-    /// What to do about it.
+    /// The advice to the user.
     pub mend: String,
 }
 
@@ -384,31 +384,31 @@ impl SpecError {
     }
 }
 
-/// What a new disk is given once and keeps: the name in its images.
+/// Returns the permanent name of a new disk, for its images.
 pub(crate) fn volume(random: u128) -> VolumeId {
     VolumeId(random)
 }
 
-/// What may be changed of a task, as `PATCH` has it.
+/// The changes of a task that `PATCH` accepts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Change {
     /// Its share of the gaps from now on, 1 to 100.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<u8>,
-    /// When it is to be done, in seconds since 1970; `null` takes a deadline away.
+    /// Its deadline, in seconds since 1970; `null` removes it.
     #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub deadline_unix_s: Option<Option<u64>>,
 }
 
 impl Change {
-    /// Nothing is to be changed.
+    /// Returns whether it changes nothing.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// Tells null from nothing.
+/// Distinguishes null from a missing field.
 fn given<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Option<u64>>, D::Error> {
     Option::deserialize(from).map(Some)
 }

@@ -1,4 +1,4 @@
-//! What is told of tasks.
+//! The status of tasks.
 
 use super::Desk;
 use super::spec::{Kind, TaskSpec};
@@ -9,73 +9,72 @@ use std::collections::BTreeMap;
 use tracing::warn;
 use units::Duration;
 
-/// How a task stands, as JSON has it.
+/// The status of a task, as in the JSON.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TaskStatus {
-    /// Its number; no other task of the disk ever had it.
+    /// Its number; no other task of the disk has ever had it.
     pub id: u64,
     /// The disk.
     pub disk: String,
     /// Its kind.
     pub kind: Kind,
-    /// How it stands.
+    /// Its state.
     pub state: TaskState,
-    /// Why, if there is more to say.
+    /// The reason, if there is more to say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// 1 to 100.
     pub priority: u8,
     /// When it was asked for, in seconds since 1970.
     pub created_unix_s: f64,
-    /// Since when it stands so.
+    /// When it came into this state.
     pub changed_unix_s: f64,
     /// When it should be done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline_unix_s: Option<u64>,
-    /// Whether it will not be, at its present rate, or was not.
+    /// Whether it has missed its deadline, or will at its present rate.
     pub misses_deadline: bool,
-    /// Blocks that are done, durably.
+    /// Blocks done, durably.
     pub done: u64,
-    /// Blocks of it; 0 as long as that is not known.
+    /// Its number of blocks; 0 until that is known.
     pub blocks: u64,
     /// Bytes of the blocks that are done.
     pub bytes: u64,
-    /// Bytes a second over the last minute; `None` where nothing can be said yet.
+    /// Bytes a second over the last minute; `None` if there is too little data.
     pub rate_bytes_per_s: Option<f64>,
-    /// How long the rest takes at that rate. The last blocks are the slowest, so early on this is too little.
+    /// The time for the rest at that rate. The last blocks are the slowest, so an early estimate is too low.
     pub eta_s: Option<f64>,
-    /// Bytes that it has read or written in gaps of the foreground, for nothing, since the daemon started.
+    /// Bytes read or written in gaps of the foreground since the daemon started.
     #[serde(default)]
     pub free_bytes: u64,
-    /// The same in idle time.
+    /// The same for idle time.
     #[serde(default)]
     pub idle_bytes: u64,
-    /// What background work in idle time has cost the foreground while this task ran, since the daemon started.
+    /// The harm of background work in idle time while this task ran, since the daemon started.
     pub harm: TaskHarm,
     /// Sectors that could not be read or written, at most 1000 of them.
     pub bad_lbns: Vec<u64>,
-    /// How many more there are.
+    /// The number of further ones.
     pub bad_more: u64,
-    /// Of a scrub with checksums: what it has found.
+    /// The results of a scrub with checksums.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checksums: Option<Content>,
-    /// What was asked for.
+    /// The specification of the task.
     pub spec: TaskSpec,
 }
 
-/// Harm: what was done in rotational gaps costs nothing, what was done in idle time may make the next request late, or
-/// early.
+/// Harm: work in rotational gaps costs nothing, but work in idle time may make the next request late, or early.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TaskHarm {
     /// Time of the foreground at the head while the task ran, in milliseconds.
     pub foreground_ms: f64,
-    /// By how much requests that ended an idle period were late.
+    /// The total delay of requests that ended an idle period.
     pub late_ms: f64,
-    /// By how much they were early.
+    /// The total time by which they were early.
     pub early_ms: f64,
-    /// What was lost in all, as a part of the foreground's time; negative where more was gained.
+    /// The net loss as a share of the foreground's time; negative for a gain.
     pub share: f64,
-    /// Whether other tasks ran meanwhile: then this is theirs too.
+    /// Whether other tasks ran at the same time: then the figures are theirs, too.
     pub shared: bool,
 }
 
@@ -84,14 +83,14 @@ pub struct TaskHarm {
 pub struct Outcome {
     /// Tasks that failed since the daemon started.
     pub failed: u64,
-    /// When the last one failed, in milliseconds since 1970, as far as the journal knows.
+    /// When the last one failed, in milliseconds since 1970, if the journal knows.
     pub last_failure_unix_ms: Option<u64>,
-    /// When the last one was done.
+    /// When the last one succeeded.
     pub last_success_unix_ms: Option<u64>,
 }
 
 impl Outcome {
-    /// Those of a journal: nothing has failed since the daemon started.
+    /// Returns the outcomes in a journal: nothing has failed since the daemon started.
     pub(super) fn of_each(table: &Table) -> BTreeMap<Kind, Self> {
         let mut all: BTreeMap<Kind, Self> = Kind::ALL.map(|kind| (kind, Self::default())).into();
         for (_, entry) in table.iter() {
@@ -114,17 +113,17 @@ impl Outcome {
 }
 
 impl Desk {
-    /// How tasks of each kind have ended.
+    /// Returns how tasks of each kind have ended.
     pub fn outcomes(&self) -> Vec<(Kind, Outcome)> {
         self.outcomes.iter().map(|(kind, outcome)| (*kind, *outcome)).collect()
     }
 
-    /// All tasks that are remembered, the oldest first.
+    /// Returns all remembered tasks, the oldest first.
     pub fn tasks(&self) -> Vec<TaskStatus> {
         self.table.iter().filter_map(|(id, _)| self.task(id)).collect()
     }
 
-    /// One of them.
+    /// Returns one of them.
     pub fn task(&self, id: u64) -> Option<TaskStatus> {
         let entry = self.table.get(id)?;
         let live = self.live.get(&id);
@@ -135,7 +134,7 @@ impl Desk {
             done => Some((figures.bytes / done).saturating_mul(figures.blocks.saturating_sub(done))),
         };
         let stopped = self.damage.is_some() && !entry.state.is_over();
-        // A task is done when the journal holds its last figures: before that they are not claimed.
+        // A task is done when the journal holds its last figures: report them only then.
         let noted = !self.saving.iter().any(|(_, other, _)| *other == id);
         let state = if entry.state == TaskState::Done && !noted { TaskState::Running } else { entry.state };
         let runs = state == TaskState::Running && !stopped;
@@ -180,7 +179,7 @@ impl Desk {
         })
     }
 
-    /// Says so once in the log when a task is about to miss its deadline, or has.
+    /// Logs once that a task has missed its deadline, or is about to.
     pub(super) fn warn_of_deadline(&mut self, id: u64) {
         let Some(deadline) = self.table.get(id).and_then(|entry| entry.spec.deadline_unix_s) else { return };
         let Some(task) = self.task(id).filter(|task| task.misses_deadline) else { return };

@@ -1,9 +1,9 @@
-//! What of a disk's content is known by checksums, and what of it the next write makes unknown (docs/SCRUB.md).
+//! The state of a disk's checksum store, and the writes that outdate sums (docs/SCRUB.md).
 //!
-//! A scrub with checksums puts them into a store, a file. From then on, whether a scrub runs or not, a write to a block
-//! whose sum may be in the store is held until the store has forgotten it, durably: a sum that is there is that of the last
-//! write. The store of a disk is named in the journal. One that has failed, or was not to be had when the daemon began, is
-//! struck out of the journal before another write goes, and is believed never again.
+//! A scrub with checksums puts them into a store, a file. From then on, also between scrubs, a write to a block whose
+//! sum may be in the store is held until the store has durably forgotten that sum: a stored sum always matches the last
+//! write. The journal names the store of a disk. If the store fails, or cannot be opened when the daemon begins, the
+//! journal drops it before the next write goes to the disk, and it is never trusted again.
 
 use super::order::{Lane, News, Order, Work};
 use super::routes::Owner;
@@ -19,20 +19,20 @@ use units::{Instant, LbnRange, Sectors};
 /// Blocks of the store: the first, the one after the last.
 type Blocks = (u64, u64);
 
-/// Blocks that a store is told to forget at a time, about a thousand pages of it: a whole disk that is discarded takes many
-/// answers, each of them in time.
+/// The most blocks that a store forgets with one order, about a thousand pages of it: a discard of the whole disk takes
+/// many orders, each of which is answered in time.
 const MOST_FORGOTTEN: u64 = 1 << 20;
 
-/// A store that the disk's writes are told to.
+/// A store that learns of the disk's writes.
 #[derive(Debug)]
 struct Kept {
     block: Sectors,
-    /// What it may know.
+    /// The blocks whose sums it may hold.
     maybe: BlockSet,
-    /// What it is being told to forget; what is next.
+    /// The blocks that it is being ordered to forget, and those of the next order.
     forgetting: Vec<Blocks>,
     next: Vec<Blocks>,
-    /// When it was told.
+    /// When the order was given.
     since: Instant,
 }
 
@@ -41,17 +41,17 @@ enum State {
     #[default]
     None,
     Kept(Kept),
-    /// It is no more: writes wait until that is in the journal, up to which entry; since when.
+    /// The store is dropped: writes wait until the journal says so, with that entry and the time since when.
     Leaving(u64, Instant),
 }
 
-/// What a scrub with checksums has to know of writes.
+/// The state of writes that a scrub with checksums needs.
 #[derive(Debug)]
 struct Watch {
-    /// Which task.
+    /// The number of the task.
     id: u64,
     block: Sectors,
-    /// Blocks that somebody has written, or began to, since they were last asked for.
+    /// Blocks that were written, or began to be, since the scrub last asked for them.
     touched: BlockSet,
 }
 
@@ -60,24 +60,24 @@ struct Watch {
 pub(crate) struct Sums {
     state: State,
     watch: Option<Watch>,
-    /// Of the foreground, under way.
+    /// Foreground writes in flight.
     writing: Vec<LbnRange>,
-    /// Of tasks and sessions: given to be written.
+    /// Blocks of tasks and sessions that will be written.
     given: BTreeMap<Owner, BTreeSet<(u64, u64)>>,
-    /// How often anybody began or ended a write.
+    /// The number of times that a write began or ended.
     writes: u64,
-    /// A store that has been opened for a task, which may begin when that entry is durable.
+    /// A store that has been opened for a task; the task may begin when that entry is durable.
     ready: Option<(u64, u64)>,
 }
 
 impl Sums {
-    /// A task is to be told of writes from here on.
+    /// Records writes for a task from here on.
     pub fn watch(&mut self, id: u64, block: Sectors, capacity: Sectors) {
         let blocks = capacity.get().div_ceil(block.get().max(1));
         self.watch = Some(Watch { id, block, touched: BlockSet::empty(blocks) });
     }
 
-    /// It is over.
+    /// Ends the recording for a task that is over.
     fn unwatch(&mut self, id: u64) {
         if self.is_of(id) {
             self.watch = None;
@@ -88,12 +88,13 @@ impl Sums {
         self.watch.as_ref().is_some_and(|watch| watch.id == id)
     }
 
-    /// How often anybody began or ended a write.
+    /// Returns the number of times that a write began or ended.
     pub fn writes(&self) -> u64 {
         self.writes
     }
 
-    /// Whether nobody has written to a block since it was [asked for](Self::ask_again), and nobody does or is about to.
+    /// Returns whether a block has had no write since the scrub [asked for it](Self::ask_again), and has none in flight
+    /// or waiting.
     pub fn is_quiet(&self, block: u64) -> bool {
         let Some(watch) = &self.watch else { return false };
         let of = |range: LbnRange| {
@@ -113,7 +114,8 @@ impl Sums {
             && !self.given.values().flatten().any(given)
     }
 
-    /// A block is read again: what was written before does not matter for it. Whether nobody writes to it now.
+    /// Records that a block is read again, so that earlier writes do not matter. Returns whether it has no write in
+    /// flight now.
     pub fn ask_again(&mut self, block: u64) -> bool {
         if let Some(watch) = &mut self.watch {
             watch.touched.remove(block);
@@ -121,7 +123,7 @@ impl Sums {
         self.is_quiet(block)
     }
 
-    /// The store will know a block.
+    /// Records that the store will know a block.
     pub fn recorded(&mut self, block: u64) {
         if let State::Kept(kept) = &mut self.state {
             kept.maybe.insert(block);
@@ -161,7 +163,7 @@ impl Sums {
 }
 
 impl Kept {
-    /// Has what is next forgotten, much at a time: one sync does for many writes.
+    /// Orders the store to forget the next blocks, many at a time: one sync serves many writes.
     fn forget(&mut self, orders: &mut VecDeque<Order>, now: Instant) {
         if self.forgetting.is_empty() && !self.next.is_empty() {
             (self.forgetting, self.since) = (Vec::new(), now);
@@ -183,7 +185,7 @@ impl Kept {
 }
 
 impl Desk {
-    /// The store of before is opened again, before anybody can write.
+    /// Opens the store of the former run again, before any client can write.
     pub(super) fn begin_sums(&mut self) {
         let Some(store) = self.table.sums().cloned() else { return };
         self.keep_sums(&store, BlockSet::full);
@@ -193,7 +195,7 @@ impl Desk {
         self.hand_over();
     }
 
-    /// The order for a store's being opened: for a task, or as it was named in the journal.
+    /// Returns the order to open a store, for a task or as the journal names it.
     fn open_sums(&self, task: Option<u64>, path: PathBuf, block: Sectors, id: u64, anew: bool) -> Work {
         let disk = self.setup.disk.clone();
         let known = self.table.sums().map(|store| (store.path.clone(), store.id));
@@ -208,30 +210,30 @@ impl Desk {
         self.sums.state = State::Kept(kept);
     }
 
-    /// A task wants its store.
+    /// Opens the store of a task.
     pub(super) fn want_sums(&mut self, id: u64, path: PathBuf, block: Sectors, number: u64, anew: bool) {
         if self.table.sums().is_none() && matches!(self.sums.state, State::Kept(_)) {
-            // It was given up when the task was asked for, and the journal says so by now.
+            // The old store was given up when the task was created, and by now the journal says so.
             self.sums.state = State::None;
         }
         let work = self.open_sums(Some(id), path, block, number, anew);
         self.orders.push_back(Order { lane: Lane::Sums, work });
     }
 
-    /// Whether a write has to wait for the store.
+    /// Returns whether a write has to wait for the store.
     pub(super) fn hold_for_sums(&mut self, range: LbnRange) -> bool {
         let held = self.sums.hold(range, &mut self.orders, self.now);
         self.hand_over();
         held
     }
 
-    /// A write of the foreground goes to the disk.
+    /// Records that a write of the foreground goes to the disk.
     pub(crate) fn writing(&mut self, range: LbnRange) {
         self.sums.touch(range);
         self.sums.writing.push(range);
     }
 
-    /// It is over, well or not.
+    /// Records that it is over, whether it succeeded or failed.
     pub(crate) fn wrote(&mut self, range: LbnRange) {
         self.sums.touch(range);
         if let Some(at) = self.sums.writing.iter().position(|other| *other == range) {
@@ -239,13 +241,13 @@ impl Desk {
         }
     }
 
-    /// A block of a task or a session will be written.
+    /// Records that a block of a task or session will be written.
     pub(super) fn gave(&mut self, owner: Owner, range: LbnRange) {
         self.sums.touch(range);
         self.sums.given.entry(owner).or_default().insert((range.start().get(), range.len().get()));
     }
 
-    /// It was.
+    /// Records that it was written.
     pub(super) fn took(&mut self, owner: Owner, range: LbnRange) {
         self.sums.touch(range);
         let (start, end) = (range.start().get(), range.start().get().saturating_add(range.len().get()));
@@ -254,7 +256,7 @@ impl Desk {
         }
     }
 
-    /// Whoever it is gives nothing more.
+    /// Records that this owner will give no more blocks.
     pub(super) fn gone(&mut self, owner: Owner) {
         for (start, len) in self.sums.given.remove(&owner).unwrap_or_default() {
             self.sums.touch(LbnRange::new(units::Lbn::new(start), Sectors::new(len)));
@@ -265,7 +267,7 @@ impl Desk {
         }
     }
 
-    /// Something has become of an order to the store.
+    /// Handles the report on an order to the store.
     pub(super) fn told_sums(&mut self, sessions: &mut dyn Sessions, news: News) {
         match news {
             News::Forgotten => {
@@ -322,11 +324,11 @@ impl Desk {
         self.sums.ready = Some((seq, task));
     }
 
-    /// The store is not told of writes any more. They wait until the journal says so.
+    /// Drops the store. Writes wait until the journal says so.
     fn leave_sums(&mut self, sessions: &mut dyn Sessions, why: &str) {
         if matches!(self.sums.state, State::Kept(_)) {
             error!(disk = self.setup.disk.name, why, "no checksums");
-            // It may have been struck out just now, for another to begin.
+            // The entry may have been removed just now, for another store to begin.
             let seq = match self.table.sums() {
                 Some(_) => self.note(Event::Sums { store: None }),
                 None => self.seq,
@@ -338,8 +340,8 @@ impl Desk {
         }
     }
 
-    /// No write waits for ever for a store, nor for the journal that is to say that it is no more: both may hang, with the file
-    /// system that they are on, and for ever if that is on this very disk.
+    /// Gives up a store, or the journal entry that drops it, after a while: both may hang with their file system, and
+    /// for ever if that is on this very disk. No write may wait for ever.
     pub(super) fn give_up_sums(&mut self, sessions: &mut dyn Sessions) {
         match &self.sums.state {
             State::Kept(kept) if !kept.forgetting.is_empty() && kept.since + ANSWER <= self.now => {
@@ -364,10 +366,10 @@ impl Desk {
         }
     }
 
-    /// The journal is durable up to an entry, or cannot be written.
+    /// Handles the journal's being durable up to an entry, or its failure.
     pub(super) fn journaled_sums(&mut self, sessions: &mut dyn Sessions, seq: u64, failed: bool) {
         match self.sums.state {
-            // A journal that cannot be written either must not stop the disk for ever.
+            // A journal that cannot be written must not stop the disk for ever either.
             State::Leaving(at, _) if failed || at <= seq => self.sums.state = State::None,
             _ => {}
         }
@@ -390,7 +392,7 @@ mod tests {
         LbnRange::new(units::Lbn::new(start), Sectors::new(len))
     }
 
-    /// A write that is under way, whoever's, is of bytes that nobody has read yet.
+    /// A write in flight carries bytes that the scrub has not read.
     #[test]
     fn no_sum_is_recorded_of_a_block_that_is_being_written() {
         let mut desk = Desk::open(setup(), Default::default()).unwrap();

@@ -1,4 +1,4 @@
-//! All tasks that there were, as the journal has them.
+//! All tasks of a disk, as the journal has them.
 
 use super::spec::TaskSpec;
 use apps::snapshot::VolumeId;
@@ -6,29 +6,29 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// Bad sectors that are listed; more are counted.
+/// The most bad sectors that are listed; further ones are counted.
 pub const MOST_BAD: usize = 1_000;
 
-/// How a task stands.
+/// The state of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TaskState {
     /// It will begin: its files are being read, or another task has to end first.
     Queued,
-    /// It works.
+    /// It is at work.
     Running,
-    /// It stands still, on request or because it cannot go on; what it has done is kept.
+    /// It is stopped, on request or because it is blocked; its progress is kept.
     Paused,
-    /// All is done.
+    /// It has done all its blocks.
     Done,
-    /// It will not be done.
+    /// It ended without success.
     Failed,
-    /// It was given up on request.
+    /// It was cancelled on request.
     Cancelled,
 }
 
 impl TaskState {
-    /// Whether nothing more will happen.
+    /// Returns whether the state is final.
     pub fn is_over(self) -> bool {
         matches!(self, Self::Done | Self::Failed | Self::Cancelled)
     }
@@ -47,34 +47,34 @@ impl std::fmt::Display for TaskState {
     }
 }
 
-/// What of a task is done and durable.
+/// The durable progress of a task.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Figures {
     /// Blocks done.
     pub done: u64,
-    /// Blocks of the task; 0 as long as that is not known.
+    /// Blocks of the task; 0 until that is known.
     pub blocks: u64,
     /// Bytes of the blocks done.
     pub bytes: u64,
     /// Sectors that could not be read or written, at most [`MOST_BAD`] of them.
     pub bad: Vec<u64>,
-    /// How many more there are.
+    /// The number of further ones.
     pub bad_more: u64,
-    /// Of a scrub with checksums.
+    /// The results of a scrub with checksums.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<Content>,
 }
 
-/// What a scrub with checksums has found.
+/// The results of a scrub with checksums.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Content {
-    /// Blocks whose sums it recorded.
+    /// Blocks whose sums the scrub recorded.
     pub recorded: u64,
-    /// Blocks that are what was recorded.
+    /// Blocks that match their recorded sums.
     pub verified: u64,
-    /// The first sectors of blocks that were read well and are not what was recorded, at most [`MOST_BAD`] of them.
+    /// The first sectors of blocks that were read without error and do not match, at most [`MOST_BAD`] of them.
     pub wrong: Vec<u64>,
-    /// How many more there are.
+    /// The number of further ones.
     pub wrong_more: u64,
 }
 
@@ -82,7 +82,7 @@ pub struct Content {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SumStore {
     pub path: PathBuf,
-    /// By which it is told from others.
+    /// The random number that identifies it.
     pub id: u64,
     /// Sectors in a block.
     pub block: u64,
@@ -95,28 +95,28 @@ pub(crate) struct Entry {
     /// Milliseconds since 1970.
     pub created: u64,
     pub changed: u64,
-    /// A random number: the name of its image.
+    /// A random number, the identity of its image.
     pub image: u64,
     pub state: TaskState,
     pub reason: Option<String>,
     pub figures: Figures,
-    /// What the task itself knows of its progress; a task of one that is over has none.
+    /// The task's own record of its progress; empty for a task that is over.
     pub saved: Vec<u8>,
 }
 
-/// What happens to the table.
+/// A change of the table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "lowercase")]
 pub(crate) enum Event {
-    /// A task was asked for.
+    /// A task was created.
     Created { id: u64, spec: TaskSpec, at: u64, image: u64 },
-    /// Another state.
+    /// A task changed its state.
     State { id: u64, state: TaskState, reason: Option<String>, at: u64 },
-    /// Another priority.
+    /// A task changed its priority.
     Priority { id: u64, priority: u8 },
-    /// Another deadline.
+    /// A task changed its deadline.
     Deadline { id: u64, deadline_unix_s: Option<u64> },
-    /// So much is durable. The task's own knowledge comes with it.
+    /// Progress is durable, with the task's own record.
     Progress {
         id: u64,
         figures: Figures,
@@ -125,23 +125,23 @@ pub(crate) enum Event {
     },
     /// A task that is over was dropped.
     Forgotten { id: u64 },
-    /// What the disk's writes are told to from here on.
+    /// The store that learns of the disk's writes from here on.
     Sums { store: Option<SumStore> },
-    /// Numbers up to this one have been used.
+    /// Numbers up to this one are used.
     Used { id: u64 },
-    /// The disk: its volume in hexadecimal digits, and the number that it has itself, if it has one.
+    /// The disk: its volume in hexadecimal digits, and its serial number, if it has one.
     Disk { volume: String, device: Option<String> },
-    /// Places that a task had closed stay closed, although that task is over: it did not end well.
+    /// Places stay closed after a task that did not end well.
     Closed { closed: Option<Closed> },
 }
 
-/// What clients may not do with a disk.
+/// The accesses that are closed to clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Closed {
-    /// Write.
+    /// Writes.
     Writes,
-    /// Read or write.
+    /// Reads and writes.
     All,
 }
 
@@ -149,7 +149,7 @@ pub enum Closed {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Table {
     entries: BTreeMap<u64, Entry>,
-    /// The highest number that was used.
+    /// The highest number used.
     used: u64,
     sums: Option<SumStore>,
     volume: Option<VolumeId>,
@@ -162,27 +162,27 @@ impl Table {
         self.entries.get(&id)
     }
 
-    /// The checksum store, if the disk has one.
+    /// Returns the checksum store, if the disk has one.
     pub fn sums(&self) -> Option<&SumStore> {
         self.sums.as_ref()
     }
 
-    /// The disk's volume; none: nothing was ever noted.
+    /// Returns the disk's volume; none if nothing was ever recorded.
     pub fn volume(&self) -> Option<VolumeId> {
         self.volume
     }
 
-    /// The number that the disk itself had.
+    /// Returns the serial number of the disk.
     pub fn device(&self) -> Option<&str> {
         self.device.as_deref()
     }
 
-    /// What stays closed after a task that did not end well.
+    /// Returns the accesses that stay closed after a task that did not end well.
     pub fn closed(&self) -> Option<Closed> {
         self.closed
     }
 
-    /// Numbers up to this one have been used.
+    /// Marks numbers up to this one as used.
     pub fn has_used(&mut self, id: u64) {
         self.used = self.used.max(id);
     }
@@ -191,12 +191,12 @@ impl Table {
         self.entries.iter().map(|(id, entry)| (*id, entry))
     }
 
-    /// A number that no task had.
+    /// Returns a number that no task has had.
     pub fn next_id(&self) -> u64 {
         self.used.saturating_add(1)
     }
 
-    /// Whether the event fits; if not, nothing has changed.
+    /// Applies an event; returns whether it fits. If not, nothing has changed.
     pub fn apply(&mut self, event: Event) -> bool {
         match event {
             Event::Created { id, spec, at, image } => {
@@ -217,7 +217,7 @@ impl Table {
                 self.entries.insert(id, entry);
             }
             Event::State { id, state, reason, at } => {
-                // What is over stays so.
+                // A final state never changes.
                 let Some(entry) = self.entries.get_mut(&id).filter(|e| !e.state.is_over()) else {
                     return false;
                 };
@@ -257,7 +257,7 @@ impl Table {
         true
     }
 
-    /// Events that make this table of an empty one.
+    /// Returns the events that make this table from an empty one.
     pub fn events(&self) -> Vec<Event> {
         let mut events = Vec::new();
         if let Some(volume) = self.volume {
@@ -266,7 +266,7 @@ impl Table {
         for (&id, entry) in &self.entries {
             let Entry { spec, created, changed, image, state, reason, figures, saved } = entry.clone();
             events.push(Event::Created { id, spec, at: created, image });
-            // While the task is not over: afterwards no progress is taken.
+            // Only for a task that is not over: later progress is refused.
             if figures != Figures::default() || !saved.is_empty() {
                 events.push(Event::Progress { id, figures, saved });
             }

@@ -1,4 +1,4 @@
-//! Applications on a disk: whose session is whose, and the buffers that they gave.
+//! Applications on a disk: the owners of sessions, and the buffers that were given.
 
 use super::blocks::{Blocks, within};
 use crate::tape::{Noted, Taped};
@@ -12,108 +12,109 @@ use std::fmt;
 use std::marker::PhantomData;
 use units::{Bytes, Instant, Lbn, LbnRange, Sectors, SessionId, TaskId};
 
-/// What an application of a live disk is asked beside its blocks. Nothing, by default.
+/// Questions to an application of a live disk, beside those about its blocks. By default it has no restrictions.
 pub trait Guard {
-    /// A foreground write is about to be chosen from: whether it is to wait. It is asked for again after the next record
-    /// that is delivered, and the next call ([`Disk::call`](super::Disk::call)). A snapshot promotes the blocks that it still has to read, and says true until they have come.
+    /// Returns whether a foreground write has to wait. The disk asks again after the next delivered record and the next
+    /// call ([`Disk::call`](super::Disk::call)). A snapshot promotes the blocks that it still has to read, and returns
+    /// true until it has them.
     fn hold(&mut self, sessions: &mut dyn Sessions, range: LbnRange) -> bool {
         let _ = (sessions, range);
         false
     }
 
-    /// Whether a request of the foreground may get at `range` now, reads included. One that waits is asked for again as a
-    /// write that is held.
+    /// Returns whether a request of the foreground, also a read, may access `range` now. For a waiting request the disk
+    /// asks again as for a held write.
     fn fenced(&self, range: LbnRange) -> Fence {
         let _ = range;
         Fence::Open
     }
 
-    /// Who has fenced something in, in words.
+    /// Returns the owner of the fence, in words.
     fn fence(&self) -> String {
         String::new()
     }
 
-    /// Whether it waits until what the foreground had begun within its fences is done; then [`clear`](Self::clear) is
-    /// called.
+    /// Returns whether it waits for the end of the foreground requests that had begun within its fences; then
+    /// [`clear`](Self::clear) is called.
     fn wants_clear(&self) -> bool {
         false
     }
 
-    /// It is done.
+    /// Called when they have ended.
     fn clear(&mut self, sessions: &mut dyn Sessions) {
         let _ = sessions;
     }
 
-    /// A write or discard of the foreground goes to the device. For each [`wrote`](Self::wrote) is called.
+    /// Called when a write or discard of the foreground goes to the device. For each [`wrote`](Self::wrote) is called.
     fn writing(&mut self, range: LbnRange) {
         let _ = range;
     }
 
-    /// It is over, well or not.
+    /// Called when it has ended, successfully or not.
     fn wrote(&mut self, range: LbnRange) {
         let _ = range;
     }
 
-    /// How many clients have the disk open and may write.
+    /// Called with the number of clients that have the disk open and may write.
     fn set_writers(&mut self, writers: usize) {
         let _ = writers;
     }
 
-    /// Why nobody else may write to the disk now, if it is so: then no client is let in, and what those write who are there
-    /// already fails.
+    /// Returns why no other writes are allowed now, if so: then new clients are refused, and writes of present ones
+    /// fail.
     fn taken(&self) -> Option<String> {
         None
     }
 
-    /// Whether writes or discards of the foreground are under way; told when that changes.
+    /// Called when the first write or discard of the foreground begins, and when the last one ends.
     fn set_changing(&mut self, changing: bool) {
         let _ = changing;
     }
 
-    /// So many bytes of a session's blocks came or went with a command: in a gap of the foreground, or in idle time.
+    /// Called when a command has moved bytes of a session's blocks, in a gap of the foreground or in idle time.
     fn moved(&mut self, session: SessionId, bytes: Bytes, when: Spare) {
         let _ = (session, bytes, when);
     }
 
-    /// Whether it wants on the medium all that it has been told is written. Asked after each call and each record, but
-    /// not while a flush for it is under way; for each true [`flushed`](Self::flushed) is called once.
+    /// Returns whether all writes reported so far have to be flushed. The disk asks after each call and each record,
+    /// unless a flush for this application is in flight; for each true it calls [`flushed`](Self::flushed) once.
     fn wants_flush(&mut self) -> bool {
         false
     }
 
-    /// All that had been reported as written when it [wanted](Self::wants_flush) that is on the medium, or the device has
-    /// failed.
+    /// Called when all writes reported before it [wanted](Self::wants_flush) a flush are on the medium, or the device
+    /// has failed.
     fn flushed(&mut self, sessions: &mut dyn Sessions, result: Result<(), &Failure>) {
         let _ = (sessions, result);
     }
 }
 
-/// Whether others may get at a place of the disk.
+/// The access of others to a place of the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fence {
-    /// They may.
+    /// Allowed.
     Open,
-    /// They wait: it will be told.
+    /// Has to wait until the fence changes.
     Wait,
-    /// They may not.
+    /// Refused.
     Closed,
 }
 
-/// Time of the head that the foreground had no use for.
+/// Head time without use for the foreground.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spare {
-    /// A request's rotational latency: free.
+    /// A request's rotational latency, which is free.
     Gap,
-    /// Nobody asked for anything.
+    /// Idle time: no foreground request was pending.
     Idle,
 }
 
-/// An application that a disk can host: any that owns what it has and guards what it likes.
+/// An application that a disk can host: any with an implementation of [`Guard`].
 pub trait Hosted: Application + Guard + Any + Send {}
 
 impl<T: Application + Guard + Any + Send> Hosted for T {}
 
-/// Where on a disk an application is.
+/// The handle of an application on a disk.
 pub struct Place<T> {
     index: usize,
     kind: PhantomData<fn() -> T>,
@@ -153,7 +154,7 @@ impl fmt::Debug for Apps {
     }
 }
 
-/// What a call of an application may change beside the core.
+/// The parts of a disk, beside the core, that a call of an application may change.
 pub(super) struct World<'a> {
     pub core: &'a mut Taped,
     pub blocks: &'a mut Blocks,
@@ -207,12 +208,12 @@ impl Apps {
         self.apps.iter_mut().for_each(|app| app.app.wrote(range));
     }
 
-    /// Why no client may write, if none may.
+    /// Returns why no client may write, if none may.
     pub fn taken(&self) -> Option<String> {
         self.apps.iter().find_map(|app| app.app.taken())
     }
 
-    /// Tells whoever opened a session what of its blocks has moved.
+    /// Reports the bytes moved to the application that opened the session.
     pub fn moved(&mut self, session: SessionId, bytes: Bytes, when: Spare) {
         let app = self.owners.get(&session).and_then(|at| self.apps.get_mut(*at));
         if let Some(App { app, .. }) = app {
@@ -233,13 +234,13 @@ impl Apps {
         })?
     }
 
-    /// Hands a record to whoever opened its session.
+    /// Delivers a record to the application that opened its session.
     pub fn done(&mut self, world: World<'_>, record: &Record, bytes: &[u8], now: Instant) {
         let Some(&index) = self.owners.get(&record.session) else { return };
         self.with(index, world, |app, sessions| app.done(sessions, record, bytes, now));
     }
 
-    /// Whether anybody holds a write back. All are asked, so that all can begin what they must do first.
+    /// Returns whether an application holds a write. Asks all of them, so that all can begin their preparations.
     pub fn hold(&mut self, core: &mut Taped, blocks: &mut Blocks, range: LbnRange) -> bool {
         (0..self.apps.len()).fold(false, |held, index| {
             let world = World { core: &mut *core, blocks: &mut *blocks };
@@ -247,7 +248,7 @@ impl Apps {
         })
     }
 
-    /// Whether a request may get at a place; who says no.
+    /// Returns whether a request may access a place, and the application that refuses.
     pub fn fenced(&self, range: LbnRange) -> (Fence, Option<&dyn Hosted>) {
         let mut told = (Fence::Open, None);
         for App { app, .. } in &self.apps {
@@ -260,17 +261,17 @@ impl Apps {
         told
     }
 
-    /// The next who waits until nobody is within its fences.
+    /// Returns the next application that waits until its fences are free of requests.
     pub fn wants_clear(&self) -> Option<usize> {
         self.apps.iter().position(|app| app.app.wants_clear())
     }
 
-    /// Nobody is.
+    /// Reports to an application that its fences are free of requests.
     pub fn clear(&mut self, index: usize, world: World<'_>) {
         self.with(index, world, |app, sessions| app.clear(sessions));
     }
 
-    /// The next who wants a flush.
+    /// Returns the next application that wants a flush.
     pub fn wants_flush(&mut self) -> Option<usize> {
         let at = self.apps.iter_mut().position(|app| !app.flushing && app.app.wants_flush())?;
         self.apps[at].flushing = true;
@@ -284,7 +285,8 @@ impl Apps {
         self.with(index, world, |app, sessions| app.flushed(sessions, result));
     }
 
-    /// Fills `into` with what was given for the sectors of `range`, except those of `but`. Whether all was there.
+    /// Fills `into` with the bytes given for the sectors of `range`, except those of `but`. Returns whether all were
+    /// there.
     pub fn fill(&mut self, range: LbnRange, but: Option<LbnRange>, into: &mut [u8], sector: Bytes) -> bool {
         let but = but.unwrap_or(LbnRange::new(range.end(), Sectors::ZERO));
         let part = |from: Lbn, to: Lbn| LbnRange::new(from, to.max(from).since(from));
@@ -296,7 +298,7 @@ impl Apps {
     }
 }
 
-/// Notes whose session is whose, and what nobody waits for any more.
+/// Records the owner of each new session, and drops blocks that are no longer wanted.
 struct Calls<'a> {
     owners: &'a mut BTreeMap<SessionId, usize>,
     blocks: &'a mut Blocks,
@@ -328,7 +330,7 @@ impl Watch for Calls<'_> {
     }
 }
 
-/// Asks applications for what the core is about to write, and keeps it. One for each poll.
+/// Asks applications for the bytes that the core is about to write, and keeps them. One is made for each poll.
 pub(super) struct Asker<'a> {
     apps: &'a mut Apps,
     sector: Bytes,
@@ -344,7 +346,7 @@ impl<'a> Asker<'a> {
 impl Buffers for Asker<'_> {
     fn ready(&mut self, wanted: &Wanted) -> bool {
         let Apps { apps, owners, given } = &mut *self.apps;
-        // The core decides only when all that it had decided before is sent: what is left was given back.
+        // The core decides only when all earlier decisions were sent: buffers still here were given back.
         if std::mem::take(&mut self.fresh) {
             given.clear();
         }

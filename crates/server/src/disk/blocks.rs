@@ -1,7 +1,7 @@
-//! Parts of background blocks that have come, until the block is delivered.
+//! Received parts of background blocks, until the block is delivered.
 //!
-//! A block that lies on two tracks comes in two commands, and other blocks may be had on the way of a foreground request.
-//! What is written meanwhile goes over what is kept, so that a block is always one that was on the medium as a whole.
+//! A block on two tracks arrives with two commands, and parts of other blocks may be read together with a foreground
+//! request. Later writes are applied to the parts kept here, so that a block always equals the medium at one instant.
 
 use scheduler::{Part, Record};
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ struct Block {
     session: SessionId,
     range: LbnRange,
     bytes: Vec<u8>,
-    /// What of it has come.
+    /// The sectors that have been received.
     there: Vec<LbnRange>,
 }
 
@@ -22,7 +22,7 @@ pub(super) struct Blocks {
     sector: Bytes,
 }
 
-/// The bytes of `part` in those of `whole`.
+/// Returns the position of the bytes of `part` in those of `whole`.
 pub(super) fn within(whole: LbnRange, part: LbnRange, sector: Bytes) -> Option<std::ops::Range<usize>> {
     let offset = |lbn: Lbn| {
         let sectors = lbn.get().checked_sub(whole.start().get())?;
@@ -32,7 +32,7 @@ pub(super) fn within(whole: LbnRange, part: LbnRange, sector: Bytes) -> Option<s
     Some(offset(part.start())?..offset(part.end())?)
 }
 
-/// Copies what two ranges share from one's bytes to the other's.
+/// Copies the common part of two ranges from one's bytes to the other's.
 fn copy((to, into): (LbnRange, &mut [u8]), (from, bytes): (LbnRange, &[u8]), sector: Bytes) {
     let (start, end) = (to.start().max(from.start()), to.end().min(from.end()));
     if start >= end {
@@ -50,7 +50,7 @@ impl Blocks {
         Self { blocks: BTreeMap::new(), sector }
     }
 
-    /// A part of a block has come with a command.
+    /// Keeps a part of a block that was read by a command.
     pub fn keep(&mut self, part: &Part, range: LbnRange, bytes: &[u8]) {
         let size = usize::try_from(part.block.len().bytes(self.sector).get()).unwrap_or(0);
         let new =
@@ -62,19 +62,19 @@ impl Blocks {
         }
     }
 
-    /// Whether somebody wants to know what is written there.
+    /// Returns whether kept parts overlap this range, so that its writes have to be applied.
     pub fn touches(&self, range: LbnRange) -> bool {
         self.blocks.values().any(|block| block.range.overlaps(range))
     }
 
-    /// Something was written.
+    /// Applies a write to the kept parts.
     pub fn written(&mut self, range: LbnRange, bytes: &[u8]) {
         for block in self.blocks.values_mut() {
             copy((block.range, &mut block.bytes), (range, bytes), self.sector);
         }
     }
 
-    /// The bytes of a block that is delivered; `None` if not all of it has come.
+    /// Returns the bytes of a block that is delivered; `None` if parts are missing.
     pub fn take(&mut self, record: &Record) -> Option<Vec<u8>> {
         let mut block = self.blocks.remove(&(record.task, record.range.start()))?;
         block.there.sort_unstable_by_key(|part| part.start());
@@ -83,7 +83,7 @@ impl Blocks {
         (end >= block.range.end() && block.range == record.range).then_some(block.bytes)
     }
 
-    /// Forgets what nobody waits for any more.
+    /// Drops blocks that are no longer wanted.
     pub fn forget(&mut self, gone: impl Fn(TaskId, SessionId, LbnRange) -> bool) {
         self.blocks.retain(|(task, _), block| !gone(*task, block.session, block.range));
     }

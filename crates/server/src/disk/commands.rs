@@ -1,7 +1,7 @@
-//! What is at the device, and what waits for that.
+//! The commands at the device, and those that wait for them.
 //!
-//! A device may carry out what it has in any order. So nothing goes there that overlaps something of which one writes:
-//! a background write cannot come after a newer one of the foreground.
+//! A device may reorder its commands. So no command goes there while it overlaps another one and either writes: a
+//! background write cannot land after a newer one of the foreground.
 
 use device::{Ask, Failure};
 use scheduler::Command;
@@ -11,19 +11,19 @@ use units::{Duration, Instant, LbnRange};
 
 use super::requests::Turn;
 
-/// When a device has left so many commands without an answer it gets no more, and what waits for it fails in its turn.
+/// The number of unanswered commands after which the device gets no more; waiting ones then fail one after the other.
 const MOST_SILENT: usize = 16;
 
-/// What the device is asked for, and for whom.
+/// The purpose of a command.
 #[derive(Debug)]
 pub(super) enum Errand {
-    /// The core has sent it; for a foreground request, if it says so.
+    /// The core has sent it; the foreground request that it is for, if the core says so.
     Command(Command, Option<Turn>),
-    /// A foreground request that the core has no part in.
+    /// A foreground request that bypasses the core.
     Request(Turn),
-    /// An application, by its place, wants on the medium what it has written.
+    /// An application, by its place, wants its writes on the medium.
     Flush(usize),
-    /// Nobody waits for it any more. The device may still carry it out.
+    /// The command was given up. The device may still carry it out.
     Nobody,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct Sent {
     pub range: LbnRange,
     pub since: Instant,
     writes: bool,
-    /// What is written, where somebody wants to read it.
+    /// The bytes written, if a background block has to learn of them.
     pub written: Option<Vec<u8>>,
 }
 
@@ -67,12 +67,12 @@ struct Waiting {
 
 #[derive(Debug, Default)]
 pub(super) struct Commands {
-    /// By the name that the device knows it under, and so in the order in which they went there.
+    /// By the name that the device knows it under, which is the order in which they went there.
     at_device: BTreeMap<u64, Sent>,
-    /// In order.
+    /// In order of arrival.
     waiting: VecDeque<Waiting>,
     next: u64,
-    /// Of those at the device nobody waits for so many.
+    /// The number of commands at the device that were given up.
     silent: usize,
 }
 
@@ -81,12 +81,12 @@ fn writes(ask: &Ask) -> bool {
 }
 
 impl Commands {
-    /// To be sent as soon as nothing is in its way.
+    /// Adds a command, to be sent as soon as nothing is in its way.
     pub fn push(&mut self, now: Instant, errand: Errand, range: LbnRange, ask: Ask) {
         self.waiting.push_back(Waiting { errand, range, ask, since: now });
     }
 
-    /// The next that can be sent.
+    /// Returns the next command that can be sent.
     pub fn next(&mut self) -> Option<(Errand, LbnRange, Ask)> {
         if self.silent >= MOST_SILENT {
             return None;
@@ -95,7 +95,7 @@ impl Commands {
             let Waiting { range, ask, .. } = &self.waiting[at];
             let conflicts =
                 |other: LbnRange, other_writes: bool| other.overlaps(*range) && (other_writes || writes(ask));
-            // What a read brings that nobody waits for is thrown away; a write may still land.
+            // The result of a read that was given up is dropped, but a write may still land.
             let counts = |sent: &Sent| sent.writes || !sent.is_nobodys();
             let there = |sent: &Sent| counts(sent) && conflicts(sent.range, sent.writes);
             let before = |one: &Waiting| conflicts(one.range, writes(&one.ask));
@@ -105,7 +105,7 @@ impl Commands {
         Some((errand, range, ask))
     }
 
-    /// It goes to the device under the name that is returned.
+    /// Records that a command goes to the device; returns its name there.
     pub fn sent(
         &mut self,
         now: Instant,
@@ -120,27 +120,27 @@ impl Commands {
         name
     }
 
-    /// The device is done with it.
+    /// Removes a command that the device has answered.
     pub fn done(&mut self, name: u64) -> Option<Sent> {
         let sent = self.at_device.remove(&name)?;
         self.silent -= usize::from(sent.is_nobodys());
         Some(sent)
     }
 
-    /// Commands at the device that nobody waits for any more.
+    /// Returns the number of commands at the device that were given up.
     pub fn silent(&self) -> usize {
         self.silent
     }
 
-    /// When the next will have taken `timeout`.
+    /// Returns when the next command will have taken `timeout`.
     pub fn due(&self, timeout: Duration) -> Option<Instant> {
         let sent = self.at_device.values().find(|sent| !sent.is_nobodys()).map(|sent| sent.since);
         let waiting = self.waiting.front().map(|one| one.since);
         [sent, waiting].into_iter().flatten().min().map(|since| since + timeout)
     }
 
-    /// Waits no longer for the oldest that has taken `timeout` by `now`: what it was for, and since when. At the device it
-    /// stays, and in the way of what overlaps it.
+    /// Gives up the oldest command that has taken `timeout` by `now`; returns its purpose and when it was sent. It
+    /// stays in the list of the device, and blocks commands that overlap it.
     pub fn give_up(&mut self, now: Instant, timeout: Duration) -> Option<(Errand, LbnRange, Instant)> {
         let over = |since: Instant| since + timeout <= now;
         let oldest = self.at_device.values_mut().find(|sent| !sent.is_nobodys());
@@ -154,11 +154,11 @@ impl Commands {
     }
 }
 
-/// The first sector that a failed command could not do, as far as that is known.
+/// Returns the first sector that a failed command could not do, if known.
 pub(super) fn blamed(failure: &Failure, command: &Command) -> units::Lbn {
     match failure {
         Failure::Medium(lbn) if command.range.contains(*lbn) => *lbn,
-        // Nothing of the medium: what was merged with a foreground request is not to hide that from it.
+        // The error is not of the medium: requests merged with this one must learn of it, too.
         _ => command.range.start(),
     }
 }

@@ -31,7 +31,7 @@ use thiserror::Error;
 use tracing::error;
 use units::{Bytes, Duration, Instant, LbnRange, Op, RequestId, Sectors};
 
-/// What cannot be a disk.
+/// The reasons why a device and a profile make no disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum DiskError {
@@ -49,7 +49,7 @@ pub enum DiskError {
         /// Its sectors'.
         profile_sector: Bytes,
     },
-    /// The core cannot be configured so.
+    /// The core rejects its configuration.
     #[error(transparent)]
     Config(#[from] IdleTimeError),
     /// A core inside a drive moves its head, and has no commands for a device.
@@ -57,23 +57,23 @@ pub enum DiskError {
     Inside,
 }
 
-/// A device with the core outside it, and applications on the core. It is a [`Device`] again: whatever serves a device
-/// serves this, and does not notice what is done in the gaps.
+/// A device with the core outside it, and applications on the core. It is a [`Device`] itself: a server of devices
+/// serves it without noticing the background work.
 ///
-/// As with any device nothing happens between calls, and time comes as an argument: behind a live server or in a test on
+/// As with any device nothing happens between calls, and time is an argument: under a live server and in a test on
 /// virtual time the same calls give the same commands.
 ///
-/// # What is promised of the bytes
-/// * Requests that overlap, of which one writes, are done in the order in which they came; nothing goes to the device
-///   that overlaps something there of which one writes.
-/// * A flush is asked of the device at once: it covers what was acknowledged before. A write through goes through.
-/// * What an application has given to be written was asked for when the core chose it; a foreground write that came
-///   before or comes later is on the medium afterwards.
-/// * A record's bytes are what was on the medium as a whole at some instant before it is delivered, also where its block
-///   came in parts or was not read at all but written.
-/// * A command that the device does not answer [in time](Self::set_timeout) fails the request that it was for; of the
-///   background nothing fails, its blocks are asked for again. As long as the device may still carry out a write that
-///   nobody waits for, nothing goes there that overlaps it: a late write cannot come back over a newer one.
+/// # Promises about the bytes
+/// * Overlapping requests, if one of them writes, are done in order of arrival, and are never at the device together.
+/// * A flush goes to the device at once: it covers all acknowledged writes. A write-through request is passed on as
+///   such.
+/// * The bytes of a background write are requested when the core chooses the block; a foreground write that arrived
+///   before or arrives later is on the medium afterwards.
+/// * A record's bytes equal the medium at one instant before the delivery, also if the block came in parts, or was
+///   never read but written.
+/// * If the device does not answer a command [in time](Self::set_timeout), the request that it was for fails;
+///   background blocks are requested again. While the device may still carry out a write that was given up, no
+///   overlapping command goes there: a late write cannot overwrite a newer one.
 /// * While an application has the disk for itself ([`Guard::taken`]), writes and discards of the foreground fail.
 /// * A bad sector fails the request that asks for it, and the blocks it lies in; what was merged with them is done again
 ///   without it.
@@ -133,7 +133,7 @@ pub struct Disk<D> {
     sector: Bytes,
     apps: Apps,
     requests: Requests,
-    /// Writes that applications hold back, in order of arrival.
+    /// Writes that applications hold, in order of arrival.
     held: Vec<Turn>,
     /// Requests for which the core's pool has no room.
     queued: VecDeque<Turn>,
@@ -142,17 +142,17 @@ pub struct Disk<D> {
     answers: VecDeque<Answer>,
     counters: Counters,
     watch: TrustWatch,
-    /// The latest time that the core was told.
+    /// The latest time given to the core.
     told: Instant,
-    /// So long the device has for a command.
+    /// The time that the device has for a command.
     timeout: Duration,
 }
 
 impl<D: Device> Disk<D> {
-    /// A core over a device, of which `model` is what is known.
+    /// Returns a core over a device that `model` describes.
     ///
     /// # Errors
-    /// A model of another size, or a configuration that cannot be or is for a core inside the drive.
+    /// The model has another size, or the configuration is impossible or for a core inside the drive.
     pub fn new(device: D, model: Arc<DriveModel>, config: Config) -> Result<Self, DiskError> {
         let (sector, size) = (model.sector_bytes(), model.layout().capacity().bytes(model.sector_bytes()));
         if (device.sector_bytes(), device.size()) != (sector, size) {
@@ -184,12 +184,12 @@ impl<D: Device> Disk<D> {
         })
     }
 
-    /// Gives SMTF what it asks; it learns from each foreground request from here on.
+    /// Sets the mimic that SMTF asks; it learns from each foreground request from here on.
     pub fn set_mimic(&mut self, mimic: Box<dyn Mimic>) {
         self.core.core.set_mimic(Some(mimic));
     }
 
-    /// Notes all inputs of the core and its decisions from here on: before anything else is asked, for a
+    /// Records all inputs of the core and its decisions from here on. Call it before any request, because a
     /// [`Replay`](crate::Replay) begins with a fresh core.
     pub fn record(&mut self, tape: Tape) {
         self.core.tape = Some(tape);
@@ -198,22 +198,23 @@ impl<D: Device> Disk<D> {
     /// Ends the recording, if there is one.
     ///
     /// # Errors
-    /// Its writer's: the recording is cut off then.
+    /// The writer has failed: the recording is cut off then.
     pub fn end_recording(&mut self) -> std::io::Result<()> {
         self.core.tape.take().map_or(Ok(()), Tape::end)
     }
 
-    /// Takes an application in.
+    /// Adds an application.
     pub fn host<T: Application + Guard + Send + 'static>(&mut self, app: T) -> Place<T> {
         self.apps.add(app)
     }
 
-    /// An application. `None` if the place is of another disk.
+    /// Returns an application; `None` if the place is of another disk.
     pub fn app<T: Application + 'static>(&self, place: Place<T>) -> Option<&T> {
         self.apps.get(place)
     }
 
-    /// Lets an application make calls: what it opens, it gets the records of. `None` if the place is of another disk.
+    /// Lets an application make calls: it gets the records of the sessions that it opens. `None` if the place is of
+    /// another disk.
     pub fn call<T: Application + 'static, R>(
         &mut self,
         place: Place<T>,
@@ -229,22 +230,22 @@ impl<D: Device> Disk<D> {
         answer
     }
 
-    /// The core, to ask it things.
+    /// Returns the core.
     pub fn core(&self) -> &Core {
         &self.core
     }
 
-    /// The device.
+    /// Returns the device.
     pub fn device(&self) -> &D {
         &self.device
     }
 
-    /// Foreground requests that are not answered.
+    /// Returns the number of foreground requests that are not answered.
     pub fn outstanding(&self) -> usize {
         self.requests.len()
     }
 
-    /// What it has done so far.
+    /// Returns the status since the start.
     pub fn status(&self) -> DiskStatus {
         let waits = Waits {
             outstanding: self.requests.len(),
@@ -254,7 +255,7 @@ impl<D: Device> Disk<D> {
         DiskStatus { mistrusted: self.watch.is_mistrusted(), ..self.counters.status(&self.core, &waits) }
     }
 
-    /// Goes on until nothing is left that happens without time.
+    /// Does all work that needs no time to pass.
     fn pump(&mut self, now: Instant) {
         loop {
             let mut moved = false;
@@ -301,12 +302,12 @@ impl<D: Device> Disk<D> {
                 self.finish(id.get(), now);
             }
             Action::Deliver(record) => self.deliver(&record, now),
-            // Only a core in the drive moves its head.
+            // Only a core inside the drive moves its head.
             Action::Execute | Action::Cut => {}
         }
     }
 
-    /// A request is done with, well or not.
+    /// Ends a request, successfully or not.
     fn finish(&mut self, turn: Turn, now: Instant) {
         let Some(request) = self.requests.remove(turn) else { return };
         if request.changes() && !self.requests.are_changing() {
@@ -323,7 +324,7 @@ impl<D: Device> Disk<D> {
         }
     }
 
-    /// Nothing of the foreground is in the way of it any more.
+    /// Begins a request that no other request blocks any more.
     fn begin(&mut self, turn: Turn) {
         let Some(request) = self.requests.get_mut(turn) else { return };
         match self.apps.fenced(request.range) {
@@ -365,7 +366,7 @@ impl<D: Device> Disk<D> {
         }
     }
 
-    /// A background block is done with.
+    /// Delivers a background block.
     fn deliver(&mut self, record: &Record, now: Instant) {
         let mut record = *record;
         let mut bytes = Vec::new();
@@ -374,7 +375,7 @@ impl<D: Device> Disk<D> {
             debug_assert!(kept.is_some(), "{record:?} is delivered, and not all of it has come");
             match kept {
                 Some(kept) => bytes = kept,
-                // Better failed than wrong.
+                // Report an error rather than wrong bytes.
                 None => {
                     error!(?record, "a block without all its bytes");
                     record.bad = Some(record.range.start());
@@ -387,7 +388,7 @@ impl<D: Device> Disk<D> {
         self.ask_again();
     }
 
-    /// Whether writes that are held may go now.
+    /// Tries again for held writes.
     fn ask_again(&mut self) {
         for turn in std::mem::take(&mut self.held) {
             self.begin(turn);
@@ -399,7 +400,7 @@ fn bytes_of(range: LbnRange, sector: Bytes) -> usize {
     usize::try_from(range.len().bytes(sector).get()).unwrap_or(0)
 }
 
-/// The range of a flush.
+/// Returns the range of a flush.
 fn nowhere() -> LbnRange {
     LbnRange::new(units::Lbn::ZERO, Sectors::ZERO)
 }

@@ -8,18 +8,19 @@ use scheduler::Outcome;
 use tracing::{error, warn};
 use units::{Duration, Instant, LbnRange};
 
-/// So long a device has for a command if nobody says otherwise: as long as Linux gives a SCSI disk, and longer than disks
-/// take over a sector that is hard to read.
+/// The default time for a command: the same as Linux gives a SCSI disk, and longer than disks spend on a sector that is
+/// hard to read.
 pub const TIMEOUT: Duration = Duration::from_secs(30);
 
 impl<D: Device> Disk<D> {
-    /// How long the device has for a command, [`TIMEOUT`] if nobody says. Then whoever waits for it gets an error, or of
-    /// the background its blocks back; what overlaps a write goes nowhere until the device has answered after all.
+    /// Sets the time that the device has for a command, [`TIMEOUT`] by default. After it the request fails, or its
+    /// background blocks are requested again; commands that overlap an unanswered write wait until the device has
+    /// answered.
     pub fn set_timeout(&mut self, timeout: Duration) {
         self.timeout = timeout;
     }
 
-    /// Waits no longer for what has taken too long. Whether there was anything.
+    /// Gives up the commands that have taken too long. Returns whether there were any.
     pub(super) fn give_up(&mut self, now: Instant) -> bool {
         let mut any = false;
         while let Some((errand, range, since)) = self.commands.give_up(now, self.timeout) {
@@ -53,7 +54,7 @@ impl<D: Device> Disk<D> {
         any
     }
 
-    /// The device has answered what nobody waits for any more. A write has landed now.
+    /// Handles an answer to a command that was given up. If it was a write, it has landed now.
     pub(super) fn answered_late(
         &mut self,
         range: LbnRange,

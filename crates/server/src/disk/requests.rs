@@ -1,7 +1,7 @@
-//! The foreground's requests, from when they come until they are answered.
+//! The foreground's requests, from arrival to answer.
 //!
-//! Requests that overlap, of which one writes, are carried out in the order in which they came: a client that has several
-//! under way finds what it would have found one at a time. All others are left to the core.
+//! Overlapping requests, if one of them writes, are carried out in order of arrival: a client with several in flight
+//! gets the same results as with one at a time. The core orders all others.
 
 use device::{Ask, Failure};
 use std::collections::BTreeMap;
@@ -10,14 +10,14 @@ use units::{Instant, Lbn, LbnRange};
 /// A request's place in the order of arrival.
 pub(super) type Turn = u64;
 
-/// What becomes of a request.
+/// The state of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// An older one that overlaps it is to be done first.
+    /// An older overlapping request has to be done first.
     Waits,
     /// The core's pool is full.
     Queued,
-    /// An application wants to see the blocks first that it would overwrite.
+    /// An application has to read the blocks first that it would overwrite.
     Held,
     /// The core or the device has it.
     Begun,
@@ -31,9 +31,9 @@ pub(super) struct Request {
     pub ask: Ask,
     pub arrived: Instant,
     pub state: State,
-    /// What was read.
+    /// The bytes read.
     pub read: Vec<u8>,
-    /// Why it could not be done.
+    /// The reason why it failed.
     pub failure: Option<Failure>,
 }
 
@@ -46,17 +46,17 @@ impl Request {
 #[derive(Debug, Default)]
 pub(super) struct Requests {
     all: BTreeMap<Turn, Request>,
-    /// Where each begins: its end, and whether it changes anything.
+    /// The ranges by their beginning: the end, and whether the request changes the disk.
     places: BTreeMap<(Lbn, Turn), (Lbn, bool)>,
-    /// No range is longer: as far before a place one has to look for what reaches into it.
+    /// The length of the longest range: a search for overlaps starts this far before a place.
     longest: u64,
     next: Turn,
-    /// How many of them change something.
+    /// The number of requests that change the disk.
     changing: usize,
 }
 
 impl Requests {
-    /// Takes one in; a flush has no place.
+    /// Adds a request; a flush has no range.
     pub fn add(&mut self, id: u64, range: LbnRange, ask: Ask, arrived: Instant) -> Turn {
         let turn = self.next;
         self.next += 1;
@@ -75,13 +75,13 @@ impl Requests {
         self.all.len()
     }
 
-    /// Where those are that the core or the device has, or will have without being asked about again.
+    /// Returns the ranges of the requests that the core or the device has, or will get without another check.
     pub fn begun(&self) -> impl Iterator<Item = LbnRange> {
         let begun = |request: &&Request| matches!(request.state, State::Begun | State::Queued);
         self.all.values().filter(begun).map(|request| request.range).filter(|range| !range.is_empty())
     }
 
-    /// Whether any changes something.
+    /// Returns whether a request that changes the disk is open.
     pub fn are_changing(&self) -> bool {
         self.changing > 0
     }
@@ -90,7 +90,7 @@ impl Requests {
         self.all.get_mut(&turn)
     }
 
-    /// Takes one out that is done with.
+    /// Removes a request that is done.
     pub fn remove(&mut self, turn: Turn) -> Option<Request> {
         let request = self.all.remove(&turn)?;
         let place = self.places.remove(&(request.range.start(), turn));
@@ -101,7 +101,7 @@ impl Requests {
         Some(request)
     }
 
-    /// Those that touch a range, whether they change anything.
+    /// Returns the requests that overlap a range, and whether they change the disk.
     fn over(&self, range: LbnRange) -> impl Iterator<Item = (Turn, bool)> {
         let from = Lbn::new(range.start().get().saturating_sub(self.longest));
         let places = self.places.range((from, 0)..(range.end(), 0));
@@ -110,7 +110,7 @@ impl Requests {
             .map(|(&(_, turn), &(_, writes))| (turn, writes))
     }
 
-    /// Whether an older one must be done before.
+    /// Returns whether an older request has to be done first.
     pub fn is_blocked(&self, turn: Turn) -> bool {
         self.all.get(&turn).is_some_and(|request| {
             let changes = request.changes();
@@ -118,7 +118,7 @@ impl Requests {
         })
     }
 
-    /// Those over a range that wait, in order of arrival, and need not any more.
+    /// Returns the waiting requests over a range, in order of arrival, that no longer have to wait.
     pub fn unblocked(&self, range: LbnRange) -> Vec<Turn> {
         let waits = |turn: &Turn| self.all.get(turn).is_some_and(|request| request.state == State::Waits);
         let mut free: Vec<Turn> = self.over(range).map(|(turn, _)| turn).filter(waits).collect();

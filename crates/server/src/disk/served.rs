@@ -1,4 +1,4 @@
-//! A disk as the device that it is to whoever serves it.
+//! The disk as a device for its server.
 
 use super::{Disk, bytes_of};
 use device::{Abilities, Answer, Ask, Device, Ended, Failure, Run, Work};
@@ -21,7 +21,7 @@ impl<D: Device> Device for Disk<D> {
         self.device.size()
     }
 
-    /// What the device can, but for zeroes: they go through the core as any write.
+    /// The device's abilities, except that zeroes go through the core as any write.
     fn abilities(&self) -> Abilities {
         Abilities { write_zeroes: false, ..self.device.abilities() }
     }
@@ -69,7 +69,7 @@ impl<D: Device> Device for Disk<D> {
         }
     }
 
-    /// All that has ended by now was told before: what has not been answered then is late.
+    /// The device has reported all commands that ended by now: any other that has reached its timeout is late.
     fn advance(&mut self, now: Instant) {
         self.device.advance(now);
         self.pump(now);
@@ -84,7 +84,7 @@ impl<D: Device> Device for Disk<D> {
 }
 
 impl<D: Device> Disk<D> {
-    /// Why a request cannot be taken in.
+    /// Returns why a request is refused, if it is.
     fn refused(&self, range: LbnRange, ask: &Ask) -> Option<Failure> {
         let can = self.device.abilities();
         match ask {

@@ -1,4 +1,4 @@
-//! What a disk has done so far, in numbers.
+//! The figures of a disk.
 
 use super::requests::Request;
 use device::Ask;
@@ -7,19 +7,19 @@ use scheduler::{Caution, Command, Core, Harm, Purpose, Record};
 use serde::Serialize;
 use units::{Bytes, Duration, Instant, Op};
 
-/// The bounds of [`Latency::buckets`], in microseconds: about three to a decade, from the host's cache to a drive that
-/// has lost its way.
+/// The bounds of [`Latency::buckets`], in microseconds: about three to a decade, from a hit in the host's cache to a
+/// drive that recalibrates.
 pub const BOUNDS_US: [u64; 16] = [
     50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 15_000, 20_000, 30_000, 50_000, 100_000, 200_000,
     500_000, 2_000_000,
 ];
 
-/// How long something took, so far.
+/// A distribution of times.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Latency {
-    /// How often.
+    /// The number of times.
     pub count: u64,
-    /// All of it, in microseconds.
+    /// Their sum, in microseconds.
     pub sum_us: f64,
     /// Median, in microseconds to three digits.
     pub p50_us: f64,
@@ -31,7 +31,7 @@ pub struct Latency {
     pub p999_us: f64,
     /// The longest.
     pub max_us: f64,
-    /// How many took at most as long as each of [`BOUNDS_US`].
+    /// The number of times up to each of [`BOUNDS_US`].
     pub buckets: Vec<u64>,
 }
 
@@ -58,7 +58,7 @@ impl Latency {
 }
 
 impl Latency {
-    /// Of times in microseconds, each with how often.
+    /// Makes a distribution of times in microseconds with their counts.
     fn of_counts(counts: impl Iterator<Item = (u64, u64)>) -> Self {
         let mut counts: Vec<(u64, u64)> = counts.collect();
         counts.sort_unstable();
@@ -86,59 +86,59 @@ impl Latency {
     }
 }
 
-/// Background bytes by where their time came from.
+/// Background bytes by the source of the time for them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Space {
     /// In gaps of the foreground: free.
     pub gap_bytes: u64,
     /// In idle time.
     pub idle_bytes: u64,
-    /// As foreground work, because an application had promoted them.
+    /// As foreground work, because an application promoted them.
     pub promoted_bytes: u64,
     /// Blocks delivered, bad ones included.
     pub blocks: u64,
-    /// Blocks that the device could not do.
+    /// Blocks that the device could not read or write.
     pub bad_blocks: u64,
-    /// Blocks of which a part waits in memory.
+    /// Blocks with a part in memory.
     pub parts_kept: usize,
 }
 
-/// How the gaps were used.
+/// The use of gaps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Gaps {
-    /// Looked at.
+    /// Gaps examined.
     pub seen: u64,
-    /// With a detour.
+    /// Gaps with a detour.
     pub used: u64,
-    /// Of those, for which the request has waited one more turn of the platter.
+    /// Gaps among those for which the request has waited one more revolution.
     pub bought: u64,
 }
 
-/// How well the core foresees the device's times.
+/// The accuracy of the core's predictions.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Foresight {
     /// Commands that were compared.
     pub commands: u64,
-    /// Of them, those that took whole revolutions longer: missed revolutions.
+    /// Commands that took whole revolutions longer than predicted: missed revolutions.
     pub late: u64,
-    /// Those that took whole revolutions less.
+    /// Commands that took whole revolutions less.
     pub early: u64,
-    /// Those that no number of revolutions explains.
+    /// Commands whose error is no number of revolutions.
     pub unexplained: u64,
-    /// The part that was foreseen to a tenth of a millisecond.
+    /// The share that was predicted to within a tenth of a millisecond.
     pub within_100us: f64,
-    /// By how much they took longer or shorter than foreseen, to 10 us; what is off by more than 20 ms counts as 20.
+    /// The prediction errors, to 10 us; those above 20 ms count as 20.
     pub errors: Latency,
 }
 
-/// What the foreground has paid.
+/// The harm to the foreground.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Paid {
     /// The foreground's time at the head, in microseconds.
     pub foreground_us: f64,
-    /// Of it, at most this much was lost to the background.
+    /// The part of it lost to the background, at most.
     pub lost_us: f64,
-    /// The same as a share.
+    /// That loss as a share.
     pub share: f64,
 }
 
@@ -149,7 +149,7 @@ impl Paid {
     }
 }
 
-/// What a disk has done since it was started.
+/// The status of a disk since its start.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct DiskStatus {
     /// Foreground reads that were done.
@@ -170,25 +170,25 @@ pub struct DiskStatus {
     pub outstanding: usize,
     /// The background's share.
     pub background: Space,
-    /// How the gaps were used.
+    /// The use of gaps.
     pub gaps: Gaps,
-    /// How well the device is foreseen.
+    /// The accuracy of the predictions of the device's times.
     pub foresight: Foresight,
-    /// What detours that were back too late have cost the foreground at most.
+    /// The harm of detours that ended too late, at most.
     pub detours: Paid,
-    /// What work in idle time has cost it.
+    /// The harm of work in idle time.
     pub idle: Paid,
-    /// Commands that were waited for no longer, because the device did not answer in time.
+    /// Commands that were given up, because the device did not answer in time.
     pub timed_out: u64,
-    /// Of them, those that it has not answered yet.
+    /// Those of them that it has not answered yet.
     pub unanswered: usize,
-    /// Why the disk should be replaced or looked after, if it should.
+    /// Why the disk should be checked or replaced, if it should.
     pub failing: Option<&'static str>,
-    /// Why the gaps are left alone now, if they are.
+    /// Why gaps are not used now, if they are not.
     pub caution: Option<&'static str>,
-    /// Whether it has for long not done what its profile says, so that gaps are left alone; the log says since when.
+    /// Whether the disk has contradicted its profile for long, so that gaps are not used; the log says since when.
     pub mistrusted: bool,
-    /// How long after the device was done the host knew.
+    /// The delay between the device's completion and the host's notice of it.
     pub lateness: Latency,
 }
 
@@ -201,14 +201,14 @@ struct Meter {
 
 impl Meter {
     fn new() -> Self {
-        // Three digits always can be had.
+        // Three digits are a valid precision.
         let times = Histogram::new(3).unwrap_or_else(|e| unreachable!("{e}"));
         Self { times, sum_ns: 0, buckets: [0; BOUNDS_US.len()] }
     }
 
     fn note(&mut self, time: Duration) {
         let ns = time.as_nanos();
-        // It grows; only what no histogram can hold is refused.
+        // The histogram grows; it refuses only values that no histogram can hold.
         let _ = self.times.record(ns);
         self.sum_ns += u128::from(ns);
         if let Some(bucket) = BOUNDS_US.iter().position(|us| ns <= us * 1_000) {
@@ -230,7 +230,7 @@ pub(super) struct Counters {
     space: Space,
 }
 
-/// What waits now.
+/// The requests and blocks that wait now.
 pub(super) struct Waits {
     pub outstanding: usize,
     pub parts_kept: usize,
@@ -252,12 +252,12 @@ impl Counters {
         }
     }
 
-    /// The host knows so long after the device was done.
+    /// Records how late the host noticed a completion.
     pub fn heard(&mut self, late: Duration) {
         self.lateness.note(late);
     }
 
-    /// A command was done well.
+    /// Records a command that succeeded.
     pub fn done(&mut self, command: &Command, promoted: bool, sector: Bytes) {
         let useful = u64::from(command.useful) * sector.get();
         match command.purpose {
@@ -271,12 +271,12 @@ impl Counters {
         }
     }
 
-    /// A command was waited for no longer.
+    /// Records a command that was given up.
     pub fn timed_out(&mut self) {
         self.timed_out += 1;
     }
 
-    /// A request was not even taken in.
+    /// Records a request that was refused.
     pub fn refused(&mut self) {
         self.failed += 1;
     }
@@ -360,7 +360,7 @@ mod tests {
         assert_eq!(Latency::of_counts([].into_iter()).p99_us, 0.0);
     }
 
-    /// `saturating_record` cuts to what the histogram has room for, which is nothing before it has grown.
+    /// `saturating_record` caps values at the histogram's range, which is empty before it has grown.
     #[test]
     fn times_are_what_they_were() {
         let mut meter = Meter::new();

@@ -11,7 +11,7 @@ use tracing::{error, info, warn};
 use units::{Bytes, Duration, Instant, LbnRange, Op, RequestId};
 
 impl<D: Device> Disk<D> {
-    /// The core has sent a command: a write gets its bytes.
+    /// Queues a command of the core; a write gets its bytes.
     pub(super) fn command(&mut self, command: Command, now: Instant) {
         let turn = self.core.request_of(command.id).map(RequestId::get);
         let ask = match command.op {
@@ -29,7 +29,8 @@ impl<D: Device> Disk<D> {
         self.commands.push(now, Errand::Command(command, turn), command.range, ask);
     }
 
-    /// What a command writes, and whether through to the medium. `None` where bytes are missing; a defect.
+    /// Returns the bytes that a command writes, and whether through to the medium. `None` if bytes are missing, which
+    /// is a defect.
     fn content_of(&mut self, command: &Command, turn: Option<Turn>) -> Option<(Vec<u8>, bool)> {
         let range = command.range;
         let mut all = Vec::new();
@@ -39,7 +40,7 @@ impl<D: Device> Disk<D> {
         {
             through = *wanted;
             if request.range == range {
-                // Alone it is not sent a second time.
+                // A request that is not merged is sent only once.
                 return Some((std::mem::take(bytes), through));
             }
             all = vec![0; bytes_of(range, self.sector)];
@@ -52,7 +53,7 @@ impl<D: Device> Disk<D> {
         self.apps.fill(range, own, &mut all, self.sector).then_some((all, through))
     }
 
-    /// Gives the device what nothing is in the way of. Whether there was anything.
+    /// Sends the commands that nothing blocks. Returns whether there were any.
     pub(super) fn send(&mut self, now: Instant) -> bool {
         let mut any = false;
         while let Some((errand, range, ask)) = self.commands.next() {
@@ -71,7 +72,7 @@ impl<D: Device> Disk<D> {
         any
     }
 
-    /// The device has answered.
+    /// Handles an answer of the device.
     pub(super) fn answered(&mut self, answer: Answer, now: Instant) {
         let Some(Sent { errand, range, since, written, .. }) = self.commands.done(answer.id) else { return };
         match errand {
@@ -98,7 +99,7 @@ impl<D: Device> Disk<D> {
         }
     }
 
-    /// Whether the device does what its profile says is for the log when it lasts.
+    /// Logs when the device has contradicted its profile for some time, and when that ends.
     fn look(&mut self, now: Instant) {
         let core = &self.core.core;
         let caution = core.caution();
@@ -147,14 +148,15 @@ impl<D: Device> Disk<D> {
             Err(failure) => Some(failure),
         };
         let outcome = failure.as_ref().map_or(Outcome::Done, |f| Outcome::NoData(blamed(f, command)));
-        // What was merged with it may have failed before, and nothing else.
+        // An earlier failure was of a request merged with it, not its own.
         if let Some(request) = turn.and_then(|turn| self.requests.get_mut(turn)) {
             request.failure = failure;
         }
         self.core.command_done(self.told, id, outcome);
     }
 
-    /// Each application hears what of its blocks a command has moved, unless they were asked for as foreground work.
+    /// Reports to each application the bytes of its blocks that a command has moved, unless they were promoted to
+    /// foreground work.
     fn moved(&mut self, command: &Command, turn: Option<Turn>) {
         let when = match command.purpose {
             Purpose::Idle { .. } => Spare::Idle,
@@ -170,7 +172,7 @@ impl<D: Device> Disk<D> {
     }
 }
 
-/// What a command has read of what was asked for.
+/// Cuts a command's bytes down to the requested range.
 fn cut(bytes: Vec<u8>, range: LbnRange, asked: LbnRange, sector: Bytes) -> Vec<u8> {
     if range == asked {
         return bytes;

@@ -1,4 +1,4 @@
-//! Clients that are taken in and heard, in turn while there is memory for what they send.
+//! Admission of clients, and their input, admitted by turns while there is memory for it.
 
 use super::Exporter;
 use crate::client::{Client, ClientError};
@@ -14,27 +14,28 @@ use std::sync::Arc;
 use std::time::Duration;
 use tracing::{info, warn};
 
-/// A client whose machine answers nothing is asked after so long a silence, again after each of so long pauses, and counts as gone
-/// after so many of them: a minute in all.
+/// TCP keep-alive: a machine that is silent is probed after the first time, then at intervals of the second, and counts
+/// as gone after this number of probes: a minute in all.
 const SILENCE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_secs(10);
 const PAUSES: u32 = 3;
 
-/// Answers do not wait for more to send, and a client whose machine is gone is noticed.
+/// Sends answers at once, and detects a client whose machine is gone.
 fn set_up(socket: &TcpStream) -> io::Result<()> {
     socket.set_nodelay(true)?;
     sockopt::set_tcp_keepidle(socket, SILENCE)?;
     sockopt::set_tcp_keepintvl(socket, PAUSE)?;
     sockopt::set_tcp_keepcnt(socket, PAUSES)?;
     sockopt::set_socket_keepalive(socket, true)?;
-    // The same for bytes that its machine does not acknowledge. One that takes none of them acknowledges that.
+    // The same limit for bytes that the machine does not acknowledge. A client that takes none of its answers still
+    // acknowledges probes.
     let millis = (SILENCE + PAUSE * PAUSES).as_millis();
     sockopt::set_tcp_user_timeout(socket, u32::try_from(millis).unwrap_or(u32::MAX))?;
     Ok(())
 }
 
 impl<D: Device> Exporter<D> {
-    /// Takes a client in, if there is room for one.
+    /// Admits a client, if there is room for one.
     pub(super) fn welcome(&mut self, socket: OwnedFd) {
         let socket = TcpStream::from(socket);
         let from = socket.peer_addr().map_or_else(|_| "this machine".to_owned(), |at| at.to_string());
@@ -51,12 +52,12 @@ impl<D: Device> Exporter<D> {
         let id = self.next;
         self.next += 1;
         self.tally.clients += 1;
-        // A Unix socket has none of this, and needs none.
+        // A Unix socket has no such options and needs none.
         let _ = set_up(&socket);
         self.clients.insert(id, Client::new(connection, socket.into(), from, self.clock.now()));
     }
 
-    /// Takes in what a client has sent.
+    /// Handles bytes from a client.
     pub(super) fn received(&mut self, id: u64, bytes: &[u8]) {
         let Some(client) = self.clients.get_mut(&id) else { return };
         if !client.connection.is_open() {
@@ -66,7 +67,7 @@ impl<D: Device> Exporter<D> {
         self.events(id, result);
     }
 
-    /// What a client's connection has to say, after bytes or an answer.
+    /// Handles the events of a client's connection, after input or an answer.
     pub(super) fn events(&mut self, id: u64, result: Result<(), ClientError>) {
         if let Some(client) = self.clients.get_mut(&id) {
             self.tally.add(client.connection.take_answered());
@@ -107,7 +108,7 @@ impl<D: Device> Exporter<D> {
         }
     }
 
-    /// Ends who has taken too long, and lets in what there is memory for then.
+    /// Ends clients that have taken too long, and then admits input for which there is memory.
     pub(super) fn share(&mut self) {
         let now = self.clock.now();
         let late = Shares::late(&self.clients, &self.limits, now);

@@ -1,4 +1,4 @@
-//! This machine's kernel as one more of a disk's clients: what it asks is carried like anybody's.
+//! This machine's kernel as one more client of a disk, whose requests are carried like any other's.
 
 use super::Exporter;
 use crate::carry::{Begun, From, Target};
@@ -11,9 +11,9 @@ use tracing::warn;
 /// The queue of a block device while it is served.
 pub(super) struct Kernel<'a> {
     pub queue: &'a mut dyn KernelQueue,
-    /// Has the kernel take the device away; the queue is over when it has.
+    /// Has the kernel remove the device; the queue is over when it has.
     pub stop: &'a dyn Fn(),
-    /// The kernel may still ask something.
+    /// Whether the kernel may still send requests.
     pub live: bool,
     pub stopped: bool,
 }
@@ -31,7 +31,7 @@ impl<'a> Kernel<'a> {
 }
 
 impl<D: Device> Exporter<D> {
-    /// The kernel is told what there is to tell, and heard; whether it has asked anything.
+    /// Hands results to the kernel and reads its requests. Returns whether there were requests.
     pub(super) fn turn(&mut self, kernel: &mut Kernel<'_>) -> io::Result<bool> {
         if self.stopping && !std::mem::replace(&mut kernel.stopped, true) {
             (kernel.stop)();
@@ -64,7 +64,7 @@ impl<D: Device> Exporter<D> {
             .map(|request| self.target.begin(From::Kernel(tag), request));
         match begun {
             Ok(Begun::Asks(carried, range, ask)) => self.ask(carried, range, ask),
-            // It does not ask what lies where.
+            // The kernel never asks for extents.
             Ok(Begun::Runs(..)) => self.tell(tag, Err(KernelError::NotSupported)),
             Ok(Begun::Refused(_, errno, _)) => self.tell(tag, Err(refusal(errno))),
             Err(error) => self.tell(tag, Err(error)),
@@ -77,7 +77,7 @@ impl<D: Device> Exporter<D> {
     }
 }
 
-/// A kernel's request as a client would have made it.
+/// Converts a kernel's request into one of a client.
 fn request(asked: KernelRequest, target: &Target, writes: bool) -> Result<Request, KernelError> {
     let command = match asked.op {
         KernelOp::Read => Command::Read,
@@ -104,7 +104,7 @@ fn request(asked: KernelRequest, target: &Target, writes: bool) -> Result<Reques
     Ok(request)
 }
 
-/// What the kernel is told of a failure.
+/// Returns the error for the kernel.
 pub(super) fn blame(failure: &Failure) -> KernelError {
     match failure {
         Failure::Medium(_) => KernelError::Medium,
@@ -117,7 +117,7 @@ pub(super) fn blame(failure: &Failure) -> KernelError {
     }
 }
 
-/// What the kernel is told of a request that was refused before it went down.
+/// Returns the kernel's error for a request that was refused before the device.
 fn refusal(errno: Errno) -> KernelError {
     match errno {
         Errno::NotPermitted => KernelError::NotPermitted,
@@ -197,7 +197,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever a driver asks: a request in whole sectors of ours at the same place, or a refusal.
+        /// Any descriptor of a driver gives a request in whole sectors at the same place, or a refusal.
         #[test]
         fn no_numbers_lead_elsewhere(
             first: u64, count: u32, op_flags: u32, shift in 9u32..13, writes: bool,

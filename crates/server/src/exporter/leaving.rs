@@ -1,5 +1,5 @@
-//! Clients that come and go, and what the log says of it: who went in order is mentioned, who did not is warned of, and
-//! neither can fill the log.
+//! Log lines about clients that connect and leave: an orderly end is mentioned, another is a warning, and neither can
+//! fill the log.
 
 use super::Exporter;
 use crate::client::{Client, ClientError};
@@ -8,17 +8,17 @@ use device::Device;
 use tracing::{info, warn};
 use units::Instant;
 
-/// What clients' doings may take of the log.
+/// The limits on log lines about clients.
 #[derive(Debug, Default)]
 pub(super) struct Lines {
-    /// Of clients that came and went as they should.
+    /// For clients that connect and leave in order.
     usual: Ration,
-    /// Of those that did not.
+    /// For the others.
     trouble: Ration,
 }
 
 impl Lines {
-    /// Says how much was left out, when it is time; whatever the time if there will be no other.
+    /// Reports how many lines were suppressed, when it is time or when this is the last call.
     pub fn tell(&mut self, now: Instant, last: bool) {
         let due = |ration: &mut Ration| if last { ration.rest() } else { ration.left_out(now) };
         if let Some(lines) = due(&mut self.usual) {
@@ -29,7 +29,7 @@ impl Lines {
         }
     }
 
-    /// When there is something left out to be told.
+    /// Returns when there will be suppressed lines to report.
     pub fn next_event(&self) -> Option<Instant> {
         self.usual.next_event().into_iter().chain(self.trouble.next_event()).min()
     }
@@ -45,16 +45,16 @@ impl Lines {
     }
 }
 
-/// How a client was lost.
+/// The ways in which a client is lost.
 pub(super) enum Lost {
-    /// It has closed the connection.
+    /// It closed the connection.
     Closed,
-    /// The socket says so.
+    /// The socket failed.
     Socket(std::io::Error),
 }
 
 impl<D: Device> Exporter<D> {
-    /// A client is not there any more.
+    /// Ends a client that is gone.
     pub(super) fn lost(&mut self, id: u64, how: &Lost) {
         let now = self.clock.now();
         let Some(client) = self.clients.get_mut(&id) else { return };
@@ -68,7 +68,7 @@ impl<D: Device> Exporter<D> {
             Lost::Closed => "it closed the connection".to_owned(),
             Lost::Socket(error) => error.to_string(),
         };
-        // Who looks whether somebody listens connects and says nothing.
+        // A client that only checks for a listener connects and sends nothing.
         let orderly = !client.heard || client.opened && !middle && matches!(how, Lost::Closed);
         if orderly {
             if self.lines.usual(now) {
@@ -85,14 +85,14 @@ impl<D: Device> Exporter<D> {
         }
     }
 
-    /// Hangs up on a client; why stands in the log already.
+    /// Ends a client; the log already has the reason.
     pub(super) fn hang_up(&mut self, id: u64) {
         if let Some(client) = self.clients.get_mut(&id) {
             client.gone = true;
         }
     }
 
-    /// It has taken too long, with what.
+    /// Ends a client that has taken too long.
     pub(super) fn late(&mut self, id: u64, why: &str) {
         if self.lines.trouble(self.clock.now()) {
             warn!(client = id, from = self.from(id), why, "hung up on");
@@ -100,7 +100,7 @@ impl<D: Device> Exporter<D> {
         self.hang_up(id);
     }
 
-    /// A read of it has failed after its first bytes were sent.
+    /// Ends a client because a read has failed after its first bytes were sent.
     pub(super) fn unfinished(&mut self, id: u64, offset: u64) {
         if self.lines.trouble(self.clock.now()) {
             let why =
@@ -110,7 +110,7 @@ impl<D: Device> Exporter<D> {
         self.hang_up(id);
     }
 
-    /// It does not take its answers: it keeps what is held for it, and is told of.
+    /// Logs that a client does not take its answers: the bytes held for it stay.
     pub(super) fn slow(&mut self, id: u64, why: &str) {
         if self.lines.trouble(self.clock.now()) {
             warn!(
@@ -125,7 +125,7 @@ impl<D: Device> Exporter<D> {
         }
     }
 
-    /// It does not speak the protocol, or not with the encryption that there must be.
+    /// Ends a client that violates the protocol, or does not encrypt where that is required.
     pub(super) fn broken(&mut self, id: u64, error: &ClientError) {
         let told = self.lines.trouble(self.clock.now());
         match error {
@@ -136,7 +136,7 @@ impl<D: Device> Exporter<D> {
                 }
                 self.hang_up(id);
             }
-            // It is told why before it is hung up on.
+            // The client gets the reason before the hang-up.
             ClientError::Tls(error) => {
                 if told {
                     let from = self.from(id);

@@ -16,7 +16,7 @@ pub(crate) struct Broken {
     pub whole: bool,
 }
 
-/// What is wrong with a log.
+/// The damage of a log.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(crate) enum Damage {
     #[error("it is gone, and {acknowledged} records of it were acknowledged")]

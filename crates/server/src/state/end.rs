@@ -1,4 +1,4 @@
-//! Where a log ends: the last record that was acknowledged, in a file of its own.
+//! The end of a log: its last acknowledged record, in a file of its own.
 
 use super::{Damage, Kind};
 use crate::tasks::files::{File, Files, How, write_all};
@@ -7,7 +7,7 @@ use std::path::Path;
 
 const MAGIC: &[u8; 8] = b"fbstend\0";
 const VERSION: u32 = 1;
-/// Bytes of a slot: no drive tears more than that in one write.
+/// Bytes of a slot: a drive tears at most this much in one write.
 pub(super) const SLOT: usize = 4096;
 const FIELDS: usize = 8 + 4 + 4 + 8 + 8 + 4 + 4;
 /// The most bytes of a note.
@@ -17,13 +17,13 @@ const MOST_NOTE: usize = SLOT - FIELDS - 4;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Mark {
     pub kind: u32,
-    /// Which log of this kind.
+    /// The log's number among those of its kind.
     pub number: u64,
-    /// The last record that was acknowledged; 0: none.
+    /// The last acknowledged record; 0: none.
     pub sequence: u64,
     /// Its checksum.
     pub chain: u32,
-    /// Whatever the owner of the log wants to know without it.
+    /// A note of the log's owner, readable without the log.
     pub note: Vec<u8>,
 }
 
@@ -74,14 +74,14 @@ impl Mark {
     }
 }
 
-/// Reads the newer of the two slots, and which it is. `None`: there is no such file.
+/// Reads the newer of the two slots, and returns which it is. `None`: there is no such file.
 pub(super) fn read(files: &dyn Files, path: &Path) -> Result<Option<(Mark, usize)>, Damage> {
     let mut bytes = vec![0; 2 * SLOT + 1];
     let read = files.open(path, How::Read).and_then(|mut file| file.read_at(0, &mut bytes));
     match read {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(Damage::Unreadable(error.to_string())),
-        // It has its length from the beginning: one that is shorter or longer was changed by somebody else.
+        // The file has its full length from the beginning: with another length it was changed from outside.
         Ok(n) if n != 2 * SLOT => return Err(Damage::End),
         Ok(_) => {}
     }
@@ -103,17 +103,17 @@ pub(super) fn read(files: &dyn Files, path: &Path) -> Result<Option<(Mark, usize
     }
 }
 
-/// An end that is written to.
+/// An end that is open for writing.
 pub(crate) struct End {
     file: Box<dyn File>,
     kind: u32,
     number: u64,
-    /// The slot that is written next: never the one with the last record that was acknowledged.
+    /// The slot to write next: never the one with the last acknowledged record.
     slot: usize,
 }
 
 impl End {
-    /// Makes a new one: nothing was acknowledged. It is whole and durable before it gets its name.
+    /// Creates an end without acknowledged records. It is complete and durable before it gets its name.
     pub fn create(files: &dyn Files, path: &Path, kind: Kind, number: u64) -> io::Result<Self> {
         let mark = Mark { kind: kind.code(), number, sequence: 0, chain: 0, note: Vec::new() };
         let new = beside(path);
@@ -125,13 +125,13 @@ impl End {
         Ok(Self { file, kind: mark.kind, number, slot: 1 })
     }
 
-    /// One that is there, and was [read](read).
+    /// Opens an end that was [read](read).
     pub(super) fn open(files: &dyn Files, path: &Path, mark: &Mark, slot: usize) -> io::Result<Self> {
         let file = files.open(path, How::Write)?;
         Ok(Self { file, kind: mark.kind, number: mark.number, slot: 1 - slot.min(1) })
     }
 
-    /// Goes on with the end of a file that is no log; what it says was acknowledged.
+    /// Opens the end of a file that is no log; returns it with its acknowledged number.
     pub fn go_on(files: &dyn Files, path: &Path, kind: Kind, number: u64) -> Result<(Self, u64), Damage> {
         let (mark, slot) = read(files, path)?.ok_or(Damage::EndGone)?;
         if (mark.kind, mark.number) != (kind.code(), number) {
@@ -142,13 +142,13 @@ impl End {
         Ok((end, mark.sequence))
     }
 
-    /// Whether an end is sound, and of such a file.
+    /// Returns whether an end is sound, and of such a file.
     pub fn check(files: &dyn Files, path: &Path, kind: Kind) -> Result<(), Damage> {
         let (mark, _) = read(files, path)?.ok_or(Damage::EndGone)?;
         if mark.kind == kind.code() { Ok(()) } else { Err(Damage::Other) }
     }
 
-    /// Everything up to a record is acknowledged, durably. It takes the older slot, so that a torn write leaves the other.
+    /// Acknowledges all records up to one, durably. It takes the older slot, so that a torn write leaves the other.
     pub fn commit(&mut self, sequence: u64, chain: u32, note: &[u8]) -> io::Result<()> {
         let mark = Mark { kind: self.kind, number: self.number, sequence, chain, note: note.to_vec() };
         write_all(&mut *self.file, (self.slot * SLOT) as u64, &mark.encode()?)?;
@@ -158,7 +158,7 @@ impl End {
     }
 }
 
-/// Where a file is written before it takes its name.
+/// Returns the name under which a file is written before it takes its own name.
 pub(super) fn beside(path: &Path) -> std::path::PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_os_string();
     name.push(".new");

@@ -1,4 +1,4 @@
-//! Damage to files, all of it: for the tests of everything that keeps a file in the state directory.
+//! All kinds of damage to files, for the tests of every file in the state directory.
 #![allow(clippy::unwrap_used)] // helpers of tests stand outside test functions
 
 use crate::desk::tests::memory::{Memory, below};
@@ -11,21 +11,21 @@ use workload::random::Stream;
 /// One way to damage a file.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum Harm {
-    /// One byte is another.
+    /// One byte is changed.
     Flip {
         at: usize,
         by: u8,
     },
-    /// It ends there.
+    /// The file is cut at this length.
     Cut(usize),
     Delete,
-    /// An older copy is in its place: of an earlier moment.
+    /// An older copy, of an earlier moment, replaces the file.
     Older(usize, Vec<u8>),
-    /// It is a directory.
+    /// A directory replaces the file.
     Directory,
-    /// It may not be read.
+    /// Opening the file is not permitted.
     Unreadable,
-    /// Its medium fails.
+    /// The file's medium fails.
     Fails,
 }
 
@@ -43,11 +43,11 @@ impl fmt::Debug for Harm {
     }
 }
 
-/// The bytes of a file that are damaged.
+/// The bytes of a file to damage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Share {
     Every,
-    /// So many, drawn from a fixed seed; `long` of them if the tests run at length.
+    /// This number of bytes, drawn from a fixed seed; `long` of them in the long tier.
     Some {
         short: usize,
         long: usize,
@@ -67,7 +67,7 @@ impl Share {
     }
 }
 
-/// Where the records of a log begin and end, and the slots of an end.
+/// Returns where the records of a log begin and end, and the slots of an end.
 fn records(bytes: &[u8]) -> Vec<usize> {
     let mut ends = vec![0];
     if bytes.starts_with(b"fbstate\0") {
@@ -82,8 +82,8 @@ fn records(bytes: &[u8]) -> Vec<usize> {
     ends
 }
 
-/// Ways to damage a file of these bytes, which had those before: bytes of it flipped, cuts at bytes of it and at every record
-/// and the byte behind its beginning, and all other ways.
+/// Returns the ways to damage a file of these bytes with these older versions: flipped bytes, cuts at bytes, at every
+/// record and one byte into it, and all other ways.
 pub(crate) fn harms(bytes: &[u8], older: &[Vec<u8>], share: Share) -> Vec<Harm> {
     let flips = share.of(bytes.len()).into_iter().map(|at| Harm::Flip { at, by: 1 << (at % 8) });
     let mut cuts = share.of(bytes.len());
@@ -94,7 +94,7 @@ pub(crate) fn harms(bytes: &[u8], older: &[Vec<u8>], share: Share) -> Vec<Harm> 
     flips.chain(cuts.into_iter().map(Harm::Cut)).chain(older).chain(rest).collect()
 }
 
-/// Does it.
+/// Applies the damage.
 pub(crate) fn harm(files: &Memory, path: &str, harm: &Harm) {
     match harm {
         Harm::Flip { .. } | Harm::Cut(_) | Harm::Older(..) => {
@@ -107,7 +107,7 @@ pub(crate) fn harm(files: &Memory, path: &str, harm: &Harm) {
     }
 }
 
-/// The bytes of a damaged file, if it still is one.
+/// Returns the bytes of a damaged file, if it still is a file.
 pub(crate) fn damaged(bytes: &[u8], harm: &Harm) -> Option<Vec<u8>> {
     let mut bytes = bytes.to_vec();
     match harm {

@@ -1,4 +1,4 @@
-//! Records that are appended, checksummed and chained.
+//! Appended records, checksummed and chained.
 
 use super::end::{self, End, Mark, beside};
 use super::{Broken, Damage, Kind};
@@ -16,14 +16,14 @@ const TAIL: usize = 4;
 /// The most bytes of a record that are in memory before its checksum is known: a damaged length must not take gigabytes.
 const UNCHECKED_BYTES_MAX: usize = 1 << 20;
 
-/// The end of a log.
+/// Returns the path of a log's end.
 pub(crate) fn end_path(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_os_string();
     name.push(".end");
     path.with_file_name(name)
 }
 
-/// A log that is written to.
+/// A log that is open for writing.
 pub(crate) struct Log {
     path: PathBuf,
     file: Option<Box<dyn File>>,
@@ -32,9 +32,9 @@ pub(crate) struct Log {
     number: u64,
     at: u64,
     chain: u32,
-    /// Of the last record that was written or tried.
+    /// The last record that was written or tried.
     sequence: u64,
-    /// Of the last one that is acknowledged.
+    /// The last acknowledged record.
     committed: u64,
 }
 
@@ -46,18 +46,18 @@ pub(crate) struct Scan {
     chain: u32,
     sequence: u64,
     at: u64,
-    /// Bytes behind the last record, which a power cut has torn.
+    /// Bytes after the last record, torn by a power cut.
     pub torn: u64,
 }
 
 impl Scan {
-    /// How many records were acknowledged since the log was first made.
+    /// Returns the number of records acknowledged since the log was first created.
     pub fn acknowledged(&self) -> u64 {
         self.mark.sequence
     }
 
-    /// Reads a log and its end, and changes nothing. `each` is given every sound record, also those before damage, and says
-    /// whether its content fits. `None`: nothing was ever acknowledged in it.
+    /// Reads a log and its end, and changes nothing. `each` gets every sound record, also those before damage, and
+    /// returns whether its content fits. `None`: no record was ever acknowledged.
     pub fn read(
         files: &dyn Files,
         path: &Path,
@@ -85,7 +85,7 @@ impl Scan {
                     (Some(mark), _) if !none => {
                         Err(broken(path, Damage::Gone { acknowledged: mark.sequence }, false))
                     }
-                    // It was made and never used, or a power cut came in between.
+                    // The log was created and never used, or a power cut interrupted its creation.
                     _ => Ok(None),
                 };
             }
@@ -131,16 +131,16 @@ impl Scan {
     }
 }
 
-/// The records of a file, as far as they are sound.
+/// Reads the records of a file, as far as they are sound.
 #[derive(Default)]
 struct Records {
     first: u64,
     last: u64,
-    /// What the last one says of the end.
+    /// The acknowledged record according to the last record read.
     committed: u64,
     /// The checksum of the record that the end names.
     at_mark: Option<u32>,
-    /// A record that does not fit: nothing behind it is handed out.
+    /// The first record that does not fit: nothing after it is returned.
     stopped: Option<(u64, u64)>,
 }
 
@@ -153,7 +153,7 @@ struct Reader {
 
 impl Reader {
     fn bytes(&mut self, at: u64, len: u64) -> Result<Option<Vec<u8>>, Damage> {
-        // A length that is not true takes no more memory than there are bytes.
+        // A damaged length must not allocate more memory than there are bytes.
         if at.checked_add(len).is_none_or(|end| end > self.len) {
             return Ok(None);
         }
@@ -192,7 +192,8 @@ impl Reader {
         Ok(())
     }
 
-    /// Returns the checksum of a record whose body begins at `start`; `None` if it is not the one behind the body.
+    /// Returns the checksum of a record whose body begins at `start`; `None` if the checksum stored after the body
+    /// differs.
     fn chained(&mut self, head: &[u8], start: u64, len: u32) -> Result<Option<u32>, Damage> {
         let end = start.saturating_add(u64::from(len));
         let Some(tail) = self.bytes(end, TAIL as u64)? else { return Ok(None) };
@@ -207,7 +208,7 @@ impl Reader {
         Ok((tail == chain.to_le_bytes()).then_some(chain))
     }
 
-    /// All sound records, in order.
+    /// Passes on all sound records, in order.
     fn records(
         &mut self,
         each: &mut impl FnMut(&[u8]) -> bool,
@@ -256,14 +257,15 @@ fn begun(chain: u32, head: &[u8]) -> crc32fast::Hasher {
 }
 
 impl Log {
-    /// Goes on with a log that was read: what was torn is cut off, and what was written and not acknowledged is from now on.
+    /// Opens a log that was read: cuts off a torn record, and acknowledges records that were written and not
+    /// acknowledged.
     pub fn resume(files: &dyn Files, path: &Path, kind: Kind, scan: Scan) -> io::Result<Self> {
         let Scan { mark, slot, chain, sequence, at, torn } = scan;
         let mut file = files.open(path, How::Write)?;
         if torn > 0 {
             file.set_len(at)?;
         }
-        // A daemon that was killed may have written records that are not durable.
+        // A killed daemon may have written records that are not durable.
         file.sync()?;
         let mut end = End::open(files, &end_path(path), &mark, slot)?;
         if sequence > mark.sequence {
@@ -283,7 +285,7 @@ impl Log {
         })
     }
 
-    /// Begins a log with one record, durably.
+    /// Creates a log with one record, durably.
     pub fn create(
         files: &dyn Files,
         path: &Path,
@@ -292,7 +294,7 @@ impl Log {
         body: &[u8],
         note: &[u8],
     ) -> io::Result<Self> {
-        // The end comes first: from then on a log that is gone is missed.
+        // The end is created first: from then on a missing log is noticed.
         let end = End::create(files, &end_path(path), kind, number)?;
         let path = path.to_owned();
         let mut log =
@@ -301,12 +303,12 @@ impl Log {
         Ok(log)
     }
 
-    /// Bytes of the log.
+    /// Returns the bytes of the log.
     pub fn bytes(&self) -> u64 {
         self.at
     }
 
-    /// Adds a record, durably. After an error nothing can be added until the log is [written anew](Self::replace).
+    /// Adds a record, durably. After an error nothing can be added until the log is [replaced](Self::replace).
     pub fn append(&mut self, body: &[u8], note: &[u8]) -> io::Result<()> {
         let Some(mut file) = self.file.take() else {
             return Err(io::Error::other("what came before could not be written"));
@@ -320,7 +322,7 @@ impl Log {
         Ok(())
     }
 
-    /// Puts one record in the place of all, durably.
+    /// Replaces all records by one, durably.
     pub fn replace(&mut self, files: &dyn Files, body: &[u8], note: &[u8]) -> io::Result<()> {
         self.file = None;
         let mut bytes = MAGIC.to_vec();

@@ -1,4 +1,4 @@
-//! A log comes back as it was acknowledged, or says that it is damaged.
+//! A log is read as it was acknowledged, or reports damage.
 #![allow(clippy::unwrap_used)]
 
 use super::kit::{Harm, Share, harm, harms};
@@ -32,7 +32,7 @@ fn create(files: &Memory, body: &[u8]) -> Log {
     Log::create(files, Path::new(LOG), Kind::Kept, NUMBER, body, b"0").unwrap()
 }
 
-/// What is done with a log.
+/// An operation on a log.
 #[derive(Clone, Debug)]
 enum Step {
     Append(Vec<u8>),
@@ -49,7 +49,7 @@ fn arb_step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Does a step, and what the log holds then.
+/// Executes a step and updates the expected content of the log.
 fn step(files: &Memory, log: &mut Log, bodies: &mut Bodies, step: &Step) -> std::io::Result<()> {
     match step {
         Step::Append(body) => {
@@ -92,7 +92,7 @@ fn every_damage_to_log_or_end_is_named_and_nothing_else_comes_of_it() {
             let damaged = files.copy();
             harm(&damaged, path, &one);
             match read(&damaged) {
-                // A slot that is torn, or the end as it was before the last record: as after a power cut.
+                // One slot is torn, or the end is as before the last record: as after a power cut.
                 Ok(Some((found, _))) => {
                     let like_a_power_cut = path == END
                         && match &one {
@@ -102,7 +102,7 @@ fn every_damage_to_log_or_end_is_named_and_nothing_else_comes_of_it() {
                         };
                     assert!(like_a_power_cut, "{path} {one:?} was not noticed");
                     assert_eq!(found, bodies, "{path} {one:?}");
-                    // And it goes on.
+                    // The log can be continued.
                     let (_, mut log) = resume(&damaged);
                     log.append(b"more", b"").unwrap();
                     assert_eq!(read(&damaged).unwrap().unwrap().0.len(), bodies.len() + 1);
@@ -117,7 +117,7 @@ fn every_damage_to_log_or_end_is_named_and_nothing_else_comes_of_it() {
     }
 }
 
-/// A header says how long a record is, and may be damaged: nothing is allocated by that number alone.
+/// A header holds the length of a record, and may be damaged: nothing is allocated by that number alone.
 #[test]
 fn a_record_is_sound_whatever_its_length_and_a_damaged_length_is_noticed() {
     let files = Memory::default();
@@ -156,7 +156,8 @@ fn a_log_of_another_task_disk_or_kind_is_refused() {
     assert_eq!(read(Kind::Kept, None).unwrap_err().damage, Damage::Version(2));
 }
 
-/// A record that is whole and not acknowledged may have been: it counts. One that is cut anywhere never was.
+/// A complete record without acknowledgement may have been acknowledged, and counts. A record that is cut anywhere
+/// never was.
 #[test]
 fn a_record_that_is_cut_and_was_never_acknowledged_never_happened() {
     let files = Memory::default();
@@ -183,7 +184,7 @@ fn a_record_that_is_cut_and_was_never_acknowledged_never_happened() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
-    /// Killed after any call, with the power or without.
+    /// The process is killed after any call, with or without a power cut.
     #[test]
     fn a_kill_loses_nothing_acknowledged_and_looks_like_no_damage(
         steps in proptest::collection::vec(arb_step(), 1..8),
@@ -220,7 +221,7 @@ proptest! {
         prop_assert!(found.is_ok(), "taken for damage: {:?}", found);
         let found = found.unwrap().map_or(Vec::new(), |(bodies, _)| bodies);
         prop_assert!(found == acknowledged || Some(&found) == tried.as_ref(), "{:?} after {:?}", found, acknowledged);
-        // It goes on as if it had never been killed.
+        // The log continues as if there had been no kill.
         if !found.is_empty() {
             let (_, mut log) = resume(&files);
             log.append(b"more", b"").unwrap();
@@ -229,7 +230,7 @@ proptest! {
         }
     }
 
-    /// A call that fails, and the log is written anew: nothing that came before is taken for damage.
+    /// After a call that fails the log is replaced, and no earlier record then counts as damage.
     #[test]
     fn after_a_failure_it_is_written_anew(calls in 0u64..12, then in 0u64..12, more in 0u64..12) {
         let files = Memory::default();

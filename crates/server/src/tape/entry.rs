@@ -15,25 +15,25 @@ pub(crate) fn lbns((start, len): Range) -> LbnRange {
     LbnRange::new(Lbn::new(start), Sectors::new(len))
 }
 
-/// What the core was told; times in nanoseconds.
+/// An input of the core; times in nanoseconds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum Entry {
-    /// A foreground request, and whether it was taken.
+    /// A foreground request, and whether it was accepted.
     Submit { at: u64, id: u64, write: bool, lbns: Range, taken: bool },
     /// A command is done, or this sector of it is bad.
     Done { at: u64, id: u64, bad: Option<u64> },
-    /// Nobody waits for a command any more.
+    /// A command was given up.
     Lost { at: u64, id: u64 },
-    /// What was to be done was asked for: which buffers were at hand, and what the core gave.
+    /// A poll: the buffers that were ready, and the core's decision.
     Poll { at: u64, buffers: Vec<bool>, gave: Option<Gave> },
-    /// A session call, and what it was answered: a number, or nothing for a refusal.
+    /// A session call and its answer: a number, or nothing for a refusal.
     Call { call: Call, got: Option<u64> },
-    /// Nothing more was told.
+    /// The end of the inputs.
     End,
 }
 
-/// A decision.
+/// A decision of the core.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum Gave {
@@ -43,13 +43,13 @@ pub(crate) enum Gave {
     Completed(u64),
     /// A request has failed at a sector.
     Failed(u64, u64),
-    /// A block of a session's task is done with.
+    /// A block of a session's task is done.
     Deliver { session: u64, task: u64, lbns: Range, bad: Option<u64>, last: bool },
-    /// What a core outside the drive does not give.
+    /// A decision that a core outside the drive never makes.
     Other,
 }
 
-/// A call of an application.
+/// A session call of an application.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum Call {
@@ -72,7 +72,7 @@ impl Entry {
         Self::Submit { at: now.as_nanos(), id: id.get(), write: op.is_write(), lbns: range(asked), taken }
     }
 
-    /// When it was told, if that matters to the core.
+    /// Returns the time of the input, if it matters to the core.
     pub fn at(&self) -> Option<Instant> {
         match *self {
             Self::Submit { at, .. }
@@ -83,7 +83,7 @@ impl Entry {
         }
     }
 
-    /// A disk knows of a failed command its first bad sector, and has no data.
+    /// Makes the entry for a command's end: of a failed one only the first bad sector, and no data.
     pub fn done(now: Instant, id: CommandId, outcome: Outcome<'_>) -> Self {
         let bad = match outcome {
             Outcome::Done => None,

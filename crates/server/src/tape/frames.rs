@@ -1,11 +1,10 @@
-//! A recording's file: lines in frames that tell a torn end from damage.
+//! A recording's file: lines in frames that distinguish a torn end from damage.
 //!
-//! The file begins with `freeblock recording 1` and a newline. Each frame is the length of what it holds (u32,
-//! little-endian), a checksum of that length, what it holds, and a checksum of all of the frame. Checksums are CRC-32 and
-//! begin where that of the frame before has ended, so that a frame that is missing, doubled or in another's place is found;
-//! their highest bit is set, so that none ends in a zero.
-//! A file that ends within a frame, or goes on from there in nothing but zeroes, was torn: the daemon was killed, or the
-//! power went. Anything else that does not fit is damage.
+//! The file begins with `freeblock recording 1` and a newline. Each frame consists of the length of its content (u32,
+//! little-endian), a checksum of that length, the content, and a checksum of all of the frame. Checksums are CRC-32,
+//! each starting with the last one of the frame before, so that a missing, repeated or misplaced frame is found; their
+//! highest bit is set, so that none ends in a zero byte. A file that ends within a frame, or has only zeroes from there
+//! on, was torn: the daemon was killed, or the power failed. Any other mismatch is damage.
 
 use std::io::{self, Read, Write};
 use thiserror::Error;
@@ -13,11 +12,11 @@ use thiserror::Error;
 /// The version of the file, and of the lines in it.
 const VERSION: u32 = 1;
 const LETTERS: &str = "freeblock recording ";
-/// Longer first lines are no recording's.
+/// A longer first line is not that of a recording.
 const MOST_LETTERS: usize = 64;
-/// A frame is cut at so many bytes.
+/// The bytes at which a frame is cut.
 const FRAME: usize = 64 << 10;
-/// Length and its checksum.
+/// The length and its checksum.
 const HEAD: usize = 8;
 const TAIL: usize = 4;
 
@@ -25,41 +24,41 @@ const TAIL: usize = 4;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum FrameError {
-    /// The file.
+    /// The file cannot be read.
     #[error("the recording cannot be read: {0}")]
     Read(#[from] io::Error),
-    /// Something else.
+    /// The file is no recording.
     #[error(
         "this is no recording: it does not begin with {LETTERS:?}; give a file that `freeblock serve --record` has written"
     )]
     NoRecording,
-    /// Another version of it.
+    /// The recording has another version.
     #[error(
         "the recording is of version {found}, and {VERSION} is what this program reads; replay it with the program that made it"
     )]
     Version {
-        /// What is there.
+        /// The version found.
         found: String,
     },
-    /// It is not what was written.
+    /// The content is not what was written.
     #[error(
         "the recording is damaged: frame {frame}, at byte {at}: {problem}; it was changed after it was written, record anew"
     )]
     Damaged {
-        /// Counted from 1.
+        /// The frame's number, counted from 1.
         frame: u64,
         /// Where the frame begins.
         at: u64,
-        /// What does not fit.
+        /// The mismatch.
         problem: &'static str,
     },
 }
 
-/// Puts lines into frames. What is written to it must end with whole lines before a frame is [cut](Self::cut).
+/// Puts lines into frames. Only whole lines may have been written when a frame is [cut](Self::cut).
 #[derive(Debug)]
 pub struct Frames<W> {
     to: W,
-    /// The frame's head, and what it holds so far.
+    /// The frame's head, and its content so far.
     frame: Vec<u8>,
     chain: u32,
 }
@@ -75,20 +74,20 @@ impl<W: Write> Frames<W> {
         Ok(Self { to, frame: vec![0; HEAD], chain: crc32fast::hash(first.as_bytes()) })
     }
 
-    /// Bytes in the frame so far.
+    /// Returns the bytes in the frame so far.
     pub fn held(&self) -> usize {
         self.frame.len()
     }
 
-    /// Whether there is enough for a frame.
+    /// Returns whether there is enough for a frame.
     pub fn is_full(&self) -> bool {
         self.frame.len() >= FRAME
     }
 
-    /// Ends the frame, if there is anything in it.
+    /// Ends the frame, unless it is empty.
     ///
     /// # Errors
-    /// The writer's, or a frame past four gigabytes.
+    /// The writer has failed, or the frame exceeds four gigabytes.
     pub fn cut(&mut self) -> io::Result<()> {
         if self.frame.len() == HEAD {
             return Ok(());
@@ -116,7 +115,7 @@ impl<W: Write> Frames<W> {
     }
 }
 
-/// Into the frame, in memory.
+/// Writes into the frame, in memory.
 impl<W: Write> Write for Frames<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.frame.extend_from_slice(bytes);
@@ -134,12 +133,12 @@ fn chained(chain: u32, bytes: &[u8]) -> u32 {
     hasher.finalize() | 1 << 31
 }
 
-/// Takes lines out of frames.
+/// Reads lines from frames.
 #[derive(Debug)]
 pub struct Lines<R> {
     from: R,
     frame: Vec<u8>,
-    /// What of the frame has been given out.
+    /// The bytes of the frame that were returned.
     given: usize,
     chain: u32,
     frames: u64,
@@ -148,10 +147,10 @@ pub struct Lines<R> {
 }
 
 impl<R: Read> Lines<R> {
-    /// Looks at a file's beginning.
+    /// Checks a file's beginning.
     ///
     /// # Errors
-    /// It is none, or of another version.
+    /// The file is no recording, or of another version.
     pub fn new(mut from: R) -> Result<Self, FrameError> {
         let mut first = Vec::new();
         while first.last() != Some(&b'\n') {
@@ -170,10 +169,10 @@ impl<R: Read> Lines<R> {
         Ok(Self { from, frame: Vec::new(), given: 0, chain, frames: 0, at })
     }
 
-    /// The next line, without its end. `None` at the file's end, torn or not.
+    /// Returns the next line, without its end. `None` at the file's end, torn or not.
     ///
     /// # Errors
-    /// Damage, by its frame; nothing more comes then.
+    /// A frame is damaged; no further line can be read then.
     pub fn next_line(&mut self) -> Result<Option<&[u8]>, FrameError> {
         if self.given == self.frame.len() && !self.next_frame()? {
             return Ok(None);
@@ -184,12 +183,12 @@ impl<R: Read> Lines<R> {
         Ok(Some(&rest[..length]))
     }
 
-    /// Bytes of the file that have been read.
+    /// Returns the bytes of the file that have been read.
     pub fn position(&self) -> u64 {
         self.at
     }
 
-    /// Whether there is another. A torn one is none.
+    /// Reads the next frame and returns whether there is one. A torn frame counts as none.
     fn next_frame(&mut self) -> Result<bool, FrameError> {
         (self.given, self.frame) = (0, Vec::new());
         let (frame, at) = (self.frames + 1, self.at);
@@ -217,7 +216,7 @@ impl<R: Read> Lines<R> {
         Ok(true)
     }
 
-    /// So many bytes, or fewer at the end. A length that is not true takes no more memory than there are bytes.
+    /// Reads this number of bytes, or fewer at the end. A damaged length allocates no more memory than there are bytes.
     fn take(&mut self, bytes: u64) -> io::Result<Vec<u8>> {
         let mut taken = Vec::new();
         self.from.by_ref().take(bytes).read_to_end(&mut taken)?;
@@ -225,7 +224,8 @@ impl<R: Read> Lines<R> {
         Ok(taken)
     }
 
-    /// A file system may have made room for what was never written: whether that begins before the end of `sum`.
+    /// Returns whether the file has only zeroes from a place before the end of `sum`: a file system may allocate space
+    /// that was never written.
     fn ends_in_zeroes(&mut self, sum: &[u8]) -> io::Result<bool> {
         let mut rest = [0; 4096];
         let (mut zeroes, mut more) = (sum.last() == Some(&0), false);
@@ -277,7 +277,7 @@ mod tests {
             assert!(
                 LINES.starts_with(&lines.iter().map(String::as_str).collect::<Vec<_>>()) && lines.len() < 5
             );
-            // As a power cut leaves it, with room for what was not written.
+            // As after a power cut, with allocated space that was not written.
             torn.extend([0; 10_000]);
             assert_eq!(read(&torn).unwrap(), lines, "{end}");
         }

@@ -1,16 +1,16 @@
-//! A file that is written by another thread.
+//! A file that another thread writes.
 
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::thread::{Builder, JoinHandle};
 
-/// Pieces that may wait to be written.
+/// The most pieces that may wait to be written.
 const MOST_WAITING: usize = 256;
 
-/// A file that a thread of its own writes: whoever gives it bytes waits for no disk. One that is too slow is an error, and
-/// so is whatever went wrong with what was given before. [`flush`](Write::flush) ends it: it waits for all, and until the
-/// medium has it.
+/// A file that a thread of its own writes, so that its user never waits for a disk. A file that is too slow is an
+/// error, as is any failure of an earlier piece. [`flush`](Write::flush) ends it: it waits until all pieces are on the
+/// medium.
 #[derive(Debug)]
 pub struct Later {
     pieces: Option<SyncSender<Vec<u8>>>,
@@ -18,10 +18,10 @@ pub struct Later {
 }
 
 impl Later {
-    /// Begins a new file.
+    /// Creates a new file.
     ///
     /// # Errors
-    /// There is one already, or none can be made; or there is no thread.
+    /// The file exists, or cannot be created; or there is no thread.
     pub fn create(path: &Path) -> io::Result<Self> {
         let file = crate::tasks::private().write(true).create_new(true).open(path)?;
         Self::over(file, |file| file.sync_data())
@@ -41,7 +41,7 @@ impl Later {
         Ok(Self { pieces: Some(pieces), thread: Some(thread) })
     }
 
-    /// Why it has ended before its time.
+    /// Returns why the thread has ended early.
     fn failure(&mut self) -> io::Error {
         self.pieces = None;
         let told = self.thread.take().map(JoinHandle::join);
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
     use std::sync::mpsc::{Receiver, Sender, channel};
 
-    /// A file that writes a piece when it is let.
+    /// A file that writes a piece when the test permits it.
     struct Slow(Receiver<io::Result<()>>, Sender<Vec<u8>>);
 
     impl Write for Slow {
@@ -122,7 +122,7 @@ mod tests {
         let_it.send(Err(io::ErrorKind::StorageFull.into())).unwrap();
         let error = loop {
             match later.write_all(b"b") {
-                // Its thread has not come to it yet.
+                // The thread has not reached the error yet.
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => std::thread::yield_now(),
                 Err(error) => break error,

@@ -1,4 +1,4 @@
-//! What a core was told and what it decided, kept in a file, and told again to another.
+//! A core's inputs and decisions, recorded in a file, and replayed on another core.
 //!
 //! A core is a state machine: the same inputs give the same decisions (design, promise 6). A [`Tape`] holds all inputs of a
 //! live run, a line of JSON each, and a [`Replay`] feeds them to a fresh core and compares what that decides.
@@ -22,13 +22,13 @@ use std::ops::Deref;
 use tracing::{error, warn};
 use units::{Duration, Instant};
 
-/// What is noted is in a frame of the file so soon, even if there is little.
+/// The longest time for which entries stay in memory before their frame is written.
 const FRAME_EVERY: Duration = Duration::from_secs(1);
 
-/// What a core is told is written here, and what it decides.
+/// Records a core's inputs and its decisions.
 ///
-/// In a file it is `freeblock serve --record`'s recording: frames with checksums (`server/src/tape/frames.rs`), in them a
-/// line of JSON each for the setup, for every input with what came of it, and for the end.
+/// The file is a recording of `freeblock serve --record`: frames with checksums (`server/src/tape/frames.rs`), with one
+/// line of JSON for the setup, one for every input with its decision, and one for the end.
 pub struct Tape {
     to: Frames<Box<dyn Write + Send>>,
     /// When the frame began.
@@ -44,10 +44,10 @@ impl fmt::Debug for Tape {
 }
 
 impl Tape {
-    /// Begins one. `setup` is what whoever replays it needs to make the same core.
+    /// Begins a tape. `setup` has to suffice to make the same core in a replay.
     ///
     /// # Errors
-    /// The writer's.
+    /// The writer has failed.
     pub fn new(to: impl Write + Send + 'static, setup: &serde_json::Value) -> io::Result<Self> {
         let mut to = Frames::new(Box::new(to) as Box<dyn Write + Send>)?;
         line(&mut to, setup)?;
@@ -55,19 +55,19 @@ impl Tape {
         Ok(Self { to, since: Instant::ZERO, left: u64::MAX })
     }
 
-    /// No more than about so many bytes from here on: then it ends, as if nothing more were told to the core.
+    /// Limits the tape to about this number of bytes from here on: then it ends, as if the core had no further inputs.
     #[must_use]
     pub fn limited(self, bytes: u64) -> Self {
         Self { left: bytes, ..self }
     }
 
-    /// Ends it where nobody may wait for the file: another thread is still writing it.
+    /// Ends the tape without waiting for the file, which another thread is still writing.
     fn end_early(&mut self) -> io::Result<()> {
         line(&mut self.to, &Entry::End)?;
         self.to.cut()
     }
 
-    /// Whether there is room for more.
+    /// Writes an entry and returns whether there is room for more.
     fn note(&mut self, entry: &Entry) -> io::Result<bool> {
         let before = self.to.held();
         line(&mut self.to, entry)?;
@@ -83,10 +83,10 @@ impl Tape {
         Ok(true)
     }
 
-    /// Ends it: nothing more was told to the core. One that has no end was cut off.
+    /// Ends the tape: the core has no further inputs. A tape without an end was cut off.
     ///
     /// # Errors
-    /// The writer's.
+    /// The writer has failed.
     pub fn end(mut self) -> io::Result<()> {
         line(&mut self.to, &Entry::End)?;
         self.to.end().map(|_| ())
@@ -98,14 +98,14 @@ fn line(to: &mut impl Write, line: &impl serde::Serialize) -> io::Result<()> {
     to.write_all(b"\n")
 }
 
-/// A core, and what notes its inputs, if anything does.
+/// A core with an optional tape of its inputs.
 #[derive(Debug)]
 pub(crate) struct Taped {
     pub core: Core,
     pub tape: Option<Tape>,
 }
 
-/// To ask it things: that changes nothing, and is not noted.
+/// Queries change nothing, so they are not recorded.
 impl Deref for Taped {
     type Target = Core;
 
@@ -114,7 +114,7 @@ impl Deref for Taped {
     }
 }
 
-/// A tape that cannot be written is ended: the disk goes on.
+/// Records an entry. A tape that cannot be written is dropped: the disk goes on.
 pub(crate) fn note(tape: &mut Option<Tape>, entry: impl FnOnce() -> Entry) {
     let Some(writes) = tape else { return };
     match writes.note(&entry()) {
@@ -155,7 +155,7 @@ impl Taped {
     }
 }
 
-/// Notes which buffers were at hand.
+/// Records which buffers were ready.
 struct Heard<'a> {
     buffers: &'a mut dyn Buffers,
     said: Vec<bool>,

@@ -5,7 +5,7 @@ use super::{Tape, note};
 use scheduler::{Parameter, Priority, SessionError, Sessions};
 use units::{LbnRange, Sectors, SessionId, TaskId};
 
-/// Notes each call and what it is answered.
+/// Records each call with its answer.
 pub(crate) struct Noted<'a> {
     pub sessions: &'a mut dyn Sessions,
     pub tape: &'a mut Option<Tape>,
@@ -23,7 +23,7 @@ impl Noted<'_> {
     }
 }
 
-/// Of a call that answers nothing.
+/// The answer of a call that returns nothing.
 fn nothing(_: ()) -> u64 {
     0
 }
@@ -53,7 +53,7 @@ impl Sessions for Noted<'_> {
         self.note(Call::ServeWrites { session: session.get(), on }, answer, nothing)
     }
 
-    /// Changes nothing, and is not noted.
+    /// A query, which changes nothing and is not recorded.
     fn to_come(&self, session: SessionId) -> Result<u64, SessionError> {
         self.sessions.to_come(session)
     }

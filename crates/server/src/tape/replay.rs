@@ -1,4 +1,4 @@
-//! A tape told to a fresh core.
+//! The replay of a tape on a fresh core.
 
 use super::entry::{Call, Entry, Gave, lbns, op, request};
 use super::frames::{FrameError, Lines};
@@ -8,42 +8,42 @@ use std::io::Read;
 use thiserror::Error;
 use units::{Instant, Lbn, Op, Sectors, SessionId, TaskId};
 
-/// A tape that cannot be told again, or a core that decides otherwise.
+/// A tape that cannot be replayed, or a core that decides differently.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ReplayError {
     /// It is no recording, or a damaged one.
     #[error(transparent)]
     Frame(#[from] FrameError),
-    /// Something else stands there.
+    /// A line does not fit.
     #[error("line {line} of the recording: {problem}; replay it with the program that made it")]
     Line {
-        /// Counted from 1.
+        /// The line's number, counted from 1.
         line: u64,
-        /// What is wrong.
+        /// The problem.
         problem: String,
     },
     /// The core that the tape is for cannot be made.
     #[error("the recording's setup: {0}")]
     Setup(String),
-    /// The core decides otherwise than the live one did.
+    /// The core decides differently from the live one.
     #[error("line {line} of the recording: the live run had {live}, the replay {replayed}")]
     Diverged {
-        /// Counted from 1.
+        /// The line's number, counted from 1.
         line: u64,
         /// The live run's clock at the last input that had a time.
         at: Instant,
-        /// What the tape says.
+        /// The decision on the tape.
         live: String,
-        /// What came instead.
+        /// The decision in the replay.
         replayed: String,
     },
 }
 
-/// What was told again, with the same decisions.
+/// The extent of a replay in which all decisions agreed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Replayed {
-    /// Inputs; what the core said to each of them was compared.
+    /// Inputs; the decisions after each were compared.
     pub inputs: u64,
     /// Commands sent.
     pub commands: u64,
@@ -53,11 +53,11 @@ pub struct Replayed {
     pub blocks: u64,
     /// The live run's clock at the last input that had a time.
     pub at: Instant,
-    /// Whether it has no end: the daemon was killed, or could not write it.
+    /// Whether the tape has no end: the daemon was killed, or could not write it.
     pub cut_off: bool,
 }
 
-/// Tells a core all that another was told, and compares what it decides.
+/// Replays the inputs of one core on another, and compares the decisions.
 #[derive(Debug)]
 pub struct Replay<R> {
     lines: Lines<R>,
@@ -67,10 +67,10 @@ pub struct Replay<R> {
 }
 
 impl<R: Read> Replay<R> {
-    /// Begins; `make` makes the core from the setup that the tape was begun with.
+    /// Begins a replay; `make` makes the core from the tape's setup.
     ///
     /// # Errors
-    /// What is no tape, or none for which a core can be made.
+    /// The file is no tape, or no core can be made for it.
     pub fn new(
         from: R,
         make: impl FnOnce(&serde_json::Value) -> Result<Core, String>,
@@ -85,10 +85,10 @@ impl<R: Read> Replay<R> {
         Ok(Self { lines, line: 1, teller, ended: false })
     }
 
-    /// Tells the next input, and compares. Whether there was one.
+    /// Replays the next input and compares. Returns whether there was one.
     ///
     /// # Errors
-    /// What is no tape, and the first decision that differs.
+    /// The tape is damaged, or a decision differs.
     pub fn step(&mut self) -> Result<bool, ReplayError> {
         if self.ended {
             return Ok(false);
@@ -120,12 +120,12 @@ impl<R: Read> Replay<R> {
         Ok(true)
     }
 
-    /// What has been told so far, with the same decisions.
+    /// Returns the extent of the replay so far.
     pub fn told(&self) -> Replayed {
         self.teller.told
     }
 
-    /// Bytes of the recording that have been read.
+    /// Returns the bytes of the recording that have been read.
     pub fn position(&self) -> u64 {
         self.lines.position()
     }
@@ -134,13 +134,13 @@ impl<R: Read> Replay<R> {
 #[derive(Debug)]
 struct Teller {
     core: Core,
-    /// By number, those at the drive.
+    /// The commands at the drive, by their number on the tape.
     commands: BTreeMap<u64, scheduler::CommandId>,
     told: Replayed,
 }
 
 impl Teller {
-    /// Tells the core; the entry as it is now.
+    /// Gives the core an entry's input; returns the entry as this core makes it.
     fn tell(&mut self, entry: &Entry) -> Result<Entry, String> {
         let mut now = entry.clone();
         match (entry, &mut now) {
@@ -180,7 +180,7 @@ impl Teller {
         Ok(())
     }
 
-    /// A call's number; nothing for a refusal.
+    /// Makes a session call; returns its number, or nothing for a refusal.
     fn call(&mut self, call: &Call) -> Result<Option<u64>, String> {
         let core = &mut self.core;
         let priority = |n| Priority::new(n).ok_or(format!("{n} is no priority; they are 1 to 100"));

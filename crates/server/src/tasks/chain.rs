@@ -1,4 +1,4 @@
-//! Former images, one on top of the other, with which a difference is compared.
+//! Former images, one on top of the other, as the base of a difference.
 
 use super::files::{Files, How, not_opened};
 use super::source::FileSource;
@@ -8,14 +8,14 @@ use apps::backup::image::{self, Header, Index};
 use std::path::PathBuf;
 use units::Sectors;
 
-/// Images by their indices: nothing is read of them but the blocks that are compared.
+/// Images with their indices: only blocks to compare are read from them.
 pub(crate) struct Chain {
     images: Vec<(FileSource, Index)>,
     capacity: u64,
 }
 
 impl Chain {
-    /// Opens them, for a difference of which `header` is what a full image would have.
+    /// Opens the images for a difference; `header` is the header of the corresponding full image.
     pub fn open(
         files: &dyn Files,
         paths: &[PathBuf],
@@ -57,19 +57,20 @@ impl Chain {
         Ok(Self { images, capacity: capacity.get() })
     }
 
-    /// The last one's snapshot: what is compared is the difference from that.
+    /// Returns the snapshot of the last image, relative to which the difference is.
     pub fn base(&self) -> Option<apps::snapshot::SnapshotId> {
         self.images.last().map(|(_, index)| index.header().snapshot)
     }
 
-    /// Whether the images give this block with these bytes. One that they cannot give, or not all of it, differs.
+    /// Returns whether the images hold these bytes for this block. A block that they lack, or have only in part,
+    /// differs.
     pub fn has(&mut self, block: u64, bytes: &[u8]) -> bool {
         for (source, index) in self.images.iter_mut().rev() {
             let Ok(found) = index.find(source, block, block.saturating_add(1)) else { return false };
             let Some((_, at)) = found.first() else { continue };
             let header = *index.header();
             let Ok(Some(chunk)) = image::chunk(source, &header, *at) else { return false };
-            // Beyond the disk's end a block is padded, by whoever made it.
+            // Beyond the disk's end a block is padding, which may differ.
             let rest = self.capacity.saturating_sub(header.shape.home(block).get());
             let real = rest.saturating_mul(u64::from(header.sector_bytes));
             let real = usize::try_from(real).unwrap_or(usize::MAX).min(bytes.len());

@@ -1,4 +1,4 @@
-//! Carries out a desk's orders, a clerk a lane.
+//! Execution of a desk's orders: one clerk for each lane.
 
 use super::files::{Files, How};
 use super::images::Images;
@@ -15,7 +15,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What a lane has open.
+/// The files that a lane has open.
 enum Has {
     Nothing,
     Target(Box<Open>),
@@ -34,7 +34,7 @@ pub(crate) struct Clerk {
     journal: Option<Log>,
 }
 
-/// What a task keeps there.
+/// Returns the path of the blocks that a task keeps.
 pub(crate) fn kept_path(state: &Path, id: u64) -> PathBuf {
     state.join(format!("task-{id}.kept"))
 }
@@ -44,20 +44,20 @@ impl Clerk {
         Self { lane, files, state, has: Has::Nothing, journal: None }
     }
 
-    /// Carries out an order; what there is to tell.
+    /// Executes an order; returns the report, if there is one.
     pub fn execute(&mut self, work: Work) -> Option<News> {
         match work {
             Work::Journal { seq, bytes, replace, number, note } => {
                 let failed = self.journal(&bytes, replace, number, &note).err().map(|e| e.to_string());
                 if failed.is_some() {
-                    // Whatever is at its end now, it is written anew next time.
+                    // The end of the file is in an unknown state: the journal is rewritten next time.
                     self.journal = None;
                 }
                 Some(News::Journal { seq, failed })
             }
             Work::Open(target) => {
                 let id = self.id();
-                // A device that is opened again must be let go of first: it is open for the daemon alone.
+                // A device is open for the daemon alone, so close it before opening it again.
                 self.has = Has::Nothing;
                 Some(match Open::new(&self.files, *target, kept_path(&self.state, id)) {
                     Ok((open, present)) => {
@@ -116,7 +116,7 @@ impl Clerk {
             }
             Work::OpenSums(asked) => {
                 let (sums, told) = Sums::open(&*self.files, &self.state, *asked);
-                // What is refused does not take the place of what is open.
+                // A refused store does not replace the open one.
                 if let Some(sums) = sums {
                     self.has = Has::Sums(Box::new(sums));
                 }
@@ -141,7 +141,7 @@ impl Clerk {
             Work::End => {
                 self.has = Has::Nothing;
                 if let Lane::Kept(id) = self.lane {
-                    // What cannot be removed does no harm: a task's number is never used again.
+                    // A file that cannot be removed does no harm: a task's number is never used again.
                     let _ = Log::remove(&*self.files, &kept_path(&self.state, id));
                 }
                 None
@@ -149,14 +149,14 @@ impl Clerk {
         }
     }
 
-    /// Removes an image if it is this one; one that is there no more, or another, is left alone.
+    /// Removes an image if it is this one; a missing file, or another image, is not touched.
     fn discard(&self, path: &Path, image: u64) -> io::Result<()> {
         let file = match self.files.open_named(path, How::Read) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             opened => opened?,
         };
         let mut source = FileSource(file);
-        // Made, and not begun.
+        // The file was created and nothing written yet.
         let empty = source.0.len()? == 0;
         let ours = image::header(&mut source).is_ok_and(|header| header.image == image);
         if empty || ours { self.files.remove_named(path) } else { Ok(()) }

@@ -1,4 +1,4 @@
-//! A thread for every lane that has something to do.
+//! A thread for every lane with orders.
 
 use super::clerk::Clerk;
 use super::files::{Files, Machine, open_regular, own_directory, private};
@@ -13,37 +13,37 @@ use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use thiserror::Error;
 
-/// Takes what has become of an order, on the lane's thread: it has to get to the desk, on the disk's.
+/// Takes the report on an order, on the lane's thread: it has to pass it to the desk, on the disk's.
 pub type Tell = Arc<dyn Fn(Told) + Send + Sync>;
 
-/// Carries out the orders of one desk.
+/// Executes the orders of one desk.
 ///
-/// A lane's thread ends with its task, the journal's with the clerks. Orders that were given are still carried out then.
+/// A lane's thread ends with its task, the journal's with the clerks. Orders given before are still executed.
 pub struct Clerks {
     state: PathBuf,
     files: Arc<dyn Files>,
     tell: Tell,
     lanes: BTreeMap<Lane, (Sender<Work>, std::thread::JoinHandle<()>)>,
     ended: Vec<std::thread::JoinHandle<()>>,
-    /// No other process has the directory.
+    /// Keeps other processes out of the directory.
     _lock: fs::File,
 }
 
-/// Why a state directory cannot be used.
+/// The reason why a state directory cannot be used.
 #[derive(Debug, Error)]
 pub enum OpenError {
-    /// The directory.
+    /// The directory cannot be read or made.
     #[error("{0}; give a state directory that can be written")]
     Directory(#[from] io::Error),
-    /// Another process has it.
+    /// Another process uses it.
     #[error("another process uses it; end that, or give each daemon a state directory of its own")]
     Busy,
-    /// The journal.
+    /// The journal is of another version or disk.
     #[error(transparent)]
     Journal(#[from] JournalError),
 }
 
-/// Takes a state directory for this process.
+/// Locks a state directory for this process.
 pub(crate) fn lock(state: &Path) -> Result<fs::File, OpenError> {
     let place = state.join("lock");
     let file = open_regular(private().write(true).create(true).truncate(false), &place);
@@ -62,11 +62,11 @@ impl std::fmt::Debug for Clerks {
 }
 
 impl Clerks {
-    /// Over a state directory, which is made if it is not there; and the journal that is in it, for
-    /// [`Desk::open`](crate::desk::Desk::open). That a journal is damaged is noted in the directory.
+    /// Opens a state directory, which is created if missing, and its journal, for
+    /// [`Desk::open`](crate::desk::Desk::open). If the journal is damaged, records that in the directory.
     ///
     /// # Errors
-    /// The directory cannot be made, another process has it, or the journal is of another version.
+    /// The directory cannot be made, another process uses it, or the journal is of another version.
     pub fn new(state: &Path, tell: Tell) -> Result<(Self, Journal), OpenError> {
         own_directory(state)?;
         let lock = lock(state)?;
@@ -76,15 +76,15 @@ impl Clerks {
         Ok((Self { state, files, tell, lanes, ended, _lock: lock }, journal))
     }
 
-    /// Files that users name are within these places. To be said before the first order is given.
+    /// Limits the files that users name to these places. To be called before the first order.
     pub fn confine(&mut self, places: Places) {
         self.files = Arc::new(Machine::within(places));
     }
 
-    /// Has an order carried out.
+    /// Passes an order to its lane.
     ///
     /// # Errors
-    /// No thread can be had for it.
+    /// The system gives no thread for it.
     pub fn give(&mut self, Order { lane, work }: Order) -> io::Result<()> {
         let ends = matches!(work, Work::End);
         let (sender, _) = match self.lanes.entry(lane) {
@@ -104,7 +104,7 @@ impl Clerks {
                 at.insert((sender, thread))
             }
         };
-        // A thread that is gone has panicked; what it was to do is not done, and nobody is told that it is.
+        // A thread that is gone has panicked; its orders stay undone, and unreported.
         let _ = sender.send(work);
         if ends && let Some((_, thread)) = self.lanes.remove(&lane) {
             self.ended.retain(|thread| !thread.is_finished());
@@ -114,7 +114,7 @@ impl Clerks {
     }
 }
 
-/// Waits until all orders are carried out.
+/// Waits until all orders are executed.
 impl Drop for Clerks {
     fn drop(&mut self) {
         let lanes = std::mem::take(&mut self.lanes);

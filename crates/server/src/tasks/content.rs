@@ -1,7 +1,7 @@
-//! What a scrub with checksums makes of the blocks that it has read: each is compared with its sum, or its sum recorded.
+//! The contents of blocks in a scrub with checksums: each block is compared with its sum, or its sum recorded.
 //!
-//! A block counts as done when its sum was found right or wrong, or is durable in the store. A sum is recorded of bytes
-//! that the disk has flushed, and that nobody has written to since: after a power cut the old content would not fit it.
+//! A block is done when its sum was found right or wrong, or is durable in the store. A sum is recorded only for bytes
+//! that the disk has flushed and that have not been written since: after a power cut the old content would not fit it.
 
 use super::job::Context;
 use super::landed::Landed;
@@ -12,9 +12,9 @@ use scheduler::BlockSet;
 use tracing::{error, warn};
 use units::Sectors;
 
-/// Ticks between flushes, half a second each: a flush costs clients more than a block that is done a little later.
+/// Ticks between flushes, half a second each: clients notice a flush more than a scrub notices the delay.
 const TICKS: u32 = 10;
-/// Sums that wait for a flush, at most.
+/// The most sums that wait for a flush.
 const MOST_WAITING: usize = 4_096;
 
 /// A block of the store and its sum.
@@ -29,12 +29,12 @@ pub(crate) struct Contents {
     waiting: Vec<Sum>,
     comparing: bool,
     fresh: Landed<Sum>,
-    /// Flushed, and to be recorded; being recorded.
+    /// Sums to be recorded after a flush, and those being recorded.
     flushed: Vec<Sum>,
     recording: Vec<Sum>,
-    /// Those that were read again because somebody wrote to them: once is enough.
+    /// The blocks that were read a second time because of a write: there is no third time.
     again: BlockSet,
-    /// The count of writes at the last flush that went well, and at the one that is under way.
+    /// The count of writes at the last successful flush, and at the one in flight.
     flushed_at: Option<u64>,
     flushing_at: u64,
     writes: u64,
@@ -44,7 +44,7 @@ pub(crate) struct Contents {
 }
 
 impl Contents {
-    /// For `blocks` of the store from `first` on.
+    /// The sums for `blocks` of the store from `first` on.
     pub fn new(first: u64, blocks: u64, block: Sectors, content: Content) -> Self {
         Self {
             first,
@@ -73,13 +73,13 @@ impl Contents {
         self.ready
     }
 
-    /// The store is open, and the disk's writes are told to it.
+    /// Begins to compare: the store is open, and learns of the disk's writes.
     pub fn set_ready(&mut self, cx: &mut Context<'_>) {
         self.ready = true;
         self.go_on(cx);
     }
 
-    /// A block of the scrub was read whole.
+    /// Takes the sum of a block of the scrub that was read whole.
     pub fn read(&mut self, cx: &mut Context<'_>, block: u64, sum: u32) {
         match cx.sums.is_quiet(self.first + block) || !self.ready {
             true => self.waiting.push((self.first + block, sum)),
@@ -88,12 +88,13 @@ impl Contents {
         self.go_on(cx);
     }
 
-    /// What was read may be older than what is there: its sum is unknown by now, and is recorded of another read.
+    /// Handles a block with a write since it was read: the sum read may be outdated, so that of another read is
+    /// recorded.
     fn unquiet(&mut self, cx: &mut Context<'_>, (of_store, _): Sum) {
         let block = of_store - self.first;
         let again = !self.again.contains(block) && cx.sums.ask_again(of_store);
         self.again.insert(block);
-        // One that is written all the time has been read: the medium is fine.
+        // A block that is written all the time has been read without error, so the medium is fine.
         self.settled.push((block, if again { Judgement::Again } else { Judgement::Fine }));
     }
 
@@ -198,7 +199,7 @@ impl Contents {
             cx.orders.push_back(Order { lane: Lane::Sums, work });
         }
         if self.flushed_at == Some(self.writes) {
-            // Nobody has written since: there is nothing to wait for.
+            // Without a write since the flush there is nothing to wait for.
             self.flushed.extend(self.fresh.take());
         }
         if self.recording.is_empty() && !self.flushed.is_empty() {
@@ -206,17 +207,17 @@ impl Contents {
         }
     }
 
-    /// All that is left waits for a flush.
+    /// Lets the next flush come at once: all remaining blocks wait for it.
     pub fn hurry(&mut self) {
         self.fresh.set_due();
     }
 
-    /// How many wait for one.
+    /// Returns how many blocks wait for a flush.
     pub fn waiting(&self) -> u64 {
         self.fresh.iter().count() as u64
     }
 
-    /// What has become of blocks of the scrub.
+    /// Returns the judgements on blocks of the scrub since the last call.
     pub fn settled(&mut self) -> Vec<(u64, Judgement)> {
         std::mem::take(&mut self.settled)
     }

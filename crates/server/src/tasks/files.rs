@@ -1,4 +1,4 @@
-//! Files as tasks use them, so that tests can have them fail.
+//! Files as tasks use them, in a form that tests can have fail.
 
 use super::places::{Places, is_denied};
 use crate::desk::order::News;
@@ -8,14 +8,14 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// How a file is opened.
+/// The mode of opening a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum How {
-    /// To be read.
+    /// For reading.
     Read,
-    /// To be read and written; it must be there.
+    /// For reading and writing; it must exist.
     Write,
-    /// The same, made if it is not there.
+    /// The same, created if missing.
     Make,
 }
 
@@ -23,39 +23,39 @@ pub(crate) enum How {
 pub(crate) trait File: Send {
     /// Reads at a place; fewer bytes only at the end.
     fn read_at(&mut self, at: u64, into: &mut [u8]) -> io::Result<usize>;
-    /// Writes at a place; how many bytes.
+    /// Writes at a place; returns the number of bytes.
     fn write_at(&mut self, at: u64, bytes: &[u8]) -> io::Result<usize>;
-    /// Makes durable what was written.
+    /// Makes all writes durable.
     fn sync(&mut self) -> io::Result<()>;
-    /// Cuts it, or makes it longer.
+    /// Cuts or extends the file.
     fn set_len(&mut self, len: u64) -> io::Result<()>;
-    /// Bytes of it; of a device too.
+    /// Returns its length in bytes; of a device, too.
     fn len(&mut self) -> io::Result<u64>;
-    /// Whether it is a device, whose size is given.
+    /// Returns whether it is a device, whose size is fixed.
     fn is_device(&mut self) -> io::Result<bool>;
 }
 
-/// Where files are.
+/// A file system.
 pub(crate) trait Files: Send + Sync {
-    /// Opens one.
+    /// Opens a file.
     fn open(&self, path: &Path, how: How) -> io::Result<Box<dyn File>>;
-    /// Opens one that a user has named: it has to be where tasks may touch files ([`Places`]).
+    /// Opens a file that a user has named: it has to be where tasks may access files ([`Places`]).
     fn open_named(&self, path: &Path, how: How) -> io::Result<Box<dyn File>> {
         self.open(path, how)
     }
-    /// Removes one that a user has named.
+    /// Removes a file that a user has named.
     fn remove_named(&self, path: &Path) -> io::Result<()> {
         self.remove(path)
     }
-    /// Whether both are one file.
+    /// Returns whether both are one file.
     fn is_same(&self, a: &Path, b: &Path) -> bool;
-    /// Whether it is a directory.
+    /// Returns whether it is a directory.
     fn is_dir(&self, path: &Path) -> bool;
-    /// Removes one, durably; none is there: well.
+    /// Removes a file, durably; succeeds if there is none.
     fn remove(&self, path: &Path) -> io::Result<()>;
-    /// Puts one in the place of another, durably.
+    /// Renames a file over another, durably.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
-    /// The names in a directory, in order.
+    /// Returns the names in a directory, in order.
     fn list(&self, directory: &Path) -> io::Result<Vec<String>>;
 }
 
@@ -85,7 +85,7 @@ pub(crate) fn read_opened(file: &mut dyn File, bytes_max: u64) -> io::Result<Vec
     Ok(bytes)
 }
 
-/// Writes all of it.
+/// Writes all of the bytes.
 pub(crate) fn write_all(file: &mut dyn File, at: u64, bytes: &[u8]) -> io::Result<()> {
     let mut done = 0;
     while let Some(rest) = bytes.get(done..).filter(|rest| !rest.is_empty()) {
@@ -97,14 +97,14 @@ pub(crate) fn write_all(file: &mut dyn File, at: u64, bytes: &[u8]) -> io::Resul
     Ok(())
 }
 
-/// Whether a directory has this name in it, whatever it is the name of.
+/// Returns whether a directory contains this name, for any kind of file.
 pub(crate) fn is_listed(files: &dyn Files, path: &Path) -> bool {
     let (directory, name) = (path.parent().unwrap_or(Path::new(".")), path.file_name().unwrap_or_default());
     files.list(directory).is_ok_and(|names| names.iter().any(|there| there.as_str() == name))
 }
 
-/// Moves a damaged file aside, durably, for an operator to look at: to `NAME.damaged`, or with a number behind that. None is
-/// there: nothing is done. Its new name.
+/// Moves a damaged file aside, durably, for an operator to inspect: to `NAME.damaged`, or with a number appended.
+/// Returns the new name; without a file does nothing.
 pub(crate) fn put_aside(files: &dyn Files, path: &Path) -> io::Result<Option<PathBuf>> {
     let directory = path.parent().unwrap_or(Path::new("."));
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -120,20 +120,20 @@ pub(crate) fn put_aside(files: &dyn Files, path: &Path) -> io::Result<Option<Pat
     Ok(Some(aside))
 }
 
-/// What is told when a file that a user has named cannot be opened: a place that may not be touched is not tried again.
+/// Returns the report for a file of a user that cannot be opened: a forbidden place is not tried again.
 pub(crate) fn not_opened(place: &str, error: &io::Error) -> News {
     let why = format!("{place}: {error}");
     if is_denied(error) { News::Refused(why) } else { News::Trouble(why) }
 }
 
-/// Those of this machine.
+/// The files of this machine.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Machine {
     places: Places,
 }
 
 impl Machine {
-    /// Files that users name are within these places.
+    /// Limits the files that users name to these places.
     pub fn within(places: Places) -> Self {
         Self { places }
     }
@@ -175,7 +175,7 @@ impl File for Real {
     }
 
     fn len(&mut self) -> io::Result<u64> {
-        // A device's metadata says zero.
+        // A device's metadata gives the length zero.
         io::Seek::seek(&mut self.0, io::SeekFrom::End(0))
     }
 
@@ -245,45 +245,46 @@ impl Files for Machine {
     }
 }
 
-/// Options for a file that holds a disk's bytes, or says what is on it: one that is made is for the daemon's user alone.
+/// Returns options for a file that holds a disk's bytes, or facts about them: a new file is for the daemon's user
+/// alone.
 pub fn private() -> fs::OpenOptions {
     let mut options = fs::File::options();
     options.mode(0o600);
     options
 }
 
-/// Opens a regular file, and never waits for it. A directory, a device, a pipe or a socket under its name is an error: their
-/// lengths say nothing of what can be read, and opening a pipe waits for the other end.
+/// Opens a regular file, and never waits. Any other kind under its name is an error: its length does not limit the
+/// bytes to read, and opening a pipe waits for the other end.
 ///
 /// # Errors
-/// Another kind of file has the name, or the file cannot be opened.
+/// The name is of another kind of file, or the file cannot be opened.
 pub(crate) fn open_regular(options: &mut fs::OpenOptions, path: &Path) -> io::Result<fs::File> {
     let is_regular = |found: &fs::Metadata| match found.is_file() {
         true => Ok(()),
         false => Err(io::Error::other("it is not a regular file")),
     };
-    // Opening alone does something to other kinds.
+    // For other kinds opening alone can have effects.
     match fs::metadata(path) {
         Ok(found) => is_regular(&found)?,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(error),
     }
-    // Another kind may have taken its place since.
+    // Another kind may have replaced it since.
     let never_waits = OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = options.custom_flags(never_waits.bits().cast_signed()).open(path)?;
     is_regular(&file.metadata()?)?;
     Ok(file)
 }
 
-/// Makes a directory for such files, and those above it that are missing.
+/// Creates a directory for such files, with its missing parents.
 ///
 /// # Errors
-/// It cannot be made.
+/// It cannot be created.
 pub fn private_directory(path: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
-/// The same for a directory that is a disk's own: one of an earlier version that others can read is closed to them.
+/// The same for a disk's own directory: if an earlier version left it readable by others, closes it to them.
 ///
 /// # Errors
 /// It cannot be made, or is another user's.
@@ -296,7 +297,7 @@ pub fn own_directory(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Without this a power cut may take a file back that was made, renamed or removed.
+/// Syncs a directory: otherwise a power cut may undo creating, renaming or removing a file.
 fn sync_directory(path: &Path) -> io::Result<()> {
     let directory = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     fs::File::open(directory)?.sync_all()

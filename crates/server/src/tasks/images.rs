@@ -1,4 +1,4 @@
-//! What a restore reads from.
+//! The images that a restore reads.
 
 use super::files::{Files, How, not_opened};
 use super::source::FileSource;
@@ -7,19 +7,19 @@ use apps::backup::image::{self, Header};
 use apps::backup::{Point, restore};
 use std::path::PathBuf;
 
-/// Images that were verified, one on top of the other.
+/// Verified images, one on top of the other.
 pub(crate) struct Images {
     files: Vec<(FileSource, Header, String)>,
     chunks: u64,
     sector: u64,
     capacity: u64,
-    /// Where reading goes on: which image, which byte.
+    /// The position of the next read: image and byte.
     at: (usize, u64),
     number: u64,
 }
 
 impl Images {
-    /// Opens and verifies all of them: every checksum, and that each goes on top of the one before.
+    /// Opens and verifies all of them: every checksum, and that each belongs on top of the one before.
     pub fn open(files: &dyn Files, paths: &[PathBuf], sector: u64, capacity: u64) -> Result<Self, News> {
         let (mut open, mut chunks, mut onto) = (Vec::new(), 0u64, None);
         for path in paths {
@@ -37,7 +37,7 @@ impl Images {
                     "sectors of {found} bytes, and the disk's have {sector}; give its own"
                 )));
             }
-            // The last block may be padded, by less than a block.
+            // The last block may have padding of less than a block.
             let last = header.shape.home(header.shape.blocks.saturating_sub(1)).get();
             if header.shape.blocks > 0 && last >= capacity {
                 return Err(refused("the image is of a larger disk; restore it there".into()));
@@ -55,12 +55,12 @@ impl Images {
         Ok(Self { files: open, chunks, sector, capacity, at: (0, image::HEADER_BYTES), number: 0 })
     }
 
-    /// In all images.
+    /// Returns the number of chunks in all images.
     pub fn chunks(&self) -> u64 {
         self.chunks
     }
 
-    /// The next ones, in order, of one image: those of the next must not overtake them.
+    /// Returns the next chunks, in order, of one image: those of the next must not overtake them.
     pub fn read(&mut self, most: usize) -> Result<Vec<Chunk>, String> {
         let (mut chunks, mut bytes) = (Vec::new(), 0);
         while bytes < most {

@@ -1,12 +1,13 @@
 //! The journal: every event of the table, in a log of the state directory ([`crate::state`]).
 //!
-//! A record is one or more events, each with its length (u32, little-endian) before it: `0` and JSON, or `1`, the length of
-//! the JSON (u32), JSON, and what the task saved. The first record of a file is a whole table. The note in the log's end says
-//! without the journal which numbers were used, and which task has places closed to clients.
+//! A record is one or more events, each preceded by its length (u32, little-endian): `0` and JSON, or `1`, the length
+//! of the JSON (u32), JSON, and the task's own record. The first record of a file is a whole table. The note in the
+//! log's end repeats the highest number used, and the tasks that have places closed to clients, in case the journal is
+//! lost.
 //!
-//! A journal that is damaged is not written to. The daemon serves its disk without tasks then, keeps closed what may be, and
-//! leaves the file `damaged` beside it, so that a journal that is readable again later is not taken up: clients have written
-//! meanwhile. `freeblock repair` removes that file.
+//! A damaged journal is not written to. The daemon then serves its disk without tasks, keeps places closed that may be,
+//! and puts the file `damaged` beside the journal. That file prevents the use of the journal if it becomes readable
+//! later, because clients have written meanwhile. `freeblock repair` removes the file.
 
 use super::files::{Files, How, is_listed, read_whole, write_all};
 use crate::desk::table::{Closed, Event, Table};
@@ -19,13 +20,13 @@ use thiserror::Error;
 const PLAIN: u8 = 0;
 const WITH_SAVED: u8 = 1;
 
-/// The journal of earlier versions.
+/// The magic bytes of earlier versions.
 const OLD: &[u8; 8] = b"fbtasks\0";
 
-/// Why a disk with this journal is not served.
+/// The reason why a disk with this journal is not served.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum JournalError {
-    /// Of another version.
+    /// It is of another version.
     #[error(
         "{place}: the journal of tasks is of {found}; let the program that wrote it end its tasks, then `freeblock repair \
          --begin-anew` puts it aside"
@@ -33,10 +34,10 @@ pub enum JournalError {
     Version {
         /// The journal.
         place: String,
-        /// Which.
+        /// The version found.
         found: String,
     },
-    /// The disk has another number than before.
+    /// The disk has another serial number than before.
     #[error(
         "the tasks in {place} are of the disk {before}, and this is {now}; name the disk by /dev/disk/by-id/..., or give this \
          one another name; if that disk is gone for good, `freeblock repair --begin-anew` puts its tasks aside"
@@ -44,29 +45,29 @@ pub enum JournalError {
     OtherDisk {
         /// The state directory.
         place: String,
-        /// In the journal.
+        /// The serial number in the journal.
         before: String,
-        /// As the disk says.
+        /// The serial number of the disk.
         now: String,
     },
 }
 
-/// The journal in a state directory.
+/// Returns the path of the journal in a state directory.
 pub(crate) fn journal_path(state: &Path) -> PathBuf {
     state.join("tasks.journal")
 }
 
-/// The file that says that the journal was found damaged, and why.
+/// Returns the path of the file that records that the journal was found damaged, and why.
 pub(crate) fn marker_path(state: &Path) -> PathBuf {
     state.join("damaged")
 }
 
-/// The bytes of the marker that are read. Its text is a reason and a path; a longer file counts as a marker, too.
+/// The most bytes of the marker that are read. Its text is a reason and a path; a longer file counts as a marker, too.
 const MARKER_BYTES_MAX: u64 = 64 << 10;
 
-/// Returns the text of the marker: why the journal was found damaged. `None` if there is no marker. Whatever has its name
-/// counts as one, also if it is empty, is a directory, or cannot be read: a journal must not be taken for sound because the
-/// file that says the opposite was damaged, too.
+/// Returns the text of the marker: why the journal was found damaged. `None` if there is no marker. Any file of that
+/// name counts as one, also an empty or unreadable one or a directory: a journal must not count as sound because its
+/// marker was damaged, too.
 pub(crate) fn marker(files: &dyn Files, state: &Path) -> Option<String> {
     let path = marker_path(state);
     let place = path.display();
@@ -76,7 +77,7 @@ pub(crate) fn marker(files: &dyn Files, state: &Path) -> Option<String> {
             let text = String::from_utf8_lossy(&bytes).trim_matches(['\0', ' ', '\n']).to_owned();
             if text.is_empty() { unknown("this file does not say why") } else { Some(text) }
         }
-        // A link that leads nowhere cannot be opened, and is there.
+        // A dangling link cannot be opened, but exists.
         Ok(None) if !is_listed(files, &path) => None,
         Ok(None) => unknown("this file cannot be opened"),
         Err(error) => unknown(&format!("this file cannot be read: {error}")),
@@ -87,7 +88,7 @@ pub(crate) fn marker(files: &dyn Files, state: &Path) -> Option<String> {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Journal {
     pub(crate) table: Table,
-    /// What is wrong with it: no task goes on, and none begins.
+    /// Its damage: then no task runs.
     pub(crate) damage: Option<Damaged>,
 }
 
@@ -95,27 +96,27 @@ pub struct Journal {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Damaged {
     pub why: String,
-    /// Places that a task had closed to clients, or may have.
+    /// Accesses that a task had closed to clients, or may have.
     pub closed: Option<Closed>,
-    /// Whether the highest number that was used is known.
+    /// Whether the highest number used is known.
     pub numbered: bool,
 }
 
-/// What the journal's end says of its table.
+/// The summary of the table in the journal's end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Note {
-    /// The highest number that was used.
+    /// The highest number used.
     pub used: u64,
     /// The task that has the disk closed to clients' writes.
     pub writes: u64,
-    /// The one that has places closed to reads as well.
+    /// The task that has places closed to reads as well.
     pub moves: u64,
     /// The table's own [`Table::closed`].
     pub closed: Option<Closed>,
 }
 
 impl Note {
-    /// Of a table.
+    /// Returns the note of a table.
     pub fn of(table: &Table) -> Self {
         let live = |wanted: fn(crate::desk::spec::Kind) -> bool| {
             let found = table.iter().find(|(_, entry)| !entry.state.is_over() && wanted(entry.spec.kind));
@@ -151,7 +152,8 @@ impl Note {
         numbers.next().is_none().then_some(Self { used, writes, moves, closed })
     }
 
-    /// What is closed to clients. Which places a reorganisation has closed is in its plan, which may be damaged too: all are.
+    /// Returns the accesses that are closed to clients. The places of a reorganisation are in its plan, which may be
+    /// damaged, too: then all places are closed.
     pub fn closes(&self) -> Option<Closed> {
         let task = match (self.writes, self.moves) {
             (_, 1..) => Some(Closed::All),
@@ -162,11 +164,11 @@ impl Note {
     }
 }
 
-/// Events as the body of a record.
+/// Encodes events as the body of a record.
 pub(crate) fn encode<'a>(events: impl IntoIterator<Item = &'a Event>) -> Vec<u8> {
     let mut bytes = Vec::new();
     for event in events {
-        // Every event is made of numbers and strings; there is nothing in it that JSON lacks.
+        // Events consist of numbers and strings, which JSON can always represent.
         let json = serde_json::to_vec(event).unwrap_or_default();
         let mut body = Vec::with_capacity(json.len() + 1);
         match event {
@@ -191,7 +193,7 @@ fn number(bytes: &[u8], at: usize) -> Option<u32> {
     bytes.get(at..at.checked_add(4)?)?.try_into().ok().map(u32::from_le_bytes)
 }
 
-/// Applies a record to a table; whether all of it fits.
+/// Applies a record to a table; returns whether all of it fits.
 pub(crate) fn apply(table: &mut Table, mut body: &[u8]) -> bool {
     while !body.is_empty() {
         let Some(len) = number(body, 0) else { return false };
@@ -258,7 +260,7 @@ pub(crate) fn read(files: &dyn Files, state: &Path) -> Result<Journal, JournalEr
     let damage = match (damage, marker(files, state)) {
         (None, Some(why)) => {
             let why = format!("{why}; since then the disk was served without its tasks");
-            // Without a journal a repair was not completed.
+            // A marker without a journal is left from a repair that was not completed.
             let closed = if there { own.closes() } else { Some(Closed::All) };
             Some(Damaged { why, closed, numbered: there })
         }
@@ -267,7 +269,7 @@ pub(crate) fn read(files: &dyn Files, state: &Path) -> Result<Journal, JournalEr
     Ok(Journal { table, damage })
 }
 
-/// Another file of a task, which cannot be there without a journal.
+/// Returns another file of a task, which cannot exist without a journal.
 fn leftover(files: &dyn Files, state: &Path) -> Option<String> {
     let names = files.list(state).unwrap_or_default();
     names.into_iter().find(|name| name.starts_with("task-") && !name.ends_with(".map"))
@@ -286,20 +288,20 @@ fn other_version(files: &dyn Files, path: &Path, broken: &crate::state::Broken) 
     }
 }
 
-/// The same, and notes durably that the journal is damaged, if it is.
+/// Reads the journal and, if it is damaged, records that durably.
 pub(crate) fn open(files: &dyn Files, state: &Path) -> Result<Journal, JournalError> {
     let mut journal = read(files, state)?;
     if let Some(damage) = &mut journal.damage
         && let Err(error) = mark(files, state, &damage.why)
     {
-        // It could be taken for sound later, after clients have written.
+        // Otherwise it could count as sound later, after clients have written.
         damage.why = format!("{}, and that cannot be noted: {error}", damage.why);
         damage.closed = damage.closed.max(Some(Closed::Writes));
     }
     Ok(journal)
 }
 
-/// Notes durably that a journal is damaged, and why. A marker that is there, and cannot be written, says so as well.
+/// Records durably that a journal is damaged, and why. An existing marker that cannot be written is enough.
 pub(crate) fn mark(files: &dyn Files, state: &Path, why: &str) -> io::Result<()> {
     let path = marker_path(state);
     let mut file = match files.open(&path, How::Make) {
@@ -312,7 +314,7 @@ pub(crate) fn mark(files: &dyn Files, state: &Path, why: &str) -> io::Result<()>
     file.sync()
 }
 
-/// The events that begin a journal for a disk.
+/// Returns the first event of a journal for a disk.
 pub(crate) fn first(volume: VolumeId, device: Option<String>) -> Event {
     Event::Disk { volume: format!("{:032x}", volume.0), device }
 }

@@ -1,4 +1,4 @@
-//! Copy-before-write: a block that the foreground is about to overwrite is read out of turn.
+//! Copy-before-write: a block that the foreground is about to overwrite is read with priority.
 
 use super::job::Context;
 use scheduler::{Parameter, Record, SessionError};
@@ -9,19 +9,19 @@ use units::{Lbn, LbnRange, Sectors, SessionId, TaskId};
 struct Asked {
     block: u64,
     range: LbnRange,
-    /// Sector by sector, after it could not be had whole: what there is, and what is bad.
+    /// The result of single-sector reads after the whole block could not be read: the bytes, and the bad sectors.
     sifted: Option<(Vec<u8>, Vec<u32>)>,
     left: u64,
 }
 
-/// A block that has been read out of turn.
+/// A block that was read with priority.
 pub(crate) struct Read {
     pub block: u64,
     pub bytes: Vec<u8>,
     pub bad: Vec<u32>,
 }
 
-/// Reads blocks out of turn, through a session of its own.
+/// Reads blocks with priority, through a session of its own.
 #[derive(Default)]
 pub(crate) struct Keeper {
     session: Option<SessionId>,
@@ -30,7 +30,7 @@ pub(crate) struct Keeper {
 }
 
 impl Keeper {
-    /// Sees to it that the block is read now. What it is refused is asked for again with the next write that is held.
+    /// Has the block read now. After a refusal the next held write asks again.
     pub fn ask(&mut self, cx: &mut Context<'_>, block: u64, range: LbnRange) -> Result<(), SessionError> {
         if self.blocks.contains(&block) {
             return Ok(());
@@ -51,7 +51,7 @@ impl Keeper {
             Some(session) => session,
             None => {
                 let session = cx.sessions.open(cx.priority)?;
-                // What the held write will write is not what was there.
+                // The bytes of the held write are not the old content.
                 cx.sessions.serve_reads_by_writes(session, false)?;
                 *self.session.insert(session)
             }
@@ -66,12 +66,12 @@ impl Keeper {
         Ok(())
     }
 
-    /// Whether a record is of its session.
+    /// Returns whether a record is of its session.
     pub fn is_of(&self, record: &Record) -> bool {
         self.session == Some(record.session)
     }
 
-    /// A record of its session has come; the block, once all of it has.
+    /// Takes a record of its session; returns the block when all of it has arrived.
     pub fn done(
         &mut self,
         cx: &mut Context<'_>,
@@ -109,7 +109,7 @@ impl Keeper {
         }))
     }
 
-    /// Ends its session.
+    /// Closes its session.
     pub fn close(&mut self, cx: &mut Context<'_>) {
         if let Some(session) = self.session.take() {
             let _ = cx.sessions.close(session);

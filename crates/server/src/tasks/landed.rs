@@ -1,10 +1,10 @@
-//! What was written, or read, and counts when the disk has flushed what it may still have in its cache.
+//! Items that count only after a flush, because the disk may still have their bytes in its cache.
 
-/// Things that wait for a flush.
+/// Items that wait for a flush.
 #[derive(Debug)]
 pub(crate) struct Landed<T> {
     waiting: Vec<T>,
-    /// Of the flush that is under way.
+    /// The items of the flush in flight.
     flushing: Option<Vec<T>>,
     due: bool,
 }
@@ -20,22 +20,22 @@ impl<T> Landed<T> {
         self.waiting.push(landed);
     }
 
-    /// What no flush was asked for yet.
+    /// Returns the number of items that no flush was requested for yet.
     pub fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
-    /// All of it.
+    /// Returns all items.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.waiting.iter().chain(self.flushing.iter().flatten())
     }
 
-    /// The next flush may come.
+    /// Permits the next flush.
     pub fn set_due(&mut self) {
         self.due = true;
     }
 
-    /// Whether to flush now: if it is due, or must not wait, and there is something to be flushed. Then
+    /// Returns whether to flush now: if one is permitted, or must not wait, and there are items. Then
     /// [`flushed`](Self::flushed) is called.
     pub fn wants(&mut self, at_once: bool) -> bool {
         if !(self.due || at_once) || self.flushing.is_some() || self.waiting.is_empty() {
@@ -46,17 +46,17 @@ impl<T> Landed<T> {
         true
     }
 
-    /// What the flush that has ended was for.
+    /// Returns the items of the flush that has ended.
     pub fn flushed(&mut self) -> Vec<T> {
         self.flushing.take().unwrap_or_default()
     }
 
-    /// Takes out what no flush was asked for: none is needed.
+    /// Takes the items that no flush was requested for: they need none.
     pub fn take(&mut self) -> Vec<T> {
         std::mem::take(&mut self.waiting)
     }
 
-    /// Nothing of it counts any more; a flush that is under way is of nothing then.
+    /// Drops all items; a flush in flight then has none.
     pub fn clear(&mut self) {
         self.waiting.clear();
         self.flushing = self.flushing.take().map(|_| Vec::new());

@@ -1,4 +1,4 @@
-//! Tasks at work, and the files that they need.
+//! Tasks at work, and their files.
 
 mod chain;
 pub(crate) mod clerk;
@@ -30,14 +30,14 @@ pub(crate) use moves::{MAP_BYTES_MAX, PLAN_BYTES_MAX};
 pub use places::Places;
 pub(crate) use sums::SUMS_END;
 
-/// A journal with one record of these bytes, for `crates/hostile`.
+/// Returns a journal with one record of these bytes, for `crates/hostile`.
 #[doc(hidden)]
 pub fn journal_of(record: &[u8]) -> Option<Journal> {
     let mut journal = Journal::default();
     journal::apply(&mut journal.table, record).then_some(journal)
 }
 
-/// A restore's progress over so many chunks, read and written again, for `crates/hostile`.
+/// Decodes a restore's progress over this number of chunks and encodes it again, for `crates/hostile`.
 #[doc(hidden)]
 pub fn restore_progress(bytes: &[u8], chunks: u64) -> Option<Vec<u8>> {
     restore::decode(bytes, chunks).map(|done| restore::encode(&done))
@@ -51,7 +51,7 @@ use apps::snapshot::{Shape, SnapshotId, VolumeId};
 use job::{Context, Job};
 use units::Lbn;
 
-/// What a job begins with.
+/// The start state of a job.
 pub(crate) struct Begin<'a> {
     pub what: &'a What,
     pub volume: VolumeId,
@@ -61,7 +61,7 @@ pub(crate) struct Begin<'a> {
     pub keep_bytes_max: u64,
 }
 
-/// Begins a task, or goes on with it.
+/// Begins or continues a task.
 pub(crate) fn begin(cx: &mut Context<'_>, asked: &Begin<'_>) -> Box<dyn Job> {
     match asked.what {
         What::Scrub { range, block, checksums } => {
@@ -84,9 +84,9 @@ pub(crate) fn begin(cx: &mut Context<'_>, asked: &Begin<'_>) -> Box<dyn Job> {
     }
 }
 
-/// What a snapshot goes into.
+/// The output of a snapshot.
 enum Output<'a> {
-    /// An image: what differs from others.
+    /// An image, of the differences from others.
     Image {
         since: &'a [std::path::PathBuf],
         force: bool,

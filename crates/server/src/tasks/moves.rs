@@ -1,8 +1,8 @@
-//! What a reorganisation remembers, in the state directory: its plan, and the reorganiser's memory.
+//! The files of a reorganisation in the state directory: its plan, and the reorganiser's memory.
 //!
 //! The memory is a log of the state directory ([`crate::state`]), whose records together are the reorganiser's bytes; a
-//! checkpoint begins it anew. The plan is written once, with a checksum of its own. If one of them is damaged the task stands
-//! still and its places stay closed: blocks are between two places.
+//! checkpoint rewrites it. The plan is written once, with a checksum of its own. If one of them is damaged the task
+//! stops and its places stay closed: some blocks are between two places.
 
 use super::files::{Files, How, read_opened, read_whole, write_all};
 use super::reorganize::MOST_MOVED;
@@ -15,22 +15,22 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use units::Sectors;
 
-/// The bytes of a plan's file: lines of 32 bytes for as many moves as a plan may have, and as many free places.
+/// The most bytes of a plan's file: lines of 32 bytes for the most moves of a plan, and the same number of free places.
 const MOST_TEXT: u64 = 64 << 20;
 
-/// The bytes of a task's own copy of its plan: a header, and 20 for each of as many moves as a plan may have.
+/// The most bytes of a task's own copy of its plan: a header, and 20 for each of the most moves of a plan.
 pub(crate) const PLAN_BYTES_MAX: u64 = MOST_TEXT;
 
-/// The bytes of a map: lines of up to 128 bytes for as many moves as a plan may have.
+/// The most bytes of a map: lines of up to 128 bytes for the most moves of a plan.
 pub(crate) const MAP_BYTES_MAX: u64 = 2 * MOST_TEXT;
 
 /// The files of one reorganisation.
 pub(crate) struct Moves {
     files: Arc<dyn Files>,
-    /// In the state directory: `task-N.` and what it is.
+    /// The start of their paths in the state directory: `task-N.`.
     state: PathBuf,
     id: u64,
-    /// Where it goes on; none before it is written for the first time, and after something has failed.
+    /// The memory's log; none before it is first written, and after a failure.
     memory: Option<Log>,
 }
 
@@ -43,9 +43,9 @@ impl Moves {
         self.state.join(format!("task-{}.{what}", self.id))
     }
 
-    /// The plan, from the task's own copy or a user's file, and what is remembered of it.
+    /// Opens the plan, from the task's own copy or a user's file, and the memory.
     ///
-    /// What takes long is done here, out of the way of the disk's loop.
+    /// Slow work is done here, outside the disk's loop.
     pub fn open(
         &self,
         plan: &Path,
@@ -85,8 +85,9 @@ impl Moves {
             }
         };
         let memory = self.path("moves");
-        // Until the journal knows that it has begun clients may have written at its places while the daemon was away or had
-        // not read the plan: what was read before is too old then. Nothing was overwritten, so it begins anew.
+        // Until the journal records the beginning, clients may have written at the plan's places while the daemon was
+        // away or had not read the plan: bytes read before are outdated then. Nothing was overwritten, so the task
+        // begins anew.
         let places = places(&plan);
         let state = match begun {
             true => self.memory(&memory).map_err(|why| damaged(why, Some(places.clone())))?,
@@ -99,7 +100,7 @@ impl Moves {
                 false => Prepared::recovered(&plan, &state, options, disk.sector_bytes),
             };
             match prepared {
-                // It had grown before.
+                // The staging area had grown before.
                 Err(RecoverError::State(StateError::StagingShrunk { needed, .. }))
                     if needed > options.staging =>
                 {
@@ -115,7 +116,7 @@ impl Moves {
         Ok(News::Moves { plan: Box::new(prepared), places })
     }
 
-    /// The bytes of the memory, which must be there.
+    /// Returns the bytes of the memory, which must exist.
     fn memory(&self, path: &Path) -> Result<Vec<u8>, String> {
         let mut bytes = Vec::new();
         let read = Scan::read(&*self.files, path, Kind::Moves, Some(self.id), |body| {
@@ -140,7 +141,7 @@ impl Moves {
         String::from_utf8(bytes).map_err(|_| io::Error::other("it is no text; give a plan"))
     }
 
-    /// Puts it in the place of what was there, durably, all or nothing.
+    /// Replaces the file durably, all or nothing.
     fn replace(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         let new = path.with_extension("new");
         let mut file = self.files.open(&new, How::Make)?;
@@ -168,10 +169,10 @@ impl Moves {
         })
     }
 
-    /// Begins the memory, or goes on with one by writing it anew.
+    /// Begins the memory, or continues one by rewriting it.
     fn begin(&self, path: &Path, bytes: &[u8]) -> io::Result<Log> {
         let files = &*self.files;
-        // One that cannot be read was of no use when the task was opened: nothing was moved then.
+        // An unreadable memory was not in use when the task was opened: no block was moved then.
         if let Ok(Some(scan)) = Scan::read(files, path, Kind::Moves, Some(self.id), |_| true) {
             let mut log = Log::resume(files, path, Kind::Moves, scan)?;
             log.replace(files, bytes, &[])?;
@@ -193,13 +194,13 @@ impl Moves {
 
     pub fn forget(&mut self) {
         self.memory = None;
-        // What cannot be removed does no harm: a task's number is never used again.
+        // A file that cannot be removed does no harm: a task's number is never used again.
         let _ = Log::remove(&*self.files, &self.path("moves"));
         let _ = self.files.remove(&self.path("plan"));
     }
 }
 
-/// All that a plan reads or writes.
+/// Returns all places that a plan reads or writes.
 fn places(plan: &Plan) -> Vec<(u64, u64)> {
     let both = |m: apps::reorganizer::Move| {
         let sectors = m.from.len().get();

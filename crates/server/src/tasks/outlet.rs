@@ -1,11 +1,11 @@
-//! A disk that stands still, as `apps::backup` sees it, and where the backup's blocks go.
+//! A backup's view of the disk as one that does not change, and the outlet for its blocks.
 
 use apps::backup::{Output, image::Header};
 use apps::snapshot::{Extent, Gone, Place, Provider, Shape, SnapshotId};
 use scheduler::BlockSet;
 use units::{LbnRange, Sectors};
 
-/// Every block at home: nothing is overwritten before it is safe.
+/// A disk on which every block is in its place: blocks are overwritten only after they are safe.
 pub(crate) struct Still {
     pub shape: Shape,
     pub capacity: Sectors,
@@ -56,22 +56,22 @@ impl Outlet {
         Self { header, present, kept, out: Vec::new(), ending: false, ended: false }
     }
 
-    /// A block has been kept: what is read of it from here on is too new.
+    /// Records that a block has been kept: later reads of it are too new.
     pub fn keep(&mut self, block: u64) {
         self.kept.insert(block);
     }
 
-    /// What has come since the last time.
+    /// Returns the blocks since the last call.
     pub fn take(&mut self) -> Vec<Put> {
         std::mem::take(&mut self.out)
     }
 
-    /// Whether all has come.
+    /// Returns whether all blocks have been put.
     pub fn is_ending(&self) -> bool {
         self.ending
     }
 
-    /// The target is whole.
+    /// Ends the backup: the target is complete.
     pub fn end(&mut self) {
         self.ended = true;
     }

@@ -1,7 +1,7 @@
 //! The files that tasks may touch where a user names them: targets of backups, images, plans, checksum stores.
 //!
-//! With `targets` in the configuration each of them lies in one of these directories, and no link leads out of it.
-//! Whatever is configured, a task touches neither the state directory nor a file that is the daemon's own: a served disk,
+//! With `targets` in the configuration each such file lies in one of these directories, and links cannot lead out of
+//! them. Under any configuration, tasks access neither the state directory nor the daemon's own files: a served disk,
 //! the file under it, the configuration, keys.
 
 use super::files::{File, How, Real};
@@ -17,12 +17,12 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::{fmt, fs, io};
 
-/// Directories of the state directory that are looked through for files that must not be touched: it, and one a disk.
+/// The depth in the state directory to which files are protected by identity: itself, and one directory for each disk.
 const STATE_DEPTH: usize = 2;
-/// A lookup that is disturbed by renames is tried again; then it is refused.
+/// The number of tries of a lookup that renames disturb; then it is refused.
 const TRIES: usize = 16;
 
-/// Where tasks may read and write. All clones are one: [`set_targets`](Self::set_targets) holds for each.
+/// Where tasks may read and write. Clones share the rules: [`set_targets`](Self::set_targets) holds for each.
 #[derive(Clone, Debug, Default)]
 pub struct Places(Arc<RwLock<Rules>>);
 
@@ -33,7 +33,7 @@ struct Rules {
     own: Vec<PathBuf>,
 }
 
-/// Why a place may not be touched.
+/// The reason why a place is forbidden.
 #[derive(Debug)]
 struct Denied(String);
 
@@ -49,12 +49,12 @@ fn denied(why: impl Into<String>) -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, Denied(why.into()))
 }
 
-/// Whether an open was refused by [`Places`]: trying again changes nothing.
+/// Returns whether an open was refused by [`Places`]: trying again changes nothing.
 pub(crate) fn is_denied(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|inner| inner.is::<Denied>())
 }
 
-/// Which file this is, whatever it is called.
+/// The identity of a file under any of its names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Identity {
     File { device: u64, inode: u64 },
@@ -68,15 +68,15 @@ fn identity(stat: &Stat) -> Identity {
     }
 }
 
-/// What a directory's links may do.
+/// The treatment of links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Links {
-    /// They are followed: only root and the daemon's own user name files then.
+    /// They are followed: then only root and the daemon's own user name files.
     Followed,
     Refused,
 }
 
-/// A file by the directory that it is in.
+/// A file's name with its directory.
 struct Leaf {
     parent: OwnedFd,
     name: OsString,
@@ -84,23 +84,23 @@ struct Leaf {
 }
 
 impl Places {
-    /// Tasks may touch files in these directories; without any, wherever the daemon can. A target may also be a block
-    /// device, which is itself then and no directory.
+    /// Tasks may access files in these directories; without any, wherever the daemon can. A target may also be a block
+    /// device, which then stands for itself.
     pub fn new(targets: Option<Vec<PathBuf>>) -> Self {
         Self(Arc::new(RwLock::new(Rules { targets, ..Rules::default() })))
     }
 
-    /// Other directories from here on: files that are open stay so.
+    /// Replaces the directories from here on: open files stay open.
     pub fn set_targets(&self, targets: Option<Vec<PathBuf>>) {
         self.change(|rules| rules.targets = targets);
     }
 
-    /// No task touches this state directory.
+    /// Forbids this state directory to tasks.
     pub fn keep_state(&self, directory: &Path) {
         self.change(|rules| rules.state.push(directory.to_owned()));
     }
 
-    /// No task touches this file or device, whichever of its names is given.
+    /// Forbids this file or device to tasks, under any of its names.
     pub fn keep(&self, own: impl IntoIterator<Item = PathBuf>) {
         self.change(|rules| rules.own.extend(own));
     }
@@ -113,12 +113,12 @@ impl Places {
         self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Whether targets are configured: without them only root and the daemon's own user may name files.
+    /// Returns whether targets are configured: without them only root and the daemon's own user may name files.
     pub fn are_named(&self) -> bool {
         self.0.read().unwrap_or_else(PoisonError::into_inner).targets.is_some()
     }
 
-    /// Whether every file that a task names lies in a target, as far as its name tells.
+    /// Checks by name that every file of a task lies in a target.
     ///
     /// # Errors
     /// The first field that names another place.
@@ -137,10 +137,10 @@ impl Places {
         Ok(())
     }
 
-    /// Opens a file that a user has named. A device is opened for the daemon alone.
+    /// Opens a file that a user has named. A device is opened exclusively.
     ///
     /// # Errors
-    /// The system's, or the place may not be touched ([`is_denied`]).
+    /// The system's error, or the place is forbidden ([`is_denied`]).
     pub(crate) fn open(&self, path: &Path, how: How) -> io::Result<Box<dyn File>> {
         self.open_by(path, how, Beneath::Best)
     }
@@ -170,7 +170,7 @@ impl Places {
 }
 
 impl TaskSpec {
-    /// The files that it names, by their fields.
+    /// Returns the files that it names, with their fields.
     fn paths(&self) -> impl Iterator<Item = (&'static str, &Path)> {
         fn all<'a>(
             field: &'static str,
@@ -185,13 +185,13 @@ impl TaskSpec {
             .chain(all("since", &self.since))
     }
 
-    /// Whether it names any file.
+    /// Returns whether it names any file.
     pub fn names_files(&self) -> bool {
         self.paths().next().is_some()
     }
 }
 
-/// The target that a path is in, and the rest of the path.
+/// Returns the target that a path is in, and the rest of the path.
 fn within<'a>(targets: &'a [PathBuf], path: &Path) -> Option<(&'a Path, PathBuf)> {
     let normal = |path: &Path| path.components().all(|c| matches!(c, Component::Normal(_)));
     let inside = targets.iter().filter_map(|target| {
@@ -201,16 +201,16 @@ fn within<'a>(targets: &'a [PathBuf], path: &Path) -> Option<(&'a Path, PathBuf)
     inside.max_by_key(|(target, _)| target.components().count())
 }
 
-/// A path's directory and its last part.
+/// Splits a path into its directory and its last part.
 fn parted(path: &Path) -> io::Result<(&Path, OsString)> {
     let (parent, name) = (path.parent(), path.file_name());
     parent.zip(name.map(OsStr::to_owned)).ok_or_else(|| denied("it is no file; name one"))
 }
 
-/// How a directory beneath another is found.
+/// The way to find a directory beneath another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Beneath {
-    /// By the kernel where it can, which it does since Linux 5.6; step by step elsewhere.
+    /// By the kernel where that is possible (Linux 5.6 or later); otherwise step by step.
     Best,
     #[cfg(test)]
     Steps,
@@ -218,7 +218,7 @@ enum Beneath {
 
 const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
-/// A directory beneath another, on a way without links.
+/// Opens a directory beneath another, on a path without links.
 fn beneath(root: &OwnedFd, rest: &Path, how: Beneath) -> io::Result<OwnedFd> {
     let rest = if rest.as_os_str().is_empty() { Path::new(".") } else { rest };
     let found = match how {
@@ -227,7 +227,7 @@ fn beneath(root: &OwnedFd, rest: &Path, how: Beneath) -> io::Result<OwnedFd> {
         Beneath::Steps => Err(Errno::NOSYS),
     };
     let found = match found {
-        // No such call, or a filter that does not know it.
+        // The call does not exist, or a filter rejects it.
         Err(Errno::NOSYS | Errno::PERM) => by_steps(root, rest),
         found => found,
     };
@@ -241,7 +241,7 @@ fn by_kernel(root: &OwnedFd, rest: &Path) -> Result<OwnedFd, Errno> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     for _ in 0..TRIES {
         match openat2(root, rest, DIRECTORY, Mode::empty(), resolve) {
-            // A rename came in between.
+            // A rename disturbed the lookup.
             Err(Errno::AGAIN) => {}
             found => return found,
         }
@@ -254,7 +254,7 @@ fn by_steps(root: &OwnedFd, rest: &Path) -> Result<OwnedFd, Errno> {
     for step in rest.components() {
         at = match step {
             Component::CurDir => at,
-            // With `PATH` a link itself would be opened: as a directory it is none.
+            // With `PATH` the link itself is opened, which is no directory.
             Component::Normal(name) => {
                 let flags = DIRECTORY | OFlags::NOFOLLOW;
                 openat(&at, name, flags, Mode::empty()).map_err(|error| match is_link(&at, name) {
@@ -274,7 +274,7 @@ fn is_link(directory: &OwnedFd, name: &OsStr) -> bool {
 }
 
 impl Rules {
-    /// The directory that a path's last part is in.
+    /// Returns the directory of a path's last part.
     fn leaf(&self, path: &Path, how: Beneath) -> io::Result<Leaf> {
         let open = |path: &Path| -> io::Result<OwnedFd> {
             Ok(openat(rustix::fs::CWD, path, DIRECTORY, Mode::empty())?)
@@ -287,7 +287,7 @@ impl Rules {
             return Err(denied("it is in none of the directories of `targets` in the configuration"));
         };
         if rest.as_os_str().is_empty() {
-            // The operator has named this very file or device, whatever its way.
+            // The operator has named this very file or device, so its path may have links.
             let (parent, name) = parted(path)?;
             return Ok(Leaf { parent: open(parent)?, name, links: Links::Followed });
         }
@@ -295,7 +295,7 @@ impl Rules {
         Ok(Leaf { parent: beneath(&open(target)?, parent, how)?, name, links: Links::Refused })
     }
 
-    /// That a directory is neither a state directory nor in one, whatever it is called or mounted as.
+    /// Checks that a directory is neither a state directory nor in one, under any name or mount.
     fn outside_state(&self, directory: &OwnedFd) -> io::Result<()> {
         let one = |path: &PathBuf| rustix::fs::stat(path).ok().map(|stat| identity(&stat));
         let states: Vec<Identity> = self.state.iter().filter_map(one).collect();
@@ -327,7 +327,7 @@ impl Rules {
     }
 }
 
-/// The files of a directory.
+/// Collects the files of a directory.
 fn files_of(directory: &Path, depth: usize, into: &mut BTreeSet<Identity>) {
     let Ok(entries) = fs::read_dir(directory) else { return };
     for entry in entries.flatten() {
@@ -344,7 +344,7 @@ fn files_of(directory: &Path, depth: usize, into: &mut BTreeSet<Identity>) {
     }
 }
 
-/// That it is a file, or a block device that is written to.
+/// Checks that it is a file, or a block device that is written to.
 fn plain(stat: &Stat, how: How) -> io::Result<()> {
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => Ok(()),
@@ -356,7 +356,7 @@ fn plain(stat: &Stat, how: How) -> io::Result<()> {
 }
 
 impl Leaf {
-    /// Opens it; `None` if it has changed meanwhile.
+    /// Opens the file; `None` if it has changed meanwhile.
     fn open(&self, how: How) -> io::Result<Option<OwnedFd>> {
         let follow = match self.links {
             Links::Followed => AtFlags::empty(),
@@ -370,9 +370,9 @@ impl Leaf {
         if FileType::from_raw_mode(found.st_mode) == FileType::Symlink {
             return Err(denied("it is a link; name the place itself"));
         }
-        // Before it is opened: opening alone does something to other kinds.
+        // Check before opening: for other kinds opening alone can have effects.
         plain(&found, how)?;
-        // A pipe that has taken its place is not waited for.
+        // A pipe that has replaced it must not block.
         let mut flags = OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
         flags |= if how == How::Read { OFlags::RDONLY } else { OFlags::RDWR };
         if self.links == Links::Refused {
@@ -395,7 +395,7 @@ impl Leaf {
         Ok(same.then_some(file))
     }
 
-    /// Makes it; `None` if it is there by now.
+    /// Creates the file; `None` if it exists by now.
     fn make(&self) -> io::Result<Option<OwnedFd>> {
         let flags = OFlags::CLOEXEC | OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
         match openat(&self.parent, &self.name, flags, Mode::RUSR | Mode::WUSR) {
@@ -411,7 +411,7 @@ impl Leaf {
         }
     }
 
-    /// Without this a power cut may take a file back that was made, or bring back one that was removed.
+    /// Syncs the directory: otherwise a power cut may undo creating or removing a file.
     fn sync(&self) -> io::Result<()> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         Ok(fsync(openat(self.parent.as_fd(), ".", flags, Mode::empty())?)?)

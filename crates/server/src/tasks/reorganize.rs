@@ -1,8 +1,8 @@
-//! Reorganise: blocks change their places as a plan says (`apps::reorganizer`, FAST'04 section 4.3).
+//! Reorganisation: moves blocks to new places as a plan says (`apps::reorganizer`, FAST'04 section 4.3).
 //!
-//! The plan's places belong to the task from when they are known until it is over ([`Job::fences`]); everything else of
-//! the disk goes on. What was read is in the state directory, durably, before its place is written to ([`Gate`]); what was
-//! written is on the medium, flushed, before the state directory forgets it.
+//! The plan's places belong to the task from the reading of the plan until its end ([`Job::fences`]); the rest of the
+//! disk is free. A block that was read is durable in the state directory before its place is overwritten ([`Gate`]); a
+//! block that was written is flushed to the medium before the state directory forgets it.
 
 use super::job::{Context, Job, Stage};
 use super::landed::Landed;
@@ -20,28 +20,28 @@ use units::{LbnRange, Op, Sectors};
 /// The most blocks of a plan, and so of memory: 16 GiB in blocks of 16 KiB, 1 TiB in blocks of 1 MiB.
 pub(crate) const MOST_MOVED: u64 = 1 << 20;
 
-/// So many calls of its sessions at a time while it begins: some milliseconds (`cargo run --release -p freeblock-apps --example
-/// reorganize_start`). Of the small plans of tests few, so that they begin in many steps, too.
+/// The most session calls at a time at the beginning: they take some milliseconds (`cargo run --release -p
+/// freeblock-apps --example reorganize_start`). Fewer under test, so that small plans also begin in many steps.
 const MOST_CALLS: usize = if cfg!(test) { 5 } else { 1 << 12 };
 
 /// Bytes of blocks that are between two places.
 const STAGING_BYTES: u64 = 16 << 20;
 
-/// What the journal has of it: its memory in the state directory must be there; it is over.
+/// The task's record in the journal: its memory must exist; it is over.
 const BEGUN: &[u8] = &[1];
 const OVER: &[u8] = &[2];
 
-/// The mark of the map, which is the last thing that is ordered.
+/// The mark of the map, which is the last order.
 const MAP: u64 = u64::MAX;
 
-/// What the reorganiser has to remember, until it is ordered to be written.
+/// The reorganiser's memory, until it is ordered to be written.
 #[derive(Debug, Default)]
 struct Paper(Vec<(Vec<u8>, bool)>);
 
 impl Nvram for Paper {
     fn append(&mut self, bytes: &[u8]) -> Result<(), NvramLost> {
         match self.0.last_mut() {
-            // One that is not ordered yet can as well be longer.
+            // A record that is not ordered yet can grow.
             Some((last, _)) => last.extend(bytes),
             None => self.0.push((bytes.to_vec(), false)),
         }
@@ -54,7 +54,7 @@ impl Nvram for Paper {
     }
 }
 
-/// A place that must not be written to before the memory is durable up to a mark.
+/// A place that must not be overwritten before the memory is durable up to a mark.
 struct Gate {
     place: LbnRange,
     mark: u64,
@@ -65,17 +65,17 @@ pub(crate) struct Reorganize {
     plan: PathBuf,
     block: Sectors,
     staging: u64,
-    /// The journal knows that there is a memory: nothing is overwritten before.
+    /// Whether the journal knows of the memory: nothing is overwritten before.
     begun: bool,
-    /// Something may have been.
+    /// Whether a block may have been overwritten.
     overwritten: bool,
     /// The plan's places, in order.
     places: Option<Vec<(u64, u64)>>,
-    /// Read, and waiting until clients have done what they began there.
+    /// The plan, waiting for the end of earlier requests at its places.
     opened: Option<Box<Prepared>>,
     machine: Option<Reorganizer<Paper>>,
     gates: VecDeque<Gate>,
-    /// Where it stood at each mark that is not durable yet.
+    /// The progress at each mark that is not durable yet.
     marks: VecDeque<(u64, Progress)>,
     mark: u64,
     durable: u64,
@@ -85,19 +85,19 @@ pub(crate) struct Reorganize {
     paused: bool,
     trouble: Option<String>,
     failed: Option<String>,
-    /// All is done; the map is ordered; the journal knows.
+    /// Whether all is done, the map is ordered, the journal knows.
     finished: bool,
     mapping: Option<String>,
     over: bool,
     news: bool,
-    /// What [`Job::save`] gave and is not in the journal yet.
+    /// The records that [`Job::save`] returned and that are not in the journal yet.
     handed: VecDeque<&'static [u8]>,
     block_bytes: u64,
     last: Figures,
 }
 
 impl Reorganize {
-    /// Begins it, or goes on from what was saved.
+    /// Begins the task, or continues from its record.
     pub fn begin(
         cx: &mut Context<'_>,
         plan: PathBuf,
@@ -147,7 +147,7 @@ impl Reorganize {
         self.failed.get_or_insert(why);
     }
 
-    /// Nobody else is at its places any more.
+    /// Starts to move blocks: its places are free of other requests.
     fn start(&mut self, cx: &mut Context<'_>) {
         let Some(plan) = self.opened.take() else { return };
         let mut plan = *plan;
@@ -165,7 +165,7 @@ impl Reorganize {
         }
     }
 
-    /// Its blocks are registered some at a time: a million of them take a second, and clients do not wait for that.
+    /// Registers some of its blocks: a million of them take a second, and clients must not wait for that.
     fn go_on_beginning(&mut self, cx: &mut Context<'_>) {
         let Some(machine) = self.machine.as_mut().filter(|machine| machine.is_beginning()) else { return };
         match machine.begin_some(cx.sessions, MOST_CALLS) {
@@ -184,7 +184,7 @@ impl Reorganize {
         self.news = true;
     }
 
-    /// Orders to be written what the reorganiser has to remember. `read` is the place that it knows the content of now.
+    /// Orders the reorganiser's new memory to be written. `read` is the place whose content it contains now.
     fn absorb(&mut self, cx: &mut Context<'_>, read: Option<LbnRange>) {
         let Some(machine) = &mut self.machine else { return };
         for (bytes, replace) in std::mem::take(&mut machine.nvram_mut().0) {
@@ -194,7 +194,7 @@ impl Reorganize {
             self.gates.extend(read.map(|place| Gate { place, mark: self.mark }));
         }
         if let Some(Trouble::StagingExhausted { .. }) = machine.trouble() {
-            // Bad places have filled it: it goes on with a larger one, from what is durable.
+            // Bad places have filled the staging area: continue with a larger one, from the durable state.
             self.staging = self.staging.saturating_mul(2);
             self.let_go(
                 cx,
@@ -204,7 +204,7 @@ impl Reorganize {
         self.finish(cx);
     }
 
-    /// What is in memory is given up; `retry` goes on from what is durable.
+    /// Drops the state in memory; `retry` continues from the durable state.
     fn let_go(&mut self, cx: &mut Context<'_>, why: String) {
         if let Some(mut machine) = self.machine.take() {
             machine.close(cx.sessions);
@@ -225,7 +225,7 @@ impl Reorganize {
             (self.finished, self.news) = (true, true);
             return;
         }
-        // It is another permutation than was asked for, and whoever asked has to know which.
+        // The result is another permutation than requested, so the user gets a map of it.
         let mut map = String::from("# where it was, sectors, where it is\n");
         for (from, at) in machine.whereabouts() {
             let (first, sectors) = (from.start(), from.len().get());
@@ -337,7 +337,7 @@ impl Job for Reorganize {
             return Fence::Open;
         }
         match &self.places {
-            // It has moved blocks, and which is not known: a place that is damaged holds nobody up for ever.
+            // The task has moved blocks, and it is unknown which: damage must not delay requests for ever.
             None if self.begun && self.trouble.is_some() => Fence::Closed,
             None if self.begun => Fence::Wait,
             None => Fence::Open,
@@ -375,7 +375,7 @@ impl Job for Reorganize {
     fn flushed(&mut self, cx: &mut Context<'_>, told: Result<(), String>) {
         let flushed = self.landed.flushed();
         if let Err(why) = told {
-            // What the cache held may be lost; all of it is still in the memory.
+            // Writes in the cache may be lost; all of them are still in the memory.
             return self.let_go(cx, format!("the disk cannot be flushed: {why}"));
         }
         for record in flushed {
@@ -422,7 +422,7 @@ impl Job for Reorganize {
         if let Some(mut machine) = self.machine.take() {
             machine.close(cx.sessions);
         }
-        // After a failure it says where blocks are.
+        // After a failure the memory says where blocks are.
         if self.over || !self.overwritten && self.failed.is_none() {
             cx.kept(Work::ForgetMoves);
         }
@@ -446,7 +446,7 @@ impl Job for Reorganize {
         if self.machine.is_none() || !std::mem::take(&mut self.news) {
             return None;
         }
-        // The memory is there before the journal says that it must be.
+        // The memory is durable before the journal says that it must exist.
         let known: &[u8] = match (self.durable, self.finished) {
             (0, _) if !self.begun => &[],
             (_, false) => BEGUN,

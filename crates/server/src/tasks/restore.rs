@@ -1,7 +1,7 @@
-//! Restore: images back onto the disk, through a session.
+//! Restore: writes images back to the disk, through a session.
 //!
 //! All images are verified before the first block is written. Blocks go in the images' order through a bounded window;
-//! those of a difference begin when all of the image before it are on the medium, so that none is overtaken.
+//! those of a difference begin when all of the image before are on the medium, so that none is overtaken.
 
 use super::job::{Context, Job, Stage};
 use super::landed::Landed;
@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
 use units::{Lbn, LbnRange, Sectors, SessionId};
 
-/// Bytes in the window.
+/// The most bytes in the window.
 const WINDOW: usize = 8 << 20;
 
 /// A block on its way to the disk.
@@ -37,7 +37,7 @@ pub(crate) struct Restore {
     bad: BTreeSet<u64>,
     bad_more: u64,
     written_bytes: u64,
-    /// Written, and perhaps still in the disk's cache.
+    /// Chunks that are written, but perhaps only to the disk's cache.
     landed: Landed<u64>,
     paused: bool,
     trouble: Option<String>,
@@ -47,7 +47,7 @@ pub(crate) struct Restore {
 }
 
 impl Restore {
-    /// Begins it, or goes on from what was saved.
+    /// Begins the task, or continues from its record.
     pub fn begin(cx: &mut Context<'_>, images: Vec<PathBuf>, saved: &[u8], before: &Figures) -> Self {
         let restore = Self {
             images,
@@ -85,7 +85,7 @@ impl Restore {
             self.failed = Some("the images have changed since the restore began; begin anew".into());
             return;
         };
-        // After trouble in the middle the window begins again; what is on the medium by now is not written again.
+        // After a failure the window begins again; chunks on the medium are not written again.
         if let Some(before) = &self.done {
             before.for_each(0, before.blocks(), |n| {
                 let _ = done.insert(n);
@@ -107,7 +107,7 @@ impl Restore {
         self.go_on(cx);
     }
 
-    /// Reads on and writes on, as far as the window goes.
+    /// Reads and writes as far as the window permits.
     fn go_on(&mut self, cx: &mut Context<'_>) {
         let Some(session) = self.session else { return };
         self.refused = None;
@@ -120,7 +120,7 @@ impl Restore {
                 self.bytes = self.bytes.saturating_sub(chunk.bytes.len());
                 continue;
             }
-            // Of another image: all before it have to be on the medium.
+            // It is of another image: all chunks before have to be on the medium.
             if self.writing.values().next().is_some_and(|w| w.chunk.image != chunk.image) {
                 self.waiting.push_front(chunk);
                 break;
@@ -140,7 +140,7 @@ impl Restore {
         }
     }
 
-    /// Registers a chunk's sound runs; what of it could not be registered waits.
+    /// Registers a chunk's sound runs; a chunk that could not be registered waits.
     fn write(
         &mut self,
         cx: &mut Context<'_>,
@@ -158,7 +158,7 @@ impl Restore {
                 match cx.sessions.write(session, range, range.len(), Parameter(chunk.number)) {
                     Ok(task) => tasks.push(task),
                     Err(error) => {
-                        // All of it or nothing.
+                        // Register all of it or nothing.
                         tasks.into_iter().for_each(|task| {
                             let _ = cx.sessions.abort(task);
                         });
@@ -189,7 +189,7 @@ impl Restore {
         }
     }
 
-    /// All of a chunk is on the medium.
+    /// Records that all of a chunk is written.
     fn written(&mut self, number: u64) {
         if let Some(writing) = self.writing.remove(&number) {
             let bytes = writing.chunk.bytes.len();
@@ -199,7 +199,7 @@ impl Restore {
         self.landed.push(number);
     }
 
-    /// Whether nothing is left but to flush.
+    /// Returns whether only a flush is left.
     fn is_written(&self) -> bool {
         self.read_all && self.writing.is_empty() && self.waiting.is_empty()
     }
@@ -333,7 +333,8 @@ impl Job for Restore {
     }
 }
 
-/// A set as its size and runs: first, length; numbers of eight bytes. Chunks come about in order, so runs are few.
+/// Encodes a set as its size and runs: first, length; numbers of eight bytes. Chunks arrive nearly in order, so runs
+/// are few.
 pub(super) fn encode(set: &BlockSet) -> Vec<u8> {
     let mut bytes = set.blocks().to_le_bytes().to_vec();
     let mut at = 0;

@@ -8,11 +8,11 @@ use apps::scrub::{Checksums, Finding, Judgement, Known, Plan, Scrubber};
 use scheduler::{Application, Record};
 use units::{LbnRange, Sectors};
 
-/// Who judges what was read: nobody here, where contents are compared.
+/// Judges a block that was read; with checksums the judgement follows later.
 #[derive(Debug, Default)]
 struct Slip {
     compares: bool,
-    /// The block that was read just now, and its sum.
+    /// The block that was read last, and its sum.
     read: Option<(u64, u32)>,
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct Scrub {
 }
 
 impl Scrub {
-    /// Begins it, or goes on from what was saved; with checksums from what was found before.
+    /// Begins the task, or continues from its record; with checksums from the earlier results.
     pub fn begin(
         cx: &mut Context<'_>,
         range: LbnRange,
@@ -77,7 +77,7 @@ impl Scrub {
         Self { scrubber: None, contents: None, failed: Some(why), saved: 0, bytes_in_block: 0 }
     }
 
-    /// What has become of blocks that were compared or recorded.
+    /// Applies the judgements on compared or recorded blocks.
     fn settle(&mut self, cx: &mut Context<'_>) {
         let (Some(scrubber), Some(contents)) = (&mut self.scrubber, &mut self.contents) else { return };
         for (block, told) in contents.settled() {
@@ -127,7 +127,7 @@ impl Job for Scrub {
 
     fn pause(&mut self, cx: &mut Context<'_>, paused: bool) {
         if let Some(scrubber) = &self.scrubber {
-            // Of a scrub that is done the session is closed; there is nothing to suspend.
+            // A finished scrub has closed its session; there is nothing to suspend.
             let _ = match paused {
                 true => cx.sessions.suspend(scrubber.session()),
                 false => cx.sessions.resume(scrubber.session()),
@@ -173,7 +173,7 @@ impl Job for Scrub {
 
     fn save(&mut self) -> Option<(Figures, Vec<u8>)> {
         let scrubber = self.scrubber.as_ref()?;
-        // No time is needed for what is asked here.
+        // These figures do not depend on the time.
         let figures = scrubber.figures(units::Instant::ZERO);
         if figures.done == self.saved {
             return None;

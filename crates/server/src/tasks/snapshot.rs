@@ -1,9 +1,9 @@
-//! Backup and replica: the disk as it was at one instant, read while clients write on.
+//! Backup and replica: the disk at one instant, read while clients write on.
 //!
 //! The instant is that of [`Snapshot::begin`]. From there on a foreground write to a block that is not safe yet is held
-//! ([`Job::hold`]), the block is read out of turn ([`Keeper`]) and kept durably in the state directory; then the write
-//! goes. So whatever the background reads of a block that is not safe is what it held at that instant, and what it reads
-//! of one that was kept is not used. A target that is slow, full or away holds nobody up.
+//! ([`Job::hold`]), the block is read with priority ([`Keeper`]) and kept durably in the state directory; then the
+//! write goes. So a background read of a block that is not safe returns its content at that instant, and a background
+//! read of a kept block is not used. A target that is slow, full or unreachable delays no client.
 
 use super::job::{Context, Job, Stage, blocks_of};
 use super::keeper::{Keeper, Read};
@@ -17,33 +17,33 @@ use scheduler::{Application, BlockSet, Record};
 use std::collections::{BTreeSet, VecDeque};
 use units::{Instant, Lbn, LbnRange, Sectors};
 
-/// Bytes that may be on their way to the target: beyond them reading waits. At half of them a sync is ordered, so that the
-/// disk is read while the target syncs. The small disks of tests need several syncs, too.
+/// The most bytes on their way to the target: beyond them reading waits. At half of them a sync is ordered, so that the
+/// disk is read while the target syncs. Fewer under test, so that small disks need several syncs, too.
 const MOST_UNSYNCED: u64 = if cfg!(test) { 256 << 10 } else { 16 << 20 };
 
 /// A backup or replica at work.
 pub(crate) struct Snapshot {
     target: Target,
     opened: (Option<BlockSet>, Option<BlockSet>),
-    /// Both were open: it is known what is in them.
+    /// Whether both files have been open, so that their content is known.
     known: bool,
-    /// The journal says that the target is this task's: before that nothing is written to it.
+    /// Whether the journal says that the target is this task's: before that nothing is written to it.
     claimed: bool,
     backup: Option<Backup<Still, Outlet>>,
     keeper: Keeper,
-    /// Safe, kept, or in the target with the journal's knowing it: a write may go.
+    /// Blocks that are kept, or in the target and in the journal: writes to them may go.
     safe: BlockSet,
-    /// In the target or kept, durably.
+    /// Blocks that are in the target or kept, durably.
     durable: BlockSet,
-    /// Ordered to be kept: what the background reads of them is too new.
+    /// Blocks ordered to be kept: background reads of them are too new.
     kept: BlockSet,
-    /// When that was ordered, of those that are not durable yet.
+    /// The times of the orders to keep blocks that are not durable yet.
     keeping: VecDeque<Instant>,
-    /// Put since the last sync was ordered.
+    /// Blocks put since the last sync was ordered.
     unsynced: Vec<u64>,
-    /// Of the sync that was ordered.
+    /// The blocks of the sync that was ordered.
     syncing: Option<Vec<u64>>,
-    /// Synced, and not yet handed to the journal.
+    /// Blocks that are synced, but not yet handed to the journal.
     synced: Vec<u64>,
     /// For each [`Job::save`] that the journal has not confirmed yet: the blocks that were synced before it.
     journaling: VecDeque<Vec<u64>>,
@@ -52,19 +52,19 @@ pub(crate) struct Snapshot {
     finished: bool,
     paused: bool,
     suspended: bool,
-    /// Why the target takes nothing; whether it has to be opened again.
+    /// Why the target takes nothing, and whether it has to be opened again.
     trouble: Option<(String, bool)>,
     failed: Option<String>,
     bad: BTreeSet<u64>,
     bad_more: u64,
-    /// Figures have changed since they were saved.
+    /// Whether figures have changed since they were saved.
     news: bool,
     saved: Vec<u8>,
     marks: u64,
 }
 
 impl Snapshot {
-    /// The instant, or after a restart what goes on of it.
+    /// Begins at the instant of the call, or continues after a restart.
     pub fn begin(cx: &mut Context<'_>, target: Target, keep_most: u64, before: &Figures) -> Self {
         let (blocks, claimed) = (target.header.shape.blocks, !target.fresh);
         cx.kept(Work::OpenKept { header: target.header, most: keep_most, begun: claimed });
@@ -103,7 +103,7 @@ impl Snapshot {
         self.target.header
     }
 
-    /// Where a block lies; the last may be shorter.
+    /// Returns the range of a block; the last may be shorter.
     fn range(&self, cx: &Context<'_>, block: u64) -> LbnRange {
         let start = self.header().shape.home(block);
         let rest = cx.disk.capacity.get().saturating_sub(start.get());
@@ -114,7 +114,7 @@ impl Snapshot {
         self.failed.get_or_insert(why);
     }
 
-    /// Both are open: begins to read what neither has.
+    /// Begins to read the blocks that neither file has.
     fn start(&mut self, cx: &mut Context<'_>) {
         let (Some(target), Some(_), true) = (&self.opened.0, &self.opened.1, self.claimed) else { return };
         let mut present = target.clone();
@@ -136,12 +136,12 @@ impl Snapshot {
         }
     }
 
-    /// Suspends or resumes reading, as things stand.
+    /// Suspends or resumes reading, depending on the state.
     fn flow(&mut self, cx: &mut Context<'_>) {
         let Some(backup) = &self.backup else { return };
         let suspend = self.paused || self.trouble.is_some() || self.bytes_out > MOST_UNSYNCED;
         if suspend != self.suspended {
-            // Of a session that is closed nothing comes; that is as good.
+            // A closed session delivers nothing, so it need not be suspended.
             let _ = match suspend {
                 true => cx.sessions.suspend(backup.session()),
                 false => cx.sessions.resume(backup.session()),
@@ -150,7 +150,7 @@ impl Snapshot {
         }
     }
 
-    /// Hands on what the backup has put out.
+    /// Passes on the blocks that the backup has put out.
     fn collect(&mut self, cx: &mut Context<'_>) {
         let Some(backup) = &mut self.backup else { return };
         let outlet = backup.output_mut();
@@ -167,7 +167,7 @@ impl Snapshot {
             State::OutputFailed(why) => self.fail(why),
             State::Refused(_) | State::Running | State::TargetFull | State::Finished => {}
         }
-        // A block that is still on its way into the kept file would be missing there.
+        // Otherwise a block still on its way to the kept file would be missing.
         if ending && !self.finishing && self.trouble.is_none() && self.keeping.is_empty() {
             self.finishing = true;
             cx.target(Work::Finish);
@@ -178,8 +178,8 @@ impl Snapshot {
         self.flow(cx);
     }
 
-    /// Has what was put made durable, if that is not under way. The journal is not waited for: it takes progress once a second
-    /// at most.
+    /// Orders a sync of the blocks put so far, unless one is in flight. It does not wait for the journal, which takes
+    /// progress only once a second.
     fn sync(&mut self, cx: &mut Context<'_>) {
         if self.syncing.is_none() && !self.unsynced.is_empty() {
             self.syncing = Some(std::mem::take(&mut self.unsynced));
@@ -207,7 +207,7 @@ impl Snapshot {
     fn told_target(&mut self, cx: &mut Context<'_>, news: News) {
         match news {
             News::Opened(present) => {
-                // They are safe when the journal has how many there are: a target that loses some is found out then.
+                // They are safe when the journal has their number: a target that loses some is noticed then.
                 let mut blocks = Vec::new();
                 present.for_each(0, present.blocks(), |block| {
                     self.durable.insert(block);
@@ -247,7 +247,7 @@ impl Snapshot {
                 self.trouble = Some((why, false));
             }
             News::Trouble(why) => {
-                // What was put and is not durable will be read again: nobody has overwritten it.
+                // Blocks that are put and not durable will be read again: they have not been overwritten.
                 self.unsync();
                 self.unsynced.clear();
                 self.trouble = Some((why, true));
@@ -259,13 +259,13 @@ impl Snapshot {
         self.flow(cx);
     }
 
-    /// A sync that came to nothing: its blocks wait for the next.
+    /// Takes back a failed sync: its blocks wait for the next.
     fn unsync(&mut self) {
         self.unsynced.extend(self.syncing.take().into_iter().flatten());
         self.finishing = false;
     }
 
-    /// The target has taken what was on its way.
+    /// Records that the target has taken all blocks on their way.
     fn room(&mut self, cx: &mut Context<'_>) {
         let size = self.header().block_bytes() as u64;
         self.bytes_out = size.saturating_mul(self.unsynced.len() as u64);
@@ -375,7 +375,7 @@ impl Job for Snapshot {
     fn retry(&mut self, cx: &mut Context<'_>) {
         match self.trouble.clone() {
             Some((_, true)) => {
-                // A replica goes on from what the journal has.
+                // A replica continues from the record in the journal.
                 self.target.saved = self.saved.clone();
                 let target = Box::new(self.target.clone());
                 cx.target(Work::Open(target));
@@ -431,7 +431,7 @@ impl Job for Snapshot {
     }
 
     fn save(&mut self) -> Option<(Figures, Vec<u8>)> {
-        // Before both files are open less is known than before, and once it is claimed both must be there.
+        // Before both files are open less is known than before; once the target is claimed, both must exist.
         self.known |= self.opened.0.is_some() && self.opened.1.is_some();
         if !self.known || !std::mem::take(&mut self.news) {
             return None;

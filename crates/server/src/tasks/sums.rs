@@ -1,7 +1,8 @@
-//! The checksum store of a disk, in its file.
+//! The file of a disk's checksum store.
 //!
-//! The store counts how often it has forgotten sums, and `sums.end` in the state directory ([`crate::state`]) says the same
-//! before a write goes: an older copy of the store, which knows sums of blocks that were written since, is not believed.
+//! The store counts how often it has forgotten sums, and `sums.end` in the state directory ([`crate::state`]) records
+//! the same number before a write goes: an older copy of the store, which has sums of blocks that were written since,
+//! is distrusted.
 
 use super::files::{File, Files, How, write_all};
 use crate::desk::order::{Compared, News, OpenSums};
@@ -38,15 +39,15 @@ impl SumFile for Pages {
 pub(crate) struct Sums {
     store: StoredChecksums<Pages>,
     end: End,
-    /// What the end says.
+    /// The number in the end.
     acknowledged: u64,
     place: String,
-    /// Damaged pages that were told of.
+    /// The damaged pages that have been reported.
     told: usize,
 }
 
 impl Sums {
-    /// Opens a store, or makes it.
+    /// Opens or creates a store.
     pub fn open(files: &dyn Files, state: &Path, asked: OpenSums) -> (Option<Self>, News) {
         let task = asked.task;
         let path = match files.is_dir(&asked.path) {
@@ -67,7 +68,7 @@ impl Sums {
         }
     }
 
-    /// The end of a store, and what it says.
+    /// Opens the end of a store; returns it with its number.
     fn end(
         files: &dyn Files,
         path: &Path,
@@ -108,7 +109,7 @@ impl Sums {
             block: asked.block,
             sector_bytes: usize::try_from(asked.disk.sector_bytes.get()).unwrap_or(0),
         };
-        // Of the disk's own that is gone nothing is made up.
+        // Never recreates the disk's own checksum store if its file is missing.
         let how = if asked.task.is_some() { How::Make } else { How::Write };
         let mut file = files.open_named(&path, how).map_err(|e| e.to_string())?;
         let len = file.len().map_err(|e| e.to_string())?;
@@ -123,7 +124,7 @@ impl Sums {
         };
         match old {
             Ok(store) if Some(store.id()) == known => return Ok((store, false)),
-            // Nothing was recorded in it yet.
+            // No sum was recorded in it yet.
             Ok(_) | Err(StoreError::Stale) if asked.task.is_some() && len <= PAGE_BYTES as u64 => {}
             Ok(_) | Err(StoreError::OtherPlan { .. } | StoreError::Damaged)
                 if asked.anew && known.is_none() => {}
@@ -156,7 +157,7 @@ impl Sums {
         News::Forgotten
     }
 
-    /// Compares what was read with what is known.
+    /// Compares sums read with those stored.
     pub fn compare(&mut self, sums: Vec<(u64, u32)>) -> News {
         let told = sums.into_iter().map(|(block, sum)| match self.store.known(block).sum {
             None => (block, Compared::Unknown(sum)),
@@ -173,7 +174,7 @@ impl Sums {
         News::Compared { told, damaged }
     }
 
-    /// Notes what blocks are, durably.
+    /// Stores the sums of blocks, durably.
     pub fn record(&mut self, sums: &[(u64, u32)]) -> News {
         match self.store.record(sums) {
             Ok(()) => News::Recorded,

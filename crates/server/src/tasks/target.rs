@@ -1,4 +1,4 @@
-//! What a backup writes to.
+//! The target of a backup.
 
 use super::chain::Chain;
 use super::files::{Files, How, not_opened};
@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use units::Sectors;
 
-/// An image or a replica that is open.
+/// An open image or replica.
 pub(crate) struct Open {
     output: Box<dyn Durable>,
     replica: bool,
@@ -21,28 +21,28 @@ pub(crate) struct Open {
     files: Arc<dyn Files>,
     kept: PathBuf,
     place: String,
-    /// With what it is compared, if it is a difference.
+    /// The images to compare with, if it is a difference.
     chain: Option<Chain>,
-    /// The blocks in it, or the same as before.
+    /// The blocks in it, or unchanged since the base.
     has: BlockSet,
-    /// Of a difference, those that are not in it.
+    /// For a difference, the blocks that are not in it because they are unchanged.
     same: BlockSet,
-    /// Whether what it begins with is durable.
+    /// Whether its header is durable.
     headed: bool,
-    /// Whether the output was told that all was put.
+    /// Whether the output knows that all blocks were put.
     ended: bool,
-    /// Why nothing can be done with it: until it is opened again.
+    /// The failure after which it is unusable until it is opened again.
     lost: Option<String>,
 }
 
-/// An output, and how to make it durable.
+/// An output that can be made durable.
 trait Durable: Send {
     fn put(&mut self, block: u64, bytes: &[u8], bad: &[u32]);
     fn flush(&mut self) -> Result<bool, String>;
     fn finish(&mut self);
-    /// Makes durable what was flushed; what has to be saved of it elsewhere.
+    /// Makes the flushed bytes durable; returns the progress to save elsewhere.
     fn sync(&mut self) -> Result<Vec<u8>, String>;
-    /// Why it took no more.
+    /// Returns why it takes no more.
     fn full(&mut self) -> String;
 }
 
@@ -91,7 +91,7 @@ impl Durable for Replica<FileDestination> {
 }
 
 impl Open {
-    /// Opens it; the blocks in it.
+    /// Opens the target; returns it with its blocks.
     pub fn new(files: &Arc<dyn Files>, target: Target, kept: PathBuf) -> Result<(Self, BlockSet), News> {
         let place = target.path.display().to_string();
         let refused = |why: &str| News::Refused(format!("{place}: {why}"));
@@ -161,7 +161,7 @@ impl Open {
         if target.fresh && target.force {
             file.set_len(0).map_err(trouble)?;
         }
-        // What clients have overwritten since is nowhere else.
+        // Blocks that clients have overwritten since exist nowhere else.
         let cut = |left: u64, why: &str| {
             News::Refused(format!(
                 "{place}: {acknowledged} blocks of this backup were in it, and {left} are: {why}; make a new backup"
@@ -201,7 +201,8 @@ impl Open {
             return Err(cut(scan.chunks(), &why));
         }
         source.0.set_len(scan.keep).map_err(trouble)?;
-        // A daemon that was killed leaves blocks that nobody made durable: they may be overwritten from here on.
+        // A killed daemon leaves blocks that are not durable. They count as durable from here on, and clients may
+        // overwrite their originals.
         source.0.sync().map_err(trouble)?;
         let at = scan.keep;
         let writer = ImageWriter::resume(scan, FileSink::new(source.0, at));
@@ -246,7 +247,7 @@ impl Open {
         if self.lost.is_some() || !self.has.insert(block) {
             return None;
         }
-        // A power cut that keeps a block but not the header before it would leave a file that nobody knows.
+        // After a power cut a block without the header before it would be a file of unknown kind.
         if !self.headed {
             match self.flush().and_then(|()| self.output.sync().map_err(|why| self.lose(why))) {
                 Ok(_) => self.headed = true,
@@ -261,7 +262,7 @@ impl Open {
         self.flush().err()
     }
 
-    /// Makes durable what was put.
+    /// Makes all blocks durable.
     pub fn sync(&mut self, mark: u64) -> Option<News> {
         if let Err(news) = self.flush() {
             return Some(news);
@@ -273,7 +274,7 @@ impl Open {
         })
     }
 
-    /// Of an image: how many blocks are in it, and of a difference those that are the same as before.
+    /// Returns the record of an image: its number of blocks, and for a difference the unchanged blocks.
     fn progress(&self) -> Vec<u8> {
         let mut saved = self.has.len().saturating_sub(self.same.len()).to_le_bytes().to_vec();
         if self.chain.is_some() {
@@ -282,14 +283,14 @@ impl Open {
         saved
     }
 
-    /// Adds the kept blocks that are missing, and the end.
+    /// Adds the missing kept blocks, and the end.
     pub fn finish(&mut self) -> Option<News> {
         if let Some(why) = &self.lost {
             return Some(News::Trouble(why.clone()));
         }
         if !self.ended {
             let Self { files, kept, header, has, output, chain, same, .. } = self;
-            // Written as they are read: all of them at once may be more than memory has.
+            // Write them as they are read: all of them together may exceed memory.
             let mut flushed = Ok(true);
             let read = kept::each(&**files, kept, header, |block, bytes, bad| {
                 if matches!(flushed, Ok(true)) && has.insert(block) {

@@ -1,7 +1,7 @@
-//! kill -9 at random moments under load, by seed: what was acknowledged is there.
+//! kill -9 at random moments under load, by seed: acknowledged writes survive.
 //!
-//! A killed process takes nothing with it that it has handed to the kernel; so every acknowledged write must be there, not
-//! only the flushed ones. A power cut is another matter, and not tried here.
+//! Bytes that a killed process has handed to the kernel survive; so every acknowledged write must be there, not only
+//! the flushed ones. Power cuts are not tested here.
 
 use crate::support::{choose, request};
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use std::process::{Child, Command, Stdio};
 const BLOCK: u32 = 4096;
 const BLOCKS: u64 = 64;
 
-/// `None` if only this test was built, without the example that it kills.
+/// Returns the example to kill; `None` if only this test was built.
 fn export() -> Option<PathBuf> {
     let path = std::env::current_exe().unwrap().parent()?.parent()?.join("examples/export");
     let what = "the example export (cargo build --package freeblock-server --example export)";
@@ -26,7 +26,7 @@ fn start(program: &Path, dir: &Path) -> Child {
     command.spawn().unwrap()
 }
 
-/// A client of the one that is there now: the socket of one that was killed takes connections for a moment, and breaks them.
+/// Connects to the present server: the socket of a killed one accepts connections for a moment, and breaks them.
 fn connect(dir: &Path, child: &mut Child) -> UnixStream {
     loop {
         assert!(child.try_wait().unwrap().is_none(), "it starts over what it left behind");
@@ -41,7 +41,7 @@ fn connect(dir: &Path, child: &mut Child) -> UnixStream {
     }
 }
 
-/// Numbers, the same each time.
+/// Pseudo-random numbers, the same each time.
 struct Dice(u64);
 
 impl Dice {
@@ -51,14 +51,15 @@ impl Dice {
     }
 }
 
-/// What a block may hold: what was acknowledged last, or anything that was written since.
+/// The possible contents of a block: that of the last acknowledged write, or of any later one.
 #[derive(Default)]
 struct Block {
     acknowledged: u64,
     since: Vec<u64>,
 }
 
-/// Writes until it is killed with some on their way; the writes' numbers by cookie, and what each block may hold.
+/// Writes until the server is killed with some writes in flight. Returns the writes' numbers by cookie, and the
+/// possible contents of each block.
 fn load(
     client: &mut UnixStream,
     child: &mut Child,
@@ -72,7 +73,7 @@ fn load(
     while sent < most {
         while under_way.len() < 16 && sent < most {
             let at = dice.below(BLOCKS);
-            // Of two to one block at once either may be the last: let them not overlap.
+            // Writes do not overlap: of two to one block at once either may be the last.
             if under_way.values().any(|other| *other == at) {
                 break;
             }
@@ -114,7 +115,7 @@ fn what_was_acknowledged_survives_a_kill_at_any_moment() {
     for round in 0..rounds {
         let mut child = start(&program, &dir);
         let mut client = connect(&dir, &mut child);
-        // What is there now is what is there from now on.
+        // The content found now is the only possible one from now on.
         for at in 0..BLOCKS {
             client.write_all(&request(0, at, at * u64::from(BLOCK), BLOCK)).unwrap();
             let mut reply = vec![0; 16 + BLOCK as usize];

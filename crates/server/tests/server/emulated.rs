@@ -1,5 +1,5 @@
-//! An emulated drive, served to programs that nobody here wrote, and to clients that misbehave. Real time passes; nothing
-//! here depends on how much.
+//! An emulated drive, served to independent client programs, and to clients that misbehave. Real time passes, but no
+//! result depends on it.
 
 use drive::{BadSectors, Behaviour};
 use server::{Address, Limits, ListenError, Listener};
@@ -54,12 +54,12 @@ fn clients_that_misbehave_hurt_nobody_else() {
         let mut client = server.connect();
         client.write_all(garbage).unwrap();
         let mut all = Vec::new();
-        // It is hung up on, perhaps before it has said everything.
+        // The server hangs up, perhaps before the client has sent everything.
         let _ = client.read_to_end(&mut all);
         assert!(all.starts_with(b"NBDMAGIC"));
         assert!(server.serves());
     }
-    // One that goes in the middle of its requests, and one that never says anything.
+    // One client leaves in the middle of its requests, another never sends anything.
     let mut gone = server.connect();
     open(&mut gone);
     let reads: Vec<u8> = (0..100).flat_map(|cookie| request(0, cookie, 0, 4096)).collect();
@@ -68,7 +68,7 @@ fn clients_that_misbehave_hurt_nobody_else() {
     let mut silent = server.connect();
     silent.read_exact(&mut [0; 18]).unwrap();
     assert!(server.serves());
-    // More than may be.
+    // More clients than allowed.
     let mut others: Vec<UnixStream> = (0..6).map(|_| server.connect()).collect();
     let greeted = others.iter_mut().filter_map(|client| client.read_exact(&mut [0; 18]).ok()).count();
     assert!(greeted <= 2, "{greeted} beside the silent one");

@@ -1,5 +1,5 @@
-//! Devices that fail behind a live server: what clients are told, and what the log says. Real time passes; nothing here
-//! depends on how much.
+//! Devices that fail behind a live server: the errors of clients, and the log. Real time passes, but no result depends
+//! on it.
 
 use crate::support::log::Log;
 use crate::support::{PROFILE, Server, open, request};
@@ -31,7 +31,7 @@ fn serve(test: &str, faults: Faults, timeout: Duration) -> Option<Server<Device>
     })
 }
 
-/// Reads a sector; the error, if there is one.
+/// Reads a sector; returns the error, if there is one.
 fn read(client: &mut UnixStream, lbn: u64) -> u32 {
     client.write_all(&request(0, lbn, lbn * 512, 512)).unwrap();
     let mut reply = [0; 16];
@@ -88,7 +88,7 @@ fn a_late_answer_is_nobodys_and_a_bad_sector_is_named() {
     open(&mut client);
     let errors: Vec<u32> = (0..60).map(|i| read(&mut client, i * 40)).collect();
     assert!(errors.contains(&IO) && errors.iter().filter(|error| **error == 0).count() > 30, "{errors:?}");
-    // What is late comes in time now and then: until it is the sector that is to blame.
+    // A late command sometimes ends in time: read until the sector is the reported cause.
     while !log.has(&["a request failed", "sector 3000 cannot be read", "offset=1536000"]) {
         assert_eq!(read(&mut client, 3_000), IO);
     }
@@ -120,7 +120,8 @@ fn a_client_that_vanishes_with_writes_under_way_holds_nobody_up() {
     assert_eq!((tally.failed, disk.outstanding()), (0, 0));
 }
 
-/// A daemon has several disks: one that ends by itself, the last as well as the first, is no longer served in silence.
+/// A daemon has several disks: if one ends by itself, the last as well as the first, the others must not stay behind
+/// silently.
 #[test]
 fn a_server_that_ends_by_itself_ends_the_others() {
     if let Err(error) = device::Ring::new() {
@@ -142,7 +143,7 @@ fn a_server_that_ends_by_itself_ends_the_others() {
     let mailbox = last.mailbox();
     mailbox.send(|_, _| panic!("a bug on the disk's thread")).unwrap();
     first.join().unwrap();
-    // Who is named when it is over already goes at once.
+    // A server named after the end is stopped at once.
     while mailbox.send(|_, _| ()).is_ok() {
         std::thread::yield_now();
     }

@@ -1,4 +1,4 @@
-//! A kernel as a client, in a loop with NBD's: the kernel is made up here, so that it is tried where there is no driver.
+//! A kernel as a client, in one loop with NBD clients. It is simulated here, so that the test runs without the driver.
 //! proofs/ublk.sh has the real one.
 
 use crate::support::{self, PROFILE, request};
@@ -32,7 +32,7 @@ struct Made {
     asked: Receiver<KernelRequest>,
     answers: Sender<(u16, Answer)>,
     over: Arc<AtomicBool>,
-    /// It goes out with the next turn, not before.
+    /// Results that go out in the next iteration.
     told: Vec<(u16, Answer)>,
 }
 
@@ -56,7 +56,7 @@ impl KernelQueue for Made {
     }
 }
 
-/// A disk that is served to a made-up kernel and over NBD.
+/// A disk that is served to a simulated kernel and over NBD.
 struct Both {
     dir: PathBuf,
     ask: Sender<KernelRequest>,
@@ -64,13 +64,13 @@ struct Both {
     answers: Receiver<(u16, Answer)>,
     over: Arc<AtomicBool>,
     stop: Stop,
-    /// The server has asked the kernel to let go.
+    /// Reports that the server has asked the kernel to remove the device.
     stopped: Receiver<()>,
     thread: JoinHandle<Tally>,
 }
 
 impl Both {
-    /// `None` where the kernel has no io_uring for us.
+    /// `None` where the kernel gives no io_uring.
     fn start(test: &str, offer: Offer, faults: Faults) -> Option<Self> {
         if let Err(error) = Ring::new() {
             testing::missing(&format!("io_uring ({error})"));
@@ -137,7 +137,7 @@ impl Both {
     }
 }
 
-/// `sectors` from `first` on, as a client reads them.
+/// Returns `sectors` from `first` on, as a client reads them.
 fn client_reads(client: &mut UnixStream, first: u64, sectors: u32) -> Vec<u8> {
     client.write_all(&request(0, 1, first * 512, sectors * 512)).unwrap();
     let mut reply = vec![0; 16 + sectors as usize * 512];
@@ -164,7 +164,7 @@ fn what_the_kernel_writes_clients_read_and_the_other_way_round() {
     assert_eq!(both.does(DISCARD | FUA, 24, 8, &[]), Ok(vec![]));
     assert!(client_reads(&mut client, 21, 3) == ours[5 * 512..]);
     drop(client);
-    // Four reads and writes of the client's, six of the kernel's.
+    // Four reads and writes of the client, six of the kernel.
     assert_eq!(both.end(), Tally { clients: 1, requests: 10, failed: 0 });
 }
 
@@ -208,7 +208,7 @@ fn sixty_four_requests_at_once_are_all_answered() {
     both.end();
 }
 
-/// A kernel that is asked to let go first writes what it has not written yet.
+/// A kernel that is asked to remove the device first writes its dirty data.
 #[test]
 fn what_the_kernel_writes_on_its_way_out_is_served() {
     let Some(both) = Both::start("way-out", Offer::default(), Faults::default()) else { return };

@@ -1,4 +1,4 @@
-//! What a disk's mimic learns outlives its daemon: ended, killed, or with a file that something has damaged.
+//! The knowledge of a disk's mimic survives the end of its daemon, a kill, and a damaged file.
 
 use crate::support::{PROFILE, choose, request};
 use device::{Emulated, Ring};
@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use units::Sectors;
 
-/// Names the directory of a daemon that is there to be killed.
+/// Names the directory of a daemon that is started in order to be killed.
 const VICTIM: &str = "FREEBLOCK_TEST_VICTIM";
 const DRIVE: &str = "emulated:small";
 const LONG: Duration = Duration::from_secs(1 << 20);
@@ -27,7 +27,7 @@ fn config() -> LearnerConfig {
     LearnerConfig::new(capacity, Sectors::new(8))
 }
 
-/// A drive of which nothing is known but what its mimic learns, served in `dir`, and saved every so often.
+/// Serves a drive in `dir` of which only the mimic's knowledge is known, saved at this interval.
 fn served(dir: &Path, every: Duration) -> (Running<Disk<Emulated>>, LearntKeeper) {
     let profile = Profile::from_toml(PROFILE, "small.toml").unwrap();
     let file = fs::File::options().read(true).write(true).create(true).truncate(false).open(dir.join("disk"));
@@ -44,11 +44,11 @@ fn served(dir: &Path, every: Duration) -> (Running<Disk<Emulated>>, LearntKeeper
     (running, keeper)
 }
 
-/// Reads, eight at a time so that one follows the other without a pause, until enough is known: on a machine that is busy
-/// elsewhere few times count.
+/// Reads, eight at a time so that one follows the other without a pause, until enough is known: on a busy machine only
+/// few times count.
 fn reads(dir: &Path, mut enough: impl FnMut() -> bool) {
     let mut client = loop {
-        // The socket of one that was killed takes nobody in.
+        // The socket of a killed server accepts no clients.
         let Ok(mut client) = UnixStream::connect(dir.join("s")) else {
             std::thread::sleep(Duration::from_millis(2));
             continue;
@@ -78,7 +78,7 @@ fn dir(test: &str) -> Option<PathBuf> {
     Some(dir)
 }
 
-/// Reads until the disk knows more than so many distances.
+/// Reads until the disk knows more than this number of distances.
 fn learn(dir: &Path, served: &(Running<Disk<Emulated>>, LearntKeeper), most: u64) {
     let disk = served.0.mailbox();
     reads(dir, || {
@@ -96,7 +96,7 @@ fn known(dir: &Path) -> u64 {
     Learner::load(config(), DRIVE, &bytes).unwrap().stats().known
 }
 
-/// What is in the directory that the mimic has put there.
+/// Returns the mimic's files in the directory.
 fn files(dir: &Path) -> Vec<String> {
     let names = fs::read_dir(dir).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap());
     let mut names: Vec<String> = names.filter(|name| name.starts_with("learnt")).collect();
@@ -118,7 +118,7 @@ fn a_restart_goes_on_from_what_was_learnt() {
     end(first);
     let once = known(&dir);
     assert!(once > 10, "{once} distances");
-    // It begins with these, and adds to them.
+    // The learner begins with these, and adds to them.
     let second = served(&dir, LONG);
     learn(&dir, &second, once - 1);
     end(second);
@@ -131,7 +131,7 @@ fn a_restart_goes_on_from_what_was_learnt() {
     fs::remove_dir_all(dir).unwrap();
 }
 
-/// Not a test of its own: what [`a_kill_leaves_what_was_saved_last`] kills.
+/// Not a test of its own: the process that the test of a kill kills.
 #[test]
 fn victim() {
     let Some(dir) = std::env::var_os(VICTIM) else { return };
@@ -149,7 +149,7 @@ fn a_kill_leaves_what_was_saved_last() {
     let mut before = 0;
     for round in 0..3 {
         let mut victim = start();
-        // Saved, and saved again: it is killed with another saving on its way, as like as not.
+        // One saving is complete, and the kill probably interrupts a second one.
         let saved =
             || fs::read(dir.join("learnt")).ok().and_then(|b| Learner::load(config(), DRIVE, &b).ok());
         reads(&dir, || saved().is_some_and(|learner| learner.stats().known > before + 3));
@@ -189,7 +189,7 @@ fn a_damaged_or_foreign_file_is_put_aside_and_stops_nobody() {
 #[test]
 fn a_file_that_cannot_be_read_stops_nobody() {
     let Some(dir) = dir("unreadable") else { return };
-    // A directory in its place: neither read nor written over.
+    // A directory in place of the file is neither read nor overwritten.
     fs::create_dir(dir.join("learnt")).unwrap();
     let learner = Learnt::new(&dir, DRIVE).load(config(), None).unwrap();
     assert_eq!(learner.stats().known, 0);

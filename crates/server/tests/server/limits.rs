@@ -1,4 +1,4 @@
-//! Clients that talk nonsense, too much, too slowly, or not at all, beside one that only wants its bytes.
+//! Clients that send garbage, too much, too slowly or nothing, beside one that only wants its bytes.
 
 use crate::support::log::Log;
 use crate::support::{Server, open, request, send};
@@ -11,7 +11,7 @@ fn offer(limits: Limits) -> Offer {
     Offer { limits, ..Offer::default() }
 }
 
-/// Numbers that look like nothing, the same each time.
+/// Returns pseudo-random bytes, the same each time.
 fn noise(seed: u64, bytes: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     let mut next = || {
@@ -33,13 +33,13 @@ fn a_thousand_garbage_connections_hurt_nobody() {
         let mut client = server.connect();
         let garbage = match seed % 5 {
             0 => noise(seed, 1 + seed as usize % 5000),
-            // The right beginnings, and then anything.
+            // The right beginnings, then random bytes.
             1 => [b"\0\0\0\x03IHAVEOPT".to_vec(), noise(seed, 40)].concat(),
             2 => [b"\0\0\0\x03IHAVEOPT\0\0\0\x01\0\0\0\0".to_vec(), noise(seed, 300)].concat(),
             3 => b"\0\0\0\x03IHAVEOPT\0\0\0\x07\xFF\xFF\xFF\xFF".to_vec(),
             _ => [b"\0\0\0\x03IHAVEOPT\0\0\0\x01\0\0\0\0".to_vec(), request(1, 1, 0, 4096)].concat(),
         };
-        // It may be hung up on before it has said everything, and may go before it has heard anything.
+        // The server may hang up before all is sent, and the client may leave before an answer.
         let _ = client.write_all(&garbage);
         if seed % 3 == 0 && seed % 5 < 4 {
             let _ = client.shutdown(std::net::Shutdown::Write);
@@ -53,7 +53,7 @@ fn a_thousand_garbage_connections_hurt_nobody() {
         }
     }
     drop(good);
-    // Those that are gone already when they are taken in count too; how many that are is the kernel's affair.
+    // Clients that are gone before they are accepted count, too; their number depends on the kernel.
     let tally = server.end();
     assert!(tally.clients > 900, "{tally:?}");
     assert!(tally.requests >= 10, "{tally:?}");
@@ -63,13 +63,13 @@ fn a_thousand_garbage_connections_hurt_nobody() {
         "client=",
         "violation=the client"
     ]));
-    // What was not told one by one was counted.
+    // Lines that were suppressed were counted.
     let told = log.numbers(&["WARN [thousand]", "client="], "client").len() as u64;
     let counted: u64 = log.numbers(&["WARN [thousand]", "more trouble with clients"], "lines").iter().sum();
     assert!(told + counted > 500 && told + counted <= tally.clients, "{told} and {counted}: {tally:?}");
 }
 
-/// Who listens, says goodbye, or only looks whether somebody is there, is nobody's trouble.
+/// A client that lists, says goodbye, or only checks for a listener causes no warning.
 #[test]
 fn who_goes_in_order_is_not_warned_of() {
     let log = Log::shared();
@@ -112,7 +112,7 @@ fn who_does_not_choose_is_hung_up_on() {
     server.end();
 }
 
-/// A client that takes nothing of what it asks for holds as much as it may, and others go on.
+/// A client that takes nothing of its answers holds its limit, and others go on.
 #[test]
 fn a_slow_consumer_holds_its_share_only() {
     let client = nbd::Limits { requests: 16, bytes: 1 << 20, options: 10 };
@@ -139,7 +139,7 @@ fn a_slow_consumer_holds_its_share_only() {
     assert!(server.end().requests >= 129);
 }
 
-/// Many large writes at once, of which memory holds few: each is let in in its turn, and none is lost.
+/// Many large writes at once exceed memory: they are admitted by turns, and none is lost.
 #[test]
 fn clients_that_want_more_memory_than_there_is_take_turns() {
     let limits = Limits { bytes: 4 << 20, ..Limits::default() };
@@ -176,8 +176,8 @@ fn clients_that_want_more_memory_than_there_is_take_turns() {
     assert_eq!(server.end().requests, 64);
 }
 
-/// Half-sent writes fill the memory that clients have in common. Another's large write is carried out all the same, and so are
-/// theirs when they go on.
+/// Half-sent writes fill the memory that clients have in common. Another client's large write is carried out all the
+/// same, and so are theirs when they go on.
 #[test]
 fn who_keeps_memory_and_does_nothing_with_it_keeps_no_other_waiting() {
     let limits = Limits { bytes: 2 << 20, ..Limits::default() };

@@ -1,4 +1,4 @@
-//! Sockets handed over by a service manager, and what it is told.
+//! Sockets handed over by a service manager, and messages to it.
 
 use crate::support::{has, open, request};
 use std::io::{Read, Write};
@@ -36,7 +36,7 @@ fn a_socket_that_is_handed_over_is_served_and_stays() {
         .stdin(Stdio::piped())
         .spawn()
         .unwrap();
-    // The first to come waits until the server is there.
+    // The first client waits until the server is there.
     let mut client = loop {
         match UnixStream::connect(dir.join("s")) {
             Ok(client) => break client,

@@ -1,4 +1,4 @@
-//! STARTTLS, with certificates made here and clients that nobody here wrote.
+//! STARTTLS, with certificates made here and independent client programs.
 
 use crate::support::{Server, has, run, works};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
@@ -6,7 +6,7 @@ use server::{Offer, Tls, TlsError};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
-/// A directory of certificates as GnuTLS's programs want it: a root, the server's, a client's.
+/// A directory of certificates as GnuTLS's programs expect it: a root, the server's, a client's.
 struct Certificates(PathBuf);
 
 impl Certificates {
@@ -35,7 +35,7 @@ impl Certificates {
         self.0.join(name)
     }
 
-    /// Without the client's.
+    /// Returns a directory without the client's certificate.
     fn nobody(&self) -> PathBuf {
         let dir = self.0.join("nobody");
         std::fs::create_dir_all(&dir).unwrap();
@@ -125,7 +125,7 @@ fn garbage_in_place_of_a_handshake_hurts_nobody() {
         client.write_all(b"\0\0\0\x03IHAVEOPT\0\0\0\x05\0\0\0\0").unwrap();
         client.read_exact(&mut [0; 20]).unwrap();
         let _ = client.write_all(garbage);
-        // An alert, perhaps, and no more.
+        // At most an alert arrives.
         let _ = client.read_to_end(&mut Vec::new());
         assert!(server.serves());
     }
@@ -149,7 +149,7 @@ fn files_that_do_not_fit_are_refused_by_name() {
     assert!(matches!(&error, TlsError::File { path, .. } if path.ends_with("nothing.pem")), "{error}");
     let error = refused("server-cert.pem", "server-key.pem", Some("empty.pem"));
     assert!(matches!(error, TlsError::Empty { .. }), "{error}");
-    // A file without an end is not read to its end.
+    // An endless file is not read to its end.
     std::os::unix::fs::symlink("/dev/zero", file("endless.pem")).unwrap();
     for error in
         [refused("endless.pem", "server-key.pem", None), refused("server-cert.pem", "endless.pem", None)]

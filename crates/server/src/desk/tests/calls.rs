@@ -1,4 +1,4 @@
-//! What operators ask for: scrubs that overlap, backups that are cancelled, what is remembered of tasks that are over.
+//! The calls of operators: scrubs that overlap, backups that are cancelled, memory of tasks that are over.
 
 use super::memory::below;
 use super::rig::Rig;
@@ -50,7 +50,7 @@ fn a_cancelled_backup_leaves_no_file_at_whatever_moment() {
         if rig.task(id).state.is_over() {
             continue;
         }
-        // A target that is away for a moment, and one that is not.
+        // The target is unreachable for a moment, or for good.
         if round % 3 == 0 {
             rig.call(|desk, s| desk.pause(s, id)).unwrap();
         }
@@ -67,7 +67,7 @@ fn a_cancelled_backup_leaves_no_file_at_whatever_moment() {
             assert!(rig.files.get(IMAGE).is_some());
             continue;
         }
-        // The power failed before the journal knew: the task goes on, and its file is whole in the end.
+        // The power failed before the journal recorded the end: the task goes on, and its file is complete in the end.
         assert_eq!(rig.run(id), TaskState::Done);
     }
 }
@@ -111,7 +111,7 @@ fn with_force_a_backup_overwrites_what_is_there() {
     assert!(rig.task(refused).reason.unwrap().ends_with("name a new file, or say force"));
     let forced = rig.start(TaskSpec { force: true, ..backup() });
     rig.run_for(Duration::from_millis(300));
-    // It goes on with its own file after a kill, and does not begin again.
+    // After a kill the task continues its own file and does not begin again.
     let done = rig.task(forced).done;
     rig = rig.crash(None);
     assert!(rig.task(forced).done >= done);

@@ -1,5 +1,6 @@
-//! Every damage to a file of the state directory: the daemon goes on as if nothing had happened, which only a torn write that
-//! was never acknowledged may look like, or it says so, and nothing is lost, invented or written over.
+//! Every kind of damage to a file of the state directory. Either the daemon goes on as if nothing had happened, which
+//! is allowed only for damage that looks like a torn write of an unacknowledged record, or it reports the damage and
+//! loses, invents and overwrites nothing.
 
 use super::memory::Memory;
 use super::rig::{Rig, SECTOR, STATE, range};
@@ -21,16 +22,16 @@ const KEPT: &str = "/state/task-1.kept";
 const KEPT_END: &str = "/state/task-1.kept.end";
 const MARKER: &str = "/state/damaged";
 
-/// Where each damage is a daemon that begins anew.
+/// The share of damages for tests that start a daemon on each.
 const DAEMONS: Share = Share::Some { short: 25, long: 1_000 };
-/// Where each damage is a look at all files of the directory.
+/// The share of damages for tests that only read the directory.
 const READS: Share = Share::Some { short: 2_000, long: usize::MAX };
 
 fn read(files: &Memory) -> Journal {
     journal::open(files, Path::new(STATE)).unwrap()
 }
 
-/// A disk with a paused restore, and the two files of its journal at each moment before.
+/// Returns a disk with a paused restore, and the two files of its journal at each earlier moment.
 pub fn paused_restore() -> (Rig, u64, [Vec<Vec<u8>>; 2]) {
     let mut rig = Rig::new();
     let id = rig.start(TaskSpec { block_sectors: Some(1000), ..backup() });
@@ -50,7 +51,7 @@ pub fn paused_restore() -> (Rig, u64, [Vec<Vec<u8>>; 2]) {
     (rig, id, older)
 }
 
-/// Whether a task of a table is one of another, also as it was at some time before.
+/// Returns whether the tasks of one table are those of another, now or at an earlier time.
 fn is_known(journal: &Journal, whole: &Journal) -> bool {
     journal.table.iter().all(|(id, entry)| {
         whole.table.get(id).is_some_and(|known| {
@@ -72,7 +73,7 @@ fn every_damage_to_the_journal_stops_the_tasks_and_opens_nothing() {
             harm(&damaged, path, &one);
             let found = read(&damaged);
             let Some(damage) = &found.damage else {
-                // One slot of the end, or the end as it was before the last event: as after a power cut.
+                // One slot of the end is torn, or the end is as before the last event: as after a power cut.
                 let torn = match &one {
                     Harm::Flip { .. } => true,
                     Harm::Older(moment, _) => moment + 1 == older.len(),
@@ -92,7 +93,7 @@ fn every_damage_to_the_journal_stops_the_tasks_and_opens_nothing() {
                 found.table.next_id()
             );
             assert!(is_known(&found, &whole), "{path} {one:?} makes up a task");
-            // It stays so when the file is as it was: clients may have written meanwhile.
+            // The daemon stays stopped when the file is whole again: clients may have written meanwhile.
             damaged.set_fault(path, None);
             damaged.put(path, &files.get(path).unwrap());
             let again = read(&damaged);
@@ -102,7 +103,7 @@ fn every_damage_to_the_journal_stops_the_tasks_and_opens_nothing() {
     assert!(noticed > 1_000, "{noticed}");
 }
 
-/// The marker, however damaged, says that the journal was: an operator removes it, and nothing else does.
+/// However damaged the marker is, it says that the journal was damaged: only an operator removes it.
 #[test]
 fn a_marker_that_is_there_in_any_form_keeps_the_tasks_stopped() {
     let (rig, _, _) = paused_restore();
@@ -124,7 +125,7 @@ fn a_marker_that_is_there_in_any_form_keeps_the_tasks_stopped() {
         let damage = found.damage.unwrap_or_else(|| panic!("{one:?} was not noticed"));
         assert!(damage.closed >= Some(Closed::Writes) && damage.numbered, "{one:?}: {damage:?}");
         assert!(damage.why.ends_with("since then the disk was served without its tasks"), "{}", damage.why);
-        // No reader but the daemon is told less.
+        // `freeblock repair` reports as much as the daemon.
         let shown = report(&damaged);
         let marker = shown.files.iter().find(|file| file.name == "damaged");
         assert!(shown.is_damaged() && marker.is_some_and(|file| !file.standing.is_empty()), "{one:?}");
@@ -141,7 +142,8 @@ fn report(files: &Memory) -> Report {
     repair::report(files, Path::new(STATE), &journal::read(files, Path::new(STATE)).unwrap()).unwrap()
 }
 
-/// Whether a damage leaves an end as a power cut may: one of its two slots is torn, or it is the one before the last record.
+/// Returns whether a damage leaves an end as a power cut may: one of its two slots is torn, or it is the end before the
+/// last record.
 fn is_like_a_power_cut(path: &str, one: &Harm, older: &[Vec<u8>]) -> bool {
     path.ends_with(".end")
         && match one {
@@ -151,7 +153,7 @@ fn is_like_a_power_cut(path: &str, one: &Harm, older: &[Vec<u8>]) -> bool {
         }
 }
 
-/// Damages every byte of a file, and whatever else can be done to it; `freeblock repair` has to say so.
+/// Applies every kind of damage to a file; `freeblock repair` has to report each.
 fn is_shown_by_repair(files: &Memory, path: &str, older: &[Vec<u8>]) {
     let sound = report(files);
     assert!(!sound.is_damaged(), "{sound:?}");
@@ -166,7 +168,7 @@ fn is_shown_by_repair(files: &Memory, path: &str, older: &[Vec<u8>]) {
         if shown.is_damaged() || is_like_a_power_cut(path, &one, older) {
             continue;
         }
-        // A file that is gone, and of which nothing else speaks, is not listed as sound either.
+        // A file that is missing, and that no other file mentions, is not listed as sound either.
         let alone = ["plan", "map", "sums.end"].iter().any(|kind| path.ends_with(kind));
         let is_listed = shown.files.iter().any(|file| file.name == listed);
         assert!(one == Harm::Delete && alone && !is_listed, "{path} {one:?} is not shown: {shown:?}");
@@ -189,7 +191,7 @@ fn repair_shows_every_damage_to_every_file_of_the_state_directory() {
     is_shown_by_repair(&rig.files, PLAN, &[]);
     is_shown_by_repair(&rig.files, MOVES, &older);
     is_shown_by_repair(&rig.files, "/state/task-1.moves.end", &[]);
-    // An older end of a checksum store is harmless beside the store, which repair does not know.
+    // An older end of a checksum store is harmless without the store, which repair does not know.
     let (rig, _) = summed();
     is_shown_by_repair(&rig.files, SUMS_END, &[]);
 }
@@ -209,7 +211,7 @@ fn a_state_directory_of_which_journal_and_end_are_gone_is_not_new() {
     assert_eq!(read(&Memory::default()), Journal::default(), "and one that is empty is");
 }
 
-/// Clients and operators of a daemon whose journal is damaged.
+/// A daemon whose journal is damaged serves its clients, shows operators what is known, and begins no task.
 #[test]
 fn a_daemon_with_a_damaged_journal_serves_and_begins_nothing() {
     let (rig, id, _) = paused_restore();
@@ -268,7 +270,7 @@ fn repair_decides_only_what_it_is_told_to() {
     let told = mend(&sound, Choice { open: true, ..Choice::default() }).unwrap();
     assert_eq!(told.closed, None);
 
-    // All is gone but one file of a task: the numbers that were used are not known.
+    // Only one file of a task is left: the numbers that were used are unknown.
     let lost = rig.files.copy();
     lost.put("/state/task-1.kept", b"something");
     lost.delete(JOURNAL);
@@ -277,7 +279,7 @@ fn repair_decides_only_what_it_is_told_to() {
     assert_eq!((told.used, told.closed), (1_700_000_000, Some(Closed::All)));
     assert_eq!(read(&lost).table.next_id(), 1_700_000_001);
 
-    // A repair that is killed anywhere leaves a directory that is still taken for damaged, or is mended.
+    // A repair that is killed at any point leaves a directory that still counts as damaged, or is mended.
     let mut calls = 0;
     loop {
         let killed = rig.files.copy();
@@ -298,7 +300,7 @@ fn repair_decides_only_what_it_is_told_to() {
     assert!(calls > 8, "{calls}");
 }
 
-/// A backup on a slow target, some blocks kept, the daemon killed; then the kept file is damaged.
+/// Returns a disk with a backup on a slow target, some blocks kept and the daemon killed, for damage to the kept file.
 pub fn kept() -> (Rig, u64, Vec<u8>, [Vec<Vec<u8>>; 2]) {
     let mut rig = Rig::new();
     let then = rig.now.clone();
@@ -346,7 +348,7 @@ fn a_backup_that_may_have_lost_kept_blocks_fails() {
                 reason.starts_with("/state/task-1.kept") && reason.contains("begin a new one"),
                 "{reason}"
             );
-            // No other task of the disk is stopped by that.
+            // Other tasks of the disk run on.
             let scrub = rig.start(TaskSpec { sectors: Some(64), ..TaskSpec::new(Kind::Scrub) });
             assert!(scrub > id);
             assert_eq!(busy(&mut rig, scrub, &mut chance), TaskState::Done);
@@ -354,7 +356,7 @@ fn a_backup_that_may_have_lost_kept_blocks_fails() {
     }
 }
 
-/// Blocks that the target had are nowhere else once clients have overwritten them.
+/// Blocks that were in the target exist nowhere else once clients have overwritten them.
 #[test]
 fn an_image_that_has_lost_blocks_is_not_completed() {
     let mut rig = Rig::new();
@@ -391,7 +393,7 @@ fn an_image_that_has_lost_blocks_is_not_completed() {
             }
         }
     }
-    // A flip in what was never acknowledged is read again.
+    // A damaged byte in a block that was never acknowledged only has the block read again.
     assert!(failed > 70, "{failed} failed, {done} were done");
 }
 
@@ -402,7 +404,7 @@ fn checksums() -> TaskSpec {
     TaskSpec { block_sectors: Some(8), checksums: Some(STORE.into()), ..TaskSpec::new(Kind::Scrub) }
 }
 
-/// A disk with sums of all blocks, of which some were written since; and the two files at each moment before.
+/// Returns a disk with sums of all blocks, some of which were written since, and the two files at each earlier moment.
 pub fn summed() -> (Rig, [Vec<Vec<u8>>; 2]) {
     let mut rig = Rig::new();
     let id = rig.start(checksums());
@@ -418,7 +420,8 @@ pub fn summed() -> (Rig, [Vec<Vec<u8>>; 2]) {
     (rig, older)
 }
 
-/// Sums of blocks that were written since are never believed: a damaged store, or an older copy, is given up by name.
+/// Sums of blocks that were written since are never trusted: a damaged store, or an older copy, is given up with a
+/// message.
 #[test]
 fn a_checksum_store_that_is_damaged_or_older_reports_nothing_that_was_written() {
     let (rig, older) = summed();
@@ -435,7 +438,7 @@ fn a_checksum_store_that_is_damaged_or_older_reports_nothing_that_was_written() 
                     let found = rig.task(id).checksums.unwrap();
                     assert_eq!((&found.wrong, found.wrong_more), (&vec![], 0), "{path} {one:?}");
                     assert!(path == SUMS_END || !matches!(one, Harm::Older(..)), "{path} {one:?}");
-                    // One that is gone was given up when the daemon began, and this is a new one.
+                    // A missing store was given up when the daemon began, and this is a new one.
                     assert!(one != Harm::Delete || found.verified == 0, "{path}: {found:?}");
                 }
                 state => {
@@ -451,7 +454,7 @@ fn a_checksum_store_that_is_damaged_or_older_reports_nothing_that_was_written() 
 const PLAN: &str = "/state/task-1.plan";
 const MOVES: &str = "/state/task-1.moves";
 
-/// A reorganisation that has moved something, and what its memory was at the last moments before.
+/// Returns a reorganisation that has moved some blocks, and its memory at the last earlier moments.
 pub fn reorganisation() -> (Rig, u64, Vec<Vec<u8>>) {
     let mut rig = Rig::new();
     rig.files.put("/plan", b"freeblock plan 1\nblock 8\nmove 0 1600 800\nmove 1600 0 800\n");
@@ -499,7 +502,7 @@ fn a_reorganisation_whose_memory_is_damaged_stands_still_and_keeps_its_places() 
             assert!(rig.call(|desk, s| desk.cancel(s, id)).is_err(), "{path} {one:?}");
         }
     }
-    // Nothing is damaged: it goes on.
+    // Without damage the task goes on.
     let mut rig = rig.again(files);
     assert_eq!(rig.run(id), TaskState::Done);
     assert!(rig.now.len() / SECTOR > 2_400);

@@ -1,4 +1,4 @@
-//! Files in memory: they fill up, vanish, and lose at a power cut what was not synced.
+//! Files in memory, which fill up, vanish, and lose unsynced writes at a power cut.
 
 use crate::tasks::files::{File, Files, How};
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use workload::random::Stream;
 
-/// A number below `n`, which is not zero.
+/// Returns a number below `n`, which is not zero.
 pub fn below(chance: &mut Stream, n: u64) -> u64 {
     chance.below(std::num::NonZeroU64::new(n).unwrap())
 }
@@ -16,7 +16,7 @@ pub fn below(chance: &mut Stream, n: u64) -> u64 {
 struct Blob {
     durable: Vec<u8>,
     now: Vec<u8>,
-    /// Since the last sync: where and what.
+    /// The writes since the last sync: place and bytes.
     unsynced: Vec<(usize, Vec<u8>)>,
 }
 
@@ -26,15 +26,15 @@ struct State {
     names: BTreeMap<PathBuf, u64>,
     blobs: BTreeMap<u64, Blob>,
     next: u64,
-    /// Directory, and how many bytes its files may have in all.
+    /// Directories with the most bytes that their files may have in all.
     limits: BTreeMap<PathBuf, u64>,
     /// Directories that cannot be reached.
     gone: Vec<PathBuf>,
-    /// Directories that have the name of a file.
+    /// Paths that name a directory instead of a file.
     directories: BTreeSet<PathBuf>,
-    /// What opening these says.
+    /// Paths with the error of opening them.
     faults: BTreeMap<PathBuf, io::ErrorKind>,
-    /// Calls that change something, and that still succeed; then everything fails, as for a process that was killed.
+    /// The number of changing calls that still succeed; then everything fails, as for a killed process.
     left: Option<u64>,
 }
 
@@ -94,7 +94,7 @@ impl Memory {
         state.directories.remove(Path::new(path));
     }
 
-    /// From now on opening it fails so; not any more.
+    /// Makes opening this path fail with an error, or no longer.
     pub fn set_fault(&self, path: &str, fault: Option<io::ErrorKind>) {
         match fault {
             Some(fault) => drop(self.state().faults.insert(path.into(), fault)),
@@ -102,12 +102,12 @@ impl Memory {
         }
     }
 
-    /// So many calls that change something succeed from now on.
+    /// Lets this number of changing calls succeed from now on, and fails the rest.
     pub fn stop_after(&self, calls: Option<u64>) {
         self.state().left = calls;
     }
 
-    /// A file system of its own with the same files.
+    /// Returns a separate file system with the same files.
     pub fn copy(&self) -> Self {
         let State { names, blobs, next, directories, .. } = &*self.state();
         let (names, blobs, directories) = (names.clone(), blobs.clone(), directories.clone());
@@ -131,7 +131,7 @@ impl Memory {
         state.names.get(Path::new(path)).and_then(|id| state.blobs.get(id)).map(|b| b.now.clone())
     }
 
-    /// What was not synced is there or not, write by write, the last one torn.
+    /// Keeps or drops each unsynced write at random, and tears the last one.
     pub fn power_cut(&self, chance: &mut Stream) {
         for blob in self.state().blobs.values_mut() {
             for (at, bytes) in std::mem::take(&mut blob.unsynced) {
@@ -215,7 +215,7 @@ impl File for Handle {
     }
 
     fn set_len(&mut self, len: u64) -> io::Result<()> {
-        // Durable at once: what a cut takes back is for writes to show.
+        // Changes of the length are durable at once: losses at a power cut are tested by writes.
         self.with(|blob, _| {
             blob.now.resize(len as usize, 0);
             blob.durable.resize(len as usize, 0);
@@ -286,7 +286,7 @@ impl Files for Memory {
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.spend()?;
         let mut state = self.state();
-        // A file that cannot be read can be renamed, and cannot be read after that.
+        // A file that cannot be read can be renamed, and still cannot be read after that.
         if let Some(fault) = state.faults.remove(from) {
             state.faults.insert(to.into(), fault);
         }

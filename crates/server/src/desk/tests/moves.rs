@@ -1,4 +1,4 @@
-//! Reorganisations on a drive that is busy, and what goes wrong.
+//! Reorganisations on a busy drive, and their failures.
 
 use super::memory::below;
 use super::rig::{Rig, SECTOR, range};
@@ -16,13 +16,13 @@ fn reorganize() -> TaskSpec {
     TaskSpec { plan: Some(PLAN.into()), ..TaskSpec::new(Kind::Reorganize) }
 }
 
-/// Moves of blocks: from, to; and the plan's text.
+/// The moves of a plan as pairs (from, to), and the plan's text.
 struct Moves {
     moves: Vec<(u64, u64)>,
     text: String,
 }
 
-/// Some of the disk's blocks in a random order, some of them to places that are free.
+/// Draws a permutation of some of the disk's blocks; some of them move to free places.
 fn draw(capacity: u64, count: u64, chance: &mut Stream) -> Moves {
     let mut places: Vec<u64> = (0..capacity / BLOCK).collect();
     for i in (1..places.len()).rev() {
@@ -50,7 +50,7 @@ fn bytes(of: &[u8], lbn: u64) -> &[u8] {
     &of[lbn as usize * SECTOR..][..BLOCK as usize * SECTOR]
 }
 
-/// Each block is where the plan says, and all else as clients left it.
+/// Checks that each block is where the plan says, and that all else is as clients left it.
 fn assert_moved(rig: &Rig, moves: &Moves) {
     let medium = rig.medium();
     for (from, to) in &moves.moves {
@@ -62,7 +62,7 @@ fn assert_moved(rig: &Rig, moves: &Moves) {
     }
 }
 
-/// Clients write until the task is over: from then on its places are theirs again.
+/// Lets clients write until the task is over: from then on they may write to its places again.
 fn step_busy(rig: &mut Rig, id: u64, chance: &mut Stream) {
     let capacity = (rig.now.len() / SECTOR) as u64;
     if rig.outstanding() < 4 && !rig.task(id).state.is_over() {
@@ -88,7 +88,7 @@ fn blocks_are_where_the_plan_says_and_clients_wrote_elsewhere_meanwhile() {
         let (mut rig, mut chance) = (Rig::new(), Stream::new(seed, "moves"));
         let moves = draw((rig.now.len() / SECTOR) as u64, 120, &mut chance);
         rig.files.put(PLAN, moves.text.as_bytes());
-        // One that is under way when the plan's places are fenced in is still carried out before.
+        // A write in flight when the plan's places are fenced is still carried out before.
         rig.write(range(moves.moves[0].0, BLOCK));
         let id = rig.start(reorganize());
         assert_eq!(busy(&mut rig, id, &mut chance), TaskState::Done, "{:?}", rig.task(id));
@@ -101,7 +101,7 @@ fn blocks_are_where_the_plan_says_and_clients_wrote_elsewhere_meanwhile() {
     }
 }
 
-/// The kill comes at any step, with the power or without, also while what is remembered cannot be written.
+/// The kill comes at any step, with or without a power cut, also while the memory cannot be written.
 #[test]
 fn crashes_at_random_moments_lose_no_block() {
     for seed in 0..12 {
@@ -124,7 +124,7 @@ fn crashes_at_random_moments_lose_no_block() {
                 rig.files.limit("/state", None);
             }
             let power = below(&mut chance, 2) == 0;
-            // A plan that was there once is not needed any more.
+            // The user's plan is not needed once the task has its copy.
             rig = rig.crash(power.then_some(&mut chance));
             rig.pace = 3;
         }
@@ -155,7 +155,7 @@ fn it_pauses_and_goes_on_and_is_given_up_only_before_anything_has_moved() {
     assert!(paused.state == TaskState::Paused && medium != before);
     (0..200).for_each(|_| _ = rig.step());
     assert!((rig.task(id).done, rig.medium()) == (paused.done, medium), "it went on");
-    // It stays paused, and its places its own, over a restart.
+    // Over a restart the task stays paused and its places stay closed.
     rig = rig.crash(None);
     (0..50).for_each(|_| _ = rig.step());
     assert_eq!(rig.task(id).state, TaskState::Paused);
@@ -185,7 +185,7 @@ fn a_plan_that_cannot_be_is_refused_and_nothing_is_touched() {
     assert_eq!(rig.run(id), TaskState::Failed, "no plan is there");
 }
 
-/// What bad sectors make of the plan stands in a map, and no block is lost.
+/// After bad sectors the map has the resulting permutation, and no block is lost.
 #[test]
 fn bad_sectors_give_another_permutation_and_a_map_of_it() {
     let mut chance = Stream::new(2, "moves");
@@ -224,14 +224,14 @@ fn nothing_that_is_of_an_instant_or_writes_goes_beside_it() {
         let refused = rig.call(|desk, _| desk.start(spec.clone())).unwrap_err();
         assert!(refused.to_string().contains("reorganize 1 is"), "{refused}");
     }
-    // A scrub may.
+    // A scrub may run.
     let scrub = rig.start(TaskSpec::new(Kind::Scrub));
     assert_eq!(rig.run(id), TaskState::Done);
     assert_eq!(rig.run(scrub), TaskState::Done);
     assert_moved(&rig, &moves);
 }
 
-/// Its file hangs in the middle: what was read and is not remembered durably is overwritten nowhere.
+/// The memory's file hangs in the middle: a place is not overwritten until its old content is durable in memory.
 #[test]
 fn nothing_is_overwritten_before_what_was_there_is_remembered() {
     for steps in (40..400).step_by(20) {

@@ -27,21 +27,21 @@ pub struct Rig {
     pub files: Memory,
     pub drive: Arc<DriveModel>,
     clerks: BTreeMap<Lane, Clerk>,
-    /// Orders that nobody has carried out yet.
+    /// Orders that were not carried out yet.
     orders: VecDeque<Order>,
-    /// How many orders are carried out in a step: a slow file system, at 0 a hung one.
+    /// The number of orders carried out in a step: low for a slow file system, 0 for one that hangs.
     pub pace: usize,
-    /// Whose orders nobody carries out: their files hang.
+    /// Lanes whose files hang: their orders are not carried out.
     pub hangs: Vec<Lane>,
     held: VecDeque<(LbnRange, Vec<u8>)>,
     in_flight: BTreeMap<RequestId, (LbnRange, Vec<u8>)>,
-    /// What clients believe is on the disk.
+    /// The disk's content from the clients' point of view.
     pub now: Vec<u8>,
     pub keep: u64,
-    /// Writes that came upon a fence.
+    /// Writes that were refused by a fence.
     pub refused: u64,
-    /// Whether the drive has a cache, and loses at a power cut what clients wrote since the last flush: what was there
-    /// before, in order.
+    /// Whether the drive has a cache and may lose at a power cut the writes since the last flush. The old contents are
+    /// remembered in order.
     pub caches: bool,
     cached: Vec<(LbnRange, Vec<u8>)>,
     ticked: Instant,
@@ -69,7 +69,7 @@ pub fn setup(drive: &DriveModel, keep: u64, seed: u128) -> Setup {
 }
 
 impl Rig {
-    /// A drive on which each sector says where it is.
+    /// Returns a drive on which each sector holds its own address.
     pub fn new() -> Self {
         let drive = drive();
         let capacity = drive.layout().capacity().get();
@@ -131,7 +131,7 @@ impl Rig {
         self.volume.app(self.desk).unwrap().task(id).unwrap()
     }
 
-    /// Carries out orders and asks again for writes that are held, as long as anything comes of it.
+    /// Carries out orders and retries held writes, as long as there is progress.
     pub fn serve(&mut self) {
         for _ in 0..self.pace {
             self.take_orders();
@@ -173,7 +173,7 @@ impl Rig {
     }
 
     fn offer(&mut self, range: LbnRange, bytes: Vec<u8>) {
-        // As the disk does: what overlaps goes in the order in which it came.
+        // As in the disk, overlapping requests go in order of arrival.
         let behind = self.held.iter().any(|(other, _)| other.overlaps(range));
         let under_way = self.in_flight.values().any(|(other, _)| other.overlaps(range));
         let fence = self.fenced(range);
@@ -194,7 +194,7 @@ impl Rig {
         }
     }
 
-    /// A client writes.
+    /// Writes as a client.
     pub fn write(&mut self, range: LbnRange) {
         self.writes += 1;
         let lbns = range.start().get()..range.end().get();
@@ -207,12 +207,12 @@ impl Rig {
         self.volume.submit_read(range).unwrap();
     }
 
-    /// Writes that clients wait for.
+    /// Returns the number of writes that clients wait for.
     pub fn outstanding(&self) -> usize {
         self.held.len() + self.in_flight.len()
     }
 
-    /// The next thing that happens, or a tick. Whether there was anything but ticks.
+    /// Handles the next event, or a tick. Returns whether there was an event other than a tick.
     pub fn step(&mut self) -> bool {
         let due = self.ticked + Duration::from_millis(200);
         let next = self.volume.next_at().filter(|at| *at <= due);
@@ -239,7 +239,7 @@ impl Rig {
         next.is_some()
     }
 
-    /// Until the task is over, or stands still.
+    /// Runs until the task is over or stands still.
     pub fn run(&mut self, id: u64) -> TaskState {
         for _ in 0..200_000 {
             let state = self.task(id).state;
@@ -258,7 +258,7 @@ impl Rig {
         }
     }
 
-    /// Until no client waits.
+    /// Runs until no client waits.
     pub fn settle(&mut self) {
         for _ in 0..100_000 {
             if self.outstanding() == 0 {
@@ -269,7 +269,7 @@ impl Rig {
         panic!("{} writes wait for ever", self.held.len());
     }
 
-    /// The power fails, or only the daemon is killed; then all begins again.
+    /// Cuts the power, or only kills the daemon; then starts again.
     pub fn crash(self, power: Option<&mut Stream>) -> Self {
         let Self { volume, files, drive, mut now, keep, cuts, in_flight, caches, cached, .. } = self;
         let at = volume.now();
@@ -282,7 +282,7 @@ impl Rig {
                 platters.medium_mut().write(range, &bytes).unwrap();
             }
         }
-        // Of writes that nobody was told of, the medium says what became.
+        // The medium decides about writes that were not acknowledged.
         for (range, bytes) in in_flight.values() {
             let from = range.start().get() as usize * SECTOR;
             platters.medium().read(*range, &mut now[from..from + bytes.len()]).unwrap();
@@ -292,7 +292,7 @@ impl Rig {
         rig
     }
 
-    /// The same disk under a daemon that was killed and begins with these files.
+    /// Returns the same disk under a new daemon with these files, after a kill.
     pub fn again(&self, files: Memory) -> Self {
         let mut platters = Platters::blank(&self.drive);
         let bytes = self.medium();
@@ -308,7 +308,7 @@ impl Rig {
     }
 }
 
-/// A sector that says where it is and which write made it.
+/// Returns a sector that holds its own address and the number of its last write.
 fn stamp(lbn: u64, version: u64) -> [u8; SECTOR] {
     let mut sector = [0; SECTOR];
     for (i, chunk) in sector.chunks_mut(16).enumerate() {

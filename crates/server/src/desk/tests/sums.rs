@@ -1,4 +1,4 @@
-//! Scrubs with checksums: rot is named, and nothing that anybody has written is.
+//! Scrubs with checksums: rot is reported, and blocks that were written are not.
 
 use super::memory::below;
 use super::rig::{Rig, SECTOR, range};
@@ -22,7 +22,7 @@ fn anew() -> TaskSpec {
     TaskSpec { force: true, ..spec() }
 }
 
-/// A whole scrub that nobody disturbs.
+/// Runs an undisturbed scrub of the whole disk.
 fn pass(rig: &mut Rig) -> Content {
     pass_of(rig, spec())
 }
@@ -35,14 +35,14 @@ fn pass_of(rig: &mut Rig, spec: TaskSpec) -> Content {
     task.checksums.unwrap()
 }
 
-/// The task fails; why.
+/// Runs a task that has to fail, and returns the reason.
 fn failed(rig: &mut Rig, spec: TaskSpec) -> String {
     let id = rig.start(spec);
     assert_eq!(rig.run(id), TaskState::Failed);
     rig.task(id).reason.unwrap()
 }
 
-/// A byte changes on the medium, and nobody wrote it.
+/// Changes a byte on the medium without a write.
 fn rot(rig: &mut Rig, lbn: u64) {
     let mut sector = vec![0; SECTOR];
     let medium = rig.volume.platters_mut().medium_mut();
@@ -72,12 +72,12 @@ fn the_first_pass_records_and_later_ones_name_what_has_rotted() {
     let mut found = pass(&mut rig);
     found.wrong.sort_unstable();
     assert_eq!(found, wrong);
-    // It is not taken for good the next time, nor after a restart.
+    // The sector is not accepted as good by the next pass, nor after a restart.
     let mut rig = rig.crash(None);
     found = pass(&mut rig);
     found.wrong.sort_unstable();
     assert_eq!(found, wrong);
-    // Whoever writes it mends it.
+    // A write to it repairs it.
     rig.write(range(16, 1));
     rig.write(range(1_000, 8));
     rig.settle();
@@ -103,8 +103,8 @@ fn a_part_of_the_disk_has_its_place_in_the_store() {
     assert!(rig.call(|desk, _| desk.start(force)).is_err());
 }
 
-/// Clients write all the time, before a pass, in it and after it; the power fails, or the daemon is killed. What they
-/// have written is recorded anew and never reported, and rot is found.
+/// Clients write before, during and after each pass; the power fails, or the daemon is killed. Their writes are
+/// recorded anew and never reported, and rot is found.
 #[test]
 fn nothing_that_was_written_is_ever_reported_whatever_crashes() {
     let (mut verified, mut recorded, mut found) = (0, 0, 0);
@@ -155,7 +155,7 @@ fn nothing_that_was_written_is_ever_reported_whatever_crashes() {
     assert!(verified > 0 && recorded > 0 && found == 12, "{verified}, {recorded}: the test tests nothing");
 }
 
-/// Other tasks and sessions write too.
+/// Tasks and sessions write, too.
 #[test]
 fn what_a_restore_writes_is_not_reported() {
     let mut rig = Rig::new();
@@ -168,7 +168,7 @@ fn what_a_restore_writes_is_not_reported() {
     pass(&mut rig);
     let image = backup().to.unwrap();
     let restore = rig.start(TaskSpec { from: vec![image], ..TaskSpec::new(Kind::Restore) });
-    // A scrub beside it.
+    // A scrub runs beside it.
     let scrub = rig.start(spec());
     assert_eq!(rig.run(restore), TaskState::Done, "{:?}", rig.task(restore));
     assert_eq!(rig.run(scrub), TaskState::Done);
@@ -237,7 +237,7 @@ fn what_is_no_store_or_damaged_is_refused_by_name() {
     assert!(failed(&mut rig, other).contains("in blocks of 8"), "another block size");
     let own = TaskSpec { checksums: Some("/disk".into()), ..anew() };
     assert!(failed(&mut rig, own).contains("the disk itself"));
-    // With force it was given up.
+    // With force the store was given up.
     assert!(failed(&mut rig, good.clone()).contains("its sums may be old"));
     pass_of(&mut rig, TaskSpec { force: true, ..good.clone() });
 
@@ -248,7 +248,7 @@ fn what_is_no_store_or_damaged_is_refused_by_name() {
     let why = failed(&mut rig, good.clone());
     assert!(why.starts_with("/sums/good: the checksum store's first page is damaged"), "{why}");
     assert_eq!(pass_of(&mut rig, TaskSpec { force: true, ..good.clone() }).recorded, blocks(&rig));
-    // A damaged page costs its sums.
+    // A damaged page loses only its own sums.
     let mut bytes = rig.files.get("/sums/good").unwrap();
     bytes[4_096 + 20] ^= 1;
     rig.files.put("/sums/good", &bytes);
@@ -280,7 +280,7 @@ fn one_at_a_time() {
     assert_eq!((task.bad_lbns.as_slice(), content(&task).recorded), (&[77][..], blocks(&rig) - 1));
 }
 
-/// A file system that hangs, or is on this very disk.
+/// The store's file system hangs, or is on this very disk.
 #[test]
 fn a_store_that_does_not_answer_holds_no_write_for_ever() {
     for journal_too in [false, true] {

@@ -1,4 +1,4 @@
-//! Tasks on a drive that is busy, by kind and by what goes wrong.
+//! Tasks on a busy drive, by kind and by failure.
 
 use super::log::Log;
 use super::memory::below;
@@ -26,7 +26,7 @@ fn scrub() -> TaskSpec {
     TaskSpec { block_sectors: Some(8), ..TaskSpec::new(Kind::Scrub) }
 }
 
-/// A disk to restore to.
+/// A disk in memory to restore to.
 struct Bytes(Vec<u8>);
 
 impl Destination for Bytes {
@@ -42,7 +42,7 @@ impl Destination for Bytes {
     }
 }
 
-/// What the image holds.
+/// Returns the content of the image as a restore would write it.
 pub(super) fn restored(rig: &Rig) -> Vec<u8> {
     let image = rig.files.get(IMAGE).unwrap();
     verify(&mut image.as_slice()).unwrap();
@@ -51,7 +51,7 @@ pub(super) fn restored(rig: &Rig) -> Vec<u8> {
     disk.0
 }
 
-/// Some client's next access.
+/// Makes a random access of a client.
 pub(super) fn access(rig: &mut Rig, chance: &mut Stream) {
     let capacity = (rig.now.len() / SECTOR) as u64;
     let len = 1 + below(chance, 24);
@@ -59,7 +59,7 @@ pub(super) fn access(rig: &mut Rig, chance: &mut Stream) {
     if below(chance, 3) == 0 { rig.read(range) } else { rig.write(range) }
 }
 
-/// Clients go on until the task is over or stands still.
+/// Runs with a busy foreground until the task is over or stands still.
 pub(super) fn busy(rig: &mut Rig, id: u64, chance: &mut Stream) -> TaskState {
     for _ in 0..50_000 {
         let state = rig.task(id).state;
@@ -86,7 +86,7 @@ fn a_scrub_reads_all_and_names_what_is_bad() {
     assert!(task.blocks > 600);
 }
 
-/// The first ten are named, and at the end it is said how many there were, of a backup as of a scrub.
+/// The log names the first ten bad sectors and at the end their number, for a backup as for a scrub.
 #[test]
 fn bad_sectors_stand_in_the_log_and_do_not_fill_it() {
     for spec in [scrub(), backup()] {
@@ -112,7 +112,7 @@ fn a_backup_is_of_the_instant_at_which_it_began() {
         let then = rig.now.clone();
         let id = rig.start(backup());
         assert_eq!(busy(&mut rig, id, &mut chance), TaskState::Done);
-        // A task that is shown as done is shown with all that it did.
+        // A task that is shown as done is shown with all of its work.
         assert_eq!(rig.task(id).done, rig.task(id).blocks);
         rig.settle();
         assert_ne!(rig.now, then, "nothing was overwritten meanwhile");
@@ -122,7 +122,7 @@ fn a_backup_is_of_the_instant_at_which_it_began() {
     }
 }
 
-/// A backup reads as fast as a scrub: it waits for its target, and for no clock.
+/// A backup reads as fast as a scrub: it waits for its target, not for a clock.
 #[test]
 fn a_backup_of_an_idle_disk_takes_as_long_as_a_scrub() {
     let took = |spec: TaskSpec| {
@@ -140,7 +140,7 @@ fn a_backup_of_an_idle_disk_takes_as_long_as_a_scrub() {
     }
 }
 
-/// All has been read, and the last block that a client overwrites is still on its way into the kept file.
+/// All blocks have been read, and the last block that a client overwrites is still on its way to the kept file.
 #[test]
 fn a_backup_ends_after_its_last_block_is_kept() {
     let mut rig = Rig::new();
@@ -180,7 +180,7 @@ fn bad_sectors_are_named_and_the_rest_is_in_the_image() {
     bad.iter().for_each(|lbn| rig.volume.platters_mut().spoil(Lbn::new(*lbn), Cure::Write));
     let mut then = rig.now.clone();
     let id = rig.start(backup());
-    // A foreground write mends a sector; its block is kept before.
+    // A foreground write repairs a sector; its block is kept before.
     rig.write(range(1_000, 8));
     assert_eq!(busy(&mut rig, id, &mut chance), TaskState::Done);
     assert_eq!(rig.task(id).bad_lbns, bad);
@@ -190,7 +190,7 @@ fn bad_sectors_are_named_and_the_rest_is_in_the_image() {
     assert!(restored(&rig) == then);
 }
 
-/// The kill comes at any step, with the power or without; the tasks go on, and what they give is right.
+/// The kill comes at any step, with or without a power cut; the tasks continue, and their results are right.
 #[test]
 fn crashes_at_random_moments_forget_no_task_and_spoil_no_backup() {
     for seed in 0..16 {
@@ -255,7 +255,7 @@ fn a_full_target_pauses_the_task_and_holds_nobody_up() {
         let reason = rig.task(id).reason.unwrap();
         assert!(reason.starts_with("/backups/image: no storage space"), "{reason}");
         assert!(log.has(&["WARN", "cannot go on", "disk=", "task=", "kind=backup", "no storage space"]));
-        // Clients write all over it.
+        // Clients write all over the disk.
         for _ in 0..300 {
             access(&mut rig, &mut chance);
             rig.run_for(Duration::from_millis(5));
@@ -291,7 +291,7 @@ fn a_target_that_vanishes_pauses_the_task_until_it_is_back() {
         }
         rig.settle();
         rig.files.set_gone("/backups", false);
-        // It tries again by itself; who resumes it need not wait.
+        // The task retries by itself; `resume` does so at once.
         rig.call(|desk, s| desk.resume(s, id)).unwrap();
         rig.run_for(Duration::from_secs(1));
         assert_eq!(busy(&mut rig, id, &mut chance), TaskState::Done, "{:?}", rig.task(id));
@@ -366,7 +366,7 @@ fn a_restore_begins_when_what_clients_had_asked_for_is_written() {
     rig.run_for(Duration::from_secs(5));
     assert_eq!(rig.task(id).state, TaskState::Queued);
     assert!(rig.call(|desk, _| desk.is_taken()).is_some(), "nothing new comes in meanwhile");
-    // The last of what had come before.
+    // The last of the earlier writes.
     rig.write(range(40, 16));
     rig.settle();
     rig.call(|desk, _| crate::Guard::set_changing(desk, false));
@@ -485,7 +485,7 @@ fn difference(to: &str, since: &[&str]) -> TaskSpec {
     TaskSpec { since: since.iter().map(Into::into).collect(), to: Some(to.into()), ..backup() }
 }
 
-/// Images one on top of the other, as a restore does it.
+/// Applies images one on top of the other, as a restore does.
 fn stacked(rig: &Rig, images: &[&str]) -> Vec<u8> {
     let (mut disk, mut onto) = (Bytes(vec![0; rig.now.len()]), None);
     for image in images {
@@ -495,7 +495,7 @@ fn stacked(rig: &Rig, images: &[&str]) -> Vec<u8> {
     disk.0
 }
 
-/// Every image of the chain gives the disk at its instant, over crashes; and it holds what differs, no more.
+/// Every image of the chain gives the disk at its instant, over crashes, and holds only differences.
 #[test]
 fn differences_restore_the_disk_at_each_instant_and_hold_only_what_changed() {
     for seed in 0..4 {
@@ -525,7 +525,7 @@ fn differences_restore_the_disk_at_each_instant_and_hold_only_what_changed() {
                 assert_eq!(verify(&mut bytes.as_slice()).unwrap().chunks, changed.count() as u64);
             }
         }
-        // And back onto the disk.
+        // Restore the chain to the disk.
         let then = stacked(&rig, &chain);
         let from = images.iter().map(Into::into).collect();
         let id = rig.start(TaskSpec { from, ..TaskSpec::new(Kind::Restore) });
@@ -558,8 +558,8 @@ fn a_difference_is_only_from_images_of_this_disk_in_their_order() {
     assert!(rig.task(id).reason.unwrap().contains("say block_sectors 8"));
 }
 
-/// As long as the journal does not know that a task is over a daemon that is killed goes on with it: a backup that was given
-/// up, or has failed, is of its instant all the same when it is done.
+/// Until the journal records the end of a task, a killed daemon goes on with it. A backup that was cancelled, or has
+/// failed, is still of its instant if it then completes.
 #[test]
 fn a_kill_before_the_end_of_a_backup_is_known_spoils_nothing() {
     for fails in [false, true] {
@@ -571,7 +571,7 @@ fn a_kill_before_the_end_of_a_backup_is_known_spoils_nothing() {
         let then = rig.now.clone();
         let id = rig.start(backup());
         rig.run_for(Duration::from_millis(300));
-        // Some are kept, and overwritten.
+        // Some blocks are kept, and overwritten.
         rig.call(|desk, s| desk.pause(s, id)).unwrap();
         (0..5).for_each(|at| rig.write(range(4_000 + at * 16, 8)));
         rig.run_for(Duration::from_secs(1));
@@ -594,7 +594,7 @@ fn a_kill_before_the_end_of_a_backup_is_known_spoils_nothing() {
     }
 }
 
-/// The same for a restore: what clients were told is written would be overwritten by it.
+/// The same for a restore: going on with it would overwrite acknowledged writes of clients.
 #[test]
 fn a_kill_before_the_end_of_a_restore_is_known_loses_no_write() {
     for cancelled in [true, false] {
@@ -602,7 +602,7 @@ fn a_kill_before_the_end_of_a_restore_is_known_loses_no_write() {
         let id = rig.start(backup());
         assert_eq!(rig.run(id), TaskState::Done);
         let id = rig.start(TaskSpec { from: vec![IMAGE.into()], ..TaskSpec::new(Kind::Restore) });
-        // It writes already.
+        // The restore has begun to write.
         (0..60).for_each(|_| _ = rig.step());
         assert_eq!(rig.task(id).state, TaskState::Running);
         rig.hangs = vec![Lane::Journal];
@@ -612,7 +612,7 @@ fn a_kill_before_the_end_of_a_restore_is_known_loses_no_write() {
             rig.run_for(Duration::from_secs(20));
         }
         if rig.call(|desk, _| desk.is_taken()).is_some() {
-            // It is not over for itself either: nobody is let in.
+            // The restore is not over in its own view either: no client is let in.
             assert!(!cancelled);
             continue;
         }
@@ -626,7 +626,7 @@ fn a_kill_before_the_end_of_a_restore_is_known_loses_no_write() {
     }
 }
 
-/// Its journal does not answer, nor do its other files: what clients write goes all the same, after a while.
+/// The journal and the other files do not answer: clients' writes go to the disk all the same, after a while.
 #[test]
 fn a_state_directory_that_hangs_holds_no_write_for_ever() {
     let mut rig = Rig::new();

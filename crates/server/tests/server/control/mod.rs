@@ -57,7 +57,7 @@ fn a_scrub_and_a_backup_run_to_their_end_and_are_remembered() {
     let backup = until(&control, 2, "done");
     assert_eq!(backup["done"], backup["blocks"]);
     let metrics = control.text("/metrics").unwrap();
-    // Each of issue 7's, and of what a device does not answer.
+    // The metrics of issue 7, and those of unanswered commands.
     for metric in [
         "background_idle_bytes_total{disk=\"data\"} ",
         "read_seconds_bucket{disk=\"data\",le=\"0.005\"} ",
@@ -113,7 +113,7 @@ fn what_a_task_has_had_for_nothing_and_its_deadline_are_told() {
         let value = metrics.lines().find_map(|line| line.strip_prefix(&name).map(str::to_owned));
         value.map(|value| value.parse::<f64>().unwrap())
     };
-    // Once its blocks come it is told of, until it is done.
+    // The bad sector is logged once its block is read, before the task is done.
     let mut client = support::connect(&daemon.directory.join("nbd"));
     let mut seen = false;
     for i in 0..4_000 {
@@ -169,7 +169,7 @@ fn garbage_ends_its_own_connection_only() {
     daemon.end();
 }
 
-/// Each line of docs/CONTROL.md that begins with curl, in order.
+/// Runs each line of docs/CONTROL.md that begins with curl, in order.
 #[test]
 fn the_documented_curl_lines_work() {
     if !testing::needs_program("curl") {
@@ -196,7 +196,7 @@ fn the_documented_curl_lines_work() {
     daemon.end();
 }
 
-/// Needs root, to be somebody else.
+/// Needs root, to change the user.
 #[test]
 fn users_are_let_in_by_role() {
     let roles = Roles { read_uids: vec![65_001], write_uids: vec![65_002], ..Roles::default() };

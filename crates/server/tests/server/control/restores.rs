@@ -1,4 +1,4 @@
-//! While a restore writes the disk, nobody else does.
+//! Clients' writes are refused during a restore.
 
 use super::{TASKS, daemon, until};
 use crate::support::{connect, request};
@@ -7,7 +7,7 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::process::Command;
 
-/// The error that an answer without data carries.
+/// Returns the error of an answer without data.
 fn error(client: &mut UnixStream, request: &[u8]) -> u32 {
     client.write_all(request).unwrap();
     let mut reply = [0; 16];
@@ -38,7 +38,7 @@ fn during_a_restore_clients_may_read_and_nobody_else_comes_in() {
     let mut sector = [1; 512];
     client.read_exact(&mut sector).unwrap();
     assert_eq!(sector, [0; 512], "what was refused is not there");
-    // Another is told why in the new way of coming in, and hung up on in the old one.
+    // Another client gets the reason in the new handshake, and is hung up on in the old one.
     let mut other = UnixStream::connect(&nbd).unwrap();
     other.read_exact(&mut [0; 18]).unwrap();
     other.write_all(b"\0\0\0\x03IHAVEOPT\0\0\0\x07\0\0\0\x06\0\0\0\0\0\0").unwrap();
@@ -58,7 +58,7 @@ fn during_a_restore_clients_may_read_and_nobody_else_comes_in() {
     }
     let disk = control.get("/v1/disks/data").unwrap();
     assert_eq!(disk["trouble"], why);
-    // After it all is as ever.
+    // Afterwards clients can write again.
     control.post(&format!("{TASKS}/2/resume"), &json!({})).unwrap();
     until(&control, 2, "done");
     assert_eq!(error(&mut client, &request(0, 1, 512 * 5, 512)), 0);

@@ -14,7 +14,7 @@ fn roles() -> Roles {
     Roles { write_uids: vec![WRITER], ..Roles::default() }
 }
 
-/// The code and the body that a writer is answered with; `None` where another user cannot be had.
+/// Returns the code and the body of the answer to a writer; `None` if the test cannot change the user.
 fn as_writer(socket: &Path, body: &Value) -> Option<(u16, String)> {
     let mut command = Command::new("curl");
     std::os::unix::process::CommandExt::uid(&mut command, WRITER);
@@ -61,7 +61,7 @@ fn a_writer_reaches_no_file_outside_of_the_targets() {
     std::fs::set_permissions(&daemon.directory, open).unwrap();
     let path = |name: &str| daemon.path(name);
     let control = daemon.client();
-    // The journal is there once a task is.
+    // The journal exists once a task does.
     control.post(TASKS, &json!({ "kind": "scrub", "sectors": 8 })).unwrap();
     until(&control, 1, "done");
     std::fs::create_dir(path("target")).unwrap();
@@ -71,14 +71,14 @@ fn a_writer_reaches_no_file_outside_of_the_targets() {
     symlink(path("other/keys"), path("target/keys")).unwrap();
     std::fs::hard_link(path("disk"), path("target/disk")).unwrap();
     std::fs::hard_link(path("state/tasks.journal"), path("target/journal")).unwrap();
-    // By its name alone it is refused to each user, and nothing is started.
+    // These are refused to each user by name alone, and nothing is started.
     for to in ["other/keys", "target/../other/keys", "state/tasks.journal", "disk", "targets"] {
         let body = json!({ "kind": "replica", "to": path(to), "force": true });
         let Some((code, said)) = as_writer(&daemon.socket, &body) else { return drop(daemon.end()) };
         assert!(code == 400 && said.contains("\"field\":\"to\""), "{to}: {code} {said}");
         assert_eq!(refused(control.post(TASKS, &body)).0, 400, "{to}");
     }
-    // What it is shows when it is opened.
+    // These are recognised when they are opened.
     let mut id = 1;
     for to in ["target/keys", "target/away/keys", "target/away/new", "target/disk", "target/journal"] {
         let body = json!({ "kind": "replica", "to": path(to), "force": true });

@@ -1,4 +1,4 @@
-//! A drive that does not do what its profile says.
+//! A drive that contradicts its profile.
 
 use super::{PROFILE, core, nameless, range};
 use crate::support::log::Log;
@@ -13,12 +13,12 @@ fn drive(profile: &str) -> Emulated {
     Emulated::new(&profile, Default::default(), 3, nameless()).unwrap()
 }
 
-/// The tests' drive, at another speed.
+/// Returns the profile of the tests' drive at another speed.
 fn at_rpm(rpm: u32) -> String {
     PROFILE.replace("rpm = 6000", &format!("rpm = {rpm}"))
 }
 
-/// So many reads, one at a time.
+/// Makes this number of reads, one at a time.
 fn read(disk: &mut Disk<impl Device>, now: &mut Instant, dice: &mut Stream, reads: u64) -> DiskStatus {
     let places = std::num::NonZero::new(3_000).unwrap();
     for id in 0..reads {
@@ -31,7 +31,7 @@ fn read(disk: &mut Disk<impl Device>, now: &mut Instant, dice: &mut Stream, read
     disk.status()
 }
 
-/// What a minute and a half of reads makes of a disk with this profile, which is taken for one of 6,000 rpm, and the log.
+/// Serves a minute and a half of reads from a 6,000 rpm drive with this profile; returns the status and the log.
 fn served(profile: &str) -> (DiskStatus, Log) {
     let (model, config) = core("sptf", 3);
     let log = Log::default();
@@ -51,7 +51,7 @@ fn a_drive_that_is_not_its_profiles_is_named_in_the_log_once() {
     assert!(!status.mistrusted && status.caution.is_none(), "{status:?}");
     assert!(!log.has(&["WARN"]));
     let slower = at_rpm(7_919).replace("[10, 2.0], [19, 3.0]", "[10, 6.3], [19, 9.1]");
-    // An eighth faster, and from one read to the next off by no more than an eighth of a turn.
+    // These drives are an eighth faster, or drift by at most an eighth of a revolution from one read to the next.
     for other in [slower, at_rpm(6_713)] {
         let (status, log) = served(&other);
         assert!(status.mistrusted && status.caution.is_some(), "{status:?}");
@@ -59,7 +59,7 @@ fn a_drive_that_is_not_its_profiles_is_named_in_the_log_once() {
     }
 }
 
-/// One drive until an instant, and another from it on; nothing may be at the first then.
+/// One drive until an instant, and another from then on; the first must be idle then.
 #[derive(Debug)]
 struct Exchanged {
     drives: [Emulated; 2],

@@ -1,5 +1,5 @@
-//! A disk on virtual time, held against what the medium truly has: random foreground and background work that overlaps,
-//! with errors, on a drive that does what it has in any order.
+//! A disk on virtual time, compared with the true content of the medium: random foreground and background work that
+//! overlaps, with errors, on a drive that reorders its commands.
 
 mod mistrust;
 mod silence;
@@ -27,7 +27,7 @@ fn range(start: u64, len: u64) -> LbnRange {
     LbnRange::new(Lbn::new(start), Sectors::new(len))
 }
 
-/// What a core of these tests is made from.
+/// Returns the parts of a core for these tests.
 fn core(policy: &str, seed: u64) -> (Arc<DriveModel>, Config) {
     let profile = Profile::from_toml(PROFILE, "small.toml").unwrap();
     let model = Arc::new(DriveModel::from_profile(&profile).unwrap());
@@ -45,7 +45,7 @@ fn core(policy: &str, seed: u64) -> (Arc<DriveModel>, Config) {
     (model, config)
 }
 
-/// A disk over a drive that reorders, and the truth.
+/// Returns a disk over a drive that reorders, and the true content.
 fn disk(policy: &str, seed: u64) -> (Disk<Spy>, Shared) {
     let profile = Profile::from_toml(PROFILE, "small.toml").unwrap();
     let (model, config) = core(policy, seed);
@@ -56,7 +56,7 @@ fn disk(policy: &str, seed: u64) -> (Disk<Spy>, Shared) {
     (Disk::new(Spy::new(drive, &truth), model, config).unwrap(), truth)
 }
 
-/// A file that is gone when the test is over, however that ends.
+/// Returns a file that is deleted at the end of the test in any case.
 fn nameless() -> File {
     static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
     let next = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -83,7 +83,7 @@ enum Step {
 const CAPACITY: u64 = 3_500;
 
 fn any_range(longest: u64) -> impl Strategy<Value = LbnRange> {
-    // Half of them in one place, so that they meet.
+    // Half of them are in one place, so that they overlap.
     let start = prop_oneof![0u64..CAPACITY - longest, 950u64..1_050];
     (start, 1..=longest).prop_map(|(start, len)| range(start, len))
 }
@@ -104,7 +104,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What a sector must hold for a client: the last write that came before, and when that came.
+/// The expected content of a sector for a client: the last write that arrived before, and when.
 type Expected = (u64, u64);
 
 enum Asked {
@@ -120,9 +120,9 @@ struct World {
     app: Place<Tester>,
     now: Instant,
     asked: BTreeMap<u64, Asked>,
-    /// By arrival.
+    /// The last write to each sector, by arrival.
     latest: Vec<Expected>,
-    /// Writes that failed, and what was discarded: nobody knows what is there.
+    /// Writes that failed, and discards: the content is undefined.
     unknown: BTreeSet<u64>,
     answers: u64,
     tape: tape::Memory,
@@ -200,7 +200,7 @@ impl World {
         self.now = until;
     }
 
-    /// A sector's content, as a client who knows of the writes before may find it.
+    /// Checks a sector's content for a client that knows of the writes before.
     fn check(&self, lbn: usize, found: u64, (stamp, since): Expected) {
         let background = found & BACKGROUND != 0;
         let newer = background && found & !BACKGROUND > since;
@@ -225,7 +225,7 @@ impl World {
                     assert_eq!(truth.first_bad(range), Some(bad), "only what is bad fails");
                 }
                 (Asked::Write(range, stamp, through), Ok(_)) => {
-                    // What came after it, and waited for it, may be done as well by now.
+                    // Later writes that waited for it may be done by now, too.
                     let last = Self::lbns(range).filter(|lbn| self.latest[*lbn].0 == stamp);
                     assert!({ last }.all(|lbn| truth.sectors[lbn] == stamp), "{range} is acknowledged");
                     let kept = Self::lbns(range).all(|lbn| !truth.volatile.contains_key(&(lbn as u64)));
@@ -243,7 +243,7 @@ impl World {
         }
     }
 
-    /// All that was asked for is done; what the background has left over, too.
+    /// Finishes all requests, and the rest of the background work.
     fn finish(&mut self) {
         let mut left = 400_000;
         loop {

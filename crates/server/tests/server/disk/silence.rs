@@ -53,7 +53,7 @@ struct World {
     tape: tape::Memory,
     now: Instant,
     next: u64,
-    /// What has been answered and not been looked at.
+    /// Answers that were not checked yet.
     answers: BTreeMap<u64, Result<Vec<u8>, Failure>>,
 }
 
@@ -91,7 +91,7 @@ impl World {
         }
     }
 
-    /// What happens next; whether anything does.
+    /// Handles the next event; returns whether there was one.
     fn step(&mut self) -> bool {
         let Some(at) = self.disk.next_event() else { return false };
         self.now = self.now.max(at);
@@ -113,7 +113,7 @@ impl World {
         self.disk.app(self.app).unwrap()
     }
 
-    /// All decisions were as they are when the same is told again.
+    /// Checks that a replay makes the same decisions.
     fn replays(mut self) {
         self.disk.end_recording().unwrap();
         let told = tape::again(&self.tape.bytes()).unwrap_or_else(|error| panic!("{error}"));
@@ -132,7 +132,7 @@ fn what_is_never_answered_fails_its_request_and_gives_its_blocks_back() {
     assert!(silent > 0 && lost > silent, "{silent} of {lost}");
 }
 
-/// Loses some of all commands; how many requests have failed, and how many commands were lost.
+/// Loses some of all commands; returns the failed requests and the lost commands.
 fn lose(seed: u64) -> (u64, u64) {
     let mut world = World::new(Faults { seed, lost: 10, ..Faults::default() });
     world.start(Op::Read, range(0, 3_200));
@@ -195,7 +195,7 @@ fn what_lands_late_never_comes_back_over_what_is_newer() {
         let mut world = World::new(Faults { seed, late: 120, by, ..Faults::default() });
         world.start(Op::Write, range(1_000, 800));
         let mut chance = Stream::new(seed, "client");
-        // What a sector may hold, as far as the client can know.
+        // The possible contents of a sector, as far as the client can know.
         let mut may: Vec<BTreeSet<u64>> = vec![BTreeSet::from([0]); 64];
         let (mut silent, mut good) = (0, 0);
         for stamp in 1..=250 {

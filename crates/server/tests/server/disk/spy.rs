@@ -1,4 +1,4 @@
-//! A device that sees everything: what the medium holds, and what may be at the device together.
+//! A device that checks everything: the content of the medium, and the commands that are at the device together.
 
 use device::{Abilities, Answer, Ask, Device, Emulated, Ended, Failure, Work};
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,7 +8,7 @@ use units::{Bytes, Instant, Lbn, LbnRange};
 
 pub const SECTOR: usize = 512;
 
-/// What a sector holds: the same number again and again.
+/// Returns a sector's content: the same number repeated.
 pub fn stamped(stamp: u64) -> Vec<u8> {
     stamp.to_le_bytes().repeat(SECTOR / 8)
 }
@@ -21,17 +21,17 @@ pub fn stamps(bytes: &[u8]) -> Vec<u64> {
     sectors.collect()
 }
 
-/// The truth about the medium.
+/// The true state of the medium.
 #[derive(Debug, Default)]
 pub struct Truth {
     pub sectors: Vec<u64>,
-    /// Cannot be read until they are written.
+    /// Sectors that cannot be read until they are written.
     pub bad: BTreeSet<u64>,
-    /// Written and not yet flushed: the event at which it was answered.
+    /// Sectors written and not yet flushed: the event at which the write was answered.
     pub volatile: BTreeMap<u64, u64>,
-    /// Discarded: nobody says what is there.
+    /// Discarded sectors: the content is undefined.
     pub discarded: BTreeSet<u64>,
-    /// Writes that are to fail.
+    /// Whether writes are to fail.
     pub failing: bool,
     pub event: u64,
     at_device: BTreeMap<u64, (LbnRange, Kind)>,
@@ -119,7 +119,7 @@ impl Device for Spy {
         drop(truth);
         match kind {
             Kind::Failing => self.device.ask(now, id, range, Ask::Read),
-            // The emulated drive forgets its bytes, and nobody may look.
+            // The emulated drive forgets discarded bytes, and the content is not checked.
             _ => self.device.ask(now, id, range, ask),
         }
     }

@@ -1,4 +1,4 @@
-//! What a disk's core was told, told again.
+//! The recording of a disk's core, and its replay.
 
 use scheduler::Core;
 use server::{Disk, FrameError, Frames, Lines, Replay, ReplayError, Replayed, Tape};
@@ -27,7 +27,7 @@ impl Write for Memory {
     }
 }
 
-/// Records a disk that is new.
+/// Records a new disk.
 pub fn record(disk: &mut Disk<Spy>, policy: &str, seed: u64) -> Memory {
     let memory = Memory::default();
     let setup = serde_json::json!({ "policy": policy, "seed": seed });
@@ -54,7 +54,7 @@ fn lines(tape: &[u8]) -> Vec<String> {
     all
 }
 
-/// A recording of these lines, sound as a file.
+/// Returns a recording of these lines, sound as a file.
 fn tape(lines: &[String]) -> Vec<u8> {
     let mut frames = Frames::new(Vec::new()).unwrap();
     for line in lines {
@@ -79,7 +79,7 @@ fn a_tape_that_was_changed_or_cut_is_found_out() {
     let whole = again(&recorded).unwrap();
     assert_eq!(whole.requests, 60);
     assert!(whole.blocks == 300 && whole.commands > 60 && !whole.cut_off, "{whole:?}");
-    // The last frame holds what came after the last whole second.
+    // The last frame holds the inputs after the last whole second.
     let cut = again(&recorded[..recorded.len() - 9]).unwrap();
     assert!(cut.cut_off && cut.inputs > 0 && cut.inputs < whole.inputs, "{cut:?}");
     let mut damaged = recorded.clone();
@@ -90,7 +90,7 @@ fn a_tape_that_was_changed_or_cut_is_found_out() {
     let all = lines(&recorded);
     assert_eq!(again(&tape(&all)).unwrap(), whole);
     let place = all.iter().position(|line| line.contains("\"completed\"")).unwrap();
-    // An input that is missing, and a decision that is another.
+    // One input is missing, and one decision is different.
     let done = all[..place].iter().rposition(|line| line.contains("\"done\"")).unwrap();
     let missing = tape(&[&all[..done], &all[done + 1..]].concat());
     assert!(matches!(again(&missing), Err(ReplayError::Diverged { .. })), "{:?}", again(&missing));

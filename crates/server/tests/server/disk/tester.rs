@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use units::{Instant, LbnRange, Op, Sectors, SessionId, TaskId};
 use workload::random::Stream;
 
-/// Marks what the background writes; the rest is when it was registered.
+/// Marks the contents written by the background; the other bits are the time of registration.
 pub const BACKGROUND: u64 = 1 << 63;
 
 pub struct Tester {
@@ -21,7 +21,7 @@ pub struct Tester {
     pub bad: u64,
     pub flushed: u64,
     wants_flush: bool,
-    /// What must have been on the medium when the flush is told of.
+    /// The writes that must be on the medium when the flush is reported.
     flush_since: u64,
 }
 
@@ -30,7 +30,7 @@ pub struct Task {
     range: LbnRange,
     block: Sectors,
     stamp: u64,
-    /// How often each block was delivered.
+    /// The number of deliveries of each block.
     pub delivered: Vec<u8>,
 }
 

@@ -1,4 +1,4 @@
-//! What the log says.
+//! The log lines of a test.
 
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -6,12 +6,12 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-/// All that is logged in this process and an operator sees.
+/// All lines logged in this process that an operator sees.
 #[derive(Clone, Default)]
 pub struct Log(Arc<Mutex<Vec<String>>>);
 
 impl Log {
-    /// Of all tests: they run together.
+    /// Returns the log of all tests, which run together.
     pub fn shared() -> Self {
         static LOG: OnceLock<Log> = OnceLock::new();
         let log = LOG.get_or_init(|| {
@@ -26,7 +26,7 @@ impl Log {
         self.0.lock().unwrap().iter().any(|line| words.iter().all(|word| line.contains(word)))
     }
 
-    /// Of the lines with all these words, the first number after `field=`; 0 of a line without.
+    /// Returns the first number after `field=` in each line with all these words; 0 for a line without the field.
     pub fn numbers(&self, words: &[&str], field: &str) -> Vec<u64> {
         let field = format!("{field}=");
         let lines = self.0.lock().unwrap();
@@ -48,7 +48,7 @@ impl Visit for Line {
 }
 
 impl Subscriber for Log {
-    /// As the program's own subscriber has it.
+    /// The same filter as in the program's own subscriber.
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         *metadata.level() <= Level::INFO
     }
@@ -62,7 +62,7 @@ impl Subscriber for Log {
     fn record_follows_from(&self, _: &Id, _: &Id) {}
 
     fn event(&self, event: &Event<'_>) {
-        // Whose it is where tests run together: the thread's name.
+        // The thread's name attributes the line to a test.
         let thread = std::thread::current();
         let mut line = Line(format!("{} [{}] ", event.metadata().level(), thread.name().unwrap_or_default()));
         event.record(&mut line);

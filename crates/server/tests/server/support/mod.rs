@@ -16,13 +16,13 @@ use std::thread::JoinHandle;
 /// A drive of two megabytes, so that all of it can be written and read in real time.
 pub const PROFILE: &str = include_str!("../../../../drive/tests/data/small.toml");
 
-/// A server over some device. Its directory, in which its socket is, goes with it.
+/// A server over some device. Its directory, which contains its socket, is removed with it.
 pub struct Server<D> {
     pub dir: PathBuf,
     thread: Option<JoinHandle<(Tally, D)>>,
     stop: Stop,
     pub size: u64,
-    /// Of this machine's own address.
+    /// The TCP port on the loopback address.
     pub port: u16,
 }
 
@@ -44,7 +44,7 @@ impl Server<Emulated> {
 }
 
 impl Server<Raw> {
-    /// Over a file of so many bytes.
+    /// Starts a server over a file of this number of bytes.
     pub fn raw(test: &str, bytes: u64, offer: Offer) -> Option<Self> {
         Self::start(test, offer, move |dir| {
             std::fs::File::create(dir.join("disk")).unwrap().set_len(bytes).unwrap();
@@ -54,7 +54,7 @@ impl Server<Raw> {
 }
 
 impl<D: Device + Send + 'static> Server<D> {
-    /// `None` where the kernel has no io_uring for us.
+    /// Returns `None` if the kernel gives no io_uring.
     pub fn start(test: &str, offer: Offer, make: impl FnOnce(&Path) -> D) -> Option<Self> {
         if let Err(error) = Ring::new() {
             testing::missing(&format!("io_uring ({error})"));
@@ -74,7 +74,7 @@ impl<D: Device + Send + 'static> Server<D> {
             send.send(stop).unwrap();
             exporter.run().unwrap()
         };
-        // What it says in the log is found by its name.
+        // Its log lines are found by the thread's name.
         let thread = std::thread::Builder::new().name(test.into()).spawn(serve).unwrap();
         let stop = receive.recv().unwrap();
         Some(Self { dir, thread: Some(thread), stop, size, port: at.port() })
@@ -92,12 +92,12 @@ impl<D: Device + Send + 'static> Server<D> {
         UnixStream::connect(self.dir.join("s")).unwrap()
     }
 
-    /// A client that has chosen the export.
+    /// Returns a client that has chosen the export.
     pub fn client(&self) -> UnixStream {
         connect(&self.dir.join("s"))
     }
 
-    /// Whether the server still does what it is for.
+    /// Returns whether the server still answers a client.
     pub fn serves(&self) -> bool {
         is_read(&mut self.client(), 0, 512)
     }
@@ -130,13 +130,13 @@ pub fn works(program: &str, args: &[&str]) -> String {
     out.into_owned()
 }
 
-/// Is greeted, and chooses the export without a name, in the old way.
+/// Reads the greeting, and chooses the export without a name, in the old handshake.
 pub fn open(client: &mut UnixStream) {
     client.read_exact(&mut [0; 18]).unwrap();
     choose(client);
 }
 
-/// A client of a socket, that has chosen the export without a name.
+/// Returns a client of a socket that has chosen the export without a name.
 pub fn connect(socket: &Path) -> UnixStream {
     let mut client = UnixStream::connect(socket).unwrap();
     open(&mut client);

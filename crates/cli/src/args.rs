@@ -285,7 +285,7 @@ pub(crate) struct LedgerArgs {
     pub date: Option<String>,
 }
 
-/// Where results are kept unless another place is named.
+/// The default directory for results.
 const LAB_DIRECTORY: &str = "lab";
 
 #[derive(Debug, Args)]
@@ -318,7 +318,7 @@ pub(crate) enum Where {
     Device,
 }
 
-/// What the background does.
+/// The kind of background work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum BackgroundTask {
     /// No background work

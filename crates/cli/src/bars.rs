@@ -1,11 +1,11 @@
-//! What the head did, as bars of text.
+//! The head's time as bars of text.
 
 use sim::HeadTime;
 
-/// Characters that the whole of the time would have.
+/// The characters of a bar for the whole time.
 const WIDTH: f64 = 40.0;
 
-/// The parts of the head's time, in the order of an access, with the words that the output uses.
+/// Returns the parts of the head's time, in the order of an access, with the words that the output uses.
 pub(crate) fn parts(head: &HeadTime) -> [(&'static str, f64); 6] {
     [
         ("seek", head.seek),
@@ -17,7 +17,7 @@ pub(crate) fn parts(head: &HeadTime) -> [(&'static str, f64); 6] {
     ]
 }
 
-/// A share as a bar, to the nearest half character.
+/// Returns a share as a bar, to the nearest half character.
 pub(crate) fn bar(share: f64) -> String {
     let halves = (share.clamp(0.0, 1.0) * WIDTH * 2.0).round() as usize;
     let mut bar = "█".repeat(halves / 2);

@@ -1,4 +1,4 @@
-//! In what an emulated drive differs from its profile, as it stands behind the drive's name.
+//! The differences between an emulated drive and its profile, as written after the drive's name.
 
 use crate::values;
 use drive::Behaviour;
@@ -7,14 +7,14 @@ use std::fmt;
 use std::path::Path;
 use units::Bytes;
 
-/// `,noise,drift=off,seed=7`: its behaviour, and the seed of what is chance in that.
+/// The behaviour and its seed, as in `,noise,drift=off,seed=7`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Differs {
     pub(crate) behaviour: Behaviour,
     pub(crate) seed: u64,
 }
 
-/// The preset of an emulated drive, with its queue, buffer and bus, in a few words.
+/// Describes the preset of an emulated drive, with its queue, buffer and bus.
 pub(crate) fn in_force(profile: &Profile, behaviour: Behaviour) -> String {
     let described = profile.firmware.as_ref().map(|firmware| {
         format!(": {}", behaviour.described(firmware, Bytes::new(profile.sector_bytes.into())))
@@ -22,8 +22,8 @@ pub(crate) fn in_force(profile: &Profile, behaviour: Behaviour) -> String {
     format!("behaviour {behaviour}{}", described.unwrap_or_default())
 }
 
-/// A drive's name, and the words behind it. A comma is part of the name where a file of that name is there, or what stands behind
-/// the comma is no word: it has a dot before any `=`, or names a directory.
+/// Splits a text into a drive's name and the words after it. A comma is part of the name if a file of that name exists,
+/// or if the text after the comma is no word: it has a dot before any `=`, or names a directory.
 pub(crate) fn parted(text: &str) -> (&str, Vec<&str>) {
     let (mut drive, mut words) = (text, Vec::new());
     while let Some((before, word)) = drive.rsplit_once(',') {
@@ -38,8 +38,8 @@ pub(crate) fn parted(text: &str) -> (&str, Vec<&str>) {
     (drive, words)
 }
 
-/// What is wrong with the words behind a drive's name; of what is no built-in drive's, that all of it would be a file's name if
-/// there were such a file.
+/// Returns the error about the words after a drive's name. If the drive is not built in, the error adds that all of it
+/// would be a file's name if there were such a file.
 pub(crate) fn wrong(text: &str, drive: &str, problem: String) -> String {
     if builtin::find(drive).is_ok() {
         return problem;
@@ -51,7 +51,7 @@ pub(crate) fn wrong(text: &str, drive: &str, problem: String) -> String {
 }
 
 impl Differs {
-    /// What the words say that stand behind a name.
+    /// Reads the words after a name.
     pub(crate) fn read(words: &[&str]) -> Result<Self, String> {
         let (seeds, words): (Vec<&str>, Vec<&str>) = words.iter().partition(|word| word.starts_with("seed="));
         let seed = seeds.last().and_then(|word| word.strip_prefix("seed="));
@@ -59,13 +59,13 @@ impl Differs {
         Ok(Self { behaviour: values::behaviour(&words.join(","))?, seed: seed.unwrap_or(1) })
     }
 
-    /// Whether it is as its profile says.
+    /// Returns whether the drive is as its profile says.
     pub(crate) fn in_nothing(&self) -> bool {
         self.behaviour == Behaviour::default()
     }
 }
 
-/// Behind the drive's name.
+/// Written as after the drive's name.
 impl fmt::Display for Differs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.in_nothing() {

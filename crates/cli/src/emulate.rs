@@ -1,4 +1,4 @@
-//! `freeblock emulate`: a drive that is not there, for whoever speaks NBD.
+//! `freeblock emulate`: an emulated drive for NBD clients.
 
 use crate::args::{EmulateArgs, TlsArgs};
 use crate::differs::in_force;
@@ -21,7 +21,7 @@ use tracing_subscriber::{Registry, reload};
 pub(crate) fn execute(args: &EmulateArgs, console: &Console) -> Result<String, Problem> {
     let found = resolve(&args.drive)?;
     let tls = tls(&args.tls)?;
-    // Who must encrypt is not read on the way.
+    // Required encryption permits access from other machines.
     let remote = args.allow_remote || tls.as_ref().is_some_and(Tls::is_required);
     let unix = args.socket.clone().map(Address::Unix);
     let addresses = unix.into_iter().chain(args.listen.map(Address::Tcp));
@@ -31,7 +31,7 @@ pub(crate) fn execute(args: &EmulateArgs, console: &Console) -> Result<String, P
     let mut options = File::options();
     let opened = options.read(true).write(true).create(true).truncate(false).open(&args.file);
     let file = opened.map_err(|e| Problem::failed(format!("{}: {e}", args.file.display())))?;
-    // Two over one file would each believe their own.
+    // Two drives over one file would corrupt each other's data.
     file.try_lock().map_err(|e| {
         Problem::failed(format!("{}: it cannot be had alone: {e}", args.file.display()))
             .help("give each emulated drive a file of its own")
@@ -49,7 +49,7 @@ pub(crate) fn execute(args: &EmulateArgs, console: &Console) -> Result<String, P
     let (exporter, stop) = Exporter::new(disk, offer, listeners).map_err(Problem::failed)?;
     interrupt::watch_and(
         move || {
-            // It may have ended by itself.
+            // The server may have ended by itself.
             let _ = stop.stop();
         },
         || {},
@@ -58,7 +58,7 @@ pub(crate) fn execute(args: &EmulateArgs, console: &Console) -> Result<String, P
     said(&tally, disk.lateness(), args.json)
 }
 
-/// Encryption, if there are files for it.
+/// Returns the encryption, if there are files for it.
 pub(crate) fn tls(args: &TlsArgs) -> Result<Option<Tls>, Problem> {
     let Some((certificate, key)) = args.tls_certificate.as_ref().zip(args.tls_key.as_ref()) else {
         return Ok(None);
@@ -67,23 +67,23 @@ pub(crate) fn tls(args: &TlsArgs) -> Result<Option<Tls>, Problem> {
     tls.map(Some).map_err(Problem::failed)
 }
 
-/// What happens goes to standard error, a line each.
+/// Writes log lines to standard error.
 pub(crate) fn log(level: tracing::Level) -> Lines {
     let (filter, handle) = reload::Layer::new(LevelFilter::from_level(level));
-    // A disk's lines bear its name: its thread has it. One subscriber a process: a second is not needed.
+    // A disk's lines bear its name, which is that of its thread. There is one subscriber for each process.
     let lines = tracing_subscriber::fmt::layer().with_thread_names(true);
     let lines = lines.with_writer(std::io::stderr).with_ansi(false);
     let _ = tracing_subscriber::registry().with(filter).with(lines).try_init();
     Lines(handle)
 }
 
-/// The log: which lines of it are written.
+/// The level of the log, which can change.
 pub(crate) struct Lines(reload::Handle<LevelFilter, Registry>);
 
 impl Lines {
-    /// Lines from this level on.
+    /// Writes lines from this level on.
     pub(crate) fn set(&self, level: tracing::Level) {
-        // It fails where another subscriber was there first, whose level is its own.
+        // This fails if another subscriber was there first, which has its own level.
         let _ = self.0.reload(LevelFilter::from_level(level));
     }
 }
@@ -115,7 +115,7 @@ fn said(tally: &Tally, late: &Histogram<u64>, json: bool) -> Result<String, Prob
         return crate::drive::json(&Json { clients, requests, failed, lateness_us: lateness });
     }
     let mut text = String::new();
-    // A string takes whatever is written to it.
+    // Writing to a string does not fail.
     let _ = writeln!(text, "clients    {}", tally.clients);
     let _ = writeln!(text, "requests   {}, and {} that failed", tally.requests, tally.failed);
     let Lateness { p50, p99, max } = lateness;

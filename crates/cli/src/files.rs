@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 /// The largest file read into memory, 1 GiB: a trace of some twenty million requests.
 const LARGEST: u64 = 1 << 30;
 
-/// The whole content of a file.
+/// Reads the whole content of a file.
 ///
 /// # Errors
-/// What the system says of it, or that it is too large.
+/// The system's error, or the file is too large.
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Problem> {
     let mut bytes = Vec::new();
     open(path)?.take(LARGEST + 1).read_to_end(&mut bytes).map_err(|error| unreadable(path, &error))?;
@@ -22,10 +22,10 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Problem> {
     Ok(bytes)
 }
 
-/// A file that is read a part at a time.
+/// Opens a file to read it part by part.
 ///
 /// # Errors
-/// What the system says of it.
+/// The system's error.
 pub(crate) fn open(path: &Path) -> Result<File, Problem> {
     File::open(path).map_err(|error| unreadable(path, &error))
 }
@@ -34,15 +34,15 @@ fn unreadable(path: &Path, error: &io::Error) -> Problem {
     Problem::failed(format!("cannot read {}: {error}", path.display())).help("name a file that can be read")
 }
 
-/// Puts a file in place whole, or leaves what was there.
+/// Replaces a file as a whole, or leaves it as it was.
 ///
 /// # Errors
-/// What the system says; nothing has changed then.
+/// The system's error; nothing has changed then.
 pub(crate) fn replace(path: &Path, text: impl AsRef<[u8]>) -> Result<(), Problem> {
     replace_with(path, |file| file.write_all(text.as_ref()))
 }
 
-/// The same with what `write` writes, for what is not to be in memory as a whole.
+/// The same with the output of `write`, for content that must not be in memory as a whole.
 ///
 /// # Errors
 /// As [`replace`].
@@ -57,7 +57,7 @@ pub(crate) fn replace_with(
         .map_err(|error| cannot_write(path, &beside, &error))
 }
 
-/// Whether [`replace`] could put a small file there now: asked before work that would be lost.
+/// Checks whether [`replace`] could put a small file there now, before work that would be lost otherwise.
 ///
 /// # Errors
 /// As [`replace`]; nothing has changed then.
@@ -69,7 +69,7 @@ pub(crate) fn check_replaceable(path: &Path) -> Result<(), Problem> {
 }
 
 fn target(path: &Path) -> Result<PathBuf, Problem> {
-    // What a link leads to is replaced, not the link.
+    // The target of a link is replaced, not the link.
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     if fs::metadata(&target).is_ok_and(|found| !found.is_file()) {
         return Err(Problem::failed(format!("{} is there and is not a regular file", path.display()))
@@ -79,7 +79,7 @@ fn target(path: &Path) -> Result<PathBuf, Problem> {
 }
 
 fn cannot_write(path: &Path, beside: &Path, error: &io::Error) -> Problem {
-    // It may never have been made.
+    // The file may not exist.
     let _ = fs::remove_file(beside);
     Problem::failed(format!("cannot write {}: {error}", path.display()))
         .help("name a file in a directory that exists, has room and may be written to")

@@ -1,9 +1,8 @@
-//! The `freeblock` command: parsing and wiring. What it knows about drives, loads and scheduling is in the other
-//! crates.
+//! The `freeblock` command: parsing and wiring. Drives, loads and scheduling are in the other crates.
 //!
-//! A command makes its whole output before any of it is printed, so one that fails prints nothing but its error.
-//! The exit code is 0 when it worked, 1 when it failed, 2 when it was called wrongly; 3 when `freeblock probe` found a part of the
-//! drive only.
+//! A command makes its whole output before any of it is printed, so one that fails prints only its error. The exit code
+//! is 0 when it worked, 1 when it failed, 2 when it was called wrongly; 3 when `freeblock probe` found only a part of
+//! the drive.
 
 mod args;
 mod bars;
@@ -40,12 +39,12 @@ use output::Console;
 use problem::Problem;
 use std::ffi::OsString;
 
-/// What a command has to say, and with which exit code.
+/// The output of a command and its exit code.
 #[derive(Debug)]
 struct Outcome {
-    /// For standard output.
+    /// The text for standard output.
     text: String,
-    /// 0, 1 for a command that worked and found what must not be, or 3 for a probe that found a part of the drive only.
+    /// 0; 1 for a command that worked and found a violation; or 3 for a probe that found only a part of the drive.
     code: u8,
 }
 
@@ -55,41 +54,40 @@ impl From<String> for Outcome {
     }
 }
 
-/// Whether a text is a configuration of `freeblock serve`; `name` is what errors call it. For tests with hostile texts.
+/// Checks whether a text is a configuration of `freeblock serve`; errors call it `name`. For tests with hostile texts.
 ///
 /// # Errors
-/// What `serve` would say, with the place underlined.
+/// The error of `serve`, with the place underlined.
 #[cfg(target_os = "linux")]
 #[doc(hidden)]
 pub fn check_config(text: &str, name: &str) -> Result<(), String> {
     let mut said = String::new();
     let checked = serve::check_config(text, name);
     let shown = |problem: &Problem| {
-        // A string takes whatever is written to it.
+        // Writing to a string does not fail.
         let _ = miette::NarratableReportHandler::new().render_report(&mut said, problem);
     };
     checked.inspect_err(shown).map_err(|_| said)
 }
 
-/// A core, of what a recording says that its disk's was made of. For tests with hostile recordings.
+/// Makes a core from the setup in a recording. For tests with hostile recordings.
 ///
 /// # Errors
-/// What `simulate --replay-live` would say.
+/// The error of `simulate --replay-live`.
 #[cfg(target_os = "linux")]
 #[doc(hidden)]
 pub fn core_of_recording(setup: &serde_json::Value) -> Result<scheduler::Core, String> {
     serve::recipe::Recipe::from_setup(setup)?.core()
 }
 
-/// Runs the command that the arguments (the program's name first) ask for, and prints what it says. Returns the
-/// exit code.
+/// Runs the command in the arguments (the program's name first) and prints its output. Returns the exit code.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> u8 {
     let console = Console::new();
     let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
         Err(error) => {
-            // Help and the version go to standard output, mistakes to standard error; a reader that has gone away
-            // does not matter to either.
+            // Help and the version go to standard output, mistakes to standard error; for both it does not matter if
+            // the reader is gone.
             let _ = error.print();
             return u8::try_from(error.exit_code()).unwrap_or(2);
         }

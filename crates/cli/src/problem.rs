@@ -1,4 +1,4 @@
-//! What went wrong, where, and what to do about it, as a user sees it.
+//! Errors for users: what happened, where, and what to do about it.
 
 use crate::output::plain;
 use miette::{Diagnostic, LabeledSpan, NamedSource, SourceCode};
@@ -14,7 +14,7 @@ pub(crate) struct Problem {
     source: Option<Box<Excerpt>>,
 }
 
-/// The place in a file that is meant.
+/// The place of the mistake in a file.
 #[derive(Debug)]
 struct Excerpt {
     text: NamedSource<String>,
@@ -22,39 +22,39 @@ struct Excerpt {
 }
 
 impl Problem {
-    /// The command was called wrongly: exit code 2.
+    /// Makes an error of wrong usage: exit code 2.
     pub(crate) fn usage(message: impl fmt::Display) -> Self {
         Self { code: 2, message: plain(&message.to_string()).into_owned(), help: None, source: None }
     }
 
-    /// The command was right, and what it asked for failed: exit code 1.
+    /// Makes an error of a correct command that has failed: exit code 1.
     pub(crate) fn failed(message: impl fmt::Display) -> Self {
         Self { code: 1, ..Self::usage(message) }
     }
 
-    /// Adds what to do about it.
+    /// Adds advice.
     pub(crate) fn help(mut self, help: impl fmt::Display) -> Self {
         self.help = Some(plain(&help.to_string()).into_owned());
         self
     }
 
-    /// Says before it of which flag it is.
+    /// Adds the flag that it is about, at the beginning.
     pub(crate) fn of(mut self, flag: &str) -> Self {
         self.message = format!("{flag}: {}", self.message);
         self
     }
 
-    /// Shows the bytes `span` of the file `name` underlined, called `label`.
+    /// Underlines the bytes `span` of the file `name`, with this label.
     pub(crate) fn at(mut self, name: &str, text: &str, span: Range<usize>, label: &str) -> Self {
         if text.trim().is_empty() {
             return self;
         }
-        // Nothing in it may command a terminal, and every place must stay where it is.
+        // Blank out control characters, and keep every position.
         let blank = |c: char| {
             if c.is_control() && !matches!(c, '\n' | '\t') { " ".repeat(c.len_utf8()) } else { c.into() }
         };
         let text: String = text.chars().map(blank).collect();
-        // A place at the end of a file, or none at all, still has a character before it to point at.
+        // An empty place, or one at the end of a file, is moved to a character that can be underlined.
         let end = span.end.min(text.len());
         let mut start = span.start.min(end.saturating_sub(1));
         while !text.is_char_boundary(start) {
@@ -65,9 +65,9 @@ impl Problem {
         self
     }
 
-    /// The same where what was found wrong is what the file `name` says there, if no other place is shown already.
+    /// The same if the mistake is in the file `name`, unless another place is underlined already.
     pub(crate) fn within(mut self, name: &str, text: &str, span: Range<usize>) -> Self {
-        // The command was right.
+        // The command line was correct.
         self.code = 1;
         if self.source.is_some() {
             return self;
@@ -76,7 +76,7 @@ impl Problem {
         self.at(name, text, span, "here")
     }
 
-    /// 1 or 2.
+    /// Returns 1 or 2.
     pub(crate) fn exit_code(&self) -> u8 {
         self.code
     }

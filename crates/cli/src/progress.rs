@@ -1,16 +1,16 @@
-//! A bar for those who wait.
+//! Progress bars.
 
 use crate::output::Console;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::time::{Duration, Instant};
 
-/// Shorter waits need no bar.
+/// The time before a bar appears.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Between two looks at the clock.
+/// The interval between redraws.
 const TICK: Duration = Duration::from_millis(250);
 
-/// A progress bar on a terminal's standard error, shown once a wait is longer than a second; elsewhere nothing.
+/// A progress bar on a terminal's standard error, shown after a second; elsewhere nothing.
 #[derive(Debug)]
 pub(crate) struct Progress {
     bar: ProgressBar,
@@ -20,7 +20,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// A bar that goes from 0 to `whole` of what `label` says.
+    /// A bar from 0 to `whole`, with this label.
     pub(crate) fn new(console: &Console, label: &str, whole: u64) -> Self {
         let bar = ProgressBar::with_draw_target(Some(whole), ProgressDrawTarget::hidden());
         let template = "{msg} {bar:40} {percent:>3}%  {elapsed_precise} gone, {eta_precise} to go";
@@ -46,19 +46,19 @@ impl Progress {
         progress
     }
 
-    /// A step of a number of parts that is not known yet begins.
+    /// Begins a step whose number of parts is not known yet.
     pub(crate) fn step(&mut self, label: &str) {
         self.parts(0, 1);
         self.bar.set_message(label.to_owned());
     }
 
-    /// How far the step has come.
+    /// Sets the progress of the step.
     pub(crate) fn parts(&mut self, done: u64, all: u64) {
         self.bar.set_length(all);
         self.bar.set_position(done);
     }
 
-    /// How far it has come.
+    /// Sets the progress.
     pub(crate) fn at(&mut self, done: u64) {
         if self.terminal && !self.shown && self.started.elapsed() > PATIENCE {
             self.bar.set_draw_target(ProgressDrawTarget::stderr());

@@ -1,4 +1,4 @@
-//! `freeblock torture`: random histories, and one again from a file.
+//! `freeblock torture`: random histories, and the replay of one from a file.
 
 use crate::Outcome;
 use crate::args::TortureArgs;
@@ -18,14 +18,14 @@ use std::time::Instant;
 use torture::{Counts, Failure, Scenario, Torture, shrink_until};
 use units::Duration;
 
-/// Virtual time unless another is asked for.
+/// The default virtual time.
 const HOURS: u64 = 1;
 
-/// Runs that the search for a shorter history may take: seconds.
+/// The most runs in the search for a shorter history: seconds.
 const SHRINKING: u32 = 2_000;
 
 pub(crate) fn execute(args: &TortureArgs, console: &Console) -> Result<Outcome, Problem> {
-    // A panic of the scheduler is a finding like any other, and is told in its place.
+    // A panic of the scheduler is reported as a broken promise, not by the default hook.
     let hook = panic::take_hook();
     panic::set_hook(Box::new(|_| {}));
     let outcome = match &args.replay {
@@ -39,7 +39,7 @@ pub(crate) fn execute(args: &TortureArgs, console: &Console) -> Result<Outcome, 
 /// The number of histories that are over, for a second Ctrl-C.
 static OVER: AtomicU64 = AtomicU64::new(0);
 
-/// How much is asked for.
+/// The extent of the run.
 enum Whole {
     Steps(u64),
     Virtual(Duration),
@@ -70,7 +70,7 @@ impl Whole {
         }
     }
 
-    /// The option that asks for the rest.
+    /// Returns the option for the rest of the run.
     fn rest(&self, counts: &Counts) -> String {
         let left = self.all().saturating_sub(self.done(counts));
         let seconds = Duration::from_nanos(left).as_secs_f64();
@@ -131,7 +131,7 @@ fn hunt(args: &TortureArgs, console: &Console) -> Result<Outcome, Problem> {
     Ok(text.into())
 }
 
-/// Says after Ctrl-C how far it came, and with which options it goes on.
+/// Reports after Ctrl-C how far the run came, and the options to continue it.
 fn interrupted(torture: &Torture, seed: u64, rest: &str, args: &TortureArgs) -> Result<Outcome, Problem> {
     let next = torture.histories();
     let mut text = format!("seed {seed}: ended before history {}, every promise held so far\n", next + 1);
@@ -143,7 +143,7 @@ fn interrupted(torture: &Torture, seed: u64, rest: &str, args: &TortureArgs) -> 
     Ok(Outcome { text, code: 1 })
 }
 
-/// The shortest history that is found until Ctrl-C.
+/// Returns the shortest failing history found before Ctrl-C.
 fn shorter(scenario: &Scenario, failure: &Failure) -> (Scenario, Failure) {
     shrink_until(scenario, failure, SHRINKING, interrupt::came)
 }
@@ -173,7 +173,7 @@ fn replay(args: &TortureArgs) -> Result<Outcome, Problem> {
     }
 }
 
-/// Shows a history that breaks a promise.
+/// Reports a history that breaks a promise.
 fn broken(
     mut text: String,
     history: &Scenario,

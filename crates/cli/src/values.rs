@@ -1,4 +1,4 @@
-//! Values of flags. Every parser says what would have been right.
+//! Values of flags. The error of every parser describes a correct value.
 
 use drive::{Behaviour, SwitchError};
 use scheduler::policy::{AgeWeight, PolicyName};
@@ -9,14 +9,14 @@ use units::{Bytes, Duration, Sectors};
 use workload::trace::{Columns, Event, TimeUnit, TraceFormat};
 use workload::{Share, Utilisation};
 
-/// What the foreground asks for.
+/// The kind of foreground load.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Load {
-    /// Requests of one size anywhere.
+    /// Requests of one size at random places.
     Random,
     /// The papers' transactions.
     Oltp,
-    /// FAST'04's synthetic requests, as many as keep the drive busy for this share of the time.
+    /// FAST'04's synthetic requests, at a rate that keeps the drive busy for this share of the time.
     Utilisation(Utilisation),
     /// Transactions like TPC-C's.
     Tpcc,
@@ -27,7 +27,7 @@ pub(crate) enum Load {
 }
 
 impl Load {
-    /// Its name on the command line, without what follows a colon.
+    /// Returns its name on the command line, without the part after a colon.
     pub(crate) const fn name(&self) -> &'static str {
         match self {
             Self::Random => "random",
@@ -62,57 +62,57 @@ impl FromStr for Load {
 
 const UTILISATION: &str = "give the share of time for which the drive is to be busy: utilisation:50 for 50%";
 
-/// A percentage, with or without its sign.
+/// Reads a percentage, with or without its sign.
 fn utilisation(text: &str) -> Result<Utilisation, String> {
     let percent = text.strip_suffix('%').unwrap_or(text).parse().map_err(|_| UTILISATION.to_owned())?;
     Utilisation::from_percent(percent).map_err(|_| "give a utilisation from 0 to 100 percent".to_owned())
 }
 
-/// More requests than anyone waits for.
+/// The most requests of a run: more would take too long.
 const MOST_REQUESTS: u64 = 1_000_000_000;
 
-/// As many as may wait at a drive.
+/// The most tasks: this number may wait at a drive.
 const MOST_TASKS: u64 = 65_536;
 
-/// The most tracks that a search may look at.
+/// The most tracks of a search.
 const MOST_TRACKS: u64 = 100_000_000;
 
-/// More than any machine has cores for.
+/// The most parallel jobs: more than any machine has cores.
 const MOST_JOBS: u64 = 1_024;
 
-/// How many requests a run has.
+/// Reads the number of requests of a run.
 pub(crate) fn requests(text: &str) -> Result<u64, String> {
     whole(text, 1, MOST_REQUESTS)
 }
 
-/// How many tasks a closed loop has.
+/// Reads the number of tasks of a closed loop.
 pub(crate) fn tasks(text: &str) -> Result<u32, String> {
     whole(text, 1, MOST_TASKS)
 }
 
-/// How many tracks a search may look at.
+/// Reads the number of tracks of a search.
 pub(crate) fn tracks(text: &str) -> Result<u32, String> {
     whole(text, 0, MOST_TRACKS)
 }
 
-/// Steps of all histories.
+/// Reads the number of steps of all histories.
 pub(crate) fn steps(text: &str) -> Result<u64, String> {
     whole(text, 1, MOST_REQUESTS)
 }
 
-/// Histories that are left out. With all that a run adds to them it is still a number.
+/// Reads the number of histories to skip. Adding a run to it does not overflow.
 pub(crate) fn skipped(text: &str) -> Result<u64, String> {
     whole(text, 0, u64::MAX / 2)
 }
 
-/// Hours of virtual time, to the nanosecond: up to ten years.
+/// Reads hours of virtual time, to the nanosecond: up to ten years.
 pub(crate) fn hours(text: &str) -> Result<Duration, String> {
     let hours = text.parse::<f64>().ok().filter(|h| *h > 0.0 && *h <= 87_600.0);
     let ms = hours.map(|h| h * 3_600_000.0);
     ms.and_then(Duration::from_millis_f64).ok_or_else(|| "give hours, more than 0 and up to 87600".to_owned())
 }
 
-/// Minutes of the clock: up to a year.
+/// Reads minutes of real time: up to a year.
 pub(crate) fn minutes(text: &str) -> Result<Duration, String> {
     let minutes = text.parse::<f64>().ok().filter(|m| *m > 0.0 && *m <= 525_600.0);
     let ms = minutes.map(|m| m * 60_000.0);
@@ -127,7 +127,7 @@ pub(crate) enum SeedOrRandom {
     Random,
 }
 
-/// A seed, or `random`.
+/// Reads a seed, or `random`.
 pub(crate) fn seed_or_random(text: &str) -> Result<SeedOrRandom, String> {
     if text == "random" { Ok(SeedOrRandom::Random) } else { seed(text).map(SeedOrRandom::Seed) }
 }
@@ -136,7 +136,7 @@ pub(crate) fn seed_or_random(text: &str) -> Result<SeedOrRandom, String> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hosts(pub(crate) Option<Host>);
 
-/// The name of one host, or `all`.
+/// Reads the name of one host, or `all`.
 pub(crate) fn host(text: &str) -> Result<Hosts, String> {
     if text == "all" {
         return Ok(Hosts(None));
@@ -145,17 +145,17 @@ pub(crate) fn host(text: &str) -> Result<Hosts, String> {
     host.map(|host| Hosts(Some(host)))
 }
 
-/// How many things are done at a time.
+/// Reads the number of parallel jobs.
 pub(crate) fn jobs(text: &str) -> Result<usize, String> {
     whole(text, 1, MOST_JOBS)
 }
 
-/// A seed.
+/// Reads a seed.
 pub(crate) fn seed(text: &str) -> Result<u64, String> {
     whole(text, 0, u64::MAX)
 }
 
-/// In what an emulated drive differs from its profile.
+/// Reads the differences between an emulated drive and its profile.
 pub(crate) fn behaviour(text: &str) -> Result<Behaviour, String> {
     text.parse().map_err(|error: SwitchError| match &error {
         SwitchError::Unknown { word } if word.starts_with("seed=") => {
@@ -165,7 +165,7 @@ pub(crate) fn behaviour(text: &str) -> Result<Behaviour, String> {
     })
 }
 
-/// A profile's name.
+/// Reads a profile's name.
 pub(crate) fn profile_name(text: &str) -> Result<String, String> {
     let good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     if !text.is_empty() && text.len() <= 64 && text.chars().all(good) {
@@ -182,12 +182,12 @@ fn whole<N: TryFrom<u64>>(text: &str, low: u64, high: u64) -> Result<N, String> 
         .ok_or_else(|| format!("give a whole number from {low} to {high}"))
 }
 
-/// A policy by its name.
+/// Reads a policy's name.
 pub(crate) fn policy(text: &str) -> Result<PolicyName, String> {
     text.parse().map_err(|error: scheduler::policy::UnknownPolicy| error.to_string())
 }
 
-/// A number of bytes, with or without a unit.
+/// Reads a number of bytes, with or without a unit.
 pub(crate) fn bytes(text: &str) -> Result<Bytes, String> {
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let (number, unit) = text.split_at(digits);
@@ -207,7 +207,7 @@ pub(crate) fn bytes(text: &str) -> Result<Bytes, String> {
     }
 }
 
-/// So much memory.
+/// Reads a size of memory.
 pub(crate) fn memory(text: &str) -> Result<Bytes, String> {
     if text.trim_end_matches(char::is_alphabetic).parse() == Ok(0) {
         return Err("give at least 65536 bytes, as 64k".to_owned());
@@ -215,7 +215,7 @@ pub(crate) fn memory(text: &str) -> Result<Bytes, String> {
     bytes(text)
 }
 
-/// How many sectors of `sector` bytes a size is, if it is whole ones.
+/// Returns a size in sectors of `sector` bytes, if it is whole sectors.
 pub(crate) fn sectors(size: Bytes, sector: Bytes) -> Option<Sectors> {
     let (size, sector) = (size.get(), sector.get());
     (sector > 0 && size > 0 && size.is_multiple_of(sector)).then(|| Sectors::new(size / sector))
@@ -224,7 +224,7 @@ pub(crate) fn sectors(size: Bytes, sector: Bytes) -> Option<Sectors> {
 /// The longest think time, an hour: simulated time must not run out.
 const LONGEST_MS: f64 = 3_600_000.0;
 
-/// Milliseconds, from none to an hour.
+/// Reads milliseconds, from none to an hour.
 pub(crate) fn milliseconds(text: &str) -> Result<Duration, String> {
     let mend = || "give milliseconds from 0 to 3600000, such as 30 or 0.5".to_owned();
     let ms: f64 = text.parse().map_err(|_| mend())?;
@@ -234,13 +234,13 @@ pub(crate) fn milliseconds(text: &str) -> Result<Duration, String> {
     Duration::from_millis_f64(ms).ok_or_else(mend)
 }
 
-/// A bound on harm in percent; in millionths.
+/// Reads a bound on harm in percent; returns millionths.
 pub(crate) fn harm(text: &str) -> Result<u32, String> {
     let percent = within(text, 0.0, 100.0, "give percent from 0 to 100, such as 1 or 0.5")?;
     Ok((percent * 1e4).round() as u32)
 }
 
-/// A share: `0.7`, `70%` or `2/3`.
+/// Reads a share: `0.7`, `70%` or `2/3`.
 pub(crate) fn share(text: &str) -> Result<Share, String> {
     let mend = || "give a share from 0 to 1, such as 0.7, 70% or 2/3".to_owned();
     if let Some((part, whole)) = text.split_once('/') {
@@ -255,7 +255,7 @@ pub(crate) fn share(text: &str) -> Result<Share, String> {
     Share::from_fraction(number / scale).map_err(|_| mend())
 }
 
-/// Requests a second. The lower bound keeps simulated time from running out.
+/// Reads requests a second. The lower bound keeps simulated time from running out.
 pub(crate) fn rate(text: &str) -> Result<f64, String> {
     within(text, 0.001, 1e6, "give requests a second, from 0.001 to 1000000")
 }
@@ -279,12 +279,12 @@ impl FromStr for ReadAs {
     }
 }
 
-/// The unit of a trace's times.
+/// Reads the unit of a trace's times.
 pub(crate) fn time_unit(text: &str) -> Result<TimeUnit, String> {
     text.parse()
 }
 
-/// The event of a block trace that is an arrival.
+/// Reads the event of a block trace that is an arrival.
 pub(crate) fn event(text: &str) -> Result<Event, String> {
     [Event::Queue, Event::Dispatch]
         .into_iter()
@@ -315,17 +315,17 @@ impl FromStr for TraceDevices {
     }
 }
 
-/// A factor on a trace's arrival times.
+/// Reads a factor on a trace's arrival times.
 pub(crate) fn scale(text: &str) -> Result<f64, String> {
     within(text, 1e-6, 1e6, "give a factor from 0.000001 to 1000000; 0.5 replays twice as fast")
 }
 
-/// How many times faster a trace is replayed.
+/// Reads the factor by which a trace is replayed faster.
 pub(crate) fn compression(text: &str) -> Result<f64, String> {
     within(text, 1e-6, 1e6, "give a factor from 0.000001 to 1000000; 20 replays twenty times as fast")
 }
 
-/// Milliseconds taken off a request's key for each millisecond that it has waited.
+/// Reads the milliseconds taken off a request's key for each millisecond that it has waited.
 pub(crate) fn age_weight(text: &str) -> Result<AgeWeight, String> {
     let weight = within(text, 0.0, 1_000.0, "give a factor from 0 (the pure policy) to 1000, such as 0.006")?;
     Ok(AgeWeight::from_millionths((weight * 1e6).round() as u32))
@@ -336,7 +336,7 @@ fn within(text: &str, low: f64, high: f64, mend: &str) -> Result<f64, String> {
     if (low..=high).contains(&value) { Ok(value) } else { Err(mend.to_owned()) }
 }
 
-/// Sectors as FIRST-LAST, both of them in it.
+/// Reads sectors as FIRST-LAST, both included.
 pub(crate) fn region(text: &str) -> Result<units::LbnRange, String> {
     let usage = || "give the first sector and the last, as 1000000-1020000".to_owned();
     let number = |part: &str| part.trim().parse::<u64>().map_err(|_| usage());
@@ -347,7 +347,7 @@ pub(crate) fn region(text: &str) -> Result<units::LbnRange, String> {
     Ok(units::LbnRange::new(units::Lbn::new(first), units::Sectors::new(len)))
 }
 
-/// The same as it was given.
+/// Returns them in the same form.
 pub(crate) fn first_last(region: units::LbnRange) -> String {
     let first = region.start().get();
     format!("{first}-{}", first.saturating_add(region.len().get().saturating_sub(1)))

@@ -36,7 +36,7 @@ pub(crate) fn execute(
         imported.profile.name = name.to_owned();
     }
     let text = imported.profile.to_toml();
-    // What cannot be read again is not worth writing.
+    // Refuse to write a profile that cannot be read again.
     match Profile::from_toml(&text, "the profile") {
         Ok(again) if again == imported.profile => {}
         _ => {
@@ -62,9 +62,9 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Refuses to write over a file that was read, whatever path or link leads to it.
+/// Refuses to overwrite a file that was read, under any path or link.
 fn spare(was_read: &[PathBuf], output: &Path) -> Result<(), Problem> {
-    // What is not there yet was not read.
+    // A file that does not exist yet was not read.
     let Ok(target) = fs::canonicalize(output) else { return Ok(()) };
     let same = |path: &&PathBuf| fs::canonicalize(path).is_ok_and(|path| path == target);
     match was_read.iter().find(same) {

@@ -1,4 +1,4 @@
-//! A drive by what the user calls it: a built-in name, a profile file, a DiskSim file.
+//! A drive by its user's name for it: a built-in name, a profile file, a DiskSim file.
 
 use crate::files;
 use crate::problem::Problem;
@@ -12,20 +12,20 @@ use toml::de::DeTable;
 /// A drive that was found and checked.
 #[derive(Debug)]
 pub(crate) struct Resolved {
-    /// The profile as it was written, or as it would be.
+    /// The text of the profile, as written or as it would be.
     pub(crate) text: String,
-    /// What it says.
+    /// The parsed profile.
     pub(crate) profile: Profile,
-    /// What follows from it.
+    /// The drive model made from it.
     pub(crate) model: DriveModel,
 }
 
 impl Resolved {
-    /// What commands cost in front of a drive of which this is the profile, and nothing else known: it may take several, and
-    /// overlaps them. `who` is what an error calls the profile.
+    /// Returns the costs of commands at a drive about which only this profile is known: it may take several commands,
+    /// and overlaps them. `who` names the profile in an error.
     ///
     /// # Errors
-    /// The profile does not say.
+    /// The profile has no costs.
     pub(crate) fn overheads(&self, who: &str) -> Result<Overheads, Problem> {
         let firmware = self.profile.firmware.as_ref().ok_or_else(|| {
             Problem::failed(format!("{who} does not say what commands cost"))
@@ -35,7 +35,8 @@ impl Resolved {
     }
 }
 
-/// The drive called `name`. A built-in drive goes before a file of the same name; `./NAME` is always a file.
+/// Returns the drive called `name`. A built-in drive takes precedence over a file of the same name; `./NAME` is always
+/// a file.
 ///
 /// # Errors
 /// A name that is neither (exit code 2); a file that cannot be read or describes no drive (exit code 1).
@@ -66,7 +67,7 @@ fn looks_like_a_file(path: &Path) -> bool {
     known || path.components().count() > 1 || path.is_absolute() || path.exists()
 }
 
-/// What to give in place of a file that cannot be read.
+/// Returns the advice for a file that cannot be read.
 fn instead() -> String {
     format!(
         "give the file of a profile (.toml, or DiskSim's .parv, .diskspecs or .model), or a built-in drive's name: {}",
@@ -113,8 +114,8 @@ fn ready(name: &str, text: String, profile: Profile) -> Result<Resolved, Problem
     }
 }
 
-/// Where in a TOML text the field called `place` (`layout.zone[3].first_cylinder`) stands, or as much of the way
-/// there as exists.
+/// Returns the position of the field called `place` (`layout.zone[3].first_cylinder`) in a TOML text, or of its
+/// innermost table that exists.
 fn place_in(text: &str, place: &str) -> Option<Range<usize>> {
     let root = DeTable::parse(text).ok()?;
     let mut table = Some(root.get_ref());

@@ -9,7 +9,7 @@ use serde::Serialize;
 use std::fmt::{self, Write};
 use units::{Cylinder, Head, Op, TrackIndex};
 
-/// The least and the most of something.
+/// The minimum and maximum of a quantity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Span {
     least: u32,
@@ -17,7 +17,7 @@ pub(crate) struct Span {
 }
 
 impl Span {
-    /// Sectors on the tracks of some cylinders; `None` when no track there holds an LBN.
+    /// Returns the sectors on the tracks of some cylinders; `None` if no track there holds an LBN.
     pub(crate) fn of_tracks(drive: &DriveModel, first: u32, last: u32) -> Option<Self> {
         let layout = drive.layout();
         let last = last.min(layout.cylinders().saturating_sub(1));
@@ -40,7 +40,7 @@ impl fmt::Display for Span {
     }
 }
 
-/// What is worth knowing about a drive.
+/// The facts about a drive that are shown.
 #[derive(Serialize)]
 struct Page {
     name: String,
@@ -63,7 +63,7 @@ struct Page {
     zero_latency_read: bool,
     zero_latency_write: bool,
     firmware: bool,
-    /// Whether anybody has looked at writes: a probe that may only read says so of where they are reported from.
+    /// Whether writes were measured: a probe without permission to write says so in the provenance of its values.
     writes_measured: bool,
     zones: Vec<ZoneRow>,
     seek: Vec<SeekPoint>,
@@ -128,7 +128,7 @@ fn page(drive: &Resolved) -> Page {
     }
 }
 
-/// Megabytes a second while the head stays on a track.
+/// Returns megabytes a second while the head stays on a track.
 fn mb_per_s(model: &DriveModel, sectors: u32) -> f64 {
     let revolutions = f64::from(model.rpm().get()) / 60.0;
     f64::from(sectors) * model.sector_bytes().get() as f64 * revolutions / 1e6
@@ -147,7 +147,7 @@ fn zone_row(model: &DriveModel, zone: &Zone) -> ZoneRow {
     }
 }
 
-/// 1, 3, 10, 30, ... cylinders, a third of the drive, and all of it.
+/// Returns 1, 3, 10, 30, ... cylinders, a third of the drive, and all of it.
 fn distances(cylinders: u32) -> impl Iterator<Item = u32> {
     let last = cylinders.saturating_sub(1);
     let mut distances: Vec<u32> = (0..7).flat_map(|e| [10u32.pow(e), 3 * 10u32.pow(e)]).collect();
@@ -202,7 +202,7 @@ fn shown(page: &Page) -> String {
             (if page.synthetic { "yes, at least in part; see the sources" } else { "no" }).to_owned(),
         ),
     ];
-    // A string takes whatever is written to it.
+    // Writing to a string does not fail.
     for (what, value) in facts {
         let _ = writeln!(text, "{what:13} {value}");
     }

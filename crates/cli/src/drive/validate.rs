@@ -12,7 +12,7 @@ use std::path::Path;
 use units::{Bytes, Duration, Sectors};
 use workload::trace::{self, Notes, Options, Trace, TraceFormat};
 
-/// What scripts read; the names bind.
+/// The JSON output for scripts; its names are stable.
 #[derive(Serialize)]
 struct Json {
     requests: usize,
@@ -39,7 +39,7 @@ pub(crate) fn execute(name: &str, trace: &Path, json: bool, console: &Console) -
     Ok(shown(&drive.profile.title, &report))
 }
 
-/// A trace that says how long the real drive took.
+/// Returns the requests of a trace with the times that the real drive took.
 fn records(
     path: &Path,
     sector: Bytes,
@@ -86,7 +86,7 @@ fn records(
     trace.records.iter().enumerate().map(record).collect()
 }
 
-/// The reader's remarks on what it left out of a trace or changed in it; `None` if there are none.
+/// Returns the reader's remarks on parts of a trace that it omitted or changed; `None` if there are none.
 fn remark(notes: &Notes) -> Option<String> {
     let kinds = [
         (notes.suspect, "marked as suspect by the tracer, left out"),
@@ -102,7 +102,7 @@ fn remark(notes: &Notes) -> Option<String> {
 /// The largest trace that is compared with a drive, unpacked: 1 GiB, some twenty million requests.
 const UNPACKED_BYTES_MAX: u64 = 1 << 30;
 
-/// A trace file in whichever format.
+/// Reads a trace file of any format.
 fn read(path: &Path) -> Result<Trace, Problem> {
     let source = AtMost { source: open(path)?, left: UNPACKED_BYTES_MAX };
     trace::read_with(&Options::default(), source).map_err(|error| unreadable(path, &error))

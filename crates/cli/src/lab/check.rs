@@ -10,7 +10,7 @@ use lab::{Band, Claim, Spread};
 use serde::Serialize;
 use std::path::Path;
 
-/// What scripts read; the names bind.
+/// The JSON output for scripts; its names are stable.
 #[derive(Serialize)]
 struct Json<'c> {
     claims: Vec<Entry<'c>>,
@@ -36,7 +36,7 @@ struct Value<'c> {
     holds: bool,
 }
 
-/// Exit code 1 when a claim does not hold; with a list of measures that are known not to, when anything is not as it says.
+/// Returns exit code 1 if a claim does not hold; with a list of known failures, if a measure differs from the list.
 pub(crate) fn execute(
     args: &LabArgs,
     kept: Option<&Path>,
@@ -59,7 +59,7 @@ pub(crate) fn execute(
     Ok(outcome)
 }
 
-/// The table or the JSON of these claims; the exit code is 1 when one does not hold.
+/// Returns the table or the JSON of these claims; the exit code is 1 if one does not hold.
 fn judged(claims: &[&Claim], json: bool) -> Result<Outcome, Problem> {
     let holding = claims.iter().filter(|claim| claim.holds()).count();
     let text = if json {
@@ -71,7 +71,7 @@ fn judged(claims: &[&Claim], json: bool) -> Result<Outcome, Problem> {
     Ok(Outcome { text, code: u8::from(holding < claims.len()) })
 }
 
-/// How many of so many hold, in words.
+/// Returns the number of claims that hold, in words.
 pub(crate) fn tally(holding: usize, all: usize) -> String {
     format!("{holding} of {all} {}", if all == 1 { "claim holds" } else { "claims hold" })
 }

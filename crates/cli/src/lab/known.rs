@@ -1,4 +1,4 @@
-//! Measures that are known not to hold: what a check may find, and nothing else.
+//! Measures that are known not to hold, the only failures that a check may find.
 
 use crate::files;
 use crate::problem::Problem;
@@ -22,7 +22,7 @@ impl Known {
     /// Reads a file.
     ///
     /// # Errors
-    /// What is wrong with it, underlined. A measure that is not one of its claim is found when that claim is judged.
+    /// The mistake, underlined. A measure that is none of its claim's is found when that claim is judged.
     pub(crate) fn read(path: &Path) -> Result<Self, Problem> {
         let name = path.display().to_string();
         let text = String::from_utf8(files::read(path)?)
@@ -47,19 +47,19 @@ impl Known {
             ));
         }
         if known.0.values().all(Vec::is_empty) {
-            // More likely a wrong file than all that is known: nothing begins that takes many minutes.
+            // An empty list is probably the wrong file, so nothing begins that takes many minutes.
             return Err(Problem::failed(format!("{name} names no measure"))
                 .help("where every claim is to hold leave --known out; else a line a claim: its name = [\"the measure that does not hold\", ...]"));
         }
         Ok(known)
     }
 
-    /// Whether the file has this measure of the claim.
+    /// Returns whether the file lists this measure of the claim.
     pub(crate) fn has(&self, claim: &Claim, measure: &str) -> bool {
         self.0.get(&claim.id).is_some_and(|known| known.iter().any(|what| what.get_ref() == measure))
     }
 
-    /// What of the claim is not as the file says, a sentence each.
+    /// Returns how the claim differs from the file, one sentence for each measure.
     pub(crate) fn unlike(&self, claim: &Claim) -> Vec<String> {
         let id = &claim.id;
         let lost = claim.measures.iter().filter(|m| !m.holds() && !self.has(claim, &m.what));

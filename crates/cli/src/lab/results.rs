@@ -1,4 +1,4 @@
-//! Results of experiments: those that are kept, and the others by running them.
+//! Results of experiments, kept or new.
 
 use crate::args::LabArgs;
 use crate::files;
@@ -12,19 +12,19 @@ use std::fs;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-/// What came out of an experiment, now or before.
+/// The result of an experiment, new or kept.
 #[derive(Debug)]
 pub(crate) struct Finding {
     pub(crate) experiment: &'static Experiment,
     pub(crate) saved: Saved,
-    /// Whether it was there already.
+    /// Whether it was kept.
     pub(crate) kept: bool,
 }
 
-/// The experiments that are asked for.
+/// Returns the experiments that were asked for.
 ///
 /// # Errors
-/// A name that means none (exit code 2).
+/// A name fits no experiment (exit code 2).
 pub(crate) fn chosen(args: &LabArgs) -> Result<Vec<&'static Experiment>, Problem> {
     let mut chosen = select(lab::experiments(), &args.ids).map_err(Problem::usage)?;
     if args.exact {
@@ -37,11 +37,11 @@ pub(crate) fn chosen(args: &LabArgs) -> Result<Vec<&'static Experiment>, Problem
     Ok(chosen)
 }
 
-/// The findings of the experiments, in their order. Those that `kept` holds are taken from there; every one is shown to
-/// `found` as soon as it is there.
+/// Returns the findings of the experiments, in their order. Those that `kept` holds are taken from there; each is
+/// passed to `found` as soon as it exists.
 ///
 /// # Errors
-/// An experiment that fails, or what `found` says.
+/// An experiment fails, or `found` does.
 pub(crate) fn obtain(
     args: &LabArgs,
     experiments: &[&'static Experiment],
@@ -76,7 +76,7 @@ pub(crate) fn obtain(
     Ok(findings)
 }
 
-/// What this program calls its own results.
+/// Returns the stamp that identifies results of this program.
 fn stamp(args: &LabArgs) -> Result<Stamp, Problem> {
     let unknown = |error| Problem::failed(format!("cannot find this program's own file: {error}"));
     let program = files::read(&std::env::current_exe().map_err(unknown)?)?;
@@ -88,7 +88,7 @@ fn stamp(args: &LabArgs) -> Result<Stamp, Problem> {
     })
 }
 
-/// A result that stands in the directory and is what running the experiment would give.
+/// Returns a kept result that is equal to what running the experiment would give.
 fn read(directory: &Path, experiment: &Experiment, stamp: &Stamp, console: &Console) -> Option<Saved> {
     let path = directory.join(Saved::file_name(experiment.id));
     if !fs::exists(&path).unwrap_or(false) {
@@ -109,16 +109,16 @@ fn read(directory: &Path, experiment: &Experiment, stamp: &Stamp, console: &Cons
     }
 }
 
-/// The command that makes an experiment's files.
+/// Returns the command that makes an experiment's files.
 fn command(experiment: &Experiment, args: &LabArgs) -> String {
     let quick = if args.quick { " --quick" } else { "" };
     format!("freeblock lab run {}{quick} --seed {}", experiment.id, args.seed)
 }
 
-/// Makes a directory and those that it lies in.
+/// Creates a directory with its parents.
 ///
 /// # Errors
-/// What the system says.
+/// The system's error.
 pub(crate) fn make_directory(path: &Path) -> Result<(), Problem> {
     fs::create_dir_all(path).map_err(|error| {
         Problem::failed(format!("cannot make the directory {}: {error}", path.display()))
@@ -126,7 +126,7 @@ pub(crate) fn make_directory(path: &Path) -> Result<(), Problem> {
     })
 }
 
-/// The bar, told from several threads.
+/// The progress bar, shared by several threads.
 struct Bar(Mutex<Progress>);
 
 impl Bar {

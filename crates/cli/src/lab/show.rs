@@ -5,13 +5,13 @@ use lab::numbers::Numbers;
 use lab::{Claim, Measure};
 use std::fmt::Write;
 
-/// Characters of a column of sentences.
+/// The characters in a column of sentences.
 const WIDTH: usize = 42;
 
-/// Rows of numbers that are shown; the file has all.
+/// The most rows of numbers that are shown; the file has all.
 const MOST_ROWS: usize = 24;
 
-/// The claims: what the paper says, what we found, where it had to lie, whether it does.
+/// Returns the claims as a table: the paper's statement, our value, its band, whether it holds.
 pub(crate) fn claims<'c>(claims: impl IntoIterator<Item = &'c Claim>) -> String {
     let rows = claims.into_iter().map(|claim| {
         let (ours, band) = values(&claim.measures);
@@ -21,7 +21,7 @@ pub(crate) fn claims<'c>(claims: impl IntoIterator<Item = &'c Claim>) -> String 
     table(&["id", "paper", "ours", "band", "holds"], &[0, 1, 2, 3, 4], rows)
 }
 
-/// Our values and their bands, line by line beside each other.
+/// Returns our values and their bands, in matching lines.
 fn values(measures: &[Measure]) -> (String, String) {
     if measures.is_empty() {
         return ("not measured".to_owned(), String::new());
@@ -35,19 +35,19 @@ fn values(measures: &[Measure]) -> (String, String) {
     (ours.join("\n"), bands.join("\n"))
 }
 
-/// Why claims do not hold, a paragraph each.
+/// Returns why claims do not hold, a paragraph each.
 pub(crate) fn reasons<'c>(claims: impl IntoIterator<Item = &'c Claim>) -> String {
     let mut text = String::new();
     for claim in claims.into_iter().filter(|claim| !claim.holds()) {
         let why = if claim.note.is_empty() { "no reason is known yet" } else { &claim.note };
-        // A string takes whatever is written to it.
+        // Writing to a string does not fail.
         let _ =
             writeln!(text, "\n{}", wrapped(&format!("{} does not hold: {why}", claim.id), 100).join("\n"));
     }
     text
 }
 
-/// The numbers of a figure.
+/// Returns the numbers of a figure as a table.
 pub(crate) fn numbers(numbers: &Numbers) -> String {
     let header: Vec<&str> = numbers.columns.iter().map(String::as_str).collect();
     let every = numbers.rows.len().div_ceil(MOST_ROWS).max(1);
@@ -58,7 +58,7 @@ pub(crate) fn numbers(numbers: &Numbers) -> String {
     text
 }
 
-/// Words in lines of at most so many characters, where no word is longer.
+/// Wraps words into lines of at most `width` characters; a longer word is not split.
 fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     let mut length = 0;

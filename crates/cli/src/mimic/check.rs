@@ -15,13 +15,13 @@ use std::num::NonZeroU64;
 use units::{Lbn, LbnRange, Op};
 use workload::random::Stream;
 
-/// Reads that may fail because of sectors that cannot be read: a drive that has lost more is to be saved.
+/// The most reads that may fail because of bad sectors: a worse drive should be rescued, not measured.
 const MOST_UNREADABLE: u64 = 256;
 
 /// Times and predictions of one kind of distances, in milliseconds.
 #[derive(Default)]
 struct Compared {
-    /// Of distances that the table does not know.
+    /// The number of distances that the table does not know.
     unknown: usize,
     times: Vec<f64>,
     predictions: Vec<f64>,
@@ -33,7 +33,7 @@ pub(crate) fn execute(args: &CheckArgs, console: &Console) -> Result<String, Pro
     check_capacity(&saved, &args.table, device.capacity())?;
     let mut random = Stream::new(args.seed, "mimic-check");
     let mut progress = Progress::new(console, "checking", args.requests);
-    // A workload's distances: between random places, and near ones, every doubling alike.
+    // Two sets of distances: between random places, and near ones, with each doubling equally likely.
     let (mut far, mut near) = (Compared::default(), Compared::default());
     let unit = saved.unit.get();
     let blocks = saved.capacity.get() / unit;
@@ -43,7 +43,7 @@ pub(crate) fn execute(args: &CheckArgs, console: &Console) -> Result<String, Pro
         let to = if i % 2 == 0 { below(&mut random, blocks) } else { nearby(&mut random, from, blocks) };
         let range = |block: u64| LbnRange::new(Lbn::new(block * unit), saved.unit);
         let mut read = |block: u64| carry_out(device.as_mut(), Op::Read, range(block));
-        // After one that failed the head is anywhere.
+        // After a failed read the head's position is unknown.
         let went = match read(from)? {
             Went::Done(_) => read(to)?,
             failed @ Went::Unreadable(..) => failed,
@@ -95,7 +95,7 @@ fn below(random: &mut Stream, bound: u64) -> u64 {
     random.below(NonZeroU64::new(bound).unwrap_or(NonZeroU64::MIN))
 }
 
-/// A block at a distance that is drawn so that each doubling is as likely, on either side of `from`.
+/// Returns a block at a random distance, each doubling equally likely, on either side of `from`.
 fn nearby(random: &mut Stream, from: u64, blocks: u64) -> u64 {
     let doublings = u64::from(blocks.ilog2()).max(1);
     let most = 1u64 << below(random, doublings);
@@ -106,7 +106,7 @@ fn nearby(random: &mut Stream, from: u64, blocks: u64) -> u64 {
     one.or(other).unwrap_or(from)
 }
 
-/// What scripts read; the names bind.
+/// The JSON output for scripts; its names are stable.
 #[derive(Serialize)]
 struct Json {
     drive: String,
@@ -115,15 +115,16 @@ struct Json {
     drive_seed: Option<u64>,
     random: Errors,
     near: Errors,
-    /// Of all reads asked for, those that were left out because a sector could not be read.
+    /// The number of reads that were left out because a sector could not be read.
     unreadable: u64,
     seed: u64,
 }
 
-/// How predictions and times differ.
+/// The differences between predictions and times.
 #[derive(Serialize)]
 struct Errors {
-    /// Whose times the table knows, and whose it does not. All else is of the first.
+    /// The numbers of reads with a distance that the table knows, and of the others. All other fields are about the
+    /// former.
     requests: usize,
     unknown: usize,
     time_mean_ms: f64,

@@ -1,4 +1,4 @@
-//! What a mimic that learns is told, by flags and in the daemon's file.
+//! The parameters of a mimic that learns, from flags and from the daemon's file.
 
 use crate::values;
 use clap::Args;
@@ -21,7 +21,7 @@ pub(crate) struct LearningArgs {
 }
 
 impl LearningArgs {
-    /// The first flag that was given.
+    /// Returns the first flag that was given.
     pub(crate) fn given(&self) -> Option<&'static str> {
         let flags = [
             ("--mimic-memory", self.mimic_memory.is_some()),
@@ -32,7 +32,7 @@ impl LearningArgs {
     }
 }
 
-/// The same with what is standard filled in; in a recording as well.
+/// The same with defaults filled in, as in a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Learning {
@@ -43,7 +43,7 @@ pub(crate) struct Learning {
 
 impl Default for Learning {
     fn default() -> Self {
-        // What is standard does not depend on the drive.
+        // The defaults do not depend on the drive.
         let standard = LearnerConfig::new(Sectors::new(1), Sectors::new(1));
         Self {
             memory_bytes: standard.memory.get(),
@@ -65,7 +65,7 @@ impl From<LearningArgs> for Learning {
 }
 
 impl Learning {
-    /// For a drive of so many sectors, in steps of so many.
+    /// Returns the configuration for a drive of this capacity, in steps of `grain`.
     pub(crate) fn config(self, capacity: Sectors, grain: Sectors) -> LearnerConfig {
         LearnerConfig {
             memory: Bytes::new(self.memory_bytes),
@@ -76,7 +76,7 @@ impl Learning {
     }
 }
 
-/// No more than what a mean is made of.
+/// Reads a number of samples; at most the number from which a mean is made.
 pub(crate) fn minimum_samples(text: &str) -> Result<u8, String> {
     let most = LearnerConfig::new(Sectors::new(1), Sectors::new(1)).window;
     let samples = text.parse().ok().filter(|n| (1..=most).contains(n));

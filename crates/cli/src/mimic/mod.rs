@@ -26,7 +26,7 @@ pub(crate) fn execute(command: MimicCommand, console: &Console) -> Result<String
     }
 }
 
-/// Opens a drive for reads, and writes to some sectors; where somebody else uses it, that is noted.
+/// Opens a drive for reads, and for writes to some sectors; prints a note if it is in use elsewhere.
 ///
 /// # Errors
 /// As [`DeviceName::open_for`].
@@ -42,19 +42,19 @@ fn open(
     Ok(device)
 }
 
-/// What became of a request.
+/// The result of a request.
 #[derive(Clone, Copy, Debug)]
 enum Went {
-    /// It was done, in so long.
+    /// It was done, in this time.
     Done(Duration),
-    /// This sector cannot be read, as the drive said after so long.
+    /// This sector cannot be read, which the drive reported after this time.
     Unreadable(Lbn, Duration),
 }
 
-/// Carries out one request at once.
+/// Executes one request at once.
 ///
 /// # Errors
-/// What the device says, but of a sector that cannot be read.
+/// The device's error, except for a sector that cannot be read.
 fn carry_out(device: &mut dyn Device, op: Op, range: LbnRange) -> Result<Went, Problem> {
     let at = device.now();
     match device.execute(at, op, range) {

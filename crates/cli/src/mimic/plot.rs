@@ -12,13 +12,13 @@ const ROWS: usize = 16;
 /// Columns of a plot in a file.
 const FINE: usize = 600;
 
-/// Times drawn by lot are shown by their median.
+/// A seed under which times drawn at random are shown by their median.
 const MEDIAN: u64 = 1 << 63;
 
-/// The least and the most time of the distances in one column, in milliseconds.
+/// The minimum and maximum time of the distances in one column, in milliseconds.
 type Band = Option<(f64, f64)>;
 
-/// The band of times in each of so many equal parts of the distances `from..=to`.
+/// Returns the band of times in each of `columns` equal parts of the distances `from..=to`.
 fn bands(saved: &Saved, pair: Pair, (from, to): (i64, i64), columns: usize) -> Vec<Band> {
     let width = i128::from(to) - i128::from(from) + 1;
     let edge = |k: usize| (i128::from(from) + width * k as i128 / columns as i128) as i64;
@@ -33,7 +33,7 @@ fn bands(saved: &Saved, pair: Pair, (from, to): (i64, i64), columns: usize) -> V
             add(&mut bands[column as usize], knot.time.as_millis_f64());
         }
     }
-    // Between two knots as well, where a column has none of its own.
+    // A column without times of its own is interpolated between two knots.
     for (k, band) in bands.iter_mut().enumerate() {
         for distance in [edge(k), edge(k + 1) - 1] {
             if let Some(time) = saved.table.time(pair, Distance::new(distance), MEDIAN) {
@@ -44,7 +44,7 @@ fn bands(saved: &Saved, pair: Pair, (from, to): (i64, i64), columns: usize) -> V
     bands
 }
 
-/// As text: a column for each part of the distances, filled from the least to the most time in it.
+/// Plots as text: a column for each part of the distances, filled from its minimum to its maximum time.
 pub(super) fn text(saved: &Saved, pair: Pair, range: (i64, i64)) -> String {
     let bands = bands(saved, pair, range, COLUMNS);
     let most = bands.iter().flatten().fold(0.0f64, |most, (_, high)| most.max(*high)).max(0.001);
@@ -70,7 +70,7 @@ pub(super) fn text(saved: &Saved, pair: Pair, range: (i64, i64)) -> String {
     text
 }
 
-/// As a figure: the times themselves where there are few, their band where there are many.
+/// Plots as a figure: the times themselves if there are few, otherwise their band.
 pub(super) fn figure(saved: &Saved, pair: Pair, (from, to): (i64, i64)) -> Figure {
     let inside = |knot: &mimic::Knot| (from..=to).contains(&knot.distance.sectors());
     let points: Vec<(f64, f64)> = saved

@@ -14,7 +14,7 @@ use serde::Serialize;
 use std::fmt::Write;
 use units::{Bytes, Lbn, LbnRange, Op, Sectors};
 
-/// Requests between two looks at how far it has come.
+/// Requests between two updates of the progress.
 const STRIDE: u64 = 1_024;
 
 pub(crate) fn execute(args: &ProbeArgs, console: &Console) -> Result<String, Problem> {
@@ -26,7 +26,7 @@ pub(crate) fn execute(args: &ProbeArgs, console: &Console) -> Result<String, Pro
     }
     let mut device = open(&args.device, writes, console)?;
     let (capacity, sector) = (device.capacity(), device.sector_bytes());
-    // Where only some sectors may be touched they are the drive, for its distances.
+    // If only some sectors may be accessed, the distances are within them.
     let area = args.allow_writes.unwrap_or(LbnRange::new(Lbn::ZERO, capacity));
     if area.checked_end().is_none_or(|end| end.get() > capacity.get()) {
         return Err(Problem::usage(format!(
@@ -98,7 +98,7 @@ pub(crate) fn execute(args: &ProbeArgs, console: &Console) -> Result<String, Pro
     Ok(page(args, &saved, &report, bytes.len()))
 }
 
-/// As many sectors further.
+/// Returns the range moved forward by this number of sectors.
 fn moved(range: LbnRange, by: Lbn) -> LbnRange {
     LbnRange::new(Lbn::new(by.get() + range.start().get()), range.len())
 }
@@ -110,7 +110,7 @@ fn whole_sectors(flag: &str, size: Bytes, sector: Bytes) -> Result<Sectors, Prob
     })
 }
 
-/// What scripts read; the names bind.
+/// The JSON output for scripts; its names are stable.
 #[derive(Serialize)]
 struct Json {
     table: String,
@@ -155,7 +155,7 @@ fn unconfirmed(report: &ProbeReport) -> f64 {
 fn page(args: &ProbeArgs, saved: &Saved, report: &ProbeReport, file_bytes: usize) -> String {
     let mut text = format!("{}, probed into {}\n\n", saved.drive, args.output.display());
     let mut line = |what: &str, value: String| {
-        // A string takes whatever is written to it.
+        // Writing to a string does not fail.
         let _ = writeln!(text, "{what:15} {value}");
     };
     let time = span(report.time.as_secs_f64());

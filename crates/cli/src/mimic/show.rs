@@ -9,7 +9,7 @@ use mimic::{Distance, Pair, Saved};
 use serde::Serialize;
 use std::fmt::Write;
 
-/// Times drawn by lot are shown by their median.
+/// A seed under which times drawn at random are shown by their median.
 const MEDIAN: u64 = 1 << 63;
 
 pub(crate) fn execute(args: &ShowArgs) -> Result<String, Problem> {
@@ -45,12 +45,12 @@ pub(crate) fn execute(args: &ShowArgs) -> Result<String, Problem> {
     Ok(page(&saved, pair, range))
 }
 
-/// The pairs that have times of their own.
+/// Returns the pairs that have times of their own.
 fn probed(saved: &Saved) -> impl Iterator<Item = Pair> + '_ {
     Pair::ALL.into_iter().filter(|pair| saved.table.answered_by(*pair) == Some(*pair))
 }
 
-/// What scripts read; the names bind.
+/// The JSON output for scripts; its names are stable.
 #[derive(Serialize)]
 struct Json {
     drive: String,
@@ -68,7 +68,7 @@ struct Json {
 #[derive(Serialize)]
 struct PairJson {
     pair: String,
-    /// Which pair's times it has, if any.
+    /// The pair whose times it uses, if any.
     answered_by: Option<String>,
     distances: usize,
     sequential_ms: Option<f64>,
@@ -103,7 +103,7 @@ fn page(saved: &Saved, pair: Pair, range: (i64, i64)) -> String {
     let bytes = saved.capacity.get().saturating_mul(saved.sector.get());
     let mut text = format!("{}, {}\n\n", saved.drive, capacity(bytes));
     let mut line = |what: &str, value: String| {
-        // A string takes whatever is written to it.
+        // Writing to a string does not fail.
         let _ = writeln!(text, "{what:15} {value}");
     };
     let time = span(saved.time.as_secs_f64());

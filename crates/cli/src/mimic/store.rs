@@ -6,10 +6,10 @@ use mimic::Saved;
 use std::path::Path;
 use units::Sectors;
 
-/// The table in a file.
+/// Reads the table in a file.
 ///
 /// # Errors
-/// A file that cannot be read, or holds no table, a damaged one or one of another version.
+/// The file cannot be read, or holds no table, a damaged one or one of another version.
 pub(crate) fn load(path: &Path) -> Result<Saved, Problem> {
     Saved::read(&mut files::open(path)?).map_err(|error| {
         Problem::failed(format!("{}: {error}", path.display())).help(format!(
@@ -19,10 +19,10 @@ pub(crate) fn load(path: &Path) -> Result<Saved, Problem> {
     })
 }
 
-/// Whether a table can be of a drive with so many sectors.
+/// Checks whether a table can be of a drive of this capacity.
 ///
 /// # Errors
-/// Another drive's table.
+/// It is another drive's table.
 pub(crate) fn check_capacity(saved: &Saved, path: &Path, capacity: Sectors) -> Result<(), Problem> {
     if saved.capacity == capacity {
         return Ok(());

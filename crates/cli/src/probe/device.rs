@@ -1,4 +1,4 @@
-//! Which drive is probed, as the user names it, and the handle to it.
+//! The drive to probe, as the user names it, and the handle to it.
 
 use crate::differs::{self, Differs, in_force};
 use crate::drive::resolve::resolve;
@@ -12,11 +12,11 @@ use units::{Bytes, Instant, LbnRange, Op, Sectors};
 /// A drive to probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum DeviceName {
-    /// Simulated from a profile.
+    /// A drive simulated from a profile.
     Emulated {
-        /// A built-in drive's name or a file.
+        /// A built-in drive's name, or a file.
         drive: String,
-        /// In what it differs from its profile.
+        /// Its differences from the profile.
         differs: Differs,
     },
     /// A disk of this machine, or a file on one.
@@ -48,7 +48,7 @@ impl FromStr for DeviceName {
     }
 }
 
-/// With what an emulated one has beside its profile.
+/// An emulated drive is written with its differences from the profile.
 impl fmt::Display for DeviceName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -59,13 +59,13 @@ impl fmt::Display for DeviceName {
 }
 
 impl DeviceName {
-    /// What the user calls its drive.
+    /// Returns the name of the drive, without its differences.
     pub(crate) fn drive(&self) -> &str {
         let (Self::Emulated { drive: name, .. } | Self::Raw { path: name }) = self;
         name
     }
 
-    /// The preset of an emulated drive, with its queue, buffer and bus, as a line; nothing of a real disk.
+    /// Returns the preset of an emulated drive, with its queue, buffer and bus, as a line; `None` for a real disk.
     ///
     /// # Errors
     /// There is no such drive.
@@ -79,12 +79,11 @@ impl DeviceName {
         )))
     }
 
-    /// Opens it for reads, and writes to some sectors; an emulated drive, which has no bytes to lose, for any writes. And, where
-    /// somebody uses the disk meanwhile, a warning.
+    /// Opens it for reads, and for writes to some sectors; an emulated drive, which has no data to lose, for all
+    /// writes. Also returns a warning if the disk is in use.
     ///
     /// # Errors
-    /// There is no such drive, or its profile does not say enough to simulate it; or a disk that is to be written is in
-    /// use.
+    /// There is no such drive, its profile is too incomplete to simulate it, or a disk to be written is in use.
     pub(crate) fn open_for(
         &self,
         writes: Option<LbnRange>,
@@ -118,7 +117,7 @@ impl DeviceName {
     }
 }
 
-/// A simulated drive behind the handle that a real one would have.
+/// A simulated drive behind the same handle as a real one.
 struct Emulated {
     host: Waiting,
 }

@@ -21,20 +21,20 @@ use std::fmt::Write;
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
-/// Between two savings of the state.
+/// The interval between savings of the state.
 const SAVE_EVERY: Duration = Duration::from_secs(5);
 
-/// Parts of the progress bar.
+/// The parts of the progress bar.
 const PARTS: f64 = 1_000.0;
 
-/// What scripts read.
+/// The JSON output for scripts.
 #[derive(Serialize)]
 struct Json<'a> {
     profile: &'a Profile,
     report: &'a Report,
 }
 
-/// The exit code of a probe that found a part of the drive only.
+/// The exit code of a probe that found only a part of the drive.
 const PARTIAL: u8 = 3;
 
 pub(crate) fn execute(args: &ProbeArgs, console: &Console) -> Result<crate::Outcome, Problem> {
@@ -48,10 +48,10 @@ pub(crate) fn execute(args: &ProbeArgs, console: &Console) -> Result<crate::Outc
     let mut probe = begin(args)?;
     let mut progress = Progress::new(console, "probing", PARTS as u64);
     if args.resume.is_some() {
-        // Ended by Ctrl-C it saves what it has.
+        // Ctrl-C saves the measurements so far.
         interrupt::watch(|| {});
     }
-    // When, and how many commands: what is only answered from the file again is in it.
+    // When the state was saved, and with how many commands: those answered from the file are already in it.
     let mut saved: Option<(Instant, u64)> = None;
     let mut trouble = None;
     let result = probe.run(device.as_mut(), &mut |at| {
@@ -113,7 +113,7 @@ pub(crate) fn execute(args: &ProbeArgs, console: &Console) -> Result<crate::Outc
     Ok(crate::Outcome { text, code: PARTIAL })
 }
 
-/// From the beginning, or from the state file if there is one.
+/// Begins anew, or from the state file if there is one.
 fn begin(args: &ProbeArgs) -> Result<Probe, Problem> {
     let options = Options { seed: args.seed, writes: args.allow_writes, name: args.name.clone() };
     let Some(path) = args.resume.as_ref().filter(|path| path.exists()) else {
@@ -124,7 +124,7 @@ fn begin(args: &ProbeArgs) -> Result<Probe, Problem> {
     Probe::resume(options, journal).map_err(Problem::failed)
 }
 
-/// From which part of the drive a check's reads were drawn.
+/// Describes the part of the drive from which a check's reads were drawn.
 fn checked(check: &Check) -> String {
     if check.of_drive >= 1.0 {
         return "all over the drive".to_owned();
@@ -145,7 +145,7 @@ fn shown(report: &Report) -> String {
         .map(|f| vec![f.what.clone(), f.value.clone(), percent(f.confidence), f.note.clone()]);
     text.push_str(&table(&["found", "value", "sure", "note"], &[0, 1, 3], rows));
     let check = &report.check;
-    // A string takes whatever is written to it.
+    // Writing to a string does not fail.
     let _ = writeln!(
         text,
         "\n{} commands, {:.1} s of the drive's time.\n\
@@ -212,7 +212,7 @@ mod tests {
         let part = |end: u64, of_drive: f64| Check { end: Lbn::new(end), of_drive, ..Check::default() };
         assert_eq!(checked(&part(4_000, 1.0)), "all over the drive");
         assert_eq!(checked(&part(1_000, 0.25)), "of LBN 0 to 999, which is 25.0% of the drive,");
-        // However little is left out it is not all of it.
+        // With the smallest omission it is not all of the drive.
         assert!(checked(&part(3_999_999, 0.999_999_75)).starts_with("of LBN 0 to 3,999,998, which is "));
     }
 }

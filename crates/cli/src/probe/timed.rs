@@ -1,4 +1,4 @@
-//! A disk or a file with a clock beside it: one command at a time, or two, and when they began and ended.
+//! A disk or file with a clock: one command at a time, or two, with the times of their begin and end.
 
 use crate::problem::Problem;
 use ::device::{Answer, Ask, Clock, Device as _, Failure, Options, Raw, Ring, User};
@@ -9,11 +9,10 @@ use std::path::Path;
 use std::time::Duration;
 use units::{Bytes, Instant, Lbn, LbnRange, Op, Sectors};
 
-/// Sleeps end so much before they should, and the rest is spun: what wakes a process up takes some 30 us, at times a
-/// millisecond.
+/// The time by which sleeps end early, to spin for the rest: waking a process takes some 30 us, at times a millisecond.
 const SPIN: Duration = Duration::from_micros(200);
 
-/// The most that is held of what writes put back.
+/// The most bytes held for writing back.
 const MOST_HELD: u64 = 64 << 20;
 
 /// An opened disk.
@@ -23,24 +22,24 @@ pub(super) struct TimedRaw {
     ring: Ring,
     clock: Clock,
     commands: u64,
-    /// What stands in the sectors that may be written.
+    /// The content of the sectors that may be written.
     held: Option<(LbnRange, Vec<u8>)>,
-    /// The disk's names of what the ring works on.
+    /// The disk's names for its operations in the ring.
     under_way: BTreeMap<::device::Token, u64>,
-    /// What a kernel that fails makes of what has ended.
+    /// A change to each result, to simulate failures of the kernel.
     #[cfg(test)]
     kernel: Option<fn(&mut ::device::Ended)>,
 }
 
 impl TimedRaw {
-    /// Opens a disk for reads, or also for writes to some of its sectors; and who else uses it.
+    /// Opens a disk for reads, and for writes to some of its sectors; returns also its other user.
     ///
     /// # Errors
-    /// It cannot be read, or is to be written while somebody else uses it.
+    /// It cannot be read, or is to be written while in use.
     pub(super) fn open(path: &Path, writes: Option<LbnRange>) -> Result<(Self, Option<User>), Problem> {
         let options = Options { read_only: writes.is_none(), buffered: false };
         let opened = match writes {
-            // Who writes must be alone.
+            // Writing needs exclusive access.
             Some(_) => Raw::open(path, options).map(|disk| (disk, None)),
             None => Raw::open_shared(path),
         };
@@ -66,7 +65,7 @@ impl TimedRaw {
         Ok((timed, user))
     }
 
-    /// Reads what writes to `region` will put back.
+    /// Reads the bytes that writes to `region` will put back.
     fn hold(&mut self, region: LbnRange) -> Result<(), Problem> {
         let bytes = region.len().get().saturating_mul(self.disk.sector_bytes().get());
         if bytes > MOST_HELD {
@@ -101,8 +100,8 @@ impl TimedRaw {
         }
     }
 
-    /// Hands these over, one right behind another, and waits until the disk is done with all; when they were submitted, and
-    /// what came of each.
+    /// Submits these commands, one right after the other, and waits for all; returns when they were submitted, and the
+    /// answers.
     fn perform(&mut self, these: Vec<(LbnRange, Ask)>) -> Result<(Instant, Vec<Answer>), String> {
         let told = |error: &dyn Display| error.to_string();
         let submitted = self.clock.now();
@@ -121,7 +120,7 @@ impl TimedRaw {
                 answers.insert(answer.id, answer);
             }
             if (first..=self.commands).all(|id| answers.contains_key(&id)) {
-                // What an earlier command that was given up has left behind is nobody's.
+                // Answers to an earlier command that was given up are dropped.
                 return Ok((submitted, answers.split_off(&first).into_values().collect()));
             }
             self.ring.wait(None).map_err(|e| told(&e))?;
@@ -136,7 +135,7 @@ impl TimedRaw {
         }
     }
 
-    /// What is asked of the disk; nothing for a write of what may not be written.
+    /// Returns the ask for the disk; `None` for a write that is not permitted.
     fn ask(&self, op: Op, range: LbnRange) -> Option<Ask> {
         match op {
             Op::Read => Some(Ask::Read),
@@ -144,7 +143,7 @@ impl TimedRaw {
         }
     }
 
-    /// Waits until `at`, hands these over, and times them.
+    /// Waits until `at`, submits these commands, and times them.
     fn carry_out<const N: usize>(
         &mut self,
         at: Instant,
@@ -178,7 +177,7 @@ impl TimedRaw {
         Ok(timed)
     }
 
-    /// What stands in sectors that may be written.
+    /// Returns the content of sectors that may be written.
     fn content(&self, range: LbnRange) -> Option<Vec<u8>> {
         let (region, bytes) = self.held.as_ref()?;
         let sector = self.disk.sector_bytes().get();
@@ -205,8 +204,8 @@ impl Device for TimedRaw {
         self.carry_out(at, [(op, range)]).map(|[timed]| timed)
     }
 
-    /// The kernel hands both to a disk that queues; to one that does not, the second when the first is done, and the probe sees
-    /// that from their times.
+    /// The kernel passes both to a disk with a queue; to a disk without one it passes the second when the first is
+    /// done, and the probe sees that from their times.
     fn takes_two(&self) -> bool {
         true
     }
@@ -220,7 +219,7 @@ fn failed((op, range): (Op, LbnRange), reason: String, mend: &str) -> DeviceErro
     DeviceError { op, range, unreadable: None, reason, mend: mend.to_owned() }
 }
 
-/// The sector that cannot be read, or written, where that is what failed.
+/// Returns the sector that cannot be read or written, if that is the failure.
 fn unreadable(failure: &Failure) -> Option<Lbn> {
     match failure {
         Failure::Medium(lbn) => Some(*lbn),
@@ -236,7 +235,7 @@ mod tests {
         LbnRange::new(Lbn::new(first), Sectors::new(count))
     }
 
-    /// A file with known bytes, opened; nothing where neither O_DIRECT nor io_uring is to be had.
+    /// Opens a file with known bytes; returns nothing without O_DIRECT or io_uring.
     fn opened(name: &str, writes: Option<LbnRange>) -> Option<(std::path::PathBuf, TimedRaw)> {
         let path = std::env::temp_dir().join(format!("freeblock-timed-{name}-{}", std::process::id()));
         let bytes: Vec<u8> = (0..4_u32 << 20).map(|i| (i % 251) as u8).collect();
@@ -304,7 +303,7 @@ mod tests {
     /// Bytes of the disk that fail, in the middle of a sector.
     const BAD: std::ops::Range<u64> = 1_000_700..1_000_701;
 
-    /// Ends what touches these bytes with this error, as a kernel does of a disk that has a bad sector.
+    /// Fails operations on these bytes with this error, as a kernel does for a bad sector.
     fn fail(ended: &mut ::device::Ended, errno: i32) {
         if let ::device::Work::ReadAt(_, _, part, at) | ::device::Work::WriteAt(_, _, part, at, _) =
             &ended.work
@@ -315,7 +314,7 @@ mod tests {
         }
     }
 
-    /// From the kernel's errno to the sector that the probe goes round.
+    /// Tests the way from the kernel's errno to the sector that the probe avoids.
     #[test]
     fn what_the_kernel_calls_a_bad_sector_is_gone_round() {
         let Some((path, mut disk)) = opened("bad", Some(range(0, 16))) else { return };
@@ -334,7 +333,7 @@ mod tests {
             assert_eq!(disk.execute_two(disk.now(), two).unwrap_err().unreadable, Some(bad));
             disk.execute(disk.now(), Op::Read, range(bad.get() - 5, 5)).unwrap();
         }
-        // ENODEV, ETIMEDOUT, ENOSPC: it is the device that is gone, not a sector.
+        // ENODEV, ETIMEDOUT, ENOSPC: the device has failed, not a sector.
         let gone: [fn(&mut ::device::Ended); 3] = [|e| fail(e, 19), |e| fail(e, 110), |e| fail(e, 28)];
         for kernel in gone {
             disk.kernel = Some(kernel);

@@ -1,4 +1,4 @@
-//! What `freeblock serve` is told: the file docs/freeblock.toml, or its flags.
+//! The configuration of `freeblock serve`, from the file docs/freeblock.toml or from flags.
 
 use super::args::ServeArgs;
 use super::names::{DeviceSpec, Place};
@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use toml::Spanned;
 use units::Duration;
 
-/// The file as it is written.
+/// The file's text, parsed.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct FileText {
@@ -76,29 +76,29 @@ struct LimitsText {
     partial_blocks: Option<Spanned<u64>>,
 }
 
-/// All that is to be served.
+/// The checked configuration.
 #[derive(Debug)]
 pub(crate) struct Config {
     pub(crate) state: Option<PathBuf>,
     pub(crate) control: Option<PathBuf>,
     pub(crate) control_roles: Roles,
-    /// Where tasks may touch files that users name; `None`: only root and the daemon's own user name files.
+    /// Where tasks may access files that users name; `None`: only root and the daemon's own user name files.
     pub(crate) targets: Option<Vec<PathBuf>>,
-    /// The file that all this comes from, and those that it names: no task touches them.
+    /// The configuration file, and the files that it names: no task accesses them.
     pub(crate) own: Vec<PathBuf>,
-    /// Lines of the log from this level on.
+    /// The lowest level of log lines that are written.
     pub(crate) log: tracing::Level,
     /// The most bytes that a backup keeps in the state directory.
     pub(crate) keep_bytes_max: u64,
     pub(crate) limits: server::Limits,
-    /// Blocks of the background that may be half read at once.
+    /// The most background blocks that may be half read at once.
     pub(crate) partial_blocks: usize,
     pub(crate) disks: Vec<DiskConfig>,
-    /// Of what is not a disk's.
+    /// The places of the options that are not of a disk.
     pub(crate) places: Places,
 }
 
-/// One disk of it.
+/// The configuration of one disk.
 #[derive(Clone, Debug)]
 pub(crate) struct DiskConfig {
     pub(crate) name: String,
@@ -112,59 +112,59 @@ pub(crate) struct DiskConfig {
     /// A built-in name, a file, or `none`.
     pub(crate) profile: Option<String>,
     pub(crate) policy: Option<PolicyName>,
-    /// For smtf.
+    /// The parameters of smtf.
     pub(crate) learning: Learning,
-    /// What smtf starts from.
+    /// The table that smtf starts from.
     pub(crate) mimic_table: Option<PathBuf>,
     pub(crate) harm_ppm: u32,
-    /// FAST 2002's scheduler with this margin, in place of ours.
+    /// The margin of FAST 2002's scheduler, if that replaces ours.
     pub(crate) conservatism: Option<Duration>,
-    /// Whether what the bound leaves is spent on turns.
+    /// Whether unspent harm is spent on revolutions.
     pub(crate) bought_turns: bool,
-    /// `None`: idle time is left alone.
+    /// `None`: idle time is not used.
     pub(crate) idle_after: Option<Duration>,
-    /// So long the device has for a command.
+    /// The time that the device has for a command.
     pub(crate) timeout: Duration,
-    /// Where all that its core is told is recorded.
+    /// The file in which the inputs of its core are recorded.
     pub(crate) record: Option<PathBuf>,
-    /// Bytes at which the recording ends.
+    /// The bytes at which the recording ends.
     pub(crate) record_limit: u64,
     /// The N of a /dev/ublkbN.
     pub(crate) ublk: Option<u32>,
     pub(crate) tls: Option<Tls>,
-    /// Where all this stands in the file.
+    /// The places of its options in the file.
     pub(crate) places: Places,
 }
 
-/// Half-read blocks of a megabyte are then a gigabyte at most.
+/// With blocks of a megabyte, half-read blocks take at most a gigabyte.
 const PARTIAL_BLOCKS: usize = 1 << 10;
 
-/// A gigabyte: what is overwritten of a disk while a backup's target is away for some minutes.
+/// A gigabyte: enough for the blocks overwritten while a backup's target is away for some minutes.
 const KEEP_BYTES_MAX: u64 = 1 << 30;
 
-/// What an operator wants to know of.
+/// The default level: messages for operators.
 const LOG: tracing::Level = tracing::Level::INFO;
 
 /// A gigabyte: some million requests.
 const RECORD_LIMIT: u64 = 1 << 30;
 
-/// The driver has no number beyond.
+/// The highest number that the driver accepts.
 pub(crate) const MOST_UBLK: u32 = (1 << 20) - 1;
 
-/// 1%, as everywhere.
+/// 1%, the usual default.
 const HARM_PPM: u32 = 10_000;
 
-/// A second: many turns of any disk.
+/// A second: many revolutions of any disk.
 const MOST_MARGIN_MS: f64 = 1e3;
 
 /// FAST'04, section 5.2.
 const IDLE_AFTER: Duration = Duration::from_millis(20);
 
 impl Config {
-    /// What the command line says.
+    /// Reads the command line.
     ///
     /// # Errors
-    /// A file that cannot be read, or says what cannot be: with the place underlined.
+    /// A file cannot be read, or has an invalid value, whose place is underlined.
     pub(crate) fn new(args: &ServeArgs) -> Result<Self, Problem> {
         let mut config = match (&args.config, &args.disk) {
             (Some(path), _) => Self::from_file(path)?,
@@ -265,7 +265,7 @@ impl Config {
                 return Err(place.problem(device, "another disk is this already; give each device once"));
             }
             for (at, (address, text)) in disk.listen.iter().zip(&listen).enumerate() {
-                // The system finds a port of its own for each.
+                // The system chooses a different port for each.
                 let any = matches!(address, Address::Tcp(at) if at.port() == 0);
                 let mut before =
                     disks.iter().flat_map(|other| &other.listen).chain(disk.listen.iter().take(at));
@@ -306,7 +306,7 @@ impl Config {
     }
 }
 
-/// Where tasks may touch files.
+/// Returns where tasks may access files.
 fn targets(
     all: Spanned<Vec<Spanned<PathBuf>>>,
     state: Option<&Spanned<PathBuf>>,
@@ -334,9 +334,9 @@ fn level(text: &str) -> Result<tracing::Level, String> {
 }
 
 impl DiskConfig {
-    /// The options that are read at the start only, as text.
+    /// Returns the options that are read only at the start, as text.
     pub(super) fn fixed(&self) -> Vec<(&'static str, String)> {
-        // Each field by its name, so that a new one is thought of.
+        // The fields are listed by name, so that a new one is not forgotten.
         let Self {
             name: _,
             tls: _,
@@ -386,7 +386,7 @@ impl DiskConfig {
         all.into_iter().map(|(option, value)| (option, format!("{value:?}"))).collect()
     }
 
-    /// The files that it is made of and written to: no task touches them.
+    /// Returns the files that it reads from and writes to: no task accesses them.
     fn own(&self) -> Vec<PathBuf> {
         let record = self.record.iter().flat_map(|path| {
             let mut last = path.as_os_str().to_owned();
@@ -403,7 +403,7 @@ impl DiskConfig {
     }
 }
 
-/// What mistakes are underlined in.
+/// The text in which mistakes are underlined.
 pub(super) struct Source<'a> {
     name: &'a str,
     text: &'a str,
@@ -414,7 +414,7 @@ impl Source<'_> {
         Problem::failed(format!("{}: {message}", self.name)).at(self.name, self.text, span, "here")
     }
 
-    /// A value out of its range, or what it is.
+    /// Returns an option's value, or its default; fails if the value is out of range.
     fn within<T: Copy + PartialOrd + std::fmt::Display>(
         &self,
         value: Option<&Spanned<T>>,
@@ -441,7 +441,7 @@ impl Source<'_> {
 }
 
 impl DiskText {
-    /// What may turn out to be wrong only when the disk is opened.
+    /// Returns the places of options whose mistakes show only when the disk is opened.
     fn places(&self, source: &Source<'_>) -> Places {
         let mut places = Places::of(source.name, source.text);
         places.note("device", Some(self.device.span()));
@@ -471,7 +471,7 @@ impl DiskText {
             return Err(place.problem(self.listen.span(), "nobody could come; give at least one place"));
         }
         let tls = self.tls.as_ref().map(|tls| tls.check(place)).transpose()?;
-        // Who must encrypt is not read on the way, and may be asked who he is.
+        // Required encryption permits access from other machines, and can authenticate clients.
         let safe = self.allow_remote || tls.as_ref().is_some_and(Tls::is_required);
         for (address, text) in listen.iter().zip(self.listen.get_ref()).filter(|_| !safe) {
             if let Err(error) = address.check(false) {
@@ -544,7 +544,7 @@ impl LimitsText {
             None => Ok(default),
             Some(text) => place.parsed(text, |text| {
                 let bytes = usize::try_from(values::bytes(text)?.get()).unwrap_or(usize::MAX);
-                // One request of the largest size must have room.
+                // There must be room for one request of the largest size.
                 (bytes >= 32 << 20).then_some(bytes).ok_or("give at least 32MiB, a whole request".to_owned())
             }),
         };
@@ -576,11 +576,12 @@ mod tests {
 
     const EXAMPLE: &str = include_str!("../../../../docs/freeblock.toml");
 
-    /// Lines such as `# harm_percent = 1.0` are options, the others say what they are.
+    /// Returns the example with its options uncommented: lines such as `# harm_percent = 1.0` are options, the others
+    /// are descriptions.
     fn uncommented() -> String {
         let option = |line: &str| {
             let key = line.split(" = ").next().unwrap_or_default();
-            // Files that there are not.
+            // These name files that do not exist.
             line.contains(" = ") && key != "tls" && key.chars().all(|c| c.is_ascii_lowercase() || c == '_')
         };
         let lines = EXAMPLE.lines().map(|line| match line.strip_prefix("# ") {
@@ -624,7 +625,7 @@ mod tests {
         assert_eq!(keys(disk), expected);
     }
 
-    /// Of what the program understands, not only of what somebody remembered to list here.
+    /// The test covers all options that the program accepts, not a hand-written list.
     #[test]
     fn every_option_that_is_understood_stands_in_the_example() {
         let disk = "[[disk]]\nname = \"a\"\ndevice = \"x\"\nlisten = [\"unix:/s\"]\n";

@@ -1,4 +1,4 @@
-//! What a served disk's mimic has learnt, over restarts.
+//! The knowledge of a served disk's mimic, kept over restarts.
 
 use super::config::{Config, DiskConfig};
 use super::names::DeviceSpec;
@@ -8,9 +8,9 @@ use mimic::Learner;
 use server::{Disk, Learnt, LearntKeeper, Running, SAVE_EVERY};
 use std::any::Any;
 
-/// Lets a disk that learns go on from what its part of the state directory holds. `None` where it does not learn, there is no
-/// state directory, or it is recorded: a recording is told to a fresh core, so it is made of one, and what that learns does
-/// not take the place of what was known.
+/// Lets a disk that learns continue from the file in its part of the state directory. `None` if it does not learn,
+/// there is no state directory, or the disk is recorded: a recording is replayed on a fresh core, so it must begin with
+/// one, and that core's knowledge must not replace the kept one.
 ///
 /// # Errors
 /// Its part of the state directory cannot be made.
@@ -36,7 +36,7 @@ pub(super) fn go_on(
     Ok(Some(learnt))
 }
 
-/// Saves it now and then from here on.
+/// Saves it at intervals from here on.
 ///
 /// # Errors
 /// The system gives no thread.

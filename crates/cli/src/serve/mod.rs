@@ -1,4 +1,4 @@
-//! `freeblock serve`: disks served to whoever speaks NBD, with background work in their gaps.
+//! `freeblock serve`: disks served to NBD clients, with background work in their gaps.
 
 pub(crate) mod args;
 mod config;
@@ -35,7 +35,7 @@ use server::{
 use std::fmt::Write;
 use std::sync::Arc;
 
-/// A disk that is served, and its tasks.
+/// A served disk with its tasks.
 struct Served {
     running: Running<Disk<AnyDevice>>,
     office: Option<Open>,
@@ -63,7 +63,8 @@ pub(crate) fn execute(args: &ServeArgs, console: &Console) -> Result<String, Pro
         match start(disk, &config, &places, console) {
             Ok(served) => running.push(served),
             Err(problem) => {
-                // Those that run have acknowledged nothing that they would lose, but may have begun to.
+                // Servers that run already end in order: they may have begun work, but have acknowledged nothing that
+                // would be lost.
                 stop(&running);
                 end(running);
                 return Err(problem);
@@ -99,7 +100,7 @@ pub(crate) fn execute(args: &ServeArgs, console: &Console) -> Result<String, Pro
         move || {
             tell(Moment::Stopping);
             for stop in &stoppers {
-                // It may have ended by itself.
+                // The server may have ended by itself.
                 let _ = stop.stop();
             }
         },
@@ -110,12 +111,12 @@ pub(crate) fn execute(args: &ServeArgs, console: &Console) -> Result<String, Pro
     said(ended, args.json)
 }
 
-/// Whether a text is a configuration.
+/// Checks whether a text is a configuration.
 pub(crate) fn check_config(text: &str, name: &str) -> Result<(), Problem> {
     Config::from_toml(text, name).map(|_| ())
 }
 
-/// That every socket of the service manager's is somebody's: clients that come in at another would wait for ever.
+/// Checks that every socket of the service manager is used: clients that connect to another would wait for ever.
 fn check_handed_over(config: &Config) -> Result<(), Problem> {
     let control = config.control.iter().cloned().map(Address::Unix).collect::<Vec<_>>();
     let listed = config.disks.iter().flat_map(|disk| &disk.listen).chain(&control);
@@ -129,7 +130,7 @@ fn check_handed_over(config: &Config) -> Result<(), Problem> {
     }
 }
 
-/// The control socket of all disks, if there is to be one.
+/// Opens the control socket of all disks, if one is configured.
 fn control(config: &Config, running: &[Served]) -> Result<Option<Control>, Problem> {
     let Some(path) = &config.control else { return Ok(None) };
     let handles = running.iter().filter_map(|served| served.office.as_ref()).map(Open::handle).collect();
@@ -138,7 +139,7 @@ fn control(config: &Config, running: &[Served]) -> Result<Option<Control>, Probl
     opened.map(Some).map_err(|e| config.places.underline("control", Problem::failed(e)))
 }
 
-/// A desk for a disk's tasks, in its part of the state directory.
+/// Sets up a desk for a disk's tasks, in its part of the state directory.
 fn office(
     disk: &DiskConfig,
     config: &Config,
@@ -166,7 +167,7 @@ fn office(
     })
 }
 
-/// To the service manager; a daemon whose manager does not listen serves all the same.
+/// Notifies the service manager; a failure does not stop the daemon.
 fn tell(moment: Moment) {
     if let Err(error) = server::notify(moment) {
         tracing::warn!(%error, ?moment, "the service manager was not told");
@@ -174,7 +175,7 @@ fn tell(moment: Moment) {
 }
 
 fn start(disk: &DiskConfig, config: &Config, allowed: &Places, console: &Console) -> Result<Served, Problem> {
-    // Who must encrypt is not read on the way.
+    // Required encryption permits access from other machines.
     let remote = disk.allow_remote || disk.tls.as_ref().is_some_and(Tls::is_required);
     let bind = |(turn, address): (usize, &Address)| {
         let bound = Listener::bind(address.clone(), remote);
@@ -195,7 +196,7 @@ fn start(disk: &DiskConfig, config: &Config, allowed: &Places, console: &Console
         ublk: disk.ublk.map(|number| Ublk { number, disk: disk.name.clone() }),
     };
     let learnt = learnt::go_on(disk, config, &mut opened)?;
-    // From the very first that the core is told; what it knows by then is in the recording.
+    // Record from the first input of the core; its earlier knowledge is in the recording's setup.
     if let Some(path) = &disk.record {
         let begun = open::record(path, disk.record_limit, recipe, &mut opened);
         begun.map_err(|problem| disk.places.underline("record", problem))?;
@@ -235,15 +236,15 @@ fn start(disk: &DiskConfig, config: &Config, allowed: &Places, console: &Console
 
 fn stop(running: &[Served]) {
     for served in running {
-        // It may have ended by itself.
+        // The server may have ended by itself.
         let _ = served.running.stopper().stop();
     }
 }
 
-/// What a disk has done, or how it failed.
+/// The results of a disk, or its failure.
 type Ended = (String, Result<(Tally, DiskStatus), Problem>);
 
-/// Waits for the end of all; whichever ends first ends the others.
+/// Waits for the end of all servers; the first one to end ends the others.
 fn end(running: Vec<Served>) -> Vec<Ended> {
     for one in &running {
         running.iter().for_each(|other| one.running.ends_with_it(other.running.stopper()));
@@ -293,7 +294,7 @@ fn said(ended: Vec<Ended>, json: bool) -> Result<String, Problem> {
     for disk in &disks {
         let status = &disk.status;
         let mb = |bytes: u64| bytes as f64 / 1e6;
-        // A string takes whatever is written to it.
+        // Writing to a string does not fail.
         let _ = writeln!(text, "{}", disk.name);
         let _ = writeln!(text, "  clients     {}", disk.clients);
         let _ = writeln!(text, "  requests    {}, and {} that failed", disk.requests, disk.failed);

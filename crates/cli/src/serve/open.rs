@@ -1,4 +1,4 @@
-//! A disk as it is configured: its device, what is known of it, and the core.
+//! A disk as configured: its device, the knowledge about it, and the core.
 
 use super::config::DiskConfig;
 use super::names::DeviceSpec;
@@ -22,7 +22,7 @@ pub(crate) type AnyDevice = Box<dyn Device + Send>;
 /// Opens the device, and puts a core over it.
 ///
 /// # Errors
-/// A device that cannot be had, a profile that is none or of another device.
+/// The device cannot be opened, or the profile is invalid or of another device.
 pub(crate) fn open(config: &DiskConfig, partial_blocks: usize) -> Result<(Disk<AnyDevice>, Recipe), Problem> {
     let (device, drive) = device(config)?;
     let recipe = Recipe {
@@ -58,7 +58,7 @@ pub(crate) fn open(config: &DiskConfig, partial_blocks: usize) -> Result<(Disk<A
 /// Records the disk's core, made of `recipe`, from here on.
 ///
 /// # Errors
-/// A recording that cannot be begun.
+/// The recording cannot be created.
 pub(crate) fn record(
     path: &Path,
     limit: u64,
@@ -69,7 +69,7 @@ pub(crate) fn record(
     let learnt = learner.map(|learner| hex(&learner.save(&recipe.disk)));
     let recipe = Recipe { learnt, ..recipe };
     let tape = recording(path, &recipe)?;
-    // The disk goes on with what a replay will begin with, to the last bit.
+    // The disk continues with the very state from which a replay will begin.
     let made = recipe.make().map_err(|error| Problem::failed(format!("{}: {error}", recipe.disk)))?;
     if let Some(mimic) = made.mimic {
         disk.set_mimic(mimic);
@@ -78,10 +78,10 @@ pub(crate) fn record(
     Ok(())
 }
 
-/// A learner that starts from a table, in the place of one that knows nothing.
+/// Makes a learner that starts from a table instead of an empty one.
 ///
 /// # Errors
-/// A table that cannot be read, is damaged or of another drive; a policy that asks none.
+/// The table cannot be read, is damaged or of another drive, or the policy uses none.
 fn from_table(
     path: &Path,
     config: &DiskConfig,
@@ -103,7 +103,7 @@ fn from_table(
         .map_err(|e| Problem::failed(format!("{}: {e}", path.display())))
 }
 
-/// Refuses a disk whose zones take no random writes. A file has no description in the kernel, and no zones.
+/// Refuses a disk whose zones take no random writes. For a file the kernel has no description, and there are no zones.
 fn refuse_zones(path: &Path) -> Result<(), Problem> {
     match device::inspect(path) {
         Ok(disk) => zones(path, &disk),
@@ -122,7 +122,7 @@ fn zones(path: &Path, disk: &Inspection) -> Result<(), Problem> {
     }
 }
 
-/// The device, and what is known of it.
+/// Opens the device; returns it with the knowledge about it.
 fn device(config: &DiskConfig) -> Result<(AnyDevice, Knowledge), Problem> {
     let profile = match config.profile.as_deref() {
         None | Some("none") => None,
@@ -160,12 +160,12 @@ fn device(config: &DiskConfig) -> Result<(AnyDevice, Knowledge), Problem> {
     }
 }
 
-/// The behaviour of an emulated disk; without a word about writes it acknowledges them from the medium.
+/// Returns the behaviour of an emulated disk; unless it says otherwise, writes are acknowledged from the medium.
 fn served_as(behaviour: &Behaviour) -> Behaviour {
     Behaviour { write_back: Some(behaviour.write_back.unwrap_or(false)), ..*behaviour }
 }
 
-/// The preset of an emulated disk that is in force, with its queue, buffer and bus.
+/// Returns the preset of an emulated disk, with its queue, buffer and bus.
 ///
 /// # Errors
 /// There is no such drive.
@@ -175,7 +175,7 @@ pub(crate) fn preset(config: &DiskConfig) -> Result<Option<String>, Problem> {
     Ok(Some(format!("{drive}, emulated, {}", in_force(&own.profile, served_as(&differs.behaviour)))))
 }
 
-/// Begins a recording. One that is there already is kept beside it, under the name of the last one.
+/// Creates a recording. An existing one is renamed and kept beside it.
 fn recording(path: &Path, recipe: &Recipe) -> Result<Tape, Problem> {
     let failed = |error: std::io::Error| {
         Problem::failed(format!("the recording {}: {error}", path.display()))
@@ -203,11 +203,11 @@ fn recording(path: &Path, recipe: &Recipe) -> Result<Tape, Problem> {
     Tape::new(Later::create(path).map_err(failed)?, &setup).map_err(failed)
 }
 
-/// A file that no other daemon has.
+/// Opens a file that no other daemon uses.
 fn alone(path: &Path) -> Result<File, Problem> {
     let opened = server::tasks::private().read(true).write(true).create(true).truncate(false).open(path);
     let file = opened.map_err(|e| Problem::failed(format!("{}: {e}", path.display())))?;
-    // Two over one file would each believe their own.
+    // Two drives over one file would corrupt each other's data.
     file.try_lock().map_err(|e| {
         Problem::failed(format!("{}: it cannot be had alone: {e}", path.display()))
             .help("give each emulated drive a file of its own")
@@ -215,13 +215,13 @@ fn alone(path: &Path) -> Result<File, Problem> {
     Ok(file)
 }
 
-/// A drive of which there is a profile.
+/// Returns the knowledge of a drive with a profile.
 fn characterised(found: Resolved, name: &str) -> Result<Knowledge, Problem> {
     let overheads = found.overheads(&format!("{name}: its profile"))?;
     Ok(Knowledge::Profile { toml: found.text, costs: overheads.into() })
 }
 
-/// An emulated drive, of which all is known.
+/// Returns the knowledge of an emulated drive, of which all is known.
 fn emulated(own: Resolved, behaviour: Behaviour, seed: u64) -> Result<Knowledge, Problem> {
     let (_, overheads) = sim::black_box(&own.profile, behaviour, seed).map_err(Problem::failed)?;
     Ok(Knowledge::Profile { toml: own.text, costs: overheads.into() })

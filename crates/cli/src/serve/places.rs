@@ -1,4 +1,4 @@
-//! Where options stand in the configuration file, for mistakes that show only when a disk is opened.
+//! The places of options in the configuration file, for mistakes that show only when a disk is opened.
 
 use crate::problem::Problem;
 use std::collections::BTreeMap;
@@ -6,8 +6,8 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Options, by their names and their turn in a list, and the bytes at which the file has their values. What comes from the
-/// command line has none.
+/// The bytes of the file that hold each option's value, by the option's name and its index in a list. Options from the
+/// command line have none.
 #[derive(Clone, Default)]
 pub(crate) struct Places {
     file: Option<Arc<File>>,
@@ -26,25 +26,25 @@ impl fmt::Debug for Places {
 }
 
 impl Places {
-    /// None yet, in this file.
+    /// The empty set of places in this file.
     pub(super) fn of(name: &str, text: &str) -> Self {
         let file = File { name: name.to_owned(), text: text.to_owned() };
         Self { file: Some(Arc::new(file)), spans: BTreeMap::new() }
     }
 
-    /// Here is the value of an option.
+    /// Records the place of an option's value.
     pub(super) fn note(&mut self, option: &'static str, span: Option<Range<usize>>) {
         self.note_one(option, 0, span);
     }
 
-    /// Of an option that is a list, the value with this turn.
+    /// Records the place of a value in an option that is a list.
     pub(super) fn note_one(&mut self, option: &'static str, turn: usize, span: Option<Range<usize>>) {
         if let Some(span) = span {
             self.spans.insert((option, turn), span);
         }
     }
 
-    /// Underlines the option that a problem comes of, if it stands in a file; a problem that has its place already keeps it.
+    /// Underlines the option that caused a problem, if it is in a file; a problem that has a place already keeps it.
     pub(super) fn underline(&self, option: &'static str, problem: Problem) -> Problem {
         self.underline_one(option, 0, problem)
     }

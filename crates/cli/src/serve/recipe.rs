@@ -1,4 +1,4 @@
-//! What a disk's core is made of: enough to make the same one again, for a recording is told to a fresh core.
+//! The parts of a disk's core, enough to make the same core again, because a recording is replayed on a fresh one.
 
 use crate::mimic::Learning;
 use crate::simulate::known::without_positions;
@@ -10,49 +10,49 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use units::{Bytes, Duration, Sectors};
 
-/// Of a step of what a mimic learns: of those measured, the one that is least behind the best on any drive and load
-/// (docs/MIMIC.md, steps).
+/// The step of a mimic's distances while it learns: of those measured, the one that is least behind the best on any
+/// drive and load (docs/MIMIC.md, steps).
 const GRAIN: Bytes = Bytes::new(32 << 10);
 
-/// No command costs so much: a minute. A profile's own times are a second at most each, and a cost is the sum of a few; a core
-/// adds it to the clock, which must not run over.
+/// An upper bound on the cost of a command: a minute. A profile's own times are a second at most each, and a cost is
+/// the sum of a few; a core adds it to the clock, which must not overflow.
 const MOST_COST_NS: u64 = 60_000_000_000;
 
-/// What a core is made of. The setup of a recording; times in nanoseconds.
+/// The parts of a core, and the setup of a recording; times in nanoseconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Recipe {
-    /// The program's: another may decide otherwise.
+    /// The version of the program: another one may decide differently.
     pub(crate) version: String,
-    /// What the disk is called.
+    /// The name of the disk.
     pub(crate) disk: String,
     pub(crate) drive: Knowledge,
     pub(crate) policy: String,
     pub(crate) harm_ppm: u32,
-    /// Of FAST 2002's scheduler, where it is in the place of ours.
+    /// The margin of FAST 2002's scheduler, if that replaces ours.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) conservatism_ns: Option<u64>,
-    /// Whether what the bound leaves is spent on turns, and what is left of gaps behind detours is planned for.
+    /// Whether unspent harm is spent on revolutions, and the rest of a gap behind a detour is planned for.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) bought_turns: bool,
-    /// Nothing: idle time is left alone.
+    /// `None`: idle time is not used.
     pub(crate) idle_after_ns: Option<u64>,
     pub(crate) partial_blocks: usize,
-    /// What a mimic is told; a recording that says nothing of it was made with what is standard.
+    /// The parameters of a mimic; a recording without them was made with the defaults.
     #[serde(default)]
     pub(crate) learning: Learning,
-    /// What a mimic had learnt before, as its file has it, in hexadecimal digits.
+    /// The knowledge of a mimic before the recording, in the format of its file, in hexadecimal digits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) learnt: Option<String>,
 }
 
-/// What is known of a drive.
+/// The knowledge about a drive.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum Knowledge {
-    /// A profile's text, and what commands cost.
+    /// A profile's text, and the costs of commands.
     Profile { toml: String, costs: Costs },
-    /// Its size.
+    /// Only its size.
     Size { sectors: u64, sector_bytes: u64 },
 }
 
@@ -66,14 +66,14 @@ pub(crate) struct Costs {
     shortest_access_ns: u64,
     overlap: bool,
     write_back: bool,
-    /// Only where nobody knows whether it does.
+    /// Only if it is unknown whether the drive does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     if_through_ns: Option<[u64; 2]>,
 }
 
 impl Costs {
     /// # Errors
-    /// What is wrong, and with what.
+    /// The mistake, and its field.
     fn check(&self) -> Result<(), String> {
         let times = [
             ("command_ns", self.command_ns[0].max(self.command_ns[1])),
@@ -119,16 +119,16 @@ impl From<Costs> for Overheads {
     }
 }
 
-/// The same made ready.
+/// The parts, ready for use.
 pub(crate) struct Made {
     pub(crate) model: Arc<DriveModel>,
     pub(crate) config: Config,
-    /// For a policy that asks one.
+    /// The mimic, for a policy that uses one.
     pub(crate) mimic: Option<Box<dyn Mimic>>,
 }
 
 impl Knowledge {
-    /// The policy of a disk for which none is named: SMTF learns of a drive that nobody has characterised.
+    /// Returns the default policy of a disk: SMTF learns if the drive has no profile.
     pub(crate) fn policy(&self) -> PolicyName {
         match self {
             Self::Profile { .. } => PolicyName::Sptf,
@@ -138,18 +138,18 @@ impl Knowledge {
 }
 
 impl Recipe {
-    /// Of a recording's setup.
+    /// Reads a recording's setup.
     ///
     /// # Errors
-    /// It is none.
+    /// It is no setup.
     pub(crate) fn from_setup(setup: &serde_json::Value) -> Result<Self, String> {
         Self::deserialize(setup).map_err(|error| error.to_string())
     }
 
-    /// Makes it.
+    /// Makes the parts.
     ///
     /// # Errors
-    /// What is wrong, and with what.
+    /// The mistake, and its field.
     pub(crate) fn make(&self) -> Result<Made, String> {
         let (model, outside) = match &self.drive {
             Knowledge::Profile { toml, costs } => {
@@ -200,16 +200,16 @@ impl Recipe {
         Ok(Made { model: Arc::new(model), config, mimic })
     }
 
-    /// What a user should know of it, if anything: a policy that cannot be what its name says.
+    /// Returns a remark for the user, if the policy cannot work as its name says.
     pub(crate) fn remark(&self) -> Option<String> {
         let known = matches!(self.drive, Knowledge::Profile { .. });
         self.policy.parse().ok().filter(|_| !known).and_then(without_positions)
     }
 
-    /// A core as the disk has it.
+    /// Makes a core like that of the disk.
     ///
     /// # Errors
-    /// What is wrong, and with what.
+    /// The mistake, and its field.
     pub(crate) fn core(&self) -> Result<Core, String> {
         let Made { model, config, mimic } = self.make()?;
         let mut core = Core::try_new(model, config).map_err(|e| e.to_string())?;
@@ -218,12 +218,12 @@ impl Recipe {
     }
 }
 
-/// [`GRAIN`] in sectors.
+/// Returns [`GRAIN`] in sectors.
 fn grain(sector: Bytes) -> Sectors {
     Sectors::new((GRAIN.get() / sector.get().max(1)).max(1))
 }
 
-/// Bytes as digits.
+/// Returns bytes as hexadecimal digits.
 pub(super) fn hex(bytes: &[u8]) -> String {
     let digit = |n: u8| char::from_digit(u32::from(n), 16).unwrap_or_default();
     bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()

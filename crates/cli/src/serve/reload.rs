@@ -1,4 +1,5 @@
-//! The configuration, read again while its disks are served: what can change does, and the log names what cannot.
+//! The configuration, read again while its disks are served: applies the options that can change, and logs those that
+//! cannot.
 
 use super::args::ServeArgs;
 use super::config::{Config, DiskConfig};
@@ -10,12 +11,12 @@ use server::{Disk, Mailbox, Moment, Terms};
 use std::sync::Weak;
 use tracing::{error, info, warn};
 
-/// All that a configuration is applied to.
+/// The state that a configuration is applied to.
 pub(super) struct Reload {
     pub(super) args: ServeArgs,
-    /// What is served.
+    /// The configuration in force.
     pub(super) config: Config,
-    /// By the names of the disks.
+    /// The disks by their names.
     pub(super) disks: Vec<(String, Mailbox<Disk<AnyDevice>>)>,
     pub(super) control: Weak<Control>,
     pub(super) places: Places,
@@ -23,7 +24,7 @@ pub(super) struct Reload {
 }
 
 impl Reload {
-    /// Reads the configuration again and applies it. One with a mistake changes nothing.
+    /// Reads the configuration again and applies it. If it has a mistake, changes nothing.
     pub(super) fn again(&mut self) {
         super::tell(Moment::Reloading);
         match Config::new(&self.args) {
@@ -48,7 +49,7 @@ impl Reload {
         self.places.keep(new.own.iter().cloned());
         for (name, mailbox) in &self.disks {
             let Some(disk) = new.disks.iter().find(|disk| disk.name == *name) else { continue };
-            // A disk whose server has ended ends the daemon.
+            // If the server of a disk has ended, the daemon ends, too.
             let _ = mailbox.change(Terms { limits: new.limits, tls: disk.tls.clone() });
         }
         info!(
@@ -57,7 +58,7 @@ impl Reload {
     }
 }
 
-/// The options that differ and are read at the start only.
+/// Returns the options that differ and are read only at the start.
 fn fixed(old: &Config, new: &Config) -> Vec<String> {
     let mut changed = Vec::new();
     let mut differs = |option: &str, differs: bool| {
@@ -114,7 +115,7 @@ mod tests {
         assert_eq!(fixed(&both, &old), ["disk b: it is gone"]);
     }
 
-    /// An option that a disk has and that no reload knows would change without a word.
+    /// Without this, a new option of a disk could change without a message.
     #[test]
     fn every_option_of_a_disk_is_known() {
         let options = config("", "").disks.remove(0).fixed();

@@ -1,4 +1,4 @@
-//! The foreground that the flags ask for.
+//! The foreground load of the flags.
 
 use super::trace::{self, Replayed};
 use crate::args::{BackgroundTask, SimulateArgs, Switch, Where};
@@ -18,26 +18,26 @@ use workload::{
     Share, Source, Synthetic, SyntheticConfig, Think, Utilisation,
 };
 
-/// Requests of a run that nothing else ends.
+/// The requests of a run without another end.
 pub(crate) const DEFAULT_REQUESTS: u64 = 10_000;
 
 /// Requests and their times.
 pub(crate) struct Foreground {
     pub(crate) issuer: Issuer<Box<dyn Source>>,
-    /// How many there are, if they end.
+    /// The number of requests, if they end.
     pub(crate) requests: Option<u64>,
-    /// In a few words.
+    /// A short description.
     pub(crate) description: String,
     /// The replay of a trace.
     pub(crate) replayed: Option<Replayed>,
-    /// What its requests' addresses and sizes are multiples of.
+    /// The common divisor of its requests' addresses and sizes.
     pub(crate) grain: Sectors,
 }
 
-/// Refuses flags that the workload has no use for, before anything is read.
+/// Refuses flags that the workload does not use, before anything is read.
 ///
 /// # Errors
-/// The first such flag, and what to do.
+/// The first such flag, with advice.
 pub(crate) fn check_flags(args: &SimulateArgs) -> Result<(), Problem> {
     let load = &args.workload;
     let name = load.name();
@@ -108,10 +108,10 @@ pub(crate) fn check_flags(args: &SimulateArgs) -> Result<(), Problem> {
     Ok(())
 }
 
-/// The requests and their times.
+/// Builds the requests and their times.
 ///
 /// # Errors
-/// A size that is not whole sectors or larger than the drive; a trace that cannot be read or does not fit.
+/// A size is not whole sectors or larger than the drive, or a trace cannot be read or does not fit.
 pub(crate) fn build(
     args: &SimulateArgs,
     drive: &Arc<DriveModel>,
@@ -128,7 +128,8 @@ pub(crate) fn build(
     Ok(Foreground { grain: grain(args, drive.sector_bytes()), ..foreground })
 }
 
-/// The generators align what they ask for to 4 KB, and random requests to their own size where that is less.
+/// Returns the grain: generators align their requests to 4 KB, and random requests to their own size if that is
+/// smaller.
 fn grain(args: &SimulateArgs, sector: Bytes) -> Sectors {
     let size = args.request_size.map_or(ALIGNMENT, |size| size.min(ALIGNMENT));
     values::sectors(size, sector).unwrap_or(Sectors::new(1))
@@ -181,7 +182,7 @@ fn oltp(args: &SimulateArgs, drive: &DriveModel) -> Result<Foreground, Problem> 
     assemble(Box::new(source), arrival, args.seed, None, format!("OLTP, {times}"))
 }
 
-/// Requests of a measurement of the service time: the mean is good to half a percent.
+/// The requests in a measurement of the service time, whose mean is then good to half a percent.
 const CALIBRATION_REQUESTS: u64 = 20_000;
 
 fn utilisation(
@@ -221,7 +222,7 @@ fn utilisation(
 fn tpcc(args: &SimulateArgs, drive: &DriveModel) -> Result<Foreground, Problem> {
     let mut config = TpccConfig::new(drive.layout().capacity(), drive.sector_bytes());
     config.active = args.mpl.or(args.outstanding).unwrap_or(config.active);
-    // The paper's pool, and more where so many transactions could not have their pages in it.
+    // The paper's pool, enlarged if it cannot hold the pages of all active transactions.
     config.pool = config.pool.max(Bytes::new(4 * u64::from(config.active) * config.page.get()));
     let source = Tpcc::new(config, args.seed).map_err(Problem::usage)?;
     let description = format!(

@@ -1,4 +1,4 @@
-//! What a scheduler outside the drive is told of it: everything, what a profile says, or its size.
+//! The knowledge that a scheduler outside the drive gets of it: everything, a profile, or its size.
 
 use crate::args::{SimulateArgs, Switch, Where};
 use crate::drive::resolve::{Resolved, resolve};
@@ -8,17 +8,17 @@ use scheduler::policy::PolicyName;
 use scheduler::{OutsideConfig, Overheads};
 use std::sync::Arc;
 
-/// What `--profile` says of a drive, believed as far as a daemon believes its disk's.
+/// The profile of `--profile`, believed to the same extent as by a daemon.
 pub(super) struct Told {
     model: DriveModel,
     overheads: Overheads,
 }
 
 impl Told {
-    /// What the flag says; without it nothing.
+    /// Reads the flag; `None` without it.
     ///
     /// # Errors
-    /// A profile where none is believed, one that cannot be read or does not say what commands cost, one of another size.
+    /// The profile is not used, cannot be read, has no costs of commands, or is of another size.
     pub(super) fn of(args: &SimulateArgs, drive: &DriveModel) -> Result<Option<Self>, Problem> {
         let Some(name) = &args.profile else { return Ok(None) };
         if args.place != Where::Outside {
@@ -43,7 +43,7 @@ impl Told {
     }
 }
 
-/// As a daemon does, which serves no disk of another size than its profile's.
+/// Checks the size, as a daemon does, which serves a disk only with a profile of its size.
 fn check_size(name: &str, found: &Resolved, drive: &str, truth: &DriveModel) -> Result<(), Problem> {
     let size = |model: &DriveModel| (model.layout().capacity().get(), model.sector_bytes().get());
     let ((has, sector), (told, told_sector)) = (size(truth), size(&found.model));
@@ -58,7 +58,7 @@ fn check_size(name: &str, found: &Resolved, drive: &str, truth: &DriveModel) -> 
     )))
 }
 
-/// What the scheduler believes of the drive, and how it is set up then. `overheads` are what its commands cost in truth.
+/// Returns the scheduler's model of the drive, and its configuration. `overheads` are the true costs of commands.
 ///
 /// # Errors
 /// More sectors than any drive has.
@@ -87,7 +87,7 @@ pub(super) fn believed(
     Ok((known, place))
 }
 
-/// What a policy does that asks for positions where nobody knows any, as a sentence.
+/// Returns a sentence about the behaviour of a policy that needs positions if none are known.
 pub(crate) fn without_positions(policy: PolicyName) -> Option<String> {
     matches!(policy, PolicyName::Sptf | PolicyName::SptfSw(_)).then(|| {
         format!(

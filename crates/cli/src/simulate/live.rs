@@ -1,4 +1,5 @@
-//! `freeblock simulate --replay-live`: what a daemon's core was told, told to a fresh one, and their decisions compared.
+//! `freeblock simulate --replay-live`: replays the inputs of a daemon's core on a fresh one, and compares their
+//! decisions.
 
 use crate::output::Console;
 use crate::problem::Problem;
@@ -14,7 +15,7 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 
-/// Inputs between two looks at the progress.
+/// Inputs between two updates of the progress.
 const STRIDE: u64 = 4_096;
 
 #[derive(Debug, Serialize)]
@@ -38,7 +39,7 @@ struct Difference {
     replayed: String,
 }
 
-/// Exit code 1 where a decision differs; what is no recording, or a damaged one, is refused.
+/// Returns exit code 1 if a decision differs; refuses a file that is no recording or a damaged one.
 pub(crate) fn execute(path: &Path, json: bool, console: &Console) -> Result<Outcome, Problem> {
     let name = path.display().to_string();
     let failed = |error: &dyn std::fmt::Display| Problem::failed(format!("{name}: {error}"));
@@ -48,7 +49,7 @@ pub(crate) fn execute(path: &Path, json: bool, console: &Console) -> Result<Outc
     let make = |setup: &serde_json::Value| {
         let recipe = Recipe::from_setup(setup)?;
         let core = recipe.core()?;
-        // It is made once.
+        // The recipe is set only once.
         let _ = kept.set(recipe);
         Ok(core)
     };
@@ -84,7 +85,7 @@ fn as_json(recipe: &Recipe, told: Replayed, difference: Option<Difference>) -> J
 fn page(recipe: &Recipe, told: Replayed, difference: Option<Difference>) -> String {
     let mut text = String::new();
     let time = span(told.at.as_nanos() as f64 / 1e9);
-    // A string takes whatever is written to it.
+    // Writing to a string does not fail.
     let _ = writeln!(text, "{}, {}, recorded by freeblock {}", recipe.disk, recipe.policy, recipe.version);
     let _ = writeln!(text, "  inputs     {}, in {time} of the live run", grouped(told.inputs));
     let _ = writeln!(text, "  commands   {}", grouped(told.commands));

@@ -1,4 +1,4 @@
-//! What SMTF asks in a simulation.
+//! SMTF's mimic in a simulation.
 
 use crate::args::{SimulateArgs, Switch};
 use crate::files;
@@ -11,13 +11,13 @@ use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
 use units::Sectors;
 
-/// Cells that go into a file at a time.
+/// The cells that go into a file at a time.
 const CELLS: usize = 1 << 14;
 
-/// Refuses files that nothing asks.
+/// Refuses flags that have no effect.
 ///
 /// # Errors
-/// A flag of what smtf asks without `--policy smtf`; idle time to be probed, and none to be used.
+/// A flag of smtf's without `--policy smtf`, or idle time is to be probed but not used.
 pub(super) fn check_flags(args: &SimulateArgs) -> Result<(), Problem> {
     let smtf = matches!(args.policy, PolicyName::Smtf(_));
     let files = [args.mimic.as_ref().map(|_| "--mimic"), args.learnt.as_ref().map(|_| "--learnt")];
@@ -33,11 +33,11 @@ pub(super) fn check_flags(args: &SimulateArgs) -> Result<(), Problem> {
     Ok(())
 }
 
-/// A learner, if the policy asks one; it goes on from what was learnt before, or starts from the table that is named.
+/// Makes a learner, if the policy uses one; it continues from earlier knowledge, or starts from the table named.
 ///
 /// # Errors
-/// A table, or something learnt, that cannot be read; what was learnt of another drive. A table of another drive is taken:
-/// SMTF is to notice.
+/// A table or earlier knowledge cannot be read, or the knowledge is of another drive. A table of another drive is
+/// accepted: SMTF is to notice.
 pub(super) fn learner(
     args: &SimulateArgs,
     name: &str,
@@ -49,13 +49,13 @@ pub(super) fn learner(
     }
     let learning = Learning::from(args.learning);
     let config = LearnerConfig { seed: args.seed, ..learning.config(drive.layout().capacity(), grain) };
-    // Refused if it is damaged, whether it is needed or not.
+    // A damaged table is refused even if it is not needed.
     let table = args.mimic.as_deref().map(load).transpose()?.map(|saved| saved.table);
     if let Some(path) = &args.learnt {
         files::check_replaceable(path)?;
         if path.exists() {
             let refused = |error: LearntError| {
-                // What the flags say is wrong then, and not the file.
+                // This mistake is in the flags, not in the file.
                 if let LearntError::Config(error) = error {
                     return Problem::failed(error);
                 }
@@ -70,10 +70,10 @@ pub(super) fn learner(
     Learner::new(config, table).map(Some).map_err(Problem::failed)
 }
 
-/// Puts what was learnt where `--learnt` says.
+/// Writes the knowledge to the file of `--learnt`.
 ///
 /// # Errors
-/// A file that cannot be written; what was there is still there then.
+/// The file cannot be written; its old content is still there then.
 pub(super) fn keep(args: &SimulateArgs, name: &str, learner: Option<&Learner>) -> Result<(), Problem> {
     match (&args.learnt, learner) {
         (Some(path), Some(learner)) => files::replace_with(path, |file| write(learner, name, file)),
@@ -81,7 +81,7 @@ pub(super) fn keep(args: &SimulateArgs, name: &str, learner: Option<&Learner>) -
     }
 }
 
-/// A part at a time: all of it at once would be as much memory again.
+/// Writes part by part: all of it at once would double the memory.
 fn write(learner: &Learner, name: &str, file: &mut File) -> io::Result<()> {
     let mut saving = learner.begin_saving(name);
     loop {
@@ -92,7 +92,7 @@ fn write(learner: &Learner, name: &str, file: &mut File) -> io::Result<()> {
                 file.seek(SeekFrom::Start(0))?;
                 return file.write_all(&beginning);
             }
-            // It learns nothing meanwhile, and so forgets nothing.
+            // The learner is idle meanwhile, and so forgets nothing.
             SavedPart::Forgotten => return Err(io::Error::other("what was learnt was forgotten meanwhile")),
         }
     }

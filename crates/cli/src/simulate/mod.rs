@@ -49,7 +49,7 @@ fn simulate(args: &SimulateArgs, console: &Console) -> Result<String, Problem> {
     mimicked::check_flags(args)?;
     let mut drive = resolve(&args.drive)?;
     if let Some(switch) = args.zero_latency {
-        // The drive does so, and a scheduler outside knows that it does.
+        // The drive behaves so, and a scheduler outside knows that.
         let on = switch == Switch::On;
         drive.profile.mechanics.zero_latency_read = on;
         drive.profile.mechanics.zero_latency_write = on;
@@ -60,7 +60,7 @@ fn simulate(args: &SimulateArgs, console: &Console) -> Result<String, Problem> {
     let background = match (args.background, args.block_size) {
         (BackgroundTask::None, None) => Background::None,
         (BackgroundTask::None, Some(size)) => {
-            // A size that is wrong is wrong before it is used.
+            // Report an invalid size before it is used.
             block(size, model.sector_bytes())?;
             Background::None
         }
@@ -119,7 +119,7 @@ fn simulate(args: &SimulateArgs, console: &Console) -> Result<String, Problem> {
     };
     run.set_mimic(learner);
     if args.learnt.is_some() {
-        // What is learnt by then may have taken hours.
+        // The knowledge learned so far may have taken hours.
         interrupt::watch(|| {});
     }
     let ended = run.advance(goal, "simulating", &mut Nothing, console)?;
@@ -156,7 +156,7 @@ fn simulate(args: &SimulateArgs, console: &Console) -> Result<String, Problem> {
     if args.json { crate::drive::json(&result.json()) } else { Ok(result.page(&title, args.background)) }
 }
 
-/// One line that says what is simulated: drive, load, and what serves it.
+/// Returns one line about the simulation: drive, load, and scheduler.
 fn title(args: &SimulateArgs, drive: &str, load: &str, served: &str, console: &Console) -> String {
     let mut title = format!("{drive}, {load}, {served}");
     if let Some(remark) = known::without_positions(args.policy).filter(|_| args.blind)
@@ -171,7 +171,7 @@ fn title(args: &SimulateArgs, drive: &str, load: &str, served: &str, console: &C
     title
 }
 
-/// The place of the scheduler outside the drive or of none, and the drive's preset, queue, buffer and bus.
+/// Returns the place of the scheduler unless it is in the drive, and the drive's preset, queue, buffer and bus.
 fn served(args: &SimulateArgs, behaviour: Behaviour, profile: &Profile) -> String {
     let text = match args.place {
         Where::Device => "the drive alone".to_owned(),
@@ -183,7 +183,7 @@ fn served(args: &SimulateArgs, behaviour: Behaviour, profile: &Profile) -> Strin
     text + ", " + &in_force(profile, behaviour)
 }
 
-/// Refuses flags that the scheduler's place has no use for.
+/// Refuses flags that have no effect at the scheduler's place.
 fn check_place(args: &SimulateArgs) -> Result<(), Problem> {
     let buys = args.bought_turns == Some(Switch::On);
     let rests = args.plan_rest == Some(Switch::On);
@@ -239,7 +239,7 @@ fn check_outside(args: &SimulateArgs, buys: bool, rests: bool) -> Result<(), Pro
     Ok(())
 }
 
-/// Refuses what only a scheduler does.
+/// Refuses flags that need a scheduler.
 fn check_device(args: &SimulateArgs) -> Result<(), Problem> {
     let given = [
         ("--policy", args.policy != PolicyName::Fcfs),

@@ -1,4 +1,4 @@
-//! What a scheduler outside the drive says of the drive and of itself, by the names that a daemon's status has for it.
+//! The state of a scheduler outside the drive in a result, under the names of a daemon's status.
 
 use crate::caution::{MISTRUSTED, unused_because};
 use crate::tables::{grouped, percent, span};
@@ -8,7 +8,7 @@ use sim::Trust;
 use std::collections::BTreeMap;
 use units::Duration;
 
-/// Of a run.
+/// The state of a scheduler after a run.
 #[derive(Debug)]
 pub(crate) struct Told {
     trust: Trust,
@@ -16,11 +16,11 @@ pub(crate) struct Told {
     gaps: PlannerStats,
     detours: Harm,
     idle: Harm,
-    /// The most that detours may cost, in millionths of the foreground's time; with none it is only measured.
+    /// The bound on the harm of detours, in millionths of the foreground's time; without one it is only measured.
     harm_ppm: Option<u32>,
 }
 
-/// What scripts read; the names bind. Those of a daemon's status are the same there.
+/// The JSON output for scripts; its names are stable, and equal to those in a daemon's status.
 #[derive(Debug, Serialize)]
 pub(crate) struct Json {
     caution: Option<&'static str>,
@@ -67,7 +67,7 @@ impl Paid {
 const NEAR: Duration = Duration::from_micros(100);
 
 impl Told {
-    /// What it says now; nothing where the core is in the drive.
+    /// Returns the present state; `None` if the core is in the drive.
     pub(crate) fn of(core: &Core, trust: Trust, harm_ppm: Option<u32>) -> Option<Self> {
         Some(Self {
             trust,
@@ -104,7 +104,7 @@ impl Told {
         }
     }
 
-    /// The same as lines of a page; what only background work has is left out where there is none.
+    /// Returns the same as lines of a page; figures of background work are omitted if there is none.
     pub(crate) fn lines(&self, background: bool) -> Vec<(&'static str, String)> {
         let Self { trust, foresight, gaps, detours, idle, .. } = self;
         let mut lines = Vec::new();

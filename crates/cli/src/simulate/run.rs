@@ -1,4 +1,4 @@
-//! A run of the simulator that comes to an end, one way or another.
+//! A run of the simulator with several kinds of end.
 
 use super::outside::Told;
 use crate::interrupt;
@@ -15,33 +15,33 @@ use std::sync::Arc;
 use units::{Instant, RequestId};
 use workload::{Issuer, Source};
 
-/// When a run is over.
+/// The end of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Goal {
-    /// After so many foreground requests.
+    /// A number of foreground requests.
     Requests(u64),
-    /// When the scan has every block.
+    /// The scan has every block.
     ScanDone,
 }
 
-/// Requests between two looks at how far it has come.
+/// Requests between two updates of the progress.
 const STRIDE: u64 = 2_000;
 
-/// A scan that gets nothing out of so many requests will hardly get the rest.
+/// The requests without progress after which a scan counts as stuck.
 const PATIENCE: u64 = 10_000_000;
 
 /// Virtual time ends after 584 years; this is far enough away from it for any stride.
 const LONGEST: Instant = Instant::from_nanos(100 * 365 * 86_400 * 1_000_000_000);
 
-/// Where the core is.
+/// The place of the core.
 enum Host<S> {
     Inside(Box<Inside<S>>),
     Outside(Box<Outside<S>>),
-    /// Nowhere: the drive serves the load alone.
+    /// No core: the drive serves the load alone.
     Device(Box<Direct<Drive, S>>),
 }
 
-/// The same of each host, and something else where there is no core.
+/// Evaluates one expression for each host with a core, and another one without a core.
 macro_rules! either {
     ($host:expr, $run:ident => $of:expr, $device:pat => $alone:expr) => {
         match $host {
@@ -55,15 +55,15 @@ macro_rules! either {
 /// A simulation under way.
 pub(crate) struct Run<S> {
     host: Host<S>,
-    /// Blocks that the scan had when it last got some, and requests that were done then.
+    /// The blocks of the scan at its last progress, and the requests done then.
     yielded: (u64, u64),
 }
 
 impl<S: Source> Run<S> {
-    /// Sets it up.
+    /// Sets up a simulation in the drive.
     ///
     /// # Errors
-    /// A background that the core refuses.
+    /// The core refuses the background.
     pub(crate) fn new(
         drive: Arc<DriveModel>,
         config: Config,
@@ -77,7 +77,7 @@ impl<S: Source> Run<S> {
     /// The same in front of a drive.
     ///
     /// # Errors
-    /// A background that the core refuses.
+    /// The core refuses the background.
     pub(crate) fn outside(
         device: Drive,
         known: Arc<DriveModel>,
@@ -89,14 +89,14 @@ impl<S: Source> Run<S> {
         Ok(Self { host: Host::Outside(Box::new(outside)), yielded: (0, 0) })
     }
 
-    /// A drive that serves the load alone.
+    /// Sets up a drive that serves the load alone.
     pub(crate) fn device(device: Drive, foreground: Issuer<S>) -> Self {
         let direct = Direct::new(device, usize::MAX, foreground);
         Self { host: Host::Device(Box::new(direct)), yielded: (0, 0) }
     }
 
-    /// Goes on until the goal is reached or the load has ended, or Ctrl-C came where somebody [watches](interrupt::watch);
-    /// whether it did not.
+    /// Runs until the goal is reached, the load has ended, or Ctrl-C if that is [watched](interrupt::watch). Returns
+    /// whether it ended without Ctrl-C.
     ///
     /// # Errors
     /// As [`stride`](Self::stride).
@@ -117,7 +117,7 @@ impl<S: Source> Run<S> {
         Ok(true)
     }
 
-    /// A bar from here to the goal.
+    /// Returns a bar from here to the goal.
     pub(crate) fn progress(&self, goal: Goal, label: &str, console: &Console) -> Progress {
         let whole = match goal {
             Goal::Requests(requests) => requests,
@@ -126,7 +126,7 @@ impl<S: Source> Run<S> {
         Progress::new(console, label, whole)
     }
 
-    /// How far it has come on the way to the goal.
+    /// Returns the progress toward the goal.
     pub(crate) fn position(&self, goal: Goal) -> u64 {
         match goal {
             Goal::Requests(_) => self.requests(),
@@ -134,10 +134,10 @@ impl<S: Source> Run<S> {
         }
     }
 
-    /// Goes on by some thousand requests at most. Whether there is more to do.
+    /// Runs some thousand requests at most. Returns whether there is more to do.
     ///
     /// # Errors
-    /// A load that the drive cannot keep up with; a scan that gets no further; a hundred simulated years.
+    /// The drive cannot keep up with the load, a scan is stuck, or a hundred simulated years are over.
     pub(crate) fn stride(&mut self, goal: Goal, observer: &mut impl Observer) -> Result<bool, Problem> {
         let stride = match goal {
             Goal::Requests(requests) => STRIDE.min(requests.saturating_sub(self.requests())),
@@ -185,24 +185,24 @@ impl<S: Source> Run<S> {
         self.scan_progress().map_or(0, |(delivered, _)| delivered)
     }
 
-    /// Foreground requests done.
+    /// Returns the foreground requests done.
     pub(crate) fn requests(&self) -> u64 {
         either!(&self.host, run => run.requests(), run => run.requests())
     }
 
-    /// Gives SMTF what it asks.
+    /// Sets the mimic of SMTF.
     pub(crate) fn set_mimic(&mut self, learner: Option<Learner>) {
         let mimic = learner.map(|learner| Box::new(learner) as _);
         either!(&mut self.host, run => drop(run.core_mut().set_mimic(mimic)), _ => ());
     }
 
-    /// What that has become.
+    /// Returns the mimic in its present state.
     pub(crate) fn learner(&self) -> Option<&Learner> {
         let mimic: &dyn Any = either!(&self.host, run => run.core().mimic(), _ => None)?;
         mimic.downcast_ref::<Learner>()
     }
 
-    /// What a core outside the drive says, where detours may cost so many millionths.
+    /// Returns the state of a core outside the drive, with the bound on harm in millionths.
     pub(crate) fn told(&self, harm_ppm: Option<u32>) -> Option<Told> {
         match &self.host {
             Host::Inside(_) | Host::Device(_) => None,
@@ -210,7 +210,7 @@ impl<S: Source> Run<S> {
         }
     }
 
-    /// What came out.
+    /// Returns the results.
     pub(crate) fn report(&self) -> Report {
         either!(&self.host, run => run.report(), run => run.whole_report())
     }

@@ -11,21 +11,21 @@ use sim::Report;
 use std::fmt::Write;
 use std::time::Duration;
 
-/// What came out of a run.
+/// The results of a run.
 pub(crate) struct Result {
     pub(crate) report: Report,
-    /// With a trace.
+    /// The replay of a trace, if there is one.
     pub(crate) replayed: Option<Replayed>,
-    /// With SMTF.
+    /// The learner of SMTF, if there is one.
     pub(crate) mimic: Option<LearnerStats>,
-    /// Outside the drive.
+    /// The scheduler outside the drive, if there is one.
     pub(crate) outside: Option<Told>,
     pub(crate) seed: u64,
-    /// Time on a real clock.
+    /// The real time of the run.
     pub(crate) wall: Duration,
 }
 
-/// What scripts read; the names bind.
+/// The JSON output for scripts; its names are stable.
 #[derive(Serialize)]
 pub(crate) struct Json {
     foreground: Foreground,
@@ -61,7 +61,7 @@ struct HeadTime {
     idle: f64,
 }
 
-/// What SMTF has learnt.
+/// The knowledge of SMTF.
 #[derive(Serialize)]
 struct Mimic {
     observed: u64,
@@ -127,7 +127,7 @@ impl Result {
         let Report { foreground, head_time, background: scan, simulated } = &self.report;
         let mut text = format!("{title}\n\n");
         let mut line = |what: &str, value: String| {
-            // A string takes whatever is written to it.
+            // Writing to a string does not fail.
             let _ = writeln!(text, "{what:15} {value}");
         };
         line(

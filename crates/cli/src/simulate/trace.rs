@@ -21,7 +21,7 @@ use workload::{
     Streamed, StreamedConfig, Think,
 };
 
-/// Simulated time that a trace may take, 100 years in nanoseconds.
+/// The most simulated time of a trace, 100 years in nanoseconds.
 const LONGEST_NS: u128 = 100 * 365 * 86_400 * 1_000_000_000;
 
 /// The mean time between requests above which a drive is idle for more than 99.9% of the time.
@@ -33,7 +33,7 @@ const ZSTD_WINDOW_LOG_MAX: u32 = 25;
 /// The name of standard input.
 const STANDARD_INPUT: &str = "-";
 
-/// How the trace is read, from the flags.
+/// Returns the options of the trace's reader, from the flags.
 pub(crate) fn options(args: &SimulateArgs) -> Options {
     Options {
         format: args.format.as_ref().map(|read_as| read_as.format),
@@ -43,10 +43,10 @@ pub(crate) fn options(args: &SimulateArgs) -> Options {
     }
 }
 
-/// A trace, unpacked while it is read.
+/// Opens a trace, which is unpacked while it is read.
 ///
 /// # Errors
-/// A file that cannot be opened; a beginning that cannot be read.
+/// The file cannot be opened, or its beginning cannot be read.
 pub(crate) fn open(path: &Path) -> Result<Box<dyn Read>, Problem> {
     let source: Box<dyn Read> = if path == Path::new(STANDARD_INPUT) {
         Box::new(io::stdin().lock())
@@ -71,7 +71,7 @@ fn unpacked(mut source: Box<dyn Read>) -> io::Result<Box<dyn Read>> {
     }
 }
 
-/// The error of a reader, with its file and the mend.
+/// Makes the error of a reader, with its file and advice.
 pub(crate) fn unreadable(path: &Path, error: &TraceError) -> Problem {
     let failed = Problem::failed(format!("{}: {error}", path.display()));
     match error {
@@ -99,12 +99,12 @@ pub(crate) struct Replayed {
     path: String,
 }
 
-/// What scripts read of a replay; the names bind.
+/// The part of the JSON output about a replay; its names are stable.
 #[derive(Serialize)]
 pub(crate) struct Json {
     format: &'static str,
     devices: usize,
-    /// `null` for all of them.
+    /// `null` for all devices.
     device: Option<u32>,
     requests: u64,
     out_of_order: Option<u64>,
@@ -138,7 +138,7 @@ impl Replayed {
         }
     }
 
-    /// What a reader of the result should know of the trace, in sentences.
+    /// Returns remarks on the trace for the reader of the result, in sentences.
     pub(crate) fn remarks(&self) -> Vec<String> {
         let account = self.account.borrow();
         let Notes { suspect, other, empty, widened, flushes, discards, forced } = self.notes;
@@ -163,7 +163,7 @@ impl Replayed {
         self.guess.iter().cloned().chain(counted).collect()
     }
 
-    /// The reason why the replay ended before the trace did.
+    /// Checks why the replay ended before the trace did.
     ///
     /// # Errors
     /// That reason.
@@ -197,13 +197,13 @@ fn misplaced(path: &Path, device: Option<u32>, error: &ConfigError) -> Problem {
     })
 }
 
-/// The foreground of a trace.
+/// Builds the foreground of a trace.
 ///
-/// A file is read twice: its survey finds the devices, the times and the mistakes before anything is simulated. Standard
-/// input and other pipes are read once.
+/// A file is read twice: the survey finds the devices, the times and the mistakes before the simulation. Standard input
+/// and other pipes are read once.
 ///
 /// # Errors
-/// A trace that cannot be read, does not fit on the drive, or has no such device or times.
+/// The trace cannot be read, does not fit on the drive, or lacks the device or times.
 pub(crate) fn build(args: &SimulateArgs, path: &Path, drive: &DriveModel) -> Result<Foreground, Problem> {
     let failed = |error: ConfigError| Problem::failed(format!("{}: {error}", path.display()));
     let options = options(args);
@@ -241,7 +241,7 @@ pub(crate) fn build(args: &SimulateArgs, path: &Path, drive: &DriveModel) -> Res
     };
     let fit = match (args.wrap, &chosen) {
         (false, _) => Fit::Refuse,
-        // A trace that fits stays as it is.
+        // A trace that fits keeps its addresses.
         (true, Some(chosen)) if chosen.end.get() <= limit.get() => Fit::Refuse,
         (true, _) => Fit::Wrap,
     };
@@ -301,12 +301,12 @@ pub(crate) fn build(args: &SimulateArgs, path: &Path, drive: &DriveModel) -> Res
     Ok(Foreground { replayed: Some(replayed), grain: Sectors::new(grain), ..foreground })
 }
 
-/// The grain of a device's requests in sectors of the drive.
+/// Returns the grain of a device's requests in sectors of the drive.
 fn grain(device: &DeviceSurvey, factor: u64) -> u64 {
     if device.grain.get().is_multiple_of(factor) { (device.grain.get() / factor).max(1) } else { 1 }
 }
 
-/// The first pass over a trace.
+/// Makes the first pass over a trace.
 fn survey(mut reader: Reader<'_>, path: &Path, limit: Sectors) -> Result<(Survey, Notes), Problem> {
     let failed = |error: TraceError| unreadable(path, &error);
     let mut survey = Survey::new(limit);
@@ -316,12 +316,12 @@ fn survey(mut reader: Reader<'_>, path: &Path, limit: Sectors) -> Result<(Survey
     if survey.requests == 0 {
         return Err(failed(TraceError::Empty { expected: reader.format().shape() }));
     }
-    // The requests of a log of fio before its first wait arrive at its beginning.
+    // Requests in a log of fio before its first wait arrive at its beginning.
     survey.arrivals |= survey.span.is_some();
     Ok((survey, reader.notes()))
 }
 
-/// The devices to replay, and the summary of their requests if there was a survey.
+/// Returns the devices to replay, and the summary of their requests if there was a survey.
 fn choose(
     asked: Option<TraceDevices>,
     survey: Option<&Survey>,
@@ -364,7 +364,7 @@ fn choose(
     }
 }
 
-/// The summary of all devices, one behind the other.
+/// Returns the summary of all devices, one behind the other.
 fn concatenated(survey: &Survey, starts: &BTreeMap<u32, u64>, end: u64) -> DeviceSurvey {
     let all = survey.devices.values();
     let grain = all.clone().map(|device| device.grain.get()).chain(starts.values().copied());
@@ -403,7 +403,7 @@ fn refuse_past_end(
     Ok(())
 }
 
-/// The arrivals of the replay, in the machine's form and in words.
+/// Returns the arrivals of the replay, in the machine's form and in words.
 fn times(
     args: &SimulateArgs,
     recorded: Recorded,
@@ -468,7 +468,7 @@ mod tests {
         let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         gzip.write_all(&text).unwrap();
         let zstd = zstd::stream::encode_all(&text[..], 1).unwrap();
-        // Two members behind each other are one trace, as `cat a.gz b.gz` makes them.
+        // Two concatenated members are one trace, as `cat a.gz b.gz` makes them.
         let gzip = gzip.finish().unwrap().repeat(2);
         for (packed, times) in [(text.clone(), 1), (gzip, 2), (zstd, 1)] {
             let mut read = Vec::new();

@@ -1,4 +1,4 @@
-//! Commands that talk to a daemon: what it does for its disks, and how that stands.
+//! Commands to a daemon about its disks and their tasks.
 
 pub(crate) mod args;
 mod show;
@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Between two looks at a task that is waited for.
+/// The interval between queries while waiting for a task.
 const LOOK: Duration = Duration::from_millis(250);
 
 pub(crate) fn scrub(args: &ScrubArgs, console: &Console) -> Result<String, Problem> {
@@ -64,7 +64,7 @@ pub(crate) fn reorganize(args: &ReorganizeArgs, console: &Console) -> Result<Str
     start("reorganize", spec, &args.start, console)
 }
 
-/// What is done to a task by a path of its own.
+/// Makes a call on a task that has a path of its own.
 pub(crate) fn act(args: &OneTask, what: &str) -> Result<String, Problem> {
     let (control, disk) = daemon(&args.daemon)?;
     let path = format!("/v1/disks/{disk}/tasks/{}/{what}", args.id);
@@ -93,7 +93,7 @@ pub(crate) fn status(args: &Daemon) -> Result<String, Problem> {
     if args.json { crate::drive::json(&status) } else { Ok(show::status(&status)) }
 }
 
-/// The status of all disks, or of the one that was named.
+/// Returns the status of all disks, or of the one named.
 fn all(args: &Daemon) -> Result<Value, Problem> {
     let control = Control::new(&args.control);
     match &args.disk {
@@ -115,14 +115,14 @@ fn put(spec: &mut Map<String, Value>, field: &str, value: Option<u64>) {
     }
 }
 
-/// The daemon's directory is another.
+/// Makes a path absolute, because the daemon's working directory is another.
 fn absolute(path: &Path) -> Result<String, Problem> {
     let path: PathBuf = std::path::absolute(path).map_err(Problem::failed)?;
     let text = path.to_str().map(str::to_owned);
     text.ok_or_else(|| Problem::usage(format!("{}: give a path in UTF-8", path.display())))
 }
 
-/// A name as a part of a path.
+/// Returns a name as a part of a path.
 fn part(name: &str) -> Result<&str, Problem> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '~');
     match !name.is_empty() && name.chars().all(plain) {
@@ -133,7 +133,7 @@ fn part(name: &str) -> Result<&str, Problem> {
     }
 }
 
-/// The daemon, and the disk that is meant.
+/// Returns the daemon, and the disk meant.
 fn daemon(args: &Daemon) -> Result<(Control, String), Problem> {
     let control = Control::new(&args.control);
     if let Some(disk) = &args.disk {

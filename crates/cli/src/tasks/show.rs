@@ -6,7 +6,7 @@ use scheduler::Caution;
 use serde_json::Value;
 use std::fmt::Write;
 
-/// All tasks of all disks.
+/// Returns all tasks of all disks.
 pub(crate) fn tasks_of(status: &Value) -> impl Iterator<Item = &Value> {
     let disks = status["disks"].as_array().into_iter().flatten();
     disks.flat_map(|disk| disk["tasks"].as_array().into_iter().flatten())
@@ -27,7 +27,7 @@ fn rate(task: &Value) -> String {
     task["rate_bytes_per_s"].as_f64().map_or("-".into(), |rate| format!("{:.2} MB/s", rate / 1e6))
 }
 
-/// Seconds as people say them.
+/// Returns a duration in words.
 fn time(seconds: f64) -> String {
     let whole = seconds.max(0.0).ceil() as u64;
     match whole {
@@ -42,7 +42,7 @@ fn eta(task: &Value) -> String {
     task["eta_s"].as_f64().map_or("-".into(), time)
 }
 
-/// What is to be said of a task beside numbers.
+/// Returns the remarks on a task.
 fn remark(task: &Value) -> String {
     let mut remarks = Vec::new();
     if let Some(reason) = task["reason"].as_str() {
@@ -65,7 +65,7 @@ fn remark(task: &Value) -> String {
     remarks.join("; ")
 }
 
-/// A table of all.
+/// Returns a table of all tasks.
 pub(crate) fn tasks(status: &Value) -> String {
     let rows: Vec<Vec<String>> = tasks_of(status)
         .map(|task| {
@@ -89,7 +89,7 @@ pub(crate) fn tasks(status: &Value) -> String {
     table(&header, &[1, 2, 3, 8], rows)
 }
 
-/// One task, whole.
+/// Returns all about one task.
 pub(crate) fn task(task: &Value) -> String {
     let mut out =
         format!("{} {} of {} is {}", text(task, "kind"), task["id"], text(task, "disk"), text(task, "state"));
@@ -135,7 +135,7 @@ pub(crate) fn task(task: &Value) -> String {
     out
 }
 
-/// Disks and tasks.
+/// Returns disks and tasks.
 pub(crate) fn status(status: &Value) -> String {
     let mut out = String::new();
     for disk in status["disks"].as_array().into_iter().flatten() {

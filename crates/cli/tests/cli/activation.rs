@@ -1,4 +1,5 @@
-//! Sockets that a service manager hands over: from descriptor 3 on, told of by LISTEN_FDS, LISTEN_PID and LISTEN_FDNAMES.
+//! Sockets handed over by a service manager: descriptors from 3 on, described by LISTEN_FDS, LISTEN_PID and
+//! LISTEN_FDNAMES.
 
 use crate::crash::{Asked, Client};
 use crate::serve::PROFILE;
@@ -37,7 +38,7 @@ impl Drop for Activated {
     }
 }
 
-/// A daemon with both its sockets handed over. `None` where there is no Python.
+/// Starts a daemon with both its sockets handed over. `None` if there is no Python.
 fn activated(dir: &Dir, wrong_pid: Option<&str>) -> Option<Activated> {
     let [nbd, control] = ["nbd", "control"].map(|name| dir.path(name));
     handed(dir, &[&nbd, &control], wrong_pid)
@@ -68,7 +69,7 @@ fn handed(dir: &Dir, sockets: &[&str], wrong_pid: Option<&str>) -> Option<Activa
     }
 }
 
-/// Waits until somebody listens there; whoever comes before the daemon is up waits in the socket.
+/// Connects, waiting for the socket; a connection made before the daemon is ready waits in the socket.
 fn connect(path: &str, daemon: &mut Activated) -> Option<UnixStream> {
     loop {
         if let Ok(stream) = UnixStream::connect(path) {
@@ -96,7 +97,7 @@ fn sockets_on_descriptors_3_and_4_are_served_and_stay() {
         return;
     }
     assert!(said.starts_with("HTTP/1.1 200") && said.contains("\"d0\""), "{said}");
-    // Both are what was handed over: their files are still those.
+    // Both are the sockets handed over: their files are unchanged.
     let mut client = Client::open(&dir.path("nbd"));
     client.ask(Asked::Write { lbn: 7, sectors: 2, stamp: 9, fua: true });
     assert!(client.answer().is_some());
@@ -109,13 +110,13 @@ fn sockets_on_descriptors_3_and_4_are_served_and_stay() {
     let id = daemon.0.id().to_string();
     assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
     assert!(daemon.0.wait().unwrap().success());
-    // They are the service manager's, which goes on listening there.
+    // They are the service manager's, which continues to listen there.
     for name in ["nbd", "control"] {
         assert!(dir.names().iter().any(|there| there == name), "{name} is gone");
     }
 }
 
-/// What another process was told is not taken: the daemon opens its own, and finds the place taken by whoever listens there.
+/// Sockets announced to another process are not used: the daemon opens its own, and finds the address in use.
 #[test]
 fn sockets_of_another_process_are_left_alone() {
     let dir = Dir::new();
@@ -126,7 +127,7 @@ fn sockets_of_another_process_are_left_alone() {
     assert!(why.contains("io_uring") || why.contains("is taken: a server answers there"), "{why}");
 }
 
-/// Clients that come in there would wait for ever.
+/// Clients that connect there would wait for ever.
 #[test]
 fn a_socket_that_no_disk_lists_is_an_error() {
     let dir = Dir::new();

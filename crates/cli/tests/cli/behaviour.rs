@@ -1,9 +1,9 @@
-//! Emulated drives that differ from their profiles, told by name.
+//! Emulated drives that differ from their profiles, selected by name.
 
 use crate::support::{Dir, number, run, run_with};
 use ::drive::Behaviour;
 
-/// What `probe --help` gives each switch.
+/// Returns the values that `probe --help` gives each switch.
 fn in_the_help() -> Vec<String> {
     let help = run("probe --help").worked();
     let words = || help.split([',', ';', ' ', '\n']);
@@ -41,7 +41,7 @@ fn a_simulated_drive_does_as_it_is_told() {
     assert_eq!(response("queue=fcfs:64,none,drift=off"), exact);
 }
 
-/// Without a buffer there is nothing to report a write from, whatever is said of that.
+/// Without a buffer the drive cannot acknowledge a write early, whatever the switch says.
 #[test]
 fn a_drive_without_a_buffer_is_not_told_to_write_back() {
     for behaviour in ["noise,buffer=off,write_back=on", "buffer=off,bus_sector=6.4us,queue=sptf:64"] {
@@ -52,7 +52,7 @@ fn a_drive_without_a_buffer_is_not_told_to_write_back() {
     }
 }
 
-/// Pairs of requests at times of their own, each second one right behind the first.
+/// Returns pairs of requests at distinct times, the second of each right behind the first.
 fn pairs() -> String {
     let (mut state, mut lbn) = (1_u64, 0);
     let mut text = String::new();
@@ -64,8 +64,8 @@ fn pairs() -> String {
     text
 }
 
-/// Every switch alone, from the command line: it changes what a drive does that is otherwise exact, the same for a seed, and
-/// otherwise for another where there is chance in it.
+/// Tests every switch alone, from the command line: it changes the times of a drive that is otherwise exact, equally
+/// for equal seeds, and differently for another seed if it is random.
 #[test]
 fn each_switch_alone_changes_what_a_simulated_drive_does() {
     let exact = "bus_sector=6.4us,buffer=off,queue=sptf:64";
@@ -85,13 +85,13 @@ fn each_switch_alone_changes_what_a_simulated_drive_does() {
             "eager_read_ahead" => (buffered, word.clone(), &["--outstanding", "2"][..]),
             "bus_sector" => (exact, "bus_sector=99us".to_owned(), &[][..]),
             "queue" => (exact, "queue=off".to_owned(), &[][..]),
-            // Enough of them to be met.
+            // Enough of them for requests to hit some.
             "grown_defects" | "bad_sectors" => (exact, word.replace("=20", "=20000"), &[][..]),
             _ => (exact, word.clone(), &[][..]),
         };
         let response = |words: &str, seed: &str| {
             let args = ["simulate", "--where", "outside", "--json", "--seed", seed];
-            // Commands of the trace come when no sector of a read-ahead is under way; random arrivals do not.
+            // The trace's commands arrive when no sector of a read-ahead is being read; random arrivals do not.
             let load: &[&str] = match name {
                 "prompt_read_ahead" => &["--rate", "100", "--requests", "3000"],
                 _ => &["--workload", &replay],
@@ -107,7 +107,7 @@ fn each_switch_alone_changes_what_a_simulated_drive_does() {
     }
 }
 
-/// A daemon serves them as well: what the drive has no room for waits in the host.
+/// A daemon serves them as well: commands beyond the drive's queue wait in the host.
 #[test]
 fn drives_that_take_one_command_at_a_time_are_simulated() {
     let simulate = |behaviour: &str| {
@@ -120,7 +120,7 @@ fn drives_that_take_one_command_at_a_time_are_simulated() {
         assert!(number(&ran, "/outside/foresight/within_100us") > 0.9, "{behaviour}: {ran}");
         assert!(number(&ran, "/outside/gaps/used") > 200.0, "{behaviour}: {ran}");
     }
-    // It turns to a command when the host has heard of the one before: that takes time.
+    // Without a queue the drive begins a command after the host has received the previous completion, which takes time.
     let response = |behaviour| number(&simulate(behaviour), "/foreground/mean_response_ms");
     assert!(response("none") > response("queue=sptf:64"));
 }

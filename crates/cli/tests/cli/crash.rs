@@ -1,5 +1,5 @@
-//! `freeblock serve` killed at any moment, under load and with tasks at work. Real time passes; nothing here depends on
-//! how much.
+//! `freeblock serve` killed at random moments, under load and with tasks at work. Real time passes, but no result
+//! depends on it.
 
 use crate::serve::{Daemon, PROFILE, SECTORS, start};
 use crate::support::{Dir, run_with};
@@ -8,12 +8,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 
-/// How often it is killed: more often in `make test-long`.
+/// Returns the number of kills, larger in `make test-long`.
 fn lives() -> u64 {
     testing::sized(6, 60)
 }
 
-/// A client that keeps several requests under way.
+/// A client that keeps several requests in flight.
 pub(crate) struct Client {
     socket: UnixStream,
     next: u64,
@@ -28,7 +28,7 @@ pub(crate) enum Asked {
         stamp: u64,
         fua: bool,
     },
-    /// All that was acknowledged before this many answers.
+    /// Covers the writes acknowledged before this many answers.
     Flush {
         answers: u64,
     },
@@ -52,7 +52,7 @@ impl Client {
         bytes.extend(offset.to_be_bytes());
         bytes.extend(length.to_be_bytes());
         bytes.extend(data);
-        // Nobody may be there any more.
+        // The daemon may be dead.
         let _ = self.socket.write_all(&bytes);
         self.next
     }
@@ -68,7 +68,7 @@ impl Client {
         self.asked.insert(id, asked);
     }
 
-    /// The next that is acknowledged; `None` when nobody is there any more.
+    /// Returns the next acknowledged request; `None` if the daemon is dead.
     pub(crate) fn answer(&mut self) -> Option<Asked> {
         let mut reply = [0; 16];
         self.socket.read_exact(&mut reply).ok()?;
@@ -84,26 +84,26 @@ impl Client {
     }
 }
 
-/// What a sector holds: all of it is of one write.
+/// Returns the number of the single write that filled a sector.
 fn stamp_of(sector: &[u8]) -> u64 {
     assert!(sector.chunks(8).all(|eight| eight == &sector[..8]), "half a sector of each of two writes");
     u64::from_le_bytes(sector[..8].try_into().unwrap())
 }
 
-/// Numbers by seed: no crate of the workspace's own is needed for this.
+/// Returns pseudo-random numbers without a crate of the workspace.
 pub(crate) fn draw(state: &mut u64, bound: u64) -> u64 {
     *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     (*state >> 33) % bound
 }
 
-/// A sector: what it must hold, or any of what may have been written since.
+/// The possible contents of a sector: the safe one, or any written since.
 #[derive(Clone, Default)]
 struct Sector {
     safe: u64,
     since: BTreeSet<u64>,
 }
 
-/// What a client writes over many lives of a daemon, and what must be there.
+/// The writes of a client over many lives of a daemon, and the contents that must result.
 struct Load {
     sectors: Vec<Sector>,
     state: u64,
@@ -115,7 +115,8 @@ impl Load {
         Self { sectors: vec![Sector::default(); SECTORS as usize], state: seed, stamp: 0 }
     }
 
-    /// Reads everything, and holds it against what may be there; what is found is there from now on.
+    /// Reads all sectors, and compares them with their possible contents; the contents found are the safe ones from now
+    /// on.
     fn look(&mut self, client: &mut Client) -> Vec<u64> {
         let mut found = Vec::new();
         while (found.len() as u64) < SECTORS {
@@ -130,10 +131,10 @@ impl Load {
         found
     }
 
-    /// Writes and flushes, eight at a time, until nobody is there any more. After each answer `killed` is told how many
-    /// there were, and says whether it has killed the daemon.
+    /// Writes and flushes, eight at a time, until the daemon is dead. After each answer calls `killed` with the number
+    /// of answers; it returns whether it has killed the daemon.
     fn run(&mut self, client: &mut Client, mut killed: impl FnMut(u64) -> bool) {
-        // Acknowledged, by the number of the answer, and not flushed.
+        // Acknowledged writes, by the number of the answer, that are not flushed.
         let mut unflushed: Vec<(u64, u64, u64)> = Vec::new();
         let (mut answers, mut over) = (0, false);
         loop {
@@ -150,10 +151,10 @@ impl Load {
                 let range = lbn as usize..(lbn + count) as usize;
                 self.sectors[range].iter_mut().for_each(|sector| _ = sector.since.insert(stamp));
             }
-            // What it had said before it died counts.
+            // Answers sent before the death of the daemon count.
             let Some(answered) = client.answer() else { break };
             answers += 1;
-            // Overlapping requests are done in order: what is older than what is safe cannot come back.
+            // Overlapping requests are done in order: content older than the safe one cannot come back.
             let sectors = &mut self.sectors;
             let mut keep = |lbn: u64, stamp: u64| {
                 let sector = &mut sectors[lbn as usize];
@@ -183,7 +184,7 @@ impl Load {
     }
 }
 
-/// A daemon's directory, and how to start it there.
+/// The directory and configuration of a daemon.
 struct Place {
     dir: Dir,
     disk: String,
@@ -197,14 +198,14 @@ impl Place {
         Self { dir, disk }
     }
 
-    /// `None` where there is no io_uring.
+    /// `None` if there is no io_uring.
     fn start(&self) -> Option<Daemon> {
         let listen = format!("unix:{}", self.dir.path("s"));
         let (state, control) = (self.dir.path("state"), self.dir.path("control"));
         let args =
             ["--disk", &self.disk, "--listen", &listen, "--state", &state, "--control", &control, "--json"];
         let daemon = start(&args, 1)?;
-        // It says where the disk is before it says where the control socket is.
+        // The daemon reports the disk before the control socket.
         while UnixStream::connect(&control).is_err() {
             std::thread::yield_now();
         }
@@ -221,7 +222,7 @@ impl Place {
         serde_json::from_str(&said.worked()).unwrap()
     }
 
-    /// The disk, and its tasks by number.
+    /// Returns the disk, and its tasks by number.
     fn status(&self) -> (Value, BTreeMap<u64, Value>) {
         let disk = self.ask(&["status"])["disks"][0].take();
         let tasks = disk["tasks"].as_array().unwrap().iter();
@@ -251,7 +252,7 @@ fn what_was_flushed_is_there_after_kill_9_at_any_moment() {
     assert!(load.sectors.iter().filter(|sector| sector.safe > 0).count() > 200);
 }
 
-/// Lets a load run for a number of answers by seed, and then until `enough` says so; kills the daemon.
+/// Lets a load run for a random number of answers, and then until `enough` returns true; kills the daemon.
 fn run_and_kill(place: &Place, load: &mut Load, daemon: Daemon, mut enough: impl FnMut() -> bool) {
     let mut daemon = daemon;
     let mut client = place.client();
@@ -266,16 +267,16 @@ fn run_and_kill(place: &Place, load: &mut Load, daemon: Daemon, mut enough: impl
     daemon.gone();
 }
 
-/// A block that the journal has is not read again: what a life of the daemon reads in the background is at most what the
-/// last look at the life before left.
+/// A block in the journal is not read again: each life of the daemon reads in the background at most the rest that the
+/// last query of the former life saw.
 #[test]
 fn a_scrub_goes_on_after_kill_9_and_reads_no_block_twice() {
-    // So many that a scrub takes several lives.
+    // Enough blocks for a scrub to take several lives.
     const BLOCKS: u64 = 1 << 12;
     const BLOCK: u64 = 128;
     let place = Place::new(include_str!("../../../../proofs/drive.toml"));
     let mut load = Load::new(7);
-    // Blocks that were still to be read when we last looked, of the scrubs that are there.
+    // The blocks left at the last query, of the existing scrubs.
     let (mut left, mut newest) = (0, 0);
     let mut resumed = 0;
     for life in 0..=lives() {
@@ -305,7 +306,7 @@ fn a_scrub_goes_on_after_kill_9_and_reads_no_block_twice() {
             left
         };
         if life < lives() {
-            // More is durable than clients have read for it, or what is read twice would not show.
+            // Enough blocks must be durable to show repeated reads despite the clients' own.
             while look() > most.saturating_sub(BLOCKS / 8) {
                 std::thread::sleep(std::time::Duration::from_millis(20));
             }
@@ -321,7 +322,7 @@ fn a_scrub_goes_on_after_kill_9_and_reads_no_block_twice() {
     eprintln!("{newest} scrubs in {} lives, {resumed} times one went on", lives() + 1);
 }
 
-/// An image as docs/BACKUP.md describes it: each block is there once. What its sectors hold.
+/// Returns the contents of an image's sectors. Checks that each block is there once, as docs/BACKUP.md describes it.
 fn sectors_of(image: &[u8], block: usize) -> Vec<u64> {
     assert_eq!(&image[..8], b"FBIMAGE1");
     let u32_at = |at: usize| u32::from_le_bytes(image[at..at + 4].try_into().unwrap()) as usize;
@@ -341,19 +342,19 @@ fn sectors_of(image: &[u8], block: usize) -> Vec<u64> {
     sectors.map(stamp_of).collect()
 }
 
-/// A backup is of the instant at which it began, however often the daemon dies while clients overwrite the disk; a scrub
-/// runs beside it.
+/// A backup is of the instant at which it began, although the daemon dies several times while clients overwrite the
+/// disk; a scrub runs beside it.
 #[test]
 fn a_backup_is_of_its_instant_through_kill_9_and_overwriting() {
     const BLOCK: usize = 8;
     let place = Place::new(PROFILE);
     let mut load = Load::new(11);
-    // What each has to hold; how many have been found to.
+    // The required content of each image; the number of images checked.
     let mut begun: Vec<Vec<u64>> = Vec::new();
     let (mut checked, mut interrupted) = (0, 0);
     for life in 0..=lives() {
         let Some(daemon) = place.start() else { return };
-        // Nobody writes yet: this is what is there.
+        // There are no writes yet, so this is the content of the disk.
         let now = load.look(&mut place.client());
         let is = |task: &Value, kind: &str| task["kind"] == kind;
         let live = |tasks: &BTreeMap<u64, Value>, kind: &str| {

@@ -1,4 +1,4 @@
-//! A daemon whose state directory is damaged while it is away, and what an operator does about it.
+//! A daemon whose state directory is damaged while it is down, and the operator's remedies.
 
 use crate::crash::{Asked, Client};
 use crate::support::run_with;
@@ -15,7 +15,7 @@ fn directory(name: &str) -> PathBuf {
     directory
 }
 
-/// Whether a client gets in.
+/// Returns whether a client is let in.
 fn is_let_in(directory: &Path) -> bool {
     let mut socket = UnixStream::connect(directory.join("nbd")).unwrap();
     socket.read_exact(&mut [0; 18]).unwrap();
@@ -39,7 +39,7 @@ fn a_damaged_journal_stops_the_tasks_and_opens_nothing_until_an_operator_decides
     let directory = directory("journal-damage");
     let Some(mut daemon) = Daemon::start(&directory) else { return };
     daemon.says(&["scrub", "--sectors", "64", "--wait"]);
-    // It waits for its image, and has the disk closed meanwhile.
+    // The task waits for its image, and keeps the disk closed meanwhile.
     let image = directory.join("image").display().to_string();
     daemon.says(&["restore", &image]);
     wait_for(&daemon, "paused");
@@ -75,7 +75,7 @@ fn a_damaged_journal_stops_the_tasks_and_opens_nothing_until_an_operator_decides
         let shown = run_with(&["repair", "--state", &state]);
         assert_eq!(shown.code, Some(1), "{}", shown.out);
         assert!(shown.out.contains("tasks.journal ") && shown.out.contains("DAMAGED"), "{}", shown.out);
-        // For the next case all is as it was.
+        // Restore the former state for the next case.
         std::fs::remove_file(directory.join("state/d0/damaged")).unwrap();
         std::fs::write(&journal, &good).unwrap();
         std::fs::write(directory.join("state/d0/tasks.journal.end"), &end).unwrap();
@@ -112,7 +112,7 @@ fn a_backup_whose_kept_blocks_are_damaged_fails() {
     assert!(client.answer().is_some());
     daemon.kill();
     drop((client, daemon));
-    // Everything that the daemon has made is for its user alone.
+    // All files of the daemon are for its user alone.
     let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     let state = directory.join("state/d0");
     assert_eq!((mode(&state), mode(&directory.join("state"))), (0o700, 0o700));
@@ -129,7 +129,7 @@ fn a_backup_whose_kept_blocks_are_damaged_fails() {
     let said = wait_for(&daemon, "failed");
     assert!(said.contains("task-1.kept") && said.contains("it cannot be completed"), "{said}");
     assert!(state.join("task-1.kept.damaged").exists());
-    // No other task is stopped by that.
+    // Other tasks run on.
     assert!(daemon.says(&["scrub", "--sectors", "64", "--wait"]).starts_with("scrub 2 of d0 is done"));
     drop(daemon);
     std::fs::remove_dir_all(&directory).unwrap();

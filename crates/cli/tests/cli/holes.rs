@@ -1,10 +1,10 @@
-//! What `base:allocation` tells of a file with holes.
+//! The `base:allocation` of a file with holes.
 
 use crate::serve::{PROFILE, has, start, works};
 use crate::support::Dir;
 use std::os::unix::fs::FileExt;
 
-/// The extents of a disk as `nbdinfo --map` has them: offset, length, whether it is a hole.
+/// Returns the extents of a disk from `nbdinfo --map`: offset, length, whether it is a hole.
 fn extents(socket: &str) -> Vec<(u64, u64, bool)> {
     let map = works("nbdinfo", &["--map", &format!("nbd+unix:///?socket={socket}")]);
     let one = |line: &str| {
@@ -24,7 +24,7 @@ fn holes_of_a_file_are_told_where_the_file_has_them() {
     let file = std::fs::File::create(&raw).unwrap();
     file.set_len(8 << 20).unwrap();
     file.write_all_at(&[7; 1 << 20], 2 << 20).unwrap();
-    // A file system that knows no holes has none to tell.
+    // On a file system without holes none are reported.
     let sparse = std::os::unix::fs::MetadataExt::blocks(&file.metadata().unwrap()) < (8 << 20) / 512;
     drop(file);
     let [plain, emulated] = ["plain.sock", "emulated.sock"].map(|name| dir.path(name));

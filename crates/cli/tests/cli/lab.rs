@@ -3,7 +3,7 @@
 use crate::support::{Dir, command, keys, run, run_with};
 use serde_json::Value;
 
-/// One of the fastest, and exact.
+/// One of the fastest experiments, with exact numbers.
 const ONE: &str = "osdi00-fig5";
 
 fn ids() -> Vec<String> {
@@ -90,7 +90,7 @@ fn a_run_writes_its_files_and_goes_on_where_it_was() {
     let first = std::fs::read_to_string(&json).unwrap();
     assert!(std::fs::read_to_string(&svg).unwrap().starts_with("<svg "));
 
-    // Kept: a mark in the file survives. Of another seed: it does not.
+    // A kept result keeps a mark in its file; one of another seed does not.
     let mut marked: Value = serde_json::from_str(&first).unwrap();
     marked["notes"] = Value::from(vec!["kept"]);
     std::fs::write(&json, marked.to_string()).unwrap();
@@ -105,7 +105,7 @@ fn a_run_writes_its_files_and_goes_on_where_it_was() {
     let other = ["lab", "run", ONE, "--quick", "--seed", "4", "-o", &out, "--resume"];
     assert!(!run_with(&other).worked().contains("before"));
 
-    // What is no result is said to be none.
+    // A file that is no result is reported as such.
     std::fs::write(&json, &first[..first.len() / 2]).unwrap();
     let again = run_with(&[&args[..], &["--resume"]].concat());
     assert_eq!(again.code, Some(0));
@@ -143,7 +143,7 @@ fn a_place_that_cannot_be_written_is_told_before_anything_runs() {
         .complained(1, &["cannot make the directory", "-o"]);
     run_with(&["lab", "report", "-o", &format!("{file}/page.html")])
         .complained(1, &["cannot make the directory"]);
-    // All experiments at full size would take minutes: it is refused before.
+    // The command is refused before the experiments run, which would take minutes.
     run_with(&["lab", "report", "-o", &dir.path("")])
         .complained(1, &["is not a regular file", "name another file"]);
     assert_eq!(dir.names(), ["file"]);

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 const SMALL: &str = "emulated:mimic-less-capacity";
 
-/// A table of few requests, near distances only.
+/// Returns a table of few requests, for near distances only.
 fn table(dir: &Dir, name: &str, device: &str) -> String {
     let file = dir.path(name);
     let args = ["mimic", "probe", device, "-o", &file, "--requests", "20000", "--samples", "4"];
@@ -63,7 +63,7 @@ fn what_is_probed_is_shown_and_checked() {
         "{page}"
     );
     assert_eq!(number(&shown, "/memory_bytes"), number(&probed, "/memory_bytes"));
-    // Most of what near times depend on is the distance.
+    // The distance explains most of the variance of near times.
     assert!(number(&checked, "/near/explained") > 0.5, "{checked}");
 }
 
@@ -197,7 +197,7 @@ fn mean_access(args: &str) -> f64 {
 fn smtf_with_a_table_beats_what_goes_by_distance_and_not_what_knows_the_drive() {
     let dir = Dir::new();
     let file = dir.path("base.mimic");
-    // As many probes as show the teeth of distances that fifty requests leave.
+    // Enough probes to show the teeth at distances that fifty requests leave.
     let probe = "mimic probe emulated:mimic-base --requests 6000000 --samples 5 -o";
     run(&format!("{probe} {file}")).worked();
     let load = "simulate --drive mimic-base --outstanding 50 --requests 5000 --json --policy";
@@ -212,7 +212,7 @@ fn smtf_with_a_table_that_knows_little_is_as_good_as_its_base() {
     let dir = Dir::new();
     let load = "simulate --drive mimic-base --outstanding 20 --requests 5000 --json --policy";
     let [sstf, fcfs] = ["sstf", "fcfs"].map(|policy| mean_access(&format!("{load} {policy}")));
-    // Near distances only; distances all over the drive, most of them with nothing between that was confirmed.
+    // One has near distances only; the other has all distances, mostly interpolated without confirmation.
     for (name, probe) in [("near", "--reach 16k --check-points none"), ("few", "--requests 100000")] {
         let file = dir.path(name);
         run(&format!("mimic probe emulated:mimic-base {probe} -o {file}")).worked();
@@ -228,7 +228,7 @@ fn what_is_learnt_and_a_table_are_refused_by_name() {
     let load = "simulate --policy smtf --outstanding 8 --requests 500 --learnt";
     run(&format!("{load} {learnt}")).worked();
     run(&format!("{load} {learnt} --mimic {none}")).complained(1, &[&none]);
-    // The memory is wrong then, not the file.
+    // Here the memory is at fault, not the file.
     let small = run(&format!("{load} {learnt} --mimic-memory 1k"));
     assert!(!small.err.contains("remove"), "{}", small.err);
     small.complained(1, &["at least"]);
@@ -314,7 +314,7 @@ fn what_was_learnt_until_ctrl_c_is_kept() {
         let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap().trim().to_owned();
         u64::from_str_radix(&mask, 16).unwrap() >> 1 & 1 == 1
     };
-    // As soon as Ctrl-C is watched for.
+    // Wait until Ctrl-C is watched for.
     while !caught() {
         std::thread::yield_now();
     }
@@ -340,7 +340,7 @@ fn memory_samples_and_idle_probing_are_as_the_user_says() {
     let thrice = run(&format!("{load} --mimic-minimum-samples 3")).json();
     let [known, seldom] = [&standard, &thrice].map(|json| number(json, "/mimic/known"));
     assert!(seldom * 2.0 < known, "{seldom} {known}");
-    // Who thinks leaves the drive idle; of his first hundreds of requests there is hardly a command's room in the bound.
+    // Think time leaves the drive idle; in the first hundreds of requests the bound permits hardly one probe.
     let idle = "simulate --where outside --pass-through off --blind --policy smtf --workload oltp --mpl 1 --think 200 --requests 1000 --json";
     let idle = format!("{idle} --idle-time on");
     let [alone, probing] =
@@ -378,12 +378,12 @@ fn bad_sectors_are_gone_round_and_counted() {
     let bad = format!("{SMALL},bad_sectors=2000:8,seed=3");
     let probe = ["mimic", "probe", &bad, "-o", &file, "--requests", "20000", "--samples", "4"];
     let probed = run_with(&[&probe[..], &["--json"]].concat()).json();
-    // Of 4.4 million sectors; what is met is not asked for again.
+    // The drive has 4.4 million sectors; a bad sector is not read twice.
     assert!((10.0..257.0).contains(&number(&probed, "/unreadable")), "{probed}");
     assert!((20_000.0..20_400.0).contains(&number(&probed, "/requests")), "{probed}");
     let page = run_with(&probe).worked();
     assert!(page.contains("requests met such sectors, and were gone round"), "{page}");
-    // What it knows is what it would know of a drive without.
+    // The table's predictions equal those of a drive without bad sectors.
     let whole = table(&dir, "whole.mimic", SMALL);
     let error = |table: &str| {
         let checked = run_with(&["mimic", "check", table, SMALL, "--requests", "2000", "--json"]).json();
@@ -410,7 +410,7 @@ fn bad_sectors_are_gone_round_and_counted() {
     assert!(fs::read(&file).unwrap() == before);
 }
 
-/// A file answers as a disk does, but for what takes time.
+/// A file answers as a disk does, except for its times.
 #[test]
 fn a_disk_is_probed_and_checked_by_reading_alone() {
     let dir = Dir::new();
@@ -426,7 +426,7 @@ fn a_disk_is_probed_and_checked_by_reading_alone() {
     }
     let probed = probed.json();
     assert_eq!(probed["drive"], disk.as_str());
-    // How many it takes depends on how long the file really takes: lines that hold are not asked for.
+    // The number depends on the real times of the file: interpolations that hold need no further requests.
     assert!(number(&probed, "/requests") >= 100.0 && number(&probed, "/drive_time_s") > 0.0, "{probed}");
     let checked = run_with(&["mimic", "check", &table, &disk, "--requests", "200", "--json"]).json();
     assert!(number(&checked, "/random/time_mean_ms") > 0.0, "{checked}");

@@ -1,4 +1,4 @@
-//! nbdkit with our plugin (clients/nbdkit) over a disk that is served.
+//! nbdkit with our plugin (clients/nbdkit) over a served disk.
 
 use crate::serve::{PROFILE, SECTORS, start};
 use crate::support::Dir;
@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 
 const PLUGIN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../clients/nbdkit/freeblock.py");
 
-/// Why it cannot be tried here.
+/// Returns why the test cannot run here.
 fn missing() -> Option<&'static str> {
     let works = |program: &str, args: &[&str]| {
         Command::new(program).args(args).output().is_ok_and(|output| output.status.success())
@@ -17,7 +17,7 @@ fn missing() -> Option<&'static str> {
     (!works("nbdcopy", &["--version"])).then_some("nbdcopy")
 }
 
-/// nbdkit with these options before the plugin, and a command that finds it at $uri.
+/// Runs nbdkit with these options before the plugin, and a command that finds it at $uri.
 fn nbdkit(options: &[&str], socket: &str, run: &str) -> Output {
     let mut command = Command::new("nbdkit");
     command.args(["--unix", "-"]).args(options).arg("python").arg(PLUGIN).arg(format!("socket={socket}"));
@@ -50,7 +50,7 @@ fn what_goes_through_nbdkit_is_on_the_disk_and_filters_stand_before_it() {
         &Command::new("nbdcopy").args([&format!("nbd+unix:///?socket={socket}"), &direct]).output().unwrap(),
     );
     assert!(std::fs::read(&direct).unwrap() == pattern, "the daemon has something else");
-    // What is written over it stays in the filter.
+    // Writes over it stay in the filter.
     let zeroes = dir.path("zeroes");
     std::fs::write(&zeroes, vec![0; pattern.len()]).unwrap();
     let run = format!("nbdcopy --flush {zeroes} $uri && nbdcopy $uri {back}");

@@ -36,7 +36,7 @@ fn a_probe_goes_on_from_its_state_and_finds_the_same() {
         .complained(1, &["broken.state", "probe from the beginning"]);
 }
 
-/// A probe of [`DEVICE`] that keeps its state in this file, which is there.
+/// Starts a probe of [`DEVICE`] that keeps its state in this file; returns when the file exists.
 fn begun(state: &str) -> Child {
     let mut child = command()
         .args(["probe", DEVICE, "--resume", state])
@@ -52,18 +52,18 @@ fn begun(state: &str) -> Child {
     child
 }
 
-/// What is in a state file: it is whole.
+/// Returns the number of commands in a state file, which has to be complete.
 fn commands_in(state: &str) -> u64 {
     let bytes = std::fs::read(state).unwrap();
     probe::Journal::from_bytes(&bytes, state).unwrap().commands()
 }
 
-/// How the drive is laid out, found by a probe that goes on from this file.
+/// Returns the layout found by a probe that continues from this file.
 fn layout_found(state: &str) -> serde_json::Value {
     run_with(&["probe", DEVICE, "--resume", state, "--json"]).json()["profile"]["layout"].clone()
 }
 
-/// Long before the state is saved for the second time.
+/// The kill comes long before the second saving.
 #[test]
 fn a_probe_that_is_killed_at_once_leaves_a_state_and_goes_on() {
     let dir = Dir::new();
@@ -72,7 +72,7 @@ fn a_probe_that_is_killed_at_once_leaves_a_state_and_goes_on() {
     child.kill().unwrap();
     assert_ne!(child.wait().unwrap().code(), Some(0));
     commands_in(&state);
-    // It is the state of that drive, however young.
+    // The state belongs to this drive from the beginning.
     run_with(&["probe", "emulated:mimic-base", "--resume", &state])
         .complained(1, &["the state is of another probe", "sectors"]);
     assert_eq!(layout_found(&state), layout_found(&whole));
@@ -84,16 +84,16 @@ fn a_probe_that_is_told_to_end_saves_what_it_has_measured_and_says_how_to_go_on(
     let dir = Dir::new();
     let (whole, state) = (dir.path("whole.state"), dir.path("ended.state"));
     let mut most = 0;
-    // Twice: the second one has what the first one had.
+    // Twice: the second signal finds the measurements of the first.
     for signal in ["-TERM", "-INT"] {
         let child = begun(&state);
-        // So that it has measured something; it takes a computer a second.
+        // Enough time for some measurements; the whole probe takes about a second.
         std::thread::sleep(Duration::from_millis(200));
         let id = child.id().to_string();
         assert!(std::process::Command::new("kill").args([signal, &id]).status().unwrap().success());
         let ended = crate::support::Run::from(child.wait_with_output().unwrap());
         if ended.code == Some(0) {
-            // This computer is too quick.
+            // This computer has finished before the signal.
             break;
         }
         ended.complained(1, &["interrupted", "the same command goes on from its state file"]);
@@ -108,7 +108,7 @@ fn a_probe_that_is_told_to_end_saves_what_it_has_measured_and_says_how_to_go_on(
 fn a_part_of_a_drive_is_a_profile_with_an_exit_code_of_its_own_and_the_next_probe_measures_anew() {
     let dir = Dir::new();
     let (found, state) = (dir.path("found.toml"), dir.path("probe.state"));
-    // More than a probe bears, and met after the revolution time is known.
+    // More bad sectors than a probe tolerates, met after the revolution time is known.
     let lost = format!("{DEVICE},bad_sectors=200000:8");
     let said = run_with(&["probe", &lost, "-o", &found, "--resume", &state]);
     assert_eq!(said.code, Some(3), "{}", said.err);
@@ -176,11 +176,11 @@ fn a_comma_in_a_files_name_is_no_switch_where_the_file_is() {
         run_with(&["mimic", "probe", device, "-o", &table, "--requests", "200", "--json"]).json()
     };
     assert_eq!(probed(&device)["drive"], file.as_str());
-    // A file whose name is a drive with a switch behind it is no other.
+    // A file named like a drive with a switch is used as the file.
     dir.file("a", &profile);
     assert_eq!(probed(&device)["drive"], file.as_str());
     assert_eq!(probed(&format!("emulated:{},drift=off", dir.path("a")))["drive"], dir.path("a").as_str());
-    // Without a file of that name: both readings.
+    // Without a file of that name the error shows both readings.
     let gone = dir.path("a,x=c.toml");
     run_with(&["probe", &format!("emulated:{gone},drift=off")]).complained(
         2,
@@ -193,8 +193,8 @@ fn a_comma_in_a_files_name_is_no_switch_where_the_file_is() {
     );
 }
 
-/// Runs the binary with its standard error on a terminal of 24 lines of 100, until it ends or the terminal has been told so many
-/// different percentages; what the terminal was told, and what came out.
+/// Runs the binary with its standard error on a terminal of 24 lines of 100, until it ends or the terminal has shown
+/// this many different percentages; prints both outputs.
 const ON_A_TERMINAL: &str = r#"
 import fcntl, json, os, pty, re, struct, subprocess, sys, termios, threading
 most, command = int(sys.argv[1]), sys.argv[2:]
@@ -222,7 +222,7 @@ reader.join()
 print(json.dumps({"code": code, "told": told.decode(), "out": out[0].decode()}))
 "#;
 
-/// `None` where there is no Python.
+/// `None` if there is no Python.
 fn on_a_terminal(percentages: u32, args: &[&str]) -> Option<serde_json::Value> {
     let run = std::process::Command::new("python3")
         .args(["-c", ON_A_TERMINAL, &percentages.to_string(), env!("CARGO_BIN_EXE_freeblock")])
@@ -237,7 +237,7 @@ fn on_a_terminal(percentages: u32, args: &[&str]) -> Option<serde_json::Value> {
     Some(serde_json::from_slice(&output.stdout).unwrap())
 }
 
-/// What takes a computer minutes, and what takes it seconds.
+/// A drive whose probe takes minutes, and one whose probe takes seconds.
 const LONG: &str = "emulated:nearline-20tb,noise";
 const LONGER_THAN_PATIENCE: &str = "emulated:nearline-4tb";
 
@@ -252,7 +252,7 @@ fn whoever_waits_at_a_terminal_sees_a_bar_that_grows() {
     assert_eq!(seen["out"], "");
 }
 
-/// The bar is for who watches: it is cleared at the end, and neither scripts nor logs get any of it.
+/// The bar appears only on a terminal: it is cleared at the end, and neither scripts nor logs contain any of it.
 #[test]
 fn nothing_of_the_bar_is_in_what_is_piped_or_in_json() {
     let piped = run_with(&["probe", LONGER_THAN_PATIENCE, "--json"]);
@@ -263,7 +263,7 @@ fn nothing_of_the_bar_is_in_what_is_piped_or_in_json() {
     assert_eq!(seen["code"], 0);
     let out: serde_json::Value = serde_json::from_str(seen["out"].as_str().unwrap()).unwrap();
     assert_eq!(out, json);
-    // On how fast a computer is depends whether it is drawn; if so, its line is cleared when all is done.
+    // On a fast computer the bar may not be drawn; if it is, its line is cleared at the end.
     let told = seen["told"].as_str().unwrap();
     let after = told.rsplit('\r').next().unwrap();
     assert!(!after.contains('%'), "{told:?}");
@@ -285,7 +285,7 @@ fn writes_are_measured_where_they_are_allowed() {
     assert!(std::fs::read_to_string(&found).unwrap().contains("writes: not sure of LBN 0 to "));
 }
 
-/// A file in the page cache's stead is no disk: its sectors take what memory takes.
+/// A file in the page cache is no disk: its sectors take the time of memory.
 #[cfg(target_os = "linux")]
 #[test]
 fn what_does_not_spin_is_refused_and_keeps_its_bytes() {
@@ -298,7 +298,7 @@ fn what_does_not_spin_is_refused_and_keeps_its_bytes() {
         testing::missing(&format!("O_DIRECT and io_uring ({})", run.err.trim()));
         return;
     }
-    // What it is that gives it away depends on how busy the machine is.
+    // The property that reveals it depends on the load of the machine.
     assert!(["spins", "the drive's buffer"].iter().any(|why| run.err.contains(why)), "{}", run.err);
     run.complained(1, &[]);
     assert_eq!(std::fs::read(&path).unwrap(), bytes);

@@ -1,4 +1,4 @@
-//! A live run, recorded and told again.
+//! The recording of a live run, and its replay.
 
 use crate::crash::{Asked, Client, draw};
 use crate::serve::{Daemon, PROFILE, start};
@@ -11,7 +11,7 @@ struct Recorded {
     file: String,
 }
 
-/// `None` where there is no io_uring.
+/// `None` if there is no io_uring.
 fn recorded(more: &[&str]) -> Option<Recorded> {
     let dir = Dir::new();
     let disk = format!("d0=emulated:{},file={},noise", dir.file("small.toml", PROFILE), dir.path("disk"));
@@ -19,7 +19,7 @@ fn recorded(more: &[&str]) -> Option<Recorded> {
     let listen = format!("unix:{}", dir.path("nbd"));
     let args = ["--disk", &disk, "--listen", &listen, "--state", &state, "--control", &control];
     let daemon = start(&[&args[..], &["--record", &file, "--json"], more].concat(), 1)?;
-    // It is there after the disk's socket.
+    // The control socket appears after the disk's socket.
     while !std::path::Path::new(&control).exists() {
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
@@ -28,7 +28,7 @@ fn recorded(more: &[&str]) -> Option<Recorded> {
     Some(Recorded { dir, daemon, file })
 }
 
-/// Eight requests under way until so many are answered.
+/// Keeps eight requests in flight until this number is answered.
 pub(crate) fn load(socket: &str, requests: u64) {
     let mut client = Client::open(socket);
     let (mut state, mut answers) = (7, 0);
@@ -81,7 +81,7 @@ fn a_recording_that_ends_with_a_kill_replays_as_far_as_it_goes() {
     let told = run_with(&["simulate", "--replay-live", &file, "--json"]).json();
     assert_eq!((&told["cut_off"], &told["difference"]), (&true.into(), &serde_json::Value::Null));
     assert!(number(&told, "/inputs") > 0.0, "{told}");
-    // The next one does not write over it.
+    // The next recording does not overwrite it.
     let before = std::fs::read(&file).unwrap();
     let again = Recorded { file: file.clone(), daemon, dir };
     let disk = format!("d0=emulated:{},file={}", again.dir.path("small.toml"), again.dir.path("disk"));

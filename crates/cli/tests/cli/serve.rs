@@ -1,4 +1,4 @@
-//! `freeblock serve`, with programs that nobody here wrote.
+//! `freeblock serve`, with independent client programs.
 
 use crate::record::load;
 use crate::support::{Dir, command, run_with};
@@ -15,7 +15,7 @@ pub(crate) struct Daemon {
     rest: std::thread::JoinHandle<String>,
 }
 
-/// Starts it and waits until it says of all its `disks` that they are there. `None` where there is no io_uring.
+/// Starts it and waits until it has reported all its `disks`. `None` if there is no io_uring.
 pub(crate) fn start(args: &[&str], disks: usize) -> Option<Daemon> {
     let mut child =
         command().arg("serve").args(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -29,7 +29,7 @@ pub(crate) fn start(args: &[&str], disks: usize) -> Option<Daemon> {
             return None;
         }
     }
-    // The rest is not to stop it when a pipe is full.
+    // Read the rest, so that a full pipe does not block it.
     let rest = std::thread::spawn(move || {
         let _ = stderr.read_to_string(&mut said);
         said
@@ -38,15 +38,15 @@ pub(crate) fn start(args: &[&str], disks: usize) -> Option<Daemon> {
 }
 
 impl Daemon {
-    /// Ends it as systemd does; what it says.
+    /// Ends it as systemd does; returns its output.
     pub(crate) fn end(self) -> Value {
         self.end_with_log().0
     }
 
-    /// The same, and its log.
+    /// The same, with its log.
     fn end_with_log(mut self) -> (Value, String) {
         let id = self.child.id().to_string();
-        // It says that it is there before it can be ended in good order.
+        // It is ready before it can be ended in order.
         while self.child.try_wait().unwrap().is_none() && !catches_term(&id) {
             std::thread::yield_now();
         }
@@ -59,19 +59,19 @@ impl Daemon {
         (serde_json::from_str(&out).unwrap(), said)
     }
 
-    /// Ends it as a power cut does, but for the kernel.
+    /// Ends it as abruptly as a power cut, except for the kernel.
     pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
     }
 
-    /// It has been killed: waits until it is gone.
+    /// Waits until the killed process is gone.
     pub(crate) fn gone(mut self) {
         self.child.wait().unwrap();
         self.rest.join().unwrap();
     }
 }
 
-/// Whether a process has a handler for SIGTERM, the fifteenth signal.
+/// Returns whether a process has a handler for SIGTERM, the fifteenth signal.
 fn catches_term(id: &str) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap();
     let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
@@ -164,7 +164,7 @@ fn mistakes_are_underlined() {
     assert_eq!(dir.names(), ["f.toml"], "nothing is left behind");
 }
 
-/// What shows only when a disk is opened is underlined as well.
+/// A mistake that shows only when a disk is opened is underlined as well.
 #[test]
 fn what_cannot_be_had_is_underlined_where_it_is_named() {
     let dir = Dir::new();
@@ -200,7 +200,7 @@ fn what_cannot_be_had_is_underlined_where_it_is_named() {
     }
 }
 
-/// The disks before it are served already: they end, and the daemon says which disk it was.
+/// Disks before it are served already: they end, and the daemon names the failing disk.
 #[test]
 fn a_later_disk_that_cannot_be_had_ends_the_daemon() {
     let dir = Dir::new();
@@ -236,7 +236,7 @@ fn what_a_disk_has_learnt_is_kept_and_a_damaged_file_stops_nobody() {
     daemon.end();
     let first = std::fs::read(&learnt).unwrap();
     assert!(first.starts_with(b"FBLEARN"));
-    // It goes on from its own file without a word, and from another begins anew, which it says.
+    // It continues from its own file silently, and with another's begins anew and says so.
     let Some(daemon) = start(&serve, 1) else { return };
     let (_, log) = daemon.end_with_log();
     assert!(!log.contains("begins anew"), "{log}");
@@ -251,8 +251,8 @@ fn what_a_disk_has_learnt_is_kept_and_a_damaged_file_stops_nobody() {
     assert_eq!(std::fs::read(aside).unwrap(), first[..first.len() - 9]);
 }
 
-/// With a profile shortest positioning goes first and blocks come in gaps; without one what is learnt, and they come in idle
-/// time only. What the daemon decided is in its recording, and what it did in its status.
+/// With a profile the default is shortest positioning, with blocks in gaps; without one the drive's times are learned,
+/// and blocks are read only in idle time. The daemon's decisions are in its recording, and their results in its status.
 #[test]
 fn a_profile_gives_sptf_and_gaps_and_none_gives_smtf_and_idle_time_only() {
     let dir = Dir::new();
@@ -269,7 +269,7 @@ fn a_profile_gives_sptf_and_gaps_and_none_gives_smtf_and_idle_time_only() {
             std::thread::sleep(std::time::Duration::from_millis(10));
         }
         run_with(&["scrub", "--block-sectors", "8", "--control", &control]).worked();
-        // Gaps come with luck on a machine that is busy: as long as there are none, again.
+        // On a busy machine the gaps found are few: repeat until there are some.
         let gaps = || {
             let status = run_with(&["status", "--json", "--control", &control]).json();
             let disk = &status["disks"][0];
@@ -309,16 +309,16 @@ fn what_smtf_starts_from_is_a_table_of_this_drive() {
         let daemon = start(&[&args[..], more].concat(), 1)?;
         load(&socket, 20);
         daemon.end();
-        // Of a disk that is recorded nothing is kept.
+        // For a recorded disk no knowledge is saved.
         Some(std::fs::metadata(std::path::Path::new(&state).join("d/learnt")).map_or(0, |file| file.len()))
     };
     let Some(without) = serve("without", &[]) else { return };
     let Some(with) = serve("with", &["--mimic-table", &table]) else { return };
-    // What is learnt is kept with the table that it started from, and goes on from it.
+    // The saved knowledge includes the table that it started from, and continues from it.
     let size = std::fs::metadata(&table).unwrap().len();
     assert!(with > without + size / 2, "{with} bytes with a table of {size}, {without} without");
     assert!(serve("with", &["--mimic-table", &table]).is_some_and(|again| again > size));
-    // Recorded, it replays from the same table.
+    // The recording replays from the same table.
     let file = dir.path("recording");
     if serve("recorded", &["--mimic-table", &table, "--record", &file]).is_some() {
         let told = run_with(&["simulate", "--replay-live", &file]).worked();
@@ -359,16 +359,16 @@ fn a_disk_that_is_not_characterised_is_served_by_smtf_that_learns_on_line() {
         daemon.end();
         Some(std::path::Path::new(&state).join("d/learnt"))
     };
-    // Nothing is said of its policy: it learns from what it carries out.
+    // Without a policy on the command line it learns from its requests.
     let Some(after_few) = serve("few", &["--profile", "none"], 1) else { return };
     let Some(after_many) = serve("many", &["--profile", "none"], 300) else { return };
     let [few, many] = [after_few, after_many].map(|file| std::fs::metadata(file).unwrap().len());
     assert!(many > few + 500, "{many} bytes after {few}");
-    // One of which all is known does not.
+    // A disk with a profile does not learn.
     let Some(known) = serve("known", &[], 1) else { return };
     assert!(!known.exists());
 
-    // And the order is SMTF's, as the recording of all that it decided says; with what the user granted.
+    // The recording of all decisions shows that the order is SMTF's, with the user's parameters.
     let file = dir.path("recording");
     let more =
         ["--profile", "none", "--record", &file, "--mimic-memory", "1M", "--mimic-minimum-samples", "2"];
@@ -384,7 +384,7 @@ fn a_disk_that_is_not_characterised_is_served_by_smtf_that_learns_on_line() {
             setup.contains(r#""learning":{"memory_bytes":1048576,"minimum_samples":2,"probe_idle":false}"#)
         );
     }
-    // Too little is refused before anybody is let in.
+    // Too little memory is refused before any client is let in.
     let disk = format!("d=emulated:{profile},file={}", dir.path("refused.img"));
     let listen = format!("unix:{}", dir.path("refused.sock"));
     let refused =

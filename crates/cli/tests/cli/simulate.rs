@@ -32,7 +32,7 @@ fn without_a_scan_ten_thousand_requests_are_simulated() {
     assert_eq!(number(&run("simulate --json").json(), "/foreground/requests"), 10_000.0);
 }
 
-/// The output without the one number that a clock decides.
+/// Returns the output without its one number that depends on real time.
 fn but_for_the_clock(output: &str) -> String {
     let kept: Vec<&str> =
         output.lines().filter(|line| !line.contains("wall_s") && !line.starts_with("time ")).collect();
@@ -55,7 +55,7 @@ fn the_same_seed_gives_the_same_bytes() {
     }
 }
 
-/// The design's feasibility study: the share of rotational latency under each policy.
+/// The shares of rotational latency under each policy, from the design's feasibility study.
 #[test]
 fn latency_shares_are_the_studys() {
     for (policy, expected) in [("fcfs", 0.337), ("c-look", 0.499), ("sstf", 0.505), ("sptf", 0.219)] {
@@ -65,7 +65,7 @@ fn latency_shares_are_the_studys() {
     }
 }
 
-/// The same study: a whole-disk scan under OLTP at FCFS.
+/// A whole-disk scan under OLTP at FCFS, from the same study.
 #[test]
 fn a_scan_runs_until_it_is_done_and_gets_the_studys_bandwidth() {
     let json = run("simulate --workload oltp --mpl 10 --background scan --json").json();
@@ -155,7 +155,7 @@ fn mpl_and_outstanding_are_one_number() {
         };
         let two = result(format!("{own} 2"));
         assert_eq!(two, result(format!("{other} 2")), "{load}");
-        // With both, the load's own counts.
+        // If both are given, the load's own flag counts.
         assert_eq!(two, result(format!("{own} 2 {other} 1")), "{load}");
         assert_ne!(two, result(format!("{other} 1")), "{load}");
     }
@@ -185,7 +185,7 @@ fn a_compressed_trace_keeps_its_dependencies() {
         assert_eq!(number(&json, "/foreground/requests"), 4.0);
         number(&json, "/foreground/mean_response_ms")
     };
-    // All four wait for each other at the drive, or each comes when the one before is done.
+    // With --scale all four queue at the drive; with --compress each waits for the one before.
     let (scaled, compressed) = (mean(["--scale", "0.001"]), mean(["--compress", "1000"]));
     assert!(compressed < 0.75 * scaled, "{compressed} {scaled}");
     let page = run_with(&["simulate", "--workload", &replay, "--compress", "1000"]).worked();
@@ -235,8 +235,8 @@ fn the_utilisation_that_is_asked_for_is_reached() {
     assert_eq!(number(&busy, "/head_time/idle"), 0.0);
 }
 
-/// Inside the drive the background costs the foreground nothing, so loads whose requests wait for each other make the
-/// same requests at the same times.
+/// Inside the drive the background costs the foreground nothing, so loads whose requests depend on earlier completions
+/// make the same requests at the same times.
 #[test]
 fn transactions_and_small_files_run_the_same_with_and_without_a_scan() {
     for load in ["tpcc", "postmark"] {
@@ -299,7 +299,7 @@ fn outside_it_says_whether_it_trusts_the_drive_and_what_detours_cost() {
     };
     let json = simulate("--json").json();
     let told = &json["outside"];
-    // By the names of a daemon's status.
+    // The names are those in a daemon's status.
     assert_eq!(
         keys(told),
         ["caution", "caution_s", "detours", "foresight", "gaps", "harm_percent", "idle", "mistrusted"]
@@ -310,7 +310,7 @@ fn outside_it_says_whether_it_trusts_the_drive_and_what_detours_cost() {
     assert_eq!(keys(&told["idle"]), keys(&told["detours"]));
     assert_eq!((&told["caution"], &told["mistrusted"]), (&Value::Null, &Value::Bool(false)), "{told}");
     assert!(number(told, "/foresight/within_100us") > 0.8, "{told}");
-    // At the beginning it has yet to show what it does.
+    // At the beginning the drive is not trusted yet.
     let doubted = number(told, "/caution_s/mistrust") + number(told, "/caution_s/unsynchronised");
     assert!(doubted > 0.0 && doubted < number(&json, "/simulated_s") / 4.0, "{told}");
     assert!(number(told, "/detours/share") < 0.01 && number(told, "/harm_percent") == 1.0, "{told}");
@@ -318,7 +318,7 @@ fn outside_it_says_whether_it_trusts_the_drive_and_what_detours_cost() {
     for line in ["predicted  ", "gaps  ", "gaps unused  ", "harm  ", "; bound 1%\n"] {
         assert!(page.contains(line), "no {line:?} in:\n{page}");
     }
-    // FAST 2002's scheduler is not bound; in the drive there is nothing to trust.
+    // FAST 2002's scheduler has no bound; in the drive there is nothing to trust.
     let paper = simulate("--conservatism 0.3 --json").json();
     assert_eq!(
         (&paper["outside"]["harm_percent"], &paper["outside"]["caution"]),

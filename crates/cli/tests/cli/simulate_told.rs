@@ -1,9 +1,9 @@
-//! `freeblock simulate --where outside`: what the scheduler is told of the drive.
+//! `freeblock simulate --where outside`: the scheduler's profile of the drive.
 
 use crate::support::{Dir, Run, keys, number, run, run_with};
 use serde_json::Value;
 
-/// The Atlas 10K's profile with other words in it.
+/// Writes the Atlas 10K's profile with changed words.
 fn profile(dir: &Dir, name: &str, changes: &[(&str, &str)]) -> String {
     let mut text = run("drive show quantum-atlas-10k --toml").worked();
     for (from, to) in changes {
@@ -13,7 +13,7 @@ fn profile(dir: &Dir, name: &str, changes: &[(&str, &str)]) -> String {
     dir.file(name, &text)
 }
 
-/// What the default noise's bus and cache are.
+/// The bus and cache of the default noise.
 const AS_IT_IS: [(&str, &str); 2] = [
     ("bulk_sector_ms = 0.099", "bulk_sector_ms = 0.0064"),
     ("write_back = \"always\"", "write_back = \"none\""),
@@ -21,7 +21,7 @@ const AS_IT_IS: [(&str, &str); 2] = [
 
 const UNKNOWN: (&str, &str) = ("write_back = \"always\"", "write_back = \"unknown\"");
 
-/// A scan beside so many requests, with a profile.
+/// Runs a scan beside this number of requests, with a profile.
 fn told(profile: &str, requests: u32, more: &str) -> Run {
     let requests = requests.to_string();
     let mut args = vec!["simulate", "--where", "outside", "--workload", "oltp", "--background", "scan"];
@@ -53,7 +53,7 @@ fn a_profile_that_is_right_is_as_knowing_all() {
 #[test]
 fn a_profile_of_the_noisy_drive_is_trusted_and_its_gaps_are_used() {
     let dir = Dir::new();
-    // One that knows nothing of the write cache finds out.
+    // A scheduler without knowledge of the write cache finds out.
     for (name, changes) in [("right.toml", AS_IT_IS), ("unknown.toml", [AS_IT_IS[0], UNKNOWN])] {
         let json = told(&profile(&dir, name, &changes), 4_000, "--json").json();
         let outside = &json["outside"];
@@ -72,7 +72,7 @@ fn a_profile_of_the_noisy_drive_is_trusted_and_its_gaps_are_used() {
 fn a_drive_that_is_not_as_its_profile_says_is_mistrusted_and_no_gap_used() {
     let dir = Dir::new();
     let slower = profile(&dir, "slower.toml", &[AS_IT_IS[0], AS_IT_IS[1], ("rpm = 10025", "rpm = 9600")]);
-    // The other has the bus and the cache of its file, which are not the noise's.
+    // The other profile has the bus and cache of its file, not those of the noise.
     for wrong in [slower.as_str(), "quantum-atlas-10k"] {
         let outside = &told(wrong, 5_000, "--json").json()["outside"];
         assert_eq!(outside["mistrusted"], Value::Bool(true), "{wrong}: {outside}");
@@ -116,7 +116,7 @@ fn blind_the_policies_of_positions_say_that_they_go_by_distance() {
     };
     let nearest = blind("sstf").worked();
     assert!(nearest.starts_with("Quantum Atlas 10K (9 GB, 1999), random 4096 bytes, "), "{nearest}");
-    // What it says of the run but its title and the clock's time.
+    // Returns the page without its title and the real time.
     let rest = |page: &str| -> Vec<String> {
         page.lines().skip(1).filter(|line| !line.starts_with("time ")).map(str::to_owned).collect()
     };

@@ -5,19 +5,19 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The binary, with nothing of this environment that changes what it prints.
+/// Returns the command for the binary, without environment variables that change its output.
 pub fn command() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_freeblock"));
     command.env_remove("NO_COLOR").env_remove("CLICOLOR_FORCE").stdin(Stdio::null());
     command
 }
 
-/// What the binary does with these arguments, parted by blanks.
+/// Runs the binary with these arguments, separated by blanks.
 pub fn run(args: &str) -> Run {
     run_with(&args.split_whitespace().collect::<Vec<_>>())
 }
 
-/// What the binary does with these arguments.
+/// Runs the binary with these arguments.
 pub fn run_with(args: &[&str]) -> Run {
     Run::from(command().args(args).output().unwrap())
 }
@@ -38,20 +38,20 @@ impl From<Output> for Run {
 }
 
 impl Run {
-    /// It worked and had nothing to complain about; its output.
+    /// Checks that it succeeded without complaints; returns its output.
     #[track_caller]
     pub fn worked(self) -> String {
         assert_eq!((self.code, self.err.as_str()), (Some(0), ""), "{}", self.out);
         self.out
     }
 
-    /// It worked; its output as JSON.
+    /// Checks that it succeeded; returns its output as JSON.
     #[track_caller]
     pub fn json(self) -> Value {
         serde_json::from_str(&self.worked()).unwrap()
     }
 
-    /// It ended with this exit code, printed nothing, and said all of this on standard error.
+    /// Checks that it ended with this exit code, printed nothing, and wrote all of these words to standard error.
     #[track_caller]
     pub fn complained(self, code: i32, words: &[&str]) {
         assert_eq!((self.code, self.out.as_str()), (Some(code), ""), "{}", self.err);
@@ -62,7 +62,7 @@ impl Run {
     }
 }
 
-/// The keys of a JSON object, sorted.
+/// Returns the keys of a JSON object, sorted.
 #[track_caller]
 pub fn keys(value: &Value) -> Vec<&str> {
     let mut keys: Vec<_> = value.as_object().unwrap().keys().map(String::as_str).collect();
@@ -70,13 +70,13 @@ pub fn keys(value: &Value) -> Vec<&str> {
     keys
 }
 
-/// A number in a JSON object.
+/// Returns a number in a JSON object.
 #[track_caller]
 pub fn number(value: &Value, path: &str) -> f64 {
     value.pointer(path).and_then(Value::as_f64).unwrap_or_else(|| panic!("no number at {path}: {value}"))
 }
 
-/// A directory that goes away with the test.
+/// A directory that is removed with the test.
 pub struct Dir(PathBuf);
 
 impl Dir {
@@ -88,19 +88,19 @@ impl Dir {
         Self(path)
     }
 
-    /// The path of a file in it.
+    /// Returns the path of a file in it.
     pub fn path(&self, name: &str) -> String {
         self.0.join(name).to_str().unwrap().to_owned()
     }
 
-    /// Makes a file in it; its path.
+    /// Creates a file in it; returns its path.
     pub fn file(&self, name: &str, content: &str) -> String {
         let path = self.path(name);
         std::fs::write(&path, content).unwrap();
         path
     }
 
-    /// Names of the files in it, sorted.
+    /// Returns the names of the files in it, sorted.
     pub fn names(&self) -> Vec<String> {
         let mut names: Vec<_> = std::fs::read_dir(&self.0)
             .unwrap()
@@ -117,12 +117,12 @@ impl Drop for Dir {
     }
 }
 
-/// A file of the data kept beside the repository, if it is there.
+/// Returns a file of the data kept beside the repository, if it is there.
 pub fn shared(name: &str) -> Option<String> {
     testing::shared(name).map(|path| path.to_str().unwrap().to_owned())
 }
 
-/// A small drive in DiskSim's words, whole: a drive with electronics would need the files of its bus.
+/// A small drive in DiskSim's language, complete: a drive with electronics would need the files of its bus.
 pub const TINY_MODEL: &str = include_str!("../../../model/tests/data/tiny-disksim.model");
 
 /// Its seek curve.

@@ -1,4 +1,4 @@
-//! Commands that talk to a daemon, to one that runs.
+//! Commands to a running daemon.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ pub(crate) struct Daemon {
 }
 
 impl Daemon {
-    /// `None` where there is no io_uring.
+    /// `None` if there is no io_uring.
     pub(crate) fn start(directory: &Path) -> Option<Self> {
         let at = |name: &str| directory.join(name).display().to_string();
         std::fs::create_dir_all(directory).unwrap();
@@ -48,7 +48,7 @@ impl Daemon {
         Some(Self { child, directory: directory.to_owned(), log: Some(log) })
     }
 
-    /// All that it has written to standard error, after its end.
+    /// Returns its standard error, after its end.
     pub(crate) fn log(&mut self) -> String {
         self.log.take().map(|log| log.join().unwrap()).unwrap_or_default()
     }
@@ -82,7 +82,7 @@ impl Drop for Daemon {
     }
 }
 
-/// Killed in the middle of recording, and written to in between: what rots is found, and nothing else.
+/// The daemon is killed while recording, and clients write meanwhile: rot is found, and nothing else.
 #[test]
 fn a_scrub_with_checksums_names_what_has_rotted_through_kill_9() {
     use crate::crash::{Asked, Client};
@@ -115,14 +115,14 @@ fn a_scrub_with_checksums_names_what_has_rotted_through_kill_9() {
         }
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
-    // What was written while it ran was left out.
+    // Blocks that were written while it ran were left out.
     let said = daemon.says(&[&scrub[..], &["--wait"]].concat());
     assert!(said.starts_with("scrub 2 of d0 is done\n"), "{said}");
     let said = daemon.says(&[&scrub[..], &["--wait"]].concat());
     assert!(said.contains("  checksums: 449 blocks verified, 0 recorded\n"), "{said}");
     daemon.kill();
     drop(daemon);
-    // A bit of LBN 2,001.
+    // Change a bit of LBN 2,001.
     let disk = directory.join("disk");
     let mut bytes = std::fs::read(&disk).unwrap();
     bytes[2_001 * 512 + 77] ^= 16;
@@ -176,7 +176,7 @@ fn tasks_are_started_steered_and_outlive_a_kill() {
     let _ = std::fs::remove_dir_all(&directory);
 }
 
-/// Bytes that say where they are.
+/// Returns bytes that hold their own address.
 fn pattern(sectors: u64) -> Vec<u8> {
     (0..sectors * 64).flat_map(u64::to_le_bytes).collect()
 }
@@ -187,16 +187,16 @@ fn blocks_change_places_and_differences_are_backed_up_over_kills() {
     let _ = std::fs::remove_dir_all(&directory);
     std::fs::create_dir_all(&directory).unwrap();
     let at = |name: &str| directory.join(name);
-    // As many sectors as the drive has, or the daemon refuses the file.
+    // The number of the drive's sectors: the daemon refuses a file of another size.
     const ALL: usize = 3_590;
     std::fs::write(at("disk"), pattern(ALL as u64)).unwrap();
     let Some(mut daemon) = Daemon::start(&directory) else { return };
     let path = |name: &str| at(name).display().to_string();
     daemon.says(&["backup", &path("full"), "--wait"]);
-    // The first and the second thousand sectors change places, in blocks that no gap is too short for.
+    // The first and the second thousand sectors change places, in blocks that fit into every gap.
     std::fs::write(at("plan"), "freeblock plan 1\nblock 8\nmove 0 1000 1000\nmove 1000 0 1000\n").unwrap();
     assert!(daemon.says(&["reorganize", &path("plan")]).starts_with("reorganize 2 of d0 is "));
-    // Whatever it has done by then.
+    // The state after some of its work, more or less.
     std::thread::sleep(std::time::Duration::from_millis(300));
     daemon.kill();
     drop(daemon);

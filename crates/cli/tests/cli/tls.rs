@@ -6,7 +6,7 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, 
 use std::net::TcpListener;
 use std::process::Command;
 
-/// Certificates as GnuTLS's programs want them.
+/// Makes certificates as GnuTLS's programs expect them.
 pub(crate) fn certificates(dir: &Dir) {
     let mut root = CertificateParams::new(vec![]).unwrap();
     root.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -27,7 +27,7 @@ fn a_disk_is_served_encrypted_and_to_nobody_else() {
     let dir = Dir::new();
     certificates(&dir);
     let profile = dir.file("small.toml", PROFILE);
-    // Free now, and hardly taken by anybody in this moment.
+    // A free port, which is probably still free in a moment.
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let [certificate, key, root] =
         ["server-cert.pem", "server-key.pem", "ca-cert.pem"].map(|name| dir.path(name));
@@ -38,7 +38,7 @@ fn a_disk_is_served_encrypted_and_to_nobody_else() {
         )
     };
     let tls = format!("tls = {{ certificate = \"{certificate}\", key = \"{key}\", clients = \"{root}\" }}\n");
-    // Who encrypts may come from anywhere.
+    // With encryption an address that other machines reach is permitted.
     let file = dir.file("f.toml", &config(&format!("tcp:0.0.0.0:{port}"), &tls));
     let Some(daemon) = start(&["--config", &file, "--json"], 1) else { return };
     if has("nbdinfo") {

@@ -1,4 +1,4 @@
-//! A claim of a paper, and whether ours meets it.
+//! A claim of a paper, and whether our result meets it.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -8,46 +8,46 @@ use std::fmt;
 pub struct Claim {
     /// Its name, such as `osdi00-fig6a`.
     pub id: String,
-    /// What the paper says.
+    /// The paper's statement.
     pub paper: String,
-    /// What we measured; it holds when each measure does.
+    /// Our measures; the claim holds if each of them does.
     pub measures: Vec<Measure>,
-    /// What a reader should know; where it does not hold, why.
+    /// A note for the reader; if the claim does not hold, the reason.
     pub note: String,
 }
 
 impl Claim {
-    /// A claim without measures yet.
+    /// Makes a claim without measures.
     pub fn new(id: &str, paper: &str) -> Self {
         Self { id: id.into(), paper: paper.into(), measures: Vec::new(), note: String::new() }
     }
 
-    /// With a measure: what it is, our value, its unit as it is printed behind the number (`%`, ` MB/s`), and the
-    /// band within which it counts as reproduced.
+    /// Adds a measure: its description, our value, its unit as printed after the number (`%`, ` MB/s`), and the band in
+    /// which it counts as reproduced.
     #[must_use]
     pub fn measure(mut self, what: &str, ours: impl Into<Spread>, unit: &str, band: Band) -> Self {
         self.measures.push(Measure { what: what.into(), ours: ours.into(), unit: unit.into(), band });
         self
     }
 
-    /// With a note.
+    /// Adds a note.
     #[must_use]
     pub fn note(mut self, note: impl Into<String>) -> Self {
         self.note = note.into();
         self
     }
 
-    /// Whether every measure is in its band. A claim of which nothing was measured does not hold.
+    /// Returns whether every measure is in its band. A claim without measures does not hold.
     pub fn holds(&self) -> bool {
         !self.measures.is_empty() && self.measures.iter().all(Measure::holds)
     }
 
-    /// All our values, in a line.
+    /// Returns all our values, in a line.
     pub fn ours(&self) -> String {
         join(self.measures.iter().map(Measure::sentence))
     }
 
-    /// All bands, in a line.
+    /// Returns all bands, in a line.
     pub fn band(&self) -> String {
         let mut bands: Vec<String> = Vec::new();
         for measure in &self.measures {
@@ -67,23 +67,23 @@ fn join(parts: impl Iterator<Item = String>) -> String {
 /// A value of a claim.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measure {
-    /// What was measured; empty where the claim says it all.
+    /// The description; empty if the claim is description enough.
     pub what: String,
     /// Our value.
     pub ours: Spread,
-    /// Its unit, as printed behind the number.
+    /// Its unit, as printed after the number.
     pub unit: String,
-    /// Where it must lie.
+    /// The band in which it must lie.
     pub band: Band,
 }
 
 impl Measure {
-    /// Whether the mean is in the band.
+    /// Returns whether the mean is in the band.
     pub fn holds(&self) -> bool {
         self.band.contains(self.ours.mean)
     }
 
-    /// What was measured, and the value.
+    /// Returns the description with the value.
     pub fn sentence(&self) -> String {
         match self.what.trim_end_matches(':') {
             "" => self.value(),
@@ -91,7 +91,7 @@ impl Measure {
         }
     }
 
-    /// The value with its unit.
+    /// Returns the value with its unit.
     pub fn value(&self) -> String {
         format!("{}{}", self.ours, self.unit)
     }
@@ -106,12 +106,12 @@ pub struct Spread {
     pub min: f64,
     /// The most.
     pub max: f64,
-    /// How many.
+    /// The number of values.
     pub runs: usize,
 }
 
 impl Spread {
-    /// Of some runs; of none it is not a number, which is in no band.
+    /// Returns the spread of some runs; for no runs it is not a number, which is in no band.
     pub fn of(values: &[f64]) -> Self {
         Self {
             mean: values.iter().sum::<f64>() / values.len() as f64,
@@ -138,22 +138,22 @@ impl fmt::Display for Spread {
     }
 }
 
-/// Where a value must lie, ends included but for [`Above`](Self::Above).
+/// The permitted range of a value, ends included except for [`Above`](Self::Above).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Band {
     /// From the first to the second.
     Within(f64, f64),
-    /// That or more.
+    /// This value or more.
     AtLeast(f64),
-    /// More than that: of an order, where equal is not in order.
+    /// More than this value: for an order, in which equality is a failure.
     Above(f64),
-    /// That or less.
+    /// This value or less.
     AtMost(f64),
 }
 
 impl Band {
-    /// Whether the value lies in it; nothing that is not a number does.
+    /// Returns whether the value lies in it; NaN never does.
     pub fn contains(self, value: f64) -> bool {
         match self {
             Self::Within(low, high) => (low..=high).contains(&value),
@@ -175,7 +175,7 @@ impl fmt::Display for Band {
     }
 }
 
-/// Three significant digits, whole numbers in full.
+/// Formats with three significant digits, whole numbers in full.
 fn three_digits(value: f64) -> String {
     match value.abs() {
         v if value == value.round() || v >= 100.0 => format!("{value:.0}"),

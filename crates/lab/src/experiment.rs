@@ -1,4 +1,4 @@
-//! What an experiment is, and what it yields.
+//! Experiments, and their outcomes.
 
 use crate::{Claim, Figure, Lab};
 use serde::{Deserialize, Serialize};
@@ -17,7 +17,7 @@ pub enum Paper {
     Fast02,
     /// Popovici, Arpaci-Dusseau, Arpaci-Dusseau: Robust, Portable I/O Scheduling with the Disk Mimic.
     Atc03,
-    /// No paper's: our own goals.
+    /// No paper: our own goals.
     Ours,
 }
 
@@ -40,13 +40,13 @@ pub struct Experiment {
     pub id: &'static str,
     /// The paper.
     pub paper: Paper,
-    /// What it reproduces of the paper, such as `figure 2`.
+    /// The part of the paper that it reproduces, such as `figure 2`.
     pub reproduces: &'static str,
-    /// What it shows, in a line.
+    /// The title, in a line.
     pub title: &'static str,
-    /// What is set up and run, in a sentence or two.
+    /// A description of the set-up, in a sentence or two.
     pub set_up: &'static str,
-    /// The ids of the claims that it yields, known without running it; a test holds the run to them.
+    /// The ids of its claims, known without running it; a test compares them with the run.
     pub claims: &'static [&'static str],
     /// Whether its numbers are times of this machine; all others are the same everywhere.
     pub timed: bool,
@@ -55,10 +55,10 @@ pub struct Experiment {
 }
 
 impl Experiment {
-    /// Runs it, and holds it to the claims that it declares.
+    /// Runs it, and compares its claims with those declared.
     ///
     /// # Errors
-    /// What went wrong in it, or that it yields other claims than it declares.
+    /// It has failed, or its claims differ from those declared.
     pub fn conduct(&self, lab: &Lab) -> Result<Outcome, LabError> {
         let failed = |e: LabError| LabError::new(format!("{}: {}", self.id, e.doing), e.source);
         let outcome = (self.run)(lab).map_err(failed)?;
@@ -74,14 +74,14 @@ impl Experiment {
     }
 }
 
-/// What an experiment yields.
+/// The outcome of an experiment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
-    /// To be drawn.
+    /// The figures to draw.
     pub figures: Vec<Figure>,
-    /// To be held against the paper.
+    /// The claims to compare with the paper.
     pub claims: Vec<Claim>,
-    /// What a reader should know: assumptions, reasons why a claim does not hold.
+    /// Notes for the reader: assumptions, reasons why a claim does not hold.
     pub notes: Vec<String>,
 }
 
@@ -89,14 +89,14 @@ pub struct Outcome {
 #[derive(Debug, Error)]
 #[error("{doing}: {source}")]
 pub struct LabError {
-    /// What was being done.
+    /// The action that failed.
     pub doing: String,
-    /// What went wrong.
+    /// The cause.
     pub source: Box<dyn std::error::Error + Send + Sync>,
 }
 
 impl LabError {
-    /// While doing `doing`, `source` went wrong.
+    /// Makes the error of an action with its cause.
     pub fn new(
         doing: impl Into<String>,
         source: impl Into<Box<dyn std::error::Error + Send + Sync>>,

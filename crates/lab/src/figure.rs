@@ -1,33 +1,33 @@
-//! What is drawn: data, not pictures.
+//! Figures as data, not pictures.
 
 use serde::{Deserialize, Serialize};
 
-/// A figure. One with the same id as the paper's shows the same.
+/// A figure. One with the same id as the paper's shows the same quantities.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Figure {
     /// A name for files, such as `osdi00-fig8b`.
     pub id: String,
-    /// What it shows.
+    /// The title.
     pub title: String,
     /// The horizontal axis.
     pub x: Axis,
     /// The vertical axis.
     pub y: Axis,
-    /// What is in it.
+    /// The content.
     pub kind: Kind,
 }
 
 /// An axis.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Axis {
-    /// What it measures, with its unit.
+    /// The quantity, with its unit.
     pub label: String,
-    /// From where to where; as the data need where that is not said.
+    /// Its range; by default that of the data.
     pub range: Option<(f64, f64)>,
 }
 
 impl Axis {
-    /// An axis as long as its data.
+    /// An axis with the range of its data.
     pub fn new(label: &str) -> Self {
         Self { label: label.into(), range: None }
     }
@@ -38,7 +38,7 @@ impl Axis {
     }
 }
 
-/// What is in a figure.
+/// The content of a figure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
@@ -55,7 +55,7 @@ pub enum Kind {
     Table {
         /// The columns' heads.
         columns: Vec<String>,
-        /// The rows, each as long as there are columns.
+        /// The rows, each with one cell for each column.
         rows: Vec<Vec<String>>,
     },
 }
@@ -63,7 +63,7 @@ pub enum Kind {
 /// A bar.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Bar {
-    /// What stands under it.
+    /// The text under it.
     pub label: String,
     /// Its parts, from the bottom.
     pub values: Vec<f64>,
@@ -81,11 +81,11 @@ pub struct Line {
 /// A point of a curve.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Point {
-    /// Across.
+    /// The horizontal position.
     pub x: f64,
-    /// Up.
+    /// The vertical position.
     pub y: f64,
-    /// Least and most over the seeds, where there are several.
+    /// The minimum and maximum over several seeds.
     pub spread: Option<(f64, f64)>,
 }
 

@@ -1,10 +1,11 @@
-//! A load of which some requests go on where the last one ended.
+//! A load in which some requests continue where the last one ended.
 
 use units::{LbnRange, Op, Sectors};
 use workload::random::{Share, Stream};
 use workload::{Request, Source};
 
-/// What another source asks for, and reads that go on where the last request ended: what a drive's buffer has to offer something.
+/// The requests of another source, mixed with reads that continue where the last request ended, so that a drive's
+/// read-ahead has hits.
 #[derive(Clone, Debug)]
 pub struct Followed<S> {
     source: S,
@@ -15,8 +16,8 @@ pub struct Followed<S> {
 }
 
 impl<S: Source> Followed<S> {
-    /// So many of the requests are reads behind the one before, on a drive of so many sectors. Of none of them the source is as
-    /// it is.
+    /// Makes this share of the requests reads behind the one before, on a drive of this capacity. With a share of zero
+    /// the source is unchanged.
     pub fn new(source: S, share: Share, capacity: Sectors, seed: u64) -> Self {
         Self { source, share, capacity, stream: Stream::new(seed, "lab.followed"), last: None }
     }

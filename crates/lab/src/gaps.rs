@@ -1,33 +1,36 @@
-//! What became of a foreground's gaps: the reason why an application gets what it gets, counted in the run.
+//! The use of a foreground's gaps, counted in a run to explain an application's bandwidth.
 
 use model::DriveModel;
 use scheduler::{Access, Caution, Command, Core, Purpose};
 use units::{Duration, Op};
 
-/// What became of the gaps of the foreground's requests; one each is counted, though what lies on several tracks has more.
+/// The use of the gaps of the foreground's requests. One gap is counted for each request, although a request on several
+/// tracks has more.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Gaps {
-    /// Requests that the core chose: in the drive carried out, outside sent, a request again for each command of its own.
+    /// Requests that the core chose and that were executed in the drive, or sent outside; there a request counts once
+    /// for each command of its own.
     pub requests: u64,
-    /// Something of the background's was had before it, or with it in its command.
+    /// Requests with background work before them, or in their command.
     pub used: u64,
-    /// Nothing, since the core said that gaps are to be left alone ([`Core::caution`]); outside only.
+    /// Requests without background work while the core used no gaps ([`Core::caution`]); outside only.
     pub closed: u64,
-    /// Of these, for what detours have cost.
+    /// Those among them for which the reason was the harm of detours.
     pub for_harm: u64,
     /// Wanted sectors that were read in gaps.
     pub read: u64,
-    /// Gaps in which something was written, and the wanted sectors that were read in these.
+    /// Gaps with a background write, and the wanted sectors that were read in these.
     pub written_in: u64,
     pub read_beside: u64,
-    /// By how much a detour's move over a third of the cylinders was widened: the sum over all requests.
+    /// The widening of a detour's move over a third of the cylinders: the sum over all requests.
     margins: Duration,
-    /// Since the last request of the foreground: wanted sectors read, whether something was written, and whether anything came.
+    /// Since the last request of the foreground: wanted sectors read, whether there was a write, and whether there was
+    /// any work.
     coming: (u64, bool, bool),
 }
 
 impl Gaps {
-    /// The core in the drive has these accesses carried out.
+    /// Counts accesses that the core in the drive executes.
     pub fn executed(&mut self, accesses: &[Access]) {
         for access in accesses {
             if let Purpose::Background { useful } = access.purpose {
@@ -39,7 +42,7 @@ impl Gaps {
         }
     }
 
-    /// The core outside sends a command.
+    /// Counts a command that the core outside sends.
     pub fn sent(&mut self, core: &Core, drive: &DriveModel, command: &Command) {
         match command.purpose {
             Purpose::Idle { .. } => {}
@@ -77,7 +80,7 @@ impl Gaps {
         }
     }
 
-    /// What was counted since.
+    /// Returns the counts since an earlier state.
     pub fn since(self, earlier: Self) -> Self {
         Self {
             requests: self.requests - earlier.requests,
@@ -92,27 +95,27 @@ impl Gaps {
         }
     }
 
-    /// Of a hundred, those that something was had in.
+    /// Returns the percentage of gaps with background work.
     pub fn used_percent(&self) -> f64 {
         self.percent(self.used)
     }
 
-    /// Of a hundred, those that were left alone.
+    /// Returns the percentage of gaps that the core did not use.
     pub fn closed_percent(&self) -> f64 {
         self.percent(self.closed)
     }
 
-    /// Of a hundred, those that were left alone for what detours have cost.
+    /// Returns the percentage of gaps that were not used because of the harm of detours.
     pub fn for_harm_percent(&self) -> f64 {
         self.percent(self.for_harm)
     }
 
-    /// Of a hundred, those that were open and had room for nothing that was wanted.
+    /// Returns the percentage of gaps that were permitted, but had no room for wanted sectors.
     pub fn empty_percent(&self) -> f64 {
         self.percent(self.requests.saturating_sub(self.used + self.closed))
     }
 
-    /// The mean margin of a move over a third of the cylinders.
+    /// Returns the mean margin of a move over a third of the cylinders.
     pub fn margin_ms(&self) -> f64 {
         self.margins.as_secs_f64() * 1e3 / (self.requests as f64).max(1.0)
     }

@@ -1,4 +1,4 @@
-//! What moves the head for a host of applications: the core in the drive, or a drive behind its interface.
+//! The head under a host of applications: moved by the core in the drive, or by a drive behind its interface.
 
 use crate::gaps::Gaps;
 use drive::{Behaviour, Command as ToDrive, CommandError, Drive, DriveError, Mechanics, Rules};
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use thiserror::Error;
 use units::{Instant, Lbn, Op, RequestId};
 
-/// Why the head does not move as it should.
+/// The reason why the head does not move as it should.
 #[derive(Debug, Error)]
 pub(crate) enum HeadError {
     #[error("the core says that the head is free at {predicted}, the mechanics say {actual}")]
@@ -21,13 +21,13 @@ pub(crate) enum HeadError {
     Command(#[from] CommandError),
 }
 
-/// Whom sectors passed under the head for.
+/// The purpose for which sectors passed under the head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Whose {
     Foreground,
-    /// The background's in a gap, or merged with a command of the foreground; what lies between is counted with them.
+    /// The background in a gap, or merged with a command of the foreground; sectors between wanted ones are included.
     Gap,
-    /// The background's in idle time.
+    /// The background in idle time.
     Idle,
 }
 
@@ -49,7 +49,7 @@ impl Passed {
         Self { whose, op: access.op, sectors: access.sectors.into() }
     }
 
-    /// A command of the foreground may have blocks of the background before its own sectors.
+    /// Splits a command of the foreground, which may begin with blocks of the background.
     fn outside(command: &Command) -> [Self; 2] {
         let all = command.range.len().get();
         let (whose, own) = match command.purpose {
@@ -62,7 +62,7 @@ impl Passed {
     }
 }
 
-/// Where the head will be, as far as the host knows.
+/// The future place of the head, as far as the host knows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rest {
     pub position: Position,
@@ -71,26 +71,26 @@ pub(crate) struct Rest {
     pub from: Instant,
 }
 
-/// A drive that the core is in front of, and on what terms.
+/// A drive with the core in front of it, and its terms.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outer<'a> {
     pub profile: &'a Profile,
     pub terms: Terms,
 }
 
-/// What a core outside has to put up with: what each of them costs is seen beside the others.
+/// The handicaps of a core outside, to see the cost of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Terms {
-    /// FAST'02's noise, harm bounded to 1%: as the claims have it.
+    /// FAST'02's noise, harm bounded to 1%: the terms of the claims.
     Claim,
-    /// The noise, and no bound on harm: what is lost for it is not the bound's.
+    /// The noise without a bound on harm: its losses are not due to the bound.
     Unbounded,
-    /// A drive without noise: what is lost is the interface's.
+    /// A drive without noise: its losses are due to the interface.
     Quiet,
 }
 
 impl<'a> Outer<'a> {
-    /// As the claims have it.
+    /// The terms of the claims.
     pub fn claim(profile: &'a Profile) -> Self {
         Self { profile, terms: Terms::Claim }
     }
@@ -107,7 +107,7 @@ impl<'a> Outer<'a> {
     }
 }
 
-/// The head and who moves it.
+/// The head, and its mover.
 pub(crate) struct Head {
     drive: Arc<DriveModel>,
     mover: Mover,
@@ -116,21 +116,21 @@ pub(crate) struct Head {
 }
 
 enum Mover {
-    /// The core; until when.
+    /// The core in the drive; the end of its accesses.
     Core { mechanics: Box<Mechanics>, busy: Option<Instant> },
-    /// A drive that is sent commands.
+    /// A drive that gets commands.
     Drive { device: Box<Drive>, sent: BTreeMap<u64, Command> },
 }
 
 impl Head {
-    /// With the core in the drive.
+    /// A head with the core in the drive.
     pub fn inside(drive: &Arc<DriveModel>) -> Self {
         let mechanics = Box::new(Mechanics::new(Arc::clone(drive)));
         Self::of(drive, Mover::Core { mechanics, busy: None })
     }
 
-    /// Behind the interface of a drive that reports writes when they are on the medium, and where that places the core: the
-    /// scheduler with all that goes beyond FAST'02.
+    /// A head behind the interface of a drive that acknowledges writes from the medium; also returns the core's place:
+    /// the scheduler with all extensions of FAST'02.
     pub fn outside(outer: Outer<'_>, drive: &Arc<DriveModel>, seed: u64) -> Result<(Self, Place), HeadError> {
         let (profile, behaviour) = (outer.profile, outer.behaviour());
         let (_, overheads) = black_box(profile, behaviour, seed)?;
@@ -152,7 +152,7 @@ impl Head {
         }
     }
 
-    /// When something happens next.
+    /// Returns the time of the next event.
     pub fn next_at(&self) -> Option<Instant> {
         match &self.mover {
             Mover::Core { busy, .. } => *busy,
@@ -160,7 +160,8 @@ impl Head {
         }
     }
 
-    /// Tells the core of one thing that is done by `now`; whether there was one. `passed` is what passed with it.
+    /// Reports one completion by `now` to the core; returns whether there was one. `passed` gets the sectors that
+    /// passed with it.
     pub fn tell(&mut self, core: &mut Core, now: Instant, mut passed: impl FnMut(Passed)) -> bool {
         match &mut self.mover {
             Mover::Core { busy, .. } => {
@@ -184,7 +185,7 @@ impl Head {
         }
     }
 
-    /// Does what the core in the drive wishes.
+    /// Executes the accesses of the core in the drive.
     pub fn execute(&mut self, core: &Core, now: Instant) -> Result<(), HeadError> {
         let Mover::Core { mechanics, busy } = &mut self.mover else { return Ok(()) };
         self.gaps.executed(core.accesses());
@@ -199,21 +200,21 @@ impl Head {
         }
         self.rest.0 = mechanics.position();
         *busy = Some(at);
-        // In the drive the core knows to the nanosecond.
+        // In the drive the core knows the end to the nanosecond.
         match core.busy_until() {
             Some(predicted) if predicted != at => Err(HeadError::Mispredicted { predicted, actual: at }),
             _ => Ok(()),
         }
     }
 
-    /// What the core wished is cut short.
+    /// Cuts the core's accesses short.
     pub fn cut(&mut self, core: &Core) {
         if let Mover::Core { busy, .. } = &mut self.mover {
             *busy = core.busy_until();
         }
     }
 
-    /// Hands a command to the drive.
+    /// Sends a command to the drive.
     pub fn send(&mut self, core: &Core, command: Command, now: Instant) -> Result<(), HeadError> {
         let Mover::Drive { device, sent } = &mut self.mover else { return Ok(()) };
         let (id, layout) = (RequestId::new(command.id.get()), self.drive.layout());
@@ -226,12 +227,13 @@ impl Head {
         Ok(())
     }
 
-    /// What became of the foreground's gaps so far.
+    /// Returns the use of the foreground's gaps so far.
     pub fn gaps(&self) -> Gaps {
         self.gaps
     }
 
-    /// Where the head will be, and when. Outside the drive: where the last command ends; when is not known, so now.
+    /// Returns where the head will be, and when. Outside the drive: where the last command ends; the time is unknown,
+    /// so now.
     pub fn rest(&self, now: Instant) -> Rest {
         let from = match &self.mover {
             Mover::Core { busy, .. } => busy.unwrap_or(now),

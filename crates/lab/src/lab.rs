@@ -1,23 +1,23 @@
-//! What an experiment is given: how much time there is, seeds, and the cores.
+//! The bench of an experiment: its size, its seeds, and the cores.
 
 use crate::{LabError, Spread};
 use serde::{Deserialize, Serialize};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// How much time there is.
+/// The size of an experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Size {
     /// All experiments together in some five minutes on two cores.
     Quick,
-    /// Minutes each.
+    /// Minutes for each.
     Full,
 }
 
-/// Told how far a run is.
+/// A receiver of a run's progress.
 pub trait Progress: Sync {
-    /// `done` of `all` parts of the current step are there.
+    /// Reports that `done` of `all` parts of the current step are done.
     fn part(&self, done: usize, all: usize);
 }
 
@@ -27,7 +27,7 @@ impl Progress for Silent {
     fn part(&self, _: usize, _: usize) {}
 }
 
-/// The bench that an experiment runs on. The same size and seed give the same outcome, however many cores there are.
+/// The bench that an experiment runs on. The same size and seed give the same outcome with any number of cores.
 pub struct Lab<'p> {
     size: Size,
     seed: u64,
@@ -36,7 +36,7 @@ pub struct Lab<'p> {
 }
 
 impl Lab<'static> {
-    /// A lab that says nothing while it works, on all cores.
+    /// A lab without progress reports, on all cores.
     pub fn new(size: Size, seed: u64) -> Self {
         let jobs = std::thread::available_parallelism().map_or(1, usize::from);
         Self { size, seed, jobs, progress: &Silent }
@@ -44,23 +44,23 @@ impl Lab<'static> {
 }
 
 impl<'p> Lab<'p> {
-    /// With so many things at a time, at least one.
+    /// Sets the number of parallel jobs, at least one.
     #[must_use]
     pub fn with_jobs(self, jobs: usize) -> Self {
         Self { jobs: jobs.max(1), ..self }
     }
 
-    /// With somebody to tell how far it is.
+    /// Sets the receiver of progress reports.
     pub fn with_progress<'q>(self, progress: &'q dyn Progress) -> Lab<'q> {
         Lab { size: self.size, seed: self.seed, jobs: self.jobs, progress }
     }
 
-    /// How much time there is.
+    /// Returns the size.
     pub fn size(&self) -> Size {
         self.size
     }
 
-    /// `quick` or `full`, whichever this lab is.
+    /// Returns `quick` or `full`, by the lab's size.
     pub fn pick<T>(&self, quick: T, full: T) -> T {
         match self.size {
             Size::Quick => quick,
@@ -68,18 +68,18 @@ impl<'p> Lab<'p> {
         }
     }
 
-    /// The first seed.
+    /// Returns the first seed.
     pub fn seed(&self) -> u64 {
         self.seed
     }
 
-    /// So many seeds, from the first on.
+    /// Returns this number of seeds, from the first on.
     pub fn seeds(&self, count: u64) -> impl Iterator<Item = u64> + Clone + use<> {
         let first = self.seed;
         (0..count).map(move |i| first.wrapping_add(i))
     }
 
-    /// Does `work` for every item, several at a time, and gives the results in the items' order.
+    /// Does `work` for every item, several at a time, and returns the results in the items' order.
     ///
     /// # Errors
     /// The error of the first item that failed.
@@ -117,7 +117,7 @@ impl<'p> Lab<'p> {
         results.into_iter().map(|(_, result)| result).collect()
     }
 
-    /// [`map`](Self::map) over items and seeds; of each item, the results by seed.
+    /// [`map`](Self::map) over items and seeds; returns for each item the results by seed.
     ///
     /// # Errors
     /// The error of the first that failed.
@@ -139,13 +139,13 @@ impl<'p> Lab<'p> {
     }
 }
 
-/// A number of each result, as a spread.
+/// Returns a number of each result, as a spread.
 pub fn spread<R>(results: &[R], of: impl Fn(&R) -> f64) -> Spread {
     Spread::of(&results.iter().map(of).collect::<Vec<_>>())
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    // A worker that panicked has its panic passed on by the scope.
+    // The scope passes on the panic of a worker.
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 

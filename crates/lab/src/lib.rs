@@ -1,11 +1,10 @@
 //! The papers' experiments, from the real core and the simulated drive: data, figures, claims, a report.
 //!
-//! An experiment is one file in `src/experiments`: a constant `EXPERIMENT` that says what it sets up and a function
-//! that runs it. `build.rs` collects them. It runs over [`Lab`], which knows how much time there is
-//! ([`Size`]), which seeds to use, and how to spread work over the cores, and it yields an [`Outcome`]:
-//! [`Figure`]s, [`Claim`]s and notes. What is done with these is the same for every experiment: [`plot`] draws the
-//! figures, [`numbers`] puts them into columns, [`store`] keeps them in files, [`report`] makes a page of all,
-//! [`select`] finds experiments by what a user calls them.
+//! An experiment is one file in `src/experiments`: a constant `EXPERIMENT` with its description and the function that
+//! runs it. `build.rs` collects them. It runs over [`Lab`], which has the size of the run ([`Size`]) and the seeds, and
+//! spreads work over the cores. It returns an [`Outcome`]: [`Figure`]s, [`Claim`]s and notes. Their use is the same for
+//! every experiment: [`plot`] draws the figures, [`numbers`] puts them into columns, [`store`] keeps them in files,
+//! [`report`] makes a page of all, [`select`] finds experiments by a user's name for them.
 //!
 //! ```
 //! use freeblock_lab::{Lab, Size, find};
@@ -49,12 +48,12 @@ mod experiments {
     include!(concat!(env!("OUT_DIR"), "/experiments.rs"));
 }
 
-/// Every experiment, by paper and figure.
+/// Returns every experiment, by paper and figure.
 pub fn experiments() -> &'static [Experiment] {
     experiments::ALL
 }
 
-/// The experiment of this id.
+/// Returns the experiment of this id.
 pub fn find(id: &str) -> Option<&'static Experiment> {
     experiments().iter().find(|e| e.id == id)
 }

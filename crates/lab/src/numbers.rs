@@ -1,4 +1,4 @@
-//! The numbers of a figure in columns, for those who want them exactly.
+//! The exact numbers of a figure, in columns.
 
 use crate::{Figure, Kind, Line, Point};
 
@@ -7,11 +7,12 @@ use crate::{Figure, Kind, Line, Point};
 pub struct Numbers {
     /// The columns' heads.
     pub columns: Vec<String>,
-    /// The rows, each as long as there are columns.
+    /// The rows, each with one cell for each column.
     pub rows: Vec<Vec<String>>,
 }
 
-/// The numbers of a figure: a row a bar, a row a place along the horizontal axis, or the table as it is.
+/// Returns the numbers of a figure: a row for each bar, a row for each position on the horizontal axis, or the table as
+/// it is.
 pub fn numbers(figure: &Figure) -> Numbers {
     match &figure.kind {
         Kind::Stacked { parts, bars } => Numbers {
@@ -54,7 +55,7 @@ fn value(point: &Point) -> String {
     }
 }
 
-/// Four significant digits, whole numbers in full.
+/// Formats with four significant digits, whole numbers in full.
 fn number(value: f64) -> String {
     if !value.is_finite() {
         return "not measured".to_owned();

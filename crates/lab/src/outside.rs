@@ -25,57 +25,57 @@ pub const POLICIES: [(PolicyName, &str); 3] = [
     (PolicyName::Sstf, "SSTF"),
 ];
 
-/// How the foreground is scheduled, and what is done in its gaps.
+/// A way to schedule the foreground, and the work in its gaps.
 #[derive(Clone, Copy, Debug)]
 pub struct Trial {
     /// The foreground's policy.
     pub policy: PolicyName,
-    /// In what the drive differs from its profile.
+    /// The differences between the drive and its profile.
     pub behaviour: Behaviour,
-    /// The scheduler outside, told what commands cost; `None` for the one in the drive.
+    /// The scheduler outside, which gets the costs of commands; `None` for the one in the drive.
     pub outside: Option<fn(Overheads, Duration) -> OutsideConfig>,
     /// Its conservatism.
     pub conservatism: Duration,
     /// Tasks: the multiprogramming level.
     pub tasks: u32,
-    /// Whether nobody thinks: as many requests at all times as there are tasks.
+    /// Whether there is no think time: the number of outstanding requests is constant then.
     pub restless: bool,
-    /// Of the requests, those that read on behind the one before.
+    /// The share of requests that continue where the one before ended.
     pub followed: Share,
     /// Whether there is a scan.
     pub scan: bool,
-    /// The run ends after so many requests, a scan's at its end if that comes sooner.
+    /// The number of requests at which the run ends, unless a scan ends before.
     pub requests: u64,
 }
 
-/// What came out of a run.
+/// The results of a run.
 #[derive(Clone, Debug)]
 pub struct Measured {
     /// The report.
     pub report: Report,
-    /// Of all commands, those done within 50 us of the prediction, in percent.
+    /// The percentage of commands that ended within 50 us of the prediction.
     pub foreseen: f64,
-    /// Of all commands, those that took whole turns longer than foreseen, in percent.
+    /// The percentage of commands that took whole revolutions longer than predicted.
     pub late: f64,
-    /// What detours that were back too late cost the foreground at most, in percent of its time.
+    /// The most that detours that ended too late cost the foreground, in percent of its time.
     pub harm: f64,
-    /// What the search for detours did.
+    /// The figures of the search for detours.
     pub planner: PlannerStats,
 }
 
 impl Measured {
-    /// The scan's bandwidth, in millions of bytes a second.
+    /// Returns the scan's bandwidth, in millions of bytes a second.
     pub fn mb_per_s(&self) -> f64 {
         self.report.background.mb_per_s
     }
 
-    /// The foreground's mean response time.
+    /// Returns the foreground's mean response time.
     pub fn response_ms(&self) -> f64 {
         self.report.foreground.mean_response_ms
     }
 }
 
-/// An ideal drive for commands: exact, two at a time, nothing read ahead, no time but the medium's.
+/// Returns an ideal drive for commands: exact, two at a time, without read-ahead, with no times except the medium's.
 pub fn exact() -> Behaviour {
     Behaviour {
         queue: Behaviour::fast02().queue,
@@ -90,7 +90,7 @@ fn noiseless_bus() -> Behaviour {
 }
 
 impl Trial {
-    /// The paper's scheduler over the black box with its default noise, with a scan.
+    /// Returns the paper's scheduler over the black box with its default noise, with a scan.
     pub fn paper(policy: PolicyName, conservatism: Duration, requests: u64) -> Self {
         Self {
             policy,
@@ -105,18 +105,18 @@ impl Trial {
         }
     }
 
-    /// Runs it on an Atlas 10K whose profile is known.
+    /// Runs it on an Atlas 10K with a known profile.
     ///
     /// # Errors
-    /// A load or a scan that the drive cannot have.
+    /// The drive cannot have this load or scan.
     pub fn run(&self, seed: u64) -> Result<Measured, LabError> {
         self.run_told(&Told::truth(ATLAS)?, seed)
     }
 
-    /// Runs it on a drive of which so much is known.
+    /// Runs it on a drive with this kind of knowledge.
     ///
     /// # Errors
-    /// A load or a scan that the drive cannot have.
+    /// The drive cannot have this load or scan.
     pub fn run_told(&self, told: &Told, seed: u64) -> Result<Measured, LabError> {
         let failed = |e: Box<dyn std::error::Error + Send + Sync>| LabError::new("an OLTP load", e);
         let arrival =
@@ -144,7 +144,7 @@ impl Trial {
     }
 }
 
-/// How near to a prediction is near, for requests of 4 KB (FAST'02, figure 7).
+/// The error at which a prediction counts as accurate, for requests of 4 KB (FAST'02, figure 7).
 pub const NEAR: Duration = Duration::from_micros(50);
 
 fn oltp(told: &Told, arrival: Arrival, seed: u64) -> Result<Issuer<Followed<Oltp>>, LabError> {
@@ -165,10 +165,11 @@ fn load(
     Issuer::new(load, arrival, Instant::ZERO, seed).map_err(|e| failed(e.into()))
 }
 
-/// Figure 7: how the core itself foresees random requests of 4 KB, first come first served, over the default noise.
+/// Measures how well the core itself predicts random requests of 4 KB (figure 7), first come first served, over the
+/// default noise.
 ///
 /// # Errors
-/// A load that the drive cannot have.
+/// The drive cannot have this load.
 pub fn foreseen(told: &Told, requests: u64, seed: u64) -> Result<ErrorRecord, LabError> {
     let failed = |e: Box<dyn std::error::Error + Send + Sync>| LabError::new("a random load", e);
     let load = RandomConfig::new(told.truth.layout().capacity(), told.truth.sector_bytes());
@@ -176,7 +177,7 @@ pub fn foreseen(told: &Told, requests: u64, seed: u64) -> Result<ErrorRecord, La
     let load =
         Issuer::new(load, Arrival::outstanding(10), Instant::ZERO, seed).map_err(|e| failed(e.into()))?;
     let (drive, overheads) = told.black_box(Behaviour::fast02(), seed)?;
-    // No detours, so nothing to be careful about.
+    // Without detours no caution is needed.
     let place = Place::Outside(told.believed(OutsideConfig::paper(overheads, Duration::ZERO)));
     let config = Config { place, ..Config::default() };
     let known = Arc::clone(&told.known);
@@ -185,10 +186,11 @@ pub fn foreseen(told: &Told, requests: u64, seed: u64) -> Result<ErrorRecord, La
     Ok(run.prediction_errors().cloned().unwrap_or_default())
 }
 
-/// Figure 8: the OLTP load, so many outstanding, all of them in the drive, whose own firmware chooses; the default noise.
+/// Runs the OLTP load with this number outstanding, all in the drive, whose own firmware chooses (figure 8); the
+/// default noise.
 ///
 /// # Errors
-/// A load that the drive cannot have.
+/// The drive cannot have this load.
 pub fn by_the_firmware(
     told: &Told,
     outstanding: u32,
@@ -202,10 +204,10 @@ pub fn by_the_firmware(
     Ok(run.report())
 }
 
-/// Figure 8: the same with two in the drive at most, and this policy in front of it.
+/// Runs the same with at most two in the drive, and this policy in front of it (figure 8).
 ///
 /// # Errors
-/// A load that the drive cannot have.
+/// The drive cannot have this load.
 pub fn in_front(
     policy: PolicyName,
     told: &Told,
@@ -218,20 +220,20 @@ pub fn in_front(
     Ok(trial.run_told(told, seed)?.report.foreground)
 }
 
-/// By how many percent the foreground's responses are longer than without a scan, seed by seed.
+/// Returns by how many percent the foreground's responses are longer than without a scan, seed by seed.
 pub fn slower(with: &[Measured], without: &[Measured]) -> Spread {
     let pairs: Vec<(f64, f64)> =
         with.iter().zip(without).map(|(a, b)| (a.response_ms(), b.response_ms())).collect();
     spread(&pairs, |(with, without)| (with / without - 1.0) * 100.0)
 }
 
-/// One as percent of the other, seed by seed.
+/// Returns one as percent of the other, seed by seed.
 pub fn percent_of(part: &[Measured], whole: &[Measured], of: fn(&Measured) -> f64) -> Spread {
     let pairs: Vec<(f64, f64)> = part.iter().zip(whole).map(|(a, b)| (of(a), of(b))).collect();
     spread(&pairs, |(part, whole)| 100.0 * part / whole)
 }
 
-/// Milliseconds, in hundredths.
+/// Returns hundredths of a millisecond.
 pub const fn hundredths(ms: u64) -> Duration {
     Duration::from_micros(ms * 10)
 }

@@ -5,7 +5,7 @@ use crate::plot::{self, PlotError};
 use crate::{Claim, Experiment, Figure, Kind, Outcome};
 use std::fmt::Write;
 
-/// What a page is made of.
+/// The parts of a page.
 #[derive(Clone, Debug)]
 pub struct Page<'a> {
     /// The release that made it.
@@ -19,20 +19,20 @@ pub struct Page<'a> {
 /// An experiment on the page.
 #[derive(Clone, Debug)]
 pub struct Entry<'a> {
-    /// What was done.
+    /// The experiment.
     pub experiment: &'a Experiment,
-    /// The command that did it.
+    /// The command that runs it.
     pub command: &'a str,
-    /// What came out.
+    /// Its outcome.
     pub outcome: &'a Outcome,
 }
 
 const STYLE: &str = include_str!("report.css");
 
-/// The page as a document.
+/// Returns the page as a document.
 ///
 /// # Errors
-/// A figure that cannot be drawn.
+/// A figure cannot be drawn.
 pub fn html(page: &Page) -> Result<String, PlotError> {
     let mut text = String::from("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n");
     text.push_str("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n");
@@ -60,7 +60,7 @@ pub fn html(page: &Page) -> Result<String, PlotError> {
     Ok(text)
 }
 
-/// The claims as a table, each with a link to its experiment, those that do not hold with their reason.
+/// Writes the claims as a table, each with a link to its experiment, those that do not hold with their reason.
 fn claims(text: &mut String, page: &Page) {
     let all = || {
         page.entries.iter().flat_map(|e| e.outcome.claims.iter().map(move |claim| (e.experiment.id, claim)))
@@ -131,7 +131,7 @@ fn section(text: &mut String, entry: &Entry) -> Result<(), PlotError> {
     Ok(())
 }
 
-/// A claim where its figure is.
+/// Writes a claim beside its figure.
 fn sentence(text: &mut String, claim: &Claim) {
     let (class, word) = if claim.holds() { ("yes", "holds") } else { ("no", "does not hold") };
     let _ = writeln!(
@@ -180,7 +180,8 @@ fn columns(text: &mut String, table: &Numbers) {
     text.push_str("</tbody>\n</table></div>\n");
 }
 
-/// Text as it may stand between tags or in an attribute. What would command a terminal or is no text in HTML is replaced.
+/// Escapes text for use between tags or in an attribute. Characters that control a terminal or are not allowed in HTML
+/// are replaced.
 pub(crate) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {

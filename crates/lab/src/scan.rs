@@ -1,7 +1,7 @@
 //! OSDI'00, section 6: transactions on a busy drive, and one scan of all of it after the other in their gaps.
 //!
-//! The scan is an application over the session API: it registers the whole drive in blocks of 4 KB, takes blocks in
-//! whatever order they come, aborts when it has enough, and registers the whole drive again.
+//! The scan is an application over the session API: it registers the whole drive in blocks of 4 KB, takes blocks in any
+//! order, aborts when it has enough, and registers the whole drive again.
 
 use crate::LabError;
 use model::DriveModel;
@@ -15,7 +15,8 @@ use workload::{Arrival, Issuer, Oltp, OltpConfig};
 /// The scan's block.
 pub const BLOCK: Bytes = Bytes::new(4096);
 
-/// What runs: the paper's OLTP load of so many tasks with 30 ms of think time, and how the core is told to schedule.
+/// The set-up of a run: the paper's OLTP load with this number of tasks and 30 ms of think time, and the core's
+/// configuration.
 #[derive(Clone, Debug)]
 pub struct SetUp {
     /// The drive.
@@ -34,10 +35,10 @@ impl SetUp {
         Self { drive: Arc::clone(drive), scheduler: Config::default(), mpl, seed }
     }
 
-    /// The foreground, with nothing in its gaps yet.
+    /// Returns the foreground, without background work yet.
     ///
     /// # Errors
-    /// A load that the drive cannot have.
+    /// The drive cannot have this load.
     pub fn foreground(&self) -> Result<Inside<Oltp>, LabError> {
         let failed = |e: Box<dyn std::error::Error + Send + Sync>| LabError::new("an OLTP load", e);
         let config = OltpConfig::new(self.drive.layout().capacity(), self.drive.sector_bytes());
@@ -48,10 +49,10 @@ impl SetUp {
             .map_err(|e| failed(e.into()))
     }
 
-    /// `count` scans, each ended when `percent` of the drive's blocks have come.
+    /// Runs `count` scans, each ended when `percent` of the drive's blocks have come.
     ///
     /// # Errors
-    /// A load or a scan that the drive cannot have.
+    /// The drive cannot have this load or scan.
     pub fn scans(&self, percent: u64, count: usize) -> Result<Vec<Scan>, LabError> {
         let mut scanning = Scanning::new(self, percent)?;
         while scanning.scans.len() < count {
@@ -60,10 +61,10 @@ impl SetUp {
         Ok(scanning.scans)
     }
 
-    /// One whole scan, with its state at every so many foreground requests, from its start to its end.
+    /// Runs one whole scan; returns also its state after every `every` foreground requests, from its start to its end.
     ///
     /// # Errors
-    /// A load or a scan that the drive cannot have.
+    /// The drive cannot have this load or scan.
     pub fn progress(&self, every: u64) -> Result<(Scan, Vec<State>), LabError> {
         let mut scanning = Scanning::new(self, 100)?;
         let mut states = vec![State::default()];
@@ -83,10 +84,10 @@ impl SetUp {
         }
     }
 
-    /// `count` whole scans, and beside them the same foreground without: two runs in step, every completion compared.
+    /// Runs `count` whole scans, and in step with them the same foreground without; compares every completion.
     ///
     /// # Errors
-    /// A load or a scan that the drive cannot have.
+    /// The drive cannot have this load or scan.
     pub fn compared(&self, count: usize) -> Result<Compared, LabError> {
         let mut scanning = Scanning::new(self, 100)?;
         scanning.app.completions = Some(VecDeque::new());
@@ -123,51 +124,51 @@ pub struct Compared {
     pub without: Report,
     /// Foreground requests compared.
     pub requests: u64,
-    /// Those that were not the same request, arrived at the same nanosecond and done at the same nanosecond.
+    /// The requests that differ: another request, or another nanosecond of arrival or completion.
     pub different: u64,
 }
 
-/// What one scan took and gave. The head's time is exact to the one request that is under way at its end.
+/// The cost and the result of one scan. The head's time is exact to the one request in progress at its end.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scan {
-    /// Delivered.
+    /// Bytes delivered.
     pub bytes: u64,
-    /// From its registration to its last block.
+    /// The time from its registration to its last block.
     pub took: Duration,
-    /// The part of that which the last twentieth of the blocks took.
+    /// The share of that time for the last twentieth of the blocks.
     pub last5_time_share: f64,
-    /// What the head did meanwhile.
+    /// The head's time during the scan.
     pub head: HeadNanos,
 }
 
 impl Scan {
-    /// Bytes a second, in millions.
+    /// Returns bytes a second, in millions.
     pub fn mb_per_s(&self) -> f64 {
         self.bytes as f64 / 1e6 / self.took.as_secs_f64()
     }
 
-    /// [`potential_mb_per_s`] of the scan.
+    /// Returns the [`potential_mb_per_s`] of the scan.
     pub fn potential_mb_per_s(&self, media: &MediaRate) -> f64 {
         potential_mb_per_s(&self.head, self.took, media)
     }
 
-    /// How many such scans a day holds.
+    /// Returns the number of such scans in a day.
     pub fn per_day(&self) -> f64 {
         86_400.0 / self.took.as_secs_f64()
     }
 
-    /// Of the foreground's latency, in percent.
+    /// Returns the use of the foreground's latency, in percent.
     pub fn potential(&self) -> Potential {
         Potential::of(&self.head)
     }
 
-    /// [`efficiency`] of the scan.
+    /// Returns the [`efficiency`] of the scan.
     pub fn efficiency(&self, media: &MediaRate) -> f64 {
         efficiency(self.bytes, &self.head, media)
     }
 }
 
-/// What became of the foreground's latency, in percent of it.
+/// The use of the foreground's rotational latency, in percent of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Potential {
     /// Wanted sectors read in gaps.
@@ -179,7 +180,7 @@ pub struct Potential {
 }
 
 impl Potential {
-    /// Of so much head time.
+    /// Computes the use from the head's time.
     pub fn of(head: &HeadNanos) -> Self {
         let all = head.potential().as_nanos().max(1) as f64;
         let share = |d: Duration| d.as_nanos() as f64 * 100.0 / all;
@@ -191,27 +192,27 @@ impl Potential {
     }
 }
 
-/// Potential free bandwidth (OSDI'00, section 3): the drive's media rate times the part of the time that is rotational
-/// latency of the foreground, in millions of bytes a second.
+/// Returns the potential free bandwidth (OSDI'00, section 3): the drive's media rate times the share of the time that
+/// is rotational latency of the foreground, in millions of bytes a second.
 pub fn potential_mb_per_s(head: &HeadNanos, time: Duration, media: &MediaRate) -> f64 {
     media.bytes_per_s / 1e6 * head.potential().as_secs_f64() / time.as_secs_f64()
 }
 
-/// Achieved over potential free bandwidth (OSDI'00, section 6.3). Achieved is what the application got, be it read in gaps
-/// or passed by the foreground itself, so it can exceed the [potential](potential_mb_per_s).
+/// Returns achieved over potential free bandwidth (OSDI'00, section 6.3). Achieved are the bytes of the application,
+/// read in gaps or passed by the foreground itself, so it can exceed the [potential](potential_mb_per_s).
 fn efficiency(bytes: u64, head: &HeadNanos, media: &MediaRate) -> f64 {
     bytes as f64 / (media.bytes_per_s * head.potential().as_secs_f64())
 }
 
-/// What passes under a drive's head.
+/// The rate at which sectors pass under a drive's head.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MediaRate {
-    /// On the average over the time that all its LBNs take to pass once.
+    /// The average over the time in which all its LBNs pass once.
     pub bytes_per_s: f64,
 }
 
 impl MediaRate {
-    /// Of a drive, from its layout.
+    /// Computes the rate of a drive from its layout.
     pub fn of(drive: &DriveModel) -> Self {
         let layout = drive.layout();
         let turns: f64 = layout
@@ -223,38 +224,38 @@ impl MediaRate {
     }
 }
 
-/// How far a scan is.
+/// The state of a scan in progress.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct State {
-    /// Since its start.
+    /// The time since its start.
     pub at: Duration,
-    /// Delivered.
+    /// Bytes delivered.
     pub bytes: u64,
-    /// What the head did.
+    /// The head's time.
     pub head: HeadNanos,
 }
 
-/// What happened between two states.
+/// The part of a scan between two states.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stretch {
-    /// From.
+    /// Its begin.
     pub from: Duration,
-    /// To.
+    /// Its end.
     pub to: Duration,
-    /// Delivered.
+    /// Bytes delivered.
     pub bytes: u64,
-    /// What the head did.
+    /// The head's time.
     pub head: HeadNanos,
 }
 
 impl Stretch {
-    /// [`efficiency`] of the stretch.
+    /// Returns the [`efficiency`] of the stretch.
     pub fn efficiency(&self, media: &MediaRate) -> f64 {
         efficiency(self.bytes, &self.head, media)
     }
 }
 
-/// Cuts a scan into `count` stretches of about the same time; fewer where states are far apart.
+/// Cuts a scan into `count` stretches of about equal time; fewer if states are far apart.
 pub fn stretches(states: &[State], count: u32) -> Vec<Stretch> {
     let end = states.last().map_or(0, |s| u128::from(s.at.as_nanos()));
     let mut stretches = Vec::new();
@@ -283,7 +284,7 @@ struct Scanning {
     run: Inside<Oltp>,
     app: App,
     scans: Vec<Scan>,
-    /// Where the present scan started.
+    /// The head's time at the start of the present scan.
     head: HeadNanos,
 }
 
@@ -294,7 +295,7 @@ impl Scanning {
         Ok(Self { run, app, scans: Vec::new(), head: HeadNanos::default() })
     }
 
-    /// One foreground request further.
+    /// Advances by one foreground request.
     fn advance(&mut self) -> Result<(), LabError> {
         self.run.advance(1, &mut self.app).map_err(|e| LabError::new("an OLTP load", e))?;
         if let Some(done) = self.app.done.take() {
@@ -317,14 +318,14 @@ struct App {
     task: TaskId,
     block: Sectors,
     sector: Bytes,
-    /// Blocks that are enough, and of how many the last twentieth is still to come then.
+    /// The blocks that are enough, and the number left when the last twentieth begins.
     enough: u64,
     nearly: u64,
     started: Instant,
     blocks: u64,
     bytes: u64,
     nearly_at: Instant,
-    /// What was completed since somebody looked, for those who look.
+    /// The completions since the last comparison, if they are compared.
     completions: Option<VecDeque<Completion>>,
     done: Option<Result<Done, SessionError>>,
 }
@@ -395,7 +396,7 @@ impl Observer for App {
     }
 }
 
-/// A foreground request, when it came and when it was done.
+/// A foreground request with its arrival and completion.
 type Completion = (Request, Instant, Instant);
 
 #[derive(Default)]

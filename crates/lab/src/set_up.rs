@@ -1,4 +1,4 @@
-//! What several experiments set up alike: drives, the papers' loads, the head's time as bars.
+//! Common set-up of experiments: drives, the papers' loads, the head's time as bars.
 
 use crate::{Axis, Bar, Figure, Kind, LabError, Spread, spread};
 use ::drive::{Behaviour, Drive, Rules};
@@ -9,13 +9,13 @@ use std::sync::Arc;
 use units::Instant;
 use workload::{Arrival, Issuer, Random, RandomConfig};
 
-/// The drive that OSDI'00 measures where it names none.
+/// The drive of OSDI'00's measurements, unless it names another.
 pub const ATLAS_10K: &str = "quantum-atlas-10k";
 
-/// The other drive that FAST'02 measures; ours is synthetic.
+/// The other drive of FAST'02's measurements; ours is synthetic.
 pub const CHEETAH_18LP: &str = "seagate-cheetah-18lp";
 
-/// A built-in drive.
+/// Returns a built-in drive.
 ///
 /// # Errors
 /// There is none of this name.
@@ -24,7 +24,7 @@ pub fn drive(name: &str) -> Result<Arc<DriveModel>, LabError> {
     DriveModel::from_profile(&profile).map(Arc::new).map_err(|e| LabError::new(format!("drive {name}"), e))
 }
 
-/// A built-in drive as an outside scheduler of 2001 met it (FAST'02, section 5.1): with the default noise of
+/// Returns a built-in drive as an outside scheduler of 2001 met it (FAST'02, section 5.1): with the default noise of
 /// [`Behaviour::fast02`], drawn from `seed`.
 ///
 /// # Errors
@@ -38,7 +38,7 @@ pub fn black_box(name: &str, seed: u64) -> Result<Drive, LabError> {
 /// Runs a random load without background: OSDI'00, section 3, by default 10,000 requests one at a time.
 ///
 /// # Errors
-/// A configuration that makes no load.
+/// The configuration is invalid.
 pub fn random_run(
     drive: &Arc<DriveModel>,
     scheduler: Config,
@@ -49,10 +49,10 @@ pub fn random_run(
     observed_random_run(drive, scheduler, load, outstanding, seed, &mut Nothing)
 }
 
-/// [`random_run`] with somebody who is told of every completion.
+/// [`random_run`] with an observer of every completion.
 ///
 /// # Errors
-/// A configuration that makes no load.
+/// The configuration is invalid.
 pub fn observed_random_run(
     drive: &Arc<DriveModel>,
     scheduler: Config,
@@ -71,16 +71,16 @@ pub fn observed_random_run(
     Ok(run.report())
 }
 
-/// The parts of the head's time, as [`head_bar`] gives them.
+/// The parts of the head's time, in the order of [`head_bar`].
 pub const HEAD_PARTS: [&str; 6] = ["seek", "rotation", "transfer", "free transfer", "extra seek", "idle"];
 
-/// The head's time as a bar, in percent.
+/// Returns the head's time as a bar, in percent.
 pub fn head_bar(label: impl Into<String>, head: &HeadTime) -> Bar {
     let values = [head.seek, head.rotation, head.transfer, head.free_transfer, head.extra_seek, head.idle];
     Bar { label: label.into(), values: values.into_iter().map(|share| share * 100.0).collect() }
 }
 
-/// The mean over runs of the head's time, as a bar in percent.
+/// Returns the mean over runs of the head's time, as a bar in percent.
 pub fn mean_head_bar(label: impl Into<String>, runs: &[Report]) -> Bar {
     let mut mean = vec![0.0; HEAD_PARTS.len()];
     for run in runs {
@@ -91,13 +91,13 @@ pub fn mean_head_bar(label: impl Into<String>, runs: &[Report]) -> Bar {
     Bar { label: label.into(), values: mean }
 }
 
-/// The share of the head's time that is rotational latency, in percent, over runs without background: the potential
-/// free bandwidth as OSDI'00, section 3, has it.
+/// Returns the share of the head's time that is rotational latency, in percent, over runs without background: OSDI'00's
+/// potential free bandwidth (section 3).
 pub fn latency(runs: &[Report]) -> Spread {
     spread(runs, |r| r.head_time.rotation * 100.0)
 }
 
-/// A figure of such bars.
+/// Returns a figure of such bars.
 pub fn head_figure(id: &str, title: &str, x: &str, bars: Vec<Bar>) -> Figure {
     Figure {
         id: id.into(),

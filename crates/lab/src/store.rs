@@ -1,17 +1,17 @@
-//! Results in files: JSON that says what made it.
+//! Results in files: JSON with the program and command that made it.
 
 use crate::{Experiment, Outcome, Size};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// What the numbers of an outcome depend on besides its experiment.
+/// The parameters, beside the experiment, on which an outcome depends.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stamp {
     /// The release.
     pub version: String,
-    /// The very program, so that one that was changed and built again does not take old numbers for its own.
+    /// The identity of the program's file, so that a rebuilt program does not reuse old numbers.
     pub program: String,
-    /// How much time there was.
+    /// The size of the run.
     pub size: Size,
     /// The first seed.
     pub seed: u64,
@@ -22,7 +22,7 @@ pub struct Stamp {
 pub struct Saved {
     /// The experiment's id.
     pub experiment: String,
-    /// What else its numbers depend on.
+    /// The other parameters of its numbers.
     #[serde(flatten)]
     pub stamp: Stamp,
     /// The command that makes it.
@@ -32,24 +32,24 @@ pub struct Saved {
     pub outcome: Outcome,
 }
 
-/// A file that keeps no outcome.
+/// A file without an outcome.
 #[derive(Debug, Error)]
 pub enum StoreError {
-    /// An outcome that JSON has no words for.
+    /// The outcome cannot be written as JSON.
     #[error("the outcome of {experiment} cannot be written as JSON: {source}")]
     Write {
         /// The experiment's id.
         experiment: String,
-        /// What JSON says.
+        /// The error of the JSON writer.
         source: serde_json::Error,
     },
-    /// Not what [`Saved::to_json`] writes.
+    /// The text is not one of [`Saved::to_json`].
     #[error("no saved outcome: {0}; delete the file, or run without --resume")]
     Read(#[from] serde_json::Error),
 }
 
 impl Saved {
-    /// As the text of a file.
+    /// Returns the text of a file.
     ///
     /// # Errors
     /// [`StoreError::Write`].
@@ -59,7 +59,7 @@ impl Saved {
             .map_err(|source| StoreError::Write { experiment: self.experiment.clone(), source })
     }
 
-    /// From the text of a file.
+    /// Reads the text of a file.
     ///
     /// # Errors
     /// [`StoreError::Read`] with line and column.
@@ -67,12 +67,12 @@ impl Saved {
         Ok(serde_json::from_str(text)?)
     }
 
-    /// The name of its file.
+    /// Returns the name of its file.
     pub fn file_name(experiment: &str) -> String {
         format!("{experiment}.json")
     }
 
-    /// Whether running this experiment again would give the same.
+    /// Returns whether running this experiment again would give the same.
     pub fn is_of(&self, experiment: &Experiment, stamp: &Stamp) -> bool {
         let claims = self.outcome.claims.iter().map(|claim| claim.id.as_str());
         self.experiment == experiment.id

@@ -1,4 +1,4 @@
-//! What a scheduler outside is told of a drive: which drives there are, and what is known of each.
+//! The knowledge of a scheduler outside: the drives, and the kinds of knowledge about each.
 
 use crate::set_up::{self, ATLAS_10K, CHEETAH_18LP};
 use crate::{Lab, LabError};
@@ -11,37 +11,37 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use units::{Bytes, Cylinder, Head, Instant, Lbn, LbnRange, Op, Sectors};
 
-/// A built-in drive: what figures call it, and its name.
+/// A built-in drive: its name in figures, and its name.
 pub type Named = (&'static str, &'static str);
 
-/// The drives that FAST'02 measures. The paper's claims are of the first but where it says otherwise; ours of the second is
-/// synthetic.
+/// The drives of FAST'02's measurements. The paper's claims are about the first unless it says otherwise; our version
+/// of the second is synthetic.
 pub const DRIVES: [Named; 2] = [("Atlas 10K", ATLAS_10K), ("Cheetah 18LP", CHEETAH_18LP)];
 
 /// The drive of the paper's claims.
 pub const ATLAS: Named = DRIVES[0];
 
-/// Where what is known of a drive comes from.
+/// The source of the knowledge about a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Knowledge {
     /// Its profile.
     True,
-    /// What a probe finds that only reads, taken for the truth.
+    /// The result of a probe that only reads, believed as it is.
     AsItIs,
-    /// The same, with moves corrected by completions, and some gaps left alone to see what would not be seen otherwise.
+    /// The same, with moves corrected by completions, and some gaps left unused as a control.
     Probed,
-    /// What a probe finds that may write anywhere, corrected as well.
+    /// The result of a probe that may write anywhere, corrected as well.
     Written,
 }
 
 impl Knowledge {
-    /// What each of the figures shows of each drive.
+    /// The kinds that each figure shows of each drive.
     pub const FIGURES: [Self; 2] = [Self::True, Self::Probed];
 
     /// All of it.
     pub const ALL: [Self; 4] = [Self::True, Self::AsItIs, Self::Probed, Self::Written];
 
-    /// In a line's label.
+    /// Returns its name in a line's label.
     pub const fn name(self) -> &'static str {
         match self {
             Self::True => "true profile",
@@ -51,7 +51,7 @@ impl Knowledge {
         }
     }
 
-    /// Whether the probe wrote, if there was one.
+    /// Returns whether the probe wrote, if there was one.
     const fn probe(self) -> Option<bool> {
         match self {
             Self::True => None,
@@ -61,27 +61,27 @@ impl Knowledge {
     }
 }
 
-/// What a scheduler outside is told of a drive.
+/// A drive, and the knowledge of a scheduler outside about it.
 #[derive(Clone, Debug)]
 pub struct Told {
-    /// What figures call the drive.
+    /// The drive's name in figures.
     pub drive: &'static str,
-    /// Where it comes from.
+    /// The source of the knowledge.
     pub knowledge: Knowledge,
     profile: Arc<Profile>,
-    /// The drive as it is.
+    /// The true model.
     pub truth: Arc<DriveModel>,
-    /// What the scheduler believes.
+    /// The scheduler's model.
     pub known: Arc<DriveModel>,
-    /// What commands cost, if that was measured; otherwise what the true profile says.
+    /// The costs of commands, if they were measured; otherwise those of the true profile are used.
     overheads: Option<Overheads>,
 }
 
-/// Each of the drives with each of these, by drive; each is probed once. A quick lab probes the default black box
-/// [without its noise](exact_but_for_the_bus), others as it is.
+/// Returns each of the drives with each of these kinds, by drive; each is probed once. The quick size probes the
+/// default black box [without its noise](exact_but_for_the_bus), the full size as it is.
 ///
 /// # Errors
-/// Nothing could be made of a drive.
+/// A drive cannot be made or probed.
 pub fn all(lab: &Lab, knowledge: &[Knowledge]) -> Result<Vec<Told>, LabError> {
     let noise = lab.pick(exact_but_for_the_bus(), Behaviour::fast02());
     let mut ways: Vec<Option<bool>> = knowledge.iter().map(|k| k.probe()).collect();
@@ -103,7 +103,7 @@ pub fn all(lab: &Lab, knowledge: &[Knowledge]) -> Result<Vec<Told>, LabError> {
 }
 
 impl Told {
-    /// The true profile of a built-in drive.
+    /// Returns a built-in drive with its true profile.
     ///
     /// # Errors
     /// There is none of this name.
@@ -115,11 +115,11 @@ impl Told {
         Ok(Self { drive, knowledge, profile, known: Arc::clone(&truth), truth, overheads: None })
     }
 
-    /// What `freeblock probe` finds out about a built-in drive that behaves so, from timed commands and nothing else: reads,
-    /// and writes if it may. What the host sets itself is taken as known: command queueing, the write cache.
+    /// Returns the result of `freeblock probe` for a built-in drive with this behaviour, from timed commands alone:
+    /// reads, and writes if permitted. Settings of the host count as known: command queueing, the write cache.
     ///
     /// # Errors
-    /// There is no drive of this name, or nothing could be made of it.
+    /// There is no drive of this name, or it cannot be probed.
     pub fn probed(named: Named, behaviour: Behaviour, writes: bool, seed: u64) -> Result<Self, LabError> {
         let failed =
             |e: Box<dyn std::error::Error + Send + Sync>| LabError::new(format!("probing {}", named.1), e);
@@ -133,7 +133,7 @@ impl Told {
             .map_err(|e| failed(e.into()))?;
         let known = DriveModel::from_profile(&found.profile).map_err(|e| failed(e.into()))?;
         let firmware = found.profile.firmware.as_ref();
-        // Whether it writes back, who only reads does not find out: the host has set it.
+        // A probe that only reads cannot find out whether the drive writes back; the host has set it.
         let writes_back =
             told.profile.firmware.as_ref().is_some_and(|firmware| behaviour.writes_back(&firmware.cache));
         let overheads = firmware
@@ -142,7 +142,7 @@ impl Told {
         Ok(Self { knowledge, known: Arc::new(known), overheads, ..told })
     }
 
-    /// What figures call the drive, and what is known of it unless that is all.
+    /// Returns the drive's name in figures, with the kind of knowledge unless that is the true profile.
     pub fn label(&self) -> String {
         match self.knowledge {
             Knowledge::True => self.drive.to_owned(),
@@ -150,17 +150,17 @@ impl Told {
         }
     }
 
-    /// Whether that is what the paper's claims are of: its first drive, by the true profile.
+    /// Returns whether the paper's claims are about this: its first drive, by the true profile.
     pub fn is_the_papers(&self) -> bool {
         self.drive == ATLAS.0 && self.knowledge == Knowledge::True
     }
 
-    /// So many seeds if it is the paper's, otherwise so many.
+    /// Returns the number of seeds: the first if it is the paper's, otherwise the second.
     pub fn seeds(&self, (papers, others): (u64, u64)) -> u64 {
         if self.is_the_papers() { papers } else { others }
     }
 
-    /// The id of its figure: the paper's, or that and what it is of.
+    /// Returns the id of its figure: the paper's, with a suffix for other drives or knowledge.
     pub fn figure(&self, papers: &str) -> String {
         if self.is_the_papers() {
             return papers.to_owned();
@@ -170,19 +170,19 @@ impl Told {
         format!("{papers}-{}", of.join("-"))
     }
 
-    /// The drive, and what its commands cost as far as is known.
+    /// Returns the drive, and the costs of its commands as far as known.
     ///
     /// # Errors
-    /// A behaviour of no drive.
+    /// The behaviour is invalid.
     pub fn black_box(&self, behaviour: Behaviour, seed: u64) -> Result<(Drive, Overheads), LabError> {
         let (drive, overheads) =
             black_box(&self.profile, behaviour, seed).map_err(|e| LabError::new("a black box", e))?;
-        // What the host sets itself it knows.
+        // The host knows its own settings.
         let Overheads { overlap, write_back, .. } = overheads;
         Ok((drive, self.overheads.map_or(overheads, |o| Overheads { overlap, write_back, ..o })))
     }
 
-    /// A scheduler that corrects what it is told, or takes it for the truth.
+    /// Returns the configuration of a scheduler that corrects its knowledge, or takes it for the truth.
     pub const fn believed(&self, config: OutsideConfig) -> OutsideConfig {
         match self.knowledge {
             Knowledge::True => config,
@@ -194,7 +194,7 @@ impl Told {
     }
 }
 
-/// By how much moves are longer by the true profiles than by those that were probed, and why, as a sentence.
+/// Describes by how much moves are longer by the true profiles than by the probed ones, and why.
 pub fn differences<'t>(told: impl Iterator<Item = &'t Told>) -> String {
     let of = |told: &Told| {
         let longer = |op| move_ms(&told.truth, op) - move_ms(&told.known, op);
@@ -206,7 +206,7 @@ pub fn differences<'t>(told: impl Iterator<Item = &'t Told>) -> String {
             longer(Op::Write)
         )
     };
-    // The same profile is not told twice.
+    // A profile is not described twice.
     let probed = told.filter(|told| matches!(told.knowledge, Knowledge::Probed | Knowledge::Written));
     format!(
         "By the true profile a move over a third of the drive takes longer, to read and to write: {}.",
@@ -214,26 +214,26 @@ pub fn differences<'t>(told: impl Iterator<Item = &'t Told>) -> String {
     )
 }
 
-/// A change of head on a cylinder.
+/// Returns the time of a head switch within a cylinder.
 fn switch_ms(drive: &DriveModel) -> f64 {
     let to = Position { head: Head::new(1), ..Position::default() };
     drive.move_time(Position::default(), to, Op::Read).as_nanos() as f64 / 1e6
 }
 
-/// A move over a third of the drive.
+/// Returns the time of a move over a third of the drive.
 fn move_ms(drive: &DriveModel, op: Op) -> f64 {
     let to = Position { cylinder: Cylinder::new(drive.layout().cylinders() / 3), ..Position::default() };
     drive.move_time(Position::default(), to, op).as_nanos() as f64 / 1e6
 }
 
-/// The default black box without what varies.
+/// Returns the default black box without random variation.
 fn exact_but_for_the_bus() -> Behaviour {
     let noisy = Behaviour::fast02();
     let Behaviour { queue, bus_sector, write_back, .. } = noisy;
     Behaviour { queue, bus_sector, write_back, ..Behaviour::default() }
 }
 
-/// A drive as a probe meets it: one command at a time.
+/// A drive as a probe sees it: one command at a time.
 struct Handle {
     host: Waiting,
 }

@@ -17,7 +17,7 @@ use thiserror::Error;
 use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId, Sectors, SessionId};
 use workload::{ConfigError, Random, RandomConfig, Source};
 
-/// Why a run cannot begin or go on.
+/// The reason why a run cannot begin or go on.
 #[derive(Debug, Error)]
 pub(crate) enum HostError {
     #[error(transparent)]
@@ -40,7 +40,7 @@ pub(crate) enum HostError {
     Stuck(Instant),
 }
 
-/// What was counted up to an instant.
+/// The counts up to an instant.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
     pub at: Instant,
@@ -58,7 +58,7 @@ pub(crate) struct Counts {
     pub gaps: Gaps,
 }
 
-/// So many calls at all times.
+/// A client with a constant number of calls.
 struct Client {
     load: Random,
     outstanding: usize,
@@ -67,14 +67,14 @@ struct Client {
     response: Duration,
 }
 
-/// Reads every block of the drive once.
+/// An application that reads every block of the drive once.
 struct Scrubber {
     session: SessionId,
     sectors: u64,
     finished: bool,
 }
 
-/// One client, one cache, one core in one drive or outside, and perhaps a scrubber.
+/// One client, one cache, one core in one drive or outside, and possibly a scrubber.
 pub(crate) struct Host {
     drive: Arc<DriveModel>,
     core: Core,
@@ -82,7 +82,7 @@ pub(crate) struct Host {
     cache: Cache,
     client: Client,
     scrubber: Option<Scrubber>,
-    /// Of the cache, under way.
+    /// The cache's requests in flight.
     requests: BTreeMap<RequestId, Request>,
     now: Instant,
     begun: bool,
@@ -99,7 +99,7 @@ impl Buffers for Held<'_> {
     }
 }
 
-/// What the core's predictor says to SPTF-Evict.
+/// The core's predictor, for SPTF-Evict.
 struct FromHere<'a> {
     drive: &'a DriveModel,
     rest: Rest,
@@ -123,8 +123,8 @@ impl HeadTime for FromHere<'_> {
 }
 
 impl Host {
-    /// An empty cache at instant zero; the client has not called yet. The core is outside the drive that is given, in it
-    /// without one.
+    /// An empty cache at instant zero, before the client's first call. The core is outside if a drive is given,
+    /// otherwise in the drive.
     pub fn new(
         drive: &Arc<DriveModel>,
         outside: Option<Outer<'_>>,
@@ -161,8 +161,8 @@ impl Host {
         })
     }
 
-    /// From now on every block of the drive is read once. What is written meanwhile is read all the same: a scrubber
-    /// wants to know what the medium has.
+    /// Reads every block of the drive once from now on. Blocks that are written meanwhile are read all the same: a
+    /// scrubber checks the medium.
     pub fn scrub(&mut self, block: Sectors, priority: Priority) -> Result<(), HostError> {
         let session = self.core.open(priority)?;
         self.core.serve_reads_by_writes(session, false)?;
@@ -176,17 +176,17 @@ impl Host {
         self.now
     }
 
-    /// Dirty buffers.
+    /// Returns the number of dirty buffers.
     pub fn dirty(&self) -> usize {
         self.cache.dirty()
     }
 
-    /// Whether the scrubber has read everything.
+    /// Returns whether the scrubber has read all blocks.
     pub fn is_scrubbed(&self) -> bool {
         self.scrubber.as_ref().is_some_and(|s| s.finished)
     }
 
-    /// So far.
+    /// Returns the counts so far.
     pub fn counts(&self) -> Counts {
         Counts {
             at: self.now,
@@ -200,7 +200,7 @@ impl Host {
         }
     }
 
-    /// The next thing that happens, and all that follows from it at the same instant.
+    /// Handles the next event, and all that follows from it at the same instant.
     pub fn step(&mut self) -> Result<(), HostError> {
         if !self.begun {
             self.begun = true;
@@ -216,7 +216,7 @@ impl Host {
         if told { Ok(()) } else { self.settle() }
     }
 
-    /// Tells the core what the head has done; whether there was something.
+    /// Reports a completion to the core; returns whether there was one.
     fn tell(&mut self) -> bool {
         let (in_gaps, in_foreground) = (&mut self.in_gaps, &mut self.in_foreground);
         self.head.tell(&mut self.core, self.now, |Passed { whose, op, sectors }| match (whose, op) {
@@ -226,7 +226,7 @@ impl Host {
         })
     }
 
-    /// Lets everybody act who can act now.
+    /// Lets the client, the cache and the core act as far as they can now.
     fn settle(&mut self) -> Result<(), HostError> {
         let drive = Arc::clone(&self.drive);
         loop {
@@ -243,7 +243,7 @@ impl Host {
                         answered = true;
                         self.client.answered(call, self.now);
                     }
-                    // The medium is good.
+                    // The medium has no errors.
                     Action::WriteFailed { .. } => {}
                 }
             }
@@ -262,13 +262,13 @@ impl Host {
                     }
                     _ => self.cache.done(&mut self.core, &record, &[], self.now),
                 },
-                // Neither idle time nor bad sectors.
+                // There is neither idle time nor a bad sector.
                 Some(scheduler::Action::Cut | scheduler::Action::Failed { .. }) => {}
             }
         }
     }
 
-    /// The client has as many calls under way as it may.
+    /// Makes calls until the client has its number in flight.
     fn call(&mut self) -> Result<(), HostError> {
         let Client { load, outstanding, calls, .. } = &mut self.client;
         while calls.len() < *outstanding

@@ -1,4 +1,4 @@
-//! A run: what is set up, for how long it is watched, what is measured.
+//! A run: its set-up, its length, and its results.
 
 use super::host::{Counts, Host, HostError};
 use crate::gaps::Gaps;
@@ -14,16 +14,16 @@ use units::{Bytes, Duration, Instant, Lbn, LbnRange, Sectors};
 use workload::random::Share;
 use workload::{ConfigError, RandomConfig};
 
-/// The client's request and the cache's buffer.
+/// The size of the client's requests and of the cache's buffers.
 pub(crate) const BLOCK: Bytes = Bytes::new(4096);
 
-/// The paper's drive has 18 GB, ours 9.2: a cache is as large a part of the drive as the paper's.
+/// The ratio of the paper's drive (18 GB) to ours (9.2 GB): caches shrink with it, to the same share of the drive.
 const SCALE: u64 = 2;
 
-/// In MB: the paper's largest cache, and the only one whose size its text names.
+/// In MB: the paper's largest cache, and the only one with its size in the text.
 pub(crate) const LARGEST: u64 = 512;
 
-/// What stands for a cache of so many MB above the paper's drive.
+/// Returns the size that corresponds to a cache of this size with the paper's drive.
 pub(crate) fn scaled(megabytes: u64) -> Bytes {
     Bytes::new((megabytes << 20) / SCALE)
 }
@@ -31,7 +31,7 @@ pub(crate) fn scaled(megabytes: u64) -> Bytes {
 /// The scrubber's block, as of figure 5's scan.
 const SCRUBBED: Bytes = Bytes::new(16 << 10);
 
-/// The client's: of `reads + writes` requests so many are reads.
+/// The client's mix of reads and writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Load {
     pub reads: u64,
@@ -45,12 +45,12 @@ pub(crate) enum Cleaning {
     Never,
 }
 
-/// How many write-backs the buffer daemon forces at a time.
+/// The number of write-backs that the buffer daemon forces at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Daemon {
-    /// All that the low watermark wants.
+    /// All below the low watermark.
     Burst,
-    /// So many.
+    /// This number.
     AtATime(usize),
 }
 
@@ -58,19 +58,19 @@ pub(crate) enum Daemon {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scrub {
     None,
-    /// For as long as the window.
+    /// It runs for the whole window.
     Window,
-    /// Until it has read everything: the window is as long.
+    /// The window ends when it has read everything.
     Whole,
 }
 
-/// A run. [`SetUp::new`] has what most have in common.
+/// The set-up of a run. [`SetUp::new`] has the common values.
 #[derive(Clone, Debug)]
 pub(crate) struct SetUp {
     pub drive: Arc<DriveModel>,
-    /// What the drive is behind its interface, if the core is outside.
+    /// The profile of the drive behind its interface, if the core is outside.
     pub outside: Option<Arc<Profile>>,
-    /// And on what terms.
+    /// The terms of the core outside.
     pub terms: Terms,
     pub load: Load,
     pub cache: Bytes,
@@ -80,9 +80,9 @@ pub(crate) struct SetUp {
     pub cleaning: Cleaning,
     pub scrub: Scrub,
     pub sharing: Sharing,
-    /// Before anything is counted.
+    /// The time before counting begins.
     pub warm_up: Duration,
-    /// How long it is counted.
+    /// The time of counting.
     pub window: Duration,
     pub seed: u64,
 }
@@ -123,7 +123,7 @@ impl SetUp {
         (self.cache.get() / BLOCK.get()) as usize
     }
 
-    /// Where the buffer daemon begins and ends: at the cache's default, a half and a quarter of the buffers.
+    /// Returns the watermarks of the buffer daemon: by default a half and a quarter of the buffers.
     fn watermarks(&self) -> Watermarks {
         let high = (self.buffers() / 2).max(2);
         Watermarks { low: high / 2, high }
@@ -133,11 +133,11 @@ impl SetUp {
         let sector = self.drive.sector_bytes();
         let block = block_sectors(sector);
         let capacity = self.drive.layout().capacity().get();
-        // Whole buffers only; the client asks for no others.
+        // Whole buffers only; the client requests no others.
         let volume = LbnRange::new(Lbn::ZERO, Sectors::new(capacity - capacity % block.get()));
         let scheduler = Config {
             policy: PolicyName::Sptf,
-            // The whole of the largest cache may be forced at once.
+            // The daemon may force the whole of the largest cache at once.
             most_pending: 1 << 20,
             sharing: self.sharing,
             seed: self.seed,
@@ -153,7 +153,7 @@ impl SetUp {
                 Daemon::Burst => usize::MAX,
                 Daemon::AtATime(most) => most,
             },
-            // No contents.
+            // Buffers without contents.
             ..CacheConfig::new(volume, block, Bytes::ZERO, self.buffers())
         };
         let load = RandomConfig {
@@ -178,7 +178,7 @@ impl SetUp {
 /// The synthetic benchmark keeps two requests at the disk queue at all times (section 6.1).
 const OUTSTANDING: usize = 2;
 
-/// Sectors of a buffer.
+/// Returns the sectors of a buffer.
 fn block_sectors(sector: Bytes) -> Sectors {
     Sectors::new((BLOCK.get() / sector.get()).max(1))
 }
@@ -187,13 +187,13 @@ fn share(reads: u64, writes: u64) -> Result<Share, ConfigError> {
     Share::new(reads, reads + writes)
 }
 
-/// What was measured in a window.
+/// The results of a window.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Run {
-    /// Of the write-backs, in percent: those that nothing had forced when the head took them.
+    /// The share of write-backs that were not forced before the head reached them, in percent.
     pub free: f64,
-    /// Of the sectors written, in percent: those written in gaps. Forced write-backs that a gap came to before their
-    /// turn are among them.
+    /// The share of written sectors that were written in gaps, in percent. It includes forced write-backs that fit into
+    /// an earlier gap.
     pub in_gaps: f64,
     /// The mean response time of reads that had to wait.
     pub response_ms: f64,
@@ -213,12 +213,12 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// Foreground accesses a second: before each is a gap.
+    /// Returns the foreground accesses a second, each of which has a gap.
     pub fn gaps_per_s(&self) -> f64 {
         self.reads_per_s + self.forced_per_s.iter().sum::<f64>()
     }
 
-    /// Blocks cleaned for free a second.
+    /// Returns the blocks cleaned for free a second.
     pub fn cleaned_per_s(&self) -> f64 {
         self.cleaned_mb_per_s * 1e6 / BLOCK.get() as f64
     }
@@ -247,7 +247,7 @@ impl Run {
     }
 }
 
-/// Runs it. Where the buffer daemon comes in bursts, the window is cut to whole periods of it.
+/// Runs it. If the buffer daemon forces bursts, the window is cut to whole periods between them.
 pub(crate) fn run(set_up: &SetUp) -> Result<Run, LabError> {
     watch(set_up).map_err(|e| LabError::new("a cache above a drive", e))
 }
@@ -263,7 +263,7 @@ fn watch(set_up: &SetUp) -> Result<Run, HostError> {
     }
     let began = host.counts();
     let marks = set_up.watermarks();
-    // The ends of the daemon's bursts.
+    // The counts at the ends of the daemon's bursts.
     let mut ends: Vec<Counts> = Vec::new();
     let mut was_high = false;
     let end = warm + set_up.window;
@@ -282,12 +282,12 @@ fn watch(set_up: &SetUp) -> Result<Run, HostError> {
     })
 }
 
-/// By how many percent the reads of each run were answered sooner than those of its fellow without free write-backs.
+/// Returns by how many percent the response times of reads are lower than in the paired run without free write-backs.
 pub(crate) fn lower(runs: &[(Run, Run)]) -> Spread {
     crate::spread(runs, |(free, without)| (1.0 - free.response_ms / without.response_ms) * 100.0)
 }
 
-/// What was cleaned for free, in percent.
+/// Returns the share cleaned for free, in percent.
 pub(crate) fn percent_free(runs: &[(Run, Run)]) -> Spread {
     crate::spread(runs, |(free, _)| free.free)
 }

@@ -21,7 +21,7 @@ const BLOCK: Sectors = Sectors::new(8);
 pub struct Contest {
     /// The drive's name.
     pub drive: &'static str,
-    /// In what it differs from its profile.
+    /// The differences between the drive and its profile.
     pub behaviour: Behaviour,
     /// Requests a second, random reads and writes of 4 KiB with Poisson arrivals.
     pub rate: f64,
@@ -29,7 +29,7 @@ pub struct Contest {
     pub requests: u64,
 }
 
-/// What serves the requests, and what runs beside them.
+/// The scheduler of the requests, and the work beside them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Contestant {
     /// The drive's own queue, and nothing of ours.
@@ -44,7 +44,7 @@ pub enum Contestant {
     Rival(Rival),
 }
 
-/// What one contestant made of the requests.
+/// The result of one contestant.
 #[derive(Clone, Debug, Default)]
 pub struct Result {
     /// Response times, in the order of arrival.
@@ -53,7 +53,7 @@ pub struct Result {
     pub mb_per_s: f64,
 }
 
-/// Gives only the first requests of a source, so that a run ends when the last of them is done.
+/// Returns only the first requests of a source, so that a run ends when the last of them is done.
 struct First<S> {
     source: S,
     left: u64,
@@ -75,7 +75,7 @@ impl ByArrival {
         self.0.push((arrived, done.since(arrived).as_millis_f64()));
     }
 
-    /// Requests that arrive at one instant are equal for this.
+    /// Returns the responses in order of arrival; requests that arrive at one instant count as equal.
     fn responses(mut self) -> Responses {
         self.0.sort_by_key(|(arrived, _)| *arrived);
         Responses(self.0.into_iter().map(|(_, ms)| ms).collect())
@@ -92,7 +92,7 @@ impl Contest {
     /// Lets a contestant serve the requests.
     ///
     /// # Errors
-    /// A drive or a load that does not exist, or requests that come faster than they can be served.
+    /// The drive or the load does not exist, or requests arrive faster than they can be served.
     pub fn run(&self, contestant: Contestant, seed: u64) -> std::result::Result<Result, LabError> {
         let failed = |e: Box<dyn std::error::Error + Send + Sync>| {
             LabError::new(format!("{contestant:?} on {} at {}/s", self.drive, self.rate), e)

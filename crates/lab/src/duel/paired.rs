@@ -1,4 +1,4 @@
-//! Two runs of the same arrivals, compared request by request, with the upper end of what the difference may be.
+//! Two runs of the same arrivals, compared request by request, with an upper confidence bound of the difference.
 
 use std::num::NonZeroU64;
 use workload::random::Stream;
@@ -27,12 +27,12 @@ pub struct Slower {
 }
 
 impl Responses {
-    /// The mean, in ms.
+    /// Returns the mean, in ms.
     pub fn mean(&self) -> f64 {
         self.0.iter().sum::<f64>() / self.0.len().max(1) as f64
     }
 
-    /// The 99th percentile, in ms.
+    /// Returns the 99th percentile, in ms.
     pub fn p99(&self) -> f64 {
         p99(&mut self.0.clone())
     }
@@ -57,7 +57,8 @@ impl<'r> Blocks<'r> {
         Self(blocks)
     }
 
-    /// How much longer `of` these blocks is with than without, in percent, where each block counts so many times.
+    /// Returns by how many percent the statistic `of` is larger with than without, over the blocks chosen, some of them
+    /// several times.
     fn slower(&self, chosen: &[usize], of: fn(&mut [f64]) -> f64) -> f64 {
         let (mut with, mut without) = (Vec::new(), Vec::new());
         for &at in chosen {
@@ -67,7 +68,7 @@ impl<'r> Blocks<'r> {
         (of(&mut with) / of(&mut without) - 1.0) * 100.0
     }
 
-    /// The same of all blocks, with the upper end of a paired block bootstrap.
+    /// Returns the same over all blocks, with the upper end of a paired block bootstrap.
     fn compare(&self, of: fn(&mut [f64]) -> f64) -> Slower {
         let count = self.0.len();
         let Some(bound) = NonZeroU64::new(count as u64) else {
@@ -87,12 +88,12 @@ impl<'r> Blocks<'r> {
     }
 }
 
-/// By how much the mean response is longer than without, over runs of the same arrivals seed by seed.
+/// Returns by how much the mean response is longer than without, over runs of the same arrivals seed by seed.
 pub fn mean_slower(with: &[Responses], without: &[Responses]) -> Slower {
     Blocks::new(with, without).compare(|values| values.iter().sum::<f64>() / values.len() as f64)
 }
 
-/// The same of the 99th percentile.
+/// Returns the same for the 99th percentile.
 pub fn p99_slower(with: &[Responses], without: &[Responses]) -> Slower {
     Blocks::new(with, without).compare(p99)
 }
@@ -115,7 +116,7 @@ mod tests {
 
     #[test]
     fn the_upper_end_lies_above_the_truth_in_nineteen_of_twenty() {
-        // Unpaired noise on both sides, and 0.2 of 11 ms more on one.
+        // Both sides have unpaired noise, and one has 0.2 ms more of 11.
         let truth = 100.0 * 0.2 / 11.0;
         let covered = (0..200)
             .filter(|&at| {

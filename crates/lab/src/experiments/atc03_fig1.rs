@@ -21,8 +21,8 @@ pub const EXPERIMENT: Experiment = Experiment {
 const DISTANCES_KB: [u64; 3] = [132, 224, 300];
 const PROBES: u32 = 1_000;
 
-/// Times nearer than this are the same step: one turn is 6 ms, and of a step's times the shortest and the longest differ
-/// by what a sector takes.
+/// The largest difference of times within a step: a revolution is 6 ms, and the times of one step differ by up to the
+/// time of a sector.
 const STEP_MS: f64 = 0.2;
 
 fn run(lab: &Lab) -> Result<Outcome, LabError> {
@@ -86,7 +86,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     })
 }
 
-/// The steps of times in ascending order: the mean of each, and its share.
+/// Returns the steps of times in ascending order: the mean of each, and its share.
 fn steps(times: &[f64]) -> Vec<(f64, f64)> {
     let chunks = times.chunk_by(|a, b| b - a < STEP_MS);
     let mean = |step: &[f64]| step.iter().sum::<f64>() / step.len() as f64;

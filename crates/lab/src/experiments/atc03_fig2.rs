@@ -1,4 +1,4 @@
-//! ATC'03, figure 2: what of a distance's samples the table should keep.
+//! ATC'03, figure 2: the summary of a distance's samples that the table should keep.
 
 use crate::set_up::drive;
 use crate::smtf::{Bench, COMPRESSION, Scheduler, Tally, Week};
@@ -68,18 +68,18 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     })
 }
 
-/// Of one compression, in percent.
+/// The comparison at one compression, in percent.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Comparison {
     mean: f64,
     next: f64,
     ahead: f64,
-    /// The best traditional one against the minimum.
+    /// The best traditional scheduler relative to the minimum.
     minimum: f64,
 }
 
 impl Comparison {
-    /// Of the runs in the order of [`schedulers`].
+    /// Compares the runs, which are in the order of [`schedulers`].
     fn of(row: &[Tally]) -> Option<Self> {
         let [optimal, mean, others @ .., minimum, fcfs, sstf, c_look] = row else { return None };
         let time = |t: &Tally| t.busy.as_secs_f64();

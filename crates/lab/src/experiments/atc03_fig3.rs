@@ -41,7 +41,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     };
     let runs = lab.map(Metric::ALL, |metric| run(metric, COMPRESSION))?;
     let crowded = lab.map(Metric::ALL, |metric| run(metric, week.factor(COMPRESSION)))?;
-    // By the mean, which is the first.
+    // The first run is by the mean.
     let Some((_, by_mean)) = runs.first() else { return Err(LabError::new("the mean", "no run of it")) };
     let demerits: Vec<f64> = by_mean.others.iter().map(|times| demerit_ms(times, &by_mean.taken)).collect();
     let own: Vec<f64> = runs.iter().map(|(_, judge)| demerit_ms(&judge.chosen, &judge.taken)).collect();
@@ -109,7 +109,7 @@ fn others(values: &[f64], but: usize) -> impl Iterator<Item = f64> + '_ {
     values.iter().enumerate().filter(move |(i, _)| *i != but).map(|(_, v)| *v)
 }
 
-/// The share of times up to each, at a hundred places.
+/// Returns the share of times up to each, at a hundred places.
 fn distribution(label: &str, times: &[f64]) -> Line {
     let mut times = times.to_vec();
     times.sort_by(f64::total_cmp);
@@ -118,22 +118,22 @@ fn distribution(label: &str, times: &[f64]) -> Line {
     Line::new(label, places)
 }
 
-/// SMTF, with what was predicted and what it took, in ms.
+/// SMTF with its predictions and the true times, in ms.
 struct Judge {
     smtf: FromOutside,
     disk: Arc<DriveModel>,
     tables: Vec<Survey>,
-    /// What it chose by.
+    /// The predictions by which it chose.
     chosen: Vec<f64>,
-    /// What each summary says of what it chose.
+    /// The predictions of each summary for its choices.
     others: Vec<Vec<f64>>,
-    /// What 1 KB took there.
+    /// The true times of 1 KB there.
     taken: Vec<f64>,
 }
 
 impl Judge {
     fn new(disk: &Arc<DriveModel>, table: &Surveyed, metric: Metric) -> Self {
-        // Only the order by the mean is looked at by all.
+        // The other summaries judge only the choices by the mean.
         let all = if metric == Metric::Mean { Metric::ALL.as_slice() } else { &[] };
         Self {
             smtf: FromOutside::smtf(table.by(metric)),

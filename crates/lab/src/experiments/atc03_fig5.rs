@@ -22,18 +22,19 @@ pub const EXPERIMENT: Experiment = Experiment {
 const NAME: &str = "mimic-base";
 const PROBES: u32 = 100;
 
-/// For how straight the edges are: of 100 the chance in the mean is as large as what is measured.
+/// The samples for measuring how straight the edges are: with 100 the random error of a mean is as large as the
+/// quantity measured.
 const MANY: u32 = 1_000;
 
-/// Tracks of a window, and distances probed in it.
+/// The tracks of a window, and the number of distances probed in it.
 const WINDOW_TRACKS: i64 = 4;
 const WINDOW_PROBES: i64 = 96;
 
-/// Tracks of the close-up, and sectors from one of its distances to the next.
+/// The tracks of the close-up, and the sectors from one of its distances to the next.
 const CLOSE_TRACKS: i64 = 16;
 const CLOSE_STEP: i64 = 2;
 
-/// Distances that lie close together.
+/// A group of distances that lie close together.
 struct Window {
     distance: i64,
     /// The shortest and the longest of their means, ms.
@@ -67,7 +68,8 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let (narrowest, widest) =
         widths.iter().fold((f64::INFINITY, 0.0f64), |(low, high), w| (low.min(*w), high.max(*w)));
     let mean_width = widths.iter().sum::<f64>() / widths.len() as f64;
-    // The lower edge: least of each window, against the distance's root where the seek goes by it, and the distance beyond.
+    // The lower edge: the minimum of each window, over the root of the distance in the part where the seek follows it,
+    // and over the distance beyond.
     let edge = |short: bool, of: fn(f64) -> f64| {
         let these = windows.iter().filter(|w| (w.distance.abs() < sectors.bend) == short);
         fit(&these.map(|w| (of(w.distance.abs() as f64), w.low)).collect::<Vec<_>>())
@@ -115,16 +117,16 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     })
 }
 
-/// The mean of the probes of a distance, ms.
+/// Returns the mean of the probes of a distance, ms.
 fn mean(probe: &mut Probe, distance: i64, probes: u32) -> f64 {
     let times = (0..probes).map(|i| f64::from(probe.sample((distance, Op::Read, Op::Read), i).2));
     times.sum::<f64>() / f64::from(probes) / 1e6
 }
 
-/// Sectors of a disk with one zone.
+/// The dimensions of a disk with one zone, in sectors.
 struct Shape {
     track: i64,
-    /// That pass the head, with skews, while the platter turns once.
+    /// The sectors that pass the head in one revolution, skews included.
     turn: f64,
     /// Where the seek curve bends.
     bend: i64,
@@ -141,7 +143,7 @@ impl Shape {
         let turns = |of: &model::profile::Turns| of.angle().map(units::Angle::as_turns);
         let skews = turns(&zone.track_skew).zip(turns(&zone.cylinder_skew));
         let (own, cylinder) = skews.ok_or_else(|| failed("its skews are not known"))?;
-        // All tracks of a cylinder but one are left by a head switch.
+        // All tracks of a cylinder except one are left by a head switch.
         let skew = (own * (heads - 1.0) + cylinder) / heads;
         Ok(Self {
             track,
@@ -151,7 +153,7 @@ impl Shape {
         })
     }
 
-    /// So many distances either way, half of them as roots go.
+    /// Returns `count` distances in each direction; half of them grow as squares.
     fn windows(&self, count: i64) -> Vec<i64> {
         let longest = self.capacity * 9 / 10;
         let least = WINDOW_TRACKS * self.track;
@@ -162,7 +164,7 @@ impl Shape {
     }
 }
 
-/// How much of the variance of `y` a line explains.
+/// Returns the share of the variance of `y` that a line explains.
 fn fit(points: &[(f64, f64)]) -> f64 {
     let n = points.len() as f64;
     let mean = |of: &dyn Fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / n;
@@ -171,7 +173,8 @@ fn fit(points: &[(f64, f64)]) -> f64 {
     both * both / (mean(&|p| (p.0 - x).powi(2)) * mean(&|p| (p.1 - y).powi(2)))
 }
 
-/// After how many sectors the times are most like themselves, from half a track to one and a half.
+/// Returns the period in sectors with the highest autocorrelation of the times, between half a track and one and a
+/// half.
 fn tooth(close: &[(i64, f64)], track: i64) -> i64 {
     let mean = close.iter().map(|(_, ms)| ms).sum::<f64>() / close.len() as f64;
     let like = |steps: usize| {
@@ -183,7 +186,8 @@ fn tooth(close: &[(i64, f64)], track: i64) -> i64 {
     lags.max_by(|a, b| like(*a as usize).total_cmp(&like(*b as usize))).unwrap_or(0) * CLOSE_STEP
 }
 
-/// How far the middle of two distances, so many sectors apart, is off the line between them: the median, in percent.
+/// Returns how far the midpoint of two distances, `apart` sectors from each other, is off the line between them: the
+/// median, in percent.
 fn line_error(close: &[(i64, f64)], apart: i64) -> f64 {
     let half = (apart / 2 / CLOSE_STEP) as usize;
     let ends = close.iter().zip(close.iter().skip(2 * half));

@@ -1,4 +1,4 @@
-//! ATC'03, figure 6 and Table 2: which distances need not be probed.
+//! ATC'03, figure 6 and Table 2: the distances that need not be probed.
 
 use crate::set_up::drive;
 use crate::smtf::{
@@ -33,18 +33,18 @@ const ERRORS_PERCENT: [u32; 6] = [1, 2, 5, 10, 15, 20];
 /// Our own rule: Table 2, which each range must pass twice (decision 0020).
 const TWICE: CheckPoints = CheckPoints::TABLE_2.confirmed(2);
 
-/// Interpolated values that are held against the mean of their samples.
+/// The number of interpolated values that are compared with the mean of their samples.
 const HELD: u64 = 2_000;
 
-/// A rule tried out.
+/// The result of a rule.
 struct Tried {
     tally: Tally,
     report: ProbeReport,
     off: Off,
 }
 
-/// How far interpolated values are from the mean of the samples there, in percent of that; and how many of them are within
-/// 5%, and beyond 10%, in percent of all.
+/// The errors of interpolated values relative to the mean of the samples there, in percent; and the shares of values
+/// within 5%, and beyond 10%, in percent.
 struct Off {
     mean: f64,
     within_5: f64,
@@ -65,7 +65,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
             check_points,
             longest_line,
             reach,
-            // Room for all: what interpolation saves is the question.
+            // Enough for all distances: the question is the saving by interpolation.
             memory: Bytes::new(1 << 30),
             seed: lab.seed(),
             ..ProbePlan::new(capacity, Sectors::new(2))
@@ -99,7 +99,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let [whole, near, whole_twice, near_twice, whole_long, whole_crowded] = tables.as_slice() else {
         return Err(LabError::new("Table 2", "not as many as expected"));
     };
-    // What the paper says of its own interpolated values.
+    // The paper's statements on its own interpolated values.
     let loose = try_out(CheckPoints::fixed(1, 500), None, reach, COMPRESSION)?;
     let strict = try_out(CheckPoints::fixed(10, 500), None, reach, COMPRESSION)?;
     let cost = |tally: &Tally| (seconds(tally) / seconds(all) - 1.0) * 100.0;
@@ -190,7 +190,7 @@ fn seconds(tally: &Tally) -> f64 {
     tally.busy.as_secs_f64()
 }
 
-/// Of distances at random within `reach`.
+/// Measures the errors at random distances within `reach`.
 fn off(table: &Table, bench: &Bench, reach: Sectors, seed: u64) -> Off {
     let exact = bench.table.by(Metric::Mean);
     let mut random = Stream::new(seed, "atc03-fig6-held");
@@ -205,7 +205,7 @@ fn off(table: &Table, bench: &Bench, reach: Sectors, seed: u64) -> Off {
         if knots.binary_search(&distance).is_ok() {
             continue;
         }
-        // Somewhere from which it stays above zero; the table of samples draws places of its own.
+        // A place from which no distance leads below zero; the table of samples draws places of its own.
         let last = Last { op: Op::Read, lbn: Lbn::new(1 << 40) };
         let start = Lbn::new((1u64 << 40).saturating_add_signed(distance));
         let request =

@@ -38,7 +38,7 @@ const DISKS: [&str; 8] = [
     "mimic-less-capacity",
 ];
 
-/// So many times the samples, to see what of the rest is theirs.
+/// The factor on the number of samples, to see their part in the remaining error.
 const MORE: u32 = 4;
 
 /// Our own rule: Table 2, which each range must pass twice (decision 0020).
@@ -55,22 +55,23 @@ struct Row {
     /// By [`TWICE`].
     twice: f64,
     all: f64,
-    /// With [`MORE`] times as many samples of each distance.
+    /// With [`MORE`] times the samples of each distance.
     sampled: f64,
-    /// Of the choices of `all`, by how much they are behind the best of their queues, and how many by more than half a turn.
+    /// The loss of the choices of `all` relative to the best of their queues.
     behind: Behind,
-    /// How many wait at a choice, on the average.
+    /// The mean number of waiting requests at a choice.
     queue: f64,
-    /// How far apart, in turns, two requests of one distance may be for one cylinder boundary more.
+    /// The angle, in revolutions, by which two requests of one distance may differ because of one more cylinder
+    /// boundary.
     crossing: f64,
 }
 
-/// How fast the trace is.
+/// The speed of the trace.
 #[derive(Clone, Copy, Debug)]
 enum Load {
     /// At the paper's compression.
     Letter,
-    /// With as many requests a day as the paper's trace has at it.
+    /// At the speed that gives the paper's number of requests a day.
     Crowded,
 }
 
@@ -124,7 +125,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         };
         loads.iter().map(row).collect::<Result<Vec<_>, LabError>>()
     };
-    // Each at both loads; and with skews of the two sizes as long as the base disk's.
+    // Each at both loads; and those with two sizes of skews with the base disk's skew times.
     let both = lab.map(DISKS, |name| rows_of(name, drive(name)?, &[Load::Letter, Load::Crowded]))?;
     let (mut rows, mut crowded) = (Vec::new(), Vec::new());
     for of_disk in both {
@@ -223,17 +224,17 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     })
 }
 
-/// What the choices of one run lose against the best of their queues.
+/// The loss of the choices of one run relative to the best of their queues.
 struct Behind {
-    /// Of all choices, those that lose more than half a turn, in percent.
+    /// The share of choices that lose more than half a revolution, in percent.
     late: f64,
-    /// What they lose, in percent of what all choices lose.
+    /// Their loss, in percent of the loss of all choices.
     of_all: f64,
-    /// What all choices lose, in percent of the time at the disk.
+    /// The loss of all choices, in percent of the time at the disk.
     lost: f64,
 }
 
-/// Knows at each choice what the best one would have been.
+/// A chooser that compares each choice with the best one.
 struct Regrets {
     inner: FromOutside,
     disk: Arc<DriveModel>,
@@ -276,12 +277,13 @@ impl Chooser for Regrets {
     }
 }
 
-/// What is said of `name` without the family's name.
+/// Returns `name` without the family's name.
 fn short(name: &str) -> &str {
     name.strip_prefix("mimic-").unwrap_or(name)
 }
 
-/// How much slower than the second the first is, both being slower than the same by so many percent.
+/// Returns by how many percent the first is slower than the second, where both are given in percent slower than the
+/// same third.
 fn ratio(a: f64, b: f64) -> f64 {
     ((100.0 + a) / (100.0 + b) - 1.0) * 100.0
 }
@@ -290,7 +292,7 @@ fn profile(name: &str) -> Result<Profile, LabError> {
     builtin::find(name).map_err(|e| LabError::new(format!("drive {name}"), e))
 }
 
-/// The cylinder skew less the track skew of the first zone, in turns.
+/// Returns the cylinder skew less the track skew of the first zone, in revolutions.
 fn crossing(name: &str) -> Result<f64, LabError> {
     let profile = profile(name)?;
     let zone = profile.layout.zones.first();
@@ -299,7 +301,7 @@ fn crossing(name: &str) -> Result<f64, LabError> {
     Ok(turns(|z| &z.cylinder_skew) - turns(|z| &z.track_skew))
 }
 
-/// The disk of this name with the base disk's skews, in time.
+/// Returns the disk of this name with the base disk's skew times.
 fn reskewed(name: &str) -> Result<DriveModel, LabError> {
     let (base, mut profile) = (profile(DISKS[0])?, profile(name)?);
     for (zone, of) in profile.layout.zones.iter_mut().zip(&base.layout.zones) {

@@ -1,4 +1,4 @@
-//! ATC'03, figure 9: learning while it runs.
+//! ATC'03, figure 9: SMTF that learns while it runs.
 
 use crate::set_up::drive;
 use crate::smtf::{Bare, Bench, Chooser, FromOutside, Host, Scheduler, Tally, Week};
@@ -28,7 +28,7 @@ const PER_DAY: u64 = 150_000;
 const COMPRESSION: f64 = 20.0;
 const SAMPLES: u32 = 100;
 
-/// What is compared with SMTF configured off-line.
+/// A scheduler that is compared with SMTF configured off-line.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Contender {
     Alone(Base),
@@ -51,7 +51,7 @@ impl Online {
 
     fn learner(self, reach: Sectors, seed: u64) -> Result<Learner, LabError> {
         let config = LearnerConfig {
-            // Room for each distance of the load; the paper sets no bound.
+            // Enough for each distance of the load; the paper sets no bound.
             memory: Bytes::new(128 << 20),
             minimum_samples: self.minimum_samples,
             check_points: if self.interpolates { CheckPoints::TABLE_2 } else { CheckPoints::NONE },
@@ -109,8 +109,8 @@ fn contenders(all: bool) -> Vec<Contender> {
 fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let disk = drive("mimic-base")?;
     let capacity = disk.layout().capacity();
-    // Two fifths of the days' length when there is little time, which leaves less to learn from: all else, the load per
-    // second too, is the same.
+    // In the quick size the days have two fifths of their length, which leaves less to learn from; all else, the load
+    // per second too, is the same.
     let per_day = PER_DAY * lab.pick(2, 5) / 5;
     let week = Week::stand_in(capacity, DAYS, PER_DAY, lab.seed()).first(per_day as usize * DAYS as usize);
     let factor = week.factor(COMPRESSION);
@@ -214,8 +214,8 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     })
 }
 
-/// On the trace at hand, how much slower than off-line SSTF and Online-Set are, and the latter in the last fifth, in
-/// percent.
+/// Returns for the HP trace, if present, how much slower than off-line SSTF and Online-Set are, and the latter in the
+/// last fifth, in percent.
 fn hp(lab: &Lab) -> Result<Option<(f64, f64, f64)>, LabError> {
     let disk = drive("mimic-base")?;
     let capacity = disk.layout().capacity();

@@ -159,24 +159,24 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
 struct Row {
     drive: String,
     local: bool,
-    /// By the true profile.
+    /// SPTF by the true profile.
     sptf: f64,
-    /// By the one that probing found, and whether that was found through the noise.
+    /// SPTF by the probed profile, and whether the probe succeeded with noise.
     probed: f64,
     through_noise: bool,
     offline: f64,
     online: f64,
-    /// How it came to that.
+    /// The learning of the on-line one.
     learning: Learning,
     sstf: f64,
     c_look: f64,
     interpolated: f64,
     /// Off-line, with writes probed as well.
     all_kinds: f64,
-    /// Of the distances, those on lines that nothing confirmed since the budget of probing was spent, in percent.
+    /// The share of distances on lines that were not confirmed before the probing budget was spent, in percent.
     unconfirmed: f64,
     probing_s: f64,
-    /// On the way to this drive.
+    /// The steps on the way to this drive.
     steps: Vec<Step>,
     /// How much slower SMTF is than greedy-optimal with every distance probed, where the drive has no electronics.
     every: f64,
@@ -230,12 +230,12 @@ impl Row {
         first.into_iter().chain(others).chain([last]).collect()
     }
 
-    /// How much slower off-line is than SPTF, in percent.
+    /// Returns how much slower off-line is than SPTF, in percent.
     fn lag(&self) -> f64 {
         slower(self.offline, self.sptf)
     }
 
-    /// By how many points each step but the first takes off-line further behind SPTF, noise last.
+    /// Returns by how many points each step except the first takes off-line further behind SPTF, noise last.
     fn added(&self) -> Vec<(&'static str, f64)> {
         let lags: Vec<f64> = self.steps.iter().map(|step| step.lag).chain([self.lag()]).collect();
         let names = self.steps.iter().skip(1).map(|step| step.what).chain(["noise"]);
@@ -272,7 +272,7 @@ fn told(rows: &[Row]) -> String {
     )
 }
 
-/// Where off-line's lag comes from.
+/// Describes the causes of off-line's lag.
 fn lag_told(rows: &[Row], local: bool) -> String {
     let these = || rows.iter().filter(|r| r.local == local);
     let span = |of: &dyn Fn(&Row) -> f64| {
@@ -302,12 +302,12 @@ fn lag_told(rows: &[Row], local: bool) -> String {
     )
 }
 
-/// How on-line comes to off-line. Mean times over the last tenth of the requests so far, ms.
+/// The approach of on-line to off-line. Mean times over the last tenth of the requests so far, ms.
 struct Learning {
-    /// After a quarter of the requests and after all: how many, the time, and the share of the distances to what waited whose
-    /// time was known, in percent.
+    /// After a quarter of the requests and after all: their number, the time, and the share of the distances to waiting
+    /// requests with a known time, in percent.
     after: [(u64, f64, f64); 2],
-    /// From the probed table on, after a quarter.
+    /// The time after a quarter, if it starts from the probed table.
     from_table: f64,
 }
 
@@ -342,7 +342,7 @@ impl Learning {
     }
 }
 
-/// Counts what of the queue is known when there is a choice.
+/// Counts the distances to waiting requests that are known at each choice.
 struct Asks {
     inner: FromOutside,
     asked: u64,
@@ -370,19 +370,21 @@ struct Swap {
     parts: Vec<f64>,
     /// Requests in a part.
     part: usize,
-    /// How often the drive was found to be another, and of these before it was.
+    /// The number of drive changes detected, and of those detected before the swap.
     changes: u32,
     too_soon: u32,
-    /// Requests from the swap to the part in which it was noticed.
+    /// The requests from the swap to the part in which it was noticed.
     noticed_after: Option<usize>,
-    /// The last parts of a learner that begins with the second drive, after as many requests as came after the swap.
+    /// The last parts of a learner that begins with the second drive, after the same number of requests as after the
+    /// swap.
     fresh: f64,
     sptf: [f64; 2],
     sstf: [f64; 2],
 }
 
 const PARTS: usize = 40;
-/// What is held against who began with the second drive: in one part alone chance is as large as the difference allowed.
+/// The number of parts compared with a learner that began with the second drive: in one part alone the random error is
+/// as large as the permitted difference.
 const LAST: usize = 5;
 
 impl Swap {
@@ -433,13 +435,13 @@ impl Swap {
         })
     }
 
-    /// The mean time of the last parts, ms.
+    /// Returns the mean time of the last parts, ms.
     fn end(&self) -> f64 {
         let last = &self.parts[self.parts.len().saturating_sub(LAST)..];
         last.iter().sum::<f64>() / last.len() as f64
     }
 
-    /// The last part before the swap, the first after it, and the last ones of all.
+    /// Returns the last part before the swap, the first after it, and the last ones of all.
     fn ends(&self) -> [f64; 3] {
         let part = |i: usize| self.parts.get(i).copied().unwrap_or(f64::NAN);
         [part(PARTS / 2 - 1), part(PARTS / 2), self.end()]

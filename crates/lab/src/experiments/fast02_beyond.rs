@@ -1,4 +1,4 @@
-//! Beyond FAST'02: how much of what the drive itself would get can be had from outside, idea by idea.
+//! Beyond FAST'02: the share of the in-drive free bandwidth that is reachable from outside, idea by idea.
 
 use crate::outside::{Measured, POLICIES, Trial, exact, hundredths, percent_of, slower};
 use crate::{
@@ -23,7 +23,7 @@ pub const EXPERIMENT: Experiment = Experiment {
 
 type Idea = (&'static str, fn(Overheads, Duration) -> OutsideConfig);
 
-/// Conservatism of the ideas that are tried with a constant: little more than what seeks spread by.
+/// The conservatism of ideas tried with a constant one: little more than the spread of seek times.
 const CLOSE: Duration = Duration::from_micros(100);
 const CLOSER: Duration = Duration::from_micros(50);
 
@@ -47,21 +47,21 @@ const IDEAS: [Idea; 14] = [
     ("harm below 2.5%, that and turns bought", spent),
 ];
 
-/// The bound on harm, in millionths of the account, with which the foreground is less than 1% slower: half only of what it gains
-/// by being chosen later is in the account.
+/// The bound on harm in the core's estimate, in millionths, that keeps the foreground less than 1% slower: the estimate
+/// counts only half of the gain from choosing requests later.
 const HARM: u32 = 20_000;
 
-/// The same where what is left of it is spent: in the mean of a scan half of that is, most of it at the end.
+/// The same if the rest of the bound is spent: on average over a scan half of it is, most of it at the end.
 const SPENT: u32 = 25_000;
 
-/// A whole scan: as it is by default, and with what that bound leaves spent, which the claim is for.
+/// A whole scan: by default, and with the rest of that bound spent, which the claim is about.
 const WHOLE: [fn(Overheads, Duration) -> OutsideConfig; 2] = [|o, _| OutsideConfig::beyond(o), spent];
 
-/// More requests than come during a scan, and as many as the responses without one are of.
+/// More requests than arrive during a scan, and the number of requests in runs without one.
 const TO_THE_END: u64 = 1_000_000;
 const ALONE: u64 = 400_000;
 
-/// All of them with that bound, but for one; and with the one that is off.
+/// All ideas with that bound, except one; named by the one that is off.
 const BUT_ONE: [Idea; 12] = [
     ("neighbours", |o, _| OutsideConfig { neighbours: Neighbours::Never, ..bounded(o, HARM) }),
     ("commands that touch", |o, _| OutsideConfig { touching: false, ..bounded(o, HARM) }),
@@ -86,13 +86,13 @@ const BUT_ONE: [Idea; 12] = [
     }),
 ];
 
-/// All of it with harm below 2%, and the foreground chosen late: with a scan, and what it is to be held against.
+/// All ideas with harm below 2% and the foreground chosen late: with a scan, and the run to compare with.
 const LATE: [fn(Overheads, Duration) -> OutsideConfig; 2] = [
     |o, c| OutsideConfig { late_choice: true, ..OutsideConfig::paper(o, c) },
     |o, _| OutsideConfig { late_choice: true, ..bounded(o, HARM) },
 ];
 
-/// Over a drive without noise: all of it without a margin or a bound, and as it is by default.
+/// Over a drive without noise: all ideas without a margin or a bound, and the default.
 const EXACT: [fn(Overheads, Duration) -> OutsideConfig; 2] = [in_order, |o, _| OutsideConfig::beyond(o)];
 
 fn bounded(overheads: Overheads, harm_ppm: u32) -> OutsideConfig {
@@ -131,7 +131,7 @@ struct Step {
     outside: fn(Overheads, Duration) -> OutsideConfig,
 }
 
-/// Between these two are the noises one at a time.
+/// The step after which the noises come one at a time.
 const NO_NOISE: &str = "exact, 0.05 ms";
 const ALL: &str = "all noise";
 
@@ -165,7 +165,7 @@ fn steps() -> Vec<Step> {
         one("all noise but missed landings", Behaviour { missed_landings_ppm: 0, ..noisy }),
         one("all noise but overlap of the bus", Behaviour { overlap_percent: 0, ..noisy }),
         one("all noise but eager read-ahead", Behaviour { eager_read_ahead: false, ..noisy }),
-        // What is in no default noise.
+        // These are not part of the default noise.
         one("grown defects", Behaviour { grown_defects: 1_000, ..exact() }),
         one("read-ahead into the buffer", Behaviour { read_ahead: None, ..exact() }),
         one(
@@ -175,7 +175,7 @@ fn steps() -> Vec<Step> {
     ]
 }
 
-/// Where the rest goes, with SPTF.
+/// Accounts for the rest of the bandwidth, with SPTF.
 fn accounting(lab: &Lab, requests: u64) -> Result<String, LabError> {
     let steps = steps();
     let paper = Trial::paper(POLICIES[0].0, CLOSER, requests);
@@ -205,7 +205,7 @@ fn accounting(lab: &Lab, requests: u64) -> Result<String, LabError> {
         )
     };
     let rows = steps.iter().zip(outside.chunks(2)).map(|(step, pair)| row(step, pair));
-    // By seed, since a noise costs less than seeds differ by.
+    // Compared by seed, since a noise costs less than the difference between seeds.
     let at = |name: &str| steps.iter().position(|step| step.name == name).unwrap_or(0);
     let with = |step: usize| outside.get(2 * step + 1).map_or(&[][..], Vec::as_slice);
     let cost = |of: usize| {
@@ -227,7 +227,8 @@ fn accounting(lab: &Lab, requests: u64) -> Result<String, LabError> {
     ))
 }
 
-/// The claim: of a whole scan, from its first block to its last, what is had and what that costs; and the same by default.
+/// Returns the claim about a whole scan, from its first block to its last: its bandwidth and its harm; and the same by
+/// default.
 fn whole(lab: &Lab) -> Result<(Claim, Vec<String>), LabError> {
     let mut trials = Vec::new();
     for (policy, _) in POLICIES {
@@ -255,8 +256,9 @@ fn whole(lab: &Lab) -> Result<(Claim, Vec<String>), LabError> {
             said(by_default),
             said(spent)
         ));
-        // The account of harm is at more than twice the aim: turns that would have been lost anyway are in it, and half only of what
-        // the foreground gains since it chooses later. What that leaves is spent. The aim is held against the truth.
+        // The estimate of harm is more than twice the goal, because it includes revolutions lost without detours, and
+        // only half of the gain from choosing later. The rest of the bound is spent. The goal is compared with the true
+        // harm.
         claim = claim
             .measure(
                 name,

@@ -1,4 +1,4 @@
-//! FAST'02, section 5.4: what scheduling outside the drive costs the processor.
+//! FAST'02, section 5.4: the processor time of scheduling outside the drive.
 
 use crate::outside::{Measured, POLICIES, Trial, hundredths};
 use crate::told::{self, Knowledge, Told};
@@ -25,14 +25,14 @@ pub const EXPERIMENT: Experiment = Experiment {
     run,
 };
 
-/// The scheduler outside, told what commands cost.
+/// A scheduler outside the drive that knows the costs of commands.
 type Scheduler = fn(Overheads, Duration) -> OutsideConfig;
 
-/// The paper's, and beyond it; what that is called beside the policy.
+/// The paper's, and ours beyond it, with the words that follow the policy's name.
 const SCHEDULERS: [(Scheduler, &str); 2] =
     [(OutsideConfig::paper, ""), (|overheads, _| OutsideConfig::beyond(overheads), ", all ideas")];
 
-/// What a scan costs with one seed: percent of a core, and microseconds a request.
+/// The cost of a scan with one seed: percent of a core, and microseconds a request.
 struct Cost {
     share: f64,
     us: f64,
@@ -53,7 +53,7 @@ impl Cost {
     }
 }
 
-/// The work of it a request, which is the same on every machine.
+/// Describes the work for each request, which is the same on every machine.
 fn work(costs: &[Cost], requests: u64) -> String {
     let of = |f: &dyn Fn(&Cost) -> u64| spread(costs, |cost| f(cost) as f64 / requests as f64);
     let planner = |cost: &Cost| cost.with.planner;
@@ -115,7 +115,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     Ok(Outcome { figures: vec![figure], claims: vec![claim.note(note)], notes: Vec::new() })
 }
 
-/// A run, and how many seconds of this machine it took.
+/// Runs a trial; returns its seconds on this machine, too.
 fn timed(trial: &Trial, told: &Told, seed: u64) -> Result<(Measured, f64), LabError> {
     let began = Clock::now();
     let measured = trial.run_told(told, seed)?;

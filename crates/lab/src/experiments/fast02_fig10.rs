@@ -1,4 +1,5 @@
-//! FAST'02, figure 10: what a scheduler outside the drive gets of what one inside would, and where the rest goes.
+//! FAST'02, figure 10: the share of the in-drive free bandwidth that a scheduler outside the drive reaches, and the
+//! causes of the loss.
 
 use crate::outside::{Measured, POLICIES, Trial, exact, hundredths, percent_of};
 use crate::told::{self, DRIVES, Knowledge, Told};
@@ -21,36 +22,37 @@ pub const EXPERIMENT: Experiment = Experiment {
     run,
 };
 
-/// Conservatism at which the paper gives numbers, hundredths of a millisecond.
+/// The conservatism for which the paper gives numbers, in hundredths of a millisecond.
 const NEAR: u64 = 30;
 const FAR: u64 = 40;
 
-/// A scan's beginning, in requests: all that a quick lab sees of other drives than the paper's.
+/// The requests in the beginning of a scan, the only part that the quick size measures of other drives than the
+/// paper's.
 const BEGINNING: u64 = 25_000;
 
 /// More requests than pass while the whole disk is read.
 const WHOLE: u64 = 1_000_000;
 
-/// About half, as the paper has it.
+/// The paper's "about half".
 const HALF: Band = Band::Within(35.0, 65.0);
 
 /// Runs by margin and seed.
 type ByMargin = Vec<Vec<Measured>>;
 
-/// Of one drive.
+/// The curves of one drive.
 struct Curves<'t> {
     drive: &'static str,
-    /// Hundredths of a millisecond.
+    /// The conservatism, in hundredths of a millisecond.
     margins: &'t [u64],
     inside: Vec<Measured>,
-    /// By commands to an exact drive, with the true profile.
+    /// Runs by commands to an exact drive, with the true profile.
     restricted: ByMargin,
-    /// Outside, by what is known.
+    /// Runs outside, by knowledge of the drive.
     external: Vec<(&'t Told, ByMargin)>,
 }
 
 impl<'t> Curves<'t> {
-    /// Of one drive, `told` in several ways, by its true profile first.
+    /// Measures one drive with several kinds of knowledge, the true profile first.
     fn measure(
         lab: &Lab,
         told: &'t [Told],
@@ -80,7 +82,7 @@ impl<'t> Curves<'t> {
         percent_of(runs, &self.inside, Measured::mb_per_s)
     }
 
-    /// By the true profile.
+    /// Returns the runs with the true profile.
     fn by_truth(&self) -> &[Vec<Measured>] {
         self.external.first().map_or(&[], |(_, runs)| runs)
     }
@@ -132,7 +134,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     }
     let mut claims = Vec::new();
     let of_the_papers = drives.iter().find(|curves| curves.drive == DRIVES[0].0);
-    // The claim is of a whole scan in either size; its beginning is for the note.
+    // The claim is about a whole scan in both sizes; its beginning is for the note.
     let other_size = |requests, margins, seeds| match told.get(..1) {
         Some(truth) => Curves::measure(lab, truth, margins, requests, seeds),
         None => Ok(None),
@@ -148,7 +150,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     Ok(Outcome { figures: drives.iter().map(Curves::figure).collect(), claims, notes: Vec::new() })
 }
 
-/// The paper's claims of a whole scan, with what a scan's beginning alone gets.
+/// Returns the paper's claims about a whole scan, with the results of a scan's beginning.
 fn of_the_paper(curves: &Curves<'_>, beginning: &Curves<'_>) -> [Claim; 2] {
     let (external, restricted) = (curves.by_truth(), &curves.restricted[..]);
     let level = mb_per_s(&curves.inside);
@@ -199,7 +201,7 @@ fn of_the_paper(curves: &Curves<'_>, beginning: &Curves<'_>) -> [Claim; 2] {
     ]
 }
 
-/// Ours: by a probed profile nearly as much is to be had as by the true one.
+/// Returns our claim: a probed profile gives nearly the same bandwidth as the true one.
 fn others(drives: &[Curves<'_>], told: &[Told]) -> Claim {
     let mut claim = Claim::new(
         "fast02-fig10-others",

@@ -1,4 +1,4 @@
-//! FAST'02, figure 7: how well head times can be foreseen from outside a drive.
+//! FAST'02, figure 7: the accuracy of head times predicted from outside a drive.
 
 use crate::outside::{NEAR, foreseen};
 use crate::told::{self, Knowledge, Told};
@@ -29,30 +29,32 @@ pub const EXPERIMENT: Experiment = Experiment {
     run,
 };
 
-/// Kilobytes a request.
+/// The sizes of requests, in kilobytes.
 const SIZES: [u64; 2] = [4, 40];
-/// How near to a prediction is near, for each.
+/// The error at which a prediction counts as accurate, for each size.
 const NEAR_OF: [Duration; 2] = [NEAR, Duration::from_micros(150)];
-/// How far from a request's sectors a head may come in earnest that was foreseen among them, or the other way round.
+/// The distance from a request's sectors within which a head predicted among them may arrive outside, or the other way
+/// round.
 const NEARLY: Duration = Duration::from_micros(100);
-/// Percent that the paper's three shares, each rounded to a tenth, leave at most for anything else: 97.45 + 1.75 + 0.65.
+/// The most percent that the paper's three shares, each rounded to a tenth, leave for other errors: 97.45 + 1.75 +
+/// 0.65.
 const LEFT_OVER: f64 = 0.15;
-/// Bins of the figures, and how far they reach, ns.
+/// The width of the figures' bins, and their reach, ns.
 const BIN: i64 = 50_000;
 const REACH: i64 = 8_000_000;
 
-/// Foresees head times from what is known of the drive. The platter stands at the end of the last request's last
-/// sector when that request is done, however many turns it took (FAST'02, section 3.3, "Resync after each request"),
-/// so the model goes from sector to sector in a time of its own.
+/// Predicts head times from the knowledge of a drive. When a request is done, the platter is at the end of its last
+/// sector, after any number of revolutions (FAST'02, section 3.3, "Resync after each request"), so the model moves from
+/// sector to sector in a time of its own.
 struct Forecast {
     model: Arc<DriveModel>,
     mechanics: Mechanics,
-    /// Time of a sector on the bus.
+    /// The time of a sector on the bus.
     sector: Duration,
-    /// When the head was done with the last request, and when the host heard of it.
+    /// When the head finished the last request, and when the host received its completion.
     end: Instant,
     heard: Instant,
-    /// Whether the head may have come to the request's sectors among them, or nearly so.
+    /// Whether the head may have arrived among the request's sectors, or nearly so.
     among: bool,
 }
 
@@ -62,10 +64,10 @@ impl Forecast {
         Self { model, mechanics, sector, end: Instant::ZERO, heard: Instant::ZERO, among: false }
     }
 
-    /// How long after the last request the host will hear of this one.
+    /// Returns the predicted time from the last completion to this one.
     fn head_time(&mut self, request: &Request) -> Duration {
         let before = self.heard;
-        // Sectors of a read that cross the bus when the head is done with them.
+        // Sectors of a read that cross the bus after the head has finished.
         let mut left = 1;
         for piece in self.model.layout().pieces(request.range) {
             let track = self.model.layout().track(piece.track);
@@ -89,8 +91,9 @@ impl Forecast {
         self.heard.since(before)
     }
 
-    /// The host heard of the request `error` ns later than foreseen. A head that comes among the sectors of a
-    /// zero-latency drive ends where it began, not at the last sector: what the bus does not explain is believed then.
+    /// Corrects the model: the completion was `error` ns later than predicted. A head that arrives among the sectors of
+    /// a zero-latency drive ends where it began, not at the last sector, so in that case an error beyond the bus's
+    /// noise is believed.
     fn resync(&mut self, error: i64, noise: Duration) {
         let turn = self.model.rpm().revolution().as_nanos() as i64;
         let error = (error + turn / 2).rem_euclid(turn) - turn / 2;
@@ -102,7 +105,7 @@ impl Forecast {
     }
 }
 
-/// Observed less predicted head time of each request, ns.
+/// Returns observed less predicted head time of each request, ns.
 fn errors(told: &Told, kilobytes: u64, requests: u64, seed: u64) -> Result<Vec<i64>, LabError> {
     let failed = |e: Box<dyn std::error::Error + Send + Sync>| LabError::new("a random load", e);
     let model = &told.truth;
@@ -130,7 +133,7 @@ fn errors(told: &Told, kilobytes: u64, requests: u64, seed: u64) -> Result<Vec<i
     Ok(errors)
 }
 
-/// The longest transfer of a request.
+/// Returns the longest transfer of a request.
 fn transfer(drive: &DriveModel, kilobytes: u64) -> Duration {
     let tracks = (0..drive.layout().track_count()).map(TrackIndex::new);
     let fewest = tracks.map(|t| drive.layout().track(t).sectors).min().unwrap_or(1);
@@ -142,13 +145,14 @@ fn near_of(kilobytes: u64) -> Duration {
     NEAR_OF[usize::from(kilobytes != SIZES[0])]
 }
 
-/// Percent of the errors within `reach` of `of`.
+/// Returns the percentage of the errors within `reach` of `of`.
 fn near(errors: &[i64], of: i64, reach: Duration) -> f64 {
     let near = errors.iter().filter(|e| (**e - of).unsigned_abs() <= reach.as_nanos()).count();
     near as f64 / errors.len().max(1) as f64 * 100.0
 }
 
-/// How far off predictions from the profile alone are: near, a turn long, a turn short, neither, in percent.
+/// The errors of predictions from the profile alone: accurate, a revolution too long, a revolution too short, other, in
+/// percent.
 struct Shares {
     within: Spread,
     long: Spread,
@@ -160,7 +164,8 @@ impl Shares {
     fn of(told: &Told, kilobytes: u64, runs: &[Vec<i64>]) -> Self {
         let turn = told.truth.rpm().revolution().as_nanos() as i64;
         let reach = near_of(kilobytes);
-        // A zero-latency drive that comes among the sectors saves up to their transfer of the turn that it loses.
+        // A zero-latency drive that arrives among the sectors loses less than a revolution, by up to their transfer
+        // time.
         let off = reach + transfer(&told.truth, kilobytes);
         let (near_0, long, short) = (
             |e: &Vec<i64>| near(e, 0, reach),
@@ -176,7 +181,7 @@ impl Shares {
     }
 }
 
-/// A drive with what is known of it, and all that was measured: by the profile alone, of each size, and the core's own.
+/// A drive with its kind of knowledge, and all measurements: from the profile alone, for each size, and the core's own.
 struct Case<'t> {
     told: &'t Told,
     alone: Vec<&'t [Vec<i64>]>,
@@ -184,7 +189,7 @@ struct Case<'t> {
 }
 
 impl Case<'_> {
-    /// Of the core's own forecasts, as percent.
+    /// Returns a count of the core's own predictions, in percent.
     fn own(&self, of: impl Fn(&ErrorRecord) -> u64) -> Spread {
         spread(self.own, |record| of(record) as f64 / record.count().max(1) as f64 * 100.0)
     }
@@ -336,18 +341,18 @@ fn claims(cases: &[Case<'_>]) -> Vec<Claim> {
     vec![small, large, probed]
 }
 
-/// The same of the core's own forecasts, over all runs.
+/// Returns the same for the core's own predictions, over all runs.
 fn distribution(title: &str, runs: &[ErrorRecord]) -> Line {
     let errors = runs.iter().flat_map(ErrorRecord::distribution);
     binned(title, errors.map(|(us, count)| (us * 1_000, u64::from(count))))
 }
 
-/// The share of the errors in each bin, over all runs.
+/// Returns the share of the errors in each bin, over all runs.
 fn line(title: &str, runs: &[Vec<i64>]) -> Line {
     binned(title, runs.iter().flatten().map(|&ns| (ns, 1)))
 }
 
-/// Errors in nanoseconds, and how many of each.
+/// Makes a curve from errors in nanoseconds with their counts.
 fn binned(title: &str, errors: impl Iterator<Item = (i64, u64)>) -> Line {
     let mut bins = vec![0_u64; (2 * REACH / BIN) as usize + 1];
     let mut all = 0;

@@ -24,18 +24,18 @@ pub const EXPERIMENT: Experiment = Experiment {
     run,
 };
 
-/// Who chooses: a policy in front of the drive, or its own firmware.
+/// The schedulers: a policy in front of the drive, or the drive's own firmware.
 const SCHEDULERS: [(&str, Option<PolicyName>); 4] = [
     ("SSTF external", Some(POLICIES[2].0)),
     ("SPTF-SW60% external", Some(POLICIES[1].0)),
     ("SPTF external", Some(POLICIES[0].0)),
     ("disk firmware", None),
 ];
-/// Where SPTF outside and the firmware stand among them.
+/// The indices of SPTF outside and of the firmware among them.
 const EXTERNAL: usize = 2;
 const FIRMWARE: usize = 3;
 
-/// Of one drive with what is known of it: reports by scheduler, depth and seed.
+/// The results of one drive with one kind of knowledge: reports by scheduler, depth and seed.
 struct Case<'t> {
     told: &'t Told,
     depths: &'t [u32],
@@ -47,7 +47,7 @@ impl Case<'_> {
         spread(&self.by_scheduler[scheduler][at], |r| r.mean_response_ms)
     }
 
-    /// By how many percent responses are longer with SPTF outside than with the drive's own, by depth.
+    /// Returns by how many percent responses are longer with SPTF outside than with the drive's own, by depth.
     fn differences(&self) -> Vec<Spread> {
         let pairs = self.by_scheduler[EXTERNAL].iter().zip(self.by_scheduler[FIRMWARE]);
         let of = |(external, firmware): (&Vec<ForegroundReport>, &Vec<ForegroundReport>)| {
@@ -62,7 +62,7 @@ impl Case<'_> {
         self.differences().iter().map(|d| d.mean.abs()).fold(0.0, f64::max)
     }
 
-    /// At the greatest depth.
+    /// Describes the means at the greatest depth.
     fn means(&self) -> String {
         let last = self.depths.len() - 1;
         let of = |(i, (name, _)): (usize, &(&str, _))| format!("{name} {} ms", self.response(i, last));

@@ -1,4 +1,4 @@
-//! FAST'02, figure 9: what conservatism spares the foreground, and what it costs the background.
+//! FAST'02, figure 9: the effect of conservatism on the foreground's response times and on the free bandwidth.
 
 use crate::outside::{Measured, POLICIES, Trial, exact, hundredths, percent_of, slower};
 use crate::told::{self, Knowledge, Told};
@@ -21,24 +21,24 @@ pub const EXPERIMENT: Experiment = Experiment {
     run,
 };
 
-/// Conservatism at which the paper gives numbers, hundredths of a millisecond.
+/// The conservatism for which the paper gives numbers, in hundredths of a millisecond.
 const NEAR: u64 = 30;
 const FAR: u64 = 40;
 
-/// A scan's beginning, in requests: all that a quick lab sees of it.
+/// The requests in the beginning of a scan, the only part that the quick size measures.
 const BEGINNING: u64 = 25_000;
 
-/// Of one policy: without a scan, and with one at each conservatism.
+/// The runs of one policy: without a scan, and with one at each conservatism.
 struct Policy {
     name: &'static str,
     without: Vec<Measured>,
     with: Vec<Vec<Measured>>,
 }
 
-/// Of one drive, with what is known of it.
+/// The curves of one drive, with one kind of knowledge.
 struct Curves<'t> {
     told: &'t Told,
-    /// Hundredths of a millisecond.
+    /// The conservatism, in hundredths of a millisecond.
     margins: &'t [u64],
     policies: Vec<Policy>,
 }
@@ -66,8 +66,8 @@ impl<'t> Curves<'t> {
         &policy.with[self.margins.iter().position(|m| *m == margin).unwrap_or_default()]
     }
 
-    /// What of the free bandwidth is lost against the conservatism with which the most is had: with less, the foreground's
-    /// misses take the time that the scan would have had.
+    /// Returns the share of free bandwidth lost relative to the best conservatism: with less, revolutions missed by the
+    /// foreground take the scan's time.
     fn lost(&self, policy: &Policy, margin: u64) -> Spread {
         lost(&policy.with, self.at(policy, margin))
     }
@@ -112,7 +112,7 @@ impl<'t> Curves<'t> {
     }
 }
 
-/// What of the most that was had in any of `all` is not had in these, in percent.
+/// Returns by how much these runs are below the best of `all`, in percent.
 fn lost(all: &[Vec<Measured>], of: &[Measured]) -> Spread {
     let best = all.iter().map(|runs| spread(runs, Measured::mb_per_s).mean).fold(0.0, f64::max);
     spread(of, |r| 100.0 * (1.0 - r.mb_per_s() / best))
@@ -169,15 +169,15 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     Ok(Outcome { figures, claims, notes })
 }
 
-/// What is measured beside the curves, to tell why claims do not hold. By policy, then in this order.
+/// Measurements beside the curves, to explain why claims do not hold. By policy, then in this order.
 struct Beside {
-    /// Where nobody thinks: without a scan, and with one at 0.4 ms.
+    /// Without think time: without a scan, and with one at 0.4 ms.
     restless: Vec<Vec<Measured>>,
-    /// By commands to an exact drive: no conservatism, 0.3 ms, 0.4 ms.
+    /// Commands to an exact drive: no conservatism, 0.3 ms, 0.4 ms.
     exact: Vec<Vec<Measured>>,
     /// The scan's beginning: no conservatism, 0.2 ms, 0.3 ms, 0.4 ms.
     beginning: Vec<Vec<Measured>>,
-    /// By the planner in the drive, which has neither conservatism nor restrictions.
+    /// The planner in the drive, which has neither conservatism nor restrictions.
     inside: Vec<Vec<Measured>>,
 }
 
@@ -201,7 +201,7 @@ impl Beside {
             exact: measure(&|paper| {
                 Self::EXACT.map(|m| Trial { behaviour: exact(), ..at(paper, m) }).to_vec()
             })?,
-            // A quick lab sees nothing else.
+            // The quick size measures only the beginning anyway.
             beginning: measure(&|paper| {
                 let margins = lab.pick(&[][..], &Self::BEGINNING);
                 margins.iter().map(|&m| Trial { requests: BEGINNING, ..at(paper, m) }).collect()
@@ -230,7 +230,7 @@ fn papers(curves: &Curves<'_>, beside: &Beside) -> [Claim; 3] {
     let given_away = policies.iter().map(|policy| {
         let gap =
             spread(&policy.without, |m| m.report.head_time.rotation / m.report.foreground.iops * 1e3).mean;
-        // There and back.
+        // The move of a detour there, and back.
         let part = |ms: f64| 200.0 * ms / gap.max(f64::EPSILON);
         format!("{} {:.0}% and {:.0}%", policy.name, part(0.3), part(0.4))
     });
@@ -281,7 +281,7 @@ fn papers(curves: &Curves<'_>, beside: &Beside) -> [Claim; 3] {
     [a, b, c]
 }
 
-/// By policy, what the last two margins cost against the best of all.
+/// Describes by policy how far the last two margins are below the best of all.
 fn costs(runs: &[Vec<Measured>], margins: &[u64]) -> String {
     let of = |(runs, (_, name)): (&[Vec<Measured>], (PolicyName, &str))| {
         let [.., near, far] = runs else { return String::new() };
@@ -290,7 +290,8 @@ fn costs(runs: &[Vec<Measured>], margins: &[u64]) -> String {
     runs.chunks(margins.len()).zip(POLICIES).map(of).collect::<Vec<_>>().join(", ")
 }
 
-/// Claim c where nothing is given away: what SSTF's gaps have more than SPTF's, and what the planner in the drive gets of it.
+/// Describes claim c without any loss: how much longer SSTF's gaps are than SPTF's, and how much of it the planner in
+/// the drive uses.
 fn in_the_drive(inside: &[Vec<Measured>], sptf: &Policy, sstf: &Policy) -> String {
     let [its, _, more] = inside else { return String::new() };
     let latency = |of: &Policy| spread(&of.without, |m| m.report.head_time.rotation).mean;
@@ -302,7 +303,7 @@ fn in_the_drive(inside: &[Vec<Measured>], sptf: &Policy, sstf: &Policy) -> Strin
     )
 }
 
-/// Claim c where nobody thinks: runs without and with a scan of each policy.
+/// Describes claim c without think time: runs without and with a scan of each policy.
 fn without_thinking(runs: &[Vec<Measured>], lower: &dyn Fn(&[Measured], &[Measured]) -> Spread) -> String {
     let [sptf, sptf_scan, sw, sw_scan, sstf, sstf_scan] = runs else { return String::new() };
     let share = |of: &[Measured], whole: &[Measured]| percent_of(of, whole, Measured::mb_per_s);

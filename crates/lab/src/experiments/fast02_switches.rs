@@ -1,4 +1,5 @@
-//! What each way in which a drive differs from its profile costs a scheduler outside it: one switch of the black box at a time.
+//! The cost of each difference between a drive and its profile for a scheduler outside: one switch of the black box at
+//! a time.
 
 use crate::outside::{Measured, POLICIES, Trial, exact, percent_of, slower};
 use crate::{
@@ -23,15 +24,17 @@ pub const EXPERIMENT: Experiment = Experiment {
     run,
 };
 
-/// The default noise's spindle begins at its speed and wanders by a turn a minute every five seconds at most, hardly a tenth of the half
-/// percent that it may be off in a run as long as these; this one goes most of the way in half a minute.
+/// A drift faster than the default noise's. The default spindle begins at its nominal speed and drifts by at most one
+/// revolution a minute every five seconds, hardly a tenth of its limit of half a percent in runs of this length; this
+/// one covers most of it in half a minute.
 const FAST_DRIFT: &str = "drift=5000:20ms";
 
-/// Sectors that a drive tries for eight turns. How many of them detours meet is chance: by one seed the foreground is half a percent slower or
-/// one and a half in the quick size, so that it takes a dozen to tell either from the bound.
+/// Sectors that a drive tries for eight revolutions. The number that detours meet is random: in the quick size the
+/// foreground is between half a percent and one and a half slower depending on the seed, so that it takes a dozen seeds
+/// to compare either with the bound.
 const BAD_SECTORS: &str = "bad_sectors=1000:8";
 
-/// In what the drive differs from [`exact`], by the names of its switches (docs/MODEL.md, section 8).
+/// The differences between the drive and [`exact`], by the names of its switches (docs/MODEL.md, section 8).
 const RANDOM: [&str; 23] = [
     "",
     "seek_spread",
@@ -62,7 +65,7 @@ const RANDOM: [&str; 23] = [
 const FOLLOWED: [&str; 6] =
     ["", "buffer=off", "read_ahead", "read_ahead,eager_read_ahead", "write_back", "fast02"];
 
-/// What the drive is like of which these words tell.
+/// Returns the behaviour that these words describe.
 fn told(words: &str) -> Result<Behaviour, LabError> {
     if words == "fast02" {
         return Ok(Behaviour::fast02());
@@ -82,7 +85,7 @@ fn unbounded(overheads: Overheads, margin: Duration) -> OutsideConfig {
     }
 }
 
-/// A row's runs: without a scan, with one without a bound, and with one as it is by default.
+/// Returns a row's runs: without a scan, with one without a bound, and with one by default.
 fn trials(paper: Trial) -> [Trial; 3] {
     [
         Trial { scan: false, outside: Some(unbounded), ..paper },
@@ -137,7 +140,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         ));
     }
     worst.sort_by(|(a, ..), (b, ..)| b.mean.total_cmp(&a.mean));
-    // What is nearest to it is a measure of its own, so that nothing else can hide behind it.
+    // The row nearest to the bound has a measure of its own, so that it cannot hide another.
     let at_worst = |bad: bool| {
         let row = worst.iter().find(|(_, row, _)| row.ends_with(BAD_SECTORS) == bad);
         row.map_or(Spread::of(&[]), |(harm, ..)| *harm)
@@ -160,7 +163,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     Ok(Outcome { figures: vec![figure], claims: vec![claim], notes })
 }
 
-/// Which rows are over the bound, what the account says of them, and what the worst of the others is.
+/// Describes the rows over the bound with their estimates of harm, and the worst of the others.
 fn why(worst_first: &[(Spread, String, f64)]) -> String {
     let over = worst_first.iter().take_while(|(harm, ..)| harm.mean > 1.0);
     let said: Vec<String> = over

@@ -78,27 +78,27 @@ impl App {
     }
 }
 
-/// Who matters most.
+/// The order of priorities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Order {
-    /// Who writes.
+    /// Applications that write come first.
     Given,
-    /// Who reads most.
+    /// Applications that read most come first.
     Turned,
 }
 
-/// Megabytes a second, but for the response.
+/// Results in megabytes a second, except for the response.
 #[derive(Clone, Debug, Default)]
 struct Run {
-    /// What each application got, in the order of [`APPS`].
+    /// The bandwidth of each application, in the order of [`APPS`].
     got: [f64; APPS.len()],
-    /// Of all that, what came with the foreground's accesses.
+    /// The part of it that came with the foreground's accesses.
     with_foreground: f64,
-    /// What the head passed over for the background.
+    /// The sectors that the head passed over for the background.
     accessed: f64,
     response_ms: f64,
     iops: f64,
-    /// What the core says that idle time has cost the foreground, in percent.
+    /// The core's estimate of the harm of idle time, in percent.
     harm: f64,
     /// Percent of the cache's write-backs that were free.
     cleaned_free: f64,
@@ -121,7 +121,7 @@ struct RunSet {
     all: Run,
     turned: Run,
     none: Run,
-    /// Each alone, in the order of [`APPS`].
+    /// Each application alone, in the order of [`APPS`].
     single: Vec<Run>,
 }
 
@@ -133,17 +133,17 @@ impl RunSet {
         Ok(Self { all, turned, none, single: runs.collect() })
     }
 
-    /// What an application gets alone, MB/s.
+    /// Returns the bandwidth of an application alone, MB/s.
     fn alone(&self, at: usize) -> f64 {
         self.single.get(at).map_or(f64::NAN, |run| run.got[at])
     }
 
-    /// How much slower the foreground is than without any, in percent.
+    /// Returns how much slower the foreground is than without applications, in percent.
     fn slower(&self, run: &Run) -> f64 {
         (run.response_ms / self.none.response_ms - 1.0) * 100.0
     }
 
-    /// What each gets.
+    /// Returns the bandwidth of each as a table.
     fn table(&self, id: &str, title: &str) -> Figure {
         let Self { all, turned, .. } = self;
         let mut rows = Vec::new();
@@ -188,7 +188,7 @@ impl RunSet {
         }
     }
 
-    /// What sharing saves.
+    /// Describes the saving by sharing.
     fn saved(&self, place: &str) -> String {
         let Self { all, single, .. } = self;
         let best = (0..APPS.len()).map(|at| self.alone(at)).fold(0.0, f64::max);
@@ -228,7 +228,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let (inside, outside) = (sets(false)?, sets(true)?);
     let RunSet { all, turned, none, .. } = &inside;
     let alone = |at: usize| inside.alone(at);
-    // By how much each is better off where its priority is the higher of the two.
+    // The gain of each application from the higher of its two priorities.
     let gains: Vec<(App, f64)> = APPS
         .into_iter()
         .enumerate()
@@ -237,7 +237,8 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
             (app, if app.priority(Order::Turned) > app.priority(Order::Given) { gain } else { -gain })
         })
         .collect();
-    // Where it is more than twice the other: a little more is less than what the others' changes bring.
+    // Only if one priority is more than twice the other: a smaller difference has less effect than the changes of the
+    // others.
     let much = |app: App| {
         let [a, b] = [Order::Given, Order::Turned].map(|order| app.priority(order));
         a.max(b) > 2 * a.min(b)
@@ -441,7 +442,7 @@ fn start_backup(
     })
 }
 
-/// The synthetic load over the three parts: what would fall into the snapshots' room falls on the volume.
+/// The synthetic load over the three parts: requests to the snapshots' room go to the volume.
 struct Spread {
     load: Synthetic,
     volume: LbnRange,

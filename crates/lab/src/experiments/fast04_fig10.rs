@@ -1,4 +1,4 @@
-//! FAST'04, figure 10: how long it takes to move a part of the drive's blocks elsewhere.
+//! FAST'04, figure 10: the time to move a part of the drive's blocks elsewhere.
 
 use crate::head::Outer;
 use crate::lld::{one_surface_atlas, one_surface_profile};
@@ -36,7 +36,7 @@ const BLOCK: Bytes = Bytes::new(8 << 10);
 const PAPER_BYTES: f64 = 18.4e9;
 /// Hours.
 const A_FEW: f64 = 5.0;
-/// A reorganisation that takes longer is taken for stuck.
+/// A reorganisation that takes longer counts as stuck.
 const LONGEST: Duration = Duration::from_secs(48 * 3600);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,12 +70,12 @@ struct Run {
     hours: f64,
     finished: bool,
     blocks: u64,
-    /// Part of the time in which no unwritable block could be staged, in percent.
+    /// The share of time in which no block without a free place could be staged, in percent.
     held_up: f64,
     /// The foreground's requests, and their mean response.
     requests: u64,
     response_ms: f64,
-    /// Blocks that were read or written right behind each other, in the mean.
+    /// The mean number of blocks read or written right behind each other.
     in_one_pass: f64,
 }
 
@@ -129,7 +129,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
             .fold(f64::INFINITY, f64::min)
     };
     let (least, most) = (stagings[0], stagings[stagings.len() - 1]);
-    // By what a larger area makes it faster, over all parts of the drive.
+    // The speed-up by a larger area, over all parts of the drive.
     let helped = |action: Action| {
         let sum = |staging| percents.iter().map(|&percent| hours(action, percent, staging)).sum::<f64>();
         sum(least) / sum(most)
@@ -288,7 +288,7 @@ fn failed(error: impl std::error::Error + Send + Sync + 'static) -> LabError {
     LabError::new("a reorganisation", error)
 }
 
-/// What moves where.
+/// Returns the moves of an action.
 fn plan(
     drive: &DriveModel,
     action: &str,
@@ -311,7 +311,7 @@ fn plan(
     }
 }
 
-/// The LBNs of each track that has them in one piece.
+/// Returns the LBNs of each track whose LBNs are in one piece.
 fn tracks(drive: &DriveModel) -> Vec<LbnRange> {
     let layout = drive.layout();
     let mut tracks = Vec::new();
@@ -333,10 +333,10 @@ fn tracks(drive: &DriveModel) -> Vec<LbnRange> {
     tracks
 }
 
-/// A drive, and what it is behind its interface if the core is outside.
+/// A drive, and its outer profile if the core is outside.
 type Placed<'a> = (&'a Arc<DriveModel>, Option<Outer<'a>>);
 
-/// The foreground alone, on a drive that nobody has touched.
+/// Returns a host with the foreground alone, on an unchanged drive.
 fn host((drive, outside): Placed<'_>, seed: u64) -> Result<Host, LabError> {
     let config = SyntheticConfig::new(drive.layout().capacity(), drive.sector_bytes());
     let load: Box<dyn Source> = Box::new(Synthetic::new(config, seed).map_err(failed)?);
@@ -346,7 +346,8 @@ fn host((drive, outside): Placed<'_>, seed: u64) -> Result<Host, LabError> {
     Host::new(drive, outside, config, issuer)
 }
 
-/// By how many percent the mean response of each run is above that of as many requests without a reorganiser.
+/// Returns by how many percent the mean response of each run exceeds that of the same number of requests without a
+/// reorganiser.
 fn slower(placed: Placed<'_>, runs: &[Run], seed: u64) -> Result<Vec<f64>, LabError> {
     let mut plain = host(placed, seed)?;
     let mut order: Vec<usize> = (0..runs.len()).collect();
@@ -359,8 +360,8 @@ fn slower(placed: Placed<'_>, runs: &[Run], seed: u64) -> Result<Vec<f64>, LabEr
     Ok(slower)
 }
 
-/// The same against as many requests at the places where the reorganiser had them, without its accesses; and of these
-/// requests, those that lay in several places, in percent.
+/// Returns the same relative to requests at the places where the reorganiser had put them, without its accesses; and
+/// the share of these requests that lay in several places, in percent.
 fn slower_there(placed: Placed<'_>, cell: Cell, seed: u64) -> Result<(f64, f64), LabError> {
     let (run, noted) = reorganise_noting(placed, cell, seed)?;
     let split = {
@@ -377,7 +378,7 @@ fn reorganise(placed: Placed<'_>, cell: Cell, seed: u64) -> Result<Run, LabError
     reorganise_noting(placed, cell, seed).map(|(run, _)| run)
 }
 
-/// With where the foreground's requests went.
+/// The same, with the places of the foreground's requests.
 fn reorganise_noting((drive, outside): Placed<'_>, cell: Cell, seed: u64) -> Result<(Run, Noted), LabError> {
     let capacity = drive.layout().capacity();
     let whole = LbnRange::new(Lbn::ZERO, capacity);

@@ -24,7 +24,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     run,
 };
 
-/// Who is there, and how gaps are shared.
+/// The applications, and how they share gaps.
 const CASES: [(&str, Scrub, Cleaning, Sharing); 4] = [
     ("greedy", Scrub::Whole, Cleaning::Free, Sharing::Greedy),
     ("lottery", Scrub::Whole, Cleaning::Free, Sharing::Lottery),
@@ -53,7 +53,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         let shares: Vec<f64> = of.iter().zip(whole).map(|(a, b)| 100.0 * rate(a) / rate(b)).collect();
         Spread::of(&shares)
     };
-    // The scrubber may lose what the cleaner gains; the claim is of what neither has.
+    // The scrubber may lose the cleaner's gain; the claim is about the loss of both together.
     let lost = |lottery: &[Run], greedy: &[Run]| {
         let kept = share(lottery, greedy, |r| r.scrubbed_mb_per_s + r.cleaned_mb_per_s);
         Spread { mean: 100.0 - kept.mean, min: 100.0 - kept.max, max: 100.0 - kept.min, runs: kept.runs }
@@ -140,7 +140,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     Ok(Outcome { figures, claims: vec![claim], notes: Vec::new() })
 }
 
-/// Why each gets what it gets: what the gaps were used for, in the drive (greedy, by lottery, the cleaner alone) and outside.
+/// Explains the results by the use of gaps in the drive (greedy, by lottery, the cleaner alone) and outside.
 fn why(inside: (&[Run], &[Run], &[Run]), outside: &[Vec<Run>], sector: Bytes) -> String {
     let kb = |sectors: u64, gaps: u64| (sectors * sector.get()) as f64 / 1e3 / (gaps as f64).max(1.0);
     let (greedy, lottery, cleaner) = inside;

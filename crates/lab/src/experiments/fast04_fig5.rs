@@ -1,4 +1,4 @@
-//! FAST'04, figure 5: what a scan gets at every utilisation of the drive, and what the foreground pays.
+//! FAST'04, figure 5: a scan's bandwidth at every utilisation of the drive, and its cost to the foreground.
 
 use crate::set_up::{ATLAS_10K, drive};
 use crate::{
@@ -33,13 +33,13 @@ pub const EXPERIMENT: Experiment = Experiment {
     run,
 };
 
-/// Percent of the drive's time that the foreground asks for.
+/// The foreground's utilisation of the drive, in percent.
 const ASKED: [u64; 13] = [0, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 100];
 
-/// From so many percent on queues are long.
+/// The percentage from which queues are long.
 const LONG_QUEUES: u64 = 80;
 
-/// Where the foreground is seldom there: seconds between two requests in the mean, requests when quick and when full.
+/// Sparse foregrounds: mean seconds between two requests, and the requests in the quick and the full size.
 const SELDOM: [(u64, u64, u64); 4] = [(12, 300, 2_000), (30, 300, 1_000), (300, 0, 288), (3_600, 0, 24)];
 
 /// The same in words.
@@ -48,47 +48,47 @@ const SELDOM_NAMES: [&str; 4] = ["12 s", "30 s", "5 min", "an hour"];
 /// The scan's block.
 const BLOCK: Bytes = Bytes::new(16 * 1024);
 
-/// Its block where it is nearly alone: most of the drive is read over and over.
+/// The scan's block beside a sparse foreground: most of the drive is read many times.
 const LARGE_BLOCK: Bytes = Bytes::new(128 * 1024);
 
-/// How long a block that was read is not wanted again.
+/// The time until a block that was read is wanted again.
 const AGAIN: Duration = Duration::from_secs(10);
 
-/// Where the core is, and how it uses idle time.
+/// The place of the core, and its use of idle time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Host {
     /// In the drive.
     Inside,
-    /// In it; idle time is used after 20 ms only.
+    /// In the drive; idle time is used only after 20 ms.
     LongOnly,
     /// Outside, over a drive with noise.
     Outside,
-    /// There, the foreground in order of arrival: who is late makes all who come after it late.
+    /// Outside, with the foreground in order of arrival: a late request delays all after it.
     OutsideInOrder,
 }
 
-/// Of the core outside: FAST'02's for this drive.
+/// The margin of the core outside: FAST'02's for this drive.
 const CONSERVATISM: Duration = Duration::from_micros(300);
 
-/// What the foreground does.
+/// The foreground load.
 #[derive(Clone, Copy, Debug)]
 enum Load {
-    /// So many percent of what the drive can do.
+    /// A share of the drive's throughput, in percent.
     Percent(u64),
-    /// So much between two requests in the mean.
+    /// A mean time between two requests.
     Apart(Duration),
 }
 
-/// One run with the scan, and the same without.
+/// A run with the scan, and the same without.
 struct Pair {
     /// The foreground's share of the head's time without the scan, in percent.
     utilisation: f64,
     mb_per_s: f64,
-    /// Of that, in gaps.
+    /// The part of it in gaps.
     in_gaps: f64,
-    /// By how much the mean response time grew, in percent.
+    /// The growth of the mean response time, in percent.
     slower: f64,
-    /// The same as the core accounts for it.
+    /// The same by the core's estimate.
     accounted: f64,
 }
 
@@ -99,7 +99,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let all = |host| {
         let drive = &drive;
         lab.map_seeds(ASKED, seeds, move |&percent, seed| {
-            // In a long queue a turn that noise takes in one run and not in the other is felt by hundreds.
+            // In a long queue a revolution lost to noise in only one of the two runs delays hundreds of requests.
             let in_long_queues = host == Host::OutsideInOrder && percent >= LONG_QUEUES;
             let requests = if in_long_queues { requests * 10 } else { requests };
             pair(drive, Load::Percent(percent), host, requests, seed)
@@ -146,7 +146,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         })
         .collect();
     let slower_of = |pairs: &Vec<Pair>| Spread::of(&pairs.iter().map(|p| p.slower).collect::<Vec<_>>());
-    // Of a few requests one that is late is more than a hundredth: told apart.
+    // With few requests a single late one is more than a hundredth, so those cases are shown separately.
     let (many, few): (Vec<_>, Vec<_>) =
         counted.iter().zip(&seldom).partition(|((_, requests, _), _)| *requests >= 100);
     let seldom_slower: Vec<Spread> = many.iter().map(|(_, pairs)| slower_of(pairs)).collect();
@@ -220,7 +220,7 @@ fn failed(error: impl std::error::Error + Send + Sync + 'static) -> LabError {
     LabError::new("a synthetic load", error)
 }
 
-/// A foreground of so many requests, with the scan and without.
+/// Runs a foreground of this number of requests, with the scan and without.
 fn pair(
     drive: &Arc<DriveModel>,
     foreground: Load,
@@ -251,7 +251,7 @@ fn pair(
     let mut busy = Running::start(drive, host, issuer()?, seed)?;
     let mut scan = Scan::start(busy.core_mut(), drive, block)?;
     if silent {
-        // There is nothing to count; a quarter of an hour shows the rate.
+        // Without requests to count, a quarter of an hour shows the rate.
         busy.advance_to(Instant::ZERO + Duration::from_secs(900), &mut scan)?;
     } else {
         busy.advance(requests, &mut scan)?;
@@ -274,7 +274,7 @@ fn pair(
 }
 
 impl Host {
-    /// The core's, wherever it is.
+    /// Returns the core's configuration at this place.
     fn config(self, seed: u64) -> Config {
         let idle = IdleTime { short: self != Self::LongOnly, ..IdleTime::default() };
         let policy = if self == Self::OutsideInOrder { PolicyName::Fcfs } else { PolicyName::Sptf };
@@ -288,7 +288,7 @@ enum Running {
     Outside(Box<Outside<Random>>),
 }
 
-/// The same of either.
+/// Evaluates an expression for either.
 macro_rules! either {
     ($self:ident, $run:ident => $what:expr) => {
         match $self {
@@ -349,7 +349,7 @@ impl Running {
     }
 }
 
-/// Requests a second that the drive does one at a time.
+/// Returns the requests a second that the drive does one at a time.
 fn one_at_a_time(
     drive: &Arc<DriveModel>,
     config: Config,

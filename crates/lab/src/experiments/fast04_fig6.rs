@@ -41,7 +41,7 @@ pub const EXPERIMENT: Experiment = Experiment {
 
 /// The paper's drive (Cheetah 36ES).
 const PAPER_BYTES: f64 = 18.4e9;
-/// "A little over": a quarter more at most.
+/// The paper's "a little over": a quarter more at most.
 const LITTLE_OVER: f64 = 1.25;
 const BLOCK: Bytes = Bytes::new(8 << 10);
 
@@ -72,28 +72,28 @@ impl Load {
     }
 }
 
-/// What one backup was like.
+/// The results of one backup.
 struct Run {
     minutes: f64,
-    /// When [`PARTS`] of the blocks were there, and all, in minutes.
+    /// The times at which [`PARTS`] of the blocks were there, and all, in minutes.
     reached: [f64; PARTS.len() + 1],
-    /// By how much the mean response grew, in percent.
+    /// The growth of the mean response, in percent.
     slower: f64,
     /// The foreground's mean response without the backup.
     response_ms: f64,
     iops: f64,
-    /// Blocks read in vain, of a hundred.
+    /// The share of blocks read in vain, in percent.
     in_vain: f64,
-    /// Of a hundred bytes, those that came with the foreground's own accesses.
+    /// The share of bytes that came with the foreground's own accesses, in percent.
     with_foreground: f64,
-    /// Of what passed under the head for the backup, in idle time.
+    /// The share of sectors passed over for the backup in idle time, in percent.
     in_idle: f64,
     refused: u64,
-    /// When the first write was refused, in minutes, and the part of the blocks that was there by then, in percent.
+    /// The time of the first refused write, in minutes, and the share of blocks there by then, in percent.
     first_refused: Option<(f64, f64)>,
-    /// Of a hundred cylinders, those that have nine tenths of the foreground's accesses.
+    /// The share of cylinders with nine tenths of the foreground's accesses, in percent.
     visited: f64,
-    /// The foreground's gaps while the backup went on; until half of the blocks were there; for the last twentieth.
+    /// The foreground's gaps during the backup; until half of the blocks were there; for the last twentieth.
     gaps: Gaps,
     early: Gaps,
     late: Gaps,
@@ -102,7 +102,7 @@ struct Run {
     idle_kb: f64,
 }
 
-/// What a core outside the drive has to put up with, beside what it has as the claims have it.
+/// Further runs with a core outside the drive, each without one of its handicaps.
 const WHAT_COSTS: [(Load, Terms); 3] =
     [(Load::Synthetic, Terms::Unbounded), (Load::Synthetic, Terms::Quiet), (Load::Idle, Terms::Quiet)];
 
@@ -306,8 +306,8 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     Ok(Outcome { figures: vec![times, table], claims: vec![claim], notes })
 }
 
-/// Why a backup takes as long as it does outside the drive: busy (in the drive, outside, without a bound on harm, without
-/// noise), idle (in the drive, outside, without noise), and how long the transfer alone of all of it takes.
+/// Explains the time of a backup outside the drive: busy (in the drive, outside, without a bound on harm, without
+/// noise), idle (in the drive, outside, without noise), and the time of the transfer alone.
 fn why_outside(
     busy: (&[Run], &[Run], &[Run], &[Run]),
     idle: (&[Run], &[Run], &[Run]),
@@ -346,7 +346,7 @@ fn why_outside(
     )
 }
 
-/// How long all of a range takes to pass under the head.
+/// Returns how long all of a range takes to pass under the head.
 fn transfer_ms(drive: &DriveModel, range: LbnRange) -> f64 {
     let (layout, turn_ms) = (drive.layout(), drive.rpm().revolution().as_secs_f64() * 1e3);
     let pieces = layout.pieces(range);
@@ -362,7 +362,7 @@ fn failed(error: impl std::error::Error + Send + Sync + 'static) -> LabError {
     LabError::new("a backup", error)
 }
 
-/// A load on the first `area` sectors of a drive.
+/// Returns a load on the first `area` sectors of a drive.
 fn issuer(
     load: Load,
     drive: &DriveModel,
@@ -370,7 +370,8 @@ fn issuer(
     seed: u64,
 ) -> Result<Issuer<Box<dyn Source>>, LabError> {
     let (capacity, sector) = (drive.layout().capacity(), drive.sector_bytes());
-    // Memory and pace are the paper's for drives of the Atlas' size and above; a part of a drive gets a part of them.
+    // The paper's memory and speed are for drives of at least the Atlas' size; a part of a drive gets its share of
+    // them.
     let share = |whole: u64| {
         let atlas = 17_938_986;
         whole * capacity.get().min(atlas) / atlas
@@ -383,7 +384,7 @@ fn issuer(
         }
         Load::Tpcc => {
             let mut config = TpccConfig::new(capacity, sector);
-            // The paper's database was a file: what the file system's cache holds does not come to the drive.
+            // The paper's database was a file: hits in the file system's cache do not reach the drive.
             let memory = config.pool.get() + FILE_CACHE.get();
             let part = capacity.bytes(sector).get() as f64 / PAPER_BYTES;
             config.pool = Bytes::new((memory as f64 * part) as u64);
@@ -393,7 +394,7 @@ fn issuer(
         Load::Postmark => {
             let mut config = PostmarkBlocksConfig::new(area, sector);
             config.cache = Bytes::new(share(config.cache.get()));
-            // It must not end before the backup does.
+            // The load must not end before the backup.
             config.postmark.transactions = u32::MAX;
             (Box::new(PostmarkBlocks::new(config, seed).map_err(failed)?), Arrival::Scripted)
         }
@@ -401,7 +402,7 @@ fn issuer(
     Issuer::new(source, arrival, Instant::ZERO, seed).map_err(failed)
 }
 
-/// The volume's part of the drive.
+/// Returns the volume's part of the drive.
 fn area(drive: &DriveModel) -> Sectors {
     let block = BLOCK.get() / drive.sector_bytes().get();
     Sectors::new(drive.layout().capacity().get() / 10 * 7 / block * block)
@@ -434,7 +435,7 @@ fn prepare(
     let warm = if load == Load::Idle { 0 } else { warm };
     host.run_until(|host| host.responses().requests >= warm)?;
     loop {
-        // Not amid writes.
+        // The snapshot must not be taken during a write.
         let taken = volume.borrow_mut().take();
         if let Ok((snapshot, _)) = taken {
             return Ok(Prepared { host, volume, snapshot });

@@ -1,4 +1,4 @@
-//! FAST'04, figure 7: what of a write-back cache is cleaned for free, and how much sooner reads are answered.
+//! FAST'04, figure 7: the share of a write-back cache that is cleaned for free, and the effect on reads.
 
 use crate::cache::{Load, Run, SetUp, lower, percent_free, run as conduct, scaled};
 use crate::set_up::{ATLAS_10K, drive};
@@ -25,7 +25,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     run,
 };
 
-/// Reads to writes, from the paper's left. Its figure's other marks are not in its text.
+/// Ratios of reads to writes, from the paper's left. The figure's other marks are not in its text.
 const RATIOS: [Load; 5] = [
     Load { reads: 1, writes: 3 },
     ONE_TO_TWO,
@@ -37,7 +37,7 @@ const ONE_TO_TWO: Load = Load { reads: 1, writes: 2 };
 const EVEN: Load = Load { reads: 1, writes: 1 };
 const ALL_WRITES: Load = Load { reads: 0, writes: 1 };
 
-/// Caches in MB, as of the paper's drive; its text names the last alone.
+/// Sizes of caches in MB, for the paper's drive; its text names only the last.
 const CACHES: [u64; 3] = [16, 128, 512];
 
 /// A sign, or an order.
@@ -47,7 +47,8 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let drive = drive(ATLAS_10K)?;
     let ratios = lab.pick(RATIOS[1..].to_vec(), RATIOS.to_vec());
     let caches = lab.pick(vec![512], CACHES.to_vec());
-    // What was dirtied in half a minute without forced writes comes back half a minute later, and so on: whole minutes.
+    // Buffers dirtied in one half minute without forced writes are written in the next, and so on: whole minutes are
+    // needed.
     let time = Duration::from_secs(lab.pick(120, 180));
     let set_up = |megabytes: u64, load: Load, seed: u64| SetUp {
         load,
@@ -60,7 +61,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let pairs = lab
         .map_seeds(cells, lab.pick(1, 3), |&(megabytes, load), seed| pair(&set_up(megabytes, load, seed)))?;
     let by_cache: Vec<&[Vec<(Run, Run)>]> = pairs.chunks(ratios.len()).collect();
-    // Nobody reads: there is no response time, and memory takes writes as fast as the drive makes room.
+    // Without reads there is no response time, and writes go to memory at the speed at which the drive makes room.
     let no_reads = lab.map_seeds(lab.pick(vec![16], caches.clone()), 1, |&megabytes, seed| {
         let short = Duration::from_secs(2);
         conduct(&SetUp { warm_up: short, window: short, ..set_up(megabytes, ALL_WRITES, seed) })

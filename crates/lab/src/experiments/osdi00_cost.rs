@@ -1,4 +1,4 @@
-//! OSDI'00, section 4: what one decision of the freeblock scheduler costs.
+//! OSDI'00, section 4: the processor time of one decision of the freeblock scheduler.
 
 use crate::set_up::{ATLAS_10K, drive};
 use crate::{Axis, Band, Claim, Experiment, Figure, Kind, Lab, LabError, Line, Outcome, Paper};
@@ -26,22 +26,22 @@ pub const EXPERIMENT: Experiment = Experiment {
 /// Sectors of 512 bytes in a block of 4 KB.
 const BLOCK: u64 = 8;
 
-/// Percent of the disk that is wanted when the timing begins.
+/// The percentages of the disk that are wanted when the timing begins.
 const LEVELS: [u64; 5] = [100, 50, 20, 5, 1];
 
-/// So many of them, from the first, are the paper's 20-100%.
+/// The number of them, from the first, that are in the paper's range of 20-100%.
 const CLAIMED: usize = 3;
 
-/// The paper's ten tasks without their thinking: there is always somebody to choose.
+/// The paper's ten tasks without think time: there is always a request to choose.
 const OUTSTANDING: u64 = 10;
 
 fn failed(e: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> LabError {
     LabError::new("timing decisions", e)
 }
 
-/// A core that is believed in its own predictions, so that nothing but it runs. The scheduler's benchmark `decision`
-/// has the same loop for more drives and more ways to want them; it cannot take it from here, since this crate is built
-/// on that one, and holds its own with the checksums of what was decided.
+/// A core whose predictions count as true, so that only the core runs. The scheduler's benchmark `decision` has the
+/// same loop for more drives and more kinds of wanted sets; it cannot use this one, since this crate depends on that
+/// one, and has its own with checksums of the decisions.
 struct Bench {
     core: Core,
     load: Oltp,
@@ -105,7 +105,7 @@ impl Bench {
     }
 }
 
-/// What the choice of a request and the search for its gaps took.
+/// The cost of choosing a request and searching its gaps.
 #[derive(Clone, Copy, Default)]
 struct Decision {
     nanos: u64,
@@ -113,7 +113,7 @@ struct Decision {
     tracks: u64,
 }
 
-/// Decisions, by their times.
+/// The decisions, ordered by their times.
 struct Times {
     label: String,
     decisions: Vec<Decision>,
@@ -125,12 +125,12 @@ impl Times {
         Self { label, decisions }
     }
 
-    /// In microseconds.
+    /// Returns a quantile in microseconds.
     fn quantile(&self, q: f64) -> f64 {
         quantile(&self.decisions, q).map_or(f64::NAN, |d| d.nanos as f64 / 1e3)
     }
 
-    /// Tracks that so many decisions do not exceed.
+    /// Returns a quantile of the tracks.
     fn tracks(&self, q: f64) -> f64 {
         let mut tracks: Vec<u64> = self.decisions.iter().map(|d| d.tracks).collect();
         tracks.sort_unstable();
@@ -141,14 +141,14 @@ impl Times {
         self.decisions.iter().map(|d| d.tracks as f64).sum::<f64>() / self.decisions.len() as f64
     }
 
-    /// The median decision of the shortest searches and of the longest: tracks, microseconds.
+    /// Returns the median decision of the shortest searches and of the longest: tracks, microseconds.
     fn ends(&self) -> Option<[(f64, f64); 2]> {
         let groups = self.by_tracks();
         let median = |(tracks, group): &(f64, Self)| (*tracks, group.quantile(0.5));
         Some([median(groups.first()?), median(groups.last()?)])
     }
 
-    /// Those with tracks examined, in groups of so many tracks; a group's mean, and its decisions.
+    /// Groups the decisions that examined tracks by their number; returns each group's mean and decisions.
     fn by_tracks(&self) -> Vec<(f64, Self)> {
         let group = |d: &Decision| d.tracks.div_ceil(GROUP);
         let most = self.decisions.iter().map(group).max().unwrap_or(0);
@@ -161,16 +161,16 @@ impl Times {
     }
 }
 
-/// Tracks in a group, and decisions below which a group says nothing.
+/// The tracks in a group, and the number of decisions below which a group is not significant.
 const GROUP: u64 = 10;
 const FEW: usize = 20;
 
-/// Of something in order.
+/// Returns a quantile of an ordered slice.
 fn quantile<T>(sorted: &[T], q: f64) -> Option<&T> {
     sorted.get((sorted.len().saturating_sub(1) as f64 * q).round() as usize)
 }
 
-/// As a scan leaves the disk, down to each of the `levels`.
+/// Times decisions with the disk as a scan leaves it, down to each of the `levels`.
 fn by_scan(
     drive: &Arc<DriveModel>,
     budget: SearchBudget,
@@ -193,7 +193,7 @@ fn by_scan(
     Ok(times)
 }
 
-/// Blocks at random places, each registered by itself.
+/// Times decisions with blocks at random places, each registered by itself.
 fn scattered(drive: &Arc<DriveModel>, seed: u64, samples: u64) -> Result<Times, LabError> {
     let mut bench = Bench::new(drive, SearchBudget::default(), seed)?;
     let session = bench.core.open(Priority::default()).map_err(failed)?;
@@ -208,13 +208,13 @@ fn scattered(drive: &Arc<DriveModel>, seed: u64, samples: u64) -> Result<Times, 
     Ok(Times::new("1% at random places".into(), bench.decisions(samples)?))
 }
 
-/// Tracks a gap that the search might be held to instead.
+/// Smaller limits on the tracks of a search.
 const SHORTER: [u32; 3] = [10, 25, 50];
 
 fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let drive = drive(ATLAS_10K)?;
     let samples = lab.pick(2_000, 10_000);
-    // One after the other: what is timed should have a core for itself.
+    // One after the other: the timed code should have a core for itself.
     let nothing = Bench::new(&drive, SearchBudget::default(), lab.seed())?.decisions(samples)?;
     let nothing = Times::new("nothing".into(), nothing);
     let mut times = by_scan(&drive, SearchBudget::default(), &LEVELS, lab.seed(), samples)?;
@@ -275,7 +275,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     Ok(Outcome { figures, claims: vec![claim], notes: Vec::new() })
 }
 
-/// What the time goes to, and what would have to be given up for the budget.
+/// Explains where the time goes, and the cost of meeting the paper's budget.
 fn why(nothing: &Times, times: &[Times], shorter: &[(u32, Vec<Times>)]) -> String {
     let each = |times: &[Times], of: &dyn Fn(&Times) -> f64, digits: usize| {
         let values = times.iter().take(CLAIMED).map(|t| format!("{:.digits$}", of(t)));
@@ -383,7 +383,7 @@ mod tests {
 
     #[test]
     fn the_shortest_and_the_longest_searches_have_the_times_of_their_median_decisions() {
-        // Decisions of 10 and 20 tracks at 100 ns, of which some were interrupted.
+        // Decisions of 10 and 20 tracks at 100 ns, some of which were interrupted.
         let decisions = (0..60u64).map(|i| {
             let tracks = if i % 2 == 0 { 10 } else { 20 };
             Decision { nanos: 200 + tracks * 100 + if i < 6 { 4_000_000 } else { 0 }, tracks }

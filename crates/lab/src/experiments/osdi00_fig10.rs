@@ -1,4 +1,4 @@
-//! OSDI'00, figure 10: who does not need the last blocks gets much more.
+//! OSDI'00, figure 10: applications that do not need the last blocks get much more bandwidth.
 
 use crate::scan::{MediaRate, Scan, SetUp};
 use crate::set_up::{ATLAS_10K, drive};
@@ -20,7 +20,7 @@ pub const EXPERIMENT: Experiment = Experiment {
 
 const MPL: u32 = 10;
 
-/// Percent of the blocks that are enough.
+/// The percentages of the blocks that are enough.
 const ENOUGH: [u64; 11] = [100, 98, 95, 90, 80, 70, 60, 50, 40, 30, 20];
 
 fn run(lab: &Lab) -> Result<Outcome, LabError> {

@@ -86,12 +86,12 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     })
 }
 
-/// Why the latency is the wait for the first sector, and what speaks against it.
+/// Explains why the latency is the wait for the first sector, and the evidence against that.
 fn note(revolution: Duration, off: &[Run], on: &[Run]) -> String {
     let ms = |of: fn(&Run) -> f64| spread(off, |r| of(r) * r.report.foreground.mean_access_ms).mean;
     let (half, ends, transfer) =
         (revolution.as_millis_f64() / 2.0, ms(track_ends), ms(|r| r.report.head_time.transfer));
-    // The access time in which so many ms are the paper's 15%.
+    // The access time of which this latency is the paper's 15%.
     let access = |latency_ms: f64| latency_ms / 0.15;
     format!(
         "It depends on what is called latency. A request of 256 KB crosses the ends of tracks as well, and waits there for \
@@ -187,7 +187,7 @@ mod tests {
         let mut first = FirstWaits::new(Arc::clone(&drive));
         let report = observed_random_run(&drive, Config::default(), load, 1, 1, &mut first).unwrap();
         let first = first.sum.as_secs_f64() / report.simulated.as_secs_f64();
-        // The report has the request that is under way at the end as well.
+        // The report includes the request in progress at the end.
         let one = 1.0 / 10_000.0;
         assert!((first - report.head_time.rotation).abs() < one, "{first} {}", report.head_time.rotation);
     }

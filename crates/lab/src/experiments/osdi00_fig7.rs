@@ -28,7 +28,7 @@ pub const EXPERIMENT: Experiment = Experiment {
 
 const TRANSACTIONS: u32 = 25_000;
 
-/// What the paper leaves open, as the figure has it.
+/// Returns the figure's choice of the parameters that the paper does not give.
 fn default(strategy: Strategy, files: u32, seed: u64) -> SetUp {
     SetUp {
         strategy,
@@ -51,7 +51,7 @@ type Vary = fn(SetUp) -> SetUp;
 
 const AS_IN_THE_FIGURE: Vary = |s| s;
 
-/// The assumption on which the second claim hangs.
+/// The assumption on which the second claim depends.
 const WRITTEN_BACK: Vary = |s| SetUp { write_back: Some(Duration::from_millis(5_000)), ..s };
 
 const VARIANTS: [(&str, Vary); 17] = [
@@ -110,7 +110,7 @@ impl Pair {
     }
 }
 
-/// An aim of utilisation under an assumption, seed by seed.
+/// A target utilisation under an assumption, seed by seed.
 struct At {
     pairs: Vec<Pair>,
 }
@@ -175,7 +175,7 @@ struct Wanted {
     seeds: u64,
 }
 
-/// Both strategies of all that is wanted. What is the same is run once.
+/// Runs both strategies of all points. Equal runs are run once.
 fn compared(lab: &Lab, drive: &Arc<DriveModel>, wanted: &[Wanted]) -> Result<Vec<At>, LabError> {
     let mut keys: Vec<(f64, u64)> = Vec::new();
     for w in wanted {
@@ -188,7 +188,7 @@ fn compared(lab: &Lab, drive: &Arc<DriveModel>, wanted: &[Wanted]) -> Result<Vec
     let files = lab.map(&keys, |&(aim, seed)| files_for(aim, TRANSACTIONS, seed))?;
     let strategies = [Strategy::Original, Strategy::Freeblock(FreeConfig::default())];
     let mut set_ups: Vec<SetUp> = Vec::new();
-    // By what is wanted, its seeds, their strategies.
+    // By point, seed and strategy.
     let mut places: Vec<Vec<[usize; 2]>> = Vec::new();
     for w in wanted {
         let of_seed = |seed: u64| {
@@ -228,7 +228,7 @@ const NOTES: [&str; 3] = [
      at 60%; at 85%, where two phases have not reached the steady state, six have.",
 ];
 
-/// Why ORIGINAL does not fall as low as the paper's, from where a transaction's time goes.
+/// Explains by the parts of a transaction's time why ORIGINAL does not fall to the paper's values.
 fn why(claimed: &[At], written_back: &[At], revolution: Duration) -> String {
     let ([at_60, at_85], [back_60, back_85]) = (claimed, written_back) else { return String::new() };
     let (t, high) = (at_60.original(), at_85.original());
@@ -271,7 +271,8 @@ fn why(claimed: &[At], written_back: &[At], revolution: Duration) -> String {
     )
 }
 
-/// Where a transaction's time goes, for each strategy, under the figure's assumptions and with a cache that writes back.
+/// Returns the parts of a transaction's time, for each strategy, under the figure's assumptions and with a write-back
+/// cache.
 fn times(claimed: &[At], written_back: &[At]) -> [Figure; 2] {
     let cases = claimed.iter().map(|at| ("", at)).chain(written_back.iter().map(|at| (", 5 s", at)));
     let strategies = cases.flat_map(|(case, at)| {
@@ -443,7 +444,7 @@ fn claims(points: &[At], why: &str) -> Vec<Claim> {
     ]
 }
 
-/// ORIGINAL as a part of IDEAL at a utilisation, between the points beside it.
+/// Returns ORIGINAL as a share of IDEAL at a utilisation, interpolated between the points beside it.
 fn between(curve: &[&Pair], at: f64) -> f64 {
     let pair = curve.windows(2).find(|pair| pair[0].utilisation() <= at && at <= pair[1].utilisation());
     match pair {

@@ -1,4 +1,4 @@
-//! OSDI'00, figure 8: what data mining gets for free from a drive busy with transactions, and that it is free.
+//! OSDI'00, figure 8: the free bandwidth of data mining on a drive busy with transactions, and that it costs nothing.
 
 use crate::scan::{Compared, MediaRate, Potential, Scan, SetUp};
 use crate::set_up::{ATLAS_10K, drive, head_bar, head_figure};
@@ -26,10 +26,10 @@ pub const EXPERIMENT: Experiment = Experiment {
 /// The MPL of the claims, at which the disk is busy all the time.
 const HIGH: u32 = 10;
 
-/// A name, and what of a run at one MPL.
+/// A name, and a value of the runs at one MPL.
 type Curve<'a> = (&'a str, &'a dyn Fn(&Compared) -> Spread);
 
-/// Tracks a gap; `None` for no limit.
+/// Limits on the tracks of a search; `None` for no limit.
 const BUDGETS: [Option<u32>; 7] = [Some(10), Some(25), Some(50), Some(100), Some(200), Some(500), None];
 
 fn run(lab: &Lab) -> Result<Outcome, LabError> {
@@ -130,12 +130,12 @@ fn potentials(mpls: &[u32], runs: &[Compared], x: &str) -> Figure {
     }
 }
 
-/// Something to run.
+/// A unit of work.
 #[derive(Clone, Copy)]
 enum Job {
     /// Scans beside the same foreground without, at an MPL, from a seed.
     Compared(u32, u64),
-    /// Scans with so many tracks a gap.
+    /// Scans with this limit on the tracks of a search.
     Searched(Option<u32>),
 }
 
@@ -144,7 +144,7 @@ enum Done {
     Searched(Vec<Scan>),
 }
 
-/// All that takes long, the longest first, so that no core waits for another's last run.
+/// Runs all long jobs, the longest first, so that no core waits for another's last run.
 fn both(
     lab: &Lab,
     drive: &Arc<DriveModel>,
@@ -170,7 +170,7 @@ fn both(
     let mut seed = 0;
     for done in done {
         match done {
-            // The head's usage is drawn of the first seed; what is measured, of all.
+            // The head's usage is drawn for the first seed only; values are measured for all.
             Done::Compared(runs) => match compared.last_mut().filter(|_| seed % seeds > 0) {
                 None => compared.push(*runs),
                 Some(before) => {
@@ -189,7 +189,7 @@ fn both(
     Ok((compared, searched))
 }
 
-/// How scans depend on how many tracks the planner may look at for a gap.
+/// Shows how scans depend on the limit on tracks.
 fn budgets(tried: &[Option<u32>], runs: &[Vec<Scan>], default: &[Scan]) -> (Figure, String) {
     let row = |label: String, scans: &[Scan]| {
         let of = |of: &dyn Fn(&Scan) -> f64| spread(scans, of).to_string();

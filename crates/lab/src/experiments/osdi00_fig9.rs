@@ -1,4 +1,4 @@
-//! OSDI'00, figure 9: the fewer blocks are left, the fewer a gap can have.
+//! OSDI'00, figure 9: the free bandwidth falls with the number of blocks left.
 
 use crate::scan::{MediaRate, Potential, Scan, SetUp, State, Stretch, potential_mb_per_s, stretches};
 use crate::set_up::{ATLAS_10K, drive};
@@ -19,7 +19,7 @@ pub const EXPERIMENT: Experiment = Experiment {
 
 const MPL: u32 = 7;
 
-/// A state is kept at every so many foreground requests, of about 200,000.
+/// The foreground requests between two states that are kept, of about 200,000.
 const EVERY: u64 = 100;
 
 /// Points of a curve.
@@ -78,7 +78,7 @@ fn percent(part: Duration, scan: &Scan) -> f64 {
     part.as_secs_f64() * 100.0 / scan.took.as_secs_f64()
 }
 
-/// The curves of what `of` gives for each part, at its middle.
+/// Returns the curve of the values of `of` for each part, at its middle.
 fn curve(label: &str, scan: &Scan, parts: &[Stretch], of: impl Fn(&Stretch) -> f64) -> Line {
     Line::new(label, parts.iter().map(|p| (percent(p.from + p.to, scan) / 2.0, of(p))))
 }

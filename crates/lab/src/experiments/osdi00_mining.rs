@@ -1,5 +1,5 @@
-//! OSDI'00, section 6: what the free scan is for. Real mining over real bytes on a busy drive, held against the same
-//! questions asked of the whole table in memory.
+//! OSDI'00, section 6: an application of the free scan. Real mining over real bytes on a busy drive, compared with the
+//! same queries on the whole table in memory.
 
 use crate::scan::SetUp;
 use crate::set_up::{ATLAS_10K, drive};
@@ -30,10 +30,10 @@ pub const EXPERIMENT: Experiment = Experiment {
 
 const MPL: u32 = 10;
 
-/// Percent of the pages at which estimates are looked at.
+/// The percentages of the pages at which estimates are recorded.
 const MARKS: [u64; 5] = [10, 20, 50, 80, 100];
 
-/// Estimates of the same, taking the pages that came as a random sample, and by place on the disk.
+/// Estimates of one mean, with the pages received as a random sample, and stratified by place on the disk.
 const MEANS: [(&str, u32); 2] = [("mean revenue, one stratum", 1), ("mean revenue, 64 strata", 64)];
 
 fn failed(doing: &str) -> impl Fn(Box<dyn std::error::Error + Send + Sync>) -> LabError {
@@ -57,7 +57,7 @@ fn questions() -> Vec<Query> {
     all
 }
 
-/// The table as a new drive's content. A page is made up once for its eight sectors.
+/// The table as a new drive's content. A page is generated once for its eight sectors.
 struct Content {
     table: Table,
     generator: TableGenerator,
@@ -83,7 +83,7 @@ impl Blank for Content {
     }
 }
 
-/// What came of mining a drive.
+/// The result of mining a drive.
 struct Scanned {
     /// At each of [`MARKS`], by [`MEANS`].
     estimates: Vec<(u64, [Option<Estimate>; 2])>,
@@ -103,7 +103,7 @@ struct Mining {
 impl Observer for Mining {
     fn delivered(&mut self, core: &mut Core, record: Record, _: Instant) {
         if let Err(error) = self.medium.read(record.range, &mut self.buffer) {
-            // The table lies on the drive: its pages are there.
+            // The table lies on the drive, so its pages exist.
             debug_assert!(false, "{error}");
             return;
         }
@@ -167,7 +167,7 @@ fn mine(
     })
 }
 
-/// The answers of the whole table, read in order in memory: parts mined side by side, then merged.
+/// Returns the answers of the whole table, read in order in memory: parts mined in parallel, then merged.
 fn in_memory(lab: &Lab, table: Table, generator: &TableGenerator) -> Result<Answers, LabError> {
     const PARTS: u64 = 16;
     let failed = failed("mining in memory");
@@ -225,7 +225,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     Ok(Outcome { figures: vec![estimates(&scans, &truth)], claims: vec![claim], notes })
 }
 
-/// The mean as it was known along the way, with its interval, against what it is.
+/// Shows the estimated mean along the way, with its interval, and the true one.
 fn estimates(scans: &[Scanned], truth: &Answers) -> Figure {
     let exact = estimate(truth, MEANS[0].0).map_or(f64::NAN, |e| e.value);
     let columns = ["foreground", "pages", "taken as", "mean revenue", "95% interval", "truth", "holds it"];

@@ -1,4 +1,4 @@
-//! A log on a drive: the host that does its I/O and keeps account of whom the time was for.
+//! A log on a drive: the host that does its I/O and accounts for its time by purpose.
 
 use apps::files::{LogicalBlock as FileBlock, Store};
 use apps::lld::{
@@ -13,30 +13,30 @@ use std::sync::Arc;
 use thiserror::Error;
 use units::{Duration, Instant, LbnRange, Op, RequestId};
 
-/// Who cleans.
+/// The cleaner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Strategy {
     /// The foreground cleaner alone.
     Original,
-    /// The free cleaner, and the other when it does not keep up.
+    /// The free cleaner, and the foreground cleaner when it does not keep up.
     Freeblock(FreeConfig),
 }
 
-/// What time went to, and on what.
+/// Counts and times by purpose.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Spent {
     pub reads: u64,
     pub reading: Duration,
     pub segments: u64,
     pub writing: Duration,
-    /// The part of `writing` that went to copies, by blocks.
+    /// The part of `writing` for copies, in proportion to blocks.
     pub writing_copies: Duration,
     pub fresh: u64,
     pub copies: u64,
     /// Reads of the foreground cleaner.
     pub cleaning_reads: u64,
     pub cleaning: Duration,
-    /// Blocks that came for free.
+    /// Blocks that were read for free.
     pub free_blocks: u64,
 }
 
@@ -58,7 +58,7 @@ impl Spent {
     }
 }
 
-/// Why the disk cannot go on.
+/// The reason why the disk cannot go on.
 #[derive(Debug, Error)]
 pub(crate) enum DiskError {
     #[error(transparent)]
@@ -86,9 +86,9 @@ pub(crate) struct Disk {
     mechanics: Mechanics,
     medium: Medium,
     now: Instant,
-    /// Computing time before each request, in which the platter turns on.
+    /// The computing time before each request, in which the platter moves on.
     per_request: Duration,
-    /// Whether blocks of a file that lie side by side are read at once.
+    /// Whether adjacent blocks of a file are read at once.
     merge: bool,
     /// Whether the foreground cleaner begins a segment with its summary.
     summaries: bool,
@@ -99,7 +99,7 @@ pub(crate) struct Disk {
     foreground: ForegroundCleaner,
     free: Option<FreeCleaner>,
     records: Vec<Record>,
-    /// Blocks of a file that lie side by side and came with one read.
+    /// Adjacent blocks of a file that came with one read.
     ahead: BTreeMap<LogicalBlock, Vec<u8>>,
     spent: Spent,
 }
@@ -142,7 +142,7 @@ impl Disk {
         self.now
     }
 
-    /// The process computes for so long, and the disk has nothing to do.
+    /// Lets the process compute for this time, in which the disk has no request.
     pub fn compute(&mut self, time: Duration) {
         self.now += time;
     }
@@ -151,7 +151,7 @@ impl Disk {
         self.spent
     }
 
-    /// A foreground request, waited for; how long it took. What came for free meanwhile is kept in `records`.
+    /// Executes a foreground request and returns its time. Background records of that time are kept in `records`.
     fn request(&mut self, op: Op, range: LbnRange) -> Result<Duration, DiskError> {
         let began = self.now;
         self.now += self.per_request;
@@ -187,7 +187,7 @@ impl Disk {
         Ok(bytes)
     }
 
-    /// Gives the free cleaner what has come, and lets it look around.
+    /// Passes records to the free cleaner, and lets it continue.
     fn look_after_free(&mut self) -> Result<(), DiskError> {
         let Some(mut free) = self.free.take() else { return Ok(()) };
         let outcome = self.feed(&mut free);
@@ -222,7 +222,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Everything that must be done before the client goes on. LLD cleans a segment to its end once it has begun.
+    /// Does all that must precede the client's next call. LLD cleans a segment to its end once it has begun.
     fn settle(&mut self) -> Result<(), DiskError> {
         self.write_out()?;
         while self.log.needs_cleaning() || self.foreground.at_work() {
@@ -243,7 +243,7 @@ impl Disk {
         self.write_out()
     }
 
-    /// Reads the summary of the segment in which the cleaner wants this, if it is its first of it.
+    /// Reads the summary of the segment that the cleaner wants this from, if it is the first access to it.
     fn read_summary(&mut self, wanted: LbnRange) -> Result<(), DiskError> {
         let segment = self.log.geometry().slot_at(wanted.start()).map(|(segment, _)| segment);
         if let Some(segment) = segment.filter(|_| self.summaries && segment != self.cleaning) {
@@ -255,7 +255,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Runs a call of the log as often as it takes to make room for it.
+    /// Repeats a call of the log until there is room for it.
     fn insist<T>(
         &mut self,
         mut call: impl FnMut(&mut Log, Instant) -> Result<T, WriteError>,
@@ -274,7 +274,7 @@ impl Disk {
         }
     }
 
-    /// Where a block is, if it is on the medium.
+    /// Returns the place of a block, if it is on the medium.
     fn on_medium(&self, block: LogicalBlock) -> Option<(LbnRange, u32)> {
         match self.log.read(block) {
             Ok(Data::Medium { range, checksum }) => Some((range, checksum)),
@@ -324,7 +324,7 @@ impl Store for Disk {
         self.insist(|log, _| log.trim(block)).map(|_| ())
     }
 
-    /// Blocks of a file that lie side by side may come with one read.
+    /// Adjacent blocks of a file may come with one read.
     fn will_read(&mut self, blocks: &[FileBlock]) {
         self.ahead.clear();
         if !self.merge {
@@ -342,7 +342,7 @@ impl Store for Disk {
             self.spent.reading += time;
             self.spent.reads += 1;
             for &(range, block, checksum) in run {
-                // What is wrong is not kept: the read itself will come to it and say so.
+                // A damaged block is not kept: the read itself will find it and report it.
                 if let Ok(bytes) = self.bytes(range)
                     && checksum_of(&bytes) == checksum
                 {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use units::{Duration, Instant};
 use workload::postmark::{FileNumber, Operation, Phase, Postmark, PostmarkConfig, Step};
 
-/// A run of Postmark.
+/// The set-up of a run of Postmark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SetUp {
     pub strategy: Strategy,
@@ -19,20 +19,20 @@ pub(crate) struct SetUp {
     pub files: u32,
     /// Transactions of each phase.
     pub transactions: u32,
-    /// How often the transaction phase runs; the last is measured.
+    /// The number of transaction phases; the last is measured.
     pub phases: u32,
-    /// How the foreground cleaner reads.
+    /// The way in which the foreground cleaner reads.
     pub reads: Reads,
     /// Computing time of a file operation.
     pub cpu: Duration,
-    /// Computing time before each request to the disk: the call, the log's tables, the copy of what came before.
+    /// Computing time before each request to the disk: the call, the log's tables, the copy of the last data.
     pub per_request: Duration,
-    /// Whether blocks of a file that lie side by side are read at once, and not block by block.
+    /// Whether adjacent blocks of a file are read at once, and not block by block.
     pub merge: bool,
     /// Blocks of the buffer cache.
     pub cache_blocks: usize,
-    /// After how long the cache hands what has changed to the log: never but when a block leaves it, or every so often;
-    /// zero is after every operation.
+    /// The interval at which the cache passes changes to the log; zero is after every operation, `None` only when a
+    /// block is evicted.
     pub write_back: Option<Duration>,
     /// Whether the foreground cleaner reads a segment's summary from the drive before its blocks. The log has it in
     /// memory.
@@ -40,15 +40,15 @@ pub(crate) struct SetUp {
     pub seed: u64,
 }
 
-/// What the last transaction phase came to.
+/// The results of the last transaction phase.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PostmarkRun {
-    /// Blocks of the file system that hold something, as a part of all slots of the log; the mean over the phase.
+    /// The used blocks of the file system, as a share of all slots of the log; the mean over the phase.
     pub utilisation: f64,
     pub transactions: u64,
     pub elapsed: Duration,
     pub spent: Spent,
-    /// Files whose every byte was read back after the phase and was right.
+    /// Files whose every byte was read back correctly after the phase.
     pub verified: u64,
 }
 
@@ -57,20 +57,20 @@ impl PostmarkRun {
         self.transactions as f64 / self.elapsed.as_secs_f64()
     }
 
-    /// With all cleaning costs taken away: what OSDI'00 calls IDEAL, of a run of ORIGINAL.
+    /// Returns the transactions a second without any cleaning costs: OSDI'00's IDEAL, computed from a run of ORIGINAL.
     pub fn ideal_per_second(&self) -> f64 {
         let cleaning = self.spent.cleaning + self.spent.writing_copies;
         self.transactions as f64 / self.elapsed.saturating_sub(cleaning).as_secs_f64()
     }
 
-    /// Blocks written for each that the file layer wrote.
+    /// Returns the blocks written for each that the file layer wrote.
     pub fn write_cost(&self) -> f64 {
         (self.spent.fresh + self.spent.copies) as f64 / self.spent.fresh.max(1) as f64
     }
 }
 
-/// OSDI'00, section 5.2: the Atlas 10K with one data surface. Its defects stand in the profile by their places on all
-/// six surfaces, so this one has none.
+/// Returns the Atlas 10K with one data surface (OSDI'00, section 5.2). The profile has its defects by their places on
+/// all six surfaces, so this one has none.
 pub(crate) fn one_surface_atlas() -> Result<Arc<DriveModel>, LabError> {
     let profile = one_surface_profile()?;
     DriveModel::from_profile(&profile).map(Arc::new).map_err(|e| LabError::new(ONE_SURFACE, e))
@@ -78,7 +78,7 @@ pub(crate) fn one_surface_atlas() -> Result<Arc<DriveModel>, LabError> {
 
 const ONE_SURFACE: &str = "the one-surface Atlas 10K";
 
-/// What [`one_surface_atlas`] is made of.
+/// Returns the profile of [`one_surface_atlas`].
 pub(crate) fn one_surface_profile() -> Result<Profile, LabError> {
     let mut profile = builtin::find(ATLAS_10K).map_err(|e| LabError::new(ONE_SURFACE, e))?;
     profile.heads = 1;
@@ -90,7 +90,7 @@ pub(crate) fn one_surface_profile() -> Result<Profile, LabError> {
     Ok(profile)
 }
 
-/// The log of the experiment, at the drive's start.
+/// Returns the configuration of the experiment's log, at the drive's start.
 pub(crate) fn log_config(seed: u64) -> LogConfig {
     LogConfig { identity: seed, ..LogConfig::default() }
 }
@@ -100,8 +100,8 @@ fn slots() -> f64 {
     f64::from(segments * (blocks_per_segment - 1))
 }
 
-/// How many files bring the pool to a share of the log in the second phase. Files grow by appends, so it takes a run
-/// of the generator alone to know.
+/// Returns the number of files that fill a share of the log in the second phase. Files grow by appends, so this needs a
+/// run of the generator alone.
 pub(crate) fn files_for(utilisation: f64, transactions: u32, seed: u64) -> Result<u32, LabError> {
     let mut files = utilisation * slots() / 2.6;
     for _ in 0..4 {
@@ -138,7 +138,7 @@ pub(crate) fn files_for(utilisation: f64, transactions: u32, seed: u64) -> Resul
                 Step::TransactionDone | Step::OutOfFiles => {}
             }
         }
-        // An inode for each file, of which a block has 63, and its place in a directory.
+        // Each file has an inode, of which a block has 63, and its place in a directory.
         let mean = measured.0 as f64 / measured.1.max(1) as f64 + files * (1.0 / 63.0 + 1.0 / 250.0);
         files *= utilisation * slots() / mean.max(1.0);
     }
@@ -268,7 +268,7 @@ fn verify(files: &mut FileSystem<Disk>, sizes: &BTreeMap<FileNumber, (u32, u64)>
     Ok(sizes.len() as u64)
 }
 
-/// Errors of the file layer carry what the log said, which cannot leave its thread.
+/// Errors of the file layer hold the log's error, which cannot leave its thread.
 fn text(error: impl std::error::Error) -> AnyError {
     let mut text = error.to_string();
     let mut source = error.source();

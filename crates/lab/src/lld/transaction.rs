@@ -1,4 +1,4 @@
-//! Where the time of a transaction goes.
+//! The parts of a transaction's time.
 
 use super::run::PostmarkRun;
 use units::Duration;
@@ -21,7 +21,7 @@ pub(crate) struct Transaction {
     pub cleaning: f64,
 }
 
-/// What [`Transaction::parts`] are.
+/// The names of [`Transaction::parts`].
 pub(crate) const PARTS: [&str; 5] =
     ["computing", "reading files", "writing new blocks", "writing moved blocks", "cleaning reads"];
 
@@ -46,22 +46,22 @@ impl Transaction {
         }
     }
 
-    /// Without what cleaning costs: OSDI'00's IDEAL, of a run of ORIGINAL.
+    /// Returns the transaction without cleaning costs: OSDI'00's IDEAL, of a run of ORIGINAL.
     pub fn ideal(self) -> Self {
         Self { copies: 0.0, cleaning_reads: 0.0, writing_copies: 0.0, cleaning: 0.0, ..self }
     }
 
-    /// Milliseconds by [`PARTS`].
+    /// Returns milliseconds by [`PARTS`].
     pub fn parts(&self) -> [f64; PARTS.len()] {
         [self.computing, self.reading, self.writing_fresh, self.writing_copies, self.cleaning]
     }
 
-    /// Milliseconds.
+    /// Returns milliseconds.
     pub fn whole(&self) -> f64 {
         self.parts().iter().sum()
     }
 
-    /// Milliseconds that cleaning takes.
+    /// Returns the milliseconds of cleaning.
     pub fn cleaned(&self) -> f64 {
         self.cleaning + self.writing_copies
     }

@@ -1,4 +1,4 @@
-//! What a request of the load becomes: requests of the core, one after the other or at once.
+//! The translation of a request of the load into requests of the core, one after the other or at once.
 
 use super::guests::GuestId;
 use apps::cache::CallId;
@@ -10,7 +10,7 @@ use std::rc::Rc;
 use units::{Instant, Lbn, LbnRange, Sectors};
 use workload::ClosedTask;
 
-/// How requests to a part of the drive are served.
+/// The way in which requests to a part of the drive are served.
 #[derive(Clone)]
 pub(crate) enum Way {
     /// Through the maps of a volume with snapshots.
@@ -19,11 +19,11 @@ pub(crate) enum Way {
     Reorganized(GuestId),
     /// Through a cache.
     Cached(GuestId),
-    /// Each request where it was when this was [noted](super::Host::note_places).
+    /// Each request at its place when that was [noted](super::Host::note_places).
     Noted(Noted),
 }
 
-/// Where requests went, in the order in which they came in.
+/// The places of requests, in order of arrival.
 pub(crate) type Noted = Rc<RefCell<VecDeque<Vec<LbnRange>>>>;
 
 /// A part of the drive.
@@ -33,12 +33,12 @@ pub(crate) struct Region {
     pub way: Way,
 }
 
-/// A request of the load, under way.
+/// A request of the load in progress.
 pub(super) struct Job {
     pub task: ClosedTask,
     pub range: LbnRange,
     pub arrived: Instant,
-    /// Requests at the core that it waits for.
+    /// The number of requests at the core that it waits for.
     pub left: u32,
     pub kind: Kind,
 }
@@ -48,15 +48,15 @@ pub(super) enum Kind {
     Plain,
     /// A write that is done step by step.
     Steps(Rc<RefCell<Volume>>, WriteId),
-    /// A write to a block that is being written; it is begun when that has ended.
+    /// A write to a block that is being written; it begins when that has ended.
     Waiting(Rc<RefCell<Volume>>),
-    /// Given back to the reorganiser when its requests are done.
+    /// An access that is returned to the reorganiser when its requests are done.
     Access(GuestId, Access),
-    /// Answered by the cache.
+    /// A call that the cache answers.
     Call(GuestId, CallId),
 }
 
-/// Where a read of a volume goes now: runs of sectors.
+/// Returns the present places of a read of a volume: runs of sectors.
 pub(super) fn places(volume: &Volume, range: LbnRange) -> Vec<LbnRange> {
     let shape = volume.shape();
     let size = shape.block.get();
@@ -74,7 +74,7 @@ pub(super) fn places(volume: &Volume, range: LbnRange) -> Vec<LbnRange> {
     runs.0
 }
 
-/// Ranges, those that follow each other joined.
+/// Ranges, with adjacent ones joined.
 #[derive(Default)]
 pub(super) struct Runs(pub Vec<LbnRange>);
 

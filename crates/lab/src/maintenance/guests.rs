@@ -1,4 +1,4 @@
-//! The applications that a host has, and whose session is whose.
+//! The applications of a host, and the owners of sessions.
 
 use apps::backup::{Backup, ImageWriter, Sink};
 use apps::cache::Cache;
@@ -52,19 +52,19 @@ impl Guest {
     }
 }
 
-/// Which of a host's applications.
+/// The index of one of a host's applications.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct GuestId(pub(super) usize);
 
-/// What an application got.
+/// The results of an application.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tally {
     pub bytes: u64,
-    /// Of these, with an access that the foreground had asked for.
+    /// The part of them from accesses that the foreground had requested.
     pub with_foreground: u64,
-    /// Runs of blocks that came in the order in which they stand on the drive, each right behind the last.
+    /// Runs of blocks in the order of the drive, each right behind the last.
     pub passes: u64,
-    /// Where the last block ended.
+    /// The end of the last block.
     end: Option<Lbn>,
 }
 
@@ -75,7 +75,7 @@ pub(super) struct Guests {
 }
 
 impl Guests {
-    /// Starts an application with the calls that will be its own.
+    /// Starts an application by calls that will be its own.
     pub fn start<E>(
         &mut self,
         core: &mut Core,
@@ -109,7 +109,7 @@ impl Guests {
         ))
     }
 
-    /// Hands a record to its owner.
+    /// Passes a record to its owner.
     pub fn done(
         &mut self,
         core: &mut Core,
@@ -127,7 +127,7 @@ impl Guests {
         tally.end = Some(record.range.end());
         let mut calls = Watched { sessions: core, watch: Owner { owners: &mut self.owners, owner } };
         match guest {
-            // What is wrong with a page is in the delivery; pages of zeros are damaged, and that is not the question.
+            // The delivery reports damaged pages; pages of zeros are damaged, which does not matter here.
             Guest::Miner(miner) => drop(miner.deliver(&mut calls, record, bytes)),
             guest => {
                 if let Some(application) = guest.application() {
@@ -142,7 +142,7 @@ impl Guests {
     }
 }
 
-/// Asks applications for what the core is about to write.
+/// Asks applications for the bytes that the core is about to write.
 pub(super) struct Asker<'a> {
     guests: &'a mut Guests,
     sector: Bytes,
@@ -161,7 +161,7 @@ impl Buffers for Asker<'_> {
     }
 }
 
-/// Notes whose session is whose.
+/// Records the owner of each session.
 struct Owner<'a> {
     owners: &'a mut BTreeMap<SessionId, usize>,
     owner: usize,

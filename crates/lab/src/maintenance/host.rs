@@ -18,17 +18,17 @@ use std::sync::Arc;
 use units::{Duration, Instant, LbnRange, Op, RequestId, Sectors};
 use workload::{Issued, Issuer, Source};
 
-/// A run that goes on for longer is stuck.
+/// A run that takes longer is stuck.
 const LONGEST: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// How long the load's requests took.
+/// The response times of the load's requests.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Responses {
     pub requests: u64,
     pub total: Duration,
     /// Writes that the volume had no room for.
     pub refused: u64,
-    /// Requests to places that a reorganiser uses; they went to the next place that it does not.
+    /// Requests to places that a reorganiser uses, which were moved to the next place that it does not.
     pub shifted: u64,
 }
 
@@ -47,14 +47,14 @@ impl Responses {
     }
 }
 
-/// What the head passed over.
+/// The sectors that the head passed over.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Accessed {
-    /// Sectors that passed under the head for the background, in gaps: those that it wanted and those between.
+    /// Sectors passed over for the background in gaps, those between wanted ones included.
     pub gaps: u64,
     /// The same in idle time.
     pub idle: u64,
-    /// Accesses, or commands, that were made for that in idle time.
+    /// Accesses, or commands, for that in idle time.
     pub idle_accesses: u64,
 }
 
@@ -69,12 +69,13 @@ pub(crate) struct Host {
     now: Instant,
     jobs: BTreeMap<u64, Job>,
     next_job: u64,
-    /// Requests at the core: whose.
+    /// The requests at the core, with their owners.
     requests: BTreeMap<RequestId, Whose>,
     next_request: u64,
-    /// Jobs whose block is being written by another.
+    /// Jobs that wait because another one is writing their block.
     waiting: Vec<u64>,
-    /// The last foreground requests that were completed, at `now`: whoever wanted the same got it with them.
+    /// The foreground requests that were completed last, at `now`: applications that wanted their sectors got them,
+    /// too.
     completed: (Instant, Vec<LbnRange>),
     zeros: Vec<u8>,
     scratch: Vec<u8>,
@@ -95,7 +96,8 @@ fn failed(error: impl std::error::Error + Send + Sync + 'static) -> LabError {
 }
 
 impl Host {
-    /// A drive at rest. The core is outside the drive that is given, in it without one; that drive's noise is drawn from the core's seed.
+    /// A drive at rest. The core is outside if an outer drive is given, otherwise in the drive; the outer drive's noise
+    /// is drawn from the core's seed.
     pub fn new(
         drive: &Arc<DriveModel>,
         outside: Option<Outer<'_>>,
@@ -129,12 +131,12 @@ impl Host {
         })
     }
 
-    /// Says how a part of the drive is served from here on; other parts are served as they are.
+    /// Sets how a part of the drive is served from here on; other parts are served directly.
     pub fn serve(&mut self, range: LbnRange, way: Way) {
         self.regions.push(Region { range, way });
     }
 
-    /// Notes from here on where a reorganiser places requests.
+    /// Records from here on where a reorganiser places requests.
     pub fn note_places(&mut self) -> Noted {
         Rc::clone(self.noted.insert(Noted::default()))
     }
@@ -170,12 +172,12 @@ impl Host {
         self.accessed
     }
 
-    /// What became of the foreground's gaps.
+    /// Returns the use of the foreground's gaps.
     pub fn gaps(&self) -> Gaps {
         self.head.gaps()
     }
 
-    /// Where the foreground brought the head, as far as it had to.
+    /// Returns where the foreground moved the head.
     pub fn visits(&self) -> &Visits {
         &self.visits
     }
@@ -184,10 +186,10 @@ impl Host {
         self.core.harm()
     }
 
-    /// Goes on until `done`.
+    /// Runs until `done`.
     ///
     /// # Errors
-    /// It never will be.
+    /// That will never be.
     pub fn run_until(&mut self, done: impl Fn(&Self) -> bool) -> Result<(), LabError> {
         while !done(self) {
             let goes_on = self.step()?;
@@ -201,13 +203,13 @@ impl Host {
         Ok(())
     }
 
-    /// One event: the head's, an arrival, idle time, or a cache's. False when there is none to come.
+    /// Handles one event: the head's, an arrival, idle time, or a cache's. Returns false if there is none.
     fn step(&mut self) -> Result<bool, LabError> {
         let wake = self.core.wake_at().into_iter().chain(self.cache_wakes());
         let next = self.head.next_at().into_iter().chain(self.issuer.due()).chain(wake).min();
         let Some(at) = next else { return Ok(false) };
         self.now = self.now.max(at);
-        // At the same instant the completion comes first: its successor may be due now as well.
+        // At one instant completions are handled first: a successor may be due at the same time.
         let mut told = false;
         while self.tell() {
             told = true;
@@ -228,7 +230,7 @@ impl Host {
         caches.filter_map(|guest| if let Guest::Cache(cache) = guest { cache.wake() } else { None }).min()
     }
 
-    /// Tells the core what the head has done; whether there was something.
+    /// Reports a completion to the core; returns whether there was one.
     fn tell(&mut self) -> bool {
         let accessed = &mut self.accessed;
         self.head.tell(&mut self.core, self.now, |Passed { whose, sectors, .. }| match whose {
@@ -248,7 +250,7 @@ impl Host {
         Ok(())
     }
 
-    /// Does what the core and the caches ask for.
+    /// Executes the decisions of the core and the requests of the caches.
     fn drain(&mut self) -> Result<(), LabError> {
         loop {
             self.poll_caches()?;
@@ -286,13 +288,13 @@ impl Host {
         self.core.submit(self.now, Request { id, op, range }).map_err(failed)
     }
 
-    /// A request of the load comes in.
+    /// Begins a request of the load.
     fn begin(&mut self, issued: Issued) -> Result<(), LabError> {
         let Issued { task, request, .. } = issued;
         let region = self.regions.iter().find(|region| region.range.contains(request.range.start()));
         let (op, mut range) = (request.op, request.range);
         if let Some(region) = region {
-            // Parts have nothing in common: what reaches past the end of one is cut off there.
+            // Parts are separate: a request past the end of one is cut off there.
             let end = range.end().min(region.range.end());
             range = LbnRange::new(range.start(), end.since(range.start()));
         }
@@ -338,8 +340,8 @@ impl Host {
         if nothing_to_do { self.end(id) } else { Ok(()) }
     }
 
-    /// Where an access goes in a part that is reorganised. Places that were free when that began belong to the
-    /// reorganiser: no file system would ask for them, so the request goes to the next place that is none.
+    /// Begins an access to a part that is reorganised. Places that were free at the start belong to the reorganiser: no
+    /// file system would access them, so the request is moved to the next place that is not one of them.
     fn begin_access(
         &mut self,
         guest: GuestId,
@@ -383,7 +385,7 @@ impl Host {
         }
     }
 
-    /// Begins a write that goes step by step, or lets it wait.
+    /// Begins a write that is done step by step, or lets it wait.
     fn begin_steps(&mut self, id: u64) -> Result<(), LabError> {
         let Some(job) = self.jobs.get_mut(&id) else { return Ok(()) };
         let Kind::Waiting(volume) = &job.kind else { return Ok(()) };
@@ -406,7 +408,7 @@ impl Host {
         }
     }
 
-    /// Submits the next step of a write, or ends it. Records go to memory that outlives a crash, or to another drive.
+    /// Submits the next step of a write, or ends it. Records go to memory that survives a crash, or to another drive.
     fn next_step(&mut self, id: u64) -> Result<(), LabError> {
         let Some(job) = self.jobs.get_mut(&id) else { return Ok(()) };
         let Kind::Steps(volume, write) = &job.kind else { return Ok(()) };
@@ -453,7 +455,7 @@ impl Host {
                     return Ok(());
                 }
                 if let Kind::Steps(volume, write) = &job.kind {
-                    // Complete or not, the next step says.
+                    // The next step shows whether it is complete.
                     let _ = volume.borrow_mut().done(*write);
                     return self.next_step(id);
                 }
@@ -463,7 +465,7 @@ impl Host {
                 let now = self.now;
                 let done = self.guests.call(&mut self.core, guest, |guest, _| match guest {
                     Guest::Cache(cache) => {
-                        // What is written is what the cache has when it is carried out: nothing, without contents.
+                        // The bytes written are those in the cache at execution: none, since it has no contents.
                         let asked = match request.op {
                             Op::Write => cache.bytes(request.id, request.range, &mut []),
                             Op::Read => Ok(()),
@@ -477,7 +479,7 @@ impl Host {
         }
     }
 
-    /// A request of the load is done.
+    /// Ends a request of the load.
     fn end(&mut self, id: u64) -> Result<(), LabError> {
         let Some(job) = self.jobs.remove(&id) else { return Ok(()) };
         if let Kind::Access(guest, access) = job.kind {
@@ -490,7 +492,7 @@ impl Host {
         self.responses.requests += 1;
         self.responses.total += self.now.since(job.arrived);
         self.issuer.complete(job.task, self.now);
-        // A task that does not think has its next request in the pool before the core chooses again.
+        // Without think time a task's next request is in the pool before the core chooses again.
         self.issue()
     }
 
@@ -526,7 +528,7 @@ impl Host {
     }
 }
 
-/// So many zeros.
+/// Returns this number of zeros.
 fn zeros(store: &mut Vec<u8>, bytes: usize) -> &mut [u8] {
     if store.len() < bytes {
         store.resize(bytes, 0);
@@ -534,7 +536,7 @@ fn zeros(store: &mut Vec<u8>, bytes: usize) -> &mut [u8] {
     &mut store[..bytes]
 }
 
-/// Sectors as bytes, in millions.
+/// Returns sectors as millions of bytes.
 pub(crate) fn megabytes(drive: &DriveModel, sectors: u64) -> f64 {
     Sectors::new(sectors).bytes(drive.sector_bytes()).get() as f64 / 1e6
 }

@@ -1,4 +1,4 @@
-//! Where the foreground brings the head.
+//! The places of the head for the foreground.
 
 use model::DriveModel;
 use units::Lbn;
@@ -10,7 +10,7 @@ pub(crate) struct Visits {
 }
 
 impl Visits {
-    /// One more.
+    /// Counts an access.
     pub fn note(&mut self, drive: &DriveModel, lbn: Lbn) {
         let Some(sector) = drive.layout().locate(lbn) else { return };
         let at = drive.layout().track(sector.track).cylinder.get() as usize;
@@ -20,7 +20,7 @@ impl Visits {
         self.by_cylinder[at] += 1;
     }
 
-    /// Of a hundred cylinders of the drive, how many have nine tenths of the accesses.
+    /// Returns the percentage of cylinders that have nine tenths of the accesses.
     pub fn percent_with_most(&self, drive: &DriveModel) -> f64 {
         let mut counts = self.by_cylinder.clone();
         counts.sort_unstable_by(|a, b| b.cmp(a));

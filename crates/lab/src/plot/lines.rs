@@ -1,14 +1,14 @@
-//! Curves with markers; where there were several seeds, with the least and the most.
+//! Curves with markers, and with the minimum and maximum over several seeds.
 
 use super::marks;
 use super::sheet::{self, Drawn, Sheet, Swatch, unit};
 use crate::{Figure, Line, Point};
 use plotters::element::PathElement;
 
-/// A curve of more points has a marker at so many of them only.
+/// The most markers on a dense curve.
 const MARKERS: usize = 12;
 
-/// Curves beyond that many points are lines, which are marked here and there.
+/// Curves with more points are lines with some markers.
 const DENSE: usize = 30;
 
 pub(super) fn draw(sheet: Sheet, figure: &Figure, lines: &[Line]) -> Drawn {
@@ -51,7 +51,7 @@ pub(super) fn draw(sheet: Sheet, figure: &Figure, lines: &[Line]) -> Drawn {
             }
         }
         let every = if points.len() > DENSE { points.len().div_ceil(MARKERS) } else { 1 };
-        // Markers of dense curves stand beside each other, not on each other.
+        // Markers of dense curves are beside each other, not on top of each other.
         let first = if every == 1 { 0 } else { every * (index % 4) / 4 };
         for point in points.iter().skip(first).step_by(every) {
             marks::marker(&area, here(point.x, point.y), index)?;

@@ -1,4 +1,4 @@
-//! What tells one series from the next: colour, hatching, marker.
+//! The distinguishing marks of series: colour, hatching, marker.
 
 use super::sheet::{Area, Drawn, unit};
 use plotters::element::{Circle, PathElement, Polygon, Rectangle};
@@ -6,7 +6,7 @@ use plotters::style::{Color, RGBColor, ShapeStyle};
 
 /// Text, axes and outlines.
 pub(super) const INK: RGBColor = RGBColor(0x22, 0x22, 0x22);
-/// Behind everything.
+/// The background.
 pub(super) const PAPER: RGBColor = RGBColor(0xFF, 0xFF, 0xFF);
 /// Lines of the grid.
 pub(super) const RULE: RGBColor = RGBColor(0xDD, 0xDD, 0xDD);
@@ -15,7 +15,7 @@ pub(super) const RULE: RGBColor = RGBColor(0xDD, 0xDD, 0xDD);
 const DARK: RGBColor = RGBColor(0x33, 0x33, 0x33);
 const LIGHT: RGBColor = RGBColor(0xFA, 0xFA, 0xFA);
 
-/// Which way the strokes on a part of a bar go.
+/// The direction of the strokes on a part of a bar.
 #[derive(Clone, Copy)]
 enum Hatch {
     None,
@@ -25,7 +25,7 @@ enum Hatch {
     Level,
 }
 
-/// How a part of a bar is filled.
+/// The filling of a part of a bar.
 #[derive(Clone, Copy)]
 pub(super) struct Fill {
     colour: RGBColor,
@@ -44,7 +44,7 @@ const FILLS: [Fill; 7] = [
     Fill { colour: RGBColor(0xCC, 0x79, 0xA7), hatch: Hatch::Level, stroke: DARK },
 ];
 
-/// Light ones of the palette make thin curves that nobody sees; yellow is left out.
+/// Light colours of the palette make invisible thin curves; yellow is left out.
 const CURVES: [RGBColor; 7] = [
     RGBColor(0x00, 0x5A, 0x94),
     RGBColor(0xD5, 0x5E, 0x00),
@@ -55,13 +55,13 @@ const CURVES: [RGBColor; 7] = [
     RGBColor(0x77, 0x77, 0x77),
 ];
 
-/// Between two strokes of a hatch, in pixels.
+/// The distance between two strokes of a hatch, in pixels.
 const HATCH_STEP: f64 = 7.0;
 
 /// A rectangle in pixels: left, top, right, bottom.
 pub(super) type Frame = [i32; 4];
 
-/// Fills a rectangle as the part `index` is, with an outline.
+/// Fills a rectangle as the part `index`, with an outline.
 pub(super) fn filled(area: &Area, frame: Frame, index: usize) -> Drawn {
     let [left, top, right, bottom] = frame;
     let fill = FILLS[index % FILLS.len()];
@@ -95,8 +95,8 @@ pub(super) fn filled(area: &Area, frame: Frame, index: usize) -> Drawn {
     area.draw(&PathElement::new(corners, outline))
 }
 
-/// The strokes at 45 degrees that fall into a rectangle. They hang on the sheet, not on the rectangle, so that the same
-/// part looks alike in neighbouring bars.
+/// Returns the strokes at 45 degrees in a rectangle. They are anchored to the sheet, not to the rectangle, so that the
+/// same part looks alike in neighbouring bars.
 fn strokes([left, top, right, bottom]: Frame, rising: bool) -> Vec<((i32, i32), (i32, i32))> {
     let step = unit(HATCH_STEP * std::f64::consts::SQRT_2) as i32;
     // Along a rising stroke x + y is constant, along a falling one x - y.
@@ -118,12 +118,12 @@ fn strokes([left, top, right, bottom]: Frame, rising: bool) -> Vec<((i32, i32), 
     found
 }
 
-/// How the curve `index` is drawn.
+/// Returns the style of the curve `index`.
 pub(super) fn curve(index: usize) -> ShapeStyle {
     ShapeStyle::from(CURVES[index % CURVES.len()]).stroke_width(unit(1.8))
 }
 
-/// The marker of the curve `index`.
+/// Returns the marker of the curve `index`.
 pub(super) fn marker(area: &Area, (x, y): (i32, i32), index: usize) -> Drawn {
     let colour = CURVES[index % CURVES.len()];
     let r = unit(4.0) as i32;

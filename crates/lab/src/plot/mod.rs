@@ -1,7 +1,7 @@
-//! Figures as SVG: the only place that knows `plotters`.
+//! Figures as SVG: the only module that knows `plotters`.
 //!
-//! The same figure gives the same bytes. Colours are Okabe and Ito's, told apart by the colour-blind; bars are hatched
-//! and curves marked besides, so that a grey print tells them apart too.
+//! The same figure gives the same bytes. Colours are Okabe and Ito's, which the colour-blind can distinguish; bars are
+//! also hatched and curves marked, so that a grey print distinguishes them, too.
 
 mod bars;
 mod lines;
@@ -14,25 +14,25 @@ use plotters::drawing::IntoDrawingArea;
 use sheet::Sheet;
 use thiserror::Error;
 
-/// A figure that could not be drawn: a defect, of the figure or of us.
+/// A figure that could not be drawn: a defect of the figure or of this module.
 #[derive(Debug, Error)]
 #[error("figure {figure} cannot be drawn: {reason}")]
 pub struct PlotError {
     /// Its id.
     pub figure: String,
-    /// What the drawing library says.
+    /// The drawing library's error.
     pub reason: String,
 }
 
-/// The figure as an SVG document for a file; `None` for a table, which has no picture.
+/// Returns the figure as an SVG document for a file; `None` for a table, which has no picture.
 ///
 /// # Errors
-/// What the drawing library refuses.
+/// The drawing library refuses it.
 pub fn svg(figure: &Figure) -> Result<Option<String>, PlotError> {
     Ok(drawing(figure)?.map(|body| element(&body, figure, "xmlns=\"http://www.w3.org/2000/svg\" ")))
 }
 
-/// The same to stand in an HTML page, which needs no name space.
+/// Returns the same for an HTML page, which needs no name space.
 pub(crate) fn inline(figure: &Figure) -> Result<Option<String>, PlotError> {
     Ok(drawing(figure)?.map(|body| element(&body, figure, "role=\"img\" ")))
 }
@@ -48,7 +48,7 @@ fn element(body: &str, figure: &Figure, attributes: &str) -> String {
     )
 }
 
-/// What stands between the opening tag and the end of the document.
+/// Returns the text between the opening tag and the end of the document.
 fn drawing(figure: &Figure) -> Result<Option<String>, PlotError> {
     let mut text = String::new();
     let (width, height) = sheet::SIZE;
@@ -61,7 +61,7 @@ fn drawing(figure: &Figure) -> Result<Option<String>, PlotError> {
         Kind::Table { .. } => return Ok(None),
     };
     drawn.map_err(|error| PlotError { figure: figure.id.clone(), reason: error.to_string() })?;
-    // The library's opening tag has no place for our attributes.
+    // The library's opening tag has no room for our attributes.
     Ok(text.split_once(">\n").map(|(_, body)| body.to_owned()))
 }
 

@@ -1,4 +1,4 @@
-//! The sheet that a figure is drawn on: where title, legend and plot go, and how text looks.
+//! The sheet of a figure: the places of title, legend and plot, and the look of text.
 
 use super::marks::{self, INK, PAPER, RULE};
 use crate::Figure;
@@ -15,17 +15,17 @@ use plotters::style::{
 };
 use std::ops::Range;
 
-/// Width and height of a figure, in pixels of a screen at its usual size.
+/// The width and height of a figure, in pixels at its usual size.
 pub(super) const SIZE: (u32, u32) = (720, 400);
 
-/// The library places everything on whole numbers; drawn so many times larger, nobody sees that.
+/// The scale of the drawing: the library places everything on whole numbers, which is invisible at this scale.
 pub(super) const SCALE: u32 = 4;
 
-/// Of plain text, in pixels.
+/// The size of plain text, in pixels.
 const TEXT: f64 = 13.0;
 const TITLE: f64 = 15.0;
 
-/// From one line of a name to the next, and so many lines at most.
+/// The distance between the lines of a name, and the most lines.
 const LINE: f64 = 14.0;
 const MOST_LINES: usize = 4;
 
@@ -34,12 +34,12 @@ pub(super) type Chart<'a, 'b> = ChartContext<'b, SVGBackend<'a>, Cartesian2d<Ran
 pub(super) type DrawError = DrawingAreaErrorKind<std::io::Error>;
 pub(super) type Drawn<T = ()> = Result<T, DrawError>;
 
-/// A length in pixels, in the library's units.
+/// Converts a length in pixels to the library's units.
 pub(super) fn unit(pixels: f64) -> u32 {
     (pixels * f64::from(SCALE)).round() as u32
 }
 
-/// What a legend shows beside a name.
+/// The sample beside a name in a legend.
 pub(super) enum Swatch {
     Bar(usize),
     Curve(usize),
@@ -55,7 +55,7 @@ impl<'a> Sheet<'a> {
         Self { area }
     }
 
-    /// Paper, title and legend; gives what is left for the plot.
+    /// Draws paper, title and legend; returns the rest for the plot.
     pub(super) fn begin(self, figure: &Figure, legend: &[(Swatch, &str)]) -> Drawn<Area<'a>> {
         self.area.fill(&PAPER)?;
         let (head, rest) = self.area.split_vertically(unit(36.0));
@@ -70,7 +70,7 @@ impl<'a> Sheet<'a> {
         if legend.is_empty() {
             return Ok(rest);
         }
-        // A third of the sheet at most; names that are longer get smaller.
+        // A third of the sheet at most; longer names get smaller.
         let room = (f64::from(SIZE.0) / 3.0).min(56.0 + 0.64 * TEXT * longest as f64);
         let size = TEXT.min((room - 56.0) / (0.64 * longest.max(1) as f64));
         let (plot, margin) = rest.split_horizontally(unit(f64::from(SIZE.0) - room));
@@ -98,7 +98,7 @@ impl<'a> Sheet<'a> {
     }
 }
 
-/// Axes with labels on the area. The horizontal one has numbers, or so many lines of names will stand under it.
+/// Draws axes with labels on the area. The horizontal one has numbers, or room for `lines` lines of names under it.
 pub(super) fn axes<'a, 'b>(
     area: &'b Area<'a>,
     figure: &Figure,
@@ -146,7 +146,7 @@ pub(super) fn axes<'a, 'b>(
     Ok(chart)
 }
 
-/// A name that stands under an axis in a slot of so many pixels, over several lines where that is too narrow.
+/// A name under an axis in a slot of this width in pixels, over several lines if that is too narrow.
 pub(super) struct Name<'t> {
     lines: Vec<&'t str>,
     size: f64,
@@ -168,7 +168,7 @@ impl<'t> Name<'t> {
         self.lines.len()
     }
 
-    /// Writes it below the axis at (x, y).
+    /// Draws it below the axis at (x, y).
     pub(super) fn draw(&self, area: &Area, (x, y): (i32, i32)) -> Drawn {
         for (row, line) in self.lines.iter().enumerate() {
             let y = y + unit(12.0 + LINE * row as f64) as i32;
@@ -179,7 +179,7 @@ impl<'t> Name<'t> {
     }
 }
 
-/// A number at a tick, without the dust that binary fractions leave.
+/// Formats a number at a tick, without the rounding errors of binary fractions.
 fn tick(value: f64) -> String {
     let digits = 9 - value.abs().max(1e-6).log10().ceil() as i32;
     let scale = 10f64.powi(digits);
@@ -188,7 +188,7 @@ fn tick(value: f64) -> String {
 }
 
 fn style<'t>(size: f64, weight: FontStyle, h: HPos, v: VPos) -> TextStyle<'t> {
-    // The library divides by 1.24 what it is told.
+    // The library divides its argument by 1.24.
     let size = size * f64::from(SCALE) * 1.24;
     (FontFamily::SansSerif, size, weight)
         .into_font()
@@ -197,7 +197,7 @@ fn style<'t>(size: f64, weight: FontStyle, h: HPos, v: VPos) -> TextStyle<'t> {
         .pos(Pos::new(h, v))
 }
 
-/// From where to where an axis goes: as it says, or so that it holds the data and begins at zero where `zero`.
+/// Returns the range of an axis: the given one, or one that holds the data, and zero if `zero`.
 pub(super) fn extent(axis: Option<(f64, f64)>, data: impl Iterator<Item = f64>, zero: bool) -> Range<f64> {
     if let Some((from, to)) = axis
         && from.is_finite()
@@ -220,12 +220,12 @@ pub(super) fn extent(axis: Option<(f64, f64)>, data: impl Iterator<Item = f64>, 
     if !zero {
         return low..high;
     }
-    // Up to a number that a tick may show.
+    // Round up to a number that a tick may show.
     let step = step((high - low) / 8.0);
     (low / step).floor() * step..(high / step).ceil() * step
 }
 
-/// The round number at or above `least`.
+/// Returns the round number at or above `least`.
 fn step(least: f64) -> f64 {
     let decade = 10f64.powf(least.log10().floor());
     [1.0, 2.0, 5.0].into_iter().map(|m| m * decade).find(|s| *s >= least).unwrap_or(10.0 * decade)

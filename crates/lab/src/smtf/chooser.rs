@@ -1,4 +1,4 @@
-//! How a host chooses the next of its queue.
+//! The choice of a host's next request.
 
 use mimic::Learner;
 use model::{DriveModel, Position};
@@ -8,18 +8,18 @@ use std::any::Any;
 use std::sync::Arc;
 use units::{Duration, Instant, LbnRange};
 
-/// What a chooser may look at. One that knows no disk leaves the arm alone.
+/// The inputs of a chooser. One that knows no disk ignores the arm.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seen<'a> {
-    /// What waits; never empty.
+    /// The waiting requests; never empty.
     pub(crate) queue: &'a [Pending],
-    /// Now.
+    /// The present instant.
     pub(crate) at: Instant,
-    /// How long the disk has had nothing to do.
+    /// How long the disk has been idle.
     pub(crate) pause: Duration,
     /// The last request that was done.
     pub(crate) last: Option<Last>,
-    /// Where the arm is.
+    /// The position of the arm.
     pub(crate) arm: Position,
 }
 
@@ -35,17 +35,17 @@ impl<'a> Seen<'a> {
     }
 }
 
-/// Chooses the next request, and is told of each that is done.
+/// Chooses the next request, and learns of each completion.
 pub(crate) trait Chooser {
-    /// The index in the queue of the one that goes next.
+    /// Returns the index in the queue of the next request.
     fn choose(&mut self, seen: Seen<'_>) -> usize;
 
-    /// What was chosen last is done, or what it wanted in idle time.
+    /// Called when the last choice is done, or its own read in idle time.
     fn served(&mut self, done: &Observed) {
         let _ = done;
     }
 
-    /// What it wants read after `last`, now that nobody else wants anything.
+    /// Returns a range to read after `last` in idle time, if it wants one.
     fn wanted(&mut self, last: Last) -> Option<LbnRange> {
         let _ = last;
         None
@@ -66,7 +66,7 @@ impl<C: Chooser + ?Sized> Chooser for Box<C> {
     }
 }
 
-/// Greedy-optimal: the shortest positioning time, which it knows to the nanosecond (ATC'03, section 2).
+/// Greedy-optimal: the shortest positioning time, known to the nanosecond (ATC'03, section 2).
 #[derive(Clone, Debug)]
 pub(crate) struct GreedyOptimal(pub(crate) Arc<DriveModel>);
 
@@ -86,7 +86,7 @@ impl Chooser for InOrder {
     }
 }
 
-/// Who knows no disk, only addresses, and perhaps a mimic of the disk.
+/// A chooser that knows no disk, only addresses, and possibly a mimic of the disk.
 #[derive(Clone, Debug)]
 pub(crate) struct FromOutside {
     policy: Smtf,
@@ -94,28 +94,28 @@ pub(crate) struct FromOutside {
 }
 
 impl FromOutside {
-    /// SSTF or C-LOOK, by addresses as in section 2.
+    /// Returns SSTF or C-LOOK, by addresses as in section 2.
     pub(crate) fn base(base: Base) -> Self {
         Self { policy: Smtf::new(SmtfRule { base, ..SmtfRule::default() }), mimic: None }
     }
 
-    /// SMTF with a table that was probed; where it knows nothing, by its base, as users have it.
+    /// Returns SMTF with a probed table; for unknown distances it uses its base, as for users.
     pub(crate) fn smtf(mimic: impl Mimic) -> Self {
         Self::online(mimic, SmtfRule::default())
     }
 
-    /// SMTF with a mimic that does not.
+    /// Returns SMTF with a mimic that was not probed.
     pub(crate) fn online(mimic: impl Mimic, rule: SmtfRule) -> Self {
         Self { policy: Smtf::new(rule), mimic: Some(Box::new(mimic)) }
     }
 
-    /// What it has learnt from the disk's own times.
+    /// Returns the learner, if its mimic learns from the disk's own times.
     pub(crate) fn learner(&self) -> Option<&Learner> {
         let mimic: &dyn Any = self.mimic()?;
         mimic.downcast_ref()
     }
 
-    /// What it goes by.
+    /// Returns its mimic.
     pub(crate) fn mimic(&self) -> Option<&dyn Mimic> {
         self.mimic.as_deref()
     }
@@ -138,7 +138,7 @@ impl Chooser for FromOutside {
     }
 }
 
-/// For those who ask for no positioning times.
+/// A predictor for policies that ask for no positioning times.
 struct Nothing;
 
 impl Predictor for Nothing {

@@ -1,4 +1,4 @@
-//! What a host sends its requests to.
+//! The disk of a host.
 
 use crate::LabError;
 use drive::Mechanics;
@@ -8,13 +8,13 @@ use units::{Instant, LbnRange, Op};
 
 /// A disk that does one request after another.
 pub(crate) trait Disk {
-    /// The truth about it, for greedy-optimal and for those who write down where the head is.
+    /// Returns the true model, for greedy-optimal and for recorders of the head's position.
     fn model(&self) -> &DriveModel;
 
-    /// Where the arm is.
+    /// Returns the position of the arm.
     fn position(&self) -> Position;
 
-    /// Sends a request to the disk, idle since before `at`; when it is done.
+    /// Sends a request to the disk, idle since before `at`; returns when it is done.
     ///
     /// # Errors
     /// The disk refuses it, or never answers.
@@ -33,14 +33,14 @@ impl Bare {
         Self { mechanics: Mechanics::new(model) }
     }
 
-    /// A disk whose arm is there.
+    /// A disk with its arm at this position.
     pub(crate) fn at(model: Arc<DriveModel>, arm: Position) -> Self {
         let mut disk = Self::new(model);
         disk.mechanics.place(arm);
         disk
     }
 
-    /// Serves a request; it refuses none.
+    /// Serves a request; none is refused.
     pub(crate) fn go(&mut self, at: Instant, op: Op, range: LbnRange) -> Instant {
         let model = self.mechanics.shared_model();
         let zero_latency = model.zero_latency(op);

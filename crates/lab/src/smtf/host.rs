@@ -7,7 +7,7 @@ use scheduler::{Last, Observed, Pending, Request};
 use units::{Duration, Instant, Op, RequestId};
 use workload::{ClosedTask, Issuer, Source};
 
-/// The disk is idle when nothing has been asked for so long.
+/// The time without requests after which the disk counts as idle.
 const IDLE_AFTER: Duration = Duration::from_millis(20);
 
 /// One disk, one load, one chooser.
@@ -16,36 +16,36 @@ pub(crate) struct Host<D, S, C> {
     load: Issuer<S>,
     pub(crate) chooser: C,
     queue: Vec<Pending>,
-    /// Whose they are, in the same order.
+    /// Their tasks, in the same order.
     tasks: Vec<ClosedTask>,
     next: u64,
     now: Instant,
     last: Option<Last>,
-    /// Since when the disk has nothing to do.
+    /// Since when the disk is idle.
     idle: Instant,
-    /// From then on idle time is used.
+    /// When idle time begins to be used.
     idle_from: Instant,
 }
 
-/// What was done.
+/// The counts of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     /// Requests.
     pub(crate) requests: u64,
-    /// The time that they spent at the disk, each alone: the paper's measure (section 4). Idle time is none of it.
+    /// The time that they spent at the disk, each alone: the paper's measure (section 4). Idle time is excluded.
     pub(crate) busy: Duration,
-    /// From arrival to completion, summed.
+    /// The sum of the times from arrival to completion.
     pub(crate) response: Duration,
-    /// Requests to choose from, summed over the choices.
+    /// The sum over the choices of the requests to choose from.
     pub(crate) queued: u64,
-    /// The most of them.
+    /// The largest of these numbers.
     pub(crate) queued_max: usize,
     /// Choices between two or more.
     pub(crate) choices: u64,
 }
 
 impl Tally {
-    /// How many there are to choose from, on average.
+    /// Returns the mean number of requests to choose from.
     pub(crate) fn mean_queue(&self) -> f64 {
         self.queued as f64 / self.requests as f64
     }
@@ -69,10 +69,10 @@ impl<D: Disk, S: Source, C: Chooser> Host<D, S, C> {
         }
     }
 
-    /// Goes on for so many requests, or to the load's end.
+    /// Runs for this number of requests, or to the load's end.
     ///
     /// # Errors
-    /// The load asks for what the disk does not have.
+    /// The load requests sectors that the disk does not have.
     pub(crate) fn advance(&mut self, requests: u64) -> Result<Tally, LabError> {
         let mut tally = Tally::default();
         while tally.requests < requests {
@@ -88,7 +88,7 @@ impl<D: Disk, S: Source, C: Chooser> Host<D, S, C> {
         Ok(tally)
     }
 
-    /// Does in idle time what the chooser wants done. A request that comes meanwhile waits.
+    /// Executes the chooser's reads in idle time. A request that arrives meanwhile waits.
     fn idle_until(&mut self, due: Instant) -> Result<(), LabError> {
         loop {
             let at = self.now.max(self.idle_from);
@@ -102,7 +102,7 @@ impl<D: Disk, S: Source, C: Chooser> Host<D, S, C> {
         Ok(())
     }
 
-    /// `request`, begun now, is done.
+    /// Records that `request`, begun now, is done.
     fn done(&mut self, request: Request, done: Instant) {
         if let Some(last) = self.last {
             let pause = self.now.since(self.idle);
@@ -124,7 +124,7 @@ impl<D: Disk, S: Source, C: Chooser> Host<D, S, C> {
         let task = self.tasks.swap_remove(chosen);
         let Request { op, range, .. } = pending.request;
         let done = self.disk.serve(at, op, range)?;
-        // What comes until then finds this one still at the disk.
+        // Requests that arrive until then find this one still at the disk.
         while let Some(due) = self.load.due().filter(|due| *due < done) {
             self.take(due)?;
         }
@@ -138,7 +138,7 @@ impl<D: Disk, S: Source, C: Chooser> Host<D, S, C> {
         Ok(())
     }
 
-    /// Puts what has come by `now` into the queue.
+    /// Puts requests that have arrived by `now` into the queue.
     fn take(&mut self, now: Instant) -> Result<(), LabError> {
         while let Some(issued) = self.load.issue(now) {
             let id = RequestId::new(self.next);

@@ -1,4 +1,4 @@
-//! The trace: a week at a disk of Hewlett-Packard's, or a made-up one where that is not at hand.
+//! The trace: a week at a disk of Hewlett-Packard's, or a synthetic one if that is not present.
 
 use crate::LabError;
 use std::num::NonZeroU64;
@@ -11,10 +11,10 @@ use workload::{Arrival, Compressed, Fit, Issuer, Replay};
 /// The trace's file.
 const HP_FILE: &str = "ajw.1week.srt";
 
-/// Where it is looked for: beside the checkout.
+/// The directory of the trace, beside the checkout.
 const HP_PLACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/drives/traces");
 
-/// The stand-in's numbers; [`Week::stand_in`] says why.
+/// The parameters of the stand-in; [`Week::stand_in`] gives the reasons.
 const BURST: u64 = 15;
 const GAP: Duration = Duration::from_millis(23);
 const BLOCK: u64 = 16;
@@ -29,9 +29,9 @@ fn at_least_one(n: u64) -> NonZeroU64 {
 /// Requests over days, to be replayed in less time.
 #[derive(Clone, Debug)]
 pub(crate) struct Week {
-    /// By arrival.
+    /// The requests by arrival.
     pub(crate) records: Vec<TraceRecord>,
-    /// What it is, for a note.
+    /// A description, for a note.
     pub(crate) what: String,
     /// Requests a day.
     per_day: f64,
@@ -40,14 +40,14 @@ pub(crate) struct Week {
 /// Requests a day of the paper's trace (section 6.2).
 pub(crate) const PER_DAY: u64 = 150_000;
 
-/// The paper's compression: "a compression factor of 20" (section 5.1), of whatever trace.
+/// The paper's compression: "a compression factor of 20" (section 5.1), for any trace.
 pub(crate) const COMPRESSION: f64 = 20.0;
 
 impl Week {
-    /// The busiest disk of the HP week at hand, or the stand-in where that is not found.
+    /// Returns the busiest disk of the HP week, or the stand-in if that is not found.
     ///
     /// # Errors
-    /// The trace is there, and cannot be read.
+    /// The trace exists, but cannot be read.
     pub(crate) fn hp_or_stand_in(capacity: Sectors, seed: u64) -> Result<Self, LabError> {
         match Self::hp()? {
             Some(week) => Ok(week),
@@ -59,10 +59,10 @@ impl Week {
         }
     }
 
-    /// The busiest disk of the HP week at hand; `None` where that is not found.
+    /// Returns the busiest disk of the HP week; `None` if that is not found.
     ///
     /// # Errors
-    /// The trace is there, and cannot be read.
+    /// The trace exists, but cannot be read.
     pub(crate) fn hp() -> Result<Option<Self>, LabError> {
         let Ok(bytes) = std::fs::read(Path::new(HP_PLACE).join(HP_FILE)) else { return Ok(None) };
         let mut trace = trace::read(&bytes).map_err(|e| LabError::new(format!("trace {HP_FILE}"), e))?;
@@ -76,15 +76,16 @@ impl Week {
         Ok(Some(Self { per_day: trace.records.len() as f64 / 7.0, records: trace.records, what }))
     }
 
-    /// A made-up week of bursts, for the paper's trace of 150,000 requests a day, which nobody here has.
+    /// Returns a synthetic week of bursts, in place of the paper's trace of 150,000 requests a day, which is not
+    /// available.
     ///
-    /// Made after the trace at hand, as far as that goes: bursts of 15 requests on average (theirs: 14.5), 23 ms apart (their
-    /// median), with silences that make up the day; 23% reads; each block is
-    /// asked for at one size and in one way (theirs are in 99% and in 94% of the requests): 68% of 8 KB, 3% of
-    /// 4, 16% of 2 and 13% of 1; blocks are popular by Zipf's law with exponent 1 (theirs: 8.2% of all requests go to the
-    /// first block, 1.3% to the tenth, 0.11% to the hundredth, 0.012% to the thousandth). There are 18,000 of them, to
-    /// which its 4,447 in 40,293 requests grow in 750,000 at the rate of its second half. Assumed is where they are:
-    /// anywhere in the first 1.3 GB, where figure 8 has C-LOOK as far behind SMTF as section 5.4 has it on the paper's trace.
+    /// Modelled on the HP trace as far as possible: bursts of 15 requests on average (the trace: 14.5), 23 ms apart
+    /// (its median), with silences that fill the day; 23% reads; each block is requested at one size and in one way (in
+    /// the trace in 99% and in 94% of the requests): 68% of 8 KB, 3% of 4, 16% of 2 and 13% of 1; blocks are popular by
+    /// Zipf's law with exponent 1 (in the trace 8.2% of all requests go to the first block, 1.3% to the tenth, 0.11% to
+    /// the hundredth, 0.012% to the thousandth). There are 18,000 blocks: the trace's 4,447 in 40,293 requests,
+    /// extrapolated to 750,000 requests at the rate of its second half. Their places are an assumption: anywhere in the
+    /// first 1.3 GB, for which figure 8 has C-LOOK behind SMTF by the difference of section 5.4 on the paper's trace.
     pub(crate) fn stand_in(capacity: Sectors, days: u32, per_day: u64, seed: u64) -> Self {
         let mut stream = Stream::new(seed, "lab.week");
         let mut below = |n| stream.below(at_least_one(n));
@@ -127,7 +128,7 @@ impl Week {
         Self { records, what, per_day: per_day as f64 }
     }
 
-    /// Only the first so many requests.
+    /// Keeps only the first `requests`.
     #[must_use]
     pub(crate) fn first(mut self, requests: usize) -> Self {
         if requests < self.records.len() {
@@ -137,7 +138,7 @@ impl Week {
         self
     }
 
-    /// The longest distance between two of its requests.
+    /// Returns the longest distance between two of its requests.
     pub(crate) fn reach(&self) -> Sectors {
         let starts = self.records.iter().map(|r| r.range.start());
         let ends = self.records.iter().map(|r| r.range.end());
@@ -147,22 +148,22 @@ impl Week {
         }
     }
 
-    /// Where the part of the disk that it uses ends.
+    /// Returns the end of the part of the disk that it uses.
     pub(crate) fn end(&self) -> Sectors {
         let ends = self.records.iter().map(|r| r.range.end());
         ends.max().map_or(Sectors::ZERO, |end| end.since(Lbn::ZERO))
     }
 
-    /// How many times faster it has to be for as many requests a day as the paper's trace has at `compression`. The claims
-    /// take the paper's number to the letter, [`COMPRESSION`]; what comes of this one stands beside them.
+    /// Returns the speed-up that gives the paper's number of requests a day at `compression`. The claims use the
+    /// paper's number literally, [`COMPRESSION`]; results of this one are beside them.
     pub(crate) fn factor(&self, compression: f64) -> f64 {
         compression * PER_DAY as f64 / self.per_day
     }
 
-    /// At so many times its speed, on a disk of this capacity.
+    /// Returns the trace at `factor` times its speed, on a disk of this capacity.
     ///
     /// # Errors
-    /// A factor that is none; a request larger than the disk.
+    /// The factor is invalid, or a request is larger than the disk.
     pub(crate) fn compressed(
         &self,
         capacity: Sectors,

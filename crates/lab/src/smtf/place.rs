@@ -1,4 +1,4 @@
-//! A real drive's profile with noise, and what there is to run on it.
+//! A real drive's profile with noise, and the schedulers to run on it.
 
 use super::{Bare, Bench, Chooser, FromProfile, Host, Real, Scheduler, Tally, probed};
 use crate::LabError;
@@ -9,16 +9,16 @@ use std::sync::Arc;
 use units::{Bytes, Instant, Sectors};
 use workload::{Arrival, Issuer, Random, RandomConfig};
 
-/// Requests that wait.
+/// The number of requests that wait.
 const WAITING: u32 = 20;
-/// Commands after which the prober of a profile is given up: ten times what it takes.
+/// The commands after which the prober of a profile gives up: ten times the usual number.
 const PROBING: u64 = 300_000;
-/// Of each distance, where all are probed.
+/// The samples of each distance, if all are probed.
 const SAMPLES: u32 = 20;
 /// The part of a drive that a local load uses.
 const LOCAL: u64 = 100_000_000;
 
-/// A drive with noise, and the part of it that is asked for.
+/// A drive with noise, and the part of it that is used.
 pub(crate) struct Place {
     pub(crate) profile: Profile,
     pub(crate) area: Sectors,
@@ -52,15 +52,15 @@ impl Place {
         Issuer::new(load, Arrival::outstanding(WAITING), Instant::ZERO, seed).map_err(failed)
     }
 
-    /// The mean time at the drive over the last tenth of so many requests, ms.
+    /// Returns the mean time at the drive over the last tenth of this number of requests, ms.
     pub(crate) fn run(&self, chooser: impl Chooser, requests: u64, seed: u64) -> Result<f64, LabError> {
         let mut host = Host::new(self.drive(seed)?, self.load(seed)?, chooser);
         host.advance(requests - requests / 10)?;
         Ok(mean_ms(&host.advance(requests / 10)?))
     }
 
-    /// How much slower SMTF is than greedy-optimal without noise and electronics, though every distance be probed, in
-    /// percent: what a distance does not say.
+    /// Returns how much slower SMTF is than greedy-optimal without noise and electronics, with every distance probed,
+    /// in percent: the loss because times depend on more than the distance.
     pub(crate) fn every_distance(&self, requests: u64, seed: u64) -> Result<f64, LabError> {
         let failed = |e| LabError::new(format!("drive {}", self.profile.name), e);
         let disk = Arc::new(DriveModel::from_profile(&self.profile).map_err(failed)?);
@@ -77,7 +77,7 @@ impl Place {
         FromProfile::true_to(&self.profile, self.behaviour, self.block, seed)
     }
 
-    /// SPTF by what probing finds; whether it found it through the noise.
+    /// Returns SPTF by a probed profile, and whether the probe succeeded with noise.
     pub(crate) fn probed_sptf(&self, seed: u64) -> Result<(FromProfile, bool), LabError> {
         let noisy = self.drive(seed)?.probed_profile(PROBING)?;
         let through_noise = noisy.is_some();
@@ -89,7 +89,7 @@ impl Place {
         Ok((FromProfile::by(&found.ok_or_else(none)?)?, through_noise))
     }
 
-    /// As `freeblock mimic probe` does unless told otherwise.
+    /// Returns the default plan of `freeblock mimic probe`.
     pub(crate) fn plan(&self, accesses: u64, seed: u64) -> ProbePlan {
         ProbePlan {
             most_accesses: accesses,
@@ -103,7 +103,8 @@ impl Place {
         probed(&mut self.drive(seed)?, self.plan(accesses, seed))
     }
 
-    /// With writes probed as well, each pair of kinds with as many requests as [`table`](Self::table) has for one.
+    /// Returns a table with writes probed as well: each pair of kinds gets the number of requests that
+    /// [`table`](Self::table) has for one.
     pub(crate) fn table_of_all_kinds(&self, accesses: u64, seed: u64) -> Result<Table, LabError> {
         let pairs = Pair::ALL.to_vec();
         let accesses = accesses.saturating_mul(pairs.len() as u64);
@@ -126,12 +127,12 @@ pub(crate) fn mean_ms(tally: &Tally) -> f64 {
     tally.busy.as_millis_f64() / tally.requests as f64
 }
 
-/// How much slower `a` is than `b`, in percent.
+/// Returns how much slower `a` is than `b`, in percent.
 pub(crate) fn slower(a: f64, b: f64) -> f64 {
     (a / b - 1.0) * 100.0
 }
 
-/// In percent of all distances.
+/// Returns the unconfirmed distances, in percent of all.
 pub(crate) fn unconfirmed(report: &ProbeReport) -> f64 {
     report.unconfirmed as f64 / report.distances.max(1) as f64 * 100.0
 }

@@ -17,16 +17,16 @@ use workload::{Random, RandomConfig, Source};
 pub(crate) struct Real {
     drive: Drive,
     model: Arc<DriveModel>,
-    /// Where the last request left the arm, as far as a host can tell.
+    /// The arm's position after the last request, as far as a host can know.
     arm: Position,
     next: u64,
 }
 
 impl Real {
-    /// With the noise that `behaviour` says.
+    /// Makes the drive with the noise of `behaviour`.
     ///
     /// # Errors
-    /// A profile that is no drive.
+    /// The profile describes no drive.
     pub(crate) fn new(profile: &Profile, behaviour: Behaviour, seed: u64) -> Result<Self, LabError> {
         let failed = |e| LabError::new(format!("drive {}", profile.name), e);
         let drive = Drive::with_behaviour(profile, Rules::HARDWARE, behaviour, seed).map_err(failed)?;
@@ -35,10 +35,10 @@ impl Real {
         Ok(Self { drive, model: Arc::new(model), arm: Position::default(), next: 0 })
     }
 
-    /// Its profile, found out by reading; `None` if so many commands do not do.
+    /// Probes its profile by reading; `None` if this number of commands is not enough.
     ///
     /// # Errors
-    /// A drive that answers as no disk does.
+    /// The drive does not answer like a disk.
     pub(crate) fn probed_profile(self, most_commands: u64) -> Result<Option<Profile>, LabError> {
         let mut device = Timing { real: self, now: Instant::ZERO };
         let mut hook = |progress: &Progress<'_>| match progress.journal.commands() > most_commands {
@@ -129,17 +129,17 @@ fn served(
 /// The times of a drive's electronics, by the kind of request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Electronics {
-    /// From a command to the begin of its seek.
+    /// The time from a command to the begin of its seek.
     before: [Duration; 2],
-    /// From the end of its last sector to its completion.
+    /// The time from the end of its last sector to its completion.
     after: [Duration; 2],
 }
 
 impl Electronics {
-    /// The medians over random requests of this size, as the drive itself reports them.
+    /// Returns the medians over random requests of this size, as the drive itself reports them.
     ///
     /// # Errors
-    /// A profile that is no drive.
+    /// The profile describes no drive.
     pub(crate) fn of(
         profile: &Profile,
         behaviour: Behaviour,
@@ -183,29 +183,30 @@ impl Electronics {
     }
 }
 
-/// SPTF from outside by a profile: where the platter stands it knows from the last completion (FAST'02, section 3.2), and
-/// where the arm is from the last request.
+/// SPTF from outside by a profile: it knows the platter's angle from the last completion (FAST'02, section 3.2), and
+/// the arm's position from the last request.
 #[derive(Clone, Debug)]
 pub(crate) struct FromProfile {
     model: Arc<DriveModel>,
     electronics: Electronics,
-    /// Whether being late widens the margin: a profile that was probed by reading does not know how long a head settles
-    /// before it writes.
+    /// Whether late requests widen the margin: a profile that was probed by reading lacks the settle time before a
+    /// write.
     learns: bool,
-    /// By how much a read and a write come later than the profile has it, as far as being late has shown.
+    /// The time by which reads and writes are later than in the profile, as learned from late requests.
     margin: [Duration; 2],
-    /// What was chosen last: read or write, and when its first sector was to pass.
+    /// The last choice: read or write, and the predicted time to its first sector.
     chosen: Option<(Op, Duration)>,
 }
 
-/// A turn lost widens the margin by so much, one that was not narrows it by a fiftieth of it: two in a hundred are late.
+/// The widening of the margin by a lost revolution; a request in time narrows it by a fiftieth of this, so that two in
+/// a hundred are late.
 const WIDER: Duration = Duration::from_micros(50);
 
 impl FromProfile {
-    /// By a profile that is the truth, and what the drive itself says of its electronics.
+    /// Makes it from a true profile, and the times of the electronics that the drive itself reports.
     ///
     /// # Errors
-    /// A profile that is no drive.
+    /// The profile describes no drive.
     pub(crate) fn true_to(
         profile: &Profile,
         behaviour: Behaviour,
@@ -216,15 +217,15 @@ impl FromProfile {
         Self::with(profile, false, |_| Ok(electronics))
     }
 
-    /// By all that a profile says, as of one that was probed; how late it was is learnt.
+    /// Makes it from a probed profile alone; the margin is learned.
     ///
     /// # Errors
-    /// A profile that is no drive, or has no electronics.
+    /// The profile describes no drive, or has no electronics.
     pub(crate) fn by(profile: &Profile) -> Result<Self, LabError> {
         let none = || LabError::new(format!("drive {}", profile.name), "its profile has no firmware section");
         let firmware = profile.firmware.as_ref().ok_or_else(none)?;
         Self::with(profile, true, |model| {
-            // Who only reads does not find out whether a drive writes back; the host has switched it off here.
+            // A probe that only reads cannot find out whether a drive writes back; the host has switched it off here.
             let overheads = Overheads::of(firmware, model, false).writing_back(firmware, false);
             Ok(Electronics { before: overheads.command, after: overheads.completion })
         })
@@ -241,21 +242,21 @@ impl FromProfile {
         Ok(Self { model: Arc::new(model), electronics, learns, margin: [Duration::ZERO; 2], chosen: None })
     }
 
-    /// Where the arm is when `last` is done.
+    /// Returns where the arm is when `last` is done.
     fn arm(&self, last: Last) -> Position {
         let layout = self.model.layout();
         let piece = layout.pieces(LbnRange::new(last.lbn, Sectors::new(1))).next();
         piece.map_or_else(Position::default, |piece| layout.track(piece.track).into())
     }
 
-    /// A request where this profile has it.
+    /// Returns a request at its place in this profile.
     fn placed(&self, pending: &Pending) -> Pending {
         let layout = self.model.layout();
         let piece = layout.pieces(pending.request.range).next().unwrap_or(pending.piece);
         Pending { piece, track: layout.track(piece.track), ..*pending }
     }
 
-    /// An instant at which the model's platter stands as the drive's did when `last` had passed.
+    /// Returns an instant with the model's platter at the angle of the drive's after `last`.
     fn passed(&self, last: Last) -> Option<Instant> {
         let layout = self.model.layout();
         let piece = layout.pieces(LbnRange::new(last.lbn, Sectors::new(1))).next()?;

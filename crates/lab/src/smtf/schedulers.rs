@@ -25,7 +25,7 @@ pub(crate) enum Scheduler {
 }
 
 impl Scheduler {
-    /// Those that know only addresses.
+    /// The schedulers that know only addresses.
     pub(crate) const TRADITIONAL: [Self; 3] = [Self::Fcfs, Self::Sstf, Self::CLook];
 }
 
@@ -37,18 +37,18 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
-    /// So many samples of each distance; the seed is for where they are taken.
+    /// Makes a bench with this number of samples of each distance; the seed is for their places.
     pub(crate) fn new(disk: &Arc<DriveModel>, samples: u32, seed: u64) -> Self {
         Self { disk: Arc::clone(disk), table: Surveyed::new(disk, samples, seed) }
     }
 
-    /// The same, with a table of the first so many sectors.
+    /// The same with a table of the first `area` sectors.
     #[must_use]
     pub(crate) fn within(self, area: Sectors) -> Self {
         Self { table: self.table.within(area), ..self }
     }
 
-    /// Ready to choose.
+    /// Returns a scheduler, ready to choose.
     pub(crate) fn chooser(&self, scheduler: Scheduler) -> Box<dyn Chooser> {
         match scheduler {
             Scheduler::Fcfs => Box::new(InOrder),
@@ -59,7 +59,7 @@ impl Bench {
         }
     }
 
-    /// The same with any chooser, such as one with another table.
+    /// Runs any chooser, such as one with another table.
     ///
     /// # Errors
     /// As [`run`](Self::run).
@@ -72,7 +72,7 @@ impl Bench {
         Ok(self.run_and_keep(chooser, week, factor)?.0)
     }
 
-    /// The same, and the chooser after it.
+    /// Runs a chooser and returns it afterwards.
     ///
     /// # Errors
     /// As [`run`](Self::run).
@@ -88,10 +88,10 @@ impl Bench {
         Ok((tally, host.chooser))
     }
 
-    /// A trace at `factor` times its speed.
+    /// Runs a trace at `factor` times its speed.
     ///
     /// # Errors
-    /// A factor that is none; a request larger than the disk.
+    /// The factor is invalid, or a request is larger than the disk.
     pub(crate) fn run(&self, scheduler: Scheduler, week: &Week, factor: f64) -> Result<Tally, LabError> {
         self.run_with(self.chooser(scheduler), week, factor)
     }

@@ -1,15 +1,15 @@
-//! From a drive that does as its profile says to one with the noise of an outside scheduler's world.
+//! The steps from a drive that behaves as its profile says to one with the noise of an outside scheduler's world.
 
 use super::FromOutside;
 use super::place::{Place, slower, unconfirmed};
 use crate::{Lab, LabError};
 use drive::Behaviour;
 
-/// What of a noisy drive is kept.
+/// The part of a noisy drive's behaviour that is kept.
 type Change = fn(Behaviour) -> Behaviour;
 
-/// From a drive that does as its profile says to the one that is measured, but for its noise: what an outside scheduler's
-/// drive does otherwise is not all noise. Each has what those before it have.
+/// The steps from a drive that behaves as its profile says to the measured one without its noise: not every difference
+/// of an outside scheduler's drive is noise. Each step includes those before it.
 pub(crate) const STEPS: [(&str, Change); 4] = [
     ("as its profile says", |_| Behaviour::default()),
     ("a faster bus", |noisy| Behaviour { bus_sector: noisy.bus_sector, ..Behaviour::default() }),
@@ -21,7 +21,7 @@ pub(crate) const STEPS: [(&str, Change); 4] = [
     ("read-ahead that no command stops", quiet),
 ];
 
-/// Nothing that varies.
+/// Returns the behaviour without all that varies.
 fn quiet(noisy: Behaviour) -> Behaviour {
     Behaviour {
         bus_sector: noisy.bus_sector,
@@ -31,12 +31,12 @@ fn quiet(noisy: Behaviour) -> Behaviour {
     }
 }
 
-/// Off-line on a drive of this behaviour.
+/// The result of the off-line table on a drive of this behaviour.
 pub(crate) struct Step {
     pub(crate) what: &'static str,
-    /// How much slower than SPTF, in percent.
+    /// How much slower it is than SPTF, in percent.
     pub(crate) lag: f64,
-    /// Of the distances, those on lines that nothing confirmed since the budget of probing was spent, in percent.
+    /// The share of distances on lines that were not confirmed before the probing budget was spent, in percent.
     pub(crate) unconfirmed: f64,
 }
 
@@ -49,7 +49,7 @@ impl Step {
         Ok(Self { what, lag, unconfirmed: unconfirmed(&report) })
     }
 
-    /// A clause of a note.
+    /// Returns the steps as a clause of a note.
     pub(crate) fn told(steps: &[Self]) -> String {
         let told: Vec<String> = steps
             .iter()

@@ -1,8 +1,8 @@
 //! The Disk Mimic's table of a disk with every distance in it, none interpolated.
 //!
-//! 18 million sectors make 36 million distances, and 100 samples of each 7 billion requests: more than anybody waits
-//! for. But a distance's samples depend on nothing but the distance, the kinds of the two requests and the seed, so each is
-//! probed when it is first asked for, and the answers are those of the whole table.
+//! 18 million sectors make 36 million distances, and 100 samples of each 7 billion requests, too many to simulate. But
+//! a distance's samples depend only on the distance, the kinds of the two requests and the seed, so each is probed on
+//! its first use, and the answers are those of the whole table.
 
 use super::disk::Bare;
 use mimic::{Distance, Metric};
@@ -15,7 +15,7 @@ use units::{Duration, Instant, Lbn, LbnRange, Op, Sectors};
 /// Probes are of 1 KB (ATC'03, section 3.2).
 pub(crate) const PROBE_BYTES: u64 = 1 << 10;
 
-/// What the samples of a distance come to, ns.
+/// The summaries of a distance's samples, ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Summary {
     mean: u32,
@@ -24,10 +24,10 @@ struct Summary {
     minimum: u32,
 }
 
-/// A distance: from the last block of one request to the first of the next, and what kinds they are.
+/// A distance from the last block of one request to the first of the next, with the kinds of both.
 type Key = (i64, Op, Op);
 
-/// All that was asked of one disk's table, for whoever asks next.
+/// The part of a disk's table computed so far, shared by its users.
 #[derive(Clone, Debug)]
 pub(crate) struct Surveyed {
     probe: Probe,
@@ -36,19 +36,19 @@ pub(crate) struct Surveyed {
 }
 
 impl Surveyed {
-    /// Nothing yet, of this disk, with so many samples of each distance.
+    /// An empty table of this disk, with this number of samples of each distance.
     pub(crate) fn new(model: &Arc<DriveModel>, samples: u32, seed: u64) -> Self {
         Self { probe: Probe::new(model, seed), samples: samples.max(1), known: Arc::default() }
     }
 
-    /// The same, of the first so many sectors.
+    /// The same for the first `area` sectors.
     #[must_use]
     pub(crate) fn within(mut self, area: Sectors) -> Self {
         self.probe.area = area.min(self.probe.area);
         self
     }
 
-    /// The table by this metric; tables of one `Surveyed` share what they have asked.
+    /// Returns the table by this metric; tables of one `Surveyed` share their samples.
     pub(crate) fn by(&self, metric: Metric) -> Survey {
         Survey { surveyed: self.clone(), metric }
     }
@@ -64,7 +64,7 @@ impl Surveyed {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Whoever panicked had not begun to insert.
+    // A panic cannot have interrupted an insertion.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -101,7 +101,7 @@ impl Mimic for Survey {
 }
 
 impl Summary {
-    /// Of at least one sample, which it puts in order.
+    /// Summarises at least one sample; sorts them.
     fn of(samples: &mut [u32]) -> Self {
         samples.sort_unstable();
         let at = |index: usize| samples.get(index).copied().unwrap_or(0);
@@ -115,36 +115,36 @@ impl Summary {
     }
 }
 
-/// A disk that is probed: a request at a random place, then one at the distance from it, of which the time counts.
+/// A probe of a disk: a request at a random place, then one at a distance from it, whose time counts.
 #[derive(Clone, Debug)]
 pub(crate) struct Probe {
     disk: Bare,
     now: Instant,
     seed: u64,
     sectors: u64,
-    /// The first so many of the disk's sectors.
+    /// The number of sectors, from the first, that probes use.
     area: Sectors,
 }
 
 impl Probe {
-    /// Of this disk.
+    /// A probe of this disk.
     pub(crate) fn new(model: &Arc<DriveModel>, seed: u64) -> Self {
         let sectors = (PROBE_BYTES / model.sector_bytes().get()).max(1);
         let area = model.layout().capacity();
         Self { disk: Bare::new(Arc::clone(model)), now: Instant::ZERO, seed, sectors, area }
     }
 
-    /// The first so many samples of a distance, ns.
+    /// Returns the first `count` samples of a distance, ns.
     fn samples(&mut self, key: Key, count: u32) -> Vec<u32> {
         (0..count).map(|index| self.sample(key, index).2).collect()
     }
 
-    /// One sample of a distance, the same whatever was probed before: the last LBN of the first request, the first of the
-    /// second, and how long that took, ns.
+    /// Returns one sample of a distance, independent of earlier probes: the last LBN of the first request, the first of
+    /// the second, and its time, ns.
     pub(crate) fn sample(&mut self, (distance, last, next): Key, index: u32) -> (Lbn, Lbn, u32) {
         let capacity = self.area.get() as i64;
         let size = self.sectors as i64;
-        // The probes must lie on the disk, so a distance longer than any of theirs counts as their longest.
+        // The probes must lie on the disk, so a distance beyond their longest counts as the longest.
         let step = (distance + size - 1).clamp(2 * size - capacity, capacity - 2 * size);
         let low = (-step).max(0);
         let room = (capacity - size - step.max(0) - low + 1).max(1) as u64;
@@ -160,8 +160,8 @@ impl Probe {
     }
 }
 
-/// A number for each pair of numbers, as good as a random one: a sample's place must not depend on which came before it,
-/// as the next number of a stream does. The finaliser of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
+/// Hashes a pair of numbers to a pseudo-random one: a sample's place must not depend on earlier samples, as the next
+/// number of a stream does. The finaliser of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
 fn mixed(a: u64, b: u64) -> u64 {
     let mut z = a.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ b;
     for (shift, factor) in [(30, 0xbf58_476d_1ce4_e5b9), (27, 0x94d0_49bb_1331_11eb), (31, 1)] {

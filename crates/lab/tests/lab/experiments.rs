@@ -1,4 +1,4 @@
-//! What all experiments have in common.
+//! Properties of all experiments.
 
 use freeblock_lab::experiments;
 

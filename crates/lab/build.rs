@@ -26,7 +26,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A name with its numbers filled up, so that figure 2 stands before figure 10.
+/// Returns a name with its numbers padded, so that figure 2 comes before figure 10.
 fn in_order(name: &str) -> String {
     let mut key = String::new();
     let mut digits = String::new();

@@ -1,4 +1,4 @@
-//! The reasons for which gaps stay unused, in words.
+//! The reasons why gaps stay unused, in words.
 
 /// Returns the reason of this name, as a daemon and a simulation report it.
 pub(crate) fn unused_because(caution: &str) -> Option<&'static str> {

@@ -1,4 +1,4 @@
-//! `freeblock demo`: a scan inside a busy drive's rotational latency, and what it cost the foreground.
+//! `freeblock demo`: a scan inside a busy drive's rotational latency, and its cost to the foreground.
 
 use crate::Outcome;
 use crate::args::DemoArgs;
@@ -25,10 +25,10 @@ const MPL: u32 = 10;
 /// The scan's block.
 const BLOCK: Bytes = Bytes::new(4096);
 
-/// A foreground request, when it came and when it was done.
+/// A foreground request with its arrival and completion.
 type Completion = (Request, Instant, Instant);
 
-/// Keeps the completions until they are compared.
+/// The completions that were not compared yet.
 #[derive(Default)]
 struct Keep(VecDeque<Completion>);
 
@@ -38,7 +38,7 @@ impl Observer for Keep {
     }
 }
 
-/// The same foreground twice, side by side, and how many of its completions were the same in every respect.
+/// Two runs of the same foreground, in step, and the number of their completions that were identical.
 struct Pair {
     with: Run<Oltp>,
     without: Run<Oltp>,
@@ -47,7 +47,7 @@ struct Pair {
 }
 
 impl Pair {
-    /// Runs both until the scan is done. Keeping them in step bounds what must be kept.
+    /// Runs both until the scan is done. Keeping them in step bounds the completions in memory.
     fn run(&mut self, console: &Console) -> Result<(), Problem> {
         let mut progress = self.with.progress(Goal::ScanDone, "scanning", console);
         loop {
@@ -68,7 +68,7 @@ impl Pair {
         self.same += with.drain(..pairs).zip(without.drain(..pairs)).filter(|(a, b)| a == b).count() as u64;
     }
 
-    /// Whether nothing at all of the foreground differs.
+    /// Returns whether the foreground is identical in both.
     fn identical(&self) -> bool {
         let (Keep(with), Keep(without)) = &self.kept;
         self.same == self.with.requests() && with.is_empty() && without.is_empty()
@@ -181,7 +181,7 @@ mod tests {
     use super::*;
     use units::Sectors;
 
-    /// The first cylinders of a small drive.
+    /// Returns the first cylinders of a small drive.
     fn drive() -> Arc<DriveModel> {
         let mut profile = model::builtin::find("mimic-less-capacity").unwrap();
         profile.layout.zones.truncate(1);

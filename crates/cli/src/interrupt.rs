@@ -4,13 +4,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 static CAME: AtomicBool = AtomicBool::new(false);
 
-/// Notes Ctrl-C (and SIGTERM), so that a command can end where it can be gone on with. A second one says `last_words`
-/// and ends at once. Where no handler can be set, Ctrl-C does what it always does.
+/// Catches Ctrl-C (and SIGTERM), so that a command can end at a point from which it can be continued. A second signal
+/// calls `last_words` and ends at once. If no handler can be set, Ctrl-C has its default effect.
 pub(crate) fn watch(last_words: impl Fn() + Send + 'static) {
     watch_and(|| {}, last_words);
 }
 
-/// The same for a command that waits for something else: the first one does `first`.
+/// The same for a command that waits for another event: the first signal calls `first`.
 pub(crate) fn watch_and(first: impl Fn() + Send + 'static, last_words: impl Fn() + Send + 'static) {
     let _ = ctrlc::set_handler(move || {
         if CAME.swap(true, Ordering::SeqCst) {
@@ -21,7 +21,7 @@ pub(crate) fn watch_and(first: impl Fn() + Send + 'static, last_words: impl Fn()
     });
 }
 
-/// Whether it came.
+/// Returns whether the signal came.
 pub(crate) fn came() -> bool {
     CAME.load(Ordering::SeqCst)
 }

@@ -1,4 +1,4 @@
-//! `freeblock repair`: what is known of a damaged state directory, and what is to be done about it.
+//! `freeblock repair`: the readable content of a damaged state directory, and its repair.
 
 use crate::Outcome;
 use crate::problem::Problem;
@@ -69,7 +69,7 @@ pub(crate) fn execute(args: &RepairArgs) -> Result<Outcome, Problem> {
     Ok(Outcome { text, code: u8::from(damaged) })
 }
 
-/// A report for people.
+/// Returns a report for people.
 fn shown(report: &Report, state: &std::path::Path) -> String {
     let mut text = format!("{}\n", report.place.display());
     let files = report.files.iter().map(|file| {
@@ -100,7 +100,7 @@ fn shown(report: &Report, state: &std::path::Path) -> String {
         text += &table(&["task", "kind", "state", "blocks", "reason"], &[1, 2, 4], tasks);
     }
     text.push('\n');
-    // A string takes whatever is written to it.
+    // Writing to a string does not fail.
     let _ = writeln!(
         text,
         "numbers of tasks used: up to {}{}",

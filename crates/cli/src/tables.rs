@@ -2,10 +2,10 @@
 
 use comfy_table::{Cell, CellAlignment, LineStyle, Table, TableStyle};
 
-/// One line below the header, and nothing else that is not data.
+/// The style: one line below the header, and no other decoration.
 const STYLE: TableStyle = TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
 
-/// A table with a header. The columns named in `text` stand to the left, the others, numbers, to the right.
+/// Returns a table with a header. The columns named in `text` are aligned left, the others, numbers, right.
 pub(crate) fn table(header: &[&str], text: &[usize], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let mut table = Table::new();
     table.load_style(STYLE);
@@ -24,7 +24,7 @@ pub(crate) fn table(header: &[&str], text: &[usize], rows: impl IntoIterator<Ite
     shown
 }
 
-/// `n` with a comma before every third digit from the end.
+/// Returns `n` with a comma before every third digit from the end.
 pub(crate) fn grouped(n: u64) -> String {
     let digits = n.to_string();
     let mut text = String::with_capacity(digits.len() * 4 / 3);
@@ -37,12 +37,12 @@ pub(crate) fn grouped(n: u64) -> String {
     text
 }
 
-/// A share as a percentage with one decimal.
+/// Returns a share as a percentage with one decimal.
 pub(crate) fn percent(share: f64) -> String {
     format!("{:.1}%", share * 100.0)
 }
 
-/// A time in seconds in the units that people use for it.
+/// Returns a time in seconds in fitting units.
 pub(crate) fn span(seconds: f64) -> String {
     match seconds {
         s if s < 1.0 => format!("{:.0} ms", s * 1e3),
@@ -53,7 +53,7 @@ pub(crate) fn span(seconds: f64) -> String {
     }
 }
 
-/// A capacity in the units that drives are sold by.
+/// Returns a capacity in the units used for drives.
 pub(crate) fn capacity(bytes: u64) -> String {
     let bytes = bytes as f64;
     if bytes >= 1e12 { format!("{:.2} TB", bytes / 1e12) } else { format!("{:.2} GB", bytes / 1e9) }

@@ -1,8 +1,8 @@
 //! The ledger: the newest result of each claim in each size, with the commit and the day of its run; and the document
 //! that is generated from it.
 //!
-//! Full-size runs take hours and are spread over days, so results of several commits stand beside each other. Each entry
-//! therefore says which commit it is of.
+//! Full-size runs take hours and are spread over days, so the results come from several commits. Each entry therefore
+//! names its commit.
 //!
 //! ```
 //! use freeblock_lab::ledger::{Ledger, Run};
@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 use thiserror::Error;
 
-/// The results of all claims, one run an experiment and size.
+/// The results of all claims, one run for each experiment and size.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Ledger {
     runs: Vec<Run>,
@@ -47,10 +47,10 @@ pub struct Run {
 /// A file that is no ledger.
 #[derive(Debug, Error)]
 pub enum LedgerError {
-    /// Not what [`Ledger::to_json`] writes.
+    /// The text is not one of [`Ledger::to_json`].
     #[error("the file is no ledger of claims: {0}; restore it from git, or delete it to begin a new one")]
     Read(serde_json::Error),
-    /// A number that JSON has no words for.
+    /// A number cannot be written as JSON.
     #[error("the ledger cannot be written as JSON: {0}")]
     Write(serde_json::Error),
 }
@@ -89,7 +89,7 @@ impl Ledger {
         let papers = papers(experiments);
         self.summary(&mut text, &papers, experiments);
         for paper in papers {
-            // A string takes whatever is written to it.
+            // Writing to a string does not fail.
             let _ = write!(text, "\n## {paper}\n");
             for experiment in experiments.iter().filter(|e| e.paper == paper && !e.claims.is_empty()) {
                 self.section(&mut text, experiment);
@@ -197,7 +197,7 @@ value over several seeds stands with its least and its most.
 
 ";
 
-/// The papers in the order of the experiments.
+/// Returns the papers in the order of the experiments.
 fn papers(experiments: &[Experiment]) -> Vec<Paper> {
     let mut papers = Vec::new();
     for experiment in experiments.iter().filter(|e| !e.claims.is_empty()) {
@@ -215,7 +215,7 @@ fn word(size: Size) -> &'static str {
     }
 }
 
-/// Our values, one a line of the cell; those out of their band in bold.
+/// Returns our values, one for each line of the cell; those out of their band in bold.
 fn values(claim: &Claim) -> String {
     if claim.measures.is_empty() {
         return "not measured".to_owned();
@@ -230,12 +230,12 @@ fn lines(parts: impl Iterator<Item = String>) -> String {
     parts.collect::<Vec<_>>().join("<br>")
 }
 
-/// Text that keeps to its cell of a table.
+/// Escapes text for a cell of a table.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|").replace('<', "&lt;").replace('\n', " ")
 }
 
-/// The first sentence of the claim's note.
+/// Returns the first sentence of the claim's note.
 fn reason(claim: &Claim) -> String {
     let note = claim.note.trim();
     if note.is_empty() {

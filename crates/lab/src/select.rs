@@ -1,10 +1,10 @@
-//! Experiments by what a user calls them.
+//! Experiments by a user's name for them.
 
 use crate::Experiment;
 use model::names;
 use thiserror::Error;
 
-/// No experiment is meant by a name.
+/// A name that fits no experiment.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("no experiment is called `{name}`; {}", advice(.nearest))]
 pub struct UnknownExperiment {
@@ -21,8 +21,8 @@ fn advice(nearest: &[&str]) -> String {
     format!("did you mean {}? `freeblock lab list` shows all", nearest.join(" or "))
 }
 
-/// Those of `all` that the names mean, each once, in the order of `all`; without names every one. A name is an
-/// experiment's id, or the id of one of its claims, or the beginning of either.
+/// Returns the experiments of `all` that the names mean, each once, in the order of `all`; without names all of them. A
+/// name is an experiment's id, or the id of one of its claims, or the beginning of either.
 ///
 /// # Errors
 /// [`UnknownExperiment`] with the ids that come nearest.

@@ -1,4 +1,4 @@
-//! A server of so many bytes of memory, on a Unix socket: `memory SOCKET MEGABYTES`. One thread a client.
+//! A server of memory, on a Unix socket: `memory SOCKET MEGABYTES`. One thread for each client.
 //!
 //! ```text
 //! cargo run --package freeblock-nbd --example memory -- /tmp/nbd 64 &
@@ -21,7 +21,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     listen(&UnixListener::bind(socket)?, megabytes.parse::<usize>()? << 20)
 }
 
-/// Serves as many bytes to whoever comes.
+/// Serves this number of bytes to every client.
 pub fn listen(listener: &UnixListener, bytes: usize) -> Result<(), Box<dyn Error>> {
     let memory = Arc::new(Mutex::new(vec![0; bytes]));
     let abilities = Abilities {
@@ -44,7 +44,7 @@ pub fn listen(listener: &UnixListener, bytes: usize) -> Result<(), Box<dyn Error
     for client in listener.incoming() {
         let (exports, memory, client) = (Arc::clone(&exports), Arc::clone(&memory), client?);
         std::thread::spawn(move || {
-            // A client that goes away is its own affair.
+            // The error of one client does not concern the others.
             let _ = serve(client, exports, &memory);
         });
     }

@@ -15,34 +15,34 @@ use large::Large;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Whether a connection is encrypted.
+/// The use of encryption on a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tls {
-    /// It cannot be.
+    /// Not available.
     #[default]
     Off,
-    /// It can be, if the client wants.
+    /// Available, if the client wants it.
     Offered,
-    /// It must be: until then a client learns nothing of the exports.
+    /// Required: until then a client learns nothing of the exports.
     Required,
 }
 
-/// The output at which a client that is still choosing an export has its next option wait.
+/// The bytes of output beyond which the next option of a client in the handshake waits.
 const OPTION_OUTPUT_MAX: usize = 64 << 10;
 
-/// A read of so many bytes is sent as one, where the client asks for that: the specification has every server do so.
+/// The largest read that is always sent as one piece if the client asks for that, as the specification requires.
 const UNFRAGMENTED_BYTES_MAX: u32 = 64 << 10;
 
 /// Bounds on one client's use of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Requests that are not yet answered. The bytes of further ones stay in the socket.
+    /// The most requests that are not yet answered. The bytes of further ones stay in the socket.
     pub requests: usize,
-    /// Bytes that are held for the client, from the first byte of a request until the last byte of its answer was sent: the
-    /// whole length of a read or a write counts from when its header is let in. A request that is larger is carried out in
-    /// pieces, when nothing else is held for the client.
+    /// The most bytes held for the client, from the first byte of a request until the last byte of its answer was sent:
+    /// the whole length of a read or a write counts from the admission of its header. A larger request is carried out
+    /// in pieces, when no other bytes are held for the client.
     pub bytes: usize,
-    /// Options before an export is chosen.
+    /// The most options before an export is chosen.
     pub options: u32,
 }
 
@@ -53,29 +53,29 @@ impl Default for Limits {
     }
 }
 
-/// What a host must know or do.
+/// An event for the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// The client waits for a TLS handshake. First send all that is to be sent; then [`Connection::tls_started`], and from
-    /// there on everything goes through it.
+    /// The client waits for a TLS handshake. First send all output, then call [`Connection::tls_started`]; from there
+    /// on all bytes go through TLS.
     StartTls,
-    /// The client has chosen an export, by its place in the list.
+    /// The client has chosen an export, by its index in the list.
     Opened(usize),
-    /// To be carried out and answered.
+    /// A request to carry out and answer.
     Request(Request),
-    /// The client has said goodbye. Close when all is answered and sent.
+    /// The client has said goodbye. Close the connection when all is answered and sent.
     Ended,
-    /// The bytes of a read that was carried out in pieces could not be read from this offset on. The client has the bytes before
-    /// them and has not asked for structured replies, so that it cannot be told: close the connection.
+    /// A read that is carried out in pieces has failed at this offset. The client has the bytes before and has not
+    /// asked for structured replies, so the protocol has no way to report the error: close the connection.
     Unfinished {
-        /// The first byte that the client has not got.
+        /// The first byte that the client has not received.
         offset: u64,
     },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// The greeting is out; the client's flags are to come.
+    /// The greeting is sent; the client's flags are next.
     Greeted,
     Options,
     /// STARTTLS has been granted.
@@ -87,11 +87,12 @@ enum State {
 
 /// The server's side of one connection, as a state machine: it never touches a socket.
 ///
-/// [`receive`](Self::receive) what the client has sent, while [`is_ready`](Self::is_ready); take events with
-/// [`poll`](Self::poll); [`reply`](Self::reply) to requests, in any order; send the bytes of [`output`](Self::output) until
-/// there are none, and say so with [`sent`](Self::sent). All memory is bounded by [`Limits`] and by the size of what is
-/// received at once. A host with many clients bounds their sum by [`reserve`](Self::reserve) and [`grant`](Self::grant). A
-/// request for which there is no room as a whole comes in pieces, each of which is a request to the host.
+/// Pass the client's bytes to [`receive`](Self::receive) while [`is_ready`](Self::is_ready); take events with
+/// [`poll`](Self::poll); [`reply`](Self::reply) to requests, in any order; send the bytes of [`output`](Self::output)
+/// until there are none, and report them with [`sent`](Self::sent). All memory is bounded by [`Limits`] and by the
+/// number of bytes received at once. A host with many clients bounds their sum by [`reserve`](Self::reserve) and
+/// [`grant`](Self::grant). A request without room as a whole is split into pieces, each of which is a request to the
+/// host.
 ///
 /// ```
 /// use nbd::{Connection, Event, Export, Limits, Reply, Tls};
@@ -117,44 +118,44 @@ pub struct Connection {
     encrypted: bool,
     limits: Limits,
     state: State,
-    /// Received and not yet understood, from `understood` on.
+    /// Received bytes, parsed up to `understood`.
     input: Vec<u8>,
     understood: usize,
-    /// A write that was let in and whose data are not all there.
+    /// An admitted write whose data are incomplete.
     writing: Option<Request>,
-    /// A request that is carried out in pieces. There is no other then.
+    /// A request that is carried out in pieces. There is no other at that time.
     large: Option<Large>,
-    /// Bytes to pass over.
+    /// Input bytes to skip.
     skip: u64,
     output: Output,
     events: VecDeque<Event>,
-    /// The client needs no 124 zeroes.
+    /// Whether the client accepts that the 124 zeroes are left out.
     no_zeroes: bool,
-    /// It has asked for structured replies.
+    /// Whether it has asked for structured replies.
     structured: bool,
     /// The export for which it has asked for `base:allocation`.
     allocation_of: Option<usize>,
     options: u32,
-    /// Requests that were let in and not answered, and the bytes that are held for them or will be.
+    /// The admitted requests without answer, and the bytes that are or will be held for them.
     requests: usize,
     claimed: usize,
-    /// The bytes up to which requests are let in without a grant.
+    /// The bytes up to which requests are admitted without a grant.
     reserve: usize,
     /// The bytes of the next request, which waits for room.
     waits: Option<usize>,
-    /// That request is let in beyond the reserve.
+    /// Whether that request is admitted beyond the reserve.
     granted: bool,
-    /// It is not: it is to go in pieces.
+    /// Whether it is to be split into pieces instead.
     in_pieces: bool,
-    /// Why no export may be chosen.
+    /// The reason why no export may be chosen, if so.
     closed: Option<String>,
     answered: Answered,
 }
 
-/// Requests that were answered, each one once, whether it was carried out in pieces or not.
+/// The requests that were answered; each counts once, also if it was carried out in pieces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Answered {
-    /// As the client wanted.
+    /// Without error.
     pub well: u64,
     /// With an error.
     pub failed: u64,
@@ -167,7 +168,7 @@ impl Answered {
 }
 
 impl Connection {
-    /// Greets a client that is to choose among `exports`.
+    /// Makes a connection and greets its client, which may choose among `exports`.
     pub fn new(exports: Arc<[Export]>, tls: Tls, limits: Limits) -> Self {
         let mut output = Output::default();
         output.small().put_u64(GREETING);
@@ -201,10 +202,10 @@ impl Connection {
         }
     }
 
-    /// Takes in what the client has sent, as it comes from the socket.
+    /// Handles bytes from the socket.
     ///
     /// # Errors
-    /// The client does not keep to the protocol: close the connection. Nothing more is understood.
+    /// The client violates the protocol: close the connection. No further bytes are parsed.
     pub fn receive(&mut self, bytes: &[u8]) -> Result<(), Violation> {
         if self.state == State::AwaitsTls && !bytes.is_empty() {
             return self.end_if_violated(Err(Violation::BeforeTls { bytes: bytes.len() }));
@@ -224,7 +225,7 @@ impl Connection {
         self.end_if_violated(result)
     }
 
-    /// Whether to go on reading from the socket: not while as much is held as may be.
+    /// Returns whether to continue reading from the socket: false while the limits are reached.
     pub fn is_ready(&self) -> bool {
         match self.state {
             State::Greeted | State::Options => self.output.len() <= OPTION_OUTPUT_MAX,
@@ -237,7 +238,7 @@ impl Connection {
         }
     }
 
-    /// Whether the client's own bounds leave room for a request of so many bytes.
+    /// Returns whether the client's own limits leave room for a request of this size.
     fn has_own_room(&self, bytes: usize) -> bool {
         let held = self.held();
         self.requests < self.limits.requests
@@ -249,40 +250,40 @@ impl Connection {
         self.has_own_room(bytes) && (self.granted || self.held().saturating_add(bytes) <= self.reserve)
     }
 
-    /// Whether a request of so many bytes goes in pieces now: when nothing else is held, so that this is all the room that it
-    /// gets.
+    /// Returns whether a request of this size is split now: only if no other bytes are held, so that it cannot get more
+    /// room by waiting.
     fn goes_in_pieces(&self, bytes: usize) -> bool {
         let alone = self.requests == 0 && self.held() == 0;
         alone && (self.in_pieces || bytes > self.limits.bytes)
     }
 
-    /// Bytes of requests that were let in and of answers that were not sent: what [`Limits`] bound.
+    /// Returns the bytes of admitted requests and of unsent answers, which [`Limits`] bound.
     pub fn held(&self) -> usize {
         self.claimed + self.output.len() + self.large.as_ref().map_or(0, Large::held)
     }
 
-    /// Lets requests in as long as no more than these bytes are held. Further ones wait for a [`grant`](Self::grant). For a
-    /// host whose clients together may have more than it can hold; without it a client's own bounds alone count.
+    /// Admits requests as long as no more than these bytes are held. Further ones wait for a [`grant`](Self::grant).
+    /// This is for a host whose clients together could exceed its memory; without it only a client's own limits count.
     pub fn reserve(&mut self, bytes: usize) {
         self.reserve = bytes;
     }
 
-    /// The bytes of the next request, if it waits for nothing but a [`grant`](Self::grant).
+    /// Returns the bytes of the next request, if it waits only for a [`grant`](Self::grant).
     pub fn wanted(&self) -> Option<usize> {
         self.waits.filter(|bytes| self.has_own_room(*bytes) && !self.has_room(*bytes))
     }
 
-    /// Lets the request in that waits, beyond the reserve.
+    /// Admits the waiting request, beyond the reserve.
     ///
     /// # Errors
-    /// The requests that came behind it were looked at: as [`receive`](Self::receive).
+    /// A request behind it, which is parsed next, violates the protocol: as [`receive`](Self::receive).
     pub fn grant(&mut self) -> Result<(), Violation> {
         self.granted = self.wanted().is_some();
         self.go_on()
     }
 
-    /// Lets the request that waits go in pieces within the reserve, as soon as nothing else is held for the client. It may still
-    /// be let in as a whole before that.
+    /// Lets the waiting request be split into pieces within the reserve, as soon as no other bytes are held for the
+    /// client. It may still be admitted as a whole before that.
     ///
     /// # Errors
     /// As of [`grant`](Self::grant).
@@ -291,46 +292,47 @@ impl Connection {
         self.go_on()
     }
 
-    /// Lets no export be chosen from here on, and says why; or lets one be. Who has chosen keeps it.
+    /// Forbids choosing an export from here on, with the reason, or permits it again. An export already chosen stays
+    /// open.
     pub fn set_closed(&mut self, why: Option<String>) {
         self.closed = why;
     }
 
-    /// All bytes in memory: those that are [`held`](Self::held), and those that were received and not understood, at most
-    /// as many as were received at once.
+    /// Returns all bytes in memory: those [`held`](Self::held), and those received but not parsed, at most the number
+    /// received at once.
     pub fn memory(&self) -> usize {
         self.input.len() + self.held()
     }
 
-    /// Whether something that was received waits: for the rest of it, or for room.
+    /// Returns whether received input waits for its rest, or for room.
     pub fn is_waiting(&self) -> bool {
         !self.input.is_empty()
     }
 
-    /// Bytes of a write's data that are still to come.
+    /// Returns the bytes of a write's data that are still missing.
     pub fn missing(&self) -> usize {
         self.writing.as_ref().map_or(0, |write| write.length as usize - write.data.len())
     }
 
-    /// What happens next.
+    /// Returns the next event.
     pub fn poll(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
 
-    /// Whether [`poll`](Self::poll) has something.
+    /// Returns whether [`poll`](Self::poll) has an event.
     pub fn has_events(&self) -> bool {
         !self.events.is_empty()
     }
 
-    /// The next bytes to be sent; empty only if there are none. There may be more behind them.
+    /// Returns the next bytes to be sent; empty only if there are none. There may be more behind them.
     pub fn output(&self) -> &[u8] {
         self.output.next()
     }
 
-    /// Records that so many bytes were sent: those first that [`take_output`](Self::take_output) gave.
+    /// Records that bytes were sent: first those of [`take_output`](Self::take_output).
     ///
     /// # Errors
-    /// With room for it, the next thing that the client has sent was looked at: as [`receive`](Self::receive).
+    /// The next input, for which there is room now, violates the protocol: as [`receive`](Self::receive).
     pub fn sent(&mut self, bytes: usize) -> Result<(), Violation> {
         self.output.sent(bytes);
         self.go_on()
@@ -341,7 +343,7 @@ impl Connection {
         self.output.take()
     }
 
-    /// The TLS handshake that [`Event::StartTls`] asked for is done.
+    /// Records that the TLS handshake of [`Event::StartTls`] is done.
     pub fn tls_started(&mut self) {
         if self.state == State::AwaitsTls {
             self.state = State::Options;
@@ -349,12 +351,12 @@ impl Connection {
         }
     }
 
-    /// Whether the client has asked for encryption, and got it.
+    /// Returns whether the client has asked for encryption, and got it.
     pub fn is_encrypted(&self) -> bool {
         self.encrypted
     }
 
-    /// The export that the client has chosen.
+    /// Returns the export that the client has chosen.
     pub fn export(&self) -> Option<&Export> {
         match self.state {
             State::Transmission(at) => self.exports.get(at),
@@ -362,17 +364,17 @@ impl Connection {
         }
     }
 
-    /// Whether an export is chosen; after that a client may be silent for as long as it likes.
+    /// Returns whether an export is chosen; after that a client may be silent without limit.
     pub fn is_open(&self) -> bool {
         matches!(self.state, State::Transmission(_) | State::Ended)
     }
 
-    /// Requests that are not answered.
+    /// Returns the number of requests that are not answered.
     pub fn outstanding(&self) -> usize {
         self.requests
     }
 
-    /// Takes the count of requests that the host has answered since this was last called.
+    /// Takes the counts of requests that the host has answered since the last call.
     pub fn take_answered(&mut self) -> Answered {
         std::mem::take(&mut self.answered)
     }
@@ -380,7 +382,7 @@ impl Connection {
     /// Answers a request, once.
     ///
     /// # Errors
-    /// With room for it, the next thing that the client has sent was looked at: as [`receive`](Self::receive).
+    /// The next input, for which there is room now, violates the protocol: as [`receive`](Self::receive).
     pub fn reply(&mut self, request: &Request, reply: &Reply<'_>) -> Result<(), Violation> {
         self.release(request);
         if self.large.is_some() {
@@ -391,7 +393,7 @@ impl Connection {
         self.go_on()
     }
 
-    /// Answers a read with its bytes, which are not copied if they are many. Any other request is answered as by
+    /// Answers a read with its bytes, which are not copied if there are many. Any other request is answered as by
     /// [`Reply::Data`].
     ///
     /// # Errors
@@ -410,13 +412,13 @@ impl Connection {
         self.go_on()
     }
 
-    /// Gives back what was claimed for a request. Its answer counts from here on.
+    /// Releases the room claimed for a request. Its answer counts from here on.
     fn release(&mut self, request: &Request) {
         self.requests = self.requests.saturating_sub(1);
         self.claimed = self.claimed.saturating_sub(request.weight());
     }
 
-    /// Understands as much of the input as there is room for.
+    /// Parses the input as far as there is room.
     fn go_on(&mut self) -> Result<(), Violation> {
         self.ask_for_pieces();
         let waits = |bytes| !self.has_room(bytes) && !self.goes_in_pieces(bytes);
@@ -439,7 +441,7 @@ impl Connection {
         self.end_if_violated(result)
     }
 
-    /// A client that breaks the rules is not listened to any more.
+    /// Ends the parsing of a client that violates the protocol.
     fn end_if_violated(&mut self, result: Result<(), Violation>) -> Result<(), Violation> {
         if result.is_err() {
             self.state = State::Ended;
@@ -482,7 +484,7 @@ impl Connection {
         }
     }
 
-    /// Puts what has come to the data of the write that was let in. Whether some of them are still missing.
+    /// Adds received bytes to the data of the admitted write. Returns whether some are still missing.
     fn fill_write(&mut self, rest: &mut &[u8]) -> bool {
         let missing = self.missing();
         let Some(write) = &mut self.writing else { return false };
@@ -511,11 +513,11 @@ impl Connection {
         self.writing = Some(request);
     }
 
-    /// Lets a request in for which there is no room as a whole.
+    /// Admits a request without room as a whole.
     fn let_in_alone(&mut self, mut request: Request, flags: u16, minimum: u32) {
         let piece = self.piece_bytes(minimum);
         match request.command {
-            // A client that asks again for the rest is served as well.
+            // A shorter answer is permitted: the client asks again for the rest.
             Command::BlockStatus { .. } => {
                 request.length = request.length.min(u32::try_from(piece).unwrap_or(u32::MAX));
                 self.let_in(request);
@@ -532,7 +534,7 @@ impl Connection {
         }
     }
 
-    /// A request; `None` if its header is not all there yet, or if there is no room for it.
+    /// Parses a request; `None` if its header is incomplete, or if there is no room for it.
     fn request(&mut self, at: usize, reader: &mut Reader<'_>) -> Result<Option<()>, Violation> {
         if reader.0.len() < REQUEST_HEADER {
             return Ok(None);

@@ -1,23 +1,23 @@
-//! What goes wrong on a connection, and what a client is told of a request.
+//! Errors of a connection, and the errors in answers to requests.
 
 use thiserror::Error;
 
-/// What a client is told; the specification's values, which are Linux's.
+/// The error in an answer; the specification's values, which are Linux's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Errno {
     /// The export is read-only.
     NotPermitted,
     /// The device failed.
     Io,
-    /// No memory for it now.
+    /// There is no memory for it now.
     NoMemory,
-    /// The request makes no sense here.
+    /// The request is invalid here.
     Invalid,
     /// No room, or beyond the end.
     NoSpace,
-    /// More bytes than may be sent as one.
+    /// More bytes than may be sent as one piece.
     Overflow,
-    /// Not in this way.
+    /// Not supported in this form.
     NotSupported,
     /// The server is about to end.
     Shutdown,
@@ -38,34 +38,34 @@ impl Errno {
     }
 }
 
-/// A client that cannot be served any further: it does not speak the protocol, or will not stop talking. The host closes
-/// the connection; what had been asked before may still be carried out, and nobody is told.
+/// A client that cannot be served any further, because it violates the protocol or negotiates without end. The host
+/// closes the connection; earlier requests may still be carried out, but are not answered.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Violation {
     /// Flags that the server has not offered.
     #[error("the client answers the greeting with flags {flags:#x}, of which this server offers only 0x3")]
     ClientFlags {
-        /// All of them.
+        /// All flags of the client.
         flags: u32,
     },
-    /// Something that does not begin as it must.
+    /// A wrong magic number.
     #[error("the client sends {found:#x} where {what} must begin with {expected:#x}")]
     Magic {
         /// An option or a request.
         what: &'static str,
-        /// What came.
+        /// The number received.
         found: u64,
-        /// What must come.
+        /// The number expected.
         expected: u64,
     },
-    /// Haggling without an end.
+    /// A handshake without an end.
     #[error("the client has sent {most} options and still has not chosen an export")]
     TooManyOptions {
-        /// As many are allowed.
+        /// The number allowed.
         most: u32,
     },
-    /// An option that would take long to pass over.
+    /// An option too long to skip.
     #[error("the client sends option {option} with {length} bytes; at most {most} are passed over")]
     LongOption {
         /// Its number.
@@ -75,15 +75,15 @@ pub enum Violation {
         /// The most allowed.
         most: u32,
     },
-    /// The old way of choosing an export, which cannot be refused otherwise.
+    /// The old way of choosing an export, which can only be refused by hanging up.
     #[error("the client asks for export {name:?} by the option that knows no refusal; {why}")]
     ExportName {
-        /// As the client wrote it.
+        /// The name as the client wrote it.
         name: String,
-        /// Why it does not get it.
+        /// The reason for the refusal.
         why: &'static str,
     },
-    /// Bytes sent in the clear that would be taken for encrypted ones.
+    /// Unencrypted bytes that would be taken for encrypted ones.
     #[error("the client sends {bytes} bytes after it asked for TLS, before it could begin")]
     BeforeTls {
         /// How many.

@@ -1,4 +1,4 @@
-//! What is offered to clients.
+//! The exports offered to clients.
 
 use crate::wire::export as flag;
 use thiserror::Error;
@@ -6,7 +6,7 @@ use thiserror::Error;
 /// The longest name, description and error message: the specification's limit for any string.
 pub const MOST_NAME_BYTES: usize = 4096;
 
-/// Block sizes that a client is told of.
+/// The block sizes that clients learn.
 ///
 /// ```
 /// use nbd::BlockSizes;
@@ -14,34 +14,34 @@ pub const MOST_NAME_BYTES: usize = 4096;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockSizes {
-    /// Every offset and length is a multiple of it, in bytes; a power of two, at most 65536.
+    /// The divisor of every offset and length, in bytes; a power of two, at most 65536.
     pub minimum: u32,
-    /// What goes without reading first, in bytes; a power of two, at least 512 and the minimum.
+    /// The size that needs no read before a write, in bytes; a power of two, at least 512 and the minimum.
     pub preferred: u32,
     /// The most bytes of a read or write; a multiple of the minimum.
     pub maximum: u32,
 }
 
 impl BlockSizes {
-    /// For a device of such sectors.
+    /// Returns the sizes for a device of such sectors.
     pub const fn sectors(bytes: u32) -> Self {
         Self { minimum: bytes, preferred: if bytes < 4096 { 4096 } else { bytes }, maximum: 32 << 20 }
     }
 }
 
-/// Any byte, as most clients expect who do not ask; 4 KiB preferred.
+/// The minimum is one byte, as most clients expect that do not ask; 4 KiB is preferred.
 impl Default for BlockSizes {
     fn default() -> Self {
         Self { minimum: 1, preferred: 4096, maximum: 32 << 20 }
     }
 }
 
-/// What an export can do beside reading. All that is not set is refused, and clients are told so.
+/// The commands that an export supports beside reading. All others are refused, and clients know that.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Abilities {
     /// Writing, trimming and zeroing.
     pub write: bool,
-    /// Flush: all that has been acknowledged before is then on the medium.
+    /// Flush: all acknowledged writes are on the medium afterwards.
     pub flush: bool,
     /// Single writes that are acknowledged from the medium.
     pub fua: bool,
@@ -49,19 +49,19 @@ pub struct Abilities {
     pub trim: bool,
     /// Zeroing without sending zeroes.
     pub write_zeroes: bool,
-    /// Refusing at once to zero what would take as long as writing zeroes.
+    /// Refusing to zero at once, if zeroing would take the time of writing zeroes.
     pub fast_zero: bool,
     /// Reading ahead into a cache without sending.
     pub cache: bool,
-    /// What was flushed over one connection is seen over all others.
+    /// A flush over one connection covers all others.
     pub multi_conn: bool,
-    /// A head must move.
+    /// The device has moving heads.
     pub rotational: bool,
-    /// Which parts are holes or zero.
+    /// Reporting which parts are holes or zero.
     pub block_status: bool,
 }
 
-/// Something offered under a name.
+/// A device offered under a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Export {
     name: String,
@@ -71,7 +71,7 @@ pub struct Export {
     blocks: BlockSizes,
 }
 
-/// An export that cannot be offered.
+/// The reason why an export cannot be offered.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ExportError {
@@ -80,35 +80,35 @@ pub enum ExportError {
     TooLong {
         /// Name or description.
         what: &'static str,
-        /// Of which.
+        /// The name of the export.
         name: String,
-        /// How long.
+        /// The length.
         bytes: usize,
     },
-    /// Larger than an offset can say.
+    /// A size beyond the range of offsets.
     #[error("export {name:?} has {size} bytes; the protocol allows 2^63 - 1")]
     TooLarge {
-        /// Which.
+        /// The name.
         name: String,
-        /// How large.
+        /// The size.
         size: u64,
     },
-    /// Block sizes that contradict themselves or the size.
+    /// Block sizes that contradict each other or the size.
     #[error("export {name:?} of {size} bytes with {blocks:?}: {mend}")]
     Blocks {
-        /// Which.
+        /// The name.
         name: String,
-        /// How large.
+        /// The size.
         size: u64,
         /// The sizes given.
         blocks: BlockSizes,
-        /// What to give instead.
+        /// The advice to the caller.
         mend: &'static str,
     },
 }
 
 impl Export {
-    /// An export of `size` bytes. The empty name is what a client gets who asks for none.
+    /// Makes an export of `size` bytes. The empty name is for clients that ask for none.
     ///
     /// # Errors
     /// A name or a size that the protocol cannot carry.
@@ -134,10 +134,10 @@ impl Export {
         Ok(Self { name, description: String::new(), size, abilities, blocks })
     }
 
-    /// With a line for people.
+    /// Adds a line for people.
     ///
     /// # Errors
-    /// Too long a line.
+    /// The line is too long.
     pub fn describe(self, description: impl Into<String>) -> Result<Self, ExportError> {
         let description = description.into();
         if description.len() > MOST_NAME_BYTES {
@@ -147,15 +147,15 @@ impl Export {
         Ok(Self { description, ..self })
     }
 
-    /// With what it can do.
+    /// Sets the supported commands.
     pub fn with(self, abilities: Abilities) -> Self {
         Self { abilities, ..self }
     }
 
-    /// With block sizes.
+    /// Sets the block sizes.
     ///
     /// # Errors
-    /// Sizes that contradict themselves, or do not divide the export.
+    /// The sizes contradict each other, or do not divide the export.
     pub fn blocks(self, blocks: BlockSizes) -> Result<Self, ExportError> {
         let BlockSizes { minimum, preferred, maximum } = blocks;
         let mend = if !minimum.is_power_of_two() || minimum > 1 << 16 {
@@ -172,32 +172,32 @@ impl Export {
         Err(ExportError::Blocks { name: self.name, size: self.size, blocks, mend })
     }
 
-    /// The name.
+    /// Returns the name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The line for people, which may be empty.
+    /// Returns the line for people, which may be empty.
     pub fn description(&self) -> &str {
         &self.description
     }
 
-    /// The size in bytes.
+    /// Returns the size in bytes.
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// What it can do.
+    /// Returns the supported commands.
     pub fn abilities(&self) -> Abilities {
         self.abilities
     }
 
-    /// The block sizes.
+    /// Returns the block sizes.
     pub fn block_sizes(&self) -> BlockSizes {
         self.blocks
     }
 
-    /// The flags that tell a client.
+    /// Returns the flags for a client.
     pub(crate) fn flags(&self, structured: bool) -> u16 {
         let can = self.abilities;
         [

@@ -1,12 +1,12 @@
 //! The server's side of NBD, the network block device, as a state machine without sockets, clocks or threads.
 //!
-//! Fixed newstyle handshake with a list of exports, INFO and GO, structured replies, `base:allocation`, STARTTLS, and every
-//! command but resizing: the protocol as its specification has it (`doc/proto.md` of the reference implementation), with
-//! a bound on all that a client can make the server keep. A [`Connection`] takes bytes and gives [`Event`]s; a host, which
+//! Fixed newstyle handshake with a list of exports, INFO and GO, structured replies, `base:allocation`, STARTTLS, and
+//! every command except resizing: the protocol of the specification (`doc/proto.md` of the reference implementation),
+//! with a bound on all memory that a client can cause. A [`Connection`] takes bytes and gives [`Event`]s; a host, which
 //! owns the socket, carries requests out and answers them.
 //!
-//! Whatever a client sends either is understood, or is answered with an error of the protocol, or ends the connection with
-//! a [`Violation`] that says why. `examples/memory.rs` is a whole server of a hundred lines.
+//! All bytes of a client either are understood, or get an error of the protocol, or end the connection with a
+//! [`Violation`] that says why. `examples/memory.rs` is a whole server of a hundred lines.
 
 mod connection;
 mod error;

@@ -1,34 +1,34 @@
-//! Bytes on their way to a client, in the order in which they go.
+//! Output for a client, in order.
 
 use std::collections::VecDeque;
 
-/// The length from which the data of a read are sent from where they are instead of copied behind other answers: below
-/// it a copy costs less than another call of the kernel.
+/// The length from which the data of a read get a buffer of their own instead of a copy behind other answers: a shorter
+/// copy costs less than another system call.
 const MOVED_BYTES_MIN: usize = 64 << 10;
 
-/// Answers that were not sent yet. Small ones lie behind each other in one buffer, large data in their own.
+/// Answers that were not sent yet. Small ones share a buffer, large data have their own.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Output {
-    /// Buffers that take nothing more. None is empty.
+    /// Buffers that are complete. None is empty.
     closed: VecDeque<Vec<u8>>,
     /// The bytes in `closed`.
     closed_bytes: usize,
-    /// The last buffer, which answers are written to.
+    /// The last buffer, to which answers are written.
     open: Vec<u8>,
     /// Bytes of the first buffer that were sent.
     sent: usize,
-    /// Bytes that the host has taken away and not yet sent.
+    /// Bytes that the host has taken and not yet sent.
     taken: usize,
 }
 
 impl Output {
-    /// The bytes that are held: not yet sent, taken away or not. A buffer of data is held until its last byte was sent.
+    /// Returns the bytes held: not yet sent, taken or not. A buffer of data is held until its last byte was sent.
     pub fn len(&self) -> usize {
         let gone = if self.closed.is_empty() { self.sent } else { 0 };
         self.closed_bytes + self.open.len() - gone + self.taken
     }
 
-    /// The buffer for the next small answer.
+    /// Returns the buffer for the next small answer.
     pub fn small(&mut self) -> &mut Vec<u8> {
         if self.open.len() >= MOVED_BYTES_MIN {
             self.close();
@@ -36,12 +36,12 @@ impl Output {
         &mut self.open
     }
 
-    /// The same without beginning another one: what was written since can be taken back.
+    /// Returns the same without beginning another one: bytes written since can be removed again.
     pub fn open(&mut self) -> &mut Vec<u8> {
         &mut self.open
     }
 
-    /// Puts data behind everything else.
+    /// Appends data.
     pub fn data(&mut self, data: Vec<u8>) {
         if data.len() < MOVED_BYTES_MIN {
             return self.small().extend_from_slice(&data);
@@ -66,12 +66,12 @@ impl Output {
         }
     }
 
-    /// The next bytes to be sent; there may be others behind them. Empty only if there are none.
+    /// Returns the next bytes to be sent; there may be others behind them. Empty only if there are none.
     pub fn next(&self) -> &[u8] {
         self.closed.front().unwrap_or(&self.open).get(self.sent..).unwrap_or_default()
     }
 
-    /// Takes away the bytes that [`next`](Self::next) shows.
+    /// Takes the bytes that [`next`](Self::next) shows.
     pub fn take(&mut self) -> Vec<u8> {
         let mut bytes = match self.closed.pop_front() {
             Some(bytes) => {
@@ -85,7 +85,7 @@ impl Output {
         bytes
     }
 
-    /// Records that bytes were sent: those that were taken away first.
+    /// Records that bytes were sent, those taken first.
     pub fn sent(&mut self, bytes: usize) {
         let taken = bytes.min(self.taken);
         self.taken -= taken;

@@ -1,4 +1,4 @@
-//! What a client is answered.
+//! Answers to requests.
 
 use crate::error::Errno;
 use crate::export::MOST_NAME_BYTES;
@@ -8,34 +8,34 @@ use crate::wire::{CHUNK, Put, SIMPLE_REPLY, chunk, state};
 /// The number by which `base:allocation` goes on a connection.
 pub(crate) const ALLOCATION: u32 = 1;
 
-/// A part of what a client asked the status of.
+/// A part of a client's block status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
     /// Bytes.
     pub length: u32,
-    /// Nothing is allocated.
+    /// Whether it is a hole.
     pub hole: bool,
-    /// It reads as zeroes.
+    /// Whether it reads as zeroes.
     pub zero: bool,
 }
 
-/// How a request ended.
+/// The result of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply<'a> {
-    /// It is done. Of a read or a status this is taken for an I/O error, since it has no data.
+    /// Success. For a read or a status this counts as an I/O error, since it has no data.
     Done,
-    /// The bytes of a read, as many as it asked for. Anything else is taken for an I/O error.
+    /// The bytes of a read, with the requested length. Any other length counts as an I/O error.
     Data(&'a [u8]),
-    /// What is where, from the request's offset on. What lies beyond its end is cut off; nothing at all is taken for an I/O
+    /// The extents from the request's offset on. Those beyond its end are cut off; an empty list counts as an I/O
     /// error.
     Status(&'a [Extent]),
-    /// It is not done, or only in part.
+    /// Failure, perhaps after a part was done.
     Failed {
-        /// What a client's kernel tells its users.
+        /// The error, which a client's kernel passes to its users.
         errno: Errno,
-        /// The first byte that failed, where that is known.
+        /// The first byte that failed, if it is known.
         offset: Option<u64>,
-        /// For people; clients that asked for structured replies get it. Longer ones than 4096 bytes are cut.
+        /// A message for people; clients that asked for structured replies get it, cut at 4096 bytes.
         message: &'a str,
     },
 }
@@ -43,7 +43,7 @@ pub enum Reply<'a> {
 pub(crate) const NO_ANSWER: Reply<'static> =
     Reply::Failed { errno: Errno::Io, offset: None, message: "the server has no answer of the right kind" };
 
-/// Writes the answer to `request` behind `out`.
+/// Writes the answer to `request` to the end of `out`.
 pub(crate) fn write(out: &mut Vec<u8>, request: &Request, reply: &Reply<'_>) {
     let Request { cookie, structured, command, length, .. } = *request;
     match (command, *reply) {
@@ -71,7 +71,7 @@ pub(crate) fn write(out: &mut Vec<u8>, request: &Request, reply: &Reply<'_>) {
     }
 }
 
-/// Writes what comes before the data of a read, if that is what was asked for and so many bytes are its answer.
+/// Writes the header before the data of a read, if `request` is a read of this length.
 pub(crate) fn data_header(out: &mut Vec<u8>, request: &Request, bytes: usize) -> bool {
     let Request { cookie, structured, command, length, .. } = *request;
     if command != Command::Read || bytes != length as usize {
@@ -85,13 +85,13 @@ pub(crate) fn data_header(out: &mut Vec<u8>, request: &Request, bytes: usize) ->
     true
 }
 
-/// Writes what comes before the data of a part of a read, which may be the last part.
+/// Writes the header before the data of a part of a read, which may be the last part.
 pub(crate) fn data_chunk(out: &mut Vec<u8>, part: &Request, last: bool) {
     begin(out, last, chunk::OFFSET_DATA, part.cookie, part.length.saturating_add(8));
     out.put_u64(part.offset);
 }
 
-/// Extents of one state put together, cut at the request's end; so many of them.
+/// Merges adjacent extents of the same state, and cuts them at the request's end and at `most` extents.
 fn fitting(extents: &[Extent], length: u32, most: usize) -> Vec<Extent> {
     let mut left = length;
     let mut fitting: Vec<Extent> = Vec::new();
@@ -108,8 +108,8 @@ fn fitting(extents: &[Extent], length: u32, most: usize) -> Vec<Extent> {
     fitting
 }
 
-/// The most extents in a reply about so many bytes: the rest a client asks for again. 128 KiB, and less than there are sectors
-/// of 512 bytes.
+/// Returns the most extents in a reply about this number of bytes: the client asks again for the rest. They take at
+/// most 128 KiB, and are at most one more than the sectors of 512 bytes.
 pub(crate) fn extents_max(length: u32) -> usize {
     (length as usize / 512 + 1).min(1 << 14)
 }

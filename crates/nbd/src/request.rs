@@ -1,59 +1,59 @@
-//! What a client asks of an export.
+//! Requests of clients.
 
 use crate::error::Errno;
 use crate::export::Export;
 use crate::wire::{Reader, command, flag};
 
-/// What is to be done.
+/// The command of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
     /// Send the bytes.
     Read,
     /// Take the bytes.
     Write,
-    /// Put all that has been acknowledged on the medium.
+    /// Put all acknowledged writes on the medium.
     Flush,
-    /// The bytes are not needed any more; what is read there afterwards is not said.
+    /// The bytes are no longer needed; their content is undefined afterwards.
     Trim,
-    /// Bring the bytes near.
+    /// Prefetch the bytes.
     Cache,
     /// Make the bytes zero.
     WriteZeroes {
-        /// The room must stay allocated.
+        /// Whether the space must stay allocated.
         no_hole: bool,
-        /// Refuse with [`Errno::NotSupported`] at once if that is no faster than writing zeroes.
+        /// Whether to refuse with [`Errno::NotSupported`] at once if zeroing is no faster than writing zeroes.
         fast: bool,
     },
-    /// Tell which parts are holes or zero.
+    /// Report which parts are holes or zero.
     BlockStatus {
-        /// The first part only.
+        /// Whether only the first extent is wanted.
         one: bool,
     },
 }
 
-/// A request that has been found in order, or a piece of one: a part of the export, something that the export can do. To be
-/// answered once, in any order ([`Connection::reply`](crate::Connection::reply)).
+/// A request that was checked, or a piece of one: a part of the export, a command that the export supports. It has to
+/// be answered once, in any order ([`Connection::reply`](crate::Connection::reply)).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     pub(crate) cookie: u64,
     pub(crate) structured: bool,
-    /// What is to be done.
+    /// The command.
     pub command: Command,
-    /// It is to be acknowledged from the medium.
+    /// Whether it is to be acknowledged from the medium.
     pub fua: bool,
     /// The first byte; zero for a flush.
     pub offset: u64,
-    /// How many bytes; zero for a flush only.
+    /// The number of bytes; zero for a flush only.
     pub length: u32,
-    /// What to write: `length` bytes of a write, none of anything else.
+    /// The `length` bytes of a write; empty for other commands.
     pub data: Vec<u8>,
 }
 
-/// The most bytes that a host holds at once for a request that carries none: zeroes to be written, data to be read ahead.
+/// The most bytes that a host holds at once for a request without data: zeroes to be written, or prefetched data.
 pub const PIECE_BYTES_MAX: u32 = 1 << 20;
 
 impl Request {
-    /// The bytes that are held for it until it is answered. A host may have taken a write's bytes out of it.
+    /// Returns the bytes held for it until it is answered. A host may have taken a write's bytes out of it.
     pub fn weight(&self) -> usize {
         match self.command {
             Command::Read | Command::Write => self.length as usize,
@@ -63,8 +63,8 @@ impl Request {
         }
     }
 
-    /// One that came in another way than over a connection, and is not to be answered over one. Without data, and not from
-    /// the medium.
+    /// Makes a request that did not come over a connection and is not answered over one. It has no data, and is not
+    /// write-through.
     pub fn elsewhere(command: Command, offset: u64, length: u32) -> Self {
         Self { cookie: 0, structured: false, command, fua: false, offset, length, data: Vec::new() }
     }
@@ -80,11 +80,11 @@ pub(crate) struct Header {
     pub length: u32,
 }
 
-/// Why a request is answered without asking anybody.
+/// The reason why a request is refused without the host.
 pub(crate) type Refusal = (Errno, &'static str);
 
 impl Header {
-    /// After the magic.
+    /// Reads the header after the magic.
     pub fn read(reader: &mut Reader<'_>) -> Option<Self> {
         Some(Self {
             flags: reader.u16()?,
@@ -95,12 +95,12 @@ impl Header {
         })
     }
 
-    /// Bytes that follow it, whether it is in order or not.
+    /// Returns the bytes that follow it, whether it is valid or not.
     pub fn payload(&self) -> u32 {
         if self.kind == command::WRITE { self.length } else { 0 }
     }
 
-    /// What it asks for, if the export has that.
+    /// Returns its command, if the export supports it.
     pub fn check(&self, export: &Export, structured: bool, contexts: bool) -> Result<Command, Refusal> {
         let can = export.abilities();
         let has = |flag: u16| self.flags & flag != 0;

@@ -52,7 +52,7 @@ pub mod reply {
     pub const ERR_TOO_BIG: u32 = ERROR + 9;
 }
 
-/// What INFO and GO tell.
+/// The kinds of information in answers to INFO and GO.
 pub mod info {
     pub const EXPORT: u16 = 0;
     pub const NAME: u16 = 1;
@@ -111,7 +111,7 @@ pub mod state {
     pub const ZERO: u32 = 2;
 }
 
-/// Takes numbers and names off the front of what a client sent; `None` when there is too little.
+/// Reads numbers and names from the front of a client's bytes; `None` if there are too few.
 #[derive(Clone, Copy, Debug)]
 pub struct Reader<'a>(pub &'a [u8]);
 
@@ -140,7 +140,7 @@ impl<'a> Reader<'a> {
         self.array().map(u64::from_be_bytes)
     }
 
-    /// A string behind its length.
+    /// Reads a string after its length.
     pub fn string(&mut self) -> Option<&'a [u8]> {
         let len = self.u32()?;
         self.take(usize::try_from(len).ok()?)
@@ -151,7 +151,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Puts numbers behind what is to be sent.
+/// Appends numbers to output.
 pub trait Put {
     fn put_u16(&mut self, value: u16);
     fn put_u32(&mut self, value: u32);

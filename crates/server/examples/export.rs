@@ -1,4 +1,5 @@
-//! A disk or a file over NBD, with nothing between: `export FILE SOCKET`. It serves until its standard input ends.
+//! Serves a disk or a file over NBD, without a scheduler: `export FILE SOCKET`. It serves until its standard input
+//! ends.
 //!
 //! ```text
 //! truncate -s 1G disk

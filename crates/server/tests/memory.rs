@@ -1,5 +1,5 @@
-//! Memory that is held for clients, as an allocator counts it. A binary of its own, because its allocator counts the whole
-//! process: the clients here read into next to nothing.
+//! Memory that is held for clients, as counted by an allocator. This is a binary of its own, because its allocator
+//! counts the whole process: the clients here read into tiny buffers.
 
 #![cfg(target_os = "linux")]
 #![allow(
@@ -20,13 +20,13 @@ use std::os::unix::net::UnixStream;
 use support::{Server, is_read, reads, request, send};
 use units::Duration;
 
-/// The process ends when it takes more: a server without bounds must not take the machine with it.
+/// The process ends when it takes more: a server without bounds must not exhaust the machine.
 #[global_allocator]
 static ALLOCATOR: Cap<System> = Cap::new(System, 1 << 30);
 
 const MIB: usize = 1 << 20;
 
-/// Buffers to receive into, the log, and the test itself.
+/// Receive buffers, the log, and the test itself.
 const BESIDE: usize = 16 * MIB;
 
 fn take(client: &mut UnixStream, mut bytes: usize) {
@@ -37,7 +37,7 @@ fn take(client: &mut UnixStream, mut bytes: usize) {
     }
 }
 
-/// Small reads of another client until the server holds little.
+/// Makes small reads of another client until the server holds little.
 fn until_little_is_held(client: &mut UnixStream, what: &str) {
     for _ in 0..100_000 {
         if ALLOCATOR.allocated() <= BESIDE {
@@ -48,11 +48,11 @@ fn until_little_is_held(client: &mut UnixStream, what: &str) {
     panic!("{what}: {} bytes are still held", ALLOCATOR.allocated());
 }
 
-/// The bounds are those of the documents: 64 MiB for a client and 256 MiB for all, each with one request that is being copied
-/// (32 MiB, which is in the 256).
+/// The bounds are those of the documents: 64 MiB for a client and 256 MiB for all, each with one request that is being
+/// copied (32 MiB, which is in the 256).
 #[test]
 fn no_more_is_held_for_clients_than_the_bounds_say() {
-    // No client is hung up on in the time that this takes.
+    // No client is hung up on during the test.
     let limits = Limits { patience: Duration::from_secs(3600), ..Limits::default() };
     assert_eq!((limits.client.bytes, limits.bytes), (64 * MIB, 256 * MIB));
     let Some(server) = Server::raw("memory", 64 << 20, Offer { limits, ..Offer::default() }) else { return };
@@ -67,7 +67,7 @@ fn no_more_is_held_for_clients_than_the_bounds_say() {
     let most = ALLOCATOR.max_allocated();
     assert!(most <= (64 + 32) * MIB + BESIDE, "{} MiB for a client that reads everything", most / MIB);
 
-    // One that writes as much.
+    // Another client writes the same amount.
     let data = vec![5; MIB];
     for cookie in 0..16 {
         greedy.write_all(&request(1, cookie, 0, 32 << 20)).unwrap();
@@ -79,7 +79,7 @@ fn no_more_is_held_for_clients_than_the_bounds_say() {
     drop((greedy, data));
     until_little_is_held(&mut other, "after clients that read and wrote much");
 
-    // Seven that read nothing, and one that wants something small meanwhile.
+    // Seven clients read nothing, and one needs something small meanwhile.
     let mut stuck: Vec<UnixStream> = (0..7).map(|_| server.client()).collect();
     for client in &mut stuck {
         assert!(send(client, &reads(278, 32 << 20)) > 28);
@@ -91,7 +91,7 @@ fn no_more_is_held_for_clients_than_the_bounds_say() {
     drop(stuck);
     until_little_is_held(&mut other, "after clients that read nothing");
 
-    // Clients that are gone in the midst of a write, and of their answers.
+    // Clients that leave in the middle of a write, and of their answers.
     for _ in 0..40 {
         let (mut writes, mut reads_some) = (server.client(), server.client());
         send(&mut writes, &[request(1, 1, 0, 32 << 20), vec![1; 100_000]].concat());

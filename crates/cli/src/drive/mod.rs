@@ -21,7 +21,7 @@ pub(crate) fn execute(command: DriveCommand, console: &Console) -> Result<String
     }
 }
 
-/// JSON as every command prints it.
+/// Returns JSON in the format of every command.
 pub(crate) fn json(value: &impl serde::Serialize) -> Result<String, Problem> {
     let text = serde_json::to_string_pretty(value)
         .map_err(|error| Problem::failed(format!("cannot write the result as JSON: {error}")))?;

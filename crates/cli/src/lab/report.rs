@@ -74,7 +74,7 @@ fn keep(args: &LedgerArgs, findings: &[Finding]) -> Result<String, Problem> {
     Ok(written)
 }
 
-/// The command that makes the page, but for the place where it is put.
+/// Returns the command that makes the page, without its place.
 fn command(args: &LabArgs) -> String {
     let mut command = "freeblock lab report".to_owned();
     for id in &args.ids {

@@ -29,7 +29,7 @@ pub(crate) fn execute(
     Ok(text)
 }
 
-/// Writes the pictures, then the numbers: where these are, those are too. Gives what it wrote.
+/// Writes the pictures, then the numbers, so that a file of numbers implies its pictures. Returns the files written.
 fn write(directory: &Path, finding: &Finding) -> Result<Vec<PathBuf>, Problem> {
     let mut written = Vec::new();
     for figure in &finding.saved.outcome.figures {
@@ -63,7 +63,7 @@ fn page(text: &mut String, finding: &Finding, written: &[PathBuf]) {
     if !text.is_empty() {
         text.push('\n');
     }
-    // A string takes whatever is written to it.
+    // Writing to a string does not fail.
     let _ = writeln!(text, "{}: {}\n{}", experiment.id, experiment.title, experiment.set_up);
     for figure in &saved.outcome.figures {
         let _ = write!(

@@ -3,14 +3,14 @@
 use nix::sys::signal::{SigSet, Signal};
 use std::io;
 
-/// The signal is held back: it waits until [`each`](Self::each) takes it.
+/// The blocked signal: it waits until [`each`](Self::each) takes it.
 pub(super) struct Hangups(SigSet);
 
 impl Hangups {
-    /// Holds the signal back. Threads inherit that, so it comes before the first of them is started.
+    /// Blocks the signal. Threads inherit that, so call it before the first of them is started.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's error.
     pub(super) fn hold() -> io::Result<Self> {
         let mut set = SigSet::empty();
         set.add(Signal::SIGHUP);
@@ -18,11 +18,11 @@ impl Hangups {
         Ok(Self(set))
     }
 
-    /// Calls `hung_up` for each signal from here on, those that came meanwhile included, on a thread of its own that ends with
-    /// the process.
+    /// Calls `hung_up` for each signal from here on, including earlier ones, on a thread of its own that ends with the
+    /// process.
     ///
     /// # Errors
-    /// No thread can be had.
+    /// The system gives no thread.
     pub(super) fn each(self, mut hung_up: impl FnMut() + Send + 'static) -> io::Result<()> {
         let wait = move || {
             while self.0.wait().is_ok() {

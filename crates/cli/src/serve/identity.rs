@@ -1,4 +1,5 @@
-//! The number of a disk, which the journal of its tasks keeps: another disk may have its name in /dev after the next boot.
+//! The serial number of a disk, which the journal of its tasks keeps: another disk may have its name in /dev after the
+//! next boot.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -8,7 +9,7 @@ use std::path::Path;
 pub(super) fn own_number(device: &Path) -> Option<String> {
     let metadata = fs::metadata(device).ok().filter(|m| m.file_type().is_block_device())?;
     let number = metadata.rdev();
-    // As the kernel's MAJOR and MINOR take a number apart.
+    // The number is split like by the kernel's MAJOR and MINOR.
     let major = (number >> 8 & 0xfff) | (number >> 32 & !0xfff);
     let minor = (number & 0xff) | (number >> 12 & !0xff);
     number_at(Path::new(&format!("/sys/dev/block/{major}:{minor}")))
@@ -17,12 +18,12 @@ pub(super) fn own_number(device: &Path) -> Option<String> {
 fn number_at(place: &Path) -> Option<String> {
     let read = |name: &str| {
         let text = fs::read_to_string(place.join(name)).ok()?;
-        // Padded by some drives; what is no text is no name.
+        // Some drives pad it; bytes that are no text are no name.
         let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
         (!line.is_empty()).then_some(line)
     };
     let whole = ["wwid", "device/wwid", "serial", "device/serial"].into_iter().find_map(read);
-    // A part of a disk has the disk's, and its own number on it.
+    // A partition has the disk's number and its own index on it.
     let part = || {
         let disk = number_at(fs::canonicalize(place).ok()?.parent()?)?;
         Some(format!("{disk} part {}", read("partition")?))

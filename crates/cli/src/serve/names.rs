@@ -10,24 +10,24 @@ use std::str::FromStr;
 pub(crate) enum DeviceSpec {
     /// A block device or a file.
     Raw(PathBuf),
-    /// A drive that one does not have.
+    /// A simulated drive.
     Emulated {
         /// A built-in drive's name or a profile.
         drive: String,
-        /// Its bytes.
+        /// The file with its bytes.
         file: PathBuf,
-        /// In what it differs from its profile.
+        /// Its differences from the profile.
         differs: Box<Differs>,
     },
 }
 
 impl DeviceSpec {
-    /// Whether both are on one device or file, as far as their names tell.
+    /// Returns whether both use one device or file, judging by their names.
     pub(crate) fn is_over(&self, other: &Self) -> bool {
         self.path() == other.path()
     }
 
-    /// Where its bytes are.
+    /// Returns the place of its bytes.
     pub(crate) fn path(&self) -> &Path {
         match self {
             Self::Raw(path) => path,
@@ -62,7 +62,7 @@ impl FromStr for DeviceSpec {
     }
 }
 
-/// Where clients come in.
+/// An address for clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Place(pub(crate) Address);
 

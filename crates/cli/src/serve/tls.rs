@@ -1,4 +1,4 @@
-//! Encryption, as the configuration file says it.
+//! Encryption in the configuration file.
 
 use super::config::Source;
 use crate::problem::Problem;
@@ -18,13 +18,13 @@ pub(super) struct TlsText {
 }
 
 impl TlsText {
-    /// The files that it names.
+    /// Returns the files that it names.
     pub(super) fn files(&self) -> impl Iterator<Item = PathBuf> {
         let all = [Some(&self.certificate), Some(&self.key), self.clients.as_ref()];
         all.into_iter().flatten().map(|path| path.get_ref().clone())
     }
 
-    /// Reads the files; what is wrong with one is underlined where it is named.
+    /// Reads the files; an error is underlined where the file is named.
     pub(super) fn check(&self, place: &Source<'_>) -> Result<Tls, Problem> {
         let (certificate, key) = (self.certificate.get_ref(), self.key.get_ref());
         let clients = self.clients.as_ref().map(|path| path.get_ref().as_path());

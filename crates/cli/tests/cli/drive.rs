@@ -35,7 +35,7 @@ fn show_tells_what_is_known() {
     assert_eq!(number(&json, "/zones/0/sectors_per_track/most"), 334.0);
 }
 
-/// A probe that may only read has no times of writes, and a profile has no place to leave one out.
+/// A probe that may only read has no times of writes, but a profile must have them.
 #[test]
 fn show_tells_that_writes_were_not_measured() {
     let dir = Dir::new();
@@ -68,7 +68,7 @@ fn import_prints_a_profile_and_notes() {
     let model = dir.file("tiny.model", TINY_MODEL);
     let to_stdout = run_with(&["drive", "import", &model]);
     assert_eq!(to_stdout.code, Some(0), "{}", to_stdout.err);
-    // 200 cylinders of 2 tracks of 40 sectors are four times what the file declares.
+    // 200 cylinders of 2 tracks of 40 sectors are four times the number that the file declares.
     assert!(to_stdout.err.contains("note: `Block count` declares 4000 sectors and the layout maps 16000"));
     assert!(to_stdout.out.contains("name = \"tiny\""));
 

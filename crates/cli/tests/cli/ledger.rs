@@ -4,7 +4,7 @@ use crate::support::{Dir, run, run_with};
 use std::fs;
 use std::path::Path;
 
-/// One of the fastest, and exact.
+/// One of the fastest experiments, with exact numbers.
 const ONE: &str = "osdi00-fig5";
 
 #[test]

@@ -1,4 +1,4 @@
-//! Drives the `freeblock` binary as a user or a script does.
+//! Runs the `freeblock` binary like a user or a script.
 
 #![allow(clippy::unwrap_used, clippy::print_stderr)]
 

@@ -1,4 +1,4 @@
-//! A daemon that the kernel gives little memory, and clients that want much.
+//! A daemon that gets little memory from the kernel, with greedy clients.
 
 use crate::serve::start;
 use crate::support::Dir;
@@ -8,10 +8,10 @@ use std::process::Command;
 
 const MIB: u64 = 1 << 20;
 
-/// Reads and writes of 32 MiB are the largest that a client may ask for.
+/// The size of the largest reads and writes that a client may request.
 const LARGEST: u32 = 32 << 20;
 
-/// A client that has chosen the export.
+/// Returns a client that has chosen the export.
 fn client(socket: &str) -> UnixStream {
     let mut client = UnixStream::connect(socket).unwrap();
     client.read_exact(&mut [0; 18]).unwrap();
@@ -31,7 +31,7 @@ fn is_read(client: &mut UnixStream, length: u32) -> bool {
     reply[..8] == [0x67, 0x44, 0x66, 0x98, 0, 0, 0, 0]
 }
 
-/// Sends as many of these bytes as the daemon takes now.
+/// Sends the bytes as far as the daemon takes them now.
 fn send(client: &mut UnixStream, bytes: &[u8]) {
     client.set_nonblocking(true).unwrap();
     match client.write(bytes) {
@@ -41,8 +41,8 @@ fn send(client: &mut UnixStream, bytes: &[u8]) {
     client.set_nonblocking(false).unwrap();
 }
 
-/// The daemon may take 128 MiB more than it has when it begins. Sixty clients ask for 64 GiB of answers that they do not take, and
-/// stop in the middle of writes, and another one reads meanwhile.
+/// The daemon may take 128 MiB more than at its start. Sixty clients request 64 GiB of answers that they do not take,
+/// and stop in the middle of writes, and another one reads meanwhile.
 #[test]
 fn a_daemon_of_little_memory_serves_whatever_its_clients_do() {
     let dir = Dir::new();
@@ -76,7 +76,7 @@ fn a_daemon_of_little_memory_serves_whatever_its_clients_do() {
         assert!(is_read(&mut other, 4096));
     }
     (0..5).for_each(|_| assert!(is_read(&mut other, LARGEST)));
-    // One of them takes what it has asked for after all.
+    // One of them takes its answers after all.
     let mut reply = vec![1; 16 + LARGEST as usize];
     stuck[40].read_exact(&mut reply).unwrap();
     drop(stuck);

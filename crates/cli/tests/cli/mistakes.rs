@@ -1,4 +1,4 @@
-//! Calls and files that are wrong: each gets an error that names the place and the mend, and changes nothing.
+//! Wrong calls and files: each gets an error with the place and advice, and changes nothing.
 
 use crate::support::{Dir, TINY_MODEL, TINY_SEEK, command, run, run_with};
 
@@ -12,7 +12,7 @@ fn a_truncated_profile_is_refused_at_its_end() {
     let whole = atlas();
     let file = dir.file("cut.toml", &whole[..900]);
     run_with(&["simulate", "--drive", &file]).complained(1, &["cut.toml:23:2", "key with no value", "╰──"]);
-    // Wherever it is cut, there is an error or a drive, and no panic.
+    // A file cut at any place is an error or a drive, and causes no panic.
     for cut in (0..whole.len()).step_by(whole.len() / 40).filter(|&cut| whole.is_char_boundary(cut)) {
         let file = dir.file("cut.toml", &whole[..cut]);
         let run = run_with(&["drive", "show", &file]);

@@ -1,4 +1,4 @@
-//! The units of packaging/, held against the service manager's own checks.
+//! The units of packaging/, checked by the service manager's own tools.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,7 +8,7 @@ fn unit(name: &str) -> String {
     path.to_str().unwrap().to_owned()
 }
 
-/// The text of a unit without its comments.
+/// Returns the text of a unit without its comments.
 fn lines(name: &str) -> Vec<String> {
     let text = std::fs::read_to_string(unit(name)).unwrap();
     text.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect()

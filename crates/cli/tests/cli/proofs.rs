@@ -1,10 +1,10 @@
-//! The proofs with other people's programs (proofs/*.sh), short, over the daemon with a scrub and a backup at work. `make
+//! The proofs with independent programs (proofs/*.sh), short, over the daemon with a scrub and a backup at work. `make
 //! torture` runs them long, over drives in real time too.
 
 use std::path::Path;
 use std::process::Command;
 
-/// A script ends with this when it misses a program, which it names.
+/// The exit code of a script that misses a program, which it names.
 const SKIPPED: i32 = 77;
 
 fn proof(script: &str, settings: &[(&str, &str)]) {
@@ -18,7 +18,7 @@ fn proof(script: &str, settings: &[(&str, &str)]) {
     command.env("KIND", "serve").env("LENGTH", "short").envs(settings.iter().copied());
     let output = command.output().unwrap();
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    // A script that lacks something for one of its parts goes on with the others.
+    // A script that lacks a program for one of its parts continues with the others.
     out.lines().filter_map(|line| line.strip_prefix("skipped: ")).for_each(testing::missing);
     let ended = output.status.code();
     assert!(ended == Some(0) || ended == Some(SKIPPED), "{ended:?}: {out}{err}");
@@ -34,8 +34,8 @@ fn a_file_system_beside_tasks_is_clean_and_so_is_what_is_restored() {
     proof("filesystems.sh", &[("SYSTEMS", "ext4")]);
 }
 
-/// Only where the binary has ublk, which `make test` does not build. It takes some minutes:
-/// `cargo test -p freeblock-cli --features ublk --test cli ublk`.
+/// Only if the binary has ublk, which `make test` does not build. It takes some minutes: `cargo test -p freeblock-cli
+/// --features ublk --test cli ublk`.
 #[test]
 #[cfg(feature = "ublk")]
 fn a_disk_is_a_block_device_of_a_guests_kernel_by_ublk() {

@@ -21,7 +21,7 @@ impl Drop for Daemon {
 }
 
 impl Daemon {
-    /// `None` where there is no io_uring.
+    /// `None` if there is no io_uring.
     fn start(config: &str) -> Option<Self> {
         let mut command = command();
         command.args(["serve", "--config", config]).stdout(Stdio::null()).stderr(Stdio::piped());
@@ -36,7 +36,7 @@ impl Daemon {
         Some(daemon)
     }
 
-    /// The log up to a line with one of these words.
+    /// Returns the log up to a line with one of these words.
     fn until(&mut self, words: &[&str]) -> String {
         let mut said = String::new();
         loop {
@@ -59,7 +59,7 @@ impl Daemon {
     }
 }
 
-/// Whether a client of the disk is let in: the server greets, or hangs up.
+/// Returns a client of the disk if it is let in: the server greets, or hangs up.
 fn greeted(dir: &Dir) -> Option<UnixStream> {
     let mut stream = UnixStream::connect(dir.path("nbd")).unwrap();
     stream.read_exact(&mut [0; 18]).ok()?;
@@ -87,7 +87,7 @@ fn limits_targets_and_the_log_change_and_what_cannot_is_named() {
     };
     assert!(backup().status.success());
 
-    // A mistake changes nothing.
+    // A file with a mistake changes nothing.
     write(&format!("{top}[limits]\nclients = 0\n{disk}"));
     daemon.signal("-HUP");
     let said = daemon.until(&["left as it was"]);
@@ -101,7 +101,7 @@ fn limits_targets_and_the_log_change_and_what_cannot_is_named() {
     daemon.signal("-HUP");
     let said = daemon.until(&["needs a restart", "restart the daemon"]);
     assert!(said.contains("disk d0: policy"), "{said}");
-    // The signal is taken by another thread than the disk's.
+    // A thread other than the disk's handles the signal.
     let second = loop {
         if let Some(stream) = greeted(&dir) {
             break stream;
@@ -124,7 +124,7 @@ fn certificates_are_read_again() {
     certificates(&old);
     certificates(&dir);
     let current = std::fs::read(dir.path("ca-cert.pem")).unwrap();
-    // Free now, and hardly taken by another program in this moment.
+    // A free port, which is probably still free in a moment.
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let [certificate, key, file, state, control] =
         ["server-cert.pem", "server-key.pem", "disk", "state", "control"].map(|name| dir.path(name));
@@ -138,14 +138,14 @@ fn certificates_are_read_again() {
     let Some(mut daemon) = Daemon::start(&config) else { return };
     let uri = |of: &Dir| format!("nbds://localhost:{port}/?tls-certificates={}", of.path(""));
     works("nbdinfo", &[&uri(&dir)]);
-    // The certificates of another authority take the place of the first, as a renewal has it.
+    // The certificates of another authority replace the first, as in a renewal.
     for name in ["server-cert.pem", "server-key.pem"] {
         std::fs::copy(old.path(name), dir.path(name)).unwrap();
     }
     assert_eq!(std::fs::read(dir.path("ca-cert.pem")).unwrap(), current);
     daemon.signal("-HUP");
     daemon.until(&["read again"]);
-    // The next client may still come before the change is made on the disk's thread.
+    // The next client may still connect before the change is made on the disk's thread.
     while !Command::new("nbdinfo").arg(uri(&old)).output().unwrap().status.success() {}
     let before = Command::new("nbdinfo").arg(uri(&dir)).output().unwrap();
     assert!(!before.status.success(), "the old certificate is gone");

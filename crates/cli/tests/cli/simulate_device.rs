@@ -1,4 +1,4 @@
-//! `freeblock simulate --where device`: the drive alone, and what the first line says of every simulation.
+//! `freeblock simulate --where device`: the drive alone, and the first line of every simulation.
 
 use crate::support::{keys, number, run};
 
@@ -17,7 +17,7 @@ fn a_drive_alone_gives_the_same_keys_as_a_scheduler_in_it() {
     assert!((sum - 1.0).abs() < 1e-9, "{device}");
 }
 
-/// A queue that is served in another order, no queue, a write cache: each changes what the load sees.
+/// A queue with another order, no queue, a write cache: each changes the load's response times.
 #[test]
 fn a_drive_alone_serves_by_its_own_queue_and_buffer() {
     let response = |behaviour: &str| {

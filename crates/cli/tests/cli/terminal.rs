@@ -1,4 +1,4 @@
-//! Pipes, help, and what terminals are not sent.
+//! Pipes, help, and sequences that terminals must not get.
 
 use crate::support::{command, run};
 use std::io::Read;

@@ -1,4 +1,4 @@
-//! The tour that docs/SERVE.md gives operators, run as it stands there.
+//! The tour for operators in docs/SERVE.md, run as written.
 
 use crate::support::Dir;
 use std::path::Path;
@@ -18,7 +18,7 @@ fn the_tour_of_the_operators_page_runs_as_it_stands() {
     let here = Dir::new();
     let binaries = Path::new(env!("CARGO_BIN_EXE_freeblock")).parent().unwrap();
     let path = format!("{}:{}", binaries.display(), std::env::var("PATH").unwrap());
-    // A daemon of a tour that stopped half way does not stay behind.
+    // The daemon of a tour that stops half way must not stay behind.
     let script = format!("trap 'kill $daemon 2>/dev/null || true' EXIT\n{tour}");
     let output = Command::new("bash")
         .args(["-eu", "-c", &script])

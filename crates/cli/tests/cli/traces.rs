@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::io::Write;
 use std::process::Stdio;
 
-/// The result of a replay of `trace` on a 300 GB drive with further arguments.
+/// Returns the result of a replay of `trace` on a 300 GB drive with further arguments.
 fn replay(trace: &str, more: &[&str]) -> Value {
     let workload = format!("replay:{trace}");
     let args = ["simulate", "--drive", "nearline-20tb", "--json", "--workload", &workload];
@@ -135,7 +135,7 @@ fn mistakes_of_a_trace_are_named() {
     run_with(&["simulate", "--workload", &workload]).complained(1, &["cut.zst", "cannot read on"]);
 }
 
-/// Replays `requests` generated lines from a pipe; the peak of the resident memory in MiB.
+/// Replays `requests` generated lines from a pipe; returns the peak of the resident memory in MiB.
 #[cfg(target_os = "linux")]
 fn peak_of_a_pipe(requests: u64) -> f64 {
     use std::io::{BufWriter, Read};
@@ -143,7 +143,7 @@ fn peak_of_a_pipe(requests: u64) -> f64 {
     let mut child = command().args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut to = BufWriter::new(child.stdin.take().unwrap());
     for n in 0..requests {
-        // Two neighbours in the wrong order: the window is in use.
+        // Two neighbours are in the wrong order, so that the window is used.
         writeln!(to, "{}.25 0 {} 8 {}", (n ^ 1) * 12, n.wrapping_mul(0x9e37_79b9) % 17_000_000, n % 2)
             .unwrap();
     }

@@ -1,4 +1,4 @@
-//! ATC'03, figure 4: how many samples of a distance are enough.
+//! ATC'03, figure 4: the number of samples of a distance that is enough.
 
 use crate::set_up::drive;
 use crate::smtf::{Bench, COMPRESSION, Scheduler, Tally, Week};
@@ -94,7 +94,7 @@ fn seconds(tally: &Tally) -> f64 {
     tally.busy.as_secs_f64()
 }
 
-/// How much slower `a` is than `b`, seed by seed, in percent.
+/// Returns how much slower `a` is than `b`, seed by seed, in percent.
 fn slower(a: &[Tally], b: &[Tally]) -> Spread {
     let percent = a.iter().zip(b).map(|(a, b)| (seconds(a) / seconds(b) - 1.0) * 100.0);
     Spread::of(&percent.collect::<Vec<_>>())

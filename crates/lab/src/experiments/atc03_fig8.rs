@@ -1,4 +1,4 @@
-//! ATC'03, figure 8: the more local the load, the more is lost by looking at addresses only.
+//! ATC'03, figure 8: the more local the load, the greater the loss of choosing by addresses only.
 
 use crate::set_up::drive;
 use crate::smtf::{Bare, Bench, Host, Scheduler};
@@ -26,7 +26,7 @@ pub const EXPERIMENT: Experiment = Experiment {
 
 const MEGABYTES: [u64; 6] = [25, 50, 100, 200, 650, 1_300];
 const SAMPLES: u32 = 20;
-/// The paper does not say.
+/// The number of waiting requests; the paper does not give it.
 const WAITING: u32 = 20;
 
 fn run(lab: &Lab) -> Result<Outcome, LabError> {

@@ -1,4 +1,5 @@
-//! The duel: ours outside a drive of today, against the drive's own queue, against the drive itself, and against what people use.
+//! The duel: ours outside a modern drive, against the drive's own queue, against the scheduler in the drive, and
+//! against common alternatives.
 
 use crate::duel::paired::{Responses, Slower, mean_slower, p99_slower};
 use crate::duel::{Contest, Contestant, Result as Served};
@@ -42,7 +43,7 @@ const SHARES_PPM: [u32; 5] = [30_000, 100_000, 200_000, 400_000, 700_000];
 const SMALL: Sectors = Sectors::new(128);
 const LARGE: Sectors = Sectors::new(2_048);
 
-/// A ratio that stands for all above it.
+/// The ratio shown for all larger ones.
 const RATIO_MAX: f64 = 1_000.0;
 
 /// The least bandwidth, in percent of the core in the drive.
@@ -81,7 +82,7 @@ const RIVALS: [(&str, Rival); 7] = [
     ("idle, 1 MiB after 20 ms", idle(LARGE, 20)),
 ];
 
-/// Everything that runs, in the order in which [`Panel::of`] takes it apart.
+/// Returns all runs, in the order in which [`Panel::of`] splits them.
 fn contestants() -> Vec<Contestant> {
     let mut all = vec![Contestant::Alone, Contestant::InDrive, Contestant::Assisted];
     all.extend(BOUNDS_PPM.map(Contestant::Scan));
@@ -121,7 +122,7 @@ impl Entry {
         }
     }
 
-    /// The upper end of an interval, with the estimates of single seeds as its spread.
+    /// Returns the upper end of an interval, with the estimates of single seeds as its spread.
     fn held(&self) -> Spread {
         Spread { mean: self.mean.at_most, ..Spread::of(&self.seeds) }
     }
@@ -176,23 +177,23 @@ impl Panel {
         format!("duel-{}-{}", self.drive.trim_start_matches("nearline-"), self.rate)
     }
 
-    /// The scan with the bound that the claims are about.
+    /// Returns the scan with the bound that the claims are about.
     fn ours(&self) -> Option<&Entry> {
         self.scans.first()
     }
 
-    /// Bandwidth in percent of the core in the drive.
+    /// Returns the bandwidth in percent of that of the core in the drive.
     fn of_in_drive(&self) -> f64 {
         self.ours().map_or(f64::NAN, |ours| 100.0 * ours.mb_per_s / self.in_drive.mb_per_s)
     }
 
-    /// How many times the bandwidth of the paced rival ours has, where that may do as much harm as the upper end of ours.
+    /// Returns our bandwidth in multiples of the paced rival's at a harm equal to the upper end of ours.
     fn times_paced(&self) -> f64 {
         let Some(ours) = self.ours() else { return f64::NAN };
         (ours.mb_per_s / reached(&self.paced, ours.mean.at_most)).min(RATIO_MAX)
     }
 
-    /// The most that a rival gets, in multiples of ours at its harm, with the rival's name.
+    /// Returns the largest bandwidth of a rival, in multiples of ours at its harm, with the rival's name.
     fn above(&self) -> (f64, &str) {
         let ratios =
             self.paced.iter().chain(&self.rivals).filter(|rival| rival.mb_per_s > 0.0).map(|rival| {
@@ -234,12 +235,12 @@ impl Panel {
     }
 }
 
-/// The bandwidth that a curve reaches at this harm: straight lines between its points, from nothing at no harm, and no more than
-/// its greatest beyond its last point.
+/// Returns the bandwidth that a curve reaches at this harm: straight lines between its points, from nothing at no harm,
+/// and constant beyond its maximum.
 fn reached(curve: &[Entry], harm: f64) -> f64 {
     let mut points: Vec<(f64, f64)> = curve.iter().map(|e| (e.mean.percent.max(0.0), e.mb_per_s)).collect();
     points.sort_by(|a, b| a.0.total_cmp(&b.0));
-    // More harm may be allowed than is done.
+    // A bound may permit more harm than is done.
     let mut best = 0.0;
     for point in &mut points {
         best = f64::max(best, point.1);
@@ -297,7 +298,7 @@ fn table(panels: &[Panel]) -> Figure {
     }
 }
 
-/// How a promise is held.
+/// The rule by which a claim is judged.
 const RULE: &str = "All seeds together, compared with the drive alone over the same arrivals. The value that is held against the band \
                     is the upper end of the one-sided 95% confidence interval of a paired block bootstrap (24 blocks a seed); \
                     the range behind it is of the single seeds' estimates.";

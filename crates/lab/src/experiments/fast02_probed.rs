@@ -1,4 +1,4 @@
-//! FAST'02, section 5, again: two drives, each with its true profile and with what a probe finds out about it.
+//! FAST'02, section 5, again: two drives, each with its true profile and with a probed one.
 
 use crate::outside::{
     Measured, NEAR, POLICIES, Trial, by_the_firmware, foreseen, hundredths, in_front, percent_of, slower,
@@ -24,10 +24,10 @@ pub const EXPERIMENT: Experiment = Experiment {
     run,
 };
 
-/// The depth at which figure 8 is looked at.
+/// The depth that is shown of figure 8.
 const DEPTH: u32 = 10;
 
-/// All that was measured of one drive with what is known of it, seed by seed.
+/// All measurements of one drive with one kind of knowledge, seed by seed.
 struct Case<'t> {
     told: &'t Told,
     foreseen: Vec<ErrorRecord>,

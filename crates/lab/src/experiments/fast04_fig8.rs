@@ -29,7 +29,7 @@ const POLICIES: [(Replacement, &str); 3] = [
     (Replacement::FreeClean, "FREE-CLEAN"),
 ];
 
-/// With or without a syncer, and how the buffer daemon writes.
+/// With or without a syncer, and the writing of the buffer daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Persistence {
     Syncer,
@@ -43,7 +43,7 @@ const PERSISTENCE: [(Persistence, &str); 3] = [
     (Persistence::NvramTwoAtATime, "no syncer, daemon two at a time"),
 ];
 
-/// Times the cache of the claim.
+/// Sizes relative to the claim's cache, as fractions.
 const SIZES: [(u64, u64); 2] = [(1, 2), (2, 1)];
 
 fn run(lab: &Lab) -> Result<Outcome, LabError> {
@@ -54,13 +54,13 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         cache: scaled(lab.pick(128, 512)),
         syncer: (persistence == Persistence::Syncer).then(Syncer::default),
         daemon: if persistence == Persistence::NvramTwoAtATime { Daemon::AtATime(2) } else { Daemon::Burst },
-        // The cache is full, and the daemon has come, after some 220 s.
+        // After some 220 s the cache is full, and the daemon runs.
         warm_up: Duration::from_secs(lab.pick(100, 400)),
         window: Duration::from_secs(lab.pick(150, 600)),
         ..SetUp::new(&drive, seed)
     };
     let cells = || PERSISTENCE.iter().flat_map(|p| POLICIES.iter().map(move |r| (p.0, r.0)));
-    // Without free write-backs there is nothing that FREE-CLEAN could prefer: it is LRU.
+    // Without free write-backs FREE-CLEAN has nothing to prefer: it is LRU.
     let fellows =
         cells().map(|(p, r)| if r == Replacement::FreeClean { (p, Replacement::Lru) } else { (p, r) });
     let mut wanted: Vec<(Persistence, Replacement, bool)> = cells().map(|(p, r)| (p, r, true)).collect();
@@ -74,7 +74,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         let (warm_up, window) = (Duration::ZERO, Duration::from_secs(100));
         conduct(&SetUp { load, warm_up, window, ..SetUp::new(&drive, seed).without() })
     })?;
-    // As much longer as the cache is larger, until it is full.
+    // Longer in proportion to the cache, until it is full.
     let sized = lab.map_seeds(SIZES, seeds, |&(times, by), seed| {
         let base = set_up(Persistence::Nvram, Replacement::Lru, seed);
         let cache = Bytes::new(base.cache.get() * times / by);
@@ -228,7 +228,7 @@ fn row(name: &str, when: &str, runs: &[(Run, Run)]) -> Vec<String> {
     ]
 }
 
-/// With a syncer, why SPTF-Evict is no worse than LRU.
+/// Explains why with a syncer SPTF-Evict is no worse than LRU.
 fn ties(lru: &[(Run, Run)], evict: &[(Run, Run)], above: Spread) -> String {
     let for_room = |runs: &[(Run, Run)]| spread(runs, |(free, _)| free.forced_per_s[2]);
     format!(
@@ -243,7 +243,7 @@ fn ties(lru: &[(Run, Run)], evict: &[(Run, Run)], above: Spread) -> String {
     )
 }
 
-/// Outside the drive, LRU without a syncer.
+/// Explains LRU without a syncer outside the drive.
 fn why_outside(reads_only: &[Run], runs: &[(Run, Run)]) -> String {
     let alone = spread(reads_only, |r| r.response_ms).mean;
     let without = spread(runs, |(_, without)| without.response_ms).mean;
@@ -265,7 +265,7 @@ fn why_outside(reads_only: &[Run], runs: &[(Run, Run)]) -> String {
 fn note(reads_only: &[Run], burst: &[(Run, Run)], two: &[(Run, Run)], sized: &[Vec<Run>]) -> String {
     let alone = spread(reads_only, |r| r.response_ms).mean;
     let without = |runs: &[(Run, Run)]| spread(runs, |(_, without)| without.response_ms).mean;
-    // Two calls at all times: a read takes two reads' time at the drive, and that of what is written meanwhile.
+    // With two calls at all times a read takes two reads' time at the drive, and the time of the writes between.
     let a_write = spread(burst, |(_, without)| {
         let writes = without.forced_per_s.iter().sum::<f64>();
         (1e3 - without.reads_per_s * alone / 2.0) / writes

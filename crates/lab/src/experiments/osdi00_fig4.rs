@@ -17,7 +17,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     run,
 };
 
-/// Percent of the requests that are local.
+/// The percentages of requests that are local.
 const LOCAL: [u64; 11] = [0, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100];
 
 fn run(lab: &Lab) -> Result<Outcome, LabError> {
@@ -41,7 +41,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     })
 }
 
-/// The least rise from one mean to the next; below zero where they fall.
+/// Returns the smallest rise from one mean to the next; below zero if one falls.
 fn least_step(shares: &[Spread]) -> f64 {
     shares.windows(2).map(|w| w[1].mean - w[0].mean).fold(f64::INFINITY, f64::min)
 }

@@ -1,4 +1,4 @@
-//! OSDI'00, figure 5: what the foreground's scheduler leaves of the rotational latency.
+//! OSDI'00, figure 5: the rotational latency left by each foreground scheduler.
 
 use crate::set_up::{ATLAS_10K, drive, head_figure, latency, mean_head_bar, random_run};
 use crate::{Band, Claim, Experiment, Lab, LabError, Outcome, Paper};

@@ -1,4 +1,4 @@
-//! OSDI'00, figure 6: between SPTF and SSTF lies much latency for little access time.
+//! OSDI'00, figure 6: between SPTF and SSTF there is much latency for little access time.
 
 use crate::set_up::{ATLAS_10K, drive, head_figure, latency, mean_head_bar, random_run};
 use crate::{
@@ -37,7 +37,7 @@ const WEIGHTS: [Option<u16>; 12] = [
     None,
 ];
 
-/// Where n = 40 stands among them.
+/// The index of n = 40 among them.
 const SW40: usize = 4;
 
 fn run(lab: &Lab) -> Result<Outcome, LabError> {
@@ -92,7 +92,7 @@ fn mean_access(runs: &[Report]) -> f64 {
     runs.iter().map(|r| r.foreground.mean_access_ms).sum::<f64>() / runs.len() as f64
 }
 
-/// How much longer an access takes than it did in `base`, seed by seed, in percent.
+/// Returns how much longer an access takes than in `base`, seed by seed, in percent.
 fn cost(runs: &[Report], base: &[Report]) -> Spread {
     let ratios =
         runs.iter().zip(base).map(|(r, b)| r.foreground.mean_access_ms / b.foreground.mean_access_ms);

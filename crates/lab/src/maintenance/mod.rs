@@ -1,8 +1,9 @@
-//! Maintenance applications on the core, beside a foreground that lives with them: it goes through the snapshots' maps,
+//! Maintenance applications on the core, beside a foreground that depends on them: it goes through the snapshots' maps,
 //! the reorganiser's, or the cache.
 //!
-//! The drive is the simulated mechanics with the core inside, or one behind its interface with the core outside. Bytes are zeros: what an application does with contents is
-//! held by its own tests, and a backup of a whole drive does not fit into memory.
+//! The drive is the simulated mechanics with the core inside, or one behind its interface with the core outside. Bytes
+//! are zeros: the contents are checked by the applications' own tests, and a backup of a whole drive does not fit into
+//! memory.
 
 mod foreground;
 mod guests;

@@ -29,7 +29,7 @@ fn range(start: u64, len: u64) -> LbnRange {
     LbnRange::new(Lbn::new(start), Sectors::new(len))
 }
 
-/// Three clients that read, and write as often as `reads` leaves, over the first sectors.
+/// Returns a host with three clients that read with the share `reads` and write otherwise, over the first sectors.
 fn host(drive: &Arc<DriveModel>, area: u64, reads: Share) -> Host {
     let config = RandomConfig {
         size: Sectors::new(3),
@@ -101,7 +101,7 @@ fn a_backup_reads_each_block_once_and_the_foreground_does_not_notice() {
 fn writes_of_a_volume_go_step_by_step_and_those_of_one_block_one_after_the_other() {
     let drive = drive();
     for cow in [Cow::Application, Cow::Snapshot] {
-        // Few blocks, so that clients meet in them.
+        // Few blocks, so that clients collide in them.
         let volume = volume(&drive, 3, 6, cow);
         let mut host = host(&drive, 12, Share::NONE);
         host.serve(range(0, 12), Way::Snapshots(Rc::clone(&volume)));
@@ -159,7 +159,7 @@ fn a_reorganisation_comes_to_its_end_under_a_load_that_it_moves_about() {
 fn a_cache_answers_its_part_and_cleans_it_for_free() {
     let drive = drive();
     let mut host = host(&drive, 800, half());
-    // Requests that the cache does not answer leave gaps.
+    // Requests that the cache does not answer have gaps.
     let config = CacheConfig::new(range(0, 400), BLOCK, units::Bytes::ZERO, 60);
     let guest = host
         .start(|sessions, now| Cache::new(config, sessions, now).map(|cache| Guest::Cache(Box::new(cache))))

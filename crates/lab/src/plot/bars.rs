@@ -4,14 +4,14 @@ use super::marks;
 use super::sheet::{self, Drawn, Name, SCALE, Sheet, Swatch, unit};
 use crate::{Bar, Figure};
 
-/// How much of its slot a bar fills.
+/// The part of its slot that a bar fills.
 const WIDTH: f64 = 0.62;
 
-/// No bar is wider than that, in pixels.
+/// The largest width of a bar, in pixels.
 const WIDEST: f64 = 70.0;
 
 pub(super) fn draw(sheet: Sheet, figure: &Figure, parts: &[String], bars: &[Bar]) -> Drawn {
-    // From the top, as they stand in the bars; what no bar has is not explained.
+    // In the order of the bars from the top; parts that no bar has are left out.
     let there = |part: &usize| bars.iter().any(|bar| bar.values.get(*part).is_some_and(drawable));
     let legend: Vec<(Swatch, &str)> = (0..parts.len())
         .rev()
@@ -23,7 +23,7 @@ pub(super) fn draw(sheet: Sheet, figure: &Figure, parts: &[String], bars: &[Bar]
     let y = sheet::extent(figure.y.range, totals, true);
     let slots = bars.len().max(1) as f64;
     let top = y.end;
-    // The plot is as wide as the area but for the vertical axis and its margin.
+    // The plot has the width of the area without the vertical axis and its margin.
     let width = f64::from(area.dim_in_pixel().0.saturating_sub(unit(80.0))) / (slots * f64::from(SCALE));
     let names: Vec<Name> = bars.iter().map(|bar| Name::fit(&bar.label, width - 5.0)).collect();
     let lines = names.iter().map(Name::lines).max().unwrap_or(0);
@@ -51,7 +51,7 @@ pub(super) fn draw(sheet: Sheet, figure: &Figure, parts: &[String], bars: &[Bar]
     Ok(())
 }
 
-/// A part of nothing, or of less, has no place in a bar.
+/// Returns whether a part has a positive size.
 fn drawable(value: &f64) -> bool {
     value.is_finite() && *value > 0.0
 }

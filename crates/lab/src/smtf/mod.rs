@@ -1,7 +1,7 @@
-//! A host with a queue of requests at a disk, as ATC'03 has it: it sends one request at a time, and chooses which.
+//! A host with a queue of requests at a disk, as in ATC'03: it sends one request at a time, and chooses which.
 //!
-//! [`Disk`] is what it sends them to, [`Chooser`] how it chooses, [`Host`] the loop. [`Survey`] the Disk Mimic's table
-//! with every distance of the disk in it; [`Week`] the trace.
+//! [`Disk`] executes them, [`Chooser`] chooses, [`Host`] is the loop. [`Survey`] is the Disk Mimic's table with every
+//! distance of the disk in it; [`Week`] is the trace.
 
 mod chooser;
 mod disk;
@@ -18,11 +18,11 @@ use mimic::CheckPoints;
 use model::DriveModel;
 use units::Sectors;
 
-/// How the paper interpolates: a range must pass its Table 2 once, and is "only relatively short". How short it does not say;
-/// ten tracks are assumed.
+/// The paper's interpolation: a range must pass its Table 2 once, and is "only relatively short". The paper does not
+/// give a length; ten tracks are assumed.
 pub(crate) const LETTER: CheckPoints = CheckPoints::TABLE_2;
 
-/// The longest range that is interpolated by [`LETTER`].
+/// Returns the longest range that is interpolated by [`LETTER`].
 pub(crate) fn longest_line(disk: &DriveModel) -> Sectors {
     Sectors::new(u64::from(disk.layout().densest_track()) * 10)
 }

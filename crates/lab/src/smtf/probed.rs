@@ -5,10 +5,10 @@ use crate::LabError;
 use mimic::{ProbePlan, ProbeReport, Prober, Table};
 use units::Instant;
 
-/// Carries out a plan on a disk that has nothing else to do (ATC'03, section 5.3).
+/// Executes a plan on an otherwise idle disk (ATC'03, section 5.3).
 ///
 /// # Errors
-/// A plan that cannot be carried out.
+/// The plan cannot be executed.
 pub(crate) fn probed(disk: &mut impl Disk, plan: ProbePlan) -> Result<(Table, ProbeReport), LabError> {
     let mut prober = Prober::new(plan).map_err(|e| LabError::new("the plan of probing", e))?;
     let mut now = Instant::ZERO;

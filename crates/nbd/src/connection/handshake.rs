@@ -6,22 +6,22 @@ use crate::export::{Export, MOST_NAME_BYTES};
 use crate::reply::ALLOCATION;
 use crate::wire::{OPTION, OPTION_HEADER, OPTION_REPLY, Put, Reader, handshake, info, option, reply};
 
-/// The most data of an option that are looked at. Longer ones are passed over.
+/// The most data of an option that are parsed. Longer ones are skipped.
 const MOST_DATA: u32 = 4 * MOST_NAME_BYTES as u32;
 
-/// The most that are passed over.
+/// The most bytes that are skipped.
 const MOST_PASSED: u32 = 1 << 20;
 
 /// The context that every client knows: which parts are holes, which are zero.
 const BASE_ALLOCATION: &str = "base:allocation";
 
-/// How an option is answered.
+/// The answer to an option.
 enum Answer {
-    /// Positively, behind the replies that have been written.
+    /// Success, after the replies that have been written.
     Done,
-    /// With an error and a line for people; the replies are taken back.
+    /// An error with a line for people; the replies are taken back.
     Refused(u32, &'static str),
-    /// Because nobody is let in, with a line for people that says why.
+    /// Exports cannot be chosen at present; with a line for people that says why.
     Closed(String),
 }
 
@@ -37,7 +37,7 @@ impl Connection {
         Ok(Some(()))
     }
 
-    /// An option; `None` if it is not all there yet.
+    /// Parses an option; `None` if it is incomplete.
     pub(super) fn option(&mut self, reader: &mut Reader<'_>) -> Result<Option<()>, Violation> {
         if reader.0.len() < OPTION_HEADER {
             return Ok(None);
@@ -47,7 +47,7 @@ impl Connection {
         if magic != OPTION {
             return Err(Violation::Magic { what: "an option", found: magic, expected: OPTION });
         }
-        // A name that is chosen without a reply cannot be passed over.
+        // Choosing a name has no error reply, so a long one cannot be skipped.
         let most = if option == option::EXPORT_NAME { MOST_DATA } else { MOST_PASSED };
         if length > most {
             return Err(Violation::LongOption { option, length, most });
@@ -111,7 +111,7 @@ impl Connection {
                 Answer::Refused(reply::ERR_POLICY, "this server has no certificate")
             }
             option::STARTTLS => {
-                // What was agreed in the clear is worth nothing.
+                // Agreements made without encryption are void.
                 self.structured = false;
                 self.allocation_of = None;
                 self.state = State::AwaitsTls;
@@ -134,7 +134,7 @@ impl Connection {
         }
     }
 
-    /// `None` if the data are not what they must be.
+    /// Returns `None` if the data are malformed.
     fn info(&mut self, option: u32, data: &mut Reader<'_>) -> Option<Answer> {
         let name = name(data.string()?)?;
         let count = data.u16()?;
@@ -174,7 +174,7 @@ impl Connection {
         Some(Answer::Done)
     }
 
-    /// `None` if the data are not what they must be.
+    /// Returns `None` if the data are malformed.
     fn contexts(&mut self, option: u32, data: &mut Reader<'_>) -> Option<Answer> {
         let set = option == option::SET_META_CONTEXT;
         if set && !self.structured {
@@ -205,7 +205,7 @@ impl Connection {
         Some(Answer::Done)
     }
 
-    /// The only option that is answered by no reply but the export itself, or by hanging up.
+    /// Handles the only option whose answer is the export itself, or a hang-up.
     fn export_name(&mut self, bytes: &[u8]) -> Result<(), Violation> {
         let refused = |why| {
             let name = String::from_utf8_lossy(bytes.get(..256).unwrap_or(bytes)).into_owned();

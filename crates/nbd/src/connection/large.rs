@@ -1,7 +1,7 @@
-//! A request for which there is no room as a whole: it is carried out in pieces, a few at a time.
+//! A request without room as a whole: it is carried out in pieces, a few at a time.
 //!
-//! While there is one, the client has no other request, so that its answer is not in the way of another's and whatever room the
-//! client has is for its pieces.
+//! While there is one, the client has no other request, so that answers do not mix and all of the client's room is for
+//! its pieces.
 
 use super::{Connection, Event};
 use crate::error::{Errno, Violation};
@@ -9,25 +9,26 @@ use crate::reply::{self, Reply};
 use crate::request::{Command, Request};
 use std::collections::BTreeMap;
 
-/// As many pieces fit into the room that a client has, so that the disk works on some while the client takes others.
+/// The number of pieces that fit into a client's room, so that the disk works on some while the client takes others.
 const PIECES_AT_ONCE: usize = 4;
 
-/// Pieces begin and end at multiples of this, so that a disk with large physical sectors writes whole ones.
+/// The divisor of the places at which pieces begin and end, so that a disk with large physical sectors writes whole
+/// ones.
 const PIECE_UNIT: u64 = 4096;
 
 #[derive(Clone, Debug)]
 pub(super) struct Large {
-    /// As the client has asked, without its data.
+    /// The client's request, without its data.
     whole: Request,
-    /// Bytes of a piece, but for the first and the last one.
+    /// The bytes of a piece, except the first and the last.
     piece: u64,
     /// The first byte of the next piece; the end if there is none.
     next: u64,
-    /// Pieces of a read that were answered before others in front of them. A client without structured replies gets the bytes
-    /// in order.
+    /// Pieces of a read that were answered before earlier ones. A client without structured replies gets the bytes in
+    /// order.
     early: BTreeMap<u64, Vec<u8>>,
     early_bytes: usize,
-    /// The next byte for such a client. Its reply has begun when that is not the first one.
+    /// The next byte for such a client. Its reply has begun if that is not the first one.
     in_order: u64,
     failed: Option<Failure>,
 }
@@ -44,12 +45,12 @@ impl Large {
         self.whole.offset + u64::from(self.whole.length)
     }
 
-    /// Bytes of answers that wait for those in front of them.
+    /// Returns the bytes of answers that wait for earlier ones.
     pub fn held(&self) -> usize {
         self.early_bytes
     }
 
-    /// The next piece, if there is one.
+    /// Returns the next piece, if there is one.
     fn piece(&self) -> Option<Request> {
         let until = (self.next / self.piece + 1).saturating_mul(self.piece).min(self.end());
         let length = u32::try_from(until - self.next).unwrap_or(u32::MAX);
@@ -60,26 +61,26 @@ impl Large {
 }
 
 impl Connection {
-    /// The bytes of a piece, for an export with blocks of at least `minimum` bytes.
+    /// Returns the bytes of a piece, for an export with blocks of at least `minimum` bytes.
     pub(super) fn piece_bytes(&self, minimum: u32) -> u64 {
         let unit = PIECE_UNIT.max(u64::from(minimum));
         let room = (self.room() / PIECES_AT_ONCE) as u64;
         (room - room % unit).max(unit)
     }
 
-    /// The bytes that may be held without a grant.
+    /// Returns the bytes that may be held without a grant.
     fn room(&self) -> usize {
         self.reserve.min(self.limits.bytes)
     }
 
-    /// Carries the request out in pieces.
+    /// Begins to carry out the request in pieces.
     pub(super) fn begin_large(&mut self, whole: Request, piece: u64) {
         let (next, in_order) = (whole.offset, whole.offset);
         let (early, early_bytes) = (BTreeMap::new(), 0);
         self.large = Some(Large { whole, piece, next, early, early_bytes, in_order, failed: None });
     }
 
-    /// Asks for as many pieces as there is room for. The data of a write's piece are to come first.
+    /// Gives the host as many pieces as there is room for. The data of a write's piece have to be received first.
     pub(super) fn ask_for_pieces(&mut self) {
         while let Some(piece) = self.large.as_ref().filter(|_| self.writing.is_none()).and_then(Large::piece)
         {
@@ -103,7 +104,7 @@ impl Connection {
         }
     }
 
-    /// A piece is read.
+    /// Handles a piece that was read.
     pub(super) fn piece_read(&mut self, piece: &Request, data: Vec<u8>) -> Result<(), Violation> {
         if data.len() != piece.length as usize {
             return self.piece_answered(piece, &Reply::Done);
@@ -131,7 +132,7 @@ impl Connection {
         self.end_large()
     }
 
-    /// A piece is done, or not. After one that is not, no more are asked for.
+    /// Handles a piece that is done or has failed. After a failure no more pieces follow.
     pub(super) fn piece_answered(&mut self, piece: &Request, reply: &Reply<'_>) -> Result<(), Violation> {
         match *reply {
             Reply::Data(data) if piece.command == Command::Read => {
@@ -170,7 +171,8 @@ impl Connection {
         self.answered.count(failed.is_none());
         let begun = !whole.structured && in_order > whole.offset;
         match failed {
-            // Such a reply says at its beginning that all is well; that it is not, only the end of the connection can say.
+            // Such a reply reports success at its beginning, so a later failure can only be reported by the end of the
+            // connection.
             Some(_) if begun => {
                 self.state = super::State::Ended;
                 (self.input, self.understood) = (Vec::new(), 0);

@@ -1,4 +1,4 @@
-//! Programs that nobody here wrote, against the example server. Each test says `skipped: ...` where one is missing.
+//! Independent client programs, against the example server. Each test says `skipped: ...` if one is missing.
 
 #![allow(clippy::unwrap_used, clippy::print_stderr, clippy::disallowed_methods)] // processes, and a wait for them
 
@@ -10,13 +10,13 @@ use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
-/// The directory of a server's socket, which ends with it. The server ends with the tests.
+/// A server, in a directory that is removed with it. The server ends with the tests.
 struct Server {
     dir: PathBuf,
 }
 
 impl Server {
-    /// `None` where the client is not to be had.
+    /// `None` if the client is not installed.
     fn start(client: &str, test: &str) -> Option<Self> {
         if !testing::needs_program(client) {
             return None;
@@ -54,7 +54,7 @@ fn works(program: &str, args: &[&str]) -> String {
     out.into_owned()
 }
 
-/// 16 MiB that no two blocks of are alike, with holes.
+/// Returns 16 MiB in which no two blocks are equal, with holes.
 fn image() -> Vec<u8> {
     let mut image = vec![0; 16 << 20];
     for (i, block) in image.chunks_mut(4096).enumerate().filter(|(i, _)| i % 5 > 1) {

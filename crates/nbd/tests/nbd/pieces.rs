@@ -1,4 +1,4 @@
-//! Requests for which there is no room as a whole, carried out in pieces.
+//! Requests without room as a whole, carried out in pieces.
 
 use nbd::{
     Abilities, BlockSizes, Command, Connection, Errno, Event, Export, Extent, Limits, Reply, Request, Tls,
@@ -102,10 +102,10 @@ fn message(cookie: u64, asked: &Asked) -> Vec<u8> {
     bytes
 }
 
-/// The answers to a request, as a client has them.
+/// The answers to a request, from the client's view.
 #[derive(Clone, Debug, Default)]
 struct Told {
-    /// Bytes that came, and how many of them were right.
+    /// The bytes received, and the number of right ones.
     came: usize,
     right: usize,
     extents: usize,
@@ -113,7 +113,7 @@ struct Told {
     ended: Option<u32>,
 }
 
-/// Reads the answers in `bytes`, of which the last ones may be missing.
+/// Reads the answers in `bytes`, whose end may be missing.
 fn told(requests: &[Asked], mut bytes: &[u8]) -> BTreeMap<u64, Told> {
     fn take<const N: usize>(bytes: &mut &[u8]) -> [u8; N] {
         let (some, rest) = bytes.split_first_chunk().unwrap();
@@ -167,11 +167,11 @@ fn told(requests: &[Asked], mut bytes: &[u8]) -> BTreeMap<u64, Told> {
     all
 }
 
-/// A disk with one bad sector, and what is written on it.
+/// A disk with one bad sector, and the writes to it.
 #[derive(Debug)]
 struct Disk {
     bad: usize,
-    /// How often each sector of each request was written.
+    /// The number of writes to each sector of each request.
     written: BTreeMap<(u64, usize), u32>,
 }
 
@@ -220,9 +220,9 @@ impl Disk {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
 
-    /// Whatever a client asks for, and whatever its room: no more is held than may be, each request is answered once, with
-    /// all that it asked for or with an error, and each write is carried out once. A client without structured replies is hung
-    /// up on when the later bytes of a read cannot be read.
+    /// For any requests and any room: the limit on held bytes is kept, each request is answered once, completely or
+    /// with an error, and each write is carried out once. A client without structured replies is hung up on if the
+    /// later bytes of a read cannot be read.
     #[test]
     fn requests_of_any_size_are_carried_out_in_the_room_that_there_is(
         requests in prop::collection::vec(asked(), 1..25),
@@ -241,7 +241,7 @@ proptest! {
         let sent: Vec<u8> = (0u64..).zip(&requests).flat_map(|(cookie, asked)| message(cookie, asked)).collect();
         let (mut at, mut waiting, mut output, mut unfinished) = (0, Vec::new(), Vec::new(), None);
         let mut disk = Disk { bad, written: BTreeMap::new() };
-        // One piece is let in whatever the room, and so is one read that must not be in parts.
+        // One piece is admitted with any room, and so is one read that must not be split.
         let room = if grants { limits.bytes } else { reserve.min(limits.bytes) };
         let whole = requests.iter().filter(|asked| asked.flags == DF && asked.length <= 64 << 10);
         let held_max = room.max(4096).max(whole.map(|asked| asked.length).max().unwrap_or(0));
@@ -274,7 +274,7 @@ proptest! {
                     other => panic!("{other:?}"),
                 }
             }
-            // Headers of answers come beside what was claimed.
+            // Headers of answers exceed the claimed room.
             prop_assert!(connection.held() <= held_max + 64 * limits.requests, "{} held", connection.held());
             prop_assert!(waiting.len() <= limits.requests);
             let quiet = waiting.is_empty() && connection.output().is_empty();

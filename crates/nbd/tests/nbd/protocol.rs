@@ -1,4 +1,4 @@
-//! Bytes in, bytes out: every option and command, and whatever else a client may send.
+//! Bytes in, bytes out: every option and command, and garbage.
 
 use nbd::{
     Abilities, BlockSizes, Command, Connection, Errno, Event, Export, Extent, Limits, Reply, Request, Tls,
@@ -33,7 +33,7 @@ fn greeted(tls: Tls) -> Connection {
     connection
 }
 
-/// What there is to send.
+/// Takes all output.
 fn taken(connection: &mut Connection) -> Vec<u8> {
     let mut all = Vec::new();
     while !connection.output().is_empty() {
@@ -64,7 +64,7 @@ fn request(flags: u16, kind: u16, cookie: u64, offset: u64, length: u32) -> Vec<
     .concat()
 }
 
-/// The replies to options in `bytes`: option, kind, data.
+/// Returns the replies to options in `bytes`: option, kind, data.
 fn replies(mut bytes: &[u8]) -> Vec<(u32, u32, Vec<u8>)> {
     let mut replies = Vec::new();
     while !bytes.is_empty() {
@@ -82,7 +82,7 @@ fn kinds(connection: &mut Connection, option: &[u8]) -> Vec<u32> {
     replies(&taken(connection)).into_iter().map(|(_, kind, _)| kind & 0xFFFF).collect()
 }
 
-/// A connection to `disk` with structured replies and `base:allocation`.
+/// Returns a connection to `disk` with structured replies and `base:allocation`.
 fn open() -> Connection {
     let mut connection = greeted(Tls::Off);
     let context = [string("disk"), vec![0, 0, 0, 1], string("base:allocation")].concat();
@@ -154,7 +154,7 @@ fn while_nobody_is_let_in_clients_are_told_why_and_who_is_in_stays() {
     connection.receive(&go).unwrap();
     assert_eq!(replies(&taken(&mut connection)), [(7, POLICY, b"a restore".to_vec())]);
     assert!(!connection.is_open());
-    // In the old way there is no answer but the end.
+    // In the old handshake the only answer is the end.
     let mut old = connection.clone();
     let error = old.receive(&option(1, b"disk")).unwrap_err().to_string();
     assert!(error.contains("nobody is let in now"), "{error}");
@@ -201,7 +201,7 @@ fn before_tls_nothing_is_told_and_nothing_is_kept() {
     assert_eq!(kinds(&mut connection, &option(5, b"")), [3], "twice");
     assert_eq!(kinds(&mut connection, &option(3, b"")), [2, 2, 1]);
 
-    // Structured replies that were agreed in the clear are forgotten.
+    // An agreement on structured replies without encryption is void.
     let mut connection = greeted(Tls::Offered);
     assert_eq!(kinds(&mut connection, &[option(8, b""), option(5, b"")].concat()), [1, 1]);
     connection.tls_started();
@@ -229,7 +229,7 @@ fn requests_that_make_no_sense_are_answered_without_asking_anybody() {
     assert_eq!(errno(request(0, 9, 1, 0, 512)), 22, "unknown");
     assert_eq!(errno(request(1 << 3, 0, 1, 0, 512)), 22, "a flag of another command");
     assert_eq!(errno(request(1 << 7, 0, 1, 0, 512)), 22, "an unknown flag");
-    // What is refused is passed over: the next is understood.
+    // A refused request is skipped: the next one is parsed.
     connection.receive(&request(1, 0, 2, 512, 1024)).unwrap();
     let next = next(&mut connection);
     assert_eq!((next.command, next.fua, next.offset, next.length), (Command::Read, true, 512, 1024));
@@ -249,7 +249,7 @@ fn answers_are_as_the_protocol_has_them() {
     let mut connection = open();
     connection.receive(&[request(4, 0, 7, 512, 512), request(8, 7, 8, 0, 1024)].concat()).unwrap();
     let (read, status) = (next(&mut connection), next(&mut connection));
-    // Out of order.
+    // The answers are out of order.
     let extents = [(512, true), (256, true), (10_000, false)];
     let extents = extents.map(|(length, hole)| Extent { length, hole, zero: hole });
     connection.reply(&status, &Reply::Status(&extents)).unwrap();
@@ -307,7 +307,7 @@ fn a_client_fills_no_more_than_its_share() {
     assert_eq!(next(&mut connection).offset, 0, "one byte more than the answer was the share");
     assert_eq!(connection.poll(), None);
 
-    // A host may have taken a write's bytes out of it: its share is free again all the same.
+    // A host may take a write's bytes out of it: its share is released all the same.
     let mut writing = open();
     writing.receive(&[request(0, 1, 1, 0, 1024), vec![7; 1024]].concat()).unwrap();
     let mut write = next(&mut writing);
@@ -316,7 +316,7 @@ fn a_client_fills_no_more_than_its_share() {
     taken(&mut writing);
     assert_eq!(writing.memory(), 0);
 
-    // One that is larger comes in pieces; and what nobody takes stops the client too.
+    // A larger request is split into pieces; and answers that the client does not take stop its requests.
     let mut connection = Connection::new(exports(), Tls::Off, limits);
     connection
         .receive(&[vec![0, 0, 0, 3], option(1, b"disk"), request(0, 0, 1, 0, 1 << 20)].concat())
@@ -335,7 +335,7 @@ fn a_client_fills_no_more_than_its_share() {
     assert!(connection.is_ready());
 }
 
-/// The bytes of an answer that a host has taken away to send them are held as well.
+/// The bytes of an answer that a host has taken to send count as held, too.
 #[test]
 fn a_share_comes_back_when_the_last_byte_of_the_answer_was_sent() {
     let limits = Limits { requests: 100, bytes: 1 << 20, options: 10 };
@@ -394,7 +394,7 @@ fn a_request_beyond_the_reserve_waits_for_a_grant_and_nothing_is_lost() {
         assert_eq!(connection.poll(), None, "one at a time");
     }
     assert_eq!((connection.memory(), connection.is_waiting(), connection.wanted()), (3 * 512, false, None));
-    // Within the reserve none is needed; one that is still choosing needs none.
+    // Within the reserve no grant is needed, nor in the handshake.
     let mut choosing = greeted(Tls::Off);
     choosing.reserve(1023);
     choosing.receive(&[option(7, &[string("disk"), vec![0, 0]].concat()), reads.clone()].concat()).unwrap();
@@ -408,7 +408,7 @@ fn a_request_beyond_the_reserve_waits_for_a_grant_and_nothing_is_lost() {
     assert_eq!((choosing.poll(), choosing.wanted()), (None, Some(512)));
 }
 
-/// What a client may send, in order or not.
+/// Returns valid and invalid messages of a client.
 fn messages() -> impl Strategy<Value = Vec<Vec<u8>>> {
     let data = prop::collection::vec(any::<u8>(), 0..40);
     let names = prop_oneof![Just("disk"), Just("plain"), Just("")];
@@ -431,7 +431,7 @@ fn messages() -> impl Strategy<Value = Vec<Vec<u8>>> {
     prop::collection::vec(message, 0..30)
 }
 
-/// Sends `bytes` cut at `cuts`; all events, all that was sent back, and how it ended.
+/// Sends `bytes` cut at `cuts`; returns all events, all output, and the violation at the end.
 fn talk(bytes: &[u8], cuts: &[usize], answer_late: bool) -> (Vec<Event>, Vec<u8>, Option<Violation>) {
     let mut connection = greeted(Tls::Off);
     let (mut events, mut sent, mut waiting) = (Vec::new(), Vec::new(), Vec::new());
@@ -467,7 +467,7 @@ fn talk(bytes: &[u8], cuts: &[usize], answer_late: bool) -> (Vec<Event>, Vec<u8>
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(600))]
 
-    /// A socket gives bytes as it likes.
+    /// A socket splits bytes at arbitrary places.
     #[test]
     fn it_makes_no_difference_how_bytes_come(
         messages in messages(), cuts in prop::collection::vec(any::<usize>(), 0..60),
@@ -482,7 +482,7 @@ proptest! {
         talk(&bytes, &cuts, false);
     }
 
-    /// And a client sends what it likes.
+    /// A client may send arbitrary bytes.
     #[test]
     fn nothing_that_is_sent_breaks_it(bytes in prop::collection::vec(any::<u8>(), 0..300), go in any::<bool>()) {
         let mut connection = if go { open() } else { greeted(Tls::Offered) };
@@ -491,7 +491,7 @@ proptest! {
         prop_assert!(sent < 10_000);
     }
 
-    /// Whatever comes out as a request lies inside the export, and has the bytes that were sent.
+    /// Every request lies inside the export, and has the bytes that were sent.
     #[test]
     fn requests_are_parts_of_the_export(messages in messages()) {
         let bytes: Vec<u8> = [option(8, b""), option(7, &[string("disk"), vec![0, 0]].concat())]

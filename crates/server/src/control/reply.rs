@@ -1,4 +1,4 @@
-//! Answers in JSON, errors that name the field and the mend.
+//! Answers in JSON, and errors with the field and advice.
 
 use crate::desk::DeskError;
 use axum::Json;
@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
-/// Why a request was refused.
+/// The reason why a request was refused.
 #[derive(Debug)]
 pub(crate) struct Refusal {
     pub code: StatusCode,
@@ -20,7 +20,7 @@ impl Refusal {
         Self { code, field: None, message: message.into() }
     }
 
-    /// The disk's thread is gone, or does not answer.
+    /// Makes the refusal for a disk whose thread is gone, or does not answer.
     pub fn gone() -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "the disk does not answer; look at the daemon's log")
     }

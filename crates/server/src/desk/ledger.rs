@@ -1,4 +1,4 @@
-//! The desk's table and its journal: what is noted, and what comes of its being durable.
+//! The desk's table and its journal: records events, and acts when they are durable.
 
 use super::order::{Lane, Order, Work};
 use super::spec::Kind;
@@ -11,7 +11,7 @@ use tracing::{error, info, warn};
 use units::Duration;
 
 impl Desk {
-    /// Puts an event into table and journal; when it is durable.
+    /// Records an event in table and journal; returns the entry after which it is durable.
     pub(super) fn note(&mut self, event: Event) -> u64 {
         let bytes = journal::encode([&event]);
         if !self.table.apply(event) {
@@ -28,7 +28,7 @@ impl Desk {
         self.seq
     }
 
-    /// Writes the journal anew.
+    /// Rewrites the journal.
     pub(super) fn compact(&mut self) {
         let bytes = journal::encode(&self.table.events());
         self.seq += 1;
@@ -62,10 +62,10 @@ impl Desk {
         self.note(Event::State { id, state, reason, at: self.unix_ms })
     }
 
-    /// Drops the oldest of those that are over, if there are too many.
+    /// Drops the oldest tasks that are over, if there are too many.
     pub(super) fn forget_old(&mut self) {
         while self.table.iter().count() > MOST_REMEMBERED {
-            // The last one of each kind that was done, and that failed, is what an operator asks for.
+            // Keep the last task of each kind that was done, and that failed: operators ask for them.
             let last: Vec<u64> = Kind::ALL
                 .into_iter()
                 .flat_map(|kind| [(kind, TaskState::Done), (kind, TaskState::Failed)])
@@ -120,7 +120,7 @@ impl Desk {
         }
     }
 
-    /// Puts a task's progress into the journal, if there is any and it is time.
+    /// Records a task's progress in the journal, if there is any and it is time.
     pub(super) fn save(&mut self, id: u64, at_once: bool) {
         let Some(live) = self.live.get_mut(&id).filter(|live| at_once || live.save_at <= self.now) else {
             return;

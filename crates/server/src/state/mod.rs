@@ -1,8 +1,8 @@
-//! Files of the state directory: a log, and beside it where the log ends.
+//! Files of the state directory: a log, and beside it the end of the log.
 //!
-//! A file that a task depends on is a [`Log`]: records, each with its length, its number and a checksum that goes on from
-//! the record before. Beside it stands `NAME.end`, which says up to which record everything was acknowledged. The log is
-//! written and synced first, its end second, and only then is anything acknowledged. So damage and a torn end differ:
+//! A file that a task depends on is a [`Log`]: records, each with its length, its number and a checksum that continues
+//! from the record before. Beside it is `NAME.end`, which holds the last record that was acknowledged. The log is
+//! written and synced first, its end second, and only then is the record acknowledged. So damage and a torn end differ:
 //!
 //! | found at the start | it is |
 //! |---|---|
@@ -12,8 +12,8 @@
 //! | a log without its end, or an end without its log | damage: one of them was removed |
 //! | an end that is older than the log says | damage: an older copy |
 //!
-//! Nothing is mended here and nothing is guessed: [`Broken`] says what is wrong, and the records before the damage are handed
-//! out, because `freeblock repair` shows them.
+//! This module repairs nothing and guesses nothing: [`Broken`] describes the damage, and the records before it are
+//! returned, because `freeblock repair` shows them.
 //!
 //! ```text
 //! log     "fbstate\0", version u32 = 1, kind u32, number u64, crc32 of these; then records
@@ -22,10 +22,10 @@
 //!         "fbstend\0", version u32 = 1, kind u32, number u64, sequence u64, crc32 of that record u32, length of the note
 //!         u32, note, zeros, crc32 of all of it in the last four bytes
 //! ```
-//! Little-endian. `committed` is the sequence that the end had, durably, when the record was written: by it an end is known
-//! to be older than its log. Sequences are consecutive in a file and are never used again for the same log, also when it is
-//! written anew ([`Log::replace`]), which begins with the record after the last. The file is whole before it gets its name,
-//! so its first record cannot be torn.
+//! Little-endian. `committed` is the sequence in the durable end when the record was written: it shows if an end is
+//! older than its log. Sequences are consecutive in a file and are never used again for the same log, also when it is
+//! rewritten ([`Log::replace`]), which begins with the record after the last. The file is complete before it gets its
+//! name, so its first record cannot be torn.
 
 mod damage;
 mod end;

@@ -1,9 +1,9 @@
 //! Blocks that had to be copied before they were overwritten, until their target has them.
 //!
-//! They are a log of the state directory ([`crate::state`]): the target may be slow, full or away, and a foreground write
-//! waits for this file only. Its first record is the header of the image, each other one a block: its number (u64), how many
-//! of its sectors are bad (u32), those (u32), and its bytes. If one of them may be lost the backup fails: what the disk holds
-//! there is newer.
+//! They are a log of the state directory ([`crate::state`]): the target may be slow, full or unreachable, and a
+//! foreground write waits for this file only. Its first record is the header of the image, each other one a block: its
+//! number (u64), the number of its bad sectors (u32), those (u32), and its bytes. If one of them may be lost the backup
+//! fails: the disk's content there is newer.
 
 use super::files::{Files, put_aside};
 use super::source::no_room;
@@ -45,7 +45,7 @@ impl<'a> Block<'a> {
     }
 }
 
-/// Reads kept blocks, each as often as it is there.
+/// Reads kept blocks, with repetitions.
 fn read(
     files: &dyn Files,
     path: &Path,
@@ -61,7 +61,7 @@ fn read(
     })
 }
 
-/// The blocks of a task that must be there and are not.
+/// Returns the damage of blocks that must exist and do not.
 fn gone(path: &Path) -> Broken {
     let damage = Damage::Gone { acknowledged: 1 };
     Broken { path: path.into(), damage, note: None, whole: false }
@@ -75,7 +75,7 @@ fn lost(broken: &Broken) -> String {
 }
 
 impl Kept {
-    /// Goes on with what is there; the blocks. If the task has `begun` something must be there.
+    /// Opens the file, or creates it; returns the blocks. If the task has `begun` the file must exist.
     pub fn open(
         files: &dyn Files,
         path: &Path,
@@ -92,7 +92,7 @@ impl Kept {
             Ok(None) if !begun => Log::create(files, path, Kind::Kept, header.image, &header.encode(), &[]),
             Ok(None) => return Err(lost(&gone(path))),
             Err(broken) => {
-                // For an operator to look at. One that cannot be put aside is removed when the task is over.
+                // Keep it for an operator to inspect. If it cannot be put aside, it is removed when the task is over.
                 let _ = put_aside(files, path);
                 let _ = put_aside(files, &end_path(path));
                 return Err(lost(&broken));

@@ -22,7 +22,7 @@ impl Source for FileSource {
 pub(crate) struct FileSink {
     file: Box<dyn File>,
     at: u64,
-    /// Why it took no more, the last time.
+    /// The reason why it took no more, the last time.
     full: String,
 }
 
@@ -31,7 +31,7 @@ impl FileSink {
         Self { file, at, full: String::new() }
     }
 
-    /// Why it took no more, the last time.
+    /// Returns the reason why it took no more, the last time.
     pub fn full(&self) -> &str {
         &self.full
     }
@@ -41,7 +41,7 @@ impl FileSink {
     }
 }
 
-/// Whether it is room that is missing.
+/// Returns whether the error is a lack of space.
 pub(crate) fn no_room(error: &io::Error) -> bool {
     use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull, WriteZero};
     matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge | WriteZero)
@@ -67,15 +67,15 @@ impl Sink for FileSink {
     }
 }
 
-/// A file or device that has each block at its address.
+/// A file or device with each block at its address.
 pub(crate) struct FileDestination {
     pub file: Box<dyn File>,
     pub sector: u64,
-    /// Where the disk ends: the last block may be padded.
+    /// The end of the disk: the last block may be padded.
     pub end: u64,
-    /// Whether it has its size; a file is given it with the first block.
+    /// Whether it has its size; a file gets it with the first block.
     pub sized: bool,
-    /// Why it took no more, the last time.
+    /// The reason why it took no more, the last time.
     pub full: String,
 }
 

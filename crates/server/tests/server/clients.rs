@@ -1,4 +1,4 @@
-//! Clients that take nothing, ask for too much, or are gone, beside others that notice nothing of it.
+//! Clients that take nothing, ask for too much, or are gone, beside unaffected ones.
 
 use crate::support::log::Log;
 use crate::support::{Server, is_read, reads, request, send};
@@ -8,7 +8,7 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use units::Duration;
 
-/// In the time of a test no client is hung up on for its patience.
+/// Returns limits under which no client is hung up on for slowness during a test.
 fn patient() -> Limits {
     Limits { patience: Duration::from_secs(3600), ..Limits::default() }
 }
@@ -17,8 +17,8 @@ fn raw(test: &str, limits: Limits) -> Option<Server<device::Raw>> {
     Server::raw(test, 64 << 20, Offer { limits, ..Offer::default() })
 }
 
-/// Clients do not take the answers to nine reads of 32 MiB, or stop in the middle of a write: as many of them as there may be, so
-/// that they hold all the memory that they may. Another client's reads are answered meanwhile, small and large.
+/// Clients do not take the answers to nine reads of 32 MiB, or stop in the middle of a write. Their number is the
+/// maximum, so that they hold the maximum of memory. Another client's reads are answered meanwhile, small and large.
 #[test]
 fn clients_that_take_nothing_do_not_keep_another_waiting() {
     let Some(server) = raw("unread", patient()) else { return };
@@ -34,7 +34,7 @@ fn clients_that_take_nothing_do_not_keep_another_waiting() {
         (0..200).for_each(|_| assert!(is_read(&mut other, 0, 4096)));
         (0..3).for_each(|_| assert!(is_read(&mut other, 0, 32 << 20)));
     }
-    // And the slow ones still get what they asked for.
+    // The slow ones still get their answers.
     let mut reply = vec![0; 16 + (32 << 20)];
     for client in [0, 10, 60] {
         (0..9).for_each(|_| slow[client].read_exact(&mut reply).unwrap());
@@ -43,7 +43,7 @@ fn clients_that_take_nothing_do_not_keep_another_waiting() {
     server.end();
 }
 
-/// Such a client has no structured replies. It gets the bytes before the bad sector and is hung up on; the next one is served.
+/// A client without structured replies gets the bytes before the bad sector and is hung up on; the next one is served.
 #[test]
 fn a_large_read_that_fails_in_the_middle_ends_its_client_only() {
     let client = nbd::Limits { bytes: 64 << 10, ..nbd::Limits::default() };
@@ -63,8 +63,7 @@ fn a_large_read_that_fails_in_the_middle_ends_its_client_only() {
     assert_eq!((tally.requests, tally.failed), (1, 1));
 }
 
-/// 64 clients that take nothing of 128 reads of 8 MiB each are as many as there may be. When they have hung up, as many
-/// others are served.
+/// The maximum of 64 clients each take nothing of 128 reads of 8 MiB. When they have hung up, 64 others are served.
 #[test]
 fn clients_that_are_gone_keep_no_seat() {
     let Some(server) = raw("seats", patient()) else { return };
@@ -80,7 +79,7 @@ fn clients_that_are_gone_keep_no_seat() {
     server.end();
 }
 
-/// A client that is let in. The server may learn of it before it learns that another has hung up: then it asks again.
+/// Returns a client that is let in. The server may see it before it sees that another has hung up: then it tries again.
 fn greeted(server: &Server<device::Raw>) -> UnixStream {
     for _ in 0..100_000 {
         let mut client = server.connect();
@@ -93,7 +92,7 @@ fn greeted(server: &Server<device::Raw>) -> UnixStream {
     panic!("no seat is free, and all that sat there are gone");
 }
 
-/// A client that waits for nothing but memory, which another holds, is noticed to be gone all the same.
+/// A client that only waits for memory, which another holds, is found gone all the same.
 #[test]
 fn a_client_that_waits_for_memory_is_noticed_to_be_gone() {
     let limits = Limits { bytes: 48 << 20, clients: 3, ..patient() };

@@ -1,10 +1,10 @@
-//! The proofs with other people's programs (proofs/*.sh), short, over a file. `make proofs-long` runs them long, and over
+//! The proofs with independent programs (proofs/*.sh), short, over a file. `make proofs-long` runs them long, and over
 //! emulated drives and the daemon.
 
 use std::path::Path;
 use std::process::Command;
 
-/// A script ends with this when it misses a program, which it names.
+/// The exit code of a script that misses a program, which it names.
 const SKIPPED: i32 = 77;
 
 fn proof(script: &str, settings: &[(&str, &str)]) {
@@ -19,7 +19,7 @@ fn proof(script: &str, settings: &[(&str, &str)]) {
     command.arg(script).env("EXPORT", export).env("KIND", "raw").env("LENGTH", "short");
     let output = command.envs(settings.iter().copied()).output().unwrap();
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    // A script that lacks something for one of its parts goes on with the others.
+    // A script that lacks a program for one of its parts continues with the others.
     out.lines().filter_map(|line| line.strip_prefix("skipped: ")).for_each(testing::missing);
     let ended = output.status.code();
     assert!(ended == Some(0) || ended == Some(SKIPPED), "{ended:?}: {out}{err}");

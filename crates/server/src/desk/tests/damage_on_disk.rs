@@ -1,5 +1,5 @@
-//! The same damage on a file system of this machine, and other kinds of files in a file's place: they are opened otherwise
-//! than files in memory, their lengths mean nothing, and some of them make an open wait.
+//! The same damage on a file system of this machine, and other kinds of files in a file's place: they are opened
+//! differently from files in memory, their lengths mean nothing, and opening some of them blocks.
 #![allow(clippy::unwrap_used)] // helpers of tests stand outside test functions
 
 use super::damage::{kept, paused_restore, reorganisation, summed};
@@ -16,7 +16,7 @@ use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
-/// A directory that is gone at the end of the test.
+/// A directory that is removed at the end of the test.
 struct Room(PathBuf);
 
 impl Room {
@@ -27,7 +27,7 @@ impl Room {
         Self(room)
     }
 
-    /// Puts the files of a state directory in memory here.
+    /// Copies the files of a state directory in memory to this directory.
     fn fill(&self, files: &dyn Files) -> Vec<String> {
         let names = files.list(Path::new(STATE)).unwrap();
         for name in &names {
@@ -55,7 +55,7 @@ fn all(file: &mut dyn File) -> Vec<u8> {
     bytes
 }
 
-/// Other things that may have the name of a file.
+/// The other kinds of files that may have the name.
 const KINDS: [&str; 9] = [
     "a directory",
     "a directory with something in it",
@@ -138,7 +138,7 @@ fn a_marker_that_is_any_kind_of_file_stops_the_tasks() {
         let told = repair::mend_with(&Machine::default(), &room.0, &choice, 1_700_000_000, 9).unwrap();
         assert!(!told.is_damaged(), "{kind}: {told:?}");
         assert!(journal::read(&Machine::default(), &room.0).unwrap().damage.is_none(), "{kind}");
-        // A marker that could not be removed is kept aside, and counts no more.
+        // A marker that could not be removed is put aside, and no longer counts.
         let left: Vec<_> = fs::read_dir(&room.0).unwrap().map(|entry| entry.unwrap().path()).collect();
         left.iter()
             .filter(|path| path.display().to_string().contains(".damaged"))
@@ -168,7 +168,7 @@ fn a_lock_that_is_another_kind_of_file_is_refused_by_name_and_nothing_waits_for_
     }
 }
 
-/// The simulated file system of the other tests says of each damage what this one says.
+/// The simulated file system of the other tests reports each damage as this one does.
 #[test]
 fn damage_on_a_file_system_is_found_as_in_memory() {
     let room = Room::new("as-in-memory");

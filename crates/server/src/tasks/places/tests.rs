@@ -2,7 +2,7 @@ use super::*;
 use crate::desk::spec::Kind;
 use std::os::unix::fs::symlink;
 
-/// A directory with a target, a state directory, a disk, and what is none of a task's business.
+/// A directory with a target, a state directory, a disk, and files that no task may access.
 struct Room(PathBuf);
 
 impl Room {
@@ -36,7 +36,7 @@ impl Drop for Room {
     }
 }
 
-/// Why a place is refused, in both ways of looking it up.
+/// Returns why a place is refused, in both ways of looking it up.
 fn refused(places: &Places, path: &Path, how: How) -> String {
     let [why, other] = [Beneath::Best, Beneath::Steps].map(|beneath| {
         let error = places.open_by(path, how, beneath).err();

@@ -9,7 +9,7 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 
-/// Opens connections as another user, says that they are there, and keeps them until its input ends.
+/// Opens connections as another user, reports that, and keeps them until its input ends.
 const CROWD: &str = r#"
 import socket, sys
 held = []
@@ -21,7 +21,7 @@ print("there", flush=True)
 sys.stdin.read()
 "#;
 
-/// As many idle connections of this user; `None` where that cannot be tried.
+/// Opens idle connections as this user; `None` if the test cannot change the user.
 fn crowd(socket: &std::path::Path, uid: u32, connections: usize) -> Option<Child> {
     let mut command = Command::new("python3");
     std::os::unix::process::CommandExt::uid(&mut command, uid);

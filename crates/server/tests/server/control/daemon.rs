@@ -25,7 +25,7 @@ pub struct Daemon {
     thread: Option<JoinHandle<Disk<Emulated>>>,
 }
 
-/// Why nothing can be tested here: a kernel without io_uring.
+/// Starts a daemon; the error says why tests are impossible here: a kernel without io_uring.
 pub fn start(name: &str, roles: Roles) -> Result<Daemon, String> {
     let directory = std::env::temp_dir().join(format!("freeblock-{}-{name}", std::process::id()));
     let _ = std::fs::remove_dir_all(&directory);
@@ -33,7 +33,7 @@ pub fn start(name: &str, roles: Roles) -> Result<Daemon, String> {
     again(directory, roles)
 }
 
-/// The same with directories, named from its own, in which tasks may touch files.
+/// The same with directories, named from its own, in which tasks may access files.
 pub fn confined(name: &str, roles: Roles, targets: &[&str]) -> Result<Daemon, String> {
     let directory = std::env::temp_dir().join(format!("freeblock-{}-{name}", std::process::id()));
     let _ = std::fs::remove_dir_all(&directory);
@@ -42,7 +42,7 @@ pub fn confined(name: &str, roles: Roles, targets: &[&str]) -> Result<Daemon, St
     within(directory, roles, Places::new(Some(targets)))
 }
 
-/// Over what is there.
+/// Starts a daemon over an existing directory.
 pub fn again(directory: PathBuf, roles: Roles) -> Result<Daemon, String> {
     within(directory, roles, Places::default())
 }
@@ -96,7 +96,7 @@ impl Daemon {
         Path::new(&self.directory).join(name).display().to_string()
     }
 
-    /// Other roles from here on.
+    /// Replaces the roles.
     pub fn set_roles(&self, roles: Roles) {
         if let Some(control) = &self.control {
             control.set_roles(roles);

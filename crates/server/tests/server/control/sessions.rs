@@ -43,7 +43,7 @@ fn what_is_written_is_asked_for_and_read_again() {
     let (mut refused, mut written) = (BTreeSet::new(), 0);
     loop {
         match session.get(MOMENT).unwrap() {
-            // The first time it is not at hand.
+            // The first time the bytes are not ready.
             Got::Wanted(wanted) if refused.insert(wanted.start) => session.not_now(&wanted).unwrap(),
             Got::Wanted(wanted) => session.give(&wanted, &[wanted.start as u8; 8 * 512]).unwrap(),
             Got::Record(record) => {
@@ -92,7 +92,8 @@ fn calls_are_refused_by_name_and_abort_suspend_and_resume_do_so() {
     daemon.end();
 }
 
-/// One that vanishes is closed; one that does not fetch is suspended; a scrub is done beside it.
+/// The session of a client that vanishes is closed; that of a client that does not fetch is suspended; a scrub is done
+/// beside them.
 #[test]
 fn a_vanished_and_a_slow_client_hold_up_nobody() {
     let log = Log::shared();
@@ -108,7 +109,7 @@ fn a_vanished_and_a_slow_client_hold_up_nobody() {
     control.post("/v1/disks/data/tasks", &json!({ "kind": "scrub" })).unwrap();
     until(&control, 1, "done");
     assert!(log.has(&["WARN", "a session's client went away", "disk=", "session=", "why="]));
-    // The slow one still gets all of its own.
+    // The slow client still gets all of its blocks.
     let mut blocks = 0;
     loop {
         let Got::Record(record) = slow.get(MOMENT).unwrap() else { panic!("{blocks} came") };

@@ -1,4 +1,4 @@
-//! A write is held back until a snapshot has what it would overwrite.
+//! A write is held until a snapshot has the block that it would overwrite.
 
 use super::{disk, range, spy};
 use device::{Ask, Device};
@@ -51,7 +51,7 @@ fn a_snapshot_is_of_one_moment_whatever_is_written_meanwhile() {
         id += 1;
         let bytes = stamped(id).repeat(len as usize);
         disk.ask(*now, id, range(at, len), Ask::Write { bytes, through: false });
-        // Three under way at a time.
+        // Three in flight at a time.
         while disk.outstanding() > 2 {
             *now = (*now).max(disk.next_event().unwrap());
             disk.advance(*now);

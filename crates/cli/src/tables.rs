@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_told_in_fitting_units() {
+    fn times_have_fitting_units() {
         let shown: Vec<_> = [0.25, 90.0, 1_800.0, 86_400.0, 864_000.0].map(span).into();
         assert_eq!(shown, ["250 ms", "90.0 s", "30.0 minutes", "24.0 hours", "10.0 days"]);
     }

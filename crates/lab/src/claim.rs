@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_does_not_hold() {
+    fn a_claim_without_measures_does_not_hold() {
         assert!(!Claim::new("x", "half").holds());
         let nothing = Spread::of(&[]);
         assert!(!Claim::new("x", "half").measure("", nothing, "", Band::AtLeast(0.0)).holds());

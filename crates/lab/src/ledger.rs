@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn the_document_counts_what_holds_and_gives_one_sentence_of_reason() {
+    fn the_document_counts_claims_that_hold_and_gives_one_sentence_of_reason() {
         let mut ledger = Ledger::default();
         ledger.record(run(Size::Quick, "c0ffee", 0.5));
         let text = ledger.markdown(&[EXPERIMENT]);

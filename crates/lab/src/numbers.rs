@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_is_not_shown_as_one() {
+    fn a_value_that_is_no_number_is_not_shown_as_one() {
         assert_eq!(
             [f64::NAN, f64::INFINITY, 0.0, -3.0].map(number),
             ["not measured", "not measured", "0", "-3"]

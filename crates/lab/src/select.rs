@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_names_are_told_the_nearest() {
+    fn errors_for_unknown_names_give_the_nearest() {
         let unknown = |name: &str| select(ALL, &[name]).unwrap_err();
         assert_eq!(unknown("osdi00-fig11").nearest[0], "osdi00-fig1");
         assert_eq!(unknown("fig7").nearest, ["fast02-fig7"]);

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn a_written_result_is_read_again() {
         let saved = saved();
         assert_eq!(Saved::from_json(&saved.to_json().unwrap()).unwrap(), saved);
     }

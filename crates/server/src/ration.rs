@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn who_says_little_is_always_heard() {
+    fn a_source_with_few_lines_is_never_suppressed() {
         let mut ration = Ration::default();
         for i in 0..1_000 {
             let now = Instant::ZERO + Duration::from_secs(i);

@@ -112,14 +112,14 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_known_may_fail() {
+    fn only_known_failures_may_occur() {
         assert!(unlike("fast04-fig5 = ['b']").is_empty());
         let lost = unlike("");
         assert!(lost.len() == 1 && lost[0].contains("\"b\" does not hold"), "{lost:?}");
     }
 
     #[test]
-    fn what_holds_again_or_is_no_measure_is_told() {
+    fn a_known_failure_that_holds_or_does_not_exist_is_reported() {
         let won = unlike("fast04-fig5 = ['a', 'b']");
         assert!(won.len() == 1 && won[0].contains("\"a\" holds"), "{won:?}");
         let none = unlike("fast04-fig5 = ['b', 'c']");

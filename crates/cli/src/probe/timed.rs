@@ -316,7 +316,7 @@ mod tests {
 
     /// Tests the way from the kernel's errno to the sector that the probe avoids.
     #[test]
-    fn what_the_kernel_calls_a_bad_sector_is_gone_round() {
+    fn a_sector_that_the_kernel_reports_bad_is_avoided() {
         let Some((path, mut disk)) = opened("bad", Some(range(0, 16))) else { return };
         let bad = Lbn::new(BAD.start / disk.sector_bytes().get());
         let around = range(bad.get() - 5, 20);

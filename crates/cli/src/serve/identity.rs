@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_disk_says_who_it_is_and_so_does_a_part_of_it() {
+    fn a_disk_and_its_partitions_have_serial_numbers() {
         let dir = std::env::temp_dir().join(format!("freeblock-number-{}", std::process::id()));
         let _ = fs::remove_dir_all(&dir);
         fs::create_dir_all(dir.join("sdb/device")).unwrap();

@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_needs_a_restart_is_named_and_nothing_else() {
+    fn only_options_that_need_a_restart_are_named() {
         let old = config("", "");
         assert_eq!(
             fixed(&old, &config("log = \"debug\"\ntargets = [\"/b\"]\n[limits]\nclients = 5\n", "")),

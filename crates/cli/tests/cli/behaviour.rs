@@ -27,7 +27,7 @@ fn all_are_in_the_help_and_are_read_from_there() {
 }
 
 #[test]
-fn a_simulated_drive_does_as_it_is_told() {
+fn a_simulated_drive_has_the_behaviour_given() {
     let response = |behaviour: &str| {
         let args = "simulate --where outside --conservatism 0.3 --drive mimic-less-capacity --requests 3000 --outstanding 4 \
                     --json --behaviour";
@@ -43,7 +43,7 @@ fn a_simulated_drive_does_as_it_is_told() {
 
 /// Without a buffer the drive cannot acknowledge a write early, whatever the switch says.
 #[test]
-fn a_drive_without_a_buffer_is_not_told_to_write_back() {
+fn a_drive_without_a_buffer_cannot_write_back() {
     for behaviour in ["noise,buffer=off,write_back=on", "buffer=off,bus_sector=6.4us,queue=sptf:64"] {
         let args = "simulate --where outside --reads 0 --requests 2000 --json --behaviour";
         let json = run(&format!("{args} {behaviour}")).json();

@@ -232,7 +232,7 @@ impl Place {
 }
 
 #[test]
-fn what_was_flushed_is_there_after_kill_9_at_any_moment() {
+fn flushed_writes_survive_kill_9_at_any_moment() {
     let place = Place::new(PROFILE);
     let mut load = Load::new(20_001_023);
     for _ in 0..lives() {

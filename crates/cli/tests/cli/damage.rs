@@ -101,7 +101,7 @@ fn a_damaged_journal_stops_the_tasks_and_opens_nothing_until_an_operator_decides
 }
 
 #[test]
-fn a_backup_whose_kept_blocks_are_damaged_fails() {
+fn a_backup_with_damaged_kept_blocks_fails() {
     let directory = directory("kept-damage");
     let Some(mut daemon) = Daemon::start(&directory) else { return };
     let image = directory.join("image").display().to_string();

@@ -23,7 +23,7 @@ fn list_names_every_built_in_drive() {
 }
 
 #[test]
-fn show_tells_what_is_known() {
+fn show_prints_the_known_parameters() {
     let page = run("drive show quantum-atlas-10k").worked();
     for word in
         ["10025 rpm, 5.985 ms", "28.6 MB/s outermost", "0-432", "mean seek", "FAST 2002", "zero latency"]
@@ -129,7 +129,7 @@ fn import_refuses_an_output_that_it_cannot_write() {
 }
 
 #[test]
-fn import_does_not_write_over_what_it_reads() {
+fn import_does_not_overwrite_its_input() {
     let dir = Dir::new();
     let seek = dir.file("tiny.seek", TINY_SEEK);
     let model = dir.file("tiny.model", TINY_MODEL);
@@ -162,7 +162,7 @@ fn validate_compares_times() {
 }
 
 #[test]
-fn validate_refuses_what_is_no_measurement() {
+fn validate_refuses_a_trace_without_measured_times() {
     let dir = Dir::new();
     let untimed = dir.file("ascii.trace", "0.5 0 1 2 1\n");
     run_with(&["drive", "validate", "quantum-atlas-10k", "--trace", &untimed])
@@ -193,7 +193,7 @@ fn the_papers_drive_can_be_imported() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn inspect_refuses_what_is_no_disk_and_says_what_to_name() {
+fn inspect_refuses_other_files_and_says_what_to_name() {
     run("inspect /dev/null").complained(1, &["/dev/null: not a block device", "/dev/sdb"]);
     run("inspect /nonexistent/sdb --json").complained(1, &["/nonexistent/sdb", "/dev/sdb"]);
     run("inspect").complained(2, &["DEVICE"]);

@@ -15,7 +15,7 @@ fn extents(socket: &str) -> Vec<(u64, u64, bool)> {
 }
 
 #[test]
-fn holes_of_a_file_are_told_where_the_file_has_them() {
+fn block_status_reports_the_holes_of_a_file() {
     if !has("nbdinfo") {
         return;
     }

@@ -57,7 +57,7 @@ fn the_number_of_jobs_changes_nothing() {
 }
 
 #[test]
-fn names_may_be_cut_short_and_wrong_ones_are_told_the_nearest() {
+fn names_may_be_abbreviated_and_errors_name_the_nearest() {
     let page = run("lab check osdi00-fig5 --quick").worked();
     assert!(page.contains(ONE));
     for verb in ["run", "check", "report"] {
@@ -136,7 +136,7 @@ fn the_report_is_one_page_that_needs_nothing() {
 }
 
 #[test]
-fn a_place_that_cannot_be_written_is_told_before_anything_runs() {
+fn an_unwritable_place_is_reported_before_the_run() {
     let dir = Dir::new();
     let file = dir.file("file", "");
     run_with(&["lab", "run", "-o", &format!("{file}/under")])
@@ -150,7 +150,7 @@ fn a_place_that_cannot_be_written_is_told_before_anything_runs() {
 }
 
 #[test]
-fn a_list_of_what_is_known_that_is_empty_begins_nothing() {
+fn an_empty_list_of_known_failures_is_refused() {
     let dir = Dir::new();
     let known = dir.file("known.toml", "");
     // All experiments at full size would take minutes.

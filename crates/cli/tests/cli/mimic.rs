@@ -15,7 +15,7 @@ fn table(dir: &Dir, name: &str, device: &str) -> String {
 }
 
 #[test]
-fn what_is_probed_is_shown_and_checked() {
+fn a_probed_table_is_shown_and_checked() {
     let dir = Dir::new();
     let file = dir.path("small.mimic");
     let probe = ["mimic", "probe", SMALL, "-o", &file, "--requests", "30000", "--samples", "5", "--json"];
@@ -99,7 +99,7 @@ fn each_pair_of_kinds_is_shown() {
 }
 
 #[test]
-fn what_a_table_does_not_know_is_counted() {
+fn distances_unknown_to_a_table_are_counted() {
     let dir = Dir::new();
     let file = dir.path("few.mimic");
     run_with(&["mimic", "probe", SMALL, "-o", &file, "--requests", "2000", "--check-points", "none"])
@@ -152,7 +152,7 @@ fn a_damaged_table_is_refused_by_name_and_a_fresh_start_offered() {
 }
 
 #[test]
-fn what_fails_leaves_the_table_that_was_there() {
+fn a_failed_probe_leaves_the_old_table() {
     let dir = Dir::new();
     let file = table(&dir, "kept.mimic", SMALL);
     let before = fs::read(&file).unwrap();
@@ -194,7 +194,7 @@ fn mean_access(args: &str) -> f64 {
 }
 
 #[test]
-fn smtf_with_a_table_beats_what_goes_by_distance_and_not_what_knows_the_drive() {
+fn smtf_with_a_table_is_between_distance_policies_and_sptf() {
     let dir = Dir::new();
     let file = dir.path("base.mimic");
     // Enough probes to show the teeth at distances that fifty requests leave.
@@ -222,7 +222,7 @@ fn smtf_with_a_table_that_knows_little_is_as_good_as_its_base() {
 }
 
 #[test]
-fn what_is_learnt_and_a_table_are_refused_by_name() {
+fn unusable_knowledge_and_tables_are_refused_by_name() {
     let dir = Dir::new();
     let (learnt, none) = (dir.path("learnt"), dir.path("none"));
     let load = "simulate --policy smtf --outstanding 8 --requests 500 --learnt";
@@ -235,7 +235,7 @@ fn what_is_learnt_and_a_table_are_refused_by_name() {
 }
 
 #[test]
-fn smtf_learns_as_it_goes_and_says_what() {
+fn smtf_learns_while_it_runs_and_reports_it() {
     let args = "simulate --policy smtf --outstanding 20 --requests 3000 --seed 5";
     let json = run(&format!("{args} --json")).json();
     assert_eq!(keys(&json["mimic"]), ["changes", "known", "mean_error_ms", "memory_bytes", "observed"]);
@@ -273,7 +273,7 @@ fn without_a_profile_a_scan_goes_on_in_idle_time_only() {
 }
 
 #[test]
-fn what_was_learnt_outlives_the_run() {
+fn learnt_knowledge_outlives_the_run() {
     let dir = Dir::new();
     let file = dir.path("atlas.learnt");
     let args = "simulate --where outside --pass-through off --blind --policy smtf --outstanding 20 --requests 3000 --json --learnt";
@@ -301,7 +301,7 @@ fn what_was_learnt_outlives_the_run() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn what_was_learnt_until_ctrl_c_is_kept() {
+fn knowledge_learnt_until_ctrl_c_is_kept() {
     let dir = Dir::new();
     let file = dir.path("atlas.learnt");
     let args = "simulate --policy smtf --outstanding 20 --requests 1000000000 --learnt";

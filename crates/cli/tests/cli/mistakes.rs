@@ -69,7 +69,7 @@ fn a_file_that_is_no_text_or_not_there_is_refused() {
 }
 
 #[test]
-fn where_there_is_no_such_profile_it_says_what_to_give() {
+fn the_error_for_a_missing_profile_says_what_to_give() {
     let mend = [
         "give the file of a profile (.toml",
         "a built-in drive's name: quantum-atlas-10k, seagate-cheetah-4lp",
@@ -124,7 +124,7 @@ fn a_replay_past_the_end_is_refused_unless_it_may_wrap() {
 }
 
 #[test]
-fn a_record_larger_than_the_drive_is_not_told_to_wrap() {
+fn the_error_for_a_record_larger_than_the_drive_does_not_advise_wrap() {
     let dir = Dir::new();
     dir.file("tiny.seek", TINY_SEEK);
     let drive = dir.file("tiny.model", TINY_MODEL);
@@ -149,7 +149,7 @@ fn a_trace_of_a_thousand_years_is_refused() {
 }
 
 #[test]
-fn unknown_names_are_told_the_nearest() {
+fn errors_for_unknown_names_give_the_nearest() {
     run("simulate --drive atlas10k")
         .complained(2, &["no built-in drive is called `atlas10k`", "quantum-atlas-10k"]);
     run("drive show zzz").complained(2, &["there are: quantum-atlas-10k"]);
@@ -197,7 +197,7 @@ fn wrong_numbers_are_usage_errors() {
 }
 
 #[test]
-fn flags_that_do_not_fit_together_are_told_apart() {
+fn conflicting_flags_are_named() {
     for (flags, words) in [
         ("--workload oltp --locality 0.5", ["--locality", "--workload random"]),
         ("--workload oltp --request-size 8k", ["--request-size", "--workload random"]),

@@ -29,7 +29,7 @@ fn worked(output: &Output) {
 }
 
 #[test]
-fn what_goes_through_nbdkit_is_on_the_disk_and_filters_stand_before_it() {
+fn writes_through_nbdkit_are_on_the_disk_and_its_filters_work() {
     if let Some(what) = missing() {
         return testing::missing(what);
     }

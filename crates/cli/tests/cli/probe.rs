@@ -80,7 +80,7 @@ fn a_probe_that_is_killed_at_once_leaves_a_state_and_goes_on() {
 
 #[cfg(unix)]
 #[test]
-fn a_probe_that_is_told_to_end_saves_what_it_has_measured_and_says_how_to_go_on() {
+fn an_interrupted_probe_saves_its_measurements_and_says_how_to_continue() {
     let dir = Dir::new();
     let (whole, state) = (dir.path("whole.state"), dir.path("ended.state"));
     let mut most = 0;
@@ -242,7 +242,7 @@ const LONG: &str = "emulated:nearline-20tb,noise";
 const LONGER_THAN_PATIENCE: &str = "emulated:nearline-4tb";
 
 #[test]
-fn whoever_waits_at_a_terminal_sees_a_bar_that_grows() {
+fn a_terminal_shows_a_growing_bar() {
     let Some(seen) = on_a_terminal(4, &["probe", LONG]) else { return };
     let told = seen["told"].as_str().unwrap();
     assert!(told.contains("probing") && told.contains('█') && told.contains("to go"), "{told:?}");
@@ -254,7 +254,7 @@ fn whoever_waits_at_a_terminal_sees_a_bar_that_grows() {
 
 /// The bar appears only on a terminal: it is cleared at the end, and neither scripts nor logs contain any of it.
 #[test]
-fn nothing_of_the_bar_is_in_what_is_piped_or_in_json() {
+fn piped_output_and_json_contain_no_bar() {
     let piped = run_with(&["probe", LONGER_THAN_PATIENCE, "--json"]);
     assert_eq!(piped.err, "");
     let json = piped.json();
@@ -288,7 +288,7 @@ fn writes_are_measured_where_they_are_allowed() {
 /// A file in the page cache is no disk: its sectors take the time of memory.
 #[cfg(target_os = "linux")]
 #[test]
-fn what_does_not_spin_is_refused_and_keeps_its_bytes() {
+fn a_device_that_does_not_spin_is_refused_and_keeps_its_bytes() {
     let dir = Dir::new();
     let bytes: Vec<u8> = (0..4_u32 << 20).map(|i| (i % 251) as u8).collect();
     let path = dir.path("disk");

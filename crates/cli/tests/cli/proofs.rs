@@ -25,12 +25,12 @@ fn proof(script: &str, settings: &[(&str, &str)]) {
 }
 
 #[test]
-fn fio_verifies_what_it_wrote_beside_tasks() {
+fn fio_verifies_its_writes_beside_tasks() {
     proof("fio.sh", &[]);
 }
 
 #[test]
-fn a_file_system_beside_tasks_is_clean_and_so_is_what_is_restored() {
+fn a_file_system_beside_tasks_is_clean_and_so_is_its_restored_backup() {
     proof("filesystems.sh", &[("SYSTEMS", "ext4")]);
 }
 
@@ -43,6 +43,6 @@ fn a_disk_is_a_block_device_of_a_guests_kernel_by_ublk() {
 }
 
 #[test]
-fn postgres_beside_tasks_recovers_and_so_does_what_is_restored() {
+fn postgres_beside_tasks_recovers_and_so_does_its_restored_backup() {
     proof("postgres.sh", &[]);
 }

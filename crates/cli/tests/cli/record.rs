@@ -99,7 +99,7 @@ fn a_recording_that_ends_with_a_kill_replays_as_far_as_it_goes() {
 }
 
 #[test]
-fn what_is_no_recording_is_refused_by_name() {
+fn a_file_that_is_no_recording_is_refused_by_name() {
     let dir = Dir::new();
     let file = dir.file("f", "# a trace\n");
     run_with(&["simulate", "--replay-live", &file]).complained(1, &[&file, "this is no recording"]);

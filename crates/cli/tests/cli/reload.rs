@@ -68,7 +68,7 @@ fn greeted(dir: &Dir) -> Option<UnixStream> {
 }
 
 #[test]
-fn limits_targets_and_the_log_change_and_what_cannot_is_named() {
+fn limits_targets_and_the_log_change_and_other_options_are_named() {
     let dir = Dir::new();
     let profile = dir.file("small.toml", PROFILE);
     let [file, nbd, state, control] = ["disk", "nbd", "state", "control"].map(|name| dir.path(name));

@@ -166,7 +166,7 @@ fn mistakes_are_underlined() {
 
 /// A mistake that shows only when a disk is opened is underlined as well.
 #[test]
-fn what_cannot_be_had_is_underlined_where_it_is_named() {
+fn an_option_that_fails_at_opening_is_underlined() {
     let dir = Dir::new();
     let profile = dir.file("small.toml", PROFILE);
     let device = format!("emulated:{profile},file={}", dir.path("d.img"));
@@ -225,7 +225,7 @@ fn a_later_disk_that_cannot_be_had_ends_the_daemon() {
 }
 
 #[test]
-fn what_a_disk_has_learnt_is_kept_and_a_damaged_file_stops_nobody() {
+fn a_disks_knowledge_is_kept_and_a_damaged_file_does_not_stop_it() {
     let dir = Dir::new();
     let (profile, image) = (dir.file("small.toml", PROFILE), dir.path("d.img"));
     let disk = format!("d=emulated:{profile},file={image}");
@@ -295,7 +295,7 @@ fn a_profile_gives_sptf_and_gaps_and_none_gives_smtf_and_idle_time_only() {
 }
 
 #[test]
-fn what_smtf_starts_from_is_a_table_of_this_drive() {
+fn smtf_starts_only_from_a_table_of_this_drive() {
     let dir = Dir::new();
     let profile = dir.file("small.toml", PROFILE);
     let table = dir.path("d.mimic");

@@ -207,7 +207,7 @@ fn a_run_that_ends_early_says_so() {
 }
 
 #[test]
-fn what_a_reader_changed_is_said() {
+fn the_readers_changes_to_a_trace_are_reported() {
     let dir = Dir::new();
     let trace = dir.file("spc.trace", "0,64,1000,R,0.5\n0,128,0,W,0.6\n");
     let workload = format!("replay:{trace}");
@@ -293,7 +293,7 @@ fn outside_the_drive_conservatism_costs_bandwidth_and_spares_the_foreground() {
 }
 
 #[test]
-fn outside_it_says_whether_it_trusts_the_drive_and_what_detours_cost() {
+fn outside_the_result_shows_trust_in_the_drive_and_the_harm_of_detours() {
     let simulate = |more: &str| {
         run(&format!("simulate --where outside --workload oltp --background scan --requests 4000 {more}"))
     };
@@ -355,7 +355,7 @@ fn a_drive_that_differs_from_its_profile_is_reported_as_mistrusted() {
 }
 
 #[test]
-fn outside_a_drive_begins_anywhere_or_not_as_it_is_told() {
+fn outside_the_zero_latency_switch_is_applied() {
     let response = |switch: &str| {
         let args = "simulate --where outside --requests 3000 --request-size 64k --json";
         number(&run(&format!("{args} {switch}")).json(), "/foreground/mean_response_ms")

@@ -33,7 +33,7 @@ fn a_drive_alone_serves_by_its_own_queue_and_buffer() {
 }
 
 #[test]
-fn the_first_line_says_what_was_simulated() {
+fn the_first_line_describes_the_simulation() {
     let first = |args: &str| {
         run(&format!("simulate --requests 50 {args}")).worked().lines().next().unwrap().to_owned()
     };

@@ -84,7 +84,7 @@ impl Drop for Daemon {
 
 /// The daemon is killed while recording, and clients write meanwhile: rot is found, and nothing else.
 #[test]
-fn a_scrub_with_checksums_names_what_has_rotted_through_kill_9() {
+fn a_scrub_with_checksums_reports_rot_through_kill_9() {
     use crate::crash::{Asked, Client};
     let directory = std::env::temp_dir().join(format!("freeblock-cli-sums-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&directory);

@@ -62,6 +62,6 @@ fn every_command_has_help_with_an_example() {
 }
 
 #[test]
-fn the_version_is_told() {
+fn the_version_is_printed() {
     assert_eq!(run("--version").worked(), format!("freeblock {}\n", env!("CARGO_PKG_VERSION")));
 }

@@ -23,7 +23,7 @@ pub(crate) fn certificates(dir: &Dir) {
 }
 
 #[test]
-fn a_disk_is_served_encrypted_and_to_nobody_else() {
+fn an_encrypted_disk_refuses_other_clients() {
     let dir = Dir::new();
     certificates(&dir);
     let profile = dir.file("small.toml", PROFILE);

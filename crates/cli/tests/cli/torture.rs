@@ -47,7 +47,7 @@ fn a_history_is_carried_out_again() {
 }
 
 #[test]
-fn what_is_no_history_is_refused_by_line() {
+fn a_file_that_is_no_history_is_refused_by_line() {
     let dir = Dir::new();
     let file = dir.file("no.history", "freeblock-torture 1\nsteps\nopen 1 20\njump 3\n");
     run_with(&["torture", "--replay", &file]).complained(1, &["no.history:4", "jump", "docs/TORTURE.md"]);

@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn steps_are_told_apart_by_their_gaps() {
+    fn steps_are_separated_by_their_gaps() {
         assert_eq!(steps(&[1.0, 1.0625, 1.125, 7.0]), [(1.0625, 0.75), (7.0, 0.25)]);
     }
 }

@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn ideal_is_what_the_throughput_of_ideal_says() {
+    fn ideal_matches_the_throughput_of_ideal() {
         let run = run(50);
         let ideal = Transaction::of(&[run]).ideal();
         assert!((1e3 / ideal.whole() - run.ideal_per_second()).abs() < 1e-9);

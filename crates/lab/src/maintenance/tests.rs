@@ -56,7 +56,7 @@ fn volume(drive: &DriveModel, blocks: u64, slots: u64, cow: Cow) -> Rc<RefCell<V
 }
 
 #[test]
-fn a_part_of_the_drive_that_nobody_serves_is_served_as_it_is() {
+fn a_part_of_the_drive_without_an_application_is_served_directly() {
     let drive = drive();
     let capacity = drive.layout().capacity().get();
     let (mut first, mut second) = (host(&drive, capacity, half()), host(&drive, capacity, half()));
@@ -114,7 +114,7 @@ fn writes_of_a_volume_go_step_by_step_and_those_of_one_block_one_after_the_other
 }
 
 #[test]
-fn a_write_for_whose_copy_there_is_no_room_is_refused_and_counted() {
+fn a_write_without_room_for_its_copy_is_refused_and_counted() {
     let drive = drive();
     let volume = volume(&drive, 30, 31, Cow::Application);
     let mut host = host(&drive, 120, Share::NONE);

@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_drawn_is_left_out() {
+    fn points_that_cannot_be_drawn_are_left_out() {
         let odd = |y| Point { x: 1.0, y, spread: Some((f64::NEG_INFINITY, f64::NAN)) };
         for points in [vec![], vec![odd(f64::NAN)], vec![odd(f64::INFINITY)], vec![odd(1e308), odd(-1e308)]] {
             svg(&curves(points)).unwrap().unwrap();

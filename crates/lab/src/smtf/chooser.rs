@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn those_who_know_addresses_go_by_the_last_one() {
+    fn policies_by_address_use_the_last_address() {
         assert_eq!(chosen(&mut InOrder, 107, &[60, 140, 5]), 60);
         assert_eq!(chosen(&mut FromOutside::base(Base::Sstf), 107, &[60, 140, 149]), 140);
         assert_eq!(chosen(&mut FromOutside::base(Base::Sstf), 107, &[80, 149, 5_000]), 80);

@@ -182,7 +182,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     #[test]
-    fn the_stand_in_is_like_what_it_is_made_after() {
+    fn the_stand_in_resembles_the_real_trace() {
         let week = Week::stand_in(Sectors::new(1 << 24), 1, 40_000, 1);
         assert_eq!(week.records.len(), 40_000);
         assert!(week.end().get() <= FOOTPRINT);

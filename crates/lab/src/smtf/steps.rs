@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_of_the_drive_after_the_steps_is_what_varies() {
+    fn the_steps_leave_only_random_variation() {
         let noisy = Behaviour::fast02();
         let quiet = STEPS[STEPS.len() - 1].1(noisy);
         let Behaviour {

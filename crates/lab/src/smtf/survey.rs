@@ -195,7 +195,7 @@ mod tests {
         }
 
         #[test]
-        fn what_was_asked_before_changes_no_answer(seed in 0..40u64, distances in prop::collection::vec(-200..200i64, 1..20)) {
+        fn earlier_questions_change_no_answer(seed in 0..40u64, distances in prop::collection::vec(-200..200i64, 1..20)) {
             let table = Surveyed::new(&tiny(seed), 7, seed);
             let keys = distances.iter().map(|d| (*d, Op::Read, Op::Read));
             let together: Vec<Summary> = keys.clone().map(|key| table.summary(key)).collect();

@@ -17,7 +17,7 @@ fn ids_and_claims_are_unlike_each_other() {
 }
 
 #[test]
-fn experiments_say_what_they_do() {
+fn experiments_describe_themselves() {
     for e in experiments() {
         assert!(!e.title.is_empty() && !e.reproduces.is_empty() && e.set_up.ends_with('.'), "{}", e.id);
         assert!(!e.claims.is_empty(), "{} claims nothing", e.id);

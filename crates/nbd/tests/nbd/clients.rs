@@ -90,7 +90,7 @@ fn nbdinfo_sees_exports_abilities_and_holes() {
 }
 
 #[test]
-fn nbdcopy_and_qemu_img_bring_back_what_they_took() {
+fn nbdcopy_and_qemu_img_read_back_their_copies() {
     let Some(server) = Server::start("nbdcopy", "copy") else { return };
     let (there, back) = (server.file("there"), server.file("back"));
     std::fs::write(&there, image()).unwrap();

@@ -101,7 +101,7 @@ fn next(connection: &mut Connection) -> Request {
 }
 
 #[test]
-fn the_list_and_what_an_export_is_are_told() {
+fn clients_get_the_list_and_the_properties_of_an_export() {
     let mut connection = greeted(Tls::Off);
     connection.receive(&option(3, b"")).unwrap();
     let listed = replies(&taken(&mut connection));
@@ -119,7 +119,7 @@ fn the_list_and_what_an_export_is_are_told() {
 }
 
 #[test]
-fn what_is_not_in_order_is_refused_and_the_client_goes_on() {
+fn an_invalid_request_is_refused_and_the_client_goes_on() {
     let mut connection = greeted(Tls::Off);
     let set = |query: &str| option(10, &[string("disk"), vec![0, 0, 0, 1], string(query)].concat());
     assert_eq!(kinds(&mut connection, &option(99, b"?")), [1], "unknown");
@@ -146,7 +146,7 @@ fn what_is_not_in_order_is_refused_and_the_client_goes_on() {
 }
 
 #[test]
-fn while_nobody_is_let_in_clients_are_told_why_and_who_is_in_stays() {
+fn while_exports_are_closed_clients_get_the_reason_and_open_ones_stay() {
     const POLICY: u32 = 1 << 31 | 2;
     let mut connection = greeted(Tls::Off);
     connection.set_closed(Some("a restore".into()));
@@ -168,7 +168,7 @@ fn while_nobody_is_let_in_clients_are_told_why_and_who_is_in_stays() {
 }
 
 #[test]
-fn a_client_that_does_not_keep_to_the_protocol_is_told_why() {
+fn a_violation_says_why() {
     let fails = |bytes: &[u8]| greeted(Tls::Off).receive(bytes).unwrap_err();
     assert!(matches!(fails(b"GET / HTTP/1.1\r\n\r\n"), Violation::Magic { what: "an option", .. }));
     assert!(matches!(fails(&option(1, b"nothing")), Violation::ExportName { .. }));
@@ -186,7 +186,7 @@ fn a_client_that_does_not_keep_to_the_protocol_is_told_why() {
 }
 
 #[test]
-fn before_tls_nothing_is_told_and_nothing_is_kept() {
+fn before_tls_clients_learn_nothing_and_agreements_are_void() {
     let mut connection = greeted(Tls::Required);
     assert_eq!(kinds(&mut connection, &option(3, b"")), [5]);
     assert_eq!(kinds(&mut connection, &option(7, &[string("disk"), vec![0, 0]].concat())), [5]);

@@ -233,7 +233,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_disk_that_does_not_do_what_its_profile_says_is_told_of_and_so_is_that_it_does_again() {
+    fn metrics_show_when_a_disk_contradicts_its_profile_and_when_it_follows_it_again() {
         let told = |mistrusted| {
             let status = DiskStatus { mistrusted, ..DiskStatus::default() };
             encode(&[One { disk: "d0".to_owned(), status, ..One::default() }])
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_and_the_last_success_of_each_kind_are_told() {
+    fn metrics_show_failures_and_the_last_success_of_each_kind() {
         let outcome = Outcome {
             failed: 2,
             last_failure_unix_ms: Some(1_500),

@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_still_has_no_eta() {
+    fn a_task_without_progress_has_no_eta() {
         let mut pace = Pace::default();
         (0..10).for_each(|second| pace.see(at(second), 7));
         assert_eq!((pace.rate(), pace.eta(1)), (Some(0.0), None));

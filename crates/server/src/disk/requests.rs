@@ -136,7 +136,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn who_waits_for_whom_is_as_when_all_are_compared(
+        fn requests_wait_for_the_same_ones_as_in_a_comparison_with_all(
             requests in prop::collection::vec((0u64..40, 1u64..12, any::<bool>()), 1..30),
             done in prop::collection::vec(any::<prop::sample::Index>(), 0..30),
         ) {

@@ -349,7 +349,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantiles_of_counts_are_those_of_what_was_counted() {
+    fn quantiles_of_counts_are_those_of_the_values() {
         let latency = Latency::of_counts([(30, 1), (10, 90), (20, 8), (5_000, 1)].into_iter());
         assert_eq!((latency.count, latency.sum_us), (100, 6_090.0));
         assert_eq!(
@@ -362,7 +362,7 @@ mod tests {
 
     /// `saturating_record` caps values at the histogram's range, which is empty before it has grown.
     #[test]
-    fn times_are_what_they_were() {
+    fn the_histogram_keeps_recorded_times() {
         let mut meter = Meter::new();
         for ms in 1..=100 {
             meter.note(Duration::from_millis(ms));

@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_disk_is_not_for_is_refused() {
+    fn requests_that_the_disk_does_not_support_are_refused() {
         let no = |op, target: &Target, writes| request(asked(op, 8, 8), target, writes).unwrap_err();
         let bare = Target { abilities: Abilities::default(), ..target(512) };
         assert_eq!(no(KernelOp::Discard, &bare, true), KernelError::NotSupported);

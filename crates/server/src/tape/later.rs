@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_file_holds_nobody_up_and_what_it_has_not_room_for_is_an_error() {
+    fn a_slow_file_delays_no_writer_and_overflow_is_an_error() {
         let (let_it, wait) = channel();
         let (tell, told) = channel();
         let mut later = Later::over(Slow(wait, tell), |_| Ok(())).unwrap();
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_file_system_is_told_of() {
+    fn a_full_file_system_is_reported() {
         let (let_it, wait) = channel();
         let (tell, _told) = channel();
         let mut later = Later::over(Slow(wait, tell), |_| Ok(())).unwrap();

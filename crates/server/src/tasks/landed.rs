@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_lands_while_a_flush_is_under_way_waits_for_the_next() {
+    fn items_that_land_during_a_flush_wait_for_the_next() {
         let mut landed = Landed::default();
         landed.push(1);
         assert!(!landed.wants(false), "not due");

@@ -76,7 +76,7 @@ fn a_file_is_copied_over_many_connections() {
 }
 
 #[test]
-fn what_is_read_only_is_not_written() {
+fn a_read_only_export_refuses_writes() {
     let offer = Offer { read_only: true, ..Offer::default() };
     let Some(server) = Server::raw("read-only", 1 << 20, offer) else { return };
     if has("nbdinfo") && has("qemu-io") {
@@ -105,7 +105,7 @@ fn qemu_io_read<D: Device + Send + 'static>(server: &Server<D>) {
 }
 
 #[test]
-fn what_is_brought_near_is_not_sent() {
+fn prefetched_data_are_not_sent() {
     let Some(server) = Server::emulated_plain("cache") else { return };
     use std::io::{Read, Write};
     let mut client = server.connect();

@@ -101,7 +101,7 @@ fn load(
 }
 
 #[test]
-fn what_was_acknowledged_survives_a_kill_at_any_moment() {
+fn acknowledged_writes_survive_a_kill_at_any_moment() {
     let Some(program) = export() else { return };
     if device::Ring::new().is_err() {
         testing::missing("io_uring");

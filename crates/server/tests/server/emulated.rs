@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use crate::support::{Server, has, open, request, works};
 
 #[test]
-fn what_is_written_comes_back_in_the_drives_time() {
+fn written_bytes_are_read_back_in_the_drives_time() {
     let Some(server) = Server::emulated_plain("copy") else { return };
     if has("nbdcopy") && has("qemu-io") && has("nbdinfo") {
         let info = works("nbdinfo", &[&server.uri()]);
@@ -45,7 +45,7 @@ fn what_is_written_comes_back_in_the_drives_time() {
 }
 
 #[test]
-fn clients_that_misbehave_hurt_nobody_else() {
+fn clients_that_misbehave_hurt_no_other_client() {
     let limits = Limits { clients: 3, ..Limits::default() };
     let Some(server) = Server::emulated("garbage", Behaviour::default(), limits) else { return };
     for garbage in

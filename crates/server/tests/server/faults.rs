@@ -100,7 +100,7 @@ fn a_late_answer_is_nobodys_and_a_bad_sector_is_named() {
 }
 
 #[test]
-fn a_client_that_vanishes_with_writes_under_way_holds_nobody_up() {
+fn a_client_that_vanishes_with_writes_in_flight_delays_no_other() {
     let log = Log::shared();
     let Some(server) = serve("gone", Faults::default(), Duration::from_secs(30)) else { return };
     let mut gone = server.connect();

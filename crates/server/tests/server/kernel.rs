@@ -147,7 +147,7 @@ fn client_reads(client: &mut UnixStream, first: u64, sectors: u32) -> Vec<u8> {
 }
 
 #[test]
-fn what_the_kernel_writes_clients_read_and_the_other_way_round() {
+fn the_kernel_and_clients_read_each_others_writes() {
     let Some(both) = Both::start("both", Offer::default(), Faults::default()) else { return };
     let mut client = both.client();
     let ours: Vec<u8> = (0..8 * 512).map(|at| (at % 251) as u8).collect();
@@ -169,7 +169,7 @@ fn what_the_kernel_writes_clients_read_and_the_other_way_round() {
 }
 
 #[test]
-fn errors_are_told_in_the_kernels_words() {
+fn the_kernel_gets_errors_in_its_own_codes() {
     let faults = Faults { bad: [Lbn::new(40)].into(), ..Faults::default() };
     let Some(both) = Both::start("errors", Offer::default(), faults) else { return };
     assert_eq!(both.does(READ, 36, 8, &[]), Err(KernelError::Medium));
@@ -182,7 +182,7 @@ fn errors_are_told_in_the_kernels_words() {
 }
 
 #[test]
-fn nobody_writes_to_a_disk_that_is_read_only() {
+fn the_kernel_cannot_write_to_a_read_only_disk() {
     let offer = Offer { read_only: true, ..Offer::default() };
     let Some(both) = Both::start("read-only", offer, Faults::default()) else { return };
     for op in [WRITE, DISCARD, WRITE_ZEROES] {
@@ -210,7 +210,7 @@ fn sixty_four_requests_at_once_are_all_answered() {
 
 /// A kernel that is asked to remove the device first writes its dirty data.
 #[test]
-fn what_the_kernel_writes_on_its_way_out_is_served() {
+fn writes_of_the_kernel_at_the_end_are_served() {
     let Some(both) = Both::start("way-out", Offer::default(), Faults::default()) else { return };
     both.stop.stop().unwrap();
     both.stopped.recv().unwrap();

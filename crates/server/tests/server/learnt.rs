@@ -111,7 +111,7 @@ fn end((running, keeper): (Running<Disk<Emulated>>, LearntKeeper)) {
 }
 
 #[test]
-fn a_restart_goes_on_from_what_was_learnt() {
+fn a_restart_continues_from_the_saved_knowledge() {
     let Some(dir) = dir("restart") else { return };
     let first = served(&dir, LONG);
     learn(&dir, &first, 10);
@@ -140,7 +140,7 @@ fn victim() {
 }
 
 #[test]
-fn a_kill_leaves_what_was_saved_last() {
+fn a_kill_leaves_the_last_saved_file() {
     let Some(dir) = dir("kill") else { return };
     let start = || -> Child {
         let mut command = Command::new(std::env::current_exe().unwrap());
@@ -164,7 +164,7 @@ fn a_kill_leaves_what_was_saved_last() {
 }
 
 #[test]
-fn a_damaged_or_foreign_file_is_put_aside_and_stops_nobody() {
+fn a_damaged_or_foreign_file_is_put_aside_and_the_disk_begins_anew() {
     let Some(dir) = dir("damaged") else { return };
     let first = served(&dir, LONG);
     learn(&dir, &first, 5);
@@ -187,7 +187,7 @@ fn a_damaged_or_foreign_file_is_put_aside_and_stops_nobody() {
 }
 
 #[test]
-fn a_file_that_cannot_be_read_stops_nobody() {
+fn an_unreadable_file_does_not_stop_the_disk() {
     let Some(dir) = dir("unreadable") else { return };
     // A directory in place of the file is neither read nor overwritten.
     fs::create_dir(dir.join("learnt")).unwrap();

@@ -24,7 +24,7 @@ fn noise(seed: u64, bytes: usize) -> Vec<u8> {
 }
 
 #[test]
-fn a_thousand_garbage_connections_hurt_nobody() {
+fn a_thousand_garbage_connections_hurt_no_other_client() {
     let log = Log::shared();
     let Some(server) = Server::raw("thousand", 1 << 20, offer(Limits::default())) else { return };
     let mut good = server.connect();
@@ -71,7 +71,7 @@ fn a_thousand_garbage_connections_hurt_nobody() {
 
 /// A client that lists, says goodbye, or only checks for a listener causes no warning.
 #[test]
-fn who_goes_in_order_is_not_warned_of() {
+fn an_orderly_end_causes_no_warning() {
     let log = Log::shared();
     let Some(server) = Server::raw("order", 1 << 20, offer(Limits::default())) else { return };
     let connect = || UnixStream::connect(server.dir.join("s")).unwrap();
@@ -91,7 +91,7 @@ fn who_goes_in_order_is_not_warned_of() {
 }
 
 #[test]
-fn who_does_not_choose_is_hung_up_on() {
+fn a_client_that_does_not_choose_is_hung_up_on() {
     let log = Log::shared();
     let limits = Limits { handshake: Duration::from_millis(50), ..Limits::default() };
     let Some(server) = Server::raw("silent", 1 << 20, offer(limits)) else { return };
@@ -179,7 +179,7 @@ fn clients_that_want_more_memory_than_there_is_take_turns() {
 /// Half-sent writes fill the memory that clients have in common. Another client's large write is carried out all the
 /// same, and so are theirs when they go on.
 #[test]
-fn who_keeps_memory_and_does_nothing_with_it_keeps_no_other_waiting() {
+fn clients_that_hold_memory_idle_keep_no_other_waiting() {
     let limits = Limits { bytes: 2 << 20, ..Limits::default() };
     let Some(server) = Server::raw("patience", 64 << 20, offer(limits)) else { return };
     let half = |server: &Server<device::Raw>| {

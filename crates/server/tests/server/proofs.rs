@@ -26,7 +26,7 @@ fn proof(script: &str, settings: &[(&str, &str)]) {
 }
 
 #[test]
-fn fio_verifies_what_it_wrote() {
+fn fio_verifies_its_writes() {
     proof("fio.sh", &[]);
 }
 

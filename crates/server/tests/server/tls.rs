@@ -63,7 +63,7 @@ fn encrypted(port: u16, certificates: &Path) -> String {
 }
 
 #[test]
-fn what_is_encrypted_comes_back_as_it_went() {
+fn encrypted_bytes_are_read_back_unchanged() {
     let certificates = Certificates::new("copy");
     let Some(server) = Server::raw("tls-copy", 32 << 20, certificates.offer(true, true)) else { return };
     if has("nbdinfo") && has("nbdcopy") {
@@ -102,7 +102,7 @@ fn qemu_encrypts_too() {
 }
 
 #[test]
-fn who_need_not_encrypt_may() {
+fn encryption_may_be_optional() {
     let certificates = Certificates::new("offered");
     let Some(server) = Server::raw("tls-offered", 1 << 20, certificates.offer(false, false)) else { return };
     assert!(server.serves(), "in the clear");
@@ -114,7 +114,7 @@ fn who_need_not_encrypt_may() {
 }
 
 #[test]
-fn garbage_in_place_of_a_handshake_hurts_nobody() {
+fn garbage_in_place_of_a_handshake_hurts_no_other_client() {
     let certificates = Certificates::new("garbage");
     let Some(server) = Server::raw("tls-garbage", 1 << 20, certificates.offer(false, false)) else { return };
     for garbage in

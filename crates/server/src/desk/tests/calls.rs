@@ -103,7 +103,7 @@ fn a_cancel_is_over_when_the_file_is_gone() {
 }
 
 #[test]
-fn with_force_a_backup_overwrites_what_is_there() {
+fn with_force_a_backup_overwrites_an_existing_file() {
     let mut rig = Rig::new();
     rig.files.put(IMAGE, &[7; 100_000]);
     let refused = rig.start(backup());

@@ -253,7 +253,7 @@ fn a_daemon_with_a_damaged_journal_serves_and_begins_nothing() {
 }
 
 #[test]
-fn repair_decides_only_what_it_is_told_to() {
+fn repair_applies_only_the_choices_given() {
     let (rig, id, _) = paused_restore();
     let mend = |files: &Memory, choice: Choice| mend_with(files, Path::new(STATE), &choice, 1_700_000_000, 9);
     let refused = |files: &Memory, choice: Choice| mend(files, choice).unwrap_err().to_string();
@@ -473,7 +473,7 @@ pub fn reorganisation() -> (Rig, u64, Vec<Vec<u8>>) {
 }
 
 #[test]
-fn a_reorganisation_whose_memory_is_damaged_stands_still_and_keeps_its_places() {
+fn a_reorganisation_with_a_damaged_memory_stops_and_keeps_its_places() {
     let (rig, id, last) = reorganisation();
     let end = format!("{MOVES}.end");
     let files = rig.files.copy();

@@ -233,7 +233,7 @@ fn nothing_that_is_of_an_instant_or_writes_goes_beside_it() {
 
 /// The memory's file hangs in the middle: a place is not overwritten until its old content is durable in memory.
 #[test]
-fn nothing_is_overwritten_before_what_was_there_is_remembered() {
+fn no_place_is_overwritten_before_its_content_is_saved() {
     for steps in (40..400).step_by(20) {
         let (mut rig, mut chance) = (Rig::new(), Stream::new(steps, "a file that hangs"));
         let moves = draw((rig.now.len() / SECTOR) as u64, 150, &mut chance);

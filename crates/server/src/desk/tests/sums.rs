@@ -60,7 +60,7 @@ fn content(task: &TaskStatus) -> &Content {
 }
 
 #[test]
-fn the_first_pass_records_and_later_ones_name_what_has_rotted() {
+fn the_first_pass_records_and_later_ones_report_rot() {
     let mut rig = Rig::new();
     let all = blocks(&rig);
     assert_eq!(pass(&mut rig), Content { recorded: all, ..Content::default() });
@@ -157,7 +157,7 @@ fn nothing_that_was_written_is_ever_reported_whatever_crashes() {
 
 /// Tasks and sessions write, too.
 #[test]
-fn what_a_restore_writes_is_not_reported() {
+fn blocks_written_by_a_restore_are_not_reported() {
     let mut rig = Rig::new();
     let id = rig.start(backup());
     assert_eq!(rig.run(id), TaskState::Done);
@@ -197,7 +197,7 @@ fn a_store_that_was_away_while_the_disk_was_written_is_not_believed() {
 }
 
 #[test]
-fn a_store_that_fails_holds_nobody_up_and_is_not_believed_again() {
+fn a_store_that_fails_delays_no_request_and_is_not_trusted_again() {
     for state_too in [false, true] {
         let mut rig = Rig::new();
         pass(&mut rig);
@@ -221,7 +221,7 @@ fn a_store_that_fails_holds_nobody_up_and_is_not_believed_again() {
 }
 
 #[test]
-fn what_is_no_store_or_damaged_is_refused_by_name() {
+fn a_file_that_is_no_store_or_damaged_is_refused_by_name() {
     let mut rig = Rig::new();
     rig.files.put(STORE, &[b'x'; 5_000]);
     let why = failed(&mut rig, spec());

@@ -75,7 +75,7 @@ pub(super) fn busy(rig: &mut Rig, id: u64, chance: &mut Stream) -> TaskState {
 }
 
 #[test]
-fn a_scrub_reads_all_and_names_what_is_bad() {
+fn a_scrub_reads_all_blocks_and_names_bad_sectors() {
     let mut rig = Rig::new();
     rig.volume.platters_mut().spoil(Lbn::new(77), Cure::None);
     rig.volume.platters_mut().spoil(Lbn::new(2_000), Cure::None);
@@ -238,7 +238,7 @@ fn crashes_at_random_moments_forget_no_task_and_spoil_no_backup() {
 }
 
 #[test]
-fn a_full_target_pauses_the_task_and_holds_nobody_up() {
+fn a_full_target_pauses_the_task_and_delays_no_client() {
     for spec in [backup(), replica()] {
         let (mut rig, mut chance) = (Rig::new(), Stream::new(1, "clients"));
         let then = rig.now.clone();
@@ -355,7 +355,7 @@ fn images_are_restored_and_a_crash_writes_nothing_twice() {
 }
 
 #[test]
-fn a_restore_begins_when_what_clients_had_asked_for_is_written() {
+fn a_restore_begins_after_earlier_writes_of_clients() {
     let mut rig = Rig::new();
     let then = rig.now.clone();
     let id = rig.start(backup());
@@ -392,7 +392,7 @@ fn a_damaged_image_is_refused_before_anything_is_written() {
 }
 
 #[test]
-fn what_is_there_already_is_not_overwritten() {
+fn an_existing_file_is_not_overwritten() {
     let mut rig = Rig::new();
     rig.files.put(IMAGE, b"somebody's only copy");
     for (spec, said) in [
@@ -497,7 +497,7 @@ fn stacked(rig: &Rig, images: &[&str]) -> Vec<u8> {
 
 /// Every image of the chain gives the disk at its instant, over crashes, and holds only differences.
 #[test]
-fn differences_restore_the_disk_at_each_instant_and_hold_only_what_changed() {
+fn differences_restore_the_disk_at_each_instant_and_hold_only_changed_blocks() {
     for seed in 0..4 {
         let (mut rig, mut chance) = (Rig::new(), Stream::new(seed, "differences"));
         let (images, mut chain) = (["/backups/full", "/backups/one", "/backups/two"], Vec::new());

@@ -163,7 +163,7 @@ fn a_served_disk_and_the_daemons_own_files_are_never_touched_not_by_another_name
 }
 
 #[test]
-fn what_is_no_file_is_refused_and_a_pipe_is_not_waited_for() {
+fn other_kinds_of_files_are_refused_and_a_pipe_does_not_block() {
     let room = Room::new("kinds");
     let pipe = room.at("target/pipe");
     rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, Mode::RUSR | Mode::WUSR).unwrap();

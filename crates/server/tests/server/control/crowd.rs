@@ -82,7 +82,7 @@ fn three_hundred_slow_connections_lock_no_one_out() {
 }
 
 #[test]
-fn a_session_holds_its_seat_and_one_too_many_is_told_so() {
+fn a_session_holds_its_seat_and_one_beyond_the_limit_is_refused() {
     let Some(daemon) = daemon("held") else { return };
     let mut sessions = Vec::new();
     let refused_at = loop {
@@ -112,7 +112,7 @@ fn a_body_that_is_too_long_is_refused_in_json() {
 
 /// Needs root, to be another user.
 #[test]
-fn a_role_that_is_taken_away_ends_what_it_had_open() {
+fn a_revoked_role_closes_its_connections() {
     let roles = Roles { read_uids: vec![65_001], ..Roles::default() };
     let Some(daemon) = started(start("taken", roles)) else { return };
     let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);

@@ -102,7 +102,7 @@ fn a_task_goes_on_after_a_restart() {
 }
 
 #[test]
-fn what_a_task_has_had_for_nothing_and_its_deadline_are_told() {
+fn the_status_shows_a_tasks_free_bytes_and_its_deadline() {
     let Some(daemon) = daemon("metrics") else { return };
     let control = daemon.client();
     let scrub = json!({ "kind": "scrub", "block_sectors": 1, "deadline_unix_s": 1_000_000_000 });
@@ -113,7 +113,7 @@ fn what_a_task_has_had_for_nothing_and_its_deadline_are_told() {
         let value = metrics.lines().find_map(|line| line.strip_prefix(&name).map(str::to_owned));
         value.map(|value| value.parse::<f64>().unwrap())
     };
-    // The bad sector is logged once its block is read, before the task is done.
+    // The metrics count free bytes once blocks have been read in gaps, and only while the task runs.
     let mut client = support::connect(&daemon.directory.join("nbd"));
     let mut seen = false;
     for i in 0..4_000 {

@@ -20,7 +20,7 @@ fn write(lbn: u64) -> Vec<u8> {
 }
 
 #[test]
-fn during_a_restore_clients_may_read_and_nobody_else_comes_in() {
+fn during_a_restore_clients_may_read_and_new_ones_are_refused() {
     let Some(daemon) = daemon("restore") else { return };
     let control = daemon.client();
     let (image, nbd) = (daemon.path("image"), daemon.directory.join("nbd"));

@@ -36,7 +36,7 @@ fn every_block_of_the_disk_arrives_once() {
 }
 
 #[test]
-fn what_is_written_is_asked_for_and_read_again() {
+fn a_session_asks_for_the_bytes_of_a_write_and_reads_them_again() {
     let Some(daemon) = daemon("session-write") else { return };
     let mut session = Session::open(&daemon.socket, "data", 20).unwrap();
     session.write(100, 64, 8, 0).unwrap();
@@ -95,7 +95,7 @@ fn calls_are_refused_by_name_and_abort_suspend_and_resume_do_so() {
 /// The session of a client that vanishes is closed; that of a client that does not fetch is suspended; a scrub is done
 /// beside them.
 #[test]
-fn a_vanished_and_a_slow_client_hold_up_nobody() {
+fn a_vanished_and_a_slow_client_delay_no_other() {
     let log = Log::shared();
     let Some(daemon) = daemon("session-slow") else { return };
     let mut slow = Session::open(&daemon.socket, "data", 100).unwrap();

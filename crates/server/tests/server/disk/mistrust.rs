@@ -100,7 +100,7 @@ impl Device for Exchanged {
 }
 
 #[test]
-fn when_the_drive_is_as_told_again_the_status_and_the_log_say_so() {
+fn the_status_and_the_log_report_when_the_drive_follows_its_profile_again() {
     let (model, config) = core("sptf", 3);
     let log = Log::default();
     tracing::subscriber::with_default(log.clone(), || {

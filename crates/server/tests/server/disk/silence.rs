@@ -126,7 +126,7 @@ fn is_silent(answer: &Result<Vec<u8>, Failure>) -> bool {
 }
 
 #[test]
-fn what_is_never_answered_fails_its_request_and_gives_its_blocks_back() {
+fn a_command_without_an_answer_fails_its_request_and_releases_its_blocks() {
     let counts = (0..6).map(lose);
     let (silent, lost) = counts.fold((0, 0), |(s, l), (silent, lost)| (s + silent, l + lost));
     assert!(silent > 0 && lost > silent, "{silent} of {lost}");
@@ -170,7 +170,7 @@ fn lose(seed: u64) -> (u64, u64) {
 }
 
 #[test]
-fn a_device_that_answers_nothing_gets_only_so_much_and_everybody_is_told() {
+fn a_silent_device_gets_a_bounded_number_of_commands_and_all_requests_fail() {
     let mut world = World::new(Faults { seed: 1, lost: 1000, ..Faults::default() });
     world.start(Op::Read, range(0, 800));
     let ids: Vec<u64> = (0..40).map(|i| world.ask(range(i * 80, 8), Ask::Read)).collect();
@@ -189,7 +189,7 @@ fn a_device_that_answers_nothing_gets_only_so_much_and_everybody_is_told() {
 }
 
 #[test]
-fn what_lands_late_never_comes_back_over_what_is_newer() {
+fn a_late_write_never_overwrites_a_newer_one() {
     for seed in 0..8 {
         let by = Duration::from_secs(100);
         let mut world = World::new(Faults { seed, late: 120, by, ..Faults::default() });

@@ -62,7 +62,7 @@ pub(crate) struct Shares {
     turn: u64,
 }
 
-/// A client that has missed a time limit.
+/// The judgement on a client that violates the protocol or has missed a time limit.
 #[derive(Debug)]
 pub(crate) enum Verdict {
     Violation(Violation),

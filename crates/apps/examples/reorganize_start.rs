@@ -1,9 +1,10 @@
-//! How long a reorganisation takes to begin, by how many blocks it moves: at once; and as a daemon does it, what is prepared
-//! beside the disk's loop, and the longest of the steps in which that loop registers the blocks, by how many calls a step makes
-//! at most. In processor time, so that other programs do not count.
-//! `cargo run --release -p freeblock-apps --example reorganize_start`
+//! Measures how long a reorganisation takes to begin, by the number of blocks that it moves. Prints the processor
+//! time of a start in one step; and, as the daemon does it, of the preparation beside the disk's loop and of the
+//! longest step in which that loop registers blocks, by the largest number of calls a step. `cargo run --release -p
+//! freeblock-apps --example reorganize_start`
 //!
-//! Random blocks of 4 KiB of an Atlas 10K go to random places, and in one cycle; the core is as a daemon's, without load.
+//! Random blocks of 4 KiB of an Atlas 10K move to random places, and in one cycle; the core is set up as a daemon's,
+//! without load.
 
 #![allow(clippy::print_stdout, clippy::unwrap_used)] // an example
 
@@ -14,7 +15,7 @@ use std::sync::Arc;
 use units::{Bytes, Lbn, LbnRange, Sectors};
 use workload::random::Stream;
 
-/// Bytes that were to be kept.
+/// Counts the bytes that would be kept in NVRAM.
 #[derive(Default)]
 struct Paper(usize);
 
@@ -30,14 +31,15 @@ impl Nvram for Paper {
     }
 }
 
-/// Milliseconds that this thread has had a processor, as Linux counts them: others do not add to it. It counts at the ticks of its
-/// clock, every 4 ms on many machines: a step is no longer than what is printed, and often much shorter.
+/// Returns the processor time of this thread in ms, as Linux counts it: other threads do not add to it. Linux counts
+/// at the ticks of its clock, every 4 ms on many machines: a step is no longer than what is printed, and often much
+/// shorter.
 fn on_cpu_ms() -> f64 {
     let told = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     told.split_whitespace().next().unwrap().parse::<u64>().unwrap() as f64 / 1e6
 }
 
-/// As the daemon has it.
+/// The daemon's limit of calls a step.
 const CALLS: usize = 1 << 12;
 
 fn main() {

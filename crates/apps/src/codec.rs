@@ -1,6 +1,6 @@
 //! Small saved files: little-endian numbers, varints, a checksum at the end.
 
-/// Reads numbers from bytes that nobody vouches for.
+/// Reads numbers from untrusted bytes.
 #[derive(Clone, Debug)]
 pub(crate) struct Cursor<'a> {
     rest: &'a [u8],
@@ -41,7 +41,7 @@ impl<'a> Cursor<'a> {
         self.array().map(u128::from_le_bytes)
     }
 
-    /// Seven bits a byte, the lowest first. `None` past 64 bits.
+    /// Reads a varint: seven bits a byte, the lowest first. `None` past 64 bits.
     pub fn varint(&mut self) -> Option<u64> {
         let mut n = 0u64;
         for shift in (0..64).step_by(7) {
@@ -62,7 +62,7 @@ impl<'a> Cursor<'a> {
         self.rest.is_empty()
     }
 
-    /// What was not read yet.
+    /// Returns the bytes that were not read yet.
     pub fn rest(&self) -> &'a [u8] {
         self.rest
     }
@@ -80,13 +80,13 @@ pub(crate) fn put_varint(out: &mut Vec<u8>, mut n: u64) {
     out.push(n as u8);
 }
 
-/// Appends the CRC-32 of all that is there.
+/// Appends the CRC-32 of all bytes in `out`.
 pub(crate) fn seal(out: &mut Vec<u8>) {
     let sum = crc32fast::hash(out);
     out.extend_from_slice(&sum.to_le_bytes());
 }
 
-/// What was sealed, or `None` where the checksum does not fit.
+/// Returns the bytes before the checksum, or `None` if it does not match.
 pub(crate) fn unseal(bytes: &[u8]) -> Option<&[u8]> {
     let (body, sum) = bytes.split_last_chunk::<4>()?;
     (crc32fast::hash(body) == u32::from_le_bytes(*sum)).then_some(body)

@@ -1,4 +1,4 @@
-//! Which blocks are still to be registered, and which tasks are out: what every reader of many blocks needs.
+//! The blocks still to be registered and the tasks that are out, for every application that reads many blocks.
 
 use crate::sessions::{Parameter, Record, Sessions};
 use crate::set::run;
@@ -6,7 +6,8 @@ use scheduler::{BlockSet, SessionError};
 use std::collections::BTreeMap;
 use units::{Lbn, LbnRange, Sectors, SessionId, TaskId};
 
-/// The most tasks that are registered at a time. A fragmented remainder of a 20 TB drive has millions of runs; the
+/// The most tasks of a feed at a time. A fragmented remainder of a 20 TB drive has millions of runs; the planner
+/// needs a few hundred of them to choose from.
 /// planner needs some hundred of them to choose from.
 const MOST_TASKS: usize = 1024;
 
@@ -18,7 +19,7 @@ struct Run {
     mark: u64,
 }
 
-/// Registers blocks as runs, a bounded number of tasks at a time, and says which block a record is of.
+/// Registers blocks as runs, with a bounded number of tasks at a time, and finds the block that a record is of.
 #[derive(Clone, Debug)]
 pub(crate) struct Feed {
     session: SessionId,
@@ -37,8 +38,9 @@ impl Feed {
         self.todo.insert(block);
     }
 
-    /// Registers what there is room for. `place` says where a block lies, and how many blocks from it on lie side by
-    /// side; `None` leaves the block out for good. `mark` comes back with the records of what is registered now.
+    /// Registers runs up to the limit of tasks. `place` returns a block's address and the number of blocks that
+    /// follow on from it contiguously; `None` leaves the block out for good. The records of these registrations
+    /// return `mark`.
     pub fn fill(
         &mut self,
         sessions: &mut dyn Sessions,
@@ -61,12 +63,12 @@ impl Feed {
         Ok(())
     }
 
-    /// Tasks that are out.
+    /// Returns the number of tasks that are out.
     pub fn out(&self) -> usize {
         self.tasks.len()
     }
 
-    /// The block of a record, and the mark of its registration. `None` when it is not of a run.
+    /// Returns the block of a record, and the mark of its registration; `None` if the record is not of a run.
     pub fn arrived(&mut self, done: &Record) -> Option<(u64, u64)> {
         let run = self.tasks.get_mut(&done.task)?;
         if !run.range.contains(done.range.start()) {
@@ -87,9 +89,9 @@ impl Feed {
 pub(crate) struct Sifted {
     pub block: u64,
     pub range: LbnRange,
-    /// Of the whole block; the bad sectors are zeros.
+    /// The bytes of the whole block, with zeros for bad sectors.
     pub bytes: Vec<u8>,
-    /// The bad sectors, ascending once all have come.
+    /// The bad sectors; ascending once all records have come.
     pub bad: Vec<Lbn>,
     left: u64,
 }
@@ -102,10 +104,10 @@ pub(crate) struct Sieve {
 }
 
 impl Sieve {
-    /// A block is kept in memory while it is sifted; a drive that fails as a whole must not fill it.
+    /// The most blocks sifted at a time. Each is kept in memory; a drive that fails as a whole must not fill it.
     const MOST: usize = 16;
 
-    /// None of `blocks` blocks.
+    /// Creates an empty sieve for blocks below `blocks`.
     pub fn new(blocks: u64) -> Self {
         Self { waiting: BlockSet::empty(blocks), tasks: BTreeMap::new() }
     }
@@ -114,12 +116,12 @@ impl Sieve {
         self.waiting.insert(block);
     }
 
-    /// Tasks that are out.
+    /// Returns the number of tasks that are out.
     pub fn out(&self) -> usize {
         self.tasks.len()
     }
 
-    /// Registers what there is room for. `place` says where a block lies; `None` leaves it out for good.
+    /// Registers blocks up to the limit. `place` returns a block's address; `None` leaves it out for good.
     pub fn fill(
         &mut self,
         sessions: &mut dyn Sessions,
@@ -140,7 +142,7 @@ impl Sieve {
         Ok(())
     }
 
-    /// The block, when this was its last sector. `Err(())` when the record is not of a block that is sifted.
+    /// Returns the block if this was its last sector; `Err(())` if the record is not of a block that is sifted.
     pub fn arrived(&mut self, done: &Record, bytes: &[u8]) -> Result<Option<Sifted>, ()> {
         let sifted = self.tasks.get_mut(&done.task).ok_or(())?;
         let sector = sifted.bytes.len() / (sifted.range.len().get().max(1) as usize);

@@ -1,8 +1,8 @@
 //! Applications of free bandwidth: state machines over the scheduler's sessions.
 //!
-//! None of them reads a clock, starts a thread or touches a disk: the host hands them records and bytes, and does what
-//! they ask for. So the same application runs in simulation and live. This is all of a scrubber that reads every block
-//! of a drive once, whenever the head passes by, names the bad sectors, and compares checksums:
+//! None of them reads a clock, starts a thread or touches a disk: the host hands them records and bytes, and does
+//! what they ask for. So the same application runs in simulation and live. This is a complete scrubber, which reads
+//! every block of a drive once, whenever the head passes by, reports bad sectors, and compares checksums:
 //!
 //! ```
 //! use freeblock_apps::sessions::{Application, Parameter, Priority, Record, SessionError, Sessions};
@@ -77,9 +77,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! [`scrub::Scrubber`] is the same made fit for life: the foreground writes meanwhile, the machine restarts, sectors come
-//! and go. The others: [`snapshot`] and [`backup`], [`cache`], [`reorganizer`], [`miner`], and [`lld`], a log-structured
-//! disk with its cleaner. [`records`] is the other face of a session: records that are fetched, with timeouts.
+//! [`scrub::Scrubber`] is the same, fit for production: the foreground writes meanwhile, the machine restarts, bad
+//! sectors come and go. The others: [`snapshot`] and [`backup`], [`cache`], [`reorganizer`], [`miner`], and [`lld`],
+//! a log-structured disk with its cleaner. [`records`] is the other form of a session: the application fetches
+//! records, with timeouts.
 
 pub mod backup;
 pub mod cache;

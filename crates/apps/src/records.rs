@@ -1,16 +1,18 @@
-//! The record face of a session (FAST'04, section 3.2): completion records with their data in a bounded buffer, fetched
-//! with a timeout of 0, -1 or t. Who asks when nothing is to come is told so ([`Got::Done`]) and does not wait.
+//! The record form of a session (FAST'04, section 3.2): a bounded buffer keeps completion records with their data,
+//! and the client fetches them with a timeout of 0, -1 or t. If no record can come any more, the answer is
+//! [`Got::Done`] at once.
 //!
 //! [`Records`] is the translator of the paper's section 5.1, sans-IO: the scheduler's side puts records in (it is an
-//! [`Application`]), the client's side takes them out with [`Records::get`], and where the client would have to wait it
-//! is told until when. The host parks the client, and asks again when a record has come or that instant has; it may be a
-//! thread's condition variable, a socket, or a loop over virtual time.
+//! [`Application`]), and the client's side takes them out with [`Records::get`]. If the client has to wait, the
+//! answer has the deadline. The host parks the client, and asks again when a record has come or at the deadline; it
+//! may use a thread's condition variable, a socket, or a loop over virtual time.
 //!
-//! Flow control: a full buffer suspends the session, an emptier one resumes it. A record is never dropped. What was
-//! under way when the session was suspended still comes, so the buffer may hold more than [`Limits`] say: by the blocks of
-//! one wish of the core (the sectors of one foreground request and of the tracks that its gaps visit), never more. And
-//! blocks to be written that another write overtakes, the foreground's or another session's, are done even while
-//! suspended; their records have no data, and there are no more of them than blocks that the client registered.
+//! Flow control: a full buffer suspends the session, an emptier one resumes it. A record is never dropped. Blocks
+//! under way at the time of the suspension are still delivered, so the buffer may exceed the [`Limits`], but by no
+//! more than the blocks of one plan of the core (the sectors of one foreground request and of the tracks that its
+//! gaps visit). Also, blocks to be written that another write overtakes, the foreground's or another session's, are
+//! completed even while the session is suspended; their records have no data, and there are no more of them than
+//! blocks that the client registered.
 
 use crate::sessions::{Application, Parameter, Priority, Record, SessionError, Sessions, Wanted};
 use scheduler::BlockSet;
@@ -18,19 +20,19 @@ use std::collections::{BTreeMap, VecDeque};
 use thiserror::Error;
 use units::{Bytes, Duration, Instant, Lbn, LbnRange, Sectors, SessionId, TaskId};
 
-/// How long a client waits for a record.
+/// The time for which a client waits for a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Timeout {
-    /// Not at all: the paper's 0.
+    /// No time: the paper's 0.
     Poll,
-    /// Until one comes: the paper's -1.
+    /// Until a record comes: the paper's -1.
     Forever,
-    /// So long at most.
+    /// At most this time.
     For(Duration),
 }
 
 impl Timeout {
-    /// Up to when, for a call at `now`.
+    /// Returns the deadline for a call at `now`.
     pub fn deadline(self, now: Instant) -> Deadline {
         match self {
             Self::Poll => Deadline::At(now),
@@ -42,39 +44,40 @@ impl Timeout {
     }
 }
 
-/// When a client ceases to wait.
+/// The time at which a client ceases to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deadline {
-    /// At this instant.
+    /// This instant.
     At(Instant),
-    /// When a record comes.
+    /// No time: wait for a record.
     Never,
 }
 
-/// What came of asking for a record.
+/// The answer to a request for a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Got {
     /// A record.
     Record(Fetched),
-    /// None has come, and the time is up.
+    /// No record has come within the timeout.
     Nothing,
-    /// None will come: all that was registered has been fetched or aborted. Nobody waits for that, whatever the timeout.
+    /// No record can come: all that was registered has been fetched or aborted. This is returned at once, whatever
+    /// the timeout.
     Done,
-    /// None has come yet: ask again, with [`Records::get_by`] and the same deadline, when one has, at that instant, or
-    /// after an abort.
+    /// No record has come yet: ask again, with [`Records::get_by`] and the same deadline, when a record has come, at
+    /// that instant, or after an abort.
     WaitUntil(Deadline),
 }
 
 /// A completion record with its data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fetched {
-    /// What is done. [`last`](Record::last) is as of now: the session has nothing left to come, and its buffer is empty.
+    /// The record. [`last`](Record::last) is updated: nothing more can come, and the buffer is empty.
     pub done: Record,
-    /// What was read; empty after a write or an error.
+    /// The bytes read; empty after a write or an error.
     pub bytes: Vec<u8>,
 }
 
-/// How much a buffer holds before its session is suspended. Either limit counts.
+/// The size of a buffer at which its session is suspended. Either limit suffices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Records.
@@ -84,19 +87,19 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// A thousand records, 4 MiB.
+    /// Returns a thousand records and 4 MiB.
     fn default() -> Self {
         Self { records: 1_000, bytes: Bytes::new(4 << 20) }
     }
 }
 
-/// Why a call was refused. Nothing has changed then.
+/// The reason for which a call was refused. Nothing has changed then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum RecordsError {
     /// The session refused.
     #[error(transparent)]
     Session(#[from] SessionError),
-    /// A buffer that holds nothing.
+    /// The buffer has no room at all.
     #[error("a buffer of {records} records and {bytes} bytes; give at least one record and one byte")]
     Limits {
         /// Records.
@@ -104,31 +107,32 @@ pub enum RecordsError {
         /// Bytes.
         bytes: u64,
     },
-    /// Bytes to be written that are not as many as the range has.
+    /// The bytes to be written do not match the range.
     #[error("LBNs {range} are {expected} bytes, and {found} came; give the bytes of the whole range")]
     Bytes {
-        /// What was to be written.
+        /// The range to be written.
         range: LbnRange,
-        /// Its bytes.
+        /// The number of bytes in it.
         expected: u64,
-        /// Those that came.
+        /// The number of bytes given.
         found: u64,
     },
 }
 
-/// What a task still owes.
+/// The undelivered part of a task.
 #[derive(Clone, Debug)]
 struct Task {
     range: LbnRange,
     block: u64,
     /// Blocks that have not been put into the buffer.
     left: BlockSet,
-    /// What it writes.
+    /// The bytes to be written.
     bytes: Vec<u8>,
 }
 
 impl Task {
-    /// The blocks that share a sector with a range, which overlaps the task's: the first, and one more than the last.
+    /// Returns the blocks that share a sector with a range, which overlaps the task's: the first, and one more than
+    /// the last.
     fn blocks(&self, range: LbnRange) -> (u64, u64) {
         let offset = |lbn: Lbn| lbn.get().saturating_sub(self.range.start().get());
         let end = offset(range.end().min(self.range.end()));
@@ -175,9 +179,9 @@ pub struct Records {
     tasks: BTreeMap<TaskId, Task>,
     /// Blocks that have not been put into the buffer.
     left: u64,
-    /// The client's own wish.
+    /// Whether the client asked for a suspension.
     suspended: bool,
-    /// The buffer is, or was, full.
+    /// Whether the buffer has become full, and not half empty since.
     full: bool,
 }
 
@@ -185,7 +189,7 @@ impl Records {
     /// Opens a session. `sector` is the drive's.
     ///
     /// # Errors
-    /// Limits of nothing, or the session cannot be opened.
+    /// A limit is 0, or the session cannot be opened.
     pub fn open(
         sessions: &mut dyn Sessions,
         priority: Priority,
@@ -208,29 +212,29 @@ impl Records {
         })
     }
 
-    /// The session.
+    /// Returns the session.
     pub fn session(&self) -> SessionId {
         self.session
     }
 
-    /// Records in the buffer.
+    /// Returns the number of records in the buffer.
     pub fn buffered(&self) -> usize {
         self.buffer.len()
     }
 
-    /// Blocks registered and not yet fetched, those in the buffer included.
+    /// Returns the number of blocks registered and not yet fetched, those in the buffer included.
     pub fn to_come(&self) -> u64 {
         self.left + self.buffer.len() as u64
     }
 
-    /// Whether the buffer's being full has suspended the session.
+    /// Returns whether the session is suspended because of a full buffer.
     pub fn is_full(&self) -> bool {
         self.full
     }
 
     /// Registers blocks to be read: [`Sessions::read`].
     ///
-    /// # Errors
+    /// The session refused.
     /// The session's.
     pub fn read(
         &mut self,
@@ -244,11 +248,11 @@ impl Records {
         Ok(task)
     }
 
-    /// Registers blocks to be written: [`Sessions::write`]. The bytes are those of the whole range, and are kept until
-    /// all of it is written: over this face nobody can be asked for them later.
+    /// Registers blocks to be written: [`Sessions::write`]. The bytes are those of the whole range. They are kept
+    /// until all of it is written, because this form has no call by which to ask for them later.
     ///
     /// # Errors
-    /// The session's, or another number of bytes than the range has.
+    /// The session refused, or the number of bytes does not match the range.
     pub fn write(
         &mut self,
         sessions: &mut dyn Sessions,
@@ -274,10 +278,10 @@ impl Records {
         self.tasks.insert(task, Task { range, block, left, bytes });
     }
 
-    /// The next record, or how long to wait for it: see [`Got`].
+    /// Returns the next record, or the time to wait for it: see [`Got`].
     ///
     /// # Errors
-    /// The session is gone, so that it cannot be resumed; no record is lost by that.
+    /// The session is gone, so it cannot be resumed; no record is lost.
     pub fn get(
         &mut self,
         sessions: &mut dyn Sessions,
@@ -287,10 +291,10 @@ impl Records {
         self.get_by(sessions, timeout.deadline(now), now)
     }
 
-    /// The same for a client that has waited already.
+    /// The same as [`get`](Self::get) for a client that has waited already.
     ///
     /// # Errors
-    /// As [`get`](Self::get).
+    /// As for [`get`](Self::get).
     pub fn get_by(
         &mut self,
         sessions: &mut dyn Sessions,
@@ -310,15 +314,15 @@ impl Records {
             self.buffer.push_front(fetched);
             return Err(error.into());
         }
-        // What was the last when it came need not be so any more: the client may have registered more, or aborted.
+        // The client may have registered more since this record came, or aborted the rest.
         fetched.done.last = self.to_come() == 0;
         Ok(Got::Record(fetched))
     }
 
-    /// Ends a task: what is not fetched of it never will be. How many blocks that are.
+    /// Ends a task: blocks of it that have not been fetched never will be. Returns their number.
     ///
     /// # Errors
-    /// The session's; all of the task has been fetched, for instance.
+    /// The session refused, for instance because all of the task has been fetched.
     pub fn abort(&mut self, sessions: &mut dyn Sessions, task: TaskId) -> Result<u64, RecordsError> {
         let aborted = sessions.abort(task);
         if let Some(gone) = self.tasks.remove(&task) {
@@ -328,16 +332,17 @@ impl Records {
         self.let_flow(sessions)?;
         match aborted {
             Ok(left) => Ok(left + taken),
-            // All of it had come, but had not been fetched.
+            // All of it was in the buffer.
             Err(_) if taken > 0 => Ok(taken),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Withdraws every block that touches `range` and is not fetched: [`Sessions::abort_range`]. How many.
+    /// Withdraws every block that touches `range` and is not fetched: [`Sessions::abort_range`]. Returns their
+    /// number.
     ///
     /// # Errors
-    /// The session's.
+    /// The session refused.
     pub fn abort_range(&mut self, sessions: &mut dyn Sessions, range: LbnRange) -> Result<u64, RecordsError> {
         let pending = sessions.abort_range(self.session, range)?;
         let left = &mut self.left;
@@ -353,29 +358,29 @@ impl Records {
         Ok(pending + taken)
     }
 
-    /// Turns pending blocks that touch `range` into foreground work: [`Sessions::promote`]. How many. Of a session that
-    /// is suspended, by the client or by its full buffer, they wait.
+    /// Makes pending blocks that touch `range` foreground work: [`Sessions::promote`]. Returns their number.
+    /// While the session is suspended, by the client or by its full buffer, they wait.
     ///
     /// # Errors
-    /// The session's.
+    /// The session refused.
     pub fn promote(&mut self, sessions: &mut dyn Sessions, range: LbnRange) -> Result<u64, RecordsError> {
         Ok(sessions.promote(self.session, range)?)
     }
 
-    /// Leaves the session's tasks alone until [`resume`](Self::resume).
+    /// Suspends the session's tasks until [`resume`](Self::resume).
     ///
     /// # Errors
-    /// The session's.
+    /// The session refused.
     pub fn suspend(&mut self, sessions: &mut dyn Sessions) -> Result<(), RecordsError> {
         sessions.suspend(self.session)?;
         self.suspended = true;
         Ok(())
     }
 
-    /// Goes on with them, if the buffer is not full; otherwise as soon as it is not.
+    /// Resumes them now, or as soon as the buffer is not full.
     ///
     /// # Errors
-    /// The session's.
+    /// The session refused.
     pub fn resume(&mut self, sessions: &mut dyn Sessions) -> Result<(), RecordsError> {
         if !self.full {
             sessions.resume(self.session)?;
@@ -384,10 +389,10 @@ impl Records {
         Ok(())
     }
 
-    /// Ends the session with all that has not been fetched; how many blocks that are.
+    /// Ends the session; returns the number of blocks that have not been fetched, and never will be.
     ///
     /// # Errors
-    /// The session was closed otherwise.
+    /// The session was closed by another caller.
     pub fn close(self, sessions: &mut dyn Sessions) -> Result<u64, RecordsError> {
         Ok(sessions.close(self.session)? + self.buffer.len() as u64)
     }
@@ -403,8 +408,8 @@ impl Records {
         (before - self.buffer.len()) as u64
     }
 
-    /// Resumes a session that was suspended because its buffer was full, when half of it is free: switching at every
-    /// record would have the scheduler look for one block at a time.
+    /// Resumes a session that its full buffer suspended, once half of the buffer is free: with a switch at every
+    /// record, the scheduler would search for one block at a time.
     fn let_flow(&mut self, sessions: &mut dyn Sessions) -> Result<(), SessionError> {
         let half =
             self.buffer.len() <= self.limits.records / 2 && self.buffered <= self.limits.bytes.get() / 2;
@@ -433,7 +438,7 @@ impl Application for Records {
         self.buffered += bytes.len() as u64;
         self.buffer.push_back(Fetched { done: *done, bytes: bytes.to_vec() });
         let full = self.buffer.len() >= self.limits.records || self.buffered >= self.limits.bytes.get();
-        // A session that is gone has nothing to suspend.
+        // A session that is gone cannot be suspended.
         if full && !self.full && (self.suspended || sessions.suspend(self.session).is_ok()) {
             self.full = true;
         }

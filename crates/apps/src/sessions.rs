@@ -1,3 +1,3 @@
-//! The session API, which the scheduler defines: an application knows no more of it than this.
+//! The session API, which the scheduler defines: applications use nothing else of it.
 
 pub use scheduler::{Application, Parameter, Priority, Record, SessionError, Sessions, Wanted};

@@ -1,9 +1,9 @@
-//! Sets of blocks: the runs in them, and their bytes.
+//! Sets of blocks: their runs, and their encoding as bytes.
 
 use crate::codec::{Cursor, put_varint};
 use scheduler::BlockSet;
 
-/// How many blocks from `from` on, below `limit`, are all in the set.
+/// Returns the number of blocks from `from` on, below `limit`, that are all in the set.
 pub(crate) fn run(set: &BlockSet, from: u64, limit: u64) -> u64 {
     let mut end = from;
     let mut step = 1;
@@ -24,8 +24,8 @@ pub(crate) fn run(set: &BlockSet, from: u64, limit: u64) -> u64 {
 /// Blocks in a page: each page is saved as runs or as bits, whichever is shorter.
 const PAGE: u64 = 1 << 15;
 
-/// Appends a set. For every page either the runs in it (their length in bytes + 1, then gaps and lengths; varints) or 0
-/// and a bit a block: at most 1 bit a block and some.
+/// Appends a set. Every page is either its runs (their length in bytes + 1, then gaps and lengths; varints) or 0 and
+/// a bit a block: slightly more than 1 bit a block at most.
 pub(crate) fn put_set(out: &mut Vec<u8>, set: &BlockSet) {
     for (page, end) in pages(set.blocks()) {
         let mut runs = Vec::new();
@@ -49,9 +49,9 @@ pub(crate) fn put_set(out: &mut Vec<u8>, set: &BlockSet) {
     }
 }
 
-/// Reads a set of `blocks` blocks. `None` where the bytes are none.
+/// Reads a set of `blocks` blocks; `None` if the bytes are invalid.
 pub(crate) fn take_set(cursor: &mut Cursor<'_>, blocks: u64) -> Option<BlockSet> {
-    // A byte a page at least: a number of blocks that the bytes do not bear out takes no memory.
+    // A page has at least a byte, so a claimed number of blocks takes no memory unless the bytes are there.
     (blocks.div_ceil(PAGE) <= cursor.left() as u64).then_some(())?;
     let mut set = BlockSet::full(blocks);
     for (page, end) in pages(blocks) {

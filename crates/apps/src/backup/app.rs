@@ -8,25 +8,26 @@ use scheduler::{BlockSet, Priority, SessionError};
 use thiserror::Error;
 use units::{Instant, LbnRange, SessionId};
 
-/// Bytes that may wait for a target that is full. What comes beyond them is read again later.
+/// The most bytes that wait for a full target; blocks beyond them are dropped and read again later.
 const MOST_WAITING: usize = 16 << 20;
 
-/// Where blocks go. A block that was put is never asked for again: what has no room waits inside.
+/// Takes the blocks of a backup. A block that was put is not put again: while the target is full, it waits inside.
 pub trait Output {
-    /// Each block that is there from before a restart.
+    /// Calls `each` with every block that the output has from before a restart.
     fn present(&self, each: &mut dyn FnMut(u64));
-    /// Takes a block: its bytes, and which of its sectors are bad (all of them, and no bytes: it is lost).
+    /// Takes a block: its bytes, and which of its sectors are bad. A lost block has no bytes and all sectors bad.
     fn put(&mut self, block: u64, bytes: &[u8], bad: &[u32]);
-    /// Writes what waits; `false`: there is no more room for now.
+    /// Writes what waits; returns `false` if the target has no more room for now.
     ///
     /// # Errors
     /// The target fails, in words.
     fn flush(&mut self) -> Result<bool, String>;
-    /// Bytes that wait.
+    /// Returns the number of bytes that wait.
     fn waiting(&self) -> usize;
-    /// Every block was put: the next [`flush`](Self::flush) that returns true makes it whole and durable.
+    /// Marks the end: every block was put. The next [`flush`](Self::flush) that returns true makes the output whole
+    /// and durable.
     fn finish(&mut self);
-    /// What it is of.
+    /// Returns the header: which snapshot of which volume the output holds.
     fn header(&self) -> &Header;
 }
 
@@ -51,47 +52,48 @@ impl<S: Sink> Output for ImageWriter<S> {
     }
 }
 
-/// Why a backup was not begun.
+/// The reason for which a backup did not begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum StartError {
     /// The snapshot cannot be read.
     #[error(transparent)]
     Gone(#[from] Gone),
-    /// The image or replica is of something else.
+    /// The image or replica is of another snapshot, volume or base.
     #[error(
         "the image or replica is not of {0} of this volume with that base; give its own, or start a new one"
     )]
     OtherImage(SnapshotId),
-    /// The session refused.
+    /// The scheduler refused the session.
     #[error(transparent)]
     Session(#[from] SessionError),
 }
 
-/// How a backup stands.
+/// The state of a backup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
-    /// It reads.
+    /// Blocks are being read.
     Running,
-    /// The target has no room; the session is suspended. Make room, then [`Backup::go_on`].
+    /// The target has no room, and the session is suspended. Make room, then call [`Backup::go_on`].
     TargetFull,
-    /// All is in the output.
+    /// All blocks are durable in the output.
     Finished,
     /// The snapshot is gone; the output is of no use.
     Gone(Gone),
     /// The output fails.
     OutputFailed(String),
-    /// The session refused a read. Too many tasks of others: [`Backup::go_on`] when some have ended.
+    /// The scheduler refused a read. If other sessions have too many tasks, call [`Backup::go_on`] when some have
+    /// ended.
     Refused(SessionError),
 }
 
-/// What a backup has done.
+/// The counts of a backup.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Blocks of the list.
+    /// Blocks of the snapshot's list.
     pub blocks: u64,
-    /// Those that are in the output, from before a restart included.
+    /// Blocks in the output, those from before a restart included.
     pub written: u64,
-    /// Blocks read in vain, as they had moved (snapshot-copy-on-write).
+    /// Blocks read in vain, because they had moved meanwhile (snapshot-copy-on-write).
     pub moved: u64,
     /// Blocks of which some sectors could not be read.
     pub damaged: u64,
@@ -99,9 +101,9 @@ pub struct Counts {
 
 /// A backup of one snapshot.
 ///
-/// Every record is checked with the provider once it has come: if the block lies elsewhere by then, the bytes may be
-/// the foreground's, and its new place is read instead. For that the provider changes its map before the foreground
-/// write goes out, and a read gives no bytes from before it was registered.
+/// Every record is checked with the provider on arrival: if the block lies elsewhere by then, the bytes may be the
+/// foreground's, and its new place is read instead. This works because the provider changes its map before the
+/// foreground write goes out, and a read never returns bytes from before its registration.
 #[derive(Clone, Debug)]
 pub struct Backup<P, O> {
     provider: P,
@@ -115,12 +117,12 @@ pub struct Backup<P, O> {
     sieve: Sieve,
     state: State,
     counts: Counts,
-    /// Whether the output has been told that all is there.
+    /// Whether [`Output::finish`] was called.
     finishing: bool,
 }
 
 impl<P: Provider, O: Output> Backup<P, O> {
-    /// How many blocks the list has: what an image's header says.
+    /// Returns the number of blocks in the list, for an image's header.
     ///
     /// # Errors
     /// The snapshot is gone.
@@ -136,7 +138,7 @@ impl<P: Provider, O: Output> Backup<P, O> {
     /// Opens a session and registers the snapshot's blocks, but for those that the output has already.
     ///
     /// # Errors
-    /// The snapshot is gone, the output is of something else, the session refuses.
+    /// The snapshot is gone, the output is of something else, or the scheduler refuses the session.
     pub fn start(
         provider: P,
         output: O,
@@ -192,32 +194,32 @@ impl<P: Provider, O: Output> Backup<P, O> {
         }
     }
 
-    /// How it stands.
+    /// Returns the state.
     pub fn state(&self) -> &State {
         &self.state
     }
 
-    /// What it has done.
+    /// Returns the counts.
     pub fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// Its session.
+    /// Returns the session that reads the blocks.
     pub fn session(&self) -> SessionId {
         self.session
     }
 
-    /// Where the blocks go.
+    /// Returns the output.
     pub fn output_mut(&mut self) -> &mut O {
         &mut self.output
     }
 
-    /// The output back. What it has not written is dropped.
+    /// Returns the output; bytes that it has not written are dropped.
     pub fn into_output(self) -> O {
         self.output
     }
 
-    /// There is room on the target again, or for tasks.
+    /// Resumes after the target, or the scheduler's task list, has room again.
     pub fn go_on(&mut self, sessions: &mut dyn Sessions) {
         if matches!(self.state, State::TargetFull | State::Refused(SessionError::TooManyTasks { .. })) {
             self.state = State::Running;
@@ -277,13 +279,14 @@ impl<P: Provider, O: Output> Backup<P, O> {
             self.lost(block);
         }
         match filled.and(sifting) {
-            // Others' tasks end too: there is room later, as long as one of ours is out to remind us.
+            // The tasks of other sessions end too, so room comes later; retry while a task of this session is out to
+            // trigger it.
             Err(SessionError::TooManyTasks { .. }) if self.feed.out() + self.sieve.out() > 0 => {}
             Err(error) => return State::Refused(error),
             Ok(()) => {}
         }
         if self.counts.written == self.counts.blocks {
-            // Once: should the target be full now, `go_on` only has the rest to write.
+            // `finish` is called once: if the target is full now, `go_on` only has to write the rest.
             if !std::mem::replace(&mut self.finishing, true) {
                 self.output.finish();
             }
@@ -307,7 +310,7 @@ impl<P: Provider, O: Output> Backup<P, O> {
         self.counts.damaged += u64::from(!bad.is_empty());
     }
 
-    /// A block was read from `from`. Whether its content is the snapshot's.
+    /// Checks a block that was read from `from`; returns whether its content is the snapshot's.
     fn arrived(&mut self, block: u64, from: LbnRange) -> bool {
         match self.provider.locate(self.snapshot, block) {
             Ok(Place::At(range)) if range == from => return true,
@@ -316,7 +319,7 @@ impl<P: Provider, O: Output> Backup<P, O> {
                 self.feed.again(block);
             }
             Ok(Place::Lost) => self.lost(block),
-            // Filling the feed finds it, and says so.
+            // The next `fill` of the feed reports that the snapshot is gone.
             Err(_) => self.feed.again(block),
         }
         false

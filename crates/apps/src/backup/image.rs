@@ -16,13 +16,13 @@ pub const HEADER_BYTES: u64 = 92;
 /// Bytes before a chunk's body.
 pub const CHUNK_BYTES: u64 = 28;
 const FOOTER_BYTES: usize = 36;
-/// The largest block in bytes; nothing larger is believed of an image.
+/// The largest block in bytes; the bound for sizes that an image claims.
 pub const MOST_BLOCK_BYTES: u64 = 1 << 30;
 
-/// The chunks of a difference that is made by comparing: how many there will be is known at its end.
+/// The chunk count of a difference that is made by comparing: it is known only at the end of the image.
 pub const OPEN: u64 = u64::MAX;
 
-/// What an image is of.
+/// The header of an image: which snapshot it holds, and how it is laid out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// The image's own name, drawn at random by the host; every chunk's checksum depends on it.
@@ -31,37 +31,37 @@ pub struct Header {
     pub shape: Shape,
     /// The snapshot.
     pub snapshot: SnapshotId,
-    /// The snapshot that it is the difference from; `None` for all blocks.
+    /// The base of a difference; `None` for an image of all blocks.
     pub base: Option<SnapshotId>,
     /// Bytes in a sector.
     pub sector_bytes: u32,
-    /// Chunks that a complete image has; [`OPEN`]: as many as its index says.
+    /// The number of chunks in a complete image; with [`OPEN`] the index has the number.
     pub chunks: u64,
 }
 
-/// What is wrong with an image, and where.
+/// Damage in an image, and its place.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("the image is damaged at byte {at}: {what}; {mend}", mend = .what.mend())]
 pub struct Damage {
     /// Bytes from the start.
     pub at: u64,
-    /// What is there.
+    /// The kind of damage.
     pub what: What,
 }
 
-/// What can be wrong.
+/// The kind of damage in an image.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum What {
-    /// The header is none.
+    /// The header is not one.
     #[error("the header is cut off, damaged, or not of an image of version 1")]
     Header,
     /// Neither a chunk nor the index begins here.
     #[error("neither a whole chunk nor the index begins here")]
     Chunk,
-    /// The chunk's data do not fit its checksum.
+    /// The chunk's data do not match its checksum.
     #[error("the data of block {0} do not fit their checksum")]
     Body(u64),
-    /// A block twice.
+    /// A block has two chunks.
     #[error("block {0} is here for the second time")]
     Twice(u64),
     /// Chunks are missing.
@@ -72,13 +72,13 @@ pub enum What {
         /// Those that should be.
         expected: u64,
     },
-    /// The index does not fit.
+    /// The index does not match the chunks.
     #[error("the index is cut off, damaged, or of other chunks")]
     Index,
-    /// The footer does not fit.
+    /// The footer does not match.
     #[error("the footer is cut off, damaged, or followed by more bytes")]
     Footer,
-    /// The source fails.
+    /// The source cannot be read.
     #[error("it cannot be read: {0}")]
     Source(String),
 }
@@ -96,12 +96,12 @@ impl What {
 }
 
 impl Header {
-    /// Bytes of a whole block.
+    /// Returns the bytes in a whole block.
     pub fn block_bytes(&self) -> usize {
         self.shape.block.get() as usize * self.sector_bytes as usize
     }
 
-    /// Whether a block of this shape fits the format.
+    /// Returns whether a block of this shape fits the format.
     pub fn fits(&self) -> bool {
         let (block, sector) = (self.shape.block.get(), u64::from(self.sector_bytes));
         let end = self.shape.blocks.checked_mul(block).and_then(|n| n.checked_add(self.shape.first.get()));
@@ -115,12 +115,12 @@ impl Header {
             && self.base.is_none_or(|b| b.0 > 0 && b < self.snapshot)
     }
 
-    /// Whether a complete image may have so many chunks.
+    /// Returns whether a complete image may have `chunks` chunks.
     fn takes(&self, chunks: u64) -> bool {
         self.chunks == chunks || (self.chunks == OPEN && chunks <= self.shape.blocks)
     }
 
-    /// The header's bytes.
+    /// Returns the header's bytes.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = MAGIC.to_vec();
         out.extend_from_slice(&[1, 0, 0, 0]);
@@ -155,7 +155,8 @@ impl Header {
     }
 }
 
-/// A checksum that depends on the image, so that a chunk left over from another one is not taken for its own.
+/// Returns a checksum that depends on the image, so that a chunk left over from another image does not pass for one
+/// of this image.
 fn sum(image: u64, bytes: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&image.to_le_bytes());
@@ -163,7 +164,7 @@ fn sum(image: u64, bytes: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// Writes an image: bytes wait here until the sink takes them.
+/// Writes an image: bytes wait in memory until the sink takes them.
 #[derive(Clone, Debug)]
 pub struct ImageWriter<S> {
     header: Header,
@@ -171,18 +172,19 @@ pub struct ImageWriter<S> {
     at: u64,
     index: Vec<(u64, u64)>,
     waiting: Vec<u8>,
-    /// Whether index and footer were added.
+    /// Whether index and footer were appended.
     ended: bool,
 }
 
 impl<S: Sink> ImageWriter<S> {
-    /// A new image.
+    /// Creates a writer of a new image.
     pub fn new(header: Header, sink: S) -> Self {
         let waiting = header.encode();
         Self { header, sink, at: waiting.len() as u64, index: Vec::new(), waiting, ended: false }
     }
 
-    /// Goes on with an image of which the first [`Scan::keep`] bytes are kept: the host cuts off the rest before.
+    /// Continues an image of which the first [`Scan::keep`] bytes are kept; before the call the host cuts off the
+    /// rest.
     pub fn resume(scan: Scan, sink: S) -> Self {
         Self {
             header: scan.header,
@@ -194,32 +196,33 @@ impl<S: Sink> ImageWriter<S> {
         }
     }
 
-    /// What the image is of.
+    /// Returns the image's header.
     pub fn header(&self) -> &Header {
         &self.header
     }
 
-    /// Where the bytes go.
+    /// Returns the sink.
     pub fn sink_mut(&mut self) -> &mut S {
         &mut self.sink
     }
 
-    /// The sink back; bytes that it has not taken are dropped.
+    /// Returns the sink; bytes that it has not taken are dropped.
     pub fn into_sink(self) -> S {
         self.sink
     }
 
-    /// The blocks that are in it.
+    /// Iterates over the blocks in the image.
     pub fn blocks(&self) -> impl Iterator<Item = u64> + '_ {
         self.index.iter().map(|(block, _)| *block)
     }
 
-    /// Bytes that the sink has not taken.
+    /// Returns the number of bytes that the sink has not taken.
     pub fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Adds a chunk. `bad` are the sectors of the block that could not be read; all of them with no bytes: it is lost.
+    /// Adds a chunk. `bad` are the sectors of the block that could not be read; a lost block has no bytes and all
+    /// sectors bad.
     pub fn put(&mut self, block: u64, bytes: &[u8], bad: &[u32]) {
         let mut body: Vec<u8> = bad.iter().flat_map(|s| s.to_le_bytes()).collect();
         body.extend_from_slice(bytes);
@@ -257,7 +260,7 @@ impl<S: Sink> ImageWriter<S> {
         self.waiting.extend_from_slice(&out);
     }
 
-    /// Gives the sink what it takes; whether that was all. Of a finished image all is durable then.
+    /// Gives the sink the bytes that wait; returns whether it took all of them. A finished image is durable then.
     ///
     /// # Errors
     /// The sink's.
@@ -276,22 +279,22 @@ impl<S: Sink> ImageWriter<S> {
     }
 }
 
-/// A chunk.
+/// A chunk: one block in an image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chunk {
-    /// Where it begins.
+    /// The offset of its first byte.
     pub at: u64,
-    /// Where the next begins.
+    /// The offset of the next chunk.
     pub end: u64,
     /// The block.
     pub block: u64,
-    /// Its bytes, zeros where a sector is bad; none if it is lost.
+    /// The block's bytes, with zeros for bad sectors; empty if the block is lost.
     pub bytes: Vec<u8>,
     /// The sectors of the block that could not be read.
     pub bad: Vec<u32>,
 }
 
-/// Reads exactly `len` bytes, or as many as there are.
+/// Reads `len` bytes, fewer only at the end of the source.
 pub(super) fn bytes_at<S: Source>(source: &mut S, at: u64, len: usize) -> Result<Vec<u8>, Damage> {
     let mut bytes = vec![0; len];
     let n = source.read_at(at, &mut bytes).map_err(|e| Damage { at, what: What::Source(e) })?;
@@ -382,7 +385,7 @@ pub(super) fn ending<S: Source>(
     Ok(())
 }
 
-/// The index of a finished image: where a block is, without reading the others.
+/// The index of a finished image: finds a block's chunk without reading the others.
 #[derive(Clone, Copy, Debug)]
 pub struct Index {
     header: Header,
@@ -390,7 +393,7 @@ pub struct Index {
     chunks: u64,
 }
 
-/// Bytes of an entry of the index, and of what stands before the first.
+/// Bytes of an entry of the index, and of the part before the first entry.
 const ENTRY_BYTES: u64 = 16;
 const INDEX_HEAD_BYTES: u64 = 12;
 
@@ -416,17 +419,17 @@ impl Index {
         Ok(index)
     }
 
-    /// What the image is of.
+    /// Returns the image's header.
     pub fn header(&self) -> &Header {
         &self.header
     }
 
-    /// How many chunks it has.
+    /// Returns the number of chunks.
     pub fn chunks(&self) -> u64 {
         self.chunks
     }
 
-    /// The chunks of the blocks from `first` up to, not including, `end`: block and offset, ascending.
+    /// Returns the chunks of the blocks in `first..end` as pairs of block and offset, ascending.
     ///
     /// # Errors
     /// The source fails.
@@ -475,22 +478,22 @@ impl Index {
     }
 }
 
-/// What is usable of an image whose writer was interrupted.
+/// The usable part of an image whose writer was interrupted.
 #[derive(Clone, Debug)]
 pub struct Scan {
-    /// What it is of.
+    /// The image's header.
     pub header: Header,
     /// The bytes up to here are sound; the host cuts off the rest.
     pub keep: u64,
-    /// Whether the image is complete: there is nothing to go on with.
+    /// Whether the image is complete: nothing remains to be written.
     pub complete: bool,
-    /// Why it ends there.
+    /// The damage at which the sound part ends.
     pub cut: Option<Damage>,
     index: Vec<(u64, u64)>,
 }
 
 impl Scan {
-    /// How many chunks are sound.
+    /// Returns the number of sound chunks.
     pub fn chunks(&self) -> u64 {
         self.index.len() as u64
     }

@@ -1,6 +1,8 @@
-//! Snapshot backup (FAST'04, section 4.1): blocks go into an image, or onto a replica, in the order in which they come.
+//! Snapshot backup (FAST'04, section 4.1): blocks go into an image, or onto a replica, in the order in which they are
+//! read.
 //!
-//! [`Backup`] reads a snapshot's blocks through a session; [`image`] is the format; [`mod@restore`] gives the blocks back.
+//! [`Backup`] reads a snapshot's blocks through a session; [`image`] is the format; [`mod@restore`] writes the blocks
+//! back to a drive.
 
 mod app;
 pub mod image;
@@ -18,13 +20,14 @@ use units::Lbn;
 
 /// Takes a stream of bytes: a file, a tape.
 pub trait Sink {
-    /// Appends the first bytes of `bytes`; how many. Fewer than all: there is no more room for now.
+    /// Appends the first bytes of `bytes` and returns their number. Fewer than all means that there is no more room
+    /// for now.
     ///
     /// # Errors
     /// The target fails, in words.
     fn append(&mut self, bytes: &[u8]) -> Result<usize, String>;
 
-    /// Makes durable what was appended.
+    /// Makes the appended bytes durable.
     ///
     /// # Errors
     /// The target fails, in words.
@@ -42,15 +45,15 @@ impl Sink for Vec<u8> {
     }
 }
 
-/// Gives the bytes of an image.
+/// Reads the bytes of an image.
 pub trait Source {
-    /// Fills `into` with the bytes from `at` on; how many there were, fewer only at the end.
+    /// Fills `into` with the bytes from `at` on; returns their number, which is smaller only at the end.
     ///
     /// # Errors
     /// The source fails, in words.
     fn read_at(&mut self, at: u64, into: &mut [u8]) -> Result<usize, String>;
 
-    /// How many bytes there are.
+    /// Returns the number of bytes.
     ///
     /// # Errors
     /// The source fails, in words.
@@ -70,15 +73,15 @@ impl Source for &[u8] {
     }
 }
 
-/// Takes blocks at their addresses: the drive that is restored to, a replica.
+/// Takes blocks at their addresses: the drive that is restored to, or a replica.
 pub trait Destination {
-    /// Writes whole sectors from `at` on. `false`: it cannot take them for now.
+    /// Writes whole sectors from `at` on; returns `false` if the destination cannot take them for now.
     ///
     /// # Errors
     /// The destination fails, in words.
     fn write_at(&mut self, at: Lbn, bytes: &[u8]) -> Result<bool, String>;
 
-    /// Makes durable what was written.
+    /// Makes the written sectors durable.
     ///
     /// # Errors
     /// The destination fails, in words.

@@ -1,4 +1,4 @@
-//! Each block straight to its home on another drive.
+//! The replica: each block is written to its own address on another drive.
 
 use super::restore::{Point, RestoreError, fits, sound};
 use super::{Destination, Output, image::HEADER_BYTES, image::Header};
@@ -14,15 +14,15 @@ const MAGIC: &[u8; 8] = b"FBREPLC1";
 /// Why saved progress of a replica was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ReplicaError {
-    /// Not saved progress of this version.
+    /// Not the saved progress of a replica in this version.
     #[error("not the saved progress of a replica, version 1; make the replica anew, on the same base")]
     Foreign,
-    /// Its checksum does not fit, or it contradicts itself.
+    /// The checksum does not match, or the progress contradicts itself.
     #[error("the saved progress of the replica is damaged; make the replica anew, on the same base")]
     Damaged,
 }
 
-/// A block on its way.
+/// A block that is not wholly written.
 #[derive(Clone, Debug)]
 struct Part {
     block: u64,
@@ -30,10 +30,10 @@ struct Part {
     missing: Vec<Lbn>,
 }
 
-/// A replica: each block goes to its home on another drive (FAST'04, section 4.1).
+/// A replica: each block goes to its own address on another drive (FAST'04, section 4.1).
 ///
-/// Until the backup has finished the destination is neither what it was nor the snapshot. Writing a block twice does no
-/// harm, so one whose progress is lost is made anew on the base it was begun on.
+/// Until the backup has finished, the destination has neither its old content nor the snapshot. Writing a block twice
+/// does no harm, so a replica whose progress is lost is made anew on the base with which it began.
 #[derive(Clone, Debug)]
 pub struct Replica<D> {
     header: Header,
@@ -42,15 +42,16 @@ pub struct Replica<D> {
     waiting: VecDeque<Part>,
     waiting_bytes: usize,
     missing: Vec<Lbn>,
-    /// Whether all was put; whether all is durable.
+    /// Whether all blocks were put, and whether all are durable.
     ending: (bool, bool),
 }
 
 impl<D: Destination> Replica<D> {
-    /// A replica of what the header says; `onto` is what the destination has. A full one needs nothing.
+    /// Creates a replica of the header's snapshot; `onto` is the content of the destination. A full replica needs
+    /// none.
     ///
     /// # Errors
-    /// [`RestoreError::WrongBase`], or a header that is none; nothing is written.
+    /// [`RestoreError::WrongBase`], or the header is not valid; nothing is written.
     pub fn new(header: Header, onto: Option<Point>, destination: D) -> Result<Self, RestoreError> {
         Header::decode(&header.encode())?;
         fits(&header, onto)?;
@@ -66,10 +67,10 @@ impl<D: Destination> Replica<D> {
         })
     }
 
-    /// Goes on from what [`progress`](Self::progress) gave, on the same drive.
+    /// Continues from bytes of [`progress`](Self::progress), on the same drive.
     ///
     /// # Errors
-    /// The progress is refused by name.
+    /// The bytes are not the progress of a replica, or damaged.
     pub fn resume(saved: &[u8], destination: D) -> Result<Self, ReplicaError> {
         if !saved.starts_with(MAGIC) {
             return Err(ReplicaError::Foreign);
@@ -87,7 +88,7 @@ impl<D: Destination> Replica<D> {
         })
     }
 
-    /// The progress as bytes, to be saved whole: the blocks that are durable on the destination, which is made so first.
+    /// Returns the progress as bytes, to be saved whole: the blocks on the destination. It makes these durable first.
     ///
     /// # Errors
     /// The destination fails, in words.
@@ -102,22 +103,22 @@ impl<D: Destination> Replica<D> {
         Ok(out)
     }
 
-    /// The drive that it is on.
+    /// Returns the destination drive.
     pub fn destination_mut(&mut self) -> &mut D {
         &mut self.destination
     }
 
-    /// The drive back. What it has not taken is dropped.
+    /// Returns the destination drive; blocks that it has not taken are dropped.
     pub fn into_destination(self) -> D {
         self.destination
     }
 
-    /// Sectors that could not be read, before a restart included: not written.
+    /// Returns the sectors that could not be read and thus were not written, those from before a restart included.
     pub fn missing(&self) -> &[Lbn] {
         &self.missing
     }
 
-    /// What the destination has once all is durable there; `None` before.
+    /// Returns the content of the destination once all is durable; `None` before.
     pub fn point(&self) -> Option<Point> {
         self.ending.1.then_some(Point { volume: self.header.shape.volume, snapshot: self.header.snapshot })
     }

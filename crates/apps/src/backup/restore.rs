@@ -1,4 +1,4 @@
-//! From an image back to a drive.
+//! Restores images to a drive.
 
 use super::image::{self, CHUNK_BYTES, Damage, HEADER_BYTES, Header, Index, What};
 use super::{Destination, Source};
@@ -7,43 +7,43 @@ use std::collections::{BTreeMap, BTreeSet};
 use thiserror::Error;
 use units::{Lbn, LbnRange, Sectors};
 
-/// The content that a destination has: a snapshot of a volume.
+/// The content of a destination: a snapshot of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Point {
-    /// Of this volume.
+    /// The volume.
     pub volume: VolumeId,
-    /// This snapshot.
+    /// The snapshot.
     pub snapshot: SnapshotId,
 }
 
-/// Why nothing, or not all, was restored.
+/// The reason for which nothing, or not all, was restored.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum RestoreError {
     /// The image is damaged; nothing was written.
     #[error(transparent)]
     Damaged(#[from] Damage),
-    /// The image goes on top of something else; nothing was written.
+    /// The image is a difference from another content than the destination's; nothing was written.
     #[error(
         "the image is a difference from {needs} of {volume}, and the destination does not have that; restore it first"
     )]
     WrongBase {
-        /// What has to be there.
+        /// The snapshot that the destination must have.
         needs: SnapshotId,
-        /// Of this volume.
+        /// The volume of that snapshot.
         volume: VolumeId,
     },
     /// There is nothing to restore from.
     #[error("no image is given; give the full image, and the differences on top of it in order")]
     NoImage,
-    /// Not on the volume.
+    /// The range is not on the volume.
     #[error("LBNs {range} are not on the volume, which is LBNs {volume}; ask for a part of it")]
     Outside {
-        /// What was asked.
+        /// The requested range.
         range: LbnRange,
         /// The volume.
         volume: LbnRange,
     },
-    /// The destination stopped.
+    /// The destination stopped taking blocks.
     #[error("the destination cannot be written at LBN {at}: {why}; restore again from the start")]
     Destination {
         /// Where.
@@ -53,20 +53,20 @@ pub enum RestoreError {
     },
 }
 
-/// What was restored.
+/// The result of a restore.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Restored {
-    /// What the destination has now; give it to the next image of the chain.
+    /// The destination's new content; pass it to the next image of the chain.
     pub point: Point,
     /// Blocks written.
     pub blocks: u64,
-    /// Sectors, at their homes, that the backup could not read: not written.
+    /// Sectors that the backup could not read, at their addresses: not written.
     pub missing: Vec<Lbn>,
-    /// What was damaged, of a salvage.
+    /// The damage that a salvage met.
     pub damage: Vec<Damage>,
 }
 
-/// Reads all of an image and compares every checksum, index and footer.
+/// Reads all of an image and verifies every checksum, the index and the footer.
 ///
 /// # Errors
 /// The first damage.
@@ -76,8 +76,8 @@ pub fn verify<S: Source>(source: &mut S) -> Result<Header, Damage> {
     scan.cut.map_or(Ok(header), Err)
 }
 
-/// Restores a whole image: verifies all of it, then writes each block to its home. `onto` is what the destination has;
-/// a full image needs nothing.
+/// Restores a whole image: verifies all of it, then writes each block to its address. `onto` is the destination's
+/// content; a full image needs none.
 ///
 /// # Errors
 /// See [`RestoreError`]; a damaged image, or one for another base, changes nothing.
@@ -98,7 +98,7 @@ pub fn restore<S: Source, D: Destination>(
     Ok(restored)
 }
 
-/// Restores what is undamaged: passes over damage to the next sound chunk, and says what it met.
+/// Restores the undamaged chunks: skips damage up to the next sound chunk, and reports it.
 ///
 /// # Errors
 /// The header is damaged, the base is wrong, or the destination stops.
@@ -135,7 +135,7 @@ pub fn salvage<S: Source, D: Destination>(
     Ok(restored)
 }
 
-/// What was restored of a range.
+/// The result of restoring a range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RestoredRange {
     /// The snapshot whose content it is.
@@ -144,15 +144,16 @@ pub struct RestoredRange {
     pub sectors: u64,
     /// Sectors of the range that the backup could not read: not written.
     pub missing: Vec<Lbn>,
-    /// Blocks of the range that no image has, as nothing was in them: not written.
+    /// Blocks of the range that no image has, because they were empty: not written.
     pub holes: u64,
 }
 
 /// Restores only `range` from a chain of images: the full one first, then differences, each on top of the one before.
-/// Of every block only its newest chunk is read, by way of the indices; all are verified before the first is written.
+/// All indices are verified before the first block is written, and each block is read only from the newest image that
+/// has it.
 ///
 /// # Errors
-/// See [`RestoreError`]; but for a destination that stops, nothing is written then.
+/// See [`RestoreError`]. Unless the destination stops, nothing is written in case of an error.
 pub fn restore_range<S: Source, D: Destination>(
     images: &mut [S],
     range: LbnRange,
@@ -188,7 +189,7 @@ pub fn restore_range<S: Source, D: Destination>(
     Ok(restored)
 }
 
-/// The blocks that `range` touches: the first, and the one after the last.
+/// Returns the first block that `range` touches, and the block after the last.
 fn blocks_of(header: &Header, range: LbnRange) -> Result<(u64, u64), RestoreError> {
     let shape = &header.shape;
     let size = shape.block.get();
@@ -202,7 +203,7 @@ fn blocks_of(header: &Header, range: LbnRange) -> Result<(u64, u64), RestoreErro
     Ok((sectors(range.start()) / size, sectors(range.end()).div_ceil(size)))
 }
 
-/// Writes the part of a chunk that is in the range.
+/// Writes the part of a chunk that lies in the range.
 fn put_part<D: Destination>(
     header: &Header,
     chunk: &image::Chunk,
@@ -239,9 +240,9 @@ fn sync<D: Destination>(header: &Header, destination: &mut D) -> Result<(), Rest
     destination.sync().map_err(|why| RestoreError::Destination { at: header.shape.first, why })
 }
 
-/// The next place at which a sound chunk, or the index, begins.
+/// Returns the next offset at which a sound chunk, or the index, begins.
 fn resynchronise<S: Source>(source: &mut S, header: &Header, from: u64) -> Result<Option<u64>, Damage> {
-    /// Bytes looked through at a time.
+    /// Bytes read at a time.
     const WINDOW: usize = 1 << 16;
     let mut at = from;
     loop {
@@ -289,7 +290,7 @@ fn put<D: Destination>(
     Ok(())
 }
 
-/// The runs of sectors between the bad ones, and where they go.
+/// Returns the runs of good sectors between the bad ones, with their addresses.
 pub(super) fn sound<'a>(home: Lbn, sector: usize, bytes: &'a [u8], bad: &[u32]) -> Vec<(Lbn, &'a [u8])> {
     let sectors = bytes.len() / sector.max(1);
     let mut runs = Vec::new();
@@ -303,7 +304,7 @@ pub(super) fn sound<'a>(home: Lbn, sector: usize, bytes: &'a [u8], bad: &[u32]) 
     runs
 }
 
-/// Whether an error means that the image is unfinished rather than damaged.
+/// Returns whether the damage means an unfinished image.
 pub fn is_unfinished(damage: &Damage) -> bool {
     matches!(damage.what, What::Incomplete { .. })
 }

@@ -1,4 +1,4 @@
-//! A set of blocks as bytes: at most a bit a block and some, sealed.
+//! Saves a set of blocks as bytes: about a bit a block at most, with a checksum.
 
 use crate::codec::{Cursor, seal, unseal};
 use crate::set::{put_set, take_set};
@@ -6,7 +6,7 @@ use scheduler::BlockSet;
 
 const MAGIC: &[u8; 8] = b"FBBLOCKS";
 
-/// The set as bytes.
+/// Returns the set as bytes.
 pub fn save_set(set: &BlockSet) -> Vec<u8> {
     let mut out = MAGIC.to_vec();
     out.extend_from_slice(&set.blocks().to_le_bytes());
@@ -15,7 +15,7 @@ pub fn save_set(set: &BlockSet) -> Vec<u8> {
     out
 }
 
-/// The set of `blocks` blocks that [`save_set`] made these bytes of; `None` if it did not.
+/// Restores a set of `blocks` blocks from bytes of [`save_set`]; `None` if they are not.
 pub fn load_set(bytes: &[u8], blocks: u64) -> Option<BlockSet> {
     let mut cursor = Cursor::new(unseal(bytes)?.strip_prefix(MAGIC)?);
     (cursor.u64()? == blocks).then_some(())?;

@@ -1,4 +1,4 @@
-//! One buffer: which of its sectors are valid, dirty, on their way.
+//! One buffer: which of its sectors are valid, dirty, or being written.
 
 use super::calls::Job;
 use super::mask::{Mask, Span};
@@ -6,21 +6,21 @@ use super::tally::Cause;
 use std::collections::VecDeque;
 use units::{Instant, LbnRange, RequestId, TaskId};
 
-/// When a sector was dirtied: its place in the order of all writes, and the time.
+/// The moment at which a sector was dirtied: its place in the order of all writes, and the time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Stamp {
     pub sequence: u64,
     pub at: Instant,
 }
 
-/// Bytes that were handed out and may be on the medium already, or not yet.
+/// Bytes that were handed out and may or may not be on the medium.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Flight {
-    /// Sectors of which the bytes handed out are still the newest.
+    /// The sectors whose newest bytes were handed out.
     pub taken: Mask,
-    /// Sectors that were dirty when the first bytes were handed out, and were not among them yet.
+    /// The sectors that were dirty when the first bytes were handed out, and that have not been handed out.
     owed: Mask,
-    /// Why the write was forced, if it was when they were handed out.
+    /// The cause of a forced write, if it was forced when the bytes were handed out.
     pub cause: Option<Cause>,
 }
 
@@ -41,16 +41,16 @@ pub(super) struct Foreground {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Buffer {
-    /// The block it holds; a free buffer holds none.
+    /// The block in the buffer; `None` if the buffer is free.
     pub block: Option<u64>,
-    /// When it was used last, in the order of all uses.
+    /// The last use, as a position in the order of all uses.
     pub used: u64,
     pub valid: Mask,
-    /// Sectors whose bytes are newer than what is known to be on the medium.
+    /// Sectors whose bytes are newer than the medium's, as far as is known.
     pub dirty: Mask,
-    /// Not later than the oldest of the dirty sectors.
+    /// A lower bound on the stamps of the dirty sectors.
     pub oldest: Stamp,
-    /// The first write since bytes were handed out.
+    /// The first write after bytes were handed out.
     late: Option<Stamp>,
     pub flight: Option<Flight>,
     pub task: Option<Task>,
@@ -58,39 +58,39 @@ pub(super) struct Buffer {
     pub write: Option<Foreground>,
     /// The foreground read under way.
     pub fill: Option<Foreground>,
-    /// The reader for which alone it is, after a read of the whole block met a bad sector.
+    /// The only job that the read is for, after a read of the whole block met a bad sector.
     pub fill_for: Option<Job>,
-    /// A read of the whole block met a bad sector.
+    /// Whether a read of the whole block met a bad sector.
     pub suspect: bool,
-    /// Reads that wait for it.
+    /// Reads that wait for the buffer's bytes.
     pub readers: VecDeque<Job>,
     pub pins: u32,
-    /// Why it must be written now.
+    /// The reason for which the buffer must be written now.
     pub forced: Option<Cause>,
-    /// Its contents died: it leaves as soon as it can, unless it is written to.
+    /// Whether the contents were trimmed: the buffer is released as soon as possible, unless it is written to.
     pub dead: bool,
-    /// Clean because it was written for free.
+    /// Whether the buffer is clean because of a free write.
     pub gift: bool,
-    /// Its write-back failed; when it is tried again.
+    /// The time of the next try after a failed write-back.
     pub failed: Option<Instant>,
-    /// Counts registrations, so that a record of an earlier one is known.
+    /// The number of registrations, by which a record of an earlier one is recognised.
     pub registrations: u32,
     pub bytes: Vec<u8>,
 }
 
-/// How a write-back ended for the buffer.
+/// The state of the buffer after a write-back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Landed {
-    /// The bytes were another's: nothing is known.
+    /// The buffer had handed out nothing, so nothing is known.
     NotOurs,
     /// Everything that was dirty is on the medium.
     Clean(Option<Cause>),
-    /// It was dirtied again, or the write covered only a part.
+    /// The buffer was dirtied again, or the write covered only a part.
     StillDirty(Option<Cause>),
 }
 
 impl Buffer {
-    /// New bytes for these sectors.
+    /// Records new bytes in these sectors.
     pub fn dirtied(&mut self, sectors: Mask, stamp: Stamp) {
         if self.dirty.is_empty() {
             self.oldest = stamp;
@@ -104,7 +104,7 @@ impl Buffer {
         }
     }
 
-    /// The bytes of these sectors are handed out.
+    /// Records that the bytes of these sectors are handed out.
     pub fn taken(&mut self, sectors: Mask) {
         let (cause, owed) = (self.forced, self.dirty);
         let flight = self.flight.get_or_insert(Flight { taken: Mask::EMPTY, owed, cause });
@@ -113,11 +113,11 @@ impl Buffer {
         flight.cause = cause;
     }
 
-    /// What was handed out is on the medium. Whatever was dirtied since is not.
+    /// Records that the bytes handed out are on the medium; sectors dirtied since then stay dirty.
     pub fn landed(&mut self) -> Landed {
         let Some(flight) = self.flight.take() else { return Landed::NotOurs };
         let rest = self.dirty.without(flight.taken);
-        // What was owed may have been dirtied again since; its older bytes are not on the medium all the same.
+        // An owed sector that was dirtied again has never been written, so the old stamp stays the oldest.
         if let (Some(late), true) = (self.late, flight.owed.is_empty()) {
             self.oldest = late;
         }
@@ -131,7 +131,7 @@ impl Buffer {
         Landed::StillDirty(flight.cause)
     }
 
-    /// The medium did not take it: all that was dirty is.
+    /// Records that the medium refused the bytes; the sectors are still dirty.
     pub fn not_landed(&mut self, retry: Instant) {
         self.flight = None;
         self.late = None;
@@ -139,25 +139,25 @@ impl Buffer {
         self.failed = Some(retry);
     }
 
-    /// What a write-back covers: from the first dirty sector to the last that can be reached over valid ones. Where
-    /// that is not all, the rest is another write-back; so no block is ever read only to be written.
+    /// Returns the range of a write-back: from the first dirty sector to the last dirty one that valid sectors
+    /// connect to it. Further dirty sectors go into another write-back; so no block is ever read only to be written.
     pub fn write_back(&self) -> Option<Span> {
         let first = self.dirty.hull()?.first;
         let reach = self.valid.from(first).first_run()?;
         self.dirty.within(reach.mask()).hull()
     }
 
-    /// Whether the bytes may not be handed out for free now.
+    /// Returns whether the bytes may not be handed out to a background write now.
     pub fn is_locked(&self) -> bool {
         self.pins > 0 || self.fill.is_some() || self.write.is_some()
     }
 
-    /// Whether old bytes may still be on their way to the medium.
+    /// Returns whether old bytes may still be on their way to the medium.
     pub fn is_out(&self) -> bool {
         self.flight.is_some() || self.write.is_some()
     }
 
-    /// Whether the block may leave at once. What is out belongs to a task or locks the buffer.
+    /// Returns whether the block may leave at once. Bytes on their way always have a task or lock the buffer.
     pub fn is_evictable(&self) -> bool {
         self.dirty.is_empty() && self.task.is_none() && !self.is_locked() && self.readers.is_empty()
     }

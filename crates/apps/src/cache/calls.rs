@@ -5,59 +5,59 @@ use std::collections::{BTreeMap, VecDeque};
 use thiserror::Error;
 use units::{Lbn, LbnRange, Op, Sectors};
 
-/// A call of the client; its answer bears the same number.
+/// The number of a client's call; its answer has the same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CallId(u64);
 
 impl CallId {
-    /// The number itself.
+    /// Returns the number.
     pub const fn get(self) -> u64 {
         self.0
     }
 }
 
-/// Why a call was refused. Nothing has changed then.
+/// The reason for which a call was refused. A refused call changes nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum CallError {
-    /// Nothing to do.
+    /// The range is empty.
     #[error("an empty range at LBN {0}; give at least one sector")]
     Empty(Lbn),
-    /// Not in the cached volume.
+    /// The range is not in the cached volume.
     #[error("LBNs {range} leave the cached volume {volume}")]
     Outside {
-        /// What was asked.
+        /// The range of the call.
         range: LbnRange,
-        /// What there is.
+        /// The cached volume.
         volume: LbnRange,
     },
-    /// The bytes are not those of the range.
+    /// The number of bytes does not fit the range.
     #[error("{bytes} bytes for {sectors} sectors; give {expected}")]
     Length {
-        /// How many came.
+        /// The number of bytes given.
         bytes: usize,
-        /// For so many sectors.
+        /// The number of sectors in the range.
         sectors: Sectors,
-        /// How many these have.
+        /// The number of bytes in these sectors.
         expected: u64,
     },
-    /// Too many calls at once.
+    /// Too many calls are under way.
     #[error("{most} calls are under way; wait for some to end")]
     Full {
-        /// The most there may be.
+        /// The limit.
         most: usize,
     },
-    /// There is no such buffer.
+    /// The block has no buffer.
     #[error("LBN {0} is not in the cache, or not pinned; read or write it first")]
     NotThere(Lbn),
 }
 
-/// Why a call that was taken has no good end.
+/// The failure of a call that was accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Failure {
-    /// A sector cannot be read, or, for a flush, written. What could not be written is still dirty.
+    /// A sector cannot be read or, for a flush, written. A sector that could not be written is still dirty.
     #[error("sector {0} is bad; write it anew, or trim it")]
     Bad(Lbn),
-    /// Every buffer is dirty and none can be written. Of a write, other blocks may have been taken.
+    /// Every buffer is dirty and none can be written. Other blocks of the same write may have been taken.
     #[error("no buffer can be written back; repair the medium, or trim what is dirty")]
     NoRoom,
 }
@@ -69,11 +69,11 @@ pub(super) struct Job {
     pub op: Op,
     pub block: u64,
     pub span: Span,
-    /// Where its bytes are in the call's, in sectors.
+    /// The position of its bytes among the call's, in sectors.
     pub at: usize,
 }
 
-/// A call that has come to its end.
+/// A call whose last job has ended.
 pub(super) struct Ended {
     pub op: Op,
     pub bytes: Vec<u8>,
@@ -115,7 +115,7 @@ impl Calls {
         self.calls.get_mut(&id).map_or(&mut [], |c| &mut c.bytes)
     }
 
-    /// A job is done; the call, when it was the last.
+    /// Ends a job; returns the call if this was its last job.
     pub fn job_done(&mut self, id: CallId, failure: Option<Failure>) -> Option<Ended> {
         let call = self.calls.get_mut(&id)?;
         call.failure = call.failure.or(failure);
@@ -128,7 +128,7 @@ impl Calls {
     }
 }
 
-/// Jobs that wait for a buffer: blocks in the order in which they came, each with its jobs in order.
+/// Jobs that wait for a buffer: blocks in order of arrival, each with its jobs in order.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Waiting {
     order: VecDeque<u64>,

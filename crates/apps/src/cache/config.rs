@@ -1,4 +1,4 @@
-//! What a cache is told once.
+//! The configuration of a cache.
 
 use super::mask::MOST_BLOCK_SECTORS;
 use scheduler::{Priority, SessionError};
@@ -8,45 +8,48 @@ use units::{Bytes, Duration, LbnRange, Sectors};
 /// The most buffers: 16 GB in 4 KB blocks.
 pub const MOST_BUFFERS: usize = 1 << 22;
 
-/// Which buffer makes room, and which the buffer daemon cleans first (FAST'04, section 6.4).
+/// The rule by which a buffer makes room, and by which the buffer daemon cleans (FAST'04, section 6.4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Replacement {
-    /// The least recently used one, clean or dirty.
+    /// LRU: the least recently used buffer, clean or dirty.
     #[default]
     Lru,
-    /// The same while that one is clean; where it is dirty, the dirty one that the head can write soonest.
+    /// SPTF-Evict: the least recently used buffer if it is clean; otherwise the dirty one that the head can write
+    /// soonest.
     SptfEvict,
-    /// The least recently used of those that are clean because they were written for free; where there is none, LRU.
+    /// FREE-CLEAN: the least recently used of the buffers that are clean because of a free write; if there is none,
+    /// LRU.
     FreeClean,
 }
 
-/// Numbers of dirty buffers. When there are `high`, the buffer daemon cleans until there are `low`.
-/// With `high` above the number of buffers it never does.
+/// Numbers of dirty buffers. When there are `high`, the buffer daemon cleans until there are `low`. With `high` above
+/// the number of buffers it never cleans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Watermarks {
-    /// Where it stops.
+    /// The number at which cleaning stops.
     pub low: usize,
-    /// Where it begins.
+    /// The number at which cleaning begins.
     pub high: usize,
 }
 
-/// The promise that no buffer stays dirty for long: its write-back has begun when it has been dirty for `age`.
+/// The promise that no buffer stays dirty for long: its write-back begins at latest `age` after the first write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Syncer {
-    /// How long a buffer may stay dirty.
+    /// The longest time for which a buffer stays dirty.
     pub age: Duration,
-    /// How often the syncer looks. As long as `age`, it writes everything each time, in large bursts.
+    /// The interval at which the syncer looks. With an interval of `age` it writes everything each time, in large
+    /// bursts.
     pub every: Duration,
 }
 
 impl Default for Syncer {
-    /// 30 s, as in the paper; looks every second.
+    /// Returns an age of 30 s, as in the paper, and an interval of 1 s.
     fn default() -> Self {
         Self { age: Duration::from_secs(30), every: Duration::from_secs(1) }
     }
 }
 
-/// How a write-back that cannot wait becomes foreground work.
+/// The way in which a write-back that cannot wait becomes foreground work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Force {
     /// The background task is promoted, as in the paper.
@@ -56,40 +59,41 @@ pub enum Force {
     Submit,
 }
 
-/// What a cache is told once. [`Config::new`] has the defaults.
+/// The configuration of a cache. [`Config::new`] has the defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
     /// The LBNs it caches. Blocks are aligned to the first.
     pub volume: LbnRange,
     /// The size of a buffer, at most [`MOST_BLOCK_SECTORS`].
     pub block: Sectors,
-    /// Bytes of a sector. With zero the cache has no contents: what is simulated then is its timing only.
+    /// Bytes in a sector. With zero the cache has no contents, and only its timing is simulated.
     pub sector: Bytes,
-    /// How many buffers, at most [`MOST_BUFFERS`].
+    /// The number of buffers, at most [`MOST_BUFFERS`].
     pub buffers: usize,
-    /// Who makes room.
+    /// The rule by which buffers make room.
     pub replacement: Replacement,
-    /// When the buffer daemon cleans.
+    /// The numbers of dirty buffers between which the buffer daemon cleans.
     pub watermarks: Watermarks,
-    /// `None` where the cache survives a crash (NVRAM).
+    /// The syncer; `None` if the cache survives a crash (NVRAM).
     pub syncer: Option<Syncer>,
     /// The priority of the session that writes back for free; with `None` everything is written in the foreground.
     pub cleaner: Option<Priority>,
-    /// How write-backs are forced.
+    /// The way of forcing write-backs.
     pub force: Force,
-    /// The most write-backs that are forced at a time before the buffer daemon forces more. The paper's come in bursts:
-    /// no limit.
+    /// The most forced write-backs at a time before the buffer daemon forces more. The default is no limit: the
+    /// paper's write-backs come in bursts.
     pub daemon_outstanding: usize,
-    /// How many dirty blocks around the head SPTF-Evict looks at.
+    /// The number of dirty blocks around the head that SPTF-Evict compares.
     pub nearest_of: usize,
-    /// When a write-back that failed is tried again.
+    /// The time after which a failed write-back is tried again.
     pub retry: Duration,
-    /// The most calls that may be under way.
+    /// The most calls under way.
     pub most_calls: usize,
 }
 
 impl Config {
-    /// LRU, watermarks at a half and a quarter of the buffers, the 30 s syncer, free cleaning at the default priority.
+    /// Returns LRU, watermarks at a half and a quarter of the buffers, the 30 s syncer, and free cleaning at the
+    /// default priority.
     pub fn new(volume: LbnRange, block: Sectors, sector: Bytes, buffers: usize) -> Self {
         let high = (buffers / 2).max(1);
         Self {
@@ -142,22 +146,22 @@ impl Config {
 /// The most bytes in a sector.
 const MOST_SECTOR_BYTES: u64 = 1 << 16;
 
-/// Why there is no cache of this kind.
+/// An invalid field of a [`Config`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ConfigError {
-    /// Nothing to cache.
+    /// The volume is empty, or ends past the largest LBN.
     #[error("volume {0} is empty or ends past the largest LBN; give the LBNs to cache")]
     Volume(LbnRange),
-    /// A block is no set of bits.
+    /// A block's sectors do not fit the set of bits.
     #[error("a block of {0} sectors; give 1 to {MOST_BLOCK_SECTORS}")]
     Block(Sectors),
-    /// No disk has such sectors.
+    /// The sectors are larger than those of any disk.
     #[error("sectors of {0} bytes; give at most {MOST_SECTOR_BYTES}")]
     Sector(Bytes),
-    /// Too few or too many.
+    /// The number of buffers is out of range.
     #[error("{0} buffers; give 1 to {MOST_BUFFERS}")]
     Buffers(usize),
-    /// Watermarks that do not lie above each other.
+    /// The low watermark is not below the high one.
     #[error("watermarks {low} and {high}; give low < high")]
     Watermarks {
         /// Where cleaning stops.
@@ -165,27 +169,27 @@ pub enum ConfigError {
         /// Where it begins.
         high: usize,
     },
-    /// The syncer would never stop looking.
+    /// The syncer's interval is 0.
     #[error("a syncer that looks every 0 ns; give syncer.every a time")]
     Syncer,
     /// The buffer daemon could clean nothing.
     #[error("daemon_outstanding is 0; give at least 1")]
     DaemonOutstanding,
-    /// SPTF-Evict would find no buffer.
+    /// SPTF-Evict could choose no buffer.
     #[error("nearest_of is 0; give at least 1")]
     NearestOf,
 }
 
-/// Why a cache did not start.
+/// The reason for which a cache did not start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum StartError {
-    /// It cannot be.
+    /// The configuration is invalid.
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// The scheduler refused the session.
     #[error(transparent)]
     Session(#[from] SessionError),
-    /// What survived the crash does not lie in the volume, or has another length than its range.
+    /// Contents that survived a crash lie outside the volume, or their length does not match their range.
     #[error("{bytes} bytes were kept for LBNs {range}, which does not fit this volume; recover with its own")]
     Foreign {
         /// The range.
@@ -193,10 +197,10 @@ pub enum StartError {
         /// The bytes with it.
         bytes: usize,
     },
-    /// More survived than there are buffers.
+    /// The contents that survived a crash need more buffers.
     #[error("what was kept needs more than {buffers} buffers; recover with as many as before")]
     TooSmall {
-        /// How many there are.
+        /// The number of buffers.
         buffers: usize,
     },
 }

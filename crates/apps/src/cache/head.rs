@@ -1,18 +1,18 @@
-//! What SPTF-Evict asks of the host.
+//! The head's position, which SPTF-Evict asks the host for.
 
 use units::{Duration, Instant, Lbn, LbnRange};
 
-/// Where the head is and how soon it can write. A host that has a `scheduler::Predictor` answers with it; the head's
-/// position is the host's to know.
+/// Tells where the head is and how soon it can write. A host with a `scheduler::Predictor` answers with it; only the
+/// host knows the head's position.
 pub trait HeadTime {
-    /// An LBN near the head.
+    /// Returns an LBN near the head.
     fn lbn(&self) -> Lbn;
 
-    /// How long it takes from now until the head can begin to write there.
+    /// Returns the time from now until the head can begin to write at `range`.
     fn positioning(&self, now: Instant, range: LbnRange) -> Duration;
 }
 
-/// Nothing is known of the head: all blocks are equally near. Enough for LRU and FREE-CLEAN.
+/// A head at an unknown place: all blocks are equally near. This suffices for LRU and FREE-CLEAN.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoHead;
 

@@ -1,4 +1,4 @@
-//! Calls, block by block: bytes in and out of buffers, reads of what is missing, ends of write-backs.
+//! The calls, block by block: moves bytes in and out of buffers, reads missing sectors, ends write-backs.
 
 use super::buffer::{Buffer, Foreground, Landed, Stamp};
 use super::calls::{CallId, Ended, Failure, Job};
@@ -35,12 +35,13 @@ impl Cache {
         call
     }
 
-    /// A victim whose write-back is under way takes no new bytes: whoever waits for its place would wait for ever.
+    /// Returns whether the slot is a victim whose write-back is under way. It takes no new bytes: otherwise it might
+    /// stay dirty for ever, and the jobs that wait for its place with it.
     pub(super) fn is_closing(&self, slot: Slot) -> bool {
         self.victims.contains(&slot) && self.pool.get(slot).is_out()
     }
 
-    /// Does a job in the buffer of its block.
+    /// Carries out a job in the buffer of its block.
     pub(super) fn apply(&mut self, slot: Slot, job: Job, now: Instant) {
         self.pool.touch(slot);
         if job.op.is_write() {
@@ -56,12 +57,12 @@ impl Cache {
         }
     }
 
-    /// Where sectors are, in bytes.
+    /// Returns the offset and the length of sectors in bytes.
     fn place(&self, at: usize, span: Span) -> (usize, usize) {
         (self.bytes_of(Sectors::new(at as u64)), self.bytes_of(Sectors::new(u64::from(span.len))))
     }
 
-    /// New bytes in a buffer.
+    /// Puts new bytes into a buffer.
     pub(super) fn put(&mut self, slot: Slot, span: Span, bytes: &[u8], now: Instant) {
         let (at, len) = self.place(span.first as usize, span);
         self.sequence += 1;
@@ -87,7 +88,7 @@ impl Cache {
         }
     }
 
-    /// Answers the reads whose sectors are all there.
+    /// Answers the reads whose sectors are all valid.
     fn serve_readers(&mut self, slot: Slot) {
         let valid = self.pool.get(slot).valid;
         let (ready, rest) = self
@@ -107,7 +108,7 @@ impl Cache {
         }
     }
 
-    /// Reads what the buffer's readers miss: all that the block misses, and after an error only what the first wants.
+    /// Reads missing sectors: all that the block misses or, after an error, only those that the first reader wants.
     fn fill(&mut self, slot: Slot) {
         let buffer = self.pool.get(slot);
         let (Some(block), Some(&reader)) = (buffer.block, buffer.readers.front()) else { return };
@@ -117,7 +118,7 @@ impl Cache {
         let whole = Span { first: 0, len: self.block_range(block).len().get() as u32 };
         let wanted = if buffer.suspect { reader.span } else { whole };
         let missing = wanted.mask().without(buffer.valid);
-        // A valid sector in between may be a bad one on the medium.
+        // A valid sector in between may be bad on the medium.
         let missing = if buffer.suspect { missing.first_run() } else { missing.hull() };
         let Some(missing) = missing else { return };
         let range = self.lbns(block, missing);
@@ -145,7 +146,7 @@ impl Cache {
             let reader = b.fill_for.take();
             match result {
                 Ok(bytes) => {
-                    // What the client wrote meanwhile is newer than what was read.
+                    // Bytes that the client wrote meanwhile are newer than those that were read.
                     let new = span.mask().without(b.valid);
                     for run in new.runs() {
                         let from = (run.first - first) as usize * sector;
@@ -194,7 +195,7 @@ impl Cache {
         true
     }
 
-    /// A write-back is done, or failed.
+    /// Ends a write-back that is done, or failed.
     pub(super) fn landed(&mut self, slot: Slot, range: LbnRange, bad: Option<Lbn>, now: Instant) {
         if let Some(bad) = bad {
             let oldest = self.pool.get(slot).oldest.sequence;

@@ -1,4 +1,4 @@
-//! The cache: doors in.
+//! The cache: its entry points.
 
 use super::buffer::{Buffer, Task};
 use super::calls::{CallError, CallId, Calls, Failure, Waiting};
@@ -13,43 +13,43 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use thiserror::Error;
 use units::{Bytes, Instant, Lbn, LbnRange, Op, RequestId, Sectors, SessionId};
 
-/// What the host must do, or is told.
+/// A task for the host, or news for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Submit this as a foreground request. When a write is carried out, [`Cache::bytes`] has what to write; when it is
-    /// done, [`Cache::completed`]. The ids are the cache's own; a host with other clients maps them.
+    /// Submit this as a foreground request. When a write is carried out, [`Cache::bytes`] gives its bytes; when the
+    /// request is done, call [`Cache::completed`]. The ids are the cache's own; a host with other clients maps them.
     Submit(Request),
-    /// The end of a call: what was read; nothing for a write or a flush.
+    /// The answer to a call: the bytes read; empty for a write or a flush.
     Answer {
-        /// Which.
+        /// The call.
         call: CallId,
-        /// What came of it.
+        /// The result of the call.
         result: Result<Vec<u8>, Failure>,
     },
     /// The medium refused a write-back. The buffer is still dirty, and is written again after `Config::retry`, or when
     /// a flush asks for it.
     WriteFailed {
-        /// What was to be written.
+        /// The range of the write.
         range: LbnRange,
         /// The first bad sector.
         bad: Lbn,
     },
 }
 
-/// A completion that nothing waits for.
+/// The reason for which a completion was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum RequestError {
     /// No such request is under way.
     #[error("{0} is not under way; it was completed, or never submitted")]
     Unknown(RequestId),
-    /// The bytes are not those of its range.
+    /// The number of bytes does not fit the range.
     #[error("{bytes} bytes for {id}; give {expected}")]
     Length {
-        /// Which.
+        /// The request.
         id: RequestId,
-        /// How many came.
+        /// The number of bytes given.
         bytes: usize,
-        /// How many its sectors have.
+        /// The number of bytes in its sectors.
         expected: u64,
     },
 }
@@ -57,18 +57,18 @@ pub enum RequestError {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Flush {
     pub call: CallId,
-    /// The last write that it is about.
+    /// The sequence number of the last write that it covers.
     pub upto: u64,
     pub failure: Option<Failure>,
 }
 
 /// A write-back cache whose dirty buffers are written in free bandwidth.
 ///
-/// Doors in: the client's calls ([`read`](Self::read), [`write`](Self::write), [`flush`](Self::flush),
-/// [`trim`](Self::trim), [`pin`](Self::pin), [`unpin`](Self::unpin)), the host's foreground
-/// ([`bytes`](Self::bytes), [`completed`](Self::completed)), and the sessions' ([`Application`]). None of them acts. One
-/// door out: after any of them, and at [`wake`](Self::wake), [`poll`](Self::poll) until it returns `None`; all session
-/// calls are made there.
+/// Calls into the cache: the client's ([`read`](Self::read), [`write`](Self::write), [`flush`](Self::flush),
+/// [`trim`](Self::trim), [`pin`](Self::pin), [`unpin`](Self::unpin)), the host's foreground ([`bytes`](Self::bytes),
+/// [`completed`](Self::completed)), and the scheduler's ([`Application`]). None of them acts by itself. After any of
+/// them, and at [`wake`](Self::wake), call [`poll`](Self::poll) until it returns `None`; all session calls are made
+/// there.
 #[derive(Clone, Debug)]
 pub struct Cache {
     pub(super) config: Config,
@@ -77,33 +77,33 @@ pub struct Cache {
     pub(super) calls: Calls,
     pub(super) waiting: Waiting,
     pub(super) flushes: VecDeque<Flush>,
-    /// Buffers that make room next: clean ones at once, dirty ones when they are written.
+    /// Buffers that make room next: clean ones at once, dirty ones once they are written.
     pub(super) victims: BTreeSet<Slot>,
-    /// Buffers whose task may no longer be what it has to be.
+    /// Buffers whose task may have to change.
     pub(super) touched: BTreeSet<Slot>,
-    /// Dirty buffers that the scheduler had no room for.
+    /// Dirty buffers whose task the scheduler refused for lack of room.
     pub(super) refused: BTreeSet<Slot>,
     /// Forced buffers whose task could not be promoted.
     pub(super) hurry: BTreeSet<Slot>,
     pub(super) last_turn: Instant,
     pub(super) requests: BTreeMap<RequestId, Slot>,
     pub(super) next_request: u64,
-    /// The number of the last write: every write of a block has one.
+    /// The number of the last write; every write of a block has a number of its own.
     pub(super) sequence: u64,
-    /// The buffer daemon cleans until the low watermark.
+    /// Whether the buffer daemon is cleaning down to the low watermark.
     pub(super) draining: bool,
     pub(super) next_look: Instant,
-    /// Something came in since the last turn.
+    /// Whether a call came in that has not been acted on.
     pub(super) stale: bool,
     pub(super) outbox: VecDeque<Action>,
     pub(super) tally: Tally,
 }
 
 impl Cache {
-    /// An empty cache.
+    /// Creates an empty cache.
     ///
     /// # Errors
-    /// A configuration that cannot be; a session that was refused.
+    /// The configuration is invalid, or the scheduler refused the session.
     pub fn new(config: Config, sessions: &mut dyn Sessions, now: Instant) -> Result<Self, StartError> {
         config.check()?;
         Ok(Self {
@@ -129,7 +129,7 @@ impl Cache {
         })
     }
 
-    /// The client reads. What was written before is what it gets; a write under way may be seen or not.
+    /// Begins a read. It returns all bytes that were written before it; a write under way may be seen or not.
     ///
     /// # Errors
     /// [`CallError`]; nothing has changed then.
@@ -139,7 +139,7 @@ impl Cache {
         Ok(self.begin(Op::Read, range, bytes, now))
     }
 
-    /// The client writes. It is answered when the bytes are in the cache. They are on the medium when a later flush is
+    /// Begins a write. It is answered when the bytes are in the cache. They are on the medium when a later flush is
     /// answered; a cache that survives a crash keeps them from the answer on.
     ///
     /// # Errors
@@ -153,8 +153,8 @@ impl Cache {
         Ok(self.begin(Op::Write, range, bytes, now))
     }
 
-    /// Everything that is dirty now is written. Answered when all of it is on the medium, by whatever way; with a
-    /// failure when the medium refused some of it.
+    /// Writes everything that is dirty now. It is answered when all of that is on the medium, by any way of writing;
+    /// with a failure if the medium refused some of it.
     ///
     /// # Errors
     /// Too many calls.
@@ -162,7 +162,7 @@ impl Cache {
         self.check_calls()?;
         let call = self.calls.number();
         self.flushes.push_back(Flush { call, upto: self.sequence, failure: None });
-        // A flush does not promise on the ground of an old refusal.
+        // A new flush tries again what the medium refused earlier.
         while let Some(&(_, slot)) = self.pool.failed.first() {
             self.pool.change(slot, |b| b.failed = None);
             self.touched.insert(slot);
@@ -171,8 +171,8 @@ impl Cache {
         Ok(call)
     }
 
-    /// The contents of these sectors died: what they hold until they are written again is not known. What is dirty of
-    /// them need not be written.
+    /// Declares the contents of these sectors dead: they are undefined until the next write. Dirty ones among them
+    /// need not be written.
     ///
     /// # Errors
     /// [`CallError`]; nothing has changed then.
@@ -204,7 +204,7 @@ impl Cache {
     /// [`unpin`](Self::unpin). Pins are counted. A flush waits for them.
     ///
     /// # Errors
-    /// It is not in the cache.
+    /// The block is not in the cache.
     pub fn pin(&mut self, lbn: Lbn) -> Result<(), CallError> {
         let slot = self.slot_at(lbn).ok_or(CallError::NotThere(lbn))?;
         self.pool.change(slot, |b| b.pins += 1);
@@ -224,10 +224,10 @@ impl Cache {
         Ok(())
     }
 
-    /// What a foreground write has to write, now that it is carried out. May be asked for in parts.
+    /// Copies the bytes of a foreground write, now that it is carried out. May be called for parts of the range.
     ///
     /// # Errors
-    /// No such write, or another range than its own.
+    /// There is no such write, or the range is not within its own.
     pub fn bytes(&mut self, id: RequestId, range: LbnRange, into: &mut [u8]) -> Result<(), RequestError> {
         let slot = *self.requests.get(&id).ok_or(RequestError::Unknown(id))?;
         let own = self.pool.get(slot).write.filter(|w| w.id == id && w.range.covers(range));
@@ -237,10 +237,10 @@ impl Cache {
         Ok(())
     }
 
-    /// A foreground request is done: what was read, nothing for a write; or the first bad sector.
+    /// Ends a foreground request with the bytes read (none for a write), or the first bad sector.
     ///
     /// # Errors
-    /// No such request, or bytes of another length; nothing has changed then.
+    /// There is no such request, or the bytes have another length; nothing has changed then.
     pub fn completed(
         &mut self,
         id: RequestId,
@@ -248,7 +248,7 @@ impl Cache {
         now: Instant,
     ) -> Result<(), RequestError> {
         let slot = *self.requests.get(&id).ok_or(RequestError::Unknown(id))?;
-        // A read may begin while a write is under way; then there are both.
+        // A read may begin while a write is under way, so there may be both.
         if let Some(fill) = self.pool.get(slot).fill.filter(|fill| fill.id == id) {
             if let Ok(bytes) = result {
                 self.check_length(id, fill.range, bytes.len())?;
@@ -264,7 +264,7 @@ impl Cache {
         Ok(())
     }
 
-    /// The next action, or `None` until the next call or [`wake`](Self::wake).
+    /// Returns the next action, or `None` until the next call or [`wake`](Self::wake).
     pub fn poll(&mut self, sessions: &mut dyn Sessions, head: &dyn HeadTime, now: Instant) -> Option<Action> {
         if self.stale || self.wake().is_some_and(|at| at <= now) {
             self.turn(sessions, head, now);
@@ -273,28 +273,28 @@ impl Cache {
         self.outbox.pop_front()
     }
 
-    /// What it did.
+    /// Returns the counts of the cache's work.
     pub fn tally(&self) -> Tally {
         self.tally
     }
 
-    /// How many buffers are dirty.
+    /// Returns the number of dirty buffers.
     pub fn dirty(&self) -> usize {
         self.pool.dirty.len() + self.pool.failed.len()
     }
 
-    /// The session of its write-backs.
+    /// Returns the session of the free write-backs.
     pub fn session(&self) -> Option<SessionId> {
         self.session
     }
 
-    /// Calls that have no answer yet.
+    /// Returns the number of calls without an answer.
     pub fn calls(&self) -> usize {
         self.calls.len() + self.flushes.len()
     }
 
-    /// What the cache alone holds: every run of sectors that is newer than what is known to be on the medium. If the
-    /// cache's memory survives a crash, this is what survives; [`recover`](Self::recover) takes it.
+    /// Iterates over the contents that only the cache holds: every run of sectors that is newer than the medium's, as
+    /// far as is known. If the cache's memory survives a crash, pass them to [`recover`](Self::recover).
     pub fn contents(&self) -> impl Iterator<Item = (LbnRange, &[u8])> {
         self.pool.by_use.iter().map(|&(_, slot)| self.pool.get(slot)).flat_map(move |buffer| {
             let block = buffer.block.unwrap_or_default();
@@ -306,10 +306,10 @@ impl Cache {
         })
     }
 
-    /// A cache that goes on with the [`contents`](Self::contents) of one that crashed. All of them are dirty.
+    /// Creates a cache that goes on with the [`contents`](Self::contents) of one that crashed. All of them are dirty.
     ///
     /// # Errors
-    /// As [`new`](Self::new); contents of another volume, or of more buffers.
+    /// As for [`new`](Self::new); or the contents are of another volume, or need more buffers.
     pub fn recover<'a>(
         config: Config,
         contents: impl IntoIterator<Item = (LbnRange, &'a [u8])>,
@@ -351,7 +351,7 @@ impl Application for Cache {
         let Some(slot) = self.slot_of(wanted.parameter, current) else { return false };
         if self.pool.get(slot).is_locked() {
             self.tally.not_now += 1;
-            // If its turn had come, it has passed.
+            // A promoted write that was refused its bytes has lost its promotion.
             self.pool.change(slot, |b| b.task = b.task.map(|t| Task { promoted: false, ..t }));
             return false;
         }
@@ -365,7 +365,7 @@ impl Cache {
         usize::try_from(sectors.get().saturating_mul(self.config.sector.get())).unwrap_or(usize::MAX)
     }
 
-    /// The LBNs of a block; the volume's last may be shorter.
+    /// Returns the LBNs of a block; the volume's last block may be shorter.
     pub(super) fn block_range(&self, block: u64) -> LbnRange {
         let volume = self.config.volume;
         let start = volume.start() + Sectors::new(block * self.config.block.get());
@@ -377,7 +377,7 @@ impl Cache {
         LbnRange::new(start, Sectors::new(u64::from(span.len)))
     }
 
-    /// The blocks of a range that was checked: the span in each, and where it begins in the range.
+    /// Cuts a valid range into blocks: the span in each, and where it begins in the range.
     pub(super) fn cut(&self, range: LbnRange) -> Vec<(u64, Span, usize)> {
         let (base, size) = (self.config.volume.start(), self.config.block.get());
         let (start, end) = (range.start().since(base).get(), range.end().since(base).get());
@@ -430,7 +430,7 @@ impl Cache {
         Ok(())
     }
 
-    /// The buffer that was meant, if it still is what the parameter says.
+    /// Returns the buffer that the parameter names, if `current` still holds for it.
     fn slot_of(&self, parameter: Parameter, current: impl Fn(&Buffer) -> bool) -> Option<Slot> {
         let slot = usize::try_from(parameter.0 & u64::from(u32::MAX)).ok()?;
         let buffer = (slot < self.pool.len()).then(|| self.pool.get(slot))?;

@@ -37,12 +37,12 @@ impl Mask {
         Self(self.0 & other.0)
     }
 
-    /// Those from this sector on.
+    /// Returns the sectors from `first` on.
     pub fn from(self, first: u32) -> Self {
         Self(self.0 >> first << first)
     }
 
-    /// From the first to the last.
+    /// Returns the span from the first sector to the last.
     pub fn hull(self) -> Option<Span> {
         (self.0 != 0).then(|| {
             let first = self.0.trailing_zeros();
@@ -50,7 +50,7 @@ impl Mask {
         })
     }
 
-    /// The first that is followed by no gap.
+    /// Returns the first run of sectors without a gap.
     pub fn first_run(self) -> Option<Span> {
         (self.0 != 0).then(|| {
             let first = self.0.trailing_zeros();

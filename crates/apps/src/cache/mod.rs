@@ -1,9 +1,10 @@
 //! The cache cleaner (FAST'04, section 4.2): a write-back buffer cache whose dirty buffers are written for free.
 //!
-//! Every dirty buffer is registered as a background write; its bytes are given when the head gets there, unless the
-//! buffer is locked. What cannot wait (too old, too many dirty, its buffer needed, a flush) is promoted to foreground
-//! work. Three replacement policies, watermarks, and a syncer, or none where the cache's memory survives a crash. The
-//! cache is a state machine: the host does what [`Cache::poll`] says. Page: `docs/CACHE.md`.
+//! Every dirty buffer is registered as a background write; its bytes are handed out when the head gets there, unless
+//! the buffer is locked. A buffer that cannot wait (dirty for too long, too many dirty, needed for another block, a
+//! flush) is promoted to foreground work. There are three replacement policies, watermarks, and a syncer, or none if
+//! the cache's memory survives a crash. The cache is a state machine: the host carries out what [`Cache::poll`]
+//! returns. See `docs/CACHE.md`.
 
 mod buffer;
 mod calls;

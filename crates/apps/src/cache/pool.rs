@@ -1,4 +1,4 @@
-//! All buffers, and the orders in which they are looked for.
+//! All buffers, and the orders in which they are searched.
 
 use super::buffer::Buffer;
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,14 +7,14 @@ use units::Instant;
 /// A buffer's place in the pool.
 pub(super) type Slot = usize;
 
-/// What a buffer is found by. A change to a buffer that changes these moves it in the orders.
+/// The fields of a buffer by which the orders sort it. A change of these moves the buffer in the orders.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Keys {
     block: Option<u64>,
     used: u64,
-    /// Dirty and not failed: its age.
+    /// The age of a buffer that is dirty and not failed.
     dirty: Option<u64>,
-    /// Of these, those that nothing forces yet.
+    /// Whether a dirty buffer is not forced.
     idle: bool,
     gift: bool,
     failed: Option<Instant>,
@@ -39,17 +39,17 @@ pub(super) struct Pool {
     slots: Vec<Buffer>,
     free: Vec<Slot>,
     by_block: BTreeMap<u64, Slot>,
-    /// All that hold a block, the least recently used first.
+    /// All buffers with a block, the least recently used first.
     pub by_use: BTreeSet<(u64, Slot)>,
-    /// Those that can be written back, the oldest first.
+    /// Buffers that can be written back, the oldest first.
     pub dirty: BTreeSet<(u64, Slot)>,
-    /// Of these, those that nothing forces yet: the oldest first, the least recently used first, by block.
+    /// Dirty buffers that are not forced: the oldest first; the least recently used first; by block.
     pub idle_by_age: BTreeSet<(u64, Slot)>,
     pub idle_by_use: BTreeSet<(u64, Slot)>,
     pub idle_by_block: BTreeSet<(u64, Slot)>,
-    /// Clean because they were written for free, the least recently used first.
+    /// Buffers that are clean because of a free write, the least recently used first.
     pub gifts: BTreeSet<(u64, Slot)>,
-    /// Those whose write-back failed, by when it is tried again.
+    /// Buffers whose write-back failed, by the time of the next try.
     pub failed: BTreeSet<(Instant, Slot)>,
     uses: u64,
 }
@@ -75,7 +75,7 @@ impl Pool {
         self.by_block.get(&block).copied()
     }
 
-    /// The only way to change a buffer.
+    /// Changes a buffer; there is no other way to do so.
     pub fn change<T>(&mut self, slot: Slot, change: impl FnOnce(&mut Buffer) -> T) -> T {
         let buffer = &mut self.slots[slot];
         let before = Keys::of(buffer);
@@ -87,7 +87,7 @@ impl Pool {
         result
     }
 
-    /// The buffer is used now.
+    /// Records a use of the buffer.
     pub fn touch(&mut self, slot: Slot) {
         self.uses += 1;
         let used = self.uses;

@@ -1,4 +1,4 @@
-//! Who makes room: LRU, SPTF-Evict, FREE-CLEAN (FAST'04, section 6.4).
+//! The replacement policies: LRU, SPTF-Evict, FREE-CLEAN (FAST'04, section 6.4).
 
 use super::config::Replacement;
 use super::head::HeadTime;
@@ -7,13 +7,13 @@ use super::pool::Slot;
 use std::collections::BTreeSet;
 use units::Instant;
 
-/// The first of an order that may be taken.
+/// Returns the first slot of an order for which `may` holds.
 pub(super) fn oldest(order: &BTreeSet<(u64, Slot)>, may: impl Fn(Slot) -> bool) -> Option<Slot> {
     order.iter().map(|&(_, slot)| slot).find(|&slot| may(slot))
 }
 
 impl Cache {
-    /// The buffer that makes room next: at once where it is clean, else when it is written.
+    /// Returns the buffer that makes room next: at once if it is clean, otherwise once it is written.
     pub(super) fn choose_victim(&self, head: &dyn HeadTime, now: Instant) -> Option<Slot> {
         let least = || oldest(&self.pool.by_use, |slot| self.may_leave(slot));
         match self.config.replacement {
@@ -25,7 +25,7 @@ impl Cache {
             Replacement::SptfEvict => {
                 let least = least()?;
                 let is_clean = self.pool.get(least).is_evictable();
-                // What is being written already cannot be written sooner.
+                // A buffer that is being written already cannot be replaced by a nearer one with any gain.
                 let is_idle = self.pool.get(least).forced.is_none() && !self.pool.get(least).is_out();
                 let nearest = if is_clean || !is_idle { None } else { self.nearest(head, now) };
                 Some(nearest.unwrap_or(least))
@@ -33,7 +33,7 @@ impl Cache {
         }
     }
 
-    /// The dirty buffer that the head can write soonest, of those near the head that nothing forces yet.
+    /// Returns the dirty buffer that the head can write soonest, among unforced ones near the head.
     pub(super) fn nearest(&self, head: &dyn HeadTime, now: Instant) -> Option<Slot> {
         let volume = self.config.volume;
         let lbn = head.lbn().max(volume.start());

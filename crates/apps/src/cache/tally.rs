@@ -1,28 +1,28 @@
-//! Counts of what a cache did: the rows of FAST'04's figures 7 and 8.
+//! Counts of a cache's work: the rows of FAST'04's figures 7 and 8.
 
-/// Why a write-back could not wait for free bandwidth.
+/// The reason for which a write-back could not wait for free bandwidth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cause {
-    /// It had been dirty for too long.
+    /// The buffer had been dirty for too long.
     Syncer,
     /// Too many buffers were dirty.
     Watermark,
-    /// Its buffer was needed.
+    /// The buffer was needed for another block.
     Eviction,
     /// A flush waited for it.
     Flush,
 }
 
-/// Counts of what a cache did. Hits and misses are counted by block, not by call.
+/// Counts of a cache's work. Hits and misses are counted by block, not by call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Blocks read that were there.
+    /// Blocks read that were in the cache.
     pub read_hits: u64,
-    /// Blocks read that were not, or not whole.
+    /// Blocks read that were not, or only in part.
     pub read_misses: u64,
-    /// Blocks written that were there.
+    /// Blocks written that were in the cache.
     pub write_hits: u64,
-    /// Blocks written that were not.
+    /// Blocks written that were not in the cache.
     pub write_misses: u64,
     /// Write-backs done in free bandwidth.
     pub free: u64,
@@ -34,12 +34,12 @@ pub struct Tally {
     pub eviction: u64,
     /// Write-backs forced by a flush.
     pub flush: u64,
-    /// Of all these, those after which the buffer was still dirty: it was written to meanwhile, or only a part of it was
-    /// contiguous.
+    /// Write-backs of all these kinds after which the buffer was still dirty: it was written to meanwhile, or its
+    /// dirty sectors were not contiguous.
     pub still_dirty: u64,
     /// Write-backs that the medium refused.
     pub failed: u64,
-    /// Buffers that were dirty when their contents died.
+    /// Buffers that were dirty when their contents were trimmed.
     pub died: u64,
     /// Clean buffers given to another block.
     pub evicted: u64,
@@ -55,21 +55,21 @@ pub struct Tally {
     pub aborted: u64,
     /// Registrations that the scheduler refused.
     pub refused: u64,
-    /// Times that a buffer was asked for and locked.
+    /// Times that a background write came to a locked buffer.
     pub not_now: u64,
-    /// Buffers that were to make room and had to be written first: somebody waited for a write-back.
+    /// Buffers that had to be written before they could make room: a call waited for the write-back.
     pub waits: u64,
-    /// The most buffers dirty at a time.
+    /// The most dirty buffers at a time.
     pub dirty_max: usize,
 }
 
 impl Tally {
-    /// Write-backs of all kinds.
+    /// Returns the number of write-backs of all kinds.
     pub fn written(&self) -> u64 {
         self.free + self.syncer + self.watermark + self.eviction + self.flush
     }
 
-    /// The share of write-backs that were free; `None` when there were none.
+    /// Returns the share of write-backs that were free; `None` if there were none.
     pub fn free_share(&self) -> Option<f64> {
         let written = self.written();
         (written > 0).then(|| self.free as f64 / written as f64)

@@ -1,4 +1,4 @@
-//! What the cache does: the syncer, flushes, replacement, the buffer daemon, and the tasks of all dirty buffers.
+//! The work of the cache: the syncer, flushes, replacement, the buffer daemon, and the tasks of all dirty buffers.
 
 use super::buffer::{Foreground, Task};
 use super::calls::Failure;
@@ -11,12 +11,12 @@ use super::tally::Cause;
 use crate::sessions::{Parameter, Sessions};
 use units::{Duration, Instant, LbnRange, Op};
 
-/// When the scheduler is asked again for what it had no room for. Room comes with others' work, of which the cache hears
-/// nothing.
+/// The interval at which a registration that the scheduler refused is tried again. Room comes when other sessions'
+/// tasks end, and the cache is not notified of that.
 const AGAIN: Duration = Duration::from_millis(10);
 
 impl Cache {
-    /// When [`poll`](Self::poll) has something to do next though nothing comes in.
+    /// Returns when [`poll`](Self::poll) has work to do even if nothing comes in.
     pub fn wake(&self) -> Option<Instant> {
         let retry = self.pool.failed.first().map(|&(at, _)| at);
         let look = self.config.syncer.and_then(|syncer| {
@@ -49,7 +49,7 @@ impl Cache {
         self.answer_flushes();
     }
 
-    /// The syncer: forces what would be too old when it looks again.
+    /// Runs the syncer: forces the buffers that would be too old at its next look.
     fn sync(&mut self, now: Instant) {
         let Some(syncer) = self.config.syncer else { return };
         if now < self.next_look {
@@ -82,7 +82,7 @@ impl Cache {
         }
     }
 
-    /// The buffer daemon.
+    /// Runs the buffer daemon.
     fn clean(&mut self, head: &dyn HeadTime, now: Instant) {
         let marks = self.config.watermarks;
         self.draining |= self.pool.dirty.len() >= marks.high;
@@ -124,7 +124,7 @@ impl Cache {
                 }
             }
             if needed == 0 {
-                // Nobody waits for a place any more: nothing is closed.
+                // No job waits for a place any more, so no victim has to leave.
                 self.victims.clear();
                 continue;
             }
@@ -138,7 +138,7 @@ impl Cache {
                 self.victims.insert(slot);
             }
             if !at_once {
-                // Also those that were written in part, or dirtied again before they were closed.
+                // Victims that were written only in part, or dirtied again before they were closed, are forced again.
                 for slot in self.victims.clone() {
                     self.force(slot, Cause::Eviction);
                 }
@@ -150,7 +150,7 @@ impl Cache {
         }
     }
 
-    /// A buffer for this block: a free one, or a victim that is clean.
+    /// Returns a buffer for this block: a free one, or a clean victim's.
     fn room(&mut self, block: u64) -> Option<Slot> {
         if !self.pool.has_free() {
             let victim = self.victims.iter().copied().find(|&s| self.pool.get(s).is_evictable())?;
@@ -168,7 +168,7 @@ impl Cache {
         self.pool.release(slot);
     }
 
-    /// Whether the buffer may make room, now or when it is written.
+    /// Returns whether the buffer may make room, now or once it is written.
     pub(super) fn may_leave(&self, slot: Slot) -> bool {
         let buffer = self.pool.get(slot);
         buffer.pins == 0
@@ -178,7 +178,7 @@ impl Cache {
             && !self.victims.contains(&slot)
     }
 
-    /// No buffer can be written, and none is clean.
+    /// Fails the waiting jobs: no buffer can be written, and none is clean.
     fn refuse_waiting(&mut self) {
         for block in self.waiting.blocks().collect::<Vec<_>>() {
             if self.pool.find(block).is_none() {
@@ -194,7 +194,7 @@ impl Cache {
         self.touched.insert(slot);
     }
 
-    /// Makes the task of each buffer that changed what it has to be.
+    /// Adapts the task of each buffer that changed.
     fn align(&mut self, sessions: &mut dyn Sessions) {
         while let Some(slot) = self.touched.pop_first() {
             self.align_one(sessions, slot);
@@ -211,7 +211,7 @@ impl Cache {
         self.refused.remove(&slot);
         let buffer = self.pool.get(slot);
         let Some(block) = buffer.block else { return };
-        // Old bytes that may still land must never land on newer ones: nothing else is begun until they have.
+        // While old bytes may still land, nothing else is begun, so that they cannot land on newer ones.
         if buffer.is_out() {
             self.promote(sessions, slot);
             return;
@@ -266,19 +266,20 @@ impl Cache {
         }
     }
 
-    /// Promotes the task of a buffer that is forced, as soon as that can be. Whether it has one.
+    /// Promotes the task of a forced buffer as soon as that is possible; returns whether the buffer has a task.
     fn promote(&mut self, sessions: &mut dyn Sessions, slot: Slot) -> bool {
         let buffer = self.pool.get(slot);
         let (Some(session), Some(task), Some(_)) = (self.session, buffer.task, buffer.forced) else {
             return false;
         };
-        // A locked buffer would say "not now" and lose its turn; it is promoted when it is unlocked.
+        // A promoted write to a locked buffer would be refused and lose its promotion; so promote it once it is
+        // unlocked.
         if task.promoted || buffer.is_locked() {
             return true;
         }
         match sessions.promote(session, task.range) {
             Err(_) => return false,
-            // All of it is under way, or the scheduler has no room for more foreground work.
+            // Either all of it is under way, or the scheduler has no room for more foreground work.
             Ok(0) => {
                 self.hurry.insert(slot);
             }
@@ -292,7 +293,7 @@ impl Cache {
 
     fn withdraw(&mut self, sessions: &mut dyn Sessions, slot: Slot) {
         if let Some(task) = self.pool.get(slot).task {
-            // A task that the scheduler no longer knows is none.
+            // The scheduler may have ended the task already.
             let _ = sessions.abort(task.id);
             self.pool.change(slot, |b| b.task = None);
             self.tally.aborted += 1;

@@ -1,4 +1,5 @@
-//! The buffer cache: the blocks used last, in memory; written back late, and not at all when they are freed first.
+//! The buffer cache: the most recently used blocks, in memory. Dirty ones are written late, and never if they are
+//! freed first.
 
 use super::error::{Damage, FileError, StoreCall};
 use super::format::{self, BlockKind, Superblock};
@@ -6,23 +7,23 @@ use super::store::{BLOCK_BYTES, Block, LogicalBlock, Store};
 
 pub(super) type Result<T, S> = std::result::Result<T, FileError<<S as Store>::Error>>;
 
-/// What the file layer and its cache did since the file system was made or mounted. The mount itself is not counted.
+/// Counts of the file layer and its cache since the file system was made or mounted. The mount itself is not counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FileStatistics {
-    /// Looks at a block that was in memory; an operation may look at a block several times.
+    /// Accesses to a block in memory; an operation may access a block several times.
     pub hits: u64,
-    /// Looks at a block that had to be read from the store.
+    /// Accesses to a block that had to be read from the store.
     pub misses: u64,
     /// Blocks written to the store, on eviction, by a sync, and for the superblock.
     pub writes: u64,
-    /// Blocks that the store was told to free.
+    /// Blocks freed in the store.
     pub frees: u64,
-    /// Dirty blocks that were freed before they were ever written.
+    /// Dirty blocks that were freed before their first write.
     pub dropped: u64,
 }
 
 impl FileStatistics {
-    /// What was done between `earlier` and these.
+    /// Returns the difference between `earlier` and these counts.
     pub const fn since(self, earlier: Self) -> Self {
         Self {
             hits: self.hits - earlier.hits,
@@ -34,8 +35,8 @@ impl FileStatistics {
     }
 }
 
-/// A block in memory. It stays there while fewer than [`CACHE_BLOCKS_MIN`](super::CACHE_BLOCKS_MIN) other blocks
-/// are fetched or begun, because only the longest unused block leaves.
+/// A block in memory. It stays there while fewer than [`CACHE_BLOCKS_MIN`](super::CACHE_BLOCKS_MIN) other blocks are
+/// fetched or begun, because only the least recently used block leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SlotId(u32);
 
@@ -45,7 +46,7 @@ struct Slot {
     kind: BlockKind,
     data: Box<Block>,
     dirty: bool,
-    /// Whether the store holds a version of it, so that it must hear when the block is freed.
+    /// Whether the store has a version of the block, so that the block must be freed there too.
     stored: bool,
     newer: u32,
     older: u32,
@@ -59,8 +60,8 @@ pub(super) struct Cache<S> {
     pub superblock: Superblock,
     slots: Vec<Slot>,
     unused: Vec<u32>,
-    /// For every block of the file system the slot it is in, plus one; 0 when it is in none. Zeroed memory that is
-    /// never touched costs nothing.
+    /// The slot of every block of the file system, plus one; 0 for a block that has none. Untouched zeroed memory
+    /// costs nothing.
     index: Vec<u32>,
     newest: u32,
     oldest: u32,
@@ -97,7 +98,7 @@ impl<S: Store> Cache<S> {
         self.store
     }
 
-    /// Blocks that have changed since they were last written.
+    /// Returns the number of blocks that changed since they were last written.
     pub const fn dirty(&self) -> usize {
         self.dirty
     }
@@ -114,7 +115,7 @@ impl<S: Store> Cache<S> {
         self.store.will_read(blocks);
     }
 
-    /// Gets a block into memory. `checksum` is that of a file's bytes, any number for metadata.
+    /// Gets a block into memory. `checksum` is that of a file's bytes; it is ignored for metadata.
     pub fn fetch(&mut self, block: LogicalBlock, kind: BlockKind, checksum: u32) -> Result<SlotId, S> {
         if let Some(slot) = self.slot_of(block) {
             self.statistics.hits += 1;
@@ -143,7 +144,7 @@ impl<S: Store> Cache<S> {
         Ok(SlotId(slot))
     }
 
-    /// A new block, empty but for its header, of which the store knows nothing.
+    /// Begins a new block with nothing but a header; the store has no version of it.
     pub fn begin(&mut self, block: LogicalBlock, kind: BlockKind) -> Result<SlotId, S> {
         debug_assert!(!self.contains(block), "{block} is not new");
         let slot = self.room(block, kind)?;
@@ -156,12 +157,12 @@ impl<S: Store> Cache<S> {
         Ok(SlotId(slot))
     }
 
-    /// What a block holds.
+    /// Returns the bytes of a block.
     pub fn data(&self, slot: SlotId) -> &Block {
         &self.slots[slot.0 as usize].data
     }
 
-    /// What a block holds, to be changed.
+    /// Returns the bytes of a block to be changed, and marks it dirty.
     pub fn data_mut(&mut self, slot: SlotId) -> &mut Block {
         let slot = &mut self.slots[slot.0 as usize];
         if !slot.dirty {
@@ -171,7 +172,7 @@ impl<S: Store> Cache<S> {
         &mut slot.data
     }
 
-    /// Forgets a block. `true` when the store must be told to free it.
+    /// Drops a block from memory; returns whether it must be freed in the store.
     pub fn discard(&mut self, block: LogicalBlock) -> bool {
         let Some(slot) = self.slot_of(block) else {
             return true;
@@ -187,7 +188,7 @@ impl<S: Store> Cache<S> {
         self.slots[slot as usize].stored
     }
 
-    /// Tells the store that a block is worth nothing.
+    /// Frees a block in the store.
     pub fn free(&mut self, block: LogicalBlock) -> Result<(), S> {
         self.mark_unsynced()?;
         let outcome = self.store.free(block);
@@ -196,10 +197,10 @@ impl<S: Store> Cache<S> {
         Ok(())
     }
 
-    /// Writes everything back, in the order of block numbers.
+    /// Writes all dirty blocks, in the order of block numbers.
     pub fn write_all_back(&mut self) -> Result<(), S> {
         let mut dirty = Vec::with_capacity(self.dirty);
-        // What changed was used, so after each operation the dirty ones are the first.
+        // A change is a use, so after each operation the dirty blocks come first.
         let mut slot = self.newest;
         while dirty.len() < self.dirty
             && let Some(held) = self.slots.get(slot as usize)
@@ -216,7 +217,7 @@ impl<S: Store> Cache<S> {
         Ok(())
     }
 
-    /// Writes everything back, and then that this was done.
+    /// Writes all dirty blocks, and then a superblock that says that the file system is synced.
     pub fn sync(&mut self) -> Result<(), S> {
         self.write_all_back()?;
         if !self.superblock.synced {
@@ -231,7 +232,7 @@ impl<S: Store> Cache<S> {
         self.index.get(block.index())?.checked_sub(1)
     }
 
-    /// A slot that is in no list. When the longest unused block cannot be written, it stays where it is.
+    /// Returns a slot that is in no list. If the least recently used block cannot be written, it stays where it is.
     fn room(&mut self, block: LogicalBlock, kind: BlockKind) -> Result<u32, S> {
         let slot = if let Some(slot) = self.unused.pop() {
             slot
@@ -273,7 +274,7 @@ impl<S: Store> Cache<S> {
         Ok(())
     }
 
-    /// From the first change of the store after a sync on, it must be known that blocks may contradict one another.
+    /// Records in the store, before its first change after a sync, that blocks may contradict one another.
     fn mark_unsynced(&mut self) -> Result<(), S> {
         match self.superblock.synced {
             true => self.write_superblock(Superblock { synced: false, ..self.superblock }),

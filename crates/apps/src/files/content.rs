@@ -1,7 +1,7 @@
-//! Bytes for files that nobody has to keep to check them.
+//! Generates the bytes of files, so that reads can be checked without a copy of the files.
 //!
-//! Every byte follows from the file's number and its place in the file, so a host can write real bytes and hold
-//! every read against them, whatever sizes the pieces had.
+//! Every byte is a function of the file's number and its offset, so a host can write real bytes and compare every
+//! read with them, whatever sizes the pieces had.
 
 /// The eight bytes of `file` from `8 * word` on: the output function of splitmix64 (Steele, Lea, Flood, OOPSLA'14),
 /// of a state that differs between files.
@@ -14,13 +14,13 @@ fn word(file: u64, word: u64) -> [u8; 8] {
     (z ^ (z >> 31)).to_le_bytes()
 }
 
-/// The byte of `file` at `offset`.
+/// Returns the byte of `file` at `offset`.
 #[inline]
 pub fn byte(file: u64, offset: u64) -> u8 {
     word(file, offset / 8)[(offset % 8) as usize]
 }
 
-/// Fills `bytes` with what `file` holds from `offset` on.
+/// Fills `bytes` with the bytes of `file` from `offset` on.
 ///
 /// ```
 /// use freeblock_apps::files::content;
@@ -44,7 +44,7 @@ pub fn fill(file: u64, offset: u64, bytes: &mut [u8]) {
     }
 }
 
-/// The place in `file` of the first of these bytes that is not what [`fill`] gives, or `None` when all are right.
+/// Returns the offset in `file` of the first of these bytes that differs from [`fill`]'s, or `None` if none does.
 pub fn mismatch(file: u64, offset: u64, bytes: &[u8]) -> Option<u64> {
     let mut expected = [0; 512];
     for (piece, at) in bytes.chunks(512).zip((offset..).step_by(512)) {

@@ -1,4 +1,4 @@
-//! What can go wrong. Whatever an operation returns, when it fails nothing has changed.
+//! The errors of files. A failed operation changes nothing.
 
 use super::format::{BlockKind, FILE_BYTES_MAX, VERSION};
 use super::path::FilePath;
@@ -25,7 +25,7 @@ impl std::fmt::Display for StoreCall {
     }
 }
 
-/// Why an operation on files failed; `E` is the store's error.
+/// The reason for which an operation on files failed; `E` is the store's error.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FileError<E: std::error::Error + 'static> {
@@ -40,15 +40,15 @@ pub enum FileError<E: std::error::Error + 'static> {
     NoSuchDirectory {
         /// The path.
         path: FilePath,
-        /// How many directories there are.
+        /// The number of directories.
         directories: u32,
     },
-    /// The file would be larger than a file can be.
+    /// The file would be larger than the largest possible one.
     #[error("{path} would have {bytes} bytes, but a file has {FILE_BYTES_MAX} at most; split it")]
     TooLarge {
         /// The path.
         path: FilePath,
-        /// How large it would be.
+        /// The size that it would have.
         bytes: u64,
     },
     /// Not enough blocks are free.
@@ -71,69 +71,69 @@ pub enum FileError<E: std::error::Error + 'static> {
         /// Its number.
         directory: u32,
     },
-    /// The store gave back other bytes than were written, or the blocks contradict one another.
+    /// The store returned other bytes than were written, or blocks contradict one another.
     #[error("{block}, {kind}, is damaged: {problem}; restore it from a copy")]
     Damaged {
-        /// Which block.
+        /// The block.
         block: LogicalBlock,
-        /// What it should hold.
+        /// The kind of block that should be there.
         kind: BlockKind,
-        /// What is wrong with it.
+        /// The damage.
         problem: Damage,
     },
     /// The store failed.
     #[error("the store could not {call} {block}: {source}")]
     Store {
-        /// What it was asked for.
+        /// The failed call.
         call: StoreCall,
-        /// Which block.
+        /// The block.
         block: LogicalBlock,
-        /// Why.
+        /// The store's error.
         source: E,
     },
 }
 
-/// How a block contradicts itself or another.
+/// The way in which a block contradicts itself or another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum Damage {
     /// The bytes have another checksum.
     #[error("its checksum is {found:#010x}, not {expected:#010x}")]
     Checksum {
-        /// What was kept.
+        /// The checksum on record.
         expected: u32,
-        /// What the bytes have.
+        /// The checksum of the bytes.
         found: u32,
     },
-    /// It is a good block, but another one.
+    /// It is a sound block, but of another place.
     #[error("another block's bytes stand in its place")]
     Misplaced,
-    /// It points outside the file system, at a block that others use too, or has a size that cannot be.
+    /// It points outside the file system or at a block with another owner, or its size is impossible.
     #[error("it points at {0}, which it cannot own")]
     Pointer(LogicalBlock),
-    /// A superblock whose numbers contradict one another.
+    /// The superblock's numbers contradict one another.
     #[error("its numbers contradict one another")]
     Numbers,
-    /// Inode or directory entry of an impossible kind or size.
+    /// An inode or directory entry has an impossible kind or size.
     #[error("inode {0} makes no sense")]
     Inode(u32),
 }
 
-/// Why a file system could not be made or opened; `E` is the store's error.
+/// The reason for which a file system could not be made or opened; `E` is the store's error.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MountError<E: std::error::Error + 'static> {
-    /// A setting makes no file system.
+    /// A setting is out of range.
     #[error("{field} is {found}; {mend}")]
     Config {
-        /// The setting.
+        /// The field of the configuration.
         field: &'static str,
-        /// What it holds.
+        /// The value of the field.
         found: u64,
-        /// What it may hold.
+        /// The values that it may have.
         mend: String,
     },
-    /// Block 0 has not the mark of this file layer.
+    /// Block 0 does not have the mark of this file layer.
     #[error("block 0 does not begin a file system; format the store")]
     NotFormatted,
     /// The file system was written by another version.
@@ -144,10 +144,10 @@ pub enum MountError<E: std::error::Error + 'static> {
         /// The version found.
         found: u32,
     },
-    /// Blocks were written after the last sync, so that blocks may contradict one another.
+    /// Blocks were written after the last sync, so blocks may contradict one another.
     #[error("the file system was not synced before it was left; restore it from a copy, or format it")]
     NotSynced,
-    /// A block could not be read, written or trusted.
+    /// A block could not be read or written, or is damaged.
     #[error(transparent)]
     Blocks(#[from] FileError<E>),
 }

@@ -1,4 +1,4 @@
-//! Files over blocks: what an operation changes, and in which order, so that a failure changes nothing.
+//! Files over blocks. Each operation changes blocks in such an order that a failure changes nothing.
 
 use super::cache::{Cache, FileStatistics, Result, SlotId};
 use super::error::{Damage, FileError};
@@ -10,18 +10,19 @@ use std::collections::VecDeque;
 
 /// The smallest cache, in blocks.
 pub const CACHE_BLOCKS_MIN: usize = 8;
-/// A create that lets its directory grow holds an entry's block and two inodes' blocks at once; no operation more.
+/// The most blocks that an operation holds at once: a create that lets its directory grow holds one of entries and
+/// two of inodes.
 const HELD_MAX: usize = 3;
 const _: () = assert!(HELD_MAX < CACHE_BLOCKS_MIN);
 
-/// How much of the file system is used.
+/// The used part of a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileUsage {
     /// Blocks of the file system.
     pub blocks: u32,
-    /// Blocks that hold something: the superblock, inodes, directories, files.
+    /// Blocks in use: the superblock, inodes, directories, files.
     pub used: u32,
-    /// Blocks that files and directories can still take. What is neither used nor free is set aside for inodes.
+    /// Blocks that files and directories can still take. Blocks neither used nor free are set aside for inodes.
     pub free: u32,
     /// Files.
     pub files: u32,
@@ -32,7 +33,7 @@ pub struct FileUsage {
 }
 
 impl FileUsage {
-    /// The share of the blocks that is used, from 0 to 1.
+    /// Returns the share of the blocks that is used, from 0 to 1.
     pub fn utilisation(&self) -> f64 {
         f64::from(self.used) / f64::from(self.blocks.max(1))
     }
@@ -40,29 +41,29 @@ impl FileUsage {
 
 /// Files in directories, over a [`Store`].
 ///
-/// Every operation either succeeds or changes nothing. First it gets what it needs into the cache and writes new
-/// blocks that nothing points at yet; all of that may fail, and is then undone. What makes the change visible comes
-/// last, in memory, and cannot fail.
+/// Every operation either succeeds or changes nothing. First it gets the blocks that it needs into the cache and
+/// writes new blocks that nothing points at yet; all of that may fail, and is then undone. The changes that make it
+/// visible come last, in memory, and cannot fail.
 ///
-/// What was done since the last [`sync`](Self::sync) is lost when the file system is dropped. If by then any block
-/// went to the store, a mount says that it was not synced; otherwise it finds the state of the last sync.
+/// Changes since the last [`sync`](Self::sync) are lost when the file system is dropped. If any block went to the
+/// store after that sync, a mount fails with "not synced"; otherwise it finds the state of the sync.
 #[derive(Clone, Debug)]
 pub struct FileSystem<S> {
     pub(super) cache: Cache<S>,
-    /// Which blocks are free.
+    /// The free blocks.
     pub(super) space: Numbers,
-    /// Which inodes are free, of those that have been begun.
+    /// The free ones among the inodes that have been begun.
     pub(super) inodes: Numbers,
     pub(super) files: u32,
     /// New blocks that nothing points at yet.
     staged: Vec<LogicalBlock>,
-    /// Blocks that nothing points at any more and that the store must still be told of. Bounded: every change of
-    /// files begins with emptying it.
+    /// Blocks that nothing points at any more and that must still be freed in the store. Bounded: every change of
+    /// files empties it first.
     pending: VecDeque<LogicalBlock>,
     missing: Vec<LogicalBlock>,
 }
 
-/// Where a file stands in its directory.
+/// The position of a file in its directory.
 #[derive(Clone, Copy)]
 struct Entry {
     block: LogicalBlock,
@@ -89,7 +90,7 @@ impl<S: Store> FileSystem<S> {
         }
     }
 
-    /// Makes a new file of these bytes.
+    /// Creates a file of these bytes.
     ///
     /// # Errors
     /// The file exists, or its directory does not; the file is larger than [`FILE_BYTES_MAX`]; blocks, inodes or
@@ -98,7 +99,7 @@ impl<S: Store> FileSystem<S> {
         self.change(|files| files.create_staged(path, bytes))
     }
 
-    /// Lets a file grow by these bytes.
+    /// Appends these bytes to a file.
     ///
     /// # Errors
     /// There is no such file or directory; the file would be larger than [`FILE_BYTES_MAX`]; blocks are used up; a
@@ -107,10 +108,10 @@ impl<S: Store> FileSystem<S> {
         self.change(|files| files.append_staged(path, bytes))
     }
 
-    /// Deletes a file. Its blocks leave the cache unwritten, and the store hears of those that it has.
+    /// Deletes a file. Its dirty blocks leave the cache unwritten, and those that the store has are freed there.
     ///
-    /// When the store fails to free a block the file is gone all the same; the next change tries again, and
-    /// reports it.
+    /// If the store fails to free a block, the file is gone all the same; the next change tries again, and reports
+    /// the error.
     ///
     /// # Errors
     /// There is no such file or directory; a block is damaged; the store failed. Nothing has changed then.
@@ -118,8 +119,8 @@ impl<S: Store> FileSystem<S> {
         self.change(|files| files.delete_held(path))
     }
 
-    /// Reads a whole file into `into`, in place of what it held, and gives its size. Blocks that are not in the
-    /// cache are read from the store one by one, after [`Store::will_read`] when there are several.
+    /// Replaces `into` by a whole file, and returns the file's size. Blocks that are not in the cache are read from
+    /// the store one by one, after a [`Store::will_read`] if there are several.
     ///
     /// # Errors
     /// There is no such file or directory; a block is damaged; the store failed. `into` is empty then.
@@ -142,7 +143,7 @@ impl<S: Store> FileSystem<S> {
         Ok(u64::from(inode.size))
     }
 
-    /// A file's size in bytes, or `None` when there is no such file.
+    /// Returns a file's size in bytes, or `None` if there is no such file.
     ///
     /// # Errors
     /// There is no such directory; a block is damaged; the store failed.
@@ -154,7 +155,7 @@ impl<S: Store> FileSystem<S> {
         Ok(Some(u64::from(inode.size)))
     }
 
-    /// The names in a directory, in no order that means anything.
+    /// Returns the names in a directory, in arbitrary order.
     ///
     /// # Errors
     /// There is no such directory; a block is damaged; the store failed.
@@ -171,23 +172,24 @@ impl<S: Store> FileSystem<S> {
     /// Writes every dirty block to the store, in the order of block numbers. A mount then finds this state.
     ///
     /// # Errors
-    /// The store failed; what it took is clean, the rest is as dirty as before, and another sync goes on from there.
+    /// The store failed. Blocks that it took are clean, the rest is as dirty as before; another sync continues from
+    /// there.
     pub fn sync(&mut self) -> Result<(), S> {
         self.settle()?;
         self.cache.sync()
     }
 
-    /// Writes every dirty block to the store, as [`sync`](Self::sync) does, but not that this was done: a mount says
-    /// as before that the file system was not synced. After every change, it makes a cache that writes through.
+    /// Writes every dirty block to the store, as [`sync`](Self::sync) does, without marking the file system as
+    /// synced: a mount still fails. Called after every change, it makes the cache write through.
     ///
     /// # Errors
-    /// As of `sync`.
+    /// As for `sync`.
     pub fn write_back(&mut self) -> Result<(), S> {
         self.settle()?;
         self.cache.write_all_back()
     }
 
-    /// How much is used.
+    /// Returns the numbers of used and free blocks.
     pub fn usage(&self) -> FileUsage {
         let superblock = &self.cache.superblock;
         let free = self.space.free();
@@ -201,32 +203,32 @@ impl<S: Store> FileSystem<S> {
         }
     }
 
-    /// What was done so far.
+    /// Returns the counts of the work so far.
     pub const fn statistics(&self) -> FileStatistics {
         self.cache.statistics
     }
 
-    /// How many directories there are.
+    /// Returns the number of directories.
     pub const fn directories(&self) -> u32 {
         self.cache.superblock.directories
     }
 
-    /// The store.
+    /// Returns the store.
     pub const fn store(&self) -> &S {
         self.cache.store()
     }
 
-    /// The store, for what the host has to tell it. To change blocks behind the file layer's back damages files.
+    /// Returns the store for the host's own calls. Changing blocks through it damages files.
     pub const fn store_mut(&mut self) -> &mut S {
         self.cache.store_mut()
     }
 
-    /// The store, without what was not synced.
+    /// Returns the store, without the changes since the last sync.
     pub fn into_store(self) -> S {
         self.cache.into_store()
     }
 
-    /// Runs what changes files: old blocks are handed back first, staged ones when it fails.
+    /// Runs a change of files: frees old blocks first, and the staged ones if it fails.
     fn change(&mut self, body: impl FnOnce(&mut Self) -> Result<(), S>) -> Result<(), S> {
         self.settle()?;
         let outcome = body(self);
@@ -234,7 +236,7 @@ impl<S: Store> FileSystem<S> {
         if outcome.is_err() {
             staged.into_iter().for_each(|block| self.release(block));
         }
-        // What fails here is tried again, and reported, by the next change or sync.
+        // If a free fails here, the next change or sync tries again and reports the error.
         let _ = self.settle();
         outcome
     }
@@ -377,7 +379,7 @@ impl<S: Store> FileSystem<S> {
         if inode.kind == Kind::File { Ok(inode) } else { Err(wrong) }
     }
 
-    /// The directory of a path.
+    /// Returns the directory of a path.
     fn directory(&mut self, path: FilePath) -> Result<Inode, S> {
         let directories = self.directories();
         if path.directory >= directories {
@@ -391,7 +393,7 @@ impl<S: Store> FileSystem<S> {
         Ok((block, self.cache.fetch(block, BlockKind::Directory(n), 0)?))
     }
 
-    /// The block that holds inode `n`.
+    /// Returns the block of inode `n`.
     fn home(&mut self, n: u32) -> Result<SlotId, S> {
         let (block, kind) = Inode::home(n);
         self.cache.fetch(block, kind, 0)
@@ -412,7 +414,7 @@ impl<S: Store> FileSystem<S> {
         self.cache.fetch(indirect, BlockKind::Indirect(n), 0)
     }
 
-    /// Where the `i`th block of a file or directory is.
+    /// Returns the address of the `i`th block of a file or directory.
     pub(super) fn pointer(&mut self, n: u32, inode: &Inode, i: usize) -> Result<Pointer, S> {
         let (pointer, (block, kind)) = match inode.direct.get(i) {
             Some(pointer) => (*pointer, Inode::home(n)),
@@ -426,7 +428,7 @@ impl<S: Store> FileSystem<S> {
         Ok(pointer)
     }
 
-    /// Whether this can be a block of a file, as `block` says it is.
+    /// Checks that `pointer`, which stands in `block`, can be a block of a file.
     fn owned(&self, pointer: u32, block: LogicalBlock, kind: BlockKind) -> Result<LogicalBlock, S> {
         let superblock = &self.cache.superblock;
         let pointer_block = LogicalBlock::new(pointer);
@@ -436,13 +438,13 @@ impl<S: Store> FileSystem<S> {
         }
     }
 
-    /// The `i`th block of a file's bytes.
+    /// Returns the `i`th block of a file's bytes.
     fn data(&mut self, n: u32, inode: &Inode, i: usize) -> Result<SlotId, S> {
         let pointer = self.pointer(n, inode, i)?;
         self.cache.fetch(LogicalBlock::new(pointer.block), BlockKind::Data(n), pointer.checksum)
     }
 
-    /// Tells the store which blocks of a file it will be asked for, when there are several.
+    /// Announces to the store the blocks of a file that will be read, if there are several.
     fn announce(&mut self, n: u32, inode: &Inode) -> Result<(), S> {
         let mut missing = std::mem::take(&mut self.missing);
         missing.clear();
@@ -460,7 +462,7 @@ impl<S: Store> FileSystem<S> {
         Ok(())
     }
 
-    /// Puts bytes into new blocks, from the `first` block of the file on.
+    /// Writes bytes to new blocks, from the file's block `first` on.
     fn write_new(&mut self, n: u32, inode: &mut Inode, first: usize, bytes: &[u8]) -> Result<(), S> {
         for (piece, i) in bytes.chunks(BLOCK_BYTES).zip(first..) {
             let (block, slot) = self.stage(BlockKind::Data(n))?;
@@ -472,7 +474,7 @@ impl<S: Store> FileSystem<S> {
         Ok(())
     }
 
-    /// Sets a pointer past the end of a file, where pointers mean nothing until the inode says so.
+    /// Sets a pointer past the end of a file; it is unused until the inode's size covers it.
     fn set_pointer(&mut self, n: u32, inode: &mut Inode, i: usize, pointer: Pointer) -> Result<(), S> {
         if let Some(direct) = inode.direct.get_mut(i) {
             *direct = pointer;
@@ -491,7 +493,7 @@ impl<S: Store> FileSystem<S> {
         if needed > free { Err(FileError::Full { needed, free }) } else { Ok(()) }
     }
 
-    /// A new block that nothing points at.
+    /// Allocates a new block that nothing points at.
     fn stage(&mut self, kind: BlockKind) -> Result<(LogicalBlock, SlotId), S> {
         let block = self.space.take().ok_or(FileError::Full { needed: 1, free: 0 })?;
         let block = LogicalBlock::new(block);
@@ -507,7 +509,7 @@ impl<S: Store> FileSystem<S> {
         }
     }
 
-    /// Lets a block go that nothing points at any more.
+    /// Frees a block that nothing points at any more.
     fn release(&mut self, block: LogicalBlock) {
         if self.cache.discard(block) {
             self.pending.push_back(block);
@@ -516,7 +518,8 @@ impl<S: Store> FileSystem<S> {
         }
     }
 
-    /// Hands blocks back to the store. Only then can they be used again, lest the store forget a newer version.
+    /// Frees pending blocks in the store. They are reused only after that: otherwise the store could drop a newer
+    /// version.
     fn settle(&mut self) -> Result<(), S> {
         while let Some(&block) = self.pending.front() {
             self.cache.free(block)?;
@@ -526,7 +529,7 @@ impl<S: Store> FileSystem<S> {
         Ok(())
     }
 
-    /// An inode that is free; one more block of inodes is begun when there is none.
+    /// Returns a free inode; if there is none, begins one more block of inodes.
     fn free_inode(&mut self) -> Result<u32, S> {
         if let Some(n) = self.inodes.lowest() {
             return Ok(n);

@@ -1,4 +1,4 @@
-//! How files lie in blocks: format version 1. All numbers are little endian.
+//! The layout of files in blocks: format version 1. All numbers are little-endian.
 //!
 //! | block | holds |
 //! |---|---|
@@ -8,19 +8,19 @@
 //!
 //! Every block but those with files' bytes has a header of 16 bytes: kind, own number, owner, and the CRC-32 of the
 //! block without these last four bytes. A block of a file's bytes has none: its CRC-32 stands beside the pointer to
-//! it, so a stale block is found as well as a damaged one.
+//! it, so that a stale block is detected as well as a damaged one.
 //!
 //! An inode has 64 bytes: kind, size in bytes, six pointers (block, CRC-32) and the indirect block (0: none), which
 //! has 510 pointers more. Inode n below the number of directories is directory n; a directory is a file of blocks
 //! with 255 entries of 16 bytes after the header: name (64 bits), inode, in use (1) or not (0).
 //!
-//! Which blocks and inodes are free is not kept: a mount finds it out from the inodes, so it cannot be wrong.
+//! The free blocks and inodes are not stored: a mount derives them from the inodes, so they cannot be wrong.
 
 use super::error::Damage;
 use super::store::{BLOCK_BYTES, Block, LogicalBlock};
 use std::fmt;
 
-/// The version this program writes and reads.
+/// The version that this program writes and reads.
 pub const VERSION: u32 = 1;
 const MAGIC: [u8; 8] = *b"FBFILES\0";
 
@@ -40,7 +40,7 @@ const CHECKSUM_AT: usize = 12;
 const _: () = assert!(INODE == 8 + DIRECT * POINTER + 8 && HEADER <= INODE);
 const _: () = assert!(FILE_BYTES_MAX <= u32::MAX as u64);
 
-/// What a block holds.
+/// The kind of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum BlockKind {
@@ -57,7 +57,7 @@ pub enum BlockKind {
 }
 
 impl BlockKind {
-    /// Kind and owner in the block's header; `None` for a file's bytes, which have no header.
+    /// Returns kind and owner for the block's header; `None` for a file's bytes, which have no header.
     const fn header(self) -> Option<(u32, u32)> {
         Some(match self {
             Self::Superblock => return None,
@@ -118,7 +118,7 @@ fn checksum_without_itself(block: &Block) -> u32 {
     hasher.finalize()
 }
 
-/// Writes the checksum into a block that is about to leave for the store, when its kind has a header.
+/// Writes the checksum into a block before it goes to the store, if its kind has a header.
 pub(super) fn seal(block: &mut Block, kind: BlockKind) {
     if kind.header().is_none() {
         return;
@@ -127,7 +127,7 @@ pub(super) fn seal(block: &mut Block, kind: BlockKind) {
     put_u32(block, CHECKSUM_AT, checksum);
 }
 
-/// Whether a block that came from the store is what was written there. `checksum` is that of a file's bytes.
+/// Checks that a block from the store is the one written there. `checksum` is that of a file's bytes.
 pub(super) fn verify(
     block: &Block,
     number: LogicalBlock,
@@ -149,22 +149,22 @@ pub(super) fn verify(
     if is == (kind, number.get(), owner) { Ok(()) } else { Err(Damage::Misplaced) }
 }
 
-/// What block 0 says.
+/// The contents of block 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Superblock {
     pub blocks: u32,
     pub directories: u32,
     /// Blocks set aside for inodes, from block 1 on.
     pub inode_blocks_max: u32,
-    /// How many of them hold inodes.
+    /// The number of them that hold inodes.
     pub inode_blocks: u32,
-    /// Whether nothing was written since the last sync.
+    /// Whether no block was written since the last sync.
     pub synced: bool,
-    /// How often the file system was synced.
+    /// The number of syncs.
     pub generation: u64,
 }
 
-/// Why block 0 is no superblock.
+/// The reason for which block 0 is no superblock.
 pub(super) enum NoSuperblock {
     Magic,
     Version(u32),
@@ -197,7 +197,7 @@ impl Superblock {
         let mut bare = *block;
         put_u32(&mut bare, Self::CHECKSUM_AT, 0);
         let found = crc32fast::hash(&bare);
-        // Before the checksum, which another version may keep elsewhere.
+        // The version is checked first: another version may keep its checksum elsewhere.
         match get_u32(block, 8) {
             VERSION => {}
             other => return Err(NoSuperblock::Version(other)),
@@ -215,7 +215,7 @@ impl Superblock {
         })
     }
 
-    /// The first block that is not set aside.
+    /// Returns the first block that is not set aside for inodes.
     pub const fn first_free(&self) -> u32 {
         1 + self.inode_blocks_max
     }
@@ -225,7 +225,7 @@ impl Superblock {
     }
 }
 
-/// Where a block of a file is, and the checksum of its bytes (0 for a directory's).
+/// The address of a block of a file, and the checksum of its bytes (0 for a directory's).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Pointer {
     pub block: u32,
@@ -243,7 +243,7 @@ impl Pointer {
     }
 }
 
-/// The `n`th pointer of an indirect block.
+/// Returns the `n`th pointer of an indirect block.
 pub(super) fn indirect_pointer(block: &Block, n: usize) -> Pointer {
     Pointer::decode(block, HEADER + n * POINTER)
 }
@@ -252,7 +252,7 @@ pub(super) fn set_indirect_pointer(block: &mut Block, n: usize, pointer: Pointer
     pointer.encode(block, HEADER + n * POINTER);
 }
 
-/// What an inode is of.
+/// The kind of an inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Free,
@@ -263,10 +263,10 @@ pub(super) enum Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Inode {
     pub kind: Kind,
-    /// In bytes; a multiple of a block's for a directory.
+    /// The size in bytes; a multiple of the block size for a directory.
     pub size: u32,
     pub direct: [Pointer; DIRECT],
-    /// 0: none.
+    /// The indirect block; 0 for none.
     pub indirect: u32,
 }
 
@@ -275,23 +275,23 @@ impl Inode {
         Self { kind, size: 0, direct: [Pointer { block: 0, checksum: 0 }; DIRECT], indirect: 0 }
     }
 
-    /// How many blocks of bytes it has, without the indirect one.
+    /// Returns the number of blocks of bytes, without the indirect one.
     pub const fn blocks(&self) -> usize {
         (self.size as usize).div_ceil(BLOCK_BYTES)
     }
 
-    /// The block of inodes that holds inode `n`, counted from 0, and where in it.
+    /// Returns the number of inode `n`'s block, counted from 0, and the offset in it.
     const fn place(n: u32) -> (u32, usize) {
         (n / INODES_A_BLOCK, (n % INODES_A_BLOCK + 1) as usize * INODE)
     }
 
-    /// The block that holds inode `n`, and what else it holds.
+    /// Returns the block of inode `n`, and its kind.
     pub const fn home(n: u32) -> (LogicalBlock, BlockKind) {
         let table = Self::place(n).0;
         (LogicalBlock::new(1 + table), BlockKind::Inodes(table))
     }
 
-    /// `None` when the bytes make no sense.
+    /// Reads an inode; `None` if the bytes are invalid.
     pub fn decode(block: &Block, n: u32) -> Option<Self> {
         let at = Self::place(n).1;
         let kind = match get_u32(block, at) {
@@ -328,13 +328,13 @@ impl Inode {
     }
 }
 
-/// The entries of a block of a directory that are in use: place, name and inode.
+/// Iterates over the used entries of a block of a directory: place, name and inode.
 pub(super) fn entries(block: &Block) -> impl Iterator<Item = (usize, u64, u32)> {
     let places = block[HEADER..].chunks_exact(ENTRY).enumerate();
     places.filter(|(_, entry)| entry[12] == 1).map(|(n, entry)| (n, get_u64(entry, 0), get_u32(entry, 8)))
 }
 
-/// The first place that is free in a block of a directory.
+/// Returns the first free place in a block of a directory.
 pub(super) fn free_entry(block: &Block) -> Option<usize> {
     block[HEADER..].chunks_exact(ENTRY).position(|entry| entry[12] != 1)
 }

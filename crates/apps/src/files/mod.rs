@@ -1,11 +1,11 @@
-//! A small file layer over logical blocks, with a buffer cache: what a log-structured disk gets to see of a load of
-//! small files.
+//! A small file layer over logical blocks, with a buffer cache: it gives a log-structured disk the load of many small
+//! files.
 //!
 //! [`FileSystem`] keeps files in a fixed number of directories on a [`Store`] of 4 KB blocks, which the host
-//! implements. Inodes, directories and pointers lie in blocks of their own, so to create, append or delete dirties
-//! metadata too. All blocks go through a cache: the longest unused leaves first, dirty ones are written when they
-//! leave or at a [`sync`](FileSystem::sync), and blocks that are freed before that are never written. [`mod@format`]
-//! says what lies where. [`content`] makes bytes for files that every read can be held against.
+//! implements. Inodes, directories and pointers lie in blocks of their own, so creating, appending and deleting dirty
+//! metadata too. All blocks go through a cache: the least recently used block leaves first; dirty blocks are written
+//! when they leave or at a [`sync`](FileSystem::sync), and never if they are freed before. [`mod@format`] describes
+//! the layout. [`content`] generates bytes for files, so that every read can be checked.
 //!
 //! # Example
 //! ```

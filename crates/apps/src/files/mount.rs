@@ -1,4 +1,4 @@
-//! Making a file system, and opening one again.
+//! Makes a file system, and opens one again.
 
 use super::cache::{Cache, FileStatistics};
 use super::error::{Damage, FileError, MountError, StoreCall};
@@ -7,27 +7,28 @@ use super::format::{self, BlockKind, INODES_A_BLOCK, Inode, Kind, NoSuperblock, 
 use super::numbers::Numbers;
 use super::store::{BLOCK_BYTES, LogicalBlock, Store};
 
-/// 1 TB. The file layer keeps 4 bytes and a bit for each block in memory.
+/// 1 TB. The file layer keeps somewhat more than 4 bytes a block in memory.
 const BLOCKS_MAX: u32 = 1 << 28;
-/// 32 MB, as much as a machine of 256 MB (OSDI'00, section 5.2) lends to it.
+/// 32 MB, a plausible cache on a machine of 256 MB (OSDI'00, section 5.2).
 const CACHE_BLOCKS: usize = 8192;
 const CACHE_BLOCKS_MAX: usize = 1 << 28;
 
-/// What [`FileSystem::format`] is to make.
+/// The settings for [`FileSystem::format`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileConfig {
-    /// Blocks of the file system; the store must keep as many.
+    /// Blocks of the file system; the store must have at least this number.
     pub blocks: u32,
-    /// Directories, numbered from 0; there are never others.
+    /// The number of directories, numbered from 0; it never changes.
     pub directories: u32,
-    /// How many files and directories there can be. Rounded up to whole blocks of 63.
+    /// The most files and directories, rounded up to whole blocks of 63 inodes.
     pub inodes: u32,
-    /// Blocks that the cache holds at most.
+    /// The most blocks in the cache.
     pub cache_blocks: usize,
 }
 
 impl FileConfig {
-    /// `blocks` blocks with 100 directories, an inode for every two blocks, and a cache of 32 MB.
+    /// Returns settings for `blocks` blocks with 100 directories, an inode for every two blocks, and a cache of 32
+    /// MB.
     pub const fn new(blocks: u32) -> Self {
         Self { blocks, directories: 100, inodes: blocks / 2 + 1, cache_blocks: CACHE_BLOCKS }
     }
@@ -51,7 +52,7 @@ impl FileConfig {
             directories,
             inode_blocks_max,
             inode_blocks: 0,
-            // So the first write of all says that what was there is not to be trusted.
+            // With this the very first write marks the store as unsynced.
             synced: true,
             generation: 0,
         })
@@ -67,11 +68,10 @@ fn check_cache<E: std::error::Error>(blocks: usize) -> Result<(), MountError<E>>
 }
 
 impl<S: Store> FileSystem<S> {
-    /// Makes an empty file system and syncs it. What the store held before counts for nothing, and is not freed.
+    /// Makes an empty file system and syncs it. Blocks that the store had before are ignored, and not freed.
     ///
     /// # Errors
-    /// Settings that make no file system; the store failed. Then the store holds no file system that can be
-    /// mounted.
+    /// The settings are out of range, or the store failed. Then the store has no file system that can be mounted.
     pub fn format(store: S, config: FileConfig) -> Result<Self, MountError<S::Error>> {
         check_cache(config.cache_blocks)?;
         let superblock = config.check()?;
@@ -90,13 +90,13 @@ impl<S: Store> FileSystem<S> {
         Ok(files)
     }
 
-    /// Opens the file system that the store holds, with a cache of so many blocks. Reads every block of inodes and
-    /// every indirect block, and finds out from them what is free; directories and files' bytes are read, and
-    /// verified, when they are needed.
+    /// Opens the file system in the store, with a cache of `cache_blocks` blocks. Reads every block of inodes and
+    /// every indirect block, and derives the free blocks from them; directories and files' bytes are read and
+    /// verified on use.
     ///
     /// # Errors
-    /// No file system, or one of another version; blocks written after the last sync; a damaged block; too small a
-    /// cache; the store failed.
+    /// There is no file system, or one of another version; blocks were written after the last sync; a block is
+    /// damaged; the cache is too small; the store failed.
     pub fn mount(mut store: S, cache_blocks: usize) -> Result<Self, MountError<S::Error>> {
         check_cache(cache_blocks)?;
         let superblock = read_superblock(&mut store)?;
@@ -133,7 +133,7 @@ impl<S: Store> FileSystem<S> {
     }
 }
 
-/// All blocks free, no inode begun.
+/// Returns a file system with all blocks free and no inode begun.
 fn empty<S: Store>(cache: Cache<S>) -> FileSystem<S> {
     let superblock = cache.superblock;
     let mut space = Numbers::in_use(superblock.blocks);

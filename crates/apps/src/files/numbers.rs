@@ -1,9 +1,9 @@
-//! Which numbers are free.
+//! A set of free numbers.
 
 /// Numbers below a bound, each free or in use. The lowest free one is given out first.
 #[derive(Clone, Debug)]
 pub(super) struct Numbers {
-    /// A set bit is a free number.
+    /// The free numbers, as set bits.
     words: Vec<u64>,
     free: u32,
     /// No word before this one has a free number.
@@ -11,7 +11,7 @@ pub(super) struct Numbers {
 }
 
 impl Numbers {
-    /// All of `0..bound`, in use.
+    /// Returns all of `0..bound` as in use.
     pub fn in_use(bound: u32) -> Self {
         Self { words: vec![0; (bound as usize).div_ceil(64)], free: 0, first: 0 }
     }
@@ -20,7 +20,7 @@ impl Numbers {
         self.free
     }
 
-    /// The lowest free number.
+    /// Returns the lowest free number.
     pub fn lowest(&mut self) -> Option<u32> {
         let rest = self.words.get(self.first..)?;
         self.first += rest.iter().take_while(|&&word| word == 0).count();
@@ -34,7 +34,7 @@ impl Numbers {
         self.take_this(lowest).then_some(lowest)
     }
 
-    /// Takes this number; `false` when it is in use or past the bound.
+    /// Takes this number; returns `false` if it is in use or past the bound.
     pub fn take_this(&mut self, n: u32) -> bool {
         let bit = 1 << (n % 64);
         match self.words.get_mut(n as usize / 64) {
@@ -47,7 +47,7 @@ impl Numbers {
         }
     }
 
-    /// Gives a number back that is in use.
+    /// Frees a number that is in use.
     pub fn release(&mut self, n: u32) {
         let (place, bit) = (n as usize / 64, 1 << (n % 64));
         if let Some(word) = self.words.get_mut(place) {

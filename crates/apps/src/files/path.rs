@@ -12,7 +12,7 @@ pub struct FilePath {
 }
 
 impl FilePath {
-    /// The file called `name` in `directory`.
+    /// Returns the path of `name` in `directory`.
     #[inline]
     pub const fn new(directory: u32, name: u64) -> Self {
         Self { directory, name }

@@ -1,13 +1,13 @@
-//! What lies under the file layer: numbered blocks that can be read, written and given up.
+//! The layer below the files: numbered blocks that can be read, written and freed.
 
 use std::fmt;
 
-/// Bytes of a block. LLD's blocks are as large (OSDI'00, section 5.2).
+/// Bytes in a block; the same as LLD's (OSDI'00, section 5.2).
 pub const BLOCK_BYTES: usize = 4096;
 
 pub(super) type Block = [u8; BLOCK_BYTES];
 
-/// The number of a block as the file layer sees it; where its bytes lie is the store's business.
+/// The number of a block for the file layer; the store maps it to an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LogicalBlock(u32);
 
@@ -18,7 +18,7 @@ impl LogicalBlock {
         Self(n)
     }
 
-    /// The number itself.
+    /// Returns the number.
     #[inline]
     pub const fn get(self) -> u32 {
         self.0
@@ -36,36 +36,36 @@ impl fmt::Display for LogicalBlock {
     }
 }
 
-/// Blocks that keep what was written last. The host implements it, over a log-structured disk on a simulated drive
+/// Blocks that return what was last written. The host implements it, over a log-structured disk on a simulated drive
 /// or over anything else; every call is finished when it returns.
 ///
 /// The file layer reads only blocks that it has written and not freed since, and frees only blocks that it has
-/// written. A call that fails must leave the block as it was. A store that loses its latest writes in a crash must
-/// lose them from the last one backwards, so that "not synced" is never lost before what it warns of.
+/// written. A call that fails must leave the block as it was. A store that loses writes in a crash must lose the
+/// latest ones first, so that the "not synced" mark is never lost before the writes that follow it.
 pub trait Store {
-    /// Why a call failed.
+    /// The error of a call.
     type Error: std::error::Error + 'static;
 
-    /// Fills `into`, which has [`BLOCK_BYTES`], with what was last written to `block`.
+    /// Fills `into`, which has [`BLOCK_BYTES`], with the bytes last written to `block`.
     ///
     /// # Errors
     /// The store's own.
     fn read(&mut self, block: LogicalBlock, into: &mut [u8]) -> Result<(), Self::Error>;
 
-    /// Keeps `data`, which has [`BLOCK_BYTES`], under `block`.
+    /// Stores `data`, which has [`BLOCK_BYTES`], as `block`.
     ///
     /// # Errors
     /// The store's own.
     fn write(&mut self, block: LogicalBlock, data: &[u8]) -> Result<(), Self::Error>;
 
-    /// `block` is worth nothing any more, until it is written again.
+    /// Frees `block`: its contents are not needed any more.
     ///
     /// # Errors
     /// The store's own.
     fn free(&mut self, block: LogicalBlock) -> Result<(), Self::Error>;
 
-    /// These two or more blocks of one file are read next, one by one, in this order. A store that can get several
-    /// at once may do so now; the default does nothing.
+    /// Announces that these two or more blocks of one file are read next, one by one, in this order. A store that can
+    /// get several at once may do so now; the default does nothing.
     fn will_read(&mut self, blocks: &[LogicalBlock]) {
         let _ = blocks;
     }
@@ -91,26 +91,26 @@ impl<S: Store + ?Sized> Store for &mut S {
     }
 }
 
-/// A store in memory, for examples and tests. Blocks that were never written, or freed, cannot be read.
+/// A store in memory, for examples and tests. Blocks that were freed or never written cannot be read.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryStore {
     blocks: Vec<Option<Box<Block>>>,
     stored: usize,
 }
 
-/// What [`MemoryStore`] refuses.
+/// An error of [`MemoryStore`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MemoryStoreError {
     /// The block lies past the end.
     #[error("{block} is past the store's {blocks} blocks; make the store larger")]
     PastEnd {
-        /// Which block.
+        /// The block.
         block: LogicalBlock,
-        /// How many the store has.
+        /// The number of blocks in the store.
         blocks: usize,
     },
-    /// The block holds nothing.
+    /// The block has no contents.
     #[error("{0} holds nothing; write it first")]
     Empty(LogicalBlock),
     /// The buffer is not one block long.
@@ -119,17 +119,17 @@ pub enum MemoryStoreError {
 }
 
 impl MemoryStore {
-    /// An empty store of `blocks` blocks. Memory is taken as blocks are written.
+    /// Creates an empty store of `blocks` blocks. Memory is allocated as blocks are written.
     pub fn new(blocks: u32) -> Self {
         Self { blocks: vec![None; blocks as usize], stored: 0 }
     }
 
-    /// How many blocks hold something.
+    /// Returns the number of blocks with contents.
     pub const fn stored(&self) -> usize {
         self.stored
     }
 
-    /// The bytes of a block, to look at or to damage; `None` when it holds nothing.
+    /// Returns the bytes of a block, to look at or to damage; `None` if it has no contents.
     pub fn block_mut(&mut self, block: LogicalBlock) -> Option<&mut [u8; BLOCK_BYTES]> {
         self.blocks.get_mut(block.index())?.as_deref_mut()
     }

@@ -1,18 +1,18 @@
-//! How a log is laid out, and what it keeps free.
+//! The layout of a log, and the number of segments that it keeps free.
 
 use super::ids::{LogicalBlock, SegmentIndex};
 use super::summary::{ENTRY_BYTES, HEADER_BYTES, TOMBSTONE_BYTES};
 use thiserror::Error;
 use units::{Lbn, LbnRange, Sectors};
 
-/// What a log is told once. The same values open it again, see [`recover`](super::recover).
+/// The configuration of a log. The same values are needed to open it again, see [`recover`](super::recover).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogConfig {
-    /// Tells this log from every other that was ever on the medium; draw it at random when a log is made.
+    /// Distinguishes this log from all others that were ever on the medium; draw it at random when a log is made.
     pub identity: u64,
     /// The first LBN of segment 0.
     pub start: Lbn,
-    /// Segments, one after the other.
+    /// The number of segments, which are contiguous.
     pub segments: u32,
     /// Blocks in a segment, one of which is the summary.
     pub blocks_per_segment: u32,
@@ -20,17 +20,17 @@ pub struct LogConfig {
     pub sectors_per_block: u32,
     /// Bytes in a sector; the medium writes a sector whole or not at all.
     pub sector_bytes: u32,
-    /// How many logical blocks the client may name.
+    /// The number of logical blocks, numbered from 0.
     pub logical_blocks: u32,
-    /// With fewer free segments than this, the foreground cleaner runs. LLD's default is two.
+    /// The number of free segments below which the foreground cleaner runs. LLD's default is two.
     pub minimum_free: u32,
-    /// Complete segments that may wait in memory to be written.
+    /// The most complete segments that wait in memory to be written.
     pub most_waiting: u32,
 }
 
 impl Default for LogConfig {
-    /// OSDI'00, section 5.2: 400 MB in segments of 128 blocks of 4 KB, one of them the summary; clean below two free
-    /// segments.
+    /// Returns the values of OSDI'00, section 5.2: 400 MB in segments of 128 blocks of 4 KB, one of them the summary;
+    /// cleaning below two free segments.
     fn default() -> Self {
         Self {
             identity: 0,
@@ -52,7 +52,7 @@ pub const MOST_SEGMENT_BYTES: u64 = 1 << 30;
 /// The most slots of all segments together; their entries are kept in memory.
 pub const MOST_SLOTS: u64 = 1 << 31;
 
-/// Why a log cannot be laid out so.
+/// An invalid field of a [`LogConfig`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ConfigError {
     /// A size of zero.
@@ -61,7 +61,7 @@ pub enum ConfigError {
         /// The field.
         field: &'static str,
     },
-    /// No room for data beside the summary.
+    /// A segment would have no room for data beside the summary.
     #[error("blocks_per_segment is {0}; give at least 2: one is the summary")]
     NoSlots(u32),
     /// A segment would be too long.
@@ -70,7 +70,7 @@ pub enum ConfigError {
         /// Bytes of a segment.
         bytes: u64,
     },
-    /// The summary block would not hold its entries.
+    /// The summary would not fit into a block.
     #[error(
         "a summary of {slots} slots needs {needed} bytes and a block has {block}; raise sectors_per_block or lower \
          blocks_per_segment"
@@ -83,7 +83,7 @@ pub enum ConfigError {
         /// Bytes of a block.
         block: u64,
     },
-    /// The cleaner needs a segment to copy into while one more is kept for it.
+    /// The cleaner needs a segment to copy into, and one more for itself.
     #[error("minimum_free is {0}; give at least 2: the cleaner copies into one")]
     TooFewFree(u32),
     /// Nothing would be left for data.
@@ -91,7 +91,7 @@ pub enum ConfigError {
     TooFewSegments {
         /// Segments.
         segments: u32,
-        /// Of these, never full of live data.
+        /// Segments that are never full of live data.
         reserved: u64,
     },
     /// The state in memory would be too large.
@@ -105,7 +105,7 @@ pub enum ConfigError {
     PastEnd(Lbn),
 }
 
-/// A layout that has been checked: where everything is.
+/// A valid layout: computes where everything is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     config: LogConfig,
@@ -116,7 +116,7 @@ impl LogConfig {
     /// Checks the layout.
     ///
     /// # Errors
-    /// The field that makes no log, and what to do.
+    /// The invalid field, and its valid values.
     pub fn check(self) -> Result<Geometry, ConfigError> {
         for (field, value) in [
             ("sectors_per_block", self.sectors_per_block),
@@ -149,7 +149,8 @@ impl LogConfig {
             return Err(ConfigError::TooManySlots { slots: all_slots });
         }
         let entries = HEADER_BYTES as u64 + u64::from(slots) * ENTRY_BYTES as u64;
-        // There are never more tombstones than slots, so with as much room for them a log cannot choke on them.
+        // There are never more tombstones than slots; so with room for that number a log always has room for its
+        // tombstones.
         let needed = entries + u64::from(slots) * TOMBSTONE_BYTES as u64;
         if needed > block {
             return Err(ConfigError::SummaryTooLong { slots, needed, block });
@@ -165,43 +166,43 @@ impl LogConfig {
 }
 
 impl Geometry {
-    /// What was checked.
+    /// Returns the configuration.
     pub const fn config(&self) -> &LogConfig {
         &self.config
     }
 
-    /// Data blocks in a segment.
+    /// Returns the data blocks in a segment.
     pub const fn slots(&self) -> u32 {
         self.config.blocks_per_segment - 1
     }
 
-    /// Tombstones for which a summary has room.
+    /// Returns the number of tombstones for which a summary has room.
     pub const fn tombstones(&self) -> u32 {
         self.tombstones
     }
 
-    /// Bytes of a block.
+    /// Returns the bytes in a block.
     pub const fn block_bytes(&self) -> usize {
         self.config.sectors_per_block as usize * self.config.sector_bytes as usize
     }
 
-    /// Sectors of a block.
+    /// Returns the sectors in a block.
     pub const fn block_sectors(&self) -> Sectors {
         Sectors::new(self.config.sectors_per_block as u64)
     }
 
-    /// The most logical blocks that may be mapped at once: what is left when the segments that the cleaner needs, and
-    /// the one that is being filled, are taken away.
+    /// Returns the most logical blocks that may be mapped at once: the slots of all segments but those that the
+    /// cleaner needs and the one that is being filled.
     pub const fn capacity(&self) -> u32 {
         (self.config.segments - self.config.minimum_free - 1) * self.slots()
     }
 
-    /// All segments.
+    /// Iterates over all segments.
     pub fn segments(&self) -> impl Iterator<Item = SegmentIndex> + use<> {
         (0..self.config.segments).map(SegmentIndex::new)
     }
 
-    /// The LBNs of the whole log.
+    /// Returns the LBNs of the whole log.
     pub fn range(&self) -> LbnRange {
         let first = self.blocks(SegmentIndex::new(0), 0, 1).start();
         LbnRange::new(
@@ -212,22 +213,22 @@ impl Geometry {
         )
     }
 
-    /// The LBNs of a segment's summary.
+    /// Returns the LBNs of a segment's summary.
     pub fn summary_range(&self, segment: SegmentIndex) -> LbnRange {
         self.blocks(segment, 0, 1)
     }
 
-    /// The LBNs of `count` slots from `slot` on.
+    /// Returns the LBNs of `count` slots from `slot` on.
     pub fn slot_range(&self, segment: SegmentIndex, slot: u32, count: u32) -> LbnRange {
         self.blocks(segment, slot + 1, count)
     }
 
-    /// The LBNs of the summary and the first `slots` slots, which is what is written of a segment.
+    /// Returns the LBNs of the summary and the first `slots` slots, which are written in one piece.
     pub fn prefix_range(&self, segment: SegmentIndex, slots: u32) -> LbnRange {
         self.blocks(segment, 0, slots + 1)
     }
 
-    /// The slot that begins at an LBN, if one does.
+    /// Returns the slot that begins at an LBN, if one does.
     pub fn slot_at(&self, lbn: Lbn) -> Option<(SegmentIndex, u32)> {
         let offset = lbn.get().checked_sub(self.config.start.get())?;
         let (block, rest) = (offset / self.block_sectors().get(), offset % self.block_sectors().get());

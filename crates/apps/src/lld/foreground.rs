@@ -1,4 +1,4 @@
-//! The foreground cleaner: everything waits for it.
+//! The foreground cleaner: the log's client waits for it.
 
 use super::ids::{SegmentIndex, Sequence};
 use super::log::{CopyError, Log, Who, WriteError};
@@ -7,19 +7,19 @@ use std::collections::{BTreeSet, VecDeque};
 use thiserror::Error;
 use units::{Instant, LbnRange};
 
-/// How live blocks are read. OSDI'00 does not say how LLD does it.
+/// The way in which live blocks are read. OSDI'00 does not say how LLD does it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reads {
     /// One live block at a time.
     Block,
-    /// Live blocks that lie side by side at a time.
+    /// A run of adjacent live blocks at a time.
     #[default]
     Run,
-    /// From the first live block to the last, at a time.
+    /// All slots from the first live block to the last at once.
     Segment,
 }
 
-/// What a cleaner needs next.
+/// The next step of a cleaner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Read this, and [`deliver`](ForegroundCleaner::deliver) it.
@@ -30,27 +30,27 @@ pub enum Step {
     Done,
 }
 
-/// Why cleaning cannot go on.
+/// The reason for which cleaning cannot go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum CleanError {
     /// Every segment is full of live data.
     #[error("{free} segments are free and cleaning would gain nothing; trim some blocks")]
     NothingToGain {
-        /// Segments free, or soon to be.
+        /// The number of segments that are free or will be when the memory is written out.
         free: u32,
     },
-    /// A block cannot be moved. Its segment is left alone from now on; call again to clean others.
+    /// A block cannot be moved. Its segment is skipped from now on; call again to clean others.
     #[error(transparent)]
     Copy(#[from] CopyError),
-    /// What was delivered was not asked for.
+    /// The delivered bytes were not requested.
     #[error("LBNs {0} were not asked for; deliver what the last step said")]
     NotAsked(LbnRange),
 }
 
-/// Counts of what a foreground cleaner did.
+/// Counts of a foreground cleaner's work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ForegroundTally {
-    /// Reads asked for.
+    /// Reads requested.
     pub reads: u64,
     /// Blocks read, dead ones between live ones included.
     pub blocks_read: u64,
@@ -63,11 +63,12 @@ pub struct ForegroundTally {
 #[derive(Clone, Debug)]
 struct Victim {
     segment: SegmentIndex,
-    /// Which writing of it was taken up: should it be freed and written again meanwhile, nothing of it is ours.
+    /// The sequence of the segment when it was chosen: if it was freed and written again meanwhile, none of its slots
+    /// are wanted.
     writing: Sequence,
-    /// Slots to read: first and how many.
+    /// Slots to read: the first, and their number.
     runs: VecDeque<(u32, u32)>,
-    /// Slots read and not all copied yet.
+    /// Slots that were read, and are not all copied yet.
     read: Option<Arrived>,
 }
 
@@ -79,10 +80,11 @@ struct Arrived {
     bytes: Vec<u8>,
 }
 
-/// LLD's cleaner: below the threshold of free segments it cleans segment after segment until the threshold is met.
+/// LLD's cleaner: if fewer segments are free than the threshold, it cleans one segment after the other until the
+/// threshold is met.
 ///
-/// The host calls [`step`](Self::step) whenever [`Log::needs_cleaning`], does what it says, and calls again until it
-/// says [`Step::Done`].
+/// If [`Log::needs_cleaning`], the host calls [`step`](Self::step), carries out the step that it returns, and calls
+/// again until that is [`Step::Done`].
 #[derive(Clone, Debug, Default)]
 pub struct ForegroundCleaner {
     reads: Reads,
@@ -94,28 +96,28 @@ pub struct ForegroundCleaner {
 }
 
 impl ForegroundCleaner {
-    /// A cleaner that reads in this way.
+    /// Creates a cleaner that reads in this way.
     pub fn new(reads: Reads) -> Self {
         Self { reads, ..Self::default() }
     }
 
-    /// Whether it is in the middle of a segment.
+    /// Returns whether it is in the middle of a segment.
     pub fn at_work(&self) -> bool {
         self.victim.is_some()
     }
 
-    /// What it did.
+    /// Returns the counts of its work.
     pub fn tally(&self) -> ForegroundTally {
         self.tally
     }
 
-    /// Goes on as far as it can without the host.
+    /// Goes on as far as possible without the host.
     ///
     /// # Errors
-    /// [`CleanError`]; the log is as good as before.
+    /// [`CleanError`]; the log is unharmed.
     pub fn step(&mut self, log: &mut Log, now: Instant) -> Result<Step, CleanError> {
         loop {
-            // Before anything else: it frees memory, and the segments that were cleaned last.
+            // Writing out comes first: it frees memory, and the segments that were cleaned last.
             if log.pending_write().is_some() {
                 return Ok(Step::WriteOut);
             }
@@ -143,7 +145,7 @@ impl ForegroundCleaner {
                     Err(error) => return self.give_up(segment, error),
                 }
             } else if let Some((first, count)) = victim.runs.pop_front() {
-                // Nothing that died meanwhile is worth a read.
+                // If all of the run has died meanwhile, it is not read.
                 if (first..first + count).any(|slot| log.is_live(segment, slot)) {
                     self.asked = Some(log.geometry().slot_range(segment, first, count));
                     self.tally.reads += 1;
@@ -162,10 +164,10 @@ impl ForegroundCleaner {
         }
     }
 
-    /// What the last [`Step::Read`] asked for.
+    /// Takes the bytes of the last [`Step::Read`].
     ///
     /// # Errors
-    /// It is something else.
+    /// The range is not that of the last read.
     pub fn deliver(&mut self, log: &Log, range: LbnRange, bytes: &[u8]) -> Result<(), CleanError> {
         let geometry = log.geometry();
         let blocks = range.len().get() / geometry.block_sectors().get();
@@ -201,7 +203,7 @@ impl ForegroundCleaner {
     }
 }
 
-/// Copies what counts of what came; how many blocks. Goes on where it stopped.
+/// Copies the live blocks among the slots read, from where it last stopped; returns their number.
 fn copy_all(log: &mut Log, segment: SegmentIndex, arrived: &mut Arrived) -> Result<u64, CopyError> {
     let block = log.geometry().block_bytes();
     let mut copied = 0;
@@ -214,7 +216,7 @@ fn copy_all(log: &mut Log, segment: SegmentIndex, arrived: &mut Arrived) -> Resu
     Ok(copied)
 }
 
-/// Ascending slots as `(first, count)`.
+/// Groups ascending slots into runs `(first, count)`.
 pub(super) fn runs(slots: impl Iterator<Item = u32>, reads: Reads) -> VecDeque<(u32, u32)> {
     let mut runs: VecDeque<(u32, u32)> = VecDeque::new();
     for slot in slots {

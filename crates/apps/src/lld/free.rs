@@ -9,31 +9,32 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use thiserror::Error;
 use units::{Instant, SessionId, TaskId};
 
-/// When a free cleaner works, and on how much at once.
+/// The configuration of a free cleaner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FreeConfig {
-    /// It takes up segments while fewer than this are free; more than [`LogConfig::minimum_free`](super::LogConfig).
+    /// The number of free segments below which it begins to clean; above
+    /// [`LogConfig::minimum_free`](super::LogConfig).
     pub start_below: u32,
-    /// Segments it cleans at once. More give the scheduler more to choose from.
+    /// The number of segments cleaned at once. More of them give the scheduler more blocks to choose from.
     pub victims: u32,
-    /// Of its session.
+    /// The priority of its session.
     pub priority: Priority,
 }
 
 impl Default for FreeConfig {
-    /// OSDI'00 gives no numbers ("a certain threshold", "several segments").
+    /// Returns values of our own: OSDI'00 gives no numbers ("a certain threshold", "several segments").
     fn default() -> Self {
         Self { start_below: 16, victims: 8, priority: Priority::default() }
     }
 }
 
-/// Why a free cleaner cannot be, or cannot go on.
+/// The reason for which a free cleaner cannot begin, or cannot go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum FreeCleanError {
-    /// It would never start before the foreground cleaner.
+    /// It would never begin before the foreground cleaner.
     #[error("start_below is {start_below}; give more than minimum_free, {minimum_free}")]
     StartsTooLate {
-        /// What was given.
+        /// The configured number.
         start_below: u32,
         /// The log's minimum.
         minimum_free: u32,
@@ -41,61 +42,61 @@ pub enum FreeCleanError {
     /// It would clean nothing.
     #[error("victims is 0; give at least 1")]
     NoVictims,
-    /// The scheduler refuses its reads.
+    /// The scheduler refused its reads.
     #[error("the scheduler refused a cleaning read: {0}")]
     Session(#[from] SessionError),
-    /// A block cannot be moved. Its segment is left alone from now on.
+    /// A block cannot be moved. Its segment is skipped from now on.
     #[error(transparent)]
     Copy(#[from] CopyError),
 }
 
-/// What became of a record.
+/// The fate of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
-    /// It is copied.
+    /// The block was copied.
     Moved,
-    /// It is kept until there is room.
+    /// The block is kept in memory until there is room.
     Kept,
-    /// Its block does not count any more, or is not the cleaner's.
+    /// The block is not live any more, or the record is not the cleaner's.
     Dropped,
 }
 
-/// Counts of what a free cleaner did.
+/// Counts of a free cleaner's work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FreeTally {
-    /// Blocks asked for; those asked for again after an abort not counted.
+    /// Blocks registered, without those registered again after an abort.
     pub registered: u64,
-    /// Blocks that came.
+    /// Blocks delivered.
     pub delivered: u64,
-    /// Of these, copied.
+    /// Delivered blocks that were copied.
     pub copied: u64,
-    /// Tasks taken back because a block in them died.
+    /// Tasks aborted because a block in them died.
     pub aborted: u64,
-    /// Segments taken up.
+    /// Segments chosen.
     pub victims: u64,
-    /// Segments in which nothing counts any more, whoever moved the last block.
+    /// Segments without any live block left, regardless of what moved the last one.
     pub cleaned: u64,
 }
 
 /// A segment under cleaning.
 #[derive(Clone, Debug)]
 struct Victim {
-    /// Which writing of the segment was taken up.
+    /// The sequence of the segment when it was chosen.
     writing: Sequence,
-    /// Live slots when it was last looked at.
+    /// The number of live slots at the last check.
     live: u32,
-    /// What still has to come.
+    /// The tasks that are still out.
     tasks: BTreeSet<TaskId>,
 }
 
-/// A run of live blocks that lie side by side.
+/// A run of adjacent live blocks.
 #[derive(Clone, Debug)]
 struct Run {
     segment: SegmentIndex,
     wanted: BTreeSet<u32>,
 }
 
-/// A block that came while there was no room for it.
+/// A block that was delivered while there was no room for it.
 #[derive(Clone, Debug)]
 struct Kept {
     segment: SegmentIndex,
@@ -104,14 +105,15 @@ struct Kept {
     bytes: Vec<u8>,
 }
 
-/// OSDI'00, section 5.1: an application over the scheduler's sessions. It takes up several segments, has their live
-/// blocks read in free bandwidth in whatever order they pass, and copies each as it comes into the open segment; so it
-/// costs the foreground the room there, but no read.
+/// OSDI'00, section 5.1: an application over the scheduler's sessions. It chooses several segments, has their live
+/// blocks read in free bandwidth in any order, and copies each on delivery into the open segment; so it costs the
+/// foreground the room there, but no read.
 ///
 /// The host hands it every [`Record`] of its session with the bytes ([`record`](Self::record)), and calls
-/// [`step`](Self::step) after every call that changes the log. When free segments run out all the same
-/// ([`Log::needs_cleaning`]) the host runs the [`ForegroundCleaner`](super::ForegroundCleaner); what that moves, this
-/// one finds gone at its next step. Blocks that wait in memory for room are at most those of `victims` segments.
+/// [`step`](Self::step) after every call that changes the log. If free segments run out all the same
+/// ([`Log::needs_cleaning`]), the host runs the [`ForegroundCleaner`](super::ForegroundCleaner); at its next step,
+/// this cleaner drops the blocks which that one has moved. Blocks that wait in memory for room are at most those of
+/// `victims` segments.
 #[derive(Clone, Debug)]
 pub struct FreeCleaner {
     config: FreeConfig,
@@ -125,10 +127,10 @@ pub struct FreeCleaner {
 }
 
 impl FreeCleaner {
-    /// A cleaner for this log.
+    /// Creates a cleaner for this log.
     ///
     /// # Errors
-    /// A threshold at which it would never start, or no segments at once.
+    /// The threshold is too low for it ever to begin, or `victims` is 0.
     pub fn new(config: FreeConfig, log: &Log) -> Result<Self, FreeCleanError> {
         let minimum_free = log.geometry().config().minimum_free;
         if config.start_below <= minimum_free {
@@ -148,25 +150,25 @@ impl FreeCleaner {
         })
     }
 
-    /// Its session, once it has begun.
+    /// Returns its session, once it has begun.
     pub fn session(&self) -> Option<SessionId> {
         self.session
     }
 
-    /// Segments under cleaning.
+    /// Returns the number of segments under cleaning.
     pub fn at_work(&self) -> usize {
         self.victims.len()
     }
 
-    /// What it did.
+    /// Returns the counts of its work.
     pub fn tally(&self) -> FreeTally {
         self.tally
     }
 
-    /// A block of its session has come, with these bytes.
+    /// Takes a delivered block of its session.
     ///
     /// # Errors
-    /// The bytes are not what was written; the block stays where it is.
+    /// The bytes do not have their checksum; the block stays where it is.
     pub fn record(&mut self, log: &mut Log, record: &Record, bytes: &[u8]) -> Result<Taken, FreeCleanError> {
         let Some(slot) = self.expected(log, record) else { return Ok(Taken::Dropped) };
         let (segment, slot, writing) = slot;
@@ -174,7 +176,7 @@ impl FreeCleaner {
         if log.writing_of(segment) != Some(writing) {
             return Ok(Taken::Dropped);
         }
-        // Room is given in the order of coming.
+        // Room is given in order of delivery.
         if !self.kept.is_empty() && log.is_live(segment, slot) {
             self.kept.push_back(Kept { segment, slot, writing, bytes: bytes.to_vec() });
             return Ok(Taken::Kept);
@@ -196,10 +198,10 @@ impl FreeCleaner {
         }
     }
 
-    /// Copies what waits, takes back reads of what died, lets go of segments that are done, takes up others.
+    /// Copies blocks that wait, aborts reads of dead blocks, ends cleaned segments, and chooses others.
     ///
     /// # Errors
-    /// The scheduler refuses, or a block that waited cannot be moved.
+    /// The scheduler refuses a call, or a block that waited cannot be moved.
     pub fn step(
         &mut self,
         log: &mut Log,
@@ -220,7 +222,7 @@ impl FreeCleaner {
         Ok(())
     }
 
-    /// Takes all reads back and forgets what waits. The log is not touched: nothing is lost.
+    /// Aborts all reads and drops the blocks that wait. The log is unchanged: nothing is lost.
     ///
     /// # Errors
     /// The scheduler does not know a task.
@@ -233,7 +235,7 @@ impl FreeCleaner {
         Ok(())
     }
 
-    /// The slot that a record brings, if it is waited for; it is not any more then.
+    /// Returns the slot that a record delivers, if it is expected, and marks it as delivered.
     fn expected(&mut self, log: &Log, record: &Record) -> Option<(SegmentIndex, u32, Sequence)> {
         let run = self.runs.get_mut(&record.task)?;
         let (segment, slot) = log.geometry().slot_at(record.range.start())?;
@@ -269,7 +271,8 @@ impl FreeCleaner {
         Ok(())
     }
 
-    /// Looks at a victim again: what died in it is not to be read, and when all is gone it is done.
+    /// Checks a victim again: aborts the reads of dead blocks, and ends the cleaning of a segment without live
+    /// blocks.
     fn look_after(
         &mut self,
         log: &mut Log,
@@ -285,7 +288,7 @@ impl FreeCleaner {
                 sessions.abort(task)?;
                 self.tally.aborted += 1;
             }
-            // Without room for the tombstones, at the next step.
+            // If there is no room for the tombstones, the next step tries again.
             if !ground || self.bad.contains(&segment) || log.carry_tombstones(segment, Who::Client).is_ok() {
                 self.victims.remove(&segment);
                 self.tally.cleaned += u64::from(!self.bad.contains(&segment));
@@ -327,13 +330,13 @@ impl FreeCleaner {
         let live = slots.len() as u32;
         self.tally.registered += u64::from(live);
         self.tally.victims += 1;
-        // A victim from here on, so that what was registered is found again if the scheduler refuses the rest.
+        // It counts as a victim from here on, so that its tasks are found again if the scheduler refuses the rest.
         let victim = self.victims.entry(segment).or_insert(Victim { writing, live, tasks: BTreeSet::new() });
         register(log, sessions, session, segment, slots.into_iter(), &mut victim.tasks, &mut self.runs)
     }
 }
 
-/// The session, opened when first needed.
+/// Returns the session; opens it at the first call.
 fn open_once(
     session: &mut Option<SessionId>,
     sessions: &mut (impl Sessions + ?Sized),
@@ -345,7 +348,7 @@ fn open_once(
     }
 }
 
-/// Registers slots as tasks, those that lie side by side as one.
+/// Registers slots as tasks, adjacent ones as one task.
 fn register(
     log: &Log,
     sessions: &mut (impl Sessions + ?Sized),

@@ -1,4 +1,4 @@
-//! The log: where every logical block is, and what goes to the medium next.
+//! The log: the address of every logical block, and the next write to the medium.
 
 use super::config::{ConfigError, Geometry, LogConfig};
 use super::ids::{LogicalBlock, SegmentIndex, Sequence};
@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use thiserror::Error;
 use units::{Instant, LbnRange};
 
-/// Where a logical block's data are.
+/// The place of a logical block's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Data<'a> {
     /// Never written, or trimmed.
@@ -19,21 +19,21 @@ pub enum Data<'a> {
     Memory(&'a [u8]),
     /// On the medium.
     Medium {
-        /// Where.
+        /// The LBNs.
         range: LbnRange,
-        /// CRC-32 of the data, to see that the medium gives back what it got.
+        /// The CRC-32 of the data, to check what the medium returns.
         checksum: u32,
     },
 }
 
-/// What must go to the medium next, whole and before anything after it.
+/// The next write to the medium. It must be whole before any later one begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentWrite<'a> {
-    /// Which segment: give it back to [`Log::written`].
+    /// The segment; pass it to [`Log::written`].
     pub segment: SegmentIndex,
-    /// Where.
+    /// The LBNs.
     pub range: LbnRange,
-    /// What.
+    /// The bytes.
     pub bytes: &'a [u8],
     /// Blocks in it that the client wrote.
     pub fresh: u32,
@@ -41,35 +41,35 @@ pub struct SegmentWrite<'a> {
     pub copies: u32,
 }
 
-/// Why a block was not taken. Nothing has changed for the client then.
+/// The reason for which a block was not taken. The client's data have not changed then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum WriteError {
-    /// No such logical block.
+    /// There is no such logical block.
     #[error("{block} is past the end; the log has {logical_blocks}, from 0 on")]
     NoSuchBlock {
-        /// What was asked for.
+        /// The block named in the call.
         block: LogicalBlock,
-        /// How many there are.
+        /// The number of logical blocks.
         logical_blocks: u32,
     },
-    /// Not one block of data.
+    /// The data are not one block.
     #[error("{found} bytes were given; a block has {expected}")]
     WrongLength {
-        /// What was given.
+        /// The length of the data given.
         found: usize,
         /// Bytes of a block.
         expected: usize,
     },
-    /// As many blocks are mapped as there may be.
+    /// The most possible blocks are mapped.
     #[error("the log is full: {capacity} blocks are mapped; trim some first")]
     Full {
         /// The most that may be mapped.
         capacity: u32,
     },
-    /// There is something to write out first.
+    /// Complete segments must be written first.
     #[error("segments wait in memory; carry out pending_write and report it with written first")]
     WriteOut,
-    /// Free segments are too few to go on.
+    /// The free segments are too few to go on.
     #[error("{free} segments are free; run the foreground cleaner first")]
     NeedsCleaning {
         /// Free segments.
@@ -77,82 +77,82 @@ pub enum WriteError {
     },
 }
 
-/// Why a copy was not made. The block stays where it was.
+/// The reason for which a copy was not made. The block stays where it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum CopyError {
-    /// There is no room right now.
+    /// There is no room for now.
     #[error(transparent)]
     NoRoom(#[from] WriteError),
-    /// The data are not what was written.
+    /// The data do not have their checksum.
     #[error("{block} came back from LBN {range} with checksum {found:#010x} instead of {expected:#010x}")]
     Corrupt {
-        /// Whose data.
+        /// The logical block.
         block: LogicalBlock,
-        /// Where they are.
+        /// Its LBNs.
         range: LbnRange,
-        /// The checksum of what came.
+        /// The checksum of the data read.
         found: u32,
-        /// The checksum of what was written.
+        /// The checksum of the data written.
         expected: u32,
     },
 }
 
-/// A write was reported that was not asked for.
+/// A write was reported that was not requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("{0} is not what pending_write asked for; report writes in that order, each once")]
 pub struct NotPending(pub SegmentIndex);
 
-/// Whom room is made for. Cleaners may use what clients must leave to them.
+/// The party that room is made for. The foreground cleaner may use segments that are reserved from the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Who {
-    /// The client, and the free cleaner, which must not eat up what the foreground cleaner needs.
+    /// The client and the free cleaner, which must leave the foreground cleaner's reserve.
     Client,
     /// The foreground cleaner: it may take the last free segment, since every segment that it fills frees one.
     Cleaner,
 }
 
-/// The one place that counts for a logical block.
+/// The place of a logical block's latest version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     Nothing,
     Slot(SegmentIndex, u32),
-    /// Trimmed, and the tombstone that says so is in this segment.
+    /// The block is trimmed, and its tombstone is in this segment.
     Tombstone(SegmentIndex),
 }
 
-/// What is being looked for in the open segment.
+/// The kind of space that is needed in the open segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Room {
     Slot,
     Tombstone,
 }
 
-/// A log-structured logical disk, without the disk: see [the module](super) for the loop around it.
+/// A log-structured logical disk, without the disk: [the module](super) shows the loop around it.
 #[derive(Clone, Debug)]
 pub struct Log {
     pub(super) geometry: Geometry,
     pub(super) places: Vec<Place>,
-    /// For each logical block, how many summaries on the medium, or on their way there, have an entry for it. While
-    /// there is one, a trimmed block needs its tombstone: replaying the log would bring the block back.
+    /// For each logical block, the number of summaries on the medium, or on their way there, with an entry for it.
+    /// While there is one, a trimmed block needs its tombstone: otherwise replaying the log would restore the block.
     pub(super) mentions: Vec<u32>,
     pub(super) segments: Vec<Segment>,
     open: Option<Open>,
     waiting: VecDeque<Waiting>,
-    /// The torn segment whose summary has to be wiped, with the zeros for it.
+    /// The torn segment whose summary must be wiped, and the zeros for it.
     pub(super) wipe: Option<(SegmentIndex, Vec<u8>)>,
     pub(super) next_sequence: Sequence,
     pub(super) durable: Sequence,
-    /// Where the search for a free segment goes on.
+    /// The place at which the next search for a free segment begins.
     pub(super) after: u32,
     pub(super) mapped: u32,
     tally: Tally,
 }
 
 impl Log {
-    /// An empty log on a medium whose content does not matter.
+    /// Creates an empty log; the content of the medium is ignored.
     ///
     /// # Errors
-    /// A layout that makes no log.
+    /// The layout is invalid.
     pub fn new(config: LogConfig) -> Result<Self, ConfigError> {
         Ok(Self::blank(config.check()?))
     }
@@ -175,13 +175,12 @@ impl Log {
         }
     }
 
-    /// Where things are.
+    /// Returns the layout.
     pub fn geometry(&self) -> &Geometry {
         &self.geometry
     }
 
-    /// Takes new data of a block. They are durable once [`durable`](Self::durable) has come to the sequence given
-    /// back.
+    /// Takes new data of a block. They are durable once [`durable`](Self::durable) has reached the returned sequence.
     ///
     /// # Errors
     /// See [`WriteError`]; the block is as it was.
@@ -207,7 +206,7 @@ impl Log {
         Ok(sequence)
     }
 
-    /// Forgets a block. Durable like a write.
+    /// Trims a block. This becomes durable like a write.
     ///
     /// # Errors
     /// See [`WriteError`]; the block is as it was.
@@ -218,7 +217,7 @@ impl Log {
             Place::Slot(..) => {}
         }
         if self.mentions[block.index()] == 0 {
-            // Only in the open segment: nobody will ever know.
+            // All its versions are in the open segment, so it needs no tombstone.
             self.supersede(block, self.durable);
             self.places[block.index()] = Place::Nothing;
             return Ok(self.durable);
@@ -228,7 +227,7 @@ impl Log {
         Ok(sequence)
     }
 
-    /// Where a block's data are.
+    /// Returns the place of a block's data.
     ///
     /// # Errors
     /// No such block.
@@ -247,10 +246,10 @@ impl Log {
         })
     }
 
-    /// Completes the open segment as it is, so that what is in it can become durable. Whether there was anything in it.
+    /// Completes the open segment as it is, so that it can become durable; returns whether there was anything in it.
     ///
     /// # Errors
-    /// [`WriteError::WriteOut`] when as many segments wait as may.
+    /// [`WriteError::WriteOut`] if the most possible segments wait already.
     pub fn seal(&mut self) -> Result<bool, WriteError> {
         if self.open.as_ref().is_none_or(Open::is_empty) {
             return Ok(false);
@@ -270,7 +269,7 @@ impl Log {
         Ok(true)
     }
 
-    /// What the host must write next, if anything. Writes go in this order, one at a time: at most one can be torn.
+    /// Returns the next write for the host, if any. Writes go in this order, one at a time: at most one can be torn.
     pub fn pending_write(&self) -> Option<SegmentWrite<'_>> {
         if let Some((segment, zeros)) = &self.wipe {
             let range = self.geometry.summary_range(*segment);
@@ -285,10 +284,10 @@ impl Log {
         })
     }
 
-    /// The pending write is on the medium, for good.
+    /// Records that the pending write is durable.
     ///
     /// # Errors
-    /// It was not the one asked for.
+    /// It was not the pending one.
     pub fn written(&mut self, segment: SegmentIndex) -> Result<(), NotPending> {
         if let Some((torn, _)) = &self.wipe {
             if *torn != segment {
@@ -316,51 +315,52 @@ impl Log {
         Ok(())
     }
 
-    /// Everything in segments up to here survives a crash.
+    /// Returns the sequence up to which all segments survive a crash.
     pub fn durable(&self) -> Sequence {
         self.durable
     }
 
-    /// The sequence in which what is written next will become durable, at the earliest.
+    /// Returns the earliest sequence with which the next write will become durable.
     pub fn filling(&self) -> Sequence {
         self.open.as_ref().map_or(self.next_sequence, |open| open.sequence)
     }
 
-    /// Segments that may be overwritten now.
+    /// Returns the number of segments that may be overwritten now.
     pub fn free_segments(&self) -> u32 {
         self.segments.iter().filter(|row| row.state == State::Free).count() as u32
     }
 
-    /// The same with those that will be free as soon as what is in memory is durable: what cleaning has achieved.
+    /// Returns the number of segments that are free, or will be once the data in memory are durable: the effect of
+    /// cleaning.
     pub fn soon_free_segments(&self) -> u32 {
         let soon = |row: &&Segment| matches!(row.state, State::Free | State::Emptied { .. } | State::Torn);
         self.segments.iter().filter(soon).count() as u32
     }
 
-    /// Whether the foreground cleaner must run.
+    /// Returns whether the foreground cleaner must run.
     pub fn needs_cleaning(&self) -> bool {
         self.soon_free_segments() < self.geometry.config().minimum_free
     }
 
-    /// Logical blocks that hold data.
+    /// Returns the number of logical blocks with data.
     pub fn mapped(&self) -> u32 {
         self.mapped
     }
 
-    /// Logical blocks that hold data, as a part of all slots.
+    /// Returns the logical blocks with data as a share of all slots.
     pub fn utilisation(&self) -> f64 {
         let slots = u64::from(self.geometry.config().segments) * u64::from(self.geometry.slots());
         f64::from(self.mapped) / slots as f64
     }
 
-    /// A segment, if there is one of this number.
+    /// Returns a segment, if there is one of this number.
     pub fn segment(&self, segment: SegmentIndex) -> Option<SegmentInfo> {
         let row = self.segments.get(segment.index())?;
         let Segment { state, live, tombstones, modified, .. } = *row;
         Some(SegmentInfo { segment, state, live, tombstones, modified })
     }
 
-    /// The slots of a written segment whose data count, ascending.
+    /// Returns the live slots of a written segment, ascending.
     pub fn live_slots(&self, segment: SegmentIndex) -> Vec<(u32, LogicalBlock)> {
         let Some(Segment { state: State::Written, medium: Some(summary), .. }) =
             self.segments.get(segment.index())
@@ -374,7 +374,7 @@ impl Log {
             .collect()
     }
 
-    /// Where a block is, in memory or on the medium, for checks.
+    /// Returns the place of a block, in memory or on the medium, for checks.
     pub fn slot_of(&self, block: LogicalBlock) -> Option<(SegmentIndex, u32)> {
         match self.places.get(block.index()) {
             Some(&Place::Slot(segment, slot)) => Some((segment, slot)),
@@ -382,24 +382,25 @@ impl Log {
         }
     }
 
-    /// Which writing of a segment is on the medium and counts; a cleaner that began on another has lost its ground.
+    /// Returns the sequence of a written segment. If it is not the one with which a cleaner began, the segment was
+    /// freed meanwhile.
     pub(super) fn writing_of(&self, segment: SegmentIndex) -> Option<Sequence> {
         let row = self.segments.get(segment.index())?;
         let written = matches!(row.state, State::Written | State::Emptied { .. });
         row.medium.as_ref().filter(|_| written).map(|summary| summary.sequence)
     }
 
-    /// Blocks written and copied so far.
+    /// Returns the counts of blocks written and copied.
     pub fn tally(&self) -> Tally {
         self.tally
     }
 
-    /// Whether a slot of a written segment counts.
+    /// Returns whether a slot of a written segment is live.
     pub(super) fn is_live(&self, segment: SegmentIndex, slot: u32) -> bool {
         self.live_entry(segment, slot).is_some()
     }
 
-    /// Copies what was read of a slot into the open segment, if it still counts; whether it did.
+    /// Copies the data read from a slot into the open segment if the slot is still live; returns whether it is.
     pub(super) fn copy(
         &mut self,
         from: (SegmentIndex, u32),
@@ -419,7 +420,7 @@ impl Log {
         Ok(true)
     }
 
-    /// Moves what counts of a segment's tombstones into the open segment. May stop half way for want of room; call it
+    /// Moves the live tombstones of a segment into the open segment. It may stop half-way for lack of room; call it
     /// again then.
     pub(super) fn carry_tombstones(&mut self, segment: SegmentIndex, who: Who) -> Result<(), WriteError> {
         while self.segments[segment.index()].tombstones > 0 {
@@ -460,7 +461,7 @@ impl Log {
         }
     }
 
-    /// Sees to it that the open segment has room; its sequence.
+    /// Makes room in the open segment; returns its sequence.
     fn make_room(&mut self, room: Room, who: Who) -> Result<Sequence, WriteError> {
         let fits = |open: &Open| match room {
             Room::Slot => open.has_slot(),
@@ -479,7 +480,7 @@ impl Log {
             Who::Cleaner => 0,
         };
         if free <= keep {
-            // Some may become free by writing out.
+            // Writing out may free some.
             return Err(match self.pending_write() {
                 Some(_) => WriteError::WriteOut,
                 None => WriteError::NeedsCleaning { free },
@@ -508,7 +509,7 @@ impl Log {
         self.segments[open.segment.index()].live += 1;
         self.mapped += 1;
         if full {
-            // When as many wait as may, it is sealed when room is looked for.
+            // If the most possible segments wait, it is sealed when room is next needed.
             let _ = self.seal();
         }
     }
@@ -523,7 +524,7 @@ impl Log {
         self.segments[open.segment.index()].tombstones += 1;
     }
 
-    /// What counted for a block counts no more once `sequence` is durable. The caller says what counts instead.
+    /// Marks the current version of a block as dead once `sequence` is durable. The caller sets the new version.
     fn supersede(&mut self, block: LogicalBlock, sequence: Sequence) {
         let open = |segment: SegmentIndex| move |open: &&mut Open| open.segment == segment;
         let segment = match self.places[block.index()] {
@@ -549,12 +550,12 @@ impl Log {
         row.settle(self.durable);
     }
 
-    /// A summary on the medium that had an entry for the block is overwritten.
+    /// Records that a summary on the medium with an entry for the block is overwritten.
     fn forget_mention(&mut self, block: LogicalBlock) {
         let mentions = &mut self.mentions[block.index()];
         *mentions -= 1;
         if *mentions == 0 && matches!(self.places[block.index()], Place::Tombstone(_)) {
-            // Nothing is left that replaying could bring back.
+            // Replaying can restore no version any more.
             self.supersede(block, self.durable);
             self.places[block.index()] = Place::Nothing;
         }

@@ -1,15 +1,14 @@
 //! A log-structured logical disk, after LLD (de Jonge, Kaashoek and Hsieh) as OSDI'00, section 5 uses it: blocks that
-//! a client writes anywhere go to the medium one segment after the other, and what lies there from before is cleaned
-//! away, by a foreground cleaner that everything waits for, or in free bandwidth.
+//! a client writes anywhere go to the medium one segment after the other, and old segments are cleaned by a
+//! foreground cleaner that the client waits for, or in free bandwidth.
 //!
 //! [`Log`] is state only. The host does the I/O: after every call that may have completed a segment it carries out
-//! [`Log::pending_write`] and reports [`Log::written`]; when [`Log::needs_cleaning`] it runs a [`ForegroundCleaner`];
-//! and a [`FreeCleaner`], if it has one, sees to it that this does not happen.
+//! [`Log::pending_write`] and reports [`Log::written`]; if [`Log::needs_cleaning`], it runs a [`ForegroundCleaner`];
+//! a [`FreeCleaner`], if it has one, makes that rare.
 //!
 //! # On the medium
-//! Segment after segment, each of `blocks_per_segment` blocks. The first block is the summary, the others are slots;
-//! what is written of a segment is its summary and its slots up to the last one used, in one piece. All numbers are
-//! little-endian.
+//! Segments are contiguous, each of `blocks_per_segment` blocks. The first block is the summary, the others are
+//! slots. The summary and the slots up to the last used one are written in one piece. All numbers are little-endian.
 //!
 //! | bytes | summary |
 //! |---|---|
@@ -19,21 +18,21 @@
 //! | 12-15 | CRC-32 of the block with this field as 0 |
 //! | 16-23 | identity of the log |
 //! | 24-31 | sequence: the how-manieth segment ever written |
-//! | 32-35 | which segment this is |
+//! | 32-35 | the segment's index |
 //! | 36-55 | segments, blocks in each, bytes of a block, first LBN (8 bytes) |
 //! | 56-59 | slots used, s |
-//! | 60-63 | tombstones, t |
+//! | 24-31 | sequence: the number of this segment among all ever written |
 //! | 64- | s entries of 16 bytes: logical block (all ones: vacant), CRC-32 of the data, when written in ns |
 //! | 64 + 16 s - | t tombstones of 4 bytes: logical blocks that are trimmed |
 //!
-//! # What survives a crash
-//! For a logical block counts what the latest sequence says that mentions it. So a segment may be overwritten only when
-//! everything that supersedes what is in it is itself durable: copies, newer data and tombstones alike
-//! ([`State::Emptied`] until then). And a trimmed block keeps its tombstone, which cleaners carry along, as long as any
-//! summary on the medium mentions its data, in free segments too: [`recover()`] would bring them back.
+//! # Durability
+//! The latest sequence that mentions a logical block decides its state. So a segment may be overwritten only after
+//! all copies, newer data and tombstones that supersede its contents are durable ([`State::Emptied`] until then). A
+//! trimmed block keeps its tombstone, which cleaners carry along, as long as any summary on the medium mentions its
+//! data, even in a free segment: otherwise [`recover()`] would restore them.
 //!
-//! Segments are written one at a time, so only the latest can be torn; its data are checked against the summary. Should
-//! it be torn, its summary is wiped before anything else is written.
+//! Segments are written one at a time, so only the latest can be torn; its data are checked against the summary. If
+//! it is torn, its summary is wiped before anything else is written.
 //!
 //! ```
 //! use freeblock_apps::lld::{Data, Log, LogConfig, LogicalBlock, recover};

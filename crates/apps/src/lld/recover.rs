@@ -1,4 +1,4 @@
-//! Opening a log again: what the summaries say.
+//! Opens a log again by reading its summaries.
 
 use super::config::{ConfigError, LogConfig};
 use super::ids::{SegmentIndex, Sequence};
@@ -8,49 +8,49 @@ use super::summary::{Rejection, Summary};
 use thiserror::Error;
 use units::LbnRange;
 
-/// A log as of its last durable segment, and what was not accepted of the medium.
+/// A log as of its last durable segment, and the segments that were rejected.
 #[derive(Clone, Debug)]
 pub struct Recovered {
     /// The log.
     pub log: Log,
-    /// Segments that are no part of it, each with the reason. Unwritten ones are [`Rejection::Blank`]; one torn by the
-    /// crash is expected; more than that is damage.
+    /// Rejected segments, each with the reason. Unwritten ones are [`Rejection::Blank`]; one segment torn by the
+    /// crash is normal; more than that is damage.
     pub rejected: Vec<(SegmentIndex, Rejection)>,
 }
 
-/// Why a log cannot be opened again.
+/// The reason for which a log cannot be opened again.
 #[derive(Debug, PartialEq, Eq, Error)]
 pub enum RecoverError<E> {
-    /// The layout makes no log.
+    /// The layout is invalid.
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// The medium cannot be read.
     #[error("LBNs {range} of {segment} cannot be read: {error}")]
     Read {
-        /// Which segment.
+        /// The segment.
         segment: SegmentIndex,
-        /// What was to be read.
+        /// The LBNs that were to be read.
         range: LbnRange,
-        /// What the reader said.
+        /// The reader's error.
         error: E,
     },
-    /// The reader gave too much or too little.
+    /// The reader returned another number of bytes.
     #[error("the reader gave {found} bytes for LBNs {range}; give exactly those")]
     Length {
-        /// What was to be read.
+        /// The LBNs that were to be read.
         range: LbnRange,
-        /// How many bytes came.
+        /// The number of bytes returned.
         found: usize,
     },
 }
 
-/// Replays the log from its summaries: it reads one block of every segment, and all of the last one, the only one that
-/// can be torn since writes go one at a time. That one counts only if every block in it is what its summary says. If it
-/// does not, wiping its summary is the first thing that the log wants written: otherwise the next recovery, which finds
-/// later segments, would take it for whole.
+/// Replays the log from its summaries. It reads one block of every segment, and all of the last one: since writes go
+/// one at a time, only that can be torn. The last one is accepted only if every block in it matches its summary. If
+/// one does not, wiping that summary is the first write of the log: otherwise the next recovery, which finds later
+/// segments, would take the torn one for whole.
 ///
 /// # Errors
-/// A layout that makes no log, or a medium that cannot be read.
+/// The layout is invalid, or the medium cannot be read.
 pub fn recover<E>(
     config: LogConfig,
     mut read: impl FnMut(LbnRange) -> Result<Vec<u8>, E>,
@@ -93,7 +93,7 @@ pub fn recover<E>(
     Ok(Recovered { log, rejected })
 }
 
-/// No sequence is given twice; where one is found twice, neither is to be believed.
+/// Rejects both of two segments with the same sequence: a sequence is never used twice.
 fn reject_duplicates(
     accepted: &mut Vec<(SegmentIndex, Summary)>,
     rejected: &mut Vec<(SegmentIndex, Rejection)>,
@@ -112,7 +112,7 @@ fn reject_duplicates(
     });
 }
 
-/// The first slot whose data are not those of the summary.
+/// Returns the first slot whose data do not match the summary.
 fn first_difference(summary: &Summary, bytes: &[u8], block_bytes: usize) -> Option<u32> {
     let data = bytes.chunks_exact(block_bytes).skip(1);
     let slots = (0u32..).zip(summary.entries.iter().zip(data));
@@ -122,7 +122,7 @@ fn first_difference(summary: &Summary, bytes: &[u8], block_bytes: usize) -> Opti
         .map(|(slot, _, _)| slot)
 }
 
-/// Summaries in the order of their sequences; what comes later counts.
+/// Replays summaries in the order of their sequences; later ones supersede earlier ones.
 fn replay(log: &mut Log, accepted: Vec<(SegmentIndex, Summary)>) {
     let segments = log.geometry.config().segments;
     for (segment, summary) in accepted {

@@ -5,7 +5,7 @@ use super::summary::Summary;
 use std::fmt;
 use units::Instant;
 
-/// What a segment is at the moment.
+/// The state of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// It may be overwritten.
@@ -14,9 +14,9 @@ pub enum State {
     Open,
     /// It is complete and waits to be written, or is being written.
     Waiting,
-    /// It is on the medium, and something in it counts.
+    /// It is on the medium, and some of it is live.
     Written,
-    /// Nothing in it counts any more once the segment of this sequence is durable; till then a crash would need it.
+    /// Nothing in it is live once the segment of this sequence is durable; until then a crash would need it.
     Emptied {
         /// The sequence that must be durable first.
         after: Sequence,
@@ -41,15 +41,15 @@ impl fmt::Display for State {
 /// A segment as a cleaner sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentInfo {
-    /// Which.
+    /// The segment.
     pub segment: SegmentIndex,
-    /// What it is.
+    /// Its state.
     pub state: State,
-    /// Slots whose data count.
+    /// The number of live slots.
     pub live: u32,
-    /// Tombstones that count.
+    /// The number of live tombstones.
     pub tombstones: u32,
-    /// When the youngest block in it was written by the client.
+    /// The time at which the client wrote the youngest block in it.
     pub modified: Instant,
 }
 
@@ -57,12 +57,12 @@ pub struct SegmentInfo {
 #[derive(Clone, Debug)]
 pub(super) struct Segment {
     pub state: State,
-    /// The summary on the medium, even if nothing in it counts any more: whoever replays the log will read it.
+    /// The summary on the medium, even if nothing in it is live: a replay of the log reads it.
     pub medium: Option<Summary>,
     pub live: u32,
     pub tombstones: u32,
     pub modified: Instant,
-    /// The sequence in which the last thing that counted here was superseded.
+    /// The sequence in which its last live item was superseded.
     pub superseded_in: Sequence,
 }
 
@@ -82,7 +82,7 @@ impl Segment {
         self.live > 0 || self.tombstones > 0
     }
 
-    /// Lets go of a written segment in which nothing counts.
+    /// Frees a written segment in which nothing is live.
     pub fn settle(&mut self, durable: Sequence) {
         let emptied = matches!(self.state, State::Written | State::Emptied { .. }) && !self.counts();
         if emptied {

@@ -1,4 +1,4 @@
-//! A segment's summary: what the log knows of its blocks when it has nothing but the medium.
+//! A segment's summary: all that the log knows of its blocks after a crash.
 
 use super::config::Geometry;
 use super::ids::{LogicalBlock, SegmentIndex, Sequence};
@@ -15,58 +15,58 @@ pub(super) const HEADER_BYTES: usize = 64;
 pub(super) const ENTRY_BYTES: usize = 16;
 /// Bytes of a tombstone.
 pub(super) const TOMBSTONE_BYTES: usize = 4;
-/// In place of a logical block: the slot holds nothing.
+/// The logical block of a vacant slot.
 const VACANT: u32 = u32::MAX;
-/// Where the checksum stands in the header.
+/// The position of the checksum in the header.
 const CHECKSUM: std::ops::Range<usize> = 12..16;
 
-/// The checksum that the log keeps of a block's data: CRC-32.
+/// Returns the checksum that the log keeps of a block's data: CRC-32.
 pub fn checksum(data: &[u8]) -> u32 {
     crc32fast::hash(data)
 }
 
-/// What is in a slot.
+/// The entry of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Whose data.
+    /// The logical block.
     pub block: LogicalBlock,
     /// CRC-32 of the data.
     pub checksum: u32,
-    /// When the client wrote them; copying does not change it.
+    /// The time at which the client wrote the data; copying does not change it.
     pub modified: Instant,
 }
 
 /// A summary.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// Which of all segments ever written.
+    /// The number of the segment among all ever written.
     pub sequence: Sequence,
-    /// Slot by slot; `None` where a slot holds nothing. Each logical block stands in a summary at most once, as an entry
-    /// or as a tombstone.
+    /// Slot by slot; `None` for a vacant slot. Each logical block stands in a summary at most once, as an entry or as
+    /// a tombstone.
     pub entries: Vec<Option<Entry>>,
     /// Logical blocks that are trimmed.
     pub tombstones: Vec<LogicalBlock>,
 }
 
-/// Why a summary, or the segment under it, is not part of the log.
+/// The reason for which a summary, or its segment, is not part of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Rejection {
-    /// Never written.
+    /// The block was never written.
     #[error("never written")]
     Blank,
-    /// Something else.
+    /// The block has other contents.
     #[error("not a summary")]
     NotASummary,
-    /// Written by another version.
+    /// It was written by another version.
     #[error("version {0}; this one reads version {VERSION}")]
     Version(u16),
-    /// Torn, or gone bad.
+    /// It is torn, or damaged.
     #[error("the checksum does not match: torn, or gone bad")]
     Checksum,
-    /// Another log's.
+    /// It belongs to another log.
     #[error("of another log, identity {0:#018x}")]
     Foreign(u64),
-    /// Of a log laid out otherwise.
+    /// It belongs to a log with another layout.
     #[error("of a log with {segments} segments of {blocks} blocks of {block_bytes} bytes from LBN {start}")]
     Geometry {
         /// Segments.
@@ -78,10 +78,10 @@ pub enum Rejection {
         /// The first LBN.
         start: u64,
     },
-    /// Written for another place.
+    /// It was written for another segment.
     #[error("of {0}, which lies elsewhere")]
     WrongSegment(SegmentIndex),
-    /// Its counts or blocks are beyond what there can be.
+    /// Its counts or blocks are out of range.
     #[error("an entry that cannot be: {0}")]
     BadEntry(&'static str),
     /// Two summaries claim the same sequence.
@@ -96,7 +96,7 @@ pub enum Rejection {
 }
 
 impl Summary {
-    /// Writes it to the segment's first block, of [`Geometry::block_bytes`] bytes.
+    /// Writes the summary to the segment's first block, of [`Geometry::block_bytes`] bytes.
     pub(super) fn encode(&self, geometry: &Geometry, segment: SegmentIndex, block: &mut [u8]) {
         let config = geometry.config();
         block.fill(0);
@@ -133,10 +133,10 @@ impl Summary {
         block[CHECKSUM].copy_from_slice(&checksum.to_le_bytes());
     }
 
-    /// Reads it back.
+    /// Reads a summary.
     ///
     /// # Errors
-    /// Why the block is not a summary of this segment of this log.
+    /// The reason for which the block is not a summary of this segment of this log.
     pub fn decode(geometry: &Geometry, segment: SegmentIndex, block: &[u8]) -> Result<Self, Rejection> {
         let mut fields = Fields(block);
         if block.len() != geometry.block_bytes() || fields.take::<8>()? != MAGIC {
@@ -202,7 +202,7 @@ impl Summary {
         Ok(Self { sequence, entries, tombstones })
     }
 
-    /// When the youngest of its blocks was written.
+    /// Returns the time of the youngest block.
     pub(super) fn modified(&self) -> Instant {
         self.entries.iter().flatten().map(|e| e.modified).max().unwrap_or_default()
     }
@@ -249,7 +249,7 @@ mod tests {
         (geometry, summary, block)
     }
 
-    /// Puts the checksum right after a change that only a writer with a bug would make.
+    /// Corrects the checksum after a change that only a writer with a bug would make.
     fn resealed(mut block: Vec<u8>) -> Vec<u8> {
         block[CHECKSUM].fill(0);
         let checksum = crc32fast::hash(&block);

@@ -1,10 +1,10 @@
-//! What the log wrote, for whom.
+//! Counts of the log's writes, by origin.
 
 use super::open::Waiting;
 
 /// Counts since the log was opened. From [`SegmentWrite::fresh`](super::SegmentWrite) and `copies` a host can charge
-/// the time of each segment write to the client and to cleaning; with the cleaners' own counts of reads that gives the
-/// three strategies of OSDI'00, figure 7: ORIGINAL pays for all, FREEBLOCK for the writes, IDEAL for none.
+/// the time of each segment write to the client and to cleaning. Together with the cleaners' own counts of reads that
+/// gives the three strategies of OSDI'00, figure 7: ORIGINAL pays for all, FREEBLOCK for the writes, IDEAL for none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Segments that are durable.
@@ -13,7 +13,7 @@ pub struct Tally {
     pub fresh: u64,
     /// Blocks in them that a cleaner copied.
     pub copies: u64,
-    /// Slots in them that hold nothing.
+    /// Vacant slots in them.
     pub vacant: u64,
     /// Blocks that cleaners moved into memory, durable or not.
     pub copied: u64,
@@ -34,7 +34,7 @@ impl Tally {
         self.tombstones += waiting.summary.tombstones.len() as u64;
     }
 
-    /// Blocks written for each block that the client wrote.
+    /// Returns the number of blocks written for each block that the client wrote.
     pub fn write_cost(&self) -> f64 {
         (self.fresh + self.copies) as f64 / self.fresh.max(1) as f64
     }

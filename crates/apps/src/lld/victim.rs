@@ -1,22 +1,23 @@
-//! Which segment is cleaned next: Sprite LFS's cost-benefit choice.
+//! Chooses the next segment to clean: Sprite LFS's cost-benefit rule.
 
 use super::ids::SegmentIndex;
 use super::log::Log;
 use super::segment::{SegmentInfo, State};
 use units::Instant;
 
-/// Parts into which a slot is divided, so that tombstones can be weighed beside data.
+/// The parts into which a slot is divided, so that tombstones can be weighed against data.
 const PARTS: u64 = 256;
 
-/// A candidate: the space that cleaning gains times the age of what stays, for what it costs. Rosenblum and Ousterhout,
-/// section 3.5: `(1 - u) * age / (1 + u)`. Kept as integers, so that the order is exact.
+/// A candidate. Its worth is the space that cleaning gains times the age of its data, divided by the cost. Rosenblum
+/// and Ousterhout, section 3.5: `(1 - u) * age / (1 + u)`. Kept as integers, so that the order is exact.
 #[derive(Clone, Copy, Debug)]
 struct Candidate {
     segment: SegmentIndex,
-    /// What has to be moved, in parts of slots: data, or the room that tombstones take, whichever is more.
+    /// The part that has to be moved, in parts of slots: the data or the room that tombstones take, whichever is
+    /// more.
     used: u64,
     whole: u64,
-    /// Nanoseconds and one, so that the emptiest of segments that are all new is the best.
+    /// The age in ns, plus one, so that the emptiest of several new segments is the best.
     age: u64,
 }
 
@@ -38,7 +39,7 @@ impl Candidate {
         self.used < self.whole
     }
 
-    /// By cost and benefit; then by what there is to do, then by place.
+    /// Compares by worth; then by the amount to move, then by place.
     fn beats(&self, other: &Self) -> bool {
         // A summary fits into its block and a segment into a gigabyte, so there are fewer than 2^13 slots: the products
         // stay below 2^122.
@@ -50,7 +51,7 @@ impl Candidate {
     }
 }
 
-/// The written segment that is best to clean, `barred` ones aside; `None` when no cleaning would gain anything.
+/// Returns the best written segment to clean, without the `barred` ones; `None` if no cleaning would gain anything.
 pub(super) fn choose(log: &Log, now: Instant, barred: impl Fn(SegmentIndex) -> bool) -> Option<SegmentIndex> {
     let candidates = log
         .geometry()

@@ -1,5 +1,5 @@
-//! Exact answers: sums, groups, ranks, histograms. All integers until they are read, so that neither the order in
-//! which pages come nor the way in which they are split over mergers can change a bit.
+//! Exact answers: sums, groups, ranks, histograms. All are integers until they are read, so that the answers are the
+//! same to the bit for every order of the pages and every split over mergers.
 
 use super::page::Sale;
 use std::cmp::Reverse;
@@ -11,7 +11,7 @@ use std::fmt;
 pub struct Summary {
     count: u64,
     sum: i128,
-    /// Saturates, which does not depend on the order since no square is negative.
+    /// The sum of squares. It saturates, which does not depend on the order since no square is negative.
     squares: u128,
     min: i64,
     max: i64,
@@ -42,39 +42,40 @@ impl Summary {
         self.max = self.max.max(other.max);
     }
 
-    /// How many records.
+    /// Returns the number of records.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Their sum, exactly.
+    /// Returns their exact sum.
     pub fn sum(&self) -> i128 {
         self.sum
     }
 
-    /// The least value; `None` of no records.
+    /// Returns the least value; `None` if there are no records.
     pub fn min(&self) -> Option<i64> {
         (self.count > 0).then_some(self.min)
     }
 
-    /// The greatest value; `None` of no records.
+    /// Returns the greatest value; `None` if there are no records.
     pub fn max(&self) -> Option<i64> {
         (self.count > 0).then_some(self.max)
     }
 
-    /// The mean; `None` of no records.
+    /// Returns the mean; `None` if there are no records.
     pub fn mean(&self) -> Option<f64> {
         (self.count > 0).then(|| self.sum as f64 / self.count as f64)
     }
 
-    /// The sample variance (divisor: count - 1); `None` of fewer than two records, or when the sum of squares has
-    /// passed 2^128 (at the largest revenue there can be: after 10^10 records).
+    /// Returns the sample variance (divisor: count - 1); `None` for fewer than two records, or if the sum of squares
+    /// has passed 2^128 (at the largest possible revenue: after 10^10 records).
     pub fn variance(&self) -> Option<f64> {
         if self.count < 2 || self.squares == u128::MAX {
             return None;
         }
         let (n, size) = (u128::from(self.count), self.sum.unsigned_abs());
-        // n squares - sum^2 in integers where they suffice: a difference of large floats would lose the answer.
+        // n squares - sum^2 in integers if they do not overflow: a difference of large floats would have no correct
+        // digits.
         let scatter = match (n.checked_mul(self.squares), size.checked_mul(size)) {
             (Some(a), Some(b)) => a.saturating_sub(b) as f64 / n as f64,
             _ => (self.squares as f64 - size as f64 * (size as f64 / n as f64)).max(0.0),
@@ -96,10 +97,11 @@ impl fmt::Display for Summary {
     }
 }
 
-/// A summary for each key, of at most so many keys.
+/// A summary for each key, for a bounded number of keys.
 ///
-/// When there are more, those with the smallest keys are kept. Whatever comes first, a key that is among the smallest
-/// at the end was among the smallest all along, and so lost nothing; all else is in the rest.
+/// If there are more keys, those with the smallest values are kept. A key that is among the smallest at the end has
+/// been among the smallest all along, so its summary is complete in every order of the pages; all other records are
+/// in the rest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Groups {
     groups: BTreeMap<i64, Summary>,
@@ -132,7 +134,7 @@ impl Groups {
         }
     }
 
-    /// Takes up a key that is not there yet, or puts it with the rest.
+    /// Adds a group for a new key, or merges it into the rest.
     fn admit(&mut self, key: i64, group: &Summary) {
         if self.groups.len() >= self.most {
             match self.groups.last_entry() {
@@ -143,17 +145,17 @@ impl Groups {
         self.groups.insert(key, *group);
     }
 
-    /// The groups, by key.
+    /// Iterates over the groups by key.
     pub fn iter(&self) -> impl Iterator<Item = (i64, &Summary)> {
         self.groups.iter().map(|(&key, group)| (key, group))
     }
 
-    /// The group of a key, if it is kept.
+    /// Returns the group of a key, if it is kept.
     pub fn get(&self, key: i64) -> Option<&Summary> {
         self.groups.get(&key)
     }
 
-    /// All groups that were too many, together.
+    /// Returns the summary of all records outside the kept groups.
     pub fn rest(&self) -> &Summary {
         &self.rest
     }
@@ -172,7 +174,7 @@ impl fmt::Display for Groups {
     }
 }
 
-/// The records with the largest ranks. The heap's top is the worst of them.
+/// The records with the largest ranks. The heap's top is the one with the smallest of these.
 #[derive(Clone, Debug)]
 pub(super) struct Ranking {
     heap: BinaryHeap<(Reverse<i64>, Sale)>,
@@ -207,7 +209,7 @@ impl Ranking {
     }
 }
 
-/// How many records have values in each bucket.
+/// The number of records with values in each bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Histogram {
     start: i64,
@@ -243,17 +245,17 @@ impl Histogram {
         self.above += other.above;
     }
 
-    /// The counts, from the lowest bucket up.
+    /// Returns the counts, from the lowest bucket up.
     pub fn buckets(&self) -> &[u64] {
         &self.buckets
     }
 
-    /// Records below the first bucket.
+    /// Returns the number of records below the first bucket.
     pub fn below(&self) -> u64 {
         self.below
     }
 
-    /// Records above the last.
+    /// Returns the number of records above the last bucket.
     pub fn above(&self) -> u64 {
         self.above
     }

@@ -1,30 +1,30 @@
-//! What the whole table has, judged by the pages that came.
+//! Estimates for the whole table from the pages that were read.
 //!
-//! A page is a cluster: its records came together, and records that lie together are alike, so it is pages that are
-//! counted as the sample, never records (Cochran, Sampling Techniques, 3rd ed. 1977, chapters 5A and 9A). With n of N
+//! A page is a cluster: its records are read together, and records close to each other are similar, so the sample
+//! consists of pages, never of records (Cochran, Sampling Techniques, 3rd ed. 1977, chapters 5A and 9A). With n of N
 //! pages, a total is N times the mean over pages, its variance N^2 (1 - n/N) s^2 / n, where the factor 1 - n/N, the
-//! finite population correction, makes the interval shrink to nothing as the scan becomes whole. Means and proportions
-//! are ratios of two totals; their variance is that of the residuals (section 6).
+//! finite population correction, makes the interval shrink to nothing as the scan becomes whole. Means and
+//! proportions are ratios of two totals; their variance is that of the residuals (section 6).
 //!
-//! All of it ASSUMES that the pages that came are as good as drawn at random. They are not quite: free bandwidth takes
-//! what lies on the head's way, so where the foreground works and what is passed on the way there comes first, and
-//! what comes, comes in runs of neighbours. OSDI'00 names the assumption (section 6.3: "sufficiently random data
-//! selection or that the sampling algorithm is adaptive to sampling biases"). Stratification by position adapts to the
-//! one bias: the table is cut into parts of equal length, each part is estimated from its own pages and counts by what
-//! it has, not by what came of it (post-stratification, Cochran section 5A.9). Within a part the assumption remains.
+//! All of it ASSUMES that the pages read are as good as drawn at random. They are not quite: free bandwidth reads
+//! blocks on the head's path, so blocks near the foreground's work, and on the way there, are read first, and in runs
+//! of neighbours. OSDI'00 names the assumption (section 6.3: "sufficiently random data selection or that the sampling
+//! algorithm is adaptive to sampling biases"). Stratification by position adapts to the one bias: the table is cut
+//! into parts of equal length, each part is estimated from its own pages and weighted by its size, not by the number
+//! of its pages in the sample (post-stratification, Cochran section 5A.9). Within a part the assumption remains.
 
 use super::page::{PageNumber, Sale};
 use super::query::{Column, Filter};
 use std::fmt;
 
-/// What is estimated, of the records that pass a query's filter.
+/// The statistic that is estimated, over the records that pass a query's filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Statistic {
-    /// How many there are.
+    /// The number of records.
     Count,
-    /// Their sum.
+    /// The sum of a column.
     Sum(Column),
-    /// Their mean.
+    /// The mean of a column.
     Mean(Column),
     /// Their share of all records.
     Proportion,
@@ -41,7 +41,7 @@ impl fmt::Display for Statistic {
     }
 }
 
-/// In how many of a hundred samples the interval is to hold the truth.
+/// The number of samples in a hundred in which the interval is to contain the truth.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Level {
     /// 90.
@@ -54,7 +54,7 @@ pub enum Level {
 }
 
 impl Level {
-    /// The number, in percent.
+    /// Returns the number, in percent.
     pub fn percent(self) -> u32 {
         match self {
             Self::Percent90 => 90,
@@ -63,10 +63,10 @@ impl Level {
         }
     }
 
-    /// The two-sided quantile of Student's t with `freedom` degrees of freedom, 1 or more.
+    /// Returns the two-sided quantile of Student's t with `freedom` degrees of freedom, 1 or more.
     ///
     /// Up to ten degrees from the tables, above by the series in 1 / freedom (Abramowitz and Stegun 26.7.5), which is
-    /// right to 1e-3 there and soon far better. No logarithm: the result is the same on every machine.
+    /// accurate to 1e-3 there and soon far better. It needs no logarithm, so the result is the same on every machine.
     fn quantile(self, freedom: u64) -> f64 {
         const T90: [f64; 10] =
             [6.3138, 2.9200, 2.3534, 2.1318, 2.0150, 1.9432, 1.8946, 1.8595, 1.8331, 1.8125];
@@ -93,29 +93,29 @@ impl Level {
 /// An estimate for the whole table.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
-    /// The value that is likeliest; exact when every page came.
+    /// The likeliest value; exact if every page was read.
     pub value: f64,
-    /// Half the interval: the truth is within this of the value, at the level asked for. `None` when the sample says
-    /// nothing about it: too few pages, or none that differs from another.
+    /// Half the interval: the truth is within this of the value, at the confidence level. `None` if the sample has no
+    /// information about it: too few pages, or all of them equal.
     pub margin: Option<f64>,
-    /// The level.
+    /// The confidence level.
     pub level: Level,
-    /// Pages that it rests on.
+    /// The number of pages in the sample.
     pub sampled: u64,
     /// Pages of the table.
     pub pages: u64,
-    /// Strata that it was computed in, after those with too few pages were joined to their neighbours.
+    /// The strata used, after those with too few pages were joined to their neighbours.
     pub strata: u32,
 }
 
 impl Estimate {
-    /// The margin as a share of the value; `None` without a margin, or when the value is 0.
+    /// Returns the margin as a share of the value; `None` without a margin, or if the value is 0.
     pub fn relative_margin(&self) -> Option<f64> {
         let share = self.margin? / self.value.abs();
         share.is_finite().then_some(share)
     }
 
-    /// Whether the interval holds a value; `None` without an interval.
+    /// Returns whether the interval contains a value; `None` without an interval.
     pub fn covers(&self, truth: f64) -> Option<bool> {
         Some((truth - self.value).abs() <= self.margin?)
     }
@@ -132,13 +132,14 @@ impl fmt::Display for Estimate {
     }
 }
 
-/// Sums over the pages of a stratum: of what is estimated (u) and what it is divided by (v).
+/// Sums over the pages of a stratum, of the estimated quantity (u) and its divisor (v).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Moments {
     pages: u64,
     u: i128,
     v: i128,
-    /// Squares saturate: 2^53 a page at most, so not before two million pages of the greatest revenue.
+    /// The sum of squares. It saturates: a page adds 2^53 at most, so not before two million pages of the greatest
+    /// revenue.
     uu: u128,
     uv: i128,
     vv: u128,
@@ -154,7 +155,7 @@ impl Moments {
         self.vv = self.vv.saturating_add(other.vv);
     }
 
-    /// The sample variance of u - ratio v over pages; `None` of fewer than two pages or after saturation.
+    /// Returns the sample variance of u - ratio v over pages; `None` for fewer than two pages or after saturation.
     fn variance(&self, ratio: f64) -> Option<f64> {
         let uu = i128::try_from(self.uu).ok()?;
         let vv = i128::try_from(self.vv).ok()?;
@@ -167,7 +168,7 @@ impl Moments {
     }
 }
 
-/// The sum of (a - mean a)(b - mean b) over n pages, from their sums; in integers where they suffice.
+/// Returns the sum of (a - mean a)(b - mean b) over n pages, from their sums; in integers if they do not overflow.
 fn scatter(n: u64, ab: i128, a: i128, b: i128) -> f64 {
     let exact = ab.checked_mul(i128::from(n)).zip(a.checked_mul(b)).and_then(|(x, y)| x.checked_sub(y));
     match exact {
@@ -176,7 +177,7 @@ fn scatter(n: u64, ab: i128, a: i128, b: i128) -> f64 {
     }
 }
 
-/// A stratum of fewer pages than this is joined to its neighbour.
+/// A stratum with fewer sampled pages than this is joined to its neighbour.
 const LEAST_PAGES: u64 = 5;
 
 /// The accumulator of one estimate.
@@ -231,7 +232,7 @@ impl Estimator {
         }
     }
 
-    /// `None` when nothing came that says anything: no pages, or for a mean no records.
+    /// Returns the estimate; `None` without data: no pages or, for a mean, no records.
     pub fn finish(&self) -> Option<Estimate> {
         let strata = self.joined();
         let total = |of: fn(&Moments) -> i128| -> f64 {
@@ -260,7 +261,7 @@ impl Estimator {
         })
     }
 
-    /// Half the interval of the total of u - ratio v.
+    /// Returns half the interval of the total of u - ratio v.
     fn margin(&self, strata: &[(u64, Moments)], ratio: f64) -> Option<f64> {
         let (mut variance, mut freedom) = (0.0, 0);
         let mut whole = true;
@@ -272,16 +273,16 @@ impl Estimator {
         }
         match whole {
             true => Some(0.0),
-            // Pages that are all alike say nothing about those that did not come.
+            // Pages that are all equal tell nothing about those that were not read.
             false => (variance > 0.0).then(|| self.level.quantile(freedom) * variance.sqrt()),
         }
     }
 
-    /// Strata with their pages in the table; one of too few sampled pages is joined to the next, the last to the one
-    /// before. This depends on what came, not on the order in which it came.
+    /// Returns the strata with their pages in the table. One of too few sampled pages is joined to the next, the last
+    /// to the one before. The result depends on the set of pages read, not on their order.
     fn joined(&self) -> Vec<(u64, Moments)> {
         let count = self.strata.len() as u128;
-        // The first page p with p * count / table_pages >= s.
+        // Returns the first page p with p * count / table_pages >= s.
         let first = |s: usize| (s as u128 * u128::from(self.table_pages)).div_ceil(count) as u64;
         let enough = |(pages, m): &(u64, Moments)| m.pages >= LEAST_PAGES || m.pages == *pages;
         let mut done: Vec<(u64, Moments)> = Vec::new();
@@ -336,7 +337,7 @@ mod tests {
             for number in 0..pages {
                 let whole: u64 = estimator.joined().iter().map(|(n, _)| n).sum();
                 assert_eq!(whole, pages);
-                // In strides of 3, which is prime to all these.
+                // In strides of 3, which is coprime to all these numbers.
                 estimator.page(PageNumber::new(number * 3 % pages), &Filter::All, &[Sale::default()]);
             }
             assert!(estimator.joined().iter().map(|(_, m)| m.pages).sum::<u64>() == pages);

@@ -1,17 +1,17 @@
-//! Tables made up: any page at any time from a seed, so that a table of 9 GB takes no storage.
+//! Generated tables: any page at any time from a seed, so that a table of 9 GB takes no storage.
 
 use super::page::{PAGE_BYTES, Page, PageNumber, RECORDS_PER_PAGE, Sale, TableId};
 use super::range::OutOfRange;
 use super::table::MOST_PAGES;
 
-/// What a made-up table is like.
+/// The configuration of a generated table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableConfig {
     /// The table's name.
     pub table: TableId,
-    /// Its pages: position on the drive is counted against them.
+    /// The number of pages; the position of a page is relative to it.
     pub pages: u64,
-    /// Any number; another seed is another table.
+    /// The seed; tables of different seeds differ.
     pub seed: u64,
     /// Customers, 1 or more.
     pub customers: u32,
@@ -21,14 +21,14 @@ pub struct TableConfig {
     pub regions: u16,
     /// Stores, at least as many as regions; store s is in region s modulo regions.
     pub stores: u16,
-    /// How much depends on position, in thousandths, 0 to 1000. Prices rise by this share from the first page to the
-    /// last, and half of this share of the sales are of the region to which their part of the drive belongs (the
-    /// first region comes first). 0 makes every page like every other.
+    /// The dependence on position in thousandths, 0 to 1000. Prices rise by this share from the first page to the
+    /// last, and half of this share of the sales are in the region that their part of the table belongs to (the first
+    /// region comes first). With 0 all pages have the same distribution.
     pub drift_permille: u32,
 }
 
 impl TableConfig {
-    /// 100,000 customers, 20,000 products, 200 stores in 10 regions, and prices that double over the table.
+    /// Returns 100,000 customers, 20,000 products, 200 stores in 10 regions, and prices that double over the table.
     pub fn new(table: TableId, pages: u64, seed: u64) -> Self {
         Self {
             table,
@@ -43,14 +43,14 @@ impl TableConfig {
     }
 }
 
-/// Makes the pages of a table: a pure function of the configuration and the page number.
+/// Generates the pages of a table: a pure function of the configuration and the page number.
 ///
-/// Products, customers and stores are Zipf-like (an octave of ranks is drawn, then a rank within it, so rank r comes
-/// with a chance within a factor of two of c / r); prices are long-tailed (log-uniform by octaves, 64 cents to 655
+/// Products, customers and stores are Zipf-like (an octave of ranks is drawn, then a rank within it, so rank r has a
+/// probability within a factor of two of c / r); prices are long-tailed (log-uniform by octaves, 64 cents to 655
 /// dollars before drift); one sale in 32 is a return; one page in eight is not full, and may be empty.
 ///
-/// The numbers are SplitMix64's (Steele, Lea and Flood, OOPSLA 2014) at a counter: draw j of record i is
-/// `mix(key + (4 i + j + 1) golden)`, so that nothing must be made to make another thing.
+/// The numbers are SplitMix64's (Steele, Lea and Flood, OOPSLA 2014) at a counter: draw j of record i is `mix(key +
+/// (4 i + j + 1) golden)`, so that no record depends on another.
 #[derive(Clone, Debug)]
 pub struct TableGenerator {
     config: TableConfig,
@@ -72,13 +72,13 @@ fn draw(key: u64, counter: u64) -> u64 {
     mix(key.wrapping_add(counter.wrapping_add(1).wrapping_mul(GOLDEN)))
 }
 
-/// `0..n` from 32 random bits, by multiplication; off by 2^-32 n at most.
+/// Returns a number in `0..n` from 32 random bits, by multiplication; off by 2^-32 n at most.
 #[inline]
 fn below(bits: u32, n: u32) -> u32 {
     ((u64::from(bits) * u64::from(n)) >> 32) as u32
 }
 
-/// A rank in `0..n`, Zipf-like: an octave, then a place in it. What falls past `n` starts again at 0.
+/// Returns a Zipf-like rank in `0..n`: draws an octave, then a place in it. Ranks past `n` wrap to 0.
 #[inline]
 fn zipf_like(bits: u64, n: u32) -> u32 {
     let octave = below(bits as u32, n.ilog2() + 1);
@@ -107,12 +107,12 @@ impl TableGenerator {
         Ok(Self { config, records: draw(key, 0), pages: draw(key, 1) })
     }
 
-    /// What it makes.
+    /// Returns the configuration.
     pub fn config(&self) -> &TableConfig {
         &self.config
     }
 
-    /// The bytes of page `number`. Past the table's last page, positions go on as they are on the last.
+    /// Writes the bytes of page `number`. Pages past the table's end have the position of the last.
     pub fn page(&self, number: PageNumber, out: &mut [u8; PAGE_BYTES]) {
         let mut sales = [Sale::default(); RECORDS_PER_PAGE];
         let count = self.fill(number, &mut sales);
@@ -120,7 +120,7 @@ impl TableGenerator {
         debug_assert!(fits.is_ok());
     }
 
-    /// The records of page `number`, without the bytes around them.
+    /// Returns the records of page `number`.
     pub fn sales(&self, number: PageNumber) -> Vec<Sale> {
         let mut sales = [Sale::default(); RECORDS_PER_PAGE];
         let count = self.fill(number, &mut sales);
@@ -156,7 +156,7 @@ impl TableGenerator {
         let at = id.wrapping_mul(4);
         let [who, what, whence, rest] = [0, 1, 2, 3].map(|j| draw(self.records, at.wrapping_add(j)));
         let product = zipf_like(what, products);
-        // The same product has the same price everywhere, but for the drift.
+        // A product has the same price everywhere, but for the drift.
         let price = mix(self.pages ^ u64::from(product));
         let octave = 6 + below(price as u32, 10);
         let base = (1u32 << octave) + below((price >> 32) as u32, 1 << octave);
@@ -179,7 +179,7 @@ impl TableGenerator {
     }
 }
 
-/// What a page's place in the table decides.
+/// The values that depend on a page's place in the table.
 struct Spot {
     time: u32,
     price_permille: u32,

@@ -1,4 +1,4 @@
-//! What has been learnt so far: an accumulator for each question.
+//! The results so far: an accumulator for each question.
 
 use super::aggregate::{Groups, Histogram, Ranking, Summary};
 use super::estimate::{Estimate, Estimator};
@@ -10,7 +10,7 @@ use std::fmt;
 use thiserror::Error;
 use units::LbnRange;
 
-/// The answer to one question, about the records of the pages that came; an estimate is about the whole table.
+/// The answer to one question, over the records of the pages read; an estimate is for the whole table.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
     /// To [`Ask::Summary`].
@@ -43,32 +43,32 @@ impl fmt::Display for Answer {
     }
 }
 
-/// Why there is no answer to a question, while there are answers to others.
+/// The reason for which one question has no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum AnswerError {
     /// More groups than the question allows.
     #[error("there are more than {most} groups; allow more, or keep those of the smallest keys")]
     TooManyGroups {
-        /// The most it allows.
+        /// The limit of the question.
         most: usize,
     },
-    /// An estimate of nothing.
+    /// There are no data for the estimate.
     #[error("nothing that it asks about has come; mine more pages")]
     NothingYet,
 }
 
-/// What a scan found.
+/// The result of a scan.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answers {
     /// Pages of the table.
     pub pages: u64,
-    /// Pages whose records were counted.
+    /// The number of pages whose records were counted.
     pub mined: u64,
-    /// Pages that came damaged: the answers know nothing of their records.
+    /// The number of damaged pages: the answers lack their records.
     pub damaged: u64,
-    /// Those with the lowest LBNs, at most [`MOST_DAMAGES`]; each was reported when it came.
+    /// The damaged pages with the lowest LBNs, at most [`MOST_DAMAGES`]; each was reported on delivery.
     pub damages: Vec<Damage>,
-    /// Questions and answers, in the order in which they were asked.
+    /// The questions and answers, in the order of the questions.
     pub answers: Vec<(Query, Result<Answer, AnswerError>)>,
 }
 
@@ -76,12 +76,12 @@ pub struct Answers {
 pub const MOST_DAMAGES: usize = 1024;
 
 impl Answers {
-    /// The answer to the first question of this name.
+    /// Returns the answer to the first question of this name.
     pub fn get(&self, name: &str) -> Option<&Result<Answer, AnswerError>> {
         self.answers.iter().find(|(query, _)| query.name == name).map(|(_, answer)| answer)
     }
 
-    /// Whether every page of the table was counted: all answers are exact then.
+    /// Returns whether every page of the table was counted: if so, all answers are exact.
     pub fn is_whole(&self) -> bool {
         self.mined == self.pages
     }
@@ -180,13 +180,13 @@ impl Accumulator {
     }
 }
 
-/// Two scans that have nothing to say to each other.
+/// The two parts belong to different scans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("these are of other questions or another table; merge parts of one scan only")]
 pub struct MergeError;
 
-/// The accumulators of a scan. Pages go in, in any order, each once; parts of a scan that saw different pages merge
-/// into what one of them would hold that saw them all, to the last bit.
+/// The accumulators of a scan. Pages go in, in any order, each once. Parts of a scan with disjoint pages merge into
+/// exactly the accumulators of one scan with all these pages.
 #[derive(Clone, Debug)]
 pub struct Mined {
     table: Table,
@@ -198,34 +198,34 @@ pub struct Mined {
 }
 
 impl Mined {
-    /// Nothing yet.
+    /// Creates empty accumulators.
     pub fn new(table: Table, queries: Queries) -> Self {
         let fresh = |query: &Query| Accumulator::new(&query.ask, table.pages());
         let accumulators = queries.as_slice().iter().map(fresh).collect();
         Self { table, queries, accumulators, pages: 0, damaged: 0, damages: BTreeMap::new() }
     }
 
-    /// The table.
+    /// Returns the table.
     pub fn table(&self) -> &Table {
         &self.table
     }
 
-    /// The questions.
+    /// Returns the questions.
     pub fn queries(&self) -> &Queries {
         &self.queries
     }
 
-    /// Pages that were counted.
+    /// Returns the number of pages counted.
     pub fn pages(&self) -> u64 {
         self.pages
     }
 
-    /// Pages that were damaged.
+    /// Returns the number of damaged pages.
     pub fn damaged(&self) -> u64 {
         self.damaged
     }
 
-    /// Takes the bytes of a page: counts its records, or notes that it is damaged and returns so.
+    /// Takes the bytes of a page: counts its records or, if it is damaged, records and returns the damage.
     pub fn take(&mut self, number: PageNumber, bytes: &[u8]) -> Option<Damage> {
         match Page::decode(self.table.id(), number, bytes) {
             Ok(page) => {
@@ -243,7 +243,7 @@ impl Mined {
         }
     }
 
-    /// Notes a page that is damaged, or could not be read.
+    /// Records a page that is damaged, or could not be read.
     pub fn damage(&mut self, number: PageNumber, error: PageError) -> Damage {
         let range = self.table.range_of(number).unwrap_or_default();
         self.damaged += 1;
@@ -258,10 +258,10 @@ impl Mined {
         }
     }
 
-    /// Adds what another part of the same scan found.
+    /// Adds the results of another part of the same scan.
     ///
     /// # Errors
-    /// The other asks other questions, or is about another table; nothing has changed then.
+    /// The other has different questions or another table; nothing has changed then.
     pub fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
         if self.queries != other.queries || self.table != other.table {
             return Err(MergeError);
@@ -276,7 +276,7 @@ impl Mined {
         Ok(())
     }
 
-    /// An estimate as it stands; `None` when question `query` is none, or nothing came.
+    /// Returns the estimate of question `query` so far; `None` if it is not an estimate, or there are no data.
     pub(super) fn estimate(&self, query: usize) -> Option<Estimate> {
         match self.accumulators.get(query)? {
             Accumulator::Estimate(estimator) => estimator.finish(),
@@ -284,7 +284,7 @@ impl Mined {
         }
     }
 
-    /// The answers as they stand.
+    /// Returns the answers so far.
     pub fn finish(&self) -> Answers {
         let answer =
             |(query, accumulator): (&Query, &Accumulator)| (query.clone(), accumulator.finish(&query.ask));

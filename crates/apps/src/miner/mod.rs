@@ -1,15 +1,15 @@
-//! Data mining in free bandwidth (OSDI'00, section 6): a scan of a table that takes its pages as they come.
+//! Data mining in free bandwidth (OSDI'00, section 6): a scan of a table that takes its pages in any order.
 //!
 //! A [`Table`] of fixed-size records lies on the drive in pages of 4 KB. A [`Miner`] registers all of it with the
-//! scheduler, in blocks of a page, and asks [`Queries`] of each page once, whenever the head passes it. So only
-//! questions are asked whose answers do not depend on the order: aggregates, groups, ranks, histograms, and
-//! [`Estimate`]s of the whole from the pages that came so far, by which a scan can stop early. [`Answers`] are the same
-//! to the last bit for every order of arrival and every split over [`Mined`] parts that are merged.
+//! scheduler, in blocks of a page, and runs [`Queries`] on each page once, whenever the head passes it. So all
+//! questions have answers that do not depend on the order: aggregates, groups, ranks, histograms, and [`Estimate`]s
+//! of the whole from the pages read so far, by which a scan can stop early. [`Answers`] are the same to the last bit
+//! for every order of arrival and every split over [`Mined`] parts that are merged.
 //!
-//! [`TableGenerator`] makes tables up, page by page from a seed.
+//! [`TableGenerator`] generates tables, page by page from a seed.
 //!
 //! # Example
-//! What a foreground of random reads leaves over mines a small drive until the mean revenue is known to 5%:
+//! Mines a small drive beside a foreground of random reads until the mean revenue is known to 5%:
 //!
 //! ```
 //! use freeblock_apps::miner::*;

@@ -6,8 +6,8 @@
 //!       8  table id, u64                 26  bytes a record, u16 (64)
 //!                                        28  zeros, up to byte 64; then 63 records of 64 bytes
 //! ```
-//! All numbers are little-endian. The table id and the page number are under the checksum, so a page of another
-//! table, or one written to the wrong place, is told from the right one.
+//! All numbers are little-endian. The checksum covers the table id and the page number, so a page of another table,
+//! or one written to the wrong place, is recognised.
 
 use std::fmt;
 use thiserror::Error;
@@ -60,26 +60,26 @@ number!(PageNumber);
 /// A record: one line of a sale. The order of fields is the order by which ties are broken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Sale {
-    /// Its number, unlike any other's in a table.
+    /// The number of the record, unique in a table.
     pub id: u64,
     /// Seconds since the table's first sale.
     pub time: u32,
-    /// Who bought.
+    /// The customer.
     pub customer: u32,
-    /// What.
+    /// The product.
     pub product: u32,
     /// The price of one piece, in cents.
     pub price_cents: u32,
-    /// How many; negative when they were brought back.
+    /// The number of pieces; negative for a return.
     pub quantity: i16,
-    /// Where.
+    /// The store.
     pub store: u16,
     /// The region of the store.
     pub region: u16,
 }
 
 impl Sale {
-    /// Price times quantity, in cents.
+    /// Returns price times quantity, in cents.
     pub fn revenue_cents(&self) -> i64 {
         i64::from(self.price_cents) * i64::from(self.quantity)
     }
@@ -122,58 +122,58 @@ impl fmt::Display for Sale {
     }
 }
 
-/// Why bytes are not the page that they should be.
+/// The reason for which bytes are not the expected page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum PageError {
-    /// The host could not read it.
+    /// The host could not read the page.
     #[error("it could not be read; see the device's error")]
     Unreadable,
-    /// Not a page's length.
+    /// The length is not that of a page.
     #[error("{0} bytes came, a page has {PAGE_BYTES}; hand over the whole block")]
     Length(usize),
-    /// No page at all: never written, or overwritten by something else.
+    /// The block is not a page: it was never written, or was overwritten.
     #[error("it does not begin with FBT1; nothing wrote a page of a table there")]
     Magic,
     /// Bits have changed.
     #[error("its CRC-32 is {found:08x}, its header says {stated:08x}; restore it from a copy")]
     Checksum {
-        /// Of the bytes as they are.
+        /// The checksum of the bytes.
         found: u32,
-        /// As the header has it.
+        /// The checksum in the header.
         stated: u32,
     },
-    /// A sound page of another table.
+    /// The page belongs to another table.
     #[error("it is of table {found}, not {expected}; check where the table begins")]
     Table {
-        /// What the header says.
+        /// The table in the header.
         found: TableId,
         /// The table that is being mined.
         expected: TableId,
     },
-    /// A sound page in another's place.
+    /// The page belongs to another place.
     #[error("it is page {found}, and page {expected} should be there; a write went astray, restore it")]
     Misplaced {
-        /// What the header says.
+        /// The page number in the header.
         found: PageNumber,
-        /// What belongs there.
+        /// The page number of the place.
         expected: PageNumber,
     },
-    /// A sound page with another kind of records.
+    /// The page has records of another size.
     #[error("its records have {0} bytes, not {RECORD_BYTES}; another version wrote the table")]
     RecordBytes(u16),
-    /// More records than there is room for.
+    /// The page claims more records than fit.
     #[error("{0} records on a page; at most {RECORDS_PER_PAGE} fit")]
     Records(usize),
 }
 
-/// A page that did not come as it should have.
+/// A page that was delivered damaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Damage {
-    /// Where it is on the drive.
+    /// The LBNs of the page.
     pub range: LbnRange,
-    /// Which page it should be.
+    /// The page that should be there.
     pub page: PageNumber,
-    /// What is wrong.
+    /// The damage.
     pub error: PageError,
 }
 
@@ -191,10 +191,10 @@ pub struct Page {
 }
 
 impl Page {
-    /// Lays records out as page `number` of `table`.
+    /// Encodes records as page `number` of `table`.
     ///
     /// # Errors
-    /// More than [`RECORDS_PER_PAGE`]; `out` is unchanged then.
+    /// There are more records than [`RECORDS_PER_PAGE`]; `out` is unchanged then.
     pub fn encode(
         table: TableId,
         number: PageNumber,
@@ -223,10 +223,10 @@ impl Page {
         Ok(())
     }
 
-    /// Checks bytes and takes the records from them.
+    /// Checks bytes and decodes the records in them.
     ///
     /// # Errors
-    /// Anything but page `number` of `table`, whole and unchanged.
+    /// The bytes are not page `number` of `table`, whole and unchanged.
     pub fn decode(table: TableId, number: PageNumber, bytes: &[u8]) -> Result<Self, PageError> {
         let Ok(bytes) = <&[u8; PAGE_BYTES]>::try_from(bytes) else {
             return Err(PageError::Length(bytes.len()));
@@ -262,7 +262,7 @@ impl Page {
         Ok(page)
     }
 
-    /// The records, in their order on the page.
+    /// Returns the records, in their order on the page.
     pub fn sales(&self) -> &[Sale] {
         self.sales.get(..self.count).unwrap_or(&self.sales)
     }

@@ -1,4 +1,4 @@
-//! What can be asked: columns, filters, questions.
+//! Queries: columns, filters, questions.
 
 use super::estimate::{Level, Statistic};
 use super::page::Sale;
@@ -7,20 +7,20 @@ use std::fmt;
 use std::sync::Arc;
 use thiserror::Error;
 
-/// A number of each record.
+/// A column: a number of each record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Column {
     /// Seconds since the table's first sale.
     Time,
-    /// Who bought.
+    /// The customer.
     Customer,
-    /// What.
+    /// The product.
     Product,
-    /// Where.
+    /// The store.
     Store,
     /// The region of the store.
     Region,
-    /// How many.
+    /// The number of pieces.
     Quantity,
     /// The price of one piece, in cents.
     Price,
@@ -29,7 +29,7 @@ pub enum Column {
 }
 
 impl Column {
-    /// Its value; below 2^48 either way.
+    /// Returns the value in a record; its absolute value is below 2^48.
     #[inline]
     pub fn of(self, sale: &Sale) -> i64 {
         match self {
@@ -44,17 +44,17 @@ impl Column {
         }
     }
 
-    /// Records whose value is this one.
+    /// Returns a filter for records with this value.
     pub fn equals(self, value: i64) -> Filter {
         Filter::Equals(self, value)
     }
 
-    /// Records whose value is below this one.
+    /// Returns a filter for records with smaller values.
     pub fn below(self, value: i64) -> Filter {
         Filter::Below(self, value)
     }
 
-    /// Records whose value is this one or above.
+    /// Returns a filter for records with this value or larger ones.
     pub fn at_least(self, value: i64) -> Filter {
         self.below(value).negated()
     }
@@ -75,7 +75,7 @@ impl fmt::Display for Column {
     }
 }
 
-/// Which records count.
+/// A predicate on records.
 ///
 /// ```
 /// use freeblock_apps::miner::{Column, Sale};
@@ -102,7 +102,7 @@ pub enum Filter {
 }
 
 impl Filter {
-    /// Whether a record counts.
+    /// Returns whether a record passes.
     #[inline]
     pub fn passes(&self, sale: &Sale) -> bool {
         match self {
@@ -115,17 +115,17 @@ impl Filter {
         }
     }
 
-    /// Records that pass both.
+    /// Returns a filter for records that pass both.
     pub fn and(self, other: Self) -> Self {
         Self::And(Box::new(self), Box::new(other))
     }
 
-    /// Records that pass one of the two, or both.
+    /// Returns a filter for records that pass at least one of the two.
     pub fn or(self, other: Self) -> Self {
         Self::Or(Box::new(self), Box::new(other))
     }
 
-    /// Records that do not pass.
+    /// Returns a filter for records that do not pass.
     pub fn negated(self) -> Self {
         Self::Not(Box::new(self))
     }
@@ -144,17 +144,17 @@ impl fmt::Display for Filter {
     }
 }
 
-/// What becomes of the groups that are too many.
+/// The treatment of groups beyond the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overflow {
     /// The question is not answered: [`AnswerError::TooManyGroups`](super::AnswerError::TooManyGroups).
     Refuse,
-    /// The groups of the smallest keys are kept; all others together are "the rest". Which keys these are does not
-    /// depend on the order of arrival.
+    /// The groups of the smallest keys are kept; all others together are "the rest". The choice of these keys does
+    /// not depend on the order of arrival.
     KeepSmallestKeys,
 }
 
-/// Which end [`Ask::Top`] looks at.
+/// The end of the order that [`Ask::Top`] returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// The largest values.
@@ -170,43 +170,43 @@ pub enum Ask {
     Summary(Column),
     /// The same for each value of another column.
     Groups {
-        /// Whose values make the groups.
+        /// The column whose values make the groups.
         by: Column,
-        /// What is summed up.
+        /// The column that is summed up.
         measure: Column,
         /// The most groups, 1 to [`MOST_GROUPS`].
         most: usize,
-        /// What to do when there are more.
+        /// The treatment of further groups.
         overflow: Overflow,
     },
     /// The records with the largest or smallest values; ties go to the smaller id.
     Top {
-        /// Of what.
+        /// The column.
         by: Column,
-        /// How many, 1 to [`MOST_TOP`].
+        /// The number of records, 1 to [`MOST_TOP`].
         count: usize,
-        /// Which end.
+        /// The end of the order.
         end: End,
     },
-    /// How many records have values from `start` on in steps of `width`; and below, and above.
+    /// The number of records with values in each step of `width` from `start` on; and below, and above.
     Histogram {
-        /// Of what.
+        /// The column.
         of: Column,
         /// The least value of the first bucket.
         start: i64,
-        /// How wide a bucket is, 1 or more.
+        /// The width of a bucket, 1 or more.
         width: u64,
-        /// How many, 1 to [`MOST_BUCKETS`].
+        /// The number of buckets, 1 to [`MOST_BUCKETS`].
         buckets: usize,
     },
-    /// What the whole table has, from the pages that came, with an interval.
+    /// An estimate for the whole table from the pages read, with an interval.
     Estimate {
-        /// What of the whole table.
+        /// The statistic.
         statistic: Statistic,
-        /// How sure the interval is.
+        /// The confidence level of the interval.
         level: Level,
-        /// Into how many parts of equal length the table is cut, by position, 1 to [`MOST_STRATA`]; 1 is no
-        /// stratification.
+        /// The number of parts of equal length into which the table is cut by position, 1 to [`MOST_STRATA`]; 1 means
+        /// no stratification.
         strata: u32,
     },
 }
@@ -225,52 +225,52 @@ pub const MOST_QUERIES: usize = 256;
 /// A question with a name, about some of the records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Query {
-    /// How it is called in answers and errors.
+    /// The name in answers and errors.
     pub name: String,
-    /// Which records it is about.
+    /// The records that it is about.
     pub filter: Filter,
-    /// What it asks.
+    /// The question.
     pub ask: Ask,
 }
 
 impl Query {
-    /// A question about all records.
+    /// Returns a question about all records.
     pub fn new(name: impl Into<String>, ask: Ask) -> Self {
         Self { name: name.into(), filter: Filter::All, ask }
     }
 
-    /// The same about those that pass `filter`.
+    /// Returns the same question about the records that pass `filter`.
     pub fn only(mut self, filter: Filter) -> Self {
         self.filter = filter;
         self
     }
 }
 
-/// Why questions cannot be asked.
+/// The reason for which questions were refused.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum QueryError {
-    /// Too many.
+    /// There are too many.
     #[error("{0} queries; ask at most {MOST_QUERIES} in one scan")]
     TooMany(usize),
-    /// A number outside its range.
+    /// A number is out of range.
     #[error("query `{query}`: {number}")]
     OutOfRange {
-        /// Of which question.
+        /// The name of the question.
         query: String,
-        /// Which number.
+        /// The number.
         number: OutOfRange,
     },
 }
 
-/// The questions of a scan, checked.
+/// The valid questions of a scan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Queries(Arc<[Query]>);
 
 impl Queries {
-    /// Checks them.
+    /// Checks the questions.
     ///
     /// # Errors
-    /// Too many, or a bound outside its range.
+    /// There are too many, or a bound is out of range.
     pub fn new(queries: impl Into<Vec<Query>>) -> Result<Self, QueryError> {
         let queries: Vec<Query> = queries.into();
         if queries.len() > MOST_QUERIES {
@@ -295,7 +295,7 @@ impl Queries {
         Ok(Self(queries.into()))
     }
 
-    /// The questions, in the order given.
+    /// Returns the questions, in the order given.
     pub fn as_slice(&self) -> &[Query] {
         &self.0
     }

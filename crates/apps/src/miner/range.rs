@@ -2,22 +2,22 @@
 
 use thiserror::Error;
 
-/// A number outside its range.
+/// A number that is out of range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("{field} = {value}; give {least} to {most}")]
 pub struct OutOfRange {
-    /// Which number.
+    /// The field.
     pub field: &'static str,
-    /// What it was.
+    /// Its value.
     pub value: u64,
-    /// The least it may be.
+    /// The least valid value.
     pub least: u64,
-    /// The most.
+    /// The greatest valid value.
     pub most: u64,
 }
 
 impl OutOfRange {
-    /// Whether the number lies in its range, ends included.
+    /// Checks that the number lies in its range, ends included.
     pub(super) fn check(field: &'static str, value: u64, least: u64, most: u64) -> Result<(), Self> {
         match (least..=most).contains(&value) {
             true => Ok(()),

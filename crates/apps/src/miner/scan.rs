@@ -1,4 +1,4 @@
-//! The miner itself: scans a table over the session API, once or again and again.
+//! The miner: scans a table over the session API, once or repeatedly.
 
 use super::mined::{Answers, Mined};
 use super::page::{Damage, PageError, PageNumber};
@@ -9,34 +9,34 @@ use scheduler::{Parameter, Priority, Record, SessionError, Sessions};
 use thiserror::Error;
 use units::{LbnRange, SessionId, TaskId};
 
-/// When a scan has seen enough.
+/// The rule by which a scan ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Stop {
-    /// When every page has come.
+    /// After every page of the table.
     #[default]
     Whole,
-    /// When this share of the pages has come, in thousandths, 1 to 1000; rounded up to whole pages. The last pages
-    /// are the dear ones: OSDI'00 (section 6.3) counts 30% of the time of a scan for the last 5%.
+    /// After this share of the pages, in thousandths, 1 to 1000; rounded up to whole pages. The last pages are the
+    /// expensive ones: in OSDI'00 (section 6.3) the last 5% take 30% of the time of a scan.
     Permille(u16),
-    /// When the interval of an estimate is narrow: its margin at most so many thousandths of its value.
+    /// Once the interval of an estimate is narrow: its margin is at most this share of its value.
     ///
-    /// The interval is looked at when `least_pages` have come, and then each time there are a twentieth more. Looking
-    /// again and again finds a lucky narrow one sooner or later: fewer intervals than promised hold the truth, the
-    /// fewer the smaller `least_pages` is.
+    /// The interval is checked after `least_pages` pages, and then after each further 5%. Repeated checks find a
+    /// narrow interval by chance sooner or later: the fewer `least_pages`, the more intervals miss the truth beyond
+    /// the promised share.
     Narrow {
-        /// Which question, counted from 0; it must be an estimate.
+        /// The index of the question, from 0; it must be an estimate.
         query: usize,
         /// The relative margin to reach, in thousandths.
         permille: u32,
-        /// Pages to see first, 1 or more.
+        /// The number of pages to read first, 1 or more.
         least_pages: u64,
     },
 }
 
-/// How many scans, one after the other.
+/// The number of scans, one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scans {
-    /// So many, 1 or more.
+    /// This number, 1 or more.
     Times(u64),
     /// Until [`Miner::finish`].
     Forever,
@@ -48,51 +48,51 @@ impl Default for Scans {
     }
 }
 
-/// What to do with a table.
+/// The plan of a miner.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// What to ask.
+    /// The questions.
     pub queries: Queries,
-    /// When a scan has seen enough.
+    /// The rule by which a scan ends.
     pub stop: Stop,
-    /// How many scans.
+    /// The number of scans.
     pub scans: Scans,
     /// The session's priority.
     pub priority: Priority,
 }
 
 impl Plan {
-    /// One whole scan at the default priority.
+    /// Returns one whole scan at the default priority.
     pub fn new(queries: Queries) -> Self {
         Self { queries, stop: Stop::default(), scans: Scans::default(), priority: Priority::default() }
     }
 }
 
-/// Why the miner did not do what it was asked. Nothing has changed then, except after
+/// The reason for which the miner refused a call. Nothing has changed then, except after
 /// [`NotExactlyOnce`](Self::NotExactlyOnce) and [`Session`](Self::Session) from a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum MinerError {
-    /// A plan with a number outside its range.
+    /// A number of the plan is out of range.
     #[error(transparent)]
     OutOfRange(#[from] OutOfRange),
-    /// A stop rule about a question that is no estimate.
+    /// The stop rule names a question that is no estimate.
     #[error("the stop rule looks at query {0}, which is no estimate; name the index of one")]
     NoEstimate(usize),
-    /// The core refused.
+    /// The scheduler refused the scan.
     #[error("the scheduler refused the scan: {0}")]
     Session(#[from] SessionError),
-    /// A record of someone else.
+    /// The record belongs to another task.
     #[error("a record of {record} came to the miner of {mine}; hand each record to the owner of its task")]
     NotMine {
-        /// Whose it is.
+        /// The task of the record.
         record: TaskId,
-        /// The task of the scan that runs.
+        /// The task of the current scan.
         mine: TaskId,
     },
-    /// A record after the last scan.
+    /// The record came after the last scan.
     #[error("a record of {0} came after the last scan; drop what comes when the miner is done")]
     Done(TaskId),
-    /// A record that is no page of the table.
+    /// The record's range is no page of the table.
     #[error("LBNs {0} are no page of the table; register the table through the miner only")]
     NoPage(LbnRange),
     /// The scheduler or the host lost a page and delivered another twice.
@@ -100,39 +100,39 @@ pub enum MinerError {
     NotExactlyOnce,
 }
 
-/// What became of a page that was handed over.
+/// The result of a delivery.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Delivery {
-    /// What was wrong with it, if anything. The scan goes on.
+    /// The damage of the page, if any. The scan goes on.
     pub damage: Option<Damage>,
-    /// The answers, when a scan ended with it.
+    /// The answers, if this page ended a scan.
     pub answers: Option<Box<Answers>>,
 }
 
-/// How far the miner is.
+/// The progress of the miner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// Scans that are done.
+    /// Scans that have ended.
     pub scans: u64,
-    /// Pages that came in the scan that runs, damaged ones included.
+    /// Pages delivered in the current scan, damaged ones included.
     pub pages: u64,
-    /// Pages after which it stops at the latest.
+    /// The most pages after which the scan ends.
     pub target: u64,
-    /// Damaged pages among those that came.
+    /// Damaged pages among those delivered.
     pub damaged: u64,
-    /// Whether the last scan is done.
+    /// Whether the last scan has ended.
     pub done: bool,
 }
 
 /// A scan of a table in free bandwidth.
 ///
-/// The host hands it every [`Record`] of its session with the bytes of the block, in the order in which they come;
-/// it has no buffer and keeps no page. Its memory is that of its accumulators, all of them bounded.
+/// The host hands it every [`Record`] of its session with the bytes of the block, in the order of delivery. It keeps
+/// no pages: its memory is that of its accumulators, all of them bounded.
 #[derive(Clone, Debug)]
 pub struct Miner {
     plan: Plan,
     session: SessionId,
-    /// The scan that runs; `None` after the last.
+    /// The task of the current scan; `None` after the last.
     task: Option<TaskId>,
     mined: Mined,
     once: Once,
@@ -144,7 +144,7 @@ impl Miner {
     /// Opens a session and registers the whole table, in blocks of a page.
     ///
     /// # Errors
-    /// A plan out of range, or a table that leaves the drive; no session is open then.
+    /// The plan is out of range, or the table leaves the drive; no session is open then.
     pub fn start(core: &mut dyn Sessions, table: Table, plan: Plan) -> Result<Self, MinerError> {
         check(&table, &plan)?;
         let session = core.open(plan.priority)?;
@@ -160,21 +160,21 @@ impl Miner {
         Ok(Self { plan, session, task: Some(task), mined, once: Once::default(), scans: 0, next_look })
     }
 
-    /// The session: records of it are for this miner.
+    /// Returns the session, whose records are for this miner.
     pub fn session(&self) -> SessionId {
         self.session
     }
 
-    /// The task of the scan that runs; `None` after the last.
+    /// Returns the task of the current scan; `None` after the last.
     pub fn task(&self) -> Option<TaskId> {
         self.task
     }
 
-    /// A page has come: counts its records. What is damaged is reported, and the scan goes on. When the scan has seen
-    /// enough its task is aborted, and the next is registered if there is to be one.
+    /// Takes a page: counts its records, or reports its damage and goes on. At the end of the scan its task is
+    /// aborted, and the next scan, if any, is registered.
     ///
     /// # Errors
-    /// A record that is not of this scan; a refusal of the core to start the next scan; pages that came twice.
+    /// The record is not of this scan; the scheduler refuses the next scan; a page was delivered twice.
     pub fn deliver(
         &mut self,
         core: &mut dyn Sessions,
@@ -186,17 +186,17 @@ impl Miner {
         self.advance(core, task, number, damage)
     }
 
-    /// A page has come that the device could not read: reports it as damaged, and the scan goes on.
+    /// Takes a page that the device could not read: reports it as damaged and goes on.
     ///
     /// # Errors
-    /// As [`deliver`](Self::deliver).
+    /// As for [`deliver`](Self::deliver).
     pub fn unreadable(&mut self, core: &mut dyn Sessions, record: &Record) -> Result<Delivery, MinerError> {
         let (task, number) = self.admit(record)?;
         let damage = self.mined.damage(number, PageError::Unreadable);
         self.advance(core, task, number, Some(damage))
     }
 
-    /// How far it is.
+    /// Returns the progress.
     pub fn progress(&self) -> Progress {
         let pages = self.mined.table().pages();
         Progress {
@@ -211,15 +211,15 @@ impl Miner {
         }
     }
 
-    /// The answers as they stand, of the pages that came since the scan began; after the last scan, its answers.
+    /// Returns the answers from the pages delivered since the scan began; after the last scan, its answers.
     pub fn answers(&self) -> Answers {
         self.mined.finish()
     }
 
-    /// Ends it now: aborts the scan that runs, closes the session, and gives the answers as they stand.
+    /// Ends the miner now: aborts the current scan, closes the session, and returns the answers so far.
     ///
     /// # Errors
-    /// Someone else closed the session.
+    /// The session was closed by another caller.
     pub fn finish(mut self, core: &mut dyn Sessions) -> Result<Answers, MinerError> {
         if self.task.take().is_some() {
             core.close(self.session)?;
@@ -262,7 +262,7 @@ impl Miner {
         Ok(Delivery { damage, answers })
     }
 
-    /// Whether the stop rule is met before the table's end.
+    /// Returns whether the stop rule is met before the table's end.
     fn is_enough(&mut self) -> bool {
         match self.plan.stop {
             Stop::Whole => false,
@@ -322,8 +322,8 @@ fn first_look(plan: &Plan) -> u64 {
     }
 }
 
-/// Whether each page came once, without a bit for each: the count, the sum and the sum of squares of page numbers
-/// must be those of 0, 1, ..., n - 1. One page twice and another not at all always shows in the sum.
+/// Checks that each page was delivered once, without a bit for each: the count, the sum and the sum of squares of
+/// page numbers must be those of 0, 1, ..., n - 1. The sum always reveals one page twice in place of another.
 #[derive(Clone, Copy, Debug, Default)]
 struct Once {
     count: u64,
@@ -340,7 +340,7 @@ impl Once {
     }
 
     fn is_each_below(&self, n: u64) -> bool {
-        // A table has 2^41 pages at most, so nothing here reaches 2^128.
+        // A table has 2^41 pages at most, so no product reaches 2^128.
         let n = u128::from(n);
         let sum = n * n.saturating_sub(1) / 2;
         let squares = n.saturating_sub(1) * n * (2 * n).saturating_sub(1) / 6;

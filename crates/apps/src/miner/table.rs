@@ -1,34 +1,34 @@
-//! Where a table lies on a drive.
+//! The position of a table on a drive.
 
 use super::page::{PAGE_BYTES, PageNumber, TableId};
 use thiserror::Error;
 use units::{Bytes, Lbn, LbnRange, Sectors};
 
-/// The most pages in a table: 8 PB. It keeps the sums of page numbers and their squares below 2^128.
+/// The most pages in a table: 8 PB. The bound keeps the sums of page numbers and of their squares below 2^128.
 pub const MOST_PAGES: u64 = 1 << 41;
 
-/// Why there is no such table.
+/// The reason for which a table is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum TableError {
-    /// Pages are not whole sectors.
+    /// A page is no whole number of sectors.
     #[error(
         "a page of {PAGE_BYTES} bytes is no whole number of sectors of {0} bytes; use 512, 1024, 2048 or 4096"
     )]
     Sector(Bytes),
-    /// Nothing to mine.
+    /// The table has no page.
     #[error("a table of no pages at LBN {0}; give it at least {PAGE_BYTES} bytes of the drive")]
     Empty(Lbn),
-    /// More pages than there may be, or LBNs past 2^64.
+    /// There are too many pages, or LBNs past 2^64.
     #[error("a table of {pages} pages at LBN {start}; at most {MOST_PAGES} pages, below LBN 2^64")]
     TooLarge {
-        /// Where it was to begin.
+        /// The first LBN given.
         start: Lbn,
-        /// How many pages it was to have.
+        /// The number of pages given.
         pages: u64,
     },
 }
 
-/// A table on a drive: whole pages of 4 KB, one after the other.
+/// A table on a drive: contiguous whole pages of 4 KB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Table {
     id: TableId,
@@ -38,10 +38,10 @@ pub struct Table {
 }
 
 impl Table {
-    /// A table of `pages` pages from LBN `start` on, on a drive with sectors of `sector` bytes.
+    /// Creates a table of `pages` pages from LBN `start` on, on a drive with sectors of `sector` bytes.
     ///
     /// # Errors
-    /// Sectors that do not divide a page, no pages, too many.
+    /// The sectors do not divide a page, there are no pages, or too many.
     pub fn new(id: TableId, start: Lbn, pages: u64, sector: Bytes) -> Result<Self, TableError> {
         let page = PAGE_BYTES as u64;
         if sector.get() == 0 || !page.is_multiple_of(sector.get()) {
@@ -60,37 +60,37 @@ impl Table {
         Ok(Self { id, range, sectors_per_page, pages })
     }
 
-    /// A table over a whole drive of `capacity` sectors. Sectors at the end that make no page stay out of it.
+    /// Creates a table over a whole drive of `capacity` sectors, without a last part that is no whole page.
     ///
     /// # Errors
-    /// As [`Table::new`].
+    /// As for [`Table::new`].
     pub fn whole_drive(id: TableId, capacity: Sectors, sector: Bytes) -> Result<Self, TableError> {
         let sectors_per_page = (PAGE_BYTES as u64).checked_div(sector.get()).unwrap_or(0);
         let pages = capacity.get().checked_div(sectors_per_page).ok_or(TableError::Sector(sector))?;
         Self::new(id, Lbn::ZERO, pages, sector)
     }
 
-    /// Its name.
+    /// Returns the table's id.
     pub fn id(&self) -> TableId {
         self.id
     }
 
-    /// Where it lies.
+    /// Returns the LBNs.
     pub fn range(&self) -> LbnRange {
         self.range
     }
 
-    /// How many pages it has; at least one.
+    /// Returns the number of pages, at least one.
     pub fn pages(&self) -> u64 {
         self.pages
     }
 
-    /// Sectors of a page: the block size to register it in.
+    /// Returns the sectors of a page: the block size to register the table in.
     pub fn block(&self) -> Sectors {
         Sectors::new(self.sectors_per_page)
     }
 
-    /// The page that fills `range` exactly, if one does.
+    /// Returns the page that fills `range` exactly, if one does.
     pub fn page_at(&self, range: LbnRange) -> Option<PageNumber> {
         let offset = range.start().get().checked_sub(self.range.start().get())?;
         let whole = range.len() == self.block() && offset.is_multiple_of(self.sectors_per_page);
@@ -98,7 +98,7 @@ impl Table {
         (whole && number < self.pages).then_some(PageNumber::new(number))
     }
 
-    /// Where a page lies, if the table has it.
+    /// Returns the LBNs of a page, if the table has it.
     pub fn range_of(&self, page: PageNumber) -> Option<LbnRange> {
         (page.get() < self.pages).then(|| {
             let start = self.range.start() + Sectors::new(page.get() * self.sectors_per_page);

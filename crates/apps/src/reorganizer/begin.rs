@@ -1,5 +1,6 @@
-//! How a reorganisation begins. All that takes long and needs no sessions is done before, by whoever has time
-//! ([`Prepared`]); the rest goes in steps of bounded length, so that nobody waits for a plan of a million blocks.
+//! The start of a reorganisation. The slow part, which needs no sessions, is done in advance, on any thread
+//! ([`Prepared`]); the rest goes in steps of bounded length, so that a plan of a million blocks does not delay other
+//! work.
 
 use super::journal::{self, Header, Nvram, Recovered};
 use super::links::{Links, NONE};
@@ -11,7 +12,7 @@ use super::told::{Options, RecoverError, StartError};
 use crate::sessions::{Parameter, Sessions};
 use units::{Bytes, Sectors};
 
-/// A plan, and how far it is, ready to be begun or gone on with.
+/// A plan and its state, ready to begin or to be resumed.
 #[derive(Clone, Debug)]
 pub struct Prepared {
     pub(super) from: Recovered,
@@ -24,22 +25,22 @@ pub struct Prepared {
     pub(super) waiting: [Waiting; 2],
 }
 
-/// What a session is to read.
+/// The ranges that a session is to read.
 pub(super) type Waiting = Vec<Span>;
 
-/// How far the registrations are.
+/// The state of the registrations.
 #[derive(Clone, Debug)]
 pub(super) struct Beginning {
     waiting: [Waiting; 2],
     class: usize,
     entered: bool,
     span: usize,
-    /// Calls made for it: the read, and then what is withdrawn of it.
+    /// The calls made for the current span: its read, and then the withdrawals from it.
     calls: usize,
 }
 
 impl Prepared {
-    /// A plan that begins, on a drive with sectors of `sector` bytes.
+    /// Prepares a new plan, on a drive with sectors of `sector` bytes.
     ///
     /// # Errors
     /// [`StartError::Staging`], [`StartError::Threshold`].
@@ -48,10 +49,10 @@ impl Prepared {
         Self::of(plan, fresh, options, sector)
     }
 
-    /// One that goes on from `state`, which is what the memory held when the crash came.
+    /// Prepares a plan to be resumed from `state`, the contents of the memory at the crash.
     ///
     /// # Errors
-    /// [`RecoverError`], but for sessions and memory.
+    /// [`RecoverError`], except for sessions and memory.
     pub fn recovered(
         plan: &Plan,
         state: &[u8],
@@ -80,12 +81,12 @@ impl Prepared {
         Ok(Self { from, header, free, block, capacity, sector, options, waiting })
     }
 
-    /// Sectors of a block.
+    /// Returns the sectors of a block.
     pub fn block(&self) -> Sectors {
         self.block
     }
 
-    /// How it works.
+    /// Returns the options.
     pub fn options_mut(&mut self) -> &mut Options {
         &mut self.options
     }
@@ -98,8 +99,8 @@ impl Beginning {
 }
 
 impl<N: Nvram> Reorganizer<N> {
-    /// Begins what was prepared, as far as opening its sessions; nothing is read or written, and nothing else may be called,
-    /// before [`begin_some`](Self::begin_some) says that it has begun.
+    /// Opens the sessions of a prepared plan. Nothing is read or written, and nothing else may be called, before
+    /// [`begin_some`](Self::begin_some) has returned true.
     ///
     /// # Errors
     /// [`StartError::Session`]; then no session is left open.
@@ -107,10 +108,10 @@ impl<N: Nvram> Reorganizer<N> {
         Self::open(prepared, true, nvram, sessions)
     }
 
-    /// Registers more, with at most `most` calls of the sessions. Whether it has begun.
+    /// Registers more, with at most `most` calls of the sessions; returns whether all is registered.
     ///
     /// # Errors
-    /// [`StartError`]; then no session is left open, and it is over.
+    /// [`StartError`]; then all its sessions are closed, and the reorganisation has ended.
     pub fn begin_some(&mut self, sessions: &mut dyn Sessions, most: usize) -> Result<bool, StartError> {
         let told = self.register_some(sessions, most);
         if told.is_err() {
@@ -119,14 +120,14 @@ impl<N: Nvram> Reorganizer<N> {
         told
     }
 
-    /// Whether it has still to be [begun](Self::begin_some).
+    /// Returns whether [`begin_some`](Self::begin_some) must be called again.
     pub fn is_beginning(&self) -> bool {
         self.beginning.is_some()
     }
 
     fn register_some(&mut self, sessions: &mut dyn Sessions, most: usize) -> Result<bool, StartError> {
         let Some(mut at) = self.beginning.take() else { return Ok(true) };
-        // A call that fails ends it.
+        // A call that fails ends the reorganisation.
         for _ in 0..most.max(1) {
             loop {
                 let Some(spans) = at.waiting.get(at.class) else {
@@ -146,7 +147,7 @@ impl<N: Nvram> Reorganizer<N> {
             let session = self.readings[at.class];
             match at.calls.checked_sub(1).map(|nth| span.unwanted.get(nth)) {
                 None => drop(sessions.read(session, span.range, self.block, Parameter(self.epoch))?),
-                // What is not withdrawn is read in vain.
+                // A block whose withdrawal fails is read in vain.
                 Some(Some(unwanted)) => drop(sessions.abort_range(session, *unwanted)),
                 Some(None) => {}
             }
@@ -164,7 +165,7 @@ impl<N: Nvram> Reorganizer<N> {
             return Err(error.into());
         }
         self.still = false;
-        // Last, so that a start that is refused leaves the memory as it was.
+        // This comes last, so that a refused start leaves the memory as it was.
         self.compact()?;
         let staged: Vec<u32> = self.staging.iter().map(|(b, _)| b).collect();
         staged.into_iter().for_each(|b| self.offer(b));
@@ -173,7 +174,7 @@ impl<N: Nvram> Reorganizer<N> {
     }
 }
 
-/// Destinations that are no block's source, in order, those that touch made one.
+/// Returns the destinations that are no block's source, in order, with adjacent ones merged.
 fn free_places(plan: &Plan) -> Vec<(u64, u64)> {
     let mut free: Vec<(u64, u64)> = plan
         .blocks()

@@ -1,5 +1,5 @@
-//! The volume while it is being reorganised. It keeps addressing a block by where it was when the plan began; here is
-//! where that is now.
+//! The volume during a reorganisation. The host keeps addressing blocks by their places at the plan's start; this
+//! module maps them to their current places.
 
 use super::journal::Nvram;
 use super::links::State;
@@ -7,25 +7,25 @@ use super::machine::Reorganizer;
 use crate::sessions::Sessions;
 use units::{Lbn, LbnRange, Op, Sectors};
 
-/// Where a part of an access goes.
+/// The current place of a part of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// To the medium, from this LBN on.
+    /// On the medium, from this LBN on.
     Medium(Lbn),
-    /// To the staging area: it is done already.
+    /// In the staging area: the access has done this part already.
     Staging,
 }
 
 /// A part of an access that lies in one place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// As the volume addresses it.
+    /// The LBNs by which the host addresses it.
     pub logical: LbnRange,
-    /// Where it is.
+    /// Its current place.
     pub place: Place,
 }
 
-/// A foreground access: do its medium pieces, then give it back to [`Reorganizer::end`].
+/// A foreground access: carry out its pieces on the medium, then pass it to [`Reorganizer::end`].
 #[must_use = "blocks are held until the access is given back to `end`"]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Access {
@@ -35,52 +35,53 @@ pub struct Access {
 }
 
 impl Access {
-    /// Its parts, in order; together the range that was asked for.
+    /// Returns its pieces, in order; together they are the requested range.
     pub fn pieces(&self) -> &[Piece] {
         &self.pieces
     }
 }
 
-/// Why a foreground access is refused. Nothing was done; except that `Halted` may leave a write done in part, as a power cut does.
+/// The reason for which a foreground access was refused. Nothing was done; only `Halted` may leave a write done in
+/// part, as a power cut does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AccessError {
-    /// Past the end of the drive.
+    /// The range is past the end of the drive.
     #[error("LBNs {range} leave the drive; it ends at LBN {capacity}")]
     PastEnd {
-        /// What was asked.
+        /// The requested range.
         range: LbnRange,
         /// Sectors of the drive.
         capacity: Sectors,
     },
-    /// The bytes are not those of the range.
+    /// The number of bytes does not match the range.
     #[error("{given} bytes for LBNs {range}; give {needed}")]
     Length {
-        /// What was asked.
+        /// The requested range.
         range: LbnRange,
-        /// Bytes that came with it.
+        /// The bytes given.
         given: u64,
-        /// Bytes that it has.
+        /// The bytes in the range.
         needed: u64,
     },
-    /// The plan was told that nothing lives there, and moves blocks through it.
+    /// The plan declared this place free, and moves blocks through it.
     #[error("LBN {0} was free when the plan began and belongs to it until it has ended; allocate elsewhere")]
     Free(Lbn),
-    /// The staging area's memory is lost, so that no newer bytes can be kept there.
+    /// The staging area's memory is lost, so newer bytes cannot be kept there.
     #[error("LBN {0} is in the staging area, whose memory is full or gone; recover first")]
     Halted(Lbn),
 }
 
 impl<N: Nvram> Reorganizer<N> {
-    /// Where `logical` is now, in order.
+    /// Returns the current places of `logical`, in order.
     ///
     /// # Errors
-    /// Past the drive's end; a place that the plan uses.
+    /// The range is past the drive's end, or in a place that the plan uses.
     pub fn resolve(&self, logical: LbnRange) -> Result<Vec<Piece>, AccessError> {
         Ok(self.parts(logical)?.into_iter().map(|(piece, _)| piece).collect())
     }
 
-    /// A foreground read begins. What is staged is in `into` when this returns; the caller reads the medium pieces there
-    /// and calls [`end`](Self::end). Until then nobody writes over them.
+    /// Begins a foreground read. Staged bytes are in `into` when this returns; the caller reads the pieces on the
+    /// medium into the rest and calls [`end`](Self::end). Until then the reorganiser does not write to these pieces.
     ///
     /// # Errors
     /// [`AccessError`].
@@ -104,9 +105,9 @@ impl<N: Nvram> Reorganizer<N> {
         Ok(self.access(Op::Read, parts, blocks))
     }
 
-    /// A foreground write begins. What is staged has the new bytes, durably, when this returns; the caller writes the
-    /// medium pieces and calls [`end`](Self::end). Until then those blocks are not moved, and what was read of them before
-    /// is not used: newer bytes win.
+    /// Begins a foreground write. Staged blocks have the new bytes, durably, when this returns; the caller writes the
+    /// pieces on the medium and calls [`end`](Self::end). Until then those blocks are not moved, and bytes that were
+    /// read from them before are not used: newer bytes win.
     ///
     /// # Errors
     /// [`AccessError`].
@@ -142,7 +143,7 @@ impl<N: Nvram> Reorganizer<N> {
         Ok(self.access(Op::Write, parts, blocks))
     }
 
-    /// A foreground access has ended, well or badly: its medium pieces will not be touched by it any more.
+    /// Ends a foreground access that succeeded or failed: it will not touch its pieces on the medium any more.
     pub fn end(&mut self, sessions: &mut dyn Sessions, access: Access) {
         for b in access.blocks {
             if access.op == Op::Read {
@@ -173,7 +174,7 @@ impl<N: Nvram> Reorganizer<N> {
         Ok(parts)
     }
 
-    /// The parts and, of those in a block of the plan, the block.
+    /// Returns the parts, each with its block if it is in one of the plan.
     fn parts(&self, logical: LbnRange) -> Result<Vec<(Piece, Option<u32>)>, AccessError> {
         let capacity = self.capacity;
         let end = logical
@@ -214,7 +215,7 @@ impl<N: Nvram> Reorganizer<N> {
         }
     }
 
-    /// The blocks of `parts` that are still to be read.
+    /// Returns the blocks of `parts` that are still to be read.
     fn movable(&self, parts: &[(Piece, Option<u32>)]) -> Vec<u32> {
         parts.iter().filter_map(|p| p.1).filter(|&b| self.links.waits(b)).collect()
     }
@@ -229,7 +230,7 @@ impl<N: Nvram> Reorganizer<N> {
         Access { op, pieces: parts.into_iter().map(|p| p.0).collect(), blocks }
     }
 
-    /// Bytes from one LBN to another. Both are in a range whose bytes are in memory, so it fits.
+    /// Returns the bytes from one LBN to another. Both are in a range whose bytes are in memory, so it fits.
     fn bytes_between(&self, from: Lbn, to: Lbn) -> usize {
         (to.since(from).get() * self.sector.get()) as usize
     }

@@ -1,22 +1,23 @@
 //! The three kinds of reorganisation of the paper's evaluation (FAST'04, section 6.5).
 //!
-//! Chance comes as an argument: `below(n)` answers a whole number below n, each as likely as any other. The workload
-//! crate's `Stream::below` is one.
+//! Random numbers come from an argument: `below(n)` returns a uniform whole number below n. The workload crate's
+//! `Stream::below` is one.
 
 use super::plan::{Move, Plan, PlanError};
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 use units::{Lbn, LbnRange, Sectors};
 
-/// A source of chance.
+/// A source of random numbers.
 pub type Below<'a> = &'a mut dyn FnMut(NonZeroU64) -> u64;
 
 impl Plan {
-    /// Random blocks of `region` go to random other places of it: few of them depend on another. Places of the region
-    /// that do not move are taken for free, as in the paper; so a block that draws its own place stays there.
+    /// Creates a plan that moves random blocks of `region` to random other places of it: few of them depend on
+    /// another. Other places of the region count as free, as in the paper; a block that draws its own place stays
+    /// there.
     ///
     /// # Errors
-    /// More blocks than the region has places; [`Plan::new`]'s.
+    /// There are more blocks than places in the region; or an error of [`Plan::new`].
     pub fn random(
         region: LbnRange,
         block: Sectors,
@@ -30,10 +31,11 @@ impl Plan {
         Self::new(block, capacity, &moves, &[region])
     }
 
-    /// `count` random blocks of `region`, each to the place of the next: one cycle, the longest dependency there is.
+    /// Creates a plan that moves `count` random blocks of `region`, each to the place of the next: one cycle, the
+    /// longest possible dependency.
     ///
     /// # Errors
-    /// As [`random`](Self::random).
+    /// As for [`random`](Self::random).
     pub fn circular(
         region: LbnRange,
         block: Sectors,
@@ -47,11 +49,11 @@ impl Plan {
         Self::new(block, capacity, &moves, &[])
     }
 
-    /// Like [`random`](Self::random) with whole tracks: `count` random ones of `tracks`, each to a random place of a
-    /// track with as many sectors. Tracks of the list that do not move are taken for free.
+    /// Creates a plan like [`random`](Self::random)'s of whole tracks: `count` random ones of `tracks`, each to a
+    /// random place of a track with the same number of sectors. Tracks of the list that do not move count as free.
     ///
     /// # Errors
-    /// As [`random`](Self::random).
+    /// As for [`random`](Self::random).
     pub fn track_shuffle(
         tracks: &[LbnRange],
         block: Sectors,
@@ -86,8 +88,8 @@ fn one(region: LbnRange, block: Sectors, from: u64, to: u64) -> Move {
     Move { from: LbnRange::new(place(from), block), to: place(to) }
 }
 
-/// `count` different numbers below `places` in random order: Fisher and Yates' shuffle, of which only what was touched
-/// is kept, so that a few blocks of a large drive cost little.
+/// Returns `count` different numbers below `places` in random order: Fisher and Yates' shuffle, which stores only the
+/// touched entries, so that a few blocks of a large drive cost little.
 fn sample(places: u64, count: u64, below: Below<'_>) -> Result<Vec<u64>, PlanError> {
     if count > places {
         return Err(PlanError::Count { count, places });

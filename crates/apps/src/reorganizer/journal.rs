@@ -1,4 +1,4 @@
-//! What survives a crash: a header, a checkpoint, and small entries after it. The format stands in docs/REORGANIZER.md.
+//! The state that survives a crash: a header, a checkpoint, and small entries after it (format: docs/REORGANIZER.md).
 
 use super::links::{Links, NONE, State};
 use super::plan::Plan;
@@ -9,9 +9,9 @@ use units::{Bytes, Lbn, LbnRange};
 const MAGIC: [u8; 8] = *b"fb-reorg";
 const VERSION: u32 = 1;
 const HEADER: usize = 8 + 4 + 4 + 8 + 8 + 8 + 4;
-/// Length, kind, checksum of both.
+/// Length, kind, and the checksum of both.
 const ENTRY_HEAD: usize = 8 + 1 + 4;
-/// Checkpoints are not worth their bytes below this much of entries.
+/// The size of the entries below which a checkpoint is not worth its bytes.
 const LEAST_ENTRIES: usize = 1 << 10;
 
 const CHECKPOINT: u8 = 1;
@@ -21,32 +21,32 @@ const WRITTEN: u8 = 4;
 const SOURCE_BAD: u8 = 5;
 const TARGET_BAD: u8 = 6;
 
-/// Memory that outlives a crash: battery-backed, or a file that is synchronised.
+/// Memory that survives a crash: battery-backed, or a file that is synchronised.
 pub trait Nvram {
-    /// Adds bytes at the end; they are durable when this returns. A crash within leaves a prefix of them.
+    /// Appends bytes, which are durable when this returns. A crash during the call leaves a prefix of them.
     ///
     /// # Errors
     /// The memory is full or gone. The reorganiser halts; nothing that it has saved is lost.
     fn append(&mut self, bytes: &[u8]) -> Result<(), NvramLost>;
 
-    /// Puts `bytes` in the place of everything, all or nothing.
+    /// Replaces all contents by `bytes`, atomically.
     ///
     /// # Errors
-    /// As [`append`](Self::append).
+    /// As for [`append`](Self::append).
     fn replace(&mut self, bytes: &[u8]) -> Result<(), NvramLost>;
 
-    /// False when nothing is kept, so that nothing is worth encoding.
+    /// Returns false if nothing is kept, so that encoding would be wasted.
     fn keeps(&self) -> bool {
         true
     }
 }
 
-/// The memory could not keep what it was given.
+/// The memory could not keep the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the staging area's memory is full or gone; recover from what it holds")]
 pub struct NvramLost;
 
-/// A staging area that a crash empties: faster, and only for data that one can lose.
+/// A staging area that a crash empties: faster, for data that may be lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Volatile;
 
@@ -64,7 +64,7 @@ impl Nvram for Volatile {
     }
 }
 
-/// Pretended non-volatile memory, as the paper's (section 4.3, footnote 4).
+/// Emulated non-volatile memory, as the paper's (section 4.3, footnote 4).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Memory(pub Vec<u8>);
 
@@ -81,26 +81,26 @@ impl Nvram for Memory {
     }
 }
 
-/// Why saved state is refused.
+/// The reason for which saved state was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StateError {
-    /// Something else, or nothing.
+    /// The bytes are something else, or missing.
     #[error(
         "this is no reorganiser's state: its first {HEADER} bytes are not a header; give the staging area's memory"
     )]
     NotState,
-    /// Of another version.
+    /// The state is of another version.
     #[error(
         "the state has version {0}, this program reads {VERSION}; recover with the program that wrote it"
     )]
     Version(u32),
-    /// Of another plan.
+    /// The state is of another plan.
     #[error("the state belongs to another plan; give the plan that was under way")]
     OtherPlan,
-    /// Of a drive with other sectors.
+    /// The state is of a drive with other sectors.
     #[error("the state is of sectors of {0}; give the same drive")]
     SectorBytes(Bytes),
-    /// More blocks may be in staging than there is room for.
+    /// The state may have more staged blocks than there is room for.
     #[error("the state needs a staging area of {needed} blocks, {given} are given; give as many as before")]
     StagingShrunk {
         /// Blocks before.
@@ -108,44 +108,44 @@ pub enum StateError {
         /// Blocks now.
         given: u64,
     },
-    /// A checksum does not fit.
+    /// A checksum does not match.
     #[error(
         "the state is damaged at byte {0}; do not write to the volume before it is mended, blocks may live in it"
     )]
     Damaged(usize),
-    /// Whole entries that cannot follow each other.
+    /// Two valid entries cannot follow each other.
     #[error(
         "the state contradicts itself at byte {at}: {what}; do not write to the volume before it is mended"
     )]
     Contradiction {
-        /// Where the entry begins.
+        /// The offset of the entry.
         at: usize,
-        /// What is wrong.
+        /// The contradiction.
         what: &'static str,
     },
 }
 
-/// Where on which block the medium was bad.
+/// A bad sector that a move met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// Where the block was when the plan began.
+    /// The place of the block when the plan began.
     pub block: LbnRange,
     /// The first bad sector.
     pub bad: Lbn,
-    /// Where that is.
+    /// The side of the move.
     pub kind: FaultKind,
 }
 
-/// Which side of a move was bad.
+/// The side of a move that was bad.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultKind {
-    /// The block could not be read: it stays where it was, and the block that was to come there goes to its destination.
+    /// The block could not be read: it stays, and the block that was to take its place goes to its destination.
     Source,
     /// The block could not be written: it goes elsewhere on its chain, or stays in the staging area.
     Destination,
 }
 
-/// The next append's checksums, and when the next checkpoint is due.
+/// The state of the appended entries: the checksum chain, and the sizes that decide when a checkpoint is due.
 #[derive(Clone, Debug, Default)]
 pub struct Journal {
     chain: u32,
@@ -193,12 +193,13 @@ impl Journal {
         nvram.append(&bytes)
     }
 
-    /// Whether entries have grown past the checkpoint, so that writing it anew costs no more than they did.
+    /// Returns whether the entries are larger than the last checkpoint, so that a new one costs no more than they
+    /// did.
     pub fn due(&self) -> bool {
         self.entries > self.checkpoint.max(LEAST_ENTRIES)
     }
 
-    /// Replaces everything by the state as it is.
+    /// Replaces all contents by the current state.
     pub fn compact(
         &mut self,
         nvram: &mut impl Nvram,
@@ -218,7 +219,7 @@ impl Journal {
     }
 }
 
-/// What a state belongs to.
+/// The identity of the plan that a state belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     digest: u32,
@@ -244,12 +245,12 @@ impl Header {
         bytes
     }
 
-    /// The header's checksum: the first entry is chained to it.
+    /// Returns the header's checksum, to which the first entry is chained.
     fn chain(&self) -> u32 {
         self.encode().last_chunk().map_or(0, |sum| u32::from_le_bytes(*sum))
     }
 
-    /// Refuses a state that does not begin with this header; a larger staging area is fine.
+    /// Refuses a state that does not begin with this header; a larger staging area is accepted.
     fn check(&self, bytes: &[u8]) -> Result<Self, StateError> {
         let (header, _) = bytes.split_at_checked(HEADER).ok_or(StateError::NotState)?;
         let mut fields = Cursor::new(header);
@@ -277,7 +278,7 @@ impl Header {
     }
 }
 
-/// Adds an entry; the checksum that the next one is chained to.
+/// Appends an entry; returns the checksum to which the next entry is chained.
 fn entry(bytes: &mut Vec<u8>, chain: u32, kind: u8, parts: &[&[u8]]) -> u32 {
     let len: usize = parts.iter().map(|p| p.len()).sum();
     let mut head = crc32fast::Hasher::new();
@@ -330,7 +331,7 @@ fn checkpoint(links: &Links, staging: &Staging, faults: &[Fault]) -> Vec<u8> {
     bytes
 }
 
-/// What a state says.
+/// The contents of a saved state.
 #[derive(Clone, Debug)]
 pub struct Recovered {
     pub links: Links,
@@ -359,7 +360,7 @@ pub fn recover(plan: &Plan, header: &Header, bytes: &[u8]) -> Result<Recovered, 
         (at, chain) = (found.end, found.chain);
     }
     if at == HEADER {
-        // A checkpoint is written with the header, all or nothing.
+        // The checkpoint is written with the header, atomically.
         return Err(StateError::Damaged(HEADER));
     }
     for b in 0..state.links.len() as u32 {
@@ -375,7 +376,7 @@ struct Found<'a> {
     chain: u32,
 }
 
-/// The entry at `at`; none at the end, or where the last append was cut short by the crash.
+/// Returns the entry at `at`; `None` at the end, or if the crash cut the last append short.
 fn next(bytes: &[u8], at: usize, chain: u32) -> Result<Option<Found<'_>>, StateError> {
     let damaged = StateError::Damaged(at);
     let Some((head, rest)) = bytes.get(at..).and_then(|r| r.split_at_checked(ENTRY_HEAD)) else {
@@ -463,7 +464,7 @@ impl Recovered {
         Ok(())
     }
 
-    /// Refuses unless b is staged and may be written.
+    /// Fails unless b is staged and its destination is clear.
     fn staged(&self, b: u32) -> Result<(), &'static str> {
         if self.links.state(b) != State::Staged || !self.links.clear(b) {
             return Err("a block was written that was not to be written");

@@ -1,31 +1,31 @@
-//! Who waits for whom, and how far each block is. Pure bookkeeping: no sessions, no bytes; so a journal that is
-//! replayed comes to the same state.
+//! The dependencies between blocks, and the state of each. Pure bookkeeping, without sessions or bytes, so that
+//! replaying a journal leads to the same state.
 //!
-//! `ahead[b]` is the block in whose place b goes; `behind[b]` the block that goes to b's place. Chains end at a place
-//! that was free; the others are cycles.
+//! Block b goes to the place of block `ahead[b]`; block `behind[b]` goes to b's place. A chain ends at a place that
+//! was free; all other dependencies are cycles.
 
 use super::plan::{Block, Plan};
 use std::collections::BTreeSet;
 use units::Lbn;
 
-/// No block.
+/// The value for "no block".
 pub const NONE: u32 = u32::MAX;
 
-/// How far a block is.
+/// The state of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum State {
-    /// On the medium where it was; nothing in staging waits for it, nor is its destination vacated.
+    /// On the medium at its source; no staged block waits for its place, and its destination is not vacated.
     Unread,
-    /// On the medium where it was; reading it puts nothing into staging that must stay.
+    /// On the medium at its source; once read, it can be written, or lets a staged block be written.
     Ready,
     /// In the staging area.
     Staged,
-    /// On the medium where it goes.
+    /// On the medium at its destination.
     Done,
-    /// On the medium where it was, for ever: its source is bad.
+    /// On the medium at its source for good: the source is bad.
     Stuck,
-    /// In the staging area for ever: no good place is left for it.
+    /// In the staging area for good: no good place is left for it.
     Kept,
 }
 
@@ -35,12 +35,12 @@ pub struct Links {
     ahead: Vec<u32>,
     behind: Vec<u32>,
     state: Vec<State>,
-    /// Blocks whose destination or links are no longer the plan's.
+    /// Blocks with another destination or other links than in the plan.
     relinked: BTreeSet<u32>,
     pub waiting: u64,
     pub ready: u64,
     pub staged: u64,
-    /// Of the staged, those whose destination still holds what was not read yet.
+    /// Staged blocks whose destination still holds an unread block.
     pub unwritable: u64,
     pub done: u64,
     pub stuck: u64,
@@ -98,17 +98,17 @@ impl Links {
         self.behind[b as usize]
     }
 
-    /// The block whose source begins at `lbn`.
+    /// Returns the block whose source begins at `lbn`.
     pub fn at(&self, lbn: u64) -> Option<u32> {
         self.blocks.binary_search_by_key(&lbn, |b| b.from).ok().map(|b| b as u32)
     }
 
-    /// The first block whose source ends after `lbn`.
+    /// Returns the first block whose source ends after `lbn`.
     pub fn first_after(&self, lbn: u64) -> u32 {
         self.blocks.partition_point(|b| b.from + u64::from(b.sectors) <= lbn) as u32
     }
 
-    /// Whether nothing is at b's destination that is not saved or moved.
+    /// Returns whether the block at b's destination, if any, is saved or moved.
     pub fn clear(&self, b: u32) -> bool {
         let ahead = self.ahead(b);
         ahead == NONE || self.vacated(ahead)
@@ -122,12 +122,12 @@ impl Links {
         matches!(self.state(b), State::Unread | State::Ready)
     }
 
-    /// Which of the two sessions reads a waiting block: the unwritable's (0), or the writable's (1).
+    /// Returns the session that reads a waiting block: that of unwritable blocks (0), or of writable ones (1).
     pub fn class(&self, b: u32) -> usize {
         usize::from(self.state(b) == State::Ready)
     }
 
-    /// Whether reading b lets a staged block be written.
+    /// Returns whether reading b lets a staged block be written.
     pub fn clears_staged(&self, b: u32) -> bool {
         let behind = self.behind(b);
         behind != NONE && self.state(behind) == State::Staged && self.waits(b)
@@ -155,7 +155,7 @@ impl Links {
         }
     }
 
-    /// Sorts a waiting block into unread or ready. Whether that changed.
+    /// Sets a waiting block to unread or ready; returns whether that changed.
     pub fn sort(&mut self, b: u32) -> bool {
         if b == NONE || !self.waits(b) {
             return false;
@@ -168,7 +168,7 @@ impl Links {
         changed
     }
 
-    /// A waiting block's bytes are saved.
+    /// Records that a waiting block's bytes are saved.
     pub fn stage(&mut self, b: u32) {
         self.set(b, State::Staged);
         if !self.clear(b) {
@@ -180,13 +180,14 @@ impl Links {
         }
     }
 
-    /// A staged block is where it goes.
+    /// Records that a staged block is at its destination.
     pub fn written(&mut self, b: u32) {
         self.set(b, State::Done);
     }
 
-    /// The source of a waiting block is bad: it stays. The block that was to take its place takes its destination, so
-    /// that one block is misplaced and the rest of the plan holds. Who else may have changed.
+    /// Records that the source of a waiting block is bad: the block stays. The block that was to take its place takes
+    /// its destination, so that one block is misplaced and the rest of the plan holds. Returns other blocks that may
+    /// have changed.
     pub fn source_bad(&mut self, b: u32) -> [u32; 2] {
         let (ahead, behind) = (self.ahead(b), self.behind(b));
         let to = self.block(b).to;
@@ -207,10 +208,10 @@ impl Links {
         [behind, ahead]
     }
 
-    /// The destination of a staged block that was clear is bad. If its chain has an end, there is one place more than
-    /// blocks: it takes the first place along the chain that is vacated and that nobody is on the way to; the block that
-    /// waits for that place takes the chain's end. In a cycle no place is left: it is kept in staging. Who else may have
-    /// changed.
+    /// Records that the destination of a staged block, which was clear, is bad. If its chain has an end, there is one
+    /// place more than blocks: the block takes the first place along the chain that is vacated and that no other
+    /// block is about to take; the block that waits for that place takes the chain's end. In a cycle no place is
+    /// left: the block stays in the staging area. Returns other blocks that may have changed.
     pub fn target_bad(&mut self, b: u32) -> [u32; 2] {
         let was_home = self.block(b).to == self.block(b).from;
         let mut last_vacated = b;
@@ -242,7 +243,7 @@ impl Links {
         }
         self.ahead[b as usize] = NONE;
         if waiting != NONE {
-            // Before b is linked to the same place.
+            // This must precede linking b to the same place.
             let tail = self.block(end).from;
             self.behind[last_vacated as usize] = NONE;
             self.ahead[waiting as usize] = NONE;
@@ -253,7 +254,8 @@ impl Links {
         [waiting, end]
     }
 
-    /// Sends b to the place `to`, which is or was block `ahead`'s. A waiting block that is sent home is there.
+    /// Changes b's destination to `to`, which is or was block `ahead`'s place. A waiting block whose destination is
+    /// its source is done.
     fn retarget(&mut self, b: u32, to: u64, ahead: u32) {
         self.blocks[b as usize].to = to;
         if to == self.block(b).from {
@@ -276,7 +278,7 @@ impl Links {
         }
     }
 
-    /// Where a block is on the medium, if it is there.
+    /// Returns a block's place on the medium, if it is there.
     pub fn on_medium(&self, b: u32) -> Option<Lbn> {
         let block = self.block(b);
         match self.state(b) {
@@ -286,12 +288,12 @@ impl Links {
         }
     }
 
-    /// What differs from the plan: block, destination, ahead, behind.
+    /// Returns the differences from the plan: block, destination, ahead, behind.
     pub fn relinked(&self) -> impl Iterator<Item = (u32, u64, u32, u32)> {
         self.relinked.iter().map(|&b| (b, self.block(b).to, self.ahead(b), self.behind(b)))
     }
 
-    /// Puts back what [`relinked`](Self::relinked) said. False when there are no such blocks.
+    /// Restores a difference from [`relinked`](Self::relinked); returns false if there are no such blocks.
     pub fn relink(&mut self, b: u32, to: u64, ahead: u32, behind: u32) -> bool {
         let known = |other: u32| other == NONE || (other as usize) < self.len();
         if (b as usize) >= self.len() || !known(ahead) || !known(behind) {
@@ -304,7 +306,7 @@ impl Links {
         true
     }
 
-    /// Whether who is ahead and who is behind agree, and with where blocks go: chains and cycles, and nothing else.
+    /// Returns whether `ahead`, `behind` and destinations agree: chains and cycles, and nothing else.
     pub fn agree(&self) -> bool {
         (0..self.len() as u32).all(|b| {
             let (block, ahead, behind) = (self.block(b), self.ahead(b), self.behind(b));
@@ -315,7 +317,7 @@ impl Links {
         })
     }
 
-    /// Puts back states, in the order of blocks; then counts and sorts anew.
+    /// Restores the states of all blocks, then counts and classifies anew.
     pub fn restore(&mut self, state: impl Fn(u32) -> State) {
         for b in 0..self.len() as u32 {
             let state = state(b);

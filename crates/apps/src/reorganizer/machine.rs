@@ -1,4 +1,4 @@
-//! The state machine.
+//! The state machine of the reorganiser.
 
 use super::begin::{Beginning, Prepared};
 use super::journal::{Fault, Header, Journal, Nvram, NvramLost};
@@ -20,13 +20,13 @@ pub struct Reorganizer<N> {
     pub(super) nvram: N,
     pub(super) sector: Bytes,
     pub(super) capacity: Sectors,
-    /// Places that are no block's source: nothing lives there as long as the plan is under way.
+    /// Places that are no block's source: they hold no live data while the plan is under way.
     pub(super) free: Vec<(u64, u64)>,
-    /// How many foreground writes are under way to a block's source. It is not read meanwhile.
+    /// The number of foreground writes under way to a block's source, which is not read meanwhile.
     pub(super) held: BTreeMap<u32, u32>,
-    /// How many foreground reads are under way, by the place's first LBN. It is not written meanwhile.
+    /// The number of foreground reads under way, by the place's first LBN. The place is not written meanwhile.
     pub(super) readers: BTreeMap<u64, u32>,
-    /// Registrations before this one may bring bytes that are older than the foreground's.
+    /// By block, the first epoch whose registrations read bytes that include all foreground writes.
     pub(super) fences: BTreeMap<u32, u64>,
     pub(super) epoch: u64,
     /// Waiting blocks that are not registered: unread and ready.
@@ -39,7 +39,7 @@ pub struct Reorganizer<N> {
     pub(super) faults: Vec<Fault>,
     pub(super) options: Options,
     pub(super) block: Sectors,
-    /// Of unread blocks, of ready ones: the read-unwritable and the read-writable session.
+    /// The read-unwritable session (unread blocks) and the read-writable one (ready blocks).
     pub(super) readings: [SessionId; 2],
     pub(super) writing: SessionId,
     pub(super) suspended: [bool; 2],
@@ -47,14 +47,14 @@ pub struct Reorganizer<N> {
     closed: bool,
     pub(super) refused: Option<SessionError>,
     last_at: Option<Instant>,
-    /// What is not registered yet.
+    /// The remaining registrations.
     pub(super) beginning: Option<Beginning>,
-    /// Nothing is read before all is registered.
+    /// Whether records are ignored because not all is registered.
     pub(super) still: bool,
 }
 
 impl<N: Nvram> Reorganizer<N> {
-    /// Starts `plan` on a drive with sectors of `sector` bytes; what `nvram` held is replaced.
+    /// Starts `plan` on a drive with sectors of `sector` bytes; the contents of `nvram` are replaced.
     ///
     /// # Errors
     /// [`StartError`]; then no session is left open.
@@ -68,11 +68,11 @@ impl<N: Nvram> Reorganizer<N> {
         Self::at_once(Prepared::fresh(plan, options, sector)?, nvram, sessions)
     }
 
-    /// Goes on with `plan` from `state`, which is what the memory held when the crash came. `nvram` is where the state is
-    /// kept from now on; it may be the same memory.
+    /// Resumes `plan` from `state`, the contents of the memory at the crash. `nvram` keeps the state from now on; it
+    /// may be the same memory.
     ///
     /// # Errors
-    /// [`RecoverError`]: then no session is left open, and `nvram` is as it was.
+    /// [`RecoverError`]: then no session is left open, and `nvram` is unchanged.
     pub fn recover(
         plan: &Plan,
         state: &[u8],
@@ -131,22 +131,23 @@ impl<N: Nvram> Reorganizer<N> {
         })
     }
 
-    /// Ends all sessions. The volume stays readable and writable, and [`recover`](Self::recover) goes on.
+    /// Closes all sessions. The volume stays readable and writable, and [`recover`](Self::recover) can resume.
     pub fn close(&mut self, sessions: &mut dyn Sessions) {
         if !std::mem::replace(&mut self.closed, true) {
             for session in [self.readings[0], self.readings[1], self.writing] {
-                // It was opened here and nobody else closes it.
+                // Only this value closes the sessions, so an error cannot matter.
                 let _ = sessions.close(session);
             }
         }
     }
 
-    /// Tries again to register what was refused, when other clients' tasks have ended and no record of ours is to come.
+    /// Tries refused registrations again. Call it after other clients' tasks have ended, if no record of this session
+    /// is due.
     pub fn retry(&mut self, sessions: &mut dyn Sessions) {
         self.settle(sessions);
     }
 
-    /// Where it stands.
+    /// Returns the progress in blocks.
     pub fn progress(&self) -> Progress {
         Progress {
             blocks: self.links.len() as u64,
@@ -159,17 +160,17 @@ impl<N: Nvram> Reorganizer<N> {
         }
     }
 
-    /// What was done since start or recovery.
+    /// Returns the counts since start or recovery.
     pub fn statistics(&self) -> Statistics {
         self.statistics
     }
 
-    /// What was bad, from the plan's start on.
+    /// Returns the bad sectors met since the plan's start.
     pub fn faults(&self) -> &[Fault] {
         &self.faults
     }
 
-    /// What it suffers from, if anything.
+    /// Returns the reason for which it makes no progress, if there is one.
     pub fn trouble(&self) -> Option<Trouble> {
         let links = &self.links;
         let writable = links.staged - links.unwritable;
@@ -186,18 +187,18 @@ impl<N: Nvram> Reorganizer<N> {
         }
     }
 
-    /// The memory under the staging area.
+    /// Returns the memory of the staging area.
     pub fn nvram(&self) -> &N {
         &self.nvram
     }
 
-    /// The same, for a host that carries out later what it was told to keep: until then it must give no buffer for a place
+    /// Returns the memory for a host that makes bytes durable later: until it has, it must refuse buffers for places
     /// whose block is not durable elsewhere.
     pub fn nvram_mut(&mut self) -> &mut N {
         &mut self.nvram
     }
 
-    /// Stands still, or goes on: all three sessions. Blocks that are under way still come.
+    /// Suspends or resumes all three sessions. Blocks under way are still delivered.
     pub fn pause(&mut self, sessions: &mut dyn Sessions, paused: bool) {
         self.paused = paused;
         if self.closed || self.halted {
@@ -215,8 +216,9 @@ impl<N: Nvram> Reorganizer<N> {
         }
     }
 
-    /// Where each block of the plan was when it began, and where it is; `None`: in the staging area. What the medium holds
-    /// when the reorganisation is [finished](Progress::is_finished), with bad sectors or without.
+    /// Iterates over the blocks of the plan: the original place, and the current one (`None`: in the staging area).
+    /// Once the reorganisation is [finished](Progress::is_finished), with or without bad sectors, this describes the
+    /// medium.
     pub fn whereabouts(&self) -> impl Iterator<Item = (LbnRange, Option<Lbn>)> {
         (0..self.links.len() as u32).map(|b| {
             let block = self.links.block(b);
@@ -229,7 +231,7 @@ impl<N: Nvram> Reorganizer<N> {
         })
     }
 
-    /// The read-unwritable, the read-writable and the write session.
+    /// Returns the read-unwritable, the read-writable and the write session.
     pub fn sessions(&self) -> [SessionId; 3] {
         [self.readings[0], self.readings[1], self.writing]
     }
@@ -238,7 +240,7 @@ impl<N: Nvram> Reorganizer<N> {
         self.links.class(b)
     }
 
-    /// After every event: sessions, registrations and memory follow what the event changed.
+    /// Brings sessions, registrations and memory in line with the state; called after every event.
     pub(super) fn settle(&mut self, sessions: &mut dyn Sessions) {
         if self.halted || self.closed || self.beginning.is_some() {
             return;
@@ -263,7 +265,7 @@ impl<N: Nvram> Reorganizer<N> {
         self.journal.compact(&mut self.nvram, &self.header, &self.links, &self.staging, &self.faults)
     }
 
-    /// What is in memory may be ahead of what is durable: nothing may follow from it.
+    /// Stops everything: the state may be ahead of the durable one, so no action may follow from it.
     pub(super) fn halt(&mut self, sessions: &mut dyn Sessions) {
         self.halted = true;
         self.close(sessions);
@@ -309,7 +311,7 @@ impl<N: Nvram> Application for Reorganizer<N> {
             return false;
         };
         let Ok(offset) = usize::try_from(ahead.saturating_mul(self.sector.get())) else { return false };
-        // A foreground read that began before the place was vacated is still to have the old bytes.
+        // A foreground read that began before the place was vacated must get the old bytes.
         !self.halted
             && !self.closed
             && wanted.session == self.writing
@@ -318,7 +320,7 @@ impl<N: Nvram> Application for Reorganizer<N> {
     }
 }
 
-/// Three sessions, or none.
+/// Opens three sessions, or none.
 fn open_all(sessions: &mut dyn Sessions, priority: Priority) -> Result<[SessionId; 3], SessionError> {
     let mut open = Vec::with_capacity(3);
     loop {
@@ -326,7 +328,7 @@ fn open_all(sessions: &mut dyn Sessions, priority: Priority) -> Result<[SessionI
             (&[a, b], Ok(c)) => return Ok([a, b, c]),
             (_, Ok(session)) => open.push(session),
             (_, Err(error)) => {
-                // They were opened here and hold nothing.
+                // Only this function has used the sessions, so an error cannot matter.
                 for session in open {
                     let _ = sessions.close(session);
                 }

@@ -1,14 +1,14 @@
-//! The layout reorganiser (FAST'04, section 4.3): blocks change their places in whatever order is free.
+//! The layout reorganiser (FAST'04, section 4.3): blocks change their places in any order.
 //!
-//! A [`Plan`] says which block goes where; no order is planned, because nobody knows what the head will pass by. Blocks
-//! whose destination is vacated, and those that a staged block waits for, are read in one session; all others in a second
-//! one, which is suspended while too many blocks in the staging area cannot be written; writes are the third. That way
-//! the staging area always holds a block that can be written, or has room for one that can, so that the plan comes to
-//! its end with a staging area of two blocks as with one of two million.
+//! A [`Plan`] gives each block's destination. It gives no order, because the path of the head is unknown in advance.
+//! One session reads blocks whose destination is vacated, and those that a staged block waits for; a second one reads
+//! all others, and is suspended while too many blocks in the staging area cannot be written; the third writes. So the
+//! staging area always has a block that can be written, or room for one that can, and the plan ends with a staging
+//! area of two blocks as well as with one of two million.
 //!
-//! Meanwhile the volume goes on: its reads and writes pass through [`Reorganizer::begin_read`] and
-//! [`Reorganizer::begin_write`], which know where each block is now. After a crash [`Reorganizer::recover`] goes on from
-//! what the staging area's [`Nvram`] holds. Pages: `docs/REORGANIZER.md`.
+//! The volume stays in use: its reads and writes go through [`Reorganizer::begin_read`] and
+//! [`Reorganizer::begin_write`], which map each block to its current place. After a crash [`Reorganizer::recover`]
+//! resumes from the staging area's [`Nvram`]. See `docs/REORGANIZER.md`.
 
 mod begin;
 mod foreground;

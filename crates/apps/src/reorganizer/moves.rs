@@ -1,4 +1,4 @@
-//! Blocks go into the staging area as they are read, and out of it as they are written.
+//! Moves blocks into the staging area as they are read, and out of it as they are written.
 
 use super::journal::{Fault, FaultKind, Nvram, NvramLost};
 use super::links::{NONE, State};
@@ -8,13 +8,13 @@ use crate::sessions::{Record, Sessions};
 use units::LbnRange;
 
 impl<N: Nvram> Reorganizer<N> {
-    /// Room for blocks that are on their way.
+    /// Returns the room of the staging area for blocks that still move.
     pub(super) fn usable(&self) -> u64 {
         self.options.staging.saturating_sub(self.links.kept)
     }
 
-    /// The most unwritable blocks. There is always room for one that can be written: without it all would wait for a
-    /// block that cannot be read.
+    /// Returns the most unwritable blocks. One place is always left for a block that can be written: otherwise all
+    /// staged blocks could wait for one that cannot be read.
     pub(super) fn limit(&self) -> u64 {
         let usable = self.usable();
         let share = u128::from(usable) * u128::from(self.options.threshold_percent) / 100;
@@ -51,7 +51,7 @@ impl<N: Nvram> Reorganizer<N> {
         }
         self.journal.staged(&mut self.nvram, b, bytes)?;
         if !self.loose[class].remove(&b) && done.session != self.readings[class] {
-            // It came from the session it was withdrawn from, so the other need not read it again.
+            // If the other session has registered the block too, it need not read it again.
             let _ = sessions.abort_range(self.readings[class], source);
         }
         self.fences.remove(&b);
@@ -95,7 +95,7 @@ impl<N: Nvram> Reorganizer<N> {
         Ok(())
     }
 
-    /// Puts blocks whose neighbours have changed where they belong.
+    /// Updates the registrations of blocks whose neighbours have changed.
     fn touch(&mut self, sessions: &mut dyn Sessions, blocks: [u32; 2]) {
         for b in blocks.into_iter().filter(|&b| b != NONE) {
             if self.links.waits(b) {
@@ -107,7 +107,7 @@ impl<N: Nvram> Reorganizer<N> {
                     self.loose[self.class(b)].insert(b);
                 }
             } else if self.links.state(b) == State::Done {
-                // A fault elsewhere made its own place its destination.
+                // A fault elsewhere made its source its destination.
                 self.withdraw(sessions, b);
             } else {
                 self.offer(b);
@@ -115,7 +115,7 @@ impl<N: Nvram> Reorganizer<N> {
         }
     }
 
-    /// Lets a staged block be written as soon as it can be.
+    /// Registers a staged block to be written as soon as possible.
     pub(super) fn offer(&mut self, b: u32) {
         if self.links.state(b) == State::Staged && self.links.clear(b) && !self.staging.is_writing(b) {
             self.unwritten.insert(b);

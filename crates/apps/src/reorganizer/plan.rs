@@ -1,4 +1,4 @@
-//! What is to be moved where.
+//! The plan of a reorganisation: the blocks and their destinations.
 
 use super::links::NONE;
 use crate::codec::{Cursor, seal, unseal};
@@ -12,12 +12,12 @@ const MAGIC: [u8; 8] = *b"fb-plan\0";
 const VERSION: u32 = 1;
 const HEAD: usize = 8 + 4 + 8 + 8 + 8;
 
-/// One range that goes elsewhere; it is moved block by block, the last one shorter where the range is no multiple.
+/// The move of one range. It is moved block by block; the last block is shorter if the range is no multiple.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Move {
-    /// Where it is.
+    /// The source.
     pub from: LbnRange,
-    /// The first LBN of where it goes.
+    /// The first LBN of the destination.
     pub to: Lbn,
 }
 
@@ -39,7 +39,8 @@ impl Block {
     }
 }
 
-/// A relocation of blocks in which no two go to one place, and nothing live is overwritten that does not move itself.
+/// A relocation of blocks: no two have the same destination, and no live data are overwritten unless they move
+/// themselves.
 ///
 /// ```
 /// use freeblock_apps::reorganizer::{Move, Plan};
@@ -57,25 +58,26 @@ impl Block {
 pub struct Plan {
     block: Sectors,
     capacity: Sectors,
-    /// By where they are; none that stays.
+    /// The blocks that move, by source.
     blocks: Vec<Block>,
-    /// Of each the one in whose place it goes, or [`NONE`]. Found when the plan is made, for whoever begins it has no time.
+    /// For each block, the block in whose place it goes, or [`NONE`]. It is computed with the plan, because a start
+    /// must be short.
     ahead: Vec<u32>,
 }
 
-/// Why a plan is refused.
+/// The reason for which a plan was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
-    /// Blocks of no sectors, or too many for any buffer.
+    /// The block size is 0, or too large for any buffer.
     #[error("a block size of {0} sectors; give 1 to {MOST_BLOCK_SECTORS}")]
     BlockSize(Sectors),
-    /// A move of nothing.
+    /// A move has no sectors.
     #[error("a move from LBN {0} has no sectors; leave it out")]
     EmptyMove(Lbn),
-    /// More blocks than links can name.
+    /// There are more blocks than links can address.
     #[error("the plan has more than {MOST_BLOCKS} blocks; move less at a time, or larger blocks")]
     TooManyBlocks,
-    /// A source or destination past the end of the drive.
+    /// A source or destination is past the end of the drive.
     #[error("LBNs {range} leave the drive; it ends at LBN {capacity}")]
     PastEnd {
         /// The source or destination.
@@ -83,44 +85,44 @@ pub enum PlanError {
         /// Sectors of the drive.
         capacity: Sectors,
     },
-    /// Two moves have a sector in common.
+    /// Two moves have a source sector in common.
     #[error("LBN {0} is moved twice; a sector has one destination")]
     SourceTwice(Lbn),
-    /// Two blocks go to one place.
+    /// Two blocks have the same destination.
     #[error("two blocks go to LBN {0}; give one of them another place")]
     DestinationTwice(Lbn),
-    /// A block goes where parts of others are: it would depend on more than one.
+    /// A destination overlaps several sources: the block would depend on more than one.
     #[error(
         "the block for LBNs {destination} overlaps the block at LBNs {source_block} in part; align moves to each other"
     )]
     Straddles {
-        /// Where the block goes.
+        /// The destination.
         destination: LbnRange,
-        /// What is there, in part.
+        /// The source that it overlaps in part.
         source_block: LbnRange,
     },
-    /// A block goes where live data is that does not move.
+    /// A destination has live data that do not move.
     #[error("LBN {0} is a destination, holds live data and does not move; move it too, or name it as free")]
     Live(Lbn),
-    /// More blocks asked for than there are places.
+    /// The random plan was to have more blocks than there are places.
     #[error("{count} of {places} places; ask for at most as many as there are")]
     Count {
-        /// Asked for.
+        /// The requested number of blocks.
         count: u64,
-        /// How many the region has.
+        /// The places in the region.
         places: u64,
     },
-    /// An encoded plan that is none, or not of this version, or damaged.
+    /// The bytes are not an encoded plan of this version, or damaged.
     #[error("this is no plan of this version, or it is damaged at byte {0}; make it anew")]
     Encoding(usize),
 }
 
 impl Plan {
-    /// A plan of `moves` in blocks of `block` sectors on a drive of `capacity` sectors. Places outside of all moves hold
-    /// live data, except those in `free`. A move to where the block is already keeps that place occupied.
+    /// Creates a plan of `moves` in blocks of `block` sectors on a drive of `capacity` sectors. Places outside of all
+    /// moves have live data, except those in `free`. A move to its own source keeps that place occupied.
     ///
     /// # Errors
-    /// [`PlanError`]: every kind but `Count` and `Encoding`.
+    /// Any [`PlanError`] except `Count` and `Encoding`.
     pub fn new(
         block: Sectors,
         capacity: Sectors,
@@ -151,27 +153,27 @@ impl Plan {
         Ok(Self { block, capacity, blocks, ahead })
     }
 
-    /// Blocks that move.
+    /// Returns the number of blocks that move.
     pub fn len(&self) -> usize {
         self.blocks.len()
     }
 
-    /// Whether nothing moves.
+    /// Returns whether nothing moves.
     pub fn is_empty(&self) -> bool {
         self.blocks.is_empty()
     }
 
-    /// Sectors of a block; the last of a move may have fewer.
+    /// Returns the sectors of a block; the last of a move may have fewer.
     pub fn block(&self) -> Sectors {
         self.block
     }
 
-    /// Sectors of the drive.
+    /// Returns the sectors of the drive.
     pub fn capacity(&self) -> Sectors {
         self.capacity
     }
 
-    /// Every block that moves, by where it is: its place and the first LBN of where it goes.
+    /// Iterates over the blocks that move, by source: source and first LBN of the destination.
     pub fn moves(&self) -> impl Iterator<Item = Move> {
         self.blocks.iter().map(|b| Move { from: b.source(), to: Lbn::new(b.to) })
     }
@@ -180,13 +182,13 @@ impl Plan {
         &self.blocks
     }
 
-    /// Of each block the one in whose place it goes, or [`NONE`].
+    /// Returns for each block the one in whose place it goes, or [`NONE`].
     pub(super) fn ahead(&self) -> &[u32] {
         &self.ahead
     }
 
-    /// The plan as bytes, with version and checksum: what `recover` needs beside the staging area, unless the plan can be
-    /// generated again.
+    /// Returns the plan as bytes, with version and checksum. `recover` needs it beside the staging area, unless the
+    /// plan can be generated again.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(HEAD + self.blocks.len() * 20 + 4);
         bytes.extend(MAGIC);
@@ -203,10 +205,10 @@ impl Plan {
         bytes
     }
 
-    /// The plan that [`encode`](Self::encode) made these bytes of, validated again but for what is live.
+    /// Decodes bytes of [`encode`](Self::encode), and validates the plan again, except for live data.
     ///
     /// # Errors
-    /// [`PlanError::Encoding`]; what [`Plan::new`] refuses.
+    /// [`PlanError::Encoding`], or an error of [`Plan::new`].
     pub fn decode(bytes: &[u8]) -> Result<Self, PlanError> {
         let bad = PlanError::Encoding;
         let body = unseal(bytes).ok_or(bad(bytes.len().saturating_sub(4)))?;
@@ -228,7 +230,7 @@ impl Plan {
         }
         let (block, capacity) = (Sectors::new(block), Sectors::new(capacity));
         let moves: Vec<Move> = blocks.iter().map(|b| Move { from: b.source(), to: Lbn::new(b.to) }).collect();
-        // What was free when the plan was made is not in the bytes.
+        // The bytes do not list the free places, so all places count as free.
         let plan = Self::new(block, capacity, &moves, &[LbnRange::new(Lbn::ZERO, capacity)])?;
         if plan.blocks != blocks {
             return Err(bad(HEAD));
@@ -236,8 +238,8 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Of each of `blocks`, which are ordered by where they are, the one that is where it goes. In the order of where they go, so
-    /// that both are walked along: a search for each of a million takes a second.
+    /// Returns for each of `blocks`, which are sorted by source, the block at its destination. Visiting them sorted
+    /// by destination takes one pass over both orders; a search for each of a million blocks takes a second.
     fn whose_places(blocks: &[Block]) -> Vec<u32> {
         let mut by_destination: Vec<(u64, u32)> = blocks.iter().zip(0..).map(|(b, i)| (b.to, i)).collect();
         by_destination.sort_unstable();
@@ -256,9 +258,9 @@ impl Plan {
         ahead
     }
 
-    /// By which saved state recognises its plan.
+    /// Returns the checksum by which saved state recognises its plan.
     pub(super) fn digest(&self) -> u32 {
-        // Its checksum: with that at the end, the sum of the whole would be the same for every plan.
+        // This is the encoding's own checksum: the CRC of bytes that end with their CRC is the same for every plan.
         self.encode().last_chunk().map_or(0, |sum| u32::from_le_bytes(*sum))
     }
 }
@@ -293,7 +295,7 @@ fn split(block: Sectors, capacity: Sectors, moves: &[Move]) -> Result<Vec<Block>
     Ok(blocks)
 }
 
-/// Sorted, those that touch made one; what is empty or past all numbers left out.
+/// Returns the free ranges sorted and merged, without empty ones and those past the largest LBN.
 fn merged(free: &[LbnRange]) -> Vec<(u64, u64)> {
     let mut ranges: Vec<(u64, u64)> = free
         .iter()
@@ -311,7 +313,7 @@ fn merged(free: &[LbnRange]) -> Vec<(u64, u64)> {
     merged
 }
 
-/// Refuses `b` unless its destination is exactly a block that moves, or free.
+/// Fails unless the destination of `b` is exactly a block that moves, or free.
 fn vacant(blocks: &[Block], free: &[(u64, u64)], b: &Block) -> Result<(), PlanError> {
     let destination = b.destination();
     let (start, end) = (destination.start().get(), destination.end().get());

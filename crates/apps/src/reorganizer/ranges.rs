@@ -1,27 +1,29 @@
-//! Many blocks as few tasks.
+//! Registers many blocks as few tasks.
 
 use super::links::Links;
 use units::{Lbn, LbnRange, Sectors};
 
-/// So many tasks are always made if it takes no more; beyond, the narrowest gaps between them are bridged. A scheduler
-/// holds 2^20 tasks and searches fewer faster; a random fifth of a 9 GB drive is 360,000 runs of 8 KiB blocks.
+/// Runs of blocks up to this number become a task each; if there are more, tasks bridge the narrowest gaps between
+/// them. A scheduler holds 2^20 tasks and searches fewer faster; a random fifth of a 9 GB drive is 360,000 runs of 8
+/// KiB blocks.
 const MOST_RANGES: usize = 1024;
 
-/// A range to register, and the parts of it to withdraw again, because nobody wants them.
+/// A range to register, and the parts of it to withdraw afterwards because no block of the plan lies there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Span {
     pub range: LbnRange,
     pub unwanted: Vec<LbnRange>,
-    /// The blocks, as a part of those that were given.
+    /// The indices of its blocks in the slice given.
     pub blocks: std::ops::Range<usize>,
 }
 
-/// The sources of `blocks` (ascending) as ranges that hold nothing else.
+/// Returns the sources of `blocks` (ascending) as ranges without other sectors.
 pub fn adjacent(links: &Links, blocks: &[u32], block: Sectors) -> Vec<Span> {
     spans(links, blocks, block, 0)
 }
 
-/// The sources of `blocks` as about [`MOST_RANGES`] ranges, or fewer; more only where blocks are not on one grid.
+/// Returns the sources of `blocks` as about [`MOST_RANGES`] ranges, or fewer; more only if the blocks are not on one
+/// grid.
 pub fn bridged(links: &Links, blocks: &[u32], block: Sectors) -> Vec<Span> {
     let mut gaps: Vec<u64> = blocks.windows(2).map(|p| gap(links, p[0], p[1])).filter(|&g| g > 0).collect();
     if gaps.len() < MOST_RANGES {
@@ -44,7 +46,7 @@ fn spans(links: &Links, blocks: &[u32], block: Sectors, bridge: u64) -> Vec<Span
             let start = span.range.start();
             let end = span.range.end();
             let gap = source.start().since(end);
-            // A shorter block is a task's last, and puts whatever follows off its grid.
+            // A shorter block must be a task's last: the next block would be off the task's grid.
             let whole = (span.range.len().get() % block.get()) == 0;
             if whole && gap.get() <= bridge && gap.get().is_multiple_of(block.get()) {
                 if gap.get() > 0 {
@@ -60,7 +62,7 @@ fn spans(links: &Links, blocks: &[u32], block: Sectors, bridge: u64) -> Vec<Span
     spans
 }
 
-/// The range from the first source to the end of the drive.
+/// Returns the range from the first source to the end of the drive.
 pub fn everything(links: &Links, capacity: Sectors) -> Option<LbnRange> {
     (links.len() > 0).then(|| {
         let start = links.block(0).from;

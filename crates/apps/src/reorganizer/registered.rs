@@ -1,4 +1,4 @@
-//! What the three sessions have registered: it follows where blocks are and how full the staging area is.
+//! The registrations of the three sessions, which follow the states of blocks and the fill level of the staging area.
 
 use super::journal::Nvram;
 use super::machine::Reorganizer;
@@ -41,7 +41,7 @@ impl<N: Nvram> Reorganizer<N> {
         let blocks: Vec<u32> = self.loose[class].iter().copied().collect();
         let spans = ranges::adjacent(&self.links, &blocks, self.block);
         if let Err(SessionError::TooManyTasks { .. }) = self.register(sessions, class, &blocks, &spans) {
-            // Single blocks have come off large ranges; put them together again.
+            // Blocks have been withdrawn from large ranges one by one; register the rest together again.
             if let Some(all) = ranges::everything(&self.links, self.capacity) {
                 let _ = sessions.abort_range(self.readings[class], all);
             }
@@ -53,11 +53,11 @@ impl<N: Nvram> Reorganizer<N> {
         }
     }
 
-    /// Registers all of a class when nothing of it is registered.
+    /// Registers all blocks of a class if none is registered.
     pub(super) fn rebuild(&mut self, sessions: &mut dyn Sessions, class: usize) {
         let blocks: Vec<u32> = self.loose[class].iter().copied().collect();
         let spans = ranges::bridged(&self.links, &blocks, self.block);
-        // What was refused is kept as such, and its blocks as loose.
+        // A refusal is recorded, and its blocks stay loose.
         let _ = self.register(sessions, class, &blocks, &spans);
     }
 
@@ -77,7 +77,7 @@ impl<N: Nvram> Reorganizer<N> {
                 return Err(error);
             }
             for unwanted in &span.unwanted {
-                // What is not withdrawn is read in vain.
+                // A block whose withdrawal fails is read in vain.
                 let _ = sessions.abort_range(session, *unwanted);
             }
             for b in blocks.get(span.blocks.clone()).unwrap_or_default() {
@@ -87,17 +87,17 @@ impl<N: Nvram> Reorganizer<N> {
         Ok(())
     }
 
-    /// No session reads the block's source any more.
+    /// Withdraws the block's source from both read sessions.
     pub(super) fn withdraw(&mut self, sessions: &mut dyn Sessions, b: u32) {
         let source = self.links.block(b).source();
         for class in [0, 1] {
             self.loose[class].remove(&b);
-            // Of a session that is closed there is nothing to withdraw.
+            // A closed session has nothing to withdraw.
             let _ = sessions.abort_range(self.readings[class], source);
         }
     }
 
-    /// A block is to be read (again) by a registration that is younger than now.
+    /// Lets a block be read (again) by a registration that is younger than now.
     pub(super) fn release(&mut self, b: u32) {
         if self.links.waits(b) {
             self.epoch += 1;

@@ -1,4 +1,4 @@
-//! The bytes of blocks that are between two places.
+//! The staging area: the bytes of blocks that are between two places.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ pub struct Staging {
     held: BTreeMap<u32, Held>,
 }
 
-/// A block's bytes, and how its write stands.
+/// A block's bytes, and the state of its write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Held {
     bytes: Vec<u8>,
@@ -16,14 +16,14 @@ struct Held {
     outdated: bool,
 }
 
-/// What to do about a write that is complete.
+/// The state of a staged block after a complete write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Written {
     /// The medium has these bytes.
     Current,
-    /// They were never asked for, or have changed since: write again.
+    /// The bytes were not handed out, or have changed since: write again.
     Again,
-    /// No such write was asked for.
+    /// No such write was registered.
     Unknown,
 }
 
@@ -48,7 +48,7 @@ impl Staging {
         Some(&self.held.get(&b)?.bytes)
     }
 
-    /// New bytes from `offset` on. False, and nothing done, when the block is not here or has not that many.
+    /// Overwrites bytes from `offset` on; returns false, and does nothing, if the block is not here or too short.
     pub fn overwrite(&mut self, b: u32, offset: u64, bytes: &[u8]) -> bool {
         let Some(held) = self.held.get_mut(&b) else { return false };
         let Some(place) =
@@ -61,19 +61,19 @@ impl Staging {
         true
     }
 
-    /// Whether a write of the block is registered.
+    /// Returns whether a write of the block is registered.
     pub fn is_writing(&self, b: u32) -> bool {
         self.held.get(&b).is_some_and(|h| h.writing)
     }
 
-    /// A write of the block is registered, or none is any more.
+    /// Sets whether a write of the block is registered.
     pub fn set_writing(&mut self, b: u32, writing: bool) {
         if let Some(held) = self.held.get_mut(&b) {
             (held.writing, held.given, held.outdated) = (writing, false, false);
         }
     }
 
-    /// The bytes from `offset` on, for a write that is being done.
+    /// Copies the bytes from `offset` on for a write under way.
     pub fn give(&mut self, b: u32, offset: usize, into: &mut [u8]) -> bool {
         let Some(held) = self.held.get_mut(&b).filter(|h| h.writing) else { return false };
         let end = offset.saturating_add(into.len());
@@ -83,7 +83,7 @@ impl Staging {
         true
     }
 
-    /// The write of the block is complete.
+    /// Returns the state of the block after its write is complete.
     pub fn complete(&self, b: u32) -> Written {
         match self.held.get(&b) {
             Some(h) if h.writing && h.given && !h.outdated => Written::Current,

@@ -1,51 +1,51 @@
-//! A plan as a file that people and programs write.
+//! The text form of a plan, for people and programs to write.
 
 use super::plan::{Move, Plan, PlanError};
 use thiserror::Error;
 use units::{Lbn, LbnRange, Sectors};
 
-/// What the first line says.
+/// The first line of a plan.
 const FIRST: &str = "freeblock plan 1";
 
-/// The words of the longest line: `move FROM TO SECTORS`.
+/// The words in the longest line: `move FROM TO SECTORS`.
 const MOST_WORDS: usize = 4;
 
-/// Why a plan's text was refused.
+/// The reason for which a plan's text was refused.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum TextError {
-    /// It does not begin as a plan does.
+    /// The first line is not that of a plan.
     #[error("line 1: a plan begins with `{FIRST}`")]
     Foreign,
-    /// A line that says nothing.
+    /// A line is no statement.
     #[error(
         "line {line}: {found}; give `block SECTORS`, `free FIRST SECTORS`, `move FROM TO SECTORS` or a # and a remark"
     )]
     Line {
-        /// Which, counted from 1.
+        /// The line, counted from 1.
         line: usize,
-        /// What is there.
+        /// The text of the line.
         found: String,
     },
-    /// More blocks than the reader wants to have in memory.
+    /// The plan has more blocks than the limit.
     #[error("the plan has more than {most} blocks; give larger blocks, or move less at a time")]
     TooMany {
-        /// So many it may have.
+        /// The limit.
         most: u64,
     },
-    /// More lines than a plan of so many blocks has.
+    /// The plan has more lines than this number of blocks can need.
     #[error("the plan has more than {most} lines of `move` and `free`; join those that follow each other")]
     TooLong {
         /// The most lines.
         most: u64,
     },
-    /// The lines are well, what they say cannot be.
+    /// The lines are valid, but the plan is not.
     #[error(transparent)]
     Plan(#[from] PlanError),
 }
 
 impl Plan {
-    /// The plan that a text asks for, on a drive of `capacity` sectors, of at most `most` blocks. Blocks have `block`
-    /// sectors where the text does not say.
+    /// Reads a plan, on a drive of `capacity` sectors, of at most `most` blocks. Blocks have `block` sectors unless
+    /// the text sets their size.
     ///
     /// ```
     /// use freeblock_apps::reorganizer::Plan;
@@ -57,18 +57,18 @@ impl Plan {
     /// ```
     ///
     /// # Errors
-    /// The line, or what [`Plan::new`] refuses.
+    /// An invalid line, or an error of [`Plan::new`].
     pub fn from_text(text: &str, block: Sectors, capacity: Sectors, most: u64) -> Result<Self, TextError> {
         let mut lines = text.lines().enumerate();
         if lines.next().is_none_or(|(_, first)| first.trim_end() != FIRST) {
             return Err(TextError::Foreign);
         }
         let (mut block, mut moves, mut free, mut blocks) = (block, Vec::new(), Vec::new(), 0u64);
-        // A move takes a place that was one block's, and each may be free by a line of its own.
+        // Every move and every free place may have a line of its own.
         let lines_max = most.saturating_mul(2);
         for (at, line) in lines {
             let said = line.split('#').next().unwrap_or_default();
-            // One more than any line has: a line of many words takes no more memory than that.
+            // One word more than the longest line has, so that a line of many words takes no more memory.
             let words: Vec<&str> = said.split_whitespace().take(MOST_WORDS + 1).collect();
             let found = || {
                 let cut: String = line.chars().take(80).collect();
@@ -77,7 +77,7 @@ impl Plan {
             let number = |word: &str| word.parse::<u64>().map_err(|_| found());
             match words.as_slice() {
                 [] => {}
-                // Moves that were cut otherwise would be another plan.
+                // The block size cannot change after the first move, which was cut by it.
                 ["block", sectors] if moves.is_empty() => block = Sectors::new(number(sectors)?),
                 ["free", first, sectors] => {
                     free.push(LbnRange::new(Lbn::new(number(first)?), Sectors::new(number(sectors)?)));

@@ -1,41 +1,41 @@
-//! What the content of blocks should be.
+//! The interface of checksum stores.
 
-/// What a store knows of a block.
+/// The state of a block in a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Known {
-    /// The CRC-32 of its content; `None`: unknown.
+    /// The CRC-32 of its content, if known.
     pub sum: Option<u32>,
-    /// The store's [`now`](Checksums::now) when the last write of the block ended, or later; 0: before the store began.
+    /// The store's [`now`](Checksums::now) at the end of the block's last write, or later; 0: before the store began.
     pub since: u64,
     /// Whether a write of the block is under way.
     pub changing: bool,
 }
 
-/// What a block that was read whole is found to be.
+/// The judgement on a block that was read whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Judgement {
-    /// What it should be, as far as anybody knows.
+    /// The content matches, or its checksum is unknown.
     Fine,
-    /// Not what was written.
+    /// The content differs from what was written.
     Wrong,
-    /// It has to be read again before anything can be said.
+    /// The block must be read again before it can be judged.
     Again,
-    /// Whoever knows is being asked: [`Scrubber::settle`](super::Scrubber::settle).
+    /// The judgement will come later, by [`Scrubber::settle`](super::Scrubber::settle).
     Later,
 }
 
 /// A checksum store.
 ///
-/// Whoever writes a block says so before the write goes out, and again, with the new checksum, when it has ended. A
-/// read's bytes were on the medium at some time between its registration and its record; so they prove something only
-/// if no write of the block was under way in that time. The scrubber takes [`now`](Self::now) at registration; a
-/// mismatch of a block that has `changing`, or a later `since`, is read again and not reported.
+/// The writer of a block notifies the store before the write goes out, and again, with the new checksum, when it has
+/// ended. A read's bytes were on the medium at some time between its registration and its record; so a mismatch
+/// proves damage only if no write of the block was under way in that time. The scrubber takes [`now`](Self::now) at
+/// registration; if a block mismatches that has `changing`, or a later `since`, it is read again and not reported.
 pub trait Checksums {
-    /// A count that grows with each write that begins or ends.
+    /// Returns a count that grows with each write that begins or ends.
     fn now(&self) -> u64;
-    /// What is known of a block of the scrubber's plan.
+    /// Returns the state of a block of the scrubber's plan.
     fn known(&mut self, block: u64) -> Known;
-    /// Compares a block that was read whole. `mark` is [`now`](Self::now) when the read was registered.
+    /// Judges a block that was read whole. `mark` is [`now`](Self::now) when the read was registered.
     fn judge(&mut self, block: u64, mark: u64, bytes: &[u8]) -> Judgement {
         let known = self.known(block);
         let wrong = known.sum.is_some_and(|sum| sum != crc32fast::hash(bytes));

@@ -1,4 +1,4 @@
-//! The scrubber: reads every block once, verifies checksums, names bad sectors, survives a restart (docs/SCRUB.md).
+//! The scrubber: reads every block once, verifies checksums, reports bad sectors, survives a restart (docs/SCRUB.md).
 
 mod checksums;
 mod progress;

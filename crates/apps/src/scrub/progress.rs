@@ -1,4 +1,4 @@
-//! A scrub's progress as bytes.
+//! Encodes and decodes a scrub's progress.
 
 use super::scrubber::{Finding, Plan};
 use crate::codec::{Cursor, put_varint, seal, unseal};
@@ -9,16 +9,16 @@ use units::Lbn;
 
 const MAGIC: &[u8; 8] = b"FBSCRUB1";
 
-/// Why saved progress was refused. Begin a new scrub.
+/// The reason for which saved progress was refused. Begin a new scrub.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ProgressError {
-    /// Not saved progress of this version.
+    /// The bytes are not saved progress of this version.
     #[error("not the saved progress of a scrub, version 1; start the scrub afresh")]
     Foreign,
-    /// Its checksum does not fit, or it contradicts itself.
+    /// The checksum does not match, or the progress contradicts itself.
     #[error("the saved progress is damaged; start the scrub afresh")]
     Damaged,
-    /// Of another range or block size.
+    /// The progress is of another range or block size.
     #[error("the saved progress is of another range or block size; give those, or start the scrub afresh")]
     OtherPlan,
 }

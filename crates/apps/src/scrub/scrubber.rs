@@ -1,4 +1,4 @@
-//! The state machine.
+//! The state machine of the scrubber.
 
 use super::progress::{self, ProgressError};
 use super::{Checksums, Judgement};
@@ -8,17 +8,18 @@ use scheduler::{BlockSet, Priority, SessionError};
 use std::collections::BTreeMap;
 use units::{Duration, Instant, Lbn, LbnRange, Sectors, SessionId};
 
-/// Findings that are kept; a drive that fails as a whole must not fill the memory. Further ones are counted.
+/// The most findings that are kept: a drive that fails as a whole must not fill the memory. Further ones are only
+/// counted.
 const MOST_FINDINGS: usize = 1 << 16;
-/// How often a block is read again because it is being overwritten.
+/// The most times that a block is read again because it is being overwritten.
 const MOST_TRIES: u32 = 16;
-/// Blocks that are to be read again at a time; one more is given up.
+/// The most blocks that wait to be read again; further ones become findings.
 const MOST_AGAIN: usize = 1 << 16;
 
-/// What is scrubbed. Block `i` begins `i * block` sectors after the range's first LBN; the last may be shorter.
+/// The range of a scrub. Block `i` begins `i * block` sectors after the range's first LBN; the last may be shorter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// Which LBNs.
+    /// The LBNs.
     pub range: LbnRange,
     /// Sectors in a block, at least 1: the unit of the checksum store.
     pub block: Sectors,
@@ -27,13 +28,13 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// How many blocks.
+    /// Returns the number of blocks.
     pub fn blocks(&self) -> u64 {
         self.range.len().get().div_ceil(self.block.get().max(1))
     }
 
     fn check(&self) -> Result<(), SessionError> {
-        /// What a set of blocks holds at most.
+        /// The largest set of blocks.
         const MOST: Sectors = Sectors::new((1 << 50) - 1);
         if self.block.get() == 0 {
             return Err(SessionError::BlockSize(self.block));
@@ -44,7 +45,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Where a block lies.
+    /// Returns the LBNs of a block.
     pub fn place(&self, block: u64) -> LbnRange {
         let skip = block * self.block.get();
         let len = self.block.get().min(self.range.len().get().saturating_sub(skip));
@@ -52,33 +53,33 @@ impl Plan {
     }
 }
 
-/// What is wrong.
+/// A finding of a scrub.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Finding {
     /// The medium cannot read this sector.
     Medium(Lbn),
-    /// The content of this block is not what was written.
+    /// The content of this block differs from what was written.
     Mismatch(u64),
-    /// This block was overwritten, or came and went, whenever it was read; nothing is known of it.
+    /// This block was overwritten, or readable only at times, at every try; its state is unknown.
     Unsettled(u64),
 }
 
-/// How far a scrub is.
+/// The progress of a scrub.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Figures {
     /// Blocks read and judged, before a restart included.
     pub done: u64,
     /// All blocks.
     pub blocks: u64,
-    /// At the pace since this start, how long the rest takes; `None` before the first block. The last blocks are the
-    /// slowest, so early on this is too little.
+    /// The time left at the pace since this start; `None` before the first block. The last blocks are the slowest, so
+    /// early estimates are too low.
     pub eta: Option<Duration>,
 }
 
 /// Reads every block of a range once.
 ///
-/// The host saves [`progress`](Self::progress) when it likes; after a restart [`Scrubber::resume`] reads what is not in
-/// it: no block is skipped, and only those since the last save are read again.
+/// The host saves [`progress`](Self::progress) at any time; after a restart [`Scrubber::resume`] reads the other
+/// blocks: none is skipped, and only those judged since the last save are read again.
 ///
 /// ```
 /// use freeblock_apps::scrub::{Plan, Scrubber};
@@ -112,7 +113,7 @@ impl<C: Checksums> Scrubber<C> {
     /// Begins a scrub.
     ///
     /// # Errors
-    /// The session refuses.
+    /// The session refused.
     pub fn start(
         plan: Plan,
         checksums: C,
@@ -125,11 +126,10 @@ impl<C: Checksums> Scrubber<C> {
         Self::with(plan, checksums, sessions, priority, now, all)
     }
 
-    /// Decodes what [`progress`](Self::progress) gave, and goes on with it.
+    /// Decodes bytes of [`progress`](Self::progress), and resumes the scrub.
     ///
     /// # Errors
-    /// The outer one: the progress is refused by name, and a scrub can be started afresh. The inner one: the session
-    /// refuses.
+    /// The outer one: the progress is refused, and a new scrub can be started. The inner one: the session refused.
     pub fn resume(
         plan: Plan,
         saved: &[u8],
@@ -154,7 +154,7 @@ impl<C: Checksums> Scrubber<C> {
         (left, findings, uncounted): (BlockSet, Vec<Finding>, u64),
     ) -> Result<Self, SessionError> {
         let session = sessions.open(priority)?;
-        // It is the medium that is asked.
+        // A scrub must read the medium itself, never the bytes of pending writes.
         if let Err(error) = sessions.serve_reads_by_writes(session, false) {
             let _ = sessions.close(session);
             return Err(error);
@@ -186,49 +186,50 @@ impl<C: Checksums> Scrubber<C> {
         }
     }
 
-    /// The progress as bytes, findings included, checksummed: to be saved whole.
+    /// Returns the progress as bytes, with the findings and a checksum; to be saved whole.
     pub fn progress(&self) -> Vec<u8> {
         progress::encode(&self.plan, &self.left, &self.findings, self.uncounted)
     }
 
-    /// What was found, before a restart included, in the order in which it was.
+    /// Returns the findings in order of time, those before a restart included.
     pub fn findings(&self) -> &[Finding] {
         &self.findings
     }
 
-    /// How many more findings there were than are kept.
+    /// Returns the number of findings beyond those that are kept.
     pub fn uncounted(&self) -> u64 {
         self.uncounted
     }
 
-    /// Its session.
+    /// Returns its session.
     pub fn session(&self) -> SessionId {
         self.session
     }
 
-    /// Whether every block is judged.
+    /// Returns whether every block is judged.
     pub fn is_done(&self) -> bool {
         self.left.is_empty()
     }
 
-    /// Why it stands still, if the session refused its reads: [`retry`](Self::retry) when there is room.
+    /// Returns the error with which the session refused its reads, if it did: call [`retry`](Self::retry) when there
+    /// is room.
     pub fn refused(&self) -> Option<SessionError> {
         self.refused
     }
 
-    /// Tries again to register what was refused.
+    /// Tries again to register the refused reads.
     pub fn retry(&mut self, sessions: &mut dyn Sessions) {
         if !self.is_done() {
             self.proceed(sessions);
         }
     }
 
-    /// The checksums.
+    /// Returns the checksums.
     pub fn checksums_mut(&mut self) -> &mut C {
         &mut self.checksums
     }
 
-    /// What became of a block that was to be judged [later](Judgement::Later). Until then it counts as not read.
+    /// Settles a block that was to be judged [later](Judgement::Later). Until then it counts as unread.
     pub fn settle(&mut self, sessions: &mut dyn Sessions, block: u64, told: Judgement) {
         if self.left.contains(block) {
             self.judged(block, told);
@@ -236,7 +237,7 @@ impl<C: Checksums> Scrubber<C> {
         }
     }
 
-    /// How far it is.
+    /// Returns the progress.
     pub fn figures(&self, now: Instant) -> Figures {
         let (blocks, left) = (self.plan.blocks(), self.left.len());
         let read = self.left_then.saturating_sub(left);
@@ -260,7 +261,8 @@ impl<C: Checksums> Scrubber<C> {
         let place = |block| Some(plan.place(block));
         let sifting = self.sieve.fill(sessions, self.session, plan.sector_bytes, place);
         self.refused = match filled.and(sifting) {
-            // Others' tasks end too: there is room later, as long as one of ours is out to remind us.
+            // The tasks of other sessions end too, so room comes later; retry while a task of this session is out to
+            // trigger it.
             Err(SessionError::TooManyTasks { .. }) if self.feed.out() + self.sieve.out() > 0 => None,
             other => other.err(),
         };
@@ -286,7 +288,7 @@ impl<C: Checksums> Scrubber<C> {
         self.left.remove(block);
     }
 
-    /// Has a block read once more, unless that was done too often.
+    /// Registers a block to be read once more; returns false if that happened too often.
     fn again(&mut self, block: u64) -> bool {
         let room = self.tries.len() < MOST_AGAIN || self.tries.contains_key(&block);
         let tries = if room { self.tries.entry(block).or_default() } else { return false };
@@ -300,7 +302,7 @@ impl<C: Checksums> Scrubber<C> {
 
     fn sifted(&mut self, sifted: &Sifted) {
         if sifted.bad.is_empty() {
-            // The first error has gone; whether the content is right is for another read to say.
+            // The first error has gone; another read has to compare the content.
             if self.again(sifted.block) {
                 return;
             }

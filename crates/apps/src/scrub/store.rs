@@ -9,33 +9,33 @@ use units::{Lbn, LbnRange, Sectors};
 
 /// Bytes of a page.
 pub const PAGE_BYTES: usize = 4096;
-/// Sums in a page: four bytes each, a bit that says whether it is known, and the page's own CRC-32.
+/// Blocks in a page: four bytes of checksum each, a bit for "known", and the page's own CRC-32.
 const PAGE_BLOCKS: u64 = 992;
 const SUMS: usize = PAGE_BLOCKS as usize * 4;
 const BODY: usize = SUMS + PAGE_BLOCKS as usize / 8;
 const _: () = assert!(BODY + 4 == PAGE_BYTES, "a page is full");
 
 const MAGIC: &[u8; 8] = b"FBSUMS01";
-/// Begins the pages that say how often sums were forgotten.
+/// The first bytes of the pages with the sequence numbers.
 const SLOT: &[u8; 8] = b"FBSUMSEQ";
-/// Damaged pages that are remembered by number.
+/// The most damaged pages whose numbers are kept.
 const MOST_DAMAGED: usize = 1 << 12;
 
-/// A file of pages of [`PAGE_BYTES`].
+/// A file of pages of [`PAGE_BYTES`] each.
 pub trait SumFile {
-    /// Reads a page. `false`: the file ends before it.
+    /// Reads a page. Returns `false` if the file ends before it.
     ///
     /// # Errors
     /// The file fails, in words.
     fn read(&mut self, page: u64, into: &mut [u8]) -> Result<bool, String>;
 
-    /// Writes a page; the file grows as far as it has to, with zeros.
+    /// Writes a page; if the file is too short, it grows with zeros.
     ///
     /// # Errors
     /// The file fails, in words.
     fn write(&mut self, page: u64, bytes: &[u8]) -> Result<(), String>;
 
-    /// Makes durable what was written. A crash before leaves each page old, new or torn.
+    /// Makes the written pages durable. After a crash before that, each page may be old, new or torn.
     ///
     /// # Errors
     /// The file fails, in words.
@@ -68,16 +68,16 @@ impl SumFile for Vec<u8> {
     }
 }
 
-/// Why a store was not opened.
+/// The reason for which a store was not opened.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum StoreError {
-    /// Not a checksum store of this version.
+    /// The file is not a checksum store of this version.
     #[error("not a checksum store, version 1; give the store's file, or make a new one with `create`")]
     Foreign,
     /// The first page is damaged.
     #[error("the checksum store's first page is damaged; give a copy, or make a new store with `create`")]
     Damaged,
-    /// Of another range or block size.
+    /// The store is of another range or block size.
     #[error(
         "the checksum store is of LBNs {range} in blocks of {block}; give its own file, or scrub that range so"
     )]
@@ -87,7 +87,7 @@ pub enum StoreError {
         /// The store's block size.
         block: Sectors,
     },
-    /// Another than the one that is meant.
+    /// The store is not the one that was kept while the disk was written.
     #[error(
         "the checksum store is another than the one that was kept while the disk was written, so its sums may be old; give \
          that one, or have this one begun anew"
@@ -98,14 +98,14 @@ pub enum StoreError {
     File(String),
 }
 
-/// A page whose checksum does not fit, or that cannot be read.
+/// A page with a wrong checksum, or one that cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DamagedPage {
-    /// Which; the first with sums is 1.
+    /// The number of the page; the first with sums is 1.
     pub page: u64,
-    /// The first of its blocks.
+    /// Its first block.
     pub first: u64,
-    /// The one after its last block.
+    /// The block after its last one.
     pub end: u64,
 }
 
@@ -121,18 +121,18 @@ impl fmt::Display for DamagedPage {
     }
 }
 
-/// How much of a store is in memory.
+/// The size of a store in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Pages, at least 1.
     pub pages: usize,
-    /// Blocks of which it is known exactly when they were last written. Of all others it is taken that they were written
-    /// when the last of them was forgotten: a mismatch of such a block is read twice before it is believed.
+    /// The most blocks whose last write has an exact time. All others count as written at the time of the last one
+    /// that was dropped from memory: a mismatch of such a block is read twice before it is reported.
     pub recent: usize,
 }
 
 impl Default for Limits {
-    /// 1 MiB of pages, 65,536 recent blocks.
+    /// Returns 1 MiB of pages and 65,536 recent blocks.
     fn default() -> Self {
         Self { pages: 256, recent: 1 << 16 }
     }
@@ -142,7 +142,7 @@ impl Default for Limits {
 #[derive(Clone, Copy, Debug, Default)]
 struct Writing {
     writes: u32,
-    /// Two of them overlapped in time: nobody knows which was last on the medium.
+    /// Whether two of them overlapped in time, so that the last one on the medium is unknown.
     overlap: bool,
 }
 
@@ -155,8 +155,9 @@ struct Page {
 
 /// A checksum store in a file.
 ///
-/// Memory is bounded by [`Limits`], whatever the size of the drive; a 20 TB drive in 4 KiB blocks takes 20 GB of file.
-/// A crash at any time leaves no wrong sum: a block that is written becomes unknown, durably, before its write goes out.
+/// Memory is bounded by [`Limits`], whatever the size of the drive; a 20 TB drive in 4 KiB blocks takes 20 GB of
+/// file. A crash at any time leaves no wrong sum: a block's sum is dropped, durably, before a write of the block goes
+/// out.
 #[derive(Clone, Debug)]
 pub struct StoredChecksums<F> {
     file: F,
@@ -167,21 +168,21 @@ pub struct StoredChecksums<F> {
     recent: BTreeMap<u64, u64>,
     /// The same by time.
     oldest: BTreeMap<u64, u64>,
-    /// When the last of the blocks that are no longer in `recent` was written.
+    /// The time of the last write of the blocks that were dropped from `recent`.
     floor: u64,
     writing: BTreeMap<u64, Writing>,
     pages: BTreeMap<u64, Page>,
     uses: u64,
     damaged: BTreeSet<u64>,
     failure: Option<String>,
-    /// Pages were written since the last sync.
+    /// Whether pages were written since the last sync.
     unsynced: bool,
-    /// How often sums have been forgotten: by it an older copy of the file is known.
+    /// The number of times that sums were forgotten; it reveals an older copy of the file.
     sequence: u64,
 }
 
 impl<F: SumFile> StoredChecksums<F> {
-    /// A new store, in an empty file, for the blocks of a plan: nothing is known.
+    /// Creates a store in an empty file, for the blocks of a plan: no checksum is known.
     ///
     /// # Errors
     /// [`StoreError::File`].
@@ -189,7 +190,7 @@ impl<F: SumFile> StoredChecksums<F> {
         Self::create_as(0, plan, limits, file)
     }
 
-    /// The same with a number of its own, by which it is told from others: [`open_as`](Self::open_as).
+    /// Creates a store with a number by which [`open_as`](Self::open_as) distinguishes it from others.
     ///
     /// # Errors
     /// [`StoreError::File`].
@@ -204,10 +205,10 @@ impl<F: SumFile> StoredChecksums<F> {
         Ok(Self::with(id, plan, limits, file))
     }
 
-    /// The store of a file.
+    /// Opens the store in a file.
     ///
     /// # Errors
-    /// The file is refused by name.
+    /// The file is refused, with the reason.
     pub fn open(plan: Plan, limits: Limits, mut file: F) -> Result<Self, StoreError> {
         let mut header = vec![0; PAGE_BYTES];
         let there = file.read(0, &mut header).map_err(StoreError::File)?;
@@ -231,13 +232,14 @@ impl<F: SumFile> StoredChecksums<F> {
         Ok(store)
     }
 
-    /// How often this store has forgotten sums, as its file says. A host that notes it elsewhere, durably, after each
-    /// [`forget`](Self::forget) and before the blocks are written, knows by a lower number that the file is an older copy.
+    /// Returns the number of times that this store has forgotten sums, as its file says. A host that records it
+    /// elsewhere, durably, after each [`forget`](Self::forget) and before the blocks are written, recognises an older
+    /// copy of the file by a lower number.
     pub fn sequence(&self) -> u64 {
         self.sequence
     }
 
-    /// The number in one of the two slots behind the last page; 0 where none is.
+    /// Returns the number in one of the two slots behind the last page; 0 if there is none.
     fn slot(&mut self, slot: u64) -> Result<u64, String> {
         let mut bytes = vec![0; PAGE_BYTES];
         if !self.file.read(self.slot_page(slot), &mut bytes)? {
@@ -254,7 +256,7 @@ impl<F: SumFile> StoredChecksums<F> {
         1 + self.blocks.div_ceil(PAGE_BLOCKS) + slot
     }
 
-    /// Counts once more, in the slot of the count before the last: one that a crash tears leaves the other.
+    /// Writes the next number into the slot with the older one: if a crash tears the write, the other slot is intact.
     fn count(&mut self) -> Result<(), String> {
         let next = self.sequence.saturating_add(1);
         let mut bytes = SLOT.to_vec();
@@ -268,21 +270,21 @@ impl<F: SumFile> StoredChecksums<F> {
         Ok(())
     }
 
-    /// The store of a file, if it is the one that was [created](Self::create_as) with this number: who keeps a store while
-    /// the drive is written has to know that no other was put in its place.
+    /// Opens the store in a file, if it was [created](Self::create_as) with this number: a host that keeps a store
+    /// while the drive is written has to know that no other was put in its place.
     ///
     /// # Errors
-    /// As [`open`](Self::open), and [`StoreError::Stale`].
+    /// As for [`open`](Self::open), and [`StoreError::Stale`].
     pub fn open_as(id: u64, plan: Plan, limits: Limits, file: F) -> Result<Self, StoreError> {
         let store = Self::open(plan, limits, file)?;
         if store.id == id { Ok(store) } else { Err(StoreError::Stale) }
     }
 
-    /// Forgets what blocks from one up to another should be: durably, when this returns. For who has a range written, or
-    /// many at a time, and keeps account of the writes himself.
+    /// Forgets the checksums of the blocks in each `(first, end)`: durably, when this returns. For hosts that write
+    /// whole ranges, or many at a time, and keep track of the writes themselves.
     ///
     /// # Errors
-    /// The file fails: do not write the blocks, or their old sums will be believed.
+    /// The file fails: do not write the blocks, or their old sums stay in force.
     pub fn forget(&mut self, ranges: &[(u64, u64)]) -> Result<(), StoreError> {
         for &(first, end) in ranges {
             let (mut block, end) = (first, end.min(self.blocks));
@@ -292,7 +294,7 @@ impl<F: SumFile> StoredChecksums<F> {
                 block = stop;
             }
         }
-        // Also of an earlier call that failed in between.
+        // Includes the pages of an earlier call that failed in between.
         if self.unsynced { self.count().map_err(StoreError::File) } else { Ok(()) }
     }
 
@@ -313,7 +315,7 @@ impl<F: SumFile> StoredChecksums<F> {
         if changed {
             page.dirty = true;
             if let Err(failure) = self.save(page_of(first)) {
-                // The file still has them: the next try must not find them forgotten.
+                // The file still has them, so the next try must not find them forgotten.
                 self.pages.remove(&page_of(first));
                 return Err(failure);
             }
@@ -321,10 +323,10 @@ impl<F: SumFile> StoredChecksums<F> {
         Ok(())
     }
 
-    /// Notes what blocks should be: durable when this returns.
+    /// Records checksums of blocks: durable when this returns.
     ///
     /// # Errors
-    /// The file fails; what of it is known afterwards is right.
+    /// The file fails; the sums that are known afterwards are right.
     pub fn record(&mut self, sums: &[(u64, u32)]) -> Result<(), StoreError> {
         let blocks = self.blocks;
         for &(block, sum) in sums.iter().filter(|(block, _)| *block < blocks) {
@@ -333,7 +335,7 @@ impl<F: SumFile> StoredChecksums<F> {
         self.flush()
     }
 
-    /// The number that it was created with.
+    /// Returns the number with which it was created.
     pub fn id(&self) -> u64 {
         self.id
     }
@@ -358,17 +360,18 @@ impl<F: SumFile> StoredChecksums<F> {
         }
     }
 
-    /// A write of the block, whole or in part, is about to go out. That its content is unknown is durable when this
-    /// returns.
+    /// Records that a write of the block, whole or in part, is about to go out. When this returns, its checksum is
+    /// durably forgotten.
     ///
     /// # Errors
-    /// The file fails: do not write the block, or its old sum will be believed.
+    /// The file fails: do not write the block, or its old sum stays in force.
     pub fn writing(&mut self, block: u64) -> Result<(), StoreError> {
         if block < self.blocks {
             if let Some(sum) = self.sum(block).map_err(StoreError::File)? {
                 let forgotten = self.set(block, None).and_then(|()| self.save(page_of(block)));
                 if let Err(failure) = forgotten.and_then(|()| self.sync()) {
-                    // The file may still have it, so that the next try has to forget it again. It was in memory just now.
+                    // The file may still have the sum, so that the next try has to forget it again. It was in memory
+                    // just now.
                     let _ = self.set(block, Some(sum));
                     return Err(StoreError::File(failure));
                 }
@@ -381,8 +384,8 @@ impl<F: SumFile> StoredChecksums<F> {
         Ok(())
     }
 
-    /// The write is durable on the drive, or has failed. `content` is the block's, if it is known: of two writes at a
-    /// time it is not.
+    /// Records that the write is durable on the drive, or has failed. `content` is the block's, if it is known: with
+    /// two concurrent writes it is not.
     pub fn written(&mut self, block: u64, content: Option<&[u8]>) {
         let Some(writing) = self.writing.get_mut(&block) else { return };
         self.now += 1;
@@ -394,7 +397,7 @@ impl<F: SumFile> StoredChecksums<F> {
         self.writing.remove(&block);
         self.remember(block);
         if let Some(content) = content.filter(|_| !overlap) {
-            // Unknown until the page is saved, at the latest by `flush`: that is no harm.
+            // The sum is unknown on file until the page is saved, at latest by `flush`: that does no harm.
             self.failure = self.set(block, Some(crc32fast::hash(content))).err().or(self.failure.take());
         }
     }
@@ -411,7 +414,7 @@ impl<F: SumFile> StoredChecksums<F> {
         self.sync().map_err(StoreError::File)
     }
 
-    /// The pages that were found damaged since the store was opened, the first 4096 of them.
+    /// Returns the pages that were found damaged since the store was opened, the first 4096 of them.
     pub fn damaged(&self) -> impl Iterator<Item = DamagedPage> + '_ {
         self.damaged.iter().map(|&page| {
             let first = (page - 1) * PAGE_BLOCKS;
@@ -419,19 +422,19 @@ impl<F: SumFile> StoredChecksums<F> {
         })
     }
 
-    /// What the file said when it failed last, and a block was taken for unknown.
+    /// Returns the file's latest error, after which a block's checksum counts as unknown.
     pub fn failure(&self) -> Option<&str> {
         self.failure.as_deref()
     }
 
-    /// Bytes in memory, about; the file is not counted.
+    /// Returns the approximate number of bytes in memory.
     pub fn memory_bytes(&self) -> usize {
         // A map's node has room to spare: twice its entries.
         let entries = self.recent.len() + self.oldest.len() + self.writing.len() + self.damaged.len();
         self.pages.len() * (PAGE_BYTES + size_of::<Page>()) + entries * 2 * 16
     }
 
-    /// The file; what [`flush`](Self::flush) did not save is dropped.
+    /// Returns the file; sums that [`flush`](Self::flush) did not save are dropped.
     pub fn into_file(self) -> F {
         self.file
     }
@@ -469,7 +472,7 @@ impl<F: SumFile> StoredChecksums<F> {
         Ok(())
     }
 
-    /// A page, from memory or from the file; one that is damaged is empty.
+    /// Returns a page, from memory or from the file; a damaged one is empty.
     fn page(&mut self, number: u64) -> Result<&mut Page, String> {
         self.uses += 1;
         if !self.pages.contains_key(&number) {
@@ -513,7 +516,7 @@ impl<F: SumFile> StoredChecksums<F> {
     }
 }
 
-/// A checksum that depends on the page's number, so that a page in another's place is noticed.
+/// Returns a checksum that depends on the page's number, so that a page in the wrong place is detected.
 fn check_of(number: u64, body: &[u8]) -> [u8; 4] {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&number.to_le_bytes());
@@ -525,7 +528,7 @@ fn page_of(block: u64) -> u64 {
     1 + block / PAGE_BLOCKS
 }
 
-/// Byte and bit that say whether a block's sum is known, and where the sum is in its page.
+/// Returns the byte and bit of a block's "known" flag, and the position of its sum in the page.
 fn place(block: u64) -> (usize, u64, usize) {
     let i = block % PAGE_BLOCKS;
     (SUMS + (i / 8) as usize, i % 8, i as usize * 4)

@@ -1,4 +1,4 @@
-//! Changes of a volume's maps, as the host journals them.
+//! Changes of a volume's maps, which the host journals.
 
 use super::SnapshotId;
 use crate::codec::{Cursor, seal, unseal};
@@ -11,28 +11,28 @@ pub enum Change {
     Snapshot(SnapshotId),
     /// A snapshot is deleted.
     Delete(SnapshotId),
-    /// A snapshot is given up for its space.
+    /// A snapshot is invalidated to free its space.
     Invalidate(SnapshotId),
-    /// The block is about to be overwritten where it is, for the first time since the last snapshot.
+    /// The block is about to be overwritten in place, for the first time since the last snapshot.
     Touch {
         /// The block.
         block: u64,
     },
-    /// Snapshot-copy-on-write: the old content of the block now lies in `slot`; nowhere, when it could not be read.
+    /// Snapshot-copy-on-write: the old content of the block now lies in `slot`; `None` if it could not be read.
     Keep {
         /// The block.
         block: u64,
         /// The copy's slot.
         slot: Option<u64>,
     },
-    /// The block's content now lies in `slot`; what it had before belongs to the snapshots that claim it.
+    /// The block's content now lies in `slot`; its old content belongs to the snapshots that claim it.
     Move {
         /// The block.
         block: u64,
         /// Its new slot.
         slot: u64,
     },
-    /// The block holds nothing from here on.
+    /// The block is empty from here on.
     Discard {
         /// The block.
         block: u64,
@@ -44,39 +44,39 @@ pub enum Change {
     },
 }
 
-/// A change with the generation of the saved state that it goes on top of.
+/// A change with the generation of the saved state that it applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Of which saved state; an entry of an older one is already in it.
+    /// The generation; a state of a later generation includes the change already.
     pub generation: u64,
-    /// What changes.
+    /// The change.
     pub change: Change,
 }
 
-/// Why a journal entry was refused.
+/// The reason for which a journal entry was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ChangeError {
-    /// Not the bytes of an entry.
+    /// The bytes are not an entry.
     #[error("a journal entry is damaged; if it is the journal's last, its write was cut off: drop it")]
     Damaged,
-    /// An entry of a state that was saved later.
+    /// The entry applies to a state that was saved later.
     #[error("a journal entry is of generation {found}, the volume of {expected}; give the state saved last")]
     Future {
-        /// The entry's.
+        /// The entry's generation.
         found: u64,
-        /// The volume's.
+        /// The volume's generation.
         expected: u64,
     },
-    /// It does not fit this volume.
+    /// The change does not fit this volume.
     #[error("{0:?} does not fit the volume; the journal is of another one, or misses an entry")]
     Unfit(Change),
 }
 
 impl Entry {
-    /// Bytes of an entry in the journal.
+    /// Bytes in an entry.
     pub const BYTES: usize = 32;
 
-    /// The entry's bytes: generation, two numbers, kind, three zeros, CRC-32; little-endian.
+    /// Returns the entry's bytes: generation, two numbers, kind, three zeros, CRC-32; little-endian.
     pub fn encode(&self) -> [u8; Self::BYTES] {
         let (kind, a, b) = match self.change {
             Change::Snapshot(id) => (1u8, id.0, 0),
@@ -102,7 +102,7 @@ impl Entry {
         bytes
     }
 
-    /// Reads an entry back.
+    /// Reads an entry.
     ///
     /// # Errors
     /// [`ChangeError::Damaged`].

@@ -1,4 +1,5 @@
-//! Snapshots of a volume: what the backup asks ([`Provider`]), and two real providers ([`Volume`]).
+//! Snapshots of a volume: the interface for backups ([`Provider`]), and a volume with two kinds of copy-on-write
+//! ([`Volume`]).
 //!
 //! FAST'04, section 4.1: when a block that a snapshot claims is overwritten, either the new data go elsewhere
 //! (application-copy-on-write, as WAFL does) or the old data do (snapshot-copy-on-write, as FreeBSD does).
@@ -20,7 +21,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use thiserror::Error;
 use units::{Lbn, LbnRange, Sectors};
 
-/// A volume's name, unlike any other's: whoever makes the volume draws it at random.
+/// A volume's identity: a number drawn at random when the volume is made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct VolumeId(pub u128);
 
@@ -30,7 +31,7 @@ impl fmt::Display for VolumeId {
     }
 }
 
-/// A snapshot of a volume. Numbered from 1 in the order in which they are taken, never used twice.
+/// A snapshot of a volume. Snapshots are numbered from 1 in order of time; no number is used twice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SnapshotId(pub u64);
 
@@ -40,46 +41,46 @@ impl fmt::Display for SnapshotId {
     }
 }
 
-/// Where the content lies that a block had at the snapshot.
+/// The current place of a block's content at the snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// Here, now. It may move until it is read; ask again afterwards.
+    /// The place is this for now. It may change until the block is read; ask again afterwards.
     At(LbnRange),
-    /// Nowhere any more: it could not be read when it should have been copied.
+    /// The content is lost: it could not be read when it was to be copied.
     Lost,
-    /// The block held nothing.
+    /// The block was empty.
     Hole,
 }
 
-/// Blocks of a snapshot that lie side by side.
+/// Contiguous blocks of a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
     /// The first block.
     pub first: u64,
-    /// How many; one where it is lost.
+    /// The number of blocks; 1 for a lost block.
     pub blocks: u64,
-    /// Where they lie, all together; `None` for a lost block.
+    /// The contiguous LBNs of all of them; `None` for a lost block.
     pub place: Option<LbnRange>,
 }
 
-/// Why a snapshot cannot be read.
+/// The reason for which a snapshot cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Gone {
-    /// It never was.
+    /// The snapshot was never taken.
     #[error("{0} was never taken; give the number that taking it returned")]
     Never(SnapshotId),
-    /// Somebody deleted it.
+    /// The snapshot was deleted.
     #[error("{0} was deleted; take a new one")]
     Deleted(SnapshotId),
     /// The volume needed its space.
     #[error("{0} is invalid: its space was needed for writes; take a new one, with more room")]
     Invalidated(SnapshotId),
-    /// A difference from a snapshot that is not older.
+    /// The base of the difference is not older than the snapshot.
     #[error("no difference from {base} to {snapshot}: the base must be taken, and older")]
     NotABase {
-        /// What was given as the base.
+        /// The given base.
         base: SnapshotId,
-        /// What was to be compared with it.
+        /// The snapshot to be compared with it.
         snapshot: SnapshotId,
     },
 }
@@ -87,9 +88,9 @@ pub enum Gone {
 /// The shape of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// Its name.
+    /// The volume's identity.
     pub volume: VolumeId,
-    /// Where block 0 has its home.
+    /// The home of block 0.
     pub first: Lbn,
     /// Sectors in a block.
     pub block: Sectors,
@@ -98,26 +99,26 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Where a block has its home: its address on the volume, and on any replica.
+    /// Returns a block's home: its address on the volume, and on any replica.
     pub fn home(&self, block: u64) -> Lbn {
         Lbn::new(self.first.get().saturating_add(block.saturating_mul(self.block.get())))
     }
 }
 
-/// Who knows where the blocks of snapshots lie.
+/// A source of snapshots: knows the current place of each block.
 pub trait Provider {
-    /// The volume's shape; it never changes.
+    /// Returns the volume's shape, which never changes.
     fn shape(&self) -> Shape;
 
-    /// The first blocks, not below `from`, of the snapshot's list: all that held something, or with a base those that
-    /// were written since it was taken. The list of a snapshot never changes, only the places.
+    /// Returns the first blocks, from `from` on, of the snapshot's list: all non-empty blocks or, with a base, those
+    /// written since the base was taken. The list of a snapshot never changes, only the places.
     ///
     /// # Errors
-    /// The snapshot is gone, or the base is none for it. A base may have been deleted.
+    /// The snapshot is gone, or the base is not valid for it. A base may have been deleted.
     fn next(&self, snapshot: SnapshotId, base: Option<SnapshotId>, from: u64)
     -> Result<Option<Extent>, Gone>;
 
-    /// Where the block's content lies now.
+    /// Returns the current place of the block's content.
     ///
     /// # Errors
     /// The snapshot is gone.
@@ -141,8 +142,8 @@ impl<P: Provider + ?Sized> Provider for &P {
     }
 }
 
-/// The host, which writes, and the backup, which asks, share the volume in one thread. The host holds no borrow while
-/// it hands a record over.
+/// The host, which writes, and the backup, which reads, share the volume in one thread. The host holds no borrow
+/// while it hands a record over.
 impl<P: Provider> Provider for Rc<RefCell<P>> {
     fn shape(&self) -> Shape {
         self.borrow().shape()

@@ -1,4 +1,4 @@
-//! The volume's maps as bytes, to be saved whole.
+//! Saves and loads the volume's maps as bytes.
 
 use super::volume::{Cow, Geometry, GeometryError, Kept, SnapshotError, Version, Volume};
 use super::{SnapshotId, VolumeId};
@@ -10,36 +10,36 @@ use units::{Lbn, Sectors};
 const MAGIC: &[u8; 8] = b"FBVOLUME";
 const VERSION: u16 = 1;
 
-/// Why saved maps were refused.
+/// The reason for which saved maps were refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum StateError {
-    /// Not a saved volume.
+    /// The bytes are not a saved volume.
     #[error("not the saved maps of a volume: the first 8 bytes should be FBVOLUME")]
     Foreign,
-    /// The checksum does not fit.
+    /// The checksum does not match.
     #[error(
         "the saved maps are damaged: their checksum does not fit; restore the copy saved before, and its journal"
     )]
     Damaged,
-    /// Saved by a later version of this.
+    /// The maps were saved by a later version.
     #[error("the saved maps are of version {0}, this reads {VERSION}; use the program that saved them")]
     Version(u16),
-    /// They end early, or contradict themselves.
+    /// The bytes end early, or contradict themselves.
     #[error(
         "the saved maps contradict themselves at byte {0}; restore the copy saved before, and its journal"
     )]
     Nonsense(usize),
-    /// The geometry is none.
+    /// The geometry is invalid.
     #[error(transparent)]
     Geometry(#[from] GeometryError),
 }
 
 impl Volume {
-    /// The maps as bytes, in a new generation: journal entries made from here on go on top of these bytes, and those
-    /// made before are in them.
+    /// Returns the maps as bytes, in a new generation: journal entries made from here on apply to these bytes, and
+    /// earlier ones are included.
     ///
     /// # Errors
-    /// Writes are under way: an entry of theirs could be lost between the generations.
+    /// Writes are under way: one of their entries could be lost between the generations.
     pub fn save(&mut self) -> Result<Vec<u8>, SnapshotError> {
         self.quiet()?;
         self.generation += 1;
@@ -85,7 +85,7 @@ impl Volume {
         Ok(out)
     }
 
-    /// The volume that was saved.
+    /// Loads a saved volume.
     ///
     /// # Errors
     /// The bytes are damaged, foreign, or contradict themselves.
@@ -101,7 +101,7 @@ impl Volume {
     }
 }
 
-/// `None` where the bytes end early or contradict themselves.
+/// Returns `None` if the bytes end early or contradict themselves.
 fn parse(c: &mut Cursor<'_>) -> Result<Option<Volume>, StateError> {
     let (Some(_), Some(version)) = (c.take(8), c.u16()) else { return Ok(None) };
     if version != VERSION {
@@ -152,7 +152,7 @@ fn maps(c: &mut Cursor<'_>, mut volume: Volume) -> Option<Volume> {
         let fits = volume.used.contains(block) && slot < slots && born <= volume.epoch;
         (fits && volume.moved.insert(block, Version { slot, born }).is_none()).then_some(())?;
     }
-    // The slots that hold the present content: at home but for what has moved.
+    // The slots with the current content: blocks are at home unless they have moved.
     let mut next = 0;
     while let Some(block) = volume.used.next(next) {
         match volume.moved.get(&block) {

@@ -1,4 +1,4 @@
-//! A volume over LBNs whose overwrites spare what snapshots claim: the maps.
+//! The maps of a volume whose overwrites preserve the contents of snapshots.
 
 use super::write::{WriteId, Writing};
 use super::{Change, ChangeError, Entry, Extent, Gone, Place, Provider, Shape, SnapshotId, VolumeId};
@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use thiserror::Error;
 use units::{Lbn, LbnRange, Sectors};
 
-/// What happens to a block that a snapshot claims when it is overwritten.
+/// The treatment of an overwritten block that a snapshot claims.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cow {
     /// The new data go to a new place; the volume's map changes (WAFL).
@@ -17,11 +17,11 @@ pub enum Cow {
     Snapshot,
 }
 
-/// Where a volume lies. A slot is room for a block; slot `i` begins at `first + i * block`, and is the home of block
-/// `i` while there is one.
+/// The layout of a volume. A slot is room for a block; slot `i` begins at `first + i * block`, and for each block `i`
+/// it is the block's home.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
-    /// The volume's name.
+    /// The volume's identity.
     pub volume: VolumeId,
     /// The first sector of slot 0.
     pub first: Lbn,
@@ -29,17 +29,17 @@ pub struct Geometry {
     pub block: Sectors,
     /// Blocks of the volume.
     pub blocks: u64,
-    /// Slots: a volume's blocks, and room for what snapshots keep.
+    /// Slots: one for each block, and room for the old contents of snapshots.
     pub slots: u64,
 }
 
-/// Why a geometry is none.
+/// The reason for which a geometry is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum GeometryError {
-    /// Blocks of nothing, or larger than a session reads.
+    /// A block is empty, or larger than a session reads.
     #[error("a block of {0} sectors; give 1 to {most}", most = scheduler::MOST_BLOCK_SECTORS)]
     Block(Sectors),
-    /// No room for the volume itself.
+    /// There are fewer slots than blocks.
     #[error("{slots} slots for {blocks} blocks; give at least as many slots as blocks")]
     Slots {
         /// Slots.
@@ -47,7 +47,7 @@ pub enum GeometryError {
         /// Blocks.
         blocks: u64,
     },
-    /// Larger than any drive.
+    /// The volume is larger than any drive.
     #[error("{0} slots are more than a drive has; the most is 2^40, and the last LBN below 2^63")]
     TooLarge(u64),
 }
@@ -77,19 +77,19 @@ impl Geometry {
     }
 }
 
-/// Why a snapshot's call was refused.
+/// The reason for which a call was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum SnapshotError {
-    /// Half-written blocks would be in the snapshot, and change in it.
+    /// The snapshot would have half-written blocks, which would still change.
     #[error("{0} foreground writes are under way; let them end first")]
     WritesInFlight(usize),
     /// There is no such snapshot.
     #[error(transparent)]
     Gone(#[from] Gone),
-    /// No such block.
+    /// There is no such block.
     #[error("block {block} of a volume of {blocks}")]
     NoBlock {
-        /// What was asked.
+        /// The block named in the call.
         block: u64,
         /// Blocks of the volume.
         blocks: u64,
@@ -99,28 +99,28 @@ pub enum SnapshotError {
     Busy(u64),
 }
 
-/// Where the slots are.
+/// The use of the slots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Space {
-    /// All.
+    /// All slots.
     pub slots: u64,
-    /// With the volume's present content.
+    /// Slots with the volume's current content.
     pub current: u64,
-    /// With content that only snapshots have.
+    /// Slots with content that only snapshots have.
     pub kept: u64,
-    /// Set apart for writes under way.
+    /// Slots reserved for writes under way.
     pub reserved: u64,
-    /// Given up as unwritable.
+    /// Slots that turned out unwritable.
     pub retired: u64,
-    /// Free.
+    /// Free slots.
     pub free: u64,
 }
 
-/// The present content of a block, where it is not in its home since before the first snapshot.
+/// The current content of a block, unless it has been in its home since before the first snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Version {
     pub slot: u64,
-    /// How many snapshots had been taken when it was first written.
+    /// The number of snapshots that had been taken when it was first written.
     pub born: u64,
 }
 
@@ -134,12 +134,12 @@ pub(super) struct Kept {
 
 /// A volume that keeps snapshots by copy-on-write.
 ///
-/// It does no I/O: [`write`](Self::write) says which steps a foreground write takes (FAST'04, section 4.1), and the
-/// host does them in order. Changes of the maps are [`Entry`]s that the host makes durable before they take effect; the
-/// state saved last and the entries since then give the volume back after a crash.
+/// It does no I/O: [`write`](Self::write) plans the steps of a foreground write (FAST'04, section 4.1), and the host
+/// carries them out in order. Changes of the maps are [`Entry`]s that the host makes durable before they take effect;
+/// the last saved state and the entries since then restore the volume after a crash.
 ///
-/// Out of space is [`WriteError::Full`](super::WriteError::Full): nothing has changed, and the host chooses: refuse the
-/// write, delete a snapshot, or [`invalidate`](Self::invalidate) the oldest and write again.
+/// [`WriteError::Full`](super::WriteError::Full) means that no space is left and nothing has changed. The host then
+/// refuses the write, deletes a snapshot, or [`invalidate`](Self::invalidate)s the oldest one and writes again.
 ///
 /// ```
 /// use freeblock_apps::snapshot::{Bytes, Change, Cow, Geometry, Place, Provider, Step, Volume, VolumeId};
@@ -168,11 +168,11 @@ pub struct Volume {
     pub(super) geometry: Geometry,
     pub(super) cow: Cow,
     pub(super) generation: u64,
-    /// Snapshots taken so far.
+    /// The number of snapshots taken so far.
     pub(super) epoch: u64,
     pub(super) live: BTreeSet<SnapshotId>,
     pub(super) invalid: BTreeSet<SnapshotId>,
-    /// Blocks that hold something.
+    /// Non-empty blocks.
     pub(super) used: BlockSet,
     pub(super) moved: BTreeMap<u64, Version>,
     pub(super) kept: BTreeMap<u64, Vec<Kept>>,
@@ -185,10 +185,10 @@ pub struct Volume {
 }
 
 impl Volume {
-    /// A volume of which every block holds something and lies in its home.
+    /// Creates a volume whose blocks are all non-empty and in their homes.
     ///
     /// # Errors
-    /// The geometry is none.
+    /// The geometry is invalid.
     pub fn new(geometry: Geometry, cow: Cow) -> Result<Self, GeometryError> {
         geometry.check()?;
         let mut free = BlockSet::full(geometry.slots);
@@ -212,22 +212,22 @@ impl Volume {
         })
     }
 
-    /// Where it lies.
+    /// Returns the layout.
     pub fn geometry(&self) -> Geometry {
         self.geometry
     }
 
-    /// Which of the two it does.
+    /// Returns the kind of copy-on-write.
     pub fn cow(&self) -> Cow {
         self.cow
     }
 
-    /// The snapshots that can be read, oldest first.
+    /// Iterates over the readable snapshots, oldest first.
     pub fn snapshots(&self) -> impl Iterator<Item = SnapshotId> + '_ {
         self.live.iter().copied()
     }
 
-    /// Where the slots are.
+    /// Returns the use of the slots.
     pub fn space(&self) -> Space {
         let kept = self.kept.values().flatten().filter(|k| k.slot.is_some()).count();
         Space {
@@ -240,13 +240,12 @@ impl Volume {
         }
     }
 
-    /// Where the block's present content lies; `None` when it holds nothing. This is where a foreground read goes.
+    /// Returns the LBNs of the block's current content, for a foreground read; `None` if it is empty.
     pub fn current(&self, block: u64) -> Option<LbnRange> {
         self.version(block).map(|v| self.geometry.slot(v.slot))
     }
 
-    /// Takes a snapshot: of what all ended writes have left. The entry is to be made durable before anything else is
-    /// done.
+    /// Takes a snapshot of the state after all ended writes. The entry must be durable before anything else is done.
     ///
     /// # Errors
     /// Writes are under way.
@@ -259,8 +258,8 @@ impl Volume {
         Ok((id, entry))
     }
 
-    /// Deletes a snapshot, or forgets an invalid one. Its space is free at once, so the entry is to be made durable
-    /// before anything else is done.
+    /// Deletes a snapshot, or forgets an invalid one. Its space is free at once, so the entry must be durable before
+    /// anything else is done.
     ///
     /// # Errors
     /// There is no such snapshot.
@@ -273,7 +272,7 @@ impl Volume {
         Ok(self.entry(Change::Delete(id)))
     }
 
-    /// Gives a snapshot up for its space, as [`delete`](Self::delete), but its readers are told why.
+    /// Invalidates a snapshot to free its space; as [`delete`](Self::delete), but its readers get the reason.
     ///
     /// # Errors
     /// There is no such snapshot.
@@ -285,10 +284,10 @@ impl Volume {
         Ok(self.entry(Change::Invalidate(id)))
     }
 
-    /// The block holds nothing from here on (a file system's trim). Snapshots keep what they claim.
+    /// Empties the block (a file system's trim). Snapshots keep the contents that they claim.
     ///
     /// # Errors
-    /// No such block, or one that is being written.
+    /// There is no such block, or it is being written.
     pub fn discard(&mut self, block: u64) -> Result<Option<Entry>, SnapshotError> {
         if block >= self.geometry.blocks {
             return Err(SnapshotError::NoBlock { block, blocks: self.geometry.blocks });
@@ -300,7 +299,7 @@ impl Volume {
         Ok(self.apply(change).is_ok().then(|| self.entry(change)))
     }
 
-    /// Repeats an entry of the journal on top of the state saved last. Entries of an older state are passed over.
+    /// Repeats a journal entry on top of the last saved state. Entries of an older state are skipped.
     ///
     /// # Errors
     /// The entry does not fit; nothing has changed.
@@ -327,7 +326,7 @@ impl Volume {
         self.used.contains(block).then(|| self.moved.get(&block).copied().unwrap_or(home))
     }
 
-    /// Whether a snapshot after `born`, up to `until`, can still be read.
+    /// Returns whether a snapshot after `born`, up to `until`, can still be read.
     pub(super) fn claimed(&self, born: u64, until: u64) -> bool {
         born < until && self.live.range(SnapshotId(born + 1)..=SnapshotId(until)).next().is_some()
     }
@@ -400,7 +399,7 @@ impl Volume {
         Ok(())
     }
 
-    /// The block's present content goes to the snapshots that claim it, or its slot is free.
+    /// Passes the block's current content to the snapshots that claim it, or frees its slot.
     fn leave(&mut self, block: u64) {
         let Some(old) = self.version(block) else { return };
         if self.claimed(old.born, self.epoch) {
@@ -411,7 +410,7 @@ impl Volume {
         }
     }
 
-    /// Frees what no snapshot claims any more.
+    /// Frees contents that no snapshot claims any more.
     fn collect(&mut self) {
         let mut kept = std::mem::take(&mut self.kept);
         kept.retain(|_, versions| {
@@ -439,7 +438,7 @@ impl Volume {
         }
     }
 
-    /// What the block held at a snapshot, and since when.
+    /// Returns the slot of the block's content at a snapshot, and the snapshot count at its first write.
     fn held(&self, id: SnapshotId, block: u64) -> Option<(Option<u64>, u64)> {
         let kept = self.kept.get(&block).into_iter().flatten();
         if let Some(version) = kept.into_iter().find(|v| v.born < id.0 && id.0 <= v.until) {
@@ -464,7 +463,8 @@ impl Provider for Volume {
         let mut at = from;
         while at < self.geometry.blocks {
             if !self.moved.contains_key(&at) && !self.kept.contains_key(&at) {
-                // Up to the next block of which something is noted, all are in their homes from the beginning.
+                // All blocks before the next one with an entry in the maps have been in their homes from the
+                // beginning.
                 let noted = |n: Option<u64>| n.unwrap_or(self.geometry.blocks);
                 let end = noted(self.moved.range(at..).next().map(|(b, _)| *b))
                     .min(noted(self.kept.range(at..).next().map(|(b, _)| *b)));

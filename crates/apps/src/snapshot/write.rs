@@ -1,4 +1,4 @@
-//! A foreground write, as the steps of I/O that it takes.
+//! A foreground write as a sequence of I/O steps.
 
 use super::volume::{Cow, Volume};
 use super::{Change, Entry, SnapshotId};
@@ -17,37 +17,37 @@ impl fmt::Display for WriteId {
     }
 }
 
-/// What is written.
+/// The source of the bytes of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bytes {
-    /// What the step before has read.
+    /// The bytes that the preceding step read.
     Read,
     /// The foreground's data, from this sector of them on.
     Data {
-        /// Sectors of the data to leave out.
+        /// Sectors of the data to skip.
         from: Sectors,
     },
-    /// Zeros: the rest of a block that held nothing.
+    /// Zeros, for the rest of a block that was empty.
     Zeros,
 }
 
-/// What the host does next for a write.
+/// The next step of a write, for the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Read this, and keep the bytes for the next step.
+    /// Read this range, and keep the bytes for the next step.
     Read(LbnRange),
-    /// Write this.
+    /// Write to this range.
     Write {
-        /// Where.
+        /// The range.
         to: LbnRange,
-        /// What.
+        /// The bytes.
         bytes: Bytes,
     },
-    /// Make this durable, after all that was written before it. It takes effect at [`Volume::done`].
+    /// Make this entry durable, after all preceding writes. It takes effect at [`Volume::done`].
     Record(Entry),
 }
 
-/// Whether a write goes on.
+/// The state of a write after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// There is another step.
@@ -56,13 +56,13 @@ pub enum Progress {
     Complete,
 }
 
-/// Why a write was not begun. Nothing has changed.
+/// The reason for which a write was not begun. Nothing has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum WriteError {
-    /// Not on the volume.
+    /// The range is not on the volume.
     #[error("LBNs {range} are not on the volume, which is LBNs {volume}")]
     Outside {
-        /// What was asked.
+        /// The range of the write.
         range: LbnRange,
         /// The volume.
         volume: LbnRange,
@@ -70,7 +70,7 @@ pub enum WriteError {
     /// Another write of the block is under way.
     #[error("block {0} is being written; writes of a block go one after the other")]
     Busy(u64),
-    /// No room for what snapshots would have to keep.
+    /// There is no room for the contents that snapshots would keep.
     #[error(
         "{needed} slots are needed and {free} are free; delete or invalidate a snapshot, or refuse the write"
     )]
@@ -79,21 +79,21 @@ pub enum WriteError {
         needed: u64,
         /// Slots that are free.
         free: u64,
-        /// Whom to give up first.
+        /// The oldest snapshot, the first to be given up.
         oldest: Option<SnapshotId>,
     },
 }
 
-/// How a write failed. Blocks before the one it failed at are written, as after any failed write.
+/// The failure of a write. Blocks before the failed one are written, as after any failed write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum WriteFailure {
-    /// The place of the block cannot be written.
+    /// The block's slot cannot be written.
     #[error("block {block} cannot be written")]
     Medium {
         /// The block.
         block: u64,
     },
-    /// A part of a block was to be written elsewhere, and the rest cannot be read.
+    /// A block was to be written in part to another slot, and its rest cannot be read.
     #[error("block {block} cannot be read, and was to be written in part; write the whole block")]
     Unreadable {
         /// The block.
@@ -105,7 +105,7 @@ pub enum WriteFailure {
         /// The block.
         block: u64,
     },
-    /// After an unwritable slot there was no other.
+    /// After an unwritable slot no other one was free.
     #[error("block {block} needs a slot and none is left; delete or invalidate a snapshot")]
     Full {
         /// The block.
@@ -120,7 +120,7 @@ pub enum WriteFailure {
 struct Planned {
     block: u64,
     step: Step,
-    /// The slot that is set apart for this block until the record.
+    /// The slot that is reserved for this block until the record.
     slot: Option<u64>,
 }
 
@@ -136,7 +136,7 @@ impl Volume {
     /// Begins a foreground write to these LBNs of the volume (the homes of its blocks).
     ///
     /// # Errors
-    /// Outside of the volume, a block that is being written, or no room.
+    /// The range is outside of the volume, a block is being written, or there is no room.
     pub fn write(&mut self, range: LbnRange) -> Result<WriteId, WriteError> {
         let geometry = self.geometry;
         let size = geometry.block.get();
@@ -166,13 +166,13 @@ impl Volume {
         Ok(id)
     }
 
-    /// The step to do now; the same until [`done`](Self::done) or [`failed`](Self::failed). `None` when the write is
-    /// complete or failed.
+    /// Returns the current step; the same until [`done`](Self::done) or [`failed`](Self::failed). `None` once the
+    /// write is complete or failed.
     pub fn step(&self, write: WriteId) -> Option<Step> {
         self.writes.get(&write)?.steps.front().map(|p| p.step)
     }
 
-    /// The step is done.
+    /// Records that the step is done.
     pub fn done(&mut self, write: WriteId) -> Progress {
         let Some(writing) = self.writes.get_mut(&write) else { return Progress::Complete };
         let done = writing.steps.pop_front();
@@ -191,11 +191,11 @@ impl Volume {
         Progress::More
     }
 
-    /// The step failed on the medium. What can be mended is (another slot for one that cannot be written; a block that
-    /// cannot be read is lost to its snapshots, and the foreground's write goes on).
+    /// Records that the step failed on the medium, and recovers if possible: an unwritable slot is replaced by
+    /// another one; a block that cannot be read is lost to its snapshots, and the foreground's write continues.
     ///
     /// # Errors
-    /// The write has failed and is over.
+    /// The write has failed, and has ended.
     pub fn failed(&mut self, write: WriteId) -> Result<(), WriteFailure> {
         let writing = self.writes.get_mut(&write).ok_or(WriteFailure::NoWrite(write))?;
         let front = writing.steps.front().copied().ok_or(WriteFailure::NoWrite(write))?;
@@ -246,7 +246,7 @@ impl Volume {
         }
     }
 
-    /// Ends a write, and gives back what it had set apart and not used.
+    /// Ends a write, and frees the unused slots reserved for it.
     fn end(&mut self, write: WriteId) {
         let Some(writing) = self.writes.remove(&write) else { return };
         let mut slots: Vec<u64> = writing.steps.iter().filter_map(|p| p.slot).collect();
@@ -264,7 +264,7 @@ impl Volume {
         self.version(block).is_none_or(|v| self.claimed(v.born, self.epoch))
     }
 
-    /// Sets a free slot apart: the nearest above `near`, or the lowest.
+    /// Reserves a free slot: the nearest above `near`, or the lowest.
     fn reserve(&mut self, near: u64) -> Option<u64> {
         let slot = self.free.next(near).or_else(|| self.free.next(0))?;
         self.free.remove(slot);
@@ -278,12 +278,12 @@ impl Volume {
         }
     }
 
-    /// The steps of one block of a write.
+    /// Returns the steps of one block of a write.
     fn plan(&mut self, range: LbnRange, block: u64) -> Vec<Planned> {
         let old = self.version(block);
         if !self.needs_slot(block) {
             let mut steps = Vec::new();
-            // Before the data: a difference must never miss a block that was written.
+            // This precedes the data: a difference must never miss a block that was written.
             if old.is_some_and(|v| v.born < self.epoch) {
                 let step = Step::Record(self.entry(Change::Touch { block }));
                 steps.push(Planned { block, step, slot: None });
@@ -326,7 +326,7 @@ impl Volume {
         vec![record, self.data(range, block, home, None)]
     }
 
-    /// Where the write's part of a block begins in it, and how long it is.
+    /// Returns the position of the block's part in the write, and its length.
     fn part(&self, range: LbnRange, block: u64) -> (u64, Sectors) {
         let size = self.geometry.block.get();
         let home = self.geometry.first.get() + block * size;

@@ -22,7 +22,7 @@ const BLOCKS: u64 = 24;
 const SLOTS: u64 = 200;
 const FIRST: u64 = 5;
 
-/// A target with so much room and no more.
+/// A target with limited room.
 #[derive(Debug, Default)]
 struct Tape {
     bytes: Vec<u8>,
@@ -47,7 +47,7 @@ fn blank() -> Drive {
     Drive::blank(FIRST + BLOCKS * BLOCK)
 }
 
-/// Counts the bytes that are read.
+/// Counts the bytes read.
 struct Counted<'a>(&'a [u8], u64);
 
 impl Source for Counted<'_> {
@@ -61,10 +61,10 @@ impl Source for Counted<'_> {
     }
 }
 
-/// What the volume's sectors hold.
+/// The contents of the volume's sectors.
 type Content = Vec<Option<Vec<u8>>>;
 
-/// Whether the drive has all of that, sectors from `first` on.
+/// Returns whether the drive has these contents, from sector `first` on.
 fn has(drive: &Drive, first: u64, content: &[Option<Vec<u8>>]) -> bool {
     let sectors = drive.bytes[(FIRST + first) as usize * SECTOR..].chunks(SECTOR);
     sectors.zip(content).all(|(got, want)| want.as_ref().is_none_or(|want| got == want))
@@ -92,7 +92,7 @@ impl World {
         self.stream.below(NonZeroU64::new(n).unwrap())
     }
 
-    /// The volume's present content by its map, sector by sector; none where nothing is.
+    /// Returns the volume's current content by its map, sector by sector; `None` for empty sectors.
     fn content(&self) -> Content {
         let volume = self.volume.borrow();
         let blocks = (0..BLOCKS).map(|b| volume.current(b).map(|place| self.host.bytes(place).to_vec()));
@@ -102,7 +102,7 @@ impl World {
         blocks.flat_map(|block| (0..BLOCK as usize).map(move |i| sectors(i, &block))).collect()
     }
 
-    /// The foreground does something.
+    /// Lets the foreground do one thing.
     fn foreground(&mut self) {
         if self.below(8) == 0 {
             let block = self.below(BLOCKS);
@@ -112,7 +112,7 @@ impl World {
         }
     }
 
-    /// A foreground write, all its steps.
+    /// Carries out a foreground write, all its steps.
     fn overwrite(&mut self) {
         let at = self.below(BLOCKS * BLOCK);
         let len = 1 + self.below((BLOCKS * BLOCK - at).min(9));
@@ -128,7 +128,7 @@ impl World {
             let Some(step) = self.volume.borrow().step(id) else { return };
             let fine = carry_out(&mut self.host, step, &mut read, &data);
             if let (true, Step::Write { to, .. }) = (fine, step) {
-                // What is written may be given out for what was to be read there.
+                // The bytes of a write may be delivered for a pending read of the same place.
                 let bytes = self.host.bytes(to).to_vec();
                 self.host.foreground_write(&mut self.late, to, &bytes);
             }
@@ -141,7 +141,7 @@ impl World {
         }
     }
 
-    /// Something happens: a foreground write, a block read, a record delivered.
+    /// Does one thing: a foreground write, a block read, or the delivery of a record.
     fn turn(&mut self, app: &mut dyn Application) {
         match self.below(4) {
             0 => self.foreground(),
@@ -160,7 +160,7 @@ impl World {
     }
 
     /// Makes an image while the foreground overwrites the volume, the target fills up, and the power fails `crashes`
-    /// times. The image, and how many blocks were read for nothing but a crash.
+    /// times. Returns the image.
     fn image(&mut self, snapshot: SnapshotId, base: Option<SnapshotId>, mut crashes: u64) -> Vec<u8> {
         let mut writer = ImageWriter::new(self.header(snapshot, base), Tape::default());
         loop {
@@ -195,7 +195,7 @@ impl World {
             crashes -= 1;
             let _ = self.host.registry.close(session);
             self.late.0.clear();
-            // The last bytes may not have come to the target.
+            // The last bytes may not have reached the target.
             let lost = self.below(60) as usize;
             bytes.truncate(bytes.len().saturating_sub(lost));
             writer = match scan(&mut bytes.as_slice()) {
@@ -263,7 +263,7 @@ impl World {
         }
     }
 
-    /// Of the blocks that are there none is registered, right after a start.
+    /// Asserts that no block of the output is registered right after a start.
     fn none_registered(&self, snapshot: SnapshotId, present: &[u64]) {
         for block in present {
             let place = self.volume.locate(snapshot, *block);
@@ -281,7 +281,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     /// Guards: foreground data in an image; a block missed or read from its old place; a torn end of an image that is
-    /// believed; a difference that misses a write; blocks read again after a restart. Bytes are compared with copies
+    /// accepted; a difference that misses a write; blocks read again after a restart. Bytes are compared with copies
     /// of the volume at the snapshot instants.
     #[test]
     fn a_chain_of_images_restores_the_volume_at_each_snapshot(app in any::<bool>(), seed in any::<u64>(), crashes in 0..4u64) {
@@ -314,8 +314,8 @@ proptest! {
         }
     }
 
-    /// Guards: a replica that is taken for whole after a crash at either end, that reads all again, or that is put on
-    /// something that is not its base.
+    /// Guards: a replica that counts as whole after a crash at either end, that reads everything again, or that is
+    /// applied to another base.
     #[test]
     fn a_replica_goes_on_after_a_restart_and_equals_the_volume_at_each_snapshot(app in any::<bool>(), seed in any::<u64>(), crashes in 0..5u64) {
         let mut world = World::new(cow(app), seed);
@@ -343,7 +343,7 @@ proptest! {
         }
     }
 
-    /// Guards: blocks that damaged progress says are on the replica and are not.
+    /// Guards: blocks that are on the replica only according to damaged progress.
     #[test]
     fn damaged_progress_of_a_replica_is_refused_by_name(seed in any::<u64>(), at in any::<prop::sample::Index>(), bit in 0..8u8, cut in any::<bool>()) {
         let world = World::new(Cow::Snapshot, seed);
@@ -354,7 +354,7 @@ proptest! {
         replica.flush().unwrap();
         let good = replica.progress().unwrap();
         prop_assert_eq!(Replica::resume(&good, blank()).unwrap().missing().len(), 4);
-        // With a right checksum it is refused, or is progress; it is no panic.
+        // With a right checksum, the bytes are refused or are valid progress; there is no panic.
         let mut bytes = good.clone();
         let end = bytes.len() - 4;
         bytes[100 + at.index(end - 100)] ^= 1 << bit;
@@ -372,8 +372,8 @@ proptest! {
         prop_assert!(refused.contains("make the replica anew"), "{refused}");
     }
 
-    /// Guards: a range that comes from the wrong image of a chain, that touches its neighbours, or that reads all; a
-    /// damaged index or chunk that is believed.
+    /// Guards: a range that comes from the wrong image of a chain, changes its neighbours, or reads everything; a
+    /// damaged index or chunk that is accepted.
     #[test]
     fn a_range_is_restored_from_a_chain_by_its_indices(
         app in any::<bool>(), seed in any::<u64>(), start in 0..BLOCKS * BLOCK, len in 1..40u64,
@@ -426,8 +426,8 @@ proptest! {
         }
     }
 
-    /// Guards: a bad sector that costs more than itself in an image or a replica, or is passed over in silence. With
-    /// snapshot-copy-on-write a whole block may be lost, when it has to be copied and cannot be read.
+    /// Guards: a bad sector that costs more than itself in an image or a replica, or is not reported. With
+    /// snapshot-copy-on-write a whole block may be lost, if it has to be copied and cannot be read.
     #[test]
     fn bad_sectors_are_named_and_all_else_is_restored(app in any::<bool>(), replicate in any::<bool>(), seed in any::<u64>(), bad in prop::collection::btree_set(FIRST..FIRST + SLOTS * BLOCK / 2, 1..8)) {
         let mut world = World::new(cow(app), seed);
@@ -464,7 +464,7 @@ proptest! {
         }
     }
 
-    /// Guards: a damaged image that is restored as if it were whole, a panic on one, and good blocks lost in a salvage.
+    /// Guards: a damaged image that is restored as a whole one, a panic on one, and good blocks lost in a salvage.
     #[test]
     fn a_damaged_image_is_refused_and_the_rest_can_be_salvaged(seed in any::<u64>(), at in any::<prop::sample::Index>(), bit in 0..8u8, cut in any::<bool>()) {
         let mut world = World::new(Cow::Snapshot, seed);
@@ -497,7 +497,7 @@ proptest! {
     }
 }
 
-/// Guards: an unfinished or foreign image that a backup goes on with.
+/// Guards: an unfinished image of another snapshot that a backup continues.
 #[test]
 fn a_backup_refuses_the_image_of_another_snapshot_and_says_when_its_own_is_gone() {
     let mut world = World::new(Cow::Snapshot, 3);

@@ -1,5 +1,5 @@
-//! The applications over the scheduler's core: a small drive whose every gap is planned, a foreground that never ends, a
-//! medium of bytes. The naive host's worst is in the other tests; this one is the real thing.
+//! The applications over the scheduler's core: a small drive whose every gap is planned, an endless foreground, a
+//! medium of bytes. The other tests use the naive host, which is more hostile; this one has the real scheduler.
 
 use crate::support::{self, Drive, Late, Naive, SECTOR, carry_out, range};
 use freeblock_apps::backup::image::Header;
@@ -18,7 +18,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use units::{Bytes, Instant, Lbn, LbnRange, Op, RequestId, Sectors};
 
-/// Asks the application, and keeps what it gives until it is written.
+/// Asks the application for bytes, and keeps them until they are written.
 struct Asked<'a> {
     app: &'a mut dyn Application,
     given: &'a mut BTreeMap<u64, Vec<u8>>,
@@ -36,16 +36,16 @@ impl Buffers for Asked<'_> {
     }
 }
 
-/// The core, and a drive that does what the core predicts. Medium and chance are the naive host's.
+/// The core, and a drive that behaves as the core predicts. Medium and random numbers are the naive host's.
 struct Inside {
     core: Core,
     host: Naive,
     now: Instant,
     given: BTreeMap<u64, Vec<u8>>,
-    /// Records wait for their client.
+    /// Records that wait for their client.
     late: Late,
     requests: u64,
-    /// Sectors that went by for the background.
+    /// Sectors transferred for the background.
     free: u64,
 }
 
@@ -70,7 +70,7 @@ impl Inside {
         range(start, 1 + self.host.below(8))
     }
 
-    /// Carries out one foreground request, and what goes into its gap.
+    /// Carries out one foreground request, and the detour in its gap.
     fn request(&mut self, app: &mut dyn Application, op: Op, range: LbnRange) {
         self.requests += 1;
         let id = RequestId::new(self.requests);
@@ -92,7 +92,7 @@ impl Inside {
         while self.core.pending() > 0 || self.core.busy_until().is_some() {
             self.poll(app);
         }
-        // What idle time would still do is left for later: one access at a time.
+        // The idle-time work that remains is done later, one access at a time.
         self.poll(app);
         while self.host.below(4) > 0 && !self.late.0.is_empty() {
             let which = self.host.below(1 << 32);
@@ -100,7 +100,7 @@ impl Inside {
         }
     }
 
-    /// One action; the foreground request that it ended.
+    /// Carries out one action; returns the foreground request that it ended.
     fn poll(&mut self, app: &mut dyn Application) -> Option<RequestId> {
         match self.core.poll_with(self.now, &mut Asked { app, given: &mut self.given })? {
             Action::Execute => self.execute(),
@@ -174,7 +174,7 @@ proptest! {
             }
             let at = inside.anywhere();
             if inside.host.below(4) == 0 {
-                // Rot stays where it is, so that it must be found.
+                // Writes avoid rotten blocks, so that the rot must be found.
                 let block = at.start().get() / 8;
                 let place = plan.place(block);
                 if !rot.contains(&block) && support::first_bad(&bad, place).is_none() {
@@ -197,7 +197,7 @@ proptest! {
         want.extend(rot.difference(&with_bad).filter(|b| **b < plan.blocks()).map(|b| Finding::Mismatch(*b)));
         want.sort_unstable();
         prop_assert_eq!(found, want);
-        // The rest came with what the foreground read.
+        // The rest was completed by foreground reads.
         prop_assert!(inside.free >= inside.capacity() / 2, "it was read in the gaps");
     }
 
@@ -290,7 +290,7 @@ fn write(inside: &mut Inside, app: &mut dyn Application, volume: &RefCell<Volume
     loop {
         let Some(step) = volume.borrow().step(id) else { return };
         match step {
-            // What is written is on the medium when the request is done, and may be before.
+            // The bytes of a write are on the medium when the request is done, and may be there earlier.
             Step::Write { to, .. } => {
                 carry_out(&mut inside.host, step, &mut read, &data);
                 inside.request(app, Op::Write, to);

@@ -74,7 +74,7 @@ enum Call {
 }
 
 fn path() -> impl Strategy<Value = FilePath> {
-    // One directory more than there are.
+    // One directory more than exist.
     (0u32..4, 0u64..12).prop_map(|(directory, name)| FilePath::new(directory, name))
 }
 
@@ -109,7 +109,7 @@ fn bytes_of(path: FilePath, offset: usize, length: usize) -> Vec<u8> {
     bytes
 }
 
-/// Every file is there with its bytes, and no other.
+/// Checks that exactly the model's files exist, with their bytes.
 fn check_all(files: &mut Files, model: &Model) -> Result<(), TestCaseError> {
     let failing = std::mem::replace(&mut files.store_mut().failing, Share::NONE);
     let mut read = Vec::new();
@@ -129,7 +129,7 @@ fn check_all(files: &mut Files, model: &Model) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Whether this outcome is what the model allows; gives whether the call succeeded.
+/// Checks an outcome against the model; returns whether the call succeeded.
 fn judge(
     outcome: Result<(), FileError<FlakyError>>,
     expected: Result<(), FileError<FlakyError>>,
@@ -329,7 +329,7 @@ fn a_stale_block_is_damage() {
     files.append(FilePath::new(0, 1), b" and new").unwrap();
     files.sync().unwrap();
     let mut store = files.into_store();
-    // The file's only block: a write that the store lost.
+    // The file's only block: emulates a write that the store lost.
     let changed = |n: &u32| {
         let block = LogicalBlock::new(*n);
         let (mut now, mut then) = (store.clone(), old.clone());

@@ -1,4 +1,4 @@
-//! Estimates: intervals hold the truth as often as they say, and strata mend what position spoils.
+//! Estimates: intervals contain the truth at their confidence level, and strata correct a bias by position.
 
 use crate::miner_support::{Draw, Host, bytes, generator};
 use freeblock_apps::miner::*;
@@ -32,7 +32,7 @@ fn estimates(answers: &Answers) -> Vec<(String, Option<Estimate>)> {
     answers.answers.iter().map(each).collect()
 }
 
-/// Values of the whole table, and how many of the samples' intervals hold them.
+/// The true values for the whole table, and the number of intervals that contain them.
 struct Trial {
     table: Table,
     pages: Vec<[u8; PAGE_BYTES]>,
@@ -57,8 +57,8 @@ impl Trial {
         estimates(&mined.finish())
     }
 
-    /// For each question its name, the share of samples whose interval holds the truth, and the mean error as a share
-    /// of the truth.
+    /// Returns for each question its name, the share of samples whose interval contains the truth, and the mean error
+    /// as a share of the truth.
     fn run(&self, samples: impl IntoIterator<Item = Vec<u64>>) -> Vec<(String, f64, f64)> {
         let mut tally = vec![(String::new(), 0.0, 0.0); self.truth.len()];
         let mut n = 0.0;
@@ -79,9 +79,10 @@ fn random_samples(pages: u64, size: usize) -> impl Iterator<Item = Vec<u64>> {
     (0..SAMPLES).map(move |seed| Draw(seed << 20).order(pages).into_iter().take(size).collect())
 }
 
-/// Of 1000 intervals at 95 %, 950 hold the truth, with a standard deviation of 6.9; three of these are the margin. The
-/// intervals suppose that means over pages are nearly normal: with 100 pages, one in eight of which is not full, they
-/// are not quite yet, and that row has a margin of its own. Fixed seeds: what passes once passes always.
+/// 95% of intervals at that level contain the truth: 950 of 1000, with a standard deviation of 6.9; three of these
+/// are the margin. The intervals suppose that means over pages are nearly normal. With 100 pages, one in eight of
+/// which is not full, they are not quite, so that row has a margin of its own. The seeds are fixed, so the result is
+/// reproducible.
 #[test]
 fn intervals_of_random_samples_hold_the_truth_as_often_as_they_say() {
     let pages = 2_000;
@@ -121,7 +122,7 @@ fn strata_that_explain_the_variation_narrow_the_interval() {
     assert!(stratified < 0.75 * plain, "{stratified} {plain}");
 }
 
-/// The first pages come three times as often as the last, as where the foreground works at the table's front.
+/// The first pages come three times as often as the last, as if the foreground worked at the table's front.
 #[test]
 fn a_bias_by_position_shows_and_strata_take_it_away() {
     let pages = 1_000;
@@ -139,7 +140,7 @@ fn a_bias_by_position_shows_and_strata_take_it_away() {
     for ((name, covered_1, error_1), (_, covered_20, error_20)) in run(1).into_iter().zip(run(20)) {
         println!("{name}: 1 stratum {covered_1:.3} {error_1:+.4}, 20 strata {covered_20:.3} {error_20:+.4}");
         if name == "records" {
-            continue; // as many everywhere
+            continue; // equal everywhere
         }
         assert!(error_1.abs() > 0.02 && covered_1 < 0.8, "{name}: {covered_1} {error_1}");
         assert!(error_20.abs() < error_1.abs() / 5.0, "{name}: {error_20} {error_1}");
@@ -156,7 +157,7 @@ fn too_small_a_sample_gives_no_interval() {
     for (name, estimate) in trial.sample([50]) {
         assert!(estimate.is_none_or(|e| e.margin.is_none()), "{name}");
     }
-    // No sale of the kind on the pages that came: that says nothing about the others.
+    // No sale of the kind on the sampled pages tells nothing about the others.
     let ask = Ask::Estimate { statistic: Statistic::Count, level: Level::Percent95, strata: 1 };
     let none = Queries::new([Query::new("none", ask).only(Column::Price.at_least(i64::MAX))]).unwrap();
     let mut mined = Mined::new(table, none);
@@ -165,9 +166,9 @@ fn too_small_a_sample_gives_no_interval() {
     assert_eq!((estimate.unwrap().value, estimate.unwrap().margin), (0.0, None));
 }
 
-/// What free bandwidth brings, not random subsets: scans of a whole drive under the papers' foreground, stopped at a
-/// share. Prints how often the intervals held the truth, which depends on drive and load; what must be is that strata
-/// bring the estimates nearer.
+/// Samples that free bandwidth delivers, not random subsets: scans of a whole drive under the papers' foreground,
+/// stopped at a share. Prints how often the intervals contained the truth, which depends on drive and load; the
+/// assertion is that strata bring the estimates nearer to it.
 #[test]
 fn samples_that_the_scheduler_brings() {
     const STRATA: [u32; 3] = [1, 32, 128];

@@ -1,5 +1,5 @@
-//! What mining costs. Prints, asserts nothing of time; leave the machine alone and run
-//! `cargo test --release -p freeblock-apps --test apps -- miner_speed --ignored --nocapture --test-threads 1`
+//! Benchmarks of mining. They print times and assert none; run on an otherwise idle machine: `cargo test --release -p
+//! freeblock-apps --test apps -- miner_speed --ignored --nocapture --test-threads 1`
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)] // a stopwatch
 

@@ -1,4 +1,4 @@
-//! The naive host itself: what tests of applications stand on.
+//! Tests of the naive host on which the tests of applications rely.
 
 use crate::support::{Naive, range};
 use freeblock_apps::sessions::{Application, Parameter, Record, Sessions, Wanted};

@@ -1,4 +1,4 @@
-//! Postmark's load run against the file layer: how a host joins the two.
+//! Postmark's load on the file layer: an example of a host that joins the two.
 
 use freeblock_apps::files::{
     CACHE_BLOCKS_MIN, FileConfig, FileError, FilePath, FileStatistics, FileSystem, MemoryStore,
@@ -7,7 +7,7 @@ use freeblock_apps::files::{
 use std::collections::BTreeMap;
 use workload::postmark::{FileNumber, Operation, Phase, Postmark, PostmarkConfig, Step};
 
-/// One operation, with real bytes; every byte read is checked.
+/// Carries out one operation with real bytes; every byte read is checked.
 fn run<S: Store>(
     files: &mut FileSystem<S>,
     operation: Operation,
@@ -41,7 +41,7 @@ fn run<S: Store>(
     }
 }
 
-/// The whole load; gives what the last transaction phase did.
+/// Runs the whole load; returns the counts of the last transaction phase.
 fn run_all(
     files: &mut FileSystem<MemoryStore>,
     load: Postmark,
@@ -71,11 +71,11 @@ fn the_papers_load_reads_back_what_it_wrote() {
     let at_first = files.usage();
     // About half of the disk: 20,000 files of two or three blocks.
     let measured = run_all(&mut files, Postmark::new(PostmarkConfig::osdi00(20_000), 42).unwrap()).unwrap();
-    // The pool is many times the cache: most reads go to the store.
+    // The pool is many times larger than the cache: most reads go to the store.
     assert!(measured.misses > 25_000, "{measured:?}");
     let usage = files.usage();
     assert_eq!(usage.files, 0);
-    // Directories keep their blocks, and inodes theirs.
+    // Directories keep their blocks, and inode blocks stay in use.
     assert!(usage.used - at_first.used < 1_000, "{usage:?}");
     files.sync().unwrap();
     let used = files.usage().used;

@@ -1,4 +1,4 @@
-//! The record face: against a naive queue on a naive host, and over the real core with slow clients.
+//! The record form of a session: against a naive queue on a naive host, and over the real core with slow clients.
 
 use crate::support::{Naive, SECTOR};
 use freeblock_apps::records::{Deadline, Got, Limits, Records, RecordsError, Timeout};
@@ -47,7 +47,7 @@ fn blocks(start: u64, len: u64, block: u64) -> Vec<LbnRange> {
     (0..len).step_by(block as usize).map(|at| range(start + at, block.min(len - at))).collect()
 }
 
-/// What a queue of records with a limit would do.
+/// A naive queue of records with a limit.
 struct Queue {
     limits: Limits,
     records: VecDeque<(Record, Vec<u8>)>,
@@ -181,8 +181,8 @@ proptest! {
         }
     }
 
-    /// However slow the clients, and whatever goes wrong below: every block comes once, with its bytes, and the buffers
-    /// hold no more than what was under way adds to their limits.
+    /// With slow clients and faults of the drive, every block is still delivered once, with its bytes, and the
+    /// buffers exceed their limits by no more than the blocks under way.
     #[test]
     fn slow_clients_lose_nothing_over_the_core(
         drive in any::<u64>(),
@@ -221,7 +221,7 @@ proptest! {
         while apps.iter().any(|(place, _)| volume.app(*place).unwrap().to_come() > 0) {
             round += 1;
             prop_assert!(round < 20_000, "blocks that never come");
-            // A busy drive may have no gap that is long enough for most of a track: that is what promote is for.
+            // A busy drive may have no gap that is long enough for most of a track; promoting helps.
             if round > 2_000 && round % 100 == 0 {
                 for (place, _) in &apps {
                     volume.call(*place, |app, sessions| {
@@ -257,7 +257,7 @@ proptest! {
     }
 }
 
-/// A place for a session that is opened when its volume stands.
+/// The session's records, once the volume is running.
 struct Holder {
     records: Option<Records>,
 }

@@ -1,4 +1,4 @@
-//! The layout reorganiser, against hosts that do their worst within the rules.
+//! The layout reorganiser, against the most hostile hosts that the rules allow.
 
 mod host;
 
@@ -10,7 +10,8 @@ use std::num::NonZeroU64;
 use units::{Bytes, Lbn, LbnRange, Sectors};
 use workload::random::Stream;
 
-/// One of the paper's three kinds on a small drive. Tracks have a sector more than a multiple of a block.
+/// Returns one of the paper's three kinds of plan on a small drive. Tracks have a sector more than a multiple of a
+/// block.
 fn plan(kind: u8, count: u64, seed: u64) -> Plan {
     let (block, capacity) = (Sectors::new(3), Sectors::new(200));
     let mut chance = Stream::new(seed, "plan");
@@ -45,8 +46,8 @@ proptest! {
         prop_assert!(world.machine.statistics().most_staged <= staging);
     }
 
-    /// Guards newer foreground data against older copies: in staging, in a read or a write under way, at an old place;
-    /// and foreground reads against places that are written over while they are under way.
+    /// Guards newer foreground data against older copies: in staging, in a read or a write under way, at an old
+    /// place; and foreground reads against writes to their places while they are under way.
     #[test]
     fn newer_foreground_bytes_win_and_reads_are_right_meanwhile(
         kind in 0u8..3, count in 2u64..60, seed: u64, staging in 2u64..12,
@@ -56,8 +57,8 @@ proptest! {
         world.check_moved();
     }
 
-    /// Guards what is saved: a crash after any read, write, torn write or torn entry, again and again, and the
-    /// foreground writes all the while.
+    /// Guards saved state: a crash after any read, write, torn write or torn entry, repeatedly, while the foreground
+    /// writes.
     #[test]
     fn a_crash_at_any_step_loses_nothing(
         kind in 0u8..3, count in 2u64..60, seed: u64, staging in 2u64..12, crash in 4u64..60, foreground: bool,
@@ -67,8 +68,8 @@ proptest! {
         world.check_moved();
     }
 
-    /// Guards against overwriting what could not be saved: with bad sources and destinations everything that was
-    /// readable still is, every fault is reported, also after crashes.
+    /// Guards against overwriting unsaved data: with bad sources and destinations all readable data stay readable,
+    /// and every fault is reported, also after crashes.
     #[test]
     fn bad_sectors_cost_no_other_block(
         kind in 0u8..3, count in 2u64..60, seed: u64, staging in 2u64..12,
@@ -98,7 +99,7 @@ proptest! {
         world.check_moved();
     }
 
-    /// Guards recovery from garbage: any flipped byte is refused, or is of the entry that the crash cut short.
+    /// Guards recovery from garbage: any flipped byte is refused, or lies in the entry that the crash cut short.
     #[test]
     fn a_damaged_state_is_refused_by_name(seed: u64, at: prop::sample::Index, flip in 1u8..) {
         let mut world = World::new(plan(1, 40, seed), 8, 50, seed);
@@ -199,7 +200,7 @@ proptest! {
     }
 }
 
-/// Every permutation of up to `n` blocks, each also with a free place beside it.
+/// Returns every permutation of up to `n` blocks, each also with a free place beside it.
 fn permutations(n: u64) -> Vec<Vec<u64>> {
     let mut all = vec![Vec::new()];
     for i in 0..n {
@@ -239,8 +240,8 @@ fn every_permutation_of_two_to_five_blocks_ends() {
     assert_eq!(plans, 2 * (2 + 6) + 3 * (6 + 24) + 4 * (24 + 120) + 5 * 120);
 }
 
-/// Guards what is saved, at each and every step of a run, and with a memory that dies in each and every of its
-/// operations: then a crash, and the rest of the run.
+/// Guards saved state at every step of a run, and with a memory that fails at each of its operations: then a crash,
+/// and the rest of the run.
 #[test]
 fn a_crash_at_every_single_step_loses_nothing() {
     for (kind, staging, seed) in [(0, 2, 3), (1, 2, 1), (1, 6, 2), (2, 3, 4)] {
@@ -270,7 +271,8 @@ fn sessions_that_are_refused_are_closed_again() {
     }
 }
 
-/// The naive host of all applications: staging much smaller than the cycle, contents right at the end.
+/// On the naive host of all applications: staging is much smaller than the cycle, and the contents are right at the
+/// end.
 #[test]
 fn a_cycle_turns_with_the_naive_host() {
     let mut host = support::Naive::new(200, 5);
@@ -319,7 +321,7 @@ fn plans_that_would_destroy_data_are_refused_by_name() {
         make(&[one(range(0, 4), 50), one(range(8, 4), 52)], &free),
         Err(PlanError::DestinationTwice(lbn(52)))
     );
-    // A block that is "moved" to its own place stays there, and nobody may come.
+    // A block that is "moved" to its own place stays there, so no other block may go there.
     assert_eq!(
         make(&[one(range(0, 4), 0), one(range(8, 4), 0)], &free),
         Err(PlanError::DestinationTwice(lbn(0)))
@@ -374,7 +376,7 @@ fn a_foreign_state_is_refused_by_name() {
     assert_eq!(recover(&world.plan, &other, 8, 16), Some(StateError::Version(2)));
 }
 
-/// Guards against links that would lead a search round and round, or two blocks to one place.
+/// Guards against links that would make a search loop, or send two blocks to one place.
 #[test]
 fn a_state_whose_blocks_disagree_on_who_waits_for_whom_is_refused() {
     let mut world = World::new(plan(1, 40, 1), 8, 50, 1);
@@ -384,7 +386,8 @@ fn a_state_whose_blocks_disagree_on_who_waits_for_whom_is_refused() {
     let mut state = world.memory.bytes();
     let (stuck, blocks) = (world.machine.progress().stuck as usize, world.plan.len());
     assert!(stuck > 0);
-    // Header and entry's head, done bits, stuck blocks, number of relinked ones, the first's number and destination.
+    // The state's fields: header and entry's head, done bits, stuck blocks, number of relinked ones, the first's
+    // number and destination.
     let ahead = 44 + 13 + blocks.div_ceil(8) + 4 + 4 * stuck + 4 + 4 + 8;
     let number = u32::from_le_bytes(*state[ahead..].first_chunk().unwrap());
     assert!(number == u32::MAX || (number as usize) < blocks);

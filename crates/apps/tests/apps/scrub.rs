@@ -1,4 +1,4 @@
-//! The scrubber against the truth of a medium that is written while it reads.
+//! The scrubber against the known state of a medium that is written while it reads.
 
 use crate::support::{Late, Naive, SECTOR, range};
 use freeblock_apps::scrub::{
@@ -27,7 +27,7 @@ fn plan() -> Plan {
 struct Pages {
     durable: BTreeMap<u64, Vec<u8>>,
     cached: BTreeMap<u64, Vec<u8>>,
-    /// So many calls go well.
+    /// The number of calls before the file fails.
     fuel: Option<u64>,
 }
 
@@ -43,7 +43,7 @@ impl Pages {
         }
     }
 
-    /// Each page that was not made durable is old, new, or torn.
+    /// Makes each page that was not durable old, new, or torn.
     fn crash(&mut self, mut below: impl FnMut(u64) -> u64) {
         for (page, new) in std::mem::take(&mut self.cached) {
             let old = self.durable.get(&page).cloned().unwrap_or(vec![0; PAGE_BYTES]);
@@ -72,7 +72,7 @@ impl SumFile for Pages {
     }
 }
 
-/// A file that the test holds too.
+/// A file that the test can access too.
 #[derive(Clone, Debug, Default)]
 struct Held(Rc<RefCell<Pages>>);
 
@@ -88,7 +88,7 @@ impl SumFile for Held {
     }
 }
 
-/// A store like the one that a crash ends: from what is durable.
+/// Opens a store again after a crash, from its durable state.
 fn reopened(
     store: StoredChecksums<Pages>,
     plan: Plan,
@@ -127,8 +127,8 @@ fn event() -> impl Strategy<Value = Event> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// Guards: a block skipped after a restart, or read twice without need; a bad sector missed or good ones blamed; a
-    /// false alarm for a block that the foreground overwrites; rot that goes unseen.
+    /// Guards: a block skipped after a restart, or read twice without need; a bad sector missed or good ones
+    /// reported; a false alarm for a block that the foreground overwrites; undetected rot.
     #[test]
     fn each_block_is_judged_and_only_what_is_wrong_is_reported(
         seed in any::<u64>(),
@@ -163,7 +163,7 @@ proptest! {
             match event {
                 Event::Access => drop(host.step(&mut late)),
                 Event::Deliver(at) => late.deliver(at, &mut host.registry, &mut scrub),
-                // Rot stays where it is, so that it must be found.
+                // Writes avoid rotten blocks, so that the rot must be found.
                 Event::Begin(block, fill) if writing.is_none() && !rot.contains(&block) && block < plan.blocks() => {
                     store.borrow_mut().writing(block).unwrap();
                     writing = Some((block, fill));
@@ -183,7 +183,7 @@ proptest! {
                 Event::Crash => {
                     let _ = host.registry.close(scrub.session());
                     late.0.clear();
-                    // The write that was under way is cut off; the store is what its file has, whole pages of it.
+                    // The write under way is cut off; the store is reopened from its file, which has whole pages.
                     writing = None;
                     let old = store.replace(StoredChecksums::create(plan, limits, Pages::default()).unwrap());
                     store.replace(reopened(old, plan, limits, |n| n.saturating_sub(2).min(1)));
@@ -227,8 +227,8 @@ proptest! {
         prop_assert_eq!(starts, want);
     }
 
-    /// Guards: a sum that is not the block's after a crash or a failing file; an overwrite that is dated too early; a
-    /// sum that is lost without a reason.
+    /// Guards: a wrong sum of a block after a crash or a failing file; an overwrite that is dated too early; a sum
+    /// that is lost without a reason.
     #[test]
     fn a_store_is_never_wrong_whatever_crashes(
         seed in any::<u64>(), steps in 0..400u64, pages in 1..4usize, recent in 0..5usize, tear in any::<bool>(),
@@ -240,7 +240,7 @@ proptest! {
         let mut below = |n: u64| chance.below(n.try_into().unwrap());
         let file = Held::default();
         let mut store = StoredChecksums::create(plan, limits, file.clone()).unwrap();
-        // The drive: a byte a block; when each block was written last; the writes under way.
+        // The model of the drive: a byte a block; the time of each block's last write; the writes under way.
         let mut medium: BTreeMap<u64, u8> = BTreeMap::new();
         let mut written: BTreeMap<u64, u64> = BTreeMap::new();
         let mut writes: Vec<(u64, u8)> = Vec::new();
@@ -261,7 +261,7 @@ proptest! {
                 }
                 5..=8 if !writes.is_empty() => {
                     let (block, content) = writes.swap_remove(below(writes.len() as u64) as usize);
-                    // Of writes that overlap, the one that ended last need not be the last on the medium.
+                    // The last of two overlapping writes to end need not be the last on the medium.
                     if !overlapped.contains(&block) || writes.iter().any(|w| w.0 == block) || below(2) == 0 {
                         medium.insert(block, content);
                     }
@@ -290,7 +290,7 @@ proptest! {
                         file.0.borrow_mut().crash(|n| below(n.min(2)));
                     }
                     store = StoredChecksums::open(plan, limits, file.clone()).unwrap();
-                    // What was not saved is unknown now, and nothing was written in this life.
+                    // Unsaved sums are unknown now, and no write was made in this life.
                     (written, sure, overlapped) = Default::default();
                 }
                 _ => {}
@@ -311,8 +311,8 @@ proptest! {
         }
     }
 
-    /// Guards: the same of a host that keeps its own account of writes: ranges forgotten before they are written, sums
-    /// recorded of what is on the medium.
+    /// Guards: the same with a host that keeps track of its writes: ranges are forgotten before they are written,
+    /// sums are recorded of the medium's content.
     #[test]
     fn a_range_that_was_forgotten_is_not_believed_whatever_crashes(
         seed in any::<u64>(), steps in 0..300u64, pages in 1..4usize, tear in any::<bool>(),
@@ -325,7 +325,7 @@ proptest! {
         let file = Held::default();
         let mut store = StoredChecksums::create_as(7, plan, limits, file.clone()).unwrap();
         let mut medium: BTreeMap<u64, u8> = BTreeMap::new();
-        // Around the seams of pages, and the end.
+        // Around the borders of pages, and the end.
         let seams: Vec<u64> = [0, 992, 2 * 992, BLOCKS].iter().flat_map(|s| s.saturating_sub(2)..(s + 2).min(BLOCKS)).collect();
         let sum = |content: u8| crc32fast::hash(&[content]);
         for _ in 0..steps {
@@ -371,7 +371,7 @@ proptest! {
         }
     }
 
-    /// Guards: a damaged store that is believed, or that costs more than a page of it.
+    /// Guards: a damaged store that is accepted, or that loses more than a page.
     #[test]
     fn a_damaged_store_is_refused_or_costs_a_page(at in any::<prop::sample::Index>(), bit in 0..8u8) {
         let plan = Plan { range: range(9, 992 * 4), block: Sectors::new(1), sector_bytes: 1 };
@@ -472,7 +472,7 @@ fn a_store_for_20_tb_takes_megabytes_of_memory() {
     assert!(refused.to_string().contains("in blocks of 8"), "{refused}");
 }
 
-/// Guards: a session that stays open when its reads are refused, and a scrub that stands still for ever.
+/// Guards: a session that stays open after its reads were refused, and a scrub that never resumes.
 #[test]
 fn a_scrub_that_is_refused_leaves_nothing_open_or_goes_on_later() {
     let mut host = Naive::new(200, 1);
@@ -528,7 +528,7 @@ fn a_block_under_way_is_not_compared() {
     assert!(scrub.is_done() && scrub.findings().is_empty());
 }
 
-/// Guards: a bad sector that is passed over because the foreground writes there just then.
+/// Guards: a bad sector that is not found because the foreground writes there at that moment.
 #[test]
 fn a_write_of_the_same_place_is_not_taken_for_a_read() {
     let mut host = Naive::new(200, 1);

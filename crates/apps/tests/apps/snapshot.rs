@@ -25,14 +25,15 @@ struct Pending {
     read: Vec<u8>,
 }
 
-/// A host with sectors of one and the same byte, a journal, and the naive model: what the volume holds, and held at each snapshot.
+/// A host with sectors of one repeated byte, a journal, and the naive model: the content of the volume now and at
+/// each snapshot.
 struct Host {
     volume: Volume,
     medium: Naive,
     saved: Vec<u8>,
     journal: Vec<[u8; Entry::BYTES]>,
     model: Vec<Option<u8>>,
-    /// Sectors of which a write failed or was cut off: old or new.
+    /// Sectors whose write failed or was cut off: old or new.
     torn: BTreeMap<u64, Vec<Option<u8>>>,
     snapshots: BTreeMap<SnapshotId, (Vec<Option<u8>>, BTreeSet<u64>)>,
     written: Vec<(u64, u64)>,
@@ -66,7 +67,7 @@ impl Host {
         }
     }
 
-    /// A byte a sector.
+    /// Returns a byte for each sector.
     fn bytes(&self, range: LbnRange) -> Vec<u8> {
         self.medium.bytes(range).chunks(SECTOR).map(|sector| sector[0]).collect()
     }
@@ -84,7 +85,7 @@ impl Host {
         }
     }
 
-    /// One step of one write.
+    /// Carries out one step of one write.
     fn step(&mut self, which: usize) {
         if self.pending.is_empty() {
             return;
@@ -97,7 +98,7 @@ impl Host {
         let fine = carry_out(&mut self.medium, step, &mut self.pending[at].read, &filled);
         if let (true, Step::Write { to, bytes: Bytes::Data { from } }) = (fine, step) {
             let block = (range.start().get() + from.get() - FIRST) / BLOCK;
-            // In place, it counts from this moment on, whether or not the write ever ends.
+            // An overwrite in place counts from this moment on, whether or not the write ever ends.
             if self.volume.current(block).is_some_and(|r| r.contains(to.start())) {
                 self.written.push((self.taken, block));
             }
@@ -131,7 +132,7 @@ impl Host {
             };
             if well {
                 self.model[i as usize] = new;
-                // A write that covers a doubtful sector ends the doubt.
+                // A complete write of a torn sector makes its content certain.
                 if (start..end).contains(&i) {
                     self.torn.remove(&i);
                 }
@@ -176,7 +177,7 @@ impl Host {
         }
     }
 
-    /// The power goes: what is left is the medium, the state saved last and the journal.
+    /// The power fails: the medium, the last saved state and the journal are left.
     fn crash(&mut self) {
         for pending in std::mem::take(&mut self.pending) {
             self.finish(&pending, false);
@@ -189,7 +190,7 @@ impl Host {
 
     fn save(&mut self) {
         if let Ok(saved) = self.volume.save() {
-            // The journal is not cut: a crash between the two must not repeat what is saved.
+            // The journal is not truncated: after a crash between the two steps, saved changes must not be repeated.
             self.saved = saved;
         }
     }
@@ -243,7 +244,7 @@ impl Host {
         }
     }
 
-    /// The list has each block that held something once, in order, and a difference all that was written between.
+    /// Checks that the list has each non-empty block once, in order, and a difference all blocks written in between.
     fn lists(&self, id: SnapshotId, model: &[Option<u8>], torn: &BTreeSet<u64>) {
         let list = |base| {
             let (mut at, mut blocks) = (0, Vec::new());
@@ -306,8 +307,8 @@ fn event() -> impl Strategy<Value = Event> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(600))]
 
-    /// Guards: an overwrite that reaches a snapshot's bytes; a slot lost or used twice; a map that a crash at any
-    /// step leaves ahead of the data, or a saved state behind its journal; a difference that misses a write.
+    /// Guards: an overwrite that reaches a snapshot's bytes; a slot lost or used twice; a crash that leaves a map
+    /// ahead of the data, or a saved state behind its journal; a difference that misses a write.
     #[test]
     fn snapshots_never_change_whatever_the_foreground_does(
         app in any::<bool>(),
@@ -336,7 +337,7 @@ proptest! {
         }
     }
 
-    /// Guards: a damaged or cut journal or state that is believed, or panics.
+    /// Guards: a damaged or cut journal or state that is accepted, or panics.
     #[test]
     fn damaged_maps_are_refused(flip in any::<prop::sample::Index>(), bit in 0..8u8, cut in any::<prop::sample::Index>()) {
         let mut volume = Volume::new(geometry(20), Cow::Snapshot).unwrap();
@@ -361,7 +362,7 @@ proptest! {
         prop_assert_eq!(Entry::decode(&entry[..cut.index(Entry::BYTES)]), Err(ChangeError::Damaged));
     }
 
-    /// Guards: maps with a right checksum that contradict themselves must be an error, never a panic.
+    /// Guards: maps with a right checksum that contradict themselves must give an error, never a panic.
     #[test]
     fn nonsense_with_a_right_checksum_is_refused_or_a_volume(flips in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4)) {
         let mut volume = Volume::new(geometry(20), Cow::Application).unwrap();
@@ -375,7 +376,7 @@ proptest! {
         bytes.truncate(bytes.len() - 4);
         for (at, byte) in flips {
             let at = at.index(bytes.len());
-            // The geometry says how much memory the maps take; it is not what this is about.
+            // The geometry, which decides the memory of the maps, stays unchanged here.
             if at >= 45 {
                 bytes[at] = byte;
             }

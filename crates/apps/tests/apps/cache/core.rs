@@ -1,4 +1,4 @@
-//! The cache on the scheduler's core, inside a drive: the promises, and that write-backs are free.
+//! The cache on the scheduler's core, inside a drive: its promises hold, and write-backs are free.
 
 use super::host::{Host, SECTOR, range, sectors, stamp};
 use super::model::Model;
@@ -27,7 +27,7 @@ impl Buffers for Held<'_> {
     }
 }
 
-/// What a host with a `Predictor` tells SPTF-Evict.
+/// The head's position as a host with a `Predictor` reports it to SPTF-Evict.
 struct FromHere<'a> {
     drive: &'a DriveModel,
     lbn: Lbn,
@@ -53,12 +53,12 @@ impl freeblock_apps::cache::HeadTime for FromHere<'_> {
 struct Rig {
     core: Core,
     cache: Cache,
-    /// Only its medium and its chance.
+    /// Only its medium and its random numbers are used.
     host: Host,
     model: Model,
     requests: BTreeMap<RequestId, Request>,
     held: Vec<(LbnRange, Vec<u8>)>,
-    /// When what is under way is done.
+    /// The time at which the current action ends.
     until: Option<Instant>,
     now: Instant,
     last: Lbn,
@@ -87,7 +87,7 @@ impl Rig {
         }
     }
 
-    /// Lets everything act that can act now.
+    /// Runs all actions that are possible now.
     fn settle(&mut self) {
         loop {
             let drive = self.core.drive().clone();
@@ -129,7 +129,7 @@ impl Rig {
         self.cache.completed(id, Ok(&bytes), self.now).unwrap();
     }
 
-    /// The head has done what it was told.
+    /// Ends the current action: its writes reach the medium.
     fn land(&mut self) {
         let layout = self.core.drive().layout();
         let mut written = BTreeSet::new();
@@ -150,7 +150,7 @@ impl Rig {
         self.settle();
     }
 
-    /// Time goes on until then.
+    /// Advances time to `then`.
     fn until(&mut self, then: Instant) {
         self.settle();
         loop {
@@ -180,7 +180,7 @@ impl Rig {
         }
     }
 
-    /// A busy client, two flushes, and the end.
+    /// Runs a busy client, two flushes, and the end.
     fn run(mut self, calls: u64) -> Tally {
         for n in 0..calls {
             self.client(50);

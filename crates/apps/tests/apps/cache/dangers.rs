@@ -1,4 +1,4 @@
-//! Dangers by name, each in its smallest form.
+//! Each danger in its smallest form.
 
 use super::host::{Registry, range, stamp};
 use super::rig::{Rig, STEP, block};
@@ -14,7 +14,7 @@ fn dirtied_again_while_it_is_written() {
     rig.write(range(5, 1));
     rig.finish();
     assert_eq!((rig.on_medium(5), rig.cache.dirty()), (1, 1));
-    // Only what is newer than the medium is registered again.
+    // Only the sectors newer than the medium are registered again.
     assert_eq!((rig.tasks(block(1)), rig.tasks(range(5, 1))), (1, 1));
     assert!(rig.begin(range(5, 1)));
     rig.finish();
@@ -40,8 +40,8 @@ fn dirtied_again_between_its_two_halves() {
 
 #[test]
 fn written_past_the_task_while_its_bytes_are_out_and_flushed() {
-    // The sector was dirty before the bytes were taken, is not among them, and is dirtied again: the flush is about its
-    // older version, and must wait for the second write all the same.
+    // The sector was dirty before the bytes were taken, is not among them, and is dirtied again. The flush covers its
+    // older version, but must wait for the second write all the same.
     let mut rig = Rig::small(4, |config| config.cleaner = None);
     rig.write(range(5, 2));
     rig.flush();
@@ -81,7 +81,7 @@ fn promoted_when_its_bytes_are_out() {
         assert!(!rig.answers.contains(&flush));
         rig.finish();
         assert!(rig.answers.contains(&flush));
-        // The head had got there before anybody was in a hurry.
+        // The head got there before the flush forced it.
         assert_eq!((rig.cache.tally().free, rig.cache.tally().flush), (1, 0));
     }
 }
@@ -121,7 +121,7 @@ fn a_dead_buffer_is_not_written() {
     rig.write(block(2));
     rig.trim(block(1));
     assert_eq!((rig.tasks(block(1)), rig.tasks(block(2)), rig.cache.dirty()), (0, 1, 1));
-    // Of a part that died, only the rest is.
+    // If a part died, only the rest is written.
     rig.trim(range(8, 2));
     assert_eq!((rig.tasks(range(8, 2)), rig.tasks(range(10, 2))), (0, 1));
     assert_eq!((rig.cache.tally().died, rig.cache.tally().aborted), (1, 2));
@@ -162,7 +162,7 @@ fn a_failed_write_stays_dirty_and_is_told() {
     rig.model.ever_bad.insert(6);
     rig.flush();
     assert!(rig.begin(block(1)));
-    // A second flush, about nothing that failed yet.
+    // A second flush, without any sector that failed before it.
     rig.finish();
     assert_eq!((rig.write_failures, rig.cache.dirty(), rig.cache.calls()), (1, 1, 0));
     assert_eq!(rig.tasks(block(1)), 0, "it is left alone");
@@ -200,9 +200,9 @@ fn a_bad_sector_costs_only_those_who_want_it() {
     rig.read(range(4, 2));
     rig.read(range(4, 1));
     rig.foreground();
-    // The model refuses an error for who did not want sector 5; all have their answers.
+    // The model accepts the error only for reads of sector 5; all reads are answered.
     assert_eq!(rig.cache.calls(), 0);
-    // What is written over a bad sector is read from the cache.
+    // After a write over the bad sector, reads come from the cache.
     rig.write(range(5, 1));
     rig.read(block(1));
     rig.foreground();
@@ -233,7 +233,7 @@ fn a_partial_write_of_an_absent_block_reads_nothing() {
     let mut rig = Rig::small(4, |_| {});
     rig.write(range(4, 1));
     rig.write(range(6, 2));
-    // Two runs, two write-backs, one after the other: in between is what was never read.
+    // Two runs take two write-backs, one after the other: the sectors in between were never read.
     for _ in 0..2 {
         let of = rig.host.registry.tasks[0].range;
         assert!(rig.begin(of));
@@ -241,7 +241,7 @@ fn a_partial_write_of_an_absent_block_reads_nothing() {
     }
     assert_eq!((rig.on_medium(4), rig.on_medium(5), rig.on_medium(7)), (1, 0, 2));
     assert_eq!((rig.cache.tally().reads, rig.cache.dirty()), (0, 0));
-    // Over valid sectors runs are joined.
+    // Valid sectors join two runs.
     rig.read(block(2));
     rig.foreground();
     rig.write(range(8, 1));

@@ -1,6 +1,6 @@
-//! A host that does its worst within the rules: any order, several accesses at once that land in any order, blocks
-//! written in two parts, accesses dropped after their bytes were taken, late records, writes torn by a bad sector or a
-//! crash, tasks refused, foreground writes that complete pending tasks or do not.
+//! The most hostile host that the rules allow: any order, several accesses at once that land in any order, blocks
+//! written in two parts, accesses dropped after their bytes were taken, late records, writes torn by a bad sector or
+//! a crash, tasks refused, foreground writes that may or may not complete pending tasks.
 
 use freeblock_apps::cache::{Action, Cache, HeadTime};
 use freeblock_apps::sessions::{Application, Parameter, Record, Sessions, Wanted};
@@ -21,7 +21,7 @@ pub fn sectors(range: LbnRange) -> impl Iterator<Item = u64> {
     range.start().get()..range.end().get()
 }
 
-/// The bytes of a sector in this version.
+/// Returns the bytes of a sector in this version.
 pub fn stamp(lbn: u64, version: u64) -> [u8; SECTOR] {
     let mut bytes = [0; SECTOR];
     bytes[..8].copy_from_slice(&lbn.to_le_bytes());
@@ -29,7 +29,7 @@ pub fn stamp(lbn: u64, version: u64) -> [u8; SECTOR] {
     bytes
 }
 
-/// The version that these bytes of a sector are.
+/// Returns the version of these bytes of a sector.
 pub fn version(lbn: u64, bytes: &[u8]) -> u64 {
     assert_eq!(u64::from_le_bytes(bytes[..8].try_into().unwrap()), lbn, "another sector's bytes");
     u64::from_le_bytes(bytes[8..].try_into().unwrap())
@@ -41,11 +41,11 @@ pub struct Task {
     pub range: LbnRange,
     parameter: Parameter,
     pub promoted: bool,
-    /// What has not been begun.
+    /// The part that has not begun.
     left: LbnRange,
     under_way: usize,
     bad: Option<Lbn>,
-    /// Done with; the record is on its way.
+    /// Whether it has ended, with its record on the way.
     ended: bool,
 }
 
@@ -56,7 +56,7 @@ pub struct Registry {
     next: u64,
     capacity: u64,
     pub most_tasks: usize,
-    /// How many more may be promoted now.
+    /// The number of tasks that may still be promoted now.
     pub most_promoted: usize,
 }
 
@@ -190,19 +190,19 @@ pub struct Host {
     pub queue: Vec<Request>,
     flights: Vec<Flight>,
     completions: Vec<Completion>,
-    /// How many may be promoted at a time, if that has a bound.
+    /// The bound on promotions at a time, if there is one.
     pub most_promoted: Option<usize>,
     /// Whether a foreground write completes the pending tasks that it covers.
     pub coalesces: bool,
-    /// In a hundred tries, how often a task that is not promoted finds a gap.
+    /// The percentage of tries in which a task that is not promoted finds a gap.
     pub free_percent: u64,
-    /// In a hundred accesses, how many are dropped when their bytes were taken, or write a part only.
+    /// The percentage of accesses that are dropped after their bytes were taken, or write only a part.
     pub odd_percent: u64,
     pub now: Instant,
     pub stream: Stream,
 }
 
-/// The head stands; what is nearest is known.
+/// A head at a fixed place.
 pub struct At(pub u64);
 
 impl HeadTime for At {
@@ -254,7 +254,7 @@ impl Host {
         self.queue.is_empty() && self.flights.is_empty() && self.completions.is_empty()
     }
 
-    /// What the cache asks for; answers go to the caller.
+    /// Polls the cache: queues its requests, and returns its answers.
     pub fn poll(&mut self, cache: &mut Cache) -> Vec<Action> {
         let mut answers = Vec::new();
         loop {
@@ -268,7 +268,7 @@ impl Host {
         }
     }
 
-    /// Does something, if there is anything to do.
+    /// Does one thing, if there is anything to do.
     pub fn step(&mut self, cache: &mut Cache) {
         if let Some(most) = self.most_promoted {
             let promoted = self.registry.tasks.iter().filter(|t| t.promoted).count();
@@ -282,7 +282,7 @@ impl Host {
         }
     }
 
-    /// Begins a part of a background write, if its bytes are to be had.
+    /// Begins a part of a background write, if the cache gives its bytes.
     pub fn begin_task(&mut self, cache: &mut Cache) {
         let free = self.chance(self.free_percent);
         let ready: Vec<usize> = (0..self.registry.tasks.len())
@@ -300,21 +300,21 @@ impl Host {
         let len = if odd { 1 + self.below(left.len().get()) } else { left.len().get() };
         let part = range(left.start().get(), len);
         if self.begin_part(cache, at, part) && odd && self.chance(30) {
-            // The access is not carried out after all; the bytes are asked for again.
+            // The access is not carried out after all; the bytes will be asked for again.
             self.flights.pop();
             let task = &mut self.registry.tasks[at];
             (task.left, task.under_way) = (left, task.under_way - 1);
         }
     }
 
-    /// Whether the buffer's bytes were had.
+    /// Begins a part of a task; returns whether the cache gave its bytes.
     pub fn begin_part(&mut self, cache: &mut Cache, at: usize, part: LbnRange) -> bool {
         let task = &mut self.registry.tasks[at];
         let wanted =
             Wanted { session: SessionId::new(0), task: task.id, range: part, parameter: task.parameter };
         let mut bytes = vec![0; part.len().get() as usize * SECTOR];
         if !cache.buffer(&wanted, &mut bytes) {
-            // Its turn has passed: it is background work again.
+            // A refusal ends the promotion: the task is background work again.
             task.promoted = false;
             return false;
         }
@@ -338,7 +338,7 @@ impl Host {
         self.flights.push(Flight { whose: Whose::Request(id), op, range, bytes });
     }
 
-    /// One of the accesses under way reaches the medium.
+    /// Lets one of the accesses under way reach the medium.
     pub fn land(&mut self) {
         if self.flights.is_empty() {
             return;
@@ -367,7 +367,7 @@ impl Host {
     }
 
     fn part_landed(&mut self, id: TaskId, bad: Option<Lbn>) {
-        // A task that was aborted meanwhile is not told; its bytes are on the medium all the same.
+        // A task that was aborted meanwhile gets no completion; its bytes are on the medium all the same.
         let Some(task) = self.registry.tasks.iter_mut().find(|t| t.id == id) else { return };
         task.under_way -= 1;
         task.bad = task.bad.or(bad);
@@ -395,7 +395,7 @@ impl Host {
         }
     }
 
-    /// One of the completions reaches the cache.
+    /// Delivers one of the completions to the cache.
     pub fn deliver(&mut self, cache: &mut Cache) {
         if self.completions.is_empty() {
             return;
@@ -406,7 +406,7 @@ impl Host {
                 cache.completed(id, result.as_deref().map_err(|&bad| bad), self.now).unwrap();
             }
             Completion::Task(id) => {
-                // An aborted task's record is withdrawn.
+                // The record of an aborted task is withdrawn.
                 let Some(at) = self.registry.tasks.iter().position(|t| t.id == id) else { return };
                 let task = self.registry.tasks.swap_remove(at);
                 let done = Record {
@@ -423,7 +423,7 @@ impl Host {
         }
     }
 
-    /// The power fails: of each write under way some sectors land, nothing else of the host is left.
+    /// The power fails: some sectors of each write under way land; the rest of the host's state is lost.
     pub fn crash(&mut self) {
         for flight in std::mem::take(&mut self.flights) {
             let reached = self.below(flight.range.len().get() + 1);

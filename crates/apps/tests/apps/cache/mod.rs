@@ -1,12 +1,13 @@
 //! The cache cleaner against a naive map and a host that does its worst.
 //!
-//! `swarm` draws caches, hosts and clients; `dangers` has each danger in its smallest form, `policies` who is written and
-//! who makes room, `core` has the scheduler's core for a host. Bugs planted one at a time and taken out again, and who saw
-//! them (`*` is the swarm):
+//! `swarm` draws caches, hosts and clients; `dangers` has each danger in its smallest form, `policies` the order of
+//! write-backs and the choice of victims, `core` has the scheduler's core for a host. Bugs planted one at a time and
+//! removed again, and the tests that caught them (`*` is the swarm):
 //!
-//! | planted | seen by |
+//! | planted | caught by |
 //! |---|---|
-//! | a write-back makes the buffer clean whatever was written meanwhile | `*`, `dirtied_again_while_it_is_written` and six more |
+//! | a write-back makes the buffer clean whatever was written meanwhile | `*`, `dirtied_again_while_it_is_written`
+//! and six more |
 //! | while bytes are out, the task is aborted and registered anew | `*`, `promoted_when_its_bytes_are_out` |
 //! | a trim forgets that bytes are out | `*`: old bytes land on newer ones |
 //! | a trimmed buffer leaves while its task is registered | `*` |
@@ -14,38 +15,40 @@
 //! | a pinned buffer leaves, or is written | `*`, `a_pinned_buffer_stays`, `a_locked_buffer_says_not_now` |
 //! | a locked buffer gives its bytes | `a_locked_buffer_says_not_now` |
 //! | half written for free, it is not promoted | `promoted_when_half_of_it_is_written` |
-//! | forced work is not promoted | `*` (it comes to no end) and six more |
-//! | a promotion that came to nothing, since the buffer was locked, is not asked for again | `*` |
-//! | a promotion for which there was no room is not asked for again | `*` |
-//! | the task keeps its range when what is dirty changes | `a_dead_buffer_is_not_written`, `a_partial_write_of_an_absent_block_reads_nothing` |
+//! | forced work is not promoted | `*` (it never ends) and six more |
+//! | a promotion that failed because the buffer was locked is not repeated | `*` |
+//! | a promotion that failed for lack of room is not repeated | `*` |
+//! | the task keeps its range when the dirty sectors change | `a_dead_buffer_is_not_written`,
+//! `a_partial_write_of_an_absent_block_reads_nothing` |
 //! | dead buffers are written | `*`, `a_dead_buffer_is_not_written` |
 //! | sectors between two dirty ones are written though they were never read | `*`, `a_partial_write_of_an_absent_block_reads_nothing` |
-//! | what was read overwrites what was written meanwhile | `*` |
+//! | bytes read overwrite newer ones written meanwhile | `*` |
 //! | a write overtakes an earlier one that waits for its place | `*`, since the host polls late |
 //! | a victim takes new bytes while it is written | `who_waits_for_a_place_gets_it_though_the_block_is_written_all_the_time` |
 //! | a victim that is still dirty is not forced again | `*`, `a_victim_that_is_written_in_two_parts_is_forced_twice` |
 //! | a flush is answered when its buffers are forced | `*`, `promoted_when_its_bytes_are_out` and ten more |
-//! | a flush takes a sector for written that was not among the bytes handed out | `*`, `written_past_the_task_while_its_bytes_are_out_and_flushed` |
-//! | a flush waits for what is written later | `*`, `a_flush_does_not_wait_for_what_is_written_later` |
-//! | a flush does not tell of what failed | `*`, `a_failed_write_stays_dirty_and_is_told` |
+//! | a flush counts a sector as written that was not among the bytes handed out | `*`,
+//! `written_past_the_task_while_its_bytes_are_out_and_flushed` |
+//! | a flush waits for later writes | `*`, `a_flush_does_not_wait_for_what_is_written_later` |
+//! | a flush does not report failures | `*`, `a_failed_write_stays_dirty_and_is_told` |
 //! | a failed write makes the buffer clean | `*`, `a_failed_write_stays_dirty_and_is_told` and two more |
-//! | what failed is not tried again | `*`, `a_failed_write_stays_dirty_and_is_told` |
-//! | a bad sector fails all who read its block | `*`, `a_bad_sector_costs_only_those_who_want_it` |
-//! | no room is waited for for ever | `no_room_for_anybody_is_an_error_and_not_a_hang` |
-//! | what survives a crash lacks what is under way | `*`, `what_survived_a_crash_is_written_after_it` |
+//! | a failed write is not tried again | `*`, `a_failed_write_stays_dirty_and_is_told` |
+//! | a bad sector fails all reads of its block | `*`, `a_bad_sector_costs_only_those_who_want_it` |
+//! | calls wait for ever for room that cannot come | `no_room_for_anybody_is_an_error_and_not_a_hang` |
+//! | the contents that survive a crash lack the bytes under way | `*`, `what_survived_a_crash_is_written_after_it` |
 //! | a read's completion is taken for that of the write beside it | `*`, `a_read_and_a_write_of_one_block_end_each_for_itself` |
 //! | tasks that were refused are forgotten | `what_the_scheduler_refuses_is_written_when_it_must_be` |
 //! | the syncer does not look ahead | `a_syncer_that_looks_seldom_looks_ahead` |
 //! | a buffer dirtied again keeps its age | `a_buffer_dirtied_again_during_its_write_is_young` |
 //! | a buffer stays forced when it is dirtied again | `a_flush_does_not_wait_for_what_is_written_later` |
-//! | who is in a hurry after the bytes were taken is counted as the cause | `promoted_when_its_bytes_are_out` |
+//! | a flush that comes after the bytes were taken is counted as the cause | `promoted_when_its_bytes_are_out` |
 //! | the buffer daemon stops below the high watermark | `a_daemon_that_forces_one_at_a_time_goes_on_to_the_low_watermark` |
 //! | FREE-CLEAN takes any clean buffer | both `free_clean` tests |
 //! | SPTF-Evict takes the oldest | `a_dirty_victim_is_the_oldest_under_lru_and_the_nearest_under_sptf_evict` |
 //!
-//! Four of these stood in the first version and were found by the swarm: the completion of the write beside a read, the
-//! sector that was not among the bytes handed out, and two ways for a victim to be forgotten. Not seen, because
-//! nothing wrong comes of it: promoting a buffer while it is locked (its turn passes, and it is promoted again).
+//! Four of these were in the first version and were found by the swarm: the completion of the write beside a read,
+//! the sector that was not among the bytes handed out, and two ways for a victim to be forgotten. Not caught, because
+//! it does no harm: promoting a buffer while it is locked (the write is refused, and the buffer is promoted again).
 
 mod core;
 mod dangers;

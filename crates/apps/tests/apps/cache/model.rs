@@ -1,4 +1,4 @@
-//! What a cache has to answer: a map of versions.
+//! The model of a cache's answers: a map of versions.
 
 use super::host::{Host, SECTOR, sectors, version};
 use freeblock_apps::cache::{CallId, Failure};
@@ -7,20 +7,20 @@ use units::LbnRange;
 
 #[derive(Debug)]
 enum Call {
-    /// What was acknowledged when it began.
+    /// The versions acknowledged when it began.
     Read(LbnRange, Vec<u64>),
-    /// What is acknowledged when it ends.
+    /// The versions to be acknowledged when it ends.
     Write(LbnRange, Vec<u64>),
     Flush(Vec<u64>),
 }
 
-/// Versions by sector; each write has its own, larger than all before.
+/// Versions by sector; each write has one of its own, larger than all before.
 #[derive(Debug)]
 pub struct Model {
     pub written: u64,
-    /// The newest that was acknowledged; 0 after a trim.
+    /// The newest acknowledged version; 0 after a trim.
     acknowledged: Vec<u64>,
-    /// The newest that a completed flush was about.
+    /// The newest version that a completed flush covers.
     durable: Vec<u64>,
     calls: BTreeMap<CallId, Call>,
     /// Sectors that were bad at any time.
@@ -106,7 +106,7 @@ impl Model {
         }
     }
 
-    /// What was flushed is on the medium.
+    /// Asserts that all flushed versions, or newer ones, are on the medium.
     pub fn check_durable(&self, host: &Host) {
         for (lbn, &durable) in (0..).zip(&self.durable) {
             let got = version(lbn, host.sector(lbn));
@@ -114,7 +114,7 @@ impl Model {
         }
     }
 
-    /// What was acknowledged is on the medium or in the memory that survived.
+    /// Asserts that all acknowledged versions, or newer ones, are on the medium or in the memory that survived.
     pub fn check_survived(&self, host: &Host, contents: &[(LbnRange, Vec<u8>)]) {
         let capacity = self.acknowledged.len() as u64;
         let mut versions: Vec<u64> = (0..capacity).map(|lbn| version(lbn, host.sector(lbn))).collect();
@@ -128,12 +128,12 @@ impl Model {
         }
     }
 
-    /// Everything acknowledged is on the medium.
+    /// Asserts that everything acknowledged is on the medium.
     pub fn check_all_written(&self, host: &Host) {
         self.check_survived(host, &[]);
     }
 
-    /// The cache is gone; with memory that does not survive, what is on the medium is all there is.
+    /// Records a crash; if the cache's memory does not survive, only the medium counts.
     pub fn crashed(&mut self, host: &Host, survives: bool) {
         self.calls.clear();
         if !survives {

@@ -1,4 +1,4 @@
-//! The syncer, the buffer daemon, and who makes room.
+//! The syncer, the buffer daemon, and the choice of victims.
 
 use super::host::At;
 use super::rig::{Rig, block};
@@ -13,7 +13,7 @@ fn the_syncer_leaves_nothing_dirty_for_longer_than_it_may() {
     rig.write(block(1));
     rig.wait(Duration::from_secs(10));
     rig.write(block(2));
-    // Dirtied again, but dirty since the first time.
+    // Dirtied again, but its age counts from the first time.
     rig.write(block(1));
     rig.wait(Duration::from_secs(18));
     assert!(!rig.promoted(block(1)));
@@ -21,7 +21,7 @@ fn the_syncer_leaves_nothing_dirty_for_longer_than_it_may() {
     assert!(rig.promoted(block(1)) && !rig.promoted(block(2)));
     rig.clean_for_free(1);
     assert_eq!((rig.cache.tally().syncer, rig.cache.tally().free), (1, 0));
-    // The host is woken in time, and not before.
+    // The host is woken in time, and not earlier.
     assert_eq!(rig.cache.wake(), Some(Instant::from_nanos(39_700_000_000)));
     rig.clean_for_free(2);
     assert_eq!((rig.cache.wake(), rig.cache.tally().free), (None, 1));

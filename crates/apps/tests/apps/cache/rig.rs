@@ -1,4 +1,4 @@
-//! A cache, its host, its client and the model, driven by chance.
+//! A cache, its host, its client and the model, driven by random numbers.
 
 use super::host::{Host, range, sectors, stamp, version};
 use super::model::Model;
@@ -12,11 +12,11 @@ pub struct Rig {
     pub config: Config,
     /// Whether the cache's memory survives a crash.
     pub survives: bool,
-    /// How often the host does not poll at once.
+    /// The percentage of calls after which the host does not poll at once.
     pub lazy_percent: u64,
     pins: Vec<Lbn>,
     pub write_failures: u64,
-    /// Answers in the order in which they came.
+    /// Answers in order of time.
     pub answers: Vec<CallId>,
 }
 
@@ -42,7 +42,7 @@ impl Rig {
         }
     }
 
-    /// LRU, no syncer, watermarks out of the way.
+    /// Creates a rig with LRU, no syncer, and watermarks too high to matter.
     pub fn small(buffers: usize, change: impl FnOnce(&mut Config)) -> Self {
         let mut config = Config::new(range(0, 64), units::Sectors::new(4), Bytes::new(16), buffers);
         config.watermarks.high = buffers + 1;
@@ -126,7 +126,7 @@ impl Rig {
         self.poll();
     }
 
-    /// Time goes on; the cache is woken when it wants to be.
+    /// Advances time, and wakes the cache at the times that it asks for.
     pub fn wait(&mut self, time: Duration) {
         let end = self.host.now + time;
         while let Some(at) = self.cache.wake().filter(|&at| at <= end) {
@@ -137,7 +137,7 @@ impl Rig {
         self.poll();
     }
 
-    /// The host does something.
+    /// Lets the host do one thing.
     pub fn step(&mut self) {
         self.host.now += STEP;
         self.poll();
@@ -155,7 +155,7 @@ impl Rig {
         range(volume.start().get() + start, 1 + self.host.below(most))
     }
 
-    /// The client does something, or the world does.
+    /// Lets the client or the host do one thing, with or without errors and crashes.
     pub fn act(&mut self, errors: bool, crashes: bool) {
         let range = self.some_range();
         match self.host.below(100) {
@@ -181,7 +181,7 @@ impl Rig {
         }
     }
 
-    /// Nothing new comes; everything that was begun has its end, and a flush brings all of it to the medium.
+    /// Ends all that was begun without starting anything new; then a flush brings everything to the medium.
     pub fn settle(&mut self) {
         self.host.bad.clear();
         self.lazy_percent = 0;
@@ -189,7 +189,7 @@ impl Rig {
         while !self.pins.is_empty() {
             self.unpin();
         }
-        // Until errors from before are told as well.
+        // This also waits until earlier errors are reported.
         self.run(|rig| rig.cache.calls() == 0 && rig.host.is_idle());
         assert!(self.model.is_idle());
         while self.flush().is_none() {}
@@ -201,7 +201,7 @@ impl Rig {
         self.run(|rig| rig.cache.calls() == 0);
     }
 
-    /// Lets the host work until it is so.
+    /// Lets the host work until the condition holds.
     pub fn run(&mut self, until: impl Fn(&Self) -> bool) {
         for _ in 0..40_000 {
             if until(self) {
@@ -212,19 +212,19 @@ impl Rig {
         panic!("it comes to no end: {:?}, {:?}", self.cache.tally(), self.host.registry.tasks);
     }
 
-    /// How many tasks are registered for sectors of this range.
+    /// Returns the number of tasks registered for sectors of this range.
     pub fn tasks(&self, of: LbnRange) -> usize {
         let touches = |r: LbnRange| r.overlaps(of);
         self.host.registry.tasks.iter().filter(|t| touches(t.range)).count()
     }
 
-    /// Foreground requests of this kind that wait.
+    /// Returns the number of waiting foreground requests of this kind.
     pub fn queued(&self, op: Op) -> usize {
         self.host.queue.iter().filter(|r| r.op == op).count()
     }
 }
 
-/// The sectors of a block.
+/// Returns the sectors of a block.
 pub fn block(n: u64) -> LbnRange {
     range(n * 4, 4)
 }
@@ -237,7 +237,7 @@ impl Rig {
         self.host.begin_part(&mut self.cache, at, of)
     }
 
-    /// What is under way lands and is told.
+    /// Lets all accesses under way land and complete.
     pub fn finish(&mut self) {
         for _ in 0..8 {
             self.host.land();
@@ -248,7 +248,7 @@ impl Rig {
         self.poll();
     }
 
-    /// The foreground requests that wait are carried out.
+    /// Carries out the waiting foreground requests.
     pub fn foreground(&mut self) {
         while !self.host.queue.is_empty() {
             self.host.begin_request(&mut self.cache);

@@ -1,4 +1,4 @@
-//! Chance: every read gives the newest bytes, nothing that was promised is lost, everything ends.
+//! Random histories: every read returns the newest bytes, nothing promised is lost, everything ends.
 
 use super::host::range;
 use super::rig::{Rig, STEP};
@@ -49,7 +49,7 @@ struct World {
     most_promoted: Option<usize>,
     free_percent: u64,
     odd_percent: u64,
-    /// Of the host's and the client's steps together, how many are the host's.
+    /// The percentage of steps that are the host's; the others are the client's.
     host_percent: u64,
     seed: u64,
 }

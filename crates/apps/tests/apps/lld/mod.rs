@@ -1,6 +1,6 @@
-//! The log-structured disk loses nothing and invents nothing, whatever happens to it.
+//! The log-structured disk loses no data and restores no trimmed ones, under random operations and crashes.
 //!
-//! Bugs that were planted to see that a test fails, and which did:
+//! Planted bugs, and the tests that caught them:
 //!
 //! | bug | caught by |
 //! |---|---|
@@ -9,9 +9,10 @@
 //! | summaries are not counted as mentioning blocks; a dead block is copied | all three property tests |
 //! | the client may take the last free segment | `free_cleaning_in_any_order_loses_nothing_up_to_95_percent` |
 //! | the summary's checksum is ignored | `no_single_changed_byte_passes` (unit test) |
-//! | reads of dead blocks are not taken back | `reads_of_blocks_that_died_are_taken_back` |
-//! | a segment is let go before the copies of its blocks are durable | all three property tests: free segments are overwritten before a crash |
-//! | a record of a segment written anew since is taken | `a_record_of_what_a_segment_held_before_is_dropped` |
+//! | reads of dead blocks are not aborted | `reads_of_blocks_that_died_are_taken_back` |
+//! | a segment is freed before the copies of its blocks are durable | all three property tests: free segments are
+//! overwritten before a crash |
+//! | a record of an earlier writing of a segment is accepted | `a_record_of_what_a_segment_held_before_is_dropped` |
 
 mod rig;
 
@@ -23,7 +24,7 @@ fn reads() -> impl Strategy<Value = Reads> {
     prop_oneof![Just(Reads::Block), Just(Reads::Run), Just(Reads::Segment)]
 }
 
-/// How full: every second time as full as can be.
+/// Fill levels in percent: half of them the highest.
 fn percents() -> impl Strategy<Value = u32> {
     prop_oneof![0..=95u32, Just(95)]
 }
@@ -33,7 +34,7 @@ fn run(config: LogConfig, reads: Reads, free: bool, percent: u32, events: &[Even
     rig.fill(percent);
     rig.check();
     for (i, event) in events.iter().enumerate() {
-        // Blocks as the events name them lie within the largest log.
+        // The events' block numbers are those of the largest log.
         let blocks = config.logical_blocks;
         rig.happen(match *event {
             Event::Write(block) => Event::Write(block % blocks),
@@ -124,7 +125,8 @@ fn reads_of_blocks_that_died_are_taken_back() {
     rig.check();
 }
 
-/// It would not be copied, since its checksum differs, but taken for damage, and the segment never cleaned again.
+/// Without the check, the block would not be copied, since its checksum differs, but its segment would count as
+/// damaged and never be cleaned again.
 #[test]
 fn a_record_of_what_a_segment_held_before_is_dropped() {
     let config = LogConfig {
@@ -140,7 +142,7 @@ fn a_record_of_what_a_segment_held_before_is_dropped() {
         rig.happen(Event::Write(block));
     }
     let (segment, slot, before) = rig.read_and_keep().unwrap();
-    // What the read was for goes by, and the segment holds other data before the record arrives.
+    // The block dies, and the segment gets other data before the record arrives.
     rig.steps = false;
     let anew = (0..10_000u32).find(|i| {
         rig.happen(Event::Write(i * 37 % 112));

@@ -1,4 +1,4 @@
-//! A host for a log on a medium of bytes that can lose power, beside a model of what the client is owed.
+//! A host for a log on a medium of bytes that can lose power, beside a model of the client's data.
 
 use freeblock_apps::lld::{
     CleanError, Data, ForegroundCleaner, FreeCleaner, FreeConfig, Log, LogConfig, LogicalBlock, Reads,
@@ -10,28 +10,29 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 use units::{Instant, LbnRange, Op, Sectors, SessionId, TaskId};
 
-/// The client's block, or nothing.
+/// The content of the client's block, or nothing.
 type Content = Option<Vec<u8>>;
 
-/// What happens to a log.
+/// An event in the history of a log.
 #[derive(Clone, Copy, Debug)]
 pub enum Event {
     Write(u32),
     Trim(u32),
     Seal,
     WriteOut,
-    /// The free cleaner looks around.
+    /// A step of the free cleaner.
     Step,
-    /// The scheduler reads a block of its choice, and gives it out at once or later.
+    /// The scheduler reads a block of its choice, and delivers it at once or later.
     Read {
         choice: u32,
         at_once: bool,
     },
-    /// Some record read before is given out, even if its task was aborted meanwhile.
+    /// A record read before is delivered, even if its task was aborted meanwhile.
     Deliver {
         choice: u32,
     },
-    /// Power fails in the write after so many; of that write, the sectors in the mask arrive.
+    /// Power fails after this number of further writes, in the next one; of that write, the sectors in the mask
+    /// arrive.
     FailIn {
         writes: u8,
         arrive: u64,
@@ -53,7 +54,7 @@ pub fn events(blocks: u32, crashes: bool) -> impl Strategy<Value = Event> {
     ]
 }
 
-/// Which sectors of a torn write arrive: any, none, all, all but one.
+/// Returns the sectors of a torn write that arrive: any, none, all, all but one.
 fn tears() -> impl Strategy<Value = u64> {
     prop_oneof![any::<u64>(), Just(0), Just(u64::MAX), (0..64u32).prop_map(|i| !(1 << i))]
 }
@@ -69,7 +70,7 @@ pub fn configs() -> impl Strategy<Value = LogConfig> {
             segments,
             blocks_per_segment,
             sectors_per_block,
-            // More logical blocks than there is room for, or just as many.
+            // More logical blocks than there is room for, or exactly that number.
             logical_blocks: segments * (blocks_per_segment - 1) * if wide { 2 } else { 1 },
             most_waiting,
             minimum_free: if segments < 9 { 2 } else { minimum_free },
@@ -78,11 +79,11 @@ pub fn configs() -> impl Strategy<Value = LogConfig> {
     )
 }
 
-/// The power failed; the rig has recovered.
+/// Power failed, and the rig has recovered.
 #[derive(Debug)]
 struct PowerFailed;
 
-/// Something that the client did, and in which sequence it becomes durable.
+/// A change by the client, and the sequence with which it becomes durable.
 struct Done {
     block: u32,
     content: Content,
@@ -97,12 +98,12 @@ pub struct Rig {
     reads: Reads,
     free: Option<(FreeCleaner, FakeSessions)>,
     free_config: FreeConfig,
-    /// What was there when the log was opened, and what was done since.
+    /// The content when the log was opened, and the changes since.
     base: BTreeMap<u32, Vec<u8>>,
     done: Vec<Done>,
     fail_in: Option<(u8, u64)>,
     now: u64,
-    /// Whether the free cleaner may look around; a record can come to it before it has.
+    /// Whether the free cleaner's steps run; a record can reach it between two of them.
     pub steps: bool,
     pub crashes: u32,
     pub free_copies: u64,
@@ -138,7 +139,7 @@ impl Rig {
         rig
     }
 
-    /// Maps blocks 0 and on until so many percent of all slots hold data, or as near as the log allows.
+    /// Writes blocks from 0 on until `percent` of all slots have data, or the most that the log allows.
     pub fn fill(&mut self, percent: u32) {
         let slots = self.config.segments * (self.config.blocks_per_segment - 1);
         let blocks = (slots * percent / 100).min(self.log.geometry().capacity());
@@ -147,7 +148,7 @@ impl Rig {
         }
     }
 
-    /// Blocks that hold data.
+    /// Returns the number of blocks with data.
     pub fn live(&self) -> u32 {
         self.log.mapped()
     }
@@ -272,7 +273,7 @@ impl Rig {
         Ok(())
     }
 
-    /// Loses the memory and opens the log again; what comes back is exactly what is owed.
+    /// Loses the memory and opens the log again; checks that exactly the durable state is back.
     pub fn crash(&mut self) {
         self.crashes += 1;
         self.fail_in = None;
@@ -299,7 +300,7 @@ impl Rig {
         self.check();
     }
 
-    /// Every block reads back what was last written, and every count is right.
+    /// Checks that every block reads back the last data written, and that every count is right.
     pub fn check(&self) {
         let mut live = vec![0; self.config.segments as usize];
         let mut mapped = 0;
@@ -340,7 +341,8 @@ impl Rig {
         self.check_free_may_be_overwritten();
     }
 
-    /// Free segments may hold anything: a crash right now loses nothing durable, and brings nothing back.
+    /// Checks that free segments may have any content: a crash now loses nothing durable, and restores nothing
+    /// trimmed.
     fn check_free_may_be_overwritten(&self) {
         let mut medium = self.medium.clone();
         for segment in self.log.geometry().segments() {
@@ -368,7 +370,7 @@ impl Rig {
         }
     }
 
-    /// A crash right now, with the memory lost between two writes, loses nothing that is durable.
+    /// Checks that a crash now, with the memory lost between two writes, loses nothing durable.
     fn check_superseded(&self) {
         if !self.log.durable().get().is_multiple_of(7) {
             return;
@@ -378,12 +380,12 @@ impl Rig {
         assert_eq!(recovered.log.durable(), self.log.durable());
     }
 
-    /// Blocks that the free cleaner has registered and not got.
+    /// Returns the number of blocks that the free cleaner has registered and not received.
     pub fn wanted_for_free(&self) -> usize {
         self.free.as_ref().map_or(0, |(_, sessions)| sessions.wanted.len())
     }
 
-    /// Has the scheduler read a block and keep it; which slot, and what was in it.
+    /// Lets the scheduler read a block and keep it; returns its segment, slot and content.
     pub fn read_and_keep(&mut self) -> Option<(SegmentIndex, u32, Vec<u8>)> {
         self.read_for_free(0, false);
         let (record, bytes) = self.free.as_ref()?.1.under_way.last()?;
@@ -391,13 +393,13 @@ impl Rig {
         Some((segment, slot, bytes.clone()))
     }
 
-    /// What a slot holds that counts.
+    /// Returns the data of a slot if it is live.
     pub fn live_bytes(&self, segment: SegmentIndex, slot: u32) -> Option<&[u8]> {
         let live = self.log.live_slots(segment).iter().any(|&(live, _)| live == slot);
         live.then(|| &self.medium[self.at(self.log.geometry().slot_range(segment, slot, 1))])
     }
 
-    /// No read is wanted of a block that has moved or died.
+    /// Asserts that no registered read is of a block that has moved or died.
     pub fn assert_wanted_are_live(&self) {
         for record in self.free.iter().flat_map(|(_, sessions)| &sessions.wanted) {
             let (segment, slot) = self.log.geometry().slot_at(record.range.start()).unwrap();
@@ -413,7 +415,7 @@ impl Rig {
         }
     }
 
-    /// Data that no other write has, so that a mix-up is seen.
+    /// Returns data that no other write has, so that a mix-up is detected.
     fn new_content(&self, block: u32) -> Vec<u8> {
         let stamp = [self.now.to_le_bytes(), u64::from(block).to_le_bytes()].concat();
         stamp.into_iter().cycle().take(self.log.geometry().block_bytes()).collect()
@@ -442,7 +444,7 @@ impl Rig {
         let (record, bytes) = sessions.under_way.swap_remove(i);
         let taken = free.record(&mut self.log, &record, &bytes).unwrap();
         self.free_copies += u64::from(taken == Taken::Moved);
-        // Once more: a block that has moved is not moved again.
+        // The record a second time: a block that has moved is not moved again.
         let again = free.record(&mut self.log, &record, &bytes).unwrap();
         assert_eq!(again, Taken::Dropped);
     }
@@ -461,12 +463,12 @@ impl Rig {
     }
 }
 
-/// A scheduler that reads wanted blocks in any order whatever.
+/// A scheduler that reads registered blocks in any order.
 #[derive(Default)]
 pub struct FakeSessions {
     next: u64,
     wanted: Vec<Record>,
-    /// Read, with the bytes of that moment, and not given out; also of tasks aborted since.
+    /// Blocks read but not delivered, with the bytes of that moment; also of tasks aborted since.
     under_way: Vec<(Record, Vec<u8>)>,
 }
 

@@ -1,4 +1,4 @@
-//! A host for tests: real core, a foreground of the papers' kind, no drive but the core's own predictions.
+//! A host for tests: the real core, a foreground like the papers', and no drive but the core's own predictions.
 
 #![allow(dead_code, clippy::unwrap_used)] // each test binary uses a part; helpers stand outside test functions
 
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use units::{Bytes, Instant, RequestId};
 use workload::{Oltp, OltpConfig, Source};
 
-/// Numbers for shuffles.
+/// Random numbers for shuffles.
 pub struct Draw(pub u64);
 
 impl Draw {
@@ -22,7 +22,7 @@ impl Draw {
         (z ^ (z >> 31)) % n
     }
 
-    /// The numbers below `n` in random order.
+    /// Returns the numbers below `n` in random order.
     pub fn order(&mut self, n: u64) -> Vec<u64> {
         let mut order: Vec<u64> = (0..n).collect();
         for i in (1..order.len()).rev() {
@@ -51,7 +51,7 @@ impl Host {
         Self::new(DriveModel::from_profile(&random_profile(profile, Size::Small)).unwrap(), seed)
     }
 
-    /// One foreground request, carried out; `each` gets the blocks that came meanwhile, as they are polled.
+    /// Carries out one foreground request; `each` gets the blocks delivered meanwhile.
     pub fn request(&mut self, mut each: impl FnMut(&mut Core, &Record)) {
         self.requests += 1;
         let range = self.foreground.next_request().unwrap();

@@ -1,4 +1,4 @@
-//! A backup of a snapshot while a client overwrites the volume: what is restored is what it held when the snapshot was taken.
+//! A backup of a snapshot while a client overwrites the volume: the restored content is that of the snapshot instant.
 
 use super::world::{range, run, worlds};
 use freeblock_apps::backup::image::Header;
@@ -28,7 +28,7 @@ impl Sink for Tape {
     }
 }
 
-/// Where it is restored to, by the addresses that clients know.
+/// The destination of the restore, by the addresses that clients use.
 struct Restored {
     bytes: Vec<u8>,
     sector: usize,
@@ -59,7 +59,7 @@ impl Application for Host {
     }
 }
 
-/// Waits for what was submitted last.
+/// Waits for the last submitted request.
 fn read_back(volume: &mut Volume) -> Vec<u8> {
     loop {
         if let Some(done) = volume.completion() {
@@ -70,7 +70,7 @@ fn read_back(volume: &mut Volume) -> Vec<u8> {
     }
 }
 
-/// A client's write, step by step; false if there is no room to keep what it overwrites.
+/// Carries out a client's write, step by step; returns false if there is no room for the content that it overwrites.
 fn write(volume: &mut Volume, snapshots: &Provided, start: u64, bytes: &[u8], sector: usize) -> bool {
     let of = range(start, (bytes.len() / sector) as u64);
     let write = match snapshots.borrow_mut().write(of) {
@@ -144,7 +144,7 @@ proptest! {
                 now_there[start as usize * sector..][..bytes.len()].copy_from_slice(&bytes);
             }
         };
-        // Some are there before the snapshot, so that blocks may lie elsewhere already.
+        // Some writes precede the snapshot, so that blocks may have moved already.
         let (before, after) = writes.split_at(writes.len() / 3);
         for (number, &(at, n, _)) in before.iter().enumerate() {
             overwrite(&mut volume, &mut now_there, (at, n), number as u8);
@@ -171,7 +171,7 @@ proptest! {
         let told = restore(&mut image.as_slice(), None, &mut restored).unwrap();
         prop_assert!(told.missing.is_empty());
         prop_assert!(restored.bytes == at_the_snapshot, "the image is not of the snapshot's instant");
-        // And the client has what it wrote.
+        // The client reads its own writes.
         for number in 0..blocks {
             let slot = snapshots.borrow().current(number).unwrap();
             let mut there = vec![0; block as usize * sector];

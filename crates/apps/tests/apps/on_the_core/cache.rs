@@ -1,4 +1,4 @@
-//! The cache cleaner: reads see the latest write, and a flush that was answered outlives a power cut.
+//! The cache cleaner: reads see the latest write, and a completed flush survives a power cut.
 
 use super::world::{World, range, worlds};
 use freeblock_apps::cache::{Action, Cache, CallId, Config, NoHead};
@@ -36,7 +36,7 @@ enum Call {
         block: u64,
         floor: u8,
     },
-    /// With what each block held when it was asked for.
+    /// The content of each block at the start of the flush.
     Flush(Vec<u8>),
 }
 
@@ -46,7 +46,7 @@ struct Rig {
     sector: usize,
     requests: BTreeMap<RequestId, RequestId>,
     calls: BTreeMap<CallId, Call>,
-    /// The value written last to each block; the one answered last; the one flushed last. Values of a block ascend.
+    /// For each block the last value written, answered, and flushed. Values of a block ascend.
     issued: Vec<u8>,
     answered: Vec<u8>,
     flushed: Vec<u8>,

@@ -1,5 +1,5 @@
-//! The log-structured disk and both its cleaners: what was durable comes back after every power cut, nothing else does,
-//! and whoever reads meanwhile finds what was written last.
+//! The log-structured disk and both its cleaners: after every power cut exactly the durable data are back, and reads
+//! find the last data written.
 
 use super::world::{World, worlds};
 use freeblock_apps::lld::{
@@ -37,13 +37,13 @@ impl Application for Host {
     }
 }
 
-/// What the client does.
+/// A call of the client.
 #[derive(Clone, Copy, Debug)]
 enum Call {
     Write(u32),
     Trim(u32),
     Read(u32),
-    /// All that was written so far is to be durable.
+    /// Makes everything written so far durable.
     Sync,
 }
 
@@ -58,7 +58,7 @@ fn calls() -> impl Strategy<Value = Call> {
     ]
 }
 
-/// Power is out, or the test has failed.
+/// Power failed, or the test did.
 #[derive(Debug)]
 enum Stop {
     Cut,
@@ -74,14 +74,14 @@ impl From<TestCaseError> for Stop {
 /// Data that no other write has, or nothing.
 type Content = Option<Vec<u8>>;
 
-/// Something that the client did, and in which sequence it becomes durable.
+/// A change by the client, and the sequence with which it becomes durable.
 struct Done {
     block: u32,
     content: Content,
     sequence: Sequence,
 }
 
-/// One life of a drive, from power to power.
+/// One life of a drive, from power-on to power cut.
 struct Life {
     config: LogConfig,
     volume: Volume,
@@ -102,7 +102,7 @@ fn config(world: &World, shape: (u32, u32, u32), wide: bool) -> LogConfig {
         blocks_per_segment,
         sectors_per_block,
         sector_bytes: world.drive().sector_bytes().get() as u32,
-        // More logical blocks than there is room for, or just as many.
+        // More logical blocks than there is room for, or exactly that number.
         logical_blocks: segments * (blocks_per_segment - 1) * if wide { 2 } else { 1 },
         minimum_free: 2,
         most_waiting: 2,
@@ -152,7 +152,7 @@ impl Life {
         Ok(())
     }
 
-    /// Goes on until the one request of the log is done.
+    /// Runs until the log's only request is done.
     fn wait(&mut self) -> Result<Completion, Stop> {
         let end = self.volume.now() + Duration::from_secs(600);
         loop {
@@ -279,7 +279,7 @@ fn prop_stop(holds: bool, otherwise: impl FnOnce() -> String) -> Result<(), Stop
     if holds { Ok(()) } else { Err(TestCaseError::fail(otherwise()).into()) }
 }
 
-/// What is owed after a power cut: all of what had become durable by then, or by what the medium itself got.
+/// Returns the content after a power cut, given the durable sequence: all changes up to it.
 fn owed(mut base: BTreeMap<u32, Vec<u8>>, done: Vec<Done>, durable: Sequence) -> BTreeMap<u32, Vec<u8>> {
     for done in done.into_iter().filter(|done| done.sequence <= durable) {
         match done.content {
@@ -304,7 +304,7 @@ fn raw(platters: &Platters, config: &LogConfig, range: LbnRange) -> Vec<u8> {
     bytes
 }
 
-/// What a run was like, so that it can be seen that something was tried.
+/// Counts of a run, which show that it exercised the cleaners.
 #[derive(Clone, Copy, Debug, Default)]
 struct Tried {
     for_free: u64,
@@ -313,7 +313,7 @@ struct Tried {
     detours: u64,
 }
 
-/// The client's calls in some lives of a drive, of which all but the last end in a power cut.
+/// Runs the client's calls in some lives of a drive, of which all but the last end in a power cut.
 fn live(
     world: &World,
     (config, reads): (LogConfig, Reads),
@@ -333,7 +333,7 @@ fn live(
         }
         match lived {
             Err(Stop::Failed(error)) => return Err(error),
-            // Whoever comes to the end of his calls has power until the cut all the same.
+            // If the calls end before the cut, the drive keeps power until then.
             Ok(()) => _ = life.pass(Duration::from_secs(2)),
             Err(Stop::Cut) => {}
         }
@@ -380,8 +380,8 @@ proptest! {
     }
 }
 
-/// A log that is nearly full, on drives that lose answers: the core puts the free cleaner's reads into gaps, in the drive and
-/// outside it, and the other cleaner has something left to do.
+/// A log that is nearly full, on drives that lose answers: the core puts the free cleaner's reads into gaps, in the
+/// drive and outside it, and some work remains for the foreground cleaner.
 #[test]
 fn gaps_clean_a_log_in_the_drive_and_outside() {
     for outside in [false, true] {

@@ -1,5 +1,5 @@
-//! The reorganiser, its staging area in memory that survives: power cuts at any instant, again and again, and every block
-//! is where the plan says in the end.
+//! The reorganiser with a staging area that survives: after power cuts at any instant, repeatedly, every block
+//! reaches the plan's destination.
 
 use super::world::{range, worlds};
 use freeblock_apps::reorganizer::{Memory, Options, Plan, Reorganizer};
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use sim::Platters;
 use units::{Duration, Instant, LbnRange, Sectors};
 
-/// A place for a reorganiser, which is begun when its volume stands.
+/// The reorganiser, which begins once its volume is running.
 #[derive(Default)]
 struct Host(Option<Reorganizer<Memory>>);
 

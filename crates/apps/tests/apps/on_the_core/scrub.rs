@@ -1,4 +1,5 @@
-//! The scrubber: what is wrong on a medium is found, through lost completions and power cuts with a lazy memory.
+//! The scrubber: bad sectors on a medium are found, through lost completions and power cuts with rarely saved
+//! progress.
 
 use super::world::{range, worlds};
 use freeblock_apps::scrub::{Finding, Plan, Scrubber};
@@ -71,14 +72,14 @@ proptest! {
             if scrub.is_done() {
                 break scrub.findings().to_vec();
             }
-            // Progress is saved now and then: what was done since is done again.
+            // Progress is saved at some cuts only: blocks judged since are read again.
             if cut.is_some_and(|cut| cut.1) {
                 saved = Some(scrub.progress());
             }
             now = volume.now();
             platters = volume.power_cut().unwrap();
         };
-        // The scrubber goes on behind the first bad sector of a block, until it knows them all.
+        // The scrubber continues behind the first bad sector of a block until it has found all.
         let mut found = findings;
         found.sort_unstable();
         let want: Vec<Finding> = bad.iter().map(|lbn| Finding::Medium(*lbn)).collect();

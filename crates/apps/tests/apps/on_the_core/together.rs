@@ -1,4 +1,4 @@
-//! Several applications at once, over the same blocks: each gets what it would get alone.
+//! Several applications at once, over the same blocks: each gets the same results as alone.
 
 use super::miner::{Mining, queries, table};
 use super::world::{range, run, worlds};
@@ -9,7 +9,7 @@ use sim::Platters;
 use std::collections::{BTreeMap, BTreeSet};
 use units::{Instant, Lbn, Sectors};
 
-/// Reads every block of a range, over and over, by the record face; and writes its own place.
+/// Reads every block of a range, repeatedly, as records; and writes to its own place.
 #[derive(Default)]
 struct Reader {
     records: Option<Records>,

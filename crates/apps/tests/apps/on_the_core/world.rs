@@ -16,7 +16,7 @@ pub fn range(start: u64, len: u64) -> LbnRange {
     LbnRange::new(Lbn::new(start), Sectors::new(len))
 }
 
-/// A drive, what goes on on it, and what goes wrong.
+/// A drive, its load, and its faults.
 #[derive(Clone, Debug)]
 pub struct World {
     pub drive: u64,
@@ -29,7 +29,7 @@ pub struct World {
     pub think_us: u64,
     pub lost_ppm: u32,
     pub late_ppm: u32,
-    /// The core is outside the drive, which is noisy.
+    /// Whether the core is outside the drive, which is noisy.
     pub outside: bool,
 }
 
@@ -65,7 +65,7 @@ impl World {
         Arc::new(DriveModel::from_profile(&self.profile()).unwrap())
     }
 
-    /// Every write goes to the medium before it is reported.
+    /// Returns a profile with which every write is on the medium before it is reported.
     fn profile(&self) -> Profile {
         let mut profile = random_profile(self.drive, Size::Tiny);
         let mut firmware = builtin::find("seagate-cheetah-18lp").unwrap().firmware.unwrap();
@@ -79,7 +79,7 @@ impl World {
             policy: self.policy,
             sharing: if self.greedy { Sharing::Greedy } else { Sharing::Lottery },
             idle: match self.outside {
-                // What no gap can hold for commands comes all the same.
+                // Blocks that fit no gap of outside commands are read in idle time all the same.
                 true => Some(IdleTime { harm_ppm: 1_000_000, ..IdleTime::default() }),
                 false => self.idle.then(IdleTime::default),
             },
@@ -89,7 +89,7 @@ impl World {
         }
     }
 
-    /// Switches a drive on, for the `life`th time.
+    /// Switches a drive on for its life number `life`.
     pub fn start(&self, platters: Platters, now: Instant, life: u64) -> Volume {
         let (drive, config) = (self.drive(), self.config());
         let mut volume = if self.outside {
@@ -110,8 +110,8 @@ impl World {
         volume
     }
 
-    /// A foreground over the whole drive that reads, and perhaps writes what is there already. Where applications
-    /// write it may not: what it overtakes would never be written.
+    /// Starts a foreground over the whole drive that reads, and with `writes` rewrites the same content. It must not
+    /// write where applications write: the blocks that it overtakes would never be written.
     pub fn load(&self, volume: &mut Volume, writes: bool) {
         let capacity = volume.drive().layout().capacity();
         let config = RandomConfig {
@@ -121,7 +121,7 @@ impl World {
             ..RandomConfig::new(capacity, volume.drive().sector_bytes())
         };
         let source = Random::new(config, self.seed).unwrap();
-        // Outside the drive some blocks come in idle time only.
+        // Outside the drive some blocks are read in idle time only.
         let left = if self.outside { REQUESTS_OUTSIDE } else { u64::MAX };
         let source: Box<dyn Source> = Box::new(Ends { source, left });
         let think = Think::Exponential(Duration::from_micros(self.think_us));
@@ -130,7 +130,7 @@ impl World {
     }
 }
 
-/// Runs until `done`; an error when that takes more virtual time than anything should.
+/// Runs until `done`; fails after far more virtual time than any run should take.
 pub fn run(volume: &mut Volume, done: impl Fn(&Volume) -> bool) -> Result<(), TestCaseError> {
     let end = volume.now() + Duration::from_secs(4_000);
     while !done(volume) {
@@ -140,7 +140,7 @@ pub fn run(volume: &mut Volume, done: impl Fn(&Volume) -> bool) -> Result<(), Te
     Ok(())
 }
 
-/// Requests of a load of a drive that must have idle time at last.
+/// The number of requests of a load that must leave idle time at its end.
 const REQUESTS_OUTSIDE: u64 = 500;
 
 /// A load that comes to an end.

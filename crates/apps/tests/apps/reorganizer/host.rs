@@ -1,5 +1,5 @@
-//! A host that does its worst within the rules: any order, several accesses at once, late records, writes that are torn
-//! by a crash, foreground reads and writes that take time, bad sectors, a memory that dies in the middle of an append.
+//! The most hostile host that the rules allow: any order, several accesses at once, late records, writes torn by a
+//! crash, foreground reads and writes that take time, bad sectors, a memory that fails in the middle of an append.
 
 use crate::support::{Naive, SECTOR, at, range};
 use freeblock_apps::reorganizer::*;
@@ -9,7 +9,7 @@ use std::rc::Rc;
 use units::{Bytes, LbnRange, Op, Sectors};
 use workload::random::Stream;
 
-/// Memory that is cut off after so many operations; the append that meets the end leaves a prefix.
+/// Memory that fails after a number of operations; the append at which it fails leaves a prefix.
 #[derive(Clone, Debug, Default)]
 pub struct Mortal(Rc<RefCell<Cells>>);
 
@@ -60,26 +60,26 @@ struct Foreground {
     logical: LbnRange,
     bytes: Vec<u8>,
     op: Op,
-    /// A read's place overlapped a write's while it was under way: either answer is right.
+    /// Whether a read's place overlapped a concurrent write's: either answer is right.
     racy: bool,
 }
 
-/// What happens besides the reorganisation.
+/// The load and the faults beside the reorganisation.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Load {
     pub foreground: bool,
-    /// One in so many steps is a crash; 0: none.
+    /// One in this number of steps is a crash; 0: none.
     pub crash: u64,
     /// A crash at this step.
     pub crash_at: Option<u64>,
-    /// The memory dies at its so manieth operation.
+    /// The number of the operation at which the memory fails.
     pub fuel: Option<u64>,
     pub refuse: bool,
 }
 
 pub struct World {
     pub host: Naive,
-    /// What each logical sector has to hold.
+    /// The expected content of each logical sector.
     pub model: Vec<u8>,
     pub plan: Plan,
     pub options: Options,
@@ -120,7 +120,7 @@ impl World {
         self.chance.below(NonZeroU64::new(n).unwrap())
     }
 
-    /// Runs to the end. Panics when nothing can go on before, or a promise is broken on the way.
+    /// Runs to the end. Panics if it stops making progress before, or breaks a promise.
     pub fn run(&mut self, load: Load) {
         let mut idle = 0;
         self.memory.0.borrow_mut().fuel = load.fuel;
@@ -160,7 +160,7 @@ impl World {
         self.check_contents();
     }
 
-    /// Runs to the end while other clients take all tasks again and again.
+    /// Runs to the end while other clients repeatedly take all tasks.
     pub fn run_among_others(&mut self) {
         while !self.machine.progress().is_finished() {
             self.steps += 1;
@@ -173,14 +173,14 @@ impl World {
         self.check_contents();
     }
 
-    /// Some steps, or all there are.
+    /// Runs this number of steps, or fewer if there are no more.
     pub fn some_steps(&mut self, steps: u64) {
         for _ in 0..steps {
             self.step(false);
         }
     }
 
-    /// Begins or completes an access of the sessions. False when there is nothing that can be done.
+    /// Begins or completes an access of the sessions; returns false if there is none.
     fn step(&mut self, refuse: bool) -> bool {
         let (under_way, ready) = (self.host.registry.under_way(), self.host.registry.ready());
         if !under_way.is_empty() && (ready.is_empty() || under_way.len() > 4 || self.below(2) == 0) {
@@ -194,7 +194,8 @@ impl World {
         (refuse && self.below(3) == 0) || self.host.begin(&mut self.machine).is_some()
     }
 
-    /// The power fails: what is being written is torn, all that is in flight is gone, only medium and memory are left.
+    /// The power fails: writes under way are torn, everything else in flight is lost; only medium and memory are
+    /// left.
     pub fn crash(&mut self) {
         self.crashes += 1;
         self.host.power_cut();
@@ -202,7 +203,7 @@ impl World {
         self.memory.0.borrow_mut().fuel = None;
         let state = self.memory.bytes();
         let sector = Bytes::new(SECTOR as u64);
-        // At once, or a few calls at a time: then nothing can be read or written before all is registered.
+        // It begins at once, or a few calls at a time: then nothing can be read or written before all is registered.
         let (memory, sessions) = (self.memory.clone(), &mut self.host.registry);
         if self.crashes.is_multiple_of(2) {
             let prepared = Prepared::recovered(&self.plan, &state, self.options, sector).unwrap();
@@ -236,7 +237,7 @@ impl World {
         let len = 1 + self.below(12.min(capacity));
         let logical = range(self.below(capacity - len + 1), len);
         let op = if self.below(2) == 0 { Op::Read } else { Op::Write };
-        // Writes to one place at a time, so that it is known which is the newest.
+        // Only one write at a time goes to a place, so that the newest content is known.
         let touches = |f: &Foreground| f.logical.overlaps(logical);
         if op == Op::Write && self.foreground.iter().any(|f| f.op == Op::Write && touches(f)) {
             return;
@@ -267,7 +268,7 @@ impl World {
         self.foreground.push(Foreground { access, logical, bytes, op, racy });
     }
 
-    /// The medium's part of a foreground access happens as late as it may.
+    /// The medium's part of a foreground access happens at the latest possible time.
     fn end_foreground(&mut self, i: usize) {
         let mut f = self.foreground.swap_remove(i);
         for piece in f.access.pieces() {
@@ -293,7 +294,7 @@ impl World {
         self.machine.end(&mut self.host.registry, f.access);
     }
 
-    /// Every logical sector that is live, read through the map, holds what it has to.
+    /// Checks the content of every live logical sector, read through the map.
     pub fn check_contents(&mut self) {
         for lbn in 0..self.plan.capacity().get() {
             if let Some(bytes) = self.logical(lbn) {
@@ -302,7 +303,7 @@ impl World {
         }
     }
 
-    /// A sector as the volume sees it; none where nothing lives.
+    /// Returns a sector as the volume's clients see it; `None` if it is not live.
     fn logical(&mut self, lbn: u64) -> Option<[u8; SECTOR]> {
         let mut bytes = [0; SECTOR];
         let access = self.machine.begin_read(range(lbn, 1), &mut bytes).ok()?;
@@ -313,7 +314,7 @@ impl World {
         Some(bytes)
     }
 
-    /// The plan's letter: every block is at its destination on the medium.
+    /// Checks that every block is at its destination on the medium.
     pub fn check_moved(&self) {
         for m in self.plan.moves() {
             let to = LbnRange::new(m.to, m.from.len());
@@ -328,7 +329,7 @@ impl World {
         let limit = (self.options.staging * u64::from(self.options.threshold_percent) / 100).max(1);
         assert!(p.unwritable <= limit.min(self.options.staging - 1), "{p:?}");
         if !p.is_finished() && self.machine.trouble().is_none() {
-            // Of what can be staged: kept blocks take room away.
+            // The limit relates to usable room, which kept blocks reduce.
             let usable = self.options.staging - p.kept;
             let limit = (usable * u64::from(self.options.threshold_percent) / 100).max(1).min(usable - 1);
             let [unwritable, writable, _] = self.machine.sessions();

@@ -1,6 +1,6 @@
-//! A naive host for applications: a medium of bytes, tasks as plain lists, accesses in a seeded random order, several at
-//! a time if a test likes. What it lacks: time (it counts steps), a head, foreground load. It is the model that
-//! applications are tested against before they meet the core.
+//! A naive host for applications: a medium of bytes, tasks as plain lists, accesses in a seeded random order, several
+//! at a time if the test wants that. It has no time (it counts steps), no head, and no foreground load. Applications
+//! are tested against this model before they run on the core.
 
 #![allow(
     dead_code,
@@ -28,17 +28,17 @@ pub fn range(start: u64, len: u64) -> LbnRange {
     LbnRange::new(Lbn::new(start), Sectors::new(len))
 }
 
-/// Where a range lies in a row of bytes.
+/// Returns the position of a range in an array of bytes.
 pub fn at(range: LbnRange) -> std::ops::Range<usize> {
     range.start().get() as usize * SECTOR..range.end().get() as usize * SECTOR
 }
 
-/// The first of the sectors that is in the set.
+/// Returns the first of the range's sectors that is in the set.
 pub fn first_bad(set: &BTreeSet<u64>, range: LbnRange) -> Option<Lbn> {
     set.range(range.start().get()..range.end().get()).next().map(|l| Lbn::new(*l))
 }
 
-/// The host: registry, medium, chance.
+/// The host: registrations, medium, random numbers.
 pub struct Naive {
     pub registry: Registry,
     pub medium: Vec<u8>,
@@ -49,7 +49,7 @@ pub struct Naive {
     /// Sectors that can be read, but not written.
     pub unwritable: BTreeSet<u64>,
     pub steps: u64,
-    /// Every block that was handed over, in order.
+    /// Every block that was delivered, in order.
     pub handed: Vec<Record>,
     stream: Stream,
 }
@@ -86,8 +86,8 @@ impl Naive {
         first_bad(&self.bad, range).into_iter().chain(first_bad(own, range)).min()
     }
 
-    /// A foreground write, as far as sessions see it: pending blocks that it covers whole are complete, reads unless their
-    /// session wants the medium.
+    /// Simulates a foreground write: it completes the pending blocks that it covers whole, except reads of sessions
+    /// that want the medium's bytes.
     pub fn foreground_write(&mut self, app: &mut dyn Application, range: LbnRange, bytes: &[u8]) {
         self.bytes_mut(range).copy_from_slice(bytes);
         while let Some(i) = self.registry.served_by_write(range) {
@@ -97,15 +97,15 @@ impl Naive {
         }
     }
 
-    /// Does one block from begin to end. False when there is none that can be done now.
+    /// Does one block from begin to end; returns false if none can be done now.
     pub fn step(&mut self, app: &mut dyn Application) -> bool {
         let Some(at) = self.begin(app) else { return false };
         self.complete(app, at);
         true
     }
 
-    /// Begins the access to one block: it is read, or its buffer is asked for and some of its sectors are written. None
-    /// when there is no block that can be begun now.
+    /// Begins the access to one block: reads it, or asks for its buffer and writes some of its sectors. Returns
+    /// `None` if no block can be begun now.
     pub fn begin(&mut self, app: &mut dyn Application) -> Option<usize> {
         self.steps += 1;
         let mut candidates = self.registry.ready();
@@ -130,7 +130,7 @@ impl Naive {
         None
     }
 
-    /// Completes an access that is under way, and hands its record over.
+    /// Completes an access that is under way, and delivers its record.
     pub fn complete(&mut self, app: &mut dyn Application, i: usize) {
         let block = self.registry.blocks()[i].clone();
         let bytes = block.under_way.unwrap();
@@ -144,7 +144,7 @@ impl Naive {
         }
     }
 
-    /// The power fails: what is being written is torn, all that is registered is gone.
+    /// The power fails: writes under way are torn, all registrations are lost.
     pub fn power_cut(&mut self) {
         for block in self.registry.power_cut() {
             if let (Op::Write, Some(bytes), None) = (block.op, block.under_way, block.bad) {
@@ -153,7 +153,7 @@ impl Naive {
         }
     }
 
-    /// Some sectors of a write reach the medium.
+    /// Writes some sectors of a write to the medium.
     fn tear(&mut self, range: LbnRange, bytes: &[u8]) {
         for (lbn, sector) in (range.start().get()..).zip(bytes.chunks(SECTOR)) {
             if self.below(2) == 0 {
@@ -179,7 +179,7 @@ impl Naive {
     }
 }
 
-/// Keeps records back, so that a test may deliver them late and in any order.
+/// Holds records, so that a test can deliver them late and in any order.
 #[derive(Debug, Default)]
 pub struct Late(pub Vec<(Record, Vec<u8>)>);
 
@@ -199,12 +199,12 @@ impl Late {
     }
 }
 
-/// A drive to restore to, of 0xee, with a cache that a crash empties.
+/// A destination of restores, filled with 0xee, with a cache that a crash empties.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Drive {
     pub bytes: Vec<u8>,
     durable: Vec<u8>,
-    /// Writes that it takes before it says "not now".
+    /// The number of writes that it takes before it refuses.
     pub room: u64,
 }
 
@@ -214,7 +214,7 @@ impl Drive {
         Self { durable: bytes.clone(), bytes, room: u64::MAX }
     }
 
-    /// Each sector that was not made durable is old or new.
+    /// Makes each sector that was not durable old or new.
     pub fn power_cut(&mut self, keep: &mut dyn FnMut() -> bool) {
         for (now, old) in self.bytes.chunks_mut(SECTOR).zip(self.durable.chunks(SECTOR)) {
             if now != old && !keep() {

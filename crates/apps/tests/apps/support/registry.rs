@@ -1,4 +1,4 @@
-//! The calls' side: what is registered, as plain lists.
+//! The naive host's session calls: registrations as plain lists.
 
 use freeblock_apps::sessions::{Parameter, Sessions};
 use scheduler::{Priority, SessionError};
@@ -9,7 +9,7 @@ use units::{Lbn, LbnRange, Op, Sectors, SessionId, TaskId};
 struct Session {
     suspended: bool,
     left: u64,
-    /// Whether a write of the same place is as good as its read.
+    /// Whether a foreground write of the same place completes a read.
     by_writes: bool,
 }
 
@@ -22,9 +22,9 @@ pub struct Block {
     pub op: Op,
     pub parameter: Parameter,
     pub promoted: bool,
-    /// Its access is under way: what was read, or is being written.
+    /// The bytes that its access, under way, has read or is writing.
     pub under_way: Option<Vec<u8>>,
-    /// The sector that stands in the way of the access.
+    /// The bad sector that the access met.
     pub bad: Option<Lbn>,
 }
 
@@ -36,7 +36,7 @@ pub struct Registry {
     next: u64,
     pub most_sessions: usize,
     pub most_tasks: usize,
-    /// What is under way is handed over even when its range is withdrawn.
+    /// Whether a block under way is delivered even if its range is withdrawn.
     pub lax: bool,
 }
 
@@ -53,12 +53,12 @@ impl Registry {
         }
     }
 
-    /// Blocks that are pending.
+    /// Returns the number of pending blocks.
     pub fn pending(&self) -> usize {
         self.blocks.len()
     }
 
-    /// Sessions that are open.
+    /// Returns the number of open sessions.
     pub fn open_sessions(&self) -> usize {
         self.sessions.len()
     }
@@ -75,12 +75,12 @@ impl Registry {
         &mut self.blocks[at]
     }
 
-    /// The blocks whose access is under way.
+    /// Returns the blocks whose access is under way.
     pub fn under_way(&self) -> Vec<usize> {
         (0..self.blocks.len()).filter(|&i| self.blocks[i].under_way.is_some()).collect()
     }
 
-    /// The blocks whose access may begin: promoted ones, or else any of the sessions that are not suspended.
+    /// Returns the blocks whose access may begin: promoted ones, or else those of sessions that are not suspended.
     pub fn ready(&self) -> Vec<usize> {
         let idle = |b: &Block| b.under_way.is_none();
         let any = |of: &dyn Fn(&Block) -> bool| -> Vec<usize> {
@@ -90,7 +90,7 @@ impl Registry {
         if promoted.is_empty() { any(&|b| !self.sessions[&b.session].suspended) } else { promoted }
     }
 
-    /// A block that a write of `range` is as good as, if there is one.
+    /// Returns a pending block that a write of `range` completes, if there is one.
     pub fn served_by_write(&self, range: LbnRange) -> Option<usize> {
         self.blocks.iter().position(|b| {
             (b.op == Op::Write || self.sessions[&b.session].by_writes)
@@ -99,7 +99,7 @@ impl Registry {
         })
     }
 
-    /// Takes a block out; whether it was its session's last.
+    /// Removes a block; returns whether it was its session's last.
     pub fn take(&mut self, at: usize) -> (Block, bool) {
         let block = self.blocks.remove(at);
         let session = self.sessions.get_mut(&block.session).unwrap();
@@ -107,7 +107,7 @@ impl Registry {
         (block, session.left == 0)
     }
 
-    /// Everything is gone; what was under way is returned.
+    /// Clears everything; returns the blocks that were under way.
     pub fn power_cut(&mut self) -> Vec<Block> {
         self.sessions.clear();
         let mut blocks = std::mem::take(&mut self.blocks);

@@ -1,9 +1,10 @@
-//! The host's side of a volume with snapshots: what a foreground write's steps do to the medium.
+//! The host's side of a volume with snapshots: carries out the steps of a foreground write on the medium.
 
 use super::{Naive, SECTOR, at, first_bad};
 use freeblock_apps::snapshot::{Bytes, Step};
 
-/// Does one step; whether the medium could. `read` is what the step before has read, `data` the foreground's.
+/// Does one step; returns whether the medium could. `read` has the bytes of the preceding read, `data` the
+/// foreground's.
 pub fn carry_out(host: &mut Naive, step: Step, read: &mut Vec<u8>, data: &[u8]) -> bool {
     match step {
         Step::Read(from) => {

@@ -1,6 +1,6 @@
-//! In what steps a mimic that learns on-line should learn: mean response times of SMTF outside of drives of which nothing
-//! is known but their size, as `freeblock serve` has it, by the grain of its distances, beside SSTF. Requests are of 4 KB;
-//! 20 wait. The drives have noise; one of them comes with sectors of 512 bytes and of 4 KB.
+//! Compares grains of distances for a mimic that learns on-line: mean access times of SMTF outside drives of which
+//! only the size is known, as in `freeblock serve`, beside SSTF. Requests are of 4 KB; 20 wait. The drives have
+//! noise; one of them is run with sectors of 512 bytes and of 4 KB.
 //!
 //! `cargo run --release -p freeblock-mimic --example grain [REQUESTS]`
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "an example prints")]
@@ -17,13 +17,13 @@ use std::sync::Arc;
 use units::{Instant, Sectors};
 use workload::{Arrival, Issuer, Random, RandomConfig};
 
-/// Of a step.
+/// The grains, in KB.
 const GRAINS_KB: [u64; 7] = [4, 16, 32, 64, 128, 512, 2_048];
 
-/// Where the requests are: in the first so many bytes.
+/// The areas of the requests: the first bytes of the drive, up to this number.
 const AREAS: [(&str, u64); 3] = [("100 MB", 100_000_000), ("2 GB", 2_000_000_000), ("all", u64::MAX)];
 
-/// Sums are told of each of so many parts.
+/// The number of parts for which sums are printed.
 const PARTS: u64 = 4;
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
@@ -33,7 +33,7 @@ fn main() -> Outcome<()> {
     compare(requests)
 }
 
-/// The drive with sectors of 4 KB.
+/// Returns the drive with sectors of 4 KB.
 fn of_4_kb(mut profile: Profile) -> Profile {
     let together = 4_096 / profile.sector_bytes.max(1);
     profile.sector_bytes *= together;
@@ -72,7 +72,7 @@ fn compare(requests: u64) -> Outcome<()> {
     Ok(())
 }
 
-/// Mean access times in the first and last part, ms.
+/// Returns the mean access times in the first and the last part, in ms.
 fn run(
     profile: &Profile,
     area: u64,

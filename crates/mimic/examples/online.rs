@@ -1,5 +1,6 @@
-//! What the on-line ways of ATC'03, section 6, are worth, its two open ideas among them, on a simulated drive: mean access
-//! times of SMTF in the drive while it learns, beside those of its bases and of SPTF, which knows the drive.
+//! Evaluates the on-line methods of ATC'03, section 6, including its two open ideas, on a simulated drive: mean
+//! access times of SMTF in the drive while it learns, beside those of its base policies and of SPTF, which knows the
+//! drive.
 //!
 //! `cargo run --release -p freeblock-mimic --example online [REQUESTS]`
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "an example prints")]
@@ -15,18 +16,18 @@ use std::sync::Arc;
 use units::{Bytes, Duration, Instant, RequestId, Sectors};
 use workload::{Arrival, Closed, Issuer, Random, RandomConfig, Think};
 
-/// Parts of the run whose means are told.
+/// Parts of the run whose means are printed.
 const PARTS: u64 = 4;
 
-/// Blocks of 4 KB in the first so many bytes: what a file system keeps together.
+/// The area of the requests, blocks of 4 KB: the size that a file system keeps together.
 const SPAN: Bytes = Bytes::new(64 << 20);
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
-/// What `run` gives.
+/// The results of `run`.
 type Learnt = (Vec<f64>, Option<Box<dyn Mimic>>);
 
-/// Mean access times in each part of the run, in milliseconds; and the mimic afterwards.
+/// Runs the requests; returns the mean access time in each part of the run, in milliseconds, and the mimic.
 fn run(
     drive: &Arc<DriveModel>,
     policy: PolicyName,
@@ -51,7 +52,7 @@ fn run(
     Ok((means, run.core_mut().set_mimic(None)))
 }
 
-/// A table of all distances within the span, probed through the drive's firmware.
+/// Returns a table of all distances within the span, probed through the drive's firmware.
 fn probed(profile: &Profile, samples: u32, check_points: CheckPoints) -> Outcome<(Table, ProbeReport)> {
     let mut drive = Drive::new(profile)?;
     let capacity = drive.model().layout().capacity();
@@ -121,7 +122,7 @@ fn compare(requests: u64) -> Outcome<()> {
     for (name, policy, config) in online {
         row(name, policy, Some(Box::new(Learner::new(config, None)?)))?;
     }
-    // Ten tasks that think for 300 ms each: hardly ever a queue, and idle time.
+    // Ten tasks that think for 300 ms each: there is rarely a queue, and some idle time.
     let think = Think::Constant(Duration::from_millis(300));
     let quiet = Arrival::Closed(Closed { tasks: 10, think });
     for (name, probe_idle) in
@@ -135,7 +136,7 @@ fn compare(requests: u64) -> Outcome<()> {
     Ok(())
 }
 
-/// Distances that a learner knows.
+/// Returns the number of distances that a learner knows.
 fn known(mimic: &dyn Mimic) -> Option<u64> {
     let mimic: &dyn std::any::Any = mimic;
     mimic.downcast_ref::<Learner>().map(|learner| learner.stats().known)

@@ -1,14 +1,14 @@
-//! When a range of distances may be interpolated.
+//! The rule by which a range of distances may be interpolated.
 
-/// So many check points, each within so much of the straight line.
+/// A number of check points, and the largest error of each from the straight line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stage {
     points: u32,
-    /// In hundredths of a percent of the time probed.
+    /// The error in hundredths of a percent of the probed time.
     error: u32,
 }
 
-/// What it takes before all distances between two are taken to lie on the straight line between them: one check point
+/// The condition for treating all distances between two as lying on the straight line between them: one check point
 /// within a small error, or else more of them within a larger one (ATC'03, section 5.3).
 ///
 /// ```
@@ -20,11 +20,11 @@ struct Stage {
 pub struct CheckPoints {
     stages: [Stage; 6],
     used: usize,
-    /// How often a range must pass, each time with check points of its own.
+    /// The number of times that a range must pass, each time with check points of its own.
     times: u32,
 }
 
-/// What a check point shows.
+/// The result of a check point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Straight,
@@ -39,9 +39,10 @@ const fn stage(points: u32, hundredths: u32) -> Stage {
 impl CheckPoints {
     /// The paper's Table 2, and the default.
     ///
-    /// Over many teeth of the saw times are as good as drawn by lot from 30% below the line to 30% above. Of such ranges
-    /// one in thirty has its first check point within 1%, and passes; it may be as wide as the drive, and comes up again
-    /// at each halving. [`CAREFUL`](Self::CAREFUL) does not let them pass, nor does this rule [twice](Self::confirmed).
+    /// Over many teeth of the sawtooth, times are nearly random from 30% below the line to 30% above. One in thirty
+    /// of such ranges has its first check point within 1%, and passes; it may be as wide as the drive, and the chance
+    /// recurs at each halving. [`CAREFUL`](Self::CAREFUL) does not let them pass, nor does this rule
+    /// [twice](Self::confirmed).
     pub const TABLE_2: Self = Self {
         stages: [
             stage(1, 100),
@@ -55,8 +56,8 @@ impl CheckPoints {
         times: 1,
     };
 
-    /// At least three check points, each stage so narrow that of ranges whose times have nothing to do with a line (from 30%
-    /// below it to 30% above, each alike) one in a thousand passes: (2 error / 60%) to the power of the points.
+    /// At least three check points, each stage so narrow that of ranges with random times (uniform from 30% below the
+    /// line to 30% above) one in a thousand passes: (2 error / 60%) to the power of the points.
     pub const CAREFUL: Self = Self {
         stages: [stage(3, 300), stage(4, 500), stage(5, 750), stage(10, 1_500), stage(0, 0), stage(0, 0)],
         used: 4,
@@ -73,11 +74,11 @@ impl CheckPoints {
         Self { stages, used: 1, times: 1 }
     }
 
-    /// The same, but a range must pass so many times before it is interpolated, each time with check points of its own. What
-    /// a range of many teeth passes by chance one time in ten, it passes twice one time in a hundred.
+    /// Returns the rule with the condition that a range must pass it `times` times before it is interpolated, each
+    /// time with check points of its own. If a range of many teeth passes by chance once in ten times, it passes
+    /// twice once in a hundred.
     ///
-    /// On-line the check points are those that happen to be known, and there are no others to be had: there it makes no
-    /// difference.
+    /// On-line it makes no difference: the check points are the distances that happen to be known.
     #[must_use]
     pub const fn confirmed(self, times: u32) -> Self {
         Self { times: if times == 0 { 1 } else { times }, ..self }
@@ -91,7 +92,7 @@ impl CheckPoints {
         &self.stages[..self.used]
     }
 
-    /// Of `points` check points whose worst is off by `error` hundredths of a percent.
+    /// Returns the verdict after `points` check points whose largest error is `error` hundredths of a percent.
     pub(crate) fn verdict(&self, points: u32, error: u64) -> Verdict {
         let meets = |s: &Stage| error <= u64::from(s.error);
         if self.stages().iter().any(|s| s.points == points && meets(s)) {
@@ -103,7 +104,7 @@ impl CheckPoints {
         }
     }
 
-    /// The most check points that it may take.
+    /// Returns the most check points that it may take.
     pub(crate) fn most(&self) -> u32 {
         self.stages().iter().map(|s| s.points).max().unwrap_or(0).saturating_mul(self.times)
     }
@@ -131,7 +132,7 @@ impl std::fmt::Display for CheckPoints {
     }
 }
 
-/// How far `guess` is from `time`, in hundredths of a percent of `time`, rounded up.
+/// Returns the difference between `guess` and `time`, in hundredths of a percent of `time`, rounded up.
 pub(crate) fn error_of(guess: u64, time: u64) -> u64 {
     let parts = u128::from(guess.abs_diff(time)) * 10_000;
     u64::try_from(parts.div_ceil(u128::from(time.max(1)))).unwrap_or(u64::MAX)

@@ -1,4 +1,4 @@
-//! What a time depends on: how far, and from what to what.
+//! The two quantities on which a predicted time depends: the distance, and the types of the two requests.
 
 use scheduler::Last;
 use std::fmt;
@@ -10,13 +10,13 @@ use units::{Lbn, Op};
 pub struct Distance(i64);
 
 impl Distance {
-    /// So many sectors, backward if negative.
+    /// Creates a distance in sectors, backward if negative.
     #[inline]
     pub const fn new(sectors: i64) -> Self {
         Self(sectors)
     }
 
-    /// From the last sector of one request to the first of the next.
+    /// Returns the distance from the last sector of one request to the first of the next.
     ///
     /// ```
     /// use mimic::Distance;
@@ -30,7 +30,7 @@ impl Distance {
         Self(first.get().wrapping_sub(last.get()) as i64)
     }
 
-    /// In sectors.
+    /// Returns the number of sectors.
     #[inline]
     pub const fn sectors(self) -> i64 {
         self.0
@@ -43,8 +43,8 @@ impl fmt::Display for Distance {
     }
 }
 
-/// The types of the previous and the current request. Both matter: a read after a write waits for other things than a
-/// read after a read (ATC'03, section 3.1.2).
+/// The types of the previous and the current request. Both matter: the components of a read's time differ after a
+/// write and after a read (ATC'03, section 3.1.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Pair {
     previous: Op,
@@ -52,7 +52,7 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// All four, by [`index`](Self::index).
+    /// All four, ordered by [`index`](Self::index).
     pub const ALL: [Self; 4] = [
         Self::new(Op::Read, Op::Read),
         Self::new(Op::Read, Op::Write),
@@ -60,25 +60,25 @@ impl Pair {
         Self::new(Op::Write, Op::Write),
     ];
 
-    /// `current` after `previous`.
+    /// Creates the pair of `current` after `previous`.
     #[inline]
     pub const fn new(previous: Op, current: Op) -> Self {
         Self { previous, current }
     }
 
-    /// The type of the request before.
+    /// Returns the type of the previous request.
     #[inline]
     pub const fn previous(self) -> Op {
         self.previous
     }
 
-    /// The type of the request.
+    /// Returns the type of the current request.
     #[inline]
     pub const fn current(self) -> Op {
         self.current
     }
 
-    /// Its place in [`ALL`](Self::ALL).
+    /// Returns its index in [`ALL`](Self::ALL).
     #[inline]
     pub const fn index(self) -> usize {
         self.previous.is_write() as usize * 2 + self.current.is_write() as usize
@@ -92,7 +92,7 @@ impl fmt::Display for Pair {
     }
 }
 
-/// What a request after `last` that begins at `first` depends on.
+/// Returns the pair and the distance for a request after `last` that begins at `first`.
 #[inline]
 pub(crate) fn key(last: Last, op: Op, first: Lbn) -> (Pair, Distance) {
     (Pair::new(last.op, op), Distance::between(last.lbn, first))

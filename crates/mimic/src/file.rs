@@ -1,11 +1,11 @@
-//! The form in which a table is kept in a file.
+//! The file format of tables.
 //!
-//! In the frame of `frame.rs`, `FBMIMIC\n`: the drive's name (length u16, UTF-8), its sectors (u64), bytes a sector (u32),
-//! the unit (u64 sectors), samples a distance (u32), requests that probing took (u64) and their time (u64 ns); and the
-//! table: the metric (u8), the seed (u64), which curve answers for each pair (4 x u8), the number of curves (u8); and for
-//! each curve its pair (u8), how many distances (u64), the first distance (i64), for each distance the way from the one
-//! before, doubled, plus one if it is joined to the next (LEB128), and for each distance its times (u32 ns; 17 with the
-//! probabilistic metric, 1 otherwise).
+//! In the frame of `frame.rs`, `FBMIMIC\n`: the drive's name (length u16, UTF-8), its sectors (u64), bytes a sector
+//! (u32), the unit (u64 sectors), samples a distance (u32), the requests that probing took (u64) and their time (u64
+//! ns); and the table: the metric (u8), the seed (u64), which curve answers for each pair (4 x u8), the number of
+//! curves (u8); and for each curve its pair (u8), the number of distances (u64), the first distance (i64), for each
+//! distance the difference from the one before, doubled, plus one if it is joined to the next (LEB128), and for each
+//! distance its times (u32 ns; 17 with the probabilistic metric, 1 otherwise).
 
 use crate::distance::Pair;
 use crate::frame::{Broken, File, Reader, Writer};
@@ -21,7 +21,7 @@ const LETTERS: [u8; 8] = *b"FBMIMIC\n";
 /// The version that is written, and the only one that is read.
 const VERSION: u32 = 1;
 
-/// A table with what it was made of.
+/// A table with the circumstances of its measurement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Saved {
     /// The drive's name; cut at [`LONGEST_NAME`](crate::LONGEST_NAME) bytes when it is written.
@@ -34,7 +34,7 @@ pub struct Saved {
     pub unit: Sectors,
     /// Samples of each distance.
     pub samples: u32,
-    /// Requests that probing took.
+    /// The number of requests that probing took.
     pub accesses: u64,
     /// The time that they took.
     pub time: Duration,
@@ -42,21 +42,21 @@ pub struct Saved {
     pub table: Table,
 }
 
-/// Why bytes are no table. None of it is used then.
+/// The reason for which bytes were refused. None of them is used then.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum FileError {
-    /// Something else.
+    /// The bytes are something else.
     #[error(
         "this is no table of the Disk Mimic: it does not begin with \"FBMIMIC\"; name a file that `mimic probe` wrote"
     )]
     NotATable,
-    /// A later or a wrong version.
+    /// The version is a later or an invalid one.
     #[error("the table is of version {found}, this program reads version {VERSION}; probe the drive again")]
     Version {
         /// The version found.
         found: u32,
     },
-    /// Cut off, or with more after it.
+    /// The bytes are cut off, or followed by more.
     #[error("the table is damaged: {found} bytes where there should be {expected}; probe the drive again")]
     Length {
         /// Bytes found.
@@ -64,26 +64,26 @@ pub enum FileError {
         /// Bytes promised.
         expected: u64,
     },
-    /// Changed.
+    /// The bytes have changed.
     #[error("the table is damaged: its checksum is {found:08x}, not {expected:08x}; probe the drive again")]
     Checksum {
-        /// Of the bytes.
+        /// The checksum of the bytes.
         found: u32,
-        /// As written.
+        /// The checksum in the file.
         expected: u32,
     },
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("the table cannot be read: {kind}; see that its file can be, or probe the drive again")]
     Unreadable {
-        /// What the system says.
+        /// The system's error.
         kind: ErrorKind,
     },
-    /// Whole, but what it says cannot be.
+    /// The bytes are whole, but their content is impossible.
     #[error("the table says at byte {at} what no table can: {what}; probe the drive again")]
     Content {
-        /// Where.
+        /// The offset.
         at: u64,
-        /// What.
+        /// The problem.
         what: &'static str,
     },
 }
@@ -103,7 +103,7 @@ impl From<Broken> for FileError {
 }
 
 impl Saved {
-    /// The bytes of a file.
+    /// Returns the bytes of a file.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Writer::new(LETTERS, VERSION, 512 + table_size(&self.table));
         out.name(&self.drive);
@@ -117,18 +117,18 @@ impl Saved {
         out.sealed()
     }
 
-    /// From the bytes of a file.
+    /// Reads a table from the bytes of a file.
     ///
     /// # Errors
-    /// Anything that [`to_bytes`](Self::to_bytes) has not written, or that has changed since.
+    /// The bytes were not written by [`to_bytes`](Self::to_bytes), or have changed since.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, FileError> {
         Self::read(&mut Cursor::new(bytes))
     }
 
-    /// From a file, of which no more than some kilobytes are in memory beside the table.
+    /// Reads a table from a file, with no more than some kilobytes of it in memory beside the table.
     ///
     /// # Errors
-    /// As [`from_bytes`](Self::from_bytes), and what cannot be read.
+    /// As for [`from_bytes`](Self::from_bytes), and errors of reading.
     pub fn read(source: &mut (impl Read + Seek)) -> Result<Self, FileError> {
         let file = File::new(source);
         let mut read = Reader::open(&file, LETTERS, VERSION)?;
@@ -155,13 +155,13 @@ impl Saved {
     }
 }
 
-/// Enough bytes for [`put_table`]: seven for a way, since none is more than 2^47.
+/// Returns a bound on the bytes of [`put_table`]: seven for a difference, since none is more than 2^47.
 pub(crate) fn table_size(table: &Table) -> usize {
     let each = if table.metric() == Metric::Probabilistic { PARTS + 1 } else { 1 };
     64 + 4 * 32 + table.len() * (7 + 4 * each)
 }
 
-/// Writes a table alone.
+/// Writes only a table.
 pub(crate) fn put_table(table: &Table, out: &mut Writer) {
     let mut putting = PutTable::begin(table, out);
     while !putting.go_on(table, usize::MAX, out) {}
@@ -174,18 +174,18 @@ pub(crate) struct PutTable {
     next: Next,
 }
 
-/// What comes next of a curve.
+/// The next part of a curve.
 #[derive(Clone, Copy, Debug)]
 enum Next {
     Head,
-    /// The ways, from there on or from the first; and the distance before.
+    /// The differences of distances, from this place on or from the first; and the distance before.
     Ways(Option<(Place, i64)>),
-    /// The times.
+    /// The times, from this place on or from the first.
     Times(Option<Place>),
 }
 
 impl PutTable {
-    /// Writes what comes before the curves.
+    /// Writes the fields before the curves.
     pub fn begin(table: &Table, out: &mut Writer) -> Self {
         out.u8(table.metric().code());
         out.u64(table.seed());
@@ -194,7 +194,7 @@ impl PutTable {
         Self { curve: 0, next: Next::Head }
     }
 
-    /// Writes at most so many distances or times, of the same table; whether that was the last.
+    /// Writes at most `most` distances or times of the same table; returns whether the table is complete.
     pub fn go_on(&mut self, table: &Table, most: usize, out: &mut Writer) -> bool {
         let Some(curve) = table.curves().get(self.curve) else { return true };
         self.next = match self.next {
@@ -236,7 +236,7 @@ impl PutTable {
     }
 }
 
-/// Reads what [`put_table`] wrote, unless it surely takes more than so many bytes of memory.
+/// Reads a table that [`put_table`] wrote, unless it surely takes more than `most` bytes of memory.
 pub(crate) fn table(read: &mut Reader<'_>, most: u64) -> Result<Table, Broken> {
     let metric = Metric::from_code(read.u8()?).ok_or_else(|| read.wrong("an unknown summary"))?;
     let seed = read.u64()?;
@@ -260,7 +260,7 @@ fn curve(read: &mut Reader<'_>, metric: Metric, most: u64) -> Result<Curve, Brok
     let pair = usize::from(read.u8()?);
     let pair = Pair::ALL.get(pair).copied().ok_or_else(|| read.wrong("a pair of no request types"))?;
     let each = if metric == Metric::Probabilistic { PARTS + 1 } else { 1 };
-    // At least one byte for the way and four for each time.
+    // At least one byte for the difference and four for each time.
     let len = read.count(1, 1 + 4 * each, "more distances than there are bytes, or none")?;
     let least = Knots::least_memory(len as u64);
     if least > most {
@@ -272,17 +272,17 @@ fn curve(read: &mut Reader<'_>, metric: Metric, most: u64) -> Result<Curve, Brok
     for i in 0..len {
         (before, _) = read.after(before, i == 0, FURTHEST)?;
     }
-    // All of it has been looked at; it is gone through again in place of keeping it.
+    // All of it has been validated; the second pass reads it again instead of keeping it.
     let own = Times { read: read.pass(len as u64 * each as u64 * 4)?, each };
     let knots =
         ways.take(len).zip(own.clone()).map(|((distance, joined), times)| (distance, joined, times[0]));
     let parts = own.filter(|_| each > 1);
     let curve = Curve::new(pair, knots, parts);
-    // What could be read before could not be read again, or has changed.
+    // The second pass reads less if the file has failed or changed since.
     if curve.len() == len { Ok(curve) } else { Err(Broken::Unreadable(ErrorKind::UnexpectedEof)) }
 }
 
-/// The times of each of some distances, one or as many as there are quantiles.
+/// Iterates over the times of some distances: one for each, or the quantiles.
 #[derive(Clone)]
 struct Times<'a> {
     read: Reader<'a>,
@@ -301,7 +301,7 @@ impl Iterator for Times<'_> {
     }
 }
 
-/// Distances, each with whether it is joined to the next, of bytes in which each has been seen to be one.
+/// Iterates over distances that have been validated, each with whether it is joined to the next.
 #[derive(Clone)]
 struct Ways<'a> {
     read: Reader<'a>,

@@ -1,50 +1,50 @@
-//! What the files of this crate have in common: how they begin and end, and how numbers are read from them.
+//! The common part of this crate's files: their beginning and end, and the reading of numbers.
 //!
-//! All numbers little-endian. Eight letters, version (u32), length of the body (u64); the body; the CRC-32 of all before
-//! it (u32).
+//! All numbers are little-endian. Eight letters, version (u32), length of the body (u64); the body; the CRC-32 of
+//! everything before it (u32).
 
 use std::cell::RefCell;
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
 
-/// Letters, version and length.
+/// The bytes of letters, version and length.
 pub(crate) const HEAD: usize = 20;
 
-/// Letters, version, length and checksum.
+/// The bytes of letters, version, length and checksum.
 const FRAME: usize = HEAD + 4;
 
-/// So much of a file is in memory at a time, in bytes, for each that reads in it.
+/// The bytes of a file that each reader has in memory at a time.
 const WINDOW: usize = 4 << 10;
 
 /// The longest name of a drive in a file, in bytes.
 pub const LONGEST_NAME: usize = 255;
 
-/// Why bytes are not what they should be.
+/// The reason for which bytes are invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Broken {
-    /// Something else.
+    /// The bytes are something else.
     Letters,
-    /// Another version.
+    /// The version is another one.
     Version(u32),
-    /// Cut off, or with more after it; in bytes.
+    /// The bytes are cut off, or followed by more; lengths in bytes.
     Length { found: u64, expected: u64 },
-    /// Changed.
+    /// The bytes have changed.
     Checksum { found: u32, expected: u32 },
-    /// Whole, but what it says at a byte cannot be.
+    /// The bytes are whole, but their content at this offset is impossible.
     Content { at: u64, what: &'static str },
-    /// It cannot be read.
+    /// The file cannot be read.
     Unreadable(ErrorKind),
-    /// What it says takes at least so many bytes of memory, and there are less.
+    /// The content takes at least `least` bytes of memory, which is more than the limit.
     NoRoom { least: u64 },
 }
 
-/// Bytes that are put into a frame. They may be taken a part at a time, so that they need not all be there at once; then what
-/// is said in the head comes last.
+/// Writes bytes in a frame. They may be taken a part at a time, so that they need not all be in memory at once; then
+/// the contents of the head come last.
 #[derive(Debug)]
 pub(crate) struct Writer {
     head: [u8; HEAD],
     out: Vec<u8>,
-    /// Of the body, what has been taken.
+    /// The bytes of the body that have been taken.
     taken: u64,
     sum: crc32fast::Hasher,
 }
@@ -59,7 +59,8 @@ impl Writer {
         Self { head, out, taken: 0, sum: crc32fast::Hasher::new() }
     }
 
-    /// What has been written since it was last taken; first of all the head, which is not known yet.
+    /// Takes the bytes written since the last call; the first ones are a placeholder for the head, which is not known
+    /// yet.
     pub fn take(&mut self) -> Vec<u8> {
         let out = std::mem::take(&mut self.out);
         let body = out.get(self.head_in_out()..).unwrap_or_default();
@@ -68,7 +69,7 @@ impl Writer {
         out
     }
 
-    /// The rest, and the head.
+    /// Returns the rest of the bytes, and the head.
     pub fn end(mut self) -> (Vec<u8>, [u8; HEAD]) {
         let mut rest = self.take();
         self.head[HEAD - 8..].copy_from_slice(&(self.taken - HEAD as u64).to_le_bytes());
@@ -79,7 +80,7 @@ impl Writer {
         (rest, self.head)
     }
 
-    /// All of it, of which nothing has been taken.
+    /// Returns all bytes, if none has been taken.
     pub fn sealed(self) -> Vec<u8> {
         let (mut all, head) = self.end();
         if let Some(first) = all.get_mut(..HEAD) {
@@ -116,14 +117,14 @@ impl Writer {
         self.out.extend_from_slice(bytes);
     }
 
-    /// Length (u16) and UTF-8, cut at [`LONGEST_NAME`] bytes.
+    /// Writes a name: length (u16) and UTF-8, cut at [`LONGEST_NAME`] bytes.
     pub fn name(&mut self, name: &str) {
         let name = cut(name);
         self.out.extend_from_slice(&(name.len() as u16).to_le_bytes());
         self.out.extend_from_slice(name.as_bytes());
     }
 
-    /// The way to the next of ascending distances and a mark, in groups of seven bits (LEB128).
+    /// Writes the difference to the next of ascending distances and a mark, in groups of seven bits (LEB128).
     pub fn way(&mut self, way: u64, mark: bool) {
         let mut way = u128::from(way) << 1 | u128::from(mark);
         while way >= 1 << 7 {
@@ -134,7 +135,7 @@ impl Writer {
     }
 }
 
-/// A name as it is kept.
+/// Returns a name as it is stored.
 pub(crate) fn cut(name: &str) -> &str {
     let mut end = name.len().min(LONGEST_NAME);
     while !name.is_char_boundary(end) {
@@ -143,12 +144,12 @@ pub(crate) fn cut(name: &str) -> &str {
     &name[..end]
 }
 
-/// What bytes are read from, wherever they are asked for.
+/// A source of bytes with random access.
 pub(crate) trait Source: Read + Seek {}
 
 impl<T: Read + Seek> Source for T {}
 
-/// The bytes of a file, of which little is in memory: several readers share it, each with a window of its own.
+/// A file with little of it in memory: several readers share it, each with a window of its own.
 pub(crate) struct File<'a>(RefCell<&'a mut dyn Source>);
 
 impl<'a> File<'a> {
@@ -160,7 +161,7 @@ impl<'a> File<'a> {
         self.0.borrow_mut().seek(SeekFrom::End(0))
     }
 
-    /// Fills `into` from there on.
+    /// Fills `into` from offset `at` on.
     fn read(&self, at: u64, into: &mut [u8]) -> io::Result<()> {
         let mut source = self.0.borrow_mut();
         source.seek(SeekFrom::Start(at))?;
@@ -174,20 +175,20 @@ impl fmt::Debug for File<'_> {
     }
 }
 
-/// Reads a body.
+/// Reads the fields of a body.
 #[derive(Clone, Debug)]
 pub(crate) struct Reader<'a> {
     file: &'a File<'a>,
-    /// Where the body ends.
+    /// The end of the body.
     end: u64,
     at: u64,
-    /// Bytes from `begin` on.
+    /// The bytes from `begin` on.
     window: Vec<u8>,
     begin: u64,
 }
 
 impl<'a> Reader<'a> {
-    /// At the body of a frame that is whole. The file is read to its end for that.
+    /// Opens a frame that is whole, at its body. This reads the file to its end.
     pub fn open(file: &'a File<'a>, letters: [u8; 8], version: u32) -> Result<Self, Broken> {
         let found = file.len().map_err(unreadable)?;
         let mut read = Self { file, end: found, at: 0, window: Vec::new(), begin: 0 };
@@ -221,7 +222,7 @@ impl<'a> Reader<'a> {
         Ok(read)
     }
 
-    /// Has the next so many bytes, and what comes after them, in the window.
+    /// Loads at least the next `least` bytes, and bytes after them, into the window.
     fn refill(&mut self, least: usize) -> Result<(), Broken> {
         let left = self.end.saturating_sub(self.at);
         if left < least as u64 {
@@ -237,7 +238,7 @@ impl<'a> Reader<'a> {
         read.map_err(unreadable)
     }
 
-    /// Nothing may follow.
+    /// Checks that the body has ended.
     pub fn end(&self) -> Result<(), Broken> {
         if self.at == self.end { Ok(()) } else { Err(self.wrong("something after its end")) }
     }
@@ -246,7 +247,7 @@ impl<'a> Reader<'a> {
         Broken::Content { at: self.at, what }
     }
 
-    /// A number of things of at least so many bytes each: no more are believed than there is room for.
+    /// Reads a number of items of at least `each` bytes, which is at least `least`; the bytes left bound the number.
     pub fn count(&mut self, least: usize, each: usize, what: &'static str) -> Result<usize, Broken> {
         let count = self.u64()?;
         let most = (self.end - self.at) / each.max(1) as u64;
@@ -268,15 +269,15 @@ impl<'a> Reader<'a> {
         Ok(found)
     }
 
-    /// The next so many bytes, if they are in the window.
+    /// Returns the next `len` bytes, if they are in the window.
     fn window(&self, len: usize) -> Option<&[u8]> {
-        // Another reader's window may go further than this one.
+        // Another reader's window may extend past the end of this one.
         self.at.checked_add(len as u64).filter(|end| *end <= self.end)?;
         let from = usize::try_from(self.at.checked_sub(self.begin)?).ok()?;
         self.window.get(from..from.checked_add(len)?)
     }
 
-    /// Passes over so many bytes, which another reader may read.
+    /// Skips `len` bytes; returns a reader of them.
     pub fn pass(&mut self, len: u64) -> Result<Self, Broken> {
         let end = self.at.checked_add(len).filter(|end| *end <= self.end);
         let end = end.ok_or_else(|| self.wrong("nothing, where more must follow"))?;
@@ -319,7 +320,7 @@ impl<'a> Reader<'a> {
         Ok(name)
     }
 
-    /// The next of ascending distances within `furthest`, after `before` unless it is the first; and its mark.
+    /// Reads the next of ascending distances within `furthest`, after `before` unless it is the first; and its mark.
     pub fn after(&mut self, before: i64, first: bool, furthest: i64) -> Result<(i64, bool), Broken> {
         let way = self.way()?;
         let (way, mark) = (way >> 1, way & 1 == 1);
@@ -330,7 +331,7 @@ impl<'a> Reader<'a> {
             .ok_or_else(|| self.wrong("distances that do not ascend, or leave every drive"))
     }
 
-    /// A number in groups of seven bits.
+    /// Reads a number in groups of seven bits.
     fn way(&mut self) -> Result<u128, Broken> {
         let mut way = 0u128;
         for shift in (0..70).step_by(7) {
@@ -348,7 +349,7 @@ fn unreadable(error: io::Error) -> Broken {
     Broken::Unreadable(error.kind())
 }
 
-/// `otherwise`, unless nothing can be read.
+/// Maps errors to `otherwise`, except those of reading.
 fn or_unreadable(otherwise: Broken) -> impl Fn(Broken) -> Broken {
     move |error| if matches!(error, Broken::Unreadable(_)) { error } else { otherwise }
 }

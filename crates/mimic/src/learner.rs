@@ -23,43 +23,43 @@ use thiserror::Error;
 use units::{Bytes, Duration, Instant, Lbn, LbnRange, Op, Sectors};
 use workload::random::Stream;
 
-/// Cells that are cleared together when they are first touched after all was forgotten.
+/// Cells that are cleared together, when they are first touched after everything was forgotten.
 const PAGE: usize = 512;
 
-/// How many samples a time of a table counts for when the first observation meets it.
+/// The weight of a table's time, in samples, when the first observation meets it.
 const PRIOR: u8 = 4;
 
-/// What a learner is told once.
+/// The configuration of a learner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LearnerConfig {
     /// Sectors of the drive.
     pub capacity: Sectors,
-    /// The grain of distances; what requests are aligned to.
+    /// The grain of distances: the alignment of requests.
     pub unit: Sectors,
-    /// The most memory to use, with the table that it starts from. Nothing that it is [read](Learner::read) from is
-    /// beside it but some kilobytes.
+    /// The most memory to use, including the table that it starts from. [Reading](Learner::read) a file adds only
+    /// some kilobytes.
     pub memory: Bytes,
-    /// How many samples a distance needs before its time counts as known. With one, the paper's way, a distance that
-    /// was slow by chance is avoided from then on (ATC'03, section 6.2, first open idea).
+    /// The number of samples after which a distance's time counts as known. With one, as in the paper, a distance
+    /// that was slow by chance is avoided from then on (ATC'03, section 6.2, first open idea).
     pub minimum_samples: u8,
-    /// When distances between known ones count as known; [`CheckPoints::NONE`] for never.
+    /// The rule by which distances between known ones count as known; [`CheckPoints::NONE`] for never.
     pub check_points: CheckPoints,
-    /// A request's time counts only if the drive had no longer pause before it: the platter turns on meanwhile, and the
-    /// distance says nothing of where it stands (ATC'03, section 3.1.2).
+    /// The longest pause of the drive before a request whose time counts: during a pause the platter goes on turning,
+    /// so the distance no longer determines the angle (ATC'03, section 3.1.2).
     pub longest_pause: Duration,
-    /// So many samples make a mean; older ones fade, 255 at most.
+    /// The number of samples in a mean, 255 at most; older ones fade.
     pub window: u8,
-    /// Whether to notice that the drive is another, and learn anew.
+    /// Whether to detect that the drive is another one, and learn anew.
     pub notice_change: bool,
-    /// Whether idle time is to be used to probe unknown distances (ATC'03, section 6.2, second open idea).
+    /// Whether to probe unknown distances in idle time (ATC'03, section 6.2, second open idea).
     pub probe_idle: bool,
     /// Seeds the choice of distances to probe.
     pub seed: u64,
 }
 
 impl LearnerConfig {
-    /// 64 MB, one sample is enough, the paper's Table 2, pauses of up to 200 us, means over 64 samples; change is noticed,
-    /// idle time is left alone.
+    /// Returns 64 MB, one sample, the paper's Table 2, pauses of up to 200 us, and means over 64 samples; with
+    /// detection of another drive, without probes in idle time.
     pub fn new(capacity: Sectors, unit: Sectors) -> Self {
         Self {
             capacity,
@@ -75,7 +75,7 @@ impl LearnerConfig {
         }
     }
 
-    /// What is wrong whatever the memory.
+    /// Checks all fields except the memory.
     fn check(&self) -> Result<(), LearnerError> {
         let Self { capacity, unit, window, minimum_samples: minimum, .. } = *self;
         if unit == Sectors::ZERO {
@@ -91,27 +91,27 @@ impl LearnerConfig {
     }
 }
 
-/// Why a learner cannot be made.
+/// The reason for which a learner cannot be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum LearnerError {
-    /// No grain.
+    /// The grain is 0.
     #[error("unit is 0 sectors; give what requests are aligned to, or 1")]
     Unit,
-    /// No drive has so many.
+    /// The capacity is 0, or larger than that of any drive.
     #[error("capacity is {capacity} sectors; give 1 to 2^44")]
     Capacity {
         /// Sectors.
         capacity: Sectors,
     },
-    /// Not enough memory.
+    /// There is not enough memory.
     #[error("{} bytes of memory are too few for the distances of {capacity} sectors; give at least 65536", bytes.get())]
     Memory {
-        /// How many bytes.
+        /// The memory in bytes.
         bytes: Bytes,
         /// Sectors of the drive.
         capacity: Sectors,
     },
-    /// Not enough memory beside the table.
+    /// There is not enough memory beside the table.
     #[error(
         "{} bytes of memory are too few for a table of {} and the distances of {capacity} sectors; give at least {}, or a smaller table",
         bytes.get(),
@@ -119,56 +119,55 @@ pub enum LearnerError {
         table.get() + (1 << 16)
     )]
     BesideTable {
-        /// How many bytes.
+        /// The memory in bytes.
         bytes: Bytes,
-        /// Of which the table takes so many.
+        /// The memory of the table.
         table: Bytes,
         /// Sectors of the drive.
         capacity: Sectors,
     },
-    /// More memory than the machine gives.
+    /// The machine does not give this memory.
     #[error("this machine does not give {} bytes of memory; give less", bytes.get())]
     NotThere {
-        /// How many bytes.
+        /// The memory in bytes.
         bytes: Bytes,
     },
-    /// A window that no mean can have.
+    /// The window is impossible for a mean.
     #[error(
         "a window of {window} samples with at least {minimum} for a known time; give 1 <= minimum_samples <= window"
     )]
     Window {
-        /// Samples of a mean.
+        /// The samples of a mean.
         window: u8,
-        /// Samples that it needs.
+        /// The samples that a known time needs.
         minimum: u8,
     },
 }
 
-/// How learning goes.
+/// The state of learning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LearnerStats {
     /// Times observed.
     pub observed: u64,
-    /// Times that did not count, after a pause.
+    /// Times that were ignored because of a pause.
     pub after_pause: u64,
-    /// How often the drive was found to be another.
+    /// The number of times that another drive was detected.
     pub changes: u32,
-    /// Distances known by their own samples now; where memory does not hold all distances, cells of several.
+    /// Distances known by their own samples now; cells of several distances if memory does not suffice for all.
     pub known: u64,
     /// The mean error of the latest predictions; none unless change is to be noticed.
     pub mean_error: Duration,
-    /// What it takes ([`Learner::memory`]).
+    /// The memory in use ([`Learner::memory`]).
     pub memory: Bytes,
 }
 
-/// Configures itself on-line (ATC'03, section 6): keeps the mean of the times observed at each distance, within a memory
-/// that is fixed from the start.
+/// Learns on-line (ATC'03, section 6): keeps the mean of the times observed at each distance, within a fixed memory.
 ///
-/// Distances near zero have a cell each, further ones share: a cell is never wider than a small part of its distance. So a
-/// 20 TB drive fits into 64 MB, and where all distances fit each has its own. Between known distances it interpolates,
-/// where the check points that it happens to have allow it. It may start from a [`Table`]: what that says counts until
-/// enough has been observed. When predictions are off for long, the drive must be another: everything is forgotten,
-/// table and all, and learnt anew.
+/// Distances near zero have a cell each, larger ones share: a cell is never wider than a small part of its distance.
+/// So a 20 TB drive fits into 64 MB, and if all distances fit, each has a cell of its own. The learner interpolates
+/// between known distances if the known ones that serve as check points allow it. It may start from a [`Table`],
+/// whose times count until enough has been observed. If predictions are wrong for long, the drive must be another
+/// one: the learner forgets everything, including the table, and learns anew.
 ///
 /// ```
 /// use mimic::{Learner, LearnerConfig};
@@ -189,7 +188,7 @@ pub struct Learner {
     config: LearnerConfig,
     grid: Grid,
     pairs: [Side; 4],
-    /// Counts up when all is forgotten.
+    /// The number of times that everything was forgotten.
     generation: u32,
     table: Option<Table>,
     change: Change,
@@ -203,7 +202,7 @@ pub struct Learner {
 #[derive(Clone, Debug)]
 struct Side {
     cells: Vec<u64>,
-    /// In which generation each page of cells was last cleared.
+    /// The generation in which each page of cells was last cleared.
     pages: Vec<u32>,
     lines: Lines,
 }
@@ -217,7 +216,7 @@ impl Side {
         Cell::from_bits(self.cells[i])
     }
 
-    /// Cells of a page that hold something, in ascending order.
+    /// Iterates over the cells of a page that are in use, in ascending order.
     fn held_in(&self, page: usize, generation: u32) -> impl Iterator<Item = (usize, Cell)> + '_ {
         let current = self.pages.get(page) == Some(&generation);
         let cells = if current { self.cells.chunks(PAGE).nth(page) } else { None };
@@ -227,7 +226,7 @@ impl Side {
             .filter(|(_, cell)| *cell != Cell::EMPTY)
     }
 
-    /// A cell to write to.
+    /// Returns a cell to write to.
     fn touch(&mut self, i: usize, generation: u32) -> &mut u64 {
         let page = i / PAGE;
         if self.pages[page] != generation {
@@ -238,31 +237,31 @@ impl Side {
         &mut self.cells[i]
     }
 
-    /// For so many cells.
+    /// Returns the memory for `cells` cells.
     fn memory(cells: usize) -> usize {
         cells * 8 + cells.div_ceil(PAGE) * 4 + Lines::memory(cells)
     }
 
-    /// Of this one.
+    /// Returns the memory of this side.
     fn held_memory(&self) -> usize {
         self.cells.capacity() * 8 + self.pages.capacity() * 4 + self.lines.held_memory()
     }
 }
 
 impl Learner {
-    /// One that knows nothing but what `table` says.
+    /// Creates a learner that knows only the times of `table`.
     ///
     /// # Errors
-    /// A configuration that makes no learner: its field and the mend.
+    /// The configuration is invalid: its field, and valid values.
     pub fn new(config: LearnerConfig, table: Option<Table>) -> Result<Self, LearnerError> {
         config.check()?;
         let LearnerConfig { capacity, unit, memory, .. } = config;
         let of_table = table.as_ref().map_or(Bytes::ZERO, Table::memory);
         let bytes = memory.get().saturating_sub(of_table.get());
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-        // What does not grow with the cells, as `memory` counts it.
+        // Memory that does not depend on the number of cells is subtracted, as in `memory`.
         let four = bytes.saturating_sub(size_of::<Self>() + Change::MEMORY);
-        // Eight bytes a cell, two bits, and a little above them.
+        // Eight bytes a cell, two bits, and slightly more.
         let mut cells = four / 4 / 8;
         while cells > 0 && Side::memory(cells) > four / 4 {
             cells -= cells.div_ceil(1_024);
@@ -274,7 +273,7 @@ impl Learner {
             LearnerError::BesideTable { bytes: memory, table: of_table, capacity }
         };
         let grid = Grid::new(unit.get(), blocks, cells).filter(|_| bytes >= 1 << 16).ok_or(few)?;
-        // Asked for before it is taken: a process that takes what is not there ends.
+        // The memory is reserved before it is used: without it the process would be killed later.
         Vec::<u8>::new()
             .try_reserve_exact(4 * Side::memory(grid.cells()))
             .map_err(|_| LearnerError::NotThere { bytes: memory })?;
@@ -292,17 +291,17 @@ impl Learner {
         })
     }
 
-    /// What it was told.
+    /// Returns the configuration.
     pub fn config(&self) -> &LearnerConfig {
         &self.config
     }
 
-    /// The table that it started from, unless the drive has changed since.
+    /// Returns the table that it started from, unless another drive was detected since.
     pub fn table(&self) -> Option<&Table> {
         self.table.as_ref()
     }
 
-    /// The time at a distance, if it is known. `lot` is for a table whose metric is probabilistic.
+    /// Returns the time at a distance, if it is known. `lot` is for a table whose metric is probabilistic.
     #[inline]
     pub fn time_at(&self, pair: Pair, distance: Distance, lot: u64) -> Option<Duration> {
         self.predict(pair, distance, lot).map(|(time, _)| time)
@@ -322,7 +321,8 @@ impl Learner {
         self.on_line(side, i, distance.sectors()).map(|time| (time, Source::Line))
     }
 
-    /// The times of [`AT_ONCE`] requests at most, a step after the other, so that none waits for another's memory.
+    /// Returns the times of at most [`AT_ONCE`] requests, one step after another for all of them, so that their
+    /// memory accesses overlap.
     fn times_of(&self, asked: (Last, Instant), requests: &[Request], times: &mut [Option<Duration>]) {
         let mut cells = [(0, 0, 0); AT_ONCE];
         for (cell, request) in cells.iter_mut().zip(requests) {
@@ -343,14 +343,14 @@ impl Learner {
         }
     }
 
-    /// The time at a distance in a cell that is not known, from its neighbours'.
+    /// Returns the time at a distance in a cell that is not known, from its neighbours'.
     #[inline]
     fn on_line(&self, side: &Side, i: usize, distance: i64) -> Option<Duration> {
         let points = |i: usize| (self.grid.distance(i), side.cell(i).mean());
         side.lines.between(i, points, distance).map(Duration::from_nanos)
     }
 
-    /// A request at this distance took `time`, and the drive had no pause before it.
+    /// Records that a request at this distance took `time`, without a pause of the drive before it.
     pub fn learn(&mut self, pair: Pair, distance: Distance, time: Duration) {
         self.observed += 1;
         if self.config.notice_change
@@ -376,7 +376,7 @@ impl Learner {
         }
     }
 
-    /// Forgets all: the drive is another. Cells are cleared when they are next touched.
+    /// Forgets everything: the drive is another one. Cells are cleared when they are next touched.
     fn forget(&mut self) {
         self.changes += 1;
         self.generation += 1;
@@ -384,7 +384,7 @@ impl Learner {
         self.pairs.iter_mut().for_each(|side| side.lines.clear());
     }
 
-    /// How learning goes.
+    /// Returns the state of learning.
     pub fn stats(&self) -> LearnerStats {
         LearnerStats {
             observed: self.observed,
@@ -396,7 +396,7 @@ impl Learner {
         }
     }
 
-    /// Distances that are known by their own samples, in ascending order, with their times.
+    /// Iterates over the distances that are known by their own samples, in ascending order, with their times.
     pub fn known(&self, pair: Pair) -> impl Iterator<Item = (Distance, Duration)> + '_ {
         let side = &self.pairs[pair.index()];
         side.lines
@@ -404,14 +404,14 @@ impl Learner {
             .map(|i| (Distance::new(self.grid.distance(i)), Duration::from_nanos(side.cell(i).mean())))
     }
 
-    /// Memory, in bytes, with the table; never more than it was told, and it does not grow.
+    /// Returns the memory in bytes, including the table; it never exceeds the configured memory, and does not grow.
     pub fn memory(&self) -> Bytes {
         let sides: usize = self.pairs.iter().map(Side::held_memory).sum();
         let bytes = sides + Change::MEMORY + size_of::<Self>();
         Bytes::new(bytes as u64 + self.table.as_ref().map_or(0, |table| table.memory().get()))
     }
 
-    /// Whether each distance has a cell of its own, at the grain of the unit.
+    /// Returns whether each distance has a cell of its own, at the grain of the unit.
     pub fn is_exact(&self) -> bool {
         self.grid.is_exact()
     }
@@ -442,8 +442,9 @@ impl Mimic for Learner {
         self.learn(pair, distance, seen.time);
     }
 
-    /// An unknown distance to probe in idle time, after `last`: a read that destroys nothing. It is drawn so that near and
-    /// far distances come alike. The first of a row after a pause teaches nothing but puts the head where the next begins.
+    /// Returns an unknown distance to probe in idle time, after `last`: a read, which destroys nothing. Each doubling
+    /// of the distance is equally likely. The first probe after a pause teaches nothing, but puts the head where the
+    /// next begins.
     fn wanted(&mut self, last: Last) -> Option<LbnRange> {
         if !self.config.probe_idle {
             return None;

@@ -1,21 +1,22 @@
 //! The Disk Mimic (ATC'03): a table that predicts a drive's times without knowing how the drive works.
 //!
-//! What a time depends on is taken to be two things: the types of this request and the one before ([`Pair`]), and the
-//! signed [`Distance`] between them. A [`Table`] holds what the times observed at a distance come to ([`Metric`]), and
-//! interpolates where check points showed that it may ([`CheckPoints`]). SMTF, the scheduler's policy, chooses the request
-//! with the shortest of them; it asks through the trait [`scheduler::Mimic`], which [`Table`] and [`Learner`]
-//! implement.
+//! A time is taken to depend on two quantities: the types of this request and the one before ([`Pair`]), and the
+//! signed [`Distance`] between them. A [`Table`] has a summary of the times observed at each distance ([`Metric`]),
+//! and interpolates between them if check points allow it ([`CheckPoints`]). The scheduler's policy SMTF chooses the
+//! request with the shortest predicted time; it asks through the trait [`scheduler::Mimic`], which [`Table`] and
+//! [`Learner`] implement.
 //!
 //! | | |
 //! |---|---|
-//! | off-line | [`Prober`] probes a black box as its [`ProbePlan`] says, and yields a [`Table`] |
-//! | on-line | [`Learner`] learns from requests as they are carried out, within a fixed memory, from nothing or a [`Table`] |
+//! | off-line | [`Prober`] probes a black box by its [`ProbePlan`], and yields a [`Table`] |
+//! | on-line | [`Learner`] learns from requests as they are carried out, within a fixed memory, from nothing or a
+//! [`Table`] |
 //! | by hand | [`TableBuilder`] makes one of [`Samples`] that were measured in any way |
 //! | kept | [`Saved`], [`Learner::save`]: bytes for a file, versioned and checksummed |
 //! | asked | [`Table::time`] for a pair and a distance; `Mimic::time` for requests |
 //!
-//! All of it is sans-IO and deterministic: whoever has a drive carries out what the prober asks for, and tells it the
-//! time.
+//! All of it is sans-IO and deterministic: the owner of the drive carries out the prober's requests, and reports
+//! their times.
 
 mod check_points;
 mod distance;

@@ -1,4 +1,4 @@
-//! Off-line configuration: probing a black box.
+//! Off-line configuration: probes a black box.
 
 mod plan;
 mod range;
@@ -18,62 +18,63 @@ use units::{Bytes, Duration, Lbn, LbnRange, Op};
 use unreadable::Unreadable;
 use workload::random::Stream;
 
-/// Places that are drawn for a sample until one is met of which no sector is known to be unreadable.
+/// The most places drawn for a sample until one has no sector that is known to be unreadable.
 const MOST_DRAWS: u32 = 64;
 
-/// Check points of a range that are left out because nothing of their distance can be read, until the range is.
+/// The most check points of a range that are skipped as unreadable; then the range is.
 const MOST_LEFT_OUT: u32 = 32;
 
-// `room` counts so much for what does not grow.
+// `room` reserves this amount for parts of fixed size.
 const _: () = assert!(size_of::<Prober>() + unreadable::MOST * size_of::<u64>() <= 4_096);
 
-/// What the prober asks of the drive next: one request, the drive idle before it.
+/// The prober's next request, to be carried out on an idle drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProbeAccess {
-    /// Read or write.
+    /// The type: read or write.
     pub op: Op,
-    /// What.
+    /// The LBNs.
     pub range: LbnRange,
-    /// Whether its time counts; if not it is the random move before one that does.
+    /// Whether its time counts; if not, it is the random move before one that does.
     pub timed: bool,
 }
 
-/// How far probing has come.
+/// The progress of probing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProbeReport {
-    /// Requests carried out, random moves among them.
+    /// Requests carried out, including random moves.
     pub accesses: u64,
     /// Distances probed, each with its samples.
     pub probed: u64,
-    /// Distances of all pairs between the outermost, at the grain of the unit.
+    /// Distances of all pairs between the outermost ones, at the grain of the unit.
     pub distances: u64,
-    /// Of those, the ones on a straight line that check points confirmed.
+    /// Distances on a straight line that check points confirmed.
     pub confirmed: u64,
-    /// Of those, the ones on a straight line that nothing confirmed, because memory or requests ran out.
+    /// Distances on a straight line that is not confirmed, because memory or requests ran out.
     pub unconfirmed: u64,
-    /// Distances kept in the table.
+    /// Distances in the table.
     pub kept: u64,
-    /// Requests that failed because of a sector that cannot be read, and were gone round.
+    /// Requests that failed because of an unreadable sector, and were replaced by others.
     pub unreadable: u64,
-    /// The time of all requests together: what probing takes on the drive.
+    /// The time of all requests together, which is that of probing on the drive.
     pub time: Duration,
 }
 
 impl ProbeReport {
-    /// The share of distances whose time is interpolated.
+    /// Returns the share of distances whose time is interpolated.
     pub fn interpolated(&self) -> f64 {
         let known = self.confirmed + self.unconfirmed;
         if self.distances == 0 { 0.0 } else { known as f64 / self.distances as f64 }
     }
 }
 
-/// Configures a table off-line (ATC'03, sections 3.2 and 5): each distance is sampled S times, each time after a move to
-/// a random place; ranges whose check points lie on a straight line are interpolated, others are halved at the check
-/// points and looked at again.
+/// Configures a table off-line (ATC'03, sections 3.2 and 5): each distance is sampled S times, each time after a move
+/// to a random place; ranges whose check points lie on a straight line are interpolated, others are cut at the check
+/// points and examined again.
 ///
-/// Sans-IO: [`next`](Self::next) says what to carry out, [`done`](Self::done) takes what it took, or [`failed`](Self::failed) the
-/// sector that cannot be read, until `next` returns `None`; then [`finish`](Self::finish). Ranges are looked at in the order of their width against their distance, wide
-/// and near ones first, so that whenever it is stopped, or memory or requests run out, what it knows is spread evenly.
+/// Sans-IO: [`next`](Self::next) returns a request, [`done`](Self::done) takes its time, or [`failed`](Self::failed)
+/// the unreadable sector, until `next` returns `None`; then call [`finish`](Self::finish). Ranges are examined by
+/// width relative to their distance, widest first, and near ones first; so whenever it is stopped, or memory or
+/// requests run out, its knowledge is spread evenly.
 ///
 /// ```
 /// use mimic::{ProbePlan, Prober};
@@ -82,7 +83,7 @@ impl ProbeReport {
 /// let mut prober = Prober::new(plan)?;
 /// let mut head = 0;
 /// while let Some(access) = prober.next() {
-///     // A drive whose every time is 1 ms and 1 us a sector of distance.
+/// The model drive: every time is 1 ms and 1 us a sector of distance.
 ///     let to = access.range.start().get();
 ///     let time = Duration::from_micros(1_000 + to.abs_diff(head));
 ///     head = access.range.end().get() - 1;
@@ -96,24 +97,24 @@ impl ProbeReport {
 pub struct Prober {
     plan: ProbePlan,
     random: Stream,
-    /// Blocks of one unit.
+    /// The number of blocks of one unit.
     blocks: i64,
-    /// What must be known before any range can be looked at.
+    /// The end points that must be sampled before any range can be examined.
     ends: VecDeque<(usize, i64)>,
-    /// What is known, of all curves. Room for all that may come is taken at the beginning, so that nothing is ever there
-    /// twice while it grows; and so it is with `parts` and `ranges`.
+    /// All sampled points, of all curves. Like `parts` and `ranges`, it has its full capacity from the beginning, so
+    /// that it is never in memory twice while it grows.
     points: Vec<Point>,
-    /// For the probabilistic metric, of each point and then of each check point.
+    /// For the probabilistic metric, the quantiles of each point and then of each check point.
     parts: Vec<[u32; PARTS + 1]>,
     ranges: BinaryHeap<Range>,
     /// The most points.
     room: usize,
     current: Option<Look>,
     probing: Option<Probing>,
-    /// Of the distance that is being sampled.
+    /// The samples of the current distance.
     samples: Samples,
     unreadable: Unreadable,
-    /// How much further in an end is looked for next when nothing of its distance can be read.
+    /// How much further in the next end is sought if no place at its distance can be read.
     inward: i64,
     report: ProbeReport,
 }
@@ -123,17 +124,17 @@ pub struct Prober {
 struct Probing {
     curve: usize,
     step: i64,
-    /// The block that the random move went to, once it is done.
+    /// The target block of the random move, once it is done.
     moved: Option<i64>,
     /// The block that is being accessed.
     going: i64,
 }
 
 impl Prober {
-    /// Begins.
+    /// Creates a prober.
     ///
     /// # Errors
-    /// A plan that cannot be carried out: its field and the mend.
+    /// The plan cannot be carried out: its field, and valid values.
     pub fn new(plan: ProbePlan) -> Result<Self, ProbeError> {
         let (blocks, steps) = plan.check()?;
         let mut ends: Vec<(usize, i64)> = Vec::new();
@@ -178,7 +179,7 @@ impl Prober {
         })
     }
 
-    /// The memory that it uses and will use at most, in bytes.
+    /// Returns the most memory that it uses, in bytes.
     pub fn memory(&self) -> Bytes {
         let looked_at = self.current.as_ref().map_or(0, |look| look.checks.capacity());
         let bytes = size_of::<Self>()
@@ -192,7 +193,7 @@ impl Prober {
         Bytes::new(bytes as u64)
     }
 
-    /// What to carry out next; the same until [`done`](Self::done). `None` when nothing is left to probe.
+    /// Returns the next request; the same one until [`done`](Self::done). `None` if nothing is left to probe.
     #[allow(clippy::should_implement_trait, reason = "it lends nothing and ends by what it is told")]
     pub fn next(&mut self) -> Option<ProbeAccess> {
         while self.probing.is_none() {
@@ -213,7 +214,7 @@ impl Prober {
         Some(ProbeAccess { op, range: LbnRange::new(start, self.plan.unit), timed })
     }
 
-    /// What [`next`](Self::next) asked for has been carried out, in `time` from the drive's taking it to its end.
+    /// Records that the request of [`next`](Self::next) took `time` from its arrival at the drive to its end.
     pub fn done(&mut self, time: Duration) {
         let Some(mut probing) = self.probing.take() else {
             debug_assert!(false, "done without a next");
@@ -239,12 +240,12 @@ impl Prober {
         self.probing = Some(probing);
     }
 
-    /// What [`next`](Self::next) asked for could not be carried out because of this sector, which cannot be read; the drive took
-    /// so long to say so. The sample is taken anew elsewhere, and that sector is not asked for again; a distance of which no
-    /// place is left is left out.
+    /// Records that the request of [`next`](Self::next) failed, after `time`, because this sector cannot be read. The
+    /// sample is taken again elsewhere, and that sector is not accessed again; a distance without a readable place is
+    /// skipped.
     ///
     /// # Errors
-    /// So many requests have failed that the drive is to be saved, not probed.
+    /// Too many requests have failed: the drive should be rescued, not probed.
     pub fn failed(&mut self, lbn: Lbn, time: Duration) -> Result<(), ProbeError> {
         let Some(Probing { curve, step, .. }) = self.probing.take() else {
             debug_assert!(false, "failed without a next");
@@ -258,21 +259,21 @@ impl Prober {
         Ok(())
     }
 
-    /// The next sample of a distance, from a place that is drawn anew.
+    /// Takes the next sample of a distance, from a random place.
     fn again(&mut self, curve: usize, step: i64) {
         match self.place(step) {
             Some(going) => self.probing = Some(Probing { curve, step, moved: None, going }),
-            // As many as there are.
+            // Use the samples that there are.
             None if !self.samples.is_empty() => self.sampled(curve, step),
             None => self.leave_out(curve, step),
         }
     }
 
-    /// Nothing of this distance can be read.
+    /// Skips a distance without a readable place.
     fn leave_out(&mut self, curve: usize, step: i64) {
         match self.current.take() {
             None => {
-                // Of the outermost distances there are few places, of the ones further in more.
+                // The outermost distances have few places, those further in more.
                 let inward = step - step.signum() * self.inward;
                 if self.inward <= step.abs() / 4 {
                     self.inward *= 2;
@@ -295,19 +296,19 @@ impl Prober {
         }
     }
 
-    /// How far it has come.
+    /// Returns the progress.
     pub fn report(&self) -> ProbeReport {
         ProbeReport { kept: self.points.len() as u64, ..self.report }
     }
 
-    /// The table of what is known by now, and how it came about.
+    /// Returns the table from all samples so far, and the report.
     pub fn finish(mut self) -> (Table, ProbeReport) {
-        // What was being looked at is not confirmed.
+        // Ranges that were not fully examined are not confirmed.
         let left = self.ranges.iter().chain(self.current.iter().map(|look| &look.range));
         self.report.unconfirmed += left.map(|r| r.inside().unsigned_abs()).sum::<u64>();
         let report = self.report();
         self.points.sort_unstable_by_key(|p| (p.curve(), p.step));
-        // A scheduler does better by its base's rule than by a line that may be off by half a turn.
+        // A scheduler does better by its base policy than by a line that may be wrong by half a revolution.
         let left = self.ranges.iter().chain(self.current.iter().map(|look| &look.range));
         for range in left.filter(|range| range.inside() > 0) {
             let end = (range.curve as usize, range.left.step);
@@ -315,7 +316,7 @@ impl Prober {
                 self.points[place].part_from_next();
             }
         }
-        // Their room is the table's.
+        // Their memory is needed for the table.
         drop((self.ranges, self.current));
         let unit = self.plan.unit.get() as i64;
         let (mut answers, mut curves) = ([NO_CURVE; 4], Vec::with_capacity(self.plan.pairs.len()));
@@ -329,13 +330,13 @@ impl Prober {
             answers[pair.index()] = curves.len() as u8;
             curves.push(Curve::new(pair, knots, parts));
         }
-        // The first that was probed answers for those that were not.
+        // The first probed pair answers for those that were not probed.
         let first = self.plan.pairs.first().map_or(NO_CURVE, |pair| answers[pair.index()]);
         let answers = answers.map(|curve| if curve == NO_CURVE { first } else { curve });
         (Table::from_parts(self.plan.metric, self.plan.seed, curves, answers), report)
     }
 
-    /// Where a probe of this distance may begin, drawn from all places of the drive that can be read, as far as is known.
+    /// Returns a random readable place, as far as is known, at which a probe of this distance may begin.
     fn place(&mut self, step: i64) -> Option<i64> {
         let low = (-(step + 1)).max(0);
         let high = (self.blocks - (step + 1)).min(self.blocks);
@@ -347,7 +348,7 @@ impl Prober {
             .find(|&from| good(&self.unreadable, from) && good(&self.unreadable, from + step + 1))
     }
 
-    /// The next distance to sample.
+    /// Returns the next distance to sample.
     fn target(&mut self) -> Option<(usize, i64)> {
         if let Some(end) = self.ends.pop_front() {
             return Some(end);
@@ -367,7 +368,7 @@ impl Prober {
         if *too_long && *left_out == 0 {
             return Some((range.curve as usize, range.left.step + (range.right.step - range.left.step) / 2));
         }
-        // One of those that are not yet check points, each alike.
+        // Draws uniformly from the distances that are not check points yet.
         let free = range.inside() - checks.len() as i64;
         let count = NonZeroU64::new(free.unsigned_abs()).unwrap_or(NonZeroU64::MIN);
         let mut step = range.left.step + 1 + self.random.below(count) as i64;
@@ -377,7 +378,7 @@ impl Prober {
         Some((range.curve as usize, step))
     }
 
-    /// The most steps between the ends of a range that is interpolated.
+    /// Returns the most steps between the ends of a range that is interpolated.
     fn longest_line(&self) -> i64 {
         let unit = self.plan.unit.get().max(1);
         self.plan
@@ -385,12 +386,12 @@ impl Prober {
             .map_or(i64::MAX, |longest| i64::try_from(longest.get() / unit).unwrap_or(i64::MAX))
     }
 
-    /// Whether the points of one more range may find no room.
+    /// Returns whether the points of one more range might not fit.
     fn is_full(&self) -> bool {
         self.points.len() + room::check_points(&self.plan) > self.room
     }
 
-    /// The distance has its samples.
+    /// Ends the sampling of a distance.
     fn sampled(&mut self, curve: usize, step: i64) {
         self.report.probed += 1;
         let metric = self.plan.metric;
@@ -417,7 +418,7 @@ impl Prober {
         match self.plan.check_points.verdict(look.points, look.worst) {
             Verdict::Straight if all || look.passed + 1 >= self.plan.check_points.times() => {
                 self.report.confirmed += look.range.inside().unsigned_abs();
-                // Its check points are not kept, nor their parts, which are the last.
+                // Its check points are not kept, nor their parts, which are the last ones.
                 self.parts.truncate(look.parts);
             }
             Verdict::Straight => {
@@ -429,7 +430,7 @@ impl Prober {
         }
     }
 
-    /// One of the ends: the range before it can be looked at.
+    /// Records an end point: the range before it can be examined.
     fn end_sampled(&mut self, curve: usize, point: Point) {
         self.inward = 1;
         let before = self.points.last().filter(|p| p.curve() == curve).map(Point::end);
@@ -439,7 +440,7 @@ impl Prober {
         }
     }
 
-    /// The check points are kept, and what lies between them is looked at.
+    /// Keeps the check points, and queues the ranges between them.
     fn split(&mut self, range: Range, checks: Vec<Point>) {
         let curve = range.curve as usize;
         let mut left = range.left;
@@ -458,5 +459,5 @@ impl Prober {
     }
 }
 
-/// The pairs of request types that are probed unless others are named: what reading alone can tell.
+/// The pairs of request types that are probed by default: those that reads alone can measure.
 pub(crate) const READS: Pair = Pair::new(Op::Read, Op::Read);

@@ -1,69 +1,71 @@
-//! Sorted distances with their times, found in few cache lines.
+//! Sorted distances with their times, found with few cache lines.
 
-/// Distances of a line, which with their times fill a cache line.
+/// Distances in a line; with their times they fill a cache line.
 const LINE: usize = 8;
 
-/// The most lines of a block: as many as its head, a cache line, says the beginnings of, but that those are compared eight at a time.
+/// The most lines of a block: those whose first distances fit into its head, a cache line, and are compared eight at
+/// a time.
 const LINES: usize = 25;
 
 /// The most distances of a block.
 const BLOCK: usize = LINES * LINE;
 
-/// As many of a level stand for one of the next: one cache line of sixteen, compared at once.
+/// The number of entries of a level per entry of the next: one cache line of sixteen, compared at once.
 const FAN_OUT: usize = 16;
 
-/// No distance is further: 2^44 sectors of 512 bytes are 9 PB. Distances 2^31 and more apart do not share a block, so the
-/// furthest also bounds what a table of few distances may waste, at 2 MB.
+/// The largest distance: 2^44 sectors of 512 bytes are 9 PB. Distances 2^31 and more apart do not share a block, so
+/// this also bounds the memory that a table of few distances may waste, at 2 MB.
 pub(crate) const FURTHEST: i64 = 1 << 44;
 
-/// What is not used of a line.
+/// The value of unused entries of a line.
 const UNUSED: u32 = u32::MAX;
 
-/// The key of a distance before all; no other is as low, since keys are odd.
+/// A key before all distances; no other is as low, since keys are odd.
 const BEFORE_ALL: u32 = 0;
 
-/// The first way of a line that is not used, in a head; no way is cut to it.
+/// The first difference of an unused line, in a head; no difference is cut to it.
 const NO_LINE: u16 = u16::MAX;
 
-/// What is not used of a group; no distance is cut to it.
+/// The value of unused entries of a group; no distance is cut to it.
 const PAST: i32 = i32::MAX;
 
-/// Distances in ascending order, each with a time and whether it is joined to the next: blocks of [`BLOCK`] of them under a
-/// tree of each sixteen. The tree compares distances cut to 32 bits; it leads to the right block but where blocks
-/// begin too close together for that (not on drives of 70 TB or less), which is seen and mended.
+/// Distances in ascending order, each with a time and whether it is joined to the next: blocks of [`BLOCK`] of them
+/// under a tree with a fan-out of sixteen. The tree compares distances cut to 32 bits; it leads to the right block
+/// unless blocks begin too close together for that (not on drives of 70 TB or less), which is detected and corrected.
 ///
-/// Tree and heads are a twenty-fourth of it all, and apart from the lines: of a table of 64 MB the tree, a sixth of a megabyte,
-/// stays in a core's own cache, and the heads, two and a half megabytes, in one that cores share. What a search waits for is one
-/// line with the distance, its time and mostly the next.
+/// Tree and heads are a twenty-fourth of the memory, and apart from the lines: for a table of 64 MB the tree, a sixth
+/// of a megabyte, stays in a core's own cache, and the heads, two and a half megabytes, in one that cores share. A
+/// search waits for one line with the distance, its time and mostly the next distance.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Knots {
     heads: Vec<Head>,
-    /// Of each block one or more; all but the last are full.
+    /// The lines of all blocks, one or more each; all but a block's last are full.
     lines: Vec<Line>,
-    /// The least bits that are cut off for the tree.
+    /// The number of bits cut off for the tree.
     shift: u32,
-    /// The top first.
+    /// The levels of the tree, the top first.
     levels: Vec<Vec<Group>>,
     len: usize,
 }
 
-/// Where the lines of a block begin.
+/// The distances at which the lines of a block begin.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[repr(align(64))]
 struct Head {
-    /// The block's first distance, which all of it is counted from.
+    /// The block's first distance, to which its others are relative.
     base: i64,
-    /// Where its lines begin.
+    /// The index of its first line.
     first_line: u32,
-    /// How many bits are cut off the first ways.
+    /// The number of bits cut off the first differences.
     shift: u16,
-    /// The first ways of all lines but the first, cut to sixteen bits; [`NO_LINE`] after the last. Cut ones may lead to a line
-    /// too far, which is seen in it, and seldom: it takes a question within 1/65536 of the block before a line's first.
+    /// The first differences of all lines but the first, cut to sixteen bits; [`NO_LINE`] after the last. Cut ones
+    /// may lead to a line too far, which is detected in the line, and rare: only for a distance within 1/65536 of the
+    /// block before a line's first.
     firsts: [u16; LINES - 1],
 }
 
 impl Head {
-    /// Of these lines, 25 at most.
+    /// Returns the head of these lines, 25 at most.
     fn of(base: i64, first_line: u32, lines: &[Line]) -> Self {
         let used = || lines.iter().map(|line| line.ways[0]);
         let furthest = used().next_back().unwrap_or(0);
@@ -75,14 +77,14 @@ impl Head {
         Self { base, first_line, shift, firsts }
     }
 
-    /// Past its lines.
+    /// Returns the index after its lines.
     #[inline]
     fn end(&self) -> usize {
         let more: u16 = self.firsts.iter().map(|first| u16::from(*first != NO_LINE)).sum();
         self.first_line as usize + 1 + usize::from(more)
     }
 
-    /// The last line that may begin at or before `key`.
+    /// Returns the last line that may begin at or before `key`.
     #[inline]
     fn line(&self, key: u32) -> usize {
         let cut = (key >> self.shift).min(u32::from(NO_LINE - 1)) as u16;
@@ -95,7 +97,8 @@ impl Head {
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[repr(align(64))]
 struct Line {
-    /// From the block's first, doubled, plus one if it is joined to the next; [`UNUSED`] after the last.
+    /// The difference from the block's first distance, doubled, plus one if it is joined to the next; [`UNUSED`]
+    /// after the last.
     ways: [u32; LINE],
     times: [u32; LINE],
 }
@@ -105,17 +108,17 @@ struct Line {
 #[repr(align(64))]
 struct Group([i32; FAN_OUT]);
 
-/// Which of the distances.
+/// The position of a distance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     block: usize,
-    /// Of all blocks.
+    /// The index among the lines of all blocks.
     line: usize,
     slot: usize,
 }
 
 impl Place {
-    /// A number for it below [`Knots::places`].
+    /// Returns a number for it below [`Knots::places`].
     #[inline]
     pub fn index(self) -> usize {
         self.line * LINE + self.slot
@@ -123,8 +126,8 @@ impl Place {
 }
 
 impl Knots {
-    /// Of distances in ascending order, none beyond [`FURTHEST`]. They are gone through twice, so that no more memory is taken
-    /// than they need.
+    /// Creates the structure from distances in ascending order, none beyond [`FURTHEST`]. They are iterated twice, so
+    /// that it allocates no more memory than it needs.
     pub fn new(knots: impl IntoIterator<Item = (i64, bool, u32), IntoIter: Clone>) -> Self {
         let knots = knots.into_iter();
         let (mut base, mut used) = (None, BLOCK);
@@ -166,7 +169,7 @@ impl Knots {
         these
     }
 
-    /// The last block has all of its lines.
+    /// Writes the head of the last block, which has all of its lines.
     fn close_block(&mut self) {
         if let Some(head) = self.heads.last_mut() {
             *head = Head::of(head.base, head.first_line, &self.lines[head.first_line as usize..]);
@@ -195,20 +198,20 @@ impl Knots {
         self.len
     }
 
-    /// Places are numbered below this.
+    /// Returns the bound of places' numbers.
     pub fn places(&self) -> usize {
         self.lines.len() * LINE
     }
 
-    /// The last distance that is not above `distance`.
+    /// Returns the last distance that is not above `distance`.
     #[inline]
     pub fn at_or_before(&self, distance: i64) -> Option<Place> {
         let [place] = self.all_at_or_before(&[distance]);
         place
     }
 
-    /// The same for several at once, a step after the other: no search waits for another's memory, so that a
-    /// processor fetches for all of them side by side.
+    /// Returns the same for several distances, one step after another for all of them, so that the processor fetches
+    /// their cache lines concurrently.
     #[inline]
     pub fn all_at_or_before<const N: usize>(&self, distances: &[i64; N]) -> [Option<Place>; N] {
         let distances = distances.map(|distance| distance.clamp(-FURTHEST, FURTHEST));
@@ -219,14 +222,14 @@ impl Knots {
                 *block = descend(level, *block, key);
             }
         }
-        // A pass of nothing but loads: all of the heads are on their way before the first is searched.
+        // A pass of nothing but loads: all heads are being fetched before the first is searched.
         let bases = blocks.map(|block| self.heads.get(block).map_or(i64::MAX, |head| read(head).base));
         let mut lines = [0; N];
         let mut keys = [0; N];
         for i in 0..N {
             (blocks[i], lines[i], keys[i]) = self.in_head((blocks[i], bases[i]), distances[i]);
         }
-        // And all of the lines.
+        // The same for the lines.
         let firsts = lines.map(|line| self.first_way(line));
         std::array::from_fn(|i| {
             let (line, slot) = self.in_line((lines[i], firsts[i]), keys[i]);
@@ -239,12 +242,12 @@ impl Knots {
         self.lines.get(line).map_or(0, |line| read(line).ways[0])
     }
 
-    /// The block, the line and what is to be compared with its ways, where the tree has led to a block that begins at
-    /// `base`.
+    /// Returns the block, the line and the key to compare with its differences, after the tree has led to a block
+    /// that begins at `base`.
     #[inline]
     fn in_head(&self, (mut block, mut base): (usize, i64), distance: i64) -> (usize, usize, u32) {
         if base > distance {
-            // Blocks that are one to the tree.
+            // Several blocks are equal in the tree.
             let before = self.heads.partition_point(|head| head.base <= distance);
             let Some(found) = before.checked_sub(1) else { return (0, 0, BEFORE_ALL) };
             (block, base) = (found, self.heads.get(found).map_or(i64::MAX, |head| head.base));
@@ -253,10 +256,10 @@ impl Knots {
         (block, self.heads.get(block).map_or(0, |head| read(head).line(key)), key)
     }
 
-    /// The line, or one before it, and the slot; the line begins at `first`.
+    /// Returns the line, or one before it, and the slot; the line begins at `first`.
     #[inline]
     fn in_line(&self, (mut line, mut first): (usize, u32), key: u32) -> (usize, usize) {
-        // No block's own first is above a key in it.
+        // A block's own first distance is never above a key in it.
         while first > key && line > 0 {
             line -= 1;
             first = self.first_way(line);
@@ -268,12 +271,12 @@ impl Knots {
         (line, (not_above as usize).saturating_sub(1))
     }
 
-    /// The first distance.
+    /// Returns the first distance.
     pub fn first(&self) -> Option<Place> {
         (self.len > 0).then_some(Place { block: 0, line: 0, slot: 0 })
     }
 
-    /// The distance after.
+    /// Returns the next distance.
     #[inline]
     pub fn next(&self, place: Place) -> Option<Place> {
         let Place { block, line, slot } = place;
@@ -284,7 +287,7 @@ impl Knots {
         (line + 1 < self.lines.len()).then_some(Place { block, line: line + 1, slot: 0 })
     }
 
-    /// A distance, whether it is joined to the next, and its time.
+    /// Returns a distance, whether it is joined to the next, and its time.
     #[inline]
     pub fn get(&self, place: Place) -> (i64, bool, u32) {
         let line = read(&self.lines[place.line]);
@@ -292,12 +295,12 @@ impl Knots {
         (read(&self.heads[place.block]).base + i64::from(way >> 1), way & 1 == 1, line.times[place.slot])
     }
 
-    /// All places, in ascending order.
+    /// Iterates over all places, in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = Place> + '_ {
         std::iter::successors(self.first(), |place| self.next(*place))
     }
 
-    /// In bytes.
+    /// Returns the memory in bytes.
     pub fn memory(&self) -> usize {
         self.heads.capacity() * size_of::<Head>()
             + self.lines.capacity() * size_of::<Line>()
@@ -305,11 +308,11 @@ impl Knots {
             + self.levels.iter().map(Vec::capacity).sum::<usize>() * size_of::<Group>()
     }
 
-    /// The most bytes that so many distances take, of which the first and the last are so far apart, while they are put in
-    /// order and after.
+    /// Returns the most bytes that `len` distances take, the first and the last of which are `span` apart, during
+    /// construction and after.
     pub fn most_memory(len: u64, span: u64) -> u64 {
         let blocks = Self::most_blocks(len, span);
-        // A group for each sixteen, a level upon the other, each with one that is not full; what the lowest two are made of.
+        // A group for each sixteen entries, on each level, one of them not full; and the inputs of the lowest two.
         let tree = size_of::<Group>().div_ceil(FAN_OUT - 1) + 2 * size_of::<i32>();
         let levels = 16 * (size_of::<Group>() + size_of::<Vec<Group>>());
         let lines = Self::most_places(len, span) / LINE as u64;
@@ -319,13 +322,13 @@ impl Knots {
             .saturating_add(levels as u64)
     }
 
-    /// The least bytes that so many distances take.
+    /// Returns the least bytes that `len` distances take.
     pub fn least_memory(len: u64) -> u64 {
         let (lines, heads) = (len.div_ceil(LINE as u64), len.div_ceil(BLOCK as u64));
         (lines * size_of::<Line>() as u64).saturating_add(heads * size_of::<Head>() as u64)
     }
 
-    /// The most [`places`](Self::places) of as many.
+    /// Returns the most [`places`](Self::places) of `len` distances.
     pub fn most_places(len: u64, span: u64) -> u64 {
         // All lines are full but the last ones of blocks.
         let lines = (len / LINE as u64).saturating_add(Self::most_blocks(len, span));
@@ -333,16 +336,16 @@ impl Knots {
     }
 
     fn most_blocks(len: u64, span: u64) -> u64 {
-        // Those that are full, and those that end since the next distance is too far.
+        // Blocks that are full, and those that end because the next distance is too far.
         let far = (span / u64::from(UNUSED >> 1)).min(len);
         (len / BLOCK as u64).saturating_add(far).saturating_add(1)
     }
 }
 
-/// Which of the next level, below the group that `at` stands for.
+/// Returns the index in the next level, below the group at `at`.
 #[inline]
 fn descend(level: &[Group], at: usize, key: i32) -> usize {
-    // Counting all sixteen takes no branch that could be foretold wrongly; in 32 bits, four at a time.
+    // Counting all sixteen takes no branch that could be mispredicted; in 32 bits, four at a time.
     let not_above = level
         .get(at)
         .map(read)
@@ -350,15 +353,15 @@ fn descend(level: &[Group], at: usize, key: i32) -> usize {
     at * FAN_OUT + (not_above as usize).saturating_sub(1)
 }
 
-/// What is to be compared with the ways of a block that begins at `base`: not below the last one that is not above
-/// `distance`, however that is joined.
+/// Returns the key to compare with the differences of a block that begins at `base`: not below that of the last
+/// distance that is not above `distance`, joined or not.
 #[inline]
 fn way_to(distance: i64, base: i64) -> u32 {
     let way = u32::try_from(distance.abs_diff(base)).unwrap_or(UNUSED).min(UNUSED >> 1);
     (way << 1 | 1).min(UNUSED - 1)
 }
 
-/// Every read of a question goes through here, so that a test can count its cache lines.
+/// Reads memory. Every read of a search goes through here, so that a test can count its cache lines.
 #[inline(always)]
 fn read<T>(from: &T) -> &T {
     #[cfg(test)]
@@ -366,7 +369,7 @@ fn read<T>(from: &T) -> &T {
     from
 }
 
-/// A distance without its lowest bits, below [`PAST`].
+/// Returns a distance without its lowest bits, below [`PAST`].
 #[inline]
 fn coarse(distance: i64, shift: u32) -> i32 {
     (distance >> shift).clamp(i64::from(i32::MIN), i64::from(PAST - 1)) as i32
@@ -385,11 +388,11 @@ mod tests {
     use workload::random::Stream;
 
     thread_local! {
-        /// Cache lines that were read, where somebody counts them.
+        /// The cache lines read, while a test counts them.
         static READ: RefCell<Option<BTreeSet<usize>>> = const { RefCell::new(None) };
     }
 
-    /// Notes the cache lines of what is read.
+    /// Records the cache lines of a value that is read.
     pub(super) fn note<T>(from: &T) {
         READ.with_borrow_mut(|lines| {
             let Some(lines) = lines else { return };
@@ -398,7 +401,7 @@ mod tests {
         });
     }
 
-    /// How many cache lines a question reads.
+    /// Returns the number of cache lines that a search reads.
     fn lines_of<T>(question: impl FnOnce() -> T) -> usize {
         READ.with_borrow_mut(|lines| *lines = Some(BTreeSet::new()));
         question();
@@ -453,14 +456,14 @@ mod tests {
         }
     }
 
-    /// What a prediction costs where no cache holds the table: cache lines of distances and times, beside a tree and heads
-    /// that are a twentieth of it at most.
+    /// The cost of a prediction if no cache holds the table: cache lines of distances and times, beside a tree and
+    /// heads that are a twentieth of it at most.
     #[test]
     fn a_question_reads_few_cache_lines() {
         let mut random = Stream::new(5, "lines");
         let drive = 18_000_000i64;
         let even: Vec<i64> = (0..1_000_000).map(|i| i * 36 - drive).collect();
-        // As random check points lie, every doubling alike.
+        // Like random check points, the same number in each doubling.
         let mut spread: Vec<i64> = Vec::new();
         for doubling in 3..35 {
             let way =
@@ -484,8 +487,8 @@ mod tests {
                 sum += read;
                 most = most.max(read);
             }
-            // A line of each level, a head and a line; the next distance may be in the next line, which may be in the next
-            // block.
+            // A line of each level, a head and a line; the next distance may be in the next line, which may be in the
+            // next block.
             assert!(most <= above + 4, "{most} lines at most, {above} levels");
             let mean = sum as f64 / f64::from(questions);
             assert!(mean <= above as f64 + 2.2, "{mean} lines, {above} levels");

@@ -1,16 +1,16 @@
-//! Many times at one distance, and the one number that stands for them.
+//! The samples at one distance, and their summary.
 
 use std::fmt;
 use std::str::FromStr;
 use thiserror::Error;
 use units::Duration;
 
-/// Parts that a distribution is kept in: its quantiles 0, 1/16 .. 16/16. A time drawn from them is one of a straight
+/// The parts of a stored distribution: its quantiles 0, 1/16 .. 16/16. A time drawn from them lies on the straight
 /// line between two.
 pub(crate) const PARTS: usize = 16;
 
-/// How the times observed at one distance become one prediction (ATC'03, section 5.1). The paper found the mean best,
-/// then the median, the maximum, the probabilistic one and the minimum; the mean is the default here.
+/// The way in which the times observed at one distance become one prediction (ATC'03, section 5.1). The paper found
+/// the mean best, then the median, the maximum, the probabilistic one and the minimum; the mean is the default here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Metric {
     /// The mean.
@@ -22,12 +22,12 @@ pub enum Metric {
     Maximum,
     /// The shortest.
     Minimum,
-    /// One drawn by lot from the distribution.
+    /// A random sample of the distribution.
     Probabilistic,
 }
 
 impl Metric {
-    /// All of them, in the paper's order.
+    /// All metrics, in the paper's order.
     pub const ALL: [Self; 5] = [Self::Mean, Self::Median, Self::Maximum, Self::Minimum, Self::Probabilistic];
 
     pub(crate) const fn code(self) -> u8 {
@@ -57,7 +57,7 @@ impl fmt::Display for Metric {
     }
 }
 
-/// A summary that nobody knows.
+/// A metric of an unknown name.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("unknown summary {name:?}; take mean, median, maximum, minimum or probabilistic")]
 pub struct UnknownMetric {
@@ -74,7 +74,7 @@ impl FromStr for Metric {
     }
 }
 
-/// Times observed at one distance.
+/// The times observed at one distance.
 ///
 /// ```
 /// use mimic::{Metric, Samples};
@@ -93,45 +93,45 @@ pub struct Samples {
 }
 
 impl Samples {
-    /// None, with room for so many.
+    /// Creates an empty set with room for `samples` samples.
     pub(crate) fn with_capacity(samples: usize) -> Self {
         Self { sorted: Vec::with_capacity(samples) }
     }
 
-    /// In bytes.
+    /// Returns the memory in bytes.
     pub(crate) fn memory(&self) -> usize {
         self.sorted.capacity() * size_of::<u64>()
     }
 
-    /// One more.
+    /// Adds a sample.
     pub fn push(&mut self, time: Duration) {
         let ns = time.as_nanos();
         let at = self.sorted.partition_point(|s| *s <= ns);
         self.sorted.insert(at, ns);
     }
 
-    /// How many.
+    /// Returns the number of samples.
     pub fn len(&self) -> usize {
         self.sorted.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether there is no sample.
     pub fn is_empty(&self) -> bool {
         self.sorted.is_empty()
     }
 
-    /// Forgets them, and keeps the room.
+    /// Removes all samples, and keeps the memory.
     pub fn clear(&mut self) {
         self.sorted.clear();
     }
 
-    /// In ascending order.
+    /// Iterates over the samples in ascending order.
     pub fn sorted(&self) -> impl ExactSizeIterator<Item = Duration> + '_ {
         self.sorted.iter().map(|ns| Duration::from_nanos(*ns))
     }
 
-    /// The one number that stands for them, to the nanosecond; `None` of none. The probabilistic one is sample
-    /// `lot` x count / 2^64, so that a uniform `lot` draws each alike.
+    /// Returns the summary, to the nanosecond; `None` without samples. The probabilistic one is sample `lot` x count
+    /// / 2^64, so that with a uniform `lot` all are equally likely.
     pub fn summary(&self, metric: Metric, lot: u64) -> Option<Duration> {
         let (first, last) = (*self.sorted.first()?, *self.sorted.last()?);
         let n = self.sorted.len();
@@ -151,7 +151,7 @@ impl Samples {
         Some(Duration::from_nanos(ns))
     }
 
-    /// Quantile `k / PARTS`, in nanoseconds, between samples on a straight line; 0 of none.
+    /// Returns quantile `k / PARTS`, in nanoseconds, interpolated between samples; 0 without samples.
     pub(crate) fn quantile(&self, k: usize) -> u64 {
         let steps = self.sorted.len().saturating_sub(1) * k.min(PARTS);
         let (at, rest) = (steps / PARTS, (steps % PARTS) as u64);

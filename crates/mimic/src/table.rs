@@ -1,4 +1,4 @@
-//! The table: distances whose time is known, and which ranges between them are straight lines.
+//! The table: distances with known times, and the ranges between them that are straight lines.
 
 use crate::distance::{Distance, Pair, key};
 use crate::search::{FURTHEST, Knots, Place};
@@ -7,16 +7,16 @@ use scheduler::{Last, Mimic, Observed, Request};
 use std::sync::Arc;
 use units::{Bytes, Duration, Instant, Op};
 
-/// What is kept of a time: nanoseconds, cut at 4.29 s. No positioning takes that long.
+/// Returns a time as it is stored: nanoseconds, cut at 4.29 s. No positioning takes that long.
 pub(crate) fn stored(ns: u64) -> u32 {
     u32::try_from(ns).unwrap_or(u32::MAX)
 }
 
-/// A table of a drive's times: for each pair of request types, distances in ascending order with what their times come
-/// to, and for each whether all distances up to the next lie on the straight line between them.
+/// A table of a drive's times: for each pair of request types, distances in ascending order with the summaries of
+/// their times, and for each whether all distances up to the next lie on the straight line between them.
 ///
-/// It is made by a [`Prober`](crate::Prober), by [`TableBuilder`], or read from a file; after that it does not change.
-/// Cloning shares it.
+/// It is made by a [`Prober`](crate::Prober), by [`TableBuilder`], or read from a file; after that it does not
+/// change. Clones share it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Table(Arc<Inner>);
 
@@ -25,23 +25,23 @@ struct Inner {
     metric: Metric,
     seed: u64,
     curves: Vec<Curve>,
-    /// Which curve answers for a pair; [`NO_CURVE`] for none.
+    /// The curve that answers for each pair; [`NO_CURVE`] for none.
     answers: [u8; 4],
 }
 
-/// Requests that are looked up side by side: a processor has some ten to sixteen cache lines on their way at a time.
+/// The number of requests that are looked up together: a processor fetches some ten to sixteen cache lines at a time.
 pub(crate) const AT_ONCE: usize = 16;
 
-/// Past every curve.
+/// The index for no curve.
 pub(crate) const NO_CURVE: u8 = 4;
 
 /// The distances of one pair of request types.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Curve {
     pair: Pair,
-    /// With their times; where the metric is probabilistic, with medians.
+    /// Distances with their times; with medians if the metric is probabilistic.
     knots: Knots,
-    /// Where the metric is probabilistic: [`PARTS`] + 1 quantiles a place.
+    /// If the metric is probabilistic: [`PARTS`] + 1 quantiles a place.
     parts: Vec<u32>,
 }
 
@@ -50,43 +50,43 @@ pub(crate) struct Curve {
 pub struct Knot {
     /// The distance.
     pub distance: Distance,
-    /// Its time; the median, where times are drawn by lot.
+    /// Its time; the median if the metric is probabilistic.
     pub time: Duration,
-    /// Whether the distances up to the next knot are on the straight line to it.
+    /// Whether the distances up to the next knot lie on the straight line to it.
     pub joined: bool,
 }
 
 impl Table {
-    /// The time at a distance. `lot`, uniform over all of `u64`, draws it where the metric is probabilistic, and means
-    /// nothing else. `None` where nothing is known. Up to a mebibyte beyond the outermost distances it is theirs: a table
-    /// that was probed over all of a drive spans it but for the length of a request. One that was probed over a part
-    /// ([`ProbePlan::reach`](crate::ProbePlan::reach)) knows nothing of the rest.
+    /// Returns the time at a distance; `None` if it is unknown. `lot`, uniform over all of `u64`, selects it if the
+    /// metric is probabilistic, and is ignored otherwise. Up to a mebibyte beyond the outermost distances their times
+    /// are used: a table that was probed over all of a drive spans it except the length of a request. One that was
+    /// probed over a part ([`ProbePlan::reach`](crate::ProbePlan::reach)) has no times for the rest.
     #[inline]
     pub fn time(&self, pair: Pair, distance: Distance, lot: u64) -> Option<Duration> {
         self.curve(pair)?.at(distance.sectors(), self.0.metric, lot).map(Duration::from_nanos)
     }
 
-    /// How the times at a distance were summed up.
+    /// Returns the way in which the times at a distance were summarised.
     pub fn metric(&self) -> Metric {
         self.0.metric
     }
 
-    /// Seeds the draws of the probabilistic metric.
+    /// Returns the seed of the probabilistic metric.
     pub fn seed(&self) -> u64 {
         self.0.seed
     }
 
-    /// Distances with a time of their own, over all pairs.
+    /// Returns the number of distances with a time of their own, over all pairs.
     pub fn len(&self) -> usize {
         self.0.curves.iter().map(|c| c.knots.len()).sum()
     }
 
-    /// Whether it knows nothing.
+    /// Returns whether it has no times.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The pair whose times answer for `pair`: itself, or another where only some were probed.
+    /// Returns the pair whose times answer for `pair`: itself, or another if only some were probed.
     pub fn answered_by(&self, pair: Pair) -> Option<Pair> {
         self.curve(pair).map(|curve| curve.pair)
     }
@@ -96,7 +96,7 @@ impl Table {
         self.0.curves.get(usize::from(self.0.answers[pair.index()]))
     }
 
-    /// The distances that answer for a pair, in ascending order.
+    /// Iterates over the distances that answer for a pair, in ascending order.
     pub fn knots(&self, pair: Pair) -> impl Iterator<Item = Knot> + '_ {
         self.curve(pair).into_iter().flat_map(|curve| {
             curve.knots.iter().map(|place| {
@@ -107,15 +107,16 @@ impl Table {
         })
     }
 
-    /// Memory of the table, in bytes.
+    /// Returns the memory in bytes.
     pub fn memory(&self) -> Bytes {
         let bytes: usize = self.0.curves.iter().map(|c| c.knots.memory() + c.parts.capacity() * 4).sum();
         let curves = self.0.curves.capacity() * size_of::<Curve>();
-        // With the two counts of an `Arc`.
+        // Including the two counts of an `Arc`.
         Bytes::new((bytes + curves + size_of::<Inner>() + 2 * size_of::<usize>()) as u64)
     }
 
-    /// The times of those requests that are asked for, of [`AT_ONCE`] at most; of the others nothing is changed.
+    /// Writes the times of those requests, of [`AT_ONCE`] at most, whose entry asks for one; leaves other entries
+    /// unchanged.
     pub(crate) fn fill(
         &self,
         (last, at): (Last, Instant),
@@ -127,7 +128,7 @@ impl Table {
         let curves = [of(Op::Read), of(Op::Write)];
         for (k, curve) in curves.iter().enumerate().filter(|(k, curve)| *k == 0 || **curve != curves[0]) {
             let Some(found) = self.0.curves.get(usize::from(*curve)) else { continue };
-            // One curve for both kinds answers for both at once.
+            // One curve for both types answers for both at once.
             let both = curves[1 - k] == *curve;
             let mut mine = [0; AT_ONCE];
             let mut count = 0;
@@ -137,7 +138,7 @@ impl Table {
                     count += 1;
                 }
             }
-            // What is not asked for is not looked up, or not much of it.
+            // Small numbers have loops of their own, so that little is looked up in vain.
             match count {
                 0 => {}
                 1..=2 => self.fill_by::<2>(found, (last, at), requests, &mine[..count], times),
@@ -147,7 +148,7 @@ impl Table {
         }
     }
 
-    /// By this curve those of the requests that `mine` names, `N` at most.
+    /// Looks up, by this curve, the requests that `mine` names, `N` at most.
     #[inline]
     fn fill_by<const N: usize>(
         &self,
@@ -180,7 +181,7 @@ impl Table {
     }
 
     pub(crate) fn from_parts(metric: Metric, seed: u64, mut curves: Vec<Curve>, answers: [u8; 4]) -> Self {
-        // One that was read from a file takes as much as the one that was written.
+        // A table read from a file thus takes the same memory as the one that was written.
         curves.shrink_to_fit();
         Self(Arc::new(Inner { metric, seed, curves, answers }))
     }
@@ -209,7 +210,7 @@ impl Mimic for Table {
     }
 }
 
-/// A lot for one question, the same whenever it is asked (the finaliser of SplitMix64).
+/// Returns the lot of one question, the same whenever it is asked (the finaliser of SplitMix64).
 #[inline]
 pub(crate) fn lot(seed: u64, at: Instant, id: u64) -> u64 {
     let mut z = seed ^ at.as_nanos().wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ id.rotate_left(32);
@@ -219,9 +220,9 @@ pub(crate) fn lot(seed: u64, at: Instant, id: u64) -> u64 {
 }
 
 impl Curve {
-    /// From distances in ascending order, each with whether it is joined to the next and its time; and, where the metric is
-    /// probabilistic, the [`PARTS`] + 1 quantiles of each, whose middle one is its time then. Nothing else is kept of them
-    /// meanwhile.
+    /// Creates a curve from distances in ascending order, each with whether it is joined to the next and its time;
+    /// and, if the metric is probabilistic, the [`PARTS`] + 1 quantiles of each, whose middle one is its time then.
+    /// It needs no other memory.
     pub(crate) fn new<P: AsRef<[u32]>>(
         pair: Pair,
         knots: impl Iterator<Item = (i64, bool, u32)> + Clone,
@@ -254,7 +255,8 @@ impl Curve {
         self.knots.len()
     }
 
-    /// Distances from `place` on, or from the first: where each is, what it is, and whether it is joined to the next.
+    /// Iterates over distances from `from` on, or from the first: place, distance, and whether it is joined to the
+    /// next.
     pub(crate) fn keys(&self, from: Option<Place>) -> impl Iterator<Item = (Place, i64, bool)> + '_ {
         self.places(from).map(|place| {
             let (distance, joined, _) = self.knots.get(place);
@@ -262,12 +264,12 @@ impl Curve {
         })
     }
 
-    /// Where distances are from `place` on, or from the first.
+    /// Iterates over places from `from` on, or from the first.
     pub(crate) fn places(&self, from: Option<Place>) -> impl Iterator<Item = Place> + '_ {
         std::iter::successors(from.or_else(|| self.knots.first()), |place| self.knots.next(*place))
     }
 
-    /// The times of one of them, as [`new`](Self::new) takes them.
+    /// Returns the times of one place, as [`new`](Self::new) takes them.
     pub(crate) fn times(&self, place: Place) -> impl Iterator<Item = u32> + '_ {
         let plain = self.parts.is_empty();
         let one = plain.then(|| self.knots.get(place).2);
@@ -285,7 +287,7 @@ impl Curve {
         if metric != Metric::Probabilistic {
             return u64::from(time);
         }
-        // The lot says where between two of the quantiles.
+        // The lot selects a position between two of the quantiles.
         let place_in = u128::from(lot) * PARTS as u128;
         let (part, rest) = ((place_in >> 64) as usize, (place_in as u64) >> 32);
         let parts = self.parts_of(place);
@@ -298,7 +300,7 @@ impl Curve {
         self.from(self.knots.at_or_before(distance), distance, metric, lot)
     }
 
-    /// The time at a distance, from the place of the last one that is not above it.
+    /// Returns the time at a distance, given the place of the last one that is not above it.
     #[inline]
     fn from(&self, left: Option<Place>, distance: i64, metric: Metric, lot: u64) -> Option<u64> {
         let beyond = |outermost: i64| distance.abs_diff(outermost) > LENGTH_OF_A_REQUEST;
@@ -319,22 +321,21 @@ impl Curve {
     }
 }
 
-/// How far beyond its outermost distances a curve answers, in sectors: requests are seldom longer.
+/// How far beyond its outermost distances a curve answers, in sectors: longer requests are rare.
 const LENGTH_OF_A_REQUEST: u64 = 2_048;
 
-/// The time at `distance` on the straight line between two points around it. Times are below 2^32.
+/// Returns the time at `distance` on the straight line between two points around it. Times are below 2^32.
 #[inline]
 pub(crate) fn on_line((x0, y0): (i64, u64), (x1, y1): (i64, u64), x: i64) -> u64 {
     let (width, along) = (x1.abs_diff(x0), x.abs_diff(x0));
-    // Products stay below 2^63; what is shifted away is a part in 2^30 of the width.
+    // Products stay below 2^63; the bits shifted out are a part in 2^30 of the width.
     let shift = (64 - width.leading_zeros()).saturating_sub(31);
     let (width, along) = ((width >> shift).max(1) as i64, (along >> shift) as i64);
     let rise = y1 as i64 - y0 as i64;
     (y0 as i64 + rise * along / width).max(0) as u64
 }
 
-/// Makes a table of times that were measured in any way: distances in ascending order, a pair of request types at a
-/// time.
+/// Makes a table from measured times: distances in ascending order for each pair of request types.
 ///
 /// ```
 /// use mimic::{Distance, Metric, Pair, Samples, TableBuilder};
@@ -343,7 +344,7 @@ pub(crate) fn on_line((x0, y0): (i64, u64), (x1, y1): (i64, u64), x: i64) -> u64
 /// let mut builder = TableBuilder::new(Metric::Mean, 1);
 /// for (distance, ms) in [(-1_000, 9), (1, 1), (1_001, 11)] {
 ///     let samples: Samples = [Duration::from_millis(ms)].into_iter().collect();
-///     // All between two of these lie on straight lines.
+/// All distances between two of these lie on straight lines.
 ///     builder.push(reads, Distance::new(distance), &samples, true);
 /// }
 /// builder.stand_in(reads);
@@ -363,14 +364,14 @@ pub struct TableBuilder {
 type Pushed = (Vec<(i64, bool)>, Vec<u32>);
 
 impl TableBuilder {
-    /// An empty one. The seed is for [`Metric::Probabilistic`].
+    /// Creates an empty builder. The seed is for [`Metric::Probabilistic`].
     pub fn new(metric: Metric, seed: u64) -> Self {
         Self { metric, seed, curves: Default::default(), stand_in: None }
     }
 
-    /// A distance with its samples; `joined` if all distances up to the next that is pushed for this pair lie on the
-    /// straight line between the two. False, and nothing has changed, if there are no samples or the distance does not
-    /// come after the last one.
+    /// Adds a distance with its samples; `joined` if all distances up to the next one of this pair lie on the
+    /// straight line between the two. Returns false, and changes nothing, if there are no samples or the distance is
+    /// not above the last one.
     pub fn push(&mut self, pair: Pair, distance: Distance, samples: &Samples, joined: bool) -> bool {
         if self.metric == Metric::Probabilistic {
             let mut parts = [0; PARTS + 1];
@@ -402,13 +403,13 @@ impl TableBuilder {
         true
     }
 
-    /// This pair answers for those that have no distances of their own. Writing destroys what a drive holds, so a drive
-    /// in use is probed by reading alone.
+    /// Makes this pair answer for those without distances of their own. Writes destroy a drive's contents, so a drive
+    /// in use is probed by reads alone.
     pub fn stand_in(&mut self, pair: Pair) {
         self.stand_in = Some(pair);
     }
 
-    /// The table.
+    /// Returns the table.
     pub fn build(self) -> Table {
         let mut answers = [NO_CURVE; 4];
         let mut curves = Vec::new();

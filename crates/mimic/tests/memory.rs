@@ -1,5 +1,5 @@
-//! Memory, as an allocator counts it: what is granted is not exceeded at any moment, and what is said to be used is used.
-//! A binary of its own, because its allocator counts the whole process.
+//! Memory, as an allocator counts it: a granted amount is never exceeded, and a reported amount is in use. A binary
+//! of its own, because its allocator counts the whole process.
 
 #![allow(clippy::unwrap_used)] // helpers of tests stand outside test functions
 
@@ -17,10 +17,10 @@ use units::{Bytes, Duration, Sectors};
 #[global_allocator]
 static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
 
-/// What the test itself and its harness may take meanwhile.
+/// The memory that the test and its harness may take meanwhile.
 const BESIDE: u64 = 8 << 10;
 
-/// And what is in memory of a file that is read, for each of those that go through it.
+/// The memory of the windows into a file that is read.
 const WINDOWS: u64 = 6 * (4 << 10);
 
 const TB_20: Sectors = Sectors::new(20_000_000_000_000 / 512);
@@ -29,15 +29,15 @@ fn now() -> u64 {
     ALLOCATOR.allocated() as u64
 }
 
-/// Neighbours have nothing in common, so that nothing can be interpolated but by chance.
+/// Neighbours have unrelated times, so that nothing can be interpolated except by chance.
 fn crooked(at: u64) -> Duration {
     Duration::from_nanos(1_000_000 + (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40))
 }
 
-/// And a part of what is written: 512 distances, with seventeen times each at most, in a vector that grows.
+/// The memory of a part that is written: 512 distances, with seventeen times each at most, in a vector that grows.
 const PART: u64 = 2 * (64 << 10);
 
-/// Probes until memory runs out, with a table at the end; and its file, if it is to be written.
+/// Probes until memory runs out; returns the table, after writing it to a file and reading it.
 fn probe(memory: u64, metric: Metric, pairs: &[Pair], capacity: Sectors, check_points: CheckPoints) -> Table {
     let plan = ProbePlan {
         samples: 1,
@@ -72,7 +72,7 @@ fn probe(memory: u64, metric: Metric, pairs: &[Pair], capacity: Sectors, check_p
     let sum = |bytes: &[u8]| bytes.iter().fold(7u64, |sum, byte| sum.rotate_left(9) ^ u64::from(*byte));
     let written = sum(&bytes);
     drop((bytes, saved));
-    // What is read from the file has its own memory, and hardly any beside it.
+    // The table read from the file takes its own memory, and hardly any beside it.
     let mut from = File::open(&path).unwrap();
     let again = within(says + WINDOWS, || Saved::read(&mut from).unwrap());
     assert_eq!((again.table.memory().get(), sum(&again.to_bytes())), (says, written));
@@ -80,13 +80,13 @@ fn probe(memory: u64, metric: Metric, pairs: &[Pair], capacity: Sectors, check_p
     again.table
 }
 
-/// A file for one who tests at a time.
+/// Returns the path of the file; tests run one at a time.
 fn file() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("memory-{}", std::process::id()))
 }
 
-/// What `work` gives. The process is ended, at the allocation that does it, if at any moment there are more than so many
-/// bytes beside those that there are now.
+/// Returns the result of `work`. If at any moment more than `bytes` beyond the present memory are allocated, that
+/// allocation ends the process.
 fn within<T>(bytes: u64, work: impl FnOnce() -> T) -> T {
     let before = ALLOCATOR.limit();
     ALLOCATOR.set_limit(before.min(usize::try_from(now() + bytes).unwrap())).unwrap();
@@ -95,7 +95,7 @@ fn within<T>(bytes: u64, work: impl FnOnce() -> T) -> T {
     done
 }
 
-/// Puts what was learnt into a file, a part at a time.
+/// Saves a learner to a file, a part at a time.
 fn save(learner: &Learner, path: &Path) {
     let (mut saving, mut file) = (learner.begin_saving("a drive"), File::create(path).unwrap());
     loop {
@@ -111,7 +111,7 @@ fn save(learner: &Learner, path: &Path) {
     }
 }
 
-/// Learns distances of every length, until most cells hold something.
+/// Learns distances of all lengths until most cells are in use.
 fn learn(learner: &mut Learner, times: u64) {
     for i in 0..times {
         let draw = (i + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -122,7 +122,7 @@ fn learn(learner: &mut Learner, times: u64) {
     }
 }
 
-/// One test, since the allocator's is one count for the process.
+/// A single test, since the allocator has one count for the process.
 #[test]
 fn no_more_memory_is_ever_taken_than_was_granted() {
     for memory in [1 << 20, 3 << 20u64] {
@@ -131,7 +131,8 @@ fn no_more_memory_is_ever_taken_than_was_granted() {
             (Metric::Median, &Pair::ALL[..]),
             (Metric::Probabilistic, &Pair::ALL[..1]),
         ] {
-            // One that has all it finds out in ranges, one in points, and one drive with blocks too far apart to share.
+            // One in which most memory goes to ranges, one with points, and one drive with blocks too far apart to
+            // share.
             for (capacity, rule) in [
                 (TB_20, CheckPoints::NONE),
                 (Sectors::new(1 << 24), CheckPoints::TABLE_2),
@@ -143,7 +144,7 @@ fn no_more_memory_is_ever_taken_than_was_granted() {
                 let says = table.memory().get();
                 assert!(says.abs_diff(held) <= BESIDE / 4, "{says} said, {held} held, {metric}");
 
-                // A learner over it has no more, all told; nor has one without it.
+                // A learner over it takes no more in all; nor does one without it.
                 for table in [Some(table), None] {
                     let of_table = table.as_ref().map_or(0, |table| table.memory().get());
                     if of_table > memory / 2 {
@@ -163,7 +164,7 @@ fn no_more_memory_is_ever_taken_than_was_granted() {
                     let says = learner.memory().get() - size_of::<Learner>() as u64;
                     assert!(says.abs_diff(held) <= BESIDE / 4, "{says} said, {held} held");
                     assert!(learner.memory().get() <= memory && held > memory / 4, "{held} of {memory}");
-                    // Nor has one that goes on from its file, with the table and without it.
+                    // Nor does one that is loaded from its file, with the table and without it.
                     let (known, path) = (learner.stats().known, file());
                     within(PART, || save(&learner, &path));
                     drop(learner);
@@ -180,13 +181,14 @@ fn no_more_memory_is_ever_taken_than_was_granted() {
     a_9_gb_disk_takes_less_than_a_tenth_of_the_papers_memory_and_20_tb_fit_in_64_mb();
 }
 
-/// The paper's memory for a table of a disk of 10 GB "can exceed 800 MB" (ATC'03, section 5.3): so much a sector.
+/// Returns the memory of the paper's table, which for a disk of 10 GB "can exceed 800 MB" (ATC'03, section 5.3), in
+/// proportion.
 fn of_the_paper(bytes: u64) -> u64 {
     bytes / 10_000_000_000 * 800_000_000 + bytes % 10_000_000_000 * 8 / 100
 }
 
-/// What a disk of 9 GB takes is less than a tenth of the paper's, though every distance is known, in steps of 4 KB; and one of
-/// 20 TB takes no more than 64 MB.
+/// A disk of 9 GB takes less than a tenth of the paper's memory, though every distance is known, in steps of 4 KB;
+/// and one of 20 TB takes no more than 64 MB.
 fn a_9_gb_disk_takes_less_than_a_tenth_of_the_papers_memory_and_20_tb_fit_in_64_mb() {
     let gb_9 = 9_100_000_000u64;
     let capacity = Sectors::new(gb_9 / 512);
@@ -202,7 +204,7 @@ fn a_9_gb_disk_takes_less_than_a_tenth_of_the_papers_memory_and_20_tb_fit_in_64_
     assert_eq!(table.len() as i64, 2 * blocks);
     assert!(held * 10 < of_the_paper(gb_9), "{held} bytes");
     drop(table);
-    // What is learnt has a tenth of the paper's at most as well, and 20 TB have as much as 9 GB.
+    // A learner also takes at most a tenth of the paper's, and for 20 TB the same as for 9 GB.
     for capacity in [capacity, TB_20] {
         let begin = now();
         let learner = Learner::new(LearnerConfig::new(capacity, Sectors::new(8)), None).unwrap();

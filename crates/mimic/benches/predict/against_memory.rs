@@ -1,4 +1,4 @@
-//! Each table against a single read at random of as much memory, in turns.
+//! Compares each table with single random reads of the same amount of memory, alternating the two.
 #![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "a benchmark has a clock")]
 
 use crate::{CAPACITY, POOL, Pools, even, learner, memory, spread, table};
@@ -9,10 +9,10 @@ use std::num::NonZeroU64;
 use std::time::Instant;
 use workload::random::Stream;
 
-/// What a question may take, ns.
+/// The budget of a prediction, in ns.
 const BUDGET: f64 = 100.0;
 
-/// Pools of a turn.
+/// Pools in a round.
 const POOLS: u64 = 16;
 
 /// Bytes of a cache line.
@@ -23,7 +23,7 @@ struct Line {
     next: usize,
 }
 
-/// Lines of memory of which each says which is read next; all are read before one comes again.
+/// Lines of memory, each of which holds the index of the next to read; all are read before one repeats.
 struct Chain {
     lines: Vec<Line>,
     at: usize,
@@ -52,7 +52,7 @@ impl Chain {
     }
 }
 
-/// Prints what a question takes beside a single read.
+/// Prints the time of a prediction beside that of a single read.
 pub(crate) fn print() {
     let small = memory() < 64 << 20;
     let turns = if small { 3 } else { 400 };
@@ -95,7 +95,7 @@ pub(crate) fn print() {
     }
 }
 
-/// What a single read takes, ns.
+/// Measures one table; returns the time of a single read, in ns.
 fn row(what: &str, mimic: &dyn Mimic, capacity: u64, bytes: u64, turns: usize) -> f64 {
     let (mut pools, mut chain, mut times) = (Pools::new(capacity), Chain::new(bytes), Vec::new());
     let questions = POOLS * POOL;
@@ -131,14 +131,14 @@ fn row(what: &str, mimic: &dyn Mimic, capacity: u64, bytes: u64, turns: usize) -
     median(read).0
 }
 
-/// Nanoseconds of each of so many.
+/// Returns the nanoseconds that each of `count` items of `work` takes.
 fn each(count: u64, work: impl FnOnce()) -> f64 {
     let begun = Instant::now();
     work();
     begun.elapsed().as_nanos() as f64 / count as f64
 }
 
-/// And the least.
+/// Returns the median and the minimum.
 fn median(of: &[f64]) -> (f64, f64) {
     let mut sorted = of.to_vec();
     sorted.sort_by(f64::total_cmp);

@@ -1,13 +1,14 @@
-//! How long one prediction takes: of a table and of what was learnt, each as large as its memory allows.
+//! The time of one prediction by a table and by a learner, each as large as its memory allows.
 //!
-//! SMTF asks for every request that waits after every completion; the budget is 100 ns a question. Questions here are for
-//! a pool of 64 requests at random places, after a request at another random place each time, so that what was read
-//! of a table for one pool is of no use for the next: asked at once, as SMTF does, and one after another (`one_by_one`).
+//! SMTF asks about every waiting request after every completion; the budget is 100 ns a prediction. A question here
+//! is about a pool of 64 requests at random places, after a request at another random place each time, so that the
+//! parts of a table that one pool reads are of no use to the next. Pools are asked at once, as SMTF does, or one by
+//! one (`one_by_one`).
 //!
-//! What a table that no cache holds takes is memory's time, and that depends on the machine and on who else uses it. So
-//! first of all each is held against a single read at random of as much memory, each read's place known only when the
-//! one before has come, in turns in the same run. `cargo bench -p freeblock-mimic`; under test the tables are small. The
-//! checksum is over the first answers.
+//! The time of a table that no cache holds is that of memory, which depends on the machine and its other users. So
+//! the benchmark first compares each table with single random reads of the same amount of memory, where each read's
+//! place is known only after the one before, alternating the two in one run. Run `cargo bench -p freeblock-mimic`;
+//! under test the tables are small. The checksum is over the first answers.
 #![allow(clippy::print_stdout, reason = "a benchmark prints")]
 
 use divan::{Bencher, black_box};
@@ -19,21 +20,21 @@ use workload::random::Stream;
 
 mod against_memory;
 
-/// How a pool is asked for.
+/// The ways of asking about a pool.
 const WAYS: [&str; 2] = ["at_once", "one_by_one"];
 
-/// Requests that wait.
+/// Waiting requests.
 const POOL: u64 = 64;
 
 /// Sectors of a 20 TB drive.
 const CAPACITY: u64 = 40_000_000_000;
 
-/// Bytes of a table: what the budget of a 20 TB drive is, or little under test.
+/// Bytes of a table: the budget for a 20 TB drive, or little under test.
 fn memory() -> u64 {
     if std::env::args().any(|arg| arg == "--bench") { 64 << 20 } else { 1 << 20 }
 }
 
-/// A table of such distances.
+/// Returns a table of these distances.
 fn table(metric: Metric, distances: impl IntoIterator<Item = i64>) -> Table {
     let mut builder = TableBuilder::new(metric, 1);
     for (i, distance) in distances.into_iter().enumerate() {
@@ -44,7 +45,7 @@ fn table(metric: Metric, distances: impl IntoIterator<Item = i64>) -> Table {
     builder.build()
 }
 
-/// As a prober spreads them that may not keep all: as many in each doubling.
+/// Returns distances with the same number in each doubling, like those of a prober that cannot keep all.
 fn spread(knots: u64) -> Vec<i64> {
     let doublings = u64::from(CAPACITY.ilog2());
     let each = (knots / 2 / doublings).max(1);
@@ -57,7 +58,7 @@ fn spread(knots: u64) -> Vec<i64> {
     backward.chain(forward.iter().copied()).collect()
 }
 
-/// Evenly over a drive of so many sectors.
+/// Returns distances spread evenly over a drive of `capacity` sectors.
 fn even(knots: u64, capacity: u64) -> impl Iterator<Item = i64> {
     let gap = (2 * capacity / knots).max(1) as i64;
     (0..knots as i64).map(move |i| i * gap - capacity as i64)
@@ -71,7 +72,7 @@ fn learner(memory: u64, table: Option<Table>) -> Learner {
     };
     let mut learner = Learner::new(config, table).expect("a configuration that holds");
     let mut random = Stream::new(7, "bench-learn");
-    // Half of what it has room for: both known and interpolated distances are asked for.
+    // Half of its capacity, so that some distances asked for are known and others interpolated.
     for _ in 0..memory / 32 {
         let pair = Pair::ALL[(random.next_u64() % 4) as usize];
         let distance = place(&mut random, CAPACITY).get() as i64 - place(&mut random, CAPACITY).get() as i64;
@@ -85,7 +86,7 @@ fn place(random: &mut Stream, capacity: u64) -> Lbn {
     Lbn::new(random.below(block) * 8)
 }
 
-/// Pools of requests: always the same ones wait, after a last one that is drawn anew.
+/// Pools of requests: the waiting requests stay the same, the request before them is drawn anew each time.
 struct Pools {
     random: Stream,
     capacity: u64,
@@ -109,7 +110,7 @@ impl Pools {
         Last { op, lbn: place(&mut self.random, self.capacity) }
     }
 
-    /// The shortest time of the next pool, asked at once as SMTF does or one by one.
+    /// Returns the shortest time of the next pool, asked at once as SMTF does or one by one.
     fn ask(
         &mut self,
         mimic: &dyn Mimic,
@@ -152,25 +153,25 @@ fn table_of_20_tb_probabilistic(bencher: Bencher<'_, '_>, way: &str) {
     ask(bencher, &table(Metric::Probabilistic, spread(memory() / 80)), CAPACITY, way == WAYS[0]);
 }
 
-/// A thousand distances, which any cache holds: what the search itself takes.
+/// A thousand distances, which any cache holds: the time of the search alone.
 #[divan::bench(args = WAYS)]
 fn table_of_a_thousand(bencher: Bencher<'_, '_>, way: &str) {
     ask(bencher, &table(Metric::Mean, even(1_000, 18_000_000)), 18_000_000, way == WAYS[0]);
 }
 
-/// A 9 GB drive whose teeth are all known: a million distances.
+/// A 9 GB drive whose distances are all known: a million.
 #[divan::bench(args = WAYS)]
 fn table_of_9_gb(bencher: Bencher<'_, '_>, way: &str) {
     ask(bencher, &table(Metric::Mean, even(memory() / 64, 18_000_000)), 18_000_000, way == WAYS[0]);
 }
 
-/// No drive's: 64 MB of distances evenly over 20 TB. Each question waits for memory, whatever the search.
+/// No real drive: 64 MB of distances spread evenly over 20 TB. Each question waits for memory, whatever the search.
 #[divan::bench(args = WAYS)]
 fn table_that_no_cache_holds(bencher: Bencher<'_, '_>, way: &str) {
     ask(bencher, &table(Metric::Mean, even(memory() / 10, CAPACITY)), CAPACITY, way == WAYS[0]);
 }
 
-/// What was learnt of a drive, beginning with a table as large: where nothing was learnt, the table is asked.
+/// A learner with a table of the same size, which answers where nothing was learnt.
 #[divan::bench(args = WAYS)]
 fn learnt_after_a_table(bencher: Bencher<'_, '_>, way: &str) {
     ask(

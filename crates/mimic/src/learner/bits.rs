@@ -1,7 +1,7 @@
-//! Which cells hold something, and which is next.
+//! Sets of cells with fast search for neighbours.
 
-/// A set of small numbers that finds the next one either way in a few words: each level has a bit for each word of the
-/// one below that is not zero.
+/// A set of small numbers that finds the next one in either direction in a few words: each level has a bit for each
+/// word of the one below that is not zero.
 #[derive(Clone, Debug)]
 pub(super) struct Bits {
     /// The lowest level first.
@@ -9,7 +9,7 @@ pub(super) struct Bits {
 }
 
 impl Bits {
-    /// Of numbers below `len`; none is in it.
+    /// Creates an empty set for numbers below `len`.
     pub fn new(len: usize) -> Self {
         let mut levels = Vec::with_capacity(Self::MOST_LEVELS);
         let mut words = len.div_ceil(64).max(1);
@@ -50,7 +50,7 @@ impl Bits {
         self.levels.iter_mut().for_each(|level| level.fill(0));
     }
 
-    /// The least one above `i`.
+    /// Returns the least member above `i`.
     #[inline]
     pub fn above(&self, i: usize) -> Option<usize> {
         let mut from = i + 1;
@@ -68,12 +68,12 @@ impl Bits {
         None
     }
 
-    /// The greatest one below `i`.
+    /// Returns the greatest member below `i`.
     #[inline]
     pub fn below(&self, i: usize) -> Option<usize> {
         let mut end = i;
         for (height, level) in self.levels.iter().enumerate() {
-            // Those of the word that lie below `end`.
+            // The members of the word below `end`.
             let word = level.get(end / 64).map_or(0, |word| word & ((1 << (end % 64)) - 1));
             if word != 0 {
                 let mut found = end / 64 * 64 + (63 - word.leading_zeros() as usize);
@@ -87,22 +87,22 @@ impl Bits {
         None
     }
 
-    /// All of them.
+    /// Iterates over all members.
     pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
         let first = if self.has(0) { Some(0) } else { self.above(0) };
         std::iter::successors(first, |i| self.above(*i))
     }
 
-    /// Numbers of 64 bits are cut by six bits a level.
+    /// Each level removes six bits of a number of 64 bits.
     const MOST_LEVELS: usize = 11;
 
-    /// Memory, in bytes.
+    /// Returns the memory in bytes.
     pub fn held_memory(&self) -> usize {
         self.levels.capacity() * size_of::<Vec<u64>>()
             + self.levels.iter().map(|level| level.capacity() * 8).sum::<usize>()
     }
 
-    /// Memory for numbers below `len`, in bytes.
+    /// Returns the memory of a set for numbers below `len`, in bytes.
     pub fn memory(len: usize) -> usize {
         let (mut words, mut bytes) = (len.div_ceil(64).max(1), Self::MOST_LEVELS * size_of::<Vec<u64>>());
         while words > 1 {
@@ -137,7 +137,7 @@ mod tests {
                     set.remove(&i);
                 }
             }
-            // Those that changed are the ones where it goes wrong.
+            // The changed members are the likely places of errors.
             for at in asked.iter().chain(changes.iter().map(|(at, _)| at)) {
                 let i = at.index(len);
                 prop_assert_eq!(bits.has(i), set.contains(&i));

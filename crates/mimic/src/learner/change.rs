@@ -1,46 +1,47 @@
-//! Noticing that the drive is another.
+//! Detects that the drive is another one.
 
 use crate::distance::Distance;
 use crate::frame::{Broken, Reader, Writer};
 
-/// Predictions of a class before it says what is normal.
+/// The number of predictions of a class before its mean error counts as normal.
 const WARM_UP: u32 = 32;
 
-/// What is normal is the mean over about so many predictions of a class.
+/// The normal error is the mean over about this number of predictions of a class.
 const SLOW: u32 = 1_024;
 
-/// The guess that a class is held against is the mean of about so many of its latest times: it knows the load of now.
+/// The guess that a class is compared with is the mean of about this number of its latest times: it reflects the
+/// current load.
 const FAST: u32 = 32;
 
-/// Its error is the mean of about so many.
+/// The error of the guess is the mean over about this number of predictions.
 const GUESSED: u32 = 64;
 
-/// An error counts for at most so many of the guess's: one retry is not another drive.
+/// The most that one error counts, in errors of the guess: one retry does not mean another drive.
 const MOST: u64 = 4;
 
-/// Errors up to so many hundredths of the normal one are taken for normal.
+/// Errors up to this percentage of the normal one count as normal.
 const ALLOWED: u64 = 130;
 
-/// And so are those up to so many hundredths of the guess's.
+/// Errors up to this percentage of the guess's also count as normal.
 const NO_WORSE: u64 = 100;
 
 /// One error of a guess.
 const ONE: u64 = 1 << 10;
 
-/// How far errors beyond that must add up.
+/// The sum of further errors at which the drive counts as another one.
 const ALARM: u64 = 100 * ONE;
 
-/// Doublings of a distance.
+/// The number of doublings of a distance.
 const DOUBLINGS: usize = 64;
 
-/// Whence a prediction came: that says how good it should be.
+/// The origin of a prediction, which determines how good it should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Source {
     /// A table.
     Table,
     /// The line between two known distances.
     Line,
-    /// So many samples of its own.
+    /// This number of samples of its own.
     Own(u8),
 }
 
@@ -55,39 +56,39 @@ impl Source {
         }
     }
 
-    /// A single sample that was short by chance is what SMTF chooses, the more so the more requests wait: how good it is
-    /// says more of the load than of the drive.
+    /// Returns whether the source's errors count. SMTF chooses a single sample that was short by chance, the more
+    /// often the more requests wait: the error of such predictions depends more on the load than on the drive.
     fn tells(self) -> bool {
         !matches!(self, Self::Own(0 | 1))
     }
 }
 
-/// Sources that are told apart.
+/// The number of sources that are distinguished.
 const SOURCES: usize = 5;
 
-/// Page's CUSUM test on the errors of predictions. Each is held against predictions like it, of the same source and of
-/// distances within the same doubling, in two ways: what their errors are normally, and what is the error of whoever
-/// guesses the mean of their latest times and knows no distance. What an error is beyond both is summed up, in errors of the
-/// guess; the sum never falls below zero, and says at 100 that the drive is another.
+/// Page's CUSUM test on the errors of predictions. Each error is compared with those of similar predictions, of the
+/// same source and distances within the same doubling, in two ways: with their normal error, and with the error of a
+/// guess: the mean of their latest times, without knowledge of the distance. The part of an error beyond both is
+/// summed up, in errors of the guess; the sum never falls below zero, and at 100 the drive counts as another one.
 ///
-/// Both are needed. Another load on the same drive is harder or easier to predict, but what was learnt stays better than a
-/// guess. And where it never was better, as between distances so far that each is asked for once, bad predictions are
-/// normal. On another drive what was learnt of the old one becomes worse than a guess, though on drives of one speed not
-/// twice as bad as it was: half a turn off is the most that it can be (`freeblock lab run atc03-real`).
+/// Both are needed. Another load on the same drive is harder or easier to predict, but learnt times stay better than
+/// a guess. And if they never were better, as between distances so large that each occurs once, bad predictions are
+/// normal. On another drive the learnt times become worse than a guess, though on drives of equal speed less than
+/// twice as bad as before: half a revolution is the largest possible error (`freeblock lab run atc03-real`).
 ///
-/// Chosen over a window that is compared with an older one since it keeps little and notices a large change soon and a
-/// small one later; and over ageing alone since a distance that is wrongly taken for slow is not chosen again, so that it
-/// would not age (ATC'03, section 6.2).
+/// Chosen over comparing a window with an older one, because it needs little memory and detects a large change soon
+/// and a small one later; and over ageing alone, because a distance that is wrongly taken for slow is not chosen
+/// again, so it would not age (ATC'03, section 6.2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Change {
     classes: Vec<Class>,
-    /// In parts of a guess's error, [`ONE`] each.
+    /// The sum in parts of a guess's error, [`ONE`] each.
     sum: u64,
-    /// Over all classes, for those who ask.
+    /// The mean error over all classes, for the statistics.
     all: Mean,
 }
 
-/// A mean over the latest.
+/// A mean over the latest values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Mean {
     seen: u32,
@@ -99,7 +100,7 @@ impl Mean {
         self.sum / u64::from(self.seen.max(1))
     }
 
-    /// Over about `most` of them.
+    /// Adds a value, for a mean over about `most` of them.
     fn add(&mut self, value: u64, most: u32) {
         if self.seen < most {
             self.seen += 1;
@@ -110,14 +111,14 @@ impl Mean {
     }
 }
 
-/// Predictions that are alike; all in ns.
+/// A class of similar predictions; all values in ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Class {
-    /// Their errors.
+    /// The errors of the predictions.
     errors: Mean,
-    /// Their latest times.
+    /// The latest times.
     times: Mean,
-    /// The errors of guessing the mean of these.
+    /// The errors of the guess: the mean of these times.
     guessed: Mean,
 }
 
@@ -128,11 +129,11 @@ impl Default for Change {
 }
 
 impl Change {
-    /// Memory, in bytes.
+    /// The memory in bytes.
     pub const MEMORY: usize = SOURCES * DOUBLINGS * size_of::<Class>();
 
-    /// The sum (u64), the mean of all, how many classes have been seen (u64), and each with its number (u32): three means,
-    /// a mean as how many (u32) and their sum (u64).
+    /// Writes the sum (u64), the mean of all, the number of classes with predictions (u64), and each with its index
+    /// (u32): three means, a mean as its number of values (u32) and their sum (u64).
     pub fn put(&self, out: &mut Writer) {
         let mean = |mean: &Mean, out: &mut Writer| {
             out.u32(mean.seen);
@@ -148,7 +149,7 @@ impl Change {
         }
     }
 
-    /// What [`put`](Self::put) wrote.
+    /// Reads the state that [`put`](Self::put) wrote.
     pub fn read(read: &mut Reader<'_>) -> Result<Self, Broken> {
         let mean = |read: &mut Reader<'_>, most: u32| {
             let mean = Mean { seen: read.u32()?, sum: read.u64()? };
@@ -171,12 +172,13 @@ impl Change {
         Ok(these)
     }
 
-    /// The mean error, in nanoseconds.
+    /// Returns the mean error in nanoseconds.
     pub fn mean(&self) -> u64 {
         self.all.get()
     }
 
-    /// What was predicted to take `expected` ns took `time`; whether this shows another drive. Then all begins anew.
+    /// Records that a prediction of `expected` ns took `time`; returns whether this shows another drive. Then all
+    /// counts start anew.
     pub fn seen(&mut self, source: Source, distance: Distance, expected: u64, time: u64) -> bool {
         let (expected, time) = (expected.min(1 << 40), time.min(1 << 40));
         let doubling = distance.sectors().unsigned_abs().max(1).ilog2() as usize;
@@ -214,7 +216,8 @@ mod tests {
 
     const NEAR: Distance = Distance::new(500);
 
-    /// What a prediction of a drive with a turn of 6 ms says and what comes: mostly off by little, some by a turn.
+    /// Returns a prediction and the time, on a drive with a revolution of 6 ms: mostly slightly off, sometimes by a
+    /// revolution.
     fn times(random: &mut Stream, scale: f64) -> (u64, u64) {
         let expected = 1_000_000.0 + 6_000_000.0 * random.unit();
         let late = if random.unit() < 0.08 { 6_000_000.0 * random.unit() } else { 0.0 };
@@ -225,7 +228,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(32))]
 
-        /// Up to noise so large that nothing is predicted at all.
+        /// Up to noise so large that no prediction is useful.
         #[test]
         fn the_same_drive_raises_no_alarm(seed: u64, scale in 10_000.0..20_000_000.0) {
             let (mut change, mut random) = (Change::default(), Stream::new(seed, "errors"));
@@ -235,8 +238,8 @@ mod tests {
             }
         }
 
-        /// First near distances with small errors, then far ones with large ones, then all sources; and then all of them
-        /// with errors that are twice as large.
+        /// First near distances with small errors, then far ones with large ones, then all sources; and then all of
+        /// them with errors that are twice as large.
         #[test]
         fn another_load_raises_no_alarm(seed: u64) {
             let (mut change, mut random) = (Change::default(), Stream::new(seed, "errors"));
@@ -251,7 +254,7 @@ mod tests {
             }
         }
 
-        /// On a drive that turns as fast.
+        /// On a drive of the same rotational speed.
         #[test]
         fn times_that_have_nothing_to_do_with_the_predictions_are_noticed(seed: u64, scale in 50_000.0..1_500_000.0) {
             let (mut change, mut random) = (Change::default(), Stream::new(seed, "errors"));

@@ -1,8 +1,9 @@
-//! Cells for distances: exact near zero, coarser with distance, so that any drive fits into any memory.
+//! Cells of distances: exact near zero, coarser with distance, so that any drive fits into any memory.
 
-/// Cells of distances. A distance is 1 + step x unit, steps rounded down; forward steps 0, 1, .. and backward ones -1, -2,
-/// .. are alike. The first 2^bits steps of a side have a cell each; from there on each doubling has 2^(bits - 1) cells.
-/// So a cell is never wider than 2^(1 - bits) of its distance, and with memory enough all are exact.
+/// Cells of distances. A distance is 1 + step x unit, steps rounded down; forward steps 0, 1, .. and backward ones
+/// -1, -2, .. are treated alike. The first 2^bits steps of a side have a cell each; from there on each doubling has
+/// 2^(bits - 1) cells. So a cell is never wider than 2^(1 - bits) of its distance, and with enough memory all are
+/// exact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Grid {
     unit: u64,
@@ -12,7 +13,7 @@ pub(super) struct Grid {
 }
 
 impl Grid {
-    /// The finest grid for distances of up to `blocks` units either way whose cells are at most `cells`.
+    /// Returns the finest grid for distances of up to `blocks` units in either direction with at most `cells` cells.
     pub fn new(unit: u64, blocks: u64, cells: usize) -> Option<Self> {
         let most = u64::BITS - blocks.max(1).leading_zeros();
         let fits = |bits: u32| {
@@ -22,21 +23,21 @@ impl Grid {
         (1..=most).rev().find_map(fits)
     }
 
-    /// Cells of both sides.
+    /// Returns the number of cells of both sides.
     pub fn cells(&self) -> usize {
         self.side * 2
     }
 
-    /// Whether each step has its own cell.
+    /// Returns whether each step has its own cell.
     pub fn is_exact(&self) -> bool {
         self.side as u64 <= 1 << self.bits
     }
 
-    /// The cell of a distance, cells ascending with distances.
+    /// Returns the cell of a distance, cells ascending with distances.
     #[inline]
     pub fn cell(&self, distance: i64) -> usize {
         let from_next = distance.saturating_sub(1);
-        // Divisions of 64-bit numbers cost more than all else here, and units are mostly powers of two.
+        // Divisions of 64-bit numbers cost more than all the rest here, and units are mostly powers of two.
         let step = if self.unit.is_power_of_two() {
             from_next >> self.unit.trailing_zeros()
         } else {
@@ -50,7 +51,7 @@ impl Grid {
         }
     }
 
-    /// The distance that a cell stands for: that of its middle step.
+    /// Returns the distance that represents a cell: that of its middle step.
     #[inline]
     pub fn distance(&self, cell: usize) -> i64 {
         let backward = cell < self.side;
@@ -60,7 +61,7 @@ impl Grid {
         step.saturating_mul(self.unit as i64).saturating_add(1)
     }
 
-    /// The first step of a place, and how many it has.
+    /// Returns the first step of a place, and its number of steps.
     #[inline]
     fn steps(&self, place: usize) -> (u64, u64) {
         let exact = 1usize << self.bits;
@@ -73,7 +74,7 @@ impl Grid {
         (((1u64 << half) + sub as u64) << shift, 1 << shift)
     }
 
-    /// Of a step of either side.
+    /// Returns the place of a step of either side.
     #[inline]
     fn place(step: u64, bits: u32) -> usize {
         if step < 1 << bits {

@@ -1,12 +1,12 @@
-//! What was learnt, kept in a file.
+//! The file format of learnt times.
 //!
-//! In the frame of `frame.rs`, `FBLEARN\n`: the drive's name (length u16, UTF-8), its sectors (u64), the unit (u64), cells
-//! of a pair (u64), the samples that make a distance known (u8), when ranges are interpolated (as its text is shown, length
-//! u16); times observed (u64), those after a pause (u64), how often the drive was another (u32); what is known of errors
-//! ([`Change`]); whether there is a table (u8), and the table; and for each of the four pairs its cells, 512 at most at a time:
-//! how many (u16), with the very first of a pair its distance (i64), and for each the way from the one before, doubled, plus one if it goes
-//! straight to the next known one (LEB128), its samples (u8) and its mean (u32 ns); none after the last. So it can be written
-//! a part at a time.
+//! In the frame of `frame.rs`, `FBLEARN\n`: the drive's name (length u16, UTF-8), its sectors (u64), the unit (u64),
+//! cells of a pair (u64), the samples that make a distance known (u8), the rule of interpolation (its text, length
+//! u16); times observed (u64), those after a pause (u64), the number of detected changes (u32); the state of the
+//! detection ([`Change`]); whether there is a table (u8), and the table; and for each of the four pairs its cells,
+//! 512 at most at a time: their number (u16), before the very first of a pair its distance (i64), and for each the
+//! difference from the one before, doubled, plus one if the gap to the next known one is straight (LEB128), its
+//! samples (u8) and its mean (u32 ns); the number 0 after the last. So it can be written a part at a time.
 
 use super::cell::Cell;
 use super::change::Change;
@@ -23,18 +23,18 @@ const LETTERS: [u8; 8] = *b"FBLEARN\n";
 /// The version that is written, and the only one that is read.
 const VERSION: u32 = 2;
 
-/// Why nothing can be taken over from bytes. A learner that begins anew is all that is lost.
+/// The reason for which bytes were refused. The only loss is that a learner begins anew.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum LearntError {
-    /// A configuration that makes no learner.
+    /// The configuration is invalid.
     #[error(transparent)]
     Config(#[from] LearnerError),
-    /// Something else.
+    /// The bytes are something else.
     #[error(
         "this is nothing that a mimic has learnt: it does not begin with \"FBLEARN\"; begin anew without it"
     )]
     NotLearnt,
-    /// A later or a wrong version.
+    /// The version is a later or an invalid one.
     #[error(
         "what was learnt is of version {found}, this program reads version {VERSION}; begin anew without it"
     )]
@@ -42,7 +42,7 @@ pub enum LearntError {
         /// The version found.
         found: u32,
     },
-    /// Cut off, or with more after it.
+    /// The bytes are cut off, or followed by more.
     #[error(
         "what was learnt is damaged: {found} bytes where there should be {expected}; begin anew without it"
     )]
@@ -52,40 +52,40 @@ pub enum LearntError {
         /// Bytes promised.
         expected: u64,
     },
-    /// Changed.
+    /// The bytes have changed.
     #[error(
         "what was learnt is damaged: its checksum is {found:08x}, not {expected:08x}; begin anew without it"
     )]
     Checksum {
-        /// Of the bytes.
+        /// The checksum of the bytes.
         found: u32,
-        /// As written.
+        /// The checksum in the file.
         expected: u32,
     },
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("what was learnt cannot be read: {kind}; see that its file can be, or begin anew without it")]
     Unreadable {
-        /// What the system says.
+        /// The system's error.
         kind: ErrorKind,
     },
-    /// Whole, but what it says cannot be.
+    /// The bytes are whole, but their content is impossible.
     #[error("what was learnt says at byte {at} what cannot be: {what}; begin anew without it")]
     Content {
-        /// Where.
+        /// The offset.
         at: u64,
-        /// What.
+        /// The problem.
         what: &'static str,
     },
-    /// Learnt of another drive.
+    /// The times are those of another drive.
     #[error(
         "it was learnt of {found:?} with {found_sectors} sectors, this is {drive:?} with {sectors}; begin anew without it"
     )]
     OtherDrive {
-        /// The drive of which it was learnt.
+        /// The drive that the times are from.
         found: String,
         /// Its sectors.
         found_sectors: Sectors,
-        /// The drive for which it is wanted.
+        /// The drive that they were to be used for.
         drive: String,
         /// Its sectors.
         sectors: Sectors,
@@ -106,39 +106,39 @@ impl From<Broken> for LearntError {
     }
 }
 
-/// What was learnt, on its way into the bytes of a file ([`Learner::begin_saving`]).
+/// A save in progress ([`Learner::begin_saving`]).
 #[derive(Debug)]
 pub struct Saving {
     out: Writer,
     generation: u32,
-    /// What is left of the table.
+    /// The remaining part of the table.
     table: Option<PutTable>,
-    /// The pair that is next, and its page of cells.
+    /// The next pair, and its next page of cells.
     pair: usize,
     page: usize,
-    /// The distance before it.
+    /// The distance before the next one.
     before: Option<i64>,
 }
 
-/// What comes next of a file.
+/// The next part of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SavedPart {
-    /// These bytes, and there is more to come.
+    /// These bytes, with more to follow.
     Part(Vec<u8>),
-    /// The last ones, and then those that the file begins with, over the first that were given: only now they are known.
+    /// The last bytes, and the beginning of the file, which is known only now and replaces the first bytes returned.
     Last {
-        /// The last ones.
+        /// The last bytes of the file.
         bytes: Vec<u8>,
-        /// The first ones.
+        /// The first bytes of the file.
         beginning: [u8; HEAD],
     },
-    /// The drive was found to be another, and all was forgotten meanwhile: begin anew.
+    /// Another drive was detected meanwhile, and everything was forgotten: begin anew.
     Forgotten,
 }
 
 impl Saving {
-    /// Takes in at least so many cells, or what there is; a cell takes some nanoseconds, and seven bytes or so. The learner is
-    /// the one that it was begun with.
+    /// Encodes at least `cells` cells, or those that are left; a cell takes some nanoseconds, and about seven bytes.
+    /// The learner must be the one with which the save began.
     pub fn go_on(&mut self, learner: &Learner, cells: usize) -> SavedPart {
         if self.generation != learner.generation {
             return SavedPart::Forgotten;
@@ -184,8 +184,8 @@ impl Saving {
 }
 
 impl Learner {
-    /// All that was learnt, for a file: a learner that is made of it predicts and goes on as this one. `drive` names the
-    /// drive, by its serial number where it has one; 255 bytes of it count.
+    /// Returns all that was learnt as the bytes of a file: a learner made from it predicts and learns as this one
+    /// would. `drive` names the drive, by its serial number if it has one; the first 255 bytes count.
     ///
     /// ```
     /// use mimic::{Distance, Learner, LearnerConfig, LearntError, Pair};
@@ -213,21 +213,21 @@ impl Learner {
                     }
                     return all;
                 }
-                // It cannot forget meanwhile.
+                // The learner cannot forget during this call.
                 SavedPart::Forgotten => (saving, all) = (self.begin_saving(drive), Vec::new()),
             }
         }
     }
 
-    /// Begins to [`save`](Self::save) a part at a time, for who must not be kept for long, or has no room for all of it beside
-    /// the learner; what is learnt meanwhile is in it or not.
+    /// Begins to [`save`](Self::save) a part at a time, for callers that must not block for long, or have no memory
+    /// for all of it beside the learner. Times learnt meanwhile may or may not be included.
     ///
     /// ```
     /// # use mimic::{Distance, Learner, LearnerConfig, LearntError, Pair, SavedPart};
     /// # use units::{Duration, Op, Sectors};
     /// # let mut learner = Learner::new(LearnerConfig::new(Sectors::new(1_000_000), Sectors::new(8)), None)?;
     /// let mut saving = learner.begin_saving("a drive");
-    /// // A file, as a rule.
+    /// Usually a file.
     /// let mut file = Vec::new();
     /// loop {
     ///     match saving.go_on(&learner, 4_096) {
@@ -266,27 +266,28 @@ impl Learner {
         Saving { out, table, generation: self.generation, pair: 0, page: 0, before: None }
     }
 
-    /// A learner that goes on from what [`save`](Self::save) wrote. What it was told may have changed: with more or less
-    /// memory, or another unit, cells are put where their distances are now. Idle time draws its distances from the
-    /// seed's beginning; those that are known it leaves out.
+    /// Creates a learner from bytes of [`save`](Self::save). The configuration may have changed: with more or less
+    /// memory, or another unit, times are put into the cells of their distances. Probes in idle time draw distances
+    /// from the seed's beginning, without those that are known.
     ///
     /// # Errors
-    /// A configuration that makes no learner; bytes that were cut or have changed, of another version, or learnt of another
-    /// drive. Nothing is taken over then: make a [`new`](Self::new) one.
+    /// The configuration is invalid; the bytes are damaged, of another version, or of another drive. Then make a
+    /// [`new`](Self::new) learner.
     pub fn load(config: LearnerConfig, drive: &str, bytes: &[u8]) -> Result<Self, LearntError> {
         Self::read(config, drive, &mut Cursor::new(bytes))
     }
 
-    /// The same from a file, of which no more than some kilobytes are in memory beside what the configuration grants.
+    /// Creates a learner from a file, of which no more than some kilobytes are in memory beside the configured
+    /// memory.
     ///
     /// # Errors
-    /// As [`load`](Self::load), and what cannot be read.
+    /// As for [`load`](Self::load), and errors of reading.
     pub fn read(
         config: LearnerConfig,
         drive: &str,
         source: &mut (impl Read + Seek),
     ) -> Result<Self, LearntError> {
-        // A learner that cannot be is no fault of the bytes.
+        // An invalid configuration must not be reported as a fault of the bytes.
         config.check()?;
         let file = File::new(source);
         let mut read = Reader::open(&file, LETTERS, VERSION)?;
@@ -357,7 +358,7 @@ impl Learner {
         Ok(())
     }
 
-    /// Looks at all gaps of a pair anew.
+    /// Evaluates all gaps of a pair anew.
     fn relook(&mut self, pair: usize) {
         let minimum = self.config.minimum_samples;
         let Side { cells, pages, lines } = &mut self.pairs[pair];

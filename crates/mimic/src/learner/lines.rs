@@ -1,22 +1,22 @@
-//! Which cells are known, and between which of them the times lie on a straight line.
+//! The known cells, and the gaps between them in which the times lie on a straight line.
 
 use super::Bits;
 use crate::check_points::{CheckPoints, Verdict, error_of};
 use crate::table::on_line;
 
-/// The most known cells on one side of a gap that may be check points for it, the furthest an end of the line.
+/// The most known cells on one side of a gap that may be check points for it, including the end of the line.
 const MOST: usize = 6;
 
-/// Known cells, and the gaps between neighbours that are taken to be straight.
+/// Known cells, and the gaps between neighbours that count as straight.
 ///
-/// Off-line, check points are drawn within a range; here they are what happens to be known. A gap between two known
-/// neighbours is straight if the line between two further out, on either side, passes all the known ones between them as
-/// [`CheckPoints`] ask for: with one check point it is one of the neighbours itself, with more both of them and those
-/// around.
+/// Off-line, check points are drawn within a range; here they are the known cells. A gap between two known neighbours
+/// is straight if the line between two cells further out, on either side, passes all the known ones between them
+/// within the errors of [`CheckPoints`]. With one check point, that is one of the two neighbours; with more, both of
+/// them and those around.
 #[derive(Clone, Debug)]
 pub(super) struct Lines {
     known: Bits,
-    /// Of the known cells, those from which it goes straight to the next.
+    /// The known cells from which the gap to the next one is straight.
     straight: Bits,
     len: usize,
 }
@@ -35,12 +35,12 @@ impl Lines {
         self.known.has(i)
     }
 
-    /// Whether it goes straight from a known cell to the next.
+    /// Returns whether the gap from a known cell to the next is straight.
     pub fn is_straight(&self, i: usize) -> bool {
         self.straight.has(i)
     }
 
-    /// Puts back a cell that was known, and whether it went straight to the next.
+    /// Restores a known cell, and whether its gap to the next is straight.
     pub fn restore(&mut self, i: usize, straight: bool) {
         self.len += usize::from(!self.known.has(i));
         self.known.insert(i);
@@ -59,17 +59,17 @@ impl Lines {
         self.len = 0;
     }
 
-    /// For so many cells.
+    /// Returns the memory for `cells` cells.
     pub fn memory(cells: usize) -> usize {
         2 * Bits::memory(cells)
     }
 
-    /// Of these.
+    /// Returns the memory in use.
     pub fn held_memory(&self) -> usize {
         self.known.held_memory() + self.straight.held_memory()
     }
 
-    /// The time at a distance in cell `i`, which is not known, from its neighbours'.
+    /// Returns the time at a distance in cell `i`, which is not known, from its neighbours'.
     #[inline]
     pub fn between(&self, i: usize, point: impl Fn(usize) -> (i64, u64), distance: i64) -> Option<u64> {
         let left = self.known.below(i)?;
@@ -80,7 +80,7 @@ impl Lines {
         Some(on_line(point(left), point(right), distance))
     }
 
-    /// Cell `i` is known, or its time has changed: the gaps around are looked at again.
+    /// Records that cell `i` is known, or that its time has changed: evaluates the gaps around it anew.
     pub fn known(&mut self, i: usize, point: impl Fn(usize) -> (i64, u64), check: &CheckPoints) {
         if !self.known.has(i) {
             self.known.insert(i);
@@ -89,7 +89,7 @@ impl Lines {
         if check.most() == 0 {
             return;
         }
-        // The known cells whose gaps have this one for a check point, and those that these need in turn.
+        // The known cells whose gaps have this one as a check point, and the check points of these gaps.
         let mut around = [0usize; 4 * MOST + 1];
         let (mut begin, mut end) = (2 * MOST, 2 * MOST + 1);
         around[2 * MOST] = i;
@@ -120,10 +120,10 @@ impl Lines {
     }
 }
 
-/// Whether the gap after `points[left]` is straight.
+/// Returns whether the gap after `points[left]` is straight.
 fn straight(points: &[(i64, u64)], left: usize, check: &CheckPoints) -> bool {
     for n in 1..=(2 * (MOST - 1)).min(check.most() as usize) {
-        // As many check points on either side; an odd one on the left, or if that does not do on the right.
+        // The same number of check points on either side; an odd one on the left, or if that fails on the right.
         for odd_left in [true, false] {
             let on_left = if odd_left { n.div_ceil(2) } else { n / 2 };
             let (Some(first), last) = (left.checked_sub(on_left), left + 1 + (n - on_left)) else { continue };
@@ -154,7 +154,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
-        /// Whatever the order in which cells become known and change, the gaps are as if all were looked at anew.
+        /// In whatever order cells become known and change, the gaps are the same as if all were evaluated anew.
         #[test]
         fn gaps_are_as_if_all_were_looked_at_anew(
             observed in prop::collection::vec((0..200usize, 900..1_100u64), 1..120),

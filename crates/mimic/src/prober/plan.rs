@@ -1,4 +1,4 @@
-//! What is probed, and how thoroughly.
+//! The plan of a probe: its distances, samples and limits.
 
 use super::READS;
 use crate::check_points::CheckPoints;
@@ -12,45 +12,45 @@ use units::{Bytes, Sectors};
 /// The most samples of one distance.
 const MOST_SAMPLES: u32 = 1 << 16;
 
-/// The most sectors of a drive: 2^44, of 512 bytes nine petabytes.
+/// The most sectors of a drive: 2^44, nine petabytes in sectors of 512 bytes.
 const MOST_SECTORS: u64 = FURTHEST.unsigned_abs();
 
-/// The least memory: room for the distances that begin it all.
+/// The least memory: room for the first distances.
 const LEAST_MEMORY: Bytes = Bytes::new(64 << 10);
 
-/// What is probed, and how thoroughly.
+/// The plan of a probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProbePlan {
     /// Sectors of the drive.
     pub capacity: Sectors,
-    /// The size of every request, and the grain: distances 1 + k x unit are probed, those between requests that lie side
-    /// by side in units.
+    /// The size of every request, and the grain: distances 1 + k x unit are probed, those between requests aligned to
+    /// the unit.
     pub unit: Sectors,
-    /// Samples of each distance (S); gains stop at about 10 (ATC'03, section 5.2).
+    /// Samples of each distance (S); more than about 10 gain nothing (ATC'03, section 5.2).
     pub samples: u32,
-    /// How they become one time.
+    /// The way in which they become one time.
     pub metric: Metric,
-    /// Which pairs of request types are probed; the first answers for those that are not. Writing destroys what the drive
-    /// holds.
+    /// The pairs of request types that are probed; the first answers for the others. Writes destroy the drive's
+    /// contents.
     pub pairs: Vec<Pair>,
-    /// When a range is interpolated.
+    /// The rule by which a range is interpolated.
     pub check_points: CheckPoints,
-    /// The longest range that is interpolated; a longer one is halved without a look at its check points. `None` for ranges of
-    /// any length. The paper interpolates "to only relatively short distances" (ATC'03, section 5.3) and gives no number.
+    /// The longest range that is interpolated; a longer one is halved without check points. `None` for ranges of any
+    /// length. The paper interpolates "to only relatively short distances" (ATC'03, section 5.3) and gives no number.
     pub longest_line: Option<Sectors>,
-    /// The furthest distance either way; `None` for all of the drive.
+    /// The largest distance in either direction; `None` for all of the drive.
     pub reach: Option<Sectors>,
-    /// The most memory to use, while probing and after.
+    /// The most memory to use, during the probe and after it.
     pub memory: Bytes,
-    /// How many requests it may take, random moves among them; the range that is looked at is finished, and
-    /// the ends are always probed.
+    /// The most requests, including random moves; the current range is finished beyond that, and the ends are always
+    /// probed.
     pub most_accesses: u64,
-    /// Seeds places and check points.
+    /// Seeds the choice of places and check points.
     pub seed: u64,
 }
 
 impl ProbePlan {
-    /// Reads of `unit`, ten samples, the mean, the paper's Table 2, 64 MB, as many requests as it takes.
+    /// Returns reads of `unit`, ten samples, the mean, the paper's Table 2, 64 MB, and no limit of requests.
     pub fn new(capacity: Sectors, unit: Sectors) -> Self {
         Self {
             capacity,
@@ -67,7 +67,7 @@ impl ProbePlan {
         }
     }
 
-    /// Blocks of the drive, and the steps to probe.
+    /// Returns the blocks of the drive, and the steps to probe.
     pub(super) fn check(&self) -> Result<(i64, RangeInclusive<i64>), ProbeError> {
         let unit = self.unit.get();
         if unit == 0 {
@@ -95,38 +95,38 @@ impl ProbePlan {
     }
 }
 
-/// Why a plan cannot be carried out.
+/// The reason for which a plan cannot be carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ProbeError {
-    /// No size.
+    /// The unit is 0.
     #[error("unit is 0 sectors; give the size of the workload's smallest requests")]
     Unit,
-    /// Too few or too many samples.
+    /// The number of samples is out of range.
     #[error("{samples} samples of a distance; give 1 to {MOST_SAMPLES}, 10 are enough")]
     Samples {
-        /// How many.
+        /// The number of samples.
         samples: u32,
     },
-    /// No pair, or one twice.
+    /// There is no pair, or one twice.
     #[error("pairs names no pair of request types, or one twice; name each that is to be probed once")]
     Pairs,
-    /// Not enough memory.
+    /// There is not enough memory.
     #[error(
         "{} bytes of memory are too few for so many samples and pairs, and a table; give at least {}, or fewer samples",
         bytes.get(),
         (bytes.get().max(LEAST_MEMORY.get() / 2)) * 2
     )]
     Memory {
-        /// How many bytes.
+        /// The memory in bytes.
         bytes: Bytes,
     },
-    /// More memory than the machine gives.
+    /// The machine does not give this memory.
     #[error("this machine does not give {} bytes of memory; give less", bytes.get())]
     NotThere {
-        /// How many bytes.
+        /// The memory in bytes.
         bytes: Bytes,
     },
-    /// A drive without distances.
+    /// The drive has no distances.
     #[error(
         "a drive of {capacity} sectors has no distances for requests of {unit}; it needs 4 units at least and 2^44 sectors at most"
     )]
@@ -136,14 +136,14 @@ pub enum ProbeError {
         /// The unit.
         unit: Sectors,
     },
-    /// Too many requests failed because of sectors that cannot be read.
+    /// Too many requests failed because of unreadable sectors.
     #[error(
         "{failures} requests met sectors that cannot be read, the last {in_a_row} in a row; save what is on the drive before it is probed"
     )]
     Unreadable {
-        /// How many failed.
+        /// The number of failed requests.
         failures: u64,
-        /// How many of them one after another.
+        /// The number of these that failed in a row.
         in_a_row: u64,
     },
 }

@@ -1,4 +1,4 @@
-//! What is known, and what lies between.
+//! Sampled distances, and the ranges between them.
 
 use std::cmp::Ordering;
 
@@ -8,8 +8,8 @@ pub(super) struct Point {
     /// The distance is 1 + `step` x unit.
     pub step: i64,
     pub time: u32,
-    /// Where its parts are, for the probabilistic metric; in the bit below that whether the line to the next is not
-    /// confirmed; in the lowest two its curve.
+    /// The index of its parts, for the probabilistic metric; in the bit below, whether the line to the next point is
+    /// not confirmed; in the lowest two, its curve.
     part_and_curve: u32,
 }
 
@@ -26,12 +26,12 @@ impl Point {
         (self.part_and_curve >> 3) as usize
     }
 
-    /// Whether the line to the next point holds, as far as is known.
+    /// Returns whether the line to the next point holds, as far as is known.
     pub fn joined(&self) -> bool {
         self.part_and_curve & 4 == 0
     }
 
-    /// The line to the next point has not been confirmed.
+    /// Marks the line to the next point as not confirmed.
     pub fn part_from_next(&mut self) {
         self.part_and_curve |= 4;
     }
@@ -41,10 +41,10 @@ impl Point {
     }
 }
 
-/// The most points whose parts a [`Point`] can name.
+/// The most points whose parts a [`Point`] can index.
 pub(super) const MOST_POINTS: usize = 1 << 29;
 
-/// One end of a range; packed, since there are two of them to every range.
+/// One end of a range; packed, since every range has two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(C, packed(4))]
 pub(super) struct End {
@@ -53,13 +53,13 @@ pub(super) struct End {
 }
 
 impl End {
-    /// As a point of a line.
+    /// Returns it as a point of a line.
     pub fn on_line(&self) -> (i64, u64) {
         (self.step, u64::from(self.time))
     }
 }
 
-/// The distances between two that are known.
+/// The range of distances between two sampled ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Range {
     pub left: End,
@@ -68,12 +68,12 @@ pub(super) struct Range {
 }
 
 impl Range {
-    /// How many there are.
+    /// Returns the number of distances inside.
     pub fn inside(&self) -> i64 {
         self.right.step - self.left.step - 1
     }
 
-    /// Width by distance. It is not kept, since a division takes less than the memory of it.
+    /// Returns width by distance. It is not stored, since a division costs less than the memory.
     fn relative(&self) -> u64 {
         let width = (self.right.step - self.left.step).unsigned_abs();
         let near = self.left.step.unsigned_abs().min(self.right.step.unsigned_abs()) + 1;
@@ -84,7 +84,7 @@ impl Range {
     }
 }
 
-/// What is looked at first is greatest.
+/// The greatest range is examined first.
 impl Ord for Range {
     fn cmp(&self, other: &Self) -> Ordering {
         let key = |range: &Self| (range.curve, range.left, range.right);
@@ -98,27 +98,27 @@ impl PartialOrd for Range {
     }
 }
 
-/// A range that is looked at.
+/// A range that is being examined.
 #[derive(Clone, Debug)]
 pub(super) struct Look {
     pub range: Range,
     /// Its check points, in ascending order.
     pub checks: Vec<Point>,
-    /// Where their parts begin.
+    /// The index of their first parts.
     pub parts: usize,
-    /// How many of them count since it last passed, and the worst one's error.
+    /// The number of check points since it last passed, and the largest error of these.
     pub points: u32,
     pub worst: u64,
-    /// How often it has passed.
+    /// The number of times that it has passed.
     pub passed: u32,
-    /// The range is longer than may be interpolated: it is halved.
+    /// Whether the range is longer than may be interpolated: it is halved.
     pub too_long: bool,
-    /// How often a check point was drawn for whose distance no place can be read.
+    /// The number of drawn check points whose distance has no readable place.
     pub left_out: u32,
 }
 
 impl Look {
-    /// With room for so many check points.
+    /// Creates one with room for `most` check points.
     pub fn at(range: Range, most: usize, parts: usize, too_long: bool) -> Self {
         let most = usize::try_from(range.inside()).unwrap_or(most).min(most);
         Self {

@@ -1,18 +1,18 @@
-//! Sectors that cannot be read: remembered, so that none is asked for twice, and bounded.
+//! The unreadable sectors: a bounded list, so that none is accessed twice.
 
 use super::ProbeError;
 use units::Lbn;
 
-/// Requests that may fail because of such sectors, at most: a drive that has lost more is to be saved, not probed.
+/// The most requests that may fail because of such sectors: a drive that has lost more should be rescued, not probed.
 pub(super) const MOST: usize = 256;
 
-/// Of these in a row, at most: a drive that is gone fails everywhere.
+/// The most such failures in a row: a drive that is gone fails everywhere.
 const MOST_IN_A_ROW: u64 = 48;
 
 /// The sectors that could not be read so far.
 #[derive(Debug)]
 pub(super) struct Unreadable {
-    /// Ascending. Room for all that may come is taken at the beginning.
+    /// Ascending. It has its full capacity from the beginning.
     lbns: Vec<u64>,
     failures: u64,
     in_a_row: u64,
@@ -23,26 +23,26 @@ impl Unreadable {
         Self { lbns: Vec::with_capacity(MOST), failures: 0, in_a_row: 0 }
     }
 
-    /// The memory of what is remembered, in bytes.
+    /// Returns the memory of the list, in bytes.
     pub fn memory(&self) -> usize {
         self.lbns.capacity() * size_of::<u64>()
     }
 
-    /// Whether none of these sectors is known not to be readable.
+    /// Returns whether none of these sectors is known to be unreadable.
     pub fn spares(&self, first: u64, count: u64) -> bool {
         let at = self.lbns.partition_point(|lbn| *lbn < first);
         self.lbns.get(at).is_none_or(|lbn| *lbn >= first.saturating_add(count))
     }
 
-    /// A request went well.
+    /// Records that a request succeeded.
     pub fn worked(&mut self) {
         self.in_a_row = 0;
     }
 
-    /// A request failed because of this sector.
+    /// Records that a request failed because of this sector.
     ///
     /// # Errors
-    /// It is one too many.
+    /// There are too many failures.
     pub fn found(&mut self, lbn: Lbn) -> Result<(), ProbeError> {
         self.failures += 1;
         self.in_a_row += 1;

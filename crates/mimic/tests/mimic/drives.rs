@@ -1,4 +1,4 @@
-//! SMTF on simulated drives: what it learns, what another drive under it does, what it makes of idle time.
+//! SMTF on simulated drives: learning, a change of the drive, and the use of idle time.
 
 use mimic::{Learner, LearnerConfig, LearnerStats};
 use model::{DriveModel, builtin};
@@ -15,7 +15,7 @@ fn drive(name: &str) -> Arc<DriveModel> {
     Arc::new(DriveModel::from_profile(&profile).expect("built-in drives describe drives"))
 }
 
-/// Blocks of 4 KB all over the drive's first `share`.
+/// Returns a load of blocks of 4 KB in the drive's first `1 / part`.
 fn load(drive: &DriveModel, part: u64) -> RandomConfig {
     RandomConfig::new(Sectors::new(drive.layout().capacity().get() / part), drive.sector_bytes())
 }
@@ -24,7 +24,7 @@ fn config(drive: &DriveModel) -> LearnerConfig {
     LearnerConfig::new(drive.layout().capacity(), Sectors::new(8))
 }
 
-/// A run of `requests` under SMTF: the mean access time in milliseconds, and the learner afterwards.
+/// Runs `requests` under SMTF; returns the mean access time in milliseconds, and the learner.
 fn run(
     drive: &Arc<DriveModel>,
     load: RandomConfig,
@@ -36,7 +36,7 @@ fn run(
     (access, learner)
 }
 
-/// The same with idle time as it is told, and with the core's account of what that cost.
+/// The same with a configuration of idle time; returns also the core's estimate of the harm.
 fn run_with(
     drive: &Arc<DriveModel>,
     load: RandomConfig,
@@ -72,7 +72,7 @@ fn no_drive_is_taken_for_another() {
     for name in ["mimic-base", "quantum-atlas-10k", "nearline-4tb"] {
         let drive = drive(name);
         let mut learner = learner(config(&drive));
-        // One place, then all of it, then a few requests at a time: the distances change, the drive does not.
+        // One place, then all of the drive, then a few requests at a time: the distances change, the drive does not.
         for (part, outstanding) in [(1_000, 20), (1, 20), (40, 2), (1, 64)] {
             let arrival = Arrival::outstanding(outstanding);
             (_, learner) = run(&drive, load(&drive, part), arrival, learner, 20_000);
@@ -93,7 +93,7 @@ fn another_drive_under_it_is_noticed_and_relearnt() {
     assert_eq!(changes(&noticed), 1);
     let (relearnt_ms, relearnt) = run(&new, near(&new), arrival, noticed, 30_000);
     assert_eq!(changes(&relearnt), 1, "once is enough");
-    // As good as one that never knew the other drive.
+    // As good as a learner that never ran on the old drive.
     let (fresh_ms, _) = run(&new, near(&new), arrival, learner(config(&new)), 30_000);
     assert!((relearnt_ms - fresh_ms).abs() < fresh_ms * 0.05, "{relearnt_ms} and {fresh_ms} ms");
 }
@@ -102,7 +102,7 @@ fn another_drive_under_it_is_noticed_and_relearnt() {
 fn idle_time_is_used_to_learn() {
     let drive = drive("mimic-base");
     let known = |probe_idle, idle| {
-        // One request in 200 ms: nine tenths of the time there is nothing to do.
+        // One request in 200 ms: the drive is idle nine tenths of the time.
         let arrival = Arrival::Poisson { rate: 5.0 };
         let config = LearnerConfig { probe_idle, ..config(&drive) };
         let (_, harm, learner) = run_with(&drive, load(&drive, 100), arrival, (learner(config), idle), 400);
@@ -115,7 +115,7 @@ fn idle_time_is_used_to_learn() {
     assert!(without.known < 40 && without.after_pause > 300, "{without:?}");
     let (all, harm) = known(true, unbounded);
     assert!(all.known > 2_000 && harm > 0.05, "{all:?}, {harm}");
-    // Whoever comes amid a probe waits for it: with a bound on that there are fewer.
+    // Requests that arrive during a probe wait for it; the bound on harm makes probes fewer.
     let (some, harm) = known(true, bounded);
     assert!(some.known > 100 && some.known < all.known && harm < 0.02, "{some:?}, {harm}");
     let mut never = learner(config(&drive));

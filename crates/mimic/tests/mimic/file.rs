@@ -1,4 +1,4 @@
-//! Tables in files: what is written is read, and nothing else is.
+//! Tables in files: they read back as written, and other bytes are refused.
 
 use mimic::{Distance, FileError, Metric, Pair, Samples, Saved, Table, TableBuilder};
 use proptest::prelude::*;
@@ -47,7 +47,7 @@ fn tables() -> impl Strategy<Value = Saved> {
         .prop_map(|(metric, curves, stand_in, name)| saved(table(metric, &curves, stand_in), &name))
 }
 
-/// With the length and the checksum made right, as whoever means harm would.
+/// Corrects the length and the checksum, as an attacker would.
 fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
     let body = (bytes.len() - 24) as u64;
     bytes[12..20].copy_from_slice(&body.to_le_bytes());
@@ -84,7 +84,7 @@ proptest! {
         prop_assert!(is_length);
     }
 
-    /// Even with a checksum that fits: either an error, or a table that can be asked and written again.
+    /// Even with a matching checksum: either an error, or a table that can be used and written again.
     #[test]
     fn no_sealed_bytes_panic_the_reader(
         saved in tables(),
@@ -143,7 +143,7 @@ fn each_refusal_says_what_and_what_to_do() {
     says(&sealed(claims), &["more distances than there are bytes"]);
 }
 
-/// Bytes of which the last can be read only so many times.
+/// A file that fails after a number of reads.
 struct Failing {
     bytes: std::io::Cursor<Vec<u8>>,
     reads: usize,

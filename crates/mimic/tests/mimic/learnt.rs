@@ -1,4 +1,4 @@
-//! What was learnt, in files: what is written goes on, and nothing else is believed.
+//! Learners in files: they read back as written, and other bytes are refused.
 
 use mimic::{
     CheckPoints, Distance, Learner, LearnerConfig, LearntError, Metric, Pair, Samples, Table, TableBuilder,
@@ -35,7 +35,7 @@ fn learn(learner: &mut Learner, seen: &[Seen]) {
     }
 }
 
-/// With the length and the checksum made right, as whoever means harm would.
+/// Corrects the length and the checksum, as an attacker would.
 fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
     let body = (bytes.len() - 24) as u64;
     bytes[12..20].copy_from_slice(&body.to_le_bytes());
@@ -60,7 +60,7 @@ fn same(a: &Learner, b: &Learner) -> Result<(), TestCaseError> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// After a restart it predicts as before, and whatever comes it goes on as if there had been none: to the byte.
+    /// After a restart it predicts as before, and continues as if there had been no restart, to the byte.
     #[test]
     fn a_restart_makes_no_difference(
         before in seen(), after in seen(), minimum_samples in 1..3u8, with_table: bool, exact: bool,
@@ -79,7 +79,7 @@ proptest! {
         prop_assert_eq!(learner.save("a drive"), again.save("a drive"));
     }
 
-    /// More or less memory, another grain, another rule: what was known is known.
+    /// With more or less memory, another grain or another rule, all known distances stay known.
     #[test]
     fn what_it_is_told_may_change(before in seen(), memory in 1u64 << 18..1 << 24, unit in 1..20u64) {
         let mut learner = Learner::new(config(), None).unwrap();
@@ -111,7 +111,7 @@ proptest! {
         prop_assert!(Learner::load(config(), "a drive", &bytes).is_err());
     }
 
-    /// Even with a checksum that fits: either an error, or a learner that can be asked, taught and saved.
+    /// Even with a matching checksum: either an error, or a learner that can be used, taught and saved.
     #[test]
     fn no_sealed_bytes_panic_the_reader(
         before in seen(), with_table: bool,
@@ -138,7 +138,7 @@ fn what_was_forgotten_stays_forgotten() {
     let mut learner = Learner::new(config(), Some(table())).unwrap();
     let mut changes = 0;
     for i in 0..200_000u64 {
-        // A tooth, and later one of another drive.
+        // A sawtooth, and later that of another drive.
         let steps = (i * 7_919 % 97) as i64;
         let us = if i < 20_000 { 1_000 + steps * 50 } else { 9_000 + (96 - steps) * 50 };
         learn(&mut learner, &[(0, steps, us as u64 * 1_000)]);

@@ -1,4 +1,4 @@
-//! SMTF outside a drive: with a profile and without one, on a disk with noise and on a device that is none.
+//! SMTF outside a drive: with a profile and without one, on a disk with noise and on a device that is no disk.
 
 use drive::{Behaviour, BlackBox, Flash, FlashConfig};
 use mimic::{Learner, LearnerConfig, LearnerStats};
@@ -14,7 +14,7 @@ use workload::{Arrival, Issuer, Random, RandomConfig, Source};
 /// 4 KB.
 const BLOCK: Sectors = Sectors::new(8);
 
-/// A load in one place: 64 MB.
+/// The area of a local load: 64 MB.
 const PLACE: Sectors = Sectors::new(1 << 17);
 
 const SMTF: PolicyName = PolicyName::Smtf(SmtfRule {
@@ -36,7 +36,7 @@ fn learner(capacity: Sectors) -> Learner {
     Learner::new(LearnerConfig::new(capacity, BLOCK), None).expect("a configuration that holds")
 }
 
-/// A core that knows the drive's size, and what it is like only if there is a model.
+/// Creates a core that knows the drive's size, and its model only if one is given.
 fn core(known: Option<DriveModel>, capacity: Sectors, policy: PolicyName) -> (Arc<DriveModel>, Config) {
     let known = known.unwrap_or_else(|| {
         DriveModel::unknown(capacity, Bytes::new(512)).expect("no more sectors than drives have")
@@ -45,7 +45,7 @@ fn core(known: Option<DriveModel>, capacity: Sectors, policy: PolicyName) -> (Ar
     (Arc::new(known), Config { policy, place, ..Config::default() })
 }
 
-/// Goes on with what was learnt, on a drive with noise that nobody knows: so many requests for the first so many bytes.
+/// Continues a learner on a drive with noise and without a profile: `requests` requests in the first `bytes`.
 fn go_on(drive: &str, learner: Learner, (bytes, waiting): (u64, u32), requests: u64) -> Learner {
     let profile = builtin::find(drive).expect("a built-in drive");
     let (drive, _) = black_box(&profile, Behaviour::fast02(), 5).expect("a profile with firmware");
@@ -72,7 +72,8 @@ fn stats(run: &mut Outside<Box<dyn Source>>) -> LearnerStats {
     taken(run).stats()
 }
 
-/// Mean access time in milliseconds over the second half of so many requests, twenty waiting, of a core without a profile.
+/// Returns the mean access time in ms over the second half of the requests, twenty waiting, for a core without a
+/// profile.
 fn access(policy: PolicyName, requests: u64) -> f64 {
     let (drive, _) = black_box(&atlas(), Behaviour::fast02(), 5).expect("a profile with firmware");
     let capacity = drive.model().layout().capacity();
@@ -117,7 +118,7 @@ fn with_a_profile_the_gaps_are_used_beside_it() {
     run.core_mut().set_mimic(Some(Box::new(learner(capacity))));
     run.advance(4_000, &mut Nothing).expect("requests on the drive");
     assert!(run.report().background.mb_per_s > 1.0, "{:?}", run.report().background);
-    // Requests with something merged into them teach nothing.
+    // Requests with others merged into them teach nothing.
     let learnt = stats(&mut run);
     assert!((1_000..4_000).contains(&learnt.observed), "{learnt:?}");
 }
@@ -154,14 +155,15 @@ fn idle_time_teaches_it_without_a_profile() {
     let learner = Learner::new(probing, None).expect("a configuration that holds");
     assert!(learner.uses_idle_time());
     run.core_mut().set_mimic(Some(Box::new(learner)));
-    // A probe costs the request behind it what it waits and the longer way from there, so that there may be so many: a tenth of
-    // the time without them, which is an eleventh of all, and a tenth of that is kept back where nothing is known of writes.
+    // A probe delays the request behind it by its remaining time and the longer move from there. The budget is a
+    // tenth of the time without probes, which is an eleventh of the total; a tenth of that is held in reserve if
+    // nothing is known of writes.
     run.advance(5_000, &mut Nothing).expect("requests on the drive");
     let (harm, learnt) = (run.harm().share(), stats(&mut run));
     assert!(learnt.known > 1_000 && harm < 0.1, "{learnt:?}, {harm}");
 }
 
-/// Sectors of the largest drive here.
+/// The sectors of the largest drive here.
 const LARGEST: Sectors = Sectors::new(1 << 33);
 
 #[test]

@@ -1,10 +1,10 @@
-//! Probing drives whose every time is known.
+//! Probes of drives whose times are all known.
 
 use mimic::{CheckPoints, Distance, Metric, Pair, ProbeError, ProbePlan, ProbeReport, Prober, Table};
 use proptest::prelude::*;
 use units::{Bytes, Duration, Op, Sectors};
 
-/// Probes a drive that takes `time(pair, distance)`, and looks after every request.
+/// Probes a drive that takes `time(pair, distance)`, and checks every request.
 fn probe(plan: ProbePlan, time: impl Fn(Pair, i64) -> u64) -> (Table, ProbeReport) {
     let (capacity, unit) = (plan.capacity.get(), plan.unit);
     let mut prober = Prober::new(plan).expect("a plan that can be carried out");
@@ -22,7 +22,7 @@ fn probe(plan: ProbePlan, time: impl Fn(Pair, i64) -> u64) -> (Table, ProbeRepor
     prober.finish()
 }
 
-/// Teeth of 400 sectors on a seek curve, in nanoseconds: what a drive of one zone looks like.
+/// Teeth of 400 sectors on a seek curve, in nanoseconds, as on a drive of one zone.
 fn saw(_: Pair, distance: i64) -> u64 {
     let seek = ((distance.unsigned_abs() * 4_000_000) as f64).sqrt() as u64;
     1_000_000 + seek + (distance.rem_euclid(400) as u64) * 15_000
@@ -71,7 +71,7 @@ fn what_lies_on_lines_is_interpolated() {
 
 #[test]
 fn a_range_that_is_longer_than_may_be_interpolated_is_halved() {
-    // All times lie on one line a side.
+    // All times of a side lie on one line.
     let straight = |_: Pair, distance: i64| 1_000_000 + distance.unsigned_abs() * 100;
     let (_, free) = probe(small(), straight);
     let longest = 100;
@@ -98,7 +98,7 @@ fn only_with_few_check_points_do_crooked_ranges_pass() {
         wrong.count()
     };
     let (one, many) = (off(CheckPoints::fixed(1, 500)), off(CheckPoints::fixed(10, 500)));
-    // The paper: with one check point only a fifth are accurate to its 5%, with ten almost all.
+    // As in the paper: with one check point only a fifth are accurate to its 5%, with ten almost all.
     assert!(many * 10 < one && many < 400, "{one} with one, {many} with ten");
 }
 
@@ -118,7 +118,7 @@ fn pairs_are_probed_each_with_its_own_types() {
 #[test]
 fn whatever_runs_out_first_knowledge_is_spread_evenly() {
     let capacity = Sectors::new(40_000_000_000);
-    // A straight line by chance would be wide.
+    // Without interpolation: a line that passes by chance would be wide.
     let check_points = CheckPoints::NONE;
     let base = ProbePlan { samples: 1, check_points, ..ProbePlan::new(capacity, Sectors::new(8)) };
     for plan in [
@@ -126,7 +126,7 @@ fn whatever_runs_out_first_knowledge_is_spread_evenly() {
         ProbePlan { memory: Bytes::new(256 << 10), ..base },
     ] {
         let memory = plan.memory;
-        // Neighbours have nothing in common: 1 to 2^24 ns.
+        // Neighbours have unrelated times: 1 to 2^24 ns.
         let crooked = |_, distance: i64| distance.unsigned_abs().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
         let (table, report) = probe(plan, crooked);
         assert!(table.memory() <= memory);
@@ -158,7 +158,7 @@ fn plans_that_cannot_be_carried_out_name_the_field() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Every distance kept has the summary of what was observed at it, in any drive, and the table spans the drive.
+    /// On any drive, every distance in the table has the summary of its observations, and the table spans the drive.
     #[test]
     fn what_is_kept_is_what_was_observed(
         blocks in 4..400u64,
@@ -180,7 +180,7 @@ proptest! {
     }
 }
 
-/// Probes a drive with teeth of which some sectors cannot be read; the failures, if it did not end.
+/// Probes a drive with teeth and unreadable sectors; returns the number of failures, unless it ends early.
 fn probe_with_bad(
     plan: ProbePlan,
     is_bad: impl Fn(u64) -> bool,
@@ -207,14 +207,15 @@ fn probe_with_bad(
 #[test]
 fn sectors_that_cannot_be_read_are_gone_round_and_counted() {
     let whole = probe(small(), saw).1;
-    // One in two hundred; a scratch; the first and the last of the drive, and so all places of the outermost distances.
+    // One in two hundred; a scratch; the first and the last of the drive, and so all places of the outermost
+    // distances.
     let kinds: [fn(u64) -> bool; 4] =
         [|lbn| lbn % 200 == 77, |lbn| (5_000..5_150).contains(&lbn), |lbn| lbn == 0, |lbn| lbn >= 19_950];
     for (kind, is_bad) in (0..).zip(kinds) {
         let (table, report, failures) = probe_with_bad(small(), is_bad).unwrap();
         assert!(failures > 0 && report.unreadable == failures && failures <= 256, "{kind}: {report:?}");
         assert!(report.accesses < 2 * whole.accesses, "{kind}: {report:?} for {whole:?}");
-        // What it knows is as it would be on a drive without; distances further than the readable ones are not known.
+        // Its times are those of a drive without bad sectors; distances beyond the readable ones are unknown.
         for knot in table.knots(Pair::ALL[0]) {
             assert_eq!(knot.time.as_nanos(), saw(Pair::ALL[0], knot.distance.sectors()), "{kind}");
         }

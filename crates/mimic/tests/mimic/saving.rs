@@ -1,12 +1,12 @@
-//! What is learnt while it is saved.
+//! Learning during a save.
 
 use mimic::{CheckPoints, Distance, Learner, LearnerConfig, Pair, SavedPart};
 use std::collections::BTreeMap;
 use units::{Duration, Sectors};
 use workload::random::Stream;
 
-/// Saved a part at a time, with more learnt between the parts: nothing that was known before is missing, and what it says of
-/// a distance is what was known of it at some time.
+/// A learner is saved a part at a time, and learns more between the parts: no distance known before is missing, and
+/// the saved time of each is one that it had at some moment.
 #[test]
 fn what_is_saved_a_part_at_a_time_is_whole() {
     let config = LearnerConfig {

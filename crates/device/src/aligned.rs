@@ -1,11 +1,11 @@
-//! Memory that a device can read from and write to by itself.
+//! Aligned memory for direct I/O.
 
 use std::ops::{Deref, DerefMut};
 
-/// Bytes that begin at a multiple of some power of two, as O_DIRECT wants them.
+/// Bytes that begin at a multiple of a power of two, as O_DIRECT requires.
 ///
-/// A vector that is somewhat larger than it must be, and used from the right place on: no memory is asked for in a way of
-/// its own, so nothing here is unsafe. It never grows, so that its bytes stay where they are until it goes.
+/// It is a vector that is somewhat larger than needed, used from an aligned offset on: it needs no allocator call of
+/// its own, so nothing here is unsafe. It never grows, so its bytes stay at their address until it is dropped.
 ///
 /// ```
 /// use device::Aligned;
@@ -21,7 +21,7 @@ pub struct Aligned {
 }
 
 impl Aligned {
-    /// So many zeroes, at a multiple of `alignment`: of the next power of two, if it is none.
+    /// Returns `len` zeroes at a multiple of `alignment`, or of the next power of two above it.
     pub fn zeroed(len: usize, alignment: usize) -> Self {
         let alignment = alignment.max(1).next_power_of_two();
         let bytes = vec![0; len.saturating_add(alignment - 1)];
@@ -29,7 +29,7 @@ impl Aligned {
         Self { bytes, from, len }
     }
 
-    /// These bytes; they are copied if they are not aligned where they are.
+    /// Takes these bytes; copies them if they are not aligned.
     pub fn new(bytes: Vec<u8>, alignment: usize) -> Self {
         if until_aligned(&bytes, alignment.max(1).next_power_of_two()) == 0 {
             return Self { from: 0, len: bytes.len(), bytes };
@@ -39,7 +39,7 @@ impl Aligned {
         aligned
     }
 
-    /// The bytes, wherever they are.
+    /// Returns the bytes as a vector.
     pub fn into_vec(self) -> Vec<u8> {
         let Self { mut bytes, from, len } = self;
         if from > 0 {
@@ -50,7 +50,7 @@ impl Aligned {
     }
 }
 
-/// Bytes from the beginning to the first that is aligned to a power of two.
+/// Returns the number of bytes before the first one that is aligned to a power of two.
 fn until_aligned(bytes: &[u8], alignment: usize) -> usize {
     (bytes.as_ptr() as usize).wrapping_neg() & (alignment - 1)
 }
@@ -69,7 +69,7 @@ impl DerefMut for Aligned {
     }
 }
 
-/// Where they are, aligned or not: for files that are not opened with O_DIRECT.
+/// Keeps the bytes at their address, aligned or not: for files that are not opened with O_DIRECT.
 impl From<Vec<u8>> for Aligned {
     fn from(bytes: Vec<u8>) -> Self {
         Self { from: 0, len: bytes.len(), bytes }

@@ -1,92 +1,93 @@
-//! What an event loop may know of any block device.
+//! The interface of block devices to an event loop.
 
 use crate::emulated::{Answer, Ask};
 use crate::ring::{Ended, Work};
 use std::fmt::Debug;
 use units::{Bytes, Instant, LbnRange, Sectors};
 
-/// What a device can do beside reading, writing and flushing. What it cannot is not asked of it.
+/// The optional commands and properties of a device. A command that it does not have must not be sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Abilities {
-    /// [`Ask::Discard`].
+    /// [`Ask::Discard`] is possible.
     pub discard: bool,
-    /// [`Ask::WriteZeroes`], quicker than writing them.
+    /// [`Ask::WriteZeroes`] is possible, and faster than writing zeroes.
     pub write_zeroes: bool,
-    /// It forgets what it has acknowledged when the power fails, unless it was flushed or written through.
+    /// A power failure loses acknowledged writes that were not flushed or written through.
     pub volatile: bool,
-    /// A head must move.
+    /// The device has a head that must move.
     pub rotational: bool,
 }
 
-/// Sectors of one kind, one after the other.
+/// A run of sectors of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// How many.
+    /// The number of sectors.
     pub len: Sectors,
-    /// They take no room, and read as zeroes.
+    /// Whether they are unallocated, and read as zeroes.
     pub hole: bool,
 }
 
-/// A block device as a disk's event loop meets it: told the time, asked, answering. It does no input or output on a ring
-/// itself: it hands out the work.
+/// A block device for a disk's event loop. It takes the time and the requests, and returns answers. It does no I/O on
+/// a ring itself: it returns the work to be done.
 ///
-/// After any call the host starts all of [`next_work`](Self::next_work) on its ring, [`poll`](Self::poll)s until there is
-/// no answer, and comes back at [`next_event`](Self::next_event) with [`advance`](Self::advance), or when a ring operation
-/// has [ended](Self::ended). Each ask is answered once, in any order; an ask that comes after a write was answered sees
-/// what it wrote. A flush covers what was answered before it was asked for.
+/// After any call the host starts all of [`next_work`](Self::next_work) on its ring, calls [`poll`](Self::poll) until
+/// there is no answer, and calls [`advance`](Self::advance) at [`next_event`](Self::next_event), or
+/// [`ended`](Self::ended) when a ring operation has ended. Each ask is answered once, in any order; a read that is
+/// asked for after a write was answered returns the written bytes. A flush covers all writes that were answered
+/// before it was asked for.
 ///
-/// A medium that fails is told of as [`Failure::Medium`](crate::Failure::Medium) with the first bad sector of the range:
-/// a device of which only the failure is heard looks for that sector itself, before it answers.
+/// A failing medium is reported as [`Failure::Medium`](crate::Failure::Medium) with the first bad sector of the
+/// range: if the hardware reports only the failure, the device finds that sector before it answers.
 pub trait Device: Debug {
-    /// Bytes of a sector: every range is in sectors of this size.
+    /// Returns the bytes of a sector: every range is in sectors of this size.
     fn sector_bytes(&self) -> Bytes;
 
-    /// Bytes in all.
+    /// Returns the size in bytes.
     fn size(&self) -> Bytes;
 
-    /// What it can do.
+    /// Returns its optional commands and properties.
     fn abilities(&self) -> Abilities;
 
-    /// What lies where in a range: at least one run from its beginning on, together no more than the range. A device that
-    /// does not know has no holes.
+    /// Returns the runs of a range: at least one from its beginning on, together no more than the range. A device
+    /// that does not know its holes returns one run without.
     fn runs(&self, range: LbnRange) -> Vec<Run> {
         vec![Run { len: range.len(), hole: false }]
     }
 
-    /// Asks for something at `now`; the answer comes in time, under `id`.
+    /// Starts a request at `now`; its answer will have the number `id`.
     fn ask(&mut self, now: Instant, id: u64, range: LbnRange, ask: Ask);
 
-    /// The next operation to be started on the ring, under the device's name for it.
+    /// Returns the next operation to be started on the ring, with the device's number for it.
     fn next_work(&mut self) -> Option<(u64, Work)> {
         None
     }
 
-    /// An operation that [`next_work`](Self::next_work) named `work` has ended.
+    /// Records that the operation with the number `work` has ended.
     fn ended(&mut self, now: Instant, work: u64, ended: Ended) {
         let _ = (now, work, ended);
     }
 
-    /// When time alone makes something happen.
+    /// Returns the next time at which the device has something to do without any call.
     fn next_event(&self) -> Option<Instant>;
 
     /// Lets time pass until `now`.
     fn advance(&mut self, now: Instant);
 
-    /// How many clients have it open and may write; told by whoever serves it, when that changes.
+    /// Sets the number of clients that have it open for writing; the server calls this when that changes.
     fn set_writers(&mut self, writers: usize) {
         let _ = writers;
     }
 
-    /// Why no client is to be let in now, if none is.
+    /// Returns the reason for which no client may be admitted now, if there is one.
     fn taken(&self) -> Option<String> {
         None
     }
 
-    /// The next answer; `now` is when the host takes it.
+    /// Returns the next answer; `now` is the time at which the host takes it.
     fn poll(&mut self, now: Instant) -> Option<Answer>;
 }
 
-/// One that is chosen at run time.
+/// A device chosen at run time.
 impl<D: Device + ?Sized> Device for Box<D> {
     fn taken(&self) -> Option<String> {
         (**self).taken()

@@ -1,4 +1,4 @@
-//! A drive that is not there: a simulated drive's times, and a file's bytes.
+//! An emulated drive: the times of a simulated drive, and the bytes of a file.
 
 use drive::{Behaviour, Command, CommandError, Drive, DriveError, Rules};
 use hdrhistogram::Histogram;
@@ -10,124 +10,124 @@ use std::os::unix::fs::FileExt;
 use thiserror::Error;
 use units::{Bytes, Duration, Instant, Lbn, LbnRange, Op, RequestId, Sectors};
 
-/// What is asked of a device.
+/// A request to a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ask {
-    /// Sectors to be read.
+    /// Read the sectors.
     Read,
-    /// Sectors to be written.
+    /// Write the sectors.
     Write {
         /// Their bytes.
         bytes: Vec<u8>,
-        /// They are to be on the medium before it is acknowledged.
+        /// Whether they must be on the medium before the answer.
         through: bool,
     },
-    /// All that was acknowledged is to be on the medium. The range means nothing.
+    /// Put all acknowledged writes on the medium. The range is ignored.
     Flush,
-    /// The sectors are not needed any more; what is read there afterwards is not said. For a device that
+    /// Discard the sectors; their content is undefined afterwards. Only for a device that
     /// [can](crate::Abilities::discard).
     Discard,
-    /// The sectors are to be zero. For a device that [can](crate::Abilities::write_zeroes).
+    /// Make the sectors zero. Only for a device that [can](crate::Abilities::write_zeroes).
     WriteZeroes {
-        /// They are to be on the medium before it is acknowledged.
+        /// Whether they must be on the medium before the answer.
         through: bool,
-        /// The room must stay allocated.
+        /// Whether the space must stay allocated.
         keep: bool,
     },
 }
 
-/// Something done, or not.
+/// The answer to a request.
 #[derive(Debug)]
 pub struct Answer {
-    /// The caller's name for it.
+    /// The caller's number of the request.
     pub id: u64,
-    /// When the device was done with it, as well as that is known. The call that told it came later.
+    /// The time at which the device finished, as precisely as it is known; the call that reported it came later.
     pub at: Instant,
-    /// What was read; nothing otherwise.
+    /// The bytes of a read; empty for other requests.
     pub result: Result<Vec<u8>, Failure>,
 }
 
-/// Why something was not done.
+/// The reason for which a request failed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Failure {
     /// A bad sector.
     #[error("sector {0} cannot be read")]
     Medium(Lbn),
-    /// The drive takes no such command.
+    /// The drive refused the command.
     #[error(transparent)]
     Command(#[from] CommandError),
-    /// As many bytes as sectors are needed.
+    /// The number of bytes does not match the range.
     #[error("{found} bytes to write to {range:?}, which has {expected}")]
     Length {
-        /// Where.
+        /// The range.
         range: LbnRange,
-        /// Its bytes.
+        /// Its size in bytes.
         expected: Bytes,
-        /// Those given.
+        /// The bytes given.
         found: usize,
     },
-    /// There are no such sectors.
+    /// The range is empty, or not on the device.
     #[error(
         "LBNs {range} on a device of {sectors} sectors; ask for at least one, and for none beyond the end"
     )]
     Outside {
-        /// What was asked for.
+        /// The range of the request.
         range: LbnRange,
-        /// What there is.
+        /// The sectors of the device.
         sectors: Sectors,
     },
-    /// The device was not made for it: see [`Abilities`](crate::Abilities).
+    /// The device does not have this command: see [`Abilities`](crate::Abilities).
     #[error("the device cannot {0}; ask it what it can do first")]
     Unsupported(&'static str),
-    /// There is no answer, and nobody waits for it any more: it may still be carried out.
+    /// There is no answer, and the wait has ended: the request may still be carried out.
     #[error("the device has not answered for {} s", after.as_nanos() / 1_000_000_000)]
     Silent {
-        /// So long it had.
+        /// The time after which the wait ended.
         after: Duration,
     },
-    /// It is not to be written now.
+    /// The device must not be written now.
     #[error("{0}")]
     Taken(String),
-    /// The file or the device node under it failed.
+    /// The file or the device node below it failed.
     #[error("what the device's bytes are kept in: {0}")]
     File(#[from] io::Error),
 }
 
-/// What cannot be emulated, or not over this file.
+/// The reason for which a drive cannot be emulated, or not over this file.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum EmulatedError {
-    /// The profile is no whole drive.
+    /// The profile does not describe a whole drive.
     #[error(transparent)]
     Drive(#[from] DriveError),
-    /// The file cannot be made as large as the drive.
+    /// The file cannot be extended to the size of the drive.
     #[error(
         "the file cannot be made {bytes} bytes long: {source}; use a file system that takes sparse files of that size"
     )]
     Size {
         /// The drive's size.
         bytes: Bytes,
-        /// What the file system says.
+        /// The file system's error.
         source: io::Error,
     },
-    /// The file holds another drive's bytes.
+    /// The file belongs to another drive.
     #[error(
         "the file has {found} bytes, the drive {expected}; give a new file, or the profile that the file was made with"
     )]
     OtherSize {
-        /// The file's.
+        /// The file's size.
         found: Bytes,
-        /// The drive's.
+        /// The drive's size.
         expected: Bytes,
     },
 }
 
-/// A drive emulated over a file: every command takes as long as a profile's drive would take, on the caller's clock. The
-/// file's holes are sectors never written.
+/// A drive emulated over a file: every command takes the time of a drive of the profile, on the caller's clock. The
+/// file's holes are sectors that were never written.
 ///
-/// Writes are acknowledged from the medium, not from the drive's buffer, unless the [`Behaviour`] says otherwise: then a
-/// flush is as quick as the file, for the simulated drive's buffer cannot be lost.
+/// Writes are acknowledged from the medium, not from the drive's buffer, unless the [`Behaviour`] is different: then
+/// a flush takes only the time of the file, because the simulated drive's buffer cannot be lost.
 ///
 /// ```
 /// use device::{Ask, Emulated};
@@ -156,7 +156,7 @@ pub struct Emulated {
     drive: Drive,
     file: File,
     sector: Bytes,
-    /// What waits for room in the drive's queue, in order.
+    /// Requests that wait for room in the drive's queue, in order.
     waiting: VecDeque<(u64, LbnRange, Ask)>,
     inside: BTreeMap<RequestId, (u64, LbnRange, Ask)>,
     next: u64,
@@ -165,10 +165,10 @@ pub struct Emulated {
 }
 
 impl Emulated {
-    /// A drive of this profile over `file`, which is made as large as it if it is empty.
+    /// Creates a drive of this profile over `file`, which is extended to the drive's size if it is empty.
     ///
     /// # Errors
-    /// A profile without firmware, or a file of another size.
+    /// The profile has no firmware, or the file has another size.
     pub fn new(
         profile: &Profile,
         behaviour: Behaviour,
@@ -199,32 +199,33 @@ impl Emulated {
         })
     }
 
-    /// The simulated drive.
+    /// Returns the simulated drive.
     pub fn drive(&self) -> &Drive {
         &self.drive
     }
 
-    /// Bytes of a sector.
+    /// Returns the bytes of a sector.
     pub fn sector_bytes(&self) -> Bytes {
         self.sector
     }
 
-    /// Bytes in all.
+    /// Returns the size in bytes.
     pub fn size(&self) -> Bytes {
         Bytes::new(self.drive.model().layout().capacity().get() * self.sector.get())
     }
 
-    /// How long after an answer's instant the host took it, in nanoseconds: what the emulation adds to the drive's times.
-    /// A write that had to wait for the file is in it.
+    /// Returns the delays between the instants of answers and the host's taking them, in nanoseconds: the error that
+    /// the emulation adds to the drive's times. This includes waits for the file.
     pub fn lateness(&self) -> &Histogram<u64> {
         &self.lateness
     }
 
-    /// Asks for something at `now`; the answer comes in time, under `id`. More than the drive's queue takes waits in order.
+    /// Starts a request at `now`; its answer will have the number `id`. Requests beyond the drive's queue depth wait
+    /// in order.
     pub fn ask(&mut self, now: Instant, id: u64, range: LbnRange, ask: Ask) {
         let refused = match &ask {
             Ask::Flush => {
-                // What is acknowledged is in the file: a moment, on a drive without a buffer.
+                // All acknowledged writes are in the file, so this takes only a moment on a drive without a buffer.
                 let result = self.file.sync_data().map(|()| Vec::new()).map_err(Failure::from);
                 self.done.push_back(Answer { id, at: now, result });
                 return;
@@ -236,7 +237,7 @@ impl Emulated {
             }
             Ask::Read => None,
             Ask::WriteZeroes { .. } => None,
-            // Forgetting moves no arm.
+            // A discard needs no movement of the arm.
             Ask::Discard => {
                 let result = self.discard(id, range).map(|()| Vec::new());
                 self.done.push_back(Answer { id, at: now, result });
@@ -250,7 +251,7 @@ impl Emulated {
         self.fill(now);
     }
 
-    /// Hands over to the drive what it has room for.
+    /// Passes waiting requests to the drive as long as it has room.
     fn fill(&mut self, now: Instant) {
         while self.drive.outstanding() < self.drive.queue_depth() {
             let Some((id, range, ask)) = self.waiting.pop_front() else { return };
@@ -267,7 +268,7 @@ impl Emulated {
         }
     }
 
-    /// When something will have happened, if nothing else is asked for.
+    /// Returns the time of the next event, if no other request comes.
     pub fn next_event(&self) -> Option<Instant> {
         match self.done.front() {
             Some(answer) => Some(answer.at),
@@ -275,9 +276,10 @@ impl Emulated {
         }
     }
 
-    /// Lets time pass until `now`: reads and writes the file for what the drive is done with.
+    /// Advances the time to `now`: reads and writes the file for the commands that the drive has finished.
     pub fn advance(&mut self, now: Instant) {
-        // Each in its turn: what follows in the queue begins when its predecessor was done, not when the host looked.
+        // Step by step: the next command in the queue begins when its predecessor ended, not at the time of this
+        // call.
         while let Some(at) = self.drive.next_event().filter(|at| *at <= now) {
             self.drive.advance(at);
             while let Some(done) = self.drive.pop_completion() {
@@ -320,7 +322,7 @@ impl Emulated {
         }
     }
 
-    /// A hole in the file; nothing, where the file system knows none.
+    /// Makes a hole in the file; does nothing if the file system does not support holes.
     fn discard(&self, id: u64, range: LbnRange) -> Result<(), Failure> {
         let (id, capacity) = (RequestId::new(id), self.drive.model().layout().capacity());
         if range.is_empty() {
@@ -333,7 +335,7 @@ impl Emulated {
         punch(&self.file, at, bytes).map(|_| ()).map_err(Failure::from)
     }
 
-    /// A hole in the file unless its room is to be kept, or zeroes.
+    /// Makes a hole in the file, or writes zeroes if its space must be kept.
     fn zero(&self, at: u64, bytes: u64, keep: bool) -> io::Result<()> {
         if !keep && punch(&self.file, at, bytes)? {
             return Ok(());
@@ -348,17 +350,17 @@ impl Emulated {
         Ok(())
     }
 
-    /// The next answer; `now` is when the host takes it.
+    /// Returns the next answer; `now` is the time at which the host takes it.
     pub fn poll(&mut self, now: Instant) -> Option<Answer> {
         let answer = self.done.pop_front()?;
         let late: Duration = now.saturating_since(answer.at);
-        // It grows; only what no histogram can hold is refused.
+        // The histogram grows; it refuses only values beyond any histogram.
         let _ = self.lateness.record(late.as_nanos());
         Some(answer)
     }
 }
 
-/// Makes a hole; whether the file system knows such.
+/// Makes a hole; returns whether the file system supports that.
 #[cfg(target_os = "linux")]
 fn punch(file: &File, at: u64, bytes: u64) -> io::Result<bool> {
     use rustix::fs::{FallocateFlags, fallocate};

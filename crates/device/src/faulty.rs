@@ -1,4 +1,4 @@
-//! A device that fails by seed.
+//! A device with faults drawn from a seed.
 
 use crate::block::{Abilities, Device, Run};
 use crate::emulated::{Answer, Ask, Failure};
@@ -9,24 +9,24 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use units::{Bytes, Duration, Instant, Lbn, LbnRange, Sectors};
 
-/// How often a device fails, and how. Each kind by its share of all asks, in thousandths; what they leave goes well.
+/// The kinds of faults, each with its share of all requests, in thousandths; the other requests succeed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
-    /// Of all that chance decides.
+    /// The seed of all draws.
     pub seed: u64,
-    /// Fail with an I/O error. Of a write, some sectors from the beginning are on the device.
+    /// Requests that fail with an I/O error. If one is a write, some sectors from its beginning are on the device.
     pub failing: u16,
-    /// Are late: half of them are answered late, half are given to the device late.
+    /// Requests that are late: half of them are answered late, half reach the device late.
     pub late: u16,
-    /// So late at most.
+    /// The longest delay.
     pub by: Duration,
-    /// Are never answered.
+    /// Requests that are never answered.
     pub lost: u16,
     /// Sectors that cannot be read until they are written.
     pub bad: BTreeSet<Lbn>,
 }
 
-/// A device with faults before it, for tests of whoever uses it.
+/// A device with injected faults, for tests of its users.
 ///
 /// ```
 /// use device::{Ask, Device, Emulated, Failure, Faults, Faulty};
@@ -48,9 +48,9 @@ pub struct Faulty<D> {
     device: D,
     faults: Faults,
     rng: ChaCha8Rng,
-    /// Of asks that the device has: what becomes of them.
+    /// The fate of each request at the device.
     fates: BTreeMap<u64, Fate>,
-    /// Asks and answers that are held back, by their instant and by their turn.
+    /// Delayed requests and answers, by the instant at which they continue, and by order.
     held: BTreeMap<(Instant, u64), Held>,
     turn: u64,
     done: VecDeque<Answer>,
@@ -66,18 +66,18 @@ enum Held {
 #[derive(Clone, Copy, Debug)]
 enum Fate {
     Bad(Lbn),
-    /// With a number by which a write is torn.
+    /// The number determines how a write is torn.
     Failing(u64),
     Late(Duration),
-    /// The device knows nothing of it until then.
+    /// The device gets the request after this delay.
     Delayed(Duration),
     Lost,
-    /// These sectors are good again when it is done.
+    /// Its completion makes these sectors good again.
     Heals(LbnRange),
 }
 
 impl<D: Device> Faulty<D> {
-    /// `device`, with `faults`.
+    /// Returns `device`, with `faults`.
     pub fn new(device: D, faults: Faults) -> Self {
         Self {
             device,
@@ -91,17 +91,18 @@ impl<D: Device> Faulty<D> {
         }
     }
 
-    /// Asks that were never answered.
+    /// Returns the number of requests that were never answered.
     pub fn lost(&self) -> u64 {
         self.lost
     }
 
-    /// Sectors that cannot be read now.
+    /// Iterates over the sectors that cannot be read now.
     pub fn bad(&self) -> impl Iterator<Item = Lbn> + '_ {
         self.faults.bad.iter().copied()
     }
 
-    /// What becomes of the next ask. Chance is asked equally often for each, so that one fault does not change the others.
+    /// Returns the fate of the next request. Each request takes the same number of draws, so that one fault does not
+    /// change the others.
     fn fate(&mut self, range: LbnRange, ask: &Ask) -> Option<Fate> {
         let (draw, how) = (self.rng.next_u64() % 1000, self.rng.next_u64());
         let Faults { failing, late, by, lost, .. } = self.faults;
@@ -126,7 +127,7 @@ impl<D: Device> Faulty<D> {
         }
     }
 
-    /// A write that ends in the middle.
+    /// Returns the first part of a torn write.
     fn torn(&self, range: LbnRange, ask: Ask, how: u64) -> (LbnRange, Ask) {
         let Ask::Write { mut bytes, through } = ask else { return (range, ask) };
         let some = Sectors::new(how % range.len().get().max(1));
@@ -135,7 +136,7 @@ impl<D: Device> Faulty<D> {
         (LbnRange::new(range.start(), some), Ask::Write { bytes, through })
     }
 
-    /// Takes over what the device has answered.
+    /// Takes over the device's answers.
     fn collect(&mut self, now: Instant) {
         while let Some(answer) = self.device.poll(now) {
             match self.fates.remove(&answer.id) {
@@ -157,7 +158,7 @@ impl<D: Device> Faulty<D> {
                     let at = answer.at + by;
                     self.hold(at, Held::Answer(Answer { at, ..answer }));
                 }
-                // Of what is delayed the device knew nothing.
+                // The device gets delayed requests only later, so it has no answer for them.
                 Some(Fate::Delayed(_)) => self.done.push_back(answer),
                 Some(Fate::Lost) => self.lost += 1,
             }
@@ -169,7 +170,7 @@ impl<D: Device> Faulty<D> {
         self.turn += 1;
     }
 
-    /// What was held back until `now` goes on.
+    /// Continues the requests and answers that were delayed until `now`.
     fn release(&mut self, now: Instant) {
         while let Some(held) = self.held.first_entry().filter(|held| held.key().0 <= now) {
             let ((at, _), held) = held.remove_entry();

@@ -1,4 +1,4 @@
-//! Which sectors of a file have bytes.
+//! Finds the holes of a file.
 
 use crate::block::Run;
 use rustix::fs::{SeekFrom, seek};
@@ -6,11 +6,11 @@ use rustix::io::Errno;
 use std::os::fd::AsFd;
 use units::{Bytes, LbnRange, Sectors};
 
-/// Runs that are told of at once; the rest is asked for again.
+/// The most runs returned at a time; the caller asks again for the rest.
 const MOST: usize = 1024;
 
-/// Runs of a range of a file that begins at the device's first sector. A sector of which any byte is there is there; where
-/// the file system knows nothing of holes, all of them are.
+/// Returns the runs of a range in a file that begins at the device's first sector. A sector with any allocated byte
+/// is allocated; if the file system does not report holes, all sectors are.
 pub(crate) fn runs(file: impl AsFd, range: LbnRange, sector: Bytes) -> Vec<Run> {
     let (mut at, end) = (range.start().get(), range.end().get());
     let mut runs = Vec::new();

@@ -1,7 +1,7 @@
-//! Reads the kernel's description of a disk from `/sys`, and says whether its gaps can be used.
+//! Reads the kernel's description of a disk from `/sys`, and decides whether its gaps can be used.
 //!
-//! Nothing is sent to the disk: the sources are files of the kernel only. What they cannot tell (drive-managed shingling
-//! of a disk without TRIM, heads taken out of service) is reported as unknown.
+//! Nothing is sent to the disk: the sources are files of the kernel only. Properties that they do not contain
+//! (drive-managed shingling of a disk without TRIM, heads taken out of service) are reported as unknown.
 
 use std::fs;
 use std::io;
@@ -60,7 +60,7 @@ pub struct Inspection {
     pub logical_sector: Option<u32>,
     /// Bytes of a sector of the medium.
     pub physical_sector: Option<u32>,
-    /// Whether the medium turns.
+    /// Whether the medium rotates.
     pub rotational: Option<bool>,
     /// Shingling.
     pub zoned: Zoned,
@@ -70,7 +70,7 @@ pub struct Inspection {
     pub write_cache: Option<bool>,
     /// Commands that the kernel keeps at the drive.
     pub queue_depth: Option<u32>,
-    /// Ranges of actuators of their own; empty where the drive has one.
+    /// The ranges of several actuators; empty if the drive has one.
     pub actuators: Vec<ActuatorRange>,
 }
 
@@ -105,7 +105,7 @@ pub struct Finding {
     pub value: String,
     /// Whether it lets the disk be scheduled.
     pub verdict: Verdict,
-    /// What follows, and what to do; empty where nothing does.
+    /// The consequence, and the action to take; empty if there is none.
     pub reason: String,
 }
 

@@ -1,4 +1,4 @@
-//! What a kernel asks of a block device that is ours, and how it is answered.
+//! The requests of a kernel for a block device that this program serves, and their answers.
 
 use std::fmt::Debug;
 use std::io;
@@ -6,10 +6,10 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use units::Bytes;
 
-/// What a kernel counts in, whatever a device's sectors are.
+/// The unit of a kernel's counts, whatever a device's sectors are.
 pub const KERNEL_SECTOR: Bytes = Bytes::new(512);
 
-/// What is to be done.
+/// The operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KernelOp {
     /// Send the bytes.
@@ -18,36 +18,37 @@ pub enum KernelOp {
     Write,
     /// Put all that was acknowledged on the medium.
     Flush,
-    /// The bytes are not needed any more; what is read there afterwards is not said.
+    /// Discard the bytes; their content is undefined afterwards.
     Discard,
     /// Make the bytes zero.
     WriteZeroes {
-        /// The room must stay allocated.
+        /// Whether the space must stay allocated.
         keep: bool,
     },
-    /// Something that was not offered.
+    /// An operation that was not offered.
     Unknown(u8),
 }
 
-/// A request.
+/// A request of the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelRequest {
-    /// Its name until it is answered; then another gets it.
+    /// Its number, which is reused after the answer.
     pub tag: u16,
-    /// What is to be done.
+    /// The operation.
     pub op: KernelOp,
-    /// It is to be acknowledged from the medium.
+    /// Whether the bytes must be on the medium before the answer.
     pub through: bool,
-    /// From which [`KERNEL_SECTOR`] on.
+    /// The first [`KERNEL_SECTOR`].
     pub first: u64,
-    /// How many of them.
+    /// The number of these sectors.
     pub count: u32,
-    /// What to write; empty for anything else.
+    /// The bytes to write; empty for other operations.
     pub bytes: Vec<u8>,
 }
 
 impl KernelRequest {
-    /// As `ublksrv_io_desc` has it (`linux/ublk_cmd.h`): the operation in the lowest byte, flags above it.
+    /// Decodes the fields of `ublksrv_io_desc` (`linux/ublk_cmd.h`): the operation in the lowest byte, flags above
+    /// it.
     ///
     /// ```
     /// use device::{KernelOp, KernelRequest};
@@ -67,7 +68,8 @@ impl KernelRequest {
     }
 }
 
-/// Of `linux/ublk_cmd.h`, part of the kernel's stable interface; held against libublk's where that is built.
+/// Constants of `linux/ublk_cmd.h`, part of the kernel's stable interface; a build with libublk compares them with
+/// its own.
 pub(crate) mod bits {
     pub const READ: u8 = 0;
     pub const WRITE: u8 = 1;
@@ -78,27 +80,27 @@ pub(crate) mod bits {
     pub const NOUNMAP: u32 = 1 << 15;
 }
 
-/// Why a request was not done, in words that a kernel's block layer tells apart.
+/// The reason for which a request failed, in the categories of a kernel's block layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KernelError {
     /// A sector is bad ("critical medium error").
     Medium,
-    /// It failed.
+    /// The request failed.
     Io,
-    /// There is no answer in time.
+    /// There was no answer in time.
     Timeout,
-    /// No room.
+    /// There is no space.
     NoSpace,
-    /// It makes no sense here.
+    /// The request is invalid here.
     Invalid,
-    /// Not in this way.
+    /// This variant is not supported.
     NotSupported,
-    /// Nobody may do that now.
+    /// The request is not permitted now.
     NotPermitted,
 }
 
 impl KernelError {
-    /// The number that stands for it: what `errno_to_blk_status` of the kernel turns into the block layer's word.
+    /// Returns the errno that the kernel's `errno_to_blk_status` maps to the block layer's status.
     pub fn errno(self) -> i32 {
         match self {
             Self::Medium => libc::ENODATA,
@@ -112,26 +114,26 @@ impl KernelError {
     }
 }
 
-/// Where a kernel's requests come from. Nothing here waits; all of it is called on one thread.
+/// The source of a kernel's requests. No call blocks; all are made on one thread.
 ///
-/// When [`wire`](Self::wire) becomes readable, the host makes a [`turn`](Self::turn) and takes what has come with
-/// [`next`](Self::next) until there is none. Each request is [answered](Self::answer) once, in any order; answers go out with
-/// the next turn.
+/// When [`wire`](Self::wire) becomes readable, the host calls [`turn`](Self::turn), then takes the requests that have
+/// come with [`next`](Self::next) until there is none. Each request is [answered](Self::answer) once, in any order;
+/// answers go out with the next `turn`.
 pub trait KernelQueue: Debug {
-    /// What becomes readable when there is something to take.
+    /// Returns the descriptor that becomes readable when requests have come.
     fn wire(&self) -> Arc<OwnedFd>;
 
-    /// Hands over what was answered, and takes what has come. `false`: the kernel has let go of the device, and nothing more
-    /// comes.
+    /// Hands over the answers, and takes new requests. Returns `false` once the kernel has released the device: no
+    /// further request comes then.
     ///
     /// # Errors
-    /// The kernel's.
+    /// An error of the kernel.
     fn turn(&mut self) -> io::Result<bool>;
 
-    /// The next request that has come.
+    /// Returns the next request that has come.
     fn next(&mut self) -> Option<KernelRequest>;
 
-    /// What has become of a request; of a read its bytes, all of them.
+    /// Answers a request; the answer to a read has all of its bytes.
     fn answer(&mut self, tag: u16, result: Result<&[u8], KernelError>);
 }
 
@@ -145,7 +147,7 @@ mod tests {
         let known = [(0, KernelOp::Read), (1, KernelOp::Write), (2, KernelOp::Flush), (3, KernelOp::Discard)];
         for (bits, expected) in known {
             assert_eq!(op(bits), expected);
-            // Flags that say how urgent it is change nothing.
+            // Flags of priority change nothing.
             assert_eq!(op(bits | 7 << 8 | 1 << 11 | 1 << 16), expected);
         }
         assert_eq!(op(5), KernelOp::WriteZeroes { keep: false });
@@ -165,8 +167,8 @@ mod tests {
         assert_eq!((request.tag, request.first, request.count), (63, u64::MAX, u32::MAX));
     }
 
-    /// As `linux/include/uapi/asm-generic/errno*.h` numbers them; each has a word of its own in the block layer or is an
-    /// I/O error there.
+    /// The numbers of `linux/include/uapi/asm-generic/errno*.h`; each has a status of its own in the block layer or
+    /// is an I/O error there.
     #[test]
     fn errors_are_the_kernels_numbers() {
         let numbers = [

@@ -1,9 +1,10 @@
-//! Live block devices, and the machine under them: time, and a ring for files and sockets.
+//! Live block devices, and the machine's services for them: time, and a ring for files and sockets.
 //!
-//! To an event loop each is a [`Device`]: [`Raw`] is a disk or a file, past the page cache and for nobody else meanwhile;
-//! [`Emulated`] is a drive that takes as long as a real one would, over a sparse file: a daemon can be tried, and tested,
-//! without a hard disk. [`Faulty`] is either of them, failing by seed. None reads a clock; [`Clock`] and [`Ring`] do that
-//! for whoever runs them. [`Ublk`] is the other side: a disk as a block device of this machine's own kernel.
+//! An event loop sees each as a [`Device`]: [`Raw`] is a disk or a file, opened exclusively and accessed past the
+//! page cache; [`Emulated`] is a drive with the times of a real one, over a sparse file: a daemon can be tried, and
+//! tested, without a hard disk. [`Faulty`] is either of them with faults by seed. None of these reads a clock;
+//! [`Clock`] and [`Ring`] do that for their hosts. [`Ublk`] is the opposite: a disk as a block device of this
+//! machine's own kernel.
 //!
 //! This is the only crate with unsafe code, all of it in `ring.rs`.
 

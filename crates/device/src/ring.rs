@@ -1,8 +1,8 @@
-//! One io_uring for files, sockets and time, behind an interface in which nothing can dangle.
+//! One io_uring for files, sockets and time, with an interface that is free of dangling references.
 //!
-//! A kernel that works on a buffer or a descriptor after its owner has let go of it is the whole danger of io_uring. So a
-//! [`Ring`] owns what an operation works on, from [`start`](Ring::start) until the operation has ended, and gives it back
-//! with the result.
+//! The whole danger of io_uring is a kernel that uses a buffer or a descriptor after its owner has dropped it. So a
+//! [`Ring`] owns the objects of an operation from [`start`](Ring::start) until its end, and returns them with the
+//! result.
 
 #![allow(unsafe_code, reason = "the kernel is given addresses; each block says why they stay good")]
 
@@ -16,62 +16,62 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Operations that may be under way at once.
+/// The most operations under way at once.
 const ENTRIES: u32 = 256;
 
-/// So long before a deadline a wait ends, and the rest is spun: timed waits come tens of microseconds late.
+/// The time before a deadline at which the wait becomes a spin: timed waits end tens of microseconds late.
 const SPIN: Duration = Duration::from_micros(100);
 
-/// Something for the kernel to do, with all that it works on.
+/// An operation for the kernel, with all objects that it works on.
 #[derive(Debug)]
 pub enum Work {
-    /// Take in a client.
+    /// Accept a client.
     Accept(Arc<OwnedFd>),
-    /// Receive as many bytes as there are, at most the buffer's.
+    /// Receive available bytes, at most the buffer's length.
     Receive(Arc<OwnedFd>, Vec<u8>),
-    /// Send the buffer from this byte on, or as much of it as goes.
+    /// Send the buffer from this byte on, or a part of it.
     Send(Arc<OwnedFd>, Vec<u8>, usize),
-    /// Read into this part of the buffer from an offset on, or as many bytes as there are.
+    /// Read into this part of the buffer from an offset on, or fewer bytes at the end.
     ReadAt(Arc<OwnedFd>, Aligned, Range<usize>, u64),
-    /// Write this part of the buffer at an offset; `true`: to the medium.
+    /// Write this part of the buffer at an offset; `true`: write through to the medium.
     WriteAt(Arc<OwnedFd>, Aligned, Range<usize>, u64, bool),
-    /// Make something of so many bytes from an offset on.
+    /// Change bytes (offset, length) without sending any.
     Make(Arc<OwnedFd>, Make, u64, u64),
-    /// Put what was written on the medium.
+    /// Put all completed writes on the medium.
     Sync(Arc<OwnedFd>),
-    /// Wait until a descriptor can be read.
+    /// Wait until a descriptor is readable.
     Readable(Arc<OwnedFd>),
-    /// Wait until the other end of a socket has hung up: wholly, or only so that it sends nothing more. The result is the
-    /// events of `poll`, see [`is_closed`].
+    /// Wait until the other end of a socket has closed it, wholly or only for sending. The result is the events of
+    /// `poll`, see [`is_closed`].
     HangUp(Arc<OwnedFd>),
 }
 
-/// Whether the result of [`Work::HangUp`] says that the other end takes nothing more either.
+/// Returns whether the result of [`Work::HangUp`] means that the other end does not receive any more either.
 pub fn is_closed(result: &io::Result<usize>) -> bool {
     result.as_ref().is_ok_and(|events| events & (libc::POLLHUP | libc::POLLERR) as usize != 0)
 }
 
-/// What bytes are made to be without sending any. A file's length does not change.
+/// A change of bytes that sends none. A file's length stays the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Make {
-    /// A hole, which reads as zeroes: of a block device, if it can give up the room and make sure of the zeroes.
+    /// A hole, which reads as zeroes; on a block device, if it can release the space and guarantee the zeroes.
     Hole,
-    /// Zeroes, with the room still there. A kernel whose block device has no way of its own sends them.
+    /// Zeroes, with the space still allocated. If the block device has no command for it, the kernel sends them.
     Zeroes,
-    /// Anything: the block device may forget them. Linux 6.12 and later, block devices only.
+    /// Undefined content: the block device may discard them. Linux 6.12 and later, block devices only.
     Anything,
 }
 
-/// The name of an operation.
+/// The identity of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Token {
     place: u32,
-    /// How often the place had been used before, so that a name is not used again.
+    /// The number of earlier uses of the place, so that an identity is never reused.
     turn: u32,
 }
 
 impl Token {
-    /// Of no operation of any ring: what was done without one.
+    /// Returns the token of operations carried out without a ring.
     pub(crate) fn nobody() -> Self {
         Self { place: u32::MAX, turn: u32::MAX }
     }
@@ -84,24 +84,24 @@ impl Token {
 #[derive(Debug, Default)]
 struct Slot {
     turn: u32,
-    /// Behind a box of its own, so that it stays where it is when the slots grow.
+    /// In a box, so that its address is stable when the slots grow.
     work: Option<Box<Work>>,
 }
 
 /// An operation that has ended.
 #[derive(Debug)]
 pub struct Ended {
-    /// Which.
+    /// The operation.
     pub token: Token,
-    /// What it worked on.
+    /// Its objects.
     pub work: Work,
-    /// Bytes, or what went wrong; of an accept nothing.
+    /// The number of bytes, or the error; 0 for an accept.
     pub result: io::Result<usize>,
-    /// The client that an accept took in.
+    /// The accepted client.
     pub client: Option<OwnedFd>,
 }
 
-/// The ring. Not to be shared between threads.
+/// The ring. It must stay on one thread.
 ///
 /// ```
 /// use device::{Ring, Work};
@@ -128,11 +128,11 @@ pub struct Ended {
 /// ```
 pub struct Ring {
     ring: IoUring,
-    /// By token. A slot is emptied by the completion of its operation and by nothing else.
+    /// By token. Only the completion of its operation empties a slot.
     slots: Vec<Slot>,
     free: Vec<u32>,
     ended: VecDeque<Ended>,
-    /// To be handed to the kernel when it has room.
+    /// Entries that wait for room in the kernel's queue.
     waiting: VecDeque<squeue::Entry>,
 }
 
@@ -142,17 +142,17 @@ impl std::fmt::Debug for Ring {
     }
 }
 
-/// Completions of no operation: cancellations.
+/// The user data of cancellations, whose completions belong to no operation.
 const NOBODY: u64 = u64::MAX;
 
 impl Ring {
-    /// Makes a ring.
+    /// Creates a ring.
     ///
     /// # Errors
     /// The kernel has no io_uring, or does not let this process use it.
     pub fn new() -> io::Result<Self> {
         let quick = IoUring::builder().setup_single_issuer().setup_defer_taskrun().build(ENTRIES);
-        // Kernels before 6.1 do not know these.
+        // Kernels before 6.1 do not support these flags.
         let ring = quick.or_else(|_| IoUring::new(ENTRIES))?;
         Ok(Self {
             ring,
@@ -163,15 +163,15 @@ impl Ring {
         })
     }
 
-    /// Operations under way.
+    /// Returns the number of operations under way.
     pub fn under_way(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 
-    /// Begins an operation. It is handed to the kernel with the next wait, if not before.
+    /// Begins an operation. The kernel gets it at the next wait or before.
     ///
     /// # Errors
-    /// The operation is longer than the kernel can say (4 GiB).
+    /// The operation is longer than the kernel's fields allow (4 GiB).
     pub fn start(&mut self, work: Work) -> io::Result<Token> {
         let mut work = Box::new(work);
         let entry = entry(&mut work)?;
@@ -187,17 +187,17 @@ impl Ring {
         Ok(token)
     }
 
-    /// Asks the kernel to end an operation early; it ends all the same, perhaps with an error.
+    /// Asks the kernel to end an operation early; it still completes, perhaps with an error.
     ///
     /// # Errors
-    /// The kernel takes nothing in.
+    /// The kernel accepts no further entries.
     pub fn cancel(&mut self, token: Token) -> io::Result<()> {
         let cancel = opcode::AsyncCancel::new(token.to_kernel()).build().user_data(NOBODY);
         self.waiting.push_back(cancel);
         self.hand_over()
     }
 
-    /// Moves what waits into the kernel's queue, as far as it has room.
+    /// Moves waiting entries into the kernel's queue as long as it has room.
     fn hand_over(&mut self) -> io::Result<()> {
         while let Some(entry) = self.waiting.front() {
             // SAFETY: the entry's addresses point into a `Box<Work>` in `slots`, which stays until the kernel has posted
@@ -212,11 +212,11 @@ impl Ring {
         Ok(())
     }
 
-    /// Waits until an operation has ended or the deadline is there, whichever comes first; without a deadline, for an
-    /// operation. The last microseconds before a deadline are spun.
+    /// Waits until an operation has ended or the deadline is reached, whichever comes first; without a deadline, for
+    /// an operation. The last microseconds before a deadline are spun.
     ///
     /// # Errors
-    /// The kernel's, interruption by signals excepted.
+    /// The kernel's errors, except interruption by signals.
     pub fn wait(&mut self, until: Option<Instant>) -> io::Result<()> {
         loop {
             self.hand_over()?;
@@ -229,7 +229,7 @@ impl Ring {
                 Some(until) => {
                     let left = until.saturating_duration_since(Instant::now());
                     if left.is_zero() {
-                        // What was handed over begins before the caller goes on.
+                        // Entries are submitted before the call returns, so that their operations begin.
                         self.ring.submit()?;
                         self.reap();
                         return Ok(());
@@ -242,14 +242,14 @@ impl Ring {
             };
             match entered.map_err(|error| (error.raw_os_error(), error)) {
                 Ok(_) | Err((Some(libc::ETIME | libc::EINTR), _)) => {}
-                // The completion queue is full: take from it first.
+                // The completion queue is full: empty it first.
                 Err((Some(libc::EBUSY), _)) => {}
                 Err((_, error)) => return Err(error),
             }
         }
     }
 
-    /// The next operation that has ended.
+    /// Returns the next operation that has ended.
     pub fn next_ended(&mut self) -> Option<Ended> {
         self.ended.pop_front()
     }
@@ -269,7 +269,7 @@ impl Ring {
                 bytes => Ok(bytes as usize),
             };
             let accepted = matches!(*work, Work::Accept(_));
-            // SAFETY: a successful accept gives a new descriptor, which nobody else owns.
+            // SAFETY: a successful accept returns a new descriptor, which has no other owner.
             let client = result
                 .as_ref()
                 .ok()
@@ -281,7 +281,7 @@ impl Ring {
     }
 }
 
-/// What is under way is ended before its memory is given back; if the kernel will not, the memory is given up.
+/// Ends all operations before their memory is freed; if the kernel does not end them, leaks the memory.
 impl Drop for Ring {
     fn drop(&mut self) {
         self.waiting.clear();
@@ -306,7 +306,7 @@ impl Drop for Ring {
     }
 }
 
-/// The kernel's form of it, with addresses inside `work`.
+/// Returns the kernel's entry, with addresses inside `work`.
 fn entry(work: &mut Work) -> io::Result<squeue::Entry> {
     let length = |bytes: usize| {
         u32::try_from(bytes)
@@ -355,8 +355,8 @@ fn entry(work: &mut Work) -> io::Result<squeue::Entry> {
 /// The kernel's `BLOCK_URING_CMD_DISCARD`, from `linux/blkdev.h`: `_IO(0x12, 0)`.
 const DISCARD: u32 = 0x1200;
 
-/// The command has its length where [`opcode::UringCmd16`] has its data, and its offset in a field that the crate gives no
-/// name to for commands.
+/// Returns a discard command. It has its length where [`opcode::UringCmd16`] has its data, and its offset in a field
+/// for which the crate has no name in commands.
 fn discard(file: Fd, offset: u64, bytes: u64) -> squeue::Entry {
     /// Where the kernel's `struct io_uring_sqe` has its `addr`.
     const ADDR: usize = 16;

@@ -1,4 +1,4 @@
-//! Who else has a device: what the kernel tells in /proc and /sys.
+//! Finds other users of a device in the kernel's files in /proc and /sys.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-/// Who uses a device already, and must not be written under.
+/// An existing user of a device, under which it must not be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum User {
@@ -14,7 +14,7 @@ pub enum User {
     Mount {
         /// The device or the partition.
         device: String,
-        /// Where it is mounted.
+        /// The mount point.
         at: PathBuf,
     },
     /// Swap on it, or on a partition of it.
@@ -22,19 +22,19 @@ pub enum User {
         /// The device, the partition or the file.
         device: String,
     },
-    /// A device made of it: of the device mapper, of md, of bcache.
+    /// A device that is built on it: of the device mapper, of md, of bcache.
     Holder {
         /// The device or the partition.
         device: String,
-        /// The device made of it.
+        /// The device built on it.
         holder: String,
     },
-    /// A loop device, attached to the file.
+    /// A loop device that is attached to the file.
     Loop {
         /// The loop device.
         device: String,
     },
-    /// Somebody who has opened it for himself alone.
+    /// An unknown user that has opened it exclusively.
     Unknown,
 }
 
@@ -54,14 +54,14 @@ impl fmt::Display for User {
     }
 }
 
-/// The directory that /proc and /sys are in. Only tests have another than the root.
+/// The directory with /proc and /sys: the root, except in tests.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct System<'a> {
     root: &'a Path,
 }
 
 impl System<'static> {
-    /// This machine.
+    /// Returns the files of this machine.
     pub fn here() -> Self {
         Self { root: Path::new("/") }
     }
@@ -73,14 +73,14 @@ impl<'a> System<'a> {
         Self { root }
     }
 
-    /// Who uses a block device, by its numbers. What cannot be read is taken for nobody: the kernel's own refusal of a
-    /// second exclusive user stands before this.
+    /// Returns the user of a block device, given its numbers. Unreadable files count as "no user": the kernel itself
+    /// refuses a second exclusive opener before this check.
     pub fn user_of_device(self, major: u32, minor: u32) -> Option<User> {
         let names = self.with_partitions(major, minor);
         self.mount(&names).or_else(|| self.swap(&names)).or_else(|| self.holder(&names))
     }
 
-    /// Who uses a file.
+    /// Returns the user of a file.
     pub fn user_of_file(self, path: &Path) -> Option<User> {
         let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let swapped = self.swaps().into_iter().any(|swap| swap == path);
@@ -95,7 +95,7 @@ impl<'a> System<'a> {
         Some(User::Loop { device: node(&device) })
     }
 
-    /// What the kernel says of the queue of a device, or of the disk that a partition lies on.
+    /// Returns an attribute of the queue of a device, or of the disk of a partition.
     pub fn queue(self, major: u32, minor: u32, attribute: &str) -> Option<String> {
         let device = self.device(major, minor);
         let read = |queue: &str| fs::read_to_string(device.join(queue).join(attribute)).ok();
@@ -108,7 +108,7 @@ impl<'a> System<'a> {
         link.canonicalize().unwrap_or(link)
     }
 
-    /// The device and its partitions: names, directories and numbers.
+    /// Returns the device and its partitions: names, directories and numbers.
     fn with_partitions(self, major: u32, minor: u32) -> Vec<Named> {
         let directory = self.device(major, minor);
         let name = directory.file_name().unwrap_or_default().to_owned();
@@ -131,20 +131,20 @@ impl<'a> System<'a> {
         Some(User::Mount { device, at })
     }
 
-    /// Where a device and its partitions are mounted.
+    /// Returns the mount points of a device and its partitions.
     #[cfg(feature = "ublk")]
     pub fn mounts_of_device(self, major: u32, minor: u32) -> Vec<PathBuf> {
         self.mounts(&self.with_partitions(major, minor)).into_iter().map(|(_, at)| at).collect()
     }
 
-    /// What of these is mounted, and where.
+    /// Returns those of these devices that are mounted, with the mount points.
     fn mounts(self, names: &[Named]) -> Vec<(String, PathBuf)> {
         let table = fs::read(self.root.join("proc/self/mountinfo")).unwrap_or_default();
         let mounted = table.split(|byte| *byte == b'\n').filter_map(|line| {
             let fields: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
             let (number, at) = (fields.get(2)?, fields.get(4)?);
             let dash = fields.iter().position(|field| *field == b"-")?;
-            // A file system over several devices has a number of its own, and one of them for its source.
+            // A file system over several devices has a number of its own, and one of them as its source.
             let source = unescaped(fields.get(dash + 2)?);
             let found = names
                 .iter()
@@ -154,7 +154,7 @@ impl<'a> System<'a> {
         mounted.collect()
     }
 
-    /// Devices and files that are swapped to.
+    /// Returns the devices and files in use as swap.
     fn swaps(self) -> Vec<PathBuf> {
         let table = fs::read(self.root.join("proc/swaps")).unwrap_or_default();
         let lines = table.split(|byte| *byte == b'\n').skip(1);
@@ -184,12 +184,12 @@ struct Named {
     number: String,
 }
 
-/// Where udev puts it; a `!` in the kernel's name is a slash there.
+/// Returns the node's path as udev names it; a `!` in the kernel's name is a slash there.
 fn node(name: &OsStr) -> String {
     format!("/dev/{}", name.to_string_lossy().replace('!', "/"))
 }
 
-/// Names in a directory, in order; none, if it cannot be read.
+/// Returns the names in a directory, sorted; none if it cannot be read.
 fn listed(directory: &Path) -> Vec<OsString> {
     let entries = fs::read_dir(directory).into_iter().flatten();
     let mut names: Vec<OsString> = entries.filter_map(|entry| Some(entry.ok()?.file_name())).collect();
@@ -201,7 +201,7 @@ fn trimmed(line: &[u8]) -> &[u8] {
     line.strip_suffix(b"\n").unwrap_or(line)
 }
 
-/// The kernel writes spaces, tabs, line feeds and backslashes in names as three octal digits.
+/// Decodes the kernel's escapes: spaces, tabs, line feeds and backslashes in names are three octal digits.
 fn unescaped(field: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field;
@@ -228,7 +228,7 @@ fn unescaped(field: &[u8]) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    /// A machine with a disk of two partitions, a disk that md has, and a loop device.
+    /// A machine with a disk of two partitions, a disk used by md, and a loop device.
     fn machine(name: &str) -> PathBuf {
         let root = std::env::temp_dir().join(format!("freeblock-in-use-{}-{name}", std::process::id()));
         let _ = fs::remove_dir_all(&root);

@@ -1,10 +1,10 @@
-//! Files in memory: what a ring would do, done at once.
+//! Operations on files in memory, carried out at once without a ring.
 
 use crate::ring::{Ended, Make, Token, Work};
 use rustix::fs::{FallocateFlags, fallocate};
 use std::io;
 
-/// Does it. A write through needs no more: there is no medium.
+/// Carries out an operation. Write-through needs nothing more: there is no medium.
 pub(super) fn carry_out(mut work: Work) -> Ended {
     let result = match &mut work {
         Work::ReadAt(file, buffer, part, at) => {

@@ -25,17 +25,18 @@ pub(crate) use in_use::System;
 pub use in_use::User;
 pub use open::{OpenError, Options};
 
-/// The most bytes of one request: what a client of any kind sends at once, and more.
+/// The most bytes of one request: more than any client sends at once.
 const MOST_BYTES: u64 = 1 << 30;
 
-/// A block device, or a file in its stead: read and written past the page cache by the host's ring, and nobody else's
-/// while it is open.
+/// A block device, or a file instead of one: read and written past the page cache by the host's ring, and opened
+/// exclusively.
 ///
-/// Every ask is one command at the device, for the core knows how many it wants there; only a zeroing that the device has
-/// no way for, and what is left of a command that failed, go in pieces. An error of the medium comes with the first sector
-/// that fails alone: pieces are halved until it is found, and what fails no more was no bad sector.
+/// Every request is one command at the device, because the core decides how many are outstanding there. Only zeroing
+/// without a command of the device for it, and the rest of a command that failed, go in pieces. A medium error is
+/// reported with the first sector that fails by itself: pieces are halved until it is found; if nothing fails by
+/// then, no sector was bad.
 ///
-/// A flush is `fdatasync`, a write through is RWF_DSYNC, which the kernel turns into a forced unit access where the disk
+/// A flush is `fdatasync`, a write-through is RWF_DSYNC, which the kernel maps to a forced unit access if the disk
 /// has that; zeroes and discards are the kernel's `fallocate` and discard command.
 ///
 /// ```
@@ -59,17 +60,17 @@ const MOST_BYTES: u64 = 1 << 30;
 pub struct Raw {
     opened: Opened,
     options: Options,
-    /// By the name of the work that is under way for it.
+    /// By the number of the operation that is under way for it.
     jobs: BTreeMap<u64, Job>,
     next: u64,
     work: VecDeque<(u64, Work)>,
     done: VecDeque<Answer>,
-    /// What the device turned out not to know.
+    /// Commands that the device has turned out not to support.
     no_holes: bool,
     no_zeroing: bool,
 }
 
-/// An ask on its way.
+/// A request under way.
 #[derive(Debug)]
 struct Job {
     id: u64,
@@ -86,19 +87,19 @@ enum Step {
 }
 
 impl Raw {
-    /// Takes a device or a file into possession.
+    /// Opens a device or a file exclusively.
     ///
     /// # Errors
-    /// It is not there, or somebody else's: a mounted one is refused with the place where it is mounted.
+    /// It does not exist, or is in use: for a mounted one the error has the mount point.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self, OpenError> {
         Ok(Self::over(open::open(path.as_ref(), options)?, options))
     }
 
-    /// Opens a device or a file for reads only, which others may use meanwhile; and who does. For what measures, not for
-    /// what serves.
+    /// Opens a device or a file that others may use meanwhile, for reads only; returns also its user. For
+    /// measurements, not for serving.
     ///
     /// # Errors
-    /// It is not there, or no disk.
+    /// It does not exist, or is no disk.
     pub fn open_shared(path: impl AsRef<Path>) -> Result<(Self, Option<User>), OpenError> {
         let options = Options { read_only: true, buffered: false };
         let (opened, user) = open::open_shared(path.as_ref())?;
@@ -118,27 +119,28 @@ impl Raw {
         }
     }
 
-    /// Sectors in all.
+    /// Returns the number of sectors.
     pub fn capacity(&self) -> Sectors {
         self.opened.capacity
     }
 
-    /// Bytes that the disk writes without reading first: a physical sector; of a file, a block of its file system.
+    /// Returns the size that the disk writes without reading first: a physical sector, or a block of the file's file
+    /// system.
     pub fn physical_sector_bytes(&self) -> Bytes {
         self.opened.physical
     }
 
-    /// Whether it is a block device, not a file.
+    /// Returns whether it is a block device, not a file.
     pub fn is_block_device(&self) -> bool {
         self.opened.block_device
     }
 
-    /// Whether it goes past the page cache.
+    /// Returns whether it bypasses the page cache.
     pub fn is_direct(&self) -> bool {
         self.opened.direct
     }
 
-    /// Commands under way.
+    /// Returns the number of commands under way.
     pub fn outstanding(&self) -> usize {
         self.jobs.len()
     }
@@ -179,7 +181,7 @@ impl Raw {
         Work::Make(std::sync::Arc::clone(&self.opened.file), make, at, bytes)
     }
 
-    /// The quickest way to zeroes that is left.
+    /// Returns the quickest remaining way of zeroing.
     fn zero(&self, range: LbnRange, through: bool, keep: bool) -> (Step, Work) {
         let make = match (keep || self.no_holes, self.no_zeroing) {
             (false, _) => Make::Hole,
@@ -203,7 +205,7 @@ impl Raw {
         self.work.push_back((name, work));
     }
 
-    /// What an operation has come to.
+    /// Handles the end of an operation.
     fn settle(&mut self, now: Instant, work: u64, ended: Ended) {
         let Some(Job { id, range, step }) = self.jobs.remove(&work) else { return };
         let result = ended.result;
@@ -216,7 +218,7 @@ impl Raw {
                     Next::Failed(error) => self.answer(id, now, Err(error.into())),
                 }
             }
-            // What cannot be forgotten is kept: nobody relies on its being gone.
+            // If the device cannot discard, the bytes stay, which does no harm.
             (Step::Discard, _) => match result {
                 Err(error) if !unknown(&error) => self.answer(id, now, Err(error.into())),
                 _ => self.answer(id, now, Ok(Vec::new())),
@@ -232,7 +234,7 @@ impl Raw {
                     self.no_zeroing |= make == Make::Zeroes;
                     return self.start(id, range, self.zero(range, through, make == Make::Zeroes));
                 }
-                // Written in pieces, it says which sector fails, and whether there is room.
+                // Written in pieces, it shows which sector fails, and whether there is space.
                 let buffer = Transfer::zeroes(range, self.opened.sector, self.opened.alignment);
                 self.start(id, range, self.transfer(Way::Zero { through }, range, buffer));
             }
@@ -242,7 +244,7 @@ impl Raw {
         }
     }
 
-    /// Of a file in memory all is done at once.
+    /// Carries out all operations on a file in memory at once.
     fn go_on(&mut self, now: Instant) {
         while self.opened.in_memory
             && let Some((name, work)) = self.work.pop_front()
@@ -270,7 +272,7 @@ impl Device for Raw {
     }
 
     fn runs(&self, range: LbnRange) -> Vec<Run> {
-        // A block device's holes are nobody's but its own.
+        // A block device's holes are unknown here.
         if self.opened.block_device {
             return vec![Run { len: range.len(), hole: false }];
         }

@@ -1,4 +1,4 @@
-//! Takes a device or a file into possession, or says why not.
+//! Opens a device or a file exclusively, or returns the reason for which it cannot.
 
 use super::in_use::{System, User};
 use crate::aligned::Aligned;
@@ -13,46 +13,46 @@ use std::time::Duration;
 use thiserror::Error;
 use units::{Bytes, Sectors};
 
-/// How a device is opened.
+/// The way in which a device is opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// It is only read. It is still nobody else's meanwhile.
+    /// Whether it is only read. It is opened exclusively all the same.
     pub read_only: bool,
-    /// A file on a file system without O_DIRECT may go through the page cache: what is measured of it then says little of
-    /// the disk below. A block device never may.
+    /// Whether a file on a file system without O_DIRECT may go through the page cache: measurements of it then tell
+    /// little about the disk below. A block device never may.
     pub buffered: bool,
 }
 
-/// Why a device is not opened; it is as it was.
+/// The reason for which a device was not opened; it is unchanged.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// The system's word.
+    /// The system refused.
     #[error("cannot open {path}: {source}")]
     System {
-        /// Which.
+        /// The path.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
-    /// Something else is there.
+    /// The path is neither a block device nor a file.
     #[error("{path} is neither a block device nor a file; give one of these")]
     Kind {
-        /// What.
+        /// The path.
         path: PathBuf,
     },
-    /// Writing there would destroy what somebody relies on.
+    /// It is in use, and writing to it would destroy data.
     #[error("{path} is in use: {user}")]
     InUse {
-        /// Which.
+        /// The path.
         path: PathBuf,
-        /// By whom.
+        /// The user.
         user: User,
     },
     /// Another program has locked the file.
     #[error("{path} is locked by another program that serves it (flock); end that program")]
     Locked {
-        /// Which.
+        /// The path.
         path: PathBuf,
     },
     /// The file system has no O_DIRECT.
@@ -60,51 +60,51 @@ pub enum OpenError {
         "{path} lies on a file system without O_DIRECT; move it, or allow it to go through the page cache"
     )]
     Direct {
-        /// Which.
+        /// The path.
         path: PathBuf,
     },
-    /// Half a sector at the end, or nothing at all.
+    /// Its size is 0, or no whole number of sectors.
     #[error(
         "{path} has {size} bytes, which is no whole number of sectors of {sector}; give it a size (truncate -s)"
     )]
     Size {
-        /// Which.
+        /// The path.
         path: PathBuf,
-        /// Its bytes.
+        /// Its size in bytes.
         size: u64,
         /// Bytes of a sector.
         sector: Bytes,
     },
-    /// It takes writes in order only.
+    /// It takes sequential writes only.
     #[error(
         "{path} is a {model} zoned disk, which takes no writes at random; put a layer that does (dm-zoned) before it"
     )]
     Zoned {
-        /// Which.
+        /// The path.
         path: PathBuf,
-        /// The kernel's word for its kind.
+        /// The kernel's name for its kind.
         model: String,
     },
 }
 
-/// A device that is ours, and what it is like.
+/// An opened device, and its properties.
 #[derive(Debug)]
 pub(super) struct Opened {
     pub file: Arc<OwnedFd>,
     pub sector: Bytes,
     pub physical: Bytes,
     pub capacity: Sectors,
-    /// Where buffers may begin: at multiples of it.
+    /// The alignment of buffers.
     pub alignment: usize,
     pub abilities: Abilities,
     pub block_device: bool,
     pub direct: bool,
-    /// It lies in memory, and never waits.
+    /// Whether it is in memory, so that operations never wait.
     pub in_memory: bool,
 }
 
-/// A program that was killed with operations on a ring under way lets go of its files a moment after its end, when the
-/// kernel has taken the ring down. So often, and so long each time, one who has a device is asked again.
+/// If a program is killed with operations on a ring under way, its files are released a moment after its end, when
+/// the kernel has removed the ring. An open that finds a user is retried this number of times, after this pause each.
 const PATIENCE: (u32, Duration) = (20, Duration::from_millis(50));
 
 /// Opens `path`.
@@ -131,7 +131,7 @@ fn open_now(path: &Path, options: Options) -> Result<Opened, OpenError> {
     } else {
         return Err(OpenError::Kind { path: path.to_owned() });
     };
-    // What was looked at by name may have become something else: from here on the descriptor is asked.
+    // The path may lead elsewhere by now: from here on only the descriptor is used.
     let metadata = file.metadata().map_err(failed)?;
     if metadata.file_type() != kind {
         return Err(OpenError::Kind { path: path.to_owned() });
@@ -149,7 +149,7 @@ fn open_now(path: &Path, options: Options) -> Result<Opened, OpenError> {
     })
 }
 
-/// Opens `path` for reads beside whoever uses it, and says who that is.
+/// Opens `path` for reads beside other users, and returns the user, if any.
 pub(super) fn open_shared(path: &Path) -> Result<(Opened, Option<User>), OpenError> {
     let failed = |source| OpenError::System { path: path.to_owned(), source };
     let kind = path.metadata().map_err(failed)?.file_type();
@@ -182,8 +182,8 @@ fn open_with(path: &Path, options: Options, flags: libc::c_int) -> io::Result<Fi
     OpenOptions::new().read(true).write(!options.read_only).custom_flags(flags).open(path)
 }
 
-/// O_EXCL on a block device is the kernel's word that nothing is mounted on it, swaps to it or is made of it, and that
-/// nothing will be while it is open.
+/// Opens a block device with O_EXCL: the kernel then guarantees that it is not mounted, used as swap or part of
+/// another device, now and while it is open.
 fn open_block_device(path: &Path, options: Options) -> Result<File, OpenError> {
     let in_use = |user| OpenError::InUse { path: path.to_owned(), user };
     let user = || {
@@ -191,7 +191,7 @@ fn open_block_device(path: &Path, options: Options) -> Result<File, OpenError> {
         System::here().user_of_device(rustix::fs::major(number), rustix::fs::minor(number))
     };
     match open_with(path, options, libc::O_EXCL | libc::O_DIRECT) {
-        // Mounts of another kind, and those in a state that the kernel does not count.
+        // Some kinds and states of mounts are not covered by O_EXCL.
         Ok(file) => user().map_or(Ok(file), |user| Err(in_use(user))),
         Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
             Err(in_use(user().unwrap_or(User::Unknown)))
@@ -200,7 +200,7 @@ fn open_block_device(path: &Path, options: Options) -> Result<File, OpenError> {
     }
 }
 
-/// A file and whether it goes past the page cache.
+/// Opens a file; returns whether it bypasses the page cache.
 fn open_file(path: &Path, options: Options) -> Result<(File, bool), OpenError> {
     let failed = |source| OpenError::System { path: path.to_owned(), source };
     if let Some(user) = System::here().user_of_file(path) {
@@ -237,7 +237,7 @@ fn describe_block_device(path: &Path, file: File, number: u64) -> Result<Opened,
     let abilities = Abilities {
         discard: some("discard_max_bytes"),
         write_zeroes: some("write_zeroes_max_bytes"),
-        // A disk that does not say is not trusted.
+        // A disk of unknown cache counts as volatile.
         volatile: queue("write_cache").is_none_or(|cache| cache != "write through"),
         rotational: some("rotational"),
     };
@@ -283,16 +283,17 @@ fn describe_file(
     })
 }
 
-/// What `statfs` says of a file system in memory (`linux/magic.h`).
+/// The type that `statfs` returns for a file system in memory (`linux/magic.h`).
 const TMPFS: u64 = 0x0102_1994;
 
-/// The sector of a file that can be read anywhere.
+/// The smallest sector of a file.
 const SMALLEST: Bytes = Bytes::new(512);
 
-/// The largest sector that Linux has for a disk.
+/// The largest sector that Linux supports for a disk.
 const LARGEST: u64 = 64 << 10;
 
-/// The smallest piece that a file can be read in past the page cache. It is tried: only some kernels and file systems say.
+/// Returns the smallest unit of direct reads of a file. It is found by trial: only some kernels and file systems
+/// report it.
 fn direct_sector(path: &Path, file: &File) -> Result<Bytes, OpenError> {
     let mut sector = SMALLEST.get();
     loop {
@@ -303,13 +304,13 @@ fn direct_sector(path: &Path, file: &File) -> Result<Bytes, OpenError> {
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
                 return Err(OpenError::Direct { path: path.to_owned() });
             }
-            // The first sector is bad: that is for a read to tell.
+            // The first sector is bad; a later read reports that.
             Err(_) => return Ok(Bytes::new(sector.max(4096))),
         }
     }
 }
 
-/// What the kernel says (Linux 6.1 and later), or what satisfies all.
+/// Returns the alignment that the kernel reports (Linux 6.1 and later), or one that satisfies all devices.
 fn memory_alignment(file: &File, sector: Bytes) -> usize {
     use rustix::fs::{AtFlags, StatxFlags, statx};
     let told = statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN);

@@ -1,5 +1,5 @@
-//! The state machine against a kernel that is not there: it does what it is told to an array, fails where it is told to,
-//! and goes less far than it was asked.
+//! The state machine on a simulated kernel, which carries out operations on an array, fails at given places, and
+//! transfers less than requested.
 
 #![allow(clippy::indexing_slicing)]
 
@@ -14,17 +14,17 @@ use std::sync::Arc;
 const SECTOR: u64 = 512;
 const SECTORS: u64 = 256;
 
-/// What the kernel does to this device.
+/// The simulated kernel's behaviour.
 #[derive(Clone, Debug, Default)]
 struct Kernel {
     array: Vec<u8>,
-    /// Fail whatever touches them.
+    /// Every operation that touches these sectors fails.
     bad: BTreeSet<u64>,
-    /// It goes at most so far at once, in sectors; 0 for as far as it is asked.
+    /// The most sectors transferred at once; 0 for no limit.
     short: u64,
-    /// So many more operations fail with this error, whatever they are.
+    /// The number of further operations that fail with this error, whatever they are.
     passing: u32,
-    /// Theirs, and of what is bad; 0 for EIO.
+    /// The errno of these, and of bad sectors; 0 for EIO.
     errno: i32,
     no_holes: bool,
     no_zeroing: bool,
@@ -137,8 +137,8 @@ fn kernel() -> Kernel {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// Whatever the kernel does, an answer is right: the array's bytes, or the first sector that is bad; and what was
-    /// written is there until that sector.
+    /// Whatever the kernel does, an answer is right: the array's bytes, or the first bad sector; and a failed write
+    /// has reached that sector.
     #[test]
     fn the_first_bad_sector_is_told_of_and_nothing_else(
         start in 0..SECTORS - 1, len in 1..100u64, bad in prop::collection::btree_set(0..SECTORS, 0..6),
@@ -159,7 +159,7 @@ proptest! {
         let first = kernel.bad.range(start..start + len).next().copied();
         let result = asked(&mut disk(), &mut kernel, start, len, ask);
         match (result, first) {
-            // An error that passes may hit one sector alone, often enough.
+            // A passing error may hit one sector alone often enough.
             (Err(Failure::Medium(lbn)), _) if passing > 0 && Some(lbn.get()) != first => {
                 prop_assert!(lbn.get() >= start && lbn.get() < start + len);
             }
@@ -190,7 +190,7 @@ fn an_error_that_passes_fails_nothing() {
     }
 }
 
-/// `fault`'s words for a medium that fails, and some for other things that fail.
+/// The errors that `fault` counts as a failing medium, and some others.
 #[test]
 fn a_bad_sector_is_told_by_the_kernels_word_for_it() {
     let asked = |errno, ask| {

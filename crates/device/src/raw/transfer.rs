@@ -1,4 +1,4 @@
-//! Sectors on their way: all at once, and piece by piece where something fails.
+//! The transfer of a request's sectors: all at once, and in pieces after a failure.
 
 use crate::aligned::Aligned;
 use crate::ring::Work;
@@ -8,58 +8,58 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use units::{Bytes, Lbn, LbnRange};
 
-/// A medium that fails is asked this often for one request, so that the first bad sector of 2^16 is found and a disk that
-/// comes and goes does not hold a request for ever.
+/// The most medium errors of one request: enough to find the first bad sector of 2^16, and a bound for a disk that
+/// fails intermittently.
 const MOST_FAILURES: u32 = 40;
 
-/// Bytes of zeroes that are written at once.
+/// The most bytes of zeroes that are written at once.
 const ZEROES: u64 = 1 << 20;
 
-/// Which way.
+/// The direction of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
     Read,
     Write {
         through: bool,
     },
-    /// The buffer, of zeroes, is written as often as need be.
+    /// Write the buffer, which is zeroes, repeatedly.
     Zero {
         through: bool,
     },
 }
 
-/// A request's sectors on their way.
+/// A transfer under way.
 #[derive(Debug)]
 pub(super) struct Transfer {
     way: Way,
     range: LbnRange,
     sector: Bytes,
-    /// Not here while the kernel works on it.
+    /// Empty while the kernel works on it.
     buffer: Aligned,
-    /// From the range's beginning on, so many sectors are through.
+    /// The number of sectors transferred, from the range's beginning on.
     good: u64,
-    /// Where the piece under way ends, in sectors from the beginning.
+    /// The end of the current piece, in sectors from the beginning.
     reach: u64,
-    /// Somewhere before this sector is one that has failed.
+    /// A failed sector lies before this one.
     suspect: Option<u64>,
     failures: u32,
 }
 
-/// What becomes of a transfer after a piece of it.
+/// The next step of a transfer after a piece.
 #[derive(Debug)]
 pub(super) enum Next {
     /// The next piece.
     Piece(Work),
-    /// All is through; what was read.
+    /// All is transferred; the bytes read.
     Done(Vec<u8>),
     /// This sector is bad.
     Bad(Lbn),
-    /// It fails, one cannot say where.
+    /// It fails, and the sector is unknown.
     Failed(io::Error),
 }
 
 impl Transfer {
-    /// A transfer and its first piece, which is all of it if that may go at once.
+    /// Begins a transfer; returns also its first piece, which is all of it if that is possible at once.
     pub fn begin(
         way: Way,
         range: LbnRange,
@@ -72,18 +72,18 @@ impl Transfer {
         (transfer, first)
     }
 
-    /// Zeroes enough for a piece of [`Way::Zero`].
+    /// Returns zeroes for a piece of [`Way::Zero`].
     pub fn zeroes(range: LbnRange, sector: Bytes, alignment: usize) -> Aligned {
         let most = range.len().get().saturating_mul(sector.get()).min(ZEROES.max(sector.get()));
         Aligned::zeroed(most as usize, alignment)
     }
 
-    /// The piece is done, or is not: what next.
+    /// Records the result of a piece; returns the next step.
     pub fn ended(&mut self, buffer: Aligned, result: io::Result<usize>, file: &Arc<OwnedFd>) -> Next {
         self.buffer = buffer;
         match result {
             Ok(bytes) => {
-                // A kernel that has gone half a sector far goes that sector again.
+                // After a partial sector, that sector is transferred again.
                 let sectors = bytes as u64 / self.sector.get();
                 if sectors == 0 {
                     let kind = if self.way == Way::Read {
@@ -94,7 +94,7 @@ impl Transfer {
                     return Next::Failed(io::Error::new(kind, "the device has become smaller"));
                 }
                 self.good = (self.good + sectors).min(self.reach);
-                // What has failed in a larger piece has not failed alone: it was no bad sector.
+                // If a larger piece failed and its sectors succeed singly, no sector was bad.
                 self.suspect = self.suspect.filter(|suspect| self.good < *suspect);
             }
             Err(error) => {
@@ -117,7 +117,7 @@ impl Transfer {
         Next::Piece(self.piece(file))
     }
 
-    /// From the first sector that is not through: to the end, or half way to where something has failed.
+    /// Returns the next piece: from the first remaining sector to the end, or half-way to the suspected failure.
     fn piece(&mut self, file: &Arc<OwnedFd>) -> Work {
         let end = match self.suspect {
             None => self.range.len().get(),
@@ -135,7 +135,7 @@ impl Transfer {
         }
     }
 
-    /// The part of the buffer for the sectors until `end`.
+    /// Returns the part of the buffer for the sectors until `end`.
     fn part(&self, end: u64) -> Range<usize> {
         let bytes = |sectors: u64| (sectors * self.sector.get()) as usize;
         match self.way {
@@ -145,17 +145,17 @@ impl Transfer {
     }
 }
 
-/// What an error of a device means.
+/// The meaning of a device's error.
 enum Fault {
-    /// A sector, or some of them.
+    /// One or several sectors are bad.
     Medium,
-    /// It may be gone the next time.
+    /// The error may not recur.
     Passing,
     Other,
 }
 
-/// The kernel's block layer says EIO of most, ENODATA of what the drive calls a medium error, EILSEQ of sectors whose
-/// protection does not fit, EREMOTEIO of what the target gave up.
+/// Classifies an error. The kernel's block layer returns EIO for most errors, ENODATA for a drive's medium error,
+/// EILSEQ for sectors whose protection information does not match, EREMOTEIO for a failed target.
 fn fault(error: &io::Error) -> Fault {
     match error.raw_os_error() {
         Some(libc::EIO | libc::ENODATA | libc::EILSEQ | libc::EREMOTEIO) => Fault::Medium,
@@ -164,7 +164,7 @@ fn fault(error: &io::Error) -> Fault {
     }
 }
 
-/// Whether a device of which this was asked does not know how.
+/// Returns whether the error means that the device does not support the operation.
 pub(super) fn unknown(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EINVAL | libc::ENOSYS | libc::ENOTTY))
 }

@@ -1,16 +1,16 @@
-//! What there is without the feature: nothing, with the same face.
+//! The stand-in without the feature: the same interface, always failing.
 
 use super::{UblkError, UblkPlan};
 use crate::kernel::KernelQueue;
 use std::convert::Infallible;
 use std::path::Path;
 
-/// A block device of this machine's kernel, in a build that has none.
+/// A block device of this machine's kernel, in a build without support for it.
 #[derive(Debug)]
 pub struct Ublk(Infallible);
 
 impl Ublk {
-    /// Says that there is none.
+    /// Fails: there is no support.
     ///
     /// # Errors
     /// [`UblkError::NotBuilt`], always.
@@ -19,7 +19,7 @@ impl Ublk {
         Err(UblkError::NotBuilt)
     }
 
-    /// Where it is.
+    /// Returns its path.
     pub fn path(&self) -> &Path {
         match self.0 {}
     }
@@ -33,18 +33,18 @@ impl Ublk {
         match self.0 {}
     }
 
-    /// Has the kernel show it.
+    /// Makes the kernel show it.
     pub fn start(&self, started: impl FnOnce(Result<(), UblkError>) + Send + 'static) {
         let _ = started;
         match self.0 {}
     }
 
-    /// Has the kernel take it away.
+    /// Makes the kernel remove it.
     pub fn stop(&self) {
         match self.0 {}
     }
 
-    /// Gives it up.
+    /// Closes it.
     ///
     /// # Errors
     /// None: there is no such device.

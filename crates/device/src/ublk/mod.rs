@@ -1,7 +1,7 @@
-//! A disk as a block device of this machine's own kernel, `/dev/ublkbN`: Linux's ublk driver hands the requests over.
+//! A disk as a block device of this machine's own kernel, `/dev/ublkbN`: Linux's ublk driver passes on the requests.
 //!
-//! Only with the cargo feature `ublk`, which needs libclang to build. Without it there is the same [`Ublk`], which cannot be
-//! opened and says so; nobody else need know which of them it has.
+//! Only with the cargo feature `ublk`, which needs libclang to build. Without it the same [`Ublk`] exists, and
+//! opening it fails with the reason; its users need not distinguish the two.
 
 use crate::block::Abilities;
 use std::io;
@@ -22,24 +22,24 @@ pub use absent::Ublk;
 #[cfg(feature = "ublk")]
 pub use node::Ublk;
 
-/// What a device is to be.
+/// The plan of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UblkPlan {
     /// The N of `/dev/ublkbN`.
     pub number: u32,
-    /// Whose device it is: one that a daemon has left behind is taken over by this owner only.
+    /// The owner: only it takes over a device whose daemon has died.
     pub owner: u64,
-    /// Of a sector: 512 to 4096, a power of two.
+    /// The bytes of a sector: 512 to 4096, a power of two.
     pub sector: Bytes,
-    /// How many.
+    /// The number of sectors.
     pub sectors: Sectors,
-    /// What it can do.
+    /// The optional commands and properties of the device.
     pub abilities: Abilities,
-    /// Nobody writes to it.
+    /// Whether the kernel refuses writes to it.
     pub read_only: bool,
 }
 
-/// Why there is no such device.
+/// The reason for which a device cannot be made.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum UblkError {
@@ -48,36 +48,36 @@ pub enum UblkError {
         "this freeblock was built without ublk; build it with `make ublk` (cargo's --features ublk, which needs libclang), or serve without ublk"
     )]
     NotBuilt,
-    /// No driver.
+    /// The driver is missing.
     #[error(
         "/dev/ublk-control is not there; `modprobe ublk_drv` loads the driver of a Linux that has it (6.1 or later)"
     )]
     NoDriver,
-    /// Nobody may.
+    /// This process has no permission.
     #[error("/dev/ublk-control: {0}; ublk devices are for root")]
     Control(io::Error),
-    /// It is somebody else's.
+    /// The number belongs to another user.
     #[error("/dev/ublkb{number} {whose}; give another number")]
     Taken {
-        /// Which.
+        /// The number.
         number: u32,
-        /// Whose it is.
+        /// The current owner.
         whose: String,
     },
-    /// Sectors that ublk does not know.
+    /// The sector size is not supported.
     #[error("sectors of {0} bytes; ublk has those of 512, 1024, 2048 and 4096")]
     Sector(u64),
-    /// The driver's word.
+    /// The driver failed.
     #[error("/dev/ublkb{number}: {what}: {source}")]
     Driver {
-        /// Which.
+        /// The number.
         number: u32,
-        /// What it was to do.
+        /// The operation.
         what: &'static str,
-        /// What it said.
+        /// The driver's error.
         source: io::Error,
     },
-    /// A defect.
+    /// A defect of this program.
     #[error("the thread that looks after /dev/ublkb{0} has ended before its time")]
     Ended(u32),
 }

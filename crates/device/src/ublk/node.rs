@@ -1,4 +1,4 @@
-//! The device node: made, shown, taken away, and found again after a daemon's death.
+//! The device node: creates, shows and removes it, and takes it over after a daemon's death.
 
 use super::params::{DEPTH, MOST_BYTES, params, same};
 use super::queue::Queue;
@@ -19,15 +19,16 @@ use std::{fmt, io};
 
 /// A block device of this machine's kernel.
 ///
-/// The kernel reads from a device while it shows it, and writes to it while it takes it away. So a thread of its own gives
-/// the driver these orders, and who [serves](Self::serve) the device answers meanwhile: [`open`](Self::open), then on one
-/// thread `serve`, and in there [`start`](Self::start); when the queue says that it is over, [`close`](Self::close).
+/// The kernel reads from a device while showing it, and writes to it while removing it. So a separate thread gives
+/// the driver these commands, while the thread that [serves](Self::serve) the device answers: call
+/// [`open`](Self::open), then `serve` on one thread, and in there [`start`](Self::start); when the queue has ended,
+/// call [`close`](Self::close).
 ///
-/// What is mounted on a device that is taken away is synced first, and has no device afterwards.
+/// A file system mounted on a device that is removed is synced first, and has no device afterwards.
 ///
-/// A device whose daemon was killed stays, and what is asked of it waits. The next daemon of the same owner that opens the
-/// same number takes it over, and is asked again for all that was not answered. If the disk is not what it was (its size, what
-/// it can do, whether it may be written), the device is taken away and made anew.
+/// A device whose daemon was killed stays, and its requests wait. The next daemon of the same owner that opens the
+/// same number takes it over, and gets all unanswered requests again. If the disk has changed (its size, its
+/// abilities, whether it may be written), the device is removed and made anew.
 pub struct Ublk {
     path: PathBuf,
     number: u32,
@@ -45,16 +46,16 @@ impl fmt::Debug for Ublk {
 type Started = Box<dyn FnOnce(Result<(), UblkError>) + Send>;
 
 enum Order {
-    /// The thread that serves it is this one.
+    /// The id of the serving thread.
     Start(libc::pid_t, Started),
     Stop,
 }
 
 impl Ublk {
-    /// Makes the device, or takes over what a daemon that was killed has left. It is not shown yet.
+    /// Makes the device, or takes over that of a killed daemon. It is not shown yet.
     ///
     /// # Errors
-    /// No driver, a number that is taken, sectors that are not for it, or the driver's word.
+    /// The driver is missing, the number is taken, the sector size is not supported, or the driver failed.
     pub fn open(plan: UblkPlan) -> Result<Self, UblkError> {
         let number = plan.number;
         let (made, told) = mpsc::sync_channel(1);
@@ -65,7 +66,7 @@ impl Ublk {
             .map_err(|source| UblkError::Driver { number, what: "no thread for it", source })?;
         let dev = match told.recv() {
             Ok(dev) => dev,
-            // It says why.
+            // The thread's result has the reason.
             Err(_) => {
                 return Err(thread
                     .join()
@@ -75,15 +76,16 @@ impl Ublk {
         Ok(Self { path: format!("/dev/ublkb{number}").into(), number, dev, orders, thread })
     }
 
-    /// Where it is.
+    /// Returns its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Serves its requests on this thread, which no other device may use: `host` makes turns until the queue is over.
+    /// Serves its requests on this thread, which no other device may use: `host` calls `turn` until the queue has
+    /// ended.
     ///
     /// # Errors
-    /// The kernel gives no queue.
+    /// The kernel returns no queue.
     pub fn serve<R>(&self, host: impl FnOnce(&mut dyn KernelQueue) -> R) -> Result<R, UblkError> {
         let number = self.number;
         let mut queue = Queue::new(&self.dev).map_err(|source| UblkError::Driver {
@@ -94,8 +96,8 @@ impl Ublk {
         Ok(host(&mut queue))
     }
 
-    /// Has the kernel show it, and calls `started` from another thread when it has. To be called by who serves it, before
-    /// it goes on with that.
+    /// Makes the kernel show it, and then calls `started` from another thread. The serving thread calls this before
+    /// it continues.
     pub fn start(&self, started: impl FnOnce(Result<(), UblkError>) + Send + 'static) {
         let order = Order::Start(UblkCtrl::init_queue_thread(), Box::new(started));
         if let Err(mpsc::SendError(Order::Start(_, started))) = self.orders.send(order) {
@@ -103,16 +105,16 @@ impl Ublk {
         }
     }
 
-    /// Has the kernel take it away: what it has to write of it comes first, and has to be served.
+    /// Makes the kernel remove it; the kernel's outstanding writes come first, and must be served.
     pub fn stop(&self) {
-        // Gone already is as good.
+        // If it has gone already, nothing is left to do.
         let _ = self.orders.send(Order::Stop);
     }
 
-    /// Gives it up, after its queue is over; its number is free then, unless somebody still has it open.
+    /// Closes it after its queue has ended; its number is free then, unless a program still has it open.
     ///
     /// # Errors
-    /// The driver's word.
+    /// The driver failed.
     pub fn close(self) -> Result<(), UblkError> {
         let Self { dev, orders, thread, number, .. } = self;
         drop((dev, orders));
@@ -120,7 +122,7 @@ impl Ublk {
     }
 }
 
-/// Does what is ordered, and takes the device away when nobody is there any more to order.
+/// Carries out orders, and removes the device when all senders have gone.
 fn look_after(
     plan: &UblkPlan,
     made: &SyncSender<Arc<UblkDev>>,
@@ -137,7 +139,7 @@ fn look_after(
     };
     let dev = UblkDev::new("freeblock".into(), set_up, &ctrl).map_err(failed("it cannot be opened"))?;
     let dev = Arc::new(dev);
-    // Whoever waits for it would have gone with its thread.
+    // If the receiver has gone, so has the need for the device.
     let _ = made.send(Arc::clone(&dev));
     for order in orders {
         match order {
@@ -151,7 +153,7 @@ fn look_after(
             }
             Order::Stop => {
                 sync(number);
-                // Gone already is as good.
+                // If it has gone already, nothing is left to do.
                 let _ = ctrl.kill_dev();
             }
         }
@@ -165,20 +167,20 @@ fn look_after(
     Ok(())
 }
 
-/// What the kernel has of the device and has not written yet, it writes: when it is told to let go of a device that could be
-/// taken over it does not do so by itself.
+/// Makes the kernel write its dirty data of the device: before it releases a device that could be taken over, it does
+/// not do so by itself.
 fn sync(number: u32) {
     let Ok(node) = File::open(format!("/dev/ublkb{number}")) else { return };
     let rdev = node.metadata().map_or(0, |metadata| metadata.rdev());
     for at in System::here().mounts_of_device(libc::major(rdev), libc::minor(rdev)) {
-        // What cannot be written is an error of who wrote it.
+        // A write error belongs to the program that wrote the data.
         let _ = File::open(at).map(rustix::fs::syncfs);
     }
     let _ = node.sync_all();
 }
 
-/// Takes a device away, and waits a little for its number to be free, which it is not as long as somebody has it open.
-/// Whether it is free.
+/// Removes a device, and waits a little for its number to become free, which takes until no program has it open.
+/// Returns whether it is free.
 fn take_away(ctrl: &UblkCtrl) -> io::Result<bool> {
     let _ = ctrl.kill_dev();
     done(ctrl.del_dev_async())?;
@@ -191,10 +193,10 @@ fn take_away(ctrl: &UblkCtrl) -> io::Result<bool> {
     Ok(false)
 }
 
-/// The driver's handle on a new device, or on one that was left behind.
+/// Returns the driver's handle on a new device, or on one whose daemon has died.
 ///
-/// A number that is not free must not be given to libublk to be added: it would then delete the device that has it, and
-/// wait for whoever has that open.
+/// A number in use must not be passed to libublk for adding: it would delete the existing device, and wait until no
+/// program has it open.
 fn control(plan: &UblkPlan, params: &sys::ublk_params) -> Result<UblkCtrl, UblkError> {
     let number = plan.number;
     let driver = match File::options().read(true).write(true).open("/dev/ublk-control") {
@@ -202,7 +204,7 @@ fn control(plan: &UblkPlan, params: &sys::ublk_params) -> Result<UblkCtrl, UblkE
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(UblkError::NoDriver),
         Err(error) => return Err(UblkError::Control(error)),
     };
-    // Two of us do not find the same number free at once. Held until this is over.
+    // Prevents two processes from finding the same number free at once. Held until the function returns.
     driver.lock().map_err(UblkError::Control)?;
     if let Some(left) = left_behind(plan, params)? {
         return Ok(left);
@@ -227,19 +229,19 @@ fn build(plan: &UblkPlan, flags: UblkFlags) -> io::Result<UblkCtrl> {
         .map_err(io_error)
 }
 
-/// The kernel notices within five seconds that a daemon has died.
+/// The kernel notices the death of a daemon within five seconds.
 const NOTICES: u32 = 800;
-/// A number is free in no time if nobody has the device.
+/// The number of a device that no program has open becomes free at once.
 const FREES: u32 = 100;
 const LOOK: Duration = Duration::from_millis(10);
 
-/// A device of this number that the driver knows already: taken over if it is ours and still fits, taken away if it is ours
-/// and does not (`None`, as if there was none).
+/// Finds an existing device of this number: takes it over if it is of this owner and still fits, removes it if it is
+/// of this owner and does not (`None`, as if there was none).
 fn left_behind(plan: &UblkPlan, params: &sys::ublk_params) -> Result<Option<UblkCtrl>, UblkError> {
     let number = plan.number;
     let driver = |what| move |source| UblkError::Driver { number, what, source };
     let node = Path::new(&format!("/dev/ublkc{number}")).exists();
-    // It complains on standard error of a device of which it has no notes.
+    // libublk complains on standard error about a device without a notes file.
     let notes = PathBuf::from(format!("{}/{number:04}.json", UblkCtrl::run_dir()));
     if !notes.exists() {
         let _ = std::fs::create_dir_all(UblkCtrl::run_dir()).and_then(|()| std::fs::write(&notes, "{}"));
@@ -283,25 +285,26 @@ fn left_behind(plan: &UblkPlan, params: &sys::ublk_params) -> Result<Option<Ublk
 
 const HELD: &str = "is gone, and somebody still has it open from before (is it mounted?); end that";
 
-/// A device that the driver knows.
+/// A device that the driver has.
 #[derive(Clone, Copy, Debug)]
 struct Found {
-    /// It is still there for programs. A device that was taken away is not, and the driver knows it as long as somebody has it open.
+    /// Whether programs still see it. A removed device is not seen, but the driver has it while any program has it
+    /// open.
     node: bool,
-    /// Of the same disk's daemon.
+    /// Whether it belongs to a daemon of the same disk.
     ours: bool,
     /// UBLK_S_DEV_*.
     state: u32,
     /// Its daemon, if that is alive.
     served_by: Option<i32>,
-    /// It is what it would be made like now.
+    /// Whether it has the parameters that it would be given now.
     fits: bool,
 }
 
 #[derive(Debug, PartialEq, Eq)]
 enum Verdict {
     Taken(String),
-    /// For the kernel to notice that its daemon has died.
+    /// Wait for the kernel to notice that its daemon has died.
     Wait,
     TakeOver,
     TakeAway,
@@ -322,14 +325,14 @@ impl Found {
     }
 }
 
-/// Whether a process is there, and not only what is left of it.
+/// Returns whether a process is running, and not a zombie.
 fn is_alive(pid: i32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
     state.is_some_and(|state| !matches!(state, 'Z' | 'X'))
 }
 
-/// libublk calls "busy" no error.
+/// Treats libublk's "busy", which is no error there, as an error.
 fn done(result: Result<i32, libublk::UblkError>) -> io::Result<()> {
     match result.map_err(io_error)? {
         error if error < 0 => Err(io::Error::from_raw_os_error(-error)),
@@ -337,7 +340,7 @@ fn done(result: Result<i32, libublk::UblkError>) -> io::Result<()> {
     }
 }
 
-/// With the system's word, which libublk's own text does not have.
+/// Converts the error, with the system's message, which libublk's own text does not include.
 pub(super) fn io_error(error: libublk::UblkError) -> io::Error {
     use libublk::UblkError as Theirs;
     match error {

@@ -1,19 +1,19 @@
-//! A plan in the driver's words.
+//! Converts a plan to the driver's parameters.
 
 use super::{UblkError, UblkPlan};
 use crate::kernel::KERNEL_SECTOR;
 use libublk::sys;
 
-/// Requests of one kernel that are under way at once.
+/// The most requests of one kernel under way at once.
 pub(super) const DEPTH: u16 = 64;
 
-/// Of a read or write; the queue holds [`DEPTH`] times as much, 16 MiB.
+/// The most bytes of a read or write; the queue has room for [`DEPTH`] of them, 16 MiB.
 pub(super) const MOST_BYTES: u32 = 256 << 10;
 
-/// Of a discard, and of zeroes, in the kernel's sectors: a gigabyte, which goes down in pieces.
+/// The most kernel sectors of a discard or zeroing: a gigabyte, which reaches the disk in pieces.
 const MOST_ZEROES: u32 = 1 << 21;
 
-/// What the kernel is told of the device.
+/// Returns the device's parameters for the kernel.
 pub(super) fn params(plan: &UblkPlan) -> Result<sys::ublk_params, UblkError> {
     let sector = plan.sector.get();
     if !sector.is_power_of_two() || !(512..=4096).contains(&sector) {
@@ -21,7 +21,7 @@ pub(super) fn params(plan: &UblkPlan) -> Result<sys::ublk_params, UblkError> {
     }
     let shift = sector.trailing_zeros() as u8;
     let can = plan.abilities;
-    // A flush and a write through it are understood by every device; one that keeps nothing back is quick with them.
+    // Every device supports flush and write-through; one without a volatile cache completes a flush at once.
     let mut attrs = sys::UBLK_ATTR_VOLATILE_CACHE | sys::UBLK_ATTR_FUA;
     if can.rotational {
         attrs |= sys::UBLK_ATTR_ROTATIONAL;
@@ -52,7 +52,7 @@ pub(super) fn params(plan: &UblkPlan) -> Result<sys::ublk_params, UblkError> {
     })
 }
 
-/// Whether what the kernel was told once is what it is told now; what it adds of its own does not count.
+/// Returns whether two sets of parameters are equal, except fields that the kernel sets itself.
 pub(super) fn same(ours: &sys::ublk_params, theirs: &sys::ublk_params) -> bool {
     let basic = |p: &sys::ublk_params| {
         let basic = p.basic;

@@ -1,4 +1,4 @@
-//! The requests of a device, on the thread that serves it.
+//! The queue of a device's requests, on the thread that serves it.
 
 use super::node::io_error;
 use super::params::{DEPTH, MOST_BYTES};
@@ -13,11 +13,11 @@ use std::{fmt, io};
 
 /// libublk's queue and the buffers that the kernel copies to and from.
 ///
-/// libublk has a ring of its own for each thread. The host waits for that as for a socket ([`KernelQueue::wire`]), so that
-/// one thread and one loop serve both.
+/// libublk has a ring of its own for each thread. The host waits for it as for a socket ([`KernelQueue::wire`]), so
+/// that one thread and one loop serve both.
 pub(super) struct Queue<'a> {
     queue: UblkQueue<'a>,
-    /// By tag. The kernel writes into one from the moment its tag is handed over until that comes back.
+    /// By tag. The kernel may write into a buffer from the submission of its tag until that completes.
     buffers: Vec<IoBuf<u8>>,
     wire: Arc<OwnedFd>,
     come: VecDeque<u16>,
@@ -38,7 +38,7 @@ impl<'a> Queue<'a> {
             buffer.zero_buf();
             buffer
         };
-        // One that was left behind has the depth that it was made with.
+        // A device that is taken over has the depth that it was made with.
         let buffers: Vec<IoBuf<u8>> = (0..dev.dev_info.queue_depth.max(DEPTH)).map(buffer).collect();
         let queue = UblkQueue::new(0, dev).map_err(io_error)?;
         let wire = with_task_io_ring(|ring| ring.as_fd().try_clone_to_owned())?;
@@ -59,7 +59,7 @@ impl KernelQueue for Queue<'_> {
             let turned = self.queue.flush_and_wake_io_tasks(
                 |data, done, _| match done.result() {
                     0 => come.push_back(UblkIOCtx::user_data_to_tag(data) as u16),
-                    // The device goes: libublk counts these.
+                    // The device is being removed: libublk counts these.
                     error if error == libublk::sys::UBLK_IO_RES_ABORT => {}
                     error => failed = Some(io::Error::from_raw_os_error(-error)),
                 },
@@ -67,7 +67,7 @@ impl KernelQueue for Queue<'_> {
             );
             match (turned, failed) {
                 (_, Some(error)) => return Err(error),
-                // That it was the last is said when there is nothing more.
+                // The end is reported when there are no more requests.
                 (Ok(taken), None) if taken > 0 && self.queue.is_stopping() => {}
                 (Ok(_), None) => return Ok(true),
                 (Err(UblkError::QueueIsDown), None) => {
@@ -87,7 +87,8 @@ impl KernelQueue for Queue<'_> {
         if request.op == KernelOp::Write {
             let length = u64::from(request.count) * KERNEL_SECTOR.get();
             let buffer = self.buffers.get(usize::from(tag)).map_or(&[][..], IoBuf::as_slice);
-            // The driver asks for no more than it was told; less than it asks for would be refused by the device.
+            // The driver's requests are within the limits given to it; if bytes are missing, the device refuses the
+            // request.
             request.bytes = buffer.get(..length as usize).unwrap_or_default().to_vec();
         }
         Some(request)
@@ -110,7 +111,7 @@ impl KernelQueue for Queue<'_> {
             (Ok(_), KernelOp::Write) => length as i32,
             (Ok(_), _) => 0,
         };
-        // Not with these words: a buffer of ours, and a device that takes buffers.
+        // This cannot fail: the buffer is valid, and the device uses buffers.
         let queued = self.queue.complete_io_cmd_unified(
             tag,
             BufDesc::Slice(buffer.as_slice()),
@@ -120,7 +121,7 @@ impl KernelQueue for Queue<'_> {
     }
 }
 
-/// Buffers that the kernel may still write into are given up, as [`Ring`](crate::Ring) gives up its own.
+/// Leaks buffers that the kernel may still write into, as [`Ring`](crate::Ring) does.
 impl Drop for Queue<'_> {
     fn drop(&mut self) {
         if self.lent {

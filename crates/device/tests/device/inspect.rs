@@ -1,10 +1,10 @@
-//! The kernel's description of disks, made up in a directory.
+//! The kernel's description of disks, imitated in a directory.
 
 use device::{ActuatorRange, Inspection, Verdict, Zoned, inspect, inspect_directory};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A directory that is removed with all that is in it.
+/// A directory that is removed with its contents.
 struct Sys(PathBuf);
 
 impl Sys {

@@ -1,4 +1,4 @@
-//! Disks and files on this machine's kernel: over a file, and over loop devices where this process may make them.
+//! Disks and files on this machine's kernel: over a file, and over loop devices if this process may make them.
 
 use device::{Answer, Ask, Device, Failure, OpenError, Options, Raw, Ring, User};
 use proptest::prelude::*;
@@ -10,7 +10,7 @@ use units::{Instant, Lbn, LbnRange, Sectors};
 
 const BYTES: usize = 1 << 20;
 
-/// A file of a megabyte in a directory of its own, which goes with it.
+/// A file of a megabyte in a directory of its own, removed on drop.
 struct Image {
     dir: PathBuf,
     path: PathBuf,
@@ -36,14 +36,14 @@ impl Drop for Image {
     }
 }
 
-/// A loop device over an image, which is let go of.
+/// A loop device over an image, detached on drop.
 struct Loop {
     path: PathBuf,
     _image: Image,
 }
 
 impl Loop {
-    /// `None` where this process may not make one.
+    /// Returns `None` if this process may not make one.
     fn new(test: &str, sector: u32) -> Option<Self> {
         let image = Image::new(test);
         let sector = format!("--sector-size={sector}");
@@ -83,7 +83,7 @@ fn range(start: u64, len: u64) -> LbnRange {
     LbnRange::new(Lbn::new(start), Sectors::new(len))
 }
 
-/// As an event loop does it: all that is asked, at once.
+/// Runs all requests at once, as an event loop does.
 fn run(
     ring: &mut Ring,
     disk: &mut Raw,
@@ -114,7 +114,7 @@ fn one(ring: &mut Ring, disk: &mut Raw, range: LbnRange, ask: Ask) -> Result<Vec
     run(ring, disk, vec![(range, ask)]).remove(&0).unwrap()
 }
 
-/// Writes, zeroes and discards all over it, and reads them back.
+/// Writes, zeroes and discards all over it, and reads it back.
 fn is_an_array(disk: &mut Raw, asks: &[(u64, u64, u8)]) {
     let Some(mut ring) = ring() else { return };
     let sector = disk.sector_bytes().get();
@@ -138,7 +138,7 @@ fn is_an_array(disk: &mut Raw, asks: &[(u64, u64, u8)]) {
         match after {
             _ if flush => {}
             Some(fill) => array[bytes].fill(fill),
-            // Nobody says what is there: look.
+            // The content is undefined, so read it.
             None => {
                 let now = one(&mut ring, disk, range(start, len), Ask::Read).unwrap();
                 array[bytes].copy_from_slice(&now);
@@ -146,7 +146,7 @@ fn is_an_array(disk: &mut Raw, asks: &[(u64, u64, u8)]) {
         }
     }
     assert!(one(&mut ring, disk, range(0, sectors), Ask::Read).unwrap() == array);
-    // And by single sectors, many at once.
+    // The same by single sectors, many at once.
     let asks = (0..sectors).map(|at| (range(at, 1), Ask::Read)).collect();
     let read: Vec<u8> = run(&mut ring, disk, asks).into_values().flat_map(Result::unwrap).collect();
     assert!(read == array);
@@ -162,7 +162,7 @@ proptest! {
     }
 }
 
-/// Where it is done without the ring.
+/// Operations go without the ring here.
 #[test]
 fn a_file_in_memory_is_an_array() {
     let path = PathBuf::from(format!("/dev/shm/freeblock-raw-{}", std::process::id()));
@@ -205,7 +205,7 @@ fn a_loop_device_forgets_what_is_discarded_and_its_file_has_a_hole() {
     }
     one(&mut ring, &mut disk, range(0, 1024), Ask::Discard).unwrap();
     one(&mut ring, &mut disk, range(0, 0), Ask::Flush).unwrap();
-    // The command is Linux 6.12's; an older kernel forgets nothing.
+    // The command needs Linux 6.12; an older kernel discards nothing.
     let forgotten =
         one(&mut ring, &mut disk, range(0, 1024), Ask::Read).unwrap().iter().all(|byte| *byte == 0);
     assert!(!forgotten || blocks() < before, "{} blocks of {before}", blocks());

@@ -1,4 +1,4 @@
-//! The ring gives everything back, whatever becomes of it.
+//! The ring returns everything, whatever happens to an operation.
 
 use device::{Aligned, Ring, Work};
 use std::io::Write;
@@ -47,7 +47,7 @@ fn what_is_cancelled_ends_and_a_name_is_not_used_again() {
     let ended = ring.next_ended().unwrap();
     assert_eq!(ended.token, first);
     assert!(ended.result.is_err());
-    // Its place is used again; cancelling the old name does not end the new operation.
+    // Its place is used again; cancelling the old token does not end the new operation.
     let second = ring.start(Work::Receive(Arc::clone(&ours), vec![0; 8])).unwrap();
     assert_ne!(first, second);
     ring.cancel(first).unwrap();

@@ -116,7 +116,7 @@ impl KernelError {
 
 /// The source of a kernel's requests. No call blocks; all are made on one thread.
 ///
-/// When [`wire`](Self::wire) becomes readable, the host calls [`turn`](Self::turn), then takes the requests that have
+/// When [`wire`](Self::wire) becomes readable, the host calls [`KernelQueue::turn`], then takes the requests that have
 /// come with [`next`](Self::next) until there is none. Each request is [answered](Self::answer) once, in any order;
 /// answers go out with the next `turn`.
 pub trait KernelQueue: Debug {

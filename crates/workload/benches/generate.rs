@@ -1,5 +1,5 @@
-//! What a request costs before it reaches the drive. Each benchmark is over 10,000 requests; the checksum, asserted,
-//! shows that all variants of a build did the same work.
+//! The cost of generating a request. Each benchmark is over 10,000 requests; the checksum, asserted, shows that all
+//! variants of a build did the same work.
 
 use divan::{Bencher, black_box, counter::ItemsCount};
 use freeblock_workload::random::{StandardNormal, Stream};

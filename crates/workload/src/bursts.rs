@@ -13,16 +13,16 @@ pub(crate) struct Bursts {
     gap: Duration,
     burst: Duration,
     silence: Duration,
-    /// What is left of the burst after the next arrival.
+    /// The rest of the burst after the next arrival.
     left: Duration,
     next: Instant,
 }
 
-/// Bursts that hold less than one arrival in so many would take as many draws for each.
+/// The bound on bursts per arrival: with more, each arrival would take that number of draws.
 const EMPTY_BURSTS_MAX: u64 = 1_000;
 
 impl Bursts {
-    /// `rate` is that of all time, bursts and silences. A burst begins at `start`.
+    /// Creates the process; `rate` is the mean over bursts and silences. A burst begins at `start`.
     pub(crate) fn new(
         rate: f64,
         burst: Duration,
@@ -51,7 +51,7 @@ impl Bursts {
         self.next
     }
 
-    /// On to the arrival after the next.
+    /// Advances to the arrival after the next.
     pub(crate) fn step(&mut self) {
         let mut wait = self.stream.exponential_time(self.gap);
         while wait > self.left {

@@ -1,4 +1,4 @@
-//! A trace in compressed time that keeps what its requests must have waited for.
+//! A trace in compressed time that preserves dependencies between requests.
 
 use crate::error::ConfigError;
 use crate::issue::{ClosedTask, Issued, later, within};
@@ -7,13 +7,13 @@ use crate::script::{Script, served_at_once};
 use std::collections::BTreeMap;
 use units::{Duration, Instant, LbnRange};
 
-/// A replay at a multiple of its speed, as ATC'03, section 4, makes heavier loads of a trace.
+/// A replay at a multiple of the recorded speed: ATC'03, section 4, makes heavier loads of a trace in this way.
 ///
-/// The times between arrivals shrink by a factor. What the traced program did not know until a request was done, it
-/// cannot have acted upon before: so a request to sectors that an earlier one still waits for is taken to depend on it,
-/// and is held until that one is complete; everything behind it in the trace is held as well, and then comes at its
-/// own time or at once, whichever is later. (The paper speaks of repeated requests to a block; here one shared sector
-/// is enough.)
+/// The times between arrivals shrink by a factor. The traced program cannot have used the result of a request before
+/// its completion, so a request to sectors for which an earlier one is still at the drive counts as dependent on it: it
+/// is held until that one is complete. Everything behind it in the trace is held as well, and then comes at its own
+/// time or at once, whichever is later. (The paper speaks of repeated requests to a block; here one shared sector is
+/// enough.)
 ///
 /// It keeps its own times: use it with [`Arrival::Scripted`](crate::Arrival::Scripted).
 ///
@@ -37,25 +37,25 @@ use units::{Duration, Instant, LbnRange};
 pub struct Compressed<S> {
     source: S,
     factor: f64,
-    /// The request that comes next, and its arrival after that of the first.
+    /// The next request, and its arrival relative to the first.
     next: Option<(Request, Duration)>,
     /// The task of the next request.
     task: u32,
     start: Instant,
-    /// The next comes no earlier: when the last one came, or when the one that it waited for was done.
+    /// A lower bound on the next issue: the last issue, or the completion that the next one waited for.
     not_before: Instant,
-    /// The requests at the drive by their first sectors: where each ends. No two share a sector, since the later would be
-    /// held.
+    /// The requests at the drive by their first sectors: the end of each. No two share a sector, since the later one
+    /// would be held.
     at_drive: BTreeMap<u64, u64>,
-    /// Their sectors by their tasks.
+    /// The sectors of each task's request.
     tasks: BTreeMap<u32, LbnRange>,
 }
 
 impl<S: Source> Compressed<S> {
-    /// `source` at `factor` times its recorded speed.
+    /// Creates a replay of `source` at `factor` times its recorded speed.
     ///
     /// # Errors
-    /// A factor that is not from 0.000001 to 1000000000000; requests without arrival times.
+    /// The factor is not from 0.000001 to 1000000000000, or the requests have no arrival times.
     pub fn new(mut source: S, factor: f64) -> Result<Self, ConfigError> {
         let factor = within("factor", factor, 1e-6, 1e12, "give a factor from 0.000001 to 1000000000000")?;
         if !source.recorded().arrivals {
@@ -78,21 +78,21 @@ impl<S: Source> Compressed<S> {
         })
     }
 
-    /// Whether a request at the drive shares a sector with `range`.
+    /// Returns whether a request at the drive shares a sector with `range`.
     fn is_at_drive(&self, range: LbnRange) -> bool {
-        // Disjoint ranges end in the order in which they begin, so only the last that begins before its end counts.
+        // Disjoint ranges end in the order in which they begin, so only the last one before its end matters.
         let before = self.at_drive.range(..range.end().get()).next_back();
         before.is_some_and(|(_, end)| *end > range.start().get())
     }
 
-    /// When a request that arrived this long after the first would come if it depended on nothing.
+    /// Returns the time of a request that arrived `since` after the first, if it depends on no other.
     fn own_time(&self, since: Duration) -> Instant {
         let ns = (since.as_nanos() as f64 / self.factor).round() as u64;
         later(self.start, Duration::from_nanos(ns))
     }
 }
 
-/// The next request of a source and its arrival after the first.
+/// Returns the next request of a source, and its arrival relative to the first.
 fn following(source: &mut impl Source) -> Option<(Request, Duration)> {
     let request = source.next_request()?;
     Some((request, source.recorded_arrival()?.saturating_since(Instant::ZERO)))
@@ -172,7 +172,7 @@ mod tests {
         Compressed::new(replay, factor).unwrap()
     }
 
-    /// Serves one request at a time, whichever and for however long `dice` says; when each came and was done.
+    /// Serves one request at a time, chosen and timed by `dice`; returns the issue and the completion of each.
     fn serve(
         mut load: Compressed<Replay>,
         requests: usize,
@@ -199,7 +199,7 @@ mod tests {
             let (which, ns) = dice.next().unwrap();
             let task = waiting.swap_remove(which % waiting.len());
             let done = Instant::from_nanos(now.as_nanos() + ns);
-            // What comes in the meantime comes in its own order with the completion.
+            // Requests that arrive meanwhile are issued in their order before the completion.
             while let Some(due) = load.due().filter(|due| *due < done) {
                 let issued = load.issue(due).unwrap();
                 times[issued.task.get() as usize].0 = issued.at;
@@ -214,7 +214,7 @@ mod tests {
     }
 
     proptest! {
-        /// The rule in its own words, for each pair of requests.
+        /// The rule, restated for each pair of requests.
         #[test]
         fn a_request_comes_when_the_naive_rule_says(
             mut requests in prop::collection::vec((0..60u64, 1..9u64, 0..4_000u64), 1..60),

@@ -1,19 +1,19 @@
-//! What is wrong with a generator's or an issuer's settings.
+//! Errors in the settings of generators and issuers.
 
 use units::Sectors;
 
-/// A setting that makes no workload. Every message names the field and the mend.
+/// An invalid setting of a workload. Every message names the field and the mend.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// A field has a value outside what it may hold.
+    /// A field has a value out of its range.
     #[error("{field} is {found}; {mend}")]
     Field {
         /// The field's name.
         field: &'static str,
-        /// What it holds.
+        /// Its value.
         found: String,
-        /// What it may hold.
+        /// The valid values.
         mend: &'static str,
     },
     /// The largest request does not fit on the drive.
@@ -26,14 +26,14 @@ pub enum ConfigError {
         /// The sectors of the largest request.
         needed: Sectors,
     },
-    /// A timing was asked for that the source has not recorded.
+    /// The field asks for times that the source has not recorded.
     #[error("{field} asks for recorded {what}, but the source has none; {mend}")]
     NotRecorded {
         /// The field's name.
         field: &'static str,
-        /// What is missing.
+        /// The missing times.
         what: &'static str,
-        /// What to use instead.
+        /// The setting to use instead.
         mend: &'static str,
     },
     /// A trace's record lies past the end of the drive.

@@ -1,4 +1,4 @@
-//! When requests are issued: closed loops of tasks, open arrivals, recorded times.
+//! The times at which requests are issued: closed loops of tasks, open arrivals, recorded times.
 
 use crate::bursts::Bursts;
 use crate::error::ConfigError;
@@ -9,16 +9,16 @@ use std::collections::BinaryHeap;
 use std::fmt;
 use units::{Duration, Instant};
 
-/// The pause between the completion of a task's request and the issue of its next.
+/// The think time: the pause between the completion of a task's request and the issue of its next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Think {
-    /// None: the next request is issued at once.
+    /// No pause: the next request is issued at once.
     None,
-    /// Always the same.
+    /// A constant time.
     Constant(Duration),
     /// Exponentially distributed, with this mean.
     Exponential(Duration),
-    /// The trace's own, of the request just completed.
+    /// The recorded time of the request just completed.
     Recorded,
 }
 
@@ -31,18 +31,18 @@ pub struct Closed {
     pub think: Think,
 }
 
-/// How requests arrive.
+/// The arrival process of requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Arrival {
     /// A closed loop. All tasks issue their first request at the start.
     Closed(Closed),
-    /// A Poisson process, whatever the drive does.
+    /// A Poisson process, independent of the drive.
     Poisson {
         /// Requests a second, from 1e-6 to 1e9.
         rate: f64,
     },
-    /// A Poisson process that is interrupted: it runs in bursts with silences between them, both of exponentially
-    /// distributed lengths. The first burst begins at the start.
+    /// An interrupted Poisson process: bursts with silences between them, both of exponentially distributed lengths.
+    /// The first burst begins at the start.
     Bursts {
         /// Requests a second over all time, from 1e-6 to 1e9: more in bursts.
         rate: f64,
@@ -51,11 +51,11 @@ pub enum Arrival {
         /// The mean length of a silence.
         silence: Duration,
     },
-    /// None ever.
+    /// No request at all.
     Silent,
-    /// As the source's own [`Script`](crate::Script) has them.
+    /// The times of the source's own [`Script`](crate::Script).
     Scripted,
-    /// The trace's own arrival times, counted from its first request's.
+    /// The recorded arrival times, relative to the first request's.
     Recorded {
         /// Multiplies the times: 0.5 replays twice as fast. From 1e-6 to 1e6.
         scale: f64,
@@ -63,18 +63,18 @@ pub enum Arrival {
 }
 
 impl Arrival {
-    /// `outstanding` requests at the drive at all times.
+    /// Returns a closed loop with `outstanding` requests at the drive at all times.
     pub const fn outstanding(outstanding: u32) -> Self {
         Self::Closed(Closed { tasks: outstanding, think: Think::None })
     }
 
-    /// OSDI'00, section 6.2: `tasks` tasks with 30 ms of think time each.
+    /// Returns the arrivals of OSDI'00, section 6.2: `tasks` tasks with 30 ms of think time each.
     pub const fn oltp(tasks: u32) -> Self {
         Self::Closed(Closed { tasks, think: Think::Constant(Duration::from_millis(30)) })
     }
 }
 
-/// One task of a closed loop, counted from 0. Open arrivals have no tasks: all their requests carry 0.
+/// A task of a closed loop, counted from 0. Open arrivals have no tasks: their requests all have task 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClosedTask(u32);
 
@@ -84,7 +84,7 @@ impl ClosedTask {
         Self(n)
     }
 
-    /// The number.
+    /// Returns the number.
     pub const fn get(self) -> u32 {
         self.0
     }
@@ -96,23 +96,22 @@ impl fmt::Display for ClosedTask {
     }
 }
 
-/// A request with its time.
+/// A request and the time of its issue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Issued {
-    /// When it is issued.
+    /// The time of the issue.
     pub at: Instant,
-    /// Who issues it; hand this back at its completion.
+    /// The task; pass it to `complete` at the completion.
     pub task: ClosedTask,
-    /// What it asks for.
+    /// The request.
     pub request: Request,
 }
 
 /// The foreground as a state machine: a [`Source`] of requests and the times at which they are issued.
 ///
-/// The host owns the clock. It reads [`due`](Self::due), takes the request with [`issue`](Self::issue) when its
-/// clock is there, and reports with [`complete`](Self::complete) when the drive is done with it. Requests with
-/// equal times are issued in the order in which their times became known; the n-th issue always carries the
-/// source's n-th request.
+/// The host owns the clock. It reads [`due`](Self::due), takes the request with [`issue`](Self::issue) at that time,
+/// and reports its completion with [`complete`](Self::complete). Requests with equal times are issued in the order in
+/// which their times became known; the n-th issue is always the source's n-th request.
 ///
 /// ```
 /// use freeblock_workload::{Arrival, Issuer, Random, RandomConfig};
@@ -150,23 +149,23 @@ enum Times {
 struct ClosedTimes {
     think: Think,
     stream: Stream,
-    /// Tasks that will issue: when, in which order their times became known, which.
+    /// Tasks that will issue: the time, the order in which times became known, the task.
     ready: BinaryHeap<Reverse<(Instant, u64, ClosedTask)>>,
-    /// How many times have become known.
+    /// The number of times that have become known.
     known: u64,
-    /// The pause that follows each task's request at the drive; empty unless pauses are recorded.
+    /// The pause after each task's request at the drive; empty unless pauses are recorded.
     recorded: Vec<Duration>,
 }
 
-/// More tasks than any host has; a larger number is a slip, and would take the memory of its table.
+/// The most tasks: a larger number is a mistake, and would need much memory.
 const TASKS_MAX: u32 = 1 << 20;
 
 impl<S: Source> Issuer<S> {
     /// Issues `source`'s requests from `start` on; draws its times from the stream "workload.arrival" of `seed`.
     ///
     /// # Errors
-    /// No tasks, or more than 1,048,576; a rate, scale or length out of its bounds or not a number; recorded or
-    /// scripted times asked for that the source has not.
+    /// No tasks, or more than 1,048,576; a rate, scale or length out of its range or not a number; the source has no
+    /// recorded or scripted times.
     pub fn new(mut source: S, arrival: Arrival, start: Instant, seed: u64) -> Result<Self, ConfigError> {
         let stream = Stream::new(seed, "workload.arrival");
         let times = match arrival {
@@ -209,8 +208,8 @@ impl<S: Source> Issuer<S> {
         Ok(issuer)
     }
 
-    /// When the next request is issued, or `None` while every task waits for a completion, and after the last. Only
-    /// with [`Arrival::Scripted`] there may be none then after all, because a page was in memory.
+    /// Returns the time of the next issue; `None` while every task waits for a completion, and after the last request.
+    /// Only with [`Arrival::Scripted`] there may be no request at that time, for instance because a page was in memory.
     #[inline]
     pub fn due(&self) -> Option<Instant> {
         if matches!(self.times, Times::Scripted) {
@@ -228,7 +227,7 @@ impl<S: Source> Issuer<S> {
         }
     }
 
-    /// Takes the next request if it is due at `now` or was before.
+    /// Takes the next request if it is due at `now` or earlier.
     #[inline]
     pub fn issue(&mut self, now: Instant) -> Option<Issued> {
         if matches!(self.times, Times::Scripted) {
@@ -255,7 +254,7 @@ impl<S: Source> Issuer<S> {
         Some(Issued { at, task, request })
     }
 
-    /// Reports that the request which `task` issued was done at `now`. Call it once for every issued request.
+    /// Records that the request of `task` completed at `now`. Call it once for every issued request.
     #[inline]
     pub fn complete(&mut self, task: ClosedTask, now: Instant) {
         debug_assert!(self.outstanding > 0, "a completion without a request");
@@ -271,17 +270,17 @@ impl<S: Source> Issuer<S> {
         }
     }
 
-    /// What the requests come from, to ask how far it is.
+    /// Returns the source, for questions about its progress.
     pub const fn source(&self) -> &S {
         &self.source
     }
 
-    /// Requests issued and not yet completed.
+    /// Returns the number of requests issued and not completed.
     pub const fn outstanding(&self) -> u64 {
         self.outstanding
     }
 
-    /// Whether the source has ended and everything issued is complete.
+    /// Returns whether the source has ended and all requests are complete.
     pub fn is_done(&self) -> bool {
         let ended = match self.times {
             Times::Silent => true,
@@ -337,7 +336,7 @@ impl ClosedTimes {
     }
 }
 
-/// `at + pause`, or the last instant there is.
+/// Returns `at + pause`, or the largest instant.
 #[inline]
 pub(crate) fn later(at: Instant, pause: Duration) -> Instant {
     Instant::from_nanos(at.as_nanos().saturating_add(pause.as_nanos()))
@@ -482,7 +481,7 @@ mod tests {
         let arrival = Arrival::Poisson { rate: 200.0 };
         let mut issuer = Issuer::new(Untimed, arrival, Instant::ZERO, 3).unwrap();
         let last = (0..N).map(|_| issuer.issue(Instant::MAX).unwrap().at).last().unwrap();
-        // 5 ms each, to five standard errors.
+        // 5 ms each, within five standard errors.
         let mean = last.as_secs_f64() / N as f64;
         assert!((mean - 0.005).abs() < 0.005 * 5.0 / (N as f64).sqrt(), "{mean}");
     }

@@ -1,14 +1,14 @@
 //! Foreground loads: seeded generators, trace readers, and the times at which requests are issued.
 //!
-//! A [`Source`] says WHAT is asked for: [`Random`], [`Oltp`] and [`Synthetic`] generate the papers' loads, [`Replay`]
-//! gives a trace's requests again. An [`Issuer`] says WHEN: closed loops of tasks with think times, Poisson arrivals,
-//! bursts, a trace's own times; [`Utilisation`] finds the rate that keeps a drive busy for a given share of the time.
-//! The host owns the clock. [`trace::read`] reads six formats of traces; [`random`] is where every seeded number of a
-//! simulation comes from.
+//! A [`Source`] gives the requests: [`Random`], [`Oltp`] and [`Synthetic`] generate the papers' loads, [`Replay`]
+//! repeats a trace. An [`Issuer`] gives their times: closed loops of tasks with think times, Poisson arrivals, bursts,
+//! a trace's own times; [`Utilisation`] finds the rate that keeps a drive busy for a given share of the time. The host
+//! owns the clock. [`trace::read`] reads many formats of traces; every seeded number of a simulation comes from
+//! [`random`].
 //!
-//! Where requests wait for each other the source keeps its own times ([`Script`]): [`Compressed`] is a trace at a
-//! multiple of its speed, [`tpcc`] is a load of transactions on
-//! pages, [`postmark`] one of small files, as operations on files and as what a file system makes of them.
+//! If requests wait for each other, the source keeps its own times ([`Script`]): [`Compressed`] is a trace at a
+//! multiple of its speed, [`tpcc`] is a load of transactions on pages, [`postmark`] one of small files, as operations
+//! on files and as block requests of a file system.
 //!
 //! The same configuration and seed give the same requests at the same times on every machine.
 //!

@@ -1,4 +1,4 @@
-//! The papers' OLTP load: sizes that vary, places that do not cluster.
+//! The papers' OLTP load: variable sizes at uniform places.
 
 use crate::error::ConfigError;
 use crate::random::{Share, Stream, exp_neg};
@@ -7,9 +7,9 @@ use crate::uniform::{sectors_in, starts};
 use std::num::NonZeroU64;
 use units::{Bytes, Lbn, LbnRange, Op, Sectors};
 
-/// What [`Oltp`] is to generate. OSDI'00, section 6.2: "uniformly-distributed across the disk's capacity with a
-/// read to write ratio of 2:1 and a request size that is a multiple of 4 kilobytes chosen from an exponential
-/// distribution with a mean of 8 kilobytes"; 30 ms of think time between a task's requests
+/// The configuration of [`Oltp`]. OSDI'00, section 6.2: "uniformly-distributed across the disk's capacity with a read
+/// to write ratio of 2:1 and a request size that is a multiple of 4 kilobytes chosen from an exponential distribution
+/// with a mean of 8 kilobytes"; 30 ms of think time between a task's requests
 /// ([`Arrival::oltp`](crate::Arrival::oltp)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OltpConfig {
@@ -19,15 +19,15 @@ pub struct OltpConfig {
     pub unit: Sectors,
     /// The mean of the exponential distribution BEFORE sizes are rounded up to a multiple of `unit`.
     pub mean: Sectors,
-    /// The largest size, a multiple of `unit`: every size that would be larger becomes this one.
+    /// The largest size, a multiple of `unit`; larger sizes are reduced to it.
     pub max: Sectors,
     /// The share of reads.
     pub reads: Share,
 }
 
 impl OltpConfig {
-    /// The paper's load on a drive of `capacity` sectors of `sector` bytes: units of 4 KB, a mean of 8 KB before
-    /// rounding, at most 256 KB (which one size in e^31.5, 5e13, would pass).
+    /// Returns the paper's load on a drive of `capacity` sectors of `sector` bytes: units of 4 KB, a mean of 8 KB
+    /// before rounding, at most 256 KB (which one size in e^31.5, 5e13, would exceed).
     pub fn new(capacity: Sectors, sector: Bytes) -> Self {
         let unit = sectors_in(4 << 10, sector);
         Self {
@@ -39,7 +39,7 @@ impl OltpConfig {
         }
     }
 
-    /// The mean size after rounding and capping, in sectors.
+    /// Returns the mean size after rounding and capping, in sectors.
     ///
     /// Rounded up to whole units, an exponential size is k units with probability (1 - q) q^(k-1), where
     /// q = e^(-unit/mean): a geometric distribution with mean 1 / (1 - q) units. The paper's numbers give
@@ -59,12 +59,11 @@ impl OltpConfig {
     }
 }
 
-/// Requests all over the drive, of one to many units.
+/// Requests of one to many units all over the drive.
 ///
-/// The size is drawn first: an exponential sample rounded UP to the next multiple of the unit (which is what a
-/// blocking factor does), no larger than the cap. The start is then any multiple of the unit from which that
-/// size fits, each as likely as any other. To get a given mean AFTER rounding, r units, set the mean before it
-/// to -1 / ln(1 - 1/r) units: 1.443 units, 5.77 KB, for a rounded mean of 8 KB.
+/// The size is drawn first: an exponential sample rounded UP to the next multiple of the unit, at most the cap. The
+/// start is then uniform over the multiples of the unit from which that size fits. To get a given mean AFTER rounding,
+/// r units, set the mean before it to -1 / ln(1 - 1/r) units: 1.443 units, 5.77 KB, for a rounded mean of 8 KB.
 ///
 /// ```
 /// use freeblock_workload::{Oltp, OltpConfig, Source};
@@ -80,7 +79,7 @@ pub struct Oltp {
     reads: Share,
     unit: Sectors,
     stream: Stream,
-    /// `longer[k]` is the chance, in 2^-64, that a request is longer than k + 1 units; falling.
+    /// `longer[k]` is the probability, in 2^-64, that a request is longer than k + 1 units; falling.
     longer: Vec<u64>,
     /// Units on the drive, at least as many as the largest request has.
     units: NonZeroU64,
@@ -90,7 +89,7 @@ pub struct Oltp {
 const UNITS_MAX: u64 = 1 << 18;
 
 impl Oltp {
-    /// A load that draws from the stream "workload.oltp" of `seed`.
+    /// Creates a load that draws from the stream "workload.oltp" of `seed`.
     ///
     /// # Errors
     /// A unit or mean of zero; a maximum that is not a multiple of the unit, or of more than 262,144 units; a
@@ -123,7 +122,7 @@ impl Oltp {
     #[inline]
     fn size_in_units(&mut self) -> u64 {
         let drawn = self.stream.next_u64();
-        // Short sizes are nearly all sizes: look at them first, in order.
+        // Nearly all sizes are short: compare them first, in order.
         let (near, far) = self.longer.split_at(self.longer.len().min(4));
         let short = near.iter().take_while(|&&t| drawn < t).count();
         let long = if short == near.len() { far.partition_point(|&t| drawn < t) } else { 0 };
@@ -131,7 +130,7 @@ impl Oltp {
     }
 }
 
-/// The chances q, q^2, ... of a size above 1, 2, ... units, in 2^-64, for all sizes below the largest.
+/// Returns the probabilities q, q^2, ... of a size above 1, 2, ... units, in 2^-64, for all sizes below the largest.
 fn thresholds(q: f64, max_units: u64) -> Vec<u64> {
     const WHOLE: f64 = 18_446_744_073_709_551_616.0;
     let mut chance = 1.0;

@@ -1,4 +1,4 @@
-//! A pool of pages in memory, the longest unused of which leaves first.
+//! A pool of pages in memory with LRU replacement.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,24 +10,23 @@ pub(crate) struct Victim {
     pub(crate) dirty: bool,
 }
 
-/// Which page makes room.
+/// The rule by which a page makes room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Evict {
-    /// The longest unused.
+    /// The least recently used page.
     Any,
-    /// The longest unused that is clean. Dirty ones that stood before it count as just used, so that no search meets
-    /// them twice.
+    /// The least recently used clean page. Dirty ones before it count as just used, so that no search meets them twice.
     Clean,
 }
 
-/// No frame.
+/// The value for "no frame".
 const NONE: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug)]
 struct Frame {
     page: u64,
     dirty: bool,
-    /// How many transfers hold it in its place.
+    /// The number of transfers that hold it in its place.
     pins: u32,
     newer: u32,
     older: u32,
@@ -46,7 +45,7 @@ pub(crate) struct PagePool {
 }
 
 impl PagePool {
-    /// Room for `capacity` pages. It grows beyond that only while all its pages are held in their places.
+    /// Creates a pool for `capacity` pages. It exceeds that only while all its pages are pinned.
     pub(crate) fn new(capacity: usize) -> Self {
         Self {
             capacity,
@@ -71,12 +70,12 @@ impl PagePool {
         self.dirty.contains(&page)
     }
 
-    /// The pages that the drive has older contents of, in their order on it.
+    /// Returns the pages that are newer than on the drive, in their order on it.
     pub(crate) const fn dirty(&self) -> &BTreeSet<u64> {
         &self.dirty
     }
 
-    /// Uses a page, and perhaps changes it. Whether it was there.
+    /// Uses a page, and changes it if `change`; returns whether it was in the pool.
     pub(crate) fn touch(&mut self, page: u64, change: bool) -> bool {
         let Some(&at) = self.index.get(&page) else { return false };
         self.unlink(at);
@@ -87,7 +86,7 @@ impl PagePool {
         true
     }
 
-    /// Puts in a page that is not there; what had to leave for it.
+    /// Adds a page that is not in the pool; returns the page that had to leave.
     pub(crate) fn insert(&mut self, page: u64, dirty: bool, evict: Evict) -> Option<Victim> {
         if self.touch(page, dirty) {
             return None;
@@ -113,7 +112,7 @@ impl PagePool {
         victim
     }
 
-    /// Takes a page out; whether it was dirty.
+    /// Removes a page; returns whether it was dirty.
     pub(crate) fn remove(&mut self, page: u64) -> bool {
         let Some(at) = self.index.remove(&page) else { return false };
         self.unlink(at);
@@ -135,7 +134,7 @@ impl PagePool {
         }
     }
 
-    /// The drive has, or is about to have, what the page holds now.
+    /// Records that the drive has, or is about to have, the page's present contents.
     pub(crate) fn set_clean(&mut self, page: u64) {
         self.set_dirty(page, false);
     }
@@ -152,7 +151,7 @@ impl PagePool {
 
     fn victim(&mut self, evict: Evict) -> Option<u64> {
         let mut at = self.oldest;
-        // A page that gets a second chance comes to the other end: once around is enough.
+        // A page that gets a second chance moves to the other end: one round is enough.
         for _ in 0..self.len() {
             let frame = *self.frames.get(at as usize)?;
             if frame.pins == 0 && (evict == Evict::Any || !frame.dirty) {
@@ -196,7 +195,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The plainest pool: pages in the order of their last use, the longest unused first.
+    /// The naive pool: pages in the order of their last use, the least recently used first.
     #[derive(Default)]
     struct Plain(Vec<(u64, bool, u32)>);
 
@@ -220,7 +219,7 @@ mod tests {
                 let passed = place.unwrap_or(self.0.len());
                 victim = place.map(|place| self.0[place]);
                 self.0.retain(|p| victim.is_none_or(|v| v.0 != p.0));
-                // Dirty ones that were passed go to the back, in their order.
+                // Dirty pages that were skipped move to the back, in their order.
                 let moved: Vec<_> = self.0[..passed].iter().copied().filter(|p| p.2 == 0).collect();
                 self.0.retain(|p| !moved.contains(p));
                 self.0.extend(moved);

@@ -11,19 +11,19 @@ use std::fmt;
 use std::num::NonZeroU64;
 use units::Bytes;
 
-/// What [`Postmark`] is to do. The names of Postmark's own commands stand behind the fields.
+/// The configuration of [`Postmark`]. The names of Postmark's own commands stand behind the fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PostmarkConfig {
     /// Files of the initial pool (`set number`).
     pub files: u32,
     /// The smallest size of a new file (`set size`).
     pub size_min: Bytes,
-    /// The size below which a new file stays, and to which appends may grow one (`set size`).
+    /// The exclusive bound on the size of a new file, and the size to which appends may grow one (`set size`).
     pub size_max: Bytes,
     /// Transactions of each transaction phase (`set transactions`).
     pub transactions: u32,
-    /// How often the transaction phase runs. Postmark runs it once; OSDI'00, section 5.2, twice, the first time
-    /// to age the file system.
+    /// The number of transaction phases. Postmark has one; OSDI'00, section 5.2, has two, the first to age the file
+    /// system.
     pub phases: u32,
     /// Directories over which the files are spread (`set subdirectories`); 1 is Postmark's 0, no subdirectories.
     pub directories: u32,
@@ -31,19 +31,20 @@ pub struct PostmarkConfig {
     pub reads: Option<Share>,
     /// The share of creations, against deletions (`set bias create`, in tenths); `None` (-1) does neither.
     pub creates: Option<Share>,
-    /// The piece in which a file is read (`set read`). It cuts no [`Operation`], but see [`calls`](Self::calls).
+    /// The piece in which a file is read (`set read`). It does not split an [`Operation`], but see
+    /// [`calls`](Self::calls).
     pub read_block: Bytes,
-    /// The piece in which a file is written (`set write`). As `read_block`.
+    /// The piece in which a file is written (`set write`); see `read_block`.
     pub write_block: Bytes,
 }
 
-/// More files than a benchmark of small files has use for; a table of them takes some hundred megabytes.
+/// More files than a benchmark of small files needs; a table of them takes some hundred megabytes.
 const FILES_MAX: u32 = 1 << 24;
 /// Postmark keeps sizes in a C `int`.
 const SIZE_MAX: u64 = i32::MAX as u64;
 
 impl PostmarkConfig {
-    /// Postmark's own defaults: 500 files of 500 bytes to 9.77 KB, 500 transactions, no subdirectories.
+    /// Returns Postmark's own defaults: 500 files of 500 bytes to 9.77 KB, 500 transactions, no subdirectories.
     pub fn new() -> Self {
         Self {
             files: 500,
@@ -59,9 +60,8 @@ impl PostmarkConfig {
         }
     }
 
-    /// The set-up of OSDI'00, section 5.2, for an initial pool of `files`: "5-10KB file size (default Postmark
-    /// value), 25000 transactions, and 100 subdirectories", the transaction phase twice. A KB is taken as 1,024
-    /// bytes.
+    /// Returns the set-up of OSDI'00, section 5.2, for an initial pool of `files`: "5-10KB file size (default Postmark
+    /// value), 25000 transactions, and 100 subdirectories", with two transaction phases. A KB is taken as 1,024 bytes.
     pub fn osdi00(files: u32) -> Self {
         Self {
             files,
@@ -74,8 +74,8 @@ impl PostmarkConfig {
         }
     }
 
-    /// How many calls to the file system Postmark makes for the bytes of `operation`, for a host that charges
-    /// time for each: one a started block, none for a deletion.
+    /// Returns the number of file system calls that Postmark makes for the bytes of `operation`, for a host that
+    /// charges time for each: one for each block begun, none for a deletion.
     pub fn calls(&self, operation: Operation) -> u64 {
         let (bytes, block) = match operation {
             Operation::Read { bytes, .. } => (bytes, self.read_block),
@@ -112,7 +112,7 @@ impl Default for PostmarkConfig {
     }
 }
 
-/// The name of a file: files are numbered from 1 in the order of their creation, and no number comes twice.
+/// The name of a file: files are numbered from 1 in the order of their creation, and no number is reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileNumber(u64);
 
@@ -122,7 +122,7 @@ impl FileNumber {
         Self(n)
     }
 
-    /// The number itself.
+    /// Returns the number.
     pub const fn get(self) -> u64 {
         self.0
     }
@@ -134,7 +134,7 @@ impl fmt::Display for FileNumber {
     }
 }
 
-/// What is done to one file. The directory is part of a file's path and stays the same for its whole life.
+/// An operation on one file. The directory is part of a file's path and never changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operation {
     /// A new file.
@@ -152,7 +152,7 @@ pub enum Operation {
         file: FileNumber,
         /// Its directory, from 0.
         directory: u32,
-        /// Its size, all of which is to come back.
+        /// Its size, all of which must be read.
         bytes: Bytes,
     },
     /// A file grows at its end.
@@ -161,10 +161,10 @@ pub enum Operation {
         file: FileNumber,
         /// Its directory, from 0.
         directory: u32,
-        /// By how much; at least 1 byte.
+        /// The growth; at least 1 byte.
         bytes: Bytes,
     },
-    /// A file goes.
+    /// A file is deleted.
     Delete {
         /// Its name.
         file: FileNumber,
@@ -184,16 +184,16 @@ pub enum Phase {
     Delete,
 }
 
-/// What comes next out of [`Postmark`].
+/// The next step of [`Postmark`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Step {
-    /// A phase begins, and the one before it is over.
+    /// A phase begins, and the one before it has ended.
     Phase(Phase),
     /// One file operation.
     Operation(Operation),
     /// The operations since the last step of this kind, none to two, were one transaction.
     TransactionDone,
-    /// A transaction phase ends early because no file is left: the pool is too small for so many transactions.
+    /// A transaction phase ends early because no file is left: the pool is too small for this number of transactions.
     OutOfFiles,
 }
 
@@ -215,20 +215,20 @@ enum State {
     Done,
 }
 
-/// Postmark's load as a state machine: create the pool, run transactions, delete what is left.
+/// Postmark's load as a state machine: creates the pool, runs transactions, deletes the remaining files.
 ///
 /// From J. Katcher, "PostMark: A New File System Benchmark", Network Appliance TR3022, 1997, and from what its
 /// users publish about the program:
 /// - a transaction is one of read or append, then one of create or delete, each by its bias; affected files are
 ///   chosen at random, each as likely as any other; a read takes in the whole file;
 /// - a new file's size is uniform from the low bound up to, not including, the high one; its directory is random;
-/// - an append grows a file by at least one byte and to at most the high bound, each size as likely as any other;
-///   a file at the bound is left alone, so that such a transaction has only its other half;
+/// - an append grows a file by at least one byte and to at most the high bound, each size as likely as any other; a
+///   file at the bound is not appended to, so that such a transaction has only its other half;
 /// - a transaction phase stops when no file is left.
 ///
-/// Assumed, because the program of the paper (v1.11) was not at hand:
+/// Assumed, because the paper's program (v1.11) was not available:
 /// - the file table has twice as many places as the initial pool; a create that finds it full does nothing;
-/// - what is left is deleted in the order of the table, which here is the order of creation until the first
+/// - the remaining files are deleted in the order of the table, which here is the order of creation until the first
 ///   deletion, then the youngest takes the deleted one's place;
 /// - further transaction phases (Postmark has none) follow the first without anything between them;
 /// - the numbers come from a [`Stream`], not from Postmark's own generator, so no run is Postmark's byte by byte.
@@ -255,14 +255,14 @@ enum State {
 pub struct Postmark {
     config: PostmarkConfig,
     stream: Stream,
-    /// The files that exist, without gaps: a random place is a random file.
+    /// The existing files, without gaps, so that a random index is a random file.
     files: Vec<File>,
     created: u64,
     state: State,
 }
 
 impl Postmark {
-    /// A run that draws from the stream "workload.postmark" of `seed`.
+    /// Creates a run that draws from the stream "workload.postmark" of `seed`.
     ///
     /// # Errors
     /// No files or more than 16,777,216; sizes of zero, out of order or past 2^31 - 1; no directory; a block of
@@ -278,22 +278,22 @@ impl Postmark {
         })
     }
 
-    /// What it was made from.
+    /// Returns the configuration.
     pub const fn config(&self) -> &PostmarkConfig {
         &self.config
     }
 
-    /// How many files exist after the last step.
+    /// Returns the number of files after the last step.
     pub const fn files(&self) -> usize {
         self.files.len()
     }
 
-    /// The bytes of all files that exist after the last step.
+    /// Returns the bytes of all files after the last step.
     pub fn bytes(&self) -> Bytes {
         Bytes::new(self.files.iter().map(|file| file.bytes).sum())
     }
 
-    /// A whole number below `bound`; 0, and no draw, for a bound of 0, as Postmark's own macro.
+    /// Returns a uniform whole number below `bound`; 0, without a draw, for a bound of 0, as Postmark's own macro does.
     fn below(&mut self, bound: u64) -> u64 {
         NonZeroU64::new(bound).map_or(0, |bound| self.stream.below(bound))
     }
@@ -302,7 +302,7 @@ impl Postmark {
         self.below(self.files.len() as u64) as usize
     }
 
-    /// `None` when the table is full.
+    /// Returns `None` if the table is full.
     fn create(&mut self) -> Option<Operation> {
         if self.files.len() as u64 >= u64::from(self.config.files) * 2 {
             return None;
@@ -353,7 +353,7 @@ impl Postmark {
         State::Begin(if next < self.config.phases { Phase::Transactions(next) } else { Phase::Delete })
     }
 
-    /// One move of the machine, which may be a silent one.
+    /// Makes one move of the machine, which may yield no step.
     fn advance(&mut self) -> Option<Step> {
         match self.state {
             State::Begin(phase) => {
@@ -361,7 +361,7 @@ impl Postmark {
                     Phase::Create => State::Create { left: self.config.files },
                     Phase::Transactions(phase) => State::Access { phase, left: self.config.transactions },
                     Phase::Delete => {
-                        // Taken from the back below: the first place of the table goes first.
+                        // Files are popped from the back: after this, the first place of the table goes first.
                         self.files.reverse();
                         State::Delete
                     }

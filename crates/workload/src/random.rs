@@ -1,9 +1,9 @@
 //! Random numbers that are the same on every machine.
 //!
-//! Every component draws from a [`Stream`] of its own, so one more component, or one more draw in a component,
-//! shifts no other's numbers. The bits are ChaCha8's; what is made of them is made here, from integer arithmetic
-//! and from float operations that IEEE 754 defines to the last bit (`+ - * / sqrt`): a platform's own `ln` may
-//! differ in the last place, and with it a whole simulation.
+//! Every component draws from a [`Stream`] of its own, so one more component, or one more draw in a component, shifts
+//! no other's numbers. The bits are ChaCha8's; the distributions are computed here, from integer arithmetic and from
+//! float operations that IEEE 754 defines to the last bit (`+ - * / sqrt`): a platform's own `ln` may differ in the
+//! last place, and with it a whole simulation.
 
 mod float;
 
@@ -15,10 +15,10 @@ use rand_core::{Rng, SeedableRng};
 use std::num::NonZeroU64;
 use units::Duration;
 
-/// Parts the key: a later change of the derivation gets another tag, so that no old stream comes back unnoticed.
+/// A part of the key: if the derivation changes, so does the tag, so that no old stream recurs unnoticed.
 const TAG: [u8; 16] = *b"freeblock-rand-1";
 
-/// One component's stream of random numbers.
+/// A component's stream of random numbers.
 ///
 /// ```
 /// use freeblock_workload::random::Stream;
@@ -33,12 +33,12 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// The stream of the component called `component` in the run seeded with `seed`.
+    /// Returns the stream of the component `component` in the run with seed `seed`.
     pub fn new(seed: u64, component: &str) -> Self {
         Self::numbered(seed, component, 0)
     }
 
-    /// The `n`th stream of that component, for one that exists several times (a drive, a task).
+    /// Returns the `n`th stream of that component, for one that exists several times (a drive, a task).
     ///
     /// The ChaCha key is the seed, the 64-bit FNV-1a hash of the name and a fixed tag; `n` is the nonce.
     pub fn numbered(seed: u64, component: &str, n: u64) -> Self {
@@ -52,13 +52,13 @@ impl Stream {
         Self { rng }
     }
 
-    /// 64 random bits.
+    /// Returns 64 random bits.
     #[inline]
     pub fn next_u64(&mut self) -> u64 {
         self.rng.next_u64()
     }
 
-    /// A whole number below `bound`, each as likely as any other.
+    /// Returns a uniform whole number below `bound`.
     ///
     /// D. Lemire, "Fast random integer generation in an interval", ACM TOMACS 29(1), 2019: one multiplication,
     /// and a division only in one of 2^64 / bound draws.
@@ -75,25 +75,25 @@ impl Stream {
         (product >> 64) as u64
     }
 
-    /// True in `share` of the draws. Always takes one draw, even when the outcome is certain.
+    /// Returns true in `share` of the draws. Always takes one draw, even if the outcome is certain.
     #[inline]
     pub fn chance(&mut self, share: Share) -> bool {
         self.below(share.denominator) < share.numerator
     }
 
-    /// A float above 0 and up to 1, one of 2^53 equally spaced.
+    /// Returns a float above 0 and up to 1, one of 2^53 equally spaced.
     #[inline]
     pub fn unit(&mut self) -> f64 {
         ((self.next_u64() >> 11) + 1) as f64 * (1.0 / (1u64 << 53) as f64)
     }
 
-    /// A sample of the exponential distribution with mean 1, from 0 to 36.8.
+    /// Returns a sample of the exponential distribution with mean 1, from 0 to 36.8.
     #[inline]
     pub fn exponential(&mut self) -> f64 {
         -float::ln(self.unit())
     }
 
-    /// An exponentially distributed time, to the nearest nanosecond.
+    /// Returns an exponentially distributed time, to the nearest nanosecond.
     #[inline]
     pub fn exponential_time(&mut self, mean: Duration) -> Duration {
         Duration::from_nanos((mean.as_nanos() as f64 * self.exponential()).round() as u64)
@@ -109,7 +109,7 @@ pub struct StandardNormal {
 }
 
 impl StandardNormal {
-    /// The next sample, drawn from `stream`.
+    /// Returns the next sample, drawn from `stream`.
     #[inline]
     pub fn sample(&mut self, stream: &mut Stream) -> f64 {
         if let Some(spare) = self.spare.take() {
@@ -143,7 +143,7 @@ impl Share {
     /// Two of three: the read share of the papers' loads.
     pub const TWO_THIRDS: Self = Self { numerator: 2, denominator: NonZeroU64::MIN.saturating_add(2) };
 
-    /// `numerator` of `denominator`.
+    /// Creates the share `numerator` / `denominator`.
     ///
     /// # Errors
     /// A denominator of zero, or a numerator above it.
@@ -158,7 +158,7 @@ impl Share {
         }
     }
 
-    /// The nearest millionth to `fraction`.
+    /// Returns the nearest millionth to `fraction`.
     ///
     /// # Errors
     /// Anything that is not a number from 0 to 1.
@@ -171,12 +171,12 @@ impl Share {
         }
     }
 
-    /// As a float, for reports only.
+    /// Returns the share as a float, for reports only.
     pub fn as_f64(self) -> f64 {
         self.numerator as f64 / self.denominator.get() as f64
     }
 
-    /// Whether this never happens.
+    /// Returns whether this never happens.
     #[inline]
     pub const fn is_none(self) -> bool {
         self.numerator == 0
@@ -198,8 +198,8 @@ mod tests {
         NonZeroU64::new(n).unwrap()
     }
 
-    // The vectors of these tests come from an independent implementation of ChaCha8 and of the formulas above,
-    // not from this one.
+    // The vectors of these tests come from an independent implementation of ChaCha8 and of the formulas above, not from
+    // this one.
 
     #[test]
     fn streams_are_pinned() {
@@ -296,7 +296,7 @@ mod tests {
         assert_eq!(alone, beside);
     }
 
-    /// Chi-square over 7 cells, 6 degrees of freedom: 35.3 is passed by chance once in 250,000.
+    /// Chi-square over 7 cells, 6 degrees of freedom: 35.3 is exceeded by chance once in 250,000.
     #[test]
     fn whole_numbers_are_uniform() {
         let mut stream = Stream::new(5, "uniform");

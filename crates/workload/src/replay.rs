@@ -39,11 +39,11 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// Replays `records` on a drive of `capacity` sectors. Records that have arrival times are put in their order
-    /// if they are not; equal times keep theirs.
+    /// Replays `records` on a drive of `capacity` sectors. Records with arrival times are sorted by them if necessary;
+    /// equal times keep their order.
     ///
     /// # Errors
-    /// No records; a record of no sectors; one that does not fit on the drive.
+    /// There are no records; a record has no sectors; one does not fit on the drive.
     pub fn new(mut records: Vec<TraceRecord>, capacity: Sectors, fit: Fit) -> Result<Self, ConfigError> {
         if records.is_empty() {
             return Err(ConfigError::field("records", "empty", "give a trace with at least one request"));
@@ -51,7 +51,7 @@ impl Replay {
         let longest = records.iter().map(|record| record.range.len()).max().unwrap_or_default();
         let past =
             |record: &TraceRecord| record.range.checked_end().is_none_or(|end| end.get() > capacity.get());
-        // A trace that fits stays as it is.
+        // A trace that fits is not changed.
         let fit = if records.iter().any(past) { fit } else { Fit::Refuse };
         let mut placing = Placing::new(capacity, longest, fit);
         for (index, record) in records.iter_mut().enumerate() {
@@ -68,17 +68,17 @@ impl Replay {
         Ok(Self { records, given: 0, origin, recorded })
     }
 
-    /// How many requests the whole replay has.
+    /// Returns the number of requests of the whole replay.
     pub fn len(&self) -> usize {
         self.records.len()
     }
 
-    /// Whether there are none; never, by construction.
+    /// Returns whether there are none; never true, by construction.
     pub fn is_empty(&self) -> bool {
         self.records.is_empty()
     }
 
-    /// The records in the order of the replay.
+    /// Returns the records in the order of the replay.
     pub fn records(&self) -> &[TraceRecord] {
         &self.records
     }

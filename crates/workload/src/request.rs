@@ -1,4 +1,4 @@
-//! What a load asks for, and where it comes from.
+//! Requests and their sources.
 
 use crate::script::Script;
 use units::{Duration, Instant, LbnRange, Op};
@@ -8,47 +8,47 @@ use units::{Duration, Instant, LbnRange, Op};
 pub struct Request {
     /// Read or write.
     pub op: Op,
-    /// The sectors it covers; never empty.
+    /// Its sectors; never empty.
     pub range: LbnRange,
 }
 
 /// A sequence of requests: generated, or read from a trace.
 ///
-/// A source says what is asked for; an [`Issuer`](crate::Issuer) says when. The order of a source's requests
-/// depends on nothing but the source, so the same requests are issued whatever the drive does meanwhile. The exception are sources that keep
-/// their own times: see [`Script`].
+/// A source gives requests; an [`Issuer`](crate::Issuer) gives their times. The order of a source's requests depends on
+/// nothing else, so the same requests are issued however the drive behaves. Sources that keep their own times are an
+/// exception: see [`Script`].
 pub trait Source {
-    /// The next request, or `None` when there are no more; then `None` for ever.
+    /// Returns the next request, or `None` after the last one, for ever.
     fn next_request(&mut self) -> Option<Request>;
 
-    /// The recorded pause between the completion of the request given last and the issue of the next.
+    /// Returns the recorded pause between the completion of the last request returned and the issue of the next.
     fn recorded_think(&self) -> Option<Duration> {
         None
     }
 
-    /// The recorded arrival of the request given last, counted from the first one's.
+    /// Returns the recorded arrival of the last request returned, relative to the first one's.
     fn recorded_arrival(&self) -> Option<Instant> {
         None
     }
 
-    /// What every request of this source has recorded beside itself.
+    /// Returns the times that every request of this source has recorded.
     fn recorded(&self) -> Recorded {
         Recorded::default()
     }
 
-    /// The source as a load that keeps its own times, if it is one. [`next_request`](Self::next_request) of such a
-    /// source gives its requests as if each were served in no time.
+    /// Returns the source as a load that keeps its own times, if it is one. [`next_request`](Self::next_request) of
+    /// such a source returns its requests as if each were served in no time.
     fn script(&self) -> Option<&dyn Script> {
         None
     }
 
-    /// The same, to go on with.
+    /// Returns the same, mutably.
     fn script_mut(&mut self) -> Option<&mut dyn Script> {
         None
     }
 }
 
-/// Which timings a source has recorded, for all of its requests.
+/// The times that a source has recorded for all of its requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Recorded {
     /// Arrival times.
@@ -91,7 +91,7 @@ pub struct Limited<S> {
 }
 
 impl<S: Source> Limited<S> {
-    /// The first `requests` of `source`.
+    /// Returns the first `requests` requests of `source`.
     pub const fn new(source: S, requests: u64) -> Self {
         Self { source, left: requests }
     }

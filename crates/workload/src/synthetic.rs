@@ -7,7 +7,7 @@ use crate::uniform::{sectors_in, starts};
 use std::num::NonZeroU64;
 use units::{Bytes, Lbn, LbnRange, Op, Sectors};
 
-/// What [`Synthetic`] is to generate. FAST'04, section 6.1: "small (4KB-8KB) read and write I/Os to disk, with a
+/// The configuration of [`Synthetic`]. FAST'04, section 6.1: "small (4KB-8KB) read and write I/Os to disk, with a
 /// read-write ratio of 2:1"; section 6.3 adds that they are uniformly distributed around the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SyntheticConfig {
@@ -24,7 +24,7 @@ pub struct SyntheticConfig {
 }
 
 impl SyntheticConfig {
-    /// The paper's load on a drive of `capacity` sectors of `sector` bytes: 4 or 8 KB, two reads to a write.
+    /// Returns the paper's load on a drive of `capacity` sectors of `sector` bytes: 4 or 8 KB, two reads to a write.
     pub fn new(capacity: Sectors, sector: Bytes) -> Self {
         let unit = sectors_in(4 << 10, sector);
         Self {
@@ -39,7 +39,7 @@ impl SyntheticConfig {
 
 /// Requests of a few sizes anywhere on the drive: a start is any multiple of the unit from which the size fits.
 ///
-/// What comes when is the [`Arrival`](crate::Arrival)'s: [`Arrival::outstanding(2)`](crate::Arrival::outstanding) is
+/// Their times are up to the [`Arrival`](crate::Arrival): [`Arrival::outstanding(2)`](crate::Arrival::outstanding) is
 /// the paper's busy benchmark, [`Utilisation`](crate::Utilisation) makes the arrivals of its figure 5.
 ///
 /// ```
@@ -54,7 +54,7 @@ pub struct Synthetic {
     unit: Sectors,
     /// The smallest size, in units.
     size_min: u64,
-    /// How many sizes there are.
+    /// The number of sizes.
     sizes: NonZeroU64,
     /// Units on the drive, at least as many as the largest request has.
     units: u64,
@@ -63,7 +63,7 @@ pub struct Synthetic {
 }
 
 impl Synthetic {
-    /// A load that draws from the stream "workload.synthetic" of `seed`.
+    /// Creates a load that draws from the stream "workload.synthetic" of `seed`.
     ///
     /// # Errors
     /// A unit of zero; sizes of zero, out of order or that are no multiples of the unit; a largest size that the

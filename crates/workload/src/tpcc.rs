@@ -1,7 +1,7 @@
 //! A load like TPC-C's: transactions that read, change and write pages of a database, through a pool in memory.
 //!
-//! A stand-in, not the benchmark: no SQL, no locks, no log, no rows with contents. `docs/WORKLOADS.md` says what of
-//! TPC-C (standard specification, revision 5.11) is kept and what is not.
+//! A stand-in, not the benchmark: no SQL, no locks, no log, no rows with contents. `docs/WORKLOADS.md` compares it with
+//! TPC-C (standard specification, revision 5.11).
 
 mod run;
 mod tables;
@@ -14,7 +14,7 @@ pub use transaction::{Nurand, TransactionKind};
 use crate::error::ConfigError;
 use units::{Bytes, Duration, Lbn, LbnRange, Sectors};
 
-/// What [`Tpcc`] is to do. FAST'04, section 6.1: "8KB pages, a 32MB page buffer pool, 50 warehouses (covering
+/// The configuration of [`Tpcc`]. FAST'04, section 6.1: "8KB pages, a 32MB page buffer pool, 50 warehouses (covering
 /// approximately 70% of the Seagate disk's capacity) and 10 clients per warehouse".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TpccConfig {
@@ -22,21 +22,21 @@ pub struct TpccConfig {
     pub capacity: Sectors,
     /// The bytes of a sector.
     pub sector: Bytes,
-    /// Where the database lies; it must hold all tables.
+    /// The LBNs of the database, with room for all tables.
     pub database: LbnRange,
     /// The size of a page, in whole sectors.
     pub page: Bytes,
-    /// Warehouses; all tables but the items' grow with them.
+    /// Warehouses; all tables except the items' grow with them.
     pub warehouses: u32,
     /// Terminals at each warehouse.
     pub terminals: u32,
-    /// Transactions at a time; the others wait in their order. The paper does not say how many threads its server
-    /// had; assumed 10, the multiprogramming level of OSDI'00's OLTP load.
+    /// Transactions at a time; the others wait in order. The paper does not give the number of threads of its server;
+    /// assumed 10, the multiprogramming level of OSDI'00's OLTP load.
     pub active: u32,
     /// The pool of pages in memory: at least four pages for each transaction at a time.
     pub pool: Bytes,
-    /// How often all changed pages are written, one after another. Assumed 30 s, as the syncer of the file system in
-    /// which the paper's database lay; `None` writes only what leaves the pool.
+    /// The interval at which all changed pages are written, one after another. Assumed 30 s, as the syncer of the file
+    /// system with the paper's database; with `None` only pages that leave the pool are written.
     pub checkpoint: Option<Duration>,
     /// Keying and think times in percent of the specification's; 0 is none.
     pub pace_percent: u32,
@@ -44,20 +44,21 @@ pub struct TpccConfig {
 
 /// 70% of a Cheetah 36ES of 18.4 GB for 50 warehouses.
 const WAREHOUSE_BYTES: u64 = 18_400_000_000 / 10 * 7 / 50;
-/// More warehouses than one drive of today has room for.
+/// More warehouses than fit on a drive of today.
 const WAREHOUSES_MAX: u32 = 10_000;
 /// The specification's terminals at a warehouse; each belongs to a district.
 const TERMINALS_MAX: u32 = 10;
 /// More transactions than any server has threads for.
 const ACTIVE_MAX: u32 = 65_536;
-/// Frames of a pool; 2 GB of 8 KB pages.
+/// The most frames of a pool; 2 GB of 8 KB pages.
 const FRAMES_MAX: u64 = 1 << 18;
 /// A hundred times the specification's pauses.
 const PACE_MAX: u32 = 10_000;
 
 impl TpccConfig {
-    /// The paper's load on a drive of `capacity` sectors of `sector` bytes: the database takes the first 70% of it,
-    /// with as many warehouses as the paper's disk would have had of that size, at least 1 and at most 10,000.
+    /// Returns the paper's load on a drive of `capacity` sectors of `sector` bytes: the database takes the first 70% of
+    /// it, with the number of warehouses that the paper's disk would have had at that size, at least 1 and at most
+    /// 10,000.
     pub fn new(capacity: Sectors, sector: Bytes) -> Self {
         let page: u64 = 8 << 10;
         let page_sectors = (page / sector.get().max(1)).max(1);
@@ -79,7 +80,7 @@ impl TpccConfig {
         }
     }
 
-    /// Sectors of a page.
+    /// Returns the sectors of a page.
     fn page_sectors(&self) -> Result<u64, ConfigError> {
         let (page, sector) = (self.page.get(), self.sector.get());
         let fits = sector > 0 && page >= sector && page.is_multiple_of(sector) && page <= 1 << 20;
@@ -90,7 +91,7 @@ impl TpccConfig {
         }
     }
 
-    /// Frames of the pool.
+    /// Returns the frames of the pool.
     fn frames(&self) -> u64 {
         self.pool.get() / self.page.get().max(1)
     }

@@ -1,6 +1,6 @@
-//! Readers of traces, and the one record that they all give.
+//! Readers of traces, and the record type that they all return.
 //!
-//! A [`Reader`] finds out the format and gives one request after another; [`read`] collects them. Lines of text formats
+//! A [`Reader`] detects the format and returns one request after another; [`read`] collects them. Lines of text formats
 //! may end with LF or CRLF; blank lines and lines that begin with `#` are ignored. Addresses and sizes that do not fall
 //! on 512-byte sectors are widened to the sectors that enclose them, and counted.
 //!
@@ -50,15 +50,15 @@ pub const SECTOR_BYTES: u64 = 512;
 /// One request of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceRecord {
-    /// When it arrived, since the trace's own zero.
+    /// The arrival time, since the trace's own zero.
     pub arrival: Option<Instant>,
-    /// The drive it went to, in the trace's own numbers; 0 where a format knows only one.
+    /// The drive, in the trace's own numbers; 0 if a format has only one.
     pub device: u32,
     /// Read or write.
     pub op: Op,
     /// Its 512-byte sectors, at least one.
     pub range: LbnRange,
-    /// How long the traced drive took.
+    /// The time that the traced drive took.
     pub service: Option<Duration>,
     /// The pause between its completion and the issue of the next request.
     pub think: Option<Duration>,
@@ -78,7 +78,7 @@ pub struct Trace {
     pub format: TraceFormat,
     /// Its requests, in the file's order.
     pub records: Vec<TraceRecord>,
-    /// What was left out or changed.
+    /// Counts of what was left out or changed.
     pub notes: Notes,
 }
 
@@ -102,7 +102,7 @@ pub struct Notes {
 }
 
 impl Trace {
-    /// The devices and how many requests each has, in the order of their numbers.
+    /// Returns the devices and their numbers of requests, in the order of device numbers.
     pub fn devices(&self) -> BTreeMap<u32, usize> {
         let mut counts = BTreeMap::new();
         for record in &self.records {
@@ -111,21 +111,21 @@ impl Trace {
         counts
     }
 
-    /// The device with the most requests; of equals the one with the smallest number.
+    /// Returns the device with the most requests; among equals the one with the smallest number.
     pub fn busiest_device(&self) -> Option<u32> {
         self.devices().into_iter().max_by_key(|&(device, n)| (n, std::cmp::Reverse(device))).map(|(d, _)| d)
     }
 
-    /// Leaves only the requests to `device`.
+    /// Removes all requests except those to `device`.
     pub fn retain_device(&mut self, device: u32) {
         self.records.retain(|record| record.device == device);
     }
 
-    /// Turns the 512-byte sectors of the records into a drive's of `sector` bytes. A request that does not fall
-    /// on them is widened to those that enclose it, and counted.
+    /// Converts the 512-byte sectors of the records into a drive's of `sector` bytes. A request that does not fall on
+    /// these is widened to those that enclose it, and counted.
     ///
     /// # Errors
-    /// A sector that is not a multiple of 512 bytes.
+    /// The sector is not a multiple of 512 bytes.
     pub fn convert_to(&mut self, sector: Bytes) -> Result<(), ConfigError> {
         let factor = sector.get() / SECTOR_BYTES;
         if factor == 0 || !sector.get().is_multiple_of(SECTOR_BYTES) {
@@ -154,7 +154,7 @@ pub enum Event {
 }
 
 impl Event {
-    /// The letter that blkparse prints.
+    /// Returns the letter that blkparse prints.
     pub const fn letter(self) -> &'static str {
         match self {
             Self::Queue => "Q",
@@ -162,7 +162,7 @@ impl Event {
         }
     }
 
-    /// The number in a binary trace.
+    /// Returns the number in a binary trace.
     const fn number(self) -> u32 {
         match self {
             Self::Queue => 1,
@@ -187,7 +187,7 @@ pub enum TimeUnit {
 }
 
 impl TimeUnit {
-    /// All of them and their names.
+    /// All units and their names.
     pub const ALL: [(Self, &'static str); 5] = [
         (Self::Seconds, "s"),
         (Self::Milliseconds, "ms"),
@@ -196,7 +196,7 @@ impl TimeUnit {
         (Self::Nanoseconds, "ns"),
     ];
 
-    /// Nanoseconds in the unit.
+    /// Returns the nanoseconds in the unit.
     pub const fn nanoseconds(self) -> u64 {
         match self {
             Self::Seconds => 1_000_000_000,
@@ -219,7 +219,7 @@ impl FromStr for TimeUnit {
     }
 }
 
-/// The formats that a [`Reader`] knows.
+/// The formats that a [`Reader`] supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum TraceFormat {
@@ -257,12 +257,12 @@ pub enum TraceFormat {
     Blktrace,
     /// fio's I/O log, versions 2 and 3.
     Fio,
-    /// Lines of columns that the user names; never found out.
+    /// Lines of columns that the user names; never detected.
     Csv,
 }
 
 impl TraceFormat {
-    /// All of them.
+    /// All formats.
     pub const ALL: [Self; 18] = [
         Self::HpSrt,
         Self::Fio,
@@ -284,7 +284,7 @@ impl TraceFormat {
         Self::Csv,
     ];
 
-    /// The name on the command line.
+    /// Returns the name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Validate => "disksim-validate",
@@ -308,7 +308,7 @@ impl TraceFormat {
         }
     }
 
-    /// The look of the format, in a few words.
+    /// Returns a short description of the format.
     pub const fn shape(self) -> &'static str {
         match self {
             Self::Validate => "lines of `R|W action LBN blocks service_us think_us`",
@@ -373,44 +373,44 @@ impl fmt::Display for TraceFormat {
     }
 }
 
-/// Why a trace cannot be read.
+/// The reason for which a trace cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TraceError {
-    /// There is no request in it.
+    /// It has no request.
     #[error("the trace has no requests; expected {expected}")]
     Empty {
-        /// What a trace of this format has.
+        /// A description of the format.
         expected: &'static str,
     },
-    /// A place in a text.
+    /// A place in a text does not follow the format.
     #[error("line {line}, column {column}: found {found}, expected {expected}")]
     Text {
         /// The line, counted from 1.
         line: usize,
         /// The byte in the line, counted from 1.
         column: usize,
-        /// What stands there.
+        /// The text there.
         found: String,
-        /// What should.
+        /// The expected text.
         expected: &'static str,
     },
-    /// A place in a binary file.
+    /// A place in a binary file does not follow the format.
     #[error("byte {offset}: found {found}, expected {expected}")]
     Binary {
         /// The byte in the file, counted from 0.
         offset: usize,
-        /// What stands there.
+        /// The value there.
         found: String,
-        /// What should.
+        /// The expected value.
         expected: &'static str,
     },
-    /// No format that is known.
+    /// The format is unknown.
     #[error("not a trace in a known format: it begins with {found}; tried {tried}")]
     UnknownFormat {
-        /// How the file begins.
+        /// The beginning of the file.
         found: String,
-        /// The formats, and how each would look.
+        /// The formats, with the look of each.
         tried: String,
     },
     /// The source failed.
@@ -421,16 +421,16 @@ pub enum TraceError {
         /// The error of the source.
         found: String,
     },
-    /// A device for nearly every request.
+    /// Nearly every request has a device of its own.
     #[error("the trace has more than {most} devices; is a column taken for another?")]
     TooManyDevices {
-        /// The number that is read.
+        /// The limit.
         most: usize,
     },
-    /// [`TraceFormat::Csv`] without columns.
+    /// [`TraceFormat::Csv`] was given no columns.
     #[error("the format csv needs its columns, such as csv:time=5,unit=us,op=2,offset=3,size=4,device=1")]
     NoColumns,
-    /// A column that the heading does not name.
+    /// A column is not in the heading.
     #[error("there is no column {name:?}; the first line is {found}")]
     NoColumn {
         /// The name that was given.
@@ -438,7 +438,7 @@ pub enum TraceError {
         /// The first line.
         found: String,
     },
-    /// A compressed file.
+    /// The file is compressed.
     #[error("the trace is compressed with {with}; unpack it first")]
     Compressed {
         /// The program that made it.
@@ -446,10 +446,10 @@ pub enum TraceError {
     },
 }
 
-/// Reads a trace in whichever format it is.
+/// Reads a trace in any format.
 ///
 /// # Errors
-/// An unknown format; a place that does not follow the format; a trace without requests.
+/// The format is unknown; a place does not follow it; the trace has no requests.
 pub fn read(bytes: &[u8]) -> Result<Trace, TraceError> {
     read_with(&Options::default(), bytes)
 }
@@ -457,20 +457,20 @@ pub fn read(bytes: &[u8]) -> Result<Trace, TraceError> {
 /// Reads a trace in a given format.
 ///
 /// # Errors
-/// A place that does not follow the format; a trace without requests.
+/// A place does not follow the format; the trace has no requests.
 pub fn read_as(format: TraceFormat, bytes: &[u8]) -> Result<Trace, TraceError> {
     read_with(&Options { format: Some(format), ..Options::default() }, bytes)
 }
 
-/// Reads a trace as the options say, all of it into memory.
+/// Reads a trace by these options, all of it into memory.
 ///
 /// # Errors
-/// A place that does not follow the format; an error of the source; a trace without requests.
+/// A place does not follow the format; the source failed; the trace has no requests.
 pub fn read_with(options: &Options, source: impl Read) -> Result<Trace, TraceError> {
     let mut reader = Reader::new(options, source)?;
     let mut records = reader.by_ref().collect::<Result<Vec<_>, _>>()?;
     if records.iter().any(|record| record.arrival.is_some()) {
-        // The requests before the first wait of a log of fio.
+        // These are the requests before the first wait of an fio log.
         records.iter_mut().for_each(|record| record.arrival = record.arrival.or(Some(Instant::ZERO)));
     }
     let format = reader.format();
@@ -480,8 +480,8 @@ pub fn read_with(options: &Options, source: impl Read) -> Result<Trace, TraceErr
     Ok(Trace { format, records, notes: reader.notes() })
 }
 
-/// The sectors that enclose `bytes` bytes from byte `offset` on, and whether they are more than was asked for;
-/// `None` when they end past the largest number. `bytes` is not 0.
+/// Returns the sectors that enclose `bytes` bytes from byte `offset` on, and whether they are more than requested;
+/// `None` if they end past the largest number. `bytes` is not 0.
 fn enclosing(offset: u64, bytes: u64) -> Option<(LbnRange, bool)> {
     let end = offset.checked_add(bytes)?;
     let first = offset / SECTOR_BYTES;

@@ -6,7 +6,7 @@ use crate::request::{Request, Source};
 use std::num::NonZeroU64;
 use units::{Bytes, Lbn, LbnRange, Op, Sectors};
 
-/// What [`Random`] is to generate. OSDI'00, section 3: "request size of 4KB, uniform distribution of starting
+/// The configuration of [`Random`]. OSDI'00, section 3: "request size of 4KB, uniform distribution of starting
 /// locations across the disk capacity, and 2:1 ratio of reads to writes".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RandomConfig {
@@ -25,8 +25,8 @@ pub struct RandomConfig {
 }
 
 impl RandomConfig {
-    /// The paper's load on a drive of `capacity` sectors of `sector` bytes: 4 KB at multiples of 4 KB, two reads
-    /// to a write, nothing local; when a share is made local, its standard deviation is 4 MB.
+    /// Returns the paper's load on a drive of `capacity` sectors of `sector` bytes: 4 KB at multiples of 4 KB, two
+    /// reads to a write, nothing local; if a share is made local, its standard deviation is 4 MB.
     pub fn new(capacity: Sectors, sector: Bytes) -> Self {
         let block = sectors_in(4 << 10, sector);
         Self {
@@ -40,16 +40,16 @@ impl RandomConfig {
     }
 }
 
-/// How many sectors hold `bytes`, at least one.
+/// Returns the sectors for `bytes`, at least one.
 pub(crate) fn sectors_in(bytes: u64, sector: Bytes) -> Sectors {
     Sectors::new(bytes.div_ceil(sector.get().max(1)).max(1))
 }
 
 /// Requests of a fixed size at random places.
 ///
-/// A uniform request starts at any aligned sector from which it fits, each as likely as any other. A local one
-/// starts at a normal deviate from the last request's start, rounded to the alignment; a start off either end
-/// of the drive becomes the first or last aligned start (so the ends are a little more popular than the middle).
+/// A uniform request starts at any aligned sector from which it fits, each as likely as any other. A local one starts
+/// at a normal deviate from the last request's start, rounded to the alignment; a start off either end of the drive
+/// becomes the first or last aligned start (so the ends are slightly more popular than the middle).
 ///
 /// ```
 /// use freeblock_workload::{Random, RandomConfig, Source};
@@ -66,7 +66,7 @@ pub struct Random {
     config: RandomConfig,
     stream: Stream,
     normal: StandardNormal,
-    /// How many aligned starts there are.
+    /// The number of aligned starts.
     starts: NonZeroU64,
     /// The standard deviation of a local start, in alignments.
     deviation: f64,
@@ -75,8 +75,8 @@ pub struct Random {
 }
 
 impl Random {
-    /// A load that draws from the stream "workload.random" of `seed`. Until there is a last request, a local one
-    /// is near the middle of the drive.
+    /// Creates a load that draws from the stream "workload.random" of `seed`. If the first request is local, it is near
+    /// the middle of the drive.
     ///
     /// # Errors
     /// A size, alignment or deviation of zero; a size that the drive does not hold.
@@ -109,7 +109,7 @@ impl Random {
     }
 }
 
-/// How many multiples of `align` a request of `size` may start at.
+/// Returns the number of multiples of `align` at which a request of `size` may start.
 pub(crate) fn starts(capacity: Sectors, size: Sectors, align: Sectors) -> Result<NonZeroU64, ConfigError> {
     capacity
         .get()
@@ -121,7 +121,7 @@ pub(crate) fn starts(capacity: Sectors, size: Sectors, align: Sectors) -> Result
 impl Source for Random {
     #[inline]
     fn next_request(&mut self) -> Option<Request> {
-        // No draw is spent on locality where there is none.
+        // No draw is spent on locality if nothing is local.
         let local = !self.config.local.is_none() && self.stream.chance(self.config.local);
         self.last = if local { self.local_start() } else { self.stream.below(self.starts) };
         let op = if self.stream.chance(self.config.reads) { Op::Read } else { Op::Write };

@@ -6,14 +6,14 @@ use std::fmt;
 use thiserror::Error;
 use units::Duration;
 
-/// The share of time for which the foreground has a request in service: FAST'04's axis of figure 5.
+/// The share of time for which the foreground has a request in service: the axis of FAST'04's figure 5.
 ///
-/// 0% is silence. 100% is the paper's synthetic benchmark as it stands: two requests at the drive at all times, so
-/// that one always waits. In between arrivals are open and Poisson (section 6.2: "the request inter-arrival times
-/// are exponentially distributed"), and their rate follows from the utilisation law: a drive that serves `rate`
-/// requests a second, each for `service` seconds, is busy for rate x service of the time, whatever the order of
-/// service and however arrivals cluster. So to ask for a share is to know the mean service time, which
-/// [`calibrate`](Self::calibrate) measures.
+/// 0% is silence. 100% is the paper's synthetic benchmark as it stands: two requests at the drive at all times, so that
+/// one always waits. In between arrivals are open and Poisson (section 6.2: "the request inter-arrival times are
+/// exponentially distributed"), and their rate follows from the utilisation law: a drive that serves `rate` requests a
+/// second, each for `service` seconds, is busy for rate x service of the time, whatever the order of service and
+/// however arrivals cluster. So the rate depends on the mean service time, which [`calibrate`](Self::calibrate)
+/// measures.
 ///
 /// ```
 /// use freeblock_workload::{Arrival, Pattern, Utilisation};
@@ -28,15 +28,15 @@ pub struct Utilisation {
     millionths: u32,
 }
 
-/// How arrivals are spread over time.
+/// The distribution of arrivals over time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Pattern {
     /// A Poisson process, as the paper's: the drive's idle periods are exponential with mean 1 / rate, so that
     /// e^(-rate x 20 ms) of them are longer than the 20 ms of the paper's idle detector.
     #[default]
     Poisson,
-    /// A Poisson process that is interrupted: the paper's section 5 cites that idle periods are either of a few
-    /// milliseconds or of several seconds, and this has both.
+    /// An interrupted Poisson process: the paper's section 5 cites that idle periods are either of a few milliseconds
+    /// or of several seconds, and this has both.
     Bursts {
         /// The mean length of a burst.
         burst: Duration,
@@ -45,7 +45,7 @@ pub enum Pattern {
     },
 }
 
-/// What a simulation or a drive has done under some arrivals.
+/// The result of a simulation or a drive under some arrivals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Measured {
     /// Requests served.
@@ -54,25 +54,25 @@ pub struct Measured {
     pub busy: Duration,
 }
 
-/// Arrivals for a utilisation, and what they rest on.
+/// Arrivals for a utilisation, and the measurement that they are based on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Calibration {
-    /// How requests are to arrive.
+    /// The arrivals.
     pub arrival: Arrival,
-    /// The mean service time under them; zero where none was needed (0% and 100%).
+    /// The mean service time under them; zero if none was needed (0% and 100%).
     pub service: Duration,
-    /// How many measurements were made.
+    /// The number of measurements.
     pub rounds: u32,
 }
 
-/// A calibration that came to nothing.
+/// The reason for which a calibration failed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum CalibrationError<E> {
     /// The measurement failed.
     #[error("the service time cannot be measured: {0}")]
     Measure(E),
-    /// The measurement gave nothing to reckon with.
+    /// The measurement had no requests or no time.
     #[error("the service time was measured over {requests} requests, busy for {busy}; measure at least one")]
     Empty {
         /// Requests served.
@@ -80,15 +80,15 @@ pub enum CalibrationError<E> {
         /// Time busy.
         busy: Duration,
     },
-    /// The arrivals are no arrivals.
+    /// The arrivals are invalid.
     #[error(transparent)]
     Config(#[from] ConfigError),
 }
 
-/// Rounds after which a service time that still moves is taken as it is: it moves by less than the measurement's
-/// own error then.
+/// The rounds after which a service time that still changes is accepted: by then it changes by less than the
+/// measurement's own error.
 const ROUNDS_MAX: u32 = 8;
-/// Service times that differ by less than one in so many are the same.
+/// Service times count as equal if they differ by less than one part in this number.
 const SAME: u64 = 200;
 
 impl Utilisation {
@@ -97,10 +97,10 @@ impl Utilisation {
     /// Always a request in service and one waiting.
     pub const FULL: Self = Self { millionths: 1_000_000 };
 
-    /// `percent` of the time, to the nearest ten-thousandth.
+    /// Returns `percent` of the time, to the nearest ten-thousandth.
     ///
     /// # Errors
-    /// Anything that is not a number from 0 to 100.
+    /// The value is not a number from 0 to 100.
     pub fn from_percent(percent: f64) -> Result<Self, ConfigError> {
         if (0.0..=100.0).contains(&percent) {
             Ok(Self { millionths: (percent * 1e4).round() as u32 })
@@ -109,15 +109,17 @@ impl Utilisation {
         }
     }
 
-    /// As a part of 1.
+    /// Returns it as a part of 1.
     pub fn as_f64(self) -> f64 {
         f64::from(self.millionths) / 1e6
     }
 
-    /// The arrivals that make this of a mean service time. For 0% and 100% neither it nor the pattern matters.
+    /// Returns the arrivals that give this with a mean service time. For 0% and 100% neither it nor the pattern
+    /// matters.
     ///
     /// # Errors
-    /// A service time of zero, or so long or short that the rate leaves 1e-6 to 1e9 a second; bursts of no length.
+    /// The service time is zero, or so long or short that the rate is not from 1e-6 to 1e9 a second; a burst has no
+    /// length.
     pub fn arrival(self, pattern: Pattern, service: Duration) -> Result<Arrival, ConfigError> {
         if self == Self::IDLE {
             return Ok(Arrival::Silent);
@@ -140,15 +142,15 @@ impl Utilisation {
         }
     }
 
-    /// Finds the arrivals that make this, by measurements: first of one request at a time, then of the arrivals that
-    /// the last measurement's service time asks for, until it stays the same within half a percent.
+    /// Finds the arrivals that give this by measurements: first of one request at a time, then of the arrivals that
+    /// follow from the last measured service time, until it stays the same within half a percent.
     ///
     /// Once is enough where the service time does not depend on the queue (FCFS). Under a policy that serves a
     /// longer queue faster, S falls with the rate r; as long as the busy share r S(r) still rises with it, the
     /// step r -> share / S(r) has a slope below 1 at the solution, so the steps converge.
     ///
     /// # Errors
-    /// What `measure` answers; a measurement of nothing; as [`arrival`](Self::arrival).
+    /// An error of `measure`; a measurement without requests; as for [`arrival`](Self::arrival).
     pub fn calibrate<E>(
         self,
         pattern: Pattern,
@@ -193,7 +195,7 @@ impl fmt::Display for Utilisation {
 mod tests {
     use super::*;
 
-    /// A drive that serves one request in 10 ms, and faster the more come.
+    /// A drive that serves one request in 10 ms, and is faster with more requests.
     fn falling(arrival: Arrival) -> Result<Measured, ()> {
         let service_ms = match arrival {
             Arrival::Poisson { rate } => 10.0 / (1.0 + rate / 200.0),

@@ -1,4 +1,4 @@
-//! Postmark below a file system: what of it reaches the drive.
+//! Postmark below a file system: its requests to the drive.
 
 use super::volume::{Access, Volume};
 use super::{Operation, Phase, Postmark, PostmarkConfig, Step};
@@ -11,32 +11,32 @@ use crate::{ClosedTask, Issued};
 use std::collections::{BTreeMap, VecDeque};
 use units::{Bytes, Duration, Instant, Lbn, LbnRange, Op, Sectors};
 
-/// What [`PostmarkBlocks`] is to do.
+/// The configuration of [`PostmarkBlocks`].
 ///
 /// From FAST'04, section 6.1: 100,000 transactions on 800,000 files of 10 to 20 KB in 10,000 directories, on a drive of
-/// 18.4 GB, by a system of 384 MB of which three quarters may be its cache (section 6.4). All else is assumed, after
-/// FreeBSD 4's FFS with soft updates.
+/// 18.4 GB, by a system of 384 MB of which three quarters may be its cache (section 6.4). All the rest is assumed,
+/// after FreeBSD 4's FFS with soft updates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PostmarkBlocksConfig {
-    /// The files and what is done to them.
+    /// The files, and the operations on them.
     pub postmark: PostmarkConfig,
     /// The drive's sectors.
     pub capacity: Sectors,
     /// The bytes of a sector.
     pub sector: Bytes,
-    /// Where the volume lies.
+    /// The LBNs of the volume.
     pub volume: LbnRange,
     /// The file system's block, in whole sectors (FFS: 8 KB; no fragments).
     pub block: Bytes,
-    /// The largest request: blocks that follow each other are read and written together (64 KB).
+    /// The largest request: adjacent blocks are read and written together (64 KB).
     pub cluster: Bytes,
-    /// The buffer cache. A quarter of it may be changed: then the benchmark waits, and half of that is written.
+    /// The buffer cache. Once a quarter of it is dirty, the benchmark waits, and half of that is written.
     pub cache: Bytes,
-    /// How long a changed block may stay unwritten (30 s).
+    /// The longest time for which a dirty block stays unwritten (30 s).
     pub syncer: Duration,
-    /// Writes at the drive at a time.
+    /// The most writes at the drive at a time.
     pub writes: u32,
-    /// The processor's time for a file operation; above zero.
+    /// The processor time of a file operation; above zero.
     pub processing: Duration,
 }
 
@@ -45,16 +45,16 @@ const DRIVE_BYTES: u64 = 18_400_000_000;
 const FILES: u64 = 800_000;
 /// Files of a directory.
 const DIRECTORY_FILES: u64 = 80;
-/// How often the syncer looks.
+/// The interval at which the syncer looks.
 const TICK: Duration = Duration::from_secs(1);
-/// Blocks of a cache; 8 GB of 8 KB blocks.
+/// The most blocks of a cache; 8 GB of 8 KB blocks.
 const CACHE_MAX: u64 = 1 << 20;
-/// More writes than any queue of the time held.
+/// The most writes at a time; no queue of the time was longer.
 const WRITES_MAX: u32 = 1_024;
 
 impl PostmarkBlocksConfig {
-    /// The paper's load on a drive of `capacity` sectors of `sector` bytes: its files on a drive of its size or larger,
-    /// as many fewer, in as many fewer directories, on a smaller one.
+    /// Returns the paper's load on a drive of `capacity` sectors of `sector` bytes: its files on a drive of its size or
+    /// larger, proportionally fewer files and directories on a smaller one.
     pub fn new(capacity: Sectors, sector: Bytes) -> Self {
         let sector_bytes = sector.get().max(1);
         let most = DRIVE_BYTES / sector_bytes;
@@ -124,16 +124,16 @@ impl PostmarkBlocksConfig {
     }
 }
 
-/// What has happened so far.
+/// Counts so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PostmarkStatistics {
-    /// Transactions done.
+    /// Transactions completed.
     pub transactions: u64,
-    /// Requests that read.
+    /// Read requests.
     pub reads: u64,
     /// Blocks read.
     pub blocks_read: u64,
-    /// Requests that write.
+    /// Write requests.
     pub writes: u64,
     /// Blocks written.
     pub blocks_written: u64,
@@ -144,12 +144,13 @@ pub struct PostmarkStatistics {
 /// Postmark's transactions as a [`Script`] of block requests: use it with
 /// [`Arrival::Scripted`](crate::Arrival::Scripted).
 ///
-/// The initial pool of files is there when it starts, and nothing of it in the cache; it ends when the transactions are
-/// done and all is written. One thread works: task 0 reads what an operation needs and the cache has not, one request
-/// at a time. Changed blocks stay in the cache until they are 30 s old, or too many; then the other tasks write them,
-/// with their changed neighbours. Blocks of deleted files are forgotten unwritten.
+/// The initial pool of files exists at the start, with a cold cache; the load ends when the transactions are done and
+/// everything is written. One thread works: task 0 reads the blocks that an operation needs and the cache lacks, one
+/// request at a time. Dirty blocks stay in the cache until they are 30 s old, or too many; then the other tasks write
+/// them, with their dirty neighbours. Blocks of deleted files are dropped unwritten.
 ///
-/// A stand-in for a file system: `docs/WORKLOADS.md` says what is kept. `apps::files` has a real one, with contents.
+/// A stand-in for a file system; `docs/WORKLOADS.md` lists the differences. `apps::files` has a real one, with
+/// contents.
 ///
 /// ```
 /// use freeblock_workload::{Arrival, Issuer};
@@ -177,20 +178,20 @@ pub struct PostmarkBlocks {
     postmark: Postmark,
     volume: Volume,
     cache: PagePool,
-    /// What the thread does.
+    /// The state of the thread.
     thread: Thread,
-    /// What its operation still needs.
+    /// The remaining accesses of its operation.
     accesses: VecDeque<Access>,
-    /// The blocks that it reads: the first, and how many.
+    /// The blocks that it reads: the first, and their number.
     reading: Option<(u64, u64)>,
     next_tick: Option<Instant>,
-    /// When the changed blocks were first changed since they were written.
+    /// The time of the first change of each dirty block since it was written.
     since: BTreeMap<u64, Instant>,
-    /// The same by time; some entries have been overtaken.
+    /// The same by time; some entries are outdated.
     changed: VecDeque<(Instant, u64)>,
-    /// Whether so many are changed that half of them are to be written.
+    /// Whether too many blocks are dirty, so that half of them are to be written.
     flooded: bool,
-    /// Runs under way to the drive, by their task.
+    /// Runs being written to the drive, by task.
     writing: BTreeMap<u32, (u64, u64)>,
     ready: VecDeque<Issued>,
     now: Instant,
@@ -199,22 +200,22 @@ pub struct PostmarkBlocks {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Thread {
-    /// Computes until then.
+    /// Computes until this time.
     Processing(Instant),
     /// Waits for a read.
     Reading,
-    /// Waits until fewer blocks are changed.
+    /// Waits until fewer blocks are dirty.
     Blocked,
-    /// Has no more to do: all is to be written.
+    /// Has finished: everything is to be written.
     Ended,
 }
 
 impl PostmarkBlocks {
-    /// A load whose files are those of [`Postmark`] with the same seed.
+    /// Creates a load whose files are those of [`Postmark`] with the same seed.
     ///
     /// # Errors
-    /// As [`Postmark::new`]; a size or number out of its bounds; a volume that the drive does not hold, or that does not
-    /// hold the files.
+    /// As for [`Postmark::new`]; a size or number is out of its range; the drive does not contain the volume, or the
+    /// volume has no room for the files.
     pub fn new(config: PostmarkBlocksConfig, seed: u64) -> Result<Self, ConfigError> {
         let mut postmark = Postmark::new(config.postmark, seed)?;
         config.check()?;
@@ -228,7 +229,7 @@ impl PostmarkBlocks {
             )
         };
         let blocks = config.volume.len().get() / config.block_sectors();
-        // A table of twice as many files as there are at first is Postmark's bound.
+        // A table with twice the initial number of files is Postmark's bound.
         let directories = u64::from(config.postmark.directories);
         let mut volume =
             Volume::new(blocks, config.block.get(), 2 * files, directories).ok_or_else(no_room)?;
@@ -260,17 +261,17 @@ impl PostmarkBlocks {
         })
     }
 
-    /// What it was made from.
+    /// Returns the configuration.
     pub const fn config(&self) -> &PostmarkBlocksConfig {
         &self.config
     }
 
-    /// What has happened so far.
+    /// Returns the counts so far.
     pub const fn statistics(&self) -> PostmarkStatistics {
         self.statistics
     }
 
-    /// Blocks in the cache, and how many of them are changed.
+    /// Returns the number of blocks in the cache, and that of the dirty ones.
     pub fn cache(&self) -> (usize, usize) {
         (self.cache.len(), self.cache.dirty().len())
     }
@@ -283,7 +284,7 @@ impl PostmarkBlocks {
         (self.config.cache_blocks() / 4) as usize
     }
 
-    /// The thread goes on until it waits.
+    /// Runs the thread until it waits.
     fn work(&mut self, at: Instant) {
         while let Some(access) = self.accesses.front().copied() {
             if self.cache.dirty().len() > self.high() {
@@ -295,7 +296,7 @@ impl PostmarkBlocks {
                 self.thread = Thread::Reading;
                 return;
             }
-            // One block is done; what a large file brings in may push out its own beginning.
+            // One block is done; reading a large file may evict its own beginning.
             match self.accesses.front_mut().filter(|front| front.blocks > 1) {
                 Some(front) => (front.first, front.blocks) = (access.first + 1, access.blocks - 1),
                 None => drop(self.accesses.pop_front()),
@@ -308,7 +309,7 @@ impl PostmarkBlocks {
         };
     }
 
-    /// Whether there is one; its accesses come after the processing.
+    /// Starts the next operation, whose accesses come after the processing; returns whether there is one.
     fn next_operation(&mut self) -> bool {
         loop {
             let Some(step) = self.postmark.next() else { return false };
@@ -346,7 +347,7 @@ impl PostmarkBlocks {
         }
     }
 
-    /// A block of a deleted file need not be written; one that is on its way stays until it is there.
+    /// Drops a block of a deleted file without writing it; a block being written stays until that has ended.
     fn forget(&mut self, block: u64) {
         self.clean(block);
         if !self.is_being_written(block) {
@@ -358,7 +359,7 @@ impl PostmarkBlocks {
         self.writing.values().any(|&(first, blocks)| (first..first + blocks).contains(&block))
     }
 
-    /// Whether the run's first block is in the cache; if not, it and those missing ones that follow it are asked for.
+    /// Returns whether the run's first block is in the cache; if not, reads it and the missing ones that follow it.
     fn access(&mut self, access: Access, at: Instant) -> bool {
         let Access { first, blocks, change, fresh } = access;
         if fresh {
@@ -411,9 +412,9 @@ impl PostmarkBlocks {
         }
     }
 
-    /// The block that was changed first, if it is time to write it, with its changed neighbours.
+    /// Returns the block that was changed first, if it is due, with its dirty neighbours.
     fn oldest_run(&mut self, at: Instant) -> Option<(u64, u64)> {
-        // Those on their way are looked at again when they are there.
+        // Blocks being written are considered again afterwards.
         let mut later_again = Vec::new();
         let found = loop {
             let Some(&(since, block)) = self.changed.front() else { break None };
@@ -452,7 +453,7 @@ impl PostmarkBlocks {
         self.ready.push_back(Issued { at, task: ClosedTask::new(task), request });
     }
 
-    /// What waits for time or for room goes on.
+    /// Continues all that waited for time or for room.
     fn go_on(&mut self, at: Instant) {
         self.now = at;
         let has_room = self.cache.dirty().len() <= self.high();
@@ -472,7 +473,7 @@ impl PostmarkBlocks {
             Thread::Processing(until) => Some(until),
             Thread::Reading | Thread::Blocked | Thread::Ended => None,
         };
-        // At the end no time has to pass.
+        // At the end no further tick is needed.
         let tick = self.next_tick.filter(|_| self.thread != Thread::Ended);
         thread.into_iter().chain(tick).min()
     }

@@ -1,4 +1,4 @@
-//! Where a file system might put Postmark's files.
+//! A plausible placement of Postmark's files by a file system.
 
 use super::FileNumber;
 use std::collections::BTreeMap;
@@ -16,8 +16,9 @@ struct File {
     blocks: Vec<u32>,
 }
 
-/// Groups of blocks, each with a bitmap, inodes, directories and data: a file's inode and blocks lie in the group of its
-/// directory while that has room, then in the next that has; blocks go to the first free place behind the one before.
+/// Groups of blocks, each with a bitmap, inodes, directories and data: a file's inode and blocks lie in the group of
+/// its directory while that has room, then in the next that has; blocks go to the first free place behind the one
+/// before.
 #[derive(Clone, Debug)]
 pub(crate) struct Volume {
     block_bytes: u64,
@@ -34,9 +35,9 @@ pub(crate) struct Volume {
 
 #[derive(Clone, Debug)]
 struct Group {
-    /// Free inodes; the last goes first.
+    /// Free inodes; the last is used first.
     inodes: Vec<u32>,
-    /// A bit for each block, set where it is free.
+    /// A bit for each block, set if it is free.
     free: Vec<u64>,
     count: u32,
 }
@@ -47,12 +48,12 @@ pub(crate) struct Access {
     pub(crate) first: u64,
     pub(crate) blocks: u64,
     pub(crate) change: bool,
-    /// Written as a whole, so that nothing has to be read.
+    /// Whether it is written as a whole, so that it need not be read.
     pub(crate) fresh: bool,
 }
 
 impl Volume {
-    /// A volume of so many blocks for at most `files` files in `directories`; `None` where they have no room.
+    /// Creates a volume of `blocks` blocks for at most `files` files in `directories`; `None` if they do not fit.
     pub(crate) fn new(blocks: u64, block_bytes: u64, files: u64, directories: u64) -> Option<Self> {
         let groups = blocks / GROUP_BLOCKS;
         let inodes_a_block = (block_bytes / INODE_BYTES).max(1);
@@ -98,7 +99,7 @@ impl Volume {
         bytes.div_ceil(self.block_bytes)
     }
 
-    /// Takes the first free block from `near` on, round the group and then round the volume.
+    /// Takes the first free block from `near` on, around the group and then around the volume.
     fn take(&mut self, near: u64) -> Option<u64> {
         let groups = self.groups.len() as u64;
         let home = near / GROUP_BLOCKS;
@@ -110,7 +111,7 @@ impl Volume {
             }
             let from = if step == 0 { near % GROUP_BLOCKS } else { 0 };
             let words = group.free.len() as u64;
-            // One word more than there are: the first is looked at from its middle on, and at the end as a whole.
+            // One word more than exist: the first is searched from its middle on, and at the end as a whole.
             for n in 0..=words {
                 let word = ((from / 64 + n) % words) as usize;
                 let mask = if n == 0 { u64::MAX << (from % 64) } else { u64::MAX };
@@ -134,7 +135,8 @@ impl Volume {
         }
     }
 
-    /// As many blocks, each behind the one before as far as there is room; none where there are not that many.
+    /// Takes `count` blocks, each behind the one before as far as there is room; `None`, and none taken, if there are
+    /// too few.
     fn take_all(&mut self, near: u64, count: u64) -> Option<Vec<u32>> {
         let mut blocks = Vec::with_capacity(count as usize);
         let mut near = near;
@@ -163,10 +165,10 @@ impl Volume {
         (inode / each, inode % each)
     }
 
-    /// The block of a file's entry in its directory.
+    /// Returns the block of a file's entry in its directory.
     fn entry(&self, file: FileNumber, directory: u32) -> u64 {
         let first = self.directories.get(directory as usize).copied().unwrap_or(0);
-        // An entry's place within its directory is as good as any.
+        // An arbitrary place within the directory.
         first + file.get() % self.directory_blocks
     }
 
@@ -174,7 +176,7 @@ impl Volume {
         Access { first: block, blocks: 1, change, fresh: false }
     }
 
-    /// Puts the data's accesses behind what is there: runs of blocks that follow each other.
+    /// Appends the accesses to data: runs of adjacent blocks.
     fn data(blocks: &[u32], change: bool, fresh: bool, accesses: &mut Vec<Access>) {
         for &block in blocks {
             let block = u64::from(block);
@@ -189,7 +191,7 @@ impl Volume {
         }
     }
 
-    /// A new file; `None` where it has no room.
+    /// Creates a file; `None` if there is no room.
     pub(crate) fn create(&mut self, file: FileNumber, directory: u32, bytes: u64) -> Option<Vec<Access>> {
         let entry = self.entry(file, directory);
         let (home, groups) = (entry / GROUP_BLOCKS, self.groups.len() as u64);
@@ -209,7 +211,7 @@ impl Volume {
         Some(accesses)
     }
 
-    /// A whole file is read; the time of access changes its inode.
+    /// Reads a whole file; the access time changes its inode.
     pub(crate) fn read(&self, file: FileNumber, directory: u32) -> Option<Vec<Access>> {
         let found = self.files.get(&file)?;
         let mut accesses = vec![
@@ -220,7 +222,7 @@ impl Volume {
         Some(accesses)
     }
 
-    /// A file grows; `None` where that has no room.
+    /// Appends to a file; `None` if there is no room.
     pub(crate) fn append(&mut self, file: FileNumber, directory: u32, bytes: u64) -> Option<Vec<Access>> {
         let entry = self.entry(file, directory);
         let found = self.files.get(&file)?;
@@ -243,7 +245,7 @@ impl Volume {
         Some(accesses)
     }
 
-    /// A file goes; and the blocks that are free then.
+    /// Deletes a file; returns also the blocks that become free.
     pub(crate) fn delete(&mut self, file: FileNumber, directory: u32) -> Option<(Vec<Access>, Vec<u32>)> {
         let entry = self.entry(file, directory);
         let File { inode, blocks, .. } = self.files.remove(&file)?;
@@ -263,7 +265,7 @@ impl Volume {
     }
 }
 
-/// The block with the bits of the first of these blocks.
+/// Returns the block with the bits of the first of these blocks.
 fn bitmap(blocks: &[u32], group: u64) -> u64 {
     blocks.first().map_or(group, |&block| u64::from(block) / GROUP_BLOCKS) * GROUP_BLOCKS
 }
@@ -283,7 +285,7 @@ mod tests {
         assert_eq!((data.blocks, data.fresh, data.first / GROUP_BLOCKS), (3, true, 1));
         let second = volume.create(FileNumber::new(2), 1, 10_000).unwrap();
         assert_eq!(second[3].first, data.first + 3);
-        // An append of less than the block's rest needs no new one.
+        // An append within the last block needs no new one.
         let append = volume.append(FileNumber::new(2), 1, 100).unwrap();
         assert!(append.iter().all(|a| !a.fresh) && append[2].first == second[3].first + 1);
     }

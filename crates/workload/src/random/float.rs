@@ -6,8 +6,8 @@ const LN_2_HIGH: f64 = f64::from_bits(0x3fe6_2e42_fee0_0000);
 /// The rest of ln 2.
 const LN_2_LOW: f64 = 1.9082149292705877e-10;
 
-/// The natural logarithm of a positive, normal, finite number, good to 5e-16 of itself: three roundings, in m + 1,
-/// in s and in the last sum, each of at most 1.1e-16, and what the tail adds.
+/// Returns the natural logarithm of a positive, normal, finite number, with a relative error of at most 5e-16: three
+/// roundings, in m + 1, in s and in the last sum, each of at most 1.1e-16, and the truncated tail.
 ///
 /// x = m * 2^e with m around 1, and ln m = 2 atanh s with s = (m - 1) / (m + 1), |s| < 0.172: eleven terms of the
 /// series leave 1e-18.
@@ -33,7 +33,7 @@ pub(super) fn ln(x: f64) -> f64 {
     e * LN_2_HIGH + (2.0 * s + (tail + e * LN_2_LOW))
 }
 
-/// e^-x for x >= 0, good to some 1e-15 of itself; 0 where that is below 1e-300.
+/// Returns e^-x for x >= 0, with a relative error of some 1e-15; 0 if that is below 1e-300.
 pub(crate) fn exp_neg(x: f64) -> f64 {
     const TERMS: u32 = 18;
     if x.is_nan() || x > 690.0 {

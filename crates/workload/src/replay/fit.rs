@@ -41,7 +41,7 @@ impl Placing {
     /// Places records of at most `longest` sectors. Without [`Fit::Wrap`] nothing is changed.
     pub(crate) fn new(capacity: Sectors, longest: Sectors, fit: Fit) -> Self {
         let (sectors, longest) = (capacity.get(), longest.get());
-        // Where records are short, none crosses the end if as much is left free there as the longest needs.
+        // If records are short, reserving the longest one's size at the end keeps all of them from crossing it.
         let room = if longest <= sectors / 16 { sectors - longest } else { sectors };
         let period = (room / alignment(room) * alignment(room)).max(1);
         Self { capacity, period: (fit == Fit::Wrap).then_some(period), wrapped: 0 }

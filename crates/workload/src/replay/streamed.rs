@@ -43,7 +43,7 @@ pub struct StreamedConfig {
     pub sorted: bool,
 }
 
-/// What a replay has done so far.
+/// The counts of a replay so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReplayAccount {
     /// The requests that were replayed.

@@ -1,4 +1,4 @@
-//! Terminals, transactions under way, and the pool that decides what of them reaches the drive.
+//! Terminals, transactions under way, and the pool that decides which of their accesses reach the drive.
 
 use super::TpccConfig;
 use super::tables::Tables;
@@ -14,24 +14,24 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use units::{Duration, Instant, Op};
 
-/// The processor's time for a transaction (assumed), spent before its first page. It also keeps virtual time moving
-/// where no terminal thinks and every page is in the pool.
+/// The processor time of a transaction (assumed), spent before its first page. It also keeps virtual time moving if no
+/// terminal thinks and every page is in the pool.
 const PROCESSING: Duration = Duration::from_millis(1);
 
-/// What has happened so far.
+/// Counts so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TpccStatistics {
-    /// Transactions done, by [`TransactionKind::ALL`]. The first over the minutes is what TPC-C calls tpmC.
+    /// Transactions completed, by [`TransactionKind::ALL`]. The first one per minute is TPC-C's tpmC.
     pub transactions: [u64; 5],
-    /// Pages asked for.
+    /// Accesses to pages.
     pub touches: u64,
-    /// Of these, found in memory.
+    /// Accesses to pages in memory.
     pub hits: u64,
-    /// Of these, new, so that nothing was read.
+    /// Accesses to new pages, which need no read.
     pub fresh: u64,
     /// Pages read.
     pub reads: u64,
-    /// Pages written because they had to leave the pool.
+    /// Pages written because they left the pool.
     pub evictions: u64,
     /// Pages written by checkpoints.
     pub swept: u64,
@@ -39,10 +39,11 @@ pub struct TpccStatistics {
 
 /// TPC-C's load as a [`Script`]: use it with [`Arrival::Scripted`](crate::Arrival::Scripted).
 ///
-/// A terminal keys, then its transaction asks for its pages one after another, each when it has the one before; then
-/// it carries out the writes of changed pages that had to leave the pool for its own, one after another; then the
-/// terminal thinks. A page that another transaction is reading is waited for; one that waits to be written is taken
-/// back unread. A page under way to or from the drive stays where it is, so no two requests for one page overlap.
+/// A terminal keys; then its transaction accesses its pages one after another, each after the one before; then it
+/// writes the changed pages that had to leave the pool for its own, one after another; then the terminal thinks. If
+/// another transaction is reading a page, the transaction waits for that read; a page that waits to be written returns
+/// to the pool without a read. A page under way to or from the drive keeps its place, so no two requests for one page
+/// overlap.
 ///
 /// ```
 /// use freeblock_workload::{Arrival, Issuer};
@@ -67,23 +68,23 @@ pub struct Tpcc {
     database: Database,
     pool: PagePool,
     terminals: Vec<Terminal>,
-    /// Terminals that are done keying, and the checkpoint's time: when, in which order that became known, who. The
-    /// checkpoint has the number after the last terminal's.
+    /// The ends of keying, and the next checkpoint: the time, the order in which times became known, and the terminal.
+    /// The checkpoint has the number after the last terminal's.
     wakes: BinaryHeap<Reverse<(Instant, u64, u32)>>,
     known: u64,
     /// Transactions under way, and the terminals that wait for one of them to end.
     active: u32,
     queue: VecDeque<u32>,
-    /// Terminals to go on with at once.
+    /// Terminals that can continue at once.
     runnable: VecDeque<u32>,
-    /// Pages that are being read, and the terminals that wait for them beside the one that reads.
+    /// Pages being read, and the further terminals that wait for each.
     arriving: BTreeMap<u64, Vec<u32>>,
-    /// Changed pages that have left the pool and are not written: whether that has begun.
+    /// Changed pages that have left the pool unwritten: whether their write has begun.
     owed: BTreeMap<u64, bool>,
-    /// Pages that the checkpoint has before it, and the one that it writes.
+    /// The checkpoint's remaining pages, and the one that it writes.
     sweep: VecDeque<u64>,
     sweeping: Option<u64>,
-    /// Requests that have come.
+    /// Requests that are ready to be issued.
     ready: VecDeque<Issued>,
     statistics: TpccStatistics,
 }
@@ -92,7 +93,7 @@ pub struct Tpcc {
 struct Terminal {
     home: Home,
     stream: Stream,
-    /// What it keys, or has under way.
+    /// The transaction that it keys, or has under way.
     kind: TransactionKind,
     running: Option<Running>,
 }
@@ -100,7 +101,7 @@ struct Terminal {
 #[derive(Clone, Debug, Default)]
 struct Running {
     touches: VecDeque<Touch>,
-    /// Changed pages that have left the pool for this transaction's.
+    /// Changed pages that have left the pool to make room for this transaction's.
     writes: VecDeque<u64>,
     transfer: Option<Transfer>,
 }
@@ -112,12 +113,12 @@ enum Transfer {
 }
 
 impl Tpcc {
-    /// A load that draws from the streams "workload.tpcc.terminal" (one a terminal), "workload.tpcc.orders" (one a
-    /// district) and "workload.tpcc.constants" of `seed`. The pool is empty at first.
+    /// Creates a load that draws from the streams "workload.tpcc.terminal" (one a terminal), "workload.tpcc.orders"
+    /// (one a district) and "workload.tpcc.constants" of `seed`. The pool is empty at first.
     ///
     /// # Errors
-    /// A number out of its bounds, by its field; a database that does not hold its tables, or that the drive does not
-    /// hold; a pool that holds the whole database.
+    /// A number is out of its range, by field; the database is too small for its tables, or not on the drive; the pool
+    /// is as large as the database.
     pub fn new(config: TpccConfig, seed: u64) -> Result<Self, ConfigError> {
         config.check()?;
         let tables = Tables::new(&config)?;
@@ -153,17 +154,17 @@ impl Tpcc {
         })
     }
 
-    /// What it was made from.
+    /// Returns the configuration.
     pub const fn config(&self) -> &TpccConfig {
         &self.config
     }
 
-    /// What has happened so far.
+    /// Returns the counts so far.
     pub const fn statistics(&self) -> TpccStatistics {
         self.statistics
     }
 
-    /// Pages in the pool, and how many of them are changed.
+    /// Returns the number of pages in the pool, and that of the changed ones.
     pub fn pool(&self) -> (usize, usize) {
         (self.pool.len(), self.pool.dirty().len())
     }
@@ -177,7 +178,7 @@ impl Tpcc {
         self.known += 1;
     }
 
-    /// The terminal thinks about its last transaction, if there was one, and keys the next.
+    /// Lets the terminal think about its last transaction, if there was one, and key the next.
     fn pause(&mut self, terminal: u32, at: Instant) {
         let pace = u64::from(self.config.pace_percent);
         let Some(own) = self.terminals.get_mut(terminal as usize) else { return };
@@ -225,7 +226,7 @@ impl Tpcc {
         }
     }
 
-    /// Goes on until the transaction waits for the drive or for another. Whether it is over.
+    /// Runs the transaction until it waits for the drive or for another; returns whether it has ended.
     fn advance(&mut self, terminal: u32, running: &mut Running, at: Instant) -> bool {
         while let Some(&touch) = running.touches.front() {
             if let Some(waiting) = self.arriving.get_mut(&touch.page) {
@@ -250,7 +251,7 @@ impl Tpcc {
             }
         }
         while let Some(page) = running.writes.pop_front() {
-            // Taken back into the pool meanwhile, or on its way for another transaction.
+            // It is back in the pool, or another transaction is writing it.
             let Some(begun @ false) = self.owed.get_mut(&page) else { continue };
             *begun = true;
             self.statistics.evictions += 1;
@@ -261,7 +262,7 @@ impl Tpcc {
         true
     }
 
-    /// Whether a page need not be read: it is in the pool, or has left it and is not written.
+    /// Returns whether a page need not be read: it is in the pool, or has left it unwritten.
     fn in_memory(&mut self, touch: Touch, running: &mut Running) -> bool {
         if self.pool.touch(touch.page, touch.change) {
             return true;
@@ -274,7 +275,7 @@ impl Tpcc {
                 true
             }
             Some(true) => {
-                // What is being written is what it held; it must not leave again before that is done.
+                // The write in progress has its present contents; it must not leave again before that has ended.
                 self.bring_in(touch.page, touch.change, running);
                 self.pool.pin(touch.page);
                 true
@@ -300,7 +301,7 @@ impl Tpcc {
         }
     }
 
-    /// Writes the checkpoint's next page that is still changed and in the pool, and is not under way already.
+    /// Writes the checkpoint's next page that is still changed, in the pool, and not under way already.
     fn sweep_on(&mut self, at: Instant) {
         while let Some(page) = self.sweep.pop_front() {
             if self.pool.is_dirty(page) && !self.owed.contains_key(&page) {

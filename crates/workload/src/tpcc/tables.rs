@@ -1,4 +1,4 @@
-//! Which page a row of which table lies on.
+//! The page of each row of the tables.
 
 use super::TpccConfig;
 use crate::error::ConfigError;
@@ -12,11 +12,11 @@ pub(crate) const CUSTOMERS: u32 = 3_000;
 pub(crate) const ITEMS: u32 = 100_000;
 /// Orders of a district at the start.
 pub(crate) const ORDERS: u32 = 3_000;
-/// Of these, not delivered.
+/// Orders of a district at the start that are not delivered.
 pub(crate) const UNDELIVERED: u32 = 900;
-/// Room for a district's orders: as many again as there are at the start. Then the oldest makes room.
+/// Room for a district's orders: twice their number at the start. After that the oldest makes room.
 pub(crate) const ORDERS_ROOM: u32 = 2 * ORDERS;
-/// Lines of an order, on average: what order o has begins at line 10 o.
+/// Lines of an order, on average: the lines of order o begin at line 10 o.
 pub(crate) const LINES: u32 = 10;
 
 /// The tables of TPC-C, in the order in which they lie on the drive, and an index.
@@ -40,7 +40,7 @@ pub enum Table {
     NewOrder,
     /// Ten an order, on average.
     OrderLine,
-    /// Payments, in the order in which they came.
+    /// Payments, in order of time.
     History,
 }
 
@@ -59,7 +59,8 @@ pub(crate) const TABLES: [Table; 10] = [
 ];
 
 impl Table {
-    /// The bytes of a row: clause 1.2.1's typical lengths. An entry of the index holds two names and three numbers.
+    /// Returns the bytes of a row: clause 1.2.1's typical lengths. An entry of the index has two names and three
+    /// numbers.
     const fn row_bytes(self) -> u64 {
         match self {
             Self::Warehouse => 89,
@@ -75,7 +76,7 @@ impl Table {
         }
     }
 
-    /// The rows for which there is room.
+    /// Returns the number of rows for which there is room.
     pub(crate) fn rows(self, warehouses: u32) -> u64 {
         let (warehouses, districts) = (u64::from(warehouses), u64::from(warehouses) * u64::from(DISTRICTS));
         match self {
@@ -97,8 +98,8 @@ struct Extent {
     rows: u64,
 }
 
-/// The database's pages, counted from its first. Every table has a part in proportion to its rows' bytes, and its
-/// rows lie over that evenly, by their keys: what the database is larger than its rows becomes room on every page.
+/// The database's pages, counted from its first. Every table has a part in proportion to its rows' bytes, and its rows
+/// are spread evenly over it, by their keys: the database's surplus over its rows becomes room on every page.
 #[derive(Clone, Debug)]
 pub(crate) struct Tables {
     extents: [Extent; TABLES.len()],
@@ -131,28 +132,28 @@ impl Tables {
         Ok(Self { extents, start: config.database.start(), page_sectors, need })
     }
 
-    /// Pages that the rows would take without room between them.
+    /// Returns the pages that the rows would take without room between them.
     pub(crate) const fn least(&self) -> u64 {
         self.need
     }
 
-    /// The page of a row; rows past the table's end come round to its beginning.
+    /// Returns the page of a row; rows past the table's end wrap to its beginning.
     pub(crate) fn page(&self, table: Table, row: u64) -> u64 {
         let Extent { first, pages, rows } = self.extents[table as usize];
         first + (u128::from(row % rows) * u128::from(pages) / u128::from(rows)) as u64
     }
 
-    /// Whether a row is the first on its page.
+    /// Returns whether a row is the first on its page.
     pub(crate) fn begins_page(&self, table: Table, row: u64) -> bool {
         row == 0 || self.page(table, row) != self.page(table, row - 1)
     }
 
-    /// Where a page lies on the drive.
+    /// Returns the LBNs of a page.
     pub(crate) fn range(&self, page: u64) -> LbnRange {
         LbnRange::new(self.start + Sectors::new(page * self.page_sectors), Sectors::new(self.page_sectors))
     }
 
-    /// The table of a page.
+    /// Returns the table of a page.
     #[cfg(test)]
     pub(crate) fn table(&self, page: u64) -> Option<Table> {
         TABLES.into_iter().find(|&t| {

@@ -1,4 +1,4 @@
-//! The five transactions, as the pages that they touch one after another.
+//! The five transactions, as sequences of page accesses.
 
 use super::tables::{CUSTOMERS, DISTRICTS, ITEMS, LINES, ORDERS, ORDERS_ROOM, Table, Tables, UNDELIVERED};
 use crate::random::{Share, Stream};
@@ -13,20 +13,20 @@ pub enum TransactionKind {
     NewOrder,
     /// A customer pays: 43%.
     Payment,
-    /// What has become of a customer's last order: 4%.
+    /// A query for the status of a customer's last order: 4%.
     OrderStatus,
     /// The oldest order of each district is delivered: 4%.
     Delivery,
-    /// Which items of a district's last 20 orders run out: 4%.
+    /// A query for the items of a district's last 20 orders that run out: 4%.
     StockLevel,
 }
 
 impl TransactionKind {
-    /// All of them, in the order of the specification.
+    /// All kinds, in the order of the specification.
     pub const ALL: [Self; 5] =
         [Self::NewOrder, Self::Payment, Self::OrderStatus, Self::Delivery, Self::StockLevel];
 
-    /// The share of transactions, in percent: the least that clause 5.2.3 allows for all but the first.
+    /// Returns the share of transactions, in percent: the least that clause 5.2.3 allows for all but the first.
     pub const fn percent(self) -> u64 {
         match self {
             Self::NewOrder => 45,
@@ -35,7 +35,7 @@ impl TransactionKind {
         }
     }
 
-    /// The time to key it in (clause 5.2.5.7).
+    /// Returns the time to key it in (clause 5.2.5.7).
     pub const fn keying(self) -> Duration {
         Duration::from_secs(match self {
             Self::NewOrder => 18,
@@ -44,7 +44,7 @@ impl TransactionKind {
         })
     }
 
-    /// The mean time to think after it (clause 5.2.5.7); exponentially distributed, at most ten times the mean.
+    /// Returns the mean think time after it (clause 5.2.5.7); exponentially distributed, at most ten times the mean.
     pub const fn think(self) -> Duration {
         Duration::from_secs(match self {
             Self::NewOrder | Self::Payment => 12,
@@ -75,22 +75,22 @@ pub struct Nurand {
 }
 
 impl Nurand {
-    /// Last names, of 0 to 999.
+    /// Returns the distribution of last names, from 0 to 999.
     pub const fn last_name(c: u64) -> Self {
         Self { a: 255, low: 0, high: 999, c }
     }
 
-    /// Customers, of 1 to 3,000.
+    /// Returns the distribution of customers, from 1 to 3,000.
     pub const fn customer(c: u64) -> Self {
         Self { a: 1_023, low: 1, high: CUSTOMERS as u64, c }
     }
 
-    /// Items, of 1 to 100,000.
+    /// Returns the distribution of items, from 1 to 100,000.
     pub const fn item(c: u64) -> Self {
         Self { a: 8_191, low: 1, high: ITEMS as u64, c }
     }
 
-    /// The next number: two draws.
+    /// Returns the next number: two draws.
     pub fn sample(&self, stream: &mut Stream) -> u64 {
         let Self { a, low, high, c } = *self;
         let or = uniform(stream, 0, a) | uniform(stream, low, high);
@@ -98,7 +98,7 @@ impl Nurand {
     }
 }
 
-/// A whole number from `low` to `high`, both included.
+/// Returns a uniform whole number from `low` to `high`, both included.
 pub(crate) fn uniform(stream: &mut Stream, low: u64, high: u64) -> u64 {
     low + stream.below(NonZeroU64::MIN.saturating_add(high.saturating_sub(low)))
 }
@@ -109,16 +109,16 @@ pub(crate) struct Touch {
     pub(crate) page: u64,
     /// Whether it is changed.
     pub(crate) change: bool,
-    /// Whether it is new, so that nothing has to be read.
+    /// Whether it is new, so that it need not be read.
     pub(crate) fresh: bool,
 }
 
-/// Where a terminal stands.
+/// The home of a terminal.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Home {
     /// From 0.
     pub(crate) warehouse: u32,
-    /// From 0; only the stock level asks for it.
+    /// From 0; only the stock level uses it.
     pub(crate) district: u32,
 }
 
@@ -126,16 +126,16 @@ pub(crate) struct Home {
 struct Orders {
     /// The number of the next order, from 0.
     next: u64,
-    /// The oldest that is not delivered.
+    /// The oldest order that is not delivered.
     undelivered: u64,
     /// The items of the last 20 orders, the oldest first.
     items: VecDeque<Vec<u32>>,
 }
 
-/// Orders that the stock level looks at.
+/// The number of orders that the stock level reads.
 const LAST_ORDERS: u64 = 20;
 
-/// What the transactions know of the database's contents: numbers of orders, and which items the last ones have.
+/// The contents of the database that transactions depend on: numbers of orders, and the items of the last ones.
 #[derive(Clone, Debug)]
 pub(crate) struct Database {
     tables: Tables,
@@ -144,7 +144,7 @@ pub(crate) struct Database {
     names: Nurand,
     customers: Nurand,
     items: Nurand,
-    /// Districts with more than the orders of the start, by their number over all warehouses.
+    /// Districts with more orders than at the start, by their number over all warehouses.
     orders: BTreeMap<u64, Orders>,
     payments: u64,
 }
@@ -168,7 +168,7 @@ impl Database {
         &self.tables
     }
 
-    /// The touches of a transaction, in their order; its numbers are drawn from `stream`.
+    /// Returns the accesses of a transaction, in order; its numbers are drawn from `stream`.
     pub(crate) fn transaction(
         &mut self,
         kind: TransactionKind,
@@ -198,7 +198,7 @@ impl Database {
         Touch { fresh: self.tables.begins_page(table, row), ..self.change(table, row) }
     }
 
-    /// Clause 2.4. One in a hundred names an item that there is not, and is rolled back: it reads, and changes nothing.
+    /// Clause 2.4. One in a hundred names a nonexistent item, and is rolled back: it reads, and changes nothing.
     fn new_order(&mut self, home: Home, stream: &mut Stream, touches: &mut Vec<Touch>) {
         let district = district(home.warehouse, some_district(stream));
         let customer = self.customers.sample(stream) - 1;
@@ -255,8 +255,7 @@ impl Database {
         self.payments += 1;
     }
 
-    /// Clause 2.6. Which order was the customer's last is drawn from the district's last 3,000, which is as many as
-    /// it has customers.
+    /// Clause 2.6. The customer's last order is drawn from the district's last 3,000, the number of its customers.
     fn order_status(&mut self, home: Home, stream: &mut Stream, touches: &mut Vec<Touch>) {
         let district = district(home.warehouse, some_district(stream));
         let customer = self.some_customer(district, stream, touches);
@@ -268,7 +267,7 @@ impl Database {
         touches.extend((0..lines).map(|line| self.read(Table::OrderLine, line_row(district, order, line))));
     }
 
-    /// Clause 2.7, without its queue. Whose order it was is drawn as for a new one.
+    /// Clause 2.7, without its queue. The customer of the order is drawn as for a new one.
     fn delivery(&mut self, home: Home, stream: &mut Stream, touches: &mut Vec<Touch>) {
         for d in 0..DISTRICTS {
             let district = district(home.warehouse, d);
@@ -307,8 +306,8 @@ impl Database {
         touches.extend(items.into_iter().map(|item| self.read(Table::Stock, first + u64::from(item))));
     }
 
-    /// A customer of a district: in 60 of 100 by last name, which reads the index. Every name has three customers
-    /// (the specification's mean); which of them is in the middle is as good as random.
+    /// Returns a customer of a district: in 60 of 100 cases by last name, which reads the index. Every name has three
+    /// customers (the specification's mean); the middle one is drawn at random.
     fn some_customer(&self, district: u64, stream: &mut Stream, touches: &mut Vec<Touch>) -> u64 {
         let customers = u64::from(CUSTOMERS);
         let customer = if stream.chance(percent(60)) {
@@ -345,7 +344,7 @@ impl Database {
     }
 }
 
-/// A district's number over all warehouses.
+/// Returns a district's number over all warehouses.
 fn district(warehouse: u32, district: u32) -> u64 {
     u64::from(warehouse) * u64::from(DISTRICTS) + u64::from(district)
 }
@@ -354,12 +353,12 @@ fn some_district(stream: &mut Stream) -> u32 {
     uniform(stream, 0, u64::from(DISTRICTS) - 1) as u32
 }
 
-/// The place of an order: a district's orders lie together, and the oldest makes room.
+/// Returns the row of an order: a district's orders lie together, and the oldest makes room.
 fn order_row(district: u64, order: u64) -> u64 {
     district * u64::from(ORDERS_ROOM) + order % u64::from(ORDERS_ROOM)
 }
 
-/// An order's lines lie behind those of the order before, as if all had ten.
+/// Returns the row of a line: an order's lines lie behind those of the order before, as if all had ten.
 fn line_row(district: u64, order: u64, line: u64) -> u64 {
     order_row(district, order) * u64::from(LINES) + line
 }
@@ -404,7 +403,7 @@ mod tests {
         assert_eq!(TransactionKind::ALL.map(TransactionKind::percent).iter().sum::<u64>(), 100);
     }
 
-    /// Against the definition, summed over all pairs of its two uniform draws.
+    /// Compared with the definition, summed over all pairs of its two uniform draws.
     #[test]
     fn nurand_has_the_histogram_of_its_definition() {
         for (nurand, a, low, high) in
@@ -509,7 +508,7 @@ mod tests {
         let mut database = database();
         let mut stream = Stream::new(6, "test");
         let before = database.transaction(TransactionKind::StockLevel, HOME, &mut stream);
-        // Some 200 items of 100,000, nearly all of them different; a district and 40 looks at lines.
+        // Some 200 items of 100,000, nearly all of them different; a district and 40 accesses to lines.
         assert!((141..=341).contains(&before.len()), "{}", before.len());
         for _ in 0..1_000 {
             database.transaction(TransactionKind::NewOrder, HOME, &mut stream);

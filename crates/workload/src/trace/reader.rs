@@ -103,7 +103,8 @@ impl<'a> Reader<'a> {
         self.format
     }
 
-    /// What the beginning of the trace left open and was guessed, in a sentence with the option that decides it.
+    /// Returns a sentence about a guess that the beginning of the trace made necessary, with the option that overrides
+    /// it.
     pub fn guess(&self) -> Option<&str> {
         self.guess.as_deref()
     }

@@ -1,4 +1,4 @@
-//! What the generated loads look like, and what they refuse.
+//! The statistics of the generated loads, and the errors of their settings.
 
 use freeblock_workload::{
     Arrival, Closed, ClosedTask, ConfigError, Issuer, Limited, Oltp, OltpConfig, Random, RandomConfig,
@@ -121,7 +121,7 @@ fn synthetic_settings_that_make_no_load_name_the_field_and_the_mend() {
     assert!(refuse(SyntheticConfig { capacity: Sectors::new(15), ..config }).starts_with("capacity is 15"));
 }
 
-/// Arrivals of a process, in seconds.
+/// Returns the arrivals of a process, in seconds.
 fn arrivals(arrival: Arrival, n: usize) -> Vec<f64> {
     let load = Random::new(RandomConfig::new(ATLAS, SECTOR), 1).unwrap();
     let mut issuer = Issuer::new(load, arrival, Instant::ZERO, 9).unwrap();
@@ -249,7 +249,7 @@ proptest! {
         }
     }
 
-    /// Against the plainest model of a closed loop: a list of tasks that wait, and a list of tasks that think.
+    /// Compared with the simplest model of a closed loop: a list of waiting tasks, and a list of thinking ones.
     #[test]
     fn a_closed_loop_does_what_a_list_of_tasks_would(
         tasks in 1u32..6, pause in 0u64..4, steps in prop::collection::vec((0u64..3, any::<bool>(), 0usize..6), 0..80),
@@ -339,7 +339,7 @@ proptest! {
 const PINNED_RANDOM: [&str; 4] = ["read 5749936+8", "read 11701288+8", "read 1802120+8", "read 12399768+8"];
 const PINNED_LOCAL: [&str; 4] = ["read 8959816+8", "read 8965096+8", "read 8966112+8", "write 8973696+8"];
 const PINNED_OLTP: [&str; 4] = ["read 9779384+8", "read 3169600+64", "read 11164704+8", "read 9776096+8"];
-// From this implementation: they change when the load does.
+// From this implementation: they change if the load does.
 const PINNED_SYNTHETIC: [&str; 4] =
     ["read 5921664+8", "read 6079832+16", "read 5177856+16", "read 4202088+8"];
 const PINNED_BURSTS: [u64; 4] = [393_924, 18_754_127, 30_723_511, 37_216_366];

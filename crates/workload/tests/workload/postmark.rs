@@ -1,4 +1,4 @@
-//! What Postmark's load looks like, and what it never does.
+//! The statistics and the invariants of Postmark's load.
 
 use freeblock_workload::Share;
 use freeblock_workload::postmark::{FileNumber, Operation, Phase, Postmark, PostmarkConfig, Step};
@@ -31,7 +31,7 @@ fn the_first_steps_are_pinned() {
     assert_eq!(steps.join("\n"), PINNED);
 }
 
-/// Runs a whole load against a table of its own and holds every step to the rules.
+/// Runs a whole load with a table of its own, and checks every step against the rules.
 fn check(config: PostmarkConfig, seed: u64) -> Result<[u64; 4], TestCaseError> {
     let (low, high) = (config.size_min.get(), config.size_max.get());
     let mut files: BTreeMap<FileNumber, (u32, u64)> = BTreeMap::new();
@@ -109,7 +109,7 @@ fn check(config: PostmarkConfig, seed: u64) -> Result<[u64; 4], TestCaseError> {
     expected.push(Phase::Delete);
     prop_assert_eq!(phases, expected);
     let all = u64::from(config.phases) * u64::from(config.transactions);
-    // Every phase either runs to its end or stops for want of files.
+    // Every phase either runs to its end or stops for lack of files.
     prop_assert_eq!(transactions < all, out_of_files > 0);
     Ok(counts)
 }
@@ -123,7 +123,7 @@ fn operations_come_in_the_shares_of_their_biases() {
     };
     let [reads, appends, creates, deletes] = check(config, 3).unwrap();
     let all = 50_000.0;
-    // Five standard errors; appends may be fewer, because files at the bound are left alone.
+    // Five standard errors; appends may be fewer, because files at the bound are not appended to.
     assert!((reads as f64 / all - 0.7).abs() < 0.0103, "{reads}");
     assert!((creates as f64 / all - 0.5).abs() < 0.0112, "{creates}");
     assert_eq!(creates + deletes, 50_000);

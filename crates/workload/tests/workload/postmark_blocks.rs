@@ -1,4 +1,4 @@
-//! What Postmark below a file system looks like, and what it never does.
+//! The statistics and the invariants of Postmark below a file system.
 
 use crate::side::Side;
 use freeblock_workload::Source;
@@ -56,8 +56,8 @@ fn it_ends_when_its_transactions_are_done_and_all_is_written() {
     let found = load.statistics();
     assert_eq!((found.reads, found.writes), (sum(Op::Read), sum(Op::Write)));
     assert_eq!((found.blocks_read, found.blocks_written), (blocks(Op::Read), blocks(Op::Write)));
-    // Every file created or appended to is written in the end, but for those that are gone: at least one block for two
-    // of four operations.
+    // Every file created or appended to is written in the end, unless it was deleted: at least one block for two of
+    // four operations.
     assert!(found.blocks_written > 1_000 && found.refused == 0);
 }
 
@@ -74,7 +74,7 @@ fn one_thread_reads_and_writes_come_in_clusters() {
 
 #[test]
 fn a_changed_block_waits_for_the_syncer_and_not_much_longer() {
-    // So large a cache that only the syncer writes.
+    // The cache is so large that only the syncer writes.
     let postmark = PostmarkConfig { transactions: 50_000, ..small().postmark };
     let config = PostmarkBlocksConfig { cache: Bytes::new(1 << 30), postmark, ..small() };
     let mut side = start(config, 3);
@@ -177,7 +177,7 @@ proptest! {
         let mut side = Side::new(load);
         side.serve(u64::MAX, most_ms);
         prop_assert!(side.issuer.is_done());
-        // The one change too many that tells the thread to wait, and no clean block left where writes hold them all.
+        // One block too many may be dirty when the thread stops, and no clean block is left if writes hold all of them.
         prop_assert!(side.issuer.source().cache().0 as u64 <= config.cache.get() / 8192);
         for (_, _, _, range) in &side.requests {
             prop_assert!(range.start().get() >= first && range.end().get() <= config.capacity.get());

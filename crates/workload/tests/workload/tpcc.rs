@@ -1,4 +1,4 @@
-//! What the TPC-C-like load looks like, and what it never does.
+//! The statistics and the invariants of the TPC-C-like load.
 
 use crate::side::Side;
 use freeblock_workload::tpcc::{Tpcc, TpccConfig, TpccStatistics, TransactionKind};
@@ -56,12 +56,12 @@ fn the_same_seed_gives_the_same_load_and_another_another() {
     assert_ne!(run(7), run(8));
 }
 
-/// FAST'04, section 6.4, saw about as many writes as reads below a file system with a cache of its own and, perhaps, a
-/// log. This load has neither; docs/WORKLOADS.md has the numbers.
+/// FAST'04, section 6.4, measured about as many writes as reads below a file system with a cache of its own and,
+/// perhaps, a log. This load has neither; docs/WORKLOADS.md has the numbers.
 #[test]
 fn seven_of_ten_requests_are_reads() {
     let mut side = serve(TpccConfig { pace_percent: 0, ..config() }, 1);
-    // Until the pool is full nothing has to leave it.
+    // Until the pool is full, no page has to leave it.
     side.serve(20_000, 19);
     let warm = side.requests.len();
     side.serve(100_000, 19);
@@ -108,7 +108,7 @@ fn no_more_transactions_run_at_a_time_than_are_let_in() {
         side.serve(5_000, 9);
         let mut issuer = side.issuer;
         assert!(issuer.outstanding() <= active.into());
-        // With nobody thinking there are always as many as may be.
+        // Without think times the most possible transactions are always under way.
         while issuer.issue(side.now).is_some() {}
         assert!(issuer.outstanding() <= active.into());
     }
@@ -121,7 +121,7 @@ fn every_touch_is_a_hit_a_new_page_or_a_read() {
     let statistics = side.statistics();
     assert_eq!(statistics.touches, statistics.hits + statistics.fresh + statistics.reads);
     let issued = side.requests.len() as u64;
-    // What is asked for at the last instant may not have been issued.
+    // Requests of the last instant may not have been issued.
     assert!((issued..issued + 10).contains(&(statistics.reads + statistics.evictions)));
     // Without checkpoints a page is written when it leaves the pool, so never before the pool was full.
     let first_write = side.requests.iter().position(|r| r.2 == Op::Write).unwrap();
@@ -131,7 +131,7 @@ fn every_touch_is_a_hit_a_new_page_or_a_read() {
 #[test]
 fn a_checkpoint_writes_what_is_changed_in_the_order_of_the_drive() {
     let every = Duration::from_secs(5);
-    // A pool that holds back all it gets: only the checkpoint writes.
+    // The pool is large enough for all pages: only the checkpoint writes.
     let config =
         TpccConfig { checkpoint: Some(every), pool: Bytes::new(64 << 20), pace_percent: 100, ..config() };
     let checkpoint = config.warehouses * config.terminals;
@@ -140,7 +140,7 @@ fn a_checkpoint_writes_what_is_changed_in_the_order_of_the_drive() {
     let swept: Vec<_> = side.requests.iter().filter(|r| r.1 == checkpoint).collect();
     assert!(swept.len() > 100 && swept.iter().all(|r| r.2 == Op::Write), "{}", swept.len());
     assert!(side.requests.iter().all(|r| r.2 == Op::Read || r.1 == checkpoint));
-    // It goes through the drive once from each multiple of five seconds on.
+    // A sweep over the drive begins at each multiple of five seconds.
     let turns = swept.windows(2).filter(|w| w[0].3.start() >= w[1].3.start());
     assert!(turns.clone().count() > 2);
     for turn in turns {
@@ -238,7 +238,7 @@ proptest! {
             prop_assert!((range.start().get() - first).is_multiple_of(16));
         }
         prop_assert!(side.issuer.source().pool().0 as u64 <= 4 * u64::from(active) + frames);
-        // As if served in no time, too.
+        // The same holds if everything is served in no time.
         let mut load = Tpcc::new(config, seed).unwrap();
         for _ in 0..100 {
             prop_assert!(load.next_request().unwrap().range.end().get() <= config.capacity.get());
@@ -271,7 +271,7 @@ fn measured_read_shares() {
                     ..TpccConfig::new(Sectors::new(capacity), SECTOR)
                 };
                 let mut side = serve(config, 1);
-                // Warm: as many reads as the pool has pages, three times.
+                // Warm-up: three times as many reads as the pool has pages.
                 side.serve(pool_mb * 128 * 3 + 20_000, 139);
                 let before = side.statistics();
                 side.serve(side.served + 200_000, 139);

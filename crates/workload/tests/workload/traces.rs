@@ -1,11 +1,11 @@
-//! Traces measured on real drives, where they are at hand, and properties of every reader.
+//! Traces measured on real drives, if they are available, and properties of every reader.
 
 use freeblock_workload::trace::{self, Notes, Trace, TraceError, TraceFormat, TraceRecord, ascii, validate};
 use freeblock_workload::{Arrival, Closed, Fit, Issuer, Replay, Think};
 use proptest::prelude::*;
 use units::{Bytes, Duration, Instant, Lbn, LbnRange, Op, Sectors};
 
-/// The bytes of a shared trace, or `None`, said aloud, where it is not there.
+/// Returns the bytes of a shared trace; `None`, with a message, if it is not there.
 fn shared(name: &str) -> Option<Vec<u8>> {
     testing::shared(&format!("drives/traces/{name}")).map(|path| std::fs::read(path).unwrap())
 }
@@ -14,7 +14,7 @@ fn mean_ms(records: &[TraceRecord], of: impl Fn(&TraceRecord) -> Option<Duration
     records.iter().filter_map(of).sum::<Duration>().as_millis_f64() / records.len() as f64
 }
 
-/// The small file of a public format, or `None` where `../shared` is not there.
+/// Returns the small file of a public format; `None` if `../shared` is not there.
 fn case(name: &str) -> Option<Vec<u8>> {
     testing::shared(&format!("cases/{name}")).map(|path| std::fs::read(path).unwrap())
 }
@@ -24,7 +24,7 @@ fn every_public_format_gives_the_same_two_hundred_requests() {
     let Some(reference) = case("disksim-ascii.trace") else { return };
     let reference = trace::read(&reference).unwrap().records;
     assert_eq!(reference.len(), 200);
-    // The format, and the resolution of its times in nanoseconds; 0 where it has none.
+    // The format, and the resolution of its times in nanoseconds; 0 if it has none.
     for (name, format, resolution) in [
         ("alibaba.csv", TraceFormat::Alibaba, 1_000),
         ("biosnoop.txt", TraceFormat::Biosnoop, 1_000),
@@ -193,7 +193,7 @@ fn any_record() -> impl Strategy<Value = TraceRecord> {
     )
 }
 
-/// Bytes that look enough like a trace to come past the first checks.
+/// Bytes similar enough to a trace to pass the first checks.
 fn almost_a_trace() -> impl Strategy<Value = Vec<u8>> {
     let word = prop::sample::select(vec![
         "R",

@@ -1,10 +1,10 @@
-//! A drive that serves everything side by side.
+//! A drive that serves all requests concurrently.
 
 use freeblock_workload::{Arrival, Issued, Issuer, Source};
 use std::collections::BTreeMap;
 use units::{Duration, Instant, LbnRange, Op};
 
-/// Every request takes a time that its number decides, whatever else is at the drive; each is checked when it comes.
+/// Every request takes a time that depends on its number only; each is checked when it is issued.
 pub struct Side<S> {
     pub issuer: Issuer<S>,
     pub now: Instant,
@@ -19,7 +19,7 @@ impl<S: Source> Side<S> {
         Self { issuer, now: Instant::ZERO, at_drive: BTreeMap::new(), served: 0, requests: Vec::new() }
     }
 
-    /// Serves until `requests` requests are done or the load is at an end, each in 1 to `most_ms` ms.
+    /// Serves until `requests` requests are done or the load has ended, each in 1 to `most_ms` ms.
     pub fn serve(&mut self, requests: u64, most_ms: u64) {
         while self.served < requests {
             let done = self.at_drive.first_key_value().map(|(&key, _)| key);

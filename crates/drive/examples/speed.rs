@@ -1,5 +1,5 @@
-//! How many commands a second the simulated drive serves: `cargo run --release -p freeblock-drive --example speed
-//! PROFILE.toml`. Random reads and writes of eight sectors, one outstanding.
+//! Measures the commands a second that the simulated drive serves: `cargo run --release -p freeblock-drive --example
+//! speed PROFILE.toml`. Random reads and writes of eight sectors, one outstanding.
 #![allow(clippy::print_stdout, clippy::disallowed_methods, clippy::disallowed_types)]
 
 use freeblock_drive::{Command, Drive};

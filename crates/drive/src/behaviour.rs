@@ -1,59 +1,59 @@
-//! In what a drive differs from its profile, and how its firmware treats several commands.
+//! The differences of a drive from its profile, and its treatment of several commands.
 //!
-//! Every field is a switch of its own, off by default, with a random stream of its own: switching one on or off
-//! changes nothing of what another draws. docs/MODEL.md, section 8, says what each does and where its number is from.
+//! Every field is a switch of its own, off by default, with a random stream of its own: switching one on or off does
+//! not change the draws of another. docs/MODEL.md, section 8, explains each and gives the source of its number.
 
 use crate::error::DriveError;
 use model::profile::{Cache, ExtraWriteDisconnect, Firmware, Overheads};
 use std::fmt;
 use units::{Bytes, Duration};
 
-/// Something that happens now and then and takes a while.
+/// A rare event that takes time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rarely {
-    /// In so many of a million cases.
+    /// The number of cases in a million.
     pub ppm: u32,
-    /// It takes from nothing to this, each as likely.
+    /// The longest duration; it is uniform from zero to this.
     pub most: Duration,
 }
 
-/// A spindle whose speed wanders.
+/// A spindle with a drifting speed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpindleDrift {
-    /// Never further from the profile's speed than so many millionths. The speed moves by whole revolutions a
-    /// minute, so a drive of 7,200 rpm needs at least 139 for anything to happen.
+    /// The largest deviation from the profile's speed, in millionths. The speed changes by whole revolutions a minute,
+    /// so a drive of 7,200 rpm needs at least 139 for any effect.
     pub most_ppm: u32,
-    /// How long a speed lasts; then it goes up by one revolution a minute, down by one, or stays.
+    /// The duration of a speed; after it the speed rises by one revolution a minute, falls by one, or stays.
     pub step: Duration,
 }
 
 /// Pauses in which the drive measures its own servo.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Recalibration {
-    /// From one to the next; the first comes at a random time within this.
+    /// The interval between pauses; the first comes at a random time within this.
     pub every: Duration,
-    /// How long the arm is away. It is back where it was.
+    /// The duration of a pause, after which the arm is back at its place.
     pub takes: Duration,
 }
 
-/// Sectors that can no longer be read.
+/// Sectors that are no longer readable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadSectors {
-    /// How many, anywhere on the drive.
+    /// Their number; they are anywhere on the drive.
     pub count: u32,
-    /// Turns that a read of one takes until the drive gives up.
+    /// The number of revolutions after which a read of one fails.
     pub retries: u32,
 }
 
-/// In which order queued commands are served.
+/// The order in which queued commands are served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueOrder {
     /// First come, first served.
     Fcfs,
-    /// The one that the head gets to first, by the drive's own knowledge; what is in the buffer before all.
+    /// Buffer hits first, then the command that the head reaches first, by the drive's own knowledge.
     Sptf,
-    /// A real SATA drive's, as far as its answers say: the shortest seek first, with no regard to rotation, and a request that has
-    /// waited gains on one that has not; what is in the buffer before all.
+    /// The order of a real SATA drive, as far as its completions show: buffer hits first, then the shortest seek
+    /// without regard to rotation, where a request gains by the time that it has waited.
     Own,
 }
 
@@ -67,23 +67,23 @@ impl fmt::Display for QueueOrder {
     }
 }
 
-/// What becomes of a command that comes while another is served.
+/// The treatment of a command that arrives while another is served.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Queue {
-    /// It waits for the other's completion; nothing overlaps. The profile says how many may wait.
+    /// It waits for the other's completion; nothing overlaps. The profile limits the number of waiting commands.
     #[default]
     Serial,
-    /// Tagged command queueing: its overhead runs beside the other's work, and the arm turns to it as soon as it is
-    /// done with the other, whose data cross the bus meanwhile (FAST'02, section 3.3 and figure 4).
+    /// Tagged command queueing: its overhead overlaps with the other's work, and the arm starts on it as soon as it has
+    /// finished the other, whose data cross the bus meanwhile (FAST'02, section 3.3 and figure 4).
     Tagged {
-        /// Which goes next.
+        /// The order of service.
         order: QueueOrder,
-        /// Commands that may be inside, the one in service included.
+        /// The most commands inside, including the one in service.
         depth: u32,
     },
 }
 
-/// In what a drive differs from its profile. The default is a drive that does not differ.
+/// The differences of a drive from its profile. By default there is none.
 ///
 /// ```
 /// use freeblock_drive::{Behaviour, Drive, Rules};
@@ -96,61 +96,64 @@ pub enum Queue {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Behaviour {
-    /// Standard deviation of each move of the arm around the profile's time.
+    /// The standard deviation of each move of the arm around the profile's time.
     pub seek_spread: Duration,
     /// Moves after which the head settles late.
     pub late_settles: Rarely,
-    /// Moves, of a million, that miss their track and cost a revolution more.
+    /// The number of moves in a million that miss their track and cost one more revolution.
     pub missed_landings_ppm: u32,
-    /// All seeks slower by so many millionths than the profile says (faster, if negative): an arm that has aged.
+    /// The slowdown of all seeks in millionths of the profile's times (negative: speed-up), as of an arm that has aged.
     pub seek_ageing_ppm: i32,
     /// A spindle whose speed wanders.
     pub drift: Option<SpindleDrift>,
     /// Pauses for recalibration.
     pub recalibration: Option<Recalibration>,
-    /// Sectors that were moved to spare ones since the profile was written, as far as the drive has spare ones.
+    /// The number of sectors that were moved to spare ones since the profile was written, as far as there are spare
+    /// ones.
     pub grown_defects: u32,
     /// Sectors that cannot be read.
     pub bad_sectors: Option<BadSectors>,
-    /// The profile's overheads, but for those of completions, in so many percent of what it says: 0 for none.
+    /// The profile's overheads, except those of completions, in percent of the profile's; 0 for none.
     pub command_percent: Option<u32>,
-    /// Each completion's overhead, in place of the profile's: there is none in those that were measured.
+    /// Each completion's overhead instead of the profile's; the measured drives had none.
     pub completion_overhead: Option<Duration>,
-    /// Each command's overhead is longer by up to this.
+    /// The most by which a command's overhead is longer.
     pub command_spread: Duration,
-    /// Each completion comes later by up to this.
+    /// The most by which a completion is late.
     pub completion_spread: Duration,
-    /// Time for 512 bytes between buffer and host, in place of the profile's: another bus.
+    /// The time for 512 bytes between buffer and host instead of the profile's: another bus.
     pub bus_sector: Option<Duration>,
-    /// A read that needs the medium takes the bus only when a share of it has landed, each time another one from
-    /// nothing to this many percent: how far bus and medium overlap varies.
+    /// The largest share, in percent, of a read that must have landed before it takes the bus, drawn anew for each read
+    /// from the medium: this varies the overlap of bus and medium.
     pub overlap_percent: u32,
-    /// The buffer switched on or off.
+    /// Whether the buffer is on.
     pub buffer: Option<bool>,
-    /// Read-ahead switched on or off; on to the end of the track, if the profile has none.
+    /// Whether read-ahead is on; if the profile has none, to the end of the track.
     pub read_ahead: Option<bool>,
-    /// Writes acknowledged from the buffer, or from the medium only.
+    /// Whether writes are acknowledged from the buffer; otherwise from the medium only.
     pub write_back: Option<bool>,
-    /// A read behind another read on the same track looks sequential: the drive reads on to the track's end, or its
-    /// own read-ahead's, before it turns to the next command.
+    /// Whether a read behind another read on the same track counts as sequential: then the drive reads on to the
+    /// track's end, or its own read-ahead's, before it serves the next command.
     pub eager_read_ahead: bool,
-    /// A command ends read-ahead at once, also in the middle of a sector or a move; otherwise that is waited for.
+    /// Whether a command ends read-ahead at once, even in the middle of a sector or a move; otherwise that is finished
+    /// first.
     pub prompt_read_ahead: bool,
-    /// Reads, of a million after a move of the arm, whose data come only three or more revolutions later. The same sectors are read so
-    /// each time.
+    /// The number of reads in a million after a move of the arm whose data come three or more revolutions late. The
+    /// same sectors are late each time.
     pub rereads_ppm: u32,
-    /// Writes that a drive with a queue that writes back holds: each is reported at once, and goes to the medium when the arm has
-    /// nothing else to do. With none, a write goes to the medium as soon as it is reported, and the next one waits for that.
+    /// The most writes that a drive with a queue and write-back holds: each is reported at once, and goes to the medium
+    /// when the arm has nothing else to do. With 0, a write goes to the medium as soon as it is reported, and the next
+    /// one waits for that.
     pub write_cache: u32,
-    /// Several commands at a time.
+    /// The treatment of several commands.
     pub queue: Queue,
 }
 
-/// Bytes of the sector that [`Behaviour::bus_sector`] is the time of.
+/// The bytes whose time is [`Behaviour::bus_sector`].
 const BUS_SECTOR_BYTES: u64 = 512;
 
-/// Capacity from which on a drive is taken for one with a serial bus and a queue of its own: the first such drives,
-/// of 2004, had 160 to 400 GB, and no parallel SCSI drive had more than 300 GB.
+/// The capacity from which on a drive counts as one with a serial bus and a queue of its own: the first such drives, of
+/// 2004, had 160 to 400 GB, and no parallel SCSI drive had more than 300 GB.
 const MODERN_BYTES_MIN: Bytes = Bytes::new(320_000_000_000);
 
 impl Default for Behaviour {
@@ -160,7 +163,7 @@ impl Default for Behaviour {
 }
 
 impl Behaviour {
-    /// The drive as its profile has it.
+    /// The drive exactly as in its profile.
     pub const EXACT: Self = Self {
         seek_spread: Duration::ZERO,
         late_settles: Rarely { ppm: 0, most: Duration::ZERO },
@@ -186,16 +189,17 @@ impl Behaviour {
         queue: Queue::Serial,
     };
 
-    /// The imprecision of any drive, with the bus, the buffer and the sector size of the drive that it is given:
-    /// moves that spread, late settles, missed landings, drift, recalibration, and times of commands that vary.
-    /// Defects and bad sectors are not in it.
+    /// Returns the imprecision of any drive, with the bus, the buffer and the sector size of the given drive: moves
+    /// that spread, late settles, missed landings, drift, recalibration, and variable times of commands. It has no
+    /// defects and bad sectors.
     pub const fn noisy() -> Self {
         Self { bus_sector: None, write_back: None, eager_read_ahead: false, ..Self::fast02() }
     }
 
-    /// A drive of today: the imprecision of [`noisy`](Self::noisy), a SATA bus of 600 MB/s, a queue of 32 commands (NCQ) in the
-    /// drive's own order, read-ahead that a command ends at once, a write cache, and a few reads that come many
-    /// revolutions late. Order, cache and late reads are fitted to a real SATA drive (docs/MODEL.md, section 8).
+    /// Returns a drive of today: the imprecision of [`noisy`](Self::noisy), a SATA bus of 600 MB/s, a queue of 32
+    /// commands (NCQ) in the drive's own order, read-ahead that a command ends at once, a write cache, and a few reads
+    /// that come many revolutions late. Order, cache and late reads are fitted to a real SATA drive (docs/MODEL.md,
+    /// section 8).
     pub const fn modern() -> Self {
         Self {
             bus_sector: Some(Duration::from_nanos(850)),
@@ -208,16 +212,16 @@ impl Behaviour {
         }
     }
 
-    /// The preset of a drive's generation: [`modern`](Self::modern) for one of 320 GB or more,
+    /// Returns the preset of a drive's generation: [`modern`](Self::modern) for one of 320 GB or more,
     /// [`fast02`](Self::fast02) for others.
     pub fn of_generation(capacity: Bytes) -> Self {
         if capacity >= MODERN_BYTES_MIN { Self::modern() } else { Self::fast02() }
     }
 
-    /// What an outside scheduler of 2001 met: the default noise of the experiments outside the drive. Of random
-    /// 4 KB requests it leaves some 98% within 50 us of an exact model's prediction and puts the rest a rotation
-    /// off (FAST'02, figure 7, has 97.5% on an Atlas 10K and 99.3% on a Cheetah 18LP). An Ultra2 bus, no write-back,
-    /// eager read-ahead. Defects and bad sectors are not in it.
+    /// Returns a drive as an outside scheduler of 2001 met it: the default noise of the experiments outside the drive.
+    /// With random 4 KB requests some 98% are within 50 us of an exact model's prediction and the rest is a revolution
+    /// off (FAST'02, figure 7, has 97.5% on an Atlas 10K and 99.3% on a Cheetah 18LP). It has an Ultra2 bus, no
+    /// write-back, and eager read-ahead, but no defects and bad sectors.
     pub const fn fast02() -> Self {
         Self {
             seek_spread: Duration::from_micros(20),
@@ -248,7 +252,7 @@ impl Behaviour {
         }
     }
 
-    /// What a profile says of the firmware, with the overheads that this drive has.
+    /// Returns the profile's firmware with the overheads of this drive.
     pub fn firmware(&self, told: &Firmware) -> Firmware {
         let percent = self.command_percent.map_or(100.0, f64::from);
         let command = told.overhead_scale * percent / 100.0;
@@ -281,19 +285,20 @@ impl Behaviour {
         Firmware { per_request_overhead_ms, overhead_scale: 1.0, overheads, ..told.clone() }
     }
 
-    /// Whether a drive whose profile has this of its buffer reports writes from there: there is nowhere to, where it is off. Of a
-    /// profile that does not know, a drive is made that does not.
+    /// Returns whether a drive whose profile has this buffer reports writes from the buffer; never if the buffer is
+    /// off. If the profile has no value, it does not.
     pub fn writes_back(&self, told: &Cache) -> bool {
         let told_to = told.write_back.known().unwrap_or(false);
         self.buffer.unwrap_or(told.enabled) && self.write_back.unwrap_or(told_to)
     }
 
-    /// The time of one sector of this size between buffer and host, if it is not the profile's.
+    /// Returns the time of one sector of this size between buffer and host, if it is not the profile's.
     pub fn bus_time(&self, sector: Bytes) -> Option<Duration> {
         self.bus_sector.map(|time| time * sector.get() / BUS_SECTOR_BYTES)
     }
 
-    /// Queue, buffer and bus in a few words, of a drive whose profile has this firmware and sectors of this size.
+    /// Describes queue, buffer and bus in a few words, for a drive whose profile has this firmware and sectors of this
+    /// size.
     pub fn described(&self, told: &Firmware, sector: Bytes) -> String {
         let queue = match self.queue {
             Queue::Serial => format!("one command at a time, {} may wait", told.queue_depth),
@@ -311,13 +316,13 @@ impl Behaviour {
         format!("{queue}, {buffer}, {} ns a sector on the bus", bus.as_nanos())
     }
 
-    /// Writes that a drive whose profile has this of its buffer holds.
+    /// Returns the number of writes that a drive with this buffer in its profile holds.
     pub(crate) fn held_writes(&self, told: &Cache) -> u32 {
         let holds = self.queue != Queue::Serial && self.writes_back(told);
         if holds { self.write_cache } else { 0 }
     }
 
-    /// Refuses what no drive does.
+    /// Refuses values that no drive can have.
     pub(crate) fn check(&self) -> Result<(), DriveError> {
         let wrong = |place, value: String, mend| Err(DriveError::Number { place, value, mend });
         let second = Duration::from_secs(1);

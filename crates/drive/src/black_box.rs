@@ -1,17 +1,17 @@
-//! What anything looks like from outside: a capacity, commands in, completions out.
+//! The external view of a device: a capacity, commands, completions.
 
 use crate::error::CommandError;
 use crate::firmware::{Breakdown, Command, Completion, Drive};
 use units::{Bytes, Instant, Lbn, RequestId, Sectors};
 
-/// What a host is told of a command: that it is done, when, and whether it failed. How it was served stays inside.
+/// A completion as the host sees it: the time, and whether the command failed. How it was served is not visible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reply {
     /// The command.
     pub id: RequestId,
-    /// When the host learned it.
+    /// The time at which the host learns of it.
     pub at: Instant,
-    /// The first sector that could not be read, if one could not; then there are no data.
+    /// The first sector that could not be read, if there is one; then there are no data.
     pub failed: Option<Lbn>,
 }
 
@@ -21,11 +21,11 @@ impl From<Completion> for Reply {
     }
 }
 
-/// A device behind its interface: a state machine without a clock, known by nothing but its answers.
+/// A device behind its interface: a state machine without a clock, known only by its completions.
 ///
-/// [`submit`](Self::submit) a command at an instant; [`next_event`](Self::next_event) says when to look again;
-/// [`advance`](Self::advance) there; drain [`pop_reply`](Self::pop_reply). Time must not go backwards. The same
-/// calls give the same answers.
+/// Call [`submit`](Self::submit) for a command; [`next_event`](Self::next_event) returns the time of the next event;
+/// call [`advance`](Self::advance) then, and [`pop_reply`](Self::pop_reply) until there is no reply. Time must not go
+/// backwards. The same calls give the same replies.
 ///
 /// ```
 /// use freeblock_drive::{Behaviour, BlackBox, Command, Drive, Rules};
@@ -46,37 +46,36 @@ impl From<Completion> for Reply {
 /// assert!(time_of_a_read(&mut drive).is_some());
 /// ```
 pub trait BlackBox {
-    /// Sectors it offers.
+    /// Returns the number of sectors.
     fn capacity(&self) -> Sectors;
 
-    /// Bytes in a sector.
+    /// Returns the bytes in a sector.
     fn sector_bytes(&self) -> Bytes;
 
-    /// Commands it takes at a time.
+    /// Returns the most commands at a time.
     fn queue_depth(&self) -> usize;
 
-    /// Takes a command in at `now`.
+    /// Submits a command at `now`.
     ///
     /// # Errors
-    /// A command for no sectors, for too many, past the last LBN, or one too many; the device is as before.
+    /// The command has no sectors or too many, is past the last LBN, or the queue is full; the device is unchanged.
     fn submit(&mut self, now: Instant, command: Command) -> Result<(), CommandError>;
 
-    /// The next instant at which something will have happened inside, if nothing is submitted before; no completion
-    /// comes sooner.
+    /// Returns the time of the next event inside, if nothing is submitted before; no completion comes earlier.
     fn next_event(&self) -> Option<Instant>;
 
-    /// Lets time pass until `now`.
+    /// Advances the time to `now`.
     fn advance(&mut self, now: Instant);
 
-    /// A completion that has happened, in order.
+    /// Returns the next completion, in order.
     fn pop_reply(&mut self) -> Option<Reply>;
 
-    /// The same with where the time of the command went, from a device that says so.
+    /// Returns the same with the breakdown of the command's time, if the device has it.
     fn pop_explained(&mut self) -> Option<(Reply, Option<Breakdown>)> {
         self.pop_reply().map(|reply| (reply, None))
     }
 
-    /// Commands inside, completions not yet taken out excepted.
+    /// Returns the number of commands inside, without completions that have not been taken out.
     fn outstanding(&self) -> usize;
 }
 

@@ -1,16 +1,16 @@
-//! The buffer: equal segments, each a run of LBNs, the least recently used given up first.
+//! The buffer: equal segments, each a run of LBNs, replaced by LRU.
 
 use crate::rules::Rules;
 use model::profile::Cache;
 use units::{Lbn, LbnRange, Sectors};
 
-/// What a segment holds.
+/// The content of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Content {
     Nothing,
     /// Read from the medium.
     Read,
-    /// Came from the host.
+    /// Received from the host.
     Written,
 }
 
@@ -35,14 +35,14 @@ impl Segment {
         self.content != Content::Nothing && self.start < range.end() && range.start() < self.end
     }
 
-    /// Takes in what the medium delivered; old sectors fall off the front of a full segment.
+    /// Takes in the sectors that landed; old sectors leave at the front of a full segment.
     pub(crate) fn grow(&mut self, end: Lbn, size: Sectors) {
         self.end = self.end.max(end);
         self.start = self.start.max(Lbn::new(self.end.get().saturating_sub(size.get())));
     }
 }
 
-/// How much of a read a segment can serve.
+/// The part of a read that a segment can serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Found {
     Nothing,
@@ -58,11 +58,11 @@ pub(crate) struct Segments {
     order: Vec<usize>,
     pub(crate) size: Sectors,
     most_written: usize,
-    /// The segment that is for writes only.
+    /// The segment reserved for writes.
     write_only: Option<usize>,
     written_serve_reads: bool,
     writes_keep_reads: bool,
-    /// A write keeps what a segment has read beside it.
+    /// Whether a write keeps the sectors that a segment has read besides.
     merges: bool,
 }
 
@@ -96,8 +96,9 @@ impl Segments {
         self.order.push(index);
     }
 
-    /// The segment for a read, and what it can serve of it. `reading` is the one that read-ahead fills right now.
-    /// First whole hits, then partial ones, then an empty segment, a used one, and the one being filled last.
+    /// Returns the segment for a read, and the part of the read that it can serve. `reading` is the one that read-ahead
+    /// is filling. Whole hits come first, then partial ones, then an empty segment, a used one, and the one being
+    /// filled last.
     pub(crate) fn for_read(&self, range: LbnRange, reading: Option<usize>) -> (usize, Found) {
         let mut best = (0, 0, Found::Nothing);
         for &i in &self.order {
@@ -126,7 +127,7 @@ impl Segments {
         (best.1, best.2)
     }
 
-    /// The segment for a write. `appends` is the one whose end it continues while that is still being written.
+    /// Returns the segment for a write. `appends` is the one whose end it continues while that is still being written.
     pub(crate) fn for_write(&self, range: LbnRange, appends: Option<usize>, reading: Option<usize>) -> usize {
         if let Some(i) = appends.or(self.write_only) {
             return i;
@@ -157,15 +158,15 @@ impl Segments {
         best.1
     }
 
-    /// Drops every segment that holds a sector of `range`.
+    /// Drops every segment with a sector of `range`.
     pub(crate) fn forget(&mut self, range: LbnRange) {
         for s in self.list.iter_mut().filter(|s| s.overlaps(range)) {
             s.content = Content::Nothing;
         }
     }
 
-    /// What a write into segment `own` does to the others. `leaves` says that data are given up once the host has
-    /// gone past them.
+    /// Updates the other segments for a write into segment `own`. `leaves`: data are given up once the host has gone
+    /// past them.
     pub(crate) fn overwrite(&mut self, range: LbnRange, own: usize, leaves: bool) {
         for (i, s) in self.list.iter_mut().enumerate() {
             if i == own || !s.overlaps(range) {

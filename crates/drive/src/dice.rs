@@ -1,13 +1,13 @@
-//! Chance, the same on every machine: one stream a component, integers only.
+//! Random numbers, the same on every machine: one stream a component, integers only.
 
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
 use units::Duration;
 
-/// Parts the key from every other use of a seed.
+/// A part of the key that distinguishes it from other uses of a seed.
 const TAG: &[u8; 24] = b"freeblock-drive-chance-1";
 
-/// What draws. Each has a stream of its own, so that one switch never shifts what another draws.
+/// The components that draw. Each has a stream of its own, so that no switch changes the draws of another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Component {
     Seek = 1,
@@ -40,23 +40,23 @@ impl Dice {
         Self { rng }
     }
 
-    /// A whole number below `bound`; 0 for 0. Off by less than `bound` in 2^64 from uniform.
+    /// Returns a whole number below `bound`; 0 for 0. Less than `bound` in 2^64 off from uniform.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.rng.next_u64()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// True in so many of a million draws. Takes one draw whatever the outcome.
+    /// Returns true in `ppm` of a million draws. Takes one draw in any case.
     pub(crate) fn once_in_million(&mut self, ppm: u32) -> bool {
         self.below(1_000_000) < u64::from(ppm)
     }
 
-    /// A time from zero to `most`, each nanosecond as likely.
+    /// Returns a time from zero to `most`, uniform in nanoseconds.
     pub(crate) fn up_to(&mut self, most: Duration) -> Duration {
         Duration::from_nanos(self.below(most.as_nanos().saturating_add(1)))
     }
 
-    /// Nanoseconds around zero with this standard deviation, never more than six of them off: twelve uniform
-    /// numbers added up, which is near enough to a normal distribution and the same to the bit everywhere.
+    /// Returns nanoseconds around zero with this standard deviation, never more than six of them off: the sum of twelve
+    /// uniform numbers, which is close to a normal distribution and the same to the bit on every machine.
     pub(crate) fn around_zero(&mut self, deviation: Duration) -> i64 {
         const STEPS: i64 = 1 << 16;
         let mut sum = 0;

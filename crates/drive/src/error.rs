@@ -1,19 +1,19 @@
-//! What can go wrong, with its place and its mend.
+//! The errors, with their place and their mend.
 
 use units::{LbnRange, RequestId, Sectors};
 
 /// A profile from which no drive can be simulated from outside.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum DriveError {
-    /// The layout or the mechanics are wrong.
+    /// The layout or the mechanics are invalid.
     #[error(transparent)]
     Profile(#[from] model::ProfileError),
-    /// There are no electronics.
+    /// The profile has no firmware.
     #[error(
         "the profile has no [firmware]: add one to simulate this drive from outside, or simulate inside the drive"
     )]
     NoFirmware,
-    /// A time is not a time.
+    /// A time is out of range.
     #[error("{place}: {ms} ms; give milliseconds from 0 to 1000")]
     Time {
         /// The field.
@@ -28,7 +28,7 @@ pub enum DriveError {
         place: &'static str,
         /// Its value.
         value: String,
-        /// What to give.
+        /// The valid values.
         mend: &'static str,
     },
 }
@@ -36,12 +36,12 @@ pub enum DriveError {
 /// A command that the drive refuses; nothing has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CommandError {
-    /// It asks for nothing.
+    /// It has no sectors.
     #[error("{id}: no sectors at LBN {}; ask for at least one", range.start())]
     Empty {
         /// The command.
         id: RequestId,
-        /// What it asked for.
+        /// Its range.
         range: LbnRange,
     },
     /// It goes past the last LBN.
@@ -49,27 +49,27 @@ pub enum CommandError {
     PastEnd {
         /// The command.
         id: RequestId,
-        /// What it asked for.
+        /// Its range.
         range: LbnRange,
-        /// LBNs there are.
+        /// The sectors of the drive.
         capacity: Sectors,
     },
-    /// It asks for more than a drive takes in one command.
+    /// It has more sectors than one command may have.
     #[error("{id}: {} sectors in one command; ask for at most {most}", range.len())]
     TooLong {
         /// The command.
         id: RequestId,
-        /// What it asked for.
+        /// Its range.
         range: LbnRange,
         /// Most sectors.
         most: Sectors,
     },
-    /// The drive has as many commands as it takes.
+    /// The queue is full.
     #[error("{id}: the drive already holds {depth} commands; wait for a completion")]
     QueueFull {
         /// The command.
         id: RequestId,
-        /// Most commands.
+        /// The most commands.
         depth: u32,
     },
 }

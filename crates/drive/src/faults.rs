@@ -1,4 +1,4 @@
-//! What grew wrong on the medium since the profile was written.
+//! Defects that have grown on the medium since the profile was written.
 
 use crate::behaviour::BadSectors;
 use crate::dice::{Component, Dice};
@@ -7,7 +7,8 @@ use model::{DriveModel, Layout, Location, Position, ProfileError};
 use std::collections::{BTreeMap, BTreeSet};
 use units::{Lbn, LbnRange, Sectors, TrackIndex};
 
-/// The profile with `count` sectors moved to spare ones, and their LBNs, ascending. Fewer when spare sectors run out.
+/// Returns the profile with `count` sectors moved to spare ones, and their LBNs, ascending; fewer if spare sectors run
+/// out.
 pub(crate) fn grow(profile: &Profile, count: u32, seed: u64) -> Result<(Profile, Vec<Lbn>), ProfileError> {
     let model = DriveModel::from_profile(profile)?;
     let layout = model.layout();
@@ -19,7 +20,7 @@ pub(crate) fn grow(profile: &Profile, count: u32, seed: u64) -> Result<(Profile,
     for _ in 0..count {
         let lbn = Lbn::new(dice.below(layout.capacity().get()));
         let Some(at) = layout.locate(lbn) else { continue };
-        // What was moved before is not moved again: the file would name it twice.
+        // A sector that was moved before is not moved again: the file would name it twice.
         if moved.contains(&lbn) || is_moved(&before, layout, lbn, at) {
             continue;
         }
@@ -37,7 +38,7 @@ pub(crate) fn grow(profile: &Profile, count: u32, seed: u64) -> Result<(Profile,
     Ok((profile, moved.into_iter().collect()))
 }
 
-/// Whether the file lists this LBN as moved. One that a zone's own list moved stands alone on its track.
+/// Returns whether the file lists this LBN as moved. One that a zone's own list moved is alone on its track.
 fn is_moved(remaps: &[Remap], layout: &Layout, lbn: Lbn, at: Location) -> bool {
     let listed = |r: &Remap| (r.lbn..r.lbn.saturating_add(u64::from(r.sectors))).contains(&lbn.get());
     let sector = at.sector;
@@ -46,11 +47,11 @@ fn is_moved(remaps: &[Remap], layout: &Layout, lbn: Lbn, at: Location) -> bool {
     remaps.iter().any(listed) || !with_neighbours
 }
 
-/// Sectors without LBN. A single one is a bad sector that LBNs step over, and no spare one.
+/// Sectors without LBN. A single one on a track is a bad sector that LBNs skip, not a spare one.
 struct Spares<'a> {
     layout: &'a Layout,
     taken: BTreeSet<(TrackIndex, u32)>,
-    /// Stretches of tracks, first and end, that have none left: many a drive has them in few places only.
+    /// Runs of tracks (first and end) without spare sectors: many drives have these in few places only.
     bare: BTreeMap<u32, u32>,
 }
 
@@ -59,7 +60,7 @@ impl<'a> Spares<'a> {
         Self { layout, taken: BTreeSet::new(), bare: BTreeMap::new() }
     }
 
-    /// Takes one on the nearest track behind `track` that has several, or else on the nearest before.
+    /// Takes one on the nearest track behind `track` that has several, or else on the nearest before it.
     fn take_after(&mut self, track: TrackIndex) -> Option<Location> {
         let mut at = track.get();
         while at < self.layout.track_count() {
@@ -113,7 +114,7 @@ impl<'a> Spares<'a> {
         (track < end).then_some((first, end))
     }
 
-    /// What is bare stays so. Stretches that touch become one.
+    /// Marks a track as without spare sectors, for good. Adjacent runs are merged.
     fn mark_bare(&mut self, track: u32) {
         let end = self.bare.remove(&(track + 1)).unwrap_or(track + 1);
         match track.checked_sub(1).and_then(|before| self.bare_at(before)) {
@@ -149,7 +150,7 @@ impl Unreadable {
         self.lbns.extend((range.start().get()..range.end().get()).map(Lbn::new));
     }
 
-    /// A write gives the sector a new life.
+    /// Makes written sectors readable again.
     pub(crate) fn mend(&mut self, range: LbnRange) {
         while let Some(lbn) = self.first_in(range) {
             self.lbns.remove(&lbn);
@@ -166,7 +167,7 @@ mod tests {
     use super::*;
     use model::builtin;
 
-    /// The same without remembering where none are left.
+    /// The same without the memory of tracks without spare sectors.
     fn looked_for(spares: &Spares<'_>, track: TrackIndex) -> Option<Location> {
         let here = track.get();
         let tracks = (here..spares.layout.track_count()).chain((0..here).rev());

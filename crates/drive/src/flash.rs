@@ -1,4 +1,4 @@
-//! No disk at all: flat latency, no arm, no platter. What a scheduler for disks must not be fooled by.
+//! A flash device: constant latency, no arm, no platter. A test that a scheduler for disks is not misled by it.
 
 use crate::black_box::{BlackBox, Reply};
 use crate::dice::{Component, Dice};
@@ -7,24 +7,24 @@ use crate::firmware::Command;
 use std::collections::VecDeque;
 use units::{Bytes, Duration, Instant, Op, Sectors};
 
-/// What a flash device is like. The default is a small SATA device; its numbers are assumed.
+/// The configuration of a flash device. The default is a small SATA device; its numbers are assumed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlashConfig {
     /// Sectors.
     pub capacity: Sectors,
     /// Bytes in a sector.
     pub sector_bytes: Bytes,
-    /// Time of a read, whatever it asks for.
+    /// The time of a read of any size, without the transfer.
     pub read: Duration,
-    /// Time of a write.
+    /// The time of a write.
     pub write: Duration,
-    /// Time for one sector between the device and the host.
+    /// The time of one sector between the device and the host.
     pub sector: Duration,
-    /// A command takes longer by up to this.
+    /// The most by which a command takes longer.
     pub spread: Duration,
-    /// Commands that are served side by side; at least one.
+    /// Commands served concurrently; at least one.
     pub channels: u16,
-    /// Commands that may be inside; at least one.
+    /// The most commands inside; at least one.
     pub depth: u16,
 }
 
@@ -57,7 +57,7 @@ impl Default for FlashConfig {
 pub struct Flash {
     config: FlashConfig,
     dice: Dice,
-    /// When each channel is free.
+    /// The time at which each channel is free.
     channels: Vec<Instant>,
     finishing: VecDeque<Reply>,
     done: VecDeque<Reply>,
@@ -65,7 +65,7 @@ pub struct Flash {
 }
 
 impl Flash {
-    /// A device that draws from `seed`.
+    /// Creates a device that draws from `seed`.
     pub fn new(config: FlashConfig, seed: u64) -> Self {
         Self {
             config,

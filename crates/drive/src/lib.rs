@@ -1,9 +1,9 @@
 //! A drive simulated from outside.
 //!
-//! [`mechanics`] is the truth: an arm and a platter, exact to the nanosecond. [`Drive`] puts firmware on top: a bus,
-//! command overheads, a segmented buffer with read-ahead and write-back. Made with a [`Behaviour`] it is the
-//! [`BlackBox`] that an outside scheduler meets, whose arm, spindle and electronics vary. [`validate()`] replays a
-//! trace measured on a real drive and says how far off the simulated one is.
+//! [`mechanics`] is exact: an arm and a platter, to the nanosecond. [`Drive`] adds firmware: a bus, command overheads,
+//! a segmented buffer with read-ahead and write-back. With a [`Behaviour`] it is the [`BlackBox`] that an outside
+//! scheduler meets, whose arm, spindle and electronics vary. [`validate()`] replays a trace measured on a real drive
+//! and measures the error of the simulated one.
 
 mod behaviour;
 mod black_box;

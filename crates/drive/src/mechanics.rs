@@ -1,4 +1,4 @@
-//! The truth about the moving parts: where the arm is, and when which sector passes.
+//! The exact mechanics: the position of the arm, and the times at which sectors pass.
 //!
 //! Everything is computed from absolute time; nothing is accumulated, so no error grows with the length of a run.
 //! Three rules decide every nanosecond:
@@ -25,7 +25,7 @@ use units::{Arc, Duration, Instant, Op, TrackIndex};
 /// # let toml = include_str!("../tests/data/small.toml");
 /// let profile = Profile::from_toml(toml, "small.toml").unwrap();
 /// let mut mechanics = Mechanics::new(Arc::new(DriveModel::from_profile(&profile).unwrap()));
-/// // 6,000 rpm, 100 sectors on the track: sector 50 is half a turn away, and passes in a tenth of a millisecond.
+/// 6,000 rpm, 100 sectors on the track: sector 50 is half a revolution away, and passes in a tenth of a millisecond.
 /// let access = mechanics.access(Instant::ZERO, Op::Read, TrackIndex::new(0), 50, 1);
 /// assert_eq!(access.latency().as_nanos(), 5_000_000);
 /// assert_eq!(access.end.as_nanos(), 5_100_000);
@@ -35,54 +35,54 @@ pub struct Mechanics {
     model: Shared<DriveModel>,
     spindle: Spindle,
     position: Position,
-    /// What moves of the arm take beyond the model's time; nothing when the arm is exact.
+    /// The deviations of arm moves from the model's time; `None` if the arm is exact.
     wobble: Option<Box<Wobble>>,
 }
 
-/// One head over one track while some consecutive sectors pass.
+/// One head over one track while consecutive sectors pass.
 ///
 /// Beyond the track's last sector counting goes on at its first, so a pass may go around.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pass {
-    /// When the head began to wait.
+    /// The time at which the head begins to wait.
     pub from: Instant,
-    /// Rotation from there to the start of the first sector.
+    /// The rotation from there to the start of the first sector.
     pub wait: Arc,
     /// The track.
     pub track: Track,
     /// The first sector.
     pub first: u32,
-    /// How many.
+    /// The number of sectors.
     pub count: u32,
 }
 
-/// What one access to one track took.
+/// The times of one access to one track.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// When the arm began to move.
+    /// The time at which the arm begins to move.
     pub begin: Instant,
-    /// When the head was ready on the track.
+    /// The time at which the head is ready on the track.
     pub arrival: Instant,
-    /// When the first sector began.
+    /// The time at which the first sector begins.
     pub start: Instant,
-    /// When the last sector was done.
+    /// The time at which the last sector is done.
     pub end: Instant,
 }
 
 impl Access {
-    /// Seek, head switch and settling.
+    /// Returns the time of seek, head switch and settling.
     #[inline]
     pub const fn seek(&self) -> Duration {
         self.arrival.since(self.begin)
     }
 
-    /// Rotational latency before the first sector.
+    /// Returns the rotational latency before the first sector.
     #[inline]
     pub const fn latency(&self) -> Duration {
         self.start.since(self.arrival)
     }
 
-    /// From the first sector's start to the last one's end.
+    /// Returns the time from the first sector's start to the last one's end.
     #[inline]
     pub const fn transfer(&self) -> Duration {
         self.end.since(self.start)
@@ -90,27 +90,27 @@ impl Access {
 }
 
 impl Pass {
-    /// First whole nanosecond at which the first sector has begun.
+    /// Returns the first whole nanosecond at which the first sector has begun.
     #[inline]
     pub fn start(&self, platter: &impl Platter) -> Instant {
         platter.after(self.from, self.wait)
     }
 
-    /// When the first `count` sectors of the pass are done.
+    /// Returns the time at which the first `count` sectors of the pass are done.
     #[inline]
     pub fn done(&self, platter: &impl Platter, count: u32) -> Instant {
         platter.after(self.from, self.wait + self.arc(count))
     }
 
-    /// When the whole pass is done.
+    /// Returns the end of the whole pass.
     #[inline]
     pub fn end(&self, platter: &impl Platter) -> Instant {
         self.done(platter, self.count)
     }
 
-    /// How many sectors of the pass are done at `now`.
+    /// Returns the number of sectors of the pass that are done at `now`.
     pub fn done_by(&self, platter: &impl Platter, now: Instant) -> u32 {
-        // Twice around at most; the product below stays small enough for 64 bits.
+        // At most two revolutions; the product below stays within 64 bits.
         let most = platter.after(self.from, self.wait + self.arc(self.count));
         let turned = platter.turned(self.from, now.max(self.from).min(most));
         let Some(past) = turned.parts().checked_sub(self.wait.parts()) else { return 0 };
@@ -123,7 +123,7 @@ impl Pass {
         (last.saturating_sub(u64::from(self.first)) as u32).min(self.count)
     }
 
-    /// The pass over the sectors right behind this one's, without rounding in between; `None` when `first` on
+    /// Returns the pass over the sectors right behind this one's, without intermediate rounding; `None` if `first` on
     /// `track` is not the next sector in rotation.
     pub fn next(&self, track: Track, first: u32, count: u32) -> Option<Self> {
         (track == self.track && first == self.first + self.count).then(|| Self {
@@ -141,46 +141,46 @@ impl Pass {
 }
 
 impl Mechanics {
-    /// A drive at rest with its arm at cylinder 0, head 0.
+    /// Creates a drive at rest with its arm at cylinder 0, head 0.
     pub fn new(model: Shared<DriveModel>) -> Self {
         let spindle = Spindle::steady(model.rpm());
         Self { model, spindle, position: Position::default(), wobble: None }
     }
 
-    /// The same with a platter and an arm that are not what the model says.
+    /// Creates one with a platter and an arm that deviate from the model.
     pub(crate) fn inexact(model: Shared<DriveModel>, spindle: Spindle, wobble: Option<Wobble>) -> Self {
         Self { model, spindle, position: Position::default(), wobble: wobble.map(Box::new) }
     }
 
-    /// What is known about the drive.
+    /// Returns the model of the drive.
     #[inline]
     pub fn model(&self) -> &DriveModel {
         &self.model
     }
 
-    /// The same, to keep while the arm moves.
+    /// Returns the model, to be kept while the arm moves.
     pub fn shared_model(&self) -> Shared<DriveModel> {
         Shared::clone(&self.model)
     }
 
-    /// How the platter turns.
+    /// Returns the spindle.
     #[inline]
     pub fn spindle(&self) -> &Spindle {
         &self.spindle
     }
 
-    /// Where the arm is, or will be at the end of the last move.
+    /// Returns the position of the arm after its last move.
     #[inline]
     pub const fn position(&self) -> Position {
         self.position
     }
 
-    /// Puts the arm somewhere at no cost, to begin an experiment there.
+    /// Places the arm at no cost, to begin an experiment there.
     pub const fn place(&mut self, position: Position) {
         self.position = position;
     }
 
-    /// Moves the arm; returns when it is ready for `op`.
+    /// Moves the arm; returns the time at which it is ready for `op`.
     #[inline]
     pub fn seek_to(&mut self, at: Instant, to: Position, op: Op) -> Instant {
         let mut time = self.model.move_time(self.position, to, op);
@@ -191,24 +191,24 @@ impl Mechanics {
         at + time
     }
 
-    /// The pass over `count` sectors from `first` on, for a head that is ready on `track` at `at`.
+    /// Returns the pass over `count` sectors from `first` on, for a head that is ready on `track` at `at`.
     #[inline]
     pub fn pass(&self, at: Instant, track: Track, first: u32, count: u32) -> Pass {
         let wait = self.spindle.earliest_angle(at).until(track.sector_angle(first));
         Pass { from: at, wait, track, first, count }
     }
 
-    /// Waits for `first` and takes `count` sectors: when the first began, and when the last was done.
+    /// Waits for `first` and transfers `count` sectors; returns the start of the first and the end of the last.
     #[inline]
     pub fn wait_and_transfer(&self, at: Instant, track: Track, first: u32, count: u32) -> (Instant, Instant) {
         let pass = self.pass(at, track, first, count);
         (pass.start(&self.spindle), pass.end(&self.spindle))
     }
 
-    /// Moves to a track and takes `count` of its sectors in order.
+    /// Moves to a track and transfers `count` of its sectors in order.
     ///
     /// # Panics
-    /// In debug builds, when the sectors are not all on the track; in all builds, when the drive has no such track.
+    /// In debug builds, if the sectors are not all on the track; in all builds, if the drive has no such track.
     #[inline]
     pub fn access(&mut self, at: Instant, op: Op, track: TrackIndex, first: u32, count: u32) -> Access {
         let track = self.model.layout().track(track);
@@ -218,11 +218,11 @@ impl Mechanics {
         Access { begin: at, arrival, start, end }
     }
 
-    /// The same with zero-latency access: a head that arrives among the sectors begins with the next that passes
-    /// whole, and is done when, one turn later, the last of the missing ones has passed.
+    /// Does the same with zero-latency access: a head that arrives among the sectors begins with the next whole one,
+    /// and ends one revolution later at most, when the last of the missing ones has passed.
     ///
     /// # Panics
-    /// As [`access`](Self::access).
+    /// As for [`access`](Self::access).
     pub fn access_in_any_order(
         &mut self,
         at: Instant,
@@ -240,16 +240,16 @@ impl Mechanics {
         Access { begin: at, arrival, start: pass.start(&self.spindle), end: pass.end(&self.spindle) }
     }
 
-    /// The turn in which a head that arrives among the sectors gets all of them; `None` when it arrives before the
-    /// first or after the last, and they are had in order.
+    /// Returns the revolution in which a head that arrives among the sectors gets all of them; `None` if it arrives
+    /// before the first or after the last, so that they are transferred in order.
     pub fn pass_in_any_order(&self, arrival: Instant, track: Track, first: u32, count: u32) -> Option<Pass> {
         let next = self.next_among(arrival, track, first, count)?;
         Some(self.pass(arrival, track, next, track.sectors))
     }
 
-    /// The first of the sectors that passes whole, for a head that arrives among them after the first began.
+    /// Returns the first of the sectors that passes whole, for a head that arrives among them after the first began.
     fn next_among(&self, arrival: Instant, track: Track, first: u32, count: u32) -> Option<u32> {
-        // Rotation since the first sector's start.
+        // The rotation since the first sector's start.
         let into = track.sector_angle(first).until(self.spindle.earliest_angle(arrival)).parts();
         if into == 0 || into >= track.arc(first, count).parts() {
             return None;
@@ -273,7 +273,7 @@ mod tests {
         Shared::new(DriveModel::from_profile(&profile).unwrap())
     }
 
-    /// Rational arithmetic in 128 bits, straight from the three rules.
+    /// Rational arithmetic in 128 bits, directly from the three rules.
     fn naive(model: &DriveModel, arrival: Instant, track: Track, first: u32, count: u32) -> (u128, u128) {
         let (rpm, turn, n) =
             (u128::from(model.rpm().get()), u128::from(FULL_TURN), u128::from(track.sectors));
@@ -286,7 +286,7 @@ mod tests {
             start += turn;
         }
         let end = start + boundary(first + count) - boundary(first);
-        // A turn was added above to keep the first nanosecond from going below zero.
+        // A revolution was added above to keep the first nanosecond from going below zero.
         ((start - turn).div_ceil(rpm), (end - turn).div_ceil(rpm))
     }
 

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use thiserror::Error;
 use units::{Bytes, Lbn, LbnRange, Sectors};
 
-/// What a sector holds that nobody has written.
+/// The content of sectors that were never written.
 pub trait Blank: Send + Sync {
-    /// Fills `sector` with what the sector at `lbn` holds.
+    /// Fills `sector` with the content of the sector at `lbn`.
     fn fill(&self, lbn: Lbn, sector: &mut [u8]);
 }
 
-/// Zeroes, as a new drive has.
+/// Zeroes, as on a new drive.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Zeroes;
 
@@ -21,31 +21,31 @@ impl Blank for Zeroes {
     }
 }
 
-/// An access that the medium cannot serve. Nothing has changed then.
+/// An access that the medium refuses. Nothing has changed then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum MediumError {
-    /// Past the end.
+    /// The range is past the end.
     #[error("LBNs {range} leave the medium; it ends at LBN {capacity}")]
     PastEnd {
-        /// What was asked for.
+        /// The range of the access.
         range: LbnRange,
         /// Sectors of the medium.
         capacity: Sectors,
     },
-    /// A buffer of another size.
+    /// The buffer has another size.
     #[error("LBNs {range} are {expected} bytes, and the buffer has {found}")]
     Buffer {
-        /// What was asked for.
+        /// The range of the access.
         range: LbnRange,
-        /// Its bytes.
+        /// The bytes in the range.
         expected: u64,
-        /// The buffer's.
+        /// The bytes in the buffer.
         found: usize,
     },
 }
 
-/// The content of a drive, sector by sector. Memory is taken as it is written, in pages of 64 sectors; what was never
-/// written reads as [`Blank`] says, so a drive full of generated data costs nothing.
+/// The content of a drive, sector by sector. Memory is allocated for written sectors, in pages of 64; unwritten sectors
+/// have the content of [`Blank`], so a drive full of generated data costs nothing.
 ///
 /// ```
 /// use freeblock_drive::Medium;
@@ -67,7 +67,7 @@ pub struct Medium {
     pages: Vec<Option<Page>>,
 }
 
-/// Sectors in a page, one bit each in [`Page::written`].
+/// Sectors in a page; each has one bit in [`Page::written`].
 const PAGE: u64 = 64;
 
 #[derive(Clone)]
@@ -77,19 +77,19 @@ struct Page {
 }
 
 impl Medium {
-    /// An empty medium of zeroes.
+    /// Creates a medium of zeroes.
     pub fn new(capacity: Sectors, sector: Bytes) -> Self {
         Self::with_blank(capacity, sector, Arc::new(Zeroes))
     }
 
-    /// A medium that holds what `blank` says.
+    /// Creates a medium whose initial content is that of `blank`.
     pub fn with_blank(capacity: Sectors, sector: Bytes, blank: Arc<dyn Blank>) -> Self {
         let pages = usize::try_from(capacity.get().div_ceil(PAGE)).unwrap_or(usize::MAX);
         let sector = usize::try_from(sector.get()).unwrap_or(usize::MAX);
         Self { capacity, sector, blank, pages: vec![None; pages] }
     }
 
-    /// Its size.
+    /// Returns its size.
     pub fn capacity(&self) -> Sectors {
         self.capacity
     }
@@ -97,7 +97,7 @@ impl Medium {
     /// Reads `range` into `into`, which has its size.
     ///
     /// # Errors
-    /// Past the end, or a buffer of another size.
+    /// The range is past the end, or the buffer has another size.
     pub fn read(&self, range: LbnRange, into: &mut [u8]) -> Result<(), MediumError> {
         self.check(range, into.len())?;
         for (sector, lbn) in into.chunks_exact_mut(self.sector).zip(range.start().get()..) {
@@ -116,7 +116,7 @@ impl Medium {
     /// Writes `from`, which has the range's size.
     ///
     /// # Errors
-    /// Past the end, or a buffer of another size.
+    /// The range is past the end, or the buffer has another size.
     pub fn write(&mut self, range: LbnRange, from: &[u8]) -> Result<(), MediumError> {
         self.check(range, from.len())?;
         for (sector, lbn) in from.chunks_exact(self.sector).zip(range.start().get()..) {

@@ -1,4 +1,4 @@
-//! Behaviours by name, as on a command line: `noise,drift=off,bad_sectors=20:8`.
+//! Behaviours by name, for command lines: `noise,drift=off,bad_sectors=20:8`.
 
 use crate::behaviour::{BadSectors, Behaviour, Queue, QueueOrder, Rarely, Recalibration, SpindleDrift};
 use crate::error::DriveError;
@@ -6,43 +6,43 @@ use std::fmt;
 use std::str::FromStr;
 use units::Duration;
 
-/// A word that says nothing of a drive.
+/// A word that is no valid switch.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum SwitchError {
     /// There is no such switch.
     #[error("{word:?} is no behaviour of a drive; give {}, or of these: {}", preset_names(), Behaviour::names().collect::<Vec<_>>().join(", "))]
     Unknown {
-        /// What was given.
+        /// The word.
         word: String,
     },
-    /// The switch has no such value.
+    /// The switch does not have this value.
     #[error("{name}: {value:?} is no value of it; {mend}")]
     Value {
         /// The switch.
         name: &'static str,
-        /// What was given.
+        /// The value.
         value: String,
-        /// What to give.
+        /// The valid values.
         mend: &'static str,
     },
-    /// No preset has a value for it.
+    /// The switch needs a value, because no preset has one.
     #[error("{name}: there is none of it in the presets, so it needs a value; {mend}")]
     Needs {
         /// The switch.
         name: &'static str,
-        /// What to give.
+        /// The valid values.
         mend: &'static str,
     },
-    /// No drive does that.
+    /// The value is out of range.
     #[error(transparent)]
     Range(#[from] DriveError),
 }
 
-/// A field by its name.
+/// A field, by its name.
 struct Switch {
     name: &'static str,
     mend: &'static str,
-    /// The field as another behaviour has it.
+    /// Copies the field from another behaviour.
     copy: fn(&mut Behaviour, &Behaviour),
     read: fn(&mut Behaviour, &str) -> Option<()>,
     write: fn(&Behaviour) -> String,
@@ -52,7 +52,7 @@ const TIME: &str = "give a time, such as 20us, 6.4us or 0.5ms, or off";
 const COUNT: &str = "give a whole number, or off";
 const TRIPLE: &str = "give on, off, or profile for what the profile says";
 
-/// In the order of the fields.
+/// The switches, in the order of the fields.
 const SWITCHES: [Switch; 22] = [
     Switch {
         name: "seek_spread",
@@ -239,8 +239,8 @@ const SWITCHES: [Switch; 22] = [
     },
 ];
 
-/// What a drive is, in a word, and the switches that this stands for. The first of those that stand for the same is the
-/// shortest way to write it.
+/// The presets, each with the switches that it stands for. If several are equal, the first one is the name that is
+/// printed.
 const PRESETS: [(&str, Behaviour); 4] = [
     ("modern", Behaviour::modern()),
     ("noise", Behaviour::noisy()),
@@ -269,7 +269,7 @@ fn on(text: &str) -> Option<bool> {
     }
 }
 
-/// `None` within: what the profile says.
+/// Parses a switch that may have the profile's value (`None` inside).
 fn triple(text: &str) -> Option<Option<bool>> {
     if text == PROFILE { Some(None) } else { on(text).map(Some) }
 }
@@ -278,10 +278,10 @@ fn of_triple(value: Option<bool>) -> String {
     value.map_or(PROFILE, |on| if on { ON } else { OFF }).to_owned()
 }
 
-/// From the longest to the shortest.
+/// The units, from the longest to the shortest.
 const UNITS: [(&str, u64); 4] = [("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000), ("ns", 1)];
 
-/// To the nanosecond.
+/// Parses a time, to the nanosecond.
 fn time(text: &str) -> Option<Duration> {
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.').len();
     let (number, unit) = text.split_at(digits);
@@ -290,7 +290,7 @@ fn time(text: &str) -> Option<Duration> {
     Duration::from_millis_f64(number * (nanos as f64 / 1e6))
 }
 
-/// In the longest unit of which it is a whole number.
+/// Returns a time in the longest unit of which it is a whole number.
 fn shown(time: Duration) -> String {
     let nanos = time.as_nanos();
     let whole = UNITS.into_iter().find(|(_, unit)| nanos.is_multiple_of(*unit));
@@ -298,16 +298,16 @@ fn shown(time: Duration) -> String {
 }
 
 impl Behaviour {
-    /// The names of all switches.
+    /// Iterates over the names of all switches.
     pub fn names() -> impl Iterator<Item = &'static str> {
         SWITCHES.iter().map(|switch| switch.name)
     }
 
-    /// Sets a switch: `name=value`, or the name alone for the value of `fast02`, or of `modern` if `fast02` has none, `on` for what is
-    /// on or off.
+    /// Sets a switch: `name=value`, or the name alone for the value of `fast02`, or of `modern` if `fast02` has none;
+    /// for a switch that is on or off it means `on`.
     ///
     /// # Errors
-    /// No such switch, or no such value of it, and what to give.
+    /// There is no such switch, or it does not have this value; the error has the valid ones.
     pub fn set(&mut self, word: &str) -> Result<(), SwitchError> {
         let (name, value) = word.split_once('=').map_or((word, None), |(name, value)| (name, Some(value)));
         let switch = SWITCHES.iter().find(|switch| switch.name == name);
@@ -315,7 +315,7 @@ impl Behaviour {
             return Err(SwitchError::Unknown { word: word.to_owned() });
         };
         let mut changed = *self;
-        // Where `off` is a value of its own it is that.
+        // If `off` is a value of the switch itself, it has that meaning.
         if read(&mut changed, value.unwrap_or(ON)).is_none() {
             match value {
                 Some(OFF) => copy(&mut changed, &Self::default()),
@@ -341,8 +341,8 @@ impl Behaviour {
     }
 }
 
-/// Words with commas between them: a preset (`modern`, `noise`, `fast02`, `none`), the last of which counts, and switches, which
-/// change it.
+/// Words separated by commas: presets (`modern`, `noise`, `fast02`, `none`), of which the last one counts, and
+/// switches, which change it.
 ///
 /// ```
 /// use freeblock_drive::{BadSectors, Behaviour};
@@ -367,14 +367,15 @@ impl FromStr for Behaviour {
     }
 }
 
-/// As it can be read again, in few words.
+/// A short form that can be parsed again.
 impl fmt::Display for Behaviour {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let from = |base: Self| {
             let differs = SWITCHES.iter().filter(move |switch| (switch.write)(self) != (switch.write)(&base));
             differs.map(|switch| format!("{}={}", switch.name, (switch.write)(self))).collect::<Vec<_>>()
         };
-        // Switches alone change no drive; a preset stands in front of what differs from it.
+        // Switches alone are written without a preset; otherwise a preset comes before the switches that differ from
+        // it.
         let written = PRESETS.map(|(name, preset)| {
             let mut words = from(preset);
             if preset != Self::EXACT || words.is_empty() {
@@ -391,7 +392,7 @@ impl fmt::Display for Behaviour {
 mod tests {
     use super::*;
 
-    /// A value of each switch which no preset has.
+    /// A value of each switch that no preset has.
     const VALUES: [&str; 22] = [
         "seek_spread=35us",
         "late_settles=1000:2ms",
@@ -450,7 +451,7 @@ mod tests {
                 Err(error) => panic!("{error}"),
             }
         }
-        // A name alone switches on what is on or off.
+        // A name alone switches on a switch that is on or off.
         let others = ["prompt_read_ahead=off", "rereads_ppm=off", "write_cache=off"];
         for word in ["buffer=profile", "read_ahead=profile", "write_back=off"].into_iter().chain(others) {
             behaviour.set(word).unwrap();

@@ -1,7 +1,7 @@
-//! Reading on: a request's sectors, and then what read-ahead wants, in LBN order over as many tracks as it takes.
+//! Continuous reading: a request's sectors, and then read-ahead, in LBN order over as many tracks as needed.
 //!
-//! A run is looked at only when something happens (a command arrives, a request needs its sectors); in between it
-//! costs nothing. All its times come from [`Pass`]es, so looking more or less often changes nothing.
+//! A run is evaluated only at events (a command arrives, a request needs its sectors); in between it costs nothing. All
+//! its times come from [`Pass`]es, so the number of evaluations does not change them.
 
 use crate::mechanics::{Mechanics, Pass};
 use crate::spindle::Platter;
@@ -15,22 +15,22 @@ pub(crate) struct Run {
     pub(crate) segment: usize,
     /// The first LBN that has not landed.
     pub(crate) next: Lbn,
-    /// Where it ends.
+    /// The end of the run.
     pub(crate) limit: Lbn,
     /// No new command stops it before this LBN has landed.
     pub(crate) least: Lbn,
-    /// A track that goes into the buffer as a whole: its first LBN, and when the turn is complete.
+    /// A track that is read whole into the buffer: its first LBN, and the end of the revolution.
     pub(crate) around: Option<(Lbn, Instant)>,
-    /// How the first sector was reached.
+    /// The seek and the latency of the first sector.
     pub(crate) first_seek: Duration,
     pub(crate) first_latency: Duration,
-    /// The head is ready on the track of `pass` from here on.
+    /// The time at which the head is ready on the track of `pass`.
     arrival: Instant,
     pass: Pass,
     pass_lbn: Lbn,
 }
 
-/// What a run was doing when it was stopped.
+/// The activity of a run when it was stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Doing {
     Moving,
@@ -43,7 +43,8 @@ fn piece(model: &DriveModel, from: Lbn, limit: Lbn) -> Option<Piece> {
 }
 
 impl Run {
-    /// Sends the arm to `from` at `at`; the head is ready no sooner than `ready`. `None` for an empty run.
+    /// Starts the arm for `from` at `at`; the head is ready at `ready` at the earliest. Returns `None` for an empty
+    /// run.
     pub(crate) fn start(
         mechanics: &mut Mechanics,
         segment: usize,
@@ -70,12 +71,12 @@ impl Run {
         })
     }
 
-    /// When the head got ready on the present track.
+    /// Returns the time at which the head was ready on the present track.
     pub(crate) fn arrival(&self) -> Instant {
         self.arrival
     }
 
-    /// The pass in progress.
+    /// Returns the pass in progress.
     pub(crate) fn pass(&self) -> &Pass {
         &self.pass
     }
@@ -84,7 +85,7 @@ impl Run {
         self.pass_lbn + Sectors::new(u64::from(self.pass.count))
     }
 
-    /// Goes on to the next piece, if there is one below the limit.
+    /// Continues with the next piece, if there is one below the limit.
     fn follow(&mut self, mechanics: &mut Mechanics) -> bool {
         let from = self.pass_end_lbn();
         let Some(piece) = piece(mechanics.model(), from, self.limit) else { return false };
@@ -101,7 +102,7 @@ impl Run {
         true
     }
 
-    /// Lets the run go on until `now`; `next` says how far it came. Returns when it ended, if it did.
+    /// Advances the run to `now`, and `next` with it. Returns the time at which it ended, if it did.
     pub(crate) fn advance(&mut self, mechanics: &mut Mechanics, now: Instant) -> Option<Instant> {
         loop {
             let done = self.pass.done_by(mechanics.spindle(), now);
@@ -120,7 +121,7 @@ impl Run {
         }
     }
 
-    /// Tells when each sector below `end` lands, those that have landed excepted.
+    /// Calls `each` with the landing time of each sector below `end` that has not landed.
     pub(crate) fn land(&mut self, mechanics: &mut Mechanics, end: Lbn, mut each: impl FnMut(Instant)) {
         while self.next < end {
             if self.next >= self.pass_end_lbn() {
@@ -135,12 +136,12 @@ impl Run {
         }
     }
 
-    /// When the sector before `next` was done.
+    /// Returns the time at which the sector before `next` was done.
     pub(crate) fn landed_at(&self, platter: &impl Platter) -> Instant {
         self.pass.done(platter, self.next.since(self.pass_lbn).get() as u32)
     }
 
-    /// What the head does at `now`, and when that ends.
+    /// Returns the head's activity at `now`, and its end.
     pub(crate) fn doing(&self, platter: &impl Platter, now: Instant) -> (Doing, Instant) {
         if now < self.arrival {
             return (Doing::Moving, self.arrival);

@@ -1,5 +1,5 @@
-//! A drive with overlapping tracks (SMR): what is written goes to a log elsewhere, and when the log is full, everything
-//! stalls until a band has been written anew. A table of positioning times is of no use on it.
+//! A drive with overlapping tracks (SMR): writes go to a log elsewhere, and when the log is full, everything stalls
+//! until a band has been rewritten. A table of positioning times is useless on it.
 
 use crate::black_box::{BlackBox, Reply};
 use crate::error::{CommandError, DriveError};
@@ -7,31 +7,31 @@ use crate::firmware::{Command, Drive, MOST_SECTORS};
 use std::collections::{BTreeMap, VecDeque};
 use units::{Bytes, Instant, Lbn, LbnRange, Op, RequestId, Sectors};
 
-/// How a shingled drive is divided.
+/// The layout of a shingled drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShingledConfig {
-    /// Sectors of the log, at the drive's outer edge; its LBNs are not offered.
+    /// The sectors of the log, at the drive's outer edge; the host cannot address them.
     pub log: Sectors,
-    /// Sectors of a band, which can be written as a whole only.
+    /// The sectors of a band, which can only be written as a whole.
     pub band: Sectors,
-    /// Commands that may be inside, the one in service included.
+    /// The most commands inside, including the one in service.
     pub depth: u32,
 }
 
 impl ShingledConfig {
-    /// Like a drive-managed SMR drive of 8 TB, which has bands of some 30 MB and a log of some 20 GB: the same bands, and
-    /// the same share of the drive for the log.
+    /// Returns a configuration like that of a drive-managed SMR drive of 8 TB, which has bands of some 30 MB and a log
+    /// of some 20 GB: the same bands, and the same share of the drive for the log.
     pub fn of(capacity: Sectors, sector_bytes: Bytes) -> Self {
         let band = Sectors::new(30_000_000 / sector_bytes.get().max(1));
         Self { log: Sectors::new((capacity.get() / 400).max(1)), band, depth: 32 }
     }
 }
 
-/// A stretch of LBNs that is in the log.
+/// A run of LBNs in the log.
 #[derive(Clone, Copy, Debug)]
 struct Logged {
     len: u64,
-    /// Where its first sector is, counting every sector the log ever took.
+    /// The position of its first sector, counting every sector that the log ever took.
     at: u64,
 }
 
@@ -39,7 +39,7 @@ struct Logged {
 #[derive(Debug, Clone)]
 struct Service {
     id: RequestId,
-    /// What the drive underneath has to do for it.
+    /// The remaining commands to the underlying drive.
     steps: VecDeque<(Op, LbnRange)>,
     first: Lbn,
     failed: Option<Lbn>,
@@ -52,9 +52,9 @@ pub struct Shingled {
     config: ShingledConfig,
     /// By first LBN.
     logged: BTreeMap<u64, Logged>,
-    /// By place in the log: first LBN.
+    /// By position in the log: first LBN.
     by_place: BTreeMap<u64, u64>,
-    /// Sectors the log ever took, those skipped at its end included.
+    /// The sectors that the log ever took, including those skipped at its end.
     head: u64,
     waiting: VecDeque<Command>,
     service: Option<Service>,
@@ -64,10 +64,10 @@ pub struct Shingled {
 }
 
 impl Shingled {
-    /// Makes a shingled drive of a plain one.
+    /// Makes a shingled drive from a plain one.
     ///
     /// # Errors
-    /// No log, bands of nothing or of more than a command takes, or a log that leaves no room.
+    /// There is no log, a band is empty or longer than a command may be, or the log leaves no room.
     pub fn new(drive: Drive, config: ShingledConfig) -> Result<Self, DriveError> {
         let capacity = BlackBox::capacity(&drive);
         let wrong = |place, value: String, mend| Err(DriveError::Number { place, value, mend });
@@ -98,17 +98,17 @@ impl Shingled {
         })
     }
 
-    /// Bands written anew so far.
+    /// Returns the number of bands rewritten so far.
     pub fn cleaned_bands(&self) -> u64 {
         self.cleaned
     }
 
-    /// Sectors that are in the log.
+    /// Returns the number of sectors in the log.
     pub fn logged(&self) -> Sectors {
         Sectors::new(self.logged.values().map(|l| l.len).sum())
     }
 
-    /// LBNs of the drive underneath for those that are not in the log.
+    /// Returns the LBNs of the underlying drive for sectors that are not in the log.
     fn native(&self, start: u64, len: u64) -> LbnRange {
         LbnRange::new(Lbn::new(start + self.config.log.get()), Sectors::new(len))
     }
@@ -117,13 +117,13 @@ impl Shingled {
         LbnRange::new(Lbn::new(at % self.config.log.get()), Sectors::new(len))
     }
 
-    /// The stretches of the log that overlap `from..to`: first LBN and what is logged.
+    /// Returns the runs of the log that overlap `from..to`: first LBN and entry.
     fn overlapping(&self, from: u64, to: u64) -> Vec<(u64, Logged)> {
         let before = self.logged.range(..from).next_back().filter(|(start, l)| *start + l.len > from);
         before.into_iter().chain(self.logged.range(from..to)).map(|(&start, &l)| (start, l)).collect()
     }
 
-    /// `from..to` is no longer in the log.
+    /// Removes `from..to` from the log.
     fn forget(&mut self, from: u64, to: u64) {
         for (start, l) in self.overlapping(from, to) {
             self.logged.remove(&start);
@@ -160,7 +160,7 @@ impl Shingled {
         steps
     }
 
-    /// Writes the band that holds `lbn` anew, with all of it that is in the log.
+    /// Rewrites the band of `lbn`, with all of it that is in the log.
     fn clean(&mut self, lbn: u64, steps: &mut VecDeque<(Op, LbnRange)>) {
         let band = self.config.band.get();
         let from = lbn / band * band;
@@ -175,7 +175,7 @@ impl Shingled {
         let mut steps = VecDeque::new();
         let (log, len) = (self.config.log.get(), to - from);
         if len > log {
-            // More than the log takes: the bands themselves.
+            // The write is longer than the log: it goes to the bands themselves.
             let band = self.config.band.get();
             for first in (from / band * band..to).step_by(band as usize) {
                 self.clean(first, &mut steps);
@@ -198,7 +198,7 @@ impl Shingled {
         steps
     }
 
-    /// Keeps the drive underneath at work, as long as there is some.
+    /// Submits commands to the underlying drive, as long as there are any.
     fn go_on(&mut self, now: Instant) {
         loop {
             if self.service.is_none() {
@@ -261,7 +261,8 @@ impl BlackBox for Shingled {
             self.drive.advance(at);
             while let Some(step) = self.drive.pop_completion() {
                 if let (Some(service), Some(_)) = (&mut self.service, step.failed) {
-                    // Where the drive keeps the sector is not the host's business; the command failed.
+                    // The host does not see the drive's internal addresses, so the error has the command's first
+                    // sector.
                     service.failed = service.failed.or(Some(service.first));
                 }
                 self.go_on(step.at);
@@ -295,7 +296,7 @@ mod tests {
     }
 
     proptest! {
-        /// The steps are carried out on an array of sectors: what is read is what was written last.
+        /// The steps are carried out on an array of sectors: reads return the last data written.
         #[test]
         fn what_was_written_last_is_read(
             log in 40_u64..300, band in 1_u64..700,
@@ -304,7 +305,7 @@ mod tests {
             let config = ShingledConfig { log: Sectors::new(log), band: Sectors::new(band), depth: 1 };
             let mut smr = Shingled::new(drive(), config).unwrap();
             let capacity = BlackBox::capacity(&smr).get();
-            // A sector that nobody has written holds its own number.
+            // An unwritten sector contains its own number.
             let mut medium: Vec<u64> = (0..capacity + log).collect();
             let mut naive: Vec<u64> = (log..capacity + log).collect();
             for (stamp, (place, len)) in (STAMPS..).zip(writes) {

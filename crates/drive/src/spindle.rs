@@ -1,32 +1,31 @@
-//! How the platter turns: evenly, or at a speed that wanders slowly.
+//! The platter's rotation: constant, or with a slowly drifting speed.
 //!
-//! A platter at an integer speed turns exactly that many parts of a turn in a nanosecond ([`units::FULL_TURN`]). A
-//! spindle that drifts changes its speed only at fixed instants and only between integer speeds, so the parts
-//! turned since instant zero are a sum of products of integers, kept in a table: nothing is rounded, whatever is
-//! asked in whatever order, and no error grows.
+//! At an integer speed the platter passes exactly that number of parts of a revolution in a nanosecond
+//! ([`units::FULL_TURN`]). A spindle that drifts changes its speed only at fixed instants and only between integer
+//! speeds, so the parts turned since instant zero are a sum of products of integers, kept in a table: nothing is
+//! rounded, in whatever order the queries come, and no error grows.
 
 use crate::dice::{Component, Dice};
 use model::DriveModel;
 use std::sync::Arc as Shared;
 use units::{Angle, Arc, Duration, FULL_TURN, Instant, Rpm};
 
-/// Steps of a wandering speed before it goes the same way back.
+/// The steps of a drifting speed before it goes the same way back.
 const STEPS: usize = 2_048;
 
-/// What turns under the head. What happens within a nanosecond is reported at its end, as in
-/// [`Rpm::earliest_angle`].
+/// A rotating platter. An event within a nanosecond is reported at its end, as in [`Rpm::earliest_angle`].
 pub trait Platter {
-    /// The first angle that belongs to the nanosecond ending at `at`.
+    /// Returns the first angle that belongs to the nanosecond ending at `at`.
     fn earliest_angle(&self, at: Instant) -> Angle;
 
-    /// The first whole nanosecond at which what lies `arc` ahead of [`earliest_angle`](Self::earliest_angle) of
+    /// Returns the first whole nanosecond at which the point `arc` ahead of [`earliest_angle`](Self::earliest_angle) of
     /// `from` has passed.
     fn after(&self, from: Instant, arc: Arc) -> Instant;
 
-    /// How far the platter turns from the earliest angle of `from` until `to`.
+    /// Returns the rotation from the earliest angle of `from` until `to`.
     ///
     /// # Panics
-    /// In debug builds, when `to` is earlier.
+    /// In debug builds, if `to` is before `from`.
     fn turned(&self, from: Instant, to: Instant) -> Arc;
 }
 
@@ -47,7 +46,7 @@ impl Platter for Rpm {
     }
 }
 
-/// At the speed that the profile says.
+/// At the profile's speed.
 impl Platter for DriveModel {
     #[inline]
     fn earliest_angle(&self, at: Instant) -> Angle {
@@ -89,25 +88,26 @@ pub struct Spindle {
     drift: Option<Shared<Drift>>,
 }
 
-/// A speed that wanders.
+/// A drifting speed.
 #[derive(Debug)]
 struct Drift {
-    /// How long each speed lasts, ns.
+    /// The duration of each speed in ns.
     step: u64,
-    /// Revolutions a minute, step by step; from the start again after the last.
+    /// Revolutions a minute, step by step; after the last, the first follows again.
     speeds: Vec<u32>,
-    /// Parts turned before each step; one more for the whole round.
+    /// The parts turned before each step, and one more entry for the whole round.
     turned: Vec<u64>,
 }
 
 impl Spindle {
-    /// One that turns at this speed for ever.
+    /// Creates a platter of constant speed.
     pub const fn steady(rpm: Rpm) -> Self {
         Self { nominal: rpm, drift: None }
     }
 
-    /// One that begins at `rpm` and every `step` goes faster or slower by one revolution a minute, or stays, each a
-    /// third of the time, never more than `most_ppm` millionths off. After 2,048 steps it goes the same way back.
+    /// Creates one that begins at `rpm` and every `step` becomes faster or slower by one revolution a minute, or stays,
+    /// each with probability 1/3, never more than `most_ppm` millionths off. After 2,048 steps it goes the same way
+    /// back.
     pub(crate) fn drifting(rpm: Rpm, most_ppm: u32, step: Duration, seed: u64) -> Self {
         let most = (u64::from(rpm.get()) * u64::from(most_ppm) / 1_000_000) as i64;
         let mut dice = Dice::new(seed, Component::Spindle);
@@ -129,7 +129,7 @@ impl Spindle {
         Self { nominal: rpm, drift: Some(Shared::new(Drift { step, speeds: walk, turned })) }
     }
 
-    /// The speed at an instant.
+    /// Returns the speed at an instant.
     pub fn speed_at(&self, at: Instant) -> Rpm {
         match &self.drift {
             None => self.nominal,
@@ -139,7 +139,7 @@ impl Spindle {
 }
 
 impl Drift {
-    /// The round that an instant lies in, the step of that round, and the nanoseconds into the step.
+    /// Returns the round of an instant, the step of that round, and the nanoseconds into the step.
     fn place(&self, t: u64) -> (u64, usize, u64) {
         let steps = self.speeds.len() as u64;
         let (n, into) = (t / self.step, t % self.step);
@@ -150,7 +150,7 @@ impl Drift {
         self.speeds[self.place(t).1]
     }
 
-    /// Parts turned since instant zero.
+    /// Returns the parts turned since instant zero.
     fn parts(&self, t: u64) -> u128 {
         let (round, step, into) = self.place(t);
         let whole = self.turned[self.speeds.len()];
@@ -159,7 +159,7 @@ impl Drift {
             + u128::from(into) * u128::from(self.speeds[step])
     }
 
-    /// Parts that the nanosecond ending at `t` has to itself, but for the last.
+    /// Returns the parts turned in the nanosecond ending at `t`, except the last one.
     fn back(&self, t: u64) -> u64 {
         u64::from(self.speed(t.saturating_sub(1))) - 1
     }
@@ -185,7 +185,7 @@ impl Platter for Spindle {
             None => Platter::after(&self.nominal, from, arc),
             Some(drift) => {
                 let mut t = from.as_nanos();
-                // What lies within the nanosecond that ends now has passed.
+                // Points within the nanosecond that ends now have passed.
                 let Some(mut left) = arc.parts().checked_sub(drift.back(t)) else { return from };
                 loop {
                     let (_, step, into) = drift.place(t);
@@ -228,7 +228,7 @@ mod tests {
         })
     }
 
-    /// Parts turned, nanosecond blocks of one speed added up one by one.
+    /// Returns the parts turned, as a sum over blocks of nanoseconds of one speed.
     fn naive(spindle: &Spindle, step: u64, t: u64) -> u128 {
         let drift = spindle.drift.as_ref().unwrap();
         let speeds = drift.speeds.iter().cycle();

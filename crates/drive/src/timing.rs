@@ -1,4 +1,4 @@
-//! The firmware's fixed times, in nanoseconds, and which of them a command pays.
+//! The firmware's fixed times, in nanoseconds, and their assignment to commands.
 
 use crate::error::DriveError;
 use model::profile::Firmware;
@@ -24,7 +24,7 @@ impl Pair {
     }
 }
 
-/// A write that lets go of the bus twice.
+/// A write that releases the bus twice.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ExtraDisconnect {
     pub(crate) command: Duration,

@@ -1,9 +1,9 @@
-//! Against real drives: a trace measured on one is replayed, and the answers are compared.
+//! Validation against real drives: replays a measured trace, and compares the service times.
 //!
-//! The replay is closed: one command outstanding, the first at instant zero, each next one the trace's think time
-//! after the simulated completion of the one before. What is compared is the distribution of service times: the
-//! demerit figure (Ruemmler and Wilkes 1994) is the root mean square of the horizontal distance between the two
-//! cumulative distributions, which for as many values on both sides is that of the differences of the sorted values.
+//! The replay is closed: one command outstanding, the first at instant zero, each next one the trace's think time after
+//! the simulated completion of the one before. The comparison is between distributions of service times: the demerit
+//! figure (Ruemmler and Wilkes 1994) is the root mean square of the horizontal distance between the two cumulative
+//! distributions; with the same number of values on both sides it is that of the differences of the sorted values.
 
 use crate::error::{CommandError, DriveError};
 use crate::firmware::{Command, Completion, Drive, Served};
@@ -16,36 +16,36 @@ use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId};
 pub struct ValidateRecord {
     /// Read or write.
     pub op: Op,
-    /// Which sectors.
+    /// The sectors.
     pub range: LbnRange,
-    /// How long the real drive took.
+    /// The time that the real drive took.
     pub service: Duration,
-    /// Pause from its completion to the next request.
+    /// The pause from its completion to the next request.
     pub think: Duration,
 }
 
-/// Why a replay could not be done.
+/// The reason for which a replay failed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ValidateError {
-    /// The profile describes no drive.
+    /// The profile is invalid.
     #[error(transparent)]
     Drive(#[from] DriveError),
-    /// Nothing to replay.
+    /// The trace has no requests.
     #[error("the trace holds no requests; give one with at least one line")]
     NoRequests,
-    /// A request that the drive refuses.
+    /// The drive refuses a request.
     #[error(
         "request {index} of the trace (counted from 1): {error}; check that the trace was taken on this drive"
     )]
     Request {
         /// Its number, from 1.
         index: usize,
-        /// What the drive says.
+        /// The drive's error.
         error: CommandError,
     },
 }
 
-/// Requests of one kind: what the real drive took, what the simulated one did.
+/// The requests of one kind: the times of the real drive and of the simulated one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClassReport {
     /// The operation.
@@ -54,9 +54,9 @@ pub struct ClassReport {
     pub after: Op,
     /// `"sequential"`, `"local"` (within 5,000 LBNs) or `"random"`.
     pub distance: &'static str,
-    /// How the simulated drive served it.
+    /// The way in which the simulated drive served it.
     pub served: Served,
-    /// How many.
+    /// The number of requests.
     pub requests: usize,
     /// Mean of the trace.
     pub trace_mean_ms: f64,
@@ -68,7 +68,7 @@ pub struct ClassReport {
     pub residual_ms: [f64; 3],
 }
 
-/// How well a simulated drive answers a trace.
+/// The accuracy of a simulated drive for a trace.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
     /// Requests replayed.
@@ -79,7 +79,7 @@ pub struct Report {
     pub model_mean_ms: f64,
     /// Mean service time of the trace.
     pub trace_mean_ms: f64,
-    /// RMS of the differences request by request: large when the trace's rotational phase is unknown.
+    /// RMS of the differences request by request: large if the trace's rotational phase is unknown.
     pub per_request_rms_ms: f64,
     /// The same by kind of request, the largest share of the squared demerit first.
     pub classes: Vec<ClassReport>,
@@ -87,18 +87,18 @@ pub struct Report {
     pub service: Vec<Duration>,
 }
 
-/// Replays a trace on the drive of a profile, following the hardware's rules.
+/// Replays a trace on the drive of a profile, by the hardware's rules.
 ///
 /// # Errors
-/// A profile that describes no drive, an empty trace, a request that the drive refuses (by its number).
+/// The profile is invalid, the trace is empty, or the drive refuses a request (with its number).
 pub fn validate(profile: &Profile, records: &[ValidateRecord]) -> Result<Report, ValidateError> {
     validate_with(profile, Rules::HARDWARE, records)
 }
 
-/// The same with chosen rules.
+/// Replays a trace by these rules.
 ///
 /// # Errors
-/// As [`validate`].
+/// As for [`validate`].
 pub fn validate_with(
     profile: &Profile,
     rules: Rules,
@@ -129,8 +129,8 @@ fn complete(drive: &mut Drive) -> Option<Completion> {
     drive.pop_completion()
 }
 
-/// RMS of the differences of the sorted values: the demerit figure in the unit of the input. Both sides must have
-/// as many values; what one has more is left out. Zero for no values.
+/// Returns the RMS of the differences of the sorted values: the demerit figure in the unit of the input. Both sides
+/// should have the same number of values; surplus ones are ignored. Zero without values.
 pub fn demerit_ms(a: &[f64], b: &[f64]) -> f64 {
     let sorted = |x: &[f64]| {
         let mut x = x.to_vec();

@@ -1,10 +1,10 @@
-//! A host that does nothing but wait: commands are handed over together, and the next ones when all of them are done.
+//! A host that only waits: submits commands together, and the next ones when all of them are done.
 
 use crate::error::CommandError;
 use crate::firmware::{Command, Drive};
 use units::{Instant, Lbn, LbnRange, Op, RequestId};
 
-/// A drive and its host, whose clock is where the last command was done.
+/// A drive and its host, whose clock is at the last completion.
 ///
 /// ```
 /// use freeblock_drive::{Drive, Waiting};
@@ -22,34 +22,34 @@ pub struct Waiting {
     sent: u64,
 }
 
-/// A command that was not done.
+/// A command that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{op:?} of {range}: {why}")]
 pub struct NotDone {
     /// Read or write.
     pub op: Op,
-    /// Which sectors.
+    /// The sectors.
     pub range: LbnRange,
-    /// Why not.
+    /// The reason.
     pub why: Why,
 }
 
-/// Why a command was not done.
+/// The reason for which a command failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Why {
-    /// The drive did not take it in.
+    /// The drive refused it.
     #[error(transparent)]
     Refused(#[from] CommandError),
     /// This is the first of its sectors that cannot be read.
     #[error("LBN {0} cannot be read")]
     Unreadable(Lbn),
-    /// The drive has nothing more to say.
+    /// The drive has no further events.
     #[error("the drive gave no answer")]
     NoAnswer,
 }
 
 impl Why {
-    /// The first sector that cannot be read, where that is the reason.
+    /// Returns the first sector that cannot be read, if that is the reason.
     pub fn unreadable(&self) -> Option<Lbn> {
         match self {
             Self::Unreadable(lbn) => Some(*lbn),
@@ -59,31 +59,32 @@ impl Why {
 }
 
 impl Waiting {
-    /// A host at the beginning of time.
+    /// Creates a host at instant zero.
     pub fn new(drive: Drive) -> Self {
         Self { drive, now: Instant::ZERO, sent: 0 }
     }
 
-    /// The drive.
+    /// Returns the drive.
     pub fn drive(&self) -> &Drive {
         &self.drive
     }
 
-    /// The drive, to change it between commands.
+    /// Returns the drive, to change it between commands.
     pub fn drive_mut(&mut self) -> &mut Drive {
         &mut self.drive
     }
 
-    /// When the last command was done.
+    /// Returns the time of the last completion.
     pub fn now(&self) -> Instant {
         self.now
     }
 
-    /// Waits until `at`, unless that has passed, hands these commands over in this order, and waits until all are done: when
-    /// each was submitted and completed.
+    /// Waits until `at`, unless that has passed, submits these commands in this order, and waits until all are done.
+    /// Returns the times at which each was submitted and completed.
     ///
     /// # Errors
-    /// The first that was not taken in, with those before it inside; else the first that was not done, when all others are.
+    /// The first refused command, with those before it still inside; otherwise the first failed one, after all have
+    /// ended.
     pub fn carry_out<const N: usize>(
         &mut self,
         at: Instant,

@@ -1,10 +1,10 @@
-//! What a move of the arm takes beyond the time that the model gives it.
+//! The deviations of arm moves from the model's time.
 
 use crate::behaviour::Behaviour;
 use crate::dice::{Component, Dice};
 use units::Duration;
 
-/// The arm's share of a [`Behaviour`], with what it draws.
+/// The arm's part of a [`Behaviour`], with its random streams.
 #[derive(Clone, Debug)]
 pub(crate) struct Wobble {
     ageing_ppm: i32,
@@ -18,7 +18,7 @@ pub(crate) struct Wobble {
 }
 
 impl Wobble {
-    /// `None` for an arm that takes the model's times.
+    /// Returns `None` for an arm with the model's times.
     pub(crate) fn new(behaviour: &Behaviour, seed: u64) -> Option<Self> {
         let b = behaviour;
         let exact = b.seek_ageing_ppm == 0
@@ -37,7 +37,8 @@ impl Wobble {
         })
     }
 
-    /// What a move takes that the model gives `time`. Every move draws the same number of times from every stream.
+    /// Returns the time of a move whose time in the model is `time`. Every move takes the same number of draws from
+    /// every stream.
     pub(crate) fn of(&mut self, time: Duration, revolution: impl Fn() -> Duration) -> Duration {
         let ns = time.as_nanos() as i64;
         let aged = i128::from(ns) * i128::from(self.ageing_ppm) / 1_000_000;

@@ -1,4 +1,4 @@
-//! The arm between commands: read-ahead that runs on, and what it takes to stop it.
+//! The arm between commands: read-ahead that runs on, and the cost of stopping it.
 
 use super::{Drive, Turn};
 use crate::run::Doing;
@@ -13,7 +13,7 @@ impl Drive {
         self.grow(segment, next);
         if let Some(end) = ended {
             if let Some((first, _)) = around {
-                // The turn is complete: what passed before the request came into the buffer as well.
+                // The revolution is complete: the sectors that passed before the request are in the buffer as well.
                 let size = self.segments.size.get();
                 let s = self.segments.get_mut(segment);
                 let room = Lbn::new(s.end.get().saturating_sub(size));
@@ -29,7 +29,7 @@ impl Drive {
         let Some(mut run) = self.run.take() else { return self.free.max(now) };
         let mut at = now;
         if run.least > run.next {
-            // Least read-ahead comes first.
+            // The minimum of read-ahead is finished first.
             let least = run.least;
             run.land(&mut self.mechanics, least, |_| {});
             at = at.max(run.landed_at(self.mechanics.spindle()));
@@ -53,28 +53,28 @@ impl Drive {
         at
     }
 
-    /// Takes what landed before `end` into a segment.
+    /// Adds the sectors that landed before `end` to a segment.
     pub(super) fn grow(&mut self, segment: usize, end: Lbn) {
         let size = self.segments.size;
         self.segments.get_mut(segment).grow(end, size);
     }
 
-    /// When all that was written is on the medium.
+    /// Returns the time at which all written data are on the medium.
     pub(super) fn flush_end(&self) -> Instant {
         self.flush.map_or(Instant::ZERO, |f| f.end)
     }
 
-    /// Whether an access may begin anywhere in its part of a track.
+    /// Returns whether an access may begin anywhere in its part of a track.
     pub(super) fn zero_latency(&self, op: Op) -> bool {
         let in_order = op == Op::Read && self.holds_bus_read && self.rules.held_bus_in_order;
         self.rules.zero_latency && !in_order && self.model().zero_latency(op)
     }
 
-    /// When the arm can set out for a command that needs it: command overhead and the end of read-ahead.
+    /// Returns the time at which the arm can start for a command: after the command overhead and the end of read-ahead.
     pub(super) fn arm_ready(&mut self, turn: Turn, overhead: Duration) -> Instant {
         let worked = self.free;
         let stopped = self.stop_run(turn.now);
-        // Read-ahead that ends at once for a command does so for a recalibration, which therefore was on time.
+        // Read-ahead that ends at once for a command also ends for a recalibration, which was therefore on time.
         let free = if self.prompt_read_ahead { worked } else { self.free };
         let ready = if self.rules.overlapped_stop {
             stopped.max(turn.after(overhead))

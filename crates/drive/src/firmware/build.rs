@@ -1,4 +1,4 @@
-//! How a drive is made of a profile and a behaviour.
+//! Makes a drive from a profile and a behaviour.
 
 use super::{Drive, MOST_BUFFER};
 use crate::behaviour::{Behaviour, Queue};
@@ -20,7 +20,7 @@ use std::collections::VecDeque;
 use std::sync::Arc as Shared;
 use units::{Duration, Instant, Op};
 
-/// The profile's buffer with what the behaviour switches.
+/// Returns the profile's buffer with the behaviour's switches applied.
 fn switched(cache: &Cache, behaviour: &Behaviour) -> Cache {
     let mut cache = cache.clone();
     cache.enabled = behaviour.buffer.unwrap_or(cache.enabled);
@@ -41,27 +41,27 @@ fn switched(cache: &Cache, behaviour: &Behaviour) -> Cache {
 }
 
 impl Drive {
-    /// Makes a drive of a profile, following the hardware's rules.
+    /// Makes a drive from a profile, by the hardware's rules.
     ///
     /// # Errors
-    /// The first field that describes no drive, and its mend.
+    /// The first invalid field, and its mend.
     pub fn new(profile: &Profile) -> Result<Self, DriveError> {
         Self::with_rules(profile, Rules::HARDWARE)
     }
 
-    /// The same with chosen rules; [`Rules::DISKSIM`] to compare with DiskSim.
+    /// Makes a drive with these rules; [`Rules::DISKSIM`] for comparisons with DiskSim.
     ///
     /// # Errors
-    /// The first field that describes no drive, and its mend.
+    /// The first invalid field, and its mend.
     pub fn with_rules(profile: &Profile, rules: Rules) -> Result<Self, DriveError> {
         Self::with_behaviour(profile, rules, Behaviour::default(), 0)
     }
 
-    /// The black box that an outside scheduler meets: a drive that differs from its profile. What differs is drawn
-    /// from `seed`; [`Behaviour::default`] differs in nothing and draws nothing.
+    /// Makes the black box that an outside scheduler meets: a drive that differs from its profile. Random differences
+    /// are drawn from `seed`; [`Behaviour::default`] has no difference and draws nothing.
     ///
     /// # Errors
-    /// The first field that describes no drive, and its mend.
+    /// The first invalid field, and its mend.
     pub fn with_behaviour(
         profile: &Profile,
         rules: Rules,
@@ -123,8 +123,8 @@ impl Drive {
         }
         let farthest = model.layout().cylinders().saturating_sub(1).min(10);
         let shortest = (1..=farthest).map(|d| model.seek(d)).min().unwrap_or(Duration::ZERO);
-        // A miss does all that a hit does before it sends the arm. What a profile gives it less for that was
-        // measured as a part of its seeks.
+        // A miss does all the work of a hit before it starts the arm. If a profile gives it less overhead, the
+        // difference was measured as a part of its seeks.
         let in_seeks = timing.read_hit.higher().saturating_sub(timing.read_miss.higher());
         let shortest_seek = shortest.saturating_sub(in_seeks);
         let segments = Segments::new(&cache, rules);

@@ -1,10 +1,10 @@
-//! What the electronics leave to chance.
+//! The random variation of the electronics.
 
 use crate::behaviour::Behaviour;
 use crate::dice::{Component, Dice};
 use units::Duration;
 
-/// Overheads and overlap that vary. Draws nothing for what is switched off.
+/// Overheads and overlap that vary. Draws nothing for switches that are off.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Chance {
     command: Option<(Duration, Dice)>,
@@ -28,17 +28,17 @@ impl Chance {
         }
     }
 
-    /// What this command's overhead takes more.
+    /// Returns the extra overhead of this command.
     pub(crate) fn command(&mut self) -> Duration {
         draw(&mut self.command)
     }
 
-    /// By how much this completion is late.
+    /// Returns the delay of this completion.
     pub(crate) fn completion(&mut self) -> Duration {
         draw(&mut self.completion)
     }
 
-    /// Sectors of `count` that must have landed before this read takes the bus.
+    /// Returns the number of sectors of `count` that must have landed before this read takes the bus.
     pub(crate) fn held_back(&mut self, count: u64) -> u64 {
         self.overlap.as_mut().map_or(0, |(percent, dice)| dice.below(count * *percent + 1) / 100)
     }

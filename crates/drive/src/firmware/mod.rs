@@ -32,29 +32,29 @@ use std::collections::VecDeque;
 use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId, Sectors, TrackIndex};
 use write_cache::WriteCache;
 
-/// The most sectors one command may ask for: half a gibibyte in sectors of 512 bytes.
+/// The most sectors in one command: half a gibibyte in sectors of 512 bytes.
 pub const MOST_SECTORS: Sectors = Sectors::new(1 << 20);
 
-/// The most sectors believed of a segment or of read-ahead.
+/// The most sectors that a profile may give a segment or read-ahead.
 const MOST_BUFFER: u32 = 1 << 24;
 
-/// What a host asks of the drive.
+/// A command of the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Command {
-    /// The host's name for it.
+    /// The host's number for it.
     pub id: RequestId,
     /// Read or write.
     pub op: Op,
-    /// Which sectors.
+    /// The sectors.
     pub range: LbnRange,
 }
 
-/// How a command was served.
+/// The way in which a command was served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Served {
-    /// A read found whole in the buffer.
+    /// A read that was wholly in the buffer.
     Hit,
-    /// A read whose front was in the buffer, or that caught running read-ahead.
+    /// A read whose front was in the buffer, or that reached running read-ahead.
     PartialHit,
     /// A read from the medium.
     Miss,
@@ -64,63 +64,63 @@ pub enum Served {
     Medium,
 }
 
-/// Where a command's time went, as far as the medium is concerned.
+/// The parts of a command's time at the medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Breakdown {
-    /// How it was served.
+    /// The way in which it was served.
     pub served: Served,
-    /// When the host submitted it.
+    /// The time of submission.
     pub submitted: Instant,
     /// Seek, head switch and settling before its first sector.
     pub seek: Duration,
     /// Rotational latency of its first sector.
     pub latency: Duration,
-    /// The time in which its sectors pass under the head, at the profile's speed; none for a command that was served from the
+    /// The time in which its sectors pass under the head, at the profile's speed; zero for a command served from the
     /// buffer.
     pub transfer: Duration,
-    /// When the arm had done its part: all its sectors had passed. For a command that was served from the buffer,
-    /// when the arm had been last at work.
+    /// The time at which the arm had finished: all its sectors had passed. For a command served from the buffer, the
+    /// end of the arm's preceding work.
     pub medium_end: Instant,
 }
 
-/// A command is done.
+/// A completed command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {
     /// The command.
     pub id: RequestId,
-    /// When the host learned it.
+    /// The time at which the host learns of it.
     pub at: Instant,
-    /// Where the time went.
+    /// The parts of its time.
     pub breakdown: Breakdown,
-    /// The first sector that could not be read, if one could not; then there are no data.
+    /// The first sector that could not be read, if there is one; then there are no data.
     pub failed: Option<Lbn>,
 }
 
-/// A command that has come in and has not had its turn.
+/// A command that has arrived, and whose service has not begun.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     came: Instant,
     command: Command,
 }
 
-/// A command whose turn it is.
+/// A command whose service begins.
 #[derive(Clone, Copy, Debug)]
 struct Turn {
     range: LbnRange,
-    /// When its turn came.
+    /// The time at which its service begins.
     now: Instant,
-    /// From when on its overhead runs: in a queue, beside the work of the one before it.
+    /// The start of its overhead: in a queue, it overlaps with the preceding command's work.
     since: Instant,
 }
 
 impl Turn {
-    /// When so much overhead is over, and its turn has come.
+    /// Returns the time at which this overhead has passed and the service has begun.
     fn after(&self, overhead: Duration) -> Instant {
         (self.since + overhead).max(self.now)
     }
 }
 
-/// What the firmware makes of a command.
+/// The firmware's answer to a command.
 #[derive(Clone, Copy, Debug)]
 struct Answer {
     at: Instant,
@@ -130,7 +130,7 @@ struct Answer {
 }
 
 impl Answer {
-    /// An answer for which the arm need not move.
+    /// Returns an answer without a move of the arm.
     fn from_buffer(at: Instant, served: Served) -> Self {
         Self { at, served, seek: Duration::ZERO, latency: Duration::ZERO }
     }
@@ -145,9 +145,9 @@ struct Flush {
 
 /// A drive behind its interface: a state machine without a clock.
 ///
-/// [`submit`](Self::submit) a command at an instant; [`next_event`](Self::next_event) says when something will have
-/// happened; [`advance`](Self::advance) there; drain [`pop_completion`](Self::pop_completion). Time must not go
-/// backwards. The same calls give the same answers, to the nanosecond.
+/// Call [`submit`](Self::submit) for a command; [`next_event`](Self::next_event) returns the time of the next event;
+/// call [`advance`](Self::advance) then, and [`pop_completion`](Self::pop_completion) until there is none. Time must
+/// not go backwards. The same calls give the same answers, to the nanosecond.
 ///
 /// ```
 /// use freeblock_drive::{Command, Drive};
@@ -176,7 +176,7 @@ pub struct Drive {
     chance: Chance,
     recalibration: Option<Recalibrations>,
     eager_read_ahead: bool,
-    /// A command stops read-ahead where it is, in the middle of a move or a sector.
+    /// Whether a command stops read-ahead at once, in the middle of a move or a sector.
     prompt_read_ahead: bool,
     rereads: Rereads,
     write_cache: WriteCache,
@@ -185,46 +185,47 @@ pub struct Drive {
     segments: Segments,
     /// The least time from a command to a head that is ready.
     shortest_seek: Duration,
-    /// Read-ahead that nobody has stopped yet.
+    /// Read-ahead that has not been stopped.
     run: Option<Run>,
     flush: Option<Flush>,
-    /// When the arm was or will be last at work.
+    /// The end of the arm's last work, past or future.
     free: Instant,
     last_op: Op,
-    /// LBN after the last command's.
+    /// The LBN after the last command's.
     last_end: Option<Lbn>,
-    /// Track of the last write's last sector, if nothing else has moved the arm since.
+    /// The track of the last write's last sector, if nothing else has moved the arm since.
     last_write_track: Option<TrackIndex>,
     now: Instant,
     waiting: VecDeque<Waiting>,
-    /// With a queue: when the arm is done with all that has had its turn.
+    /// With a queue: the time at which the arm has finished all commands in service.
     turn_at: Instant,
-    /// With a queue: when the bus is done with all that has had its turn.
+    /// With a queue: the time at which the bus has finished all commands in service.
     bus_free: Instant,
-    /// Commands that have had their turn, with their answers, by the time of their completion.
+    /// Commands in service, with their answers, by the time of their completion.
     finishing: VecDeque<Completion>,
     done: VecDeque<Completion>,
-    /// Room for the landings of a request, kept so that no command allocates.
+    /// The landings of a request; the memory is reused, so that no command allocates.
     landings: Vec<Instant>,
 }
 
 impl Drive {
-    /// What is known about the drive.
+    /// Returns the model of the drive.
     pub fn model(&self) -> &DriveModel {
         self.mechanics.model()
     }
 
-    /// How its platter turns.
+    /// Returns the spindle.
     pub fn spindle(&self) -> &Spindle {
         self.mechanics.spindle()
     }
 
-    /// The sectors that have moved since the profile was written, ascending; [`model`](Self::model) knows of them.
+    /// Returns the sectors that have moved since the profile was written, ascending; [`model`](Self::model) includes
+    /// them.
     pub fn grown_defects(&self) -> &[Lbn] {
         &self.grown_defects
     }
 
-    /// The sectors that cannot be read, ascending.
+    /// Iterates over the unreadable sectors, ascending.
     pub fn unreadable(&self) -> impl Iterator<Item = Lbn> + '_ {
         self.unreadable.iter()
     }
@@ -237,29 +238,29 @@ impl Drive {
         self.unreadable.damage(LbnRange::new(start, end.since(start)));
     }
 
-    /// Commands it takes at a time.
+    /// Returns the most commands at a time.
     pub fn queue_depth(&self) -> usize {
         self.queue_depth as usize
     }
 
-    /// Where the arm is, as far as the firmware has looked.
+    /// Returns the position of the arm, as of the firmware's last look.
     pub fn position(&self) -> Position {
         self.mechanics.position()
     }
 
-    /// Commands inside, completions not yet taken out excepted.
+    /// Returns the number of commands inside, without completions that have not been taken out.
     pub fn outstanding(&self) -> usize {
         self.waiting.len() + self.finishing.len()
     }
 
-    /// Takes a command in at `now`.
+    /// Submits a command at `now`.
     ///
     /// # Errors
-    /// A command for no sectors, for more than [`MOST_SECTORS`], past the last LBN, or one too many; the drive is as
-    /// before.
+    /// The command has no sectors or more than [`MOST_SECTORS`], is past the last LBN, or the queue is full; the drive
+    /// is unchanged.
     ///
     /// # Panics
-    /// In debug builds, when `now` lies before an instant given earlier.
+    /// In debug builds, if `now` is before an earlier call's.
     pub fn submit(&mut self, now: Instant, command: Command) -> Result<(), CommandError> {
         let capacity = self.model().layout().capacity();
         command.check(capacity)?;
@@ -272,8 +273,8 @@ impl Drive {
         Ok(())
     }
 
-    /// The next instant at which something will have happened, if nothing is submitted before: a completion, or,
-    /// with a queue, the choice of the next command.
+    /// Returns the time of the next event, if nothing is submitted before: a completion or, with a queue, the choice of
+    /// the next command.
     pub fn next_event(&self) -> Option<Instant> {
         if !self.done.is_empty() {
             return Some(self.now);
@@ -283,10 +284,10 @@ impl Drive {
         completion.into_iter().chain(turn).min()
     }
 
-    /// Lets time pass until `now`.
+    /// Advances the time to `now`.
     ///
     /// # Panics
-    /// In debug builds, when `now` lies before an instant given earlier.
+    /// In debug builds, if `now` is before an earlier call's.
     pub fn advance(&mut self, now: Instant) {
         debug_assert!(now >= self.now, "time went backwards");
         loop {
@@ -304,12 +305,12 @@ impl Drive {
         self.now = self.now.max(now);
     }
 
-    /// A completion that has happened, in order.
+    /// Returns the next completion, in order.
     pub fn pop_completion(&mut self) -> Option<Completion> {
         self.done.pop_front()
     }
 
-    /// Gives the next command its turn, and with a queue all those whose turn it is.
+    /// Begins the service of the next command, and with a queue of all those that can begin now.
     fn serve_next(&mut self, now: Instant) {
         loop {
             self.held_write_arrived(now);
@@ -365,7 +366,7 @@ impl Drive {
         }
     }
 
-    /// A read of sectors that cannot be read finds none of them in the buffer; a write gives them a new life.
+    /// Returns the first unreadable sector of a read, and drops it from the buffer; a write makes its sectors readable.
     fn before_the_medium(&mut self, command: &Command) -> Option<Lbn> {
         match command.op {
             Op::Read => {
@@ -381,7 +382,7 @@ impl Drive {
         }
     }
 
-    /// A sector cannot be read: the drive tries turn after turn, then gives up.
+    /// Fails a read of an unreadable sector, after the drive has retried for some revolutions.
     fn try_again(&mut self, answer: &mut Answer) {
         let lost = self.revolution(self.free) * u64::from(self.unreadable.retries);
         answer.at += lost;
@@ -389,21 +390,21 @@ impl Drive {
         self.run = None;
     }
 
-    /// The time in which sectors pass under the head at the profile's speed, without moves between tracks.
+    /// Returns the time in which sectors pass under the head at the profile's speed, without moves between tracks.
     fn passing_time(&self, range: LbnRange) -> Duration {
         let model = self.model();
         let pieces = model.layout().pieces(range);
         pieces.map(|p| model.rpm().time_within(model.layout().track(p.track).arc(p.sector, p.len))).sum()
     }
 
-    /// One turn at the speed of an instant.
+    /// Returns the duration of a revolution at the speed of an instant.
     fn revolution(&self, at: Instant) -> Duration {
         self.mechanics.spindle().speed_at(at).revolution()
     }
 }
 
 impl Command {
-    /// Refuses what no drive of this capacity takes.
+    /// Refuses a command that no drive of this capacity takes.
     pub(crate) fn check(&self, capacity: Sectors) -> Result<(), CommandError> {
         let Self { id, range, .. } = *self;
         if range.is_empty() {

@@ -1,18 +1,19 @@
-//! Several commands at a time: whose turn it is, and in which order.
+//! Several commands at a time: the time and the order of their service.
 
 use super::{Drive, Waiting};
 use crate::behaviour::{Queue, QueueOrder};
 use crate::cache::Found;
 use units::{Duration, Instant, LbnRange, Op};
 
-/// Nanoseconds of waiting that make up for one nanosecond of a longer seek in a drive's own order, fitted to a SATA drive (docs/MODEL.md, section 8).
+/// The nanoseconds of waiting that offset one nanosecond of a longer seek in a drive's own order, fitted to a SATA
+/// drive (docs/MODEL.md, section 8).
 const OWN_AGE_DIVISOR: i128 = 50;
 
 /// The time from a command's last sector to the choice of the next one in a drive's own order; assumed.
 const OWN_CHOICE: Duration = Duration::from_micros(100);
 
 impl Drive {
-    /// With a queue that holds something: when the arm turns to the next command.
+    /// Returns the time at which the arm starts on the next command, for a queue with commands.
     pub(super) fn next_turn(&self) -> Option<Instant> {
         match self.queue {
             Queue::Tagged { .. } if !self.waiting.is_empty() || self.has_held_writes() => {
@@ -22,7 +23,7 @@ impl Drive {
         }
     }
 
-    /// Takes out the command whose turn it is.
+    /// Takes out the command to be served next.
     pub(super) fn choose(&mut self, now: Instant) -> Option<Waiting> {
         match self.queue {
             Queue::Serial if !self.finishing.is_empty() => None,
@@ -32,8 +33,8 @@ impl Drive {
         }
     }
 
-    /// When the next command is chosen. A drive that follows its own order first reports the last command and looks at what comes
-    /// upon that, unless a command goes on where the last one ended: that one streams.
+    /// Returns the time at which the next command is chosen. A drive with its own order first reports the last command,
+    /// and considers commands that arrive in response, unless one continues where the last one ended: that one streams.
     pub(super) fn chooses_at(&self) -> Instant {
         let Queue::Tagged { order: QueueOrder::Own, .. } = self.queue else { return self.turn_at };
         let last = self.last_end;
@@ -41,7 +42,7 @@ impl Drive {
         if streams { self.turn_at } else { self.turn_at + OWN_CHOICE }
     }
 
-    /// Takes out the command that comes first in the queue's order; of several, the one that came first.
+    /// Takes out the first command in the queue's order; among equals, the oldest.
     fn choose_for_the_arm(&mut self, now: Instant) -> Option<Waiting> {
         let waiting = self.waiting.iter().enumerate().filter(|(_, waiting)| self.wants_arm(waiting));
         let first = waiting.min_by_key(|(_, waiting)| self.order(now, waiting));
@@ -52,7 +53,7 @@ impl Drive {
         self.waiting.remove(index)
     }
 
-    /// The place of a command in the queue's order: the least goes first.
+    /// Returns the position of a command in the queue's order: the least goes first.
     pub(super) fn order(&self, now: Instant, waiting: &Waiting) -> i128 {
         match self.queue {
             Queue::Tagged { order: QueueOrder::Sptf, .. } => self.positioning(now, waiting).as_nanos().into(),
@@ -61,7 +62,7 @@ impl Drive {
         }
     }
 
-    /// Nanoseconds, below zero for a command that has waited long.
+    /// Returns the seek in nanoseconds, less a share of the waiting time.
     fn seek_less_age(&self, now: Instant, waiting: &Waiting) -> i128 {
         let Waiting { came, command } = *waiting;
         if command.op == Op::Read && self.is_buffered(command.range) {
@@ -74,15 +75,15 @@ impl Drive {
         i128::from(seek) - i128::from(now.since(came).as_nanos()) / OWN_AGE_DIVISOR
     }
 
-    /// Whether a read needs the buffer only.
+    /// Returns whether a read needs the buffer only.
     fn is_buffered(&self, range: LbnRange) -> bool {
         let reading = self.run.as_ref().map(|r| r.segment);
         self.cache.enabled && self.segments.for_read(range, reading).1 == Found::All
     }
 
-    /// How long the head would take to the first sector of a command, by what the drive knows of itself: exact
-    /// rotation, seeks of their mean time. With zero-latency access, when its last sector would be done, less the
-    /// time that they take to pass. Nothing for a read from the buffer.
+    /// Returns the time that the head would take to the first sector of a command, by the drive's own knowledge: exact
+    /// rotation, mean seek times. With zero-latency access, the completion of its last sector, less the transfer time.
+    /// Zero for a read from the buffer.
     pub(super) fn positioning(&self, now: Instant, waiting: &Waiting) -> Duration {
         let Waiting { came, command } = *waiting;
         let overhead = match command.op {
@@ -119,8 +120,8 @@ impl Drive {
         start.saturating_since(now)
     }
 
-    /// With the next command waiting when the arm is done with one, there is no read-ahead between them, unless it
-    /// was made sure of.
+    /// If the next command is waiting when the arm has finished one, there is no read-ahead between them, except a
+    /// guaranteed minimum.
     pub(super) fn go_on_without_read_ahead(&mut self, now: Instant) {
         if now <= self.free && self.run.as_ref().is_some_and(|run| run.least <= run.next) {
             self.run = None;

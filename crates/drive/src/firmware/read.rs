@@ -6,16 +6,16 @@ use crate::cache::{Content, Found};
 use crate::run::Run;
 use units::{Duration, Instant, Lbn, LbnRange, Op};
 
-/// Sectors that a drive without a watermark hands over the held bus at once: 8 KiB. The RZ26's reads show it
+/// The sectors that a drive without a watermark transfers over the held bus at once: 8 KiB. The RZ26's reads show it
 /// (docs/MODEL.md, 4.13); DiskSim's files have no field for it.
 const READ_BURST: usize = 16;
 
-/// Times of a read that do not keep the arm.
+/// Times of a read in which the arm is free.
 struct BesideTheArm {
     /// The part of a miss's overhead that a hit does not have: it follows the medium.
     late: Duration,
-    /// By how much writes settle faster than reads in the file, which no head does: the seeks were measured with reads,
-    /// and contain so much of the bus.
+    /// The difference between the settling of reads and writes in the file, which no head has: the seeks were measured
+    /// with reads, and include this time of the bus.
     early: Duration,
 }
 
@@ -33,7 +33,7 @@ impl Drive {
         }
     }
 
-    /// The low overhead of a pair is for going on where the last read ended.
+    /// Returns the hit overhead: the low one of the pair if the read continues where the last one ended.
     fn read_hit_overhead(&self, range: LbnRange) -> Duration {
         let pair = self.timing.read_hit;
         if self.rules.overhead_by_locality && self.last_op == Op::Read && self.last_end != Some(range.start())
@@ -70,7 +70,7 @@ impl Drive {
         Answer::from_buffer(done + self.timing.read_completion, Served::Hit)
     }
 
-    /// The read goes on where running read-ahead is, or a little behind it.
+    /// Serves a read from running read-ahead, or slightly behind it.
     fn read_stream(&mut self, turn: Turn, mut run: Run) -> Answer {
         let range = turn.range;
         let eager = self.looks_sequential(range);
@@ -92,14 +92,15 @@ impl Drive {
         Answer::from_buffer(bus + self.timing.read_completion, Served::PartialHit)
     }
 
-    /// With a queue: the bus is taken until then.
+    /// Marks the bus as taken until then, with a queue.
     pub(super) fn bus_taken(&mut self, until: Instant) {
         if self.queue != Queue::Serial {
             self.bus_free = self.bus_free.max(until);
         }
     }
 
-    /// Whether a read is behind the last command, a read as well, on its track, so that eager read-ahead sets in.
+    /// Returns whether a read is behind the last command, a read as well, on its track, so that eager read-ahead
+    /// begins.
     fn looks_sequential(&self, range: LbnRange) -> bool {
         let Some(end) = self.last_end.filter(|&end| {
             self.eager_read_ahead && self.last_op == Op::Read && end <= range.start() && end > Lbn::ZERO
@@ -111,7 +112,7 @@ impl Drive {
         track(Lbn::new(end.get() - 1)) == track(range.start())
     }
 
-    /// Fetches what the buffer does not have; `found` says whether `segment` has the front of it.
+    /// Reads from the medium what the buffer lacks; `found`: whether `segment` has the front of it.
     fn read_medium(&mut self, turn: Turn, segment: usize, found: Found) -> Answer {
         let range = turn.range;
         let eager = self.looks_sequential(range);
@@ -137,7 +138,7 @@ impl Drive {
         let first = s.end;
         self.last_write_track = None;
         let Some(mut run) = Run::start(&mut self.mechanics, segment, set_out, ready, first, end) else {
-            // A part of an access past the last LBN cannot happen: `submit` has checked.
+            // A part of an access past the last LBN is impossible: `submit` has checked.
             return Answer::from_buffer(turn.now, Served::Miss);
         };
         let (seek, latency) = (run.first_seek, run.first_latency);
@@ -155,7 +156,7 @@ impl Drive {
         self.grow(segment, end);
         self.read_further(run, end, eager);
         if served == Served::Miss {
-            // What came first was read first: the arm is free a turn after that.
+            // The sectors that came first were read first: the arm is free one revolution after that.
             self.free = self.free.min(latest);
         }
         let mut answer = Answer { at: bus + completion, served, seek, latency };
@@ -182,8 +183,8 @@ impl Drive {
         let share = share.max(self.chance.held_back(count));
         let watermark = Lbn::new(range.start().get() + share.clamp(1, count));
         let sector = self.timing.read_sector;
-        // The bus wants LBN order, whatever order the sectors land in: nothing is there before `latest` in a turn
-        // that began among them.
+        // The bus transfers in LBN order, in whatever order the sectors land: if the revolution began among them, none
+        // is available before `latest`.
         let mut landings = std::mem::take(&mut self.landings);
         landings.clear();
         if self.in_bursts() {
@@ -205,12 +206,12 @@ impl Drive {
         bus
     }
 
-    /// Whether sectors cross a held bus in bursts, each when all of it has landed.
+    /// Returns whether sectors cross a held bus in bursts, each after all of it has landed.
     fn in_bursts(&self) -> bool {
         self.rules.read_bursts && self.holds_bus_read && self.cache.read_watermark == 0.0
     }
 
-    /// What a file counts as a read's overhead and seek, and what the drive spends after the medium instead.
+    /// Returns the parts of a read's overhead and seek in the file that the drive spends after the medium instead.
     fn beside_the_arm(&self, range: LbnRange, overhead: Duration) -> BesideTheArm {
         if !self.in_bursts() {
             return BesideTheArm { late: Duration::ZERO, early: Duration::ZERO };
@@ -220,7 +221,7 @@ impl Drive {
         BesideTheArm { late, early }
     }
 
-    /// After a move some reads get their data only in a later revolution.
+    /// Delays a read whose data come only in a later revolution; only after a move of the arm.
     fn read_again(&mut self, answer: &mut Answer, at: Lbn) {
         let revolutions = self.rereads.revolutions(at);
         if revolutions > 0 {
@@ -231,8 +232,8 @@ impl Drive {
         }
     }
 
-    /// With zero-latency access and a head that arrives among the request's sectors: when all of them are in the
-    /// buffer, one turn after the first that passed whole.
+    /// Returns the time at which all sectors of a request are in the buffer, if a head with zero-latency access arrives
+    /// among them: one revolution after the first that passed whole.
     fn all_in_one_turn(&self, run: &Run, range: LbnRange) -> Option<Instant> {
         let pass = run.pass();
         if !self.zero_latency(Op::Read) || u64::from(pass.count) != range.len().get() {

@@ -1,4 +1,4 @@
-//! Read-ahead: how far it goes, and what of it stays.
+//! Read-ahead: its extent, and the sectors that stay in the buffer.
 
 use super::Drive;
 use crate::cache::Content;
@@ -10,7 +10,7 @@ use units::{Lbn, LbnRange, Op, Sectors};
 impl Drive {
     /// Reads on after a request that ends before `end`, as far as this drive does.
     ///
-    /// `eager` read-ahead gets to the end of its track, or as far as it goes at all, before a new command stops it.
+    /// `eager` read-ahead reaches the end of its track, or its limit, before a new command can stop it.
     pub(super) fn read_further(&mut self, run: Run, end: Lbn, eager: bool) {
         if self.buffers_tracks() {
             self.read_around(run, end);
@@ -46,7 +46,7 @@ impl Drive {
         self.run = (run.limit > run.next).then_some(run);
     }
 
-    /// Reads the rest of the last track of a request, so that the buffer holds all of it, if it has the room.
+    /// Reads the rest of the last track of a request into the buffer, if there is room for all of it.
     fn read_around(&mut self, mut run: Run, end: Lbn) {
         let size = self.segments.size;
         let Some((first, past)) =
@@ -60,7 +60,7 @@ impl Drive {
         self.run = Some(run);
     }
 
-    /// The run of LBNs around `lbn` on its track.
+    /// Returns the run of LBNs around `lbn` on its track.
     fn track_of(&self, lbn: Lbn) -> Option<(Lbn, Lbn)> {
         let layout = self.model().layout();
         let track = layout.locate(lbn)?.track;
@@ -78,12 +78,12 @@ impl Drive {
         run.contains(lbn).then_some((run.start(), run.end()))
     }
 
-    /// Whether requested data need not stay once the host has them.
+    /// Returns whether requested data are dropped once the host has them.
     pub(super) fn served_leave(&self) -> bool {
         self.rules.served_data_leave && self.cache.read_ahead_over_requested != 0
     }
 
-    /// The host has everything before `end`; a drive whose read-ahead may use that room does.
+    /// Drops the data before `end`, which the host has, if read-ahead may use their room.
     pub(super) fn give_up_served(&mut self, segment: usize, end: Lbn) {
         if self.served_leave() {
             let s = self.segments.get_mut(segment);
@@ -93,7 +93,7 @@ impl Drive {
         }
     }
 
-    /// How far read-ahead goes after a request that ends before `end`.
+    /// Returns the limit of read-ahead after a request that ends before `end`.
     pub(super) fn read_ahead_limit(&self, segment: usize, end: Lbn) -> Lbn {
         let layout = self.model().layout();
         let last = Lbn::new(layout.capacity().get());
@@ -122,7 +122,7 @@ impl Drive {
         limit.clamp(end, last)
     }
 
-    /// The end of the track that holds `end`, and as much again for a segment that began before that track.
+    /// Returns the end of the track of `end`, plus a track for a segment that began before that track.
     fn whole_track_limit(&self, start: Lbn, end: Lbn) -> Lbn {
         match self.track_of(end) {
             Some((first, past)) if start < first => {
@@ -135,7 +135,7 @@ impl Drive {
         }
     }
 
-    /// DiskSim's limit for read-ahead that fills a segment, whatever track it gets to.
+    /// Returns DiskSim's limit for read-ahead that fills a segment, on any track.
     fn segment_limit(&self, start: Lbn, end: Lbn) -> Lbn {
         let size = self.segments.size;
         match (self.cache.maximum_read_ahead, self.cache.read_ahead_over_requested) {
@@ -148,7 +148,7 @@ impl Drive {
         }
     }
 
-    /// The LBN, `far` at most, before which the next track begins, or the next cylinder.
+    /// Returns the LBN, `far` at most, before which the next track begins, or the next cylinder.
     fn before_the_arm_moves(&self, end: Lbn, far: Lbn, whole_cylinder: bool) -> Lbn {
         let layout = self.model().layout();
         let Some(here) = layout.locate(end) else { return end };

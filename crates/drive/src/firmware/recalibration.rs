@@ -4,8 +4,8 @@ use crate::behaviour::Recalibration;
 use crate::dice::{Component, Dice};
 use units::{Duration, Instant};
 
-/// When the next is due. One that falls into a command's work on the medium waits for its end; an idle drive does
-/// it on time.
+/// The time of the next recalibration. If it falls into a command's work on the medium, it waits for its end; an idle
+/// drive does it on time.
 #[derive(Clone, Debug)]
 pub(crate) struct Recalibrations {
     every: Duration,
@@ -19,9 +19,9 @@ impl Recalibrations {
         Self { every: of.every, takes: of.takes, due: Instant::ZERO + first }
     }
 
-    /// When an arm that has been free since `free` and is wanted at `at` can set out.
+    /// Returns the time at which an arm that has been free since `free` and is wanted at `at` can start.
     pub(crate) fn set_out(&mut self, free: Instant, at: Instant) -> Instant {
-        // Those that an idle arm did long ago.
+        // Skips the recalibrations that an idle arm did earlier.
         let over = at.saturating_since(self.due + self.takes);
         if self.due >= free && over > Duration::ZERO {
             self.due += self.every * (over.as_nanos() / self.every.as_nanos());

@@ -2,17 +2,17 @@
 
 use units::Lbn;
 
-/// The fewest revolutions that such a read takes more.
+/// The fewest extra revolutions of such a read.
 const REVOLUTIONS_MIN: u64 = 3;
 
-/// The most.
+/// The most extra revolutions of such a read.
 const REVOLUTIONS_MAX: u64 = 60;
 
-/// Parts of one, of the numbers that are drawn.
+/// The resolution of the numbers that are drawn.
 const PARTS: u128 = 1 << 20;
 
-/// Which reads these are. A read of the same sectors after a move of the arm is one each time, so that the same requests meet the same
-/// fate whatever else the drive does.
+/// Selects these reads. A read of the same sectors after a move of the arm is one each time, so that the same requests
+/// have the same delay whatever else the drive does.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Rereads {
     ppm: u32,
@@ -24,8 +24,8 @@ impl Rereads {
         Self { ppm, seed }
     }
 
-    /// Revolutions that a read from here takes more. At least n in a share of (3 / n)^(4/3) of those that take any, so that few take
-    /// very many.
+    /// Returns the extra revolutions of a read at this place. A share of (3 / n)^(4/3) of those with any has at least
+    /// n, so that few have very many.
     pub(super) fn revolutions(self, at: Lbn) -> u64 {
         if self.ppm == 0 {
             return 0;
@@ -34,7 +34,7 @@ impl Rereads {
         if ((drawn >> 32) * 1_000_000) >> 32 >= u64::from(self.ppm) {
             return 0;
         }
-        // The cube of a number from 1 to PARTS against the fourth power of n / 3, in whole numbers.
+        // Compares the cube of a number from 1 to PARTS with the fourth power of n / 3, in whole numbers.
         let share = u128::from(drawn as u32) * PARTS / (1 << 32) + 1;
         let reaches = |n: u64| {
             let (n, least) = (u128::from(n), u128::from(REVOLUTIONS_MIN));

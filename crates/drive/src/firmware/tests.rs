@@ -1,4 +1,4 @@
-//! What the queue does, against a search that tries everything.
+//! The queue's choices, compared with an exhaustive search.
 
 use super::*;
 use crate::behaviour::{Behaviour, QueueOrder};
@@ -69,13 +69,13 @@ proptest! {
         prop_assert_eq!(drive.outstanding(), 0);
     }
 
-    /// Two commands inside: the arm goes from the one to the other without a pause (FAST'02, figure 4).
+    /// With two commands inside, the arm goes from one to the other without a pause (FAST'02, figure 4).
     #[test]
     fn the_arm_sets_out_for_the_next_command_when_it_is_done_with_the_last(
         profile in profile(), asks in proptest::collection::vec((any::<bool>(), any::<u64>()), 2..20),
     ) {
         let behaviour = tagged(QueueOrder::Fcfs, 2);
-        // The settling that hides a command overhead is measured from the command: keep it out of this.
+        // Excludes the settling that hides a command overhead, because it is measured from the command.
         let rules = Rules { shortest_access: false, zero_latency: false, ..Rules::HARDWARE };
         let mut drive = Drive::with_behaviour(&profile, rules, behaviour, 0).unwrap();
         let mut arm = Mechanics::new(drive.mechanics.shared_model());

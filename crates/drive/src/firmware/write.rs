@@ -7,14 +7,14 @@ use model::Position;
 use model::profile::WriteBack;
 use units::{Duration, Instant, LbnRange, Op};
 
-/// Sectors that cross the bus before the medium side of a drive without write-back learns of them: a page of
-/// 4 KiB. The C2247A's sequential writes show it (docs/MODEL.md); DiskSim's files have no field for it.
+/// The sectors that cross the bus before the medium side of a drive without write-back gets them: a page of 4 KiB. The
+/// C2247A's sequential writes show it (docs/MODEL.md); DiskSim's files have no field for it.
 const BURST: u64 = 8;
 
-/// In DiskSim, what must have crossed before such a drive starts on the medium; then sector follows sector.
+/// In DiskSim, the sectors that must have crossed before such a drive starts on the medium; then sector follows sector.
 const DISKSIM_FIRST: u64 = 10;
 
-/// How a write got to the medium.
+/// The times of a write to the medium.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OnMedium {
     seek: Duration,
@@ -22,7 +22,7 @@ pub(super) struct OnMedium {
     pub(super) end: Instant,
 }
 
-/// Whether a write goes on where the data of a segment that the host has written end.
+/// Returns whether a write continues where the host's data in a segment end.
 fn continues(segment: &Segment, range: LbnRange) -> bool {
     segment.content == Content::Written && segment.end == range.start()
 }
@@ -61,13 +61,13 @@ impl Drive {
         self.grow(segment, range.end());
     }
 
-    /// Takes the data of a write into the buffer, where reads may find them.
+    /// Puts the data of a write into the buffer, where reads may find them.
     pub(super) fn hold_in_a_segment(&mut self, range: LbnRange) {
         let segment = self.segment_for(range, None);
         self.fill_segment(range, segment, false);
     }
 
-    /// The low overhead of a pair is for a write to the track that the last one went to.
+    /// Returns the hit overhead: the low one of the pair for a write to the track of the last one.
     pub(super) fn write_hit_overhead(&self, range: LbnRange) -> Duration {
         let pair = self.timing.write_hit;
         if self.rules.overhead_by_locality && self.last_op == Op::Write {
@@ -79,7 +79,7 @@ impl Drive {
         pair.after(self.last_op)
     }
 
-    /// Acknowledges a write when its data are in the buffer, and sends the arm.
+    /// Acknowledges a write when its data are in the buffer, and starts the arm.
     fn write_behind(&mut self, turn: Turn, segment: usize, appends: bool) -> Answer {
         let Turn { range, now, .. } = turn;
         let overhead = self.write_hit_overhead(range);
@@ -117,7 +117,7 @@ impl Drive {
                 (overhead, turn.since + overhead)
             }
         };
-        // In a queue the data came while the arm was at work for the command before.
+        // In a queue the data crossed while the arm was at work for the preceding command.
         let data = data.max(self.bus_free);
         let set_out = self.arm_ready(turn, overhead).max(self.free);
         let count = range.len().get();
@@ -139,22 +139,22 @@ impl Drive {
         Answer { at, served: Served::Medium, seek: medium.seek, latency: medium.latency }
     }
 
-    /// Whether the first and the last sector of the medium must be read before they are written: the write has only a part of
-    /// them, and the buffer has not the rest.
+    /// Returns whether the first and the last sector of the medium must be read before they are written: the write has
+    /// only a part of them, and the buffer lacks the rest.
     fn read_before(&self, range: LbnRange) -> [bool; 2] {
         let held =
             |sector: LbnRange| self.cache.enabled && self.segments.for_read(sector, None).1 == Found::All;
         self.model().partly_written(range).map(|sector| sector.is_some_and(|sector| !held(sector)))
     }
 
-    /// Whether the arm is where the command's first sector is.
+    /// Returns whether the arm is at the command's first sector.
     pub(super) fn stays(&self, range: LbnRange) -> bool {
         let layout = self.model().layout();
         let target = layout.locate(range.start()).map(|at| Position::from(layout.track(at.track)));
         target == Some(self.mechanics.position())
     }
 
-    /// Writes piece by piece from `set_out` on; a sector whose data are not there when it passes costs a turn.
+    /// Writes piece by piece from `set_out` on; a sector whose data are late when it passes costs a revolution.
     pub(super) fn write_medium(
         &mut self,
         set_out: Instant,
@@ -188,7 +188,7 @@ impl Drive {
             if let Some(around) = around.filter(|p| complete <= p.start(&spindle)) {
                 pass = around;
             } else {
-                // Sectors of this piece before the one that `pass` begins with.
+                // The sectors of this piece before the first one of `pass`.
                 let mut before = 0;
                 for k in 0..piece.len {
                     let there = available(written + k);
@@ -202,7 +202,7 @@ impl Drive {
             let first = written == 0;
             written += piece.len;
             if first && front || u64::from(written) == range.len().get() && back {
-                // What the write leaves of a sector of the medium is read in this revolution and written in the next.
+                // The rest of a partly written sector of the medium is read in this revolution and written in the next.
                 done.end += self.revolution(done.end);
             }
             last = Some(pass);

@@ -1,9 +1,10 @@
-//! A buffer that holds many writes: each is reported at once, and goes to the medium when the arm has nothing better to do.
+//! A buffer for many writes: each is reported at once, and goes to the medium when the arm has nothing more urgent to
+//! do.
 
 use super::{Breakdown, Command, Completion, Drive, Served, Turn, Waiting};
 use units::{Duration, Instant, LbnRange, Op, RequestId, Sectors};
 
-/// The most sectors of writes that follow each other and go to the medium together.
+/// The most sectors of contiguous writes that go to the medium together.
 const JOINED_SECTORS_MAX: Sectors = Sectors::new(2_048);
 
 /// A write that has been reported and is not on the medium.
@@ -13,15 +14,15 @@ pub(super) struct Held {
     pub(super) range: LbnRange,
 }
 
-/// The writes that the buffer holds. Empty in a drive that does without.
+/// The writes in the buffer. Empty in a drive without a write cache.
 #[derive(Clone, Debug, Default)]
 pub(super) struct WriteCache {
-    /// The most writes that it holds; 0 for a drive that reports them one at a time.
+    /// The most writes; 0 for a drive that reports them one at a time.
     room: usize,
     held: Vec<Held>,
-    /// The one that the arm is at work for.
+    /// The write that the arm is working on.
     leaving: Option<Held>,
-    /// When the last data of a write have crossed the bus.
+    /// The time at which the last data of a write have crossed the bus.
     crossed: Instant,
 }
 
@@ -30,7 +31,7 @@ impl WriteCache {
         Self { room: room as usize, ..Self::default() }
     }
 
-    /// Whether the drive has one.
+    /// Returns whether the drive has a write cache.
     pub(super) fn is_there(&self) -> bool {
         self.room > 0
     }
@@ -45,22 +46,23 @@ impl WriteCache {
 }
 
 impl Drive {
-    /// Writes that have been reported and are not on the medium; only a drive with a write cache counts them.
+    /// Returns the number of writes that have been reported and are not on the medium; only a drive with a write cache
+    /// counts them.
     pub fn unwritten(&self) -> usize {
         self.write_cache.len()
     }
 
-    /// Whether the arm has work that no command waits for.
+    /// Returns whether the arm has work that no command waits for.
     pub(super) fn has_held_writes(&self) -> bool {
         self.write_cache.len() > 0
     }
 
-    /// Whether a command waits for the arm; with a write cache a write only waits for room.
+    /// Returns whether a command waits for the arm; with a write cache a write waits only for room.
     pub(super) fn wants_arm(&self, waiting: &Waiting) -> bool {
         waiting.command.op == Op::Read || !self.write_cache.is_there()
     }
 
-    /// Gives up the room of a write that has got to the medium.
+    /// Releases the room of a write that has reached the medium.
     pub(super) fn held_write_arrived(&mut self, now: Instant) {
         if self.turn_at <= now {
             self.write_cache.leaving = None;
@@ -85,7 +87,7 @@ impl Drive {
         let Waiting { came, command } = self.waiting.remove(first)?;
         self.before_the_medium(&command);
         let overhead = self.write_hit_overhead(range);
-        // With command queueing reads take the bus for so short a time that a write does not wait for it.
+        // With command queueing, reads take the bus for such short times that a write does not wait for it.
         let data = (came + overhead).max(now).max(self.write_cache.crossed);
         let crossed = data + self.timing.write_sector * range.len().get();
         self.write_cache.crossed = crossed;
@@ -108,8 +110,8 @@ impl Drive {
         Some(Completion { id: command.id, at, breakdown, failed: None })
     }
 
-    /// Sends the arm to put a held write on the medium: when no command waits for the arm, or when a write waits for room and the held
-    /// one comes before every read in the drive's order. Whether it does.
+    /// Starts the arm on a held write if no command waits for the arm, or if a write waits for room and the held one
+    /// precedes every read in the drive's order. Returns whether it does.
     pub(super) fn write_held(&mut self, now: Instant) -> bool {
         if self.chooses_at() > now {
             return false;
@@ -126,12 +128,12 @@ impl Drive {
         true
     }
 
-    /// Whether a held write goes to the medium before every command that waits for the arm.
+    /// Returns whether a held write precedes every command that waits for the arm.
     pub(super) fn held_write_comes_first(&self, now: Instant) -> bool {
         self.next_held(now).is_some()
     }
 
-    /// The held write that comes next, if one comes before all waiting reads.
+    /// Returns the next held write, if one precedes all waiting reads.
     fn next_held(&self, now: Instant) -> Option<usize> {
         let of = |held: &Held| {
             let id = RequestId::new(0);

@@ -1,4 +1,4 @@
-//! The drive as an outside scheduler meets it: every switch does what it says and nothing else.
+//! The drive as an outside scheduler meets it: every switch has its described effect and no other.
 
 use freeblock_drive::{
     BadSectors, Behaviour, Command, CommandError, Completion, Drive, Queue, QueueOrder, Rarely,
@@ -22,7 +22,7 @@ fn queue() -> impl Strategy<Value = Queue> {
     ]
 }
 
-/// Any combination of switches.
+/// Returns any combination of switches.
 fn behaviour() -> impl Strategy<Value = Behaviour> {
     let switch = || proptest::option::of(any::<bool>());
     (
@@ -85,7 +85,7 @@ fn black_box(profile: &Profile, behaviour: Behaviour, seed: u64) -> Drive {
     Drive::with_behaviour(profile, Rules::HARDWARE, behaviour, seed).unwrap()
 }
 
-/// Requests: operation, place, how far from the last one's end, length, pause (us).
+/// A request: operation, place, distance from the last one's end, length, pause (us).
 type Ask = (bool, u64, Option<i64>, u64, u64);
 
 fn asks() -> impl Strategy<Value = Vec<Ask>> {
@@ -109,7 +109,7 @@ fn commands(drive: &Drive, asks: &[Ask]) -> Vec<(Command, Duration)> {
         .collect()
 }
 
-/// Sends them whether or not the last is done, as far as the queue takes them, and waits for all.
+/// Submits them without waiting for the last, as far as the queue allows, and waits for all.
 fn run(drive: &mut Drive, commands: &[(Command, Duration)]) -> Vec<Completion> {
     let (mut now, mut all) = (Instant::ZERO, Vec::new());
     for (command, pause) in commands {
@@ -132,7 +132,7 @@ fn run(drive: &mut Drive, commands: &[(Command, Duration)]) -> Vec<Completion> {
     all
 }
 
-/// One at a time, one every second: what one command does to time does not reach the next.
+/// One at a time, one every second: a command's effect on time does not reach the next.
 fn apart(drive: &mut Drive, commands: &[(Command, Duration)]) -> Vec<Completion> {
     commands
         .iter()
@@ -240,8 +240,8 @@ proptest! {
             prop_assert_eq!((a.id, a.breakdown.served), (b.id, b.breakdown.served));
             match a.breakdown.served {
                 Served::Hit | Served::Buffered => prop_assert!((a.at..=a.at + spread).contains(&b.at)),
-                // What just passes is there again a turn later, on each track of the request; and a zero-latency
-                // drive that comes among the sectors later may be done sooner.
+                // A sector that has just passed comes again a revolution later, on each track of the request; and a
+                // zero-latency drive that arrives later among the sectors may finish earlier.
                 _ => prop_assert!(b.at <= a.at + spread + turn * 4 && a.at <= b.at + turn, "{} {}", a.at, b.at),
             }
         }
@@ -372,7 +372,7 @@ fn eager_read_ahead_delays_what_follows_two_reads_on_a_track() {
     });
     assert_eq!(ends[0][..2], ends[1][..2]);
     assert!(ends[1][2] > ends[0][2]);
-    // A read that comes before the other on the track does not look sequential.
+    // A read that comes before the other on the track does not count as sequential.
     let behind = [false, true].map(|eager_read_ahead| {
         let mut drive = black_box(&atlas(), Behaviour { eager_read_ahead, ..plain }, 0);
         for (i, lbn) in [40, 10, 9_000_000].into_iter().enumerate() {
@@ -402,7 +402,7 @@ fn recalibration_costs_one_command_its_length() {
         late += usize::from(ends[0] != ends[1]);
         at += Duration::from_millis(50);
     }
-    // A minute, ten seconds apart: six pauses; each holds up the commands of some 80 ms, and the one behind them.
+    // A minute, ten seconds apart: six pauses; each delays the commands of some 80 ms, and the one behind them.
     assert!((6..=6 * 4).contains(&late), "{late}");
 }
 
@@ -424,7 +424,7 @@ fn recalibration_ends_read_ahead_that_a_command_would_end_at_once() {
         late += u32::from(set_out > Duration::from_micros(160));
         at = done.at + Duration::from_millis(3);
     }
-    // One in ten comes while the arm is away; three of four have a recalibration since the last command.
+    // One in ten arrives while the arm is away; three of four have a recalibration since the last command.
     assert!(late < 80, "{late} of 400");
 }
 

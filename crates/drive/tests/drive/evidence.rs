@@ -1,5 +1,5 @@
-//! What the measured traces themselves show, without any model of the firmware: the evidence for our rules that
-//! docs/MODEL.md quotes. `cargo test -p freeblock-drive --test drive -- evidence --nocapture --test-threads 1` prints it.
+//! Evidence from the measured traces alone, without any model of the firmware, for the rules that docs/MODEL.md
+//! explains. `cargo test -p freeblock-drive --test drive -- evidence --nocapture --test-threads 1` prints it.
 
 use crate::common::{measured, noted};
 use freeblock_drive::{Rules, ValidateRecord, validate_with};
@@ -11,7 +11,7 @@ struct Trace {
     name: &'static str,
     model: DriveModel,
     records: Vec<ValidateRecord>,
-    /// Bus time of a sector, ms.
+    /// The bus time of a sector, ms.
     bulk: f64,
 }
 
@@ -41,13 +41,13 @@ impl Trace {
         self.records[i].range.end().get()
     }
 
-    /// Service time less what crossing the bus takes: command overhead, and for a miss positioning.
+    /// Returns the service time less that of the bus: command overhead, and for a miss positioning.
     fn rest(&self, i: usize) -> f64 {
         let r = &self.records[i];
         r.service.as_millis_f64() - r.range.len().get() as f64 * self.bulk
     }
 
-    /// Both drives take less than 0.35 ms beyond the bus for a hit; a miss needs a rotation.
+    /// Both drives take less than 0.35 ms beyond the bus for a hit; a miss needs a revolution.
     fn hit(&self, i: usize) -> bool {
         self.rest(i) < 0.6
     }
@@ -69,7 +69,7 @@ fn print_counts(title: &str, t: &Trace, counts: &BTreeMap<&'static str, Count>) 
     }
 }
 
-/// Reads right after a read that went to the medium: what of its neighbourhood is in the buffer.
+/// Reads right after a read from the medium: which of its neighbours are in the buffer.
 #[test]
 fn what_a_miss_leaves_in_the_buffer() {
     for t in traces() {
@@ -106,7 +106,7 @@ fn what_a_miss_leaves_in_the_buffer() {
     }
 }
 
-/// Reads right after a write to a track of which a read before that write had taken in a part.
+/// Reads right after a write to a track of which a read before that write had read a part.
 #[test]
 fn what_a_write_leaves_in_the_buffer() {
     for t in loaded(&["atlas10k", "cheetah9LP", "ibm18es"]) {
@@ -143,7 +143,7 @@ fn quantiles(mut x: Vec<f64>) -> String {
     format!("{:5} requests, 5% {:.3} ms, median {:.3} ms, 95% {:.3} ms", x.len(), at(0.05), at(0.5), at(0.95))
 }
 
-/// Command overheads by where the command before was.
+/// Command overheads by the place of the preceding command.
 #[test]
 fn overheads_depend_on_locality() {
     for t in traces() {
@@ -168,7 +168,7 @@ fn overheads_depend_on_locality() {
     }
 }
 
-/// Reads from the medium that need no seek: how much longer than half a turn, the bus and the file's overhead.
+/// Reads from the medium without a seek: their time beyond half a revolution, the bus and the file's overhead.
 #[test]
 fn no_access_is_shorter_than_the_shortest_seek() {
     for t in traces() {
@@ -203,8 +203,8 @@ fn no_access_is_shorter_than_the_shortest_seek() {
     }
 }
 
-/// The RZ26's trace carries the platter's phase: a completion that is wrong against the platter shows in the request after it,
-/// with the sign of whether a read or a write came first. Whole revolutions are left out.
+/// The RZ26's trace contains the platter's phase: an error of a completion relative to the platter shows in the next
+/// request, with a sign that depends on whether a read or a write came first. Whole revolutions are removed.
 #[test]
 fn the_rz26s_reads_complete_when_a_burst_has_crossed_the_bus() {
     let Some((profile, records)) = measured("dec_rz26") else { return };
@@ -234,8 +234,8 @@ fn the_rz26s_reads_complete_when_a_burst_has_crossed_the_bus() {
     }
 }
 
-/// Random reads of the RZ26 by length: where a head that arrives among the sectors began with them, long reads would take
-/// less than the medium's time for each sector more; with 29 of 58 sectors 1/8 of a revolution less.
+/// Random reads of the RZ26 by length: if a head that arrives among the sectors began with them, long reads would take
+/// less than the medium's time for each further sector; with 29 of 58 sectors 1/8 of a revolution less.
 #[test]
 fn the_rz26s_reads_begin_with_their_first_sector() {
     let Some((profile, records)) = measured("dec_rz26") else { return };
@@ -269,7 +269,7 @@ fn the_rz26s_reads_begin_with_their_first_sector() {
     assert!(bend > -turn / 20.0, "each third takes {bend} ms less than the one before");
 }
 
-/// The C2247A lets go of the bus twice in exactly one kind of write.
+/// The C2247A releases the bus twice in exactly one kind of write.
 #[test]
 fn the_c2247a_disconnects_twice_in_a_write_elsewhere_after_a_write() {
     let Some((_, records)) = measured("hp_c2247a") else { return };
@@ -291,8 +291,8 @@ fn the_c2247a_disconnects_twice_in_a_write_elsewhere_after_a_write() {
     assert_eq!(others, 0);
 }
 
-/// The C2247A's trace carries the platter's phase: what is wrong with a completion's time against the platter shows
-/// in the request after it.
+/// The C2247A's trace contains the platter's phase: an error of a completion's time relative to the platter shows in
+/// the next request.
 #[test]
 fn the_c2247as_reads_complete_before_a_late_reselection_would_let_them() {
     let Some((profile, records)) = measured("hp_c2247a") else { return };
@@ -319,7 +319,7 @@ fn the_c2247as_reads_complete_before_a_late_reselection_would_let_them() {
     }
 }
 
-/// Whether a sequential write of the C2247A loses a turn: it depends on how its data come over the bus.
+/// Whether a sequential write of the C2247A loses a revolution depends on how its data cross the bus.
 #[test]
 fn the_c2247as_sequential_writes_lose_turns_as_bursts_make_them() {
     let Some((profile, records)) = measured("hp_c2247a") else { return };

@@ -1,5 +1,5 @@
-//! Everything in which the black box differs from its profile, one switch after the other: each alone changes what commands
-//! are answered, the same for a seed, otherwise for another where there is chance in it.
+//! Every difference of the black box from its profile, one switch after the other: each alone changes the answers to
+//! commands, the same way for the same seed and, if it is random, otherwise for another.
 
 use freeblock_drive::{
     BadSectors, Behaviour, Command, Drive, Queue, QueueOrder, Rarely, Recalibration, Rules, SpindleDrift,
@@ -7,19 +7,19 @@ use freeblock_drive::{
 use model::{Profile, builtin};
 use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId, Sectors};
 
-/// Neither noise nor buffer.
+/// Returns a drive with neither noise nor buffer.
 fn exact() -> Behaviour {
     Behaviour { buffer: Some(false), bus_sector: Some(Duration::from_nanos(6_400)), ..Behaviour::default() }
 }
 
-/// With its buffer, which reads ahead.
+/// Returns one with its buffer, which reads ahead.
 fn buffered() -> Behaviour {
     Behaviour { buffer: Some(true), ..exact() }
 }
 
 const TAGGED: Queue = Queue::Tagged { order: QueueOrder::Fcfs, depth: 64 };
 
-/// A switch: its name, what is switched on and what it is off, and whether there is chance in it.
+/// A switch: its name, the behaviour with it on and off, and whether it is random.
 type Switch = (&'static str, Behaviour, Behaviour, bool);
 
 fn switches() -> Vec<Switch> {
@@ -72,10 +72,10 @@ fn switches() -> Vec<Switch> {
     ]
 }
 
-/// When 3,000 commands are answered, and which of them fail: random ones, and each fourth behind the one before, in a
-/// buffer's reach; four at a time where the drive takes as many.
+/// Returns the answers to 3,000 commands, and which of them fail: random ones, and each fourth behind the one before,
+/// within the buffer's reach; four at a time if the drive's queue allows.
 fn answers(behaviour: Behaviour, small: bool, seed: u64) -> Vec<(u64, Instant, bool)> {
-    // One of few sectors, where those that were moved or are bad are to be met.
+    // The small drive makes moved and bad sectors frequent.
     let profile = if small {
         Profile::from_toml(include_str!("../data/small.toml"), "small.toml").unwrap()
     } else {

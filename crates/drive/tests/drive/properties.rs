@@ -1,4 +1,4 @@
-//! What must hold on any drive, whatever is asked of it.
+//! Properties that hold on any drive, for any requests.
 
 use freeblock_drive::{Command, CommandError, Completion, Drive, Rules, Served};
 use model::Profile;
@@ -99,7 +99,7 @@ fn rules() -> impl Strategy<Value = Rules> {
     prop_oneof![Just(Rules::HARDWARE), Just(Rules::DISKSIM)]
 }
 
-/// Requests as fractions of a drive: operation, place, how far from the last one's end, length, think time (us).
+/// A request as fractions of a drive: operation, place, distance from the last one's end, length, think time (us).
 type Ask = (bool, u64, Option<i64>, u64, u64);
 
 fn asks() -> impl Strategy<Value = Vec<Ask>> {
@@ -123,7 +123,7 @@ fn commands(drive: &Drive, asks: &[Ask]) -> Vec<(Command, Duration)> {
         .collect()
 }
 
-/// One at a time, as a host with one outstanding request; `look` says where in the think time to look on the way.
+/// Replays one at a time, as a host with one outstanding request; `look` selects extra calls within the think time.
 fn replay(drive: &mut Drive, commands: &[(Command, Duration)], look: u64) -> Vec<Completion> {
     let mut now = Instant::ZERO;
     commands
@@ -229,7 +229,7 @@ proptest! {
         firmware.cache.read_ahead_over_requested = 0;
         firmware.cache.minimum_read_ahead = 0;
         firmware.cache.segment_sectors = firmware.cache.segment_sectors.max(40);
-        // A miss has to look into the buffer as well before it goes to the medium.
+        // A miss also has to search the buffer before it goes to the medium.
         firmware.overheads.read_miss = firmware.overheads.read_hit;
         firmware.overheads.read_hit.1 = firmware.overheads.read_hit.0;
         firmware.overheads.read_miss.1 = firmware.overheads.read_hit.0;

@@ -1,7 +1,7 @@
-//! Against drives of metal: traces measured on them, and what DiskSim 4.0 says of the same requests.
+//! Comparison with real drives: traces measured on them, and DiskSim 4.0's answers to the same requests.
 //!
-//! The traces do not come with the source; without them these tests say so and pass. `cargo test -p freeblock-drive
-//! --test drive -- real_drives --nocapture` prints the tables that docs/MODEL.md quotes.
+//! The traces are not part of the source; without them these tests print a message and pass. `cargo test -p
+//! freeblock-drive --test drive -- real_drives --nocapture` prints the tables that docs/MODEL.md quotes.
 
 use crate::common::{disksim_answers, measured};
 use freeblock_drive::{Report, Rules, validate_with};
@@ -13,7 +13,7 @@ fn line(name: &str, r: &Report) -> String {
     )
 }
 
-/// A measured drive, DiskSim's demerit figure, and ours with some room: a regression shows before DiskSim's figure is met.
+/// A measured drive, DiskSim's demerit figure, and a bound on ours: a regression shows long before DiskSim's figure.
 const MEASURED: [(&str, f64, f64); 5] = [
     ("atlas10k", 0.268, 0.080),
     ("cheetah9LP", 0.107, 0.080),
@@ -89,7 +89,7 @@ fn table_of_the_measured_drives() {
 #[test]
 fn each_rule_of_the_hardware_is_demanded_by_a_drive() {
     let all = Rules::HARDWARE;
-    // The rules that the figures themselves demand; the others rest on single requests (docs/MODEL.md).
+    // The rules that the demerit figures themselves require; the others rest on single requests (docs/MODEL.md).
     let without = [
         ("track_buffer", true, Rules { track_buffer: false, ..all }),
         ("served_data_leave", true, Rules { served_data_leave: false, ..all }),
@@ -110,7 +110,7 @@ fn each_rule_of_the_hardware_is_demanded_by_a_drive() {
     else {
         return;
     };
-    // The C2247A's trace knows the platter's phase: there every request can be met, not just the distribution.
+    // The C2247A's trace contains the platter's phase: there every request can be compared, not just the distribution.
     let row = |title: &str, rules: Rules| {
         let mut text = format!("{title:33}");
         let mut met = 0;

@@ -1,4 +1,4 @@
-//! The measured drives, where their files are at hand.
+//! The measured drives, if their files are available.
 
 #![allow(dead_code)]
 
@@ -6,7 +6,7 @@ use freeblock_drive::ValidateRecord;
 use model::{Profile, disksim};
 use units::{Duration, Lbn, LbnRange, Op, Sectors};
 
-/// The profile and the trace of a drive, or `None` with a message.
+/// Returns the profile and the trace of a drive, or `None` with a message.
 pub fn measured(name: &str) -> Option<(Profile, Vec<ValidateRecord>)> {
     let parameters = testing::shared(&format!("drives/disksim/{name}.parv"))?;
     let text = std::fs::read_to_string(testing::shared(&format!("drives/traces/{name}.trace"))?).unwrap();
@@ -36,8 +36,8 @@ pub fn disksim_answers(name: &str) -> Vec<f64> {
     text.lines().skip(1).map(|line| line.split(',').nth(6).unwrap().parse().unwrap()).collect()
 }
 
-/// How often the real drive let go of the bus in each request, as the C2247A's trace notes it: "Hit", "Miss",
-/// "Doub", "Trip". Other traces say "Hit" throughout.
+/// Returns how often the real drive released the bus in each request, as the C2247A's trace notes it: "Hit", "Miss",
+/// "Doub", "Trip". Other traces have "Hit" throughout.
 pub fn noted(name: &str) -> Vec<String> {
     let text =
         std::fs::read_to_string(testing::shared(&format!("drives/traces/{name}.trace")).unwrap()).unwrap();

@@ -1,4 +1,4 @@
-//! Control: JSON in, JSON out.
+//! The control interface: JSON requests and answers.
 
 use crate::http;
 use serde_json::Value;
@@ -6,18 +6,18 @@ use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
 
-/// Why nothing came of a request.
+/// The reason for which a request failed.
 #[derive(Debug, Error)]
 pub enum ControlError {
-    /// No daemon can be reached.
+    /// The daemon cannot be reached.
     #[error("{}: {error}; is the daemon running, and is this its control socket?", .socket.display())]
     Unreachable {
-        /// Where it was looked for.
+        /// The path of the socket.
         socket: PathBuf,
-        /// What happened.
+        /// The system's error.
         error: io::Error,
     },
-    /// It refuses.
+    /// The daemon refused the request.
     #[error("{message}")]
     Refused {
         /// The HTTP code.
@@ -27,12 +27,12 @@ pub enum ControlError {
         /// Why, and what to do about it.
         message: String,
     },
-    /// It speaks otherwise.
+    /// The answer is not that of a daemon.
     #[error("what answers at {} is no freeblock daemon: {what}", .socket.display())]
     Strange {
-        /// Where.
+        /// The path of the socket.
         socket: PathBuf,
-        /// What it said.
+        /// The problem with the answer.
         what: String,
     },
 }
@@ -53,44 +53,44 @@ pub struct Control {
 }
 
 impl Control {
-    /// Of the daemon that listens there. Nothing is connected yet.
+    /// Creates the interface to the daemon that listens at `socket`, without connecting yet.
     pub fn new(socket: impl Into<PathBuf>) -> Self {
         Self { socket: socket.into() }
     }
 
-    /// Where it is.
+    /// Returns the path of the socket.
     pub fn socket(&self) -> &std::path::Path {
         &self.socket
     }
 
-    /// Asks.
+    /// Sends a GET request.
     ///
     /// # Errors
-    /// Unreachable, or it refuses.
+    /// The daemon cannot be reached, or refuses.
     pub fn get(&self, path: &str) -> Result<Value, ControlError> {
         self.json("GET", path, None)
     }
 
-    /// Starts or steers.
+    /// Sends a POST request, which starts or controls something.
     ///
     /// # Errors
-    /// Unreachable, or it refuses.
+    /// The daemon cannot be reached, or refuses.
     pub fn post(&self, path: &str, body: &Value) -> Result<Value, ControlError> {
         self.json("POST", path, Some(body))
     }
 
-    /// Changes.
+    /// Sends a PATCH request, which changes something.
     ///
     /// # Errors
-    /// Unreachable, or it refuses.
+    /// The daemon cannot be reached, or refuses.
     pub fn patch(&self, path: &str, body: &Value) -> Result<Value, ControlError> {
         self.json("PATCH", path, Some(body))
     }
 
-    /// Asks for text, as /metrics is.
+    /// Sends a GET request whose answer is text, such as /metrics.
     ///
     /// # Errors
-    /// Unreachable, or it refuses.
+    /// The daemon cannot be reached, or refuses.
     pub fn text(&self, path: &str) -> Result<String, ControlError> {
         let body = self.bytes("GET", path, None)?;
         String::from_utf8(body).map_err(|_| self.strange("what is no text"))
@@ -117,7 +117,7 @@ impl Control {
     }
 }
 
-/// What a daemon says when it refuses.
+/// Returns the error in a daemon's answer.
 pub(crate) fn refusal(code: u16, body: &[u8]) -> Option<ControlError> {
     let value: Value = serde_json::from_slice(body).ok()?;
     let error = value.get("error")?;

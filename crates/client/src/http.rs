@@ -1,21 +1,21 @@
-//! As much of HTTP/1.1 as the control socket needs: a request a connection.
+//! The part of HTTP/1.1 that the control socket needs: one request a connection.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-/// An answer's body is no longer.
+/// The most bytes of an answer's body.
 const MOST_BODY: usize = 64 << 20;
-/// Nor its head.
+/// The most bytes of an answer's head.
 const MOST_HEAD: usize = 64 << 10;
-/// The daemon answers within ten seconds, or says that it cannot.
+/// The time-out. The daemon answers within ten seconds, or says that it cannot.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// An answer's code, and its body.
 pub(crate) type Answer = (u16, Vec<u8>);
 
-/// Sends a request and takes the answer.
+/// Sends a request and returns the answer.
 pub(crate) fn request(socket: &Path, method: &str, path: &str, body: Option<&[u8]>) -> io::Result<Answer> {
     let mut stream = connect(socket)?;
     let body = body.unwrap_or_default();
@@ -36,7 +36,7 @@ pub(crate) fn answer(stream: &mut impl Read) -> io::Result<Answer> {
     Ok((code, body_of(stream, length, rest)?))
 }
 
-/// Makes the connection something else: the stream, and what of it has come already. An answer, where it is refused.
+/// Upgrades the connection; returns the stream and the bytes of it that have arrived, or the answer that refuses.
 pub(crate) fn upgrade(
     socket: &Path,
     path: &str,
@@ -55,7 +55,7 @@ pub(crate) fn upgrade(
     Ok(Ok((stream, rest)))
 }
 
-/// Sends a request. A daemon that refuses it may answer and hang up before it has taken all of it.
+/// Sends a request. If the daemon refuses it, it may answer and close the connection before it has read all of it.
 fn say(stream: &mut UnixStream, bytes: &[u8]) -> io::Result<()> {
     match stream.write_all(bytes) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -74,15 +74,15 @@ fn strange(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("no daemon answers so: {what}"))
 }
 
-/// The code, the body's length if it is told, and what has come of the body.
+/// Returns the code, the body's length if it is given, and the bytes of the body that have arrived.
 fn head_of(stream: &mut impl Read) -> io::Result<(u16, Option<usize>, Vec<u8>)> {
     let mut bytes = Vec::new();
     let mut some = [0; 4096];
-    // What has been searched is not searched again, but for the last three bytes: the end may begin with them.
+    // Searched bytes are not searched again, except the last three: the end may begin with them.
     let mut searched = 0;
     let end = loop {
         let found = bytes.windows(4).skip(searched).position(|w| w == b"\r\n\r\n").map(|at| searched + at);
-        // However it is cut, as long a head is too long.
+        // However the bytes are divided, a head of this length is too long.
         if found.unwrap_or(bytes.len().saturating_sub(3)) > MOST_HEAD {
             return Err(strange("a head without an end"));
         }
@@ -110,7 +110,7 @@ fn body_of(stream: &mut impl Read, length: Option<usize>, mut body: Vec<u8>) -> 
     if most > MOST_BODY {
         return Err(strange("a body of more than 64 MiB"));
     }
-    // What follows is no part of it, whether it has come already or not.
+    // Bytes behind the body are no part of it, whether they have arrived or not.
     body.truncate(most);
     let missing = most.saturating_sub(body.len());
     stream.take(missing as u64).read_to_end(&mut body)?;

@@ -1,4 +1,4 @@
-//! A session of one's own.
+//! A session of the calling program.
 
 use crate::control::{ControlError, refusal};
 use crate::http;
@@ -11,7 +11,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use thiserror::Error;
 
-/// Why a call came to nothing.
+/// The reason for which a call failed.
 #[derive(Debug, Error)]
 pub enum SessionError {
     /// The session was not opened.
@@ -20,66 +20,66 @@ pub enum SessionError {
     /// A call was refused; nothing has changed.
     #[error("{0}")]
     Refused(String),
-    /// The daemon is gone, and the session with it.
+    /// The daemon has gone, and the session with it.
     #[error("the daemon has ended the session: {0}; open another")]
     Gone(#[from] io::Error),
-    /// It does not speak this protocol.
+    /// The daemon does not follow this protocol.
     #[error("the daemon does not keep to the protocol: {0}")]
     Wire(#[from] WireError),
-    /// It speaks another version of it.
+    /// The daemon has another version of the protocol.
     #[error("the daemon speaks version {0} of the protocol, this program {VERSION}")]
     Version(u32),
 }
 
-/// A block that is done with.
+/// A completed block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Of which task.
+    /// The number of its task.
     pub task: u64,
     /// The block's first LBN.
     pub start: u64,
     /// Its sectors.
     pub sectors: u64,
-    /// What came with the task.
+    /// The parameter of its task.
     pub parameter: u64,
-    /// Whether it was written.
+    /// Whether it was written rather than read.
     pub write: bool,
-    /// The first bad sector, where the medium could not serve it: then there are no bytes.
+    /// The first bad sector, if the medium could not serve it: then there are no bytes.
     pub bad: Option<u64>,
-    /// Whether nothing more is to come.
+    /// Whether nothing more can come.
     pub last: bool,
-    /// What was read.
+    /// The bytes read.
     pub bytes: Vec<u8>,
 }
 
 /// A block that is about to be written: answer with [`Session::give`] or [`Session::not_now`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wanted {
-    /// Of which task.
+    /// The number of its task.
     pub task: u64,
     /// The block's first LBN.
     pub start: u64,
     /// Its sectors.
     pub sectors: u64,
-    /// What came with the task.
+    /// The parameter of its task.
     pub parameter: u64,
 }
 
-/// What has come.
+/// The next event of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Got {
     /// A record.
     Record(Record),
-    /// A block's bytes are wanted.
+    /// A request for a block's bytes.
     Wanted(Wanted),
-    /// Nothing in that time.
+    /// No event within the time-out.
     Nothing,
 }
 
-/// A session (FAST'04, section 3): blocks of a disk in whatever order is free.
+/// A session (FAST'04, section 3): blocks of a disk are read and written in any order.
 ///
-/// Its records arrive on a file descriptor, which `poll` works on ([`as_fd`](Self::as_fd)). Dropping the session closes it. A
-/// program that does not fetch its records suspends its own session and nobody else's.
+/// Its records arrive on a file descriptor that supports `poll` ([`as_fd`](Self::as_fd)). Dropping the session closes
+/// it. A program that does not fetch its records suspends only its own session.
 ///
 /// ```no_run
 /// use client::{Got, Session, USUAL_PATH};
@@ -101,7 +101,7 @@ pub enum Got {
 pub struct Session {
     stream: UnixStream,
     decoder: Decoder,
-    /// Came while an answer was waited for.
+    /// Events that arrived while a call waited for its answer.
     waiting: VecDeque<Event>,
     calls: u32,
     sectors: u64,
@@ -112,7 +112,7 @@ impl Session {
     /// Opens a session on a disk of the daemon that listens at `socket`, with a priority of 1 to 100.
     ///
     /// # Errors
-    /// No daemon, no such disk, another protocol.
+    /// There is no daemon or no such disk, or the protocol differs.
     pub fn open(socket: impl AsRef<Path>, disk: &str, priority: u8) -> Result<Self, SessionError> {
         let socket = socket.as_ref();
         let path = format!("/v1/disks/{disk}/sessions?priority={priority}");
@@ -140,20 +140,20 @@ impl Session {
         }
     }
 
-    /// Sectors of the disk.
+    /// Returns the sectors of the disk.
     pub fn sectors(&self) -> u64 {
         self.sectors
     }
 
-    /// Bytes in a sector.
+    /// Returns the bytes in a sector.
     pub fn sector_bytes(&self) -> u32 {
         self.sector_bytes
     }
 
-    /// Registers blocks of `block` sectors to be read, each once, in any order; the task's number.
+    /// Registers blocks of `block` sectors to be read, each once, in any order; returns the task's number.
     ///
     /// # Errors
-    /// It is refused, or the daemon is gone.
+    /// The call is refused, or the daemon has gone.
     pub fn read(
         &mut self,
         start: u64,
@@ -165,10 +165,10 @@ impl Session {
         self.call(|call| Call::Read { call, range, block, parameter })
     }
 
-    /// Registers blocks to be written; each is asked for when its turn comes ([`Got::Wanted`]).
+    /// Registers blocks to be written; the daemon asks for the bytes of each block before its write ([`Got::Wanted`]).
     ///
     /// # Errors
-    /// It is refused, or the daemon is gone.
+    /// The call is refused, or the daemon has gone.
     pub fn write(
         &mut self,
         start: u64,
@@ -180,75 +180,75 @@ impl Session {
         self.call(|call| Call::Write { call, range, block, parameter })
     }
 
-    /// Ends a task; how many of its blocks had not come.
+    /// Ends a task; returns the number of its blocks that have not come.
     ///
     /// # Errors
-    /// It is refused, or the daemon is gone.
+    /// The call is refused, or the daemon has gone.
     pub fn abort(&mut self, task: u64) -> Result<u64, SessionError> {
         self.call(|call| Call::Abort { call, task })
     }
 
-    /// Withdraws every block that touches the range; how many.
+    /// Withdraws every block that touches the range; returns their number.
     ///
     /// # Errors
-    /// It is refused, or the daemon is gone.
+    /// The call is refused, or the daemon has gone.
     pub fn abort_range(&mut self, start: u64, sectors: u64) -> Result<u64, SessionError> {
         self.call(|call| Call::AbortRange { call, range: Range { start, sectors } })
     }
 
-    /// Makes every block that touches the range foreground work; how many.
+    /// Makes every block that touches the range foreground work; returns their number.
     ///
     /// # Errors
-    /// It is refused, or the daemon is gone.
+    /// The call is refused, or the daemon has gone.
     pub fn promote(&mut self, start: u64, sectors: u64) -> Result<u64, SessionError> {
         self.call(|call| Call::Promote { call, range: Range { start, sectors } })
     }
 
-    /// Has the session left alone.
+    /// Suspends the session's tasks.
     ///
     /// # Errors
-    /// The daemon is gone.
+    /// The daemon has gone.
     pub fn suspend(&mut self) -> Result<(), SessionError> {
         self.call(|call| Call::Suspend { call }).map(drop)
     }
 
-    /// Goes on.
+    /// Resumes the session's tasks.
     ///
     /// # Errors
-    /// The daemon is gone.
+    /// The daemon has gone.
     pub fn resume(&mut self) -> Result<(), SessionError> {
         self.call(|call| Call::Resume { call }).map(drop)
     }
 
-    /// Ends the session; how many blocks had not come.
+    /// Ends the session; returns the number of blocks that have not come.
     ///
     /// # Errors
-    /// The daemon is gone.
+    /// The daemon has gone.
     pub fn close(mut self) -> Result<u64, SessionError> {
         self.call(|call| Call::Close { call })
     }
 
-    /// The bytes of a wanted block, all of them.
+    /// Sends all bytes of a wanted block.
     ///
     /// # Errors
-    /// The daemon is gone.
+    /// The daemon has gone.
     pub fn give(&mut self, wanted: &Wanted, bytes: &[u8]) -> Result<(), SessionError> {
         let call = Call::Buffer { task: wanted.task, start: wanted.start, bytes: bytes.to_vec() };
         self.send(&call)
     }
 
-    /// They are not at hand: it is asked again later.
+    /// Declines a wanted block, because its bytes are not available; the daemon asks again later.
     ///
     /// # Errors
-    /// The daemon is gone.
+    /// The daemon has gone.
     pub fn not_now(&mut self, wanted: &Wanted) -> Result<(), SessionError> {
         self.send(&Call::NotNow { task: wanted.task, start: wanted.start })
     }
 
-    /// What comes next, waiting so long at most; for ever with `None`. With zero only what is there.
+    /// Returns the next event, after waiting at most `timeout` (`None`: no limit; zero: only events that have arrived).
     ///
     /// # Errors
-    /// The daemon is gone.
+    /// The daemon has gone.
     pub fn get(&mut self, timeout: Option<Duration>) -> Result<Got, SessionError> {
         let deadline = timeout.map(|timeout| Instant::now() + timeout);
         loop {
@@ -305,7 +305,7 @@ impl Session {
 
     fn next(&mut self, deadline: Option<Instant>) -> Result<Option<Event>, SessionError> {
         let mut bytes = [0; 64 << 10];
-        // Whether more may be there at once.
+        // Whether more bytes may be available at once.
         let mut more = true;
         loop {
             if let Some(event) = self.decoder.take()? {
@@ -315,10 +315,10 @@ impl Session {
             if left == Some(Duration::ZERO) && !more {
                 return Ok(None);
             }
-            // A timeout of zero is none to the system.
+            // For the system, a time-out of zero means none.
             self.stream.set_read_timeout(left.map(|left| left.max(Duration::from_micros(1))))?;
-            // No more than the frame that is under way: what is taken out of the descriptor and kept here, `poll` does not
-            // tell of.
+            // Reads no more than the current frame: `poll` does not report bytes that were read from the descriptor and
+            // kept here.
             let wanted = self.decoder.needs().min(bytes.len());
             match self.stream.read(bytes.get_mut(..wanted).unwrap_or_default()) {
                 Ok(0) => return Err(SessionError::Gone(io::ErrorKind::UnexpectedEof.into())),
@@ -337,12 +337,12 @@ impl Session {
 }
 
 impl AsFd for Session {
-    /// Readable while there is something for [`get`](Session::get), or a part of it, that has not been taken; and when the
-    /// daemon is gone. `poll` and one `get` with a time-out of zero, again and again, miss nothing.
+    /// Returns the descriptor. It is readable while it has an event for [`get`](Session::get), or a part of one; and
+    /// once the daemon has gone. Alternating `poll` with one `get` with a time-out of zero misses nothing.
     ///
-    /// But for what comes while a call waits for its answer (any method but `get`, `give` and `not_now`): that is taken out
-    /// of the descriptor, which does not tell of it any more. So after a call `get` with a time-out of zero until
-    /// [`Got::Nothing`], then `poll`.
+    /// The exception are events that arrive while a call waits for its answer (any method but `get`, `give` and
+    /// `not_now`): the call reads them from the descriptor, which no longer reports them. So after a call, use `get`
+    /// with a time-out of zero until [`Got::Nothing`], then `poll`.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.stream.as_fd()
     }
@@ -366,14 +366,14 @@ mod tests {
         daemon.write_all(&bytes).unwrap();
     }
 
-    /// A session, and the daemon's end of it.
+    /// Returns a session, and the daemon's end of it.
     fn pair() -> (Session, UnixStream) {
         let (stream, daemon) = UnixStream::pair().unwrap();
         let (decoder, waiting) = (Decoder::default(), VecDeque::new());
         (Session { stream, decoder, waiting, calls: 0, sectors: 64, sector_bytes: 512 }, daemon)
     }
 
-    /// What is in the descriptor, which is taken out.
+    /// Reads and returns all bytes in the descriptor.
     fn left(session: &Session) -> Vec<u8> {
         let mut stream = session.stream.try_clone().unwrap();
         stream.set_nonblocking(true).unwrap();
@@ -383,8 +383,8 @@ mod tests {
         bytes
     }
 
-    /// After any number of gets that wait for nothing, the descriptor holds just the records that have not been taken: it is
-    /// readable as long as there is one.
+    /// After any number of gets that do not wait, the descriptor contains exactly the records that have not been
+    /// fetched: it is readable as long as there is one.
     #[test]
     fn a_get_takes_one_record_out_of_the_descriptor() {
         let all: Vec<Event> = (0..100).map(|n| record(n, if n == 50 { 70_000 } else { 512 })).collect();
@@ -401,7 +401,7 @@ mod tests {
         }
     }
 
-    /// A part of a record is nothing yet, wherever it is cut off; nor is it lost.
+    /// A part of a record, cut anywhere, is no event yet, and is not lost.
     #[test]
     fn a_record_in_parts_is_got_when_it_is_whole() {
         let mut bytes = Vec::new();
@@ -415,7 +415,7 @@ mod tests {
         }
     }
 
-    /// What came before the answer waits for `get`, what came after it in the descriptor.
+    /// Events before the answer wait for `get`, those after it stay in the descriptor.
     #[test]
     fn a_call_takes_no_more_than_its_answer_out_of_the_descriptor() {
         let (mut session, mut daemon) = pair();

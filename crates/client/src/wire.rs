@@ -1,98 +1,98 @@
 //! The protocol of a session, version 1, sans-IO: frames, little-endian.
 //!
-//! A frame is the length of what follows (u32), a kind (u8) and its fields. Calls have a number of the client's choice,
-//! which comes back with the answer; answers come in the calls' order. After a [`Event::Wanted`] the client sends
-//! [`Call::Buffer`] or [`Call::NotNow`]; neither is answered.
+//! A frame is the length of the rest (u32), a kind (u8) and its fields. Calls have a number chosen by the client, which
+//! the answer repeats; answers come in the calls' order. After a [`Event::Wanted`] the client sends [`Call::Buffer`] or
+//! [`Call::NotNow`]; neither is answered.
 
 use thiserror::Error;
 
-/// The version.
+/// The version of the protocol.
 pub const VERSION: u32 = 1;
-/// What the connection is upgraded to.
+/// The name of the protocol for the upgrade of the connection.
 pub const PROTOCOL: &str = "freeblock-session";
 /// The most bytes in a frame after its length: a block of 1 MiB and its head.
 pub const MOST_FRAME: usize = (1 << 20) + 64;
 
-/// Why bytes are no frames.
+/// The reason for which bytes are invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum WireError {
-    /// No frame is so long.
+    /// The frame is too long.
     #[error("a frame of {0} bytes; none has more than {MOST_FRAME}")]
     TooLong(u64),
-    /// There is no such kind.
+    /// The kind does not exist.
     #[error("a frame of kind {0}, which version {VERSION} does not have")]
     Kind(u8),
-    /// Its fields are cut off, or too many.
+    /// The fields are cut off, or too many.
     #[error("a frame of kind {0} that has not the length of its kind")]
     Length(u8),
 }
 
-/// Sectors: the first LBN, and how many.
+/// A range of sectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
     /// The first LBN.
     pub start: u64,
-    /// How many sectors.
+    /// The number of sectors.
     pub sectors: u64,
 }
 
-/// What a client sends.
+/// A message of the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Call {
     /// Read every block of `block` sectors in the range: [`Event::Answer`] with the task's number.
     Read {
         /// The call's number.
         call: u32,
-        /// Which sectors.
+        /// The range.
         range: Range,
         /// Sectors in a block.
         block: u64,
-        /// Comes back with each record.
+        /// A number that each record repeats.
         parameter: u64,
     },
-    /// Write every block; each is asked for when its turn comes.
+    /// Write every block; the daemon asks for the bytes of each block before its write.
     Write {
         /// The call's number.
         call: u32,
-        /// Which sectors.
+        /// The range.
         range: Range,
         /// Sectors in a block.
         block: u64,
-        /// Comes back with each record.
+        /// A number that each record repeats.
         parameter: u64,
     },
-    /// End a task: answered with how many of its blocks had not come.
+    /// End a task: answered with the number of its blocks that have not come.
     Abort {
         /// The call's number.
         call: u32,
-        /// The task's.
+        /// The task's number.
         task: u64,
     },
-    /// Withdraw every block that touches the range: answered with how many.
+    /// Withdraw every block that touches the range: answered with their number.
     AbortRange {
         /// The call's number.
         call: u32,
-        /// Which sectors.
+        /// The range.
         range: Range,
     },
-    /// Make every block that touches the range foreground work: answered with how many.
+    /// Make every block that touches the range foreground work: answered with their number.
     Promote {
         /// The call's number.
         call: u32,
-        /// Which sectors.
+        /// The range.
         range: Range,
     },
-    /// Leave the session alone.
+    /// Suspend the session's tasks.
     Suspend {
         /// The call's number.
         call: u32,
     },
-    /// Go on.
+    /// Resume the session's tasks.
     Resume {
         /// The call's number.
         call: u32,
     },
-    /// End the session: answered with how many blocks had not come; then the daemon hangs up.
+    /// End the session: answered with the number of blocks that have not come; then the daemon closes the connection.
     Close {
         /// The call's number.
         call: u32,
@@ -106,7 +106,7 @@ pub enum Call {
         /// All its bytes.
         bytes: Vec<u8>,
     },
-    /// They are not at hand: ask again later.
+    /// The bytes are not available: ask again later.
     NotNow {
         /// The task.
         task: u64,
@@ -115,10 +115,10 @@ pub enum Call {
     },
 }
 
-/// What a daemon sends.
+/// A message of the daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// The first.
+    /// The first message.
     Hello {
         /// [`VERSION`].
         version: u32,
@@ -127,56 +127,56 @@ pub enum Event {
         /// Bytes in a sector.
         sector_bytes: u32,
     },
-    /// A call worked.
+    /// A call succeeded.
     Answer {
-        /// Which.
+        /// The call's number.
         call: u32,
-        /// What came of it.
+        /// The result of the call.
         value: u64,
     },
     /// A call was refused; nothing has changed.
     Refused {
-        /// Which.
+        /// The call's number.
         call: u32,
-        /// Why, and what to do about it.
+        /// The reason, and the action to take.
         text: String,
     },
-    /// A block is done with.
+    /// A completed block.
     Record {
-        /// Of which task.
+        /// The number of its task.
         task: u64,
         /// The block.
         range: Range,
-        /// What came with the task.
+        /// The parameter of its task.
         parameter: u64,
-        /// Whether it was written.
+        /// Whether it was written rather than read.
         write: bool,
-        /// The first bad sector, where the medium could not serve it: then there are no bytes.
+        /// The first bad sector, if the medium could not serve it: then there are no bytes.
         bad: Option<u64>,
-        /// Whether nothing more is to come.
+        /// Whether nothing more can come.
         last: bool,
-        /// What was read.
+        /// The bytes read.
         bytes: Vec<u8>,
     },
-    /// A block is about to be written: its bytes, please.
+    /// A block is about to be written: the daemon asks for its bytes.
     Wanted {
-        /// Of which task.
+        /// The number of its task.
         task: u64,
         /// The block.
         range: Range,
-        /// What came with the task.
+        /// The parameter of its task.
         parameter: u64,
     },
 }
 
-/// Something that is sent in a frame.
+/// A message that is sent in a frame.
 pub trait Frame: Sized {
-    /// Appends it.
+    /// Appends the message as a frame.
     fn encode(&self, out: &mut Vec<u8>);
-    /// Of a frame's kind and fields.
+    /// Decodes a frame's kind and fields.
     ///
     /// # Errors
-    /// They are none.
+    /// They are invalid.
     fn decode(kind: u8, fields: &[u8]) -> Result<Self, WireError>;
 }
 
@@ -188,7 +188,7 @@ fn frame(out: &mut Vec<u8>, kind: u8, fields: &[u64], tail: &[u8]) {
     out.extend_from_slice(tail);
 }
 
-/// Numbers of eight bytes each, then the rest.
+/// Returns numbers of eight bytes each, and the rest.
 fn fields<const N: usize>(kind: u8, bytes: &[u8]) -> Result<([u64; N], &[u8]), WireError> {
     let (head, rest) = bytes.split_at_checked(N * 8).ok_or(WireError::Length(kind))?;
     let mut numbers = [0; N];
@@ -198,7 +198,7 @@ fn fields<const N: usize>(kind: u8, bytes: &[u8]) -> Result<([u64; N], &[u8]), W
     Ok((numbers, rest))
 }
 
-/// The same, and nothing after them.
+/// Returns numbers of eight bytes each; fails if anything follows them.
 fn only<const N: usize>(kind: u8, bytes: &[u8]) -> Result<[u64; N], WireError> {
     match fields(kind, bytes)? {
         (numbers, []) => Ok(numbers),
@@ -330,7 +330,7 @@ impl Frame for Event {
     }
 }
 
-/// Puts frames together from bytes as they come.
+/// Assembles frames from bytes as they arrive.
 #[derive(Clone, Debug, Default)]
 pub struct Decoder {
     bytes: Vec<u8>,
@@ -338,9 +338,9 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// Bytes have come.
+    /// Appends bytes that have arrived.
     pub fn push(&mut self, bytes: &[u8]) {
-        // What has been taken is dropped when it is worth it.
+        // Consumed bytes are dropped once they are more than half.
         if self.at > self.bytes.len() / 2 {
             self.bytes.drain(..self.at);
             self.at = 0;
@@ -348,8 +348,8 @@ impl Decoder {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// How many bytes are missing before more is known: of the frame's length, or of the frame. Whoever reads no more than
-    /// these has never read into the frame after it. None where [`take`](Self::take) has something to say.
+    /// Returns the number of missing bytes: of the frame's length, or of the frame. A reader that never reads more than
+    /// these never reads into the next frame. Zero if [`take`](Self::take) can return a frame or an error.
     pub fn needs(&self) -> usize {
         let rest = self.bytes.get(self.at..).unwrap_or_default();
         let Some((len, body)) = rest.split_first_chunk::<4>() else { return 4 - rest.len() };
@@ -359,10 +359,10 @@ impl Decoder {
         }
     }
 
-    /// The next whole frame.
+    /// Returns the next whole frame.
     ///
     /// # Errors
-    /// The bytes are no frames; nothing that follows is any more.
+    /// The bytes are invalid; so is everything after them.
     pub fn take<T: Frame>(&mut self) -> Result<Option<T>, WireError> {
         let rest = self.bytes.get(self.at..).unwrap_or_default();
         let Some((len, rest)) = rest.split_first_chunk::<4>() else { return Ok(None) };
@@ -438,7 +438,7 @@ mod tests {
         ]
     }
 
-    /// However the bytes are cut, the frames come out as they went in.
+    /// Checks that the frames are decoded as they were encoded, however the bytes are divided.
     fn comes_back<T: Frame + PartialEq + std::fmt::Debug>(frames: &[T], pieces: &[usize]) {
         let mut bytes = Vec::new();
         frames.iter().for_each(|f| f.encode(&mut bytes));
@@ -484,7 +484,7 @@ mod tests {
     }
 
     proptest! {
-        /// Fed with what it needs, it holds no byte of the next frame when one is whole.
+        /// If it gets the bytes that it needs, it contains no byte of the next frame when one is whole.
         #[test]
         fn what_is_needed_is_a_frame_and_no_more(frames in proptest::collection::vec(arb_event(), 1..9)) {
             let mut decoder = Decoder::default();

@@ -1,4 +1,4 @@
-//! What is kept in files.
+//! Readers of files.
 
 use crate::{idle, sealed};
 use apps::backup::image::{Index, scan};
@@ -22,8 +22,8 @@ impl Destination for Sink {
     }
 }
 
-/// Any bytes as an image, a volume's maps, a journal entry, a checksum store, the progress of a scrub or a replica: an
-/// error, or what they say they are. And a sound image with one byte changed: that is seen.
+/// Any bytes as an image, a volume's maps, a journal entry, a checksum store, the progress of a scrub or a replica:
+/// each reader returns an error or a valid value. Also a sound image with one byte changed: the change is detected.
 pub(crate) fn backup(bytes: &[u8]) {
     images(bytes);
     let mut image = sealed::image(bytes);
@@ -75,14 +75,14 @@ pub(crate) fn backup_seeds() -> Vec<Vec<u8>> {
     };
     let scrub = Scrubber::start(plan, (), &mut idle::Idle, Priority::default(), Instant::ZERO);
     let progress = scrub.map(|scrub| scrub.progress()).unwrap_or_default();
-    // Without its checksum, which is made anew.
+    // Without its checksum, which is recomputed.
     let bare = progress.len().saturating_sub(4);
     let image = sealed::image(b"one\ntwo\nthree");
     vec![image.clone(), image[..image.len() / 2].to_vec(), progress[..bare].to_vec(), progress]
 }
 
-/// Any bytes as a record of the journal of tasks, and each line of them as an event of a sound one: it is refused, or gives a
-/// table of tasks whose figures can be shown.
+/// Any bytes as a record of the journal of tasks, and each line of them as an event of a sound record: it is refused,
+/// or gives a table of tasks whose figures can be shown.
 #[cfg(target_os = "linux")]
 pub(crate) fn journal(bytes: &[u8]) {
     use server::desk::spec::DiskFacts;
@@ -137,7 +137,7 @@ pub(crate) fn journal_seeds() -> Vec<Vec<u8>> {
     vec![sealed::journal(&lines), lines, restored]
 }
 
-/// Any bytes as a plan of a reorganisation, and as the state of one: an error, or what they say they are.
+/// Any bytes as a plan of a reorganisation, and as the state of one: an error or a valid value.
 pub(crate) fn reorganizer(bytes: &[u8]) {
     if let Ok(plan) = Plan::decode(bytes) {
         assert_eq!(Plan::decode(&plan.encode()), Ok(plan));
@@ -170,11 +170,12 @@ pub(crate) fn reorganizer_seeds() -> Vec<Vec<u8>> {
     some_plan().iter().map(Plan::encode).chain([text]).collect()
 }
 
-/// A drive of few sectors.
+/// A small drive.
 const SMALL: &str = include_str!("../../drive/tests/data/small.toml");
 
-/// Any bytes as a recording of a live run, and as the lines of a sound one: an error, or a core that was told all of it. The
-/// core is what the setup says; a setup that is none stands for a small drive, so that what follows is read all the same.
+/// Any bytes as a recording of a live run, and as the lines of a sound one: an error, or a core to which all of it was
+/// replayed. The core is configured by the recording's setup; an invalid setup is replaced by a small drive, so that
+/// the rest is read.
 #[cfg(target_os = "linux")]
 pub(crate) fn recording(bytes: &[u8]) {
     use std::io::Write;
@@ -225,7 +226,7 @@ pub(crate) fn recording_seeds() -> Vec<Vec<u8>> {
     seeds
 }
 
-/// What recordings begin with: of a drive with a profile, of one without, and of one that had learnt before.
+/// Returns the beginnings of recordings: of a drive with a profile, of one without, and of one with learnt times.
 fn setups() -> Vec<serde_json::Value> {
     use serde_json::json;
     let setup = |drive: &serde_json::Value, policy: &str| {
@@ -249,7 +250,7 @@ fn setups() -> Vec<serde_json::Value> {
     vec![setup(&profile, "sptf"), setup(&size, "smtf"), learnt]
 }
 
-/// Any bytes as a table of the Disk Mimic: an error, or a table that can be asked and written again.
+/// Any bytes as a table of the Disk Mimic: an error, or a table that can be used and written again.
 pub(crate) fn mimic(bytes: &[u8]) {
     let _ = Saved::from_bytes(bytes);
     let Ok(saved) = Saved::from_bytes(&sealed::framed(b"FBMIMIC\n", bytes)) else { return };
@@ -272,7 +273,7 @@ fn learns() -> LearnerConfig {
     LearnerConfig::new(Sectors::new(1 << 16), Sectors::new(8))
 }
 
-/// Any bytes as what a mimic has learnt: an error, or a learner that can be saved and loaded again.
+/// Any bytes as the learnt times of a mimic: an error, or a learner that can be saved and loaded again.
 pub(crate) fn learner(bytes: &[u8]) {
     let _ = Learner::load(learns(), "drive", bytes);
     let Ok(learner) = Learner::load(learns(), "drive", &sealed::framed(b"FBLEARN\n", bytes)) else { return };
@@ -282,7 +283,7 @@ pub(crate) fn learner(bytes: &[u8]) {
 pub(crate) fn learner_seeds() -> Vec<Vec<u8>> {
     let Ok(learner) = Learner::new(learns(), None) else { return Vec::new() };
     let saved = learner.save("drive");
-    // The body of the frame: what comes before and after is put back.
+    // The body of the frame: the parts before and after it are restored.
     vec![saved.get(20..saved.len().saturating_sub(4)).unwrap_or_default().to_vec(), saved]
 }
 
@@ -297,7 +298,7 @@ pub(crate) fn probe(bytes: &[u8]) {
 }
 
 pub(crate) fn probe_seeds() -> Vec<Vec<u8>> {
-    // Two reads of eight sectors that have been timed.
+    // Two timed reads of eight sectors.
     let mut state = b"FBPROBE\x01".to_vec();
     for number in [1u64 << 20, 512, 7, 6_000_000, 2] {
         state.extend(number.to_le_bytes());
@@ -313,7 +314,7 @@ pub(crate) fn probe_seeds() -> Vec<Vec<u8>> {
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
-    /// Or the parser of setups would be driven by nothing that it takes.
+    /// Otherwise the parser of setups would get no valid input.
     #[test]
     fn the_setups_of_recordings_are_some() {
         for setup in super::setups() {

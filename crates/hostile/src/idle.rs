@@ -1,10 +1,10 @@
-//! A host that does nothing.
+//! A host that does no work.
 
 use apps::sessions::{Parameter, Sessions};
 use scheduler::{Priority, SessionError};
 use units::{LbnRange, Sectors, SessionId, TaskId};
 
-/// Takes every task and does none.
+/// Accepts every task and carries out none.
 pub(crate) struct Idle;
 
 impl Sessions for Idle {

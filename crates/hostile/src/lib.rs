@@ -1,8 +1,8 @@
-//! Hostile bytes: everything that reads bytes from outside, what must hold of it whatever they are, and where to begin.
+//! Hostile bytes: all readers of bytes from outside, the promises that hold for any input, and initial inputs.
 //!
-//! A [`Target`] is a plain function of bytes that panics where a promise is broken. The fuzz targets in `fuzz/` are these
-//! functions under a fuzzer that sees which branches are taken; [`Mutator`] draws inputs by seed where there is none, so
-//! that `cargo test` drives the same functions. Formats with a checksum get one that fits, or little of them would be read.
+//! A [`Target`] is a plain function of bytes that panics if a promise is broken. The fuzz targets in `fuzz/` are these
+//! functions under a coverage-guided fuzzer; without one, [`Mutator`] draws inputs from a seed, so that `cargo test`
+//! runs the same functions. Formats with a checksum get a matching one: otherwise little of them would be read.
 //!
 //! ```
 //! use hostile::{Mutator, TARGETS};
@@ -22,23 +22,23 @@ mod wires;
 
 pub use mutate::Mutator;
 
-/// Something that reads bytes from outside.
+/// A reader of bytes from outside.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
-    /// What it is called, here and in `fuzz/`.
+    /// The name, here and in `fuzz/`.
     pub name: &'static str,
-    /// Who writes such bytes.
+    /// The origin of such bytes.
     pub from: &'static str,
-    /// Reads them.
+    /// Reads the bytes.
     ///
     /// # Panics
-    /// What must hold of it does not.
+    /// A promise is broken.
     pub run: fn(&[u8]),
-    /// Bytes that are good, or nearly: mutations begin with them.
+    /// Returns valid bytes, or nearly valid ones, from which mutations begin.
     pub seeds: fn() -> Vec<Vec<u8>>,
 }
 
-/// All of them.
+/// All targets.
 pub const TARGETS: &[Target] = &[
     Target { name: "nbd", from: "a client of an export", run: wires::nbd, seeds: wires::nbd_seeds },
     Target {
@@ -117,7 +117,7 @@ pub const TARGETS: &[Target] = &[
 /// Runs the target of this name.
 ///
 /// # Panics
-/// There is none, or what must hold of it does not.
+/// There is no such target, or a promise is broken.
 pub fn run(name: &str, bytes: &[u8]) {
     let target = TARGETS.iter().find(|target| target.name == name);
     let Some(target) = target else { panic!("{name} is no target") };

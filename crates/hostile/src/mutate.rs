@@ -1,13 +1,13 @@
-//! Inputs by seed, for where no fuzzer is.
+//! Inputs drawn from a seed, for runs without a fuzzer.
 
 use crate::Target;
 use std::num::NonZeroU64;
 use workload::random::Stream;
 
-/// No input is longer.
+/// The longest input.
 const LONGEST: usize = 64 << 10;
 
-/// Draws inputs for a target: mutations of its seeds, now and then something new. The same seed draws the same.
+/// Draws inputs for a target: mutations of its seeds, and sometimes new bytes. The same seed draws the same inputs.
 #[derive(Debug)]
 pub struct Mutator {
     stream: Stream,
@@ -15,12 +15,12 @@ pub struct Mutator {
 }
 
 impl Mutator {
-    /// For a target, by seed.
+    /// Creates one for a target.
     pub fn new(seed: u64, target: &Target) -> Self {
         Self { stream: Stream::new(seed, target.name), seeds: (target.seeds)() }
     }
 
-    /// The next input.
+    /// Returns the next input.
     pub fn draw(&mut self) -> Vec<u8> {
         let mut bytes = match self.seeds.len() {
             0 => Vec::new(),
@@ -30,7 +30,7 @@ impl Mutator {
                 self.seeds[at].clone()
             }
         };
-        // Mostly one or two, so that what is read is mostly good; sometimes many.
+        // Mostly one or two mutations, so that most of the input stays valid; sometimes many.
         let most = if self.below(8) == 0 { 32 } else { 3 };
         for _ in 0..=self.below(most) {
             self.mutate(&mut bytes);
@@ -39,7 +39,7 @@ impl Mutator {
         bytes
     }
 
-    /// Below `bound`, or 0.
+    /// Returns a number below `bound`; 0 if that is 0.
     fn below(&mut self, bound: usize) -> usize {
         NonZeroU64::new(bound as u64).map_or(0, |bound| self.stream.below(bound) as usize)
     }
@@ -57,7 +57,7 @@ impl Mutator {
                 let end = (at + 1 + self.below(16)).min(bytes.len());
                 bytes.drain(at..end);
             }
-            // A part of it once more, or a part of another seed.
+            // Repeats a part of the input, or inserts a part of another seed.
             3 => {
                 let from = self.below(bytes.len());
                 let to = (from + 1 + self.below(64)).min(bytes.len());
@@ -70,7 +70,7 @@ impl Mutator {
                 bytes.truncate(at);
                 bytes.extend_from_slice(&self.seeds[other][from..]);
             }
-            // A number where numbers are: the edges of its width.
+            // Replaces a binary number by an extreme value of its width.
             5 | 6 => {
                 let width = 1 << self.below(4);
                 let edges = [0, 1, 1 << 7, 1 << 15, 1 << 31, 1 << 32, 1 << 63, u64::MAX >> 1, u64::MAX];
@@ -82,7 +82,7 @@ impl Mutator {
                     *to = *from;
                 }
             }
-            // The same where numbers are text.
+            // The same for numbers in text.
             7 => {
                 let texts = [
                     "0",

@@ -1,6 +1,6 @@
-//! Checksums that fit, so that what is behind them is read.
+//! Adds matching checksums, so that the data behind them are read.
 
-/// Letters, version, length, these bytes and their checksum: the frame of the mimic's files.
+/// Returns letters, version, length, these bytes and their checksum: the frame of the mimic's files.
 pub(crate) fn framed(letters: &[u8; 8], body: &[u8]) -> Vec<u8> {
     let mut whole = letters.to_vec();
     whole.extend(1u32.to_le_bytes());
@@ -9,14 +9,14 @@ pub(crate) fn framed(letters: &[u8; 8], body: &[u8]) -> Vec<u8> {
     summed(whole)
 }
 
-/// These bytes and their CRC-32.
+/// Returns these bytes and their CRC-32.
 pub(crate) fn summed(mut bytes: Vec<u8>) -> Vec<u8> {
     let sum = crc32fast::hash(&bytes);
     bytes.extend(sum.to_le_bytes());
     bytes
 }
 
-/// A record of the journal of tasks with an event for each line.
+/// Returns a record of the journal of tasks with an event for each line.
 pub(crate) fn journal(bodies: &[u8]) -> Vec<u8> {
     let mut record = Vec::new();
     for body in bodies.split(|byte| *byte == b'\n') {
@@ -26,7 +26,7 @@ pub(crate) fn journal(bodies: &[u8]) -> Vec<u8> {
     record
 }
 
-/// An image of which header, chunks and index fit together: each line is a block.
+/// Returns an image whose header, chunks and index match: each line is a block.
 pub(crate) fn image(blocks: &[u8]) -> Vec<u8> {
     use apps::backup::image::{Header, ImageWriter};
     use apps::snapshot::{Shape, SnapshotId, VolumeId};

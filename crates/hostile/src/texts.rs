@@ -1,4 +1,4 @@
-//! What people write: profiles, parameter files, traces, configurations, tasks, names.
+//! Readers of text that people write: profiles, parameter files, traces, configurations, tasks, names.
 
 use model::{DriveModel, Profile, disksim};
 use scheduler::policy::PolicyName;
@@ -7,7 +7,7 @@ use std::path::Path;
 use units::Lbn;
 use workload::trace::{self, TraceFormat};
 
-/// Any text as a profile: an error, or a drive whose first and last LBN are where the layout says, both ways.
+/// Any text as a profile: an error, or a drive whose layout maps its first and last LBN both ways.
 pub(crate) fn profile(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let Ok(profile) = Profile::from_toml(text, "profile.toml") else { return };
@@ -42,7 +42,7 @@ pub(crate) fn disksim_seeds() -> Vec<Vec<u8>> {
     vec![format!("{model}\0{seek}").into_bytes()]
 }
 
-/// Any bytes as a trace of the format that the first byte chooses, and as whatever they look like.
+/// Any bytes as a trace of the format that the first byte selects, and as one of the format that is detected.
 pub(crate) fn trace(bytes: &[u8]) {
     let Some((choice, bytes)) = bytes.split_first() else { return };
     let _ = trace::read(bytes);
@@ -64,7 +64,7 @@ pub(crate) fn trace_seeds() -> Vec<Vec<u8>> {
     formats.flat_map(|n| texts.iter().map(move |text| [&[n], text.as_bytes()].concat())).collect()
 }
 
-/// Any text as a policy's name: an error, or a policy whose own name gives it again.
+/// Any text as a policy's name: an error, or a policy whose name parses to the same policy.
 pub(crate) fn policy(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     if let Ok(policy) = text.parse::<PolicyName>() {
@@ -76,7 +76,7 @@ pub(crate) fn policy_seeds() -> Vec<Vec<u8>> {
     ["fcfs", "c-look", "sstf", "sptf", "sptf-sw:40", "smtf"].map(|name| name.as_bytes().to_vec()).to_vec()
 }
 
-/// Any text as a history of torture: an error, or one that is written as it was read.
+/// Any text as a torture history: an error, or one that is written as it was read.
 pub(crate) fn scenario(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     if let Ok(scenario) = torture::Scenario::parse(text) {
@@ -90,7 +90,7 @@ pub(crate) fn scenario_seeds() -> Vec<Vec<u8>> {
     (0..4).map(|seed| torture::generate(seed).to_string().into_bytes()).collect()
 }
 
-/// Any bytes as what a client of the control socket asks for: an error, a change, or a task that lies on the disk.
+/// Any bytes as a request on the control socket: an error, a change, or a task within the disk.
 #[cfg(target_os = "linux")]
 pub(crate) fn task(bytes: &[u8]) {
     use server::desk::spec::{Change, DiskFacts, TaskSpec, What};
@@ -141,7 +141,7 @@ pub(crate) fn config(_: &[u8]) {}
 
 pub(crate) fn config_seeds() -> Vec<Vec<u8>> {
     let text = include_str!("../../../docs/freeblock.toml");
-    // With every option given.
+    // The same with every option set.
     let given: Vec<&str> = text
         .lines()
         .map(|line| line.strip_prefix("# ").filter(|l| l.contains(" = ")).unwrap_or(line))

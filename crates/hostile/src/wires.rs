@@ -1,21 +1,21 @@
-//! What comes over sockets.
+//! Readers of bytes from sockets.
 
 use client::wire::{Call, Decoder, Event, Frame, Range};
 use nbd::{Abilities, Connection, Export, Limits, Reply, Tls};
 use std::io::Read;
 use std::sync::Arc;
 
-/// Bytes of the export that clients are offered.
+/// The size of the export in bytes.
 const SIZE: u64 = 1 << 16;
 
-/// Whatever an NBD client sends, cut where it likes: a violation, or requests that lie inside the export.
+/// Any bytes from an NBD client, divided anywhere: a protocol violation, or requests within the export.
 pub(crate) fn nbd(bytes: &[u8]) {
-    // How it is cut is the first byte's affair: where must not matter.
+    // The first byte selects the division, which must not matter.
     let Some((cut, bytes)) = bytes.split_first() else { return };
     for tls in [Tls::Off, Tls::Offered, Tls::Required] {
         let whole = asked(bytes.chunks(bytes.len().max(1)), tls);
         let parts = asked(bytes.chunks(usize::from(*cut).max(1)), tls);
-        // Who breaks the rules is not heard any more, and in parts that is noticed later.
+        // After a violation the rest is ignored; with divided input the violation is detected later.
         let same = parts.requests.get(..whole.requests.len()) == Some(&whole.requests[..]);
         assert!(
             same && (whole.broken || whole.requests.len() == parts.requests.len()),
@@ -24,7 +24,7 @@ pub(crate) fn nbd(bytes: &[u8]) {
     }
 }
 
-/// What a client asks for before it breaks the rules, if it does.
+/// The requests of a client before a violation, if there is one.
 #[derive(Debug, Default)]
 struct Asked {
     requests: Vec<nbd::Request>,
@@ -111,7 +111,7 @@ pub(crate) fn nbd_seeds() -> Vec<Vec<u8>> {
     vec![old, new, list, tls]
 }
 
-/// A session's frames, from client and daemon: no bytes panic, and what is taken encodes to what it was.
+/// A session's frames, from client and daemon: no bytes panic, and a decoded frame encodes to the same bytes.
 pub(crate) fn session(bytes: &[u8]) {
     frames::<Call>(bytes);
     frames::<Event>(bytes);
@@ -119,7 +119,7 @@ pub(crate) fn session(bytes: &[u8]) {
 
 fn frames<T: Frame + PartialEq + std::fmt::Debug>(bytes: &[u8]) {
     let mut decoder = Decoder::default();
-    // In two pieces: where a frame is cut must not matter.
+    // In two pieces: the place of the cut must not matter.
     let (head, tail) = bytes.split_at(bytes.len() / 2);
     for piece in [head, tail] {
         decoder.push(piece);
@@ -159,7 +159,7 @@ pub(crate) fn session_seeds() -> Vec<Vec<u8>> {
     vec![from_client, from_daemon]
 }
 
-/// Bytes that come so many at a time.
+/// Bytes that arrive in pieces of a given size.
 struct Cut<'a>(&'a [u8], usize);
 
 impl Read for Cut<'_> {
@@ -172,8 +172,8 @@ impl Read for Cut<'_> {
     }
 }
 
-/// Whatever answers a client of the control socket: an error, or a code and a part of what was sent, as long as it said; and
-/// it does not matter how that is cut.
+/// Any bytes as the answer of a control socket: an error, or a code and a body of the announced length; and the
+/// division of the bytes does not matter.
 pub(crate) fn http(bytes: &[u8]) {
     let Some((cut, bytes)) = bytes.split_first() else { return };
     let read = |most: usize| match client::read_answer(&mut Cut(bytes, most)) {

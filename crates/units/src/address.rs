@@ -1,4 +1,4 @@
-//! Where things are on a drive, and how much of it.
+//! Addresses and amounts on a drive.
 
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub, SubAssign};
@@ -19,7 +19,7 @@ macro_rules! number {
                 Self(n)
             }
 
-            /// The number itself.
+            /// Returns the number.
             #[inline]
             pub const fn get(self) -> $int {
                 self.0
@@ -55,7 +55,7 @@ number! {
     Head(u16)
 }
 number! {
-    /// A track that holds LBNs, counted in the order in which LBNs run over them.
+    /// A track with LBNs, numbered in LBN order.
     TrackIndex(u32)
 }
 
@@ -75,7 +75,7 @@ impl AddAssign<Sectors> for Lbn {
 }
 
 impl Lbn {
-    /// How many sectors lie between `earlier` and here.
+    /// Returns the number of sectors from `earlier` to here.
     #[inline]
     pub const fn since(self, earlier: Self) -> Sectors {
         debug_assert!(self.0 >= earlier.0);
@@ -114,7 +114,7 @@ impl SubAssign for Sectors {
 }
 
 impl Sectors {
-    /// How many bytes these sectors hold.
+    /// Returns the bytes in these sectors.
     #[inline]
     pub const fn bytes(self, sector: Bytes) -> Bytes {
         Bytes(self.0 * sector.0)
@@ -122,14 +122,14 @@ impl Sectors {
 }
 
 impl Cylinder {
-    /// Seek distance in cylinders.
+    /// Returns the seek distance in cylinders.
     #[inline]
     pub const fn distance(self, other: Self) -> u32 {
         self.0.abs_diff(other.0)
     }
 }
 
-/// A run of LBNs: `start`, and how many.
+/// A run of LBNs: the start, and the number of sectors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LbnRange {
     start: Lbn,
@@ -137,31 +137,31 @@ pub struct LbnRange {
 }
 
 impl LbnRange {
-    /// `len` sectors from `start` on.
+    /// Returns the range of `len` sectors from `start` on.
     #[inline]
     pub const fn new(start: Lbn, len: Sectors) -> Self {
         Self { start, len }
     }
 
-    /// The first LBN.
+    /// Returns the first LBN.
     #[inline]
     pub const fn start(self) -> Lbn {
         self.start
     }
 
-    /// How many sectors.
+    /// Returns the number of sectors.
     #[inline]
     pub const fn len(self) -> Sectors {
         self.len
     }
 
-    /// Whether the range holds nothing.
+    /// Returns whether the range is empty.
     #[inline]
     pub const fn is_empty(self) -> bool {
         self.len.0 == 0
     }
 
-    /// The LBN after the last, or `None` when it is past the largest number there is.
+    /// Returns the LBN after the last, or `None` if it is past the largest number.
     #[inline]
     pub const fn checked_end(self) -> Option<Lbn> {
         match self.start.0.checked_add(self.len.0) {
@@ -170,19 +170,19 @@ impl LbnRange {
         }
     }
 
-    /// The LBN after the last.
+    /// Returns the LBN after the last.
     #[inline]
     pub const fn end(self) -> Lbn {
         Lbn(self.start.0 + self.len.0)
     }
 
-    /// Whether `lbn` is inside.
+    /// Returns whether `lbn` is inside.
     #[inline]
     pub const fn contains(self, lbn: Lbn) -> bool {
         lbn.0 >= self.start.0 && lbn.0 - self.start.0 < self.len.0
     }
 
-    /// Whether the two have a sector in common; a range of nothing has none with any.
+    /// Returns whether the two have a sector in common; an empty range has none with any.
     ///
     /// ```
     /// use freeblock_units::{Lbn, LbnRange, Sectors};
@@ -195,7 +195,7 @@ impl LbnRange {
         !self.is_empty() && !other.is_empty() && self.start.0 < other.end().0 && other.start.0 < self.end().0
     }
 
-    /// Whether all of `other` lies inside.
+    /// Returns whether all of `other` lies inside.
     #[inline]
     pub const fn covers(self, other: Self) -> bool {
         self.start.0 <= other.start.0 && other.end().0 <= self.end().0
@@ -208,17 +208,17 @@ impl fmt::Display for LbnRange {
     }
 }
 
-/// What a request does to the medium.
+/// The direction of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Op {
-    /// The medium's bytes go to the host.
+    /// From the medium to the host.
     Read,
-    /// The host's bytes go to the medium.
+    /// From the host to the medium.
     Write,
 }
 
 impl Op {
-    /// Whether this is a write.
+    /// Returns whether this is a write.
     #[inline]
     pub const fn is_write(self) -> bool {
         matches!(self, Self::Write)

@@ -1,35 +1,36 @@
 //! Rotation, exact in integers.
 //!
-//! A turn is cut into 60e9 parts. A platter at an integer speed passes exactly `rpm` parts in a nanosecond
-//! (60e9 ns are a minute), so `(t * rpm) mod 60e9` is its angle at nanosecond `t` without any rounding, however
-//! long the clock has run. A part is 1e-10 s / rpm: at 10,000 rpm a ten-thousandth of a nanosecond.
+//! A revolution has 60e9 parts. A platter at an integer speed passes exactly `rpm` parts in a nanosecond (60e9 ns are a
+//! minute), so `(t * rpm) mod 60e9` is its angle at nanosecond `t` without any rounding, however long the clock has
+//! run. A part takes 1e-9 s / rpm to pass: at 10,000 rpm a ten-thousandth of a nanosecond.
 
 use crate::{Duration, Instant};
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub};
 
-/// Parts in one turn.
+/// The parts of one revolution.
 pub const FULL_TURN: u64 = 60_000_000_000;
 
-/// A position on the circle, in parts of a turn, always below [`FULL_TURN`].
+/// A position on the circle, in parts of a revolution, always below [`FULL_TURN`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Angle(u64);
 
-/// An amount of rotation, in parts of a turn; may be more than one turn.
+/// An amount of rotation, in parts of a revolution; may exceed one revolution.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Arc(u64);
 
 impl Angle {
-    /// Where every drive's platter stands at instant zero.
+    /// The position of every drive's platter at instant zero.
     pub const ZERO: Self = Self(0);
 
-    /// The angle `parts` after zero; whole turns fall away.
+    /// Returns the angle `parts` after zero, without whole revolutions.
     #[inline]
     pub const fn from_parts(parts: u64) -> Self {
         Self(parts % FULL_TURN)
     }
 
-    /// The nearest part to a fraction of a turn; whole turns fall away. `None` when `turns` is not finite.
+    /// Returns the angle of a fraction of a revolution, rounded to a part, without whole revolutions; `None` if it is
+    /// not finite.
     ///
     /// ```
     /// use freeblock_units::{Angle, FULL_TURN};
@@ -40,18 +41,18 @@ impl Angle {
         turns.is_finite().then(|| Self::from_parts((turns.rem_euclid(1.0) * FULL_TURN as f64).round() as u64))
     }
 
-    /// Parts after zero.
+    /// Returns the parts after zero.
     #[inline]
     pub const fn parts(self) -> u64 {
         self.0
     }
 
-    /// As a fraction of a turn, for reports only.
+    /// Returns the fraction of a revolution, for reports only.
     pub fn as_turns(self) -> f64 {
         self.0 as f64 / FULL_TURN as f64
     }
 
-    /// How far the platter turns from here until it stands at `target`: less than a turn, zero if it is there.
+    /// Returns the rotation from here to `target`: less than a revolution, zero if they are equal.
     #[inline]
     pub const fn until(self, target: Self) -> Arc {
         if target.0 >= self.0 { Arc(target.0 - self.0) } else { Arc(FULL_TURN - self.0 + target.0) }
@@ -61,16 +62,16 @@ impl Angle {
 impl Arc {
     /// No rotation.
     pub const ZERO: Self = Self(0);
-    /// One turn.
+    /// One revolution.
     pub const TURN: Self = Self(FULL_TURN);
 
-    /// `parts` of a turn.
+    /// Returns the rotation by `parts`.
     #[inline]
     pub const fn from_parts(parts: u64) -> Self {
         Self(parts)
     }
 
-    /// The parts.
+    /// Returns the parts.
     #[inline]
     pub const fn parts(self) -> u64 {
         self.0
@@ -120,23 +121,23 @@ impl Sub for Arc {
 pub struct Rpm(u32);
 
 impl Rpm {
-    /// `None` outside 1 to 100,000.
+    /// Returns the speed; `None` outside 1 to 100,000.
     pub const fn new(rpm: u32) -> Option<Self> {
         if rpm >= 1 && rpm <= 100_000 { Some(Self(rpm)) } else { None }
     }
 
-    /// Revolutions a minute.
+    /// Returns the revolutions a minute.
     #[inline]
     pub const fn get(self) -> u32 {
         self.0
     }
 
-    /// The platter's angle at `t`, if it stood at zero at instant zero.
+    /// Returns the platter's angle at `t`, if it was at zero at instant zero.
     ///
     /// ```
     /// use freeblock_units::{Angle, Duration, Instant, Rpm};
     /// let rpm = Rpm::new(10_000).unwrap();
-    /// // 10,000 rpm is 6 ms a turn; after 7.5 ms the platter has done a turn and a quarter.
+    /// At 10,000 rpm a revolution takes 6 ms; after 7.5 ms the platter has made one and a quarter.
     /// let t = Instant::ZERO + Duration::from_micros(7_500);
     /// assert_eq!(rpm.angle_at(t), Angle::from_turns(0.25).unwrap());
     /// ```
@@ -146,19 +147,18 @@ impl Rpm {
         Angle((t.as_nanos() % FULL_TURN) * self.0 as u64 % FULL_TURN)
     }
 
-    /// The first angle that belongs to the nanosecond ending at `t`.
+    /// Returns the first angle that belongs to the nanosecond ending at `t`.
     ///
-    /// What happens on the platter happens between whole nanoseconds and is reported at the end of its own, so a
-    /// head that is ready "at `t`" has been ready for up to a nanosecond. It must not miss the sector that begins
-    /// where the last one ended. Reckoned from this angle, what lies `arc` ahead passes at
-    /// `t + time_within(arc)`, exactly.
+    /// Events on the platter happen between whole nanoseconds and are reported at the end of their nanosecond, so a
+    /// head that is ready "at `t`" has been ready for up to a nanosecond. It must not miss the sector that begins where
+    /// the last one ended. Counted from this angle, the point `arc` ahead passes at `t + time_within(arc)`, exactly.
     #[inline]
     pub const fn earliest_angle(self, t: Instant) -> Angle {
         let (now, back) = (self.angle_at(t).0, self.0 as u64 - 1);
         Angle(if now >= back { now - back } else { now + FULL_TURN - back })
     }
 
-    /// How far the platter turns in `d`.
+    /// Returns the rotation of the platter in `d`.
     ///
     /// # Panics
     /// In debug builds, past some two days at 100,000 rpm: an arc is for a wait, not for a clock.
@@ -167,19 +167,19 @@ impl Rpm {
         Arc(d.as_nanos() * self.0 as u64)
     }
 
-    /// The first whole nanosecond at which the platter has turned by `arc`.
+    /// Returns the first whole nanosecond at which the platter has turned by `arc`.
     #[inline]
     pub const fn time_to_pass(self, arc: Arc) -> Duration {
         Duration::from_nanos(arc.0.div_ceil(self.0 as u64))
     }
 
-    /// The last whole nanosecond at which the platter has not yet turned further than `arc`.
+    /// Returns the last whole nanosecond at which the platter has not turned further than `arc`.
     #[inline]
     pub const fn time_within(self, arc: Arc) -> Duration {
         Duration::from_nanos(arc.0 / self.0 as u64)
     }
 
-    /// One revolution, rounded up to a whole nanosecond.
+    /// Returns the time of one revolution, rounded up to a whole nanosecond.
     #[inline]
     pub const fn revolution(self) -> Duration {
         self.time_to_pass(Arc::TURN)

@@ -1,4 +1,4 @@
-//! Names of things that live for a while. Given out in order, never used twice.
+//! Ids of things with a limited life. They are assigned in order, and never reused.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ macro_rules! id {
                 Self(n)
             }
 
-            /// The number itself.
+            /// Returns the number.
             #[inline]
             pub const fn get(self) -> u64 {
                 self.0

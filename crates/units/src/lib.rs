@@ -1,7 +1,7 @@
-//! The words of freeblock as types: times, addresses, counts, angles, ids.
+//! The quantities of freeblock as types: times, addresses, counts, angles, ids.
 //!
-//! Every other crate speaks in these, so a cylinder cannot be added to an LBN and milliseconds cannot be
-//! passed for nanoseconds. All are integers: what decides an order must not depend on rounding.
+//! All other crates use these, so that a cylinder cannot be added to an LBN and milliseconds cannot be passed for
+//! nanoseconds. All are integers: an order must not depend on rounding.
 //!
 //! ```
 //! use freeblock_units::{Duration, Instant, Lbn, Sectors};

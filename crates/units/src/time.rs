@@ -1,4 +1,4 @@
-//! Integer nanoseconds. The host says what instant zero is: the start of a simulation, the boot of a machine.
+//! Integer nanoseconds. The host defines instant zero: the start of a simulation, the boot of a machine.
 
 use std::fmt;
 use std::iter::Sum;
@@ -15,43 +15,43 @@ pub struct Duration(u64);
 impl Instant {
     /// The host's zero.
     pub const ZERO: Self = Self(0);
-    /// The last instant there is, 584 years after zero; stands for "never".
+    /// The largest instant, 584 years after zero; stands for "never".
     pub const MAX: Self = Self(u64::MAX);
 
-    /// The instant `ns` nanoseconds after zero.
+    /// Returns the instant `ns` nanoseconds after zero.
     #[inline]
     pub const fn from_nanos(ns: u64) -> Self {
         Self(ns)
     }
 
-    /// Nanoseconds since zero.
+    /// Returns the nanoseconds since zero.
     #[inline]
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// Seconds since zero, for reports only.
+    /// Returns the seconds since zero, for reports only.
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e9
     }
 
-    /// The time from `earlier` to here.
+    /// Returns the time from `earlier` to here.
     ///
     /// # Panics
-    /// In debug builds, when `earlier` is later than `self`: an ordering bug in the caller.
+    /// In debug builds, if `earlier` is later than `self`: an ordering bug in the caller.
     #[inline]
     pub const fn since(self, earlier: Self) -> Duration {
         debug_assert!(self.0 >= earlier.0);
         Duration(self.0.wrapping_sub(earlier.0))
     }
 
-    /// The time from `earlier` to here, or zero when `earlier` is later.
+    /// Returns the time from `earlier` to here, or zero if `earlier` is later.
     #[inline]
     pub const fn saturating_since(self, earlier: Self) -> Duration {
         Duration(self.0.saturating_sub(earlier.0))
     }
 
-    /// The time from `earlier` to here, or `None` when `earlier` is later.
+    /// Returns the time from `earlier` to here, or `None` if `earlier` is later.
     #[inline]
     pub const fn checked_since(self, earlier: Self) -> Option<Duration> {
         match self.0.checked_sub(earlier.0) {
@@ -60,7 +60,7 @@ impl Instant {
         }
     }
 
-    /// This instant moved back by `d`, or `None` when that is before zero.
+    /// Returns this instant moved back by `d`, or `None` if that is before zero.
     #[inline]
     pub const fn checked_sub(self, d: Duration) -> Option<Self> {
         match self.0.checked_sub(d.0) {
@@ -73,31 +73,32 @@ impl Instant {
 impl Duration {
     /// No time.
     pub const ZERO: Self = Self(0);
-    /// The longest time there is.
+    /// The longest time.
     pub const MAX: Self = Self(u64::MAX);
 
-    /// `ns` nanoseconds.
+    /// Returns `ns` nanoseconds.
     #[inline]
     pub const fn from_nanos(ns: u64) -> Self {
         Self(ns)
     }
 
-    /// `us` microseconds.
+    /// Returns `us` microseconds.
     pub const fn from_micros(us: u64) -> Self {
         Self(us * 1_000)
     }
 
-    /// `ms` milliseconds.
+    /// Returns `ms` milliseconds.
     pub const fn from_millis(ms: u64) -> Self {
         Self(ms * 1_000_000)
     }
 
-    /// `s` seconds.
+    /// Returns `s` seconds.
     pub const fn from_secs(s: u64) -> Self {
         Self(s * 1_000_000_000)
     }
 
-    /// The nearest whole nanosecond to `ms` milliseconds; `None` when `ms` is negative, not a number, or too large.
+    /// Returns the nearest whole nanosecond to `ms` milliseconds; `None` if `ms` is negative, not a number, or too
+    /// large.
     ///
     /// ```
     /// use freeblock_units::Duration;
@@ -109,29 +110,29 @@ impl Duration {
         (ns >= 0.0 && ns < u64::MAX as f64).then_some(Self(ns as u64))
     }
 
-    /// Nanoseconds.
+    /// Returns the nanoseconds.
     #[inline]
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// Milliseconds, for reports only.
+    /// Returns the milliseconds, for reports only.
     pub fn as_millis_f64(self) -> f64 {
         self.0 as f64 / 1e6
     }
 
-    /// Seconds, for reports only.
+    /// Returns the seconds, for reports only.
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e9
     }
 
-    /// `self - other`, or zero.
+    /// Returns `self - other`, or zero.
     #[inline]
     pub const fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
 
-    /// `self - other`, or `None` when that is negative.
+    /// Returns `self - other`, or `None` if that is negative.
     #[inline]
     pub const fn checked_sub(self, other: Self) -> Option<Self> {
         match self.0.checked_sub(other.0) {

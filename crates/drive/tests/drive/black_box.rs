@@ -240,7 +240,7 @@ proptest! {
             prop_assert_eq!((a.id, a.breakdown.served), (b.id, b.breakdown.served));
             match a.breakdown.served {
                 Served::Hit | Served::Buffered => prop_assert!((a.at..=a.at + spread).contains(&b.at)),
-                // A sector that has just passed comes again a revolution later, on each track of the request; and a
+                // A sector that was missed passes again one revolution later, on each track of the request; a
                 // zero-latency drive that arrives later among the sectors may finish earlier.
                 _ => prop_assert!(b.at <= a.at + spread + turn * 4 && a.at <= b.at + turn, "{} {}", a.at, b.at),
             }

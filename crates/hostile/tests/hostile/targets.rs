@@ -1,4 +1,5 @@
-//! Every target under some thousand inputs by seed, and under what has broken it before; at length with FREEBLOCK_LONG.
+//! Every target with some thousand inputs by seed, and with inputs that broke it before; with many more under
+//! FREEBLOCK_LONG.
 
 use hostile::{Mutator, TARGETS, Target};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -8,7 +9,7 @@ fn inputs() -> u64 {
     testing::sized(10_000, 300_000)
 }
 
-/// Runs a target on an input; a failure prints the input as a file of the corpus is written.
+/// Runs a target on an input; a failure prints the input in the format of a corpus file.
 fn try_on(target: &Target, what: &str, bytes: &[u8]) {
     if catch_unwind(AssertUnwindSafe(|| (target.run)(bytes))).is_err() {
         let text: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -18,7 +19,7 @@ fn try_on(target: &Target, what: &str, bytes: &[u8]) {
 
 fn drives(name: &str) {
     let target = TARGETS.iter().find(|target| target.name == name).unwrap();
-    // A file holds an input a line, in hexadecimal digits.
+    // A file has one input a line, in hexadecimal digits.
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(name);
     for (at, line) in std::fs::read_to_string(corpus).unwrap_or_default().lines().enumerate() {
         let byte = |at: usize| u8::from_str_radix(&line[at..at + 2], 16).unwrap();
@@ -51,7 +52,7 @@ macro_rules! drive {
 
 drive! { nbd session http task config journal backup reorganizer recording mimic learner probe profile disksim trace policy scenario }
 
-/// Each has a binary for the fuzzer.
+/// Each target has a binary for the fuzzer.
 #[test]
 fn each_target_can_be_fuzzed() {
     let manifest = include_str!("../../../../fuzz/Cargo.toml");

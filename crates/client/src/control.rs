@@ -22,9 +22,9 @@ pub enum ControlError {
     Refused {
         /// The HTTP code.
         code: u16,
-        /// The field that is wrong, if it is one.
+        /// The invalid field, if it is one.
         field: Option<String>,
-        /// Why, and what to do about it.
+        /// The reason, and the action to take.
         message: String,
     },
     /// The answer is not that of a daemon.

@@ -1,7 +1,8 @@
-//! What a layout's answers cost: where is this LBN, which LBN is here, which tracks are on this cylinder, what is on this track.
+//! The cost of a layout's queries: the place of an LBN, the LBN of a place, the tracks on a cylinder, the LBNs on a
+//! track.
 //!
-//! `cargo bench -p freeblock-model --bench layout` runs all built-in drives of one kind each, drives as Wong measured them, and
-//! the Maxtor 300 GB where its file is at hand; names behind `--` choose among them. A row is nanoseconds a query, the
+//! `cargo bench -p freeblock-model --bench layout` runs built-in drives of each kind, drives as Wong measured them, and
+//! the Maxtor 300 GB if its file is available; names behind `--` select among them. A row is nanoseconds a query, the
 //! least of several rounds, and a checksum of the answers.
 #![allow(
     clippy::print_stdout,

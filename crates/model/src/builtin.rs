@@ -1,14 +1,14 @@
-//! The drives that come with freeblock: profiles compiled in.
+//! The built-in drives: profiles compiled in.
 //!
-//! Four carry the parameters that the DiskSim project extracted from real drives; the others are synthetic and say
-//! in their `sources` what is published and what is assumed. The texts are in `crates/model/profiles`.
+//! Four have the parameters that the DiskSim project extracted from real drives; the others are synthetic, and their
+//! `sources` separate published numbers from assumed ones. The texts are in `crates/model/profiles`.
 
 use crate::names;
 use crate::profile::Profile;
 use crate::profile_file::ReadError;
 use thiserror::Error;
 
-/// Names, in the order in which they are listed, and the texts.
+/// The names, in the order in which they are listed, and the texts.
 const PROFILES: [(&str, &str); 16] = [
     ("quantum-atlas-10k", include_str!("../profiles/quantum-atlas-10k.toml")),
     ("seagate-cheetah-4lp", include_str!("../profiles/seagate-cheetah-4lp.toml")),
@@ -39,13 +39,13 @@ const NAMES: [&str; PROFILES.len()] = {
     names
 };
 
-/// No drive of this name comes with freeblock.
+/// No built-in drive has this name.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("no built-in drive is called `{name}`; {}", advice(.nearest))]
 pub struct UnknownDrive {
-    /// The name asked for.
+    /// The requested name.
     pub name: String,
-    /// Names that resemble it, the nearest first; may be empty.
+    /// Similar names, the nearest first; may be empty.
     pub nearest: Vec<&'static str>,
 }
 
@@ -56,23 +56,23 @@ fn advice(nearest: &[&str]) -> String {
     format!("did you mean {}? `freeblock drive list` shows all", nearest.join(" or "))
 }
 
-/// Why a built-in drive was not to be had.
+/// The reason for which a built-in drive is not available.
 #[derive(Debug, Error)]
 pub enum BuiltinError {
     /// There is none of this name.
     #[error(transparent)]
     Unknown(#[from] UnknownDrive),
-    /// Its text does not parse; a test sees to it that this never happens.
+    /// Its text does not parse; a test ensures that this never happens.
     #[error(transparent)]
     Unreadable(#[from] ReadError),
 }
 
-/// The names of all built-in drives, real ones first.
+/// Returns the names of all built-in drives, real ones first.
 pub fn names() -> &'static [&'static str] {
     &NAMES
 }
 
-/// The profile file of a built-in drive as it was written, with its comments; `None` if there is no such drive.
+/// Returns the profile file of a built-in drive as it was written, with its comments; `None` if there is no such drive.
 ///
 /// ```
 /// let text = freeblock_model::builtin::text("quantum-atlas-10k").unwrap();
@@ -82,15 +82,15 @@ pub fn text(name: &str) -> Option<&'static str> {
     PROFILES.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
 }
 
-/// The built-in drive of exactly this name, if there is one.
+/// Returns the built-in drive of exactly this name, if there is one.
 pub fn get(name: &str) -> Option<Result<Profile, ReadError>> {
     text(name).map(|text| Profile::from_toml(text, name))
 }
 
-/// The built-in drive of this name.
+/// Returns the built-in drive of this name.
 ///
 /// # Errors
-/// [`UnknownDrive`] with the names that come nearest.
+/// [`UnknownDrive`] with the nearest names.
 ///
 /// ```
 /// use freeblock_model::builtin;

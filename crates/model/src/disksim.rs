@@ -1,8 +1,8 @@
 //! Import of DiskSim 4.0 parameter files into profiles.
 //!
-//! [`import`] takes a `.parv` file, or the `.diskspecs` or `.model` file in it, and follows every `source`. What
-//! the parameters mean is described in docs/MODEL.md; what this import ignores or has to interpret it says in
-//! [`Imported::notes`].
+//! [`import`] takes a `.parv` file, or the `.diskspecs` or `.model` file in it, and follows every `source`.
+//! docs/MODEL.md describes the parameters; [`Imported::notes`] lists the ones that the import ignores or has to
+//! interpret.
 //!
 //! ```
 //! use freeblock_model::disksim;
@@ -55,15 +55,15 @@ use std::io::{self, Read};
 use std::path::Path;
 use syntax::{Block, Node, Scalar, Statement, Value};
 
-/// Most cylinders believed: ten times what drives have today. Seek times are tabulated for each.
+/// The most cylinders accepted: ten times those of drives today. Seek times are tabulated for each.
 const MAX_CYLINDERS: u64 = 10_000_000;
 
-/// Where an import's files come from; a closure will do.
+/// The source of an import's files; a closure will do.
 pub trait Files {
-    /// The content of the file at `path`.
+    /// Returns the content of the file at `path`.
     ///
     /// # Errors
-    /// When there is no such file, or it cannot be read.
+    /// There is no such file, or it cannot be read.
     fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
 }
 
@@ -78,11 +78,11 @@ impl<F: Fn(&Path) -> io::Result<Vec<u8>>> Files for F {
 pub struct Imported {
     /// The drive.
     pub profile: Profile,
-    /// What was ignored, corrected or interpreted, a sentence each.
+    /// The parameters that were ignored, corrected or interpreted, a sentence each.
     pub notes: Vec<String>,
 }
 
-/// Imports the one disk of the file at `path`; with several specified, the one that is instantiated.
+/// Imports the only disk of the file at `path`; if it specifies several, the one that is instantiated.
 ///
 /// # Errors
 /// See [`ImportError`]; every message names the place and the mend.
@@ -90,17 +90,17 @@ pub fn import(path: &Path) -> Result<Imported, ImportError> {
     import_from(&read_bounded, path, None)
 }
 
-/// Reads a file, but not for ever: a device or pipe may have no end. Too large a file is refused when it is kept.
+/// Reads a file up to a limit, because a device or pipe may have no end. A file beyond it is refused later.
 fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     std::fs::File::open(path)?.take(source::MAX_BYTES as u64 + 1).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
-/// Imports from any [`Files`], the disk called `choice` if that is given.
+/// Imports from any [`Files`]: the disk called `choice` if that is given.
 ///
 /// # Errors
-/// As [`import`], and [`ImportError::NoSuchDisk`].
+/// As for [`import`], and [`ImportError::NoSuchDisk`].
 pub fn import_from(files: &dyn Files, path: &Path, choice: Option<&str>) -> Result<Imported, ImportError> {
     let mut sources = Sources::new(files);
     let statements = sources
@@ -114,7 +114,7 @@ pub fn import_from(files: &dyn Files, path: &Path, choice: Option<&str>) -> Resu
         config.profile(disk, &mut sources, &mut notes).map_err(|fault| sources.explain(fault))?;
     let impossible = |cause| ImportError::Impossible { path: path.to_owned(), cause };
     let layout = match Layout::new(&profile.layout, profile.cylinders, profile.heads) {
-        // A remap may lead to spare tracks that no LBN run covers. The place of a few sectors is no reason to refuse.
+        // A remap may lead to spare tracks without LBNs. A few sectors are no reason to refuse the file.
         Err(cause) if !profile.layout.remaps.is_empty() => {
             let remaps = std::mem::take(&mut profile.layout.remaps);
             notes.push(format!("{} remaps are left out: {cause}", remaps.len()));
@@ -137,7 +137,7 @@ enum Disk<'s> {
     Bare(&'s Block),
 }
 
-/// Everything that the files say.
+/// The contents of all files.
 struct Config<'s> {
     path: &'s Path,
     statements: &'s [Statement],
@@ -162,7 +162,7 @@ impl<'s> Config<'s> {
         })
     }
 
-    /// The specification of a component of the topology; its own name where it is not instantiated.
+    /// Returns the specification of a component of the topology, or its own name if it is not instantiated.
     fn spec_of(&self, component: &'s str) -> &'s str {
         let found = self.instantiated().find(|(names, _)| names.contains(component));
         found.map_or(component, |(_, spec)| spec.text.as_str())
@@ -175,7 +175,7 @@ impl<'s> Config<'s> {
         })
     }
 
-    /// The disk called `choice`, or else the one instantiated, or else the only one.
+    /// Returns the disk called `choice`, or else the instantiated one, or else the only one.
     fn disk(&self, choice: Option<&str>, sources: &Sources<'_>) -> Result<Disk<'s>, ImportError> {
         let whole: Vec<_> = self.blocks("disksim_disk").collect();
         let bare: Vec<_> = self.blocks("dm_disk").collect();
@@ -211,7 +211,7 @@ impl<'s> Config<'s> {
         }
     }
 
-    /// Says which kind of device there is instead, if there is one.
+    /// Returns an error that names the kind of device there is instead, if any.
     fn no_disk(&self, sources: &Sources<'_>) -> ImportError {
         let other = ["disksim_simpledisk", "memsmodel_mems", "ssdmodel_ssd"];
         if let Some(block) = other.into_iter().find_map(|kind| self.blocks(kind).next()) {
@@ -298,7 +298,7 @@ impl<'s> Config<'s> {
         })
     }
 
-    /// The `dm_disk` of a `disksim_disk`: in place, sourced, or by name.
+    /// Returns the `dm_disk` of a `disksim_disk`: in place, sourced, or by name.
     fn model(&self, disk: &'s Block) -> Result<&'s Block, Fault> {
         let value = disk.require("Model")?;
         let model = match value {
@@ -326,7 +326,7 @@ impl<'s> Config<'s> {
         }
     }
 
-    /// The bus that the disk hangs on and the controller above it, by the topology.
+    /// Returns the bus of the disk and the controller above it, by the topology.
     fn path_to(&self, disk: &'s Block, notes: &mut Vec<String>) -> firmware::Path<'s> {
         let mut trail = Vec::new();
         let is_disk = |node: &Node| node.kind == "disksim_disk" && self.spec_of(&node.name) == disk.name;
@@ -362,7 +362,7 @@ impl<'s> Config<'s> {
         firmware::Path { bus: only("disksim_bus", "bus"), controller: only("disksim_ctlr", "controller") }
     }
 
-    /// DiskSim ignores the declared block count; so do we, but say so.
+    /// Adds a note if the declared block count differs; DiskSim ignores it, and so does this import.
     fn compare_capacity(&self, disk: Disk<'s>, mapped: u64, notes: &mut Vec<String>) {
         let model = match disk {
             Disk::Whole(block) => self.model(block).ok(),
@@ -388,7 +388,7 @@ fn unknown_kind(at: At, kind: &str, known: &str) -> Fault {
     )
 }
 
-/// The nodes from the root down to the one wanted, without it.
+/// Pushes the nodes from the root down to the wanted one, without it.
 fn trail_to<'n>(node: &'n Node, wanted: &dyn Fn(&Node) -> bool, trail: &mut Vec<&'n Node>) -> bool {
     if wanted(node) {
         return true;
@@ -401,7 +401,7 @@ fn trail_to<'n>(node: &'n Node, wanted: &dyn Fn(&Node) -> bool, trail: &mut Vec<
     false
 }
 
-/// A name for the command line: lower case, digits and hyphens.
+/// Returns a name for the command line: lower case, digits and hyphens.
 fn short_name(name: &str) -> String {
     let name = name.strip_suffix(".model").unwrap_or(name);
     let mut short = String::new();

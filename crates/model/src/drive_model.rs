@@ -1,4 +1,4 @@
-//! A profile made ready: what the scheduler and the simulated drive ask of it.
+//! The drive model: a profile prepared for the queries of the scheduler and the simulated drive.
 
 use crate::error::ProfileError;
 use crate::layout::{Layout, Track};
@@ -12,7 +12,7 @@ pub const MOST_CYLINDERS: u32 = 1 << 22;
 /// The longest head switch or settle accepted, ms.
 const LONGEST_MS: f64 = 1_000.0;
 
-/// Where the arm stands.
+/// The position of the arm.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position {
     /// The cylinder under the arm.
@@ -28,7 +28,7 @@ impl From<Track> for Position {
     }
 }
 
-/// Everything known about a drive, ready to answer.
+/// All knowledge of a drive, prepared for queries.
 ///
 /// ```
 /// use freeblock_model::{DriveModel, Profile};
@@ -49,19 +49,19 @@ pub struct DriveModel {
     physical_sector: Sectors,
     head_switch: Duration,
     cylinder_switch: Duration,
-    /// Nanoseconds, negative in some of DiskSim's files.
+    /// In nanoseconds; negative in some of DiskSim's files.
     write_settle_ns: i64,
     zero_latency_read: bool,
     zero_latency_write: bool,
-    /// Whether any of this is more than a stand-in.
+    /// Whether this is more than a stand-in.
     known: bool,
 }
 
 impl DriveModel {
-    /// Checks a profile and makes it ready.
+    /// Checks and prepares a profile.
     ///
     /// # Errors
-    /// The first field that does not describe a drive, by its path in the file, and what to do.
+    /// The first field that describes no drive, by its path in the file, and the mend.
     pub fn from_profile(profile: &Profile) -> Result<Self, ProfileError> {
         if profile.format != FORMAT {
             return Err(ProfileError::new(
@@ -129,7 +129,8 @@ impl DriveModel {
         })
     }
 
-    /// Whether the drive has been characterised; false for an [`unknown`](Self::unknown) one, whose times mean nothing.
+    /// Returns whether the drive has been characterised; false for an [`unknown`](Self::unknown) one, whose times are
+    /// meaningless.
     #[inline]
     pub fn is_known(&self) -> bool {
         self.known
@@ -140,53 +141,54 @@ impl DriveModel {
         self
     }
 
-    /// The profile's name.
+    /// Returns the profile's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Where the LBNs are.
+    /// Returns the layout of the LBNs.
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// Seek times.
+    /// Returns the seek times.
     pub fn seek_profile(&self) -> &SeekProfile {
         &self.seek
     }
 
-    /// Seek time over a distance in cylinders.
+    /// Returns the seek time over a distance in cylinders.
     #[inline]
     pub fn seek(&self, distance: u32) -> Duration {
         self.seek.time(distance)
     }
 
-    /// Spindle speed.
+    /// Returns the spindle speed.
     #[inline]
     pub fn rpm(&self) -> Rpm {
         self.rpm
     }
 
-    /// Bytes in a sector.
+    /// Returns the bytes in a sector.
     pub fn sector_bytes(&self) -> Bytes {
         self.sector_bytes
     }
 
-    /// LBNs in a sector of the medium: 8 on a drive that offers sectors of 512 bytes on a medium of 4 KiB, else 1.
+    /// Returns the LBNs in a sector of the medium: 8 on a drive that offers sectors of 512 bytes on a medium of 4 KiB,
+    /// else 1.
     #[inline]
     pub fn physical_sector(&self) -> Sectors {
         self.physical_sector
     }
 
-    /// The sectors of the medium of which a write replaces only a part: the first and the last of `range`, where it begins or
-    /// ends within one. The drive reads such a sector before it writes it, a revolution later.
+    /// Returns the sectors of the medium of which a write replaces only a part: the first and the last of `range`, if
+    /// it begins or ends within one. The drive reads such a sector before it writes it, a revolution later.
     ///
     /// ```
     /// use freeblock_model::{DriveModel, builtin};
     /// use units::{Lbn, LbnRange, Sectors};
     /// let mut profile = builtin::find("nearline-4tb")?;
     /// profile.physical_sector_bytes = Some(4_096);
-    /// profile.layout.zones.truncate(8); // those with whole sectors of 4 KiB on each track
+    /// Keeps the zones with whole sectors of 4 KiB on each track.
     /// let drive = DriveModel::from_profile(&profile)?;
     /// let range = |start, len| LbnRange::new(Lbn::new(start), Sectors::new(len));
     /// assert_eq!(drive.partly_written(range(8, 16)), [None, None]);
@@ -208,12 +210,12 @@ impl DriveModel {
         [front, back]
     }
 
-    /// Time from one head to another on a cylinder.
+    /// Returns the time from one head to another on a cylinder.
     pub fn head_switch(&self) -> Duration {
         self.head_switch
     }
 
-    /// Whether an access may begin at whatever of its sectors on the track comes first.
+    /// Returns whether an access may begin at any of its sectors on the track, the first that passes.
     #[inline]
     pub fn zero_latency(&self, op: Op) -> bool {
         match op {
@@ -222,7 +224,7 @@ impl DriveModel {
         }
     }
 
-    /// The same drive with zero-latency access switched on or off, as OSDI'00's simulator had it off.
+    /// Returns the same drive with zero-latency access switched on or off; OSDI'00's simulator had it off.
     #[must_use]
     pub fn with_zero_latency(mut self, on: bool) -> Self {
         self.zero_latency_read = on;
@@ -230,9 +232,9 @@ impl DriveModel {
         self
     }
 
-    /// The same drive with every seek to read, and to write, longer by so many nanoseconds, or shorter: a probe cannot tell
-    /// a command's overhead from its seek, nor, without writing, what a head settles to write. A change of head becomes
-    /// shorter, but not longer: what it takes within a command no overhead hides.
+    /// Returns the same drive with every seek for reads, and for writes, longer (or shorter) by these times: a probe
+    /// cannot separate a command's overhead from its seek, nor, without writing, the extra settling of writes. A head
+    /// switch becomes shorter, but not longer: within a command no overhead hides it.
     ///
     /// ```
     /// use freeblock_model::{DriveModel, Position, builtin};
@@ -260,14 +262,14 @@ impl DriveModel {
         }
     }
 
-    /// How much shorter than its seek a move may be: drives whose write settling is negative save it on writes.
+    /// Returns how much shorter than its seek a move may be: a negative write settling time shortens writes.
     #[inline]
     pub fn settle_credit(&self) -> Duration {
         Duration::from_nanos(self.write_settle_ns.min(0).unsigned_abs())
     }
 
-    /// Time to get ready for `op` at `to`: seek and head switch side by side, then the write's settling. Nothing
-    /// at all from a place to itself.
+    /// Returns the time to get ready for `op` at `to`: seek and head switch overlap, then comes the write's settling.
+    /// Zero from a place to itself.
     #[inline]
     pub fn move_time(&self, from: Position, to: Position, op: Op) -> Duration {
         let distance = from.cylinder.distance(to.cylinder);
@@ -289,7 +291,7 @@ impl DriveModel {
     }
 }
 
-/// LBNs in a sector of the medium.
+/// Returns the LBNs in a sector of the medium.
 fn physical_sector(profile: &Profile) -> Result<u64, ProfileError> {
     let Some(bytes) = profile.physical_sector_bytes else { return Ok(1) };
     if bytes.is_power_of_two() && (profile.sector_bytes..=65_536).contains(&bytes) {

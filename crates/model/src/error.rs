@@ -1,4 +1,4 @@
-//! What is wrong with a profile, where, and what to do about it.
+//! Profile errors: the problem, its place, and the mend.
 
 use thiserror::Error;
 
@@ -8,14 +8,14 @@ use thiserror::Error;
 pub struct ProfileError {
     /// The field, by its path in the file: `layout.zone[3].sectors_per_track`.
     pub place: String,
-    /// What is wrong with it.
+    /// The problem.
     pub problem: String,
-    /// What to do.
+    /// The action to take.
     pub mend: String,
 }
 
 impl ProfileError {
-    /// `place: problem; mend`.
+    /// Creates the error `place: problem; mend`.
     pub fn new(place: impl Into<String>, problem: impl Into<String>, mend: impl Into<String>) -> Self {
         Self { place: place.into(), problem: problem.into(), mend: mend.into() }
     }

@@ -1,7 +1,7 @@
-//! What is known about a drive: its layout, its seek profile, and what follows from them.
+//! Models of drives: layout, seek profile, and the queries that follow from them.
 //!
-//! A [`Profile`] is the file: plain data, as read from TOML or imported from DiskSim. A [`DriveModel`] is the
-//! same knowledge made ready to answer: where is this LBN, when does that sector pass, how long does the move take.
+//! A [`Profile`] is the file: plain data, as read from TOML or imported from DiskSim. A [`DriveModel`] is the same
+//! knowledge prepared for queries: the place of an LBN, the time at which a sector passes, the time of a move.
 
 pub mod builtin;
 pub mod disksim;

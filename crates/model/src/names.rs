@@ -1,18 +1,18 @@
-//! Names that somebody typed, and those that may have been meant.
+//! Suggestions for mistyped names.
 
 /// Long enough for any name, short enough for a message.
 const LONGEST: usize = 60;
 
-/// So many are proposed.
+/// The number of names proposed.
 const MOST: usize = 3;
 
-/// A name as a message may show it: cut, and without what would command a terminal.
+/// Returns a name in a form fit for a message: cut, and without control characters for a terminal.
 pub fn shortened(name: &str) -> String {
     name.chars().take(LONGEST).flat_map(char::escape_debug).collect()
 }
 
-/// Up to three of the known names within a few typing errors of `name`, or that contain what was typed, the nearest
-/// first.
+/// Returns up to three of the known names that are within a few typing errors of `name`, or that contain it, the
+/// nearest first.
 ///
 /// ```
 /// use freeblock_model::names::nearest;
@@ -38,7 +38,7 @@ pub fn nearest<'n>(name: &str, known: impl IntoIterator<Item = &'n str>) -> Vec<
     candidates.into_iter().take(MOST).map(|(_, known)| known).collect()
 }
 
-/// Letters to insert, drop or replace between the two (Levenshtein).
+/// Returns the number of letters to insert, drop or replace between the two (Levenshtein).
 fn edits(a: &[char], b: &[char]) -> usize {
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! The profile file: everything that is known about a drive, as plain data.
+//! The profile file: all knowledge of a drive, as plain data.
 //!
 //! Times are milliseconds, skews and offsets are fractions of a revolution (a number, or a text such as
 //! `"63/334"`), capacities are sectors. Every field is checked when the file is read; a mistake names its place.
@@ -18,21 +18,21 @@ pub struct Profile {
     pub name: String,
     /// The drive's name in full.
     pub title: String,
-    /// Whether any part of the profile is made up rather than measured on the drive that it names.
+    /// Whether any part of the profile is assumed rather than measured on the drive that it names.
     #[serde(default)]
     pub synthetic: bool,
-    /// Where the numbers come from: papers, product manuals, measurements.
+    /// The origin of the numbers: papers, product manuals, measurements.
     pub sources: Vec<String>,
     /// Bytes in a sector.
     #[serde(default = "default_sector_bytes")]
     pub sector_bytes: u32,
-    /// Bytes in a sector of the medium, where the drive offers smaller ones ("512e"): a write that is not whole sectors of the
-    /// medium makes the drive read them first, which costs a revolution. LBN 0 begins one.
+    /// Bytes in a sector of the medium, if the drive offers smaller ones ("512e"): before a write of partial sectors of
+    /// the medium the drive reads them, which costs a revolution. LBN 0 begins one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub physical_sector_bytes: Option<u32>,
     /// Revolutions a minute.
     pub rpm: u32,
-    /// Cylinders, those without LBNs included.
+    /// Cylinders, including those without LBNs.
     pub cylinders: u32,
     /// Heads, one a surface.
     pub heads: u16,
@@ -40,7 +40,7 @@ pub struct Profile {
     pub mechanics: Mechanics,
     /// Seek time by distance.
     pub seek: Seek,
-    /// Where the LBNs are.
+    /// The layout of the LBNs.
     pub layout: LayoutSpec,
     /// The drive's electronics, needed only to simulate it from outside.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -55,19 +55,19 @@ fn default_sector_bytes() -> u32 {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Mechanics {
-    /// From one head to another on the same cylinder; a seek and a head switch run side by side.
+    /// Time from one head to another on the same cylinder; a seek and a head switch overlap.
     pub head_switch_ms: f64,
-    /// Least time of a move by one cylinder that also changes the head, where a drive is slower at it than either.
+    /// The least time of a move by one cylinder that also changes the head, if it is longer than either.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cylinder_switch_ms: Option<f64>,
-    /// Added to every move that ends in a write. DiskSim's files have negative ones.
+    /// Added to every move that ends in a write. Negative in some of DiskSim's files.
     #[serde(default)]
     pub write_settle_ms: f64,
-    /// By how much seeks vary: `[cylinders, ms]`, the standard deviation of their times around the curve, in ascending
-    /// distance. Empty where it was not measured. No model draws from it: it says how far to trust one.
+    /// The spread of seek times: `[cylinders, ms]`, the standard deviation of the times around the curve, in ascending
+    /// distance. Empty if it was not measured. No model draws from it: it shows the accuracy of the curve.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub seek_spread_ms: Vec<(u32, f64)>,
-    /// Whether a read may begin at whatever of its sectors on the track comes first.
+    /// Whether a read may begin at any of its sectors on the track, the first that passes.
     #[serde(default)]
     pub zero_latency_read: bool,
     /// The same for writes.
@@ -79,8 +79,8 @@ pub struct Mechanics {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Seek {
-    /// Measured points `[cylinders, ms]`, in ascending distance. Between two the time is linear, before the first
-    /// it rises from zero, after the last the last segment goes on.
+    /// Measured points `[cylinders, ms]`, in ascending distance. Between two the time is linear, before the first it
+    /// rises from zero, after the last the last segment continues.
     Table {
         /// The points.
         points: Vec<(u32, f64)>,
@@ -90,9 +90,9 @@ pub enum Seek {
     TwoPiece {
         /// Time of a seek over one cylinder.
         one_ms: f64,
-        /// Distance and time where the functions meet.
+        /// The distance and time at which the functions meet.
         crossover: (u32, f64),
-        /// A distance and time further out.
+        /// A larger distance, and its time.
         far: (u32, f64),
     },
     /// The same two functions by their coefficients: below `crossover` `sqrt[0] + sqrt[1] sqrt(d)`, from there on
@@ -104,17 +104,17 @@ pub enum Seek {
         sqrt: (f64, f64),
         /// Constant and factor of the line, ms.
         linear: (f64, f64),
-        /// Times for 1, 2, ... cylinders, in place of the functions.
+        /// Times for 1, 2, ... cylinders, instead of the functions.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         first_ms: Vec<f64>,
-        /// No seek is shorter.
+        /// The shortest seek.
         #[serde(default)]
         least_ms: f64,
     },
 }
 
-/// A fraction of a revolution: a number, or an exact fraction written as text, `"63/334"`, with a drift behind it where
-/// the drive's skew is near a fraction: `"1/16-0.000008"`.
+/// A fraction of a revolution: a number, or an exact fraction written as text, `"63/334"`, followed by a drift if the
+/// drive's skew is near a fraction: `"1/16-0.000008"`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Turns {
@@ -131,17 +131,17 @@ impl Default for Turns {
 }
 
 impl Turns {
-    /// `sectors` out of `per_track`.
+    /// Returns `sectors` out of `per_track`.
     pub fn of_sectors(sectors: i64, per_track: u32) -> Self {
         if sectors == 0 { Self::default() } else { Self::Fraction(format!("{sectors}/{per_track}")) }
     }
 
-    /// Whether this is no rotation at all.
+    /// Returns whether this is no rotation at all.
     pub fn is_zero(&self) -> bool {
         self.angle() == Some(units::Angle::ZERO)
     }
 
-    /// The angle, whole turns dropped; `None` when this is not a finite number or not a fraction.
+    /// Returns the angle, without whole revolutions; `None` if this is not a finite number or not a fraction.
     pub fn angle(&self) -> Option<units::Angle> {
         match self {
             Self::Decimal(turns) => units::Angle::from_turns(*turns),
@@ -155,7 +155,7 @@ impl Turns {
                 if q <= 0 {
                     return None;
                 }
-                // Nearest part to the exact quotient.
+                // The nearest part to the exact quotient.
                 let turn = i128::from(units::FULL_TURN);
                 let parts = (i128::from(p.rem_euclid(q)) * turn * 2 + i128::from(q)) / (2 * i128::from(q));
                 let drift = units::Angle::from_turns(drift)?;
@@ -165,16 +165,16 @@ impl Turns {
     }
 }
 
-/// Where the LBNs are: zones in LBN order, mostly from the outside in.
+/// The layout of the LBNs: zones in LBN order, mostly from the outside in.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LayoutSpec {
-    /// In which order LBNs run over the tracks of a zone.
+    /// The order of LBNs over the tracks of a zone.
     pub order: Order,
     /// Track patterns that zones with the order `pattern` refer to by name.
     #[serde(default, rename = "pattern", skip_serializing_if = "Vec::is_empty")]
     pub patterns: Vec<Pattern>,
-    /// The zones, in LBN order. Zones may share cylinders, and follow each other in any direction, where each track
+    /// The zones, in LBN order. Zones may share cylinders, and follow each other in any direction, if each track
     /// belongs to one of them: some drives fill the tracks of one density on one surface after the other.
     #[serde(rename = "zone")]
     pub zones: Vec<Zone>,
@@ -183,7 +183,7 @@ pub struct LayoutSpec {
     pub remaps: Vec<Remap>,
 }
 
-/// In which order LBNs run over the tracks of a zone. Sectors ascend along every track, cylinders from zone to zone.
+/// The order of LBNs over the tracks of a zone. Sectors ascend along every track, cylinders from zone to zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Order {
@@ -194,13 +194,13 @@ pub enum Order {
     /// The same, counted from the drive's first cylinder.
     CylinderSerpentineAbsolute,
     /// Bands of `band_cylinders` cylinders: a band's tracks on one surface inward, on the next outward, and so on;
-    /// every other band takes the heads in descending order. How drives since about 2000 are laid out.
+    /// every other band has the heads in descending order. The usual layout of drives since about 2000.
     SurfaceSerpentine {
         /// Cylinders in a band; the last band of a zone may be smaller.
         band_cylinders: u32,
     },
-    /// Bands of tracks on one surface after the other, with either course of its own: `surface-serpentine` is
-    /// alternating in both. A band as wide as its zone changes surface at the zone's end only.
+    /// Bands of tracks on one surface after the other, with independent directions: `surface-serpentine` is alternating
+    /// in both. A band as wide as its zone changes the surface at the zone's end only.
     Bands {
         /// Cylinders in a band; the last band of a zone may be smaller.
         band_cylinders: u32,
@@ -213,13 +213,13 @@ pub enum Order {
     Pattern,
 }
 
-/// Whether something goes the same way every time, or back every other time.
+/// Whether a direction is the same every time, or alternates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Course {
     /// The same way every time.
     Forward,
-    /// There and back.
+    /// Forward and backward by turns.
     Alternating,
 }
 
@@ -229,7 +229,7 @@ pub enum Course {
 pub struct Pattern {
     /// The name that zones use.
     pub name: String,
-    /// Cylinders that one repetition covers.
+    /// The cylinders of one repetition.
     pub cylinders: u32,
     /// Rotation from the first track of one repetition to the first of the next.
     pub skew: Turns,
@@ -237,26 +237,26 @@ pub struct Pattern {
     pub runs: Vec<Run>,
 }
 
-/// Tracks that follow each other on one surface.
+/// Consecutive tracks on one surface.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Run {
     /// The surface.
     pub head: u16,
-    /// Cylinder of the first track, counted from the start of the repetition.
+    /// The cylinder of the first track, relative to the repetition.
     pub cylinder: u32,
-    /// How many tracks.
+    /// The number of tracks.
     pub tracks: u32,
     /// Whether the run goes to lower cylinders.
     #[serde(default)]
     pub outward: bool,
-    /// Where sector 0 of the first track stands against the start of the repetition.
+    /// The angle of sector 0 of the first track, relative to the repetition.
     #[serde(default)]
     pub offset: Turns,
-    /// Rotation from each track's sector 0 to that of the next.
+    /// The rotation from each track's sector 0 to that of the next.
     #[serde(default)]
     pub skew: Turns,
-    /// Sectors a track, where they differ from the zone's.
+    /// Sectors a track, if they differ from the zone's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sectors_per_track: Option<u32>,
 }
@@ -275,7 +275,7 @@ pub enum SectorsPerTrack {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Zone {
-    /// First cylinder. Cylinders of no zone hold no LBN.
+    /// The first cylinder. Cylinders outside of all zones have no LBN.
     pub first_cylinder: u32,
     /// Last cylinder, included.
     pub last_cylinder: u32,
@@ -284,21 +284,21 @@ pub struct Zone {
     /// The pattern, with the order `pattern`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pattern: Option<String>,
-    /// The order of this zone, where it differs from the layout's.
+    /// The order of this zone, if it differs from the layout's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub order: Option<Order>,
-    /// The surfaces that the zone lies on, by head, in the order in which LBNs run over them; all by ascending head if
-    /// not given. Not with the order `pattern`, whose runs name their heads.
+    /// The surfaces of the zone, by head, in LBN order; all by ascending head if not given. Not with the order
+    /// `pattern`, whose runs name their heads.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub surfaces: Vec<u16>,
-    /// By how many cylinders each of the surfaces is shifted inward: heads that are not aligned reach their n-th track at
-    /// different positions of the arm. One number for each of the zone's surfaces, or none.
+    /// The cylinders by which each of the surfaces is shifted inward: heads that are not aligned reach their n-th track
+    /// at different positions of the arm. One number for each of the zone's surfaces, or none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub surface_offsets: Vec<u32>,
-    /// Where sector 0 of the zone's first track stands.
+    /// The angle of sector 0 of the zone's first track.
     #[serde(default, skip_serializing_if = "Turns::is_zero")]
     pub offset: Turns,
-    /// Rotation from sector 0 of a track to sector 0 of the next: on the same cylinder in the cylinder orders; on
+    /// The rotation from sector 0 of a track to sector 0 of the next: on the same cylinder in the cylinder orders; on
     /// the same surface in `surface-serpentine`.
     #[serde(default, skip_serializing_if = "Turns::is_zero")]
     pub track_skew: Turns,
@@ -309,29 +309,29 @@ pub struct Zone {
     /// skew if it is not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub head_skew: Option<Turns>,
-    /// Sectors at the zone's start that hold no LBN (the drive keeps its own data there).
+    /// Sectors at the zone's start without LBN (the drive keeps its own data there).
     #[serde(default, skip_serializing_if = "is_zero")]
     pub reserved: u64,
-    /// How spare sectors are set aside.
+    /// The spare sectors.
     #[serde(default)]
     pub sparing: Sparing,
-    /// Bad sectors that the LBNs step over, ascending, counted in the zone from its first sector, reserved ones
-    /// included. With sparing by whole tracks they are track numbers.
+    /// Bad sectors that the LBNs skip, ascending, counted in the zone from its first sector, reserved ones included.
+    /// With sparing by whole tracks they are track numbers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slips: Vec<u64>,
-    /// More of them, as runs: `[first, how many]`, both in the unit of `slips`.
+    /// Further slips as runs: `[first, count]`, both in the unit of `slips`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slip_runs: Vec<(u64, u64)>,
-    /// Tracks that the LBNs step over, as runs: `[first, how many]`, counted in the zone in LBN order.
+    /// Tracks that the LBNs skip, as runs: `[first, count]`, counted in the zone in LBN order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slip_tracks: Vec<(u32, u32)>,
-    /// Bad sectors whose LBN went elsewhere: `[bad, replacement]`, both counted like slips.
+    /// Bad sectors whose LBN was moved: `[bad, replacement]`, both counted like slips.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub defects: Vec<(u64, u64)>,
 }
 
 impl Zone {
-    /// A zone of whole cylinders with one density, no skew, and nothing set aside.
+    /// Returns a zone of whole cylinders with one density, no skew, and no spare or reserved sectors.
     ///
     /// ```
     /// use freeblock_model::profile::{SectorsPerTrack, Turns, Zone};
@@ -360,7 +360,7 @@ impl Zone {
         }
     }
 
-    /// How many sectors, or whole tracks, the LBNs step over.
+    /// Returns the number of sectors, or whole tracks, that the LBNs skip.
     pub fn slip_count(&self) -> u64 {
         let runs = self.slip_runs.iter().map(|run| run.1);
         let tracks = self.slip_tracks.iter().map(|run| u64::from(run.1));
@@ -372,10 +372,10 @@ fn is_zero(n: &u64) -> bool {
     *n == 0
 }
 
-/// How spare sectors are set aside in a zone.
+/// The spare sectors of a zone.
 ///
-/// A zone is cut into regions (a track, a cylinder, some cylinders, all of it). Each holds back `spares` sectors at
-/// its end or front, and a slip either takes one of them or pushes all that follows one further.
+/// A zone is cut into regions (a track, a cylinder, some cylinders, all of it). Each reserves `spares` sectors at its
+/// end or front, and a slip either uses one of them or pushes all that follows one further.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sparing {
@@ -388,22 +388,22 @@ pub struct Sparing {
     /// Spare sectors in each region; whole tracks with `per = "zone-tracks"`.
     #[serde(default)]
     pub spares: u64,
-    /// Whether the spares stand at the front of the region rather than at its end.
+    /// Whether the spares are at the front of the region rather than at its end.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub at_front: bool,
-    /// Whether a slip pushes all later LBNs of the zone, in place of using up one of its region's spares.
+    /// Whether a slip pushes all later LBNs of the zone, instead of using up one of its region's spares.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub slip_to_end: bool,
 }
 
-/// What has spares of its own.
+/// The unit that has spares of its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SparingRegion {
     /// The whole zone.
     #[default]
     Zone,
-    /// The whole zone, and it is whole tracks that are spare or slipped.
+    /// The whole zone, with whole tracks as spares and slips.
     ZoneTracks,
     /// Each run of some cylinders.
     Range,
@@ -419,13 +419,13 @@ pub enum SparingRegion {
 pub struct Remap {
     /// The first LBN moved.
     pub lbn: u64,
-    /// How many.
+    /// The number of LBNs.
     pub sectors: u32,
-    /// Where the first is now.
+    /// The cylinder of the first one now.
     pub cylinder: u32,
-    /// Where the first is now.
+    /// The head of the first one now.
     pub head: u16,
-    /// Where the first is now: the sector on that track. The others follow it.
+    /// The sector of the first one now, on that track. The others follow it.
     pub sector: u32,
 }
 
@@ -434,9 +434,9 @@ pub struct Remap {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Firmware {
-    /// Before anything else, on every command.
+    /// The time of every command before anything else.
     pub per_request_overhead_ms: f64,
-    /// Every command overhead is multiplied by this.
+    /// The factor of every command overhead.
     pub overhead_scale: f64,
     /// Time for one sector between buffer and host, at the drive's side.
     pub bulk_sector_ms: f64,
@@ -448,9 +448,9 @@ pub struct Firmware {
     pub hold_bus_read: bool,
     /// The same for writes.
     pub hold_bus_write: bool,
-    /// Commands the drive queues inside.
+    /// The most commands that the drive queues inside.
     pub queue_depth: u32,
-    /// The order in which it serves them.
+    /// The order of their service.
     #[serde(skip_serializing_if = "QueueOrder::is_fcfs")]
     pub queue_order: QueueOrder,
     /// Command overheads.
@@ -495,7 +495,7 @@ pub enum QueueOrder {
 }
 
 impl QueueOrder {
-    /// The word in the profile file.
+    /// Returns the word in the profile file.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Fcfs => "fcfs",
@@ -516,7 +516,7 @@ impl QueueOrder {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Overheads {
-    /// A read found in the buffer.
+    /// A read that is in the buffer.
     pub read_hit: (f64, f64),
     /// A read that needs the medium.
     pub read_miss: (f64, f64),
@@ -530,34 +530,34 @@ pub struct Overheads {
     pub write_completion: f64,
     /// Before data moves to the host.
     pub data_preparation: f64,
-    /// Taking the bus again, first time in a command.
+    /// Acquiring the bus again, the first time in a command.
     pub first_reselect: f64,
-    /// Taking the bus again, later times.
+    /// Acquiring the bus again, later times.
     pub other_reselect: f64,
-    /// Letting go of the bus in a read.
+    /// Releasing the bus in a read.
     pub read_disconnect: (f64, f64),
-    /// Letting go of the bus in a write.
+    /// Releasing the bus in a write.
     pub write_disconnect: f64,
-    /// Floor for the move of a write that does not follow the last.
+    /// The least time of a move of a write that does not follow the last.
     pub minimum_seek_delay: f64,
-    /// A drive that lets go of the bus twice in a write.
+    /// A second release of the bus in a write.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub extra_write_disconnect: Option<ExtraWriteDisconnect>,
 }
 
-/// A drive that lets go of the bus twice in a write: its overheads take the place of the write overhead.
+/// A drive that releases the bus twice in a write: these overheads replace the write overhead.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ExtraWriteDisconnect {
     /// Command overhead.
     pub command_ms: f64,
-    /// First disconnect.
+    /// The first disconnect.
     pub disconnect_ms: f64,
-    /// Between the two.
+    /// The time between the two.
     pub between_ms: f64,
-    /// Second disconnect.
+    /// The second disconnect.
     pub second_disconnect_ms: f64,
-    /// More command overhead when a seek is needed.
+    /// The additional command overhead if a seek is needed.
     pub seek_delta_ms: f64,
 }
 
@@ -571,15 +571,15 @@ pub struct Cache {
     pub segments: u32,
     /// Sectors in each.
     pub segment_sectors: u32,
-    /// How many segments may hold data not yet written.
+    /// The most segments with unwritten data.
     pub write_segments: u32,
     /// Whether writes have a segment of their own.
     pub separate_write_segment: bool,
-    /// How far a read goes on after what was asked.
+    /// The extent of read-ahead after the requested sectors.
     pub read_ahead: ReadAhead,
-    /// Least read-ahead, sectors.
+    /// The least read-ahead in sectors.
     pub minimum_read_ahead: u32,
-    /// Most read-ahead, sectors; 0 for none given.
+    /// The most read-ahead in sectors; 0 for no bound.
     pub maximum_read_ahead: u32,
     /// Whether requested data may be dropped from the segment, and how much of it must stay: DiskSim's
     /// "Read-ahead over requested" as written in the file (-1: dropped at completion).
@@ -588,33 +588,34 @@ pub struct Cache {
     pub read_ahead_on_idle_hit: bool,
     /// Whether sectors that pass under the head before the requested ones are kept.
     pub read_free_sectors: bool,
-    /// When a write is acknowledged.
+    /// The time at which a write is acknowledged.
     pub write_back: WriteBack,
     /// Whether a write that continues the last joins it.
     pub combine_sequential_writes: bool,
     /// Whether read-ahead may stop inside a sector.
     pub stop_in_sector: bool,
-    /// Whether a write lets go of the bus when it must seek.
+    /// Whether a write releases the bus if it must seek.
     pub disconnect_write_if_seek: bool,
     /// Whether a write hit ends read-ahead.
     pub write_hit_stops_prefetch: bool,
     /// Whether written data may serve later reads.
     pub read_hits_on_written: bool,
-    /// Whether the cached part of a read goes out before the rest is there.
+    /// Whether the cached part of a read is sent before the rest is there.
     pub immediate_partial_hit: bool,
     /// Whether a read that starts where running read-ahead is now counts as a hit.
     pub almost_hits: bool,
     /// Whether hits are served while another command has the arm (full, partial, intermediate).
     pub sneaky_hits: (bool, bool, bool),
-    /// Whether a write's data may come in while another command has the arm.
+    /// Whether a write's data may be received while another command has the arm.
     pub write_prebuffering: bool,
-    /// Share of the request (or of the segment) that must be there before a read takes the bus.
+    /// The share of the request (or of the segment) that must be in the buffer before a read takes the bus.
     pub read_watermark: f64,
-    /// Share below which a write asks for more data.
+    /// The share below which a write asks for more data.
     pub write_watermark: f64,
     /// Whether watermarks are shares of the request rather than of the segment.
     pub watermark_by_request: bool,
-    /// When the next command's move may begin: 0 after completion, 1 once it is prepared, 2 when the medium is done.
+    /// The time at which the next command's move may begin: 0 after completion, 1 once it is prepared, 2 at the end of
+    /// the medium access.
     pub preseek_level: u8,
 }
 
@@ -650,11 +651,11 @@ impl Default for Cache {
     }
 }
 
-/// How far a read goes on after what was asked (DiskSim's "Buffer continuous read").
+/// The extent of read-ahead after the requested sectors (DiskSim's "Buffer continuous read").
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ReadAhead {
-    /// Not at all.
+    /// No read-ahead.
     #[default]
     None,
     /// To the end of the track.
@@ -663,27 +664,27 @@ pub enum ReadAhead {
     Cylinder,
     /// Until the segment is full.
     Segment,
-    /// To the end of the track that holds the next LBN, and one track more for a stream.
+    /// To the end of the track of the next LBN, and one track more for a stream.
     TrackAndNext,
 }
 
-/// When a write is acknowledged (DiskSim's "Fast write level").
+/// The time at which a write is acknowledged (DiskSim's "Fast write level").
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WriteBack {
     /// From the medium.
     #[default]
     None,
-    /// From the buffer, for a stream that appends to what is being written.
+    /// From the buffer for a stream that appends to the data being written, otherwise from the medium.
     Append,
     /// From the buffer, always.
     Always,
-    /// Not measured, as of a drive to which a probe did not write.
+    /// Not measured, because a probe did not write to the drive.
     Unknown,
 }
 
 impl WriteBack {
-    /// Whether writes are acknowledged from the buffer, if that is known.
+    /// Returns whether writes are acknowledged from the buffer, if that is known.
     pub const fn known(self) -> Option<bool> {
         match self {
             Self::None => Some(false),

@@ -1,4 +1,4 @@
-//! Reading and writing profiles as TOML.
+//! Reads and writes profiles as TOML.
 
 use crate::error::ProfileError;
 use crate::profile::Profile;
@@ -7,10 +7,10 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-/// The largest profile file read; the largest built-in one has a tenth of it.
+/// The largest profile file accepted; the largest built-in one has a tenth of it.
 const LARGEST_FILE: u64 = 64 << 20;
 
-/// Reads all of a profile's text, which may come from a pipe or a device without an end.
+/// Reads all of a profile's text up to the limit; it may come from a pipe or a device without an end.
 fn text(from: impl Read) -> std::io::Result<String> {
     let mut text = String::new();
     from.take(LARGEST_FILE + 1).read_to_string(&mut text)?;
@@ -28,38 +28,38 @@ pub enum ReadError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// The file is not a profile in TOML.
     #[error("{name}:{line}:{column}: {message}; see `freeblock drive show NAME` for a profile that works")]
     Toml {
-        /// The file, or whatever the text was called.
+        /// The file, or the name given to the text.
         name: String,
         /// Line, from 1.
         line: usize,
         /// Column, from 1.
         column: usize,
-        /// What the parser said.
+        /// The parser's error.
         message: String,
-        /// The bytes meant.
+        /// The bytes concerned.
         span: Range<usize>,
     },
-    /// The file is a profile, but not of a drive.
+    /// The file is a profile, but describes no drive.
     #[error("{name}: {source}")]
     Profile {
-        /// The file, or whatever the text was called.
+        /// The file, or the name given to the text.
         name: String,
-        /// What is wrong.
+        /// The problem.
         source: ProfileError,
     },
 }
 
 impl Profile {
-    /// Reads a profile from TOML; `name` stands in messages for the file.
+    /// Reads a profile from TOML; `name` is used for the file in messages.
     ///
     /// # Errors
-    /// Line and column of what is not TOML or not a profile. That the numbers describe a drive is checked by
+    /// Line and column of text that is not TOML or not a profile. The values are checked by
     /// [`DriveModel::from_profile`](crate::DriveModel::from_profile).
     pub fn from_toml(text: &str, name: &str) -> Result<Self, ReadError> {
         toml::from_str(text).map_err(|e| {
@@ -78,16 +78,16 @@ impl Profile {
     /// Reads a profile file.
     ///
     /// # Errors
-    /// As [`from_toml`](Self::from_toml), and what the system says of the file.
+    /// As for [`from_toml`](Self::from_toml), and the system's errors.
     pub fn read(path: &Path) -> Result<Self, ReadError> {
         let io = |source| ReadError::Io { path: path.to_owned(), source };
         let text = std::fs::File::open(path).and_then(text).map_err(io)?;
         Self::from_toml(&text, &path.display().to_string())
     }
 
-    /// The profile as TOML.
+    /// Returns the profile as TOML.
     pub fn to_toml(&self) -> String {
-        // A profile is plain tables, arrays and numbers: all of it has a place in TOML.
+        // A profile is plain tables, arrays and numbers: all of it can be written as TOML.
         toml::to_string(self).unwrap_or_default()
     }
 }

@@ -1,11 +1,11 @@
-//! Random but possible drives, for tests that must hold on any drive and for trying characterisation.
+//! Random but possible drives, for tests of properties of all drives and for trying characterisation.
 
 use crate::profile::{
     FORMAT, LayoutSpec, Mechanics, Order, Profile, Remap, SectorsPerTrack, Seek, Sparing, SparingRegion,
     Turns, Zone,
 };
 
-/// How large a random drive is.
+/// The size of a random drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
     /// Up to some thousand sectors: every sector can be walked.
@@ -14,7 +14,7 @@ pub enum Size {
     Small,
 }
 
-/// SplitMix64: a profile is to depend on its seed and nothing else.
+/// SplitMix64: a profile must depend on its seed and nothing else.
 pub(crate) struct Draw(u64);
 
 impl Draw {
@@ -30,7 +30,7 @@ impl Draw {
         z ^ (z >> 31)
     }
 
-    /// `low..=high`; the bias of a modulus does not matter here.
+    /// Returns a number in `low..=high`; the bias of a modulus does not matter here.
     pub(crate) fn range(&mut self, low: u64, high: u64) -> u64 {
         low + self.next() % (high - low + 1)
     }
@@ -55,9 +55,9 @@ impl Draw {
     }
 }
 
-/// The drive of a seed: any order of tracks, any sparing, zones with gaps between them, slips, remaps, odd skews,
-/// defects, raw seek curves with dents, negative settling. Every seed gives a drive: where what is set aside does not
-/// fit its zone, the draw goes on until it does.
+/// Returns the drive of a seed: any order of tracks, any sparing, zones with gaps between them, slips, remaps, odd
+/// skews, defects, raw seek curves with dents, negative settling. Every seed gives a drive: if spares and reserved
+/// sectors do not fit their zone, it draws again.
 ///
 /// ```
 /// use freeblock_model::random_profile::{Size, random_profile};
@@ -75,9 +75,9 @@ pub fn random_profile(seed: u64, size: Size) -> Profile {
     }
 }
 
-/// A profile that is nearly always a drive.
+/// Draws a profile that is nearly always a drive.
 fn attempt(draw: &mut Draw, seed: u64, size: Size) -> Profile {
-    // A stream of their own: the rest of a seed's drive is what it is without defects.
+    // Defects have a stream of their own, so that they do not change the rest of a seed's drive.
     let mut defects = Draw(draw.0 ^ 0x6465_6665_6374_7321);
     let (most_cylinders, most_sectors) = match size {
         Size::Tiny => (12, 40),
@@ -153,7 +153,7 @@ fn random_zone(
     };
     let slips = match per {
         SparingRegion::ZoneTracks => vec![draw.range(0, places / u64::from(sectors) - 1)],
-        // One at most, so that no region has more than it has spares.
+        // At most one, so that no region has more slips than spares.
         SparingRegion::Zone if spares > 4 => {
             (0..draw.range(0, 4)).map(|_| draw.range(0, places / 2)).collect()
         }
@@ -218,7 +218,7 @@ fn random_seek(draw: &mut Draw, cylinders: u32) -> Seek {
     }
 }
 
-/// Gives up to three bad sectors in every zone a spare sector of that zone, where there are any.
+/// Gives up to three bad sectors in every zone a spare sector of that zone, if there are any.
 fn add_defects(profile: &mut Profile, draw: &mut Draw) {
     use crate::layout::{Layout, Location};
     use units::TrackIndex;
@@ -226,7 +226,7 @@ fn add_defects(profile: &mut Profile, draw: &mut Draw) {
     let mut first_track = 0;
     for zone in &mut profile.layout.zones {
         let tracks = (zone.last_cylinder - zone.first_cylinder + 1) * u32::from(profile.heads);
-        // Sectors count through the zone as its tracks do.
+        // Sectors are counted through the zone in the order of its tracks.
         let (mut used, mut spare, mut start) = (Vec::new(), Vec::new(), 0);
         for local in 0..tracks {
             let track = TrackIndex::new(first_track + local);
@@ -263,7 +263,7 @@ fn add_defects(profile: &mut Profile, draw: &mut Draw) {
     }
 }
 
-/// Moves one LBN onto a sector that holds none, if there is one.
+/// Moves one LBN to a sector without LBN, if there is one.
 fn add_remap(profile: &mut Profile, draw: &mut Draw) {
     use crate::layout::{Layout, Location};
     use units::TrackIndex;
@@ -299,7 +299,7 @@ mod tests {
             check(seed, Size::Tiny);
             check(seed, Size::Small);
         }
-        // What the first attempts of these set aside does not fit.
+        // The first draws of these do not fit their zones.
         for seed in [12_076_655_762_571_467_670, 5_386_633_628_521_995_636, 7_324_867_518_218_266_556] {
             check(seed, Size::Tiny);
         }

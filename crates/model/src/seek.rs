@@ -1,4 +1,4 @@
-//! Seek time by distance, made ready: one number for every distance the arm can go.
+//! Seek times by distance, as a table with one number for every distance.
 
 use crate::error::ProfileError;
 use crate::profile::Seek;
@@ -7,20 +7,20 @@ use units::Duration;
 /// The longest seek accepted, ms. No arm ever took a tenth of it.
 const LONGEST_MS: f64 = 1_000.0;
 
-/// Seek times of one drive for every distance from 0 to its last cylinder.
+/// The seek times of a drive for every distance from 0 to its last cylinder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SeekProfile {
-    /// Nanoseconds by distance.
+    /// In nanoseconds, by distance.
     by_distance: Vec<u32>,
     /// The shortest time of this distance or any longer one: measured curves are not monotone.
     at_least: Vec<u32>,
 }
 
 impl SeekProfile {
-    /// Fills the table for a drive of `cylinders` cylinders.
+    /// Computes the table for a drive of `cylinders` cylinders.
     ///
     /// # Errors
-    /// Points out of order, times that are negative, not numbers, or over a second.
+    /// Points are out of order, or times are negative, not numbers, or over a second.
     pub fn new(curve: &Seek, cylinders: u32) -> Result<Self, ProfileError> {
         check(curve)?;
         let by_distance = (0..cylinders)
@@ -40,26 +40,28 @@ impl SeekProfile {
         Self { by_distance, at_least }
     }
 
-    /// The same with every seek longer by so many nanoseconds, or shorter, but none below nothing.
+    /// Returns the same with every seek longer (or shorter, down to zero) by `ns` nanoseconds.
     #[must_use]
     pub fn longer_by(&self, ns: i32) -> Self {
         let longer = |(d, &time): (usize, &u32)| if d == 0 { time } else { time.saturating_add_signed(ns) };
         Self::of_times(self.by_distance.iter().enumerate().map(longer).collect())
     }
 
-    /// Time of a seek over `distance` cylinders. Distances past the drive's last cylinder take as long as to there.
+    /// Returns the time of a seek over `distance` cylinders. Distances past the drive's last cylinder take the time of
+    /// the longest seek.
     #[inline]
     pub fn time(&self, distance: u32) -> Duration {
         Duration::from_nanos(u64::from(lookup(&self.by_distance, distance)))
     }
 
-    /// No seek of `distance` cylinders or more is shorter than this. Rises with distance, as measured times do not.
+    /// Returns a lower bound on seeks of `distance` cylinders or more. It rises with distance, as measured times do
+    /// not.
     #[inline]
     pub fn lower_bound(&self, distance: u32) -> Duration {
         Duration::from_nanos(u64::from(lookup(&self.at_least, distance)))
     }
 
-    /// Mean over all pairs of cylinders, each equally likely: the "average seek" of a data sheet.
+    /// Returns the mean over all pairs of cylinders, each equally likely: the "average seek" of a data sheet.
     pub fn mean(&self) -> Duration {
         let n = self.by_distance.len() as u128;
         // A distance d > 0 occurs between 2 (n - d) ordered pairs.
@@ -77,7 +79,7 @@ fn lookup(table: &[u32], distance: u32) -> u32 {
     }
 }
 
-/// The curve at `d` cylinders, `d > 0`, unclamped.
+/// Returns the curve at `d` cylinders, `d > 0`, without limits.
 fn milliseconds(curve: &Seek, d: u32) -> f64 {
     let x = f64::from(d);
     match curve {

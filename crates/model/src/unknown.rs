@@ -1,4 +1,4 @@
-//! A drive of which only its size is known.
+//! The model of a drive of which only the size is known.
 
 use crate::drive_model::DriveModel;
 use crate::error::ProfileError;
@@ -10,11 +10,11 @@ use units::{Bytes, Sectors};
 /// The name of such a model.
 const NAME: &str = "unknown";
 
-/// Bytes of a made-up track: what one command fetches in idle time. A few milliseconds of any disk, and too little to
-/// keep the foreground waiting for long.
+/// The bytes of an assumed track: the amount that one command reads in idle time. A few milliseconds on any disk, which
+/// does not delay the foreground for long.
 const TRACK: u64 = 1 << 19;
 
-/// The seek curve has an entry a cylinder: beyond so many cylinders get more heads.
+/// The most cylinders before tracks get more heads: the seek curve has an entry a cylinder.
 const FEW_CYLINDERS: u64 = 1 << 18;
 
 /// The most cylinders of a profile.
@@ -23,17 +23,17 @@ const MOST_CYLINDERS: u64 = 1 << 22;
 /// The most heads of a profile.
 const MOST_HEADS: u64 = 256;
 
-/// The longest seek of a profile, ms. The curve says nothing but that further is further.
+/// The longest seek of a profile, ms. The curve's only information is that larger distances take longer.
 const FARTHEST_MS: f64 = 1_000.0;
 
 impl DriveModel {
-    /// A stand-in for a drive that has not been characterised: LBNs in their order on tracks of half a megabyte, a seek
-    /// longer the further it goes, and [`is_known`](Self::is_known) false. It gives LBNs a place in the core's
-    /// accounts of what is wanted, and its times mean nothing: a core outside the drive takes its order from a mimic
-    /// or from LBNs, leaves the gaps alone, and uses idle time.
+    /// Returns a stand-in for a drive that has not been characterised: LBNs in order on tracks of half a megabyte, a
+    /// seek that is longer for larger distances, and [`is_known`](Self::is_known) false. It gives LBNs a place in the
+    /// core's wanted sets, but its times are meaningless: a core outside the drive takes its order from a mimic or from
+    /// LBNs, uses no gaps, and uses idle time.
     ///
     /// # Errors
-    /// No sectors, more than a profile can describe (2^49 bytes), or sectors of a size that no drive has.
+    /// There are no sectors, or more than a profile can describe (2^49 bytes), or their size is that of no drive.
     ///
     /// ```
     /// use freeblock_model::DriveModel;
@@ -51,10 +51,11 @@ impl DriveModel {
 }
 
 impl Profile {
-    /// A drive of which nothing but the size is known, as [`DriveModel::unknown`] has it: a stand-in whose places and times mean nothing.
+    /// Returns a profile of a drive of which only the size is known, for [`DriveModel::unknown`]: its places and times
+    /// are meaningless.
     ///
     /// # Errors
-    /// No sectors, more than a profile can describe (2^49 bytes), or sectors of a size that no drive has.
+    /// There are no sectors, or more than a profile can describe (2^49 bytes), or their size is that of no drive.
     pub fn of_size(capacity: Sectors, sector: Bytes) -> Result<Self, ProfileError> {
         let sector_bytes = u32::try_from(sector.get()).unwrap_or(u32::MAX);
         let on_track = (TRACK / sector.get().max(1)).clamp(1, capacity.get().max(1));
@@ -103,7 +104,7 @@ impl Profile {
                     cylinder_skew: Default::default(),
                     head_skew: None,
                     reserved: 0,
-                    // Where the last track would go on.
+                    // The rest of the last track.
                     sparing: Sparing {
                         per: SparingRegion::Zone,
                         spares: room - capacity.get(),

@@ -1,8 +1,9 @@
-//! Drives as they are laid out: a generator for each of the twenty that Wong measured.
+//! Realistic layouts: a generator for each of the twenty drives that Wong measured.
 //!
-//! Source: Henry Wong, "Discovering Hard Disk Physical Geometry through Microbenchmarking", September 2019: speed, sectors
-//! on the outermost and innermost track, tracks, surfaces, skew, longest seek, the order of tracks, and oddities. Zones,
-//! densities by head and the places of defects are drawn, since no such tables are published.
+//! Source: Henry Wong, "Discovering Hard Disk Physical Geometry through Microbenchmarking", September 2019: speed,
+//! sectors on the outermost and innermost track, tracks, surfaces, skew, longest seek, the order of tracks, and
+//! oddities. Zones, densities by head and the places of defects are drawn at random, since no such tables are
+//! published.
 
 use crate::profile::{
     Cache, Course, FORMAT, Firmware, LayoutSpec, Mechanics, Order, Overheads, Pattern, Profile, ReadAhead,
@@ -17,9 +18,9 @@ enum Tracks {
     F,
     /// A: the heads in reverse on every other cylinder.
     A,
-    /// F or A, which he did not tell apart.
+    /// F or A, which the measurement does not distinguish.
     ForA,
-    /// Two letters: bands of so many tracks, which alternate in direction, and in the order of surfaces.
+    /// Two letters: bands of this number of tracks, with the directions of tracks and of surfaces.
     Bands(u32, Course, Course),
     /// AF or AA.
     AForAA(u32),
@@ -29,23 +30,23 @@ enum Tracks {
     ByDensity,
 }
 
-/// What is odd about a measured drive.
+/// The oddity of a measured drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Oddity {
     None,
     /// Skews of 93 to 100 degrees, by zone.
     SkewByZone,
-    /// The last track of a zone holds only so many sectors that, with the next zone's track, they make a whole one.
+    /// The last track of a zone has only the sectors that, with the next zone's track, make a whole one.
     PartialLastTrack,
     /// One sector of each track is empty, and each surface has a skew of its own.
     EmptySectors,
-    /// Whole tracks are slipped, so many at a place.
+    /// Whole tracks are slipped, this number at a place.
     SlippedTracks(u32),
     /// Surfaces are not aligned, and some tracks have lost nearly all their sectors.
     Misaligned,
 }
 
-/// One of the drives.
+/// One of the measured drives.
 #[derive(Clone, Copy, Debug)]
 pub struct Measured {
     /// A name for the command line.
@@ -61,7 +62,7 @@ pub struct Measured {
     tracks: u32,
     surfaces: u16,
     skew: &'static str,
-    /// Skew to the next surface; empty where it is the same.
+    /// Skew to the next surface; empty if it is the same.
     head_skew: &'static str,
     longest_seek_ms: f64,
     order: Tracks,
@@ -144,7 +145,7 @@ impl Measured {
         let mut draw = Draw::new(seed);
         let mut this = *self;
         if scale == Scale::Tiny {
-            // Bands, zones and slips shrink with the tracks, so that each oddity is still there.
+            // Bands, zones and slips shrink with the tracks, so that each oddity remains.
             this.tracks = draw.range(150, 400) as u32;
             let shrink = |n: u32| (n / 30).max(4);
             (this.outer, this.inner) = (shrink(self.outer).min(40), shrink(self.inner).min(24));
@@ -179,7 +180,7 @@ impl Measured {
     }
 }
 
-/// A curve that settles in a millisecond and reaches the longest seek over all cylinders.
+/// Returns a curve that settles in a millisecond and reaches the longest seek over all cylinders.
 fn seek(cylinders: u32, longest_ms: f64) -> Seek {
     let (far, settle) = (f64::from(cylinders.max(8)), 0.8_f64);
     let crossover = (far / 4.0).floor();
@@ -214,7 +215,7 @@ fn firmware(drive: &Measured) -> Firmware {
     }
 }
 
-/// Zones as drawn, before they are put into LBN order.
+/// Zones as drawn, before they are arranged in LBN order.
 struct Plan<'a> {
     drive: &'a Measured,
     scale: Scale,
@@ -222,7 +223,7 @@ struct Plan<'a> {
     bounds: Vec<u32>,
     /// Sectors on the tracks of each zone's best surface.
     density: Vec<u32>,
-    /// By how many hundredths each surface is less dense.
+    /// The percentage by which each surface is less dense.
     less: Vec<u32>,
 }
 
@@ -264,7 +265,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Order, zones, patterns and cylinders.
+    /// Returns order, zones, patterns and cylinders.
     fn lay_out(&self, draw: &mut Draw) -> (Order, Vec<Zone>, Vec<Pattern>, u32) {
         let band = |tracks: u32| if self.scale == Scale::Tiny { draw_band(tracks) } else { tracks };
         let bands = |width, tracks, surfaces| Order::Bands { band_cylinders: band(width), tracks, surfaces };
@@ -297,7 +298,7 @@ impl<'a> Plan<'a> {
         (order, zones, patterns, last + 1 + shift)
     }
 
-    /// A zone over all surfaces.
+    /// Returns a zone over all surfaces.
     fn across_surfaces(&self, zone: usize, draw: &mut Draw) -> Option<Zone> {
         let (first, last) = self.cylinders_of(zone)?;
         let by_head: Vec<u32> = (0..self.drive.surfaces).map(|head| self.sectors(zone, head)).collect();
@@ -326,7 +327,7 @@ impl<'a> Plan<'a> {
         Some(plain)
     }
 
-    /// Every surface with zones of its own: zone by zone, or by falling density.
+    /// Returns zones for every surface by itself: zone by zone, or by falling density.
     fn surface_by_surface(&self) -> Vec<Zone> {
         let cylinders = self.bounds.last().copied().unwrap_or(1);
         let skew = turns(self.drive.skew);
@@ -334,7 +335,7 @@ impl<'a> Plan<'a> {
         for zone in 0..self.density.len() {
             for head in 0..self.drive.surfaces {
                 let Some((first, last)) = self.cylinders_of(zone) else { continue };
-                // A surface of less density gives up its zones further out.
+                // A less dense surface ends its zones further out.
                 let less = u64::from(self.less.get(usize::from(head)).copied().unwrap_or(0));
                 let inner = |bound: u32| match bound {
                     bound if bound == cylinders => bound,
@@ -360,7 +361,7 @@ impl<'a> Plan<'a> {
         zones
     }
 
-    /// Patterns of one band, each surface with its own skew: 17/56 and 18/56.
+    /// Adds patterns of one band, each surface with its own skew: 17/56 and 18/56.
     fn skew_by_surface(&self, zones: &mut Vec<Zone>, patterns: &mut Vec<Pattern>) {
         let width = match self.drive.order {
             Tracks::Bands(width, ..) if self.scale == Scale::Full => width,
@@ -389,7 +390,7 @@ impl<'a> Plan<'a> {
             }
             Some(name)
         };
-        // A pattern covers its zone in whole: the rest of a zone gets a pattern of its own.
+        // A pattern must fill its zone: the rest of a zone gets a pattern of its own.
         let mut whole = Vec::new();
         for zone in zones.drain(..) {
             let cylinders = zone.last_cylinder - zone.first_cylinder + 1;
@@ -407,7 +408,7 @@ impl<'a> Plan<'a> {
         *zones = whole;
     }
 
-    /// Slips of single sectors, of whole tracks, and of most of a track.
+    /// Adds slips of single sectors, of whole tracks, and of most of a track.
     fn add_slips(&self, zones: &mut [Zone], draw: &mut Draw) {
         for zone in zones.iter_mut() {
             if zone.sparing.per == SparingRegion::Track || self.drive.oddity == Oddity::PartialLastTrack {
@@ -419,7 +420,7 @@ impl<'a> Plan<'a> {
                 SectorsPerTrack::Same(sectors) => u64::from(*sectors),
                 SectorsPerTrack::ByHead(list) => list.first().copied().map_or(1, u64::from),
             };
-            // Where surfaces differ the sectors of the first track are those that are surely there.
+            // If surfaces differ, only the sectors of the first track are certain to exist.
             let sure = outermost * tracks / 2;
             zone.sparing.slip_to_end = true;
             zone.slips = (0..draw.range(0, 6)).map(|_| draw.range(0, sure.max(1) - 1)).collect();
@@ -445,7 +446,7 @@ fn turns(skew: &str) -> Turns {
     if skew.is_empty() { Turns::default() } else { Turns::Fraction(skew.into()) }
 }
 
-/// The width of a band on a tiny drive.
+/// Returns the width of a band on a tiny drive.
 fn draw_band(tracks: u32) -> u32 {
     (tracks / 16).clamp(2, 9)
 }

@@ -1,4 +1,4 @@
-//! Why an import failed, and where.
+//! Import errors, with their places.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -20,58 +20,58 @@ impl fmt::Display for Place {
     }
 }
 
-/// Why a file could not be imported.
+/// The reason for which a file could not be imported.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ImportError {
-    /// The text is not what DiskSim's files look like.
+    /// The text does not follow the syntax of DiskSim's files.
     #[error("{place}: expected {expected}, found {found}; {mend}")]
     Syntax {
-        /// Where.
+        /// The place.
         place: Place,
-        /// What should stand there.
+        /// The expected text.
         expected: String,
-        /// What stands there.
+        /// The text there.
         found: String,
-        /// What to do about it.
+        /// The action to take.
         mend: String,
     },
-    /// A parameter has a value that makes no sense or is not supported.
+    /// A parameter has a value that is invalid or not supported.
     #[error("{place}: {problem}; {mend}")]
     Value {
-        /// Where.
+        /// The place.
         place: Place,
-        /// What is wrong.
+        /// The problem.
         problem: String,
-        /// What to do about it.
+        /// The action to take.
         mend: String,
     },
-    /// A parameter without which there is no drive.
+    /// A required parameter is missing.
     #[error("{place}: `{block}` has no `{key}`; add `{key} = ...` to it")]
     Missing {
-        /// Where the block begins.
+        /// The beginning of the block.
         place: Place,
         /// The block.
         block: String,
         /// The parameter.
         key: String,
     },
-    /// The file given cannot be read.
+    /// The given file cannot be read.
     #[error("cannot read {}: {cause}; check the path", shown(path))]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         cause: String,
     },
     /// A file that another one names cannot be read.
     #[error("{place}: cannot read {}: {cause}; put the file there, or correct its name", shown(path))]
     UnreadableSource {
-        /// Where it is named.
+        /// The place that names it.
         place: Place,
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         cause: String,
     },
     /// A file sources itself, directly or through others.
@@ -80,7 +80,7 @@ pub enum ImportError {
         shown(path)
     )]
     SelfSourcing {
-        /// The `source` that closes the circle.
+        /// The `source` that closes the cycle.
         place: Place,
         /// The file.
         path: PathBuf,
@@ -106,27 +106,27 @@ pub enum ImportError {
         /// Their names.
         choices: Vec<String>,
     },
-    /// The disk named is not there.
+    /// The named disk does not exist.
     #[error("{}: no disk is called `{}`; there are: {}", shown(path), plain(name), listed(choices))]
     NoSuchDisk {
         /// The file.
         path: PathBuf,
-        /// The name asked for.
+        /// The requested name.
         name: String,
-        /// The names there are.
+        /// The existing names.
         choices: Vec<String>,
     },
-    /// The numbers were read, but a drive cannot be laid out by them.
+    /// The numbers describe no possible drive.
     #[error("{}: {cause}", shown(path))]
     Impossible {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The problem.
         cause: crate::ProfileError,
     },
 }
 
-/// A path fit for a message: a damaged file may name others with control characters in them.
+/// Returns a path fit for a message: a damaged file may name others with control characters in them.
 fn shown(path: &Path) -> String {
     plain(&path.to_string_lossy())
 }

@@ -1,13 +1,13 @@
-//! Typed access to the fields of a block; every refusal names the place.
+//! Typed access to the fields of a block; every error names the place.
 
 use super::source::{At, Fault, printable};
 use super::syntax::{Block, Scalar, Value};
 
-/// Largest whole number taken: the profile file is TOML, whose integers have 63 bits.
+/// The largest whole number accepted: the profile file is TOML, whose integers have 63 bits.
 const MAX_WHOLE: i128 = i64::MAX as i128;
 
 impl Block {
-    /// The last field of this name; DiskSim, too, lets a later one win.
+    /// Returns the last field of this name; as in DiskSim, a later one overrides.
     pub fn get(&self, key: &str) -> Option<&Value> {
         self.fields.iter().rev().find(|field| field.key.eq_ignore_ascii_case(key)).map(|field| &field.value)
     }
@@ -20,7 +20,7 @@ impl Block {
         })
     }
 
-    /// A whole number from `least` to `most`.
+    /// Returns a whole number from `least` to `most`.
     pub fn whole(&self, key: &str, least: i64, most: u64) -> Result<u64, Fault> {
         self.require(key)?.whole(key, least, most)
     }
@@ -33,7 +33,7 @@ impl Block {
         self.get(key).map_or(Ok(default), |value| value.number(key))
     }
 
-    /// The items of a list; none when it is not there.
+    /// Returns the items of a list; none if it is missing.
     pub fn list(&self, key: &str) -> Result<&[Value], Fault> {
         self.get(key).map_or(Ok(&[]), |value| value.list(key))
     }
@@ -78,7 +78,7 @@ impl Value {
         }
     }
 
-    /// A whole number from `least` to `most`; `63.0` counts as whole.
+    /// Returns a whole number from `least` to `most`; `63.0` counts as whole.
     pub fn whole(&self, what: &str, least: i64, most: u64) -> Result<u64, Fault> {
         let number = self.integer(what)?;
         if number < i128::from(least) || number > i128::from(most).min(MAX_WHOLE) {
@@ -91,7 +91,7 @@ impl Value {
         Ok(number.max(0) as u64)
     }
 
-    /// Any whole number.
+    /// Returns any whole number.
     pub fn integer(&self, what: &str) -> Result<i128, Fault> {
         let scalar = self.scalar(what)?;
         if let Ok(number) = scalar.text.parse::<i64>() {
@@ -101,7 +101,7 @@ impl Value {
             return Ok(number.into());
         }
         let number = self.number(what)?;
-        // Beyond 2^53 a decimal number no longer names one whole number.
+        // Beyond 2^53 a decimal number is no longer a unique whole number.
         if number.fract() == 0.0 && number.abs() <= 9_007_199_254_740_992.0 {
             return Ok(number as i128);
         }
@@ -117,7 +117,7 @@ pub(super) fn refuse(at: At, problem: impl Into<String>, mend: &str) -> Fault {
     Fault::Value { at, problem: problem.into(), mend: mend.into() }
 }
 
-/// The items, those of inner lists in their place: DiskSim's tables are written with and without inner brackets.
+/// Collects the items, including those of inner lists: DiskSim's tables are written with and without inner brackets.
 pub(super) fn flattened<'v>(items: &'v [Value], into: &mut Vec<&'v Value>) {
     for item in items {
         match item {

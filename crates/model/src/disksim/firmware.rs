@@ -6,14 +6,14 @@ use super::source::Fault;
 use super::syntax::Block;
 use crate::profile::{Cache, ExtraWriteDisconnect, Firmware, Overheads, QueueOrder, ReadAhead, WriteBack};
 
-/// What moves sectors beside the disk itself: the bus it hangs on, the controller above that.
+/// The components beside the disk that transfer sectors: its bus, and the controller above that.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Path<'b> {
     pub bus: Option<&'b Block>,
     pub controller: Option<&'b Block>,
 }
 
-/// Parameters that are read elsewhere, or that say only what DiskSim prints or works out.
+/// Parameters that are read elsewhere, or that only affect DiskSim's output.
 const SILENTLY_IGNORED: [&str; 4] = ["Model", "Scheduler", "Print stats", "Avg sectors per cylinder"];
 
 struct Reader<'b> {
@@ -50,7 +50,7 @@ impl Reader<'_> {
         Ok((self.ms(after_read, notes)?, self.ms(after_write, notes)?))
     }
 
-    /// A share from 0 to 1.
+    /// Returns a share from 0 to 1.
     fn share(&mut self, key: &'static str) -> Result<f64, Fault> {
         self.seen.push(key);
         let share = self.block.number_or(key, 0.0)?;
@@ -62,7 +62,7 @@ impl Reader<'_> {
     }
 }
 
-/// The electronics, and whether reads and writes may begin at any of their sectors.
+/// Returns the electronics, and whether reads and writes may begin at any of their sectors.
 pub(super) fn read(
     block: &Block,
     path: Path<'_>,
@@ -127,7 +127,7 @@ pub(super) fn read(
     Ok((firmware, zero_latency.0, zero_latency.1))
 }
 
-/// The order of the drive's own queue: DiskSim's 28 policies by what they are nearest to.
+/// Returns the order of the drive's own queue: each of DiskSim's 28 policies is mapped to the nearest one here.
 fn queue_order(block: &Block, notes: &mut Vec<String>) -> Result<QueueOrder, Fault> {
     const POLICY: &str = "Scheduling policy";
     const DEPTH: &str = "Max queue length";

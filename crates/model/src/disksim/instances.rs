@@ -4,10 +4,10 @@ use super::fields::refuse;
 use super::source::{Fault, printable};
 use super::syntax::Scalar;
 
-/// Between the first and the last name of a range.
+/// The word between the first and the last name of a range.
 const TO: &str = "..";
 
-/// Components of one specification. Ranges are kept as ranges: a file may name more than memory holds.
+/// Components of one specification. Ranges are not expanded: a file may name more than memory holds.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Instances {
     single: Vec<String>,
@@ -70,7 +70,7 @@ fn range(first: &Scalar, last: &str) -> Result<Range, Fault> {
     }
 }
 
-/// A name's prefix, and the number at its end.
+/// Returns a name's prefix, and the number at its end.
 fn numbered(name: &str) -> Option<(&str, u64)> {
     let prefix = name.trim_end_matches(|c: char| c.is_ascii_digit());
     let number = name.get(prefix.len()..)?.parse().ok()?;

@@ -5,10 +5,10 @@ use super::source::{At, Fault};
 use super::syntax::{Block, Value};
 use crate::profile::{LayoutSpec, Order, SectorsPerTrack, Sparing, SparingRegion, Turns, Zone};
 
-/// Most sectors on a track that are believed; today's drives have some five thousand.
+/// The most sectors accepted on a track; today's drives have some five thousand.
 pub(super) const MAX_SECTORS_PER_TRACK: u64 = 100_000;
 
-/// A layout with what it maps.
+/// A layout, with its extent.
 pub(super) struct Mapped {
     pub layout: LayoutSpec,
     /// LBNs.
@@ -21,8 +21,8 @@ pub(super) struct Mapped {
 
 /// The unit of skews and of the offset of a zone's first block.
 ///
-/// DiskSim's texts say "sectors" by default and the HP drives' offsets (14, 73, 80 ... on tracks of 92, 88, 84
-/// sectors) make sense as nothing else; its answers for the HP C2247A bear this out (tests/model/import_oracle.rs).
+/// DiskSim's texts say "sectors" by default, and the HP drives' offsets (14, 73, 80 ... on tracks of 92, 88, 84
+/// sectors) are plausible only as sectors; its answers for the HP C2247A confirm this (tests/model/import_oracle.rs).
 #[derive(Clone, Copy, PartialEq)]
 enum SkewUnit {
     Sectors,
@@ -118,7 +118,7 @@ impl ZoneReader<'_> {
         let turns = |key: &str| -> Result<Turns, Fault> {
             let number = block.number_or(key, 0.0)?;
             Ok(match unit {
-                // DiskSim cuts fractions of a sector off.
+                // DiskSim cuts off fractions of a sector.
                 SkewUnit::Sectors if number.abs() < 1e15 => {
                     Turns::of_sectors(number.trunc() as i64, per_track)
                 }
@@ -165,7 +165,7 @@ impl ZoneReader<'_> {
         u64::from(zone.last_cylinder) - u64::from(zone.first_cylinder) + 1
     }
 
-    /// Sectors in the zone; at most 2^32 * 2^20 * 2^16, hence the check.
+    /// Returns the sectors in the zone; at most 2^32 * 2^20 * 2^16, hence the check.
     fn sectors(&self, zone: &Zone) -> Result<u64, Fault> {
         Self::cylinders(zone)
             .checked_mul(Self::sectors_per_track(zone) * u64::from(self.heads))
@@ -173,7 +173,7 @@ impl ZoneReader<'_> {
             .ok_or_else(|| too_large(self.block.at))
     }
 
-    /// What slips and defects count: tracks with sparing by tracks, sectors otherwise.
+    /// Returns the number of units of slips and defects: tracks with sparing by tracks, sectors otherwise.
     fn places(&self, zone: &Zone) -> Result<u64, Fault> {
         let sectors = self.sectors(zone)?;
         Ok(if self.scheme == 1 { sectors / Self::sectors_per_track(zone).max(1) } else { sectors })
@@ -222,11 +222,11 @@ impl ZoneReader<'_> {
         Ok(defects)
     }
 
-    /// The eleven schemes in terms of regions. In 4, 6, 7 and 10 a slip pushes all that follows in the zone; in 2,
-    /// 3, 5, 8 and 9 it uses up one of its region's spares.
+    /// Expresses the eleven schemes as regions. In 4, 6, 7 and 10 a slip pushes all that follows in the zone; in 2, 3,
+    /// 5, 8 and 9 it uses up one of its region's spares.
     ///
-    /// DiskSim's own code for 0, 2 and 5 is broken (0 loses its answer, 2 and 5 put two LBNs on one sector);
-    /// they are taken as what they say.
+    /// DiskSim's own code for 0, 2 and 5 is broken (0 loses its answer, 2 and 5 put two LBNs on one sector); here they
+    /// have their documented meaning.
     fn sparing(&self, zone: &Zone, number: usize, notes: &mut Vec<String>) -> Result<Sparing, Fault> {
         let spares = self.block.whole_or("Number of spares", 0, u64::MAX, 0)?;
         let per = match self.scheme {
@@ -256,7 +256,7 @@ impl ZoneReader<'_> {
         })
     }
 
-    /// LBNs in the zone. A last range that is cut short has no spares.
+    /// Returns the LBNs in the zone. A last range that is cut short has no spares.
     fn capacity(&self, zone: &Zone) -> Result<u64, Fault> {
         let (cylinders, per_track, heads) =
             (Self::cylinders(zone), Self::sectors_per_track(zone), u64::from(self.heads));

@@ -1,7 +1,7 @@
 //! `dm_layout_g4`: a tree of repeating runs of tracks.
 //!
 //! A node is a list of entries, each of which repeats a child, another node or a track, along LBNs, cylinders and
-//! angle. The root's entries become zones, what is below them patterns; equal patterns are shared. A tree that does
+//! angle. The root's entries become zones, the levels below them patterns; equal patterns are shared. A tree that does
 //! not fit (descending zones, zones that share cylinders) is laid out run by run.
 
 mod rows;
@@ -30,7 +30,7 @@ enum Child {
     Node(usize),
 }
 
-/// A child repeated `repetitions` times, and then perhaps a part of it.
+/// A child repeated `repetitions` times, perhaps followed by a part of it.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     cylinder: u64,
@@ -47,7 +47,7 @@ struct Entry {
     at: At,
 }
 
-/// Tracks next to each other on one surface, as far as the tree has been followed.
+/// Adjacent tracks on one surface, as far as the tree has been followed.
 #[derive(Clone, Copy, Debug)]
 struct Tracks {
     cylinder: u64,
@@ -61,7 +61,7 @@ struct Tracks {
     lbns: u64,
 }
 
-/// A pattern in the making, and how often it repeats from which cylinder on.
+/// A pattern under construction, its number of repetitions and its first cylinder.
 #[derive(Clone, Debug)]
 struct Part {
     first: u64,
@@ -114,7 +114,7 @@ fn too_large(at: At) -> Fault {
 }
 
 impl Entry {
-    /// LBNs of all repetitions.
+    /// Returns the LBNs of all repetitions.
     fn run(&self) -> Option<u64> {
         self.lbns.checked_mul(self.repetitions)?.checked_add(self.rest)
     }

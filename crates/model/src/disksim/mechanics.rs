@@ -5,7 +5,7 @@ use super::source::{At, Fault, Sources, printable};
 use super::syntax::{Block, Value};
 use crate::profile::{Mechanics, Seek};
 
-/// Most points of a seek curve; real ones have up to 1,792.
+/// The most points of a seek curve; real ones have up to 1,792.
 const MAX_POINTS: u64 = 1_000_000;
 
 pub(super) struct Arm {
@@ -50,19 +50,19 @@ pub(super) fn read(block: &Block, sources: &mut Sources<'_>, notes: &mut Vec<Str
     Ok(Arm { rpm, mechanics, seek })
 }
 
-/// A time in milliseconds; a negative one is brought up to zero.
+/// Returns a time in milliseconds; a negative one becomes zero.
 pub(super) fn time(block: &Block, key: &str, notes: &mut Vec<String>) -> Result<f64, Fault> {
     let ms = block.number_or(key, 0.0)?;
     if ms < 0.0 {
         notes.push(format!("`{key}` is {ms} ms; taken as 0"));
         return Ok(0.0);
     }
-    // Adding zero turns -0.0 into 0.0.
+    // Adding zero makes 0.0 of -0.0.
     Ok(ms + 0.0)
 }
 
-/// A table for the first ten cylinders, then `V2 + V3 sqrt(d)` below `V1` cylinders and `V4 + V5 d` from there on; no
-/// seek shorter than a head switch.
+/// Returns a table for the first ten cylinders, then `V2 + V3 sqrt(d)` below `V1` cylinders and `V4 + V5 d` from there
+/// on; no seek is shorter than a head switch.
 fn hpl_plus_ten(block: &Block, head_switch_ms: f64, notes: &mut Vec<String>) -> Result<Seek, Fault> {
     const KEY: &str = "HPL seek equation values";
     const FIRST: &str = "First ten seek times";
@@ -101,18 +101,18 @@ fn positive(value: &Value, key: &str) -> Result<f64, Fault> {
     Ok(ms)
 }
 
-/// What a file of seek times says.
+/// The contents of a file of seek times.
 #[derive(Default)]
 struct Curve {
     points: Vec<(u32, f64)>,
-    /// Standard deviations, where the file has any.
+    /// The standard deviations, if the file has any.
     spread: Vec<(u32, f64)>,
-    /// By how much writes are slower, line by line, where the file has the times of writes.
+    /// The extra time of writes, line by line, if the file has times of writes.
     writes_later: Vec<f64>,
 }
 
 impl Curve {
-    /// The mean of what writes take more, and a note where that is not one number.
+    /// Returns the mean extra time of writes, and adds a note if it varies.
     fn write_settle_ms(&self, notes: &mut Vec<String>) -> f64 {
         let Some(&first) = self.writes_later.first() else { return 0.0 };
         let (least, most) =
@@ -131,13 +131,13 @@ impl Curve {
 
 const HEAD: &str = "Seek distances measured:";
 
-/// A file of seek times: `Seek distances measured: n`, or no such line, then lines
-/// `cylinders, milliseconds[, standard deviation[, milliseconds to write]]`.
+/// Reads a file of seek times: `Seek distances measured: n`, or no such line, then lines `cylinders, milliseconds[,
+/// standard deviation[, milliseconds to write]]`.
 fn curve(sources: &Sources<'_>, file: u32, notes: &mut Vec<String>) -> Result<Curve, Fault> {
     let text = sources.text(file);
     let name = sources.path(file).file_name().unwrap_or_default().to_string_lossy().into_owned();
     let mut offset = 0;
-    // Lines with something on them, and where each begins.
+    // The non-empty lines, each with its position.
     let mut lines = text
         .split_inclusive('\n')
         .filter_map(|line| {

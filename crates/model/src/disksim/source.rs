@@ -1,14 +1,14 @@
-//! The files of an import: how they are read, which of them source which, and places in them.
+//! The files of an import: reading, sourcing, and places in them.
 
 use super::{Files, ImportError, Place};
 use std::path::{Component, Path, PathBuf};
 use std::rc::Rc;
 
-/// All files of one import together; the largest real one has 170 KB.
+/// The most bytes of all files of one import; the largest real one has 170 KB.
 pub(super) const MAX_BYTES: usize = 64 << 20;
-/// Files of one import; real ones have four or five.
+/// The most files of one import; real ones have four or five.
 const MAX_FILES: usize = 256;
-/// Files that source one another in a chain; real ones make a chain of four.
+/// The longest chain of files that source one another; real ones make a chain of four.
 const MAX_CHAIN: usize = 16;
 
 /// A byte in one of the files.
@@ -18,7 +18,7 @@ pub(super) struct At {
     pub offset: usize,
 }
 
-/// What is wrong, and where; [`Sources::explain`] turns it into an [`ImportError`].
+/// A fault and its place; [`Sources::explain`] converts it to an [`ImportError`].
 #[derive(Debug)]
 pub(super) enum Fault {
     Syntax { at: At, expected: String, found: String, mend: String },
@@ -37,7 +37,7 @@ struct File {
 pub(super) struct Sources<'a> {
     disk: &'a dyn Files,
     files: Vec<File>,
-    /// Files being parsed, the innermost last.
+    /// The files being parsed, the innermost last.
     open: Vec<u32>,
     bytes: usize,
 }
@@ -55,7 +55,7 @@ impl<'a> Sources<'a> {
         self.files.get(file as usize).map_or_else(|| Path::new(""), |f| &f.path)
     }
 
-    /// The file where the import begins.
+    /// Opens the file where the import begins.
     pub fn open_root(&mut self, path: &Path) -> Result<u32, Fault> {
         let bytes = self.disk.read(path).map_err(|cause| Fault::Unreadable {
             at: None,
@@ -67,7 +67,7 @@ impl<'a> Sources<'a> {
         Ok(file)
     }
 
-    /// A file named by a `source` statement, to be parsed.
+    /// Opens a file named by a `source` statement, to be parsed.
     pub fn open_sourced(&mut self, name: &str, at: At) -> Result<u32, Fault> {
         let (path, bytes) = self.find(name, at)?;
         let normal = normalised(&path);
@@ -86,18 +86,18 @@ impl<'a> Sources<'a> {
         Ok(file)
     }
 
-    /// The innermost open file is parsed.
+    /// Ends the parsing of the innermost open file.
     pub fn close(&mut self) {
         self.open.pop();
     }
 
-    /// A file that is not a parameter file, such as a seek curve.
+    /// Reads a file that is not a parameter file, such as a seek curve.
     pub fn read_data(&mut self, name: &str, at: At) -> Result<u32, Fault> {
         let (path, bytes) = self.find(name, at)?;
         self.keep(path, &bytes, Some(at))
     }
 
-    /// Beside the file that names it, or else beside the file where the import began.
+    /// Finds a file beside the one that names it, or else beside the one where the import began.
     fn find(&self, name: &str, at: At) -> Result<(PathBuf, Vec<u8>), Fault> {
         let beside = |file: u32| self.path(file).parent().unwrap_or(Path::new("")).join(name);
         let first = beside(at.file);
@@ -126,7 +126,7 @@ impl<'a> Sources<'a> {
         if let Some(cause) = too_much {
             return Err(Fault::Unreadable { at, path, cause });
         }
-        // Comments in circulation are in Latin-1 here and there; nothing else in the files is beyond ASCII.
+        // Some comments in circulation are in Latin-1; nothing else in the files is beyond ASCII.
         let text = String::from_utf8_lossy(bytes);
         self.files.push(File { path, text: Rc::from(text.as_ref()) });
         Ok(self.files.len() as u32 - 1)
@@ -159,7 +159,7 @@ impl<'a> Sources<'a> {
     }
 }
 
-/// The path with `.` and `dir/..` taken out, without asking the file system.
+/// Returns the path without `.` and `dir/..`, without asking the file system.
 fn normalised(path: &Path) -> PathBuf {
     let mut normal = PathBuf::new();
     for component in path.components() {
@@ -174,7 +174,7 @@ fn normalised(path: &Path) -> PathBuf {
     normal
 }
 
-/// Text from a file made fit for a message: short, and without control characters.
+/// Returns text from a file in a form fit for a message: short, and without control characters.
 pub(super) fn printable(text: &str) -> String {
     const LONGEST: usize = 40;
     let mut shown: String = text.chars().take(LONGEST).flat_map(char::escape_debug).collect();

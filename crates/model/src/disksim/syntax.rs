@@ -1,12 +1,12 @@
 //! The text of DiskSim's parameter files: blocks of `key = value`, lists, `source`, `instantiate`, `topology`.
 //!
-//! The grammar is lenient where the files in circulation are: commas may be missing at line ends and trail
-//! before a closing bracket, keys contain blanks, dots, slashes and parentheses.
+//! The grammar is as lenient as the files in circulation require: commas may be missing at line ends and trail before a
+//! closing bracket, keys contain blanks, dots, slashes and parentheses.
 
 use super::instances::Instances;
 use super::source::{At, Fault, Sources, printable};
 
-/// Deepest nesting of blocks and lists; real files stay below ten.
+/// The deepest nesting of blocks and lists; real files stay below ten.
 const MAX_DEPTH: usize = 64;
 
 /// A number or a word, as written.
@@ -16,7 +16,7 @@ pub(super) struct Scalar {
     pub at: At,
 }
 
-/// What stands behind a `=`, or in a list.
+/// A value behind a `=`, or in a list.
 #[derive(Clone, Debug)]
 pub(super) enum Value {
     Scalar(Scalar),
@@ -43,14 +43,14 @@ pub(super) struct Block {
     pub at: At,
 }
 
-/// `key = value`, blanks inside the key brought down to one.
+/// `key = value`, with runs of blanks inside the key reduced to one.
 #[derive(Clone, Debug)]
 pub(super) struct Field {
     pub key: String,
     pub value: Value,
 }
 
-/// What stands at the top of a file.
+/// A statement at the top of a file.
 #[derive(Clone, Debug)]
 pub(super) enum Statement {
     Block(Block),
@@ -58,7 +58,7 @@ pub(super) enum Statement {
     Topology(Node),
 }
 
-/// A component in the topology, with what hangs on it.
+/// A component in the topology, with those below it.
 #[derive(Clone, Debug)]
 pub(super) struct Node {
     pub kind: String,
@@ -66,7 +66,7 @@ pub(super) struct Node {
     pub children: Vec<Node>,
 }
 
-/// Reads the whole of a file, and of every file it sources.
+/// Parses a whole file, and every file that it sources.
 pub(super) fn parse(sources: &mut Sources<'_>, file: u32) -> Result<Vec<Statement>, Fault> {
     let text = sources.text(file);
     let mut parser = Parser { sources, text: text.as_ref(), file, position: 0 };
@@ -113,7 +113,7 @@ impl Parser<'_, '_> {
         self.position += rest.find(|c| !keep(c)).unwrap_or(rest.len());
     }
 
-    /// Blanks and comments.
+    /// Skips blanks and comments.
     fn skip_blank(&mut self) {
         loop {
             self.skip_while(char::is_whitespace);
@@ -138,7 +138,7 @@ impl Parser<'_, '_> {
         self.skip_while(|c| c.is_whitespace() && c != '\n');
     }
 
-    /// What is found here, for a message.
+    /// Returns a description of the text here, for a message.
     fn found(&self) -> String {
         match self.peek() {
             None => "the end of the file".into(),
@@ -156,7 +156,7 @@ impl Parser<'_, '_> {
         Fault::Syntax { at: self.at(), expected: expected.into(), found: self.found(), mend: mend.into() }
     }
 
-    /// A run of characters that separates nothing; empty when there is none here.
+    /// Returns a run of characters other than separators; empty if there is none here.
     fn word(&mut self) -> Scalar {
         let at = self.at();
         self.skip_while(|c| !ends_word(c));
@@ -208,7 +208,7 @@ impl Parser<'_, '_> {
                 let name = if self.peek() == Some('"') { self.quoted()? } else { self.word() };
                 self.skip_blank();
                 if self.peek() == Some('[') {
-                    // Sets of components, such as spindles in step, say nothing about a drive.
+                    // Sets of components, such as synchronised spindles, are irrelevant for a drive.
                     self.list(0)?;
                     return Ok(());
                 }
@@ -226,7 +226,7 @@ impl Parser<'_, '_> {
         Ok(statements)
     }
 
-    /// The one block of a file, as in `Model = source FILE`.
+    /// Returns the only block of a file, as in `Model = source FILE`.
     fn sourced_block(&mut self, at: At) -> Result<Block, Fault> {
         let mut blocks = self.sourced(at)?.into_iter().filter_map(|statement| match statement {
             Statement::Block(block) => Some(block),
@@ -245,7 +245,7 @@ impl Parser<'_, '_> {
         }
     }
 
-    /// `instantiate [ disk0, disk1, disk4 .. disk7 ] as SPEC`
+    /// Parses `instantiate [ disk0, disk1, disk4 .. disk7 ] as SPEC`.
     fn instantiate(&mut self) -> Result<Statement, Fault> {
         self.skip_blank();
         let mut names = Vec::new();
@@ -268,7 +268,7 @@ impl Parser<'_, '_> {
         Ok(Statement::Instantiate { names, spec })
     }
 
-    /// `disksim_bus bus0 [ ... ]`
+    /// Parses `disksim_bus bus0 [ ... ]`.
     fn node(&mut self, depth: usize) -> Result<Node, Fault> {
         self.check_depth(depth)?;
         let mend = "write `TYPE NAME [ what hangs on it ]`";
@@ -301,7 +301,7 @@ impl Parser<'_, '_> {
         })
     }
 
-    /// From the opening brace on.
+    /// Parses a block from its opening brace on.
     fn block(&mut self, kind: Scalar, name: String, depth: usize) -> Result<Block, Fault> {
         self.check_depth(depth)?;
         if self.peek() != Some('{') {
@@ -389,7 +389,7 @@ impl Parser<'_, '_> {
         Ok(Value::Scalar(Scalar { text: words.join(" "), at: first.at }))
     }
 
-    /// Whether the next thing, possibly on a later line, is an opening brace; goes there if so.
+    /// Returns whether an opening brace follows, possibly on a later line; moves to it if so.
     fn block_follows(&mut self) -> bool {
         let back = self.position;
         self.skip_blank();
@@ -400,7 +400,7 @@ impl Parser<'_, '_> {
         follows
     }
 
-    /// From the opening bracket on; items are separated by commas or blanks.
+    /// Parses a list from its opening bracket on; items are separated by commas or blanks.
     fn list(&mut self, depth: usize) -> Result<Vec<Value>, Fault> {
         self.check_depth(depth)?;
         let opened = self.at();
@@ -442,7 +442,7 @@ impl Parser<'_, '_> {
         }
     }
 
-    /// A word in a list is an item of its own, or the type of a block with or without a name.
+    /// Parses a word in a list: an item of its own, or the type of a block with or without a name.
     fn word_or_block(&mut self, word: Scalar, depth: usize) -> Result<Value, Fault> {
         if self.block_follows() {
             return Ok(Value::Block(self.block(word, String::new(), depth + 1)?));

@@ -3,7 +3,7 @@
 use super::Zone;
 use crate::error::ProfileError;
 
-/// Bounds the runs of tracks compared one by one, for zones that interleave on one surface.
+/// The most runs of tracks compared one by one, for zones that interleave on one surface.
 const RUNS_MAX: u64 = 1 << 22;
 
 /// The cylinders from a section's first track under a head to its last.
@@ -16,7 +16,7 @@ struct Hull {
     section: u16,
 }
 
-/// Refuses zones of which two have the same track, or one a track past the drive's last cylinder.
+/// Fails if two zones have the same track, or one has a track past the drive's last cylinder.
 pub(super) fn check(zones: &[Zone], cylinders: u32) -> Result<(), ProfileError> {
     let mut hulls = Vec::new();
     for (z, zone) in zones.iter().enumerate() {
@@ -65,7 +65,7 @@ pub(super) fn check(zones: &[Zone], cylinders: u32) -> Result<(), ProfileError> 
     Ok(())
 }
 
-/// Refuses hulls of one head of which two have the same track.
+/// Fails if two hulls of one head have the same track.
 fn check_runs(zones: &[Zone], hulls: &[Hull]) -> Result<(), ProfileError> {
     let mut runs: Vec<(u32, u32, u16)> = Vec::new();
     let mut all = 0;

@@ -1,8 +1,8 @@
-//! Where every LBN is: its track, and its sector's angle; and back.
+//! The layout: maps every LBN to its track and its sector's angle; and back.
 //!
-//! A layout is a list of zones. A zone orders its tracks (`order.rs`) and says which of their sectors hold LBNs
-//! (`sparing.rs`); single LBNs may be remapped anywhere. Both directions are arithmetic over a few small tables:
-//! a 20 TB drive's layout takes kilobytes.
+//! A layout is a list of zones. A zone orders its tracks (`order.rs`) and decides which of their sectors have LBNs
+//! (`sparing.rs`); single LBNs may be remapped anywhere. Both directions are arithmetic over a few small tables: a 20
+//! TB drive's layout takes kilobytes.
 
 mod apart;
 mod order;
@@ -15,11 +15,11 @@ use order::{Section, SectionTrack};
 use sparing::{Spares, Stretch, Uniform};
 use units::{Angle, Arc, Cylinder, FULL_TURN, Head, Instant, Lbn, LbnRange, Rpm, Sectors, TrackIndex};
 
-/// Cylinders that share a list of the sections that may be on them.
+/// The number of cylinders that share a list of the sections that may be on them.
 const SPAN_GROUP: u32 = 64;
 
-/// Bounds the lists of [`Spans`]. A drive of today needs thousands; zones that interleave over all cylinders on surfaces of
-/// their own need more, and only files that describe no drive need millions.
+/// The bound on the lists of [`Spans`]. A drive of today needs thousands; zones that interleave over all cylinders on
+/// surfaces of their own need more, and only files that describe no real drive need millions.
 const SPANS_MAX: u64 = 1 << 24;
 
 /// A sector's place on the medium.
@@ -31,7 +31,7 @@ pub struct Location {
     pub sector: u32,
 }
 
-/// A track: where it is, and how its sectors pass.
+/// A track: its place, and the geometry of its sectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Track {
     /// Its cylinder.
@@ -40,37 +40,37 @@ pub struct Track {
     pub head: Head,
     /// Sectors on it, bad and spare ones included.
     pub sectors: u32,
-    /// Where sector 0 begins.
+    /// The angle at which sector 0 begins.
     pub angle: Angle,
 }
 
 impl Track {
-    /// How far after sector 0 the boundary before `sector` lies (the track's end, for `sector == sectors`).
+    /// Returns the rotation from sector 0 to the boundary before `sector` (the track's end, for `sector == sectors`).
     #[inline]
     pub const fn boundary(&self, sector: u32) -> Arc {
         Arc::from_parts(sector as u64 * FULL_TURN / self.sectors as u64)
     }
 
-    /// Where `sector` begins.
+    /// Returns the angle at which `sector` begins.
     #[inline]
     pub fn sector_angle(&self, sector: u32) -> Angle {
         self.angle + self.boundary(sector)
     }
 
-    /// The rotation that `count` sectors from `first` on take to pass; they may run past the track's end.
+    /// Returns the rotation in which `count` sectors from `first` on pass; they may run past the track's end.
     #[inline]
     pub fn arc(&self, first: u32, count: u32) -> Arc {
         self.boundary(first + count) - self.boundary(first)
     }
 
-    /// The sectors that pass whole between two instants less than a turn apart, in the order in which they pass:
-    /// `(first, count)`; beyond the track's last sector counting goes on at 0.
+    /// Returns the sectors that pass whole between two instants less than a revolution apart, in the order in which
+    /// they pass: `(first, count)`; beyond the track's last sector counting continues at 0.
     ///
     /// ```
     /// use freeblock_model::layout::Track;
     /// use units::{Angle, Cylinder, Duration, Head, Instant, Rpm};
     /// let track = Track { cylinder: Cylinder::new(0), head: Head::new(0), sectors: 100, angle: Angle::ZERO };
-    /// let rpm = Rpm::new(6_000).unwrap(); // 10 ms a turn, 0.1 ms a sector
+    /// At 6,000 rpm a revolution takes 10 ms, and a sector 0.1 ms.
     /// let at = |us| Instant::ZERO + Duration::from_micros(us);
     /// assert_eq!(track.passing(rpm, at(950), at(1_400)), (10, 4));
     /// ```
@@ -95,7 +95,7 @@ pub struct Extent {
     pub sector: u32,
     /// The LBN on it.
     pub lbn: Lbn,
-    /// How many.
+    /// The number of sectors.
     pub len: u32,
 }
 
@@ -108,7 +108,7 @@ pub struct Piece {
     pub sector: u32,
     /// The LBN on it.
     pub lbn: Lbn,
-    /// How many.
+    /// The number of sectors.
     pub len: u32,
 }
 
@@ -119,13 +119,13 @@ struct Zone {
     first_track: u32,
     sections: Vec<Section>,
     spares: Spares,
-    /// Surfaces that it lies on.
+    /// The surfaces of the zone.
     surfaces: u16,
-    /// What of the slips turns the sectors after them.
+    /// The slips that shift the angles of the sectors after them.
     slip_turns: SlipTurns,
 }
 
-/// DiskSim's schemes with spares per cylinder or per track lay out angles past the slips before that unit.
+/// DiskSim's schemes with spares per cylinder or per track compute angles without the slips before that unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SlipTurns {
     No,
@@ -153,7 +153,7 @@ struct Span {
 /// For every group of [`SPAN_GROUP`] cylinders the sections that touch it, in LBN order.
 #[derive(Clone, Debug, Default)]
 struct Spans {
-    /// Where each group's list begins; one more at the end.
+    /// The start of each group's list; one more entry at the end.
     starts: Vec<u32>,
     list: Vec<Span>,
 }
@@ -169,7 +169,7 @@ impl Spans {
             })
         };
         let groups = |span: &Span| (span.first / SPAN_GROUP) as usize..(span.last / SPAN_GROUP) as usize + 1;
-        // Each group's count, and from that each list's end, which moves to its start as the list is filled from behind.
+        // First each group's count, then each list's end, which becomes its start as the list is filled from behind.
         let mut starts = vec![0_u32; cylinders.div_ceil(SPAN_GROUP) as usize + 1];
         let mut all = 0;
         for span in spans() {
@@ -210,11 +210,11 @@ impl Spans {
     }
 }
 
-/// The layout of one drive.
+/// The layout of a drive.
 #[derive(Clone, Debug)]
 pub struct Layout {
     zones: Vec<Zone>,
-    /// First LBN of each zone, apart so that the search stays in one or two cache lines.
+    /// The first LBN of each zone, in an array of its own so that the search stays in one or two cache lines.
     zone_lbns: Vec<u64>,
     zone_tracks: Vec<u32>,
     spans: Spans,
@@ -229,11 +229,11 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Works out the layout of a drive of `cylinders` and `heads`.
+    /// Computes the layout of a drive of `cylinders` and `heads`.
     ///
     /// # Errors
-    /// Zones that overlap or leave the drive, tracks without sectors, slips outside their zone, and so on: the place
-    /// by its path in the profile file, and what to do.
+    /// Zones overlap or leave the drive, tracks have no sectors, slips lie outside their zone, and so on: the place by
+    /// its path in the profile file, and the mend.
     pub fn new(spec: &LayoutSpec, cylinders: u32, heads: u16) -> Result<Self, ProfileError> {
         let mut layout = Self {
             zones: Vec::with_capacity(spec.zones.len()),
@@ -322,7 +322,7 @@ impl Layout {
             if bad >= places || replacement >= places {
                 return Err(error(format!("[{bad}, {replacement}] in a zone of {places} sectors")));
             }
-            // A bad sector without an LBN (another spare, say) needs no replacement.
+            // A bad sector without an LBN (for instance another spare) needs no replacement.
             if let Some(s) = new.spares.stretch_from(bad, bad + 1) {
                 if new.spares.stretch_from(replacement, replacement + 1).is_some() {
                     return Err(error(format!("sector {replacement} holds an LBN of its own")));
@@ -392,7 +392,7 @@ impl Layout {
                 return Err(twice(format!("two LBNs on track {} sector {}", b.track, b.sector)));
             }
         }
-        // A sector that takes in a remapped LBN must not hold one of its own, unless that one moved away as well.
+        // The target of a remapped LBN must not have an LBN of its own, unless that one was moved away as well.
         for r in &self.remaps_in {
             for sector in r.to.sector..r.to.sector + r.len {
                 let own = self.native_lbn(Location { track: r.to.track, sector });
@@ -407,7 +407,7 @@ impl Layout {
         Ok(())
     }
 
-    /// Refuses tracks and slips that cut a sector of the medium, which has `sectors` LBNs.
+    /// Fails if a track or a slip cuts a sector of the medium, which has `sectors` LBNs.
     pub(crate) fn check_physical_sectors(&self, sectors: u64) -> Result<(), ProfileError> {
         if sectors == 1 {
             return Ok(());
@@ -430,38 +430,38 @@ impl Layout {
         Ok(())
     }
 
-    /// Sectors that the drive offers; LBNs run from 0 to one less.
+    /// Returns the sectors that the drive offers; LBNs run from 0 to one less.
     pub fn capacity(&self) -> Sectors {
         Sectors::new(self.capacity)
     }
 
-    /// Tracks of all zones.
+    /// Returns the number of tracks of all zones.
     pub fn track_count(&self) -> u32 {
         self.tracks
     }
 
-    /// Sectors on the track that has the most.
+    /// Returns the sectors on the track with the most.
     pub fn densest_track(&self) -> u32 {
         let runs = self.zones.iter().flat_map(|z| &z.sections).flat_map(|s| &s.runs);
         runs.map(|r| r.sectors).max().unwrap_or(0)
     }
 
-    /// Cylinders, those without LBNs included.
+    /// Returns the number of cylinders, including those without LBNs.
     pub fn cylinders(&self) -> u32 {
         self.cylinders
     }
 
-    /// Heads.
+    /// Returns the number of heads.
     pub fn heads(&self) -> u16 {
         self.heads
     }
 
-    /// Where an LBN is, or `None` past the end.
+    /// Returns the place of an LBN, or `None` past the end.
     pub fn locate(&self, lbn: Lbn) -> Option<Location> {
         self.run_at(lbn.get(), 1).map(|p| Location { track: p.track, sector: p.sector })
     }
 
-    /// The LBN at a place, or `None` for spare, bad and reserved sectors and places that do not exist.
+    /// Returns the LBN at a place, or `None` for spare, bad and reserved sectors and for places that do not exist.
     pub fn lbn_at(&self, location: Location) -> Option<Lbn> {
         if location.track.get() >= self.tracks {
             return None;
@@ -472,19 +472,19 @@ impl Layout {
         self.native_lbn(location).filter(|&lbn| self.remap_of(lbn).is_none()).map(Lbn::new)
     }
 
-    /// A track by its number.
+    /// Returns a track by its number.
     ///
     /// # Panics
-    /// When there is no such track; numbers come from this layout.
+    /// If there is no such track; numbers come from this layout.
     #[inline]
     pub fn track(&self, index: TrackIndex) -> Track {
         self.track_ref(index).track
     }
 
-    /// A track by its number, with the way to its LBNs.
+    /// Returns a track by its number, with access to its LBNs.
     ///
     /// # Panics
-    /// As [`track`](Self::track).
+    /// As for [`track`](Self::track).
     #[inline]
     pub fn track_ref(&self, index: TrackIndex) -> TrackRef<'_> {
         let (zone, section, local) = self.section_of_track(index);
@@ -502,7 +502,7 @@ impl Layout {
         TrackRef { layout: self, zone, index, track, place: t.place }
     }
 
-    /// The track under a head on a cylinder, if a zone holds it.
+    /// Returns the track under a head on a cylinder, if it is in a zone.
     pub fn track_at(&self, cylinder: Cylinder, head: Head) -> Option<TrackIndex> {
         self.sections_on(cylinder).find_map(|(zone, section)| {
             let local = section.track_at(cylinder.get() - section.first_cylinder, head.get())?;
@@ -510,13 +510,13 @@ impl Layout {
         })
     }
 
-    /// The tracks on a cylinder; none where no zone is. They are in LBN order, but for those of a zone whose surfaces are
-    /// shifted against each other.
+    /// Iterates over the tracks on a cylinder; none outside of all zones. They are in LBN order, except those of a zone
+    /// whose surfaces are shifted against each other.
     pub fn tracks_on(&self, cylinder: Cylinder) -> impl Iterator<Item = TrackRef<'_>> {
         self.tracks_on_if(cylinder, |_| true)
     }
 
-    /// Those of the tracks on a cylinder whose number is `wanted`; the others are not worked out.
+    /// Iterates over those tracks on a cylinder whose number is `wanted`; the others are not computed.
     #[inline]
     pub fn tracks_on_if(
         &self,
@@ -533,7 +533,7 @@ impl Layout {
         })
     }
 
-    /// What LBNs a track holds, as runs in sector order.
+    /// Iterates over the LBNs of a track, as runs in sector order.
     pub fn extents(&self, index: TrackIndex) -> Extents<'_> {
         self.track_ref(index).extents()
     }
@@ -554,13 +554,13 @@ impl Layout {
         Extents { native, remapped: Some(all.into_iter()) }
     }
 
-    /// A run of LBNs cut into parts on consecutive sectors of one track each, in LBN order. Ends early at the
-    /// drive's capacity.
+    /// Cuts a run of LBNs into parts on consecutive sectors of one track each, in LBN order. Ends early at the drive's
+    /// capacity.
     pub fn pieces(&self, range: LbnRange) -> Pieces<'_> {
         Pieces { layout: self, next: range.start().get(), left: range.len().get() }
     }
 
-    /// The piece that begins at `lbn`, at most `most` long.
+    /// Returns the piece that begins at `lbn`, at most `most` long.
     #[inline]
     fn run_at(&self, lbn: u64, most: u64) -> Option<Piece> {
         if lbn >= self.capacity || most == 0 {
@@ -654,7 +654,7 @@ impl Layout {
         }
     }
 
-    /// The sections that may have tracks on a cylinder, in LBN order.
+    /// Iterates over the sections that may have tracks on a cylinder, in LBN order.
     #[inline]
     fn sections_on(&self, cylinder: Cylinder) -> impl Iterator<Item = (&Zone, &Section)> {
         let c = cylinder.get();
@@ -665,14 +665,14 @@ impl Layout {
     }
 }
 
-/// The places of a zone's slipped tracks, as runs `(first, how many)`.
+/// Returns the places of a zone's slipped tracks, as runs `(first, count)`.
 fn slipped_tracks(
     zone: &ZoneSpec,
     sections: &[Section],
     tracks: u64,
     at: &str,
 ) -> Result<Vec<(u64, u64)>, ProfileError> {
-    // The first place of a track, or the zone's end.
+    // Returns the first place of a track, or the zone's end.
     let place = |track: u32| {
         let section = sections.partition_point(|s| s.first_track <= track).checked_sub(1)?;
         let section = sections.get(section)?;
@@ -706,7 +706,7 @@ impl Zone {
         }
     }
 
-    /// Track (of the zone) and sector at a place.
+    /// Returns the track (of the zone) and the sector at a place.
     fn locate_place(&self, place: u64) -> (u32, u32) {
         let section = self.section_of_place(place);
         let (track, sector) = section.locate(place - section.first_place);
@@ -726,7 +726,7 @@ impl Zone {
     }
 }
 
-/// A track, and the way to its LBNs: found once, asked for both.
+/// A track with access to its LBNs: one search serves both.
 #[derive(Clone, Copy, Debug)]
 pub struct TrackRef<'a> {
     layout: &'a Layout,
@@ -738,19 +738,19 @@ pub struct TrackRef<'a> {
 }
 
 impl<'a> TrackRef<'a> {
-    /// Its number.
+    /// Returns its number.
     #[inline]
     pub const fn index(&self) -> TrackIndex {
         self.index
     }
 
-    /// Where it is, and how its sectors pass.
+    /// Returns its place, and the geometry of its sectors.
     #[inline]
     pub const fn track(&self) -> &Track {
         &self.track
     }
 
-    /// What LBNs it holds, as runs in sector order.
+    /// Iterates over its LBNs, as runs in sector order.
     #[inline]
     pub fn extents(&self) -> Extents<'a> {
         let end = self.place + u64::from(self.track.sectors);
@@ -786,7 +786,7 @@ impl Iterator for NativeExtents<'_> {
     }
 }
 
-/// Iterator of [`Layout::extents`].
+/// The iterator of [`Layout::extents`].
 #[derive(Clone, Debug)]
 pub struct Extents<'a> {
     native: NativeExtents<'a>,
@@ -805,7 +805,7 @@ impl Iterator for Extents<'_> {
     }
 }
 
-/// Iterator of [`Layout::pieces`].
+/// The iterator of [`Layout::pieces`].
 #[derive(Clone, Debug)]
 pub struct Pieces<'a> {
     layout: &'a Layout,

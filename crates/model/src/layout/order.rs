@@ -1,4 +1,4 @@
-//! In which order LBNs run over the tracks of a zone: sections of repeating runs of tracks.
+//! The order of LBNs over the tracks of a zone: sections of repeating runs of tracks.
 
 use super::runs::RunIndex;
 use crate::drive_model::MOST_CYLINDERS;
@@ -6,32 +6,32 @@ use crate::error::ProfileError;
 use crate::profile::{Course, LayoutSpec, Order, Pattern, SectorsPerTrack, Turns, Zone};
 use units::{Angle, Arc, FULL_TURN};
 
-/// The most sectors on a track; far beyond any drive, and what the angle arithmetic stays exact for.
+/// The most sectors on a track; far beyond any drive, and within the bound of the exact angle arithmetic.
 const MOST_SECTORS_PER_TRACK: u32 = 100_000;
 
-/// Tracks that follow each other on one surface.
+/// Consecutive tracks on one surface.
 #[derive(Clone, Debug)]
 pub(super) struct Run {
     pub head: u16,
-    /// Cylinder of the first track, from the start of the repetition and without the shift.
+    /// The cylinder of the first track, relative to the repetition, without the shift.
     pub cylinder: u32,
-    /// By how much the surface's cylinders are further inward.
+    /// The number of cylinders by which the surface is shifted inward.
     pub shift: u32,
     pub outward: bool,
-    /// First track, from the start of the repetition.
+    /// The first track, relative to the repetition.
     pub first_track: u32,
     pub tracks: u32,
-    /// First place, from the start of the repetition.
+    /// The first place, relative to the repetition.
     pub first_place: u64,
     pub sectors: u32,
-    /// Sector 0 of the first track, from the start of the repetition.
+    /// The angle of sector 0 of the first track, relative to the repetition.
     pub angle: Arc,
-    /// From each track to the next.
+    /// The skew from each track to the next.
     pub skew: Arc,
 }
 
 impl Run {
-    /// Which track of the run lies on `cylinder` (from the start of the repetition).
+    /// Returns the index of the run's track on `cylinder` (relative to the repetition).
     #[inline]
     fn track_on(&self, cylinder: u32) -> Option<u32> {
         let along = if self.outward {
@@ -42,7 +42,7 @@ impl Run {
         (along < self.tracks).then_some(along)
     }
 
-    /// First and last cylinder, from the start of the repetition.
+    /// Returns the first and the last cylinder, relative to the repetition.
     pub(super) fn span(&self) -> (u32, u32) {
         let (low, high) = if self.outward {
             (self.cylinder + 1 - self.tracks, self.cylinder)
@@ -59,33 +59,33 @@ pub(super) struct Section {
     pub first_cylinder: u32,
     pub cylinders: u32,
     pub repetitions: u32,
-    /// First track of the section, from the start of the zone.
+    /// The first track of the section, relative to the zone.
     pub first_track: u32,
     /// Tracks in a repetition.
     pub tracks: u32,
-    /// First place of the section, from the start of the zone.
+    /// The first place of the section, relative to the zone.
     pub first_place: u64,
     /// Places in a repetition.
     pub places: u64,
-    /// Sectors per track where all runs agree, else 0.
+    /// The sectors per track if all runs agree, else 0.
     pub same_sectors: u32,
-    /// Tracks per run where all runs agree, else 0.
+    /// The tracks per run if all runs agree, else 0.
     pub same_tracks: u32,
     pub angle: Arc,
     pub skew: Arc,
     pub runs: Vec<Run>,
-    /// Which runs are on a cylinder, where there are too many to look at each.
+    /// The runs on each cylinder, if there are too many to search them all.
     pub by_cylinder: Option<RunIndex>,
 }
 
-/// A track of a section, worked out.
+/// A track of a section, with its computed place.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SectionTrack {
     pub cylinder: u32,
     pub head: u16,
     pub sectors: u32,
     pub angle: Angle,
-    /// First place, from the start of the zone.
+    /// The first place, relative to the zone.
     pub place: u64,
 }
 
@@ -98,7 +98,7 @@ impl Section {
         self.places * u64::from(self.repetitions)
     }
 
-    /// Track number `track` of the section.
+    /// Returns track number `track` of the section.
     #[inline]
     pub(super) fn track(&self, track: u32) -> SectionTrack {
         let (repetition, slot) = (track / self.tracks, track % self.tracks);
@@ -129,7 +129,7 @@ impl Section {
         }
     }
 
-    /// The track (of the section) and sector at a place counted from the section's first.
+    /// Returns the track (of the section) and the sector at a place relative to the section.
     #[inline]
     pub(super) fn locate(&self, place: u64) -> (u32, u32) {
         let (repetition, within) = (place / self.places, place % self.places);
@@ -145,13 +145,13 @@ impl Section {
         (repetition as u32 * self.tracks + slot, sector)
     }
 
-    /// First and last cylinder on which a track may be.
+    /// Returns the first and the last cylinder on which a track may be.
     pub(super) fn span(&self) -> (u32, u32) {
         let shift = self.runs.iter().map(|r| r.shift).max().unwrap_or(0);
         (self.first_cylinder, self.first_cylinder + self.cylinders * self.repetitions - 1 + shift)
     }
 
-    /// Repetition, and cylinder within it.
+    /// Returns the repetition, and the cylinder within it.
     #[inline]
     fn repetition_of(&self, cylinder: u32) -> (u32, u32) {
         // Mostly a repetition is one cylinder; a division would cost as much as all the rest.
@@ -161,7 +161,7 @@ impl Section {
         }
     }
 
-    /// The number of a run's track on a cylinder counted from the section's first. `unshifted` is the repetition of that
+    /// Returns the number of a run's track on a cylinder relative to the section. `unshifted` is the repetition of that
     /// cylinder and the cylinder within it.
     #[inline]
     fn on_run(&self, run: &Run, cylinder: u32, unshifted: (u32, u32)) -> Option<(u32, u32)> {
@@ -175,7 +175,7 @@ impl Section {
         Some((repetition, run.track_on(within)?))
     }
 
-    /// The runs that may be on a cylinder, counted from the start of a repetition, in LBN order.
+    /// Returns the runs that may be on a cylinder relative to a repetition, in LBN order.
     #[inline]
     fn runs_near(&self, within: u32) -> RunsNear<'_> {
         match &self.by_cylinder {
@@ -184,8 +184,8 @@ impl Section {
         }
     }
 
-    /// The tracks on a cylinder counted from the section's first, each with its number in the section; only those whose number
-    /// is `wanted` are worked out. They are in LBN order where no surface is shifted.
+    /// Iterates over the tracks on a cylinder relative to the section, each with its number in the section; only those
+    /// whose number is `wanted` are computed. They are in LBN order if no surface is shifted.
     #[inline]
     pub(super) fn tracks_on(
         &self,
@@ -200,7 +200,7 @@ impl Section {
         })
     }
 
-    /// The track (of the section) on a cylinder under a head.
+    /// Returns the track (of the section) on a cylinder under a head.
     pub(super) fn track_at(&self, cylinder: u32, head: u16) -> Option<u32> {
         let unshifted = self.repetition_of(cylinder);
         self.runs_near(unshifted.1).filter(|run| run.head == head).find_map(|run| {
@@ -210,7 +210,7 @@ impl Section {
     }
 }
 
-/// Iterator of [`Section::runs_near`].
+/// The iterator of [`Section::runs_near`].
 enum RunsNear<'a> {
     All(std::slice::Iter<'a, Run>),
     Listed(std::slice::Iter<'a, u32>, &'a [Run]),
@@ -228,7 +228,7 @@ impl<'a> Iterator for RunsNear<'a> {
     }
 }
 
-/// Sectors per track of one zone, checked.
+/// The valid sectors per track of one zone.
 #[derive(Clone, Copy)]
 struct Density<'a> {
     spec: &'a SectorsPerTrack,
@@ -243,7 +243,7 @@ impl Density<'_> {
     }
 }
 
-/// The sections of one zone.
+/// Returns the sections of one zone.
 pub(super) fn sections(
     layout: &LayoutSpec,
     zone: &Zone,
@@ -502,7 +502,7 @@ impl Bands {
             chain.band(first, width, reversed, head_skew, alternating)
         };
         let (bands, rest) = (cylinders / self.width, cylinders % self.width);
-        // Whether the last, smaller band takes the surfaces in reverse.
+        // Whether the last, smaller band has the surfaces in reverse order.
         let reversed = match self.surfaces {
             Course::Forward => {
                 if bands >= 1 {
@@ -530,13 +530,13 @@ impl Bands {
     }
 }
 
-/// Runs laid end to end, each track's angle following from the one before.
+/// Consecutive runs, each track's angle following from the one before.
 struct Chain<'a> {
     density: Density<'a>,
     track_skew: Arc,
     surfaces: &'a Surfaces,
     runs: Vec<Run>,
-    /// Angle of the next track.
+    /// The angle of the next track.
     angle: Arc,
 }
 
@@ -562,7 +562,7 @@ impl<'a> Chain<'a> {
         self.angle = wrap(self.angle, self.track_skew, u64::from(tracks) - 1);
     }
 
-    /// The tracks of one cylinder. Leaves the angle at the last track.
+    /// Appends the tracks of one cylinder. Leaves the angle at the last track.
     fn cylinder(mut self, cylinder: u32, reversed: bool) -> Self {
         for (i, surface) in self.surfaces.in_order(reversed).enumerate() {
             if i > 0 {
@@ -574,7 +574,7 @@ impl<'a> Chain<'a> {
         self
     }
 
-    /// One band of `width` cylinders, surface by surface. Leaves the angle at the last track.
+    /// Appends one band of `width` cylinders, surface by surface. Leaves the angle at the last track.
     fn band(mut self, first: u32, width: u32, reversed: bool, head_skew: Arc, alternating: bool) -> Self {
         for (i, surface) in self.surfaces.in_order(reversed).enumerate() {
             if i > 0 {
@@ -592,7 +592,7 @@ impl<'a> Chain<'a> {
     }
 }
 
-/// `angle + times * skew`, whole turns dropped.
+/// Returns `angle + times * skew`, without whole revolutions.
 fn wrap(angle: Arc, skew: Arc, times: u64) -> Arc {
     Arc::from_parts((angle.parts() + skew.parts() * times) % FULL_TURN)
 }

@@ -2,22 +2,22 @@
 
 use super::order::Run;
 
-/// Patterns with fewer runs are searched one by one: two a head on a drive of 20 heads.
+/// Patterns with fewer runs are searched linearly: two a head on a drive of 20 heads.
 const RUNS_MIN: usize = 64;
 
-/// Cylinders that share a list.
+/// The number of cylinders that share a list.
 const GROUP: u32 = 16;
 
 /// For every [`GROUP`] cylinders of a repetition the runs that touch them, in LBN order.
 #[derive(Clone, Debug)]
 pub(super) struct RunIndex {
-    /// Where each group's list begins; one more at the end.
+    /// The start of each group's list; one more entry at the end.
     starts: Vec<u32>,
     lists: Vec<u32>,
 }
 
 impl RunIndex {
-    /// `None` where looking at every run is as fast, or where the runs are not in their repetition's cylinders.
+    /// Returns `None` if a linear search is as fast, or if runs leave their repetition's cylinders.
     pub(super) fn new(runs: &[Run], cylinders: u32) -> Option<Self> {
         if runs.len() < RUNS_MIN || runs.iter().any(|run| run.shift > 0) {
             return None;
@@ -40,7 +40,7 @@ impl RunIndex {
         Some(Self { starts, lists: lists.concat() })
     }
 
-    /// Indices of the runs that may be on a cylinder of a repetition.
+    /// Returns the indices of the runs that may be on a cylinder of a repetition.
     #[inline]
     pub(super) fn near(&self, cylinder: u32) -> &[u32] {
         let group = (cylinder / GROUP) as usize;

@@ -1,13 +1,13 @@
-//! Which sectors of a zone hold LBNs: reserved sectors, spares and slips, both ways.
+//! The sectors of a zone with LBNs: reserved sectors, spares and slips, in both directions.
 //!
-//! Three numberings meet here. A *place* counts every sector of the zone in LBN order, bad and spare ones included.
-//! An *offset* counts the sectors that could hold data, reserved ones included. An LBN is an offset less the
-//! reserved sectors, plus the zone's first LBN.
+//! There are three numberings. A *place* counts every sector of the zone in LBN order, bad and spare ones included. An
+//! *offset* counts the sectors that could have data, reserved ones included. An LBN is an offset less the reserved
+//! sectors, plus the zone's first LBN.
 
 use crate::error::ProfileError;
 use crate::profile::{Sparing, SparingRegion, Zone};
 
-/// A run of bad sectors, and how many bad ones lie before it.
+/// A run of bad sectors, and the number of bad ones before it.
 #[derive(Clone, Copy, Debug)]
 struct Slip {
     start: u64,
@@ -22,7 +22,7 @@ pub(super) struct Spares {
     places: u64,
     /// Places in a region; the last region may be smaller.
     region: u64,
-    /// Offsets in a full region, slips not yet taken off where they push to the end.
+    /// Offsets in a full region, before slips are subtracted if they push to the end.
     capacity: u64,
     spares: u64,
     at_front: bool,
@@ -31,22 +31,22 @@ pub(super) struct Spares {
     reserved: u64,
     /// Offsets in the zone.
     offsets: u64,
-    /// What [`Self::region_offsets`] answers where the zone is one region.
+    /// The result of [`Self::region_offsets`] if the zone is one region.
     only_region: (u64, u64, u64),
 }
 
-/// Sectors that hold consecutive LBNs.
+/// Sectors with consecutive LBNs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stretch {
     /// The first place.
     pub place: u64,
     /// The first LBN, counted from the zone's first.
     pub index: u64,
-    /// How many.
+    /// The number of sectors.
     pub len: u64,
 }
 
-/// The places of a cylinder and of a track of a zone; 0 where they differ.
+/// The places of a cylinder and of a track of a zone; 0 if they differ.
 #[derive(Clone, Copy)]
 pub(super) struct Uniform {
     pub cylinder: u64,
@@ -54,7 +54,7 @@ pub(super) struct Uniform {
 }
 
 impl Spares {
-    /// The map of a zone of `places` sectors. `slip_tracks` are the places of whole tracks that are slipped, as runs.
+    /// Creates the map of a zone of `places` sectors. `slip_tracks` are the places of slipped whole tracks, as runs.
     pub(super) fn new(
         zone: &Zone,
         at: &str,
@@ -127,19 +127,19 @@ impl Spares {
         Ok(map)
     }
 
-    /// Whether all that holds no LBN is a multiple of so many sectors, from a multiple on.
+    /// Returns whether all areas without LBN begin at and span multiples of `sectors`.
     pub(super) fn is_whole(&self, sectors: u64) -> bool {
         let whole = |n: u64| n.is_multiple_of(sectors);
         let slips = self.slips.iter().all(|s| whole(s.start) && whole(s.len));
         slips && whole(self.spares) && whole(self.reserved) && whole(self.offsets)
     }
 
-    /// LBNs in the zone.
+    /// Returns the LBNs in the zone.
     pub(super) fn lbns(&self) -> u64 {
         self.offsets - self.reserved
     }
 
-    /// The slipped sectors before `place`.
+    /// Returns the slipped sectors before `place`.
     pub(super) fn slipped_before(&self, place: u64) -> u64 {
         let after = self.slips.partition_point(|s| s.start < place);
         match after.checked_sub(1).and_then(|i| self.slips.get(i)) {
@@ -148,7 +148,7 @@ impl Spares {
         }
     }
 
-    /// Where LBN number `index` of the zone is, and how many follow it without a break.
+    /// Returns the place of LBN number `index` of the zone, and the number of LBNs that follow without a break.
     #[inline]
     pub(super) fn locate(&self, index: u64) -> Option<Stretch> {
         let offset = index + self.reserved;
@@ -170,7 +170,7 @@ impl Spares {
         let (first, count, front) = self.region_offsets(region);
         let within = offset - first;
         let good = start - self.slipped_before(start) + front + within;
-        // The slips that lie before the good sector number `good`.
+        // The slips before good sector number `good`.
         let passed = self.slips.partition_point(|s| s.start - s.before <= good);
         let before = passed.checked_sub(1).and_then(|i| self.slips.get(i)).map_or(0, |s| s.before + s.len);
         let place = good + before;
@@ -181,12 +181,12 @@ impl Spares {
         Some(Stretch { place, index, len })
     }
 
-    /// The first stretch of LBNs at or after `place` and before `end`, cut at `end`.
+    /// Returns the first run of LBNs at or after `place` and before `end`, cut at `end`.
     pub(super) fn stretch_from(&self, place: u64, end: u64) -> Option<Stretch> {
         let mut place = place;
         let end = end.min(self.places);
         while place < end {
-            // Step over a slip.
+            // Skips a slip.
             let next = self.slips.partition_point(|s| s.start <= place);
             if let Some(s) = next.checked_sub(1).and_then(|i| self.slips.get(i))
                 && place < s.start + s.len
@@ -219,7 +219,7 @@ impl Spares {
         None
     }
 
-    /// Spares of a region: a smaller last region gives up its data before its spares, as DiskSim counts it.
+    /// Returns the spares of a region: a smaller last region loses data before spares, as DiskSim counts.
     fn region_spares(&self, region: u64) -> u64 {
         let size = self.region_size(region);
         if size < self.region { size.saturating_sub(self.capacity) } else { self.spares }
@@ -229,7 +229,7 @@ impl Spares {
         self.region.min(self.places - (region * self.region).min(self.places))
     }
 
-    /// First offset of a region, how many it holds, and how many good sectors stand before them.
+    /// Returns the first offset of a region, the number of its offsets, and the good sectors before them.
     #[inline]
     fn region_offsets(&self, region: u64) -> (u64, u64, u64) {
         if self.region >= self.places {
@@ -260,7 +260,7 @@ impl Spares {
         if !self.slip_to_end {
             return offset / self.capacity;
         }
-        // Slips make later regions begin earlier: search for the last that begins at or before the offset.
+        // Slips make later regions begin earlier: search for the last one that begins at or before the offset.
         let (mut low, mut high) = (0, self.places.div_ceil(self.region));
         while high - low > 1 {
             let middle = low + (high - low) / 2;
@@ -275,7 +275,7 @@ impl Spares {
         }
         let last = (self.places - 1) / self.region;
         if !self.slip_to_end && last > 0 {
-            // A region's offsets are found by division, so all but the last must hold as many.
+            // A region's offsets are found by division, so all but the last must have the same number.
             for s in &self.slips {
                 let region = s.start / self.region;
                 let (_, count, _) = self.region_offsets(region);

@@ -1,4 +1,4 @@
-//! The drives that come with freeblock: they parse, they work, and they are what their sources say.
+//! The built-in drives: they parse, they work, and they agree with their sources.
 
 use freeblock_model::builtin::{self, BuiltinError};
 use freeblock_model::{DriveModel, Location, Profile};
@@ -46,7 +46,7 @@ fn lines_of_the_files_fit_a_screen() {
 #[test]
 fn capacities_are_what_the_sources_say() {
     let expected = [
-        // What DiskSim maps of its parameter files.
+        // The LBNs that DiskSim maps of its parameter files.
         ("quantum-atlas-10k", 17_966_953),
         ("seagate-cheetah-4lp", 8_887_940),
         ("seagate-cheetah-9lp", 17_918_387),
@@ -80,14 +80,14 @@ fn seeks_agree_with_the_published_figures() {
         let model = model(name);
         let one = model.seek(1).as_millis_f64();
         let full = model.seek(builtin::find(name).unwrap().cylinders - 1).as_millis_f64();
-        // The paper's figures have one decimal and are rounded down here and there (1.245 to 1.2).
+        // The paper's figures have one decimal and are sometimes rounded down (1.245 to 1.2).
         assert!((one - least).abs() < 0.1, "{name}: one cylinder {one}");
-        // The last measured segment goes on to the last cylinder, and it may be a noisy one.
+        // The last measured segment continues to the last cylinder, and it may be a noisy one.
         assert!((full - most).abs() < 0.4, "{name}: full stroke {full}");
     }
 }
 
-/// Measured curves have means of their own (Atlas 10K: 5.6 ms, the table 5.0); the synthetic ones are set.
+/// Measured curves have means of their own (Atlas 10K: 5.6 ms, the table 5.0); those of the synthetic ones are set.
 #[test]
 fn synthetic_mean_seeks_are_the_ones_aimed_at() {
     let aims = [("seagate-cheetah-18lp", 5.2), ("nearline-4tb", 7.3), ("nearline-20tb", 7.9)];
@@ -116,11 +116,11 @@ fn mimic_seeks_pass_through_the_table() {
     }
 }
 
-/// Skew is there so that a transfer can go on: after a move to the next track its sector 0 has not yet passed.
+/// Skew exists to let a transfer continue: after a move to the next track its sector 0 has not yet passed.
 #[test]
 fn skews_cover_the_switches_they_are_for() {
     for name in builtin::names() {
-        // The paper's table says otherwise here, and the profile's comment says so.
+        // The paper's table has no such skew here, as the profile's comment explains.
         if *name == "mimic-more-capacity" {
             continue;
         }
@@ -160,7 +160,7 @@ fn every_lbn_at_the_edges_is_mapped() {
 }
 
 proptest! {
-    /// On every drive that comes along, somewhere on it: both directions, extents and pieces tell one story.
+    /// On every drive, at any place: both directions, extents and pieces agree.
     #[test]
     fn addresses_agree_with_places_anywhere(
         lbn: prop::sample::Index, track: prop::sample::Index, len in 1..3_000u64,

@@ -1,5 +1,5 @@
-//! Parameter files that users have and that an importer gets wrong easily: the cases of `../shared/cases/import` where
-//! they are at hand, and small inputs of our own for the same faults.
+//! Parameter files of users that an importer gets wrong easily: the cases of `../shared/cases/import` if they are
+//! available, and small inputs of our own for the same faults.
 
 use crate::import_files::{CURVE, MECHANICS, Memory, g1, model};
 use freeblock_model::disksim::{self, ImportError, Imported, import_from};
@@ -11,7 +11,7 @@ fn case(name: &str) -> Option<PathBuf> {
     testing::shared(&format!("cases/import/{name}"))
 }
 
-/// One disk of a file on disk.
+/// Imports one disk of a file on disk.
 fn import_disk(path: &Path, disk: Option<&str>) -> Result<Imported, ImportError> {
     import_from(&|path: &Path| std::fs::read(path), path, disk)
 }
@@ -25,7 +25,7 @@ fn assert_notes(imported: &Imported, part: &str) {
     assert!(imported.notes.iter().any(|note| note.contains(part)), "{part}: {:?}", imported.notes);
 }
 
-/// Two nodes of one track kind, the root's last entry longer than its node.
+/// Returns two nodes of one track kind, the root's last entry longer than its node.
 fn long_tail(run: &str, len: &str) -> String {
     format!(
         "dm_layout_g4 {{ TP = [ 0, 9, 10 ], IDX = [
@@ -42,7 +42,7 @@ fn a_last_root_entry_longer_than_its_node_ends_with_the_node() {
         assert_eq!(capacity(&imported.profile), 197, "run {run} of {len}");
         assert_notes(&imported, "its node 0 holds 100; the entry ends there");
     }
-    // What fits is not cut, and repetitions that overlap are no tail.
+    // An entry that fits is not cut, and overlapping repetitions are not cut as a tail.
     let whole = model(&long_tail("100", "100")).import("a.model").unwrap();
     assert_eq!(capacity(&whole.profile), 197);
     assert!(!whole.notes.iter().any(|note| note.contains("ends there")), "{:?}", whole.notes);
@@ -86,7 +86,7 @@ fn a_fourth_column_of_a_seek_file_is_the_time_to_write() {
     assert_notes(&other, "seeks to write take 0.100 to 0.300 ms more");
 }
 
-/// A drive of each specification `disks`, on what the statements say.
+/// Returns a file with a drive of each specification `disks`, and these statements.
 fn parv(disks: &[&str], statements: &str) -> Memory {
     let disks: String = disks
         .iter()

@@ -1,11 +1,12 @@
-//! The parameter files of real drives, where they are at hand: what they map, and that the built-in profiles agree.
+//! The parameter files of real drives, if they are available: their capacities, and their agreement with the built-in
+//! profiles.
 
 use freeblock_model::disksim::{self, Imported};
 use freeblock_model::profile::{QueueOrder, Seek};
 use freeblock_model::{DriveModel, Profile, builtin};
 use std::path::PathBuf;
 
-/// The directory of DiskSim's parameter files; a clone of this project alone does not have it.
+/// Returns the path of a DiskSim parameter file; a clone of this project alone does not have it.
 fn disksim_file(name: &str) -> Option<PathBuf> {
     testing::shared(&format!("drives/disksim/{name}"))
 }
@@ -55,8 +56,8 @@ fn built_in_drives_are_what_the_parameter_files_say() {
     }
 }
 
-/// The built-in drive states as a rule what the file lists as 59 x 20 runs. Angles differ on purpose: the file begins
-/// each run of tracks at angle 0, the built-in drive goes on by its skew.
+/// The built-in drive has a rule where the file lists 59 x 20 runs. Angles differ on purpose: the file begins each run
+/// of tracks at angle 0, the built-in drive continues by its skew.
 #[test]
 fn the_built_in_nearline_drive_puts_every_lbn_where_the_file_does() {
     let Some(imported) = import("nearline4t/G4_LBA_64bit_4T.parv") else { return };
@@ -152,14 +153,14 @@ fn the_maxtor_is_imported_whole() {
     assert_eq!(Profile::from_toml(&text, "maxtor").unwrap(), *profile);
 }
 
-/// A scratch crosses neighbouring tracks at one angle. Were the positions of slips counted without the slips before them,
-/// 24% of the neighbours would lie at one angle, in place of 44%, and 7,667 would be neighbours in place of 12,308.
+/// A scratch crosses neighbouring tracks at one angle. If the positions of slips were counted without the slips before
+/// them, 24% of the neighbours would lie at one angle instead of 44%, and 7,667 would be neighbours instead of 12,308.
 #[test]
 fn slips_of_neighbouring_tracks_lie_at_one_angle() {
     let Some(imported) = maxtor() else { return };
     let model = DriveModel::from_profile(&imported.profile).unwrap();
     let layout = model.layout();
-    // The last bad sector so far of each head.
+    // The latest bad sector of each head.
     let mut last: Vec<Option<(u32, f64)>> = vec![None; 8];
     let (mut neighbours, mut at_one_angle) = (0, 0);
     for index in (0..layout.track_count()).map(units::TrackIndex::new) {
@@ -185,7 +186,7 @@ fn slips_of_neighbouring_tracks_lie_at_one_angle() {
     assert!(neighbours > 11_000 && at_one_angle * 10 > neighbours * 4, "{at_one_angle} of {neighbours}");
 }
 
-/// A reader of the Maxtor's tree that shares nothing with the importer: every track, one by one.
+/// A reader of the Maxtor's tree that shares no code with the importer: every track, one by one.
 mod plain {
     /// A row of a node: LBNs and cylinders from one repetition to the next, and of all; a head for tracks.
     #[derive(Clone, Copy)]
@@ -213,7 +214,7 @@ mod plain {
         text.split(|c: char| c.is_whitespace() || c == ',').filter(|w| !w.is_empty()).collect()
     }
 
-    /// What stands between `name = [` and the bracket that closes it.
+    /// Returns the text between `name = [` and the bracket that closes it.
     pub fn list<'t>(text: &'t str, name: &str) -> &'t str {
         let start = text.find(&format!("{name} = [")).unwrap() + name.len() + 4;
         let mut depth = 1;
@@ -283,7 +284,7 @@ mod plain {
         }
     }
 
-    /// Runs of slipped sectors, counted with those before them.
+    /// Returns the runs of slipped sectors, counted with those before them.
     pub fn slips(text: &str) -> Vec<(u64, u64)> {
         words(list(text, "Slips")).chunks(2).map(|p| (p[0].parse().unwrap(), p[1].parse().unwrap())).collect()
     }
@@ -297,7 +298,7 @@ fn the_maxtors_tracks_and_lbns_are_those_of_its_file() {
     let model = DriveModel::from_profile(&imported.profile).unwrap();
     let layout = model.layout();
     assert_eq!(layout.track_count() as usize, tracks.len());
-    // The sector after the last track, counted with slips; the slips that lie before it.
+    // The sector after the last track, counted with slips; the slips before it.
     let (mut sector, mut slipped) = (0_u64, 0_u64);
     let mut slips = plain::slips(&text).into_iter().peekable();
     for (i, expected) in tracks.iter().enumerate() {

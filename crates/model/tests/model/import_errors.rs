@@ -1,15 +1,15 @@
-//! Parameter files that are wrong: the message names the place and the mend.
+//! Invalid parameter files: the message names the place and the mend.
 
 use crate::import_files::{CURVE, MECHANICS, Memory, g1, model};
 use freeblock_model::disksim::{self, ImportError};
 use std::path::Path;
 
-/// The message for `a.model` with this layout.
+/// Returns the message for `a.model` with this layout.
 fn refused(layout: &str) -> String {
     model(layout).import("a.model").unwrap_err().to_string()
 }
 
-/// The layout lies in the model file's second line, the mechanics in its third.
+/// Line 2 of the model file has the layout, line 3 the mechanics.
 #[track_caller]
 fn assert_says(message: &str, parts: &[&str]) {
     for part in parts {
@@ -55,7 +55,7 @@ fn a_file_that_sources_itself() {
         |path: &Path| -> std::io::Result<Vec<u8>> { Ok(format!("source x{}", path.display()).into_bytes()) };
     let error = disksim::import_from(&endless, Path::new("a"), None).unwrap_err();
     assert_says(&error.to_string(), &["source one another in a chain"]);
-    // Twice the same file is no circle, but sixteen levels of it would be 65,536 files.
+    // The same file twice is no cycle, but sixteen levels of it would be 65,536 files.
     let doubling = |path: &Path| -> std::io::Result<Vec<u8>> {
         Ok(format!("source x{0} source x{0}", path.display()).into_bytes())
     };

@@ -1,4 +1,4 @@
-//! What DiskSim's parameter files can say, each form by itself: syntax, mapping and sparing schemes, trees.
+//! The forms of DiskSim's parameter files, each by itself: syntax, mapping and sparing schemes, trees.
 
 use crate::import_files::{CURVE, MECHANICS, Memory, g1, model};
 use freeblock_model::DriveModel;
@@ -13,7 +13,7 @@ fn capacity(profile: &Profile) -> u64 {
     DriveModel::from_profile(profile).unwrap().layout().capacity().get()
 }
 
-/// Cylinder, head and sector of an LBN.
+/// Returns cylinder, head and sector of an LBN.
 fn place(profile: &Profile, lbn: u64) -> (u32, u16, u32) {
     let model = DriveModel::from_profile(profile).unwrap();
     let location = model.layout().locate(Lbn::new(lbn)).unwrap();
@@ -74,7 +74,7 @@ fn mapping_schemes_order_the_heads() {
     }
 }
 
-/// A zone of 200 sectors, 3 slips, 2 spares of whatever the scheme has: the capacities of DiskSim's loader.
+/// A zone of 200 sectors, 3 slips, and 2 spares in the scheme's unit: the capacities of DiskSim's loader.
 #[test]
 fn every_sparing_scheme_sets_aside_what_disksim_does() {
     let cases = [
@@ -92,7 +92,7 @@ fn every_sparing_scheme_sets_aside_what_disksim_does() {
         (10, SparingRegion::Zone, 200 - 2 - 3),
     ];
     for (scheme, region, lbns) in cases {
-        // Three slips would overdraw the two spares of scheme 9 in reality, but that is not the import's business.
+        // Three slips would exceed the two spares of scheme 9 on a real drive, but the import does not check that.
         let slips = if [1, 9].contains(&scheme) { "1, 2" } else { "1, 25, 61" };
         let profile = import(&g1(0, scheme, &format!(", Number of spares = 2, slips = [ {slips} ]")));
         let sparing = profile.layout.zones[0].sparing;
@@ -160,7 +160,7 @@ fn empty_space_defects_and_gaps_between_zones() {
     assert_eq!(place(profile, 71), (5, 0, 0), "cylinder 4 holds nothing");
 }
 
-/// Slips out of order would be skipped by a search.
+/// Slips out of order would break a binary search.
 #[test]
 fn unsorted_slips_are_sorted_and_it_is_said() {
     let memory = model(&g1(0, 9, ", Number of spares = 5, slips = [ 27, 5, 5 ]"));
@@ -250,7 +250,7 @@ fn bus_and_controller_above_the_disk_give_their_times() {
         two_disks(&format!("{parts}{topology}")).import("a.parv").unwrap().profile.firmware.unwrap();
     assert_eq!((firmware.bus_read_sector_ms, firmware.bus_write_sector_ms), (0.3, 0.4));
     assert_eq!(firmware.bulk_sector_ms, 0.15, "the slower of disk and controller");
-    // Without a topology one of two buses cannot be chosen.
+    // Without a topology the choice between two buses is ambiguous.
     let imported = two_disks(parts).import("a.parv").unwrap();
     assert_eq!(imported.profile.firmware.unwrap().bus_read_sector_ms, 0.0);
     assert!(imported.notes.iter().any(|n| n.contains("no topology says which bus")), "{:?}", imported.notes);
@@ -344,7 +344,7 @@ fn unused_sectors_of_tracks_hold_no_lbn() {
 fn slips_of_a_tree_push_all_that_follows() {
     let root = "[ 0, 0, 0.0, 8, 1, 0.0, 80, 10, TRACK, 0, 0 ]";
     let profile = import(&g4("0, 7, 8", root, ", Slips = [ [ 3, 1 ], [ 10, 2 ] ]"));
-    // Positions of slips count the slips before them.
+    // Positions of slips include the slips before them.
     assert_eq!(profile.layout.zones[0].slips, [3]);
     assert_eq!(profile.layout.zones[0].slip_runs, [(10, 2)]);
     assert_eq!(capacity(&profile), 77);
@@ -358,7 +358,7 @@ fn remaps_of_a_tree_lead_to_unused_sectors() {
     let profile = import(&g4("0, 5, 8", root, ", Remaps = [ 5, 2, 9, 0, 6, 8 ]"));
     assert_eq!((place(&profile, 5), place(&profile, 6)), ((9, 0, 6), (9, 0, 7)));
     assert_eq!(place(&profile, 7), (1, 0, 1));
-    // Where other LBNs are already, a remap cannot lead; the drive is imported without it.
+    // A remap cannot lead to a place with other LBNs; the drive is imported without it.
     let memory = model(&g4("0, 5, 8", root, ", Remaps = [ 5, 2, 9, 0, 0, 8 ]"));
     let imported = memory.import("a.model").unwrap();
     assert!(imported.profile.layout.remaps.is_empty());

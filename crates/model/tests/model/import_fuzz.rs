@@ -1,6 +1,6 @@
 //! No input makes the import panic: arbitrary bytes, arbitrary tokens, and real files with pieces damaged.
 //!
-//! What is not checked: how long a hostile file takes, beyond that these end.
+//! Not checked: the time that a hostile file takes, except that these end.
 
 use crate::import_files::{CURVE, MECHANICS, Memory, g1};
 use freeblock_model::DriveModel;
@@ -8,7 +8,7 @@ use freeblock_model::disksim::{ImportError, Imported};
 use proptest::prelude::*;
 use std::path::Path;
 
-/// An import that succeeds gives a working drive; one that fails says something.
+/// Checks that a successful import gives a working drive, and a failed one a message.
 fn check(outcome: Result<Imported, ImportError>) {
     match outcome {
         Ok(imported) => {
@@ -23,7 +23,7 @@ fn check(outcome: Result<Imported, ImportError>) {
     }
 }
 
-/// The words of the language, and numbers that hurt.
+/// The words of the language, and extreme numbers.
 const TOKENS: &[&str] = &[
     "{",
     "}",
@@ -86,7 +86,7 @@ const TREE: &str = "dm_disk M { Number of data surfaces = 2, Number of cylinders
         Slips = [ 3, 1 ], Remaps = [ 5, 1, 9, 0, 0, 8 ] },
     Mechanical Model = ";
 
-/// Damages that leave most of a text as it was.
+/// Damage that leaves most of a text unchanged.
 #[derive(Clone, Debug)]
 enum Damage {
     Cut(usize),
@@ -133,7 +133,7 @@ fn damaged(text: &[u8], damages: &[Damage]) -> Vec<u8> {
     bytes
 }
 
-/// A number in place of a number: the damage that parses most often.
+/// Replaces a number by another: the damage that parses most often.
 fn with_number(text: &str, which: usize, number: &str) -> String {
     let numbers: Vec<(usize, usize)> = {
         let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! Imported layouts against what DiskSim 4.0 itself answered, where its answers are at hand.
+//! Imported layouts compared with DiskSim 4.0's own answers, if they are available.
 
 use freeblock_model::{DriveModel, disksim};
 use std::path::PathBuf;
@@ -29,10 +29,10 @@ fn answers(text: &str) -> impl Iterator<Item = Answer> {
     })
 }
 
-/// The HP C2247A acknowledges writes from the medium, so each completion tells the angle of its last sector. Its zones
-/// have whole-sector skews, offsets of up to 80 sectors, slipped tracks and reserved space: were any of them read
-/// wrongly, the angles of a zone would be off by sectors. DiskSim's own clock lags by a microsecond a second, hence
-/// the slow drift that is allowed.
+/// The HP C2247A acknowledges writes from the medium, so each completion reveals the angle of its last sector. Its
+/// zones have whole-sector skews, offsets of up to 80 sectors, slipped tracks and reserved space: if any of them were
+/// read wrongly, the angles of a zone would be off by sectors. DiskSim's own clock lags by a microsecond a second,
+/// hence the slow drift that is allowed.
 #[test]
 fn every_zone_of_the_hp_c2247a_has_disksims_angles() {
     let (Some(parv), Some(csv)) = (shared("disksim/hp_c2247a.parv"), shared("oracle/hp_c2247a.csv")) else {
@@ -63,7 +63,7 @@ fn every_zone_of_the_hp_c2247a_has_disksims_angles() {
     assert!(seen.iter().all(|&n| n >= 10), "too few writes to tell: {seen:?}");
 }
 
-/// Where DiskSim puts the first request of the Cheetah 9LP's trace, and how long its seek takes.
+/// DiskSim's place of the first request of the Cheetah 9LP's trace, and the time of its seek.
 #[test]
 fn the_first_request_of_the_cheetah_9lp_is_where_disksim_puts_it() {
     let Some(parv) = shared("disksim/cheetah9LP.parv") else { return };

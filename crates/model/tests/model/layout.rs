@@ -1,11 +1,10 @@
-//! The layout against itself: both directions, the extents and the pieces must tell one story.
+//! The layout's consistency: both directions, the extents and the pieces must agree.
 
 use freeblock_model::{DriveModel, Layout, Location, Profile, Track};
 use std::collections::BTreeMap;
 use units::{Angle, Arc, FULL_TURN, Instant, Lbn, LbnRange, Rpm, Sectors, TrackIndex};
 
-/// Every LBN of a small layout, found by walking every sector of every track, must be found again by every way
-/// there is.
+/// Checks a small layout: every LBN, found by walking every sector of every track, must be found by all other queries.
 fn check_whole(layout: &Layout) {
     let mut by_lbn = BTreeMap::new();
     for t in 0..layout.track_count() {
@@ -164,10 +163,11 @@ mod random {
         #[test]
         fn both_directions_agree_on_random_layouts(shape in shape(), remap in prop::option::of((0..4000u64, 1..9u32))) {
             let (mut spec, cylinders) = build(&shape);
-            // Some shapes are no drives (more slips than spares in a region): refused by place is right for those.
+            // Some shapes are no drives (more slips than spares in a region): an error with the place is right for
+            // those.
             let Ok(layout) = Layout::new(&spec, cylinders, shape.heads) else { return Ok(()) };
             check_whole(&layout);
-            // Move some LBNs onto sectors that hold none.
+            // Moves some LBNs to sectors without LBN.
             if let Some((lbn, len)) = remap {
                 let free = (0..layout.track_count()).map(TrackIndex::new).find_map(|track| {
                     let t = layout.track(track);
@@ -192,7 +192,7 @@ mod random {
             let width = width.min(rpm.revolution().as_nanos() - 1);
             let (start, end) = (Instant::from_nanos(from), Instant::from_nanos(from + width));
             let (first, count) = track.passing(rpm, start, end);
-            // Naive: for every sector, when does it next pass, to the exact part of a turn?
+            // Naive: for every sector, the time of its next pass, to the exact part of a revolution.
             let span = end.since(start);
             let mut whole: Vec<(u64, u32)> = (0..n).filter_map(|s| {
                 let begin = rpm.earliest_angle(start).until(track.sector_angle(s));

@@ -1,4 +1,5 @@
-//! Drives as they are laid out: every drive that Wong measured, against a model that lists each track and each sector.
+//! Realistic layouts: every drive that Wong measured, compared with a naive model that lists each track and each
+//! sector.
 
 use freeblock_model::profile::{Course, Order, Profile, SectorsPerTrack, SparingRegion, Turns, Zone};
 use freeblock_model::wong::{DRIVES, Scale};
@@ -6,7 +7,7 @@ use freeblock_model::{DriveModel, Layout, Location, builtin};
 use std::collections::BTreeMap;
 use units::{Angle, Arc, Cylinder, FULL_TURN, Head, Lbn, TrackIndex};
 
-/// A track as the text of the format says, without any arithmetic over repetitions.
+/// A track as the format defines it, without any arithmetic over repetitions.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Listed {
     cylinder: u32,
@@ -15,7 +16,7 @@ struct Listed {
     angle: Angle,
 }
 
-/// What lies between a track and the one before.
+/// The step from one track to the next.
 #[derive(Clone, Copy, PartialEq)]
 enum Step {
     Track,
@@ -27,7 +28,7 @@ fn parts(turns: &Turns) -> u64 {
     turns.angle().unwrap().parts()
 }
 
-/// The tracks of a zone of cylinders or bands, in LBN order.
+/// Returns the tracks of a zone of cylinders or bands, in LBN order.
 fn walk(zone: &Zone, order: Order, heads: u16) -> Vec<(u32, u16, Step)> {
     let surfaces: Vec<u16> =
         if zone.surfaces.is_empty() { (0..heads).collect() } else { zone.surfaces.clone() };
@@ -133,7 +134,7 @@ fn list_zone(profile: &Profile, zone: &Zone) -> Vec<Listed> {
     tracks
 }
 
-/// Every track, and the track and sector of every LBN.
+/// Returns every track, and the track and sector of every LBN.
 fn list(profile: &Profile) -> (Vec<Listed>, Vec<(u32, u32)>) {
     let (mut tracks, mut lbns) = (Vec::new(), Vec::new());
     for zone in &profile.layout.zones {
@@ -259,7 +260,7 @@ fn each_drive_of_full_size_is_small_and_maps_both_ways() {
         let model = DriveModel::from_profile(&profile).unwrap();
         let layout = model.layout();
         let gigabytes = layout.capacity().get() as f64 * f64::from(profile.sector_bytes) / 1e9;
-        // Zones of equal width whose density falls evenly: a real drive keeps its density longer.
+        // Zones of equal width whose density falls evenly; a real drive keeps its density longer.
         assert!((0.8..1.1).contains(&(gigabytes / drive.gigabytes)), "{}: {gigabytes} GB", profile.name);
         let capacity = layout.capacity().get();
         for i in 0..4_000 {
@@ -301,7 +302,7 @@ fn by_falling_density_surfaces_follow_each_other_and_the_arm_returns() {
     assert!(back.count() > 3);
 }
 
-/// The last track of a zone holds 6 sectors where the one before has 392, and the next zone has 386.
+/// The last track of a zone has 6 sectors, the one before 392, and the next zone's 386.
 #[test]
 fn a_partial_last_track_and_the_next_zones_track_make_a_whole_one() {
     let profile = DRIVES[4].draw(2, Scale::Full);
@@ -361,7 +362,7 @@ fn zones_that_share_a_track_are_refused_by_place() {
     assert!(refused(&|p| p.layout.zones[0].surface_offsets = vec![1_000]).contains("a track on cylinder"));
 }
 
-/// What the model holds is exact for the drives that are built in as well.
+/// The naive model also agrees with a built-in drive.
 #[test]
 fn bands_alternating_in_both_are_the_surface_serpentine() {
     let mut profile = builtin::find("nearline-4tb").unwrap();

@@ -21,7 +21,7 @@ pub(super) fn track_rows(value: &Value) -> Result<Vec<TrackKind>, Fault> {
     rows.iter()
         .map(|[first, _, sectors]| {
             let sectors = sectors.whole("TP", 1, MAX_SECTORS_PER_TRACK)?;
-            // The middle number, last sector or count, is not needed: the entry says how many LBNs there are.
+            // The middle number, last sector or count, is not needed: the entry has the number of LBNs.
             let first = first.whole("TP", 0, sectors - 1)?;
             Ok(TrackKind { first: first as u32, sectors: sectors as u32 })
         })

@@ -1,4 +1,4 @@
-//! Following the tree: from repeating entries to runs of tracks, and to parts that become zones.
+//! Follows the tree: from repeating entries to runs of tracks, and to parts that become zones.
 
 use super::rows;
 use super::{Child, Entry, Part, Tracks, too_large};
@@ -6,12 +6,12 @@ use crate::disksim::fields::refuse;
 use crate::disksim::source::{At, Fault};
 use crate::disksim::syntax::Block;
 
-/// Deepest tree; the known ones have two levels.
+/// The deepest tree accepted; the known ones have two levels.
 const MAX_DEPTH: usize = 16;
-/// Most runs that a tree may unfold into.
+/// The most runs that a tree may expand to.
 const MAX_RUNS: usize = 1 << 20;
 
-/// The nodes, and which of them is the root.
+/// The nodes, and the index of the root.
 pub(super) struct Tree {
     nodes: Vec<Vec<Entry>>,
     pub(super) root: (usize, At),
@@ -25,14 +25,14 @@ impl Tree {
         for value in index.list("IDX")? {
             nodes.push(rows::node(value.list("IDX")?, &kinds)?);
         }
-        // Children are checked when the tree is followed, the root's existence here.
+        // Children are checked when the tree is followed; the root must exist here.
         let root = nodes.len().checked_sub(1).ok_or_else(|| {
             refuse(index.at(), "IDX is empty", "give a list of nodes, the last of which is the root")
         })?;
         Ok(Self { nodes, root: (root, index.at()) })
     }
 
-    /// Cuts the last entry of the root to what its node holds: extracted layouts declare more there, up to the drive's
+    /// Cuts the last entry of the root to the size of its node: extracted layouts declare more there, up to the drive's
     /// end. Only its last repetition may be longer; any other would begin behind LBNs that do not exist.
     pub(super) fn cut_tail(&mut self, notes: &mut Vec<String>) {
         let root = self.root.0;
@@ -65,7 +65,7 @@ impl Tree {
         })
     }
 
-    /// The zones below a node: its entries, or in place of one that does not repeat what is below that.
+    /// Returns the zones below a node: its entries, where one that does not repeat is replaced by its children.
     pub(super) fn parts(
         &self,
         node: usize,
@@ -92,12 +92,12 @@ impl Tree {
         Ok(())
     }
 
-    /// LBNs of a node, all entries to their end.
+    /// Returns the LBNs of a node, all entries to their end.
     fn whole(&self, node: usize) -> Option<u64> {
         self.nodes.get(node)?.iter().try_fold(0_u64, |sum, entry| sum.checked_add(entry.run()?))
     }
 
-    /// One entry as a repeating pattern and a rest, or else run by run.
+    /// Returns one entry as a repeating pattern and a rest, or else run by run.
     fn zone(
         &self,
         entry: &Entry,
@@ -141,14 +141,14 @@ impl Tree {
         Ok(())
     }
 
-    /// All of an entry in one repetition.
+    /// Returns an entry as one repetition.
     fn single(&self, entry: &Entry, cylinder: u64, turns: f64, depth: usize) -> Result<Part, Fault> {
         let mut tracks = Vec::new();
         self.unfold(entry, cylinder, turns, entry.run(), depth, &mut tracks)?;
         single_part(tracks, entry.at)
     }
 
-    /// The runs of a node's first `limit` LBNs.
+    /// Collects the runs of a node's first `limit` LBNs.
     #[allow(clippy::too_many_arguments)] // one recursion, all of it position
     fn follow(
         &self,
@@ -180,7 +180,7 @@ impl Tree {
         Ok(())
     }
 
-    /// The runs of an entry's first `limit` LBNs.
+    /// Collects the runs of an entry's first `limit` LBNs.
     fn unfold(
         &self,
         entry: &Entry,
@@ -263,7 +263,7 @@ fn push(into: &mut Vec<Tracks>, tracks: Tracks, at: At) -> Result<(), Fault> {
     Ok(())
 }
 
-/// The cylinder of repetition `i` of an entry that begins at `base`.
+/// Returns the cylinder of repetition `i` of an entry that begins at `base`.
 fn shift(base: u64, entry: &Entry, i: u64) -> Result<u64, Fault> {
     let way = entry.cylinders.checked_mul(i);
     let cylinder =
@@ -277,7 +277,7 @@ fn shift(base: u64, entry: &Entry, i: u64) -> Result<u64, Fault> {
     })
 }
 
-/// First and last cylinder.
+/// Returns the first and the last cylinder.
 fn extent(tracks: &[Tracks], at: At) -> Result<(u64, u64), Fault> {
     let mut extent = None;
     for run in tracks {
@@ -301,7 +301,7 @@ fn single_part(mut tracks: Vec<Tracks>, at: At) -> Result<Part, Fault> {
     Ok(Part { first, cylinders: last - first + 1, repetitions: 1, turns: 0.0, skew: 0.0, tracks, at })
 }
 
-/// Appends a zone; while it does not lie wholly inward of the one before, the two are made one.
+/// Appends a zone; if it does not lie wholly inward of the one before, merges the two.
 pub(super) fn push_apart(apart: &mut Vec<Part>, mut part: Part) -> Result<(), Fault> {
     while let Some(before) = apart.pop() {
         if before.first + before.cylinders * before.repetitions <= part.first {

@@ -1,4 +1,4 @@
-//! From parts of the tree to zones and patterns of a profile.
+//! Converts parts of the tree to zones and patterns of a profile.
 
 use super::{Part, Tracks, too_large};
 use crate::disksim::fields::{flattened, refuse};
@@ -6,7 +6,7 @@ use crate::disksim::source::Fault;
 use crate::disksim::syntax::Block;
 use crate::profile::{LayoutSpec, Pattern, Remap, Run, SectorsPerTrack, Sparing, SparingRegion, Turns, Zone};
 
-/// Most single sectors without an LBN.
+/// The most single sectors without an LBN.
 const MAX_SLIPS: u64 = 1 << 22;
 
 /// Writes the zones of the profile.
@@ -78,7 +78,7 @@ impl Writer {
         Ok(())
     }
 
-    /// The name of an equal pattern, or of this one now added.
+    /// Returns the name of an equal pattern, or of this one after adding it.
     fn pattern(&mut self, cylinders: u32, skew: Turns, runs: Vec<Run>) -> String {
         let known =
             self.spec.patterns.iter().find(|p| p.cylinders == cylinders && p.skew == skew && p.runs == runs);
@@ -90,9 +90,9 @@ impl Writer {
         name
     }
 
-    /// `Slips`: pairs of a sector and how many are stepped over from it on. Sectors are counted in LBN order with those
-    /// that are stepped over: only so do the slips of neighbouring tracks of the Maxtor 300 GB lie at one angle, as a scratch does
-    /// (`slips_of_neighbouring_tracks_lie_at_one_angle`).
+    /// Reads `Slips`: pairs of a sector and the number of sectors skipped from it on. Sectors are counted in LBN order
+    /// with those that are skipped: only then do the slips of neighbouring tracks of the Maxtor 300 GB lie at one
+    /// angle, as a scratch does (`slips_of_neighbouring_tracks_lie_at_one_angle`).
     pub(super) fn slips(&mut self, block: &Block, notes: &mut Vec<String>) -> Result<(), Fault> {
         let mut items = Vec::new();
         flattened(block.list("Slips")?, &mut items);
@@ -107,7 +107,7 @@ impl Writer {
             "`Slips` are read as pairs of the first bad sector, bad ones counted, and their number".into(),
         );
         let (mut slipped, mut least, mut end) = (0_u64, 0, 0);
-        // The zone being filled, and how many sectors lie before it.
+        // The current zone, and the number of sectors before it.
         let (mut zone, mut zone_start) = (0, 0_u64);
         let sizes: Vec<u64> = self.spec.zones.iter().map(|z| self.mapped_sectors(z)).collect();
         for [first, count] in pairs {
@@ -166,7 +166,7 @@ impl Writer {
         })
     }
 
-    /// `Remaps`: rows of LBN, length, cylinder, head, sector, sectors per track.
+    /// Reads `Remaps`: rows of LBN, length, cylinder, head, sector, sectors per track.
     pub(super) fn remaps(&mut self, block: &Block) -> Result<(), Fault> {
         let mut items = Vec::new();
         flattened(block.list("Remaps")?, &mut items);
@@ -192,11 +192,11 @@ impl Writer {
 }
 
 fn turns(turns: f64) -> Turns {
-    // Adding zero turns -0.0 into 0.0; angles are six-digit decimals, so this many digits restore their sums.
+    // Adding zero makes 0.0 of -0.0; angles are six-digit decimals, so this many digits restore their sums.
     Turns::Decimal((turns * 1e12).round() / 1e12 + 0.0)
 }
 
-/// One number where all tracks agree, else one a head: that of the head's first run.
+/// Returns one number if all tracks agree, otherwise one for each head: that of the head's first run.
 fn density(tracks: &[Tracks], heads: u16) -> SectorsPerTrack {
     let first = tracks.first().map_or(1, |run| run.kind.sectors);
     if tracks.iter().all(|run| run.kind.sectors == first) {
@@ -218,7 +218,7 @@ fn density_on(density: &SectorsPerTrack, head: u16) -> u32 {
     }
 }
 
-/// Sectors of tracks that hold no LBN: as spares of each track where all tracks agree, else as slips.
+/// Returns the sectors of tracks without LBN: as spares of each track if all tracks agree, otherwise as slips.
 fn unused(part: &Part) -> Result<(Sparing, Vec<u64>), Fault> {
     let behind = |run: &Tracks| u64::from(run.kind.sectors) - u64::from(run.kind.first) - run.lbns;
     if part.tracks.iter().all(|run| run.kind.first == 0 && behind(run) == 0) {

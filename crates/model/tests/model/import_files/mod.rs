@@ -12,13 +12,13 @@ use std::path::Path;
 pub struct Memory(BTreeMap<String, Vec<u8>>);
 
 impl Memory {
-    /// With one more file.
+    /// Returns the files with one more.
     pub fn with(mut self, name: &str, content: impl AsRef<[u8]>) -> Self {
         self.0.insert(name.into(), content.as_ref().to_vec());
         self
     }
 
-    /// The file of this name.
+    /// Returns the file of this name.
     pub fn text(&self, name: &str) -> String {
         String::from_utf8_lossy(&self.0[name]).into_owned()
     }
@@ -47,7 +47,7 @@ pub const MECHANICS: &str = "dm_mech_g1 {
 /// A seek curve.
 pub const CURVE: &str = "Seek distances measured: 3\n1,\t1.5\n4, 2.5, 0.1\n\n9, 4e0\n";
 
-/// A model file of 10 cylinders and 2 surfaces around a layout, and the curve.
+/// Returns a model file of 10 cylinders and 2 surfaces around a layout, and the curve.
 pub fn model(layout: &str) -> Memory {
     Memory::default()
         .with(
@@ -61,7 +61,7 @@ pub fn model(layout: &str) -> Memory {
         .with("a.seek", CURVE)
 }
 
-/// A `dm_layout_g1` of one zone: 10 cylinders, 2 surfaces, 10 sectors a track.
+/// Returns a `dm_layout_g1` of one zone: 10 cylinders, 2 surfaces, 10 sectors a track.
 pub fn g1(mapping: u32, sparing: u32, zone_extra: &str) -> String {
     format!(
         "dm_layout_g1 {{ LBN-to-PBN mapping scheme = {mapping}, Sparing scheme used = {sparing},

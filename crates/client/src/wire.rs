@@ -486,7 +486,7 @@ mod tests {
     proptest! {
         /// If it gets the bytes that it needs, it contains no byte of the next frame when one is whole.
         #[test]
-        fn what_is_needed_is_a_frame_and_no_more(frames in proptest::collection::vec(arb_event(), 1..9)) {
+        fn a_decoder_needs_one_frame_at_most(frames in proptest::collection::vec(arb_event(), 1..9)) {
             let mut decoder = Decoder::default();
             for frame in frames {
                 let mut bytes = Vec::new();

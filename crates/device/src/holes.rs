@@ -42,7 +42,7 @@ mod tests {
     use units::Lbn;
 
     #[test]
-    fn holes_are_found_and_everything_is_told_of_once() {
+    fn holes_are_found_and_every_sector_is_in_one_run() {
         let path = std::env::temp_dir().join(format!("freeblock-holes-{}", std::process::id()));
         let file =
             std::fs::File::options().read(true).write(true).create(true).truncate(true).open(&path).unwrap();

@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_operation_is_told_from_the_others() {
+    fn each_operation_is_decoded() {
         let op = |op_flags| KernelRequest::decode(0, op_flags, 0, 0).op;
         let known = [(0, KernelOp::Read), (1, KernelOp::Write), (2, KernelOp::Flush), (3, KernelOp::Discard)];
         for (bits, expected) in known {
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_must_reach_the_medium_says_so() {
+    fn write_through_is_decoded() {
         for op in [1, 3, 5] {
             assert!(!KernelRequest::decode(0, op, 0, 8).through);
             assert!(KernelRequest::decode(0, op | 1 << 13, 0, 8).through);

@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_drawn_around_zero_has_the_deviation_asked_for() {
+    fn draws_around_zero_have_the_requested_deviation() {
         let mut dice = Dice::new(7, Component::Seek);
         let n = 20_000;
         let draws: Vec<f64> = (0..n).map(|_| dice.around_zero(Duration::from_micros(50)) as f64).collect();

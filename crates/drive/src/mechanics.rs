@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_arriving_inside_the_request_reads_it_in_one_turn() {
+    fn a_head_arriving_inside_the_request_reads_it_in_one_revolution() {
         let model = small();
         let mut mechanics = Mechanics::new(model);
         // 2.55 ms: sector 25 is half gone; 26..40 pass first, then 10..26.

@@ -298,7 +298,7 @@ mod tests {
     proptest! {
         /// The steps are carried out on an array of sectors: reads return the last data written.
         #[test]
-        fn what_was_written_last_is_read(
+        fn reads_return_the_last_data_written(
             log in 40_u64..300, band in 1_u64..700,
             writes in proptest::collection::vec((any::<u64>(), 1_u64..40), 1..80),
         ) {

@@ -256,7 +256,7 @@ mod tests {
         }
 
         #[test]
-        fn what_lies_ahead_passes_in_the_nanosecond_in_which_the_platter_gets_there(
+        fn a_point_ahead_passes_in_the_nanosecond_in_which_the_platter_reaches_it(
             (spindle, step) in drifting(), n in 0_u64..5_000, into in any::<u64>(), arc in 0_u64..3 * FULL_TURN,
         ) {
             let from = Instant::from_nanos(n * step + into % step);

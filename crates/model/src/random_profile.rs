@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn what_few_drives_have_is_among_the_first_seeds() {
+    fn rare_features_are_among_the_first_seeds() {
         let drives: Vec<_> = (0..100).map(|seed| random_profile(seed, Size::Tiny).layout).collect();
         let defective = drives.iter().filter(|d| d.zones.iter().any(|z| !z.defects.is_empty())).count();
         let remapped = drives.iter().filter(|d| !d.remaps.is_empty()).count();

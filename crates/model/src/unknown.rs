@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_profile_describes_is_refused() {
+    fn sizes_beyond_any_profile_are_refused() {
         for (capacity, sector) in [(0, 512), (u64::MAX, 512), (1 << 40, 4_096), (1_000, 0), (1_000, 520)] {
             let refused = DriveModel::unknown(Sectors::new(capacity), Bytes::new(sector)).unwrap_err();
             assert!(["capacity", "sector_bytes"].contains(&refused.place.as_str()), "{refused}");

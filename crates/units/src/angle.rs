@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ends_at_an_angle_leaves_the_head_in_time_for_what_begins_there() {
+    fn a_sector_that_ends_leaves_the_head_in_time_for_the_next() {
         for rpm in [1, 3_600, 7_200, 10_025, 100_000] {
             let rpm = Rpm::new(rpm).unwrap();
             for arc in [1, 1_000, 123_456_789, FULL_TURN / 3, FULL_TURN - 1] {

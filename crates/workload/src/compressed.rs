@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_done_in_time_holds_nobody() {
+    fn a_request_completed_in_time_holds_no_other() {
         let mut load = compressed(&[(0, 8, 0), (0, 8, 1_000)], 1.0);
         load.start(Instant::ZERO);
         let first = load.issue(Instant::ZERO).unwrap();

@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_utilisation_names_the_mend() {
+    fn an_invalid_utilisation_names_the_mend() {
         for percent in [-1.0, 100.1, f64::NAN] {
             let refused = Utilisation::from_percent(percent).unwrap_err().to_string();
             assert!(refused.ends_with("give a percentage from 0 to 100"), "{refused}");

@@ -428,7 +428,7 @@ fn settings_that_make_no_file_system_are_named() {
 }
 
 #[test]
-fn what_is_no_file_system_is_not_mounted() {
+fn a_store_without_a_file_system_is_not_mounted() {
     let mount = |store: MemoryStore| FileSystem::mount(store, 64).unwrap_err();
     assert!(matches!(
         mount(MemoryStore::new(10)),

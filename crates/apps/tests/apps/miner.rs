@@ -344,7 +344,7 @@ fn a_scan_stops_when_the_estimate_is_narrow_enough() {
 }
 
 #[test]
-fn finish_ends_the_scan_and_frees_what_it_wanted() {
+fn finish_ends_the_scan_and_withdraws_its_blocks() {
     let mut host = Host::small(3, 2);
     let table = host.table();
     let generator = generator(&table, 1, 1_000);

@@ -285,7 +285,7 @@ impl freeblock_apps::sessions::Application for Holder {
 }
 
 #[test]
-fn nobody_waits_for_ever_for_what_will_not_come() {
+fn a_get_returns_at_once_if_nothing_can_come() {
     let mut host = Naive::new(100, 1);
     let sector = Bytes::new(SECTOR as u64);
     let mut records =
@@ -300,7 +300,7 @@ fn nobody_waits_for_ever_for_what_will_not_come() {
 }
 
 #[test]
-fn what_cannot_be_buffered_or_written_is_refused() {
+fn impossible_limits_and_writes_are_refused() {
     let mut host = Naive::new(100, 1);
     let sector = Bytes::new(SECTOR as u64);
     let nothing = Limits { records: 0, ..Limits::default() };

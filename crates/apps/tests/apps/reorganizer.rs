@@ -378,7 +378,7 @@ fn a_foreign_state_is_refused_by_name() {
 
 /// Guards against links that would make a search loop, or send two blocks to one place.
 #[test]
-fn a_state_whose_blocks_disagree_on_who_waits_for_whom_is_refused() {
+fn a_state_with_contradictory_links_is_refused() {
     let mut world = World::new(plan(1, 40, 1), 8, 50, 1);
     world.host.unreadable = (0..200).step_by(23).collect();
     world.some_steps(150);

@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_is_used_by_who_uses_a_partition_of_it() {
+    fn a_disk_is_in_use_if_a_partition_of_it_is() {
         let root = machine("disk");
         let system = System::at(&root);
         let mount = User::Mount { device: "/dev/sda2".into(), at: "/mnt/my data".into() };

@@ -140,7 +140,7 @@ proptest! {
     /// Whatever the kernel does, an answer is right: the array's bytes, or the first bad sector; and a failed write
     /// has reached that sector.
     #[test]
-    fn the_first_bad_sector_is_told_of_and_nothing_else(
+    fn only_the_first_bad_sector_is_reported(
         start in 0..SECTORS - 1, len in 1..100u64, bad in prop::collection::btree_set(0..SECTORS, 0..6),
         short in 0..20u64, passing in 0..6u32, kind in 0..4u8, through in any::<bool>(),
         no_holes in any::<bool>(), no_zeroing in any::<bool>(),
@@ -192,7 +192,7 @@ fn an_error_that_passes_fails_nothing() {
 
 /// The errors that `fault` counts as a failing medium, and some others.
 #[test]
-fn a_bad_sector_is_told_by_the_kernels_word_for_it() {
+fn medium_errors_are_known_by_the_kernels_numbers() {
     let asked = |errno, ask| {
         let mut kernel = Kernel { bad: [37].into(), errno, ..kernel() };
         asked(&mut disk(), &mut kernel, 20, 64, ask).unwrap_err()
@@ -222,7 +222,7 @@ fn a_disk_that_is_gone_is_given_up() {
 }
 
 #[test]
-fn what_a_disk_does_not_know_is_asked_once() {
+fn an_unsupported_command_is_tried_once() {
     let (mut disk, mut kernel) = (disk(), Kernel { no_holes: true, no_zeroing: true, ..kernel() });
     let zeroes = || Ask::WriteZeroes { through: true, keep: false };
     asked(&mut disk, &mut kernel, 8, 100, zeroes()).unwrap();
@@ -234,7 +234,7 @@ fn what_a_disk_does_not_know_is_asked_once() {
 }
 
 #[test]
-fn what_makes_no_sense_is_not_done() {
+fn invalid_requests_are_not_carried_out() {
     let (mut disk, mut kernel) = (disk(), kernel());
     let mut fails = |start, len, ask| asked(&mut disk, &mut kernel, start, len, ask).unwrap_err();
     assert!(matches!(fails(SECTORS, 1, Ask::Read), Failure::Command(CommandError::PastEnd { .. })));

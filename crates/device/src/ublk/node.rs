@@ -358,7 +358,7 @@ mod tests {
         Found { node: true, ours: true, state: sys::UBLK_S_DEV_QUIESCED, served_by: None, fits: true };
 
     #[test]
-    fn what_a_dead_daemon_left_is_taken_over_by_its_own_disk_only() {
+    fn a_dead_daemons_device_is_taken_over_by_its_own_disk_only() {
         assert_eq!(LEFT.verdict(), Verdict::TakeOver);
         assert_eq!(Found { fits: false, ..LEFT }.verdict(), Verdict::TakeAway);
         assert_eq!(Found { state: sys::UBLK_S_DEV_DEAD, ..LEFT }.verdict(), Verdict::TakeAway);

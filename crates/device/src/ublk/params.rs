@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_device_cannot_is_not_offered() {
+    fn unsupported_commands_are_not_offered() {
         let full = params(&plan(512, 8)).unwrap();
         assert_eq!(full.basic.attrs, 0b1110);
         assert!(full.discard.max_discard_sectors > 0);

@@ -88,7 +88,7 @@ proptest! {
 }
 
 #[test]
-fn what_makes_no_sense_fails_and_nothing_else() {
+fn invalid_requests_fail_and_no_others() {
     let bad_sectors = Some(BadSectors { count: 1, retries: 0 });
     let mut disk =
         Emulated::new(&profile(), Behaviour { bad_sectors, ..Behaviour::default() }, 1, file("bad")).unwrap();

@@ -192,7 +192,7 @@ fn a_loop_device_of_any_sector_is_an_array() {
 }
 
 #[test]
-fn a_loop_device_forgets_what_is_discarded_and_its_file_has_a_hole() {
+fn a_discard_on_a_loop_device_makes_a_hole_in_its_file() {
     let Some(device) = Loop::new("discard", 512) else { return };
     let Some(mut ring) = ring() else { return };
     let image = device._image.path.clone();
@@ -258,7 +258,7 @@ fn a_device_is_opened_once() {
 }
 
 #[test]
-fn what_is_no_disk_is_refused() {
+fn a_path_that_is_no_disk_is_refused() {
     let image = Image::new("refused");
     let open = |path: &Path| Raw::open(path, Options { buffered: true, ..Options::default() }).unwrap_err();
     assert!(matches!(open(&image.dir), OpenError::Kind { .. }));
@@ -272,7 +272,7 @@ fn what_is_no_disk_is_refused() {
 }
 
 #[test]
-fn what_is_read_only_stays_as_it_is() {
+fn a_read_only_disk_is_not_changed() {
     let Some(mut ring) = ring() else { return };
     let image = Image::new("read-only");
     let mut disk = Raw::open(&image.path, Options { read_only: true, buffered: true }).unwrap();

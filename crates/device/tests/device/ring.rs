@@ -38,7 +38,7 @@ fn more_at_once_than_the_kernel_takes_ends_all_the_same() {
 }
 
 #[test]
-fn what_is_cancelled_ends_and_a_name_is_not_used_again() {
+fn a_cancelled_operation_ends_and_its_token_is_not_reused() {
     let Some(mut ring) = ring() else { return };
     let (ours, mut theirs) = pair();
     let first = ring.start(Work::Receive(Arc::clone(&ours), vec![0; 8])).unwrap();
@@ -60,7 +60,7 @@ fn what_is_cancelled_ends_and_a_name_is_not_used_again() {
 }
 
 #[test]
-fn a_ring_that_goes_takes_back_what_it_has_lent() {
+fn a_dropped_ring_ends_its_operations() {
     let (ours, mut theirs) = pair();
     {
         let Some(mut ring) = ring() else { return };

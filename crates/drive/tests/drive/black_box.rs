@@ -207,7 +207,7 @@ proptest! {
     }
 
     #[test]
-    fn a_seek_that_varies_stays_near_its_time_and_a_missed_landing_costs_a_turn(
+    fn a_seek_that_varies_stays_near_its_time_and_a_missed_landing_costs_a_revolution(
         profile in profile(), seed in any::<u64>(), asks in asks(),
     ) {
         let spread = Duration::from_micros(20);
@@ -228,7 +228,7 @@ proptest! {
     }
 
     #[test]
-    fn an_overhead_that_varies_costs_a_hit_its_length_and_a_miss_turns_at_most(
+    fn an_overhead_that_varies_costs_a_hit_its_length_and_a_miss_revolutions_at_most(
         profile in profile(), seed in any::<u64>(), asks in asks(),
     ) {
         let spread = Duration::from_micros(40);
@@ -360,7 +360,7 @@ fn read(id: u64, lbn: u64, sectors: u64) -> Command {
 }
 
 #[test]
-fn eager_read_ahead_delays_what_follows_two_reads_on_a_track() {
+fn eager_read_ahead_delays_the_command_after_two_reads_on_a_track() {
     let queue = Queue::Tagged { order: QueueOrder::Fcfs, depth: 4 };
     let plain = Behaviour { queue, bus_sector: Some(Duration::from_nanos(6_400)), ..Behaviour::default() };
     let ends = [false, true].map(|eager_read_ahead| {

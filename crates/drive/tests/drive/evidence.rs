@@ -71,7 +71,7 @@ fn print_counts(title: &str, t: &Trace, counts: &BTreeMap<&'static str, Count>) 
 
 /// Reads right after a read from the medium: which of its neighbours are in the buffer.
 #[test]
-fn what_a_miss_leaves_in_the_buffer() {
+fn the_buffer_after_a_miss() {
     for t in traces() {
         let mut counts: BTreeMap<&'static str, Count> = BTreeMap::new();
         for i in 1..t.records.len() {
@@ -108,7 +108,7 @@ fn what_a_miss_leaves_in_the_buffer() {
 
 /// Reads right after a write to a track of which a read before that write had read a part.
 #[test]
-fn what_a_write_leaves_in_the_buffer() {
+fn the_buffer_after_a_write() {
     for t in loaded(&["atlas10k", "cheetah9LP", "ibm18es"]) {
         let mut counts: BTreeMap<&'static str, Count> = BTreeMap::new();
         for i in 2..t.records.len() {
@@ -321,7 +321,7 @@ fn the_c2247as_reads_complete_before_a_late_reselection_would_let_them() {
 
 /// Whether a sequential write of the C2247A loses a revolution depends on how its data cross the bus.
 #[test]
-fn the_c2247as_sequential_writes_lose_turns_as_bursts_make_them() {
+fn the_c2247as_sequential_writes_lose_revolutions_as_bursts_predict() {
     let Some((profile, records)) = measured("hp_c2247a") else { return };
     for (title, rules) in [
         ("DiskSim's rules", Rules::DISKSIM),

@@ -84,7 +84,7 @@ proptest! {
 }
 
 #[test]
-fn a_full_log_stalls_what_comes_next() {
+fn a_full_log_stalls_the_next_commands() {
     let config = ShingledConfig { log: Sectors::new(64), band: Sectors::new(400), depth: 4 };
     let mut smr = Shingled::new(small(), config).unwrap();
     let mut times = Vec::new();

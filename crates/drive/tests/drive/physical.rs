@@ -50,7 +50,7 @@ fn a_write_of_a_part_of_a_sector_of_the_medium_costs_a_revolution() {
 }
 
 #[test]
-fn what_the_buffer_holds_need_not_be_read_again() {
+fn buffered_sectors_need_not_be_read_again() {
     let commands = [(Op::Read, range(8, 8)), (Op::Write, range(9, 2))];
     assert_eq!(last(Some(2_048), &commands), last(None, &commands));
 }

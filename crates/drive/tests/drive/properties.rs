@@ -204,7 +204,7 @@ proptest! {
     }
 
     #[test]
-    fn what_was_just_written_is_read_from_the_buffer(profile in profile(), place in any::<u64>(), len in 1_u64..40) {
+    fn data_just_written_are_read_from_the_buffer(profile in profile(), place in any::<u64>(), len in 1_u64..40) {
         let mut profile = profile;
         let cache = &mut profile.firmware.as_mut().unwrap().cache;
         cache.enabled = true;

@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_for_ever_is_kept_as_the_longest_time() {
+    fn endless_times_are_kept_as_the_longest_time() {
         let cell = Cell::EMPTY.with(u64::MAX, 8);
         assert_eq!((cell.mean(), cell.count()), ((1 << 32) - 1, 1));
         assert_eq!(Cell::from_bits(u64::MAX).bits() >> 40, 0);

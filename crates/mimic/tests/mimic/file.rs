@@ -59,7 +59,7 @@ fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read(saved in tables()) {
+    fn tables_read_back_as_written(saved in tables()) {
         let read = Saved::from_bytes(&saved.to_bytes()).unwrap();
         prop_assert!(saved.drive.starts_with(&read.drive) && read.drive.len() + 4 > saved.drive.len().min(mimic::LONGEST_NAME));
         prop_assert_eq!(&read.table, &saved.table);

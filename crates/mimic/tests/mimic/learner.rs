@@ -21,7 +21,7 @@ fn ms(ms: u64) -> Duration {
 proptest! {
     /// Only distances with enough observations are known, and each time is their mean.
     #[test]
-    fn what_is_known_is_the_mean_of_what_was_observed(
+    fn a_known_time_is_the_mean_of_its_observations(
         observed in prop::collection::vec((0..4usize, -60..60i64, 1..20_000_000u64), 1..400),
         minimum_samples in 1..5u8,
     ) {

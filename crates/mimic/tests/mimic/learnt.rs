@@ -81,7 +81,7 @@ proptest! {
 
     /// With more or less memory, another grain or another rule, all known distances stay known.
     #[test]
-    fn what_it_is_told_may_change(before in seen(), memory in 1u64 << 18..1 << 24, unit in 1..20u64) {
+    fn the_configuration_may_change(before in seen(), memory in 1u64 << 18..1 << 24, unit in 1..20u64) {
         let mut learner = Learner::new(config(), None).unwrap();
         learn(&mut learner, &before);
         let other = LearnerConfig {
@@ -134,7 +134,7 @@ proptest! {
 }
 
 #[test]
-fn what_was_forgotten_stays_forgotten() {
+fn forgotten_times_stay_forgotten() {
     let mut learner = Learner::new(config(), Some(table())).unwrap();
     let mut changes = 0;
     for i in 0..200_000u64 {
@@ -156,7 +156,7 @@ fn what_was_forgotten_stays_forgotten() {
 }
 
 #[test]
-fn each_refusal_says_what_and_that_it_can_begin_anew() {
+fn each_refusal_has_its_reason_and_mend() {
     let mut learner = Learner::new(config(), None).unwrap();
     learn(&mut learner, &[(0, 7, 2_000_000), (3, 9, 4_000_000)]);
     let whole = learner.save("WD-4711");

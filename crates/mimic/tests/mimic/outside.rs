@@ -93,7 +93,7 @@ fn access(policy: PolicyName, requests: u64) -> f64 {
 }
 
 #[test]
-fn without_a_profile_what_was_learnt_from_completions_beats_going_by_distance() {
+fn without_a_profile_times_learnt_from_completions_beat_distance() {
     let requests = 60_000;
     let [smtf, sstf, c_look, fcfs] =
         [SMTF, PolicyName::Sstf, PolicyName::CLook, PolicyName::Fcfs].map(|policy| access(policy, requests));

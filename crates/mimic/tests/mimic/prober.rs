@@ -50,7 +50,7 @@ fn without_interpolation_every_distance_is_probed() {
 }
 
 #[test]
-fn what_lies_on_lines_is_interpolated() {
+fn distances_on_straight_lines_are_interpolated() {
     let (table, report) = probe(small(), saw);
     assert!(report.interpolated() > 0.8, "{report:?}");
     assert_eq!(report.unconfirmed, 0);
@@ -160,7 +160,7 @@ proptest! {
 
     /// On any drive, every distance in the table has the summary of its observations, and the table spans the drive.
     #[test]
-    fn what_is_kept_is_what_was_observed(
+    fn every_kept_distance_has_the_summary_of_its_observations(
         blocks in 4..400u64,
         unit in 1..9u64,
         samples in 1..6u32,

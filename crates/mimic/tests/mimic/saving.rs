@@ -8,7 +8,7 @@ use workload::random::Stream;
 /// A learner is saved a part at a time, and learns more between the parts: no distance known before is missing, and
 /// the saved time of each is one that it had at some moment.
 #[test]
-fn what_is_saved_a_part_at_a_time_is_whole() {
+fn a_save_in_parts_is_whole() {
     let config = LearnerConfig {
         check_points: CheckPoints::NONE,
         ..LearnerConfig::new(Sectors::new(2_000_000), Sectors::new(8))
@@ -52,7 +52,7 @@ fn what_is_saved_a_part_at_a_time_is_whole() {
 }
 
 #[test]
-fn who_forgets_while_it_is_saved_must_begin_anew() {
+fn a_learner_that_forgets_during_a_save_begins_it_anew() {
     let config = LearnerConfig::new(Sectors::new(2_000_000), Sectors::new(8));
     let mut learner = Learner::new(config, None).unwrap();
     let mut random = Stream::new(9, "forgets");

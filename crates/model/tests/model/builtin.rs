@@ -44,7 +44,7 @@ fn lines_of_the_files_fit_a_screen() {
 }
 
 #[test]
-fn capacities_are_what_the_sources_say() {
+fn capacities_agree_with_the_sources() {
     let expected = [
         // The LBNs that DiskSim maps of its parameter files.
         ("quantum-atlas-10k", 17_966_953),

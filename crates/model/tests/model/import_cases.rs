@@ -189,7 +189,7 @@ fn the_drives_queue_and_its_order_are_kept() {
 }
 
 #[test]
-fn a_file_that_holds_no_disk_says_what_it_holds() {
+fn the_error_for_a_file_without_a_disk_names_its_contents() {
     for (file, text, part) in [
         (
             "layout-only.model",

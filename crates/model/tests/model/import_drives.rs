@@ -33,7 +33,7 @@ fn capacities_are_those_that_disksim_maps() {
 }
 
 #[test]
-fn built_in_drives_are_what_the_parameter_files_say() {
+fn built_in_drives_agree_with_the_parameter_files() {
     let pairs = [
         ("atlas10k.parv", "quantum-atlas-10k"),
         ("cheetah4LP.parv", "seagate-cheetah-4lp"),
@@ -112,7 +112,7 @@ fn the_bus_that_the_disk_hangs_on_counts() {
 }
 
 #[test]
-fn what_was_ignored_or_interpreted_is_said() {
+fn ignored_and_interpreted_parameters_are_noted() {
     let Some(imported) = import("nearline4t/G4_LBA_64bit_4T.parv") else { return };
     let said = |what: &str| imported.notes.iter().any(|note| note.contains(what));
     assert!(said("declares 7725673570 sectors and the layout maps 7542225920"), "{:?}", imported.notes);

@@ -207,7 +207,7 @@ fn sourced_files_are_found_beside_the_file_that_names_them() {
 }
 
 #[test]
-fn what_does_not_concern_the_disk_is_passed_over() {
+fn statements_about_other_components_are_skipped() {
     let tail = "instantiate [ disk0 .. disk3 ] as ONE  syncset together [ disk0, disk1 ]  syncset [ disk2 ]
         disksim_synthio \"a name\" { Generators = [ disksim_synthgen { Sizes = [ exponential, 0.0, 8.0 ] } # one
         , disksim_synthgen { devices = [ disk0 ] } ] }

@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_room_is_refused_and_takes_nothing() {
+    fn a_file_without_room_is_refused_and_takes_no_blocks() {
         assert!(Volume::new(GROUP_BLOCKS - 1, 8192, 10, 1).is_none());
         assert!(Volume::new(GROUP_BLOCKS, 8192, 10_000_000, 1).is_none());
         let mut volume = Volume::new(GROUP_BLOCKS, 8192, 10, 1).unwrap();

@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_file_is_told_what_was_tried() {
+    fn the_error_for_an_unknown_file_lists_the_formats_tried() {
         let message = detect(b"hello world\n").unwrap_err().to_string();
         assert!(message.contains("begins with \"hello world\""), "{message}");
         for format in TraceFormat::ALL {
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn empty_and_compressed_files_are_told_apart() {
+    fn empty_and_compressed_files_are_distinguished() {
         assert!(matches!(detect(b""), Err(TraceError::Empty { .. })));
         assert!(matches!(detect(b"\n# only a comment\n"), Err(TraceError::Empty { .. })));
         assert_eq!(detect(b"\x1f\x8b\x08").unwrap_err(), TraceError::Compressed { with: "gzip" });

@@ -156,7 +156,7 @@ fn a_trace_without_requests_is_an_error_in_every_format() {
 }
 
 #[test]
-fn of_equally_busy_devices_the_first_is_taken() {
+fn the_first_of_equally_busy_devices_is_taken() {
     let mut busy = trace::read(b"0 7 1 1 1\n1 3 1 1 1\n2 3 1 1 1\n3 7 1 1 0\n").unwrap();
     assert_eq!(busy.busiest_device(), Some(3));
     busy.retain_device(7);

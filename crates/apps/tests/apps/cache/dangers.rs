@@ -155,7 +155,7 @@ fn a_pinned_buffer_stays() {
 }
 
 #[test]
-fn a_failed_write_stays_dirty_and_is_told() {
+fn a_failed_write_stays_dirty_and_is_reported() {
     let mut rig = Rig::small(4, |config| config.retry = Duration::from_secs(5));
     rig.write(block(1));
     rig.host.bad.insert(6);
@@ -177,7 +177,7 @@ fn a_failed_write_stays_dirty_and_is_told() {
 }
 
 #[test]
-fn a_flush_tries_what_failed_before() {
+fn a_flush_tries_failed_writes_again() {
     let mut rig = Rig::small(4, |_| {});
     rig.write(block(1));
     rig.host.bad.insert(4);
@@ -192,7 +192,7 @@ fn a_flush_tries_what_failed_before() {
 }
 
 #[test]
-fn a_bad_sector_costs_only_those_who_want_it() {
+fn a_bad_sector_fails_only_calls_for_it() {
     let mut rig = Rig::small(4, |_| {});
     rig.host.bad.insert(5);
     rig.model.ever_bad.insert(5);
@@ -210,7 +210,7 @@ fn a_bad_sector_costs_only_those_who_want_it() {
 }
 
 #[test]
-fn no_room_for_anybody_is_an_error_and_not_a_hang() {
+fn no_room_for_any_call_is_an_error_and_not_a_hang() {
     let mut rig = Rig::small(2, |_| {});
     for lbn in [4, 8] {
         rig.host.bad.insert(lbn);
@@ -250,7 +250,7 @@ fn a_partial_write_of_an_absent_block_reads_nothing() {
 }
 
 #[test]
-fn a_flush_does_not_wait_for_what_is_written_later() {
+fn a_flush_does_not_wait_for_later_writes() {
     let mut rig = Rig::small(8, |_| {});
     rig.write(block(1));
     let flush = rig.flush().unwrap();
@@ -266,7 +266,7 @@ fn a_flush_does_not_wait_for_what_is_written_later() {
 }
 
 #[test]
-fn who_waits_for_a_place_gets_it_though_the_block_is_written_all_the_time() {
+fn a_waiting_call_gets_its_place_although_the_victim_is_written_all_the_time() {
     for force in [Force::Promote, Force::Submit] {
         let mut rig = Rig::small(1, |config| config.force = force);
         rig.write(block(1));
@@ -281,7 +281,7 @@ fn who_waits_for_a_place_gets_it_though_the_block_is_written_all_the_time() {
 }
 
 #[test]
-fn what_the_scheduler_refuses_is_written_when_it_must_be() {
+fn refused_buffers_are_written_once_they_are_forced() {
     let mut rig = Rig::small(4, |_| {});
     rig.host.registry.most_tasks = 1;
     rig.write(block(1));
@@ -298,7 +298,7 @@ fn what_the_scheduler_refuses_is_written_when_it_must_be() {
 }
 
 #[test]
-fn what_survived_a_crash_is_written_after_it() {
+fn contents_that_survived_a_crash_are_written() {
     let mut rig = Rig::small(4, |_| {});
     rig.write(range(5, 2));
     rig.write(range(10, 4));
@@ -313,7 +313,7 @@ fn what_survived_a_crash_is_written_after_it() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused_by_name() {
+fn contents_that_do_not_fit_are_refused_by_name() {
     let mut rig = Rig::small(2, |_| {});
     let now = rig.host.now;
     let start = |config: Config, kept: &[(LbnRange, &[u8])], registry: &mut Registry| {

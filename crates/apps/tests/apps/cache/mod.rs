@@ -24,23 +24,23 @@
 //! | sectors between two dirty ones are written though they were never read | `*`, `a_partial_write_of_an_absent_block_reads_nothing` |
 //! | bytes read overwrite newer ones written meanwhile | `*` |
 //! | a write overtakes an earlier one that waits for its place | `*`, since the host polls late |
-//! | a victim takes new bytes while it is written | `who_waits_for_a_place_gets_it_though_the_block_is_written_all_the_time` |
+//! | a victim takes new bytes while it is written | `a_waiting_call_gets_its_place_although_the_victim_is_written_all_the_time` |
 //! | a victim that is still dirty is not forced again | `*`, `a_victim_that_is_written_in_two_parts_is_forced_twice` |
 //! | a flush is answered when its buffers are forced | `*`, `promoted_when_its_bytes_are_out` and ten more |
 //! | a flush counts a sector as written that was not among the bytes handed out | `*`,
 //! `written_past_the_task_while_its_bytes_are_out_and_flushed` |
-//! | a flush waits for later writes | `*`, `a_flush_does_not_wait_for_what_is_written_later` |
-//! | a flush does not report failures | `*`, `a_failed_write_stays_dirty_and_is_told` |
-//! | a failed write makes the buffer clean | `*`, `a_failed_write_stays_dirty_and_is_told` and two more |
-//! | a failed write is not tried again | `*`, `a_failed_write_stays_dirty_and_is_told` |
-//! | a bad sector fails all reads of its block | `*`, `a_bad_sector_costs_only_those_who_want_it` |
-//! | calls wait for ever for room that cannot come | `no_room_for_anybody_is_an_error_and_not_a_hang` |
-//! | the contents that survive a crash lack the bytes under way | `*`, `what_survived_a_crash_is_written_after_it` |
+//! | a flush waits for later writes | `*`, `a_flush_does_not_wait_for_later_writes` |
+//! | a flush does not report failures | `*`, `a_failed_write_stays_dirty_and_is_reported` |
+//! | a failed write makes the buffer clean | `*`, `a_failed_write_stays_dirty_and_is_reported` and two more |
+//! | a failed write is not tried again | `*`, `a_failed_write_stays_dirty_and_is_reported` |
+//! | a bad sector fails all reads of its block | `*`, `a_bad_sector_fails_only_calls_for_it` |
+//! | calls wait for ever for room that cannot come | `no_room_for_any_call_is_an_error_and_not_a_hang` |
+//! | the contents that survive a crash lack the bytes under way | `*`, `contents_that_survived_a_crash_are_written` |
 //! | a read's completion is taken for that of the write beside it | `*`, `a_read_and_a_write_of_one_block_end_each_for_itself` |
-//! | tasks that were refused are forgotten | `what_the_scheduler_refuses_is_written_when_it_must_be` |
+//! | tasks that were refused are forgotten | `refused_buffers_are_written_once_they_are_forced` |
 //! | the syncer does not look ahead | `a_syncer_that_looks_seldom_looks_ahead` |
 //! | a buffer dirtied again keeps its age | `a_buffer_dirtied_again_during_its_write_is_young` |
-//! | a buffer stays forced when it is dirtied again | `a_flush_does_not_wait_for_what_is_written_later` |
+//! | a buffer stays forced when it is dirtied again | `a_flush_does_not_wait_for_later_writes` |
 //! | a flush that comes after the bytes were taken is counted as the cause | `promoted_when_its_bytes_are_out` |
 //! | the buffer daemon stops below the high watermark | `a_daemon_that_forces_one_at_a_time_goes_on_to_the_low_watermark` |
 //! | FREE-CLEAN takes any clean buffer | both `free_clean` tests |

@@ -92,7 +92,7 @@ fn a_daemon_that_forces_one_at_a_time_goes_on_to_the_low_watermark() {
 }
 
 #[test]
-fn sptf_evict_cleans_what_is_nearest_to_the_head() {
+fn sptf_evict_cleans_the_buffer_nearest_to_the_head() {
     let mut rig = Rig::small(8, |config| {
         config.replacement = Replacement::SptfEvict;
         config.watermarks = Watermarks { low: 2, high: 4 };
@@ -131,7 +131,7 @@ fn a_dirty_victim_is_the_oldest_under_lru_and_the_nearest_under_sptf_evict() {
 }
 
 #[test]
-fn free_clean_takes_what_was_written_for_free_and_lru_the_oldest() {
+fn free_clean_takes_buffers_written_for_free_and_lru_the_oldest() {
     for (replacement, gone) in [(Replacement::Lru, 1), (Replacement::FreeClean, 3)] {
         let mut rig = Rig::small(4, |config| config.replacement = replacement);
         rig.read(block(1));

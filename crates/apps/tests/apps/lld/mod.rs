@@ -4,7 +4,7 @@
 //!
 //! | bug | caught by |
 //! |---|---|
-//! | a trimmed block gets no tombstone; a torn segment is believed; its summary is not wiped | `what_was_durable_survives_every_crash` |
+//! | a trimmed block gets no tombstone; a torn segment is believed; its summary is not wiped | `durable_data_survive_every_crash` |
 //! | cleaning drops tombstones | all three property tests |
 //! | summaries are not counted as mentioning blocks; a dead block is copied | all three property tests |
 //! | the client may take the last free segment | `free_cleaning_in_any_order_loses_nothing_up_to_95_percent` |
@@ -12,7 +12,7 @@
 //! | reads of dead blocks are not aborted | `reads_of_blocks_that_died_are_taken_back` |
 //! | a segment is freed before the copies of its blocks are durable | all three property tests: free segments are
 //! overwritten before a crash |
-//! | a record of an earlier writing of a segment is accepted | `a_record_of_what_a_segment_held_before_is_dropped` |
+//! | a record of an earlier writing of a segment is accepted | `a_record_of_a_segments_earlier_contents_is_dropped` |
 
 mod rig;
 
@@ -69,7 +69,7 @@ proptest! {
     }
 
     #[test]
-    fn what_was_durable_survives_every_crash(
+    fn durable_data_survive_every_crash(
         config in configs(), reads in reads(), free in any::<bool>(), percent in percents(),
         events in prop::collection::vec(events(800, true), 0..1_500),
     ) {
@@ -128,7 +128,7 @@ fn reads_of_blocks_that_died_are_taken_back() {
 /// Without the check, the block would not be copied, since its checksum differs, but its segment would count as
 /// damaged and never be cleaned again.
 #[test]
-fn a_record_of_what_a_segment_held_before_is_dropped() {
+fn a_record_of_a_segments_earlier_contents_is_dropped() {
     let config = LogConfig {
         segments: 20,
         blocks_per_segment: 8,

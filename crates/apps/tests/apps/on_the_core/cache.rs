@@ -150,7 +150,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
     #[test]
-    fn what_was_flushed_outlives_a_power_cut(
+    fn flushed_data_survive_a_power_cut(
         world in worlds(),
         buffers in 4..30usize,
         ops in prop::collection::vec((0..3u8, 0..BLOCKS, 0..60_000u64), 1..80),

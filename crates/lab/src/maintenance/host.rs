@@ -189,7 +189,7 @@ impl Host {
     /// Runs until `done`.
     ///
     /// # Errors
-    /// That will never be.
+    /// The run is stuck before that.
     pub fn run_until(&mut self, done: impl Fn(&Self) -> bool) -> Result<(), LabError> {
         while !done(self) {
             let goes_on = self.step()?;

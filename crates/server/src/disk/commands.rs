@@ -139,8 +139,8 @@ impl Commands {
         [sent, waiting].into_iter().flatten().min().map(|since| since + timeout)
     }
 
-    /// Gives up the oldest command that has taken `timeout` by `now`; returns its purpose and when it was sent. It
-    /// stays in the list of the device, and blocks commands that overlap it.
+    /// Gives up the oldest command that has taken `timeout` by `now`; returns its purpose, its range, and since when it
+    /// has waited. If it is at the device, it still blocks commands that overlap it.
     pub fn give_up(&mut self, now: Instant, timeout: Duration) -> Option<(Errand, LbnRange, Instant)> {
         let over = |since: Instant| since + timeout <= now;
         let oldest = self.at_device.values_mut().find(|sent| !sent.is_nobodys());

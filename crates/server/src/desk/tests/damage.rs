@@ -191,7 +191,7 @@ fn repair_shows_every_damage_to_every_file_of_the_state_directory() {
     is_shown_by_repair(&rig.files, PLAN, &[]);
     is_shown_by_repair(&rig.files, MOVES, &older);
     is_shown_by_repair(&rig.files, "/state/task-1.moves.end", &[]);
-    // An older end of a checksum store is harmless without the store, which repair does not know.
+    // Older ends of a checksum store are not tried: with the store, which repair does not read, they are harmless.
     let (rig, _) = summed();
     is_shown_by_repair(&rig.files, SUMS_END, &[]);
 }

@@ -51,7 +51,7 @@ fn a_drive_that_is_not_its_profiles_is_named_in_the_log_once() {
     assert!(!status.mistrusted && status.caution.is_none(), "{status:?}");
     assert!(!log.has(&["WARN"]));
     let slower = at_rpm(7_919).replace("[10, 2.0], [19, 3.0]", "[10, 6.3], [19, 9.1]");
-    // These drives are an eighth faster, or drift by at most an eighth of a revolution from one read to the next.
+    // The second drive is an eighth faster: from one read to the next it is off by at most an eighth of a revolution.
     for other in [slower, at_rpm(6_713)] {
         let (status, log) = served(&other);
         assert!(status.mistrusted && status.caution.is_some(), "{status:?}");

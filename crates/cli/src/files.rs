@@ -42,7 +42,7 @@ pub(crate) fn replace(path: &Path, text: impl AsRef<[u8]>) -> Result<(), Problem
     replace_with(path, |file| file.write_all(text.as_ref()))
 }
 
-/// The same with the output of `write`, for content that must not be in memory as a whole.
+/// Replaces a file by the output of `write`, for content that must not be in memory as a whole.
 ///
 /// # Errors
 /// As [`replace`].

@@ -10,7 +10,7 @@ pub(crate) fn watch(last_words: impl Fn() + Send + 'static) {
     watch_and(|| {}, last_words);
 }
 
-/// The same for a command that waits for another event: the first signal calls `first`.
+/// Catches Ctrl-C for a command that waits for another event: the first signal calls `first`.
 pub(crate) fn watch_and(first: impl Fn() + Send + 'static, last_words: impl Fn() + Send + 'static) {
     let _ = ctrlc::set_handler(move || {
         if CAME.swap(true, Ordering::SeqCst) {

@@ -65,7 +65,7 @@ impl Problem {
         self
     }
 
-    /// The same if the mistake is in the file `name`, unless another place is underlined already.
+    /// Underlines the mistake if it is in the file `name`, unless another place is underlined already.
     pub(crate) fn within(mut self, name: &str, text: &str, span: Range<usize>) -> Self {
         // The command line was correct.
         self.code = 1;

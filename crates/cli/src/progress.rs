@@ -20,7 +20,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// A bar from 0 to `whole`, with this label.
+    /// Makes a bar from 0 to `whole`, with this label.
     pub(crate) fn new(console: &Console, label: &str, whole: u64) -> Self {
         let bar = ProgressBar::with_draw_target(Some(whole), ProgressDrawTarget::hidden());
         let template = "{msg} {bar:40} {percent:>3}%  {elapsed_precise} gone, {eta_precise} to go";
@@ -31,7 +31,8 @@ impl Progress {
         Self { bar, terminal: console.is_terminal(), started: Instant::now(), shown: false }
     }
 
-    /// A bar for a wait of minutes in steps, each with its own whole; shown from the start, and alive between parts.
+    /// Makes a bar for a wait of minutes in steps, each with its own whole; shown from the start, and alive between
+    /// parts.
     pub(crate) fn of_steps(console: &Console) -> Self {
         let mut progress = Self::new(console, "", 0);
         if progress.terminal {

@@ -27,12 +27,12 @@ pub struct Axis {
 }
 
 impl Axis {
-    /// An axis with the range of its data.
+    /// Makes an axis with the range of its data.
     pub fn new(label: &str) -> Self {
         Self { label: label.into(), range: None }
     }
 
-    /// An axis from `from` to `to`.
+    /// Makes an axis from `from` to `to`.
     pub fn between(label: &str, from: f64, to: f64) -> Self {
         Self { label: label.into(), range: Some((from, to)) }
     }
@@ -90,7 +90,7 @@ pub struct Point {
 }
 
 impl Line {
-    /// A curve through points without spread.
+    /// Makes a curve through points without spread.
     pub fn new(label: &str, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
         let points = points.into_iter().map(|(x, y)| Point { x, y, spread: None }).collect();
         Self { label: label.into(), points }

@@ -90,7 +90,7 @@ pub(crate) enum Terms {
 }
 
 impl<'a> Outer<'a> {
-    /// The terms of the claims.
+    /// Puts the core in front of this drive on the terms of the claims.
     pub fn claim(profile: &'a Profile) -> Self {
         Self { profile, terms: Terms::Claim }
     }
@@ -123,14 +123,14 @@ enum Mover {
 }
 
 impl Head {
-    /// A head with the core in the drive.
+    /// Makes a head with the core in the drive.
     pub fn inside(drive: &Arc<DriveModel>) -> Self {
         let mechanics = Box::new(Mechanics::new(Arc::clone(drive)));
         Self::of(drive, Mover::Core { mechanics, busy: None })
     }
 
-    /// A head behind the interface of a drive that acknowledges writes from the medium; also returns the core's place:
-    /// the scheduler with all extensions of FAST'02.
+    /// Makes a head behind the interface of a drive that acknowledges writes from the medium; also returns the core's
+    /// place: the scheduler with all extensions of FAST'02.
     pub fn outside(outer: Outer<'_>, drive: &Arc<DriveModel>, seed: u64) -> Result<(Self, Place), HeadError> {
         let (profile, behaviour) = (outer.profile, outer.behaviour());
         let (_, overheads) = black_box(profile, behaviour, seed)?;

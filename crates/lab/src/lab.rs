@@ -36,7 +36,7 @@ pub struct Lab<'p> {
 }
 
 impl Lab<'static> {
-    /// A lab without progress reports, on all cores.
+    /// Makes a lab without progress reports, on all cores.
     pub fn new(size: Size, seed: u64) -> Self {
         let jobs = std::thread::available_parallelism().map_or(1, usize::from);
         Self { size, seed, jobs, progress: &Silent }
@@ -117,7 +117,7 @@ impl<'p> Lab<'p> {
         results.into_iter().map(|(_, result)| result).collect()
     }
 
-    /// [`map`](Self::map) over items and seeds; returns for each item the results by seed.
+    /// Does [`map`](Self::map) over items and seeds; returns for each item the results by seed.
     ///
     /// # Errors
     /// The error of the first that failed.

@@ -82,8 +82,8 @@ impl Ledger {
         });
     }
 
-    /// Returns the document: a summary, then each paper's claims with the paper's words, our values, the band, the reason
-    /// where a claim does not hold, and the command.
+    /// Returns the document: a summary, then each paper's claims with the paper's words, our values, the band, the
+    /// reason where a claim does not hold, and the command.
     pub fn markdown(&self, experiments: &[Experiment]) -> String {
         let mut text = String::from(HEAD);
         let papers = papers(experiments);

@@ -30,7 +30,7 @@ pub struct SetUp {
 }
 
 impl SetUp {
-    /// First come, first served, with the default budget.
+    /// Returns the set-up with first come, first served, and the default budget.
     pub fn new(drive: &Arc<DriveModel>, mpl: u32, seed: u64) -> Self {
         Self { drive: Arc::clone(drive), scheduler: Config::default(), mpl, seed }
     }

@@ -49,7 +49,7 @@ pub fn random_run(
     observed_random_run(drive, scheduler, load, outstanding, seed, &mut Nothing)
 }
 
-/// [`random_run`] with an observer of every completion.
+/// Does [`random_run`] with an observer of every completion.
 ///
 /// # Errors
 /// The configuration is invalid.

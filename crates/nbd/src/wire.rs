@@ -1,16 +1,16 @@
 //! Numbers of the protocol, and bytes in network order. The names are the specification's without their prefixes.
 
-/// Begins the greeting.
+/// The magic number at the start of the greeting.
 pub const GREETING: u64 = u64::from_be_bytes(*b"NBDMAGIC");
-/// Ends the greeting's magic, and begins each option.
+/// The magic number after that in the greeting, and at the start of each option.
 pub const OPTION: u64 = u64::from_be_bytes(*b"IHAVEOPT");
-/// Begins the reply to an option.
+/// The magic number of the reply to an option.
 pub const OPTION_REPLY: u64 = 0x0003_e889_0455_65a9;
-/// Begins a request.
+/// The magic number of a request.
 pub const REQUEST: u32 = 0x2560_9513;
-/// Begins a simple reply.
+/// The magic number of a simple reply.
 pub const SIMPLE_REPLY: u32 = 0x6744_6698;
-/// Begins a chunk of a structured reply.
+/// The magic number of a chunk of a structured reply.
 pub const CHUNK: u32 = 0x668e_33ef;
 
 /// Bytes of an option before its data.
@@ -111,7 +111,7 @@ pub mod state {
     pub const ZERO: u32 = 2;
 }
 
-/// Reads numbers and names from the front of a client's bytes; `None` if there are too few.
+/// A reader of numbers and names from the front of a client's bytes; `None` if there are too few.
 #[derive(Clone, Copy, Debug)]
 pub struct Reader<'a>(pub &'a [u8]);
 
@@ -151,7 +151,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Appends numbers to output.
+/// An output to which numbers are appended.
 pub trait Put {
     fn put_u16(&mut self, value: u16);
     fn put_u32(&mut self, value: u32);

@@ -27,7 +27,7 @@ use units::{Instant, Lbn, LbnRange, Sectors};
 /// The callback for when the kernel shows the device, or why it does not.
 type Shown = Box<dyn FnOnce(Result<(), UblkError>) + Send>;
 
-/// Serves a device to NBD clients and to this machine's kernel, all of them on the calling thread.
+/// A server of a device for NBD clients and this machine's kernel, all on one thread.
 pub struct Exporter<D> {
     clock: Clock,
     disk: D,

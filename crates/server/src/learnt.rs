@@ -36,7 +36,7 @@ pub struct Learnt {
 }
 
 impl Learnt {
-    /// The file in this state directory, for a drive of this name.
+    /// Names the file in this state directory, for a drive of this name.
     pub fn new(state: &Path, drive: impl Into<String>) -> Self {
         Self { path: state.join(NAME), drive: drive.into() }
     }
@@ -126,7 +126,7 @@ impl Learnt {
     }
 }
 
-/// Saves the knowledge of a disk's mimic at intervals, on a thread of its own.
+/// A thread that saves the knowledge of a disk's mimic at intervals.
 #[derive(Debug)]
 pub struct LearntKeeper {
     learnt: Learnt,

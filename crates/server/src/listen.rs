@@ -80,7 +80,7 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Listens. `remote` allows TCP addresses that other machines reach, as in [`Address::check`].
+    /// Opens a listener. `remote` allows TCP addresses that other machines reach, as in [`Address::check`].
     ///
     /// If the service manager has opened and handed over a socket on this very address (LISTEN_FDS, as systemd does
     /// it), uses that one: clients that connect while the daemon starts wait there.

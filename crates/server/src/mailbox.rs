@@ -21,7 +21,8 @@ pub(crate) type Call<D> = Box<dyn FnOnce(&mut D, Instant) + Send>;
 #[error("the disk's server has ended")]
 pub struct Gone;
 
-/// Sends calls to the thread that serves a device: they run there between two events, with the device and the time.
+/// A sender of calls to the thread that serves a device: they run there between two events, with the device and the
+/// time.
 ///
 /// Foreground requests take no lock for it: that thread looks only when it is woken. Must not be used from within a
 /// call, which would wait for itself.
@@ -83,7 +84,7 @@ impl<D> Mailbox<D> {
     }
 }
 
-/// Ends a server from another thread or a signal handler: requests received before are still answered.
+/// A handle that ends a server, also from a signal handler: requests received before are still answered.
 #[derive(Clone, Debug)]
 pub struct Stop(Arc<Bell>);
 
@@ -98,7 +99,7 @@ impl Stop {
     }
 }
 
-/// Wakes the thread that waits for its ring.
+/// The shared state of mailboxes, with the socket that wakes the server's thread.
 #[derive(Debug)]
 struct Bell {
     stopping: AtomicBool,

@@ -235,7 +235,7 @@ impl Config {
         Ok(config)
     }
 
-    /// The same from a file's text.
+    /// Reads the configuration from a file's text.
     pub(crate) fn from_toml(text: &str, name: &str) -> Result<Self, Problem> {
         let file: FileText = toml::from_str(text).map_err(|error| {
             let span = error.span().unwrap_or_default();

@@ -26,7 +26,7 @@ impl fmt::Debug for Places {
 }
 
 impl Places {
-    /// The empty set of places in this file.
+    /// Makes an empty set of places in this file.
     pub(super) fn of(name: &str, text: &str) -> Self {
         let file = File { name: name.to_owned(), text: text.to_owned() };
         Self { file: Some(Arc::new(file)), spans: BTreeMap::new() }
@@ -49,7 +49,7 @@ impl Places {
         self.underline_one(option, 0, problem)
     }
 
-    /// The same for a value of a list.
+    /// Underlines a value of a list in the same way.
     pub(super) fn underline_one(&self, option: &'static str, turn: usize, problem: Problem) -> Problem {
         match (&self.file, self.spans.get(&(option, turn))) {
             (Some(file), Some(span)) => problem.within(&file.name, &file.text, span.clone()),

@@ -74,7 +74,7 @@ impl<S: Source> Run<S> {
         Ok(Self { host: Host::Inside(Box::new(inside)), yielded: (0, 0) })
     }
 
-    /// The same in front of a drive.
+    /// Sets up a simulation in front of a drive.
     ///
     /// # Errors
     /// The core refuses the background.

@@ -8,8 +8,8 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 
-/// Opens the sockets, hands them over and becomes the daemon, as a service manager does: its descriptors are 3, 4, ... in
-/// the order of the names, and the number of the process is its own.
+/// A program that opens the sockets, hands them over and becomes the daemon, as a service manager does: its descriptors
+/// are 3, 4, ... in the order of the names, and the number of the process is its own.
 const MANAGER: &str = r#"
 import fcntl, os, socket, sys
 program, names, paths = sys.argv[1], sys.argv[2], sys.argv[3].split(",")
@@ -44,7 +44,7 @@ fn activated(dir: &Dir, wrong_pid: Option<&str>) -> Option<Activated> {
     handed(dir, &[&nbd, &control], wrong_pid)
 }
 
-/// The same with these sockets handed over.
+/// Starts a daemon with these sockets handed over.
 fn handed(dir: &Dir, sockets: &[&str], wrong_pid: Option<&str>) -> Option<Activated> {
     let profile = dir.file("small.toml", PROFILE);
     let [nbd, control, state, image] = ["nbd", "control", "state", "img"].map(|name| dir.path(name));

@@ -198,7 +198,7 @@ impl Place {
         Self { dir, disk }
     }
 
-    /// `None` if there is no io_uring.
+    /// Starts the daemon; `None` if there is no io_uring.
     fn start(&self) -> Option<Daemon> {
         let listen = format!("unix:{}", self.dir.path("s"));
         let (state, control) = (self.dir.path("state"), self.dir.path("control"));

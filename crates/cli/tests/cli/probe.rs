@@ -193,8 +193,8 @@ fn a_comma_in_a_files_name_is_no_switch_where_the_file_is() {
     );
 }
 
-/// Runs the binary with its standard error on a terminal of 24 lines of 100, until it ends or the terminal has shown
-/// this many different percentages; prints both outputs.
+/// A program that runs the binary with its standard error on a terminal of 24 lines of 100, until it ends or the
+/// terminal has shown this many different percentages; prints both outputs.
 const ON_A_TERMINAL: &str = r#"
 import fcntl, json, os, pty, re, struct, subprocess, sys, termios, threading
 most, command = int(sys.argv[1]), sys.argv[2:]
@@ -222,7 +222,7 @@ reader.join()
 print(json.dumps({"code": code, "told": told.decode(), "out": out[0].decode()}))
 "#;
 
-/// `None` if there is no Python.
+/// Runs the binary on a terminal; `None` if there is no Python.
 fn on_a_terminal(percentages: u32, args: &[&str]) -> Option<serde_json::Value> {
     let run = std::process::Command::new("python3")
         .args(["-c", ON_A_TERMINAL, &percentages.to_string(), env!("CARGO_BIN_EXE_freeblock")])

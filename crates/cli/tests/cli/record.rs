@@ -11,7 +11,7 @@ struct Recorded {
     file: String,
 }
 
-/// `None` if there is no io_uring.
+/// Starts a daemon that records; `None` if there is no io_uring.
 fn recorded(more: &[&str]) -> Option<Recorded> {
     let dir = Dir::new();
     let disk = format!("d0=emulated:{},file={},noise", dir.file("small.toml", PROFILE), dir.path("disk"));

@@ -21,7 +21,7 @@ impl Drop for Daemon {
 }
 
 impl Daemon {
-    /// `None` if there is no io_uring.
+    /// Starts a daemon; `None` if there is no io_uring.
     fn start(config: &str) -> Option<Self> {
         let mut command = command();
         command.args(["serve", "--config", config]).stdout(Stdio::null()).stderr(Stdio::piped());

@@ -43,7 +43,7 @@ impl Daemon {
         self.end_with_log().0
     }
 
-    /// The same, with its log.
+    /// Ends it in the same way; returns its log, too.
     fn end_with_log(mut self) -> (Value, String) {
         let id = self.child.id().to_string();
         // It is ready before it can be ended in order.

@@ -11,7 +11,7 @@ pub(crate) struct Daemon {
 }
 
 impl Daemon {
-    /// `None` if there is no io_uring.
+    /// Starts a daemon; `None` if there is no io_uring.
     pub(crate) fn start(directory: &Path) -> Option<Self> {
         let at = |name: &str| directory.join(name).display().to_string();
         std::fs::create_dir_all(directory).unwrap();

@@ -123,7 +123,7 @@ impl HeadTime for FromHere<'_> {
 }
 
 impl Host {
-    /// An empty cache at instant zero, before the client's first call. The core is outside if a drive is given,
+    /// Makes an empty cache at instant zero, before the client's first call. The core is outside if a drive is given,
     /// otherwise in the drive.
     pub fn new(
         drive: &Arc<DriveModel>,

@@ -88,7 +88,8 @@ pub(crate) struct SetUp {
 }
 
 impl SetUp {
-    /// LRU, the 30 s syncer, reads and writes 1:1, the largest cache, free cleaning, no scrubber.
+    /// Returns the common set-up: LRU, the 30 s syncer, reads and writes 1:1, the largest cache, free cleaning, no
+    /// scrubber.
     pub fn new(drive: &Arc<DriveModel>, seed: u64) -> Self {
         Self {
             drive: Arc::clone(drive),
@@ -108,12 +109,12 @@ impl SetUp {
         }
     }
 
-    /// The same without free write-backs.
+    /// Returns the same set-up without free write-backs.
     pub fn without(&self) -> Self {
         Self { cleaning: Cleaning::Never, ..self.clone() }
     }
 
-    /// The same with the core outside the Atlas 10K.
+    /// Returns the same set-up with the core outside the Atlas 10K.
     pub fn outside(&self) -> Result<Self, LabError> {
         let profile = builtin::find(ATLAS_10K).map_err(|e| LabError::new(format!("drive {ATLAS_10K}"), e))?;
         Ok(Self { outside: Some(Arc::new(profile)), ..self.clone() })

@@ -53,7 +53,7 @@ pub struct Result {
     pub mb_per_s: f64,
 }
 
-/// Returns only the first requests of a source, so that a run ends when the last of them is done.
+/// The first requests of a source: a run ends when the last of them is done.
 struct First<S> {
     source: S,
     left: u64,

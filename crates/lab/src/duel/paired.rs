@@ -7,8 +7,8 @@ use workload::random::Stream;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Responses(pub Vec<f64>);
 
-/// The number of blocks of consecutive requests of one run. Waiting times of neighbouring requests depend on each other; blocks of
-/// some hundred requests do not.
+/// The number of blocks of consecutive requests of one run. Waiting times of neighbouring requests depend on each
+/// other; blocks of some hundred requests do not.
 const BLOCKS: usize = 24;
 
 /// The number of resamples of the bootstrap.

@@ -342,7 +342,7 @@ impl Learning {
     }
 }
 
-/// Counts the distances to waiting requests that are known at each choice.
+/// A chooser that counts the known distances to waiting requests at each choice.
 struct Asks {
     inner: FromOutside,
     asked: u64,

@@ -49,12 +49,12 @@ const RATIO_MAX: f64 = 1_000.0;
 /// The least bandwidth, in percent of the core in the drive.
 const YIELD_PERCENT_MIN: f64 = 60.0;
 
-/// The most harm, in percent, at a rate.
+/// Returns the most harm, in percent, at a rate.
 fn harm_percent_max(rate: f64) -> f64 {
     if rate < 80.0 { 1.0 } else { 2.0 }
 }
 
-/// The least bandwidth, in multiples of the paced rival's at equal harm, at a rate.
+/// Returns the least bandwidth, in multiples of the paced rival's at equal harm, at a rate.
 fn times_paced_min(rate: f64) -> f64 {
     match rate {
         r if r < 20.0 => 2.0,

@@ -43,9 +43,9 @@ const LEFT_OVER: f64 = 0.15;
 const BIN: i64 = 50_000;
 const REACH: i64 = 8_000_000;
 
-/// Predicts head times from the knowledge of a drive. When a request is done, the platter is at the end of its last
-/// sector, after any number of revolutions (FAST'02, section 3.3, "Resync after each request"), so the model moves from
-/// sector to sector in a time of its own.
+/// A predictor of head times from the knowledge of a drive. When a request is done, the platter is at the end of its
+/// last sector, after any number of revolutions (FAST'02, section 3.3, "Resync after each request"), so the model moves
+/// from sector to sector in a time of its own.
 struct Forecast {
     model: Arc<DriveModel>,
     mechanics: Mechanics,

@@ -279,7 +279,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     Ok(Outcome { figures: vec![times, table], claims: vec![claim], notes })
 }
 
-/// Three digits are what is printed.
+/// Rounds to the three digits that are printed.
 fn round(hours: f64) -> f64 {
     (hours * 1000.0).round() / 1000.0
 }
@@ -378,7 +378,7 @@ fn reorganise(placed: Placed<'_>, cell: Cell, seed: u64) -> Result<Run, LabError
     reorganise_noting(placed, cell, seed).map(|(run, _)| run)
 }
 
-/// The same, with the places of the foreground's requests.
+/// Reorganises, and records the places of the foreground's requests.
 fn reorganise_noting((drive, outside): Placed<'_>, cell: Cell, seed: u64) -> Result<(Run, Noted), LabError> {
     let capacity = drive.layout().capacity();
     let whole = LbnRange::new(Lbn::ZERO, capacity);

@@ -353,7 +353,7 @@ fn transfer_ms(drive: &DriveModel, range: LbnRange) -> f64 {
     pieces.map(|p| turn_ms * f64::from(p.len) / f64::from(layout.track(p.track).sectors)).sum()
 }
 
-/// Three digits are what is printed.
+/// Rounds to the three digits that are printed.
 fn round(minutes: f64) -> f64 {
     (minutes * 100.0).round() / 100.0
 }

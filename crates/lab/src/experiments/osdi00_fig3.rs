@@ -143,8 +143,8 @@ fn reports(runs: &[Run]) -> Vec<Report> {
     runs.iter().map(|r| r.report.clone()).collect()
 }
 
-/// Sums the time for which the head waits on the first track of each request, requests following each other without a
-/// pause. With zero-latency access the first sector may be any, and the sum is an upper bound.
+/// The sum of the times for which the head waits on the first track of each request, requests following each other
+/// without a pause. With zero-latency access the first sector may be any, and the sum is an upper bound.
 struct FirstWaits {
     drive: Arc<DriveModel>,
     at: Instant,

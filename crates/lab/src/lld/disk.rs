@@ -324,7 +324,7 @@ impl Store for Disk {
         self.insist(|log, _| log.trim(block)).map(|_| ())
     }
 
-    /// Adjacent blocks of a file may come with one read.
+    /// Reads adjacent blocks of a file at once, if that is configured.
     fn will_read(&mut self, blocks: &[FileBlock]) {
         self.ahead.clear();
         if !self.merge {

@@ -142,7 +142,7 @@ impl Guests {
     }
 }
 
-/// Asks applications for the bytes that the core is about to write.
+/// The buffers of the core, filled by the applications.
 pub(super) struct Asker<'a> {
     guests: &'a mut Guests,
     sector: Bytes,
@@ -161,7 +161,7 @@ impl Buffers for Asker<'_> {
     }
 }
 
-/// Records the owner of each session.
+/// Session calls that record the owner of each new session.
 struct Owner<'a> {
     owners: &'a mut BTreeMap<SessionId, usize>,
     owner: usize,

@@ -96,8 +96,8 @@ fn failed(error: impl std::error::Error + Send + Sync + 'static) -> LabError {
 }
 
 impl Host {
-    /// A drive at rest. The core is outside if an outer drive is given, otherwise in the drive; the outer drive's noise
-    /// is drawn from the core's seed.
+    /// Makes a host with a drive at rest. The core is outside if an outer drive is given, otherwise in the drive; the
+    /// outer drive's noise is drawn from the core's seed.
     pub fn new(
         drive: &Arc<DriveModel>,
         outside: Option<Outer<'_>>,

@@ -8,7 +8,7 @@ use plotters::element::PathElement;
 /// The most markers on a dense curve.
 const MARKERS: usize = 12;
 
-/// Curves with more points are lines with some markers.
+/// The number of points above which a curve is a line with some markers.
 const DENSE: usize = 30;
 
 pub(super) fn draw(sheet: Sheet, figure: &Figure, lines: &[Line]) -> Drawn {

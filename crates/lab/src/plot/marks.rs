@@ -33,7 +33,7 @@ pub(super) struct Fill {
     stroke: RGBColor,
 }
 
-/// Neighbours differ in lightness as well as in hue.
+/// The fillings of parts; neighbours differ in lightness as well as in hue.
 const FILLS: [Fill; 7] = [
     Fill { colour: RGBColor(0x00, 0x5A, 0x94), hatch: Hatch::None, stroke: LIGHT },
     Fill { colour: RGBColor(0xF2, 0xB1, 0x34), hatch: Hatch::Rising, stroke: DARK },

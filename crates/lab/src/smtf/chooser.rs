@@ -35,7 +35,7 @@ impl<'a> Seen<'a> {
     }
 }
 
-/// Chooses the next request, and learns of each completion.
+/// A scheduler of the host's queue, which learns of each completion.
 pub(crate) trait Chooser {
     /// Returns the index in the queue of the next request.
     fn choose(&mut self, seen: Seen<'_>) -> usize;

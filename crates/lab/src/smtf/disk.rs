@@ -28,12 +28,12 @@ pub(crate) struct Bare {
 }
 
 impl Bare {
-    /// A disk at rest.
+    /// Makes a disk at rest.
     pub(crate) fn new(model: Arc<DriveModel>) -> Self {
         Self { mechanics: Mechanics::new(model) }
     }
 
-    /// A disk with its arm at this position.
+    /// Makes a disk with its arm at this position.
     pub(crate) fn at(model: Arc<DriveModel>, arm: Position) -> Self {
         let mut disk = Self::new(model);
         disk.mechanics.place(arm);

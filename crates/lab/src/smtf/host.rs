@@ -52,7 +52,7 @@ impl Tally {
 }
 
 impl<D: Disk, S: Source, C: Chooser> Host<D, S, C> {
-    /// A host at instant zero.
+    /// Makes a host at instant zero.
     pub(crate) fn new(disk: D, load: Issuer<S>, chooser: C) -> Self {
         let (queue, tasks) = Default::default();
         Self {

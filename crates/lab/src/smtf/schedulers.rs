@@ -42,7 +42,7 @@ impl Bench {
         Self { disk: Arc::clone(disk), table: Surveyed::new(disk, samples, seed) }
     }
 
-    /// The same with a table of the first `area` sectors.
+    /// Limits the table to the first `area` sectors.
     #[must_use]
     pub(crate) fn within(self, area: Sectors) -> Self {
         Self { table: self.table.within(area), ..self }

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use units::{Duration, Instant, Lbn, LbnRange, Op, Sectors};
 
-/// Probes are of 1 KB (ATC'03, section 3.2).
+/// The size of a probe (ATC'03, section 3.2).
 pub(crate) const PROBE_BYTES: u64 = 1 << 10;
 
 /// The summaries of a distance's samples, ns.
@@ -36,12 +36,12 @@ pub(crate) struct Surveyed {
 }
 
 impl Surveyed {
-    /// An empty table of this disk, with this number of samples of each distance.
+    /// Makes an empty table of this disk, with this number of samples of each distance.
     pub(crate) fn new(model: &Arc<DriveModel>, samples: u32, seed: u64) -> Self {
         Self { probe: Probe::new(model, seed), samples: samples.max(1), known: Arc::default() }
     }
 
-    /// The same for the first `area` sectors.
+    /// Limits the table to the first `area` sectors.
     #[must_use]
     pub(crate) fn within(mut self, area: Sectors) -> Self {
         self.probe.area = area.min(self.probe.area);
@@ -127,7 +127,7 @@ pub(crate) struct Probe {
 }
 
 impl Probe {
-    /// A probe of this disk.
+    /// Makes a probe of this disk.
     pub(crate) fn new(model: &Arc<DriveModel>, seed: u64) -> Self {
         let sectors = (PROBE_BYTES / model.sector_bytes().get()).max(1);
         let area = model.layout().capacity();

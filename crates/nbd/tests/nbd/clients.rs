@@ -16,7 +16,7 @@ struct Server {
 }
 
 impl Server {
-    /// `None` if the client is not installed.
+    /// Starts a server; `None` if the client is not installed.
     fn start(client: &str, test: &str) -> Option<Self> {
         if !testing::needs_program(client) {
             return None;

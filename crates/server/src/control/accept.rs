@@ -65,12 +65,12 @@ pub(crate) struct Seat {
 }
 
 impl Seat {
-    /// A whole request has come.
+    /// Records that a whole request has arrived.
     pub fn heard(&self) {
         self.room.with(|inside| inside.seats.heard(self.number));
     }
 
-    /// The connection may last for as long as its client likes.
+    /// Lets the connection last without limit.
     pub fn lasts(&self) {
         self.lasting.store(true, std::sync::atomic::Ordering::Relaxed);
     }
@@ -128,7 +128,7 @@ impl Room {
         Peer::of(stream, &self.roles.read().unwrap_or_else(PoisonError::into_inner), self.own)
     }
 
-    /// A seat for a connection, if there is one.
+    /// Returns a seat for a connection, if there is one.
     fn seat(self: &Arc<Self>, peer: Peer) -> Option<Seat> {
         let (number, hang_up) = self.with(|inside| {
             let Given { seat, instead_of } = inside.seats.give(peer.party(self.own))?;
@@ -142,7 +142,7 @@ impl Room {
         Some(Seat { number, room: Arc::clone(self), hang_up, lasting: false.into() })
     }
 
-    /// Other roles from here on. A connection whose user may do less than before is hung up on, a session included.
+    /// Replaces the roles. Connections whose user has fewer rights than before are closed, sessions included.
     pub fn set_roles(&self, roles: Roles) {
         self.with(|inside| {
             for (peer, hang_up) in inside.present.values() {
@@ -255,7 +255,7 @@ async fn one(stream: UnixStream, peer: Peer, seat: Arc<Seat>, router: axum::Rout
     }
 }
 
-/// An error with its causes.
+/// Returns an error with its causes.
 fn why(error: &(dyn std::error::Error + 'static)) -> String {
     let chain = std::iter::successors(error.source(), |error| error.source());
     chain.fold(error.to_string(), |all, cause| format!("{all}: {cause}"))

@@ -39,7 +39,7 @@ const LOOK: Duration = Duration::from_millis(500);
 pub(crate) type Disks = Arc<BTreeMap<String, Handle>>;
 type Told<T> = Result<T, Refusal>;
 
-/// All routes over these disks.
+/// Returns all routes over these disks.
 pub(crate) fn router(disks: Disks) -> Router {
     Router::new()
         .route("/v1/disks", get(all_disks))
@@ -130,7 +130,7 @@ async fn wait<T>(told: oneshot::Receiver<T>) -> Told<T> {
     }
 }
 
-/// The same for a call that changes a task: answers with the task when the change is durable.
+/// Makes a call that changes a task, and answers with the task when the change is durable.
 async fn durably(
     disk: &Handle,
     call: impl FnOnce(&mut Desk, &mut dyn Sessions) -> Result<(u64, u64), DeskError> + Send + 'static,
@@ -212,7 +212,7 @@ fn number(id: &str) -> Told<u64> {
     })
 }
 
-/// Whether a user may start a task that names these files.
+/// Checks whether a user may start a task that names these files.
 fn may_name(places: &Places, spec: &TaskSpec, peer: Peer) -> Told<()> {
     if spec.names_files() && !peer.trusted && !places.are_named() {
         let text = "only root and the daemon's own user may start a task that reads or writes files, because the configuration names no directories for them; name some in `targets`";

@@ -37,7 +37,7 @@ pub struct ControlConfig {
 }
 
 impl ControlConfig {
-    /// A socket at this path, for the daemon's own user and root only.
+    /// Configures a socket at this path, for the daemon's own user and root only.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into(), roles: Roles::default(), seating: Seating::default() }
     }

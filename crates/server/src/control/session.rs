@@ -31,7 +31,7 @@ const HEARD: Duration = Duration::from_secs(1);
 
 type Io = TokioIo<hyper::upgrade::Upgraded>;
 
-/// `POST /v1/disks/NAME/sessions?priority=N` with `Upgrade: freeblock-session`.
+/// Answers `POST /v1/disks/NAME/sessions?priority=N` with `Upgrade: freeblock-session`.
 pub(crate) async fn open(
     State(disks): State<Disks>,
     Extension(trouble): Extension<Trouble>,

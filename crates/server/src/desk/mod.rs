@@ -262,7 +262,7 @@ impl Desk {
         &self.setup.disk
     }
 
-    /// From here on passes each order to `hand` at once, and [`order`](Self::order) returns none.
+    /// Passes each order to `hand` at once from here on, and [`order`](Self::order) returns none.
     pub(crate) fn hand_orders_to(&mut self, hand: Hand) {
         self.hand = Some(hand);
         self.hand_over();

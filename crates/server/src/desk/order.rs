@@ -274,7 +274,7 @@ pub enum News {
         /// The task's places, if they are known.
         places: Option<Vec<(u64, u64)>>,
     },
-    /// A plan, as far as it was carried out, and all places that it touches: first, end; in order.
+    /// A plan in its present state, ready to begin, and all places that it touches: first, end; in order.
     Moves {
         /// The plan.
         plan: Box<Prepared>,

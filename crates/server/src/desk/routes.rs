@@ -41,7 +41,7 @@ impl Routes {
     }
 }
 
-/// Records the owner of each session.
+/// Session calls that record the owner of each new session.
 pub(crate) struct Opened<'a> {
     routes: &'a mut Routes,
     owner: Owner,

@@ -298,7 +298,7 @@ impl Apps {
     }
 }
 
-/// Records the owner of each new session, and drops blocks that are no longer wanted.
+/// Session calls that record the owner of each new session, and drop blocks that are no longer wanted.
 struct Calls<'a> {
     owners: &'a mut BTreeMap<SessionId, usize>,
     blocks: &'a mut Blocks,
@@ -330,7 +330,7 @@ impl Watch for Calls<'_> {
     }
 }
 
-/// Asks applications for the bytes that the core is about to write, and keeps them. One is made for each poll.
+/// The buffers of the core, filled by applications and kept for the commands. One is made for each poll.
 pub(super) struct Asker<'a> {
     apps: &'a mut Apps,
     sector: Bytes,

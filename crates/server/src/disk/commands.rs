@@ -158,7 +158,7 @@ impl Commands {
 pub(super) fn blamed(failure: &Failure, command: &Command) -> units::Lbn {
     match failure {
         Failure::Medium(lbn) if command.range.contains(*lbn) => *lbn,
-        // The error is not of the medium: requests merged with this one must learn of it, too.
+        // The failure is of no sector: background parts merged with a foreground request must not hide it from that.
         _ => command.range.start(),
     }
 }

@@ -21,7 +21,7 @@ impl<D: Device> Device for Disk<D> {
         self.device.size()
     }
 
-    /// The device's abilities, except that zeroes go through the core as any write.
+    /// Returns the device's abilities, except that zeroes go through the core as any write.
     fn abilities(&self) -> Abilities {
         Abilities { write_zeroes: false, ..self.device.abilities() }
     }
@@ -69,7 +69,7 @@ impl<D: Device> Device for Disk<D> {
         }
     }
 
-    /// The device has reported all commands that ended by now: any other that has reached its timeout is late.
+    /// Advances the device, which then has reported all commands that ended by now; gives up those past their timeout.
     fn advance(&mut self, now: Instant) {
         self.device.advance(now);
         self.pump(now);

@@ -131,7 +131,7 @@ impl Scan {
     }
 }
 
-/// Reads the records of a file, as far as they are sound.
+/// The records of a file, as far as they are sound.
 #[derive(Default)]
 struct Records {
     first: u64,

@@ -54,7 +54,7 @@ pub enum FrameError {
     },
 }
 
-/// Puts lines into frames. Only whole lines may have been written when a frame is [cut](Self::cut).
+/// A writer of lines into frames. Only whole lines may have been written when a frame is [cut](Self::cut).
 #[derive(Debug)]
 pub struct Frames<W> {
     to: W,
@@ -133,7 +133,7 @@ fn chained(chain: u32, bytes: &[u8]) -> u32 {
     hasher.finalize() | 1 << 31
 }
 
-/// Reads lines from frames.
+/// A reader of lines from frames.
 #[derive(Debug)]
 pub struct Lines<R> {
     from: R,

@@ -1,7 +1,7 @@
 //! A core's inputs and decisions, recorded in a file, and replayed on another core.
 //!
-//! A core is a state machine: the same inputs give the same decisions (design, promise 6). A [`Tape`] holds all inputs of a
-//! live run, a line of JSON each, and a [`Replay`] feeds them to a fresh core and compares what that decides.
+//! A core is a state machine: the same inputs give the same decisions (design, promise 6). A [`Tape`] holds all inputs
+//! of a live run, a line of JSON each, and a [`Replay`] feeds them to a fresh core and compares what that decides.
 
 mod entry;
 mod frames;
@@ -25,7 +25,7 @@ use units::{Duration, Instant};
 /// The longest time for which entries stay in memory before their frame is written.
 const FRAME_EVERY: Duration = Duration::from_secs(1);
 
-/// Records a core's inputs and its decisions.
+/// A record of a core's inputs and its decisions.
 ///
 /// The file is a recording of `freeblock serve --record`: frames with checksums (`server/src/tape/frames.rs`), with one
 /// line of JSON for the setup, one for every input with its decision, and one for the end.
@@ -155,7 +155,7 @@ impl Taped {
     }
 }
 
-/// Records which buffers were ready.
+/// Buffers that record which were ready.
 struct Heard<'a> {
     buffers: &'a mut dyn Buffers,
     said: Vec<bool>,

@@ -5,7 +5,7 @@ use super::{Tape, note};
 use scheduler::{Parameter, Priority, SessionError, Sessions};
 use units::{LbnRange, Sectors, SessionId, TaskId};
 
-/// Records each call with its answer.
+/// Session calls that are recorded with their answers.
 pub(crate) struct Noted<'a> {
     pub sessions: &'a mut dyn Sessions,
     pub tape: &'a mut Option<Tape>,
@@ -23,7 +23,7 @@ impl Noted<'_> {
     }
 }
 
-/// The answer of a call that returns nothing.
+/// Returns the answer recorded for a call without a result.
 fn nothing(_: ()) -> u64 {
     0
 }
@@ -53,7 +53,7 @@ impl Sessions for Noted<'_> {
         self.note(Call::ServeWrites { session: session.get(), on }, answer, nothing)
     }
 
-    /// A query, which changes nothing and is not recorded.
+    /// Passes a query on, which changes nothing and is not recorded.
     fn to_come(&self, session: SessionId) -> Result<u64, SessionError> {
         self.sessions.to_come(session)
     }

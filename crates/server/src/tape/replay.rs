@@ -57,7 +57,7 @@ pub struct Replayed {
     pub cut_off: bool,
 }
 
-/// Replays the inputs of one core on another, and compares the decisions.
+/// The replay of one core's inputs on another, which compares the decisions.
 #[derive(Debug)]
 pub struct Replay<R> {
     lines: Lines<R>,
@@ -216,7 +216,7 @@ impl Teller {
     }
 }
 
-/// Answers as the applications of the live run did.
+/// Buffers that answer as the applications of the live run did.
 struct Said<'a> {
     live: &'a [bool],
     asked: Vec<bool>,

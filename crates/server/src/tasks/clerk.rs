@@ -25,7 +25,7 @@ enum Has {
     Sums(Box<Sums>),
 }
 
-/// Carries out the orders of one lane.
+/// The executor of the orders of one lane.
 pub(crate) struct Clerk {
     lane: Lane,
     files: Arc<dyn Files>,

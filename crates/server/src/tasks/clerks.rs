@@ -13,10 +13,10 @@ use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use thiserror::Error;
 
-/// Takes the report on an order, on the lane's thread: it has to pass it to the desk, on the disk's.
+/// The receiver of reports on orders, called on the lane's thread: it has to pass them to the desk, on the disk's.
 pub type Tell = Arc<dyn Fn(Told) + Send + Sync>;
 
-/// Executes the orders of one desk.
+/// The executors of one desk's orders.
 ///
 /// A lane's thread ends with its task, the journal's with the clerks. Orders given before are still executed.
 pub struct Clerks {

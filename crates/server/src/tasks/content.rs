@@ -44,7 +44,7 @@ pub(crate) struct Contents {
 }
 
 impl Contents {
-    /// The sums for `blocks` of the store from `first` on.
+    /// Makes the sums for `blocks` of the store from `first` on.
     pub fn new(first: u64, blocks: u64, block: Sectors, content: Content) -> Self {
         Self {
             first,

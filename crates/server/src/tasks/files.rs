@@ -284,7 +284,7 @@ pub fn private_directory(path: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
-/// The same for a disk's own directory: if an earlier version left it readable by others, closes it to them.
+/// Creates a disk's own directory: if an earlier version left it readable by others, closes it to them.
 ///
 /// # Errors
 /// It cannot be made, or is another user's.

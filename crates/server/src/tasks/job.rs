@@ -70,7 +70,7 @@ pub(crate) trait Job: Send {
         false
     }
 
-    /// The same; if so, also has it read soon.
+    /// Returns the same; if so, also has it read soon.
     fn hold(&mut self, cx: &mut Context<'_>, range: LbnRange) -> bool {
         let _ = (cx, range);
         false
@@ -107,7 +107,7 @@ pub(crate) trait Job: Send {
         false
     }
 
-    /// Called when all writes before its wish are durable, or the flush has failed.
+    /// Called when all writes before it wanted a flush are durable, or the flush has failed.
     fn flushed(&mut self, cx: &mut Context<'_>, told: Result<(), String>) {
         let _ = (cx, told);
     }

@@ -21,7 +21,7 @@ pub(crate) struct Read {
     pub bad: Vec<u32>,
 }
 
-/// Reads blocks with priority, through a session of its own.
+/// A reader of blocks with priority, through a session of its own.
 #[derive(Default)]
 pub(crate) struct Keeper {
     session: Option<SessionId>,

@@ -41,7 +41,7 @@ pub(crate) struct Put {
     pub bad: Vec<u32>,
 }
 
-/// Takes a backup's blocks, until the desk orders them to be written.
+/// The output of a backup, which holds its blocks until the desk orders them to be written.
 pub(crate) struct Outlet {
     header: Header,
     present: BlockSet,

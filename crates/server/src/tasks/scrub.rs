@@ -8,7 +8,7 @@ use apps::scrub::{Checksums, Finding, Judgement, Known, Plan, Scrubber};
 use scheduler::{Application, Record};
 use units::{LbnRange, Sectors};
 
-/// Judges a block that was read; with checksums the judgement follows later.
+/// The judge of a block that was read; with checksums the judgement follows later.
 #[derive(Debug, Default)]
 struct Slip {
     compares: bool,

@@ -70,7 +70,7 @@ struct Both {
 }
 
 impl Both {
-    /// `None` where the kernel gives no io_uring.
+    /// Starts both; `None` if the kernel gives no io_uring.
     fn start(test: &str, offer: Offer, faults: Faults) -> Option<Self> {
         if let Err(error) = Ring::new() {
             testing::missing(&format!("io_uring ({error})"));

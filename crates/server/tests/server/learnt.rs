@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use units::Sectors;
 
-/// Names the directory of a daemon that is started in order to be killed.
+/// The variable with the directory of a daemon that is started in order to be killed.
 const VICTIM: &str = "FREEBLOCK_TEST_VICTIM";
 const DRIVE: &str = "emulated:small";
 const LONG: Duration = Duration::from_secs(1 << 20);

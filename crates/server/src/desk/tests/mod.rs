@@ -12,7 +12,7 @@ mod rig;
 mod sums;
 mod tasks;
 
-/// A small disk.
+/// Returns the configuration of a small disk.
 pub(super) fn setup() -> super::Setup {
     rig::setup(&rig::drive(), 1 << 20, 7)
 }

@@ -9,7 +9,7 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 
-/// Opens connections as another user, reports that, and keeps them until its input ends.
+/// A program that opens connections as another user, reports that, and keeps them until its input ends.
 const CROWD: &str = r#"
 import socket, sys
 held = []

@@ -33,7 +33,7 @@ pub fn start(name: &str, roles: Roles) -> Result<Daemon, String> {
     again(directory, roles)
 }
 
-/// The same with directories, named from its own, in which tasks may access files.
+/// Starts a daemon with directories, named from its own, in which tasks may access files.
 pub fn confined(name: &str, roles: Roles, targets: &[&str]) -> Result<Daemon, String> {
     let directory = std::env::temp_dir().join(format!("freeblock-{}-{name}", std::process::id()));
     let _ = std::fs::remove_dir_all(&directory);

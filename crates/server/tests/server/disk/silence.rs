@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use units::{Duration, Instant, LbnRange, Op, Sectors};
 use workload::random::Stream;
 
-/// Reads or writes blocks of eight sectors, and counts.
+/// An application that reads or writes blocks of eight sectors, and counts them.
 #[derive(Default)]
 struct Blocks {
     delivered: BTreeMap<u64, u64>,

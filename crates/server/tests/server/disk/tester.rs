@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use units::{Instant, LbnRange, Op, Sectors, SessionId, TaskId};
 use workload::random::Stream;
 
-/// Marks the contents written by the background; the other bits are the time of registration.
+/// The mark of contents written by the background; the other bits are the time of registration.
 pub const BACKGROUND: u64 = 1 << 63;
 
 pub struct Tester {

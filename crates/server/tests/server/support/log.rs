@@ -48,7 +48,7 @@ impl Visit for Line {
 }
 
 impl Subscriber for Log {
-    /// The same filter as in the program's own subscriber.
+    /// Filters like the program's own subscriber.
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         *metadata.level() <= Level::INFO
     }

@@ -164,7 +164,7 @@ pub fn reads(requests: u64, bytes: u32) -> Vec<u8> {
     (0..requests).flat_map(|cookie| request(0, cookie, 0, bytes)).collect()
 }
 
-/// Reads, and returns whether the answer is that it worked.
+/// Reads, and returns whether that succeeded.
 pub fn is_read(client: &mut UnixStream, offset: u64, bytes: u32) -> bool {
     client.write_all(&request(0, 7, offset, bytes)).unwrap();
     let mut reply = vec![1; 16 + bytes as usize];

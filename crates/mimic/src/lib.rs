@@ -9,8 +9,7 @@
 //! | | |
 //! |---|---|
 //! | off-line | [`Prober`] probes a black box by its [`ProbePlan`], and yields a [`Table`] |
-//! | on-line | [`Learner`] learns from requests as they are carried out, within a fixed memory, from nothing or a
-//! [`Table`] |
+//! | on-line | [`Learner`] learns from requests as they are carried out, within a fixed memory, from nothing or a [`Table`] |
 //! | by hand | [`TableBuilder`] makes one of [`Samples`] that were measured in any way |
 //! | kept | [`Saved`], [`Learner::save`]: bytes for a file, versioned and checksummed |
 //! | asked | [`Table::time`] for a pair and a distance; `Mimic::time` for requests |

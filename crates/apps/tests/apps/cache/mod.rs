@@ -6,8 +6,7 @@
 //!
 //! | planted | caught by |
 //! |---|---|
-//! | a write-back makes the buffer clean whatever was written meanwhile | `*`, `dirtied_again_while_it_is_written`
-//! and six more |
+//! | a write-back makes the buffer clean whatever was written meanwhile | `*`, `dirtied_again_while_it_is_written` and six more |
 //! | while bytes are out, the task is aborted and registered anew | `*`, `promoted_when_its_bytes_are_out` |
 //! | a trim forgets that bytes are out | `*`: old bytes land on newer ones |
 //! | a trimmed buffer leaves while its task is registered | `*` |
@@ -18,8 +17,7 @@
 //! | forced work is not promoted | `*` (it never ends) and six more |
 //! | a promotion that failed because the buffer was locked is not repeated | `*` |
 //! | a promotion that failed for lack of room is not repeated | `*` |
-//! | the task keeps its range when the dirty sectors change | `a_dead_buffer_is_not_written`,
-//! `a_partial_write_of_an_absent_block_reads_nothing` |
+//! | the task keeps its range when the dirty sectors change | `a_dead_buffer_is_not_written`, `a_partial_write_of_an_absent_block_reads_nothing` |
 //! | dead buffers are written | `*`, `a_dead_buffer_is_not_written` |
 //! | sectors between two dirty ones are written though they were never read | `*`, `a_partial_write_of_an_absent_block_reads_nothing` |
 //! | bytes read overwrite newer ones written meanwhile | `*` |
@@ -27,8 +25,7 @@
 //! | a victim takes new bytes while it is written | `a_waiting_call_gets_its_place_although_the_victim_is_written_all_the_time` |
 //! | a victim that is still dirty is not forced again | `*`, `a_victim_that_is_written_in_two_parts_is_forced_twice` |
 //! | a flush is answered when its buffers are forced | `*`, `promoted_when_its_bytes_are_out` and ten more |
-//! | a flush counts a sector as written that was not among the bytes handed out | `*`,
-//! `written_past_the_task_while_its_bytes_are_out_and_flushed` |
+//! | a flush counts a sector as written that was not among the bytes handed out | `*`, `written_past_the_task_while_its_bytes_are_out_and_flushed` |
 //! | a flush waits for later writes | `*`, `a_flush_does_not_wait_for_later_writes` |
 //! | a flush does not report failures | `*`, `a_failed_write_stays_dirty_and_is_reported` |
 //! | a failed write makes the buffer clean | `*`, `a_failed_write_stays_dirty_and_is_reported` and two more |

@@ -10,8 +10,7 @@
 //! | the client may take the last free segment | `free_cleaning_in_any_order_loses_nothing_up_to_95_percent` |
 //! | the summary's checksum is ignored | `no_single_changed_byte_passes` (unit test) |
 //! | reads of dead blocks are not aborted | `reads_of_blocks_that_died_are_taken_back` |
-//! | a segment is freed before the copies of its blocks are durable | all three property tests: free segments are
-//! overwritten before a crash |
+//! | a segment is freed before the copies of its blocks are durable | all three property tests: free segments are overwritten before a crash |
 //! | a record of an earlier writing of a segment is accepted | `a_record_of_a_segments_earlier_contents_is_dropped` |
 
 mod rig;

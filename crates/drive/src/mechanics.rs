@@ -25,7 +25,7 @@ use units::{Arc, Duration, Instant, Op, TrackIndex};
 /// # let toml = include_str!("../tests/data/small.toml");
 /// let profile = Profile::from_toml(toml, "small.toml").unwrap();
 /// let mut mechanics = Mechanics::new(Arc::new(DriveModel::from_profile(&profile).unwrap()));
-/// 6,000 rpm, 100 sectors on the track: sector 50 is half a revolution away, and passes in a tenth of a millisecond.
+/// // 6,000 rpm, 100 sectors on the track: sector 50 is half a revolution away, and passes in a tenth of a millisecond.
 /// let access = mechanics.access(Instant::ZERO, Op::Read, TrackIndex::new(0), 50, 1);
 /// assert_eq!(access.latency().as_nanos(), 5_000_000);
 /// assert_eq!(access.end.as_nanos(), 5_100_000);

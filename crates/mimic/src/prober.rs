@@ -83,7 +83,7 @@ impl ProbeReport {
 /// let mut prober = Prober::new(plan)?;
 /// let mut head = 0;
 /// while let Some(access) = prober.next() {
-/// The model drive: every time is 1 ms and 1 us a sector of distance.
+///     // The model drive: every time is 1 ms and 1 us a sector of distance.
 ///     let to = access.range.start().get();
 ///     let time = Duration::from_micros(1_000 + to.abs_diff(head));
 ///     head = access.range.end().get() - 1;

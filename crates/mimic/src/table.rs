@@ -344,7 +344,7 @@ pub(crate) fn on_line((x0, y0): (i64, u64), (x1, y1): (i64, u64), x: i64) -> u64
 /// let mut builder = TableBuilder::new(Metric::Mean, 1);
 /// for (distance, ms) in [(-1_000, 9), (1, 1), (1_001, 11)] {
 ///     let samples: Samples = [Duration::from_millis(ms)].into_iter().collect();
-/// All distances between two of these lie on straight lines.
+///     // All distances between two of these lie on straight lines.
 ///     builder.push(reads, Distance::new(distance), &samples, true);
 /// }
 /// builder.stand_in(reads);

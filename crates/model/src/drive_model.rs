@@ -188,7 +188,7 @@ impl DriveModel {
     /// use units::{Lbn, LbnRange, Sectors};
     /// let mut profile = builtin::find("nearline-4tb")?;
     /// profile.physical_sector_bytes = Some(4_096);
-    /// Keeps the zones with whole sectors of 4 KiB on each track.
+    /// profile.layout.zones.truncate(8); // the zones with whole sectors of 4 KiB on each track
     /// let drive = DriveModel::from_profile(&profile)?;
     /// let range = |start, len| LbnRange::new(Lbn::new(start), Sectors::new(len));
     /// assert_eq!(drive.partly_written(range(8, 16)), [None, None]);

@@ -137,7 +137,7 @@ impl Rpm {
     /// ```
     /// use freeblock_units::{Angle, Duration, Instant, Rpm};
     /// let rpm = Rpm::new(10_000).unwrap();
-    /// At 10,000 rpm a revolution takes 6 ms; after 7.5 ms the platter has made one and a quarter.
+    /// // At 10,000 rpm a revolution takes 6 ms; after 7.5 ms the platter has made one and a quarter.
     /// let t = Instant::ZERO + Duration::from_micros(7_500);
     /// assert_eq!(rpm.angle_at(t), Angle::from_turns(0.25).unwrap());
     /// ```

@@ -227,7 +227,7 @@ impl Learner {
     /// # use units::{Duration, Op, Sectors};
     /// # let mut learner = Learner::new(LearnerConfig::new(Sectors::new(1_000_000), Sectors::new(8)), None)?;
     /// let mut saving = learner.begin_saving("a drive");
-    /// Usually a file.
+    /// // Usually a file.
     /// let mut file = Vec::new();
     /// loop {
     ///     match saving.go_on(&learner, 4_096) {

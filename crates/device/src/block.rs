@@ -33,8 +33,8 @@ pub struct Run {
 /// After any call the host starts all of [`next_work`](Self::next_work) on its ring, calls [`poll`](Self::poll) until
 /// there is no answer, and calls [`advance`](Self::advance) at [`next_event`](Self::next_event), or
 /// [`ended`](Self::ended) when a ring operation has ended. Each ask is answered once, in any order; a read that is
-/// asked for after a write was answered returns the written bytes. A flush covers all writes that were answered
-/// before it was asked for.
+/// submitted after a write was answered returns the written bytes. A flush covers all writes that were answered
+/// before it was submitted.
 ///
 /// A failing medium is reported as [`Failure::Medium`](crate::Failure::Medium) with the first bad sector of the
 /// range: if the hardware reports only the failure, the device finds that sector before it answers.

@@ -288,8 +288,8 @@ const HELD: &str = "is gone, and somebody still has it open from before (is it m
 /// A device that the driver has.
 #[derive(Clone, Copy, Debug)]
 struct Found {
-    /// Whether programs still see it. A removed device is not seen, but the driver has it while any program has it
-    /// open.
+    /// Whether programs still see it. After its removal they do not, but the driver keeps it while any program has
+    /// it open.
     node: bool,
     /// Whether it belongs to a daemon of the same disk.
     ours: bool,

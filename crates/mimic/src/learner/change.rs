@@ -77,7 +77,7 @@ const SOURCES: usize = 5;
 /// twice as bad as before: half a revolution is the largest possible error (`freeblock lab run atc03-real`).
 ///
 /// Chosen over comparing a window with an older one, because it needs little memory and detects a large change soon
-/// and a small one later; and over ageing alone, because a distance that is wrongly taken for slow is not chosen
+/// and a small one later; and over ageing alone, because a distance that wrongly counts as slow is not chosen
 /// again, so it would not age (ATC'03, section 6.2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Change {

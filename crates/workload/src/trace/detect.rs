@@ -16,10 +16,10 @@ pub(super) struct Detected {
     pub(super) guess: Option<String>,
 }
 
-/// Finds out a trace's format from its first bytes, or its first line that is no comment.
+/// Detects a trace's format from its first bytes, or from its first line that is no comment.
 ///
-/// Only the kinds of the fields are looked at, so a trace with a wrong number is still known, and its reader can name
-/// the place.
+/// It examines only the kinds of the fields, so a trace with a wrong number is still recognised, and its reader can
+/// name the place.
 ///
 /// # Errors
 /// A file that is empty, compressed, or in no known format.
@@ -131,7 +131,7 @@ fn by_list(line: Fields<'_>) -> Option<TraceFormat> {
     }
 }
 
-/// The mean pause between arrivals, in milliseconds, above which whole numbers are taken for nanoseconds: ten seconds,
+/// The mean pause between arrivals, in milliseconds, above which whole numbers are read as nanoseconds: ten seconds,
 /// with which a drive would be idle for more than 99.9% of the time.
 const MEAN_PAUSE_MS_MAX: f64 = 10_000.0;
 

@@ -33,7 +33,7 @@
 //! | a bad sector fails all reads of its block | `*`, `a_bad_sector_fails_only_calls_for_it` |
 //! | calls wait for ever for room that cannot come | `no_room_for_any_call_is_an_error_and_not_a_hang` |
 //! | the contents that survive a crash lack the bytes under way | `*`, `contents_that_survived_a_crash_are_written` |
-//! | a read's completion is taken for that of the write beside it | `*`, `a_read_and_a_write_of_one_block_end_each_for_itself` |
+//! | a read's completion is confused with that of the write beside it | `*`, `a_read_and_a_write_of_one_block_end_each_for_itself` |
 //! | tasks that were refused are forgotten | `refused_buffers_are_written_once_they_are_forced` |
 //! | the syncer does not look ahead | `a_syncer_that_looks_seldom_looks_ahead` |
 //! | a buffer dirtied again keeps its age | `a_buffer_dirtied_again_during_its_write_is_young` |

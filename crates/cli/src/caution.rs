@@ -9,6 +9,7 @@ pub(crate) fn unused_because(caution: &str) -> Option<&'static str> {
         }
         "harm" => Some("the harm budget is spent"),
         "unknown" => Some("the drive has no profile"),
+        "buffered" => Some("most reads of the clients come from the drive's buffer"),
         _ => None,
     }
 }

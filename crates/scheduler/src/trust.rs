@@ -10,7 +10,8 @@ const COMMANDS: u64 = 200;
 
 impl Caution {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Unsynchronised, Self::Mistrust, Self::Harm, Self::Unknown];
+    pub const ALL: [Self; 5] =
+        [Self::Unsynchronised, Self::Mistrust, Self::Harm, Self::Unknown, Self::Buffered];
 
     /// What a daemon's status and a simulation's result call it.
     ///
@@ -23,6 +24,7 @@ impl Caution {
             Self::Mistrust => "mistrust",
             Self::Harm => "harm",
             Self::Unknown => "unknown",
+            Self::Buffered => "buffered",
         }
     }
 
@@ -115,6 +117,6 @@ mod tests {
     fn each_caution_has_its_name() {
         let mut names = Caution::ALL.map(Caution::name);
         names.sort_unstable();
-        assert_eq!(names, ["harm", "mistrust", "unknown", "unsynchronised"]);
+        assert_eq!(names, ["buffered", "harm", "mistrust", "unknown", "unsynchronised"]);
     }
 }

@@ -304,7 +304,7 @@ fn outside_the_result_shows_trust_in_the_drive_and_the_harm_of_detours() {
         keys(told),
         ["caution", "caution_s", "detours", "foresight", "gaps", "harm_percent", "idle", "mistrusted"]
     );
-    assert_eq!(keys(&told["caution_s"]), ["harm", "mistrust", "unknown", "unsynchronised"]);
+    assert_eq!(keys(&told["caution_s"]), ["buffered", "harm", "mistrust", "unknown", "unsynchronised"]);
     assert_eq!(keys(&told["foresight"]), ["commands", "early", "late", "unexplained", "within_100us"]);
     assert_eq!(keys(&told["detours"]), ["foreground_us", "lost_us", "share"]);
     assert_eq!(keys(&told["idle"]), keys(&told["detours"]));

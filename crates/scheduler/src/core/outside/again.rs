@@ -233,6 +233,11 @@ impl Again {
         !op.is_write() && matches!(self.find(drive, op, range), Some((_, Some(_))))
     }
 
+    /// Whether most of the foreground's last reads came from the buffer.
+    pub fn most_hit(&self) -> bool {
+        self.share.is_some_and(|share| share > MOST)
+    }
+
     /// Whether most reads come from the buffer since they come back.
     pub fn most_come_back(&self) -> bool {
         self.came_back > MOST
@@ -258,7 +263,7 @@ impl Again {
         (op, range): (Op, LbnRange),
         before: impl Iterator<Item = (Op, LbnRange)>,
     ) -> bool {
-        if self.share.is_some_and(|share| share > MOST) {
+        if self.most_hit() {
             return true;
         }
         let Some((asked, found)) = self.find(drive, op, range).filter(|_| !op.is_write()) else {

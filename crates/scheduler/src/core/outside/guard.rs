@@ -40,6 +40,8 @@ pub enum Caution {
     Harm,
     /// Nothing is known of the drive but its size.
     Unknown,
+    /// Most of the foreground's reads come from the drive's buffer, where a detour would take the place of what is read next.
+    Buffered,
 }
 
 /// What was lost and gained over some time: both are bounded, what clients wait longer and what the head does less.

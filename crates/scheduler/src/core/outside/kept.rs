@@ -282,6 +282,11 @@ impl Outside {
         ends.map(Lbn::get).any(|end| end.abs_diff(range.start().get()) < reach)
     }
 
+    /// Whether most reads of the foreground come from the drive's buffer, so that every gap is left alone.
+    pub(super) fn most_come_from_buffer(&self) -> bool {
+        self.config.reads_on && self.again.most_hit()
+    }
+
     /// Whether the gap before `range` is left alone, since the drive may have it without one.
     pub(super) fn may_be_buffered(&self, drive: &DriveModel, op: Op, range: LbnRange) -> bool {
         let read_on = || !op.is_write() && self.kept.hit_often() && self.then(drive, range).is_some();

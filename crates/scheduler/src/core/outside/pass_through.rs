@@ -38,7 +38,7 @@ impl Outside {
                 self.served_requests >= LEARNING_REQUESTS
                     && self.mistrusted_requests % MISTRUST_CYCLE_REQUESTS < through
             }
-            Some(Caution::Unsynchronised) | None => false,
+            Some(Caution::Unsynchronised | Caution::Buffered) | None => false,
         }
     }
 

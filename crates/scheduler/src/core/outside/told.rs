@@ -14,7 +14,8 @@ impl Core {
 
     /// Outside the drive: why the gaps are left alone, if they are.
     pub fn caution(&self) -> Option<Caution> {
-        self.outside.as_ref().and_then(|o| o.caution())
+        let outside = self.outside.as_ref()?;
+        outside.caution().or_else(|| outside.most_come_from_buffer().then_some(Caution::Buffered))
     }
 
     /// Outside the drive: what detours have cost the foreground. Its share of the foreground's time at the head is that by

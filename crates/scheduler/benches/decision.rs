@@ -1,11 +1,10 @@
-//! How long one gap decision takes, as a distribution, by how much of the drive is wanted and how it lies there.
+//! The distribution of the time of one gap decision, by the wanted share of the drive and its placement.
 //!
-//! What is timed is the call of [`Core::poll`] that answers with an `Execute`: the policy's choice (FCFS among ten),
-//! the search, taking what was found from the wanted set, and the layout of the accesses. Nothing is subtracted; the
-//! first row, a core without a background, shows the part that is not the planner's, and the line above the table
-//! what reading the clock costs. The foreground is the papers' OLTP load with ten requests outstanding; the core is
-//! believed in its own predictions, so no mechanics run. Requests that cross tracks have several gaps, all in one
-//! sample.
+//! A sample is one call of [`Core::poll`] that returns `Execute`: the policy's choice (FCFS among ten), the search, taking
+//! the blocks from the wanted set, and the layout of the accesses. Nothing is subtracted. The first row, a core without a
+//! background, shows the part that is not the planner's, and the line above the table shows the cost of reading the clock.
+//! The foreground is the papers' OLTP load with ten requests outstanding. No mechanics run: the core's predictions count as
+//! the outcome. A request that crosses tracks has several gaps, all in one sample.
 //!
 //! `cargo bench -p freeblock-scheduler --bench decision -- DRIVE` runs the rows of one drive.
 //!
@@ -93,7 +92,7 @@ fn atlas(full: bool) -> Result<()> {
         samples.row(name, what);
     }
 
-    // The same fractions scattered at random. Little stays so for long: several cores, each for a while.
+    // The same fractions scattered at random. Such a state does not last, so several cores are measured for a while each.
     for (share, cores, what) in [
         (Share::new(1, 2)?, 2, "50%, random blocks of 4 KB"),
         (Share::new(1, 5)?, 4, "20%, random blocks of 4 KB"),
@@ -108,8 +107,8 @@ fn atlas(full: bool) -> Result<()> {
     Ok(())
 }
 
-/// `scale`: sectors of the smallest block scattered one by one, in blocks of 4 KB. Smaller ones take longer to
-/// prepare than all else together.
+/// Adds the rows of a nearline drive. `scale` is the number of sectors of the smallest scattered block, in blocks of 4 KB;
+/// smaller blocks take longer to prepare than everything else together.
 fn nearline(name: &str, scale: u64) -> Result<()> {
     let drive = open(name)?;
     let capacity = drive.layout().capacity().get();
@@ -150,7 +149,7 @@ fn nearline(name: &str, scale: u64) -> Result<()> {
     Ok(())
 }
 
-/// Wants a random `share` of the blocks of a range, then measures: so many cores, so many decisions each.
+/// Wants a random `share` of the blocks of a range on each of several cores, then measures a number of decisions on each.
 fn scattered(
     drive: &Arc<DriveModel>,
     range: LbnRange,
@@ -197,7 +196,7 @@ fn elapsed(began: Clock) -> u64 {
     began.elapsed().as_nanos() as u64
 }
 
-/// What was measured.
+/// The measured times and counts.
 #[derive(Default)]
 struct Samples {
     nanos: Vec<u64>,
@@ -221,7 +220,7 @@ impl Samples {
     fn row(&mut self, drive: &str, what: &str) {
         self.nanos.sort_unstable();
         let n = self.nanos.len();
-        // The smallest value that so many percent do not exceed, in us.
+        // The smallest value that is not exceeded by the given percentage of samples, in us.
         let rank = |percent: usize| match (n * percent).div_ceil(100) {
             0 => f64::NAN,
             rank => self.nanos[rank - 1] as f64 / 1e3,
@@ -274,7 +273,7 @@ impl Bench {
         self.outstanding += 1;
     }
 
-    /// Times so many dispatches; fewer if something is wanted and it runs out.
+    /// Times a number of dispatches, or fewer if the wanted blocks run out.
     fn decide(&mut self, decisions: usize) {
         let goal = self.samples.nanos.len() + decisions;
         let background = self.wanted() > 0;
@@ -305,9 +304,9 @@ impl Bench {
         }
     }
 
-    /// Leaves a random share of a wanted range, by foreground reads of all that lies between: what the foreground
-    /// passes over is wanted no more. Each read comes just in time for its first sector, so that there is no gap in
-    /// which the planner could take the share away.
+    /// Leaves a random share of a wanted range, by foreground reads of everything between: blocks that the foreground passes
+    /// over are no longer wanted. Each read starts just in time for its first sector, so that there is no gap in which the
+    /// planner could take blocks of the share.
     fn pass_over(&mut self, range: LbnRange, block: Sectors, share: Share) -> Result<()> {
         let mut stream = Stream::new(1, "bench.decision");
         let blocks = range.len().get() / block.get();
@@ -329,7 +328,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Where the head is afterwards.
+    /// Reads a range just in time for its first sector and returns the position of the head afterwards.
     fn read_just_in_time(&mut self, from: Position, range: LbnRange) -> Position {
         const MARGIN: Duration = Duration::from_micros(2);
         let drive = self.core.drive();

@@ -1,5 +1,5 @@
-//! What a task costs to register and to abort while others are active: an application that registers every dirty block
-//! as a task of its own has tens of thousands of them.
+//! The cost of registering and aborting a task while others are active: an application that registers every dirty block as a
+//! task has tens of thousands of tasks.
 #![allow(clippy::print_stdout, reason = "a benchmark prints")]
 #![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 

@@ -1,7 +1,7 @@
-//! What all sessions still want, and how it is handed to them.
+//! The blocks that all sessions still want, and their way to the sessions.
 //!
-//! A [`Share`] is one session's part of it. A search looks at one share, the lottery's winner, or at all that are not
-//! suspended: the [`Focus`]. What is chosen becomes a [`Pick`] until it has come.
+//! A [`Share`] is one session's part. A search looks at one share (the lottery's winner) or at all that are not suspended:
+//! the [`Focus`]. A chosen block is a [`Pick`] until it has been transferred.
 
 mod picks;
 mod promotable;
@@ -26,13 +26,13 @@ use std::collections::BTreeMap;
 use units::{LbnRange, Op, Sectors, SessionId, TaskId};
 use walk::Walks;
 
-/// Asked before a block is written: its client may say "not now".
+/// The host's answer, before a block is written, whether its bytes are available.
 pub trait Buffers {
-    /// Whether the block's bytes can be had; whoever says yes holds them until the write is done.
+    /// Returns whether the block's bytes are available. After `true` they must stay available until the write is done.
     fn ready(&mut self, wanted: &Wanted) -> bool;
 }
 
-/// Every buffer is at hand.
+/// Buffers that are always available.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ready;
 
@@ -58,8 +58,8 @@ pub(crate) struct Background {
     /// How far idle time has gone, where several are looked at together.
     walks: Walks,
     most_partials: usize,
-    /// Blocks that each session may have half read: a part of the room for all, so that none waits for what others,
-    /// who may be suspended, keep there.
+    /// The number of half-read blocks that each session may have: a part of the space for all, so that no session waits for
+    /// space that others, perhaps suspended, occupy.
     most_partials_each: usize,
     scratch: Vec<(usize, u32, Item, u32)>,
     refused: Vec<usize>,
@@ -107,7 +107,7 @@ impl Background {
         self.most_partials_each = (self.most_partials / self.shares.len().max(1)).max(1);
     }
 
-    /// Places ascend with ids: sessions are only ever added at the end.
+    /// Returns the place of a session's share. Places ascend with ids, because sessions are only added at the end.
     fn place(&self, session: SessionId) -> Result<usize, SessionError> {
         self.shares.binary_search_by_key(&session, |s| s.id).map_err(|_| SessionError::NoSession(session))
     }
@@ -151,7 +151,7 @@ impl Background {
         Ok(id)
     }
 
-    /// How many blocks the task did not get.
+    /// Aborts a task and returns the number of its undelivered blocks.
     pub fn abort(&mut self, task: TaskId) -> Result<u64, SessionError> {
         let session = *self.owners.get(&task).ok_or(SessionError::NoTask(task))?;
         self.picks.retain(|p| p.task != task);
@@ -162,7 +162,7 @@ impl Background {
         Ok(left)
     }
 
-    /// How many blocks of the session were withdrawn, those under way included.
+    /// Withdraws blocks of a session and returns their number, those under way included.
     pub fn abort_range(
         &mut self,
         layout: &Layout,
@@ -193,7 +193,7 @@ impl Background {
         Ok(withdrawn)
     }
 
-    /// How many blocks its tasks did not get.
+    /// Closes a session and returns the number of undelivered blocks of its tasks.
     pub fn close(&mut self, session: SessionId) -> Result<u64, SessionError> {
         let at = self.place(session)?;
         let share = self.shares.remove(at);
@@ -208,7 +208,7 @@ impl Background {
         Ok(left)
     }
 
-    /// Whether writes are to serve the session's reads, or background writes its writes.
+    /// Sets whether writes serve the session's reads, or background writes its writes.
     pub fn serve_by_writes(&mut self, session: SessionId, op: Op, on: bool) -> Result<(), SessionError> {
         let share = self.share(session)?;
         match op {
@@ -229,17 +229,17 @@ impl Background {
         self.place(session).is_ok_and(|at| self.shares[at].suspended)
     }
 
-    /// Whether a session wants a part of `range` of this kind.
+    /// Returns whether a session wants a part of `range` of this kind.
     pub fn wants(&self, session: SessionId, op: Op, range: LbnRange) -> bool {
         self.place(session).is_ok_and(|at| self.shares[at].wants(op, range))
     }
 
-    /// Blocks that a session has still to get.
+    /// Returns the number of blocks that a session has not yet received.
     pub fn undelivered(&self, session: SessionId) -> Option<u64> {
         self.place(session).ok().map(|at| self.shares[at].undelivered)
     }
 
-    /// Blocks that a task has still to get.
+    /// Returns the number of blocks that a task has not yet received.
     pub fn task_undelivered(&self, task: TaskId) -> Option<u64> {
         let at = self.place(*self.owners.get(&task)?).ok()?;
         self.shares[at].task(task).map(|t| t.undelivered)
@@ -250,7 +250,7 @@ impl Background {
     }
 }
 
-/// A range that a session call may name.
+/// Checks a range of a session call.
 fn check_range(layout: &Layout, range: LbnRange) -> Result<(), SessionError> {
     let capacity = layout.capacity();
     if range.is_empty() {

@@ -1,9 +1,9 @@
-//! A set of block numbers that starts whole and is eaten away: the heart of the wanted set.
+//! A set of block numbers that starts full and is emptied: the basis of the wanted set.
 //!
-//! Numbers below `blocks` are cut into leaves of 4096, and leaves into nodes of 256. A leaf or a node that is all in
-//! or all out is one tag; only a mixed leaf has bits, 64 words of them. So a whole 20 TB range costs 40 kB, a
-//! fragmented one at most 1.1 bits a block, and what is asked most (how many of these few hundred blocks?) reads
-//! one or two cache lines. An empty set has given its memory back.
+//! Numbers below `blocks` are divided into leaves of 4096, and leaves into nodes of 256. A leaf or node that is full or
+//! empty is one tag; only a mixed leaf has bits, in 64 words. A full range of 20 TB takes 40 kB, a fragmented one at most
+//! 1.1 bits a block, and the most frequent query (the number of wanted blocks among some hundred) reads one or two cache
+//! lines. An empty set has returned its memory.
 
 const LEAF_WORDS: usize = 64;
 const LEAF_BLOCKS: u64 = 64 * LEAF_WORDS as u64;
@@ -76,17 +76,17 @@ impl BlockSet {
         }
     }
 
-    /// How many blocks are in the set.
+    /// Returns the number of blocks in the set.
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// Whether none is.
+    /// Returns whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// One more than the largest number the set can hold.
+    /// Returns one more than the largest number the set can hold.
     pub fn blocks(&self) -> u64 {
         self.blocks
     }
@@ -100,7 +100,7 @@ impl BlockSet {
             + self.leaves.len() * size_of::<[Leaf; CHUNK]>()
     }
 
-    /// Whether `block` is in the set.
+    /// Returns whether `block` is in the set.
     #[inline]
     pub fn contains(&self, block: u64) -> bool {
         if block >= self.blocks {
@@ -113,7 +113,7 @@ impl BlockSet {
         }
     }
 
-    /// How many of `from..to` are in the set.
+    /// Returns the number of blocks of `from..to` in the set.
     #[inline]
     pub fn count(&self, from: u64, to: u64) -> u64 {
         let to = to.min(self.blocks);
@@ -196,7 +196,7 @@ impl BlockSet {
                     EMPTY => return at,
                     FULL => at = (at / LEAF_BLOCKS + 1) * LEAF_BLOCKS,
                     leaf => {
-                        // What lies past the set's end counts as absent, and is cut off below.
+                        // Numbers past the set's end count as absent, and are cut off below.
                         let absent = !self.leaf(leaf)[word(at)] & (!0 << (at % 64));
                         let base = at / 64 * 64;
                         if absent != 0 {
@@ -230,7 +230,7 @@ impl BlockSet {
         }
     }
 
-    /// Takes `block` out; whether it was in.
+    /// Removes `block`. Returns whether it was in the set.
     pub fn remove(&mut self, block: u64) -> bool {
         if !self.contains(block) {
             return false;
@@ -248,7 +248,7 @@ impl BlockSet {
         true
     }
 
-    /// Puts `block` in; whether it was out.
+    /// Inserts `block`. Returns whether it was absent.
     pub fn insert(&mut self, block: u64) -> bool {
         if block >= self.blocks || self.contains(block) {
             return false;
@@ -262,7 +262,7 @@ impl BlockSet {
         true
     }
 
-    /// Takes all of `from..to` out; how many were in.
+    /// Removes all of `from..to`. Returns the number of blocks that were in the set.
     pub fn remove_range(&mut self, from: u64, to: u64) -> u64 {
         let to = to.min(self.blocks);
         let removed = self.count(from, to);
@@ -307,7 +307,7 @@ impl BlockSet {
         removed
     }
 
-    /// Takes everything out, and gives all memory back but the roots'.
+    /// Removes everything, and returns all memory except the roots'.
     fn clear(&mut self) {
         self.roots.fill(EMPTY);
         self.nodes = Vec::new();
@@ -355,7 +355,7 @@ impl BlockSet {
             });
             let leaf = &mut self.leaves[index as usize / CHUNK][index as usize % CHUNK];
             leaf.fill(if tag == FULL { !0 } else { 0 });
-            // What lies past the end is never in, so that a leaf empties when its last block goes.
+            // Numbers past the end are never in the set, so that a leaf empties with its last block.
             let end = self.blocks - block / LEAF_BLOCKS * LEAF_BLOCKS;
             if end < LEAF_BLOCKS {
                 let at = (end / 64) as usize;
@@ -384,7 +384,7 @@ impl BlockSet {
             };
             let node = &mut self.nodes[index as usize];
             node.leaves = [tag; NODE_LEAVES];
-            // As in a leaf, what lies past the end is never in.
+            // As in a leaf, numbers past the end are never in the set.
             let end = (self.blocks - block / NODE_BLOCKS * NODE_BLOCKS).div_ceil(LEAF_BLOCKS);
             if end < NODE_LEAVES as u64 {
                 node.leaves[end as usize..].fill(EMPTY);

@@ -1,9 +1,9 @@
-//! Upper bounds on what could still be read in one detour: for every track what it holds, for every cylinder the most
-//! that any of its tracks holds, for every group of cylinders the most of theirs. Worked out when first asked.
+//! Upper bounds on the blocks that one detour can still read: for each track its wanted sectors, for each cylinder the
+//! maximum of its tracks, for each group of cylinders the maximum of those. A bound is computed when it is first needed.
 //!
-//! Taking blocks only lowers the truth, so an old bound stays a bound; it is forgotten where something was taken, to
-//! be sharp again, and where something was registered, to be right again. The tables are zero until something is
-//! known, so that a large drive's cost no memory where nobody has looked.
+//! Taking blocks lowers the true value, so an old bound stays valid. It is discarded where blocks were taken, to be tight
+//! again, and where blocks were registered, to be valid again. The tables are zero until something is known, so that
+//! untouched parts of a large drive's tables use no memory.
 
 use model::Layout;
 use units::{LbnRange, TrackIndex};
@@ -11,11 +11,11 @@ use units::{LbnRange, TrackIndex};
 /// Cylinders in a group.
 pub(crate) const GROUP: u32 = 16;
 
-/// Ranges of up to this many track pieces are forgotten track by track, larger ones by forgetting all.
+/// Ranges of up to this many track pieces are discarded track by track; for larger ones all bounds are.
 const FEW_PIECES: usize = 64;
 
-/// Whether no cylinder of a group yields more than `best` to several that want something together, as far as all of
-/// them are known.
+/// Returns whether no cylinder of a group yields more than `best` to several shares together, as far as all bounds are
+/// known.
 pub(crate) fn barren<'a>(bounds: impl Iterator<Item = &'a Bounds>, group: u32, best: u32) -> bool {
     let mut sum = 0u64;
     for bound in bounds {
@@ -72,14 +72,14 @@ impl Bounds {
         }
     }
 
-    /// Whether a cylinder may yield more than `best`, or is not known.
+    /// Returns whether a cylinder may yield more than `best`, or is unknown.
     #[inline]
     pub fn is_promising(&self, cylinder: u32, best: u32) -> bool {
         // Zero, which stands for unknown, wraps to the largest number there is.
         self.cylinders.get(cylinder as usize).is_some_and(|bound| bound.wrapping_sub(1) > best)
     }
 
-    /// Whether no cylinder of a group yields more than `best`, as far as all of them are known.
+    /// Returns whether no cylinder of a group yields more than `best`, as far as all bounds are known.
     #[inline]
     pub fn is_barren(&mut self, group: u32, best: u32) -> bool {
         match self.groups.get(group as usize) {
@@ -94,7 +94,7 @@ impl Bounds {
         }
     }
 
-    /// The bound of a whole group, if it has been worked out or can be.
+    /// Returns the bound of a whole group, if it is known or can be computed from known bounds.
     fn peek_group(&self, group: u32) -> Option<u64> {
         match *self.groups.get(group as usize)? {
             0 => {
@@ -108,7 +108,7 @@ impl Bounds {
         }
     }
 
-    /// The bound of a whole group, once all of its cylinders are known.
+    /// Returns the bound of a whole group, once all of its cylinders are known.
     fn group(&mut self, group: u32) -> Option<u64> {
         let slot = self.groups.get_mut(group as usize)?;
         if *slot == 0 {
@@ -137,7 +137,7 @@ impl Bounds {
         }
     }
 
-    /// Forgets what lies in `range`: the first and the last cylinder of it, unless all was forgotten.
+    /// Discards the bounds in `range`. Returns its first and last cylinder, unless all bounds were discarded.
     pub fn forget_range(&mut self, layout: &Layout, range: LbnRange) -> Option<(u32, u32)> {
         let few: Vec<TrackIndex> = layout.pieces(range).take(FEW_PIECES + 1).map(|p| p.track).collect();
         if few.len() > FEW_PIECES {
@@ -149,7 +149,7 @@ impl Bounds {
         for track in few {
             let cylinder = layout.track(track).cylinder.get();
             self.forget(track, cylinder);
-            // More is wanted now: the group's old bound is none any more.
+            // More is wanted now, so the group's old bound is invalid.
             if let Some(group) = self.groups.get_mut((cylinder / GROUP) as usize) {
                 *group = 0;
             }

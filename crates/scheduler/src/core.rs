@@ -1,4 +1,4 @@
-//! The core: time, completions and calls in, actions out, and nothing else.
+//! The core: times, completions and calls go in, and actions come out.
 
 mod bad;
 mod dispatch;
@@ -30,45 +30,45 @@ use under_way::{Job, UnderWay, Work};
 use units::{Instant, Lbn, LbnRange, Op, RequestId, Sectors, SessionId, TaskId, TrackIndex};
 use watch::Watch;
 
-/// The most sectors of a request that promoted reads are put together to: half a megabyte of 512-byte sectors.
+/// The maximum of sectors of a request that joins promoted reads: half a megabyte of 512-byte sectors.
 const MOST_PROMOTED: u64 = 1 << 10;
 
 /// How sessions share the gaps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sharing {
-    /// A drawn session's blocks are searched for first, and win (FAST'04, section 5.2). Alone, a session has it all.
+    /// The blocks of a drawn session are searched for first, and win (FAST'04, section 5.2). A single session has all gaps.
     #[default]
     Lottery,
-    /// The most blocks win, whosever they are.
+    /// The detour with the most blocks wins, whichever sessions want them.
     Greedy,
 }
 
-/// What a core is told once.
+/// The configuration of a core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
     /// The foreground policy.
     pub policy: PolicyName,
-    /// How much waiting counts.
+    /// The weight of the waiting time.
     pub age: AgeWeight,
     /// How far the gap planner searches.
     pub budget: SearchBudget,
-    /// The most foreground requests that may wait; as many promoted ones may beside them.
+    /// The maximum of foreground requests that wait; as many promoted ones may wait in addition.
     pub most_pending: usize,
-    /// The most blocks that may be half read at once; their data wait in memory.
+    /// The maximum of half-read blocks; their data wait in memory.
     pub most_partials: usize,
-    /// Whether a write serves reads of what it overwrites, for sessions that say nothing else
+    /// Whether a write serves reads of the range that it overwrites, by default for a session
     /// ([`Sessions::serve_reads_by_writes`]): its data are the content.
     pub writes_serve_reads: bool,
-    /// Whether a background write completes pending background writes of what it covers, for sessions that say nothing else
+    /// Whether a background write completes pending background writes of the range that it covers, by default for a session
     /// ([`Sessions::serve_writes_by_writes`]).
     pub writes_serve_writes: bool,
     /// How sessions share the gaps.
     pub sharing: Sharing,
     /// The seed of the lottery.
     pub seed: u64,
-    /// How idle time is used; `None` for gaps alone, as in OSDI'00.
+    /// The use of idle time; `None` for gaps alone, as in OSDI'00.
     pub idle: Option<IdleTime>,
-    /// In the drive, or outside it.
+    /// The core's place: in the drive or outside.
     pub place: Place,
 }
 
@@ -90,7 +90,7 @@ impl Default for Config {
     }
 }
 
-/// Why a foreground request was refused. Nothing has changed then.
+/// The reason why a foreground request was refused. A refusal changes nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum SubmitError {
     /// The pool is full.
@@ -106,48 +106,49 @@ pub enum SubmitError {
     Empty {
         /// The request.
         id: RequestId,
-        /// What it asked for.
+        /// Its range.
         range: LbnRange,
     },
-    /// Past the drive's end.
+    /// The range ends past the drive's end.
     #[error("{id} asks for LBNs {range}; the drive ends at LBN {capacity}")]
     PastEnd {
         /// The request.
         id: RequestId,
-        /// What it asked for.
+        /// Its range.
         range: LbnRange,
         /// Sectors of the drive.
         capacity: Sectors,
     },
 }
 
-/// What the host must do, or is told.
+/// The next action of the host, or an event for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Carry out [`Core::accesses`] in order without a pause, then call [`Core::completed`]. [`Core::whose`] says for
-    /// whom.
+    /// Carry out [`Core::accesses`] in order without a pause, then call [`Core::completed`]. [`Core::whose`] returns the
+    /// request that they serve.
     Execute,
-    /// Outside the drive: send it this command, then, when it is done, call [`Core::command_done`].
+    /// Outside the drive: send this command, and when it is done, call [`Core::command_done`].
     Send(Command),
-    /// What is under way in idle time ends early, since a foreground request has come: [`Core::accesses`] says what
-    /// of it is done, [`Core::busy_until`] when the head is free. Then, not before, call [`Core::completed`].
+    /// The work in idle time ends early, because a foreground request has arrived: [`Core::accesses`] returns the part that
+    /// is still done, [`Core::busy_until`] the instant at which the head is free. Call [`Core::completed`] at that instant,
+    /// not before.
     Cut,
     /// A foreground request is done.
     Completed(RequestId),
     /// A foreground request cannot be done: the medium failed.
     Failed {
-        /// Which.
+        /// The request.
         id: RequestId,
         /// Its first bad sector.
         bad: Lbn,
     },
-    /// A background block is done with. What was read of it is what its sectors held when they passed, overlaid with
-    /// what has been written to them since: of a block that is read in pieces, or written to by the same
-    /// [`Execute`](Self::Execute), the host gives out what the medium holds now.
+    /// A background block is finished. The data of a read are the contents of its sectors when they passed, overlaid with
+    /// later writes: for a block that is read in pieces, or written to by the same [`Execute`](Self::Execute), the host
+    /// returns the current contents of the medium.
     Deliver(Record),
 }
 
-/// For whom the head goes somewhere; detours come with it.
+/// The purpose of the head's current work; detours are part of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whose {
     /// A foreground request.
@@ -158,12 +159,12 @@ pub enum Whose {
     Idle,
 }
 
-/// Why the head goes somewhere.
+/// The purpose of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// For the foreground.
     Foreground,
-    /// For the background, in a gap; so many of the sectors are wanted, the others lie between them.
+    /// For the background, in a gap: `useful` of the sectors are wanted, the others lie between them.
     Background {
         /// Wanted sectors.
         useful: u32,
@@ -175,34 +176,33 @@ pub enum Purpose {
     },
 }
 
-/// Sectors that follow each other on one track, read or written as they pass; past the track's end they go on at its
-/// start.
+/// Consecutive sectors of one track, read or written as they pass; past the track's end they continue at its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
     /// The track.
     pub track: TrackIndex,
     /// The first sector.
     pub sector: u32,
-    /// How many.
+    /// The number of sectors.
     pub sectors: u32,
-    /// Read or write.
+    /// Whether they are read or written.
     pub op: Op,
-    /// The head takes the first pass that begins when it is ready, and not before this instant. A detour may bring it
-    /// to the destination before the direct way would (measured seek curves have dents, and a head is ready to read
-    /// before it has settled to write); the foreground keeps the revolution that it would have had.
+    /// The head takes the first pass that begins when it is ready, and not before this instant. A detour may reach the
+    /// destination earlier than the direct move (measured seek curves have dents, and a head is ready to read before it has
+    /// settled to write); the foreground keeps the revolution that it would have had.
     pub not_before: Instant,
-    /// What for.
+    /// The purpose.
     pub purpose: Purpose,
 }
 
-/// Counts of what the planner did.
+/// The planner's counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PlannerStats {
     /// Gaps looked at.
     pub gaps: u64,
     /// Gaps with a detour.
     pub detours: u64,
-    /// Those for which a request has waited a turn longer ([`OutsideConfig::bought_turns`]).
+    /// The detours for which a request has waited one more revolution ([`OutsideConfig::bought_turns`]).
     pub bought: u64,
     /// Tracks examined in all.
     pub tracks: u64,
@@ -210,16 +210,15 @@ pub struct PlannerStats {
     pub tracks_max: u32,
 }
 
-/// The scheduler core. Inside a drive it knows the drive exactly and moves its head; outside ([`Config::place`]) it
-/// sends commands and learns from their completions.
+/// The scheduler core. Inside a drive it knows the drive exactly and moves its head; outside ([`Config::place`]) it sends
+/// commands and learns from their completions.
 ///
 /// One door in: [`submit`](Self::submit) for the foreground, the session calls ([`Sessions`]) for the background,
-/// [`completed`](Self::completed) when what it asked for is done, outside the drive
-/// [`command_done`](Self::command_done) for each command; all but the session calls take the time. One door
-/// out: after any call, and at [`wake_at`](Self::wake_at), [`poll`](Self::poll) until it returns `None`. At most one
-/// [`Action::Execute`] is under way; outside the drive, at most [`OutsideConfig::at_drive`] commands, or
-/// [`OutsideConfig::pass_through`] while the drive chooses their order. The core starts no clock, and its lottery is seeded: the same calls give the same
-/// actions.
+/// [`completed`](Self::completed) when an `Execute` is done, outside the drive [`command_done`](Self::command_done) for each
+/// command; all but the session calls take the time. One door out: after any call, and at [`wake_at`](Self::wake_at),
+/// [`poll`](Self::poll) until it returns `None`. At most one [`Action::Execute`] is under way; outside the drive, at most
+/// [`OutsideConfig::at_drive`] commands, or [`OutsideConfig::pass_through`] while the drive chooses their order. The core
+/// reads no clock, and its lottery is seeded: the same calls give the same actions.
 ///
 /// ```
 /// use model::{DriveModel, Profile};
@@ -265,43 +264,43 @@ pub struct Core {
     /// Promoted requests of suspended sessions.
     held_back: Vec<Pending>,
     next_sequence: u64,
-    /// When the last request came.
+    /// The arrival of the last request.
     came: Option<Instant>,
     background: Background,
     planner: Planner,
-    /// Where the head is, or will be when what is under way is done.
+    /// The position of the head, now or when the work under way is done.
     position: Position,
     track: Option<TrackIndex>,
     busy: Option<UnderWay>,
-    /// What was lost and must be done again before anything else.
+    /// The lost job, which is repeated before any other work.
     retry: Option<Job>,
     accesses: Vec<Access>,
     outbox: VecDeque<Action>,
     stats: PlannerStats,
     lottery: Lottery,
     idle: Idle,
-    /// Where the foreground left the head, if idle time has moved it since.
+    /// The position in which the foreground left the head, if idle time has moved it since.
     displaced: Option<Position>,
-    /// The latest time that it was told.
+    /// The latest time of any call.
     now: Instant,
-    /// What a core outside the drive has sent and knows.
+    /// The commands and the knowledge of a core outside the drive.
     outside: Option<Box<Outside>>,
 }
 
 impl Core {
-    /// The same as [`new`](Self::new) for a configuration that comes from outside.
+    /// Returns a new core, like [`new`](Self::new), for a configuration from outside.
     ///
     /// # Errors
-    /// Which field cannot be, and what it may be ([`IdleTime::check`]).
+    /// The invalid field and its valid values ([`IdleTime::check`]).
     pub fn try_new(drive: Arc<DriveModel>, config: Config) -> Result<Self, IdleTimeError> {
         config.idle.map_or(Ok(()), |idle| idle.check())?;
         Ok(Self::new(drive, config))
     }
 
-    /// A core for a drive whose head stands at cylinder 0 under head 0.
+    /// Returns a core for a drive whose head stands at cylinder 0 under head 0.
     ///
     /// # Panics
-    /// If idle time is to be used as it cannot be; [`try_new`](Self::try_new) says why.
+    /// If the settings of idle time are invalid; [`try_new`](Self::try_new) returns the reason.
     pub fn new(drive: Arc<DriveModel>, config: Config) -> Self {
         let position = Position::default();
         if let Some(Err(error)) = config.idle.map(|idle| idle.check()) {
@@ -337,26 +336,26 @@ impl Core {
         }
     }
 
-    /// Gives SMTF what it asks, and tells it of each foreground request from here on, whatever the policy. Returns the one
-    /// before. Without one, SMTF is its base.
+    /// Sets the mimic that SMTF queries, and reports each foreground request to it from here on, under any policy. Returns
+    /// the previous one. Without a mimic, SMTF is its base policy.
     pub fn set_mimic(&mut self, mimic: Option<Box<dyn Mimic>>) -> Option<Box<dyn Mimic>> {
         std::mem::replace(&mut self.watch.mimic, mimic)
     }
 
-    /// What SMTF asks; as `dyn Any` it is what was given.
+    /// Returns the mimic that SMTF queries; as `dyn Any` it is the type that was set.
     pub fn mimic(&self) -> Option<&dyn Mimic> {
         self.watch.mimic.as_deref()
     }
 
-    /// The drive.
+    /// Returns the drive model.
     pub fn drive(&self) -> &DriveModel {
         &self.drive
     }
 
-    /// A foreground request comes in.
+    /// Accepts a foreground request.
     ///
     /// # Errors
-    /// An empty request, one past the drive's end, or one too many; nothing has changed then.
+    /// An empty request, one past the drive's end, or one too many; an error changes nothing.
     pub fn submit(&mut self, now: Instant, request: Request) -> Result<(), SubmitError> {
         let Request { id, range, .. } = request;
         let capacity = self.drive.layout().capacity();
@@ -383,14 +382,14 @@ impl Core {
         Ok(())
     }
 
-    /// What [`Action::Execute`] asked for is done, at `now`.
+    /// Reports that the outstanding [`Action::Execute`] is done, at `now`.
     pub fn completed(&mut self, now: Instant) {
         self.completed_with(now, &[]);
     }
 
-    /// The same, but the medium could not serve some sectors. They cost the requests and blocks that they lie in, and
-    /// nothing else. A host that knows which sectors failed to be read and which to be written gives a [`Bad`]; from any
-    /// other a list does, and what lies on one of its sectors has failed whichever it was.
+    /// The same with sectors that the medium could not serve. The requests and blocks that contain them fail, and nothing
+    /// else. If the host knows which operation failed, it passes a [`Bad`]; if it passes a list, both reads and writes of
+    /// those sectors fail.
     pub fn completed_with<'a>(&mut self, now: Instant, bad: impl Into<Bad<'a>>) {
         let bad = bad.into();
         let Some(done) = self.busy.take() else {
@@ -419,9 +418,9 @@ impl Core {
         self.background.deliver(bad, |record| outbox.push_back(Action::Deliver(record)));
     }
 
-    /// What [`Action::Execute`] asked for came to nothing, or nobody knows: a command was lost. The foreground request
-    /// is done again before anything else, the background's blocks are wanted again.
-    /// Outside the drive all commands there are meant: nobody knows which of them were done.
+    /// Reports that the outstanding [`Action::Execute`] was lost; whether it reached the medium is unknown. The foreground
+    /// request is repeated before any other work, and the background blocks are wanted again. Outside the drive this applies
+    /// to all commands there.
     pub fn lost(&mut self, now: Instant) {
         if self.outside.is_some() {
             return self.lost_outside(now);
@@ -438,7 +437,7 @@ impl Core {
         }
     }
 
-    /// The next action, or `None` until the next call. Whoever has background writes polls with
+    /// Returns the next action, or `None` until the next call. A host with background writes uses
     /// [`poll_with`](Self::poll_with).
     pub fn poll(&mut self, now: Instant) -> Option<Action> {
         self.poll_with(now, &mut Ready)
@@ -460,8 +459,8 @@ impl Core {
         (self.busy.is_none() && self.dispatch(now, buffers)).then_some(Action::Execute)
     }
 
-    /// When to poll although nothing has happened: idle time begins then, or may be tried again; outside the drive, what
-    /// goes next is chosen then.
+    /// Returns the instant of the next poll if no event occurs before: idle time begins then, or is tried again; outside the
+    /// drive, the next command is chosen then.
     pub fn wake_at(&self) -> Option<Instant> {
         if let Some(choice) = self.choice_at() {
             return Some(choice);
@@ -476,12 +475,12 @@ impl Core {
         (at > self.now).then_some(at)
     }
 
-    /// What the last [`Action::Execute`] asks for, in order.
+    /// Returns the accesses of the last [`Action::Execute`], in order.
     pub fn accesses(&self) -> &[Access] {
         &self.accesses
     }
 
-    /// For whom what is under way is done; `None` when nothing is.
+    /// Returns the purpose of the work under way, `None` without work.
     pub fn whose(&self) -> Option<Whose> {
         Some(match &self.busy.as_ref()?.work {
             Work::Idle(_) | Work::Probe(_) => Whose::Idle,
@@ -492,28 +491,28 @@ impl Core {
         })
     }
 
-    /// When what is under way will be done, as the core predicts it.
+    /// Returns the predicted end of the work under way.
     pub fn busy_until(&self) -> Option<Instant> {
         self.busy.as_ref().map(|b| b.until)
     }
 
-    /// Foreground requests that wait, promoted ones among them; the one under way is not counted.
+    /// Returns the number of waiting foreground requests, promoted ones included, without the one under way.
     pub fn pending(&self) -> usize {
         let lost = self.outside.as_ref().map_or(0, |o| o.lost_requests());
         self.pool.len() + usize::from(self.retry.is_some()) + lost
     }
 
-    /// Of those, promoted ones.
+    /// Returns the number of promoted requests among them.
     pub fn promoted_pending(&self) -> usize {
         self.promoted
     }
 
-    /// What idle time has cost the foreground, or saved it.
+    /// Returns the harm of idle time: the foreground's delay, or its gain.
     pub fn harm(&self) -> Harm {
         self.idle.harm()
     }
 
-    /// A session's priority.
+    /// Returns a session's priority.
     pub fn priority(&self, session: SessionId) -> Option<Priority> {
         self.background.priority(session)
     }
@@ -534,8 +533,8 @@ impl Core {
         Ok(task)
     }
 
-    /// Refuses background writes of parts of a sector of the medium: the drive would read it first, which costs a revolution
-    /// that no gap has.
+    /// Refuses background writes of parts of a physical sector: the drive would read the sector first, which costs a
+    /// revolution that no gap has.
     fn check_whole_sectors(&self, (range, block): (LbnRange, Sectors)) -> Result<(), SessionError> {
         let physical = self.drive.physical_sector();
         let whole = |sectors: u64| sectors.is_multiple_of(physical.get());
@@ -545,7 +544,7 @@ impl Core {
         Err(SessionError::PartOfSector { range, block, physical })
     }
 
-    /// What a session has promoted may go: it is not suspended any more.
+    /// Releases the requests that a session has promoted, because it is not suspended any more.
     fn release(&mut self, session: SessionId) {
         let (pool, promoted, came) = (&mut self.pool, &mut self.promoted, &mut self.came);
         let now = self.now;
@@ -559,7 +558,7 @@ impl Core {
         });
     }
 
-    /// Takes records back that nobody has polled; how many.
+    /// Withdraws records that have not been polled and returns their number.
     fn withdraw(&mut self, of: impl Fn(&Record) -> bool) -> u64 {
         let mut withdrawn = 0;
         let background = &mut self.background;
@@ -574,22 +573,22 @@ impl Core {
         withdrawn
     }
 
-    /// Blocks that a session has still to get.
+    /// Returns the number of blocks that a session has not yet received.
     pub fn undelivered(&self, session: SessionId) -> Option<u64> {
         self.background.undelivered(session)
     }
 
-    /// Blocks that a task has still to get; none for a task that has ended.
+    /// Returns the number of blocks that a task has not yet received; 0 for a task that has ended.
     pub fn task_undelivered(&self, task: TaskId) -> u64 {
         self.background.task_undelivered(task).unwrap_or(0)
     }
 
-    /// What the planner did so far.
+    /// Returns the planner's counters.
     pub fn planner_stats(&self) -> PlannerStats {
         self.stats
     }
 
-    /// Memory of the wanted set, in bytes.
+    /// Returns the memory of the wanted set in bytes.
     pub fn wanted_memory_bytes(&self) -> usize {
         self.background.memory_bytes()
     }
@@ -637,13 +636,13 @@ impl Sessions for Core {
         self.register(session, Op::Write, (range, block), parameter)
     }
 
-    /// From here on nothing of the task is delivered, not what is under way and not what waits to be polled. A write
-    /// that is under way may still reach the medium.
+    /// Ends the task: nothing of it is delivered any more, neither work under way nor records that wait to be polled. A
+    /// write that is under way may still reach the medium.
     fn abort(&mut self, task: TaskId) -> Result<u64, SessionError> {
         let aborted = self.background.abort(task);
         match (aborted, self.withdraw(|record| record.task == task)) {
             (Ok(left), withdrawn) => Ok(left + withdrawn),
-            // All of it had come, but nobody had taken it yet.
+            // All blocks were done, but records were still to be polled.
             (Err(_), withdrawn) if withdrawn > 0 => Ok(withdrawn),
             (error, _) => error,
         }
@@ -655,10 +654,10 @@ impl Sessions for Core {
         Ok(left + self.withdraw(touches))
     }
 
-    /// Reads that lie side by side become one request. Beside [`Config::most_pending`] requests of the foreground as many
-    /// promoted ones may wait; what is beyond stays in the background, as does a write whose buffer is not at hand when
-    /// its turn comes. A suspended session's wait until it is resumed. A block that is under way is not counted; if the drive
-    /// does not do it after all, it is promoted then.
+    /// Adjacent reads become one request. Besides [`Config::most_pending`] requests of the foreground as many promoted ones
+    /// may wait; the rest stays in the background, and so does a write whose buffer is not available when it is chosen. The
+    /// requests of a suspended session wait until it is resumed. A block that is under way is not counted; if the drive does
+    /// not transfer it, it is promoted afterwards.
     fn promote(&mut self, session: SessionId, range: LbnRange) -> Result<u64, SessionError> {
         let room = self.config.most_pending.saturating_sub(self.promoted + self.held_back.len());
         let most = (MOST_PROMOTED, room);

@@ -1,4 +1,5 @@
-//! What the head is on its way to: taken from what is wanted, and in the end delivered, failed, or wanted again.
+//! Picks: parts of blocks that the head is about to transfer. Each is taken from the wanted set, and is finally delivered,
+//! failed, or wanted again.
 
 use super::Background;
 use super::search::Focus;
@@ -10,28 +11,28 @@ use model::{DriveModel, Layout, TrackRef};
 use std::collections::BTreeMap;
 use units::{Lbn, LbnRange, Op, SessionId, TaskId, TrackIndex};
 
-/// A part of a block that the head is on its way to.
+/// A part of a block that the head is about to transfer.
 #[derive(Clone, Debug)]
 pub(crate) struct Pick {
     pub(super) session: SessionId,
     pub(super) task: TaskId,
     pub(super) op: Op,
-    /// What the head does: a write may serve a read.
+    /// The operation of the head: a write may serve a read.
     pub(super) by: Op,
     pub(super) item: Item,
     /// Whether the block is complete with it.
     pub(super) completes: bool,
-    /// Whether it is done when the head's detours are cut short: what the foreground does is always done.
+    /// Whether it survives a cut of the head's detours; foreground accesses are always carried out.
     pub(super) sure: bool,
-    /// What had been there of the block.
+    /// The parts of the block that had been read before.
     pub(super) had: Vec<(u32, u32)>,
     /// Whether its session has promoted the block.
     pub(super) promoted: bool,
-    /// The command that fetches it; inside the drive there is one at a time, and all are of the same.
+    /// The command that transfers it. Inside the drive there is one at a time, and all picks have the same.
     pub(super) command: u64,
 }
 
-/// What was taken of a window: where it begins and ends in the order of passing, and the sectors that are wanted.
+/// A part of a window that was taken: its begin and end in the order of passing, and its wanted sectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Taken {
     pub begin: u32,
@@ -53,7 +54,7 @@ impl Background {
         let mut found = std::mem::take(&mut self.scratch);
         found.clear();
         let mut taken = Taken { begin: u32::MAX, end: 0, useful: 0 };
-        // What the foreground passes over comes whole, so that its blocks need no room to wait in.
+        // The foreground passes over whole blocks here, so they need no space to wait in.
         let most = if sure { usize::MAX } else { self.most_partials_each };
         self.items_within(&track, window, (Op::Read, most), |at, slot, item, passing| {
             taken.begin = taken.begin.min(passing);
@@ -69,7 +70,7 @@ impl Background {
         (taken.useful > 0).then_some(taken)
     }
 
-    /// What lies in what is written need not be read.
+    /// Completes wanted reads inside a written window.
     pub(super) fn serve_reads(&mut self, track: &TrackRef<'_>, window: (u32, u32), sure: bool) {
         if !self.has(Op::Read) {
             return;
@@ -100,8 +101,8 @@ impl Background {
         self.look(Focus::All);
     }
 
-    /// The head turns back after `done` sectors of the window that begins at `first` on a track of `sectors`: what was
-    /// taken beyond is wanted again.
+    /// Records that the head leaves after `done` sectors of the window that begins at `first` on a track of `sectors`; the
+    /// picks beyond are wanted again.
     pub fn cut(&mut self, layout: &Layout, sectors: u32, first: u32, done: u32) {
         let mut picks = std::mem::take(&mut self.picks);
         let is_done =
@@ -118,7 +119,8 @@ impl Background {
             if !is_undone(&pick) {
                 self.picks.push(pick);
             } else if is_done(&pick) && pick.op.is_write() {
-                // What is on the medium stays done. A part of a block that was read would need room to wait in.
+                // A write that is on the medium stays done. Keeping a part of a block that was read would need space to wait
+                // in.
                 self.take_again(pick);
             }
         }
@@ -132,7 +134,8 @@ impl Background {
         }
     }
 
-    /// What was under way is lost: all that no retry of a foreground request does is wanted again.
+    /// Records that the accesses under way are lost: every pick is wanted again except those that a retried foreground
+    /// request covers.
     pub fn lost(&mut self, layout: &Layout) {
         let mut picks = std::mem::take(&mut self.picks);
         // The last first: what was taken of a block in pieces goes back in the reverse order.
@@ -153,7 +156,7 @@ impl Background {
         }
     }
 
-    /// A session has promoted the blocks that touch `range`: those that are under way stay promoted if they are wanted again.
+    /// Records a promotion of the blocks that touch `range`: a pick among them stays promoted if it is wanted again.
     pub fn promote_under_way(&mut self, session: SessionId, range: LbnRange) {
         let Self { shares, picks, .. } = self;
         for pick in picks.iter_mut().filter(|pick| pick.session == session) {
@@ -162,15 +165,16 @@ impl Background {
         }
     }
 
-    /// Promoted blocks that are wanted again since this was last asked, as what was to do them was cut short, lost, or failed.
+    /// Returns the promoted blocks that became wanted again since the last call because their access was cut, lost, or
+    /// failed.
     pub fn take_urgent(&mut self) -> Vec<(SessionId, LbnRange)> {
         let mut urgent = std::mem::take(&mut self.urgent);
         urgent.dedup();
         urgent
     }
 
-    /// A record of the session is handed to its client, or withdrawn. Whether it was the last that the session has to
-    /// get.
+    /// Records that a record of the session was handed to its client or withdrawn. Returns whether it was the session's
+    /// last.
     pub fn handed_over(&mut self, session: SessionId) -> bool {
         self.share(session).is_ok_and(|s| {
             s.undelivered -= 1;
@@ -178,13 +182,13 @@ impl Background {
         })
     }
 
-    /// Gives out what the accesses under way have done, for the outbox; blocks with a bad sector as failed.
+    /// Passes the results of the accesses under way to the outbox; blocks with a bad sector fail.
     pub fn deliver<'a>(&mut self, bad: impl Into<Bad<'a>>, mut each: impl FnMut(Record)) {
         self.fail_of(self.command, bad, &mut each);
         self.deliver_of(self.command, each);
     }
 
-    /// Gives out as failed what one of several commands was to fetch and that has a bad sector.
+    /// Fails the blocks of one of several commands that contain a bad sector.
     pub fn fail_of<'a>(&mut self, command: u64, bad: impl Into<Bad<'a>>, mut each: impl FnMut(Record)) {
         let bad = bad.into();
         if bad.is_empty() {
@@ -209,7 +213,7 @@ impl Background {
         picks.retain(|p| !failed.contains_key(&(p.task, p.item.block)));
     }
 
-    /// Gives out what one of several commands under way has done.
+    /// Passes on the results of one of several commands under way.
     pub fn deliver_of(&mut self, command: u64, mut each: impl FnMut(Record)) {
         let mut picks = std::mem::take(&mut self.picks);
         let mut others = Vec::new();
@@ -218,7 +222,7 @@ impl Background {
         }
         let Self { shares, owners, .. } = self;
         for pick in picks.drain(..).filter(|p| p.completes) {
-            // A part that was taken before may still be on its way: the block is complete when that has come.
+            // A part that was taken before may still be under way: the block is complete when both are done.
             let same = |p: &&mut Pick| p.task == pick.task && p.item.block == pick.item.block;
             if let Some(other) = others.iter_mut().rev().find(same) {
                 other.completes = true;
@@ -231,12 +235,12 @@ impl Background {
         self.picks = if others.is_empty() { picks } else { others };
     }
 
-    /// What is taken from here on is fetched by this command.
+    /// Sets the command that transfers the picks from here on.
     pub fn take_for(&mut self, command: u64) {
         self.command = command;
     }
 
-    /// The LBNs that a command is to fetch.
+    /// Returns the LBNs that a command transfers.
     pub fn fetched_by(&self, command: u64) -> Vec<LbnRange> {
         let range = |p: &Pick| {
             let at = self.shares.binary_search_by_key(&p.session, |s| s.id).ok()?;
@@ -245,7 +249,7 @@ impl Background {
         self.picks.iter().filter(|p| p.command == command).filter_map(range).collect()
     }
 
-    /// Which parts of blocks a command is for.
+    /// Returns the parts of blocks that a command transfers.
     pub fn parts_of(&self, command: u64) -> impl Iterator<Item = Part> {
         self.picks.iter().filter(move |p| p.command == command).filter_map(|pick| {
             let share = &self.shares[self.place(pick.session).ok()?];
@@ -254,9 +258,9 @@ impl Background {
         })
     }
 
-    /// Gives back what a command was to fetch, as far as `which` says so of its LBNs; without `sure`, only what no retry of
-    /// a foreground request fetches. Whole blocks go back: what is on its way of them besides is passed over, but for
-    /// what other commands write of them. Which blocks were given back.
+    /// Returns a command's picks to the wanted set, if `which` selects their LBNs; without `sure`, only those that no retry
+    /// of a foreground request covers. Whole blocks are returned: other picks of them are dropped, except for writes by
+    /// other commands. Returns the blocks.
     pub fn give_back(
         &mut self,
         layout: &Layout,
@@ -276,7 +280,7 @@ impl Background {
             if pick.command == command && (sure || !pick.sure) && which(&self.shares, pick) {
                 *fate = Fate::GoesBack;
             } else if undone.contains(&block) {
-                // What was taken later of the same block rests on what goes back now.
+                // A later pick of the same block depends on the one that is given back.
                 *fate = Fate::Rests;
             }
             if *fate != Fate::Stays {
@@ -290,7 +294,7 @@ impl Background {
         for (pick, fate) in picks.drain(..).zip(fates) {
             match fate {
                 Fate::Stays => self.picks.push(pick),
-                // What is written over a block on its way to be written stays newer than it.
+                // Data written over a block that is being written are newer than it and stay.
                 Fate::Rests if pick.op.is_write() => self.take_again(pick),
                 Fate::Rests | Fate::GoesBack => {}
             }
@@ -300,12 +304,12 @@ impl Background {
     }
 }
 
-/// What becomes of a pick when a command gives back what it was to fetch.
+/// The fate of a pick when a command's picks are given back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Stays,
     GoesBack,
-    /// It was taken after one that goes back, of the same block.
+    /// It depends on an earlier pick of the same block that is given back.
     Rests,
 }
 

@@ -1,4 +1,4 @@
-//! What a session can make urgent: its wanted blocks in a range as foreground requests.
+//! Promotable blocks: a session's wanted blocks in a range, as foreground requests.
 
 use super::share::Share;
 use super::{Background, check_range};
@@ -17,7 +17,7 @@ pub(crate) struct Urgent {
     pub blocks: u64,
 }
 
-/// Where the listing is in a task: its next wanted block.
+/// A position in the listing of a task: its next wanted block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Cursor {
     writes: bool,
@@ -29,7 +29,7 @@ struct Cursor {
 }
 
 impl Cursor {
-    /// The next of a task from `block` on.
+    /// Returns the next run of a task from `block` on.
     fn new(share: &Share, slot: u32, block: u64, range: LbnRange) -> Option<Self> {
         let task = share.slot(slot)?;
         let (block, end) = task.run(block, range)?;
@@ -39,9 +39,10 @@ impl Cursor {
 }
 
 impl Background {
-    /// Wanted blocks of a session that touch `range`, as at most `room` requests in order of place, reads before writes.
-    /// Reads that touch or overlap are one request of at most `most` sectors, if none is longer alone; a block to be
-    /// written is one. What it costs goes with the tasks in the range and with the requests, not with the blocks.
+    /// Returns the wanted blocks of a session that touch `range`, as at most `room` requests in order of place, reads before
+    /// writes. Reads that touch or overlap become one request of at most `most` sectors, unless one is longer by itself;
+    /// each block to be written is a request. The cost grows with the tasks in the range and the requests, not with the
+    /// blocks.
     pub fn promotable(
         &self,
         layout: &Layout,
@@ -98,7 +99,7 @@ mod tests {
         LbnRange::new(Lbn::new(start), Sectors::new(len))
     }
 
-    /// Block by block: sorted by place, put together while they touch and fit.
+    /// The naive model: block by block, sorted by place, joined while they touch and fit.
     fn naive(tasks: &[(Op, LbnRange, u64)], within: LbnRange, most: u64, room: usize) -> Vec<Urgent> {
         let mut blocks = Vec::new();
         for &(op, all, block) in tasks {
@@ -142,7 +143,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(400))]
 
-        /// Tasks that do not overlap: with those that do, it depends on who is first which of two requests a block joins.
+        /// Tasks do not overlap here: with overlap the request that a block joins depends on the order.
         #[test]
         fn requests_are_those_of_a_block_by_block_listing(
             tasks in prop::collection::vec((any::<bool>(), 0..30u64, 1..90u64, 1..12u64), 1..8),

@@ -1,4 +1,4 @@
-//! What a search asks: whose blocks it looks at, and what a window, a track or a cylinder holds of them.
+//! The queries of a search: the sessions that it looks at, and their blocks in a window, on a track, or on a cylinder.
 
 use super::Background;
 use super::walk::{Sought, Stretch, Walk, Way};
@@ -19,7 +19,7 @@ pub(crate) enum Focus {
 }
 
 impl Background {
-    /// Chooses what the methods below look at.
+    /// Chooses the sessions that the methods below look at.
     pub fn look(&mut self, focus: Focus) {
         self.focus.clear();
         match focus {
@@ -31,18 +31,18 @@ impl Background {
         }
     }
 
-    /// What the methods below look at, to come back to it.
+    /// Returns the current choice of sessions, for [`look_at`](Self::look_at).
     pub fn focus(&self) -> Vec<usize> {
         self.focus.clone()
     }
 
-    /// Looks at the same as before, [`focus`](Self::focus).
+    /// Restores a choice that [`focus`](Self::focus) returned.
     pub fn look_at(&mut self, focus: &[usize]) {
         self.focus.clear();
         self.focus.extend_from_slice(focus);
     }
 
-    /// How far idle time has gone this way for what is in focus.
+    /// Returns the progress of idle time in this order, for the sessions in focus.
     pub fn walk(&mut self, way: Way) -> &mut Walk {
         let walks = match self.focus.as_slice() {
             &[at] => &mut self.shares[at].walks,
@@ -57,7 +57,7 @@ impl Background {
         }
     }
 
-    /// Shares in focus.
+    /// Returns the number of shares in focus.
     pub fn in_focus(&self) -> usize {
         self.focus.len()
     }
@@ -68,31 +68,31 @@ impl Background {
         lottery.draw(tickets).and_then(|winner| self.focus.get(winner)).map(|&at| Focus::One(at))
     }
 
-    /// Whether there is nothing to choose.
+    /// Returns whether there is nothing to choose.
     #[inline]
     pub fn is_idle(&self) -> bool {
         self.focus.is_empty()
     }
 
-    /// Whether somebody wants to read or to write, as asked.
+    /// Returns whether a session in focus wants to read, or to write.
     #[inline]
     pub fn has(&self, op: Op) -> bool {
         self.focus.iter().any(|&at| self.shares[at].has(op))
     }
 
-    /// No sector is wanted by more tasks than this.
+    /// Returns the greatest number of tasks that may want one sector.
     pub fn depth(&self) -> u64 {
         self.focus.iter().map(|&at| self.shares[at].index.depth()).sum()
     }
 
-    /// Sectors that any one track of a cylinder could yield at most.
+    /// Returns an upper bound on the wanted sectors of each track of a cylinder.
     #[inline]
     pub fn cylinder_bound(&mut self, layout: &Layout, cylinder: u32) -> u64 {
         let Self { shares, focus, .. } = self;
         focus.iter().fold(0, |sum, &at| sum.saturating_add(shares[at].cylinder_bound(layout, cylinder)))
     }
 
-    /// The same, if it is known.
+    /// Returns that bound if it is known.
     #[inline]
     pub fn known_cylinder_bound(&self, cylinder: u32) -> Option<u64> {
         if let &[at] = self.focus.as_slice() {
@@ -103,7 +103,7 @@ impl Background {
             .try_fold(0u64, |sum, &at| Some(sum.saturating_add(self.shares[at].bounds.get(cylinder)?)))
     }
 
-    /// Sectors that a track could yield at most, if that is known.
+    /// Returns an upper bound on the wanted sectors of a track, if it is known.
     #[inline]
     pub fn track_bound(&self, track: TrackIndex) -> Option<u64> {
         if let &[at] = self.focus.as_slice() {
@@ -114,7 +114,7 @@ impl Background {
             .try_fold(0u64, |sum, &at| Some(sum.saturating_add(self.shares[at].bounds.track(track)?)))
     }
 
-    /// Whether no cylinder of a group yields more than `best`, as far as all of them are known.
+    /// Returns whether no cylinder of a group yields more than `best`, as far as all bounds are known.
     #[inline]
     pub fn is_barren(&mut self, group: u32, best: u32) -> bool {
         match self.focus.as_slice() {
@@ -123,7 +123,7 @@ impl Background {
         }
     }
 
-    /// Whether a cylinder may yield more than `best`, or is not known.
+    /// Returns whether a cylinder may yield more than `best`, or is unknown.
     #[inline]
     pub fn is_promising(&self, cylinder: u32, best: u32) -> bool {
         match self.focus.as_slice() {
@@ -132,8 +132,8 @@ impl Background {
         }
     }
 
-    /// The next cylinder of a stretch of which something is wanted, within a budget of look-ups; the first is looked at
-    /// whatever is left, so that it gets on.
+    /// Returns the next cylinder of a stretch with wanted blocks, within a budget of look-ups. The first cylinder is
+    /// examined even without budget, so that the search makes progress.
     pub fn next_wanted(&mut self, layout: &Layout, stretch: Stretch, left: &mut u32) -> Sought {
         let Stretch { from, last, down } = stretch;
         let mut next = from;
@@ -163,7 +163,7 @@ impl Background {
         }
     }
 
-    /// Wanted sectors among `count` that pass from `first` on.
+    /// Returns the number of wanted sectors among `count` that pass from `first` on.
     #[inline]
     pub fn score(&self, track: &TrackRef<'_>, (first, count): (u32, u32), op: Op) -> u64 {
         let most = self.most_partials_each;
@@ -180,7 +180,7 @@ impl Background {
         sum
     }
 
-    /// Calls `each` with what is wanted among `count` sectors that pass from `first` on: the share's place, the task's
+    /// Calls `each` with the wanted items among `count` sectors that pass from `first` on: the share's place, the task's
     /// slot, the item, and its place in the order of passing.
     pub fn items(
         &self,
@@ -192,7 +192,7 @@ impl Background {
         self.items_within(track, (first, count), (op, self.most_partials_each), each);
     }
 
-    /// The same, where each session has room for `most` half read blocks.
+    /// The same, with space for `most` half-read blocks per session.
     pub(super) fn items_within(
         &self,
         track: &TrackRef<'_>,
@@ -216,7 +216,7 @@ impl Background {
     }
 }
 
-/// The LBNs of an extent among `count` sectors from `first` on, which may run past the track's end to its start.
+/// Returns the LBNs of an extent of `count` sectors from `first` on, which may run past the track's end to its start.
 #[inline]
 fn in_window(extent: Extent, sectors: u32, first: u32, count: u32, mut each: impl FnMut(Lbn, Lbn)) {
     let mut run = |from: u32, to: u32| {
@@ -241,7 +241,7 @@ mod tests {
     use model::{DriveModel, builtin};
     use units::{LbnRange, SessionId};
 
-    /// Goes on until something is found or all has been looked at: how many budgets that took, and what was found.
+    /// Searches until something is found or everything was examined. Returns the number of budgets used, and the result.
     fn search(background: &mut Background, layout: &Layout, budget: u32) -> (u32, Option<u32>) {
         for searches in 1.. {
             let mut walk = *background.walk(Way::Edges);
@@ -266,7 +266,7 @@ mod tests {
         layout.track(track).cylinder.get()
     }
 
-    /// Once over the drive is one look at each cylinder, and no more of them afterwards.
+    /// A pass over the drive examines each cylinder once, and later searches examine none.
     #[test]
     fn a_search_goes_on_where_its_budget_ended() {
         let drive = DriveModel::from_profile(&builtin::find("nearline-20tb").unwrap()).unwrap();
@@ -280,7 +280,7 @@ mod tests {
         assert_eq!(found, Some(middle));
         assert!(searches > 2 && searches <= looks / (budget - LOOKUPS_PER_BOUND * 64) + 2, "{searches}");
         assert_eq!(search(&mut background, layout, budget), (1, Some(middle)), "nothing is looked at again");
-        // What is new further out is not missed, and costs no second walk.
+        // A new block further out is found without a second walk.
         let first = want(&mut background, layout, session, layout.capacity().get() / 100);
         assert!(first < middle);
         assert_eq!(search(&mut background, layout, budget), (1, Some(first)));

@@ -69,7 +69,7 @@ impl Share {
         }
     }
 
-    /// Whether it may be searched and there is something to find.
+    /// Returns whether the share may be searched and has something to find.
     pub fn is_active(&self) -> bool {
         !self.suspended && !self.index.is_empty()
     }
@@ -79,7 +79,7 @@ impl Share {
         self.kinds[kind(op)] > 0
     }
 
-    /// Adds a task. The first and the last cylinder that it lies on, unless they are many.
+    /// Adds a task. Returns its first and last cylinder, unless it spans many.
     pub fn add(
         &mut self,
         layout: &Layout,
@@ -124,7 +124,7 @@ impl Share {
         }
     }
 
-    /// Forgets a task; how many blocks it did not get.
+    /// Removes a task and returns the number of its undelivered blocks.
     pub fn abort(&mut self, id: TaskId) -> Option<u64> {
         let slot = *self.slots.get(&id)?;
         self.leave(slot);
@@ -148,7 +148,7 @@ impl Share {
         self.tasks.get(slot as usize)?.as_ref()
     }
 
-    /// Sectors that any one track of a cylinder could yield at most.
+    /// Returns an upper bound on the wanted sectors of each track of a cylinder.
     #[inline]
     pub fn cylinder_bound(&mut self, layout: &Layout, cylinder: u32) -> u64 {
         if let Some(bound) = self.bounds.get(cylinder) {
@@ -170,7 +170,7 @@ impl Share {
         most
     }
 
-    /// Wanted sectors of one kind that the LBNs of a window yield.
+    /// Returns the number of wanted sectors of one kind among the LBNs of a window.
     #[inline]
     pub fn score(&self, op: Op, extent: Extent, (from, to): (Lbn, Lbn), sectors: u32, begin: bool) -> u64 {
         let mut sum = 0;
@@ -182,7 +182,7 @@ impl Share {
         sum
     }
 
-    /// The same one by one, each with its task's slot.
+    /// Calls the function with each of these items and its task's slot.
     #[inline]
     pub fn items(
         &self,
@@ -213,13 +213,13 @@ impl Share {
         Some((id, op, took))
     }
 
-    /// Takes the item of a pick that was taken back.
+    /// Takes the item of a pick that was returned before.
     pub fn take_again(&mut self, pick: &Pick) -> Option<Took> {
         let slot = *self.slots.get(&pick.task)?;
         self.take(slot, &pick.item).map(|(.., took)| took)
     }
 
-    /// Takes an item back that was not done after all. The cylinders of its block.
+    /// Returns an item that was not transferred to the wanted set. Returns the cylinders of its block.
     pub fn untake(&mut self, layout: &Layout, pick: &Pick) -> Option<(u32, u32)> {
         let slot = *self.slots.get(&pick.task)?;
         let task = self.tasks[slot as usize].as_mut()?;
@@ -236,7 +236,7 @@ impl Share {
         cylinders
     }
 
-    /// The block of an item has failed: nobody is to try again.
+    /// Records that the block of an item has failed and is not retried.
     pub fn give_up(&mut self, pick: &Pick) {
         let Some(&slot) = self.slots.get(&pick.task) else { return };
         let Some(task) = &mut self.tasks[slot as usize] else { return };
@@ -248,7 +248,7 @@ impl Share {
         }
     }
 
-    /// A block of a task is done with. Whether it was the task's last, which has ended then.
+    /// Records that a block of a task is finished. Returns whether it was the task's last, with which the task ends.
     pub fn finished(&mut self, id: TaskId) -> bool {
         let Some(&slot) = self.slots.get(&id) else { return false };
         let Some(task) = &mut self.tasks[slot as usize] else { return false };
@@ -268,7 +268,8 @@ impl Share {
         }
     }
 
-    /// Withdraws every wanted block that touches `range`; how many. `each` is told of tasks that have ended by it.
+    /// Withdraws every wanted block that touches `range` and returns their number. Calls `each` with each task that ends by
+    /// it.
     pub fn withdraw(&mut self, range: LbnRange, mut each: impl FnMut(TaskId)) -> u64 {
         let mut withdrawn = 0;
         for slot in self.over(range) {
@@ -288,13 +289,14 @@ impl Share {
         withdrawn
     }
 
-    /// Whether a block of this kind that touches `range` is wanted.
+    /// Returns whether a block of this kind that touches `range` is wanted.
     pub fn wants(&self, op: Op, range: LbnRange) -> bool {
         let wants = |slot: &u32| self.slot(*slot).is_some_and(|t| t.op == op && t.run(0, range).is_some());
         self.over(range).iter().any(wants)
     }
 
-    /// Wanted blocks to be written that lie in `range`: their tasks' slots, their numbers and what they are.
+    /// Calls `each` with the wanted blocks to be written that lie in `range`: the task's slot, the block's number and its
+    /// LBNs.
     pub fn writes_in(&self, range: LbnRange, mut each: impl FnMut(u32, u64, LbnRange)) {
         for slot in self.over(range) {
             let Some(task) = self.slot(slot).filter(|t| t.op == Op::Write) else { continue };
@@ -307,7 +309,7 @@ impl Share {
         }
     }
 
-    /// Slots of tasks over `range`, in no order that means anything, but always the same.
+    /// Returns the slots of tasks over `range`, in an arbitrary but reproducible order.
     pub fn over(&self, range: LbnRange) -> Vec<u32> {
         let (low, high) = lbns(range);
         let mut slots = Vec::new();
@@ -315,8 +317,8 @@ impl Share {
         slots
     }
 
-    /// `range` is about to be written, in a detour at a `sector` of its track if there is one; `each` is told what writes
-    /// are done with it.
+    /// Completes pending writes in `range`, which is about to be written; in a detour `sector` is its place on the track.
+    /// Calls `each` with the writes that it completes.
     pub fn overwritten(&mut self, range: LbnRange, sector: Option<u32>, mut each: impl FnMut(Pick)) {
         if !self.has(Op::Write) {
             return;
@@ -348,7 +350,7 @@ impl Share {
         }
     }
 
-    /// The same for one block of a task, if that is wanted and `range` covers something of it.
+    /// Completes one block of a task, if it is wanted and `range` covers a part of it.
     pub fn overtaken(&mut self, task: TaskId, block: u64, range: LbnRange) -> Option<Pick> {
         let slot = *self.slots.get(&task)?;
         let session = self.id;
@@ -374,17 +376,17 @@ impl Share {
         })
     }
 
-    /// The LBNs of a pick's block.
+    /// Returns the LBNs of a pick's block.
     pub fn block_range(&self, pick: &Pick) -> Option<LbnRange> {
         Some(self.task(pick.task)?.block_range(pick.item.block))
     }
 
-    /// The LBNs of a pick's item.
+    /// Returns the LBNs of a pick's item.
     pub fn item_range(&self, pick: &Pick) -> Option<LbnRange> {
         Some(self.task(pick.task)?.item_range(&pick.item))
     }
 
-    /// What a record says of a pick.
+    /// Returns the parts of a pick's record: LBNs, operation and parameter.
     pub fn describe(&self, pick: &Pick) -> Option<(LbnRange, Op, Parameter)> {
         let task = self.task(pick.task)?;
         Some((task.block_range(pick.item.block), task.op, task.parameter))

@@ -5,10 +5,10 @@ use model::TrackRef;
 use units::Op;
 
 impl Background {
-    /// The longest run of blocks to be written without a hole between them in a window: the window that holds them, as
-    /// `(first sector, sectors)`, and the sectors that are written; with `to_end`, the run that ends where the window
-    /// does. Of a block that the foreground has overwritten in part the rest counts, if that is in one piece; with
-    /// `in_pieces`, the first of several, or with `to_end` the last, for which the window is the block's.
+    /// Returns the longest run of blocks to be written without a hole between them in a window: the window that holds them,
+    /// as `(first sector, sectors)`, and the sectors that are written; with `to_end`, the run that ends where the window
+    /// ends. If the foreground has overwritten a part of a block, the rest counts if it is in one piece. With `in_pieces`
+    /// the first of several pieces counts (with `to_end` the last), and the window is the block's.
     pub fn longest_write(
         &self,
         track: &TrackRef<'_>,
@@ -49,7 +49,7 @@ impl Background {
     }
 }
 
-/// Sectors in the order of passing, from and to: what is written, and the blocks that it is of.
+/// A run of sectors in the order of passing: begin and end, the sectors that are written, and the blocks that contain them.
 #[derive(Clone, Copy, Debug, Default)]
 struct Run {
     written: (u32, u32),

@@ -1,22 +1,21 @@
-//! How far idle time has gone over the drive: from the edges inward, or from a middle outward.
+//! Walks: the progress of idle time over the drive, from the edges inward or from a middle outward.
 //!
-//! Cylinders that were found without a wish, and those whose blocks could not be had, are not looked at again before all
-//! others have been. What is registered meanwhile on a cylinder without a wish brings it back, as long as nothing was
-//! refused: then the walk goes to its end first, so that a client that always says "not now" at one place keeps nobody
-//! from another.
+//! Cylinders without wanted blocks, and those whose blocks were refused, are not examined again before all others. A block
+//! that is registered on a cylinder without wanted blocks brings that cylinder back, as long as nothing was refused. After a
+//! refusal the walk continues to its end first, so that a client that always refuses at one place does not block the others.
 
-/// Two fronts between which, or outside of which, there is still to look.
+/// Two fronts; the rest of the walk lies between them or outside of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Walk {
     way: Way,
-    /// From the edges: `low..high` is left. From the middle: all but that.
+    /// The fronts: from the edges, `low..high` is left; from the middle, everything else.
     low: u32,
     high: u32,
     cylinders: u32,
     refused: bool,
 }
 
-/// Both walks of a session, or of all.
+/// The two walks of a session, or of all sessions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Walks {
     pub edges: Walk,
@@ -57,19 +56,19 @@ pub(crate) enum Front {
     High,
 }
 
-/// Cylinders in the order in which a front comes to them.
+/// Cylinders in the order in which a front reaches them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stretch {
     pub from: u32,
-    /// The last, which belongs to it; smaller than `from` where the way goes down.
+    /// The last cylinder of the stretch; smaller than `from` on a descending walk.
     pub last: u32,
     pub down: bool,
 }
 
-/// What a front has come to.
+/// The result of a search along a stretch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sought {
-    /// A cylinder of which something is wanted.
+    /// A cylinder with wanted blocks.
     Found(u32),
     /// No such cylinder.
     Nothing,
@@ -88,12 +87,12 @@ impl Walk {
         Self { way, low, high, cylinders, refused: false }
     }
 
-    /// From the beginning.
+    /// Restarts the walk.
     pub fn begin(&mut self) {
         *self = Self::new(self.way, self.cylinders);
     }
 
-    /// The middle has moved. What has been looked at stays so if it lies around the new one as well.
+    /// Moves the middle. Cylinders that were examined stay so if they lie around the new middle as well.
     pub fn recentre(&mut self, middle: u32) {
         let at = middle.saturating_add(1);
         if self.refused || (self.low..=self.high).contains(&at) {
@@ -103,7 +102,7 @@ impl Walk {
         }
     }
 
-    /// Something is wanted anew on these cylinders; anywhere, if that is not known.
+    /// Records new wanted blocks on these cylinders; on any, if they are unknown.
     pub fn wanted_anew(&mut self, cylinders: Option<(u32, u32)>) {
         match (self.way, cylinders) {
             _ if self.refused => {}
@@ -123,7 +122,7 @@ impl Walk {
         }
     }
 
-    /// What lies ahead of a front; `None` where nothing does.
+    /// Returns the rest of the walk ahead of a front, `None` at its end.
     pub fn ahead(&self, front: Front) -> Option<Stretch> {
         let up = |from: u32, end: u32| (from < end).then(|| Stretch { from, last: end - 1, down: false });
         let down =
@@ -136,7 +135,7 @@ impl Walk {
         }
     }
 
-    /// A front has come so far.
+    /// Advances a front to the result of a search.
     pub fn reached(&mut self, front: Front, sought: Sought) {
         use Sought::{Found, Nothing, Spent};
         match (self.way, front, sought) {
@@ -151,7 +150,7 @@ impl Walk {
         }
     }
 
-    /// What is wanted on the cylinder at a front could not be had.
+    /// Skips the cylinder at a front, whose blocks were refused.
     pub fn pass_over(&mut self, front: Front) {
         self.refused = true;
         match (self.way, front) {
@@ -173,7 +172,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Every cylinder comes once, in the order of its distance to where the front began.
+        /// Each cylinder is visited once, in the order of its distance from the front's start.
         #[test]
         fn each_cylinder_is_met_once(
             cylinders in 1..40u32,
@@ -194,7 +193,7 @@ mod tests {
             prop_assert_eq!(met, (0..cylinders).collect::<Vec<_>>());
         }
 
-        /// Naive: the set of cylinders that have been looked at.
+        /// The naive model: the set of cylinders that were examined.
         #[test]
         fn what_is_wanted_anew_is_ahead_again(
             cylinders in 1..40u32,

@@ -1,11 +1,10 @@
-//! Writes that the head is on its way to, and what is done with them: reads of the place, and other writes.
+//! Writes that are under way, and the reads and other writes that they complete.
 //!
-//! Pending writes have no order among each other; what has been written is newer than all that pend. A write is complete
-//! when it, or a concurrent write to the same place, is on the medium (FAST'04, section 3.3): so a write that is
-//! under way completes all others of what it covers, whosever they are and whether they may be chosen now or not.
-//! Otherwise one of them would in the end bring back what was there before. A session may have it otherwise for its own
-//! writes ([`Sessions::serve_writes_by_writes`](crate::Sessions::serve_writes_by_writes)): then only the foreground
-//! completes them.
+//! Pending writes have no order among each other; data on the medium are newer than all pending writes. A write is complete
+//! when it, or a concurrent write to the same place, is on the medium (FAST'04, section 3.3). Therefore a write under way
+//! completes all other pending writes of the range that it covers, of any session, suspended or not. Otherwise one of them
+//! would later restore older data. A session can opt out for its own writes
+//! ([`Sessions::serve_writes_by_writes`](crate::Sessions::serve_writes_by_writes)): then only the foreground completes them.
 
 use super::picks::Pick;
 use super::search::Focus;
@@ -16,9 +15,8 @@ use model::{DriveModel, Layout};
 use units::{LbnRange, Op, Sectors, SessionId, TaskId, TrackIndex};
 
 impl Background {
-    /// Takes what all sessions want to write among the sectors of a window, as far as its buffers are at hand, and what
-    /// reads and other writes are done with that. Calls `each` with the runs to be written, in the order of passing:
-    /// `(passing, sectors)`.
+    /// Takes the writes that sessions want among the sectors of a window, if their buffers are available, and the reads and
+    /// writes that they complete. Calls `each` with the runs to be written, in the order of passing: `(passing, sectors)`.
     pub fn take_writes(
         &mut self,
         drive: &DriveModel,
@@ -35,7 +33,7 @@ impl Background {
         self.items(&track, window, Op::Write, |at, slot, item, passing| {
             found.push((at, slot, item, passing))
         });
-        // Of those that begin together the longest first: what lies inside it is written with it.
+        // Among writes that begin together the longest comes first: the others inside it are written with it.
         found.sort_unstable_by_key(|&(at, slot, item, passing)| (passing, u32::MAX - item.sectors, at, slot));
         let (mut written, mut taken) = (Vec::new(), Vec::new());
         for (at, slot, item, passing) in found.drain(..) {
@@ -44,7 +42,7 @@ impl Background {
             if !share.writes_serve_writes
                 && place().is_some_and(|p| taken.iter().any(|t: &LbnRange| t.overlaps(p)))
             {
-                // It is not done with the other, and the place passes once.
+                // The other write does not complete it, and its sectors pass only once.
                 continue;
             }
             let pieces = self.ask(at, slot, &item, buffers);
@@ -68,13 +66,13 @@ impl Background {
         self.forget_bounds(&track);
     }
 
-    /// The places of those who had no buffer for a block since this was last asked.
+    /// Returns the places of the shares whose buffers were refused since the last call.
     pub fn take_refused(&mut self) -> Vec<usize> {
         std::mem::take(&mut self.refused)
     }
 
-    /// Takes writes that a session has promoted, blocks that make up `range`, as far as their buffers are at hand, and what
-    /// other writes are done with that; calls `each` with what is to be written.
+    /// Takes the writes to `range` that a session has promoted, if their buffers are available, and other writes that they
+    /// complete. Calls `each` with the runs to be written.
     pub fn take_promoted(
         &mut self,
         session: SessionId,
@@ -85,14 +83,14 @@ impl Background {
         let Ok(at) = self.place(session) else { return };
         let mut blocks = Vec::new();
         self.shares[at].writes_in(range, |slot, block, whole| blocks.push((whole, slot, block)));
-        // Of those that begin together the longest first, as in `take_writes`.
+        // Among writes that begin together the longest comes first, as in `take_writes`.
         blocks.sort_unstable_by_key(|&(whole, slot, block)| {
             (whole.start(), u64::MAX - whole.len().get(), slot, block)
         });
         let mut written: Vec<LbnRange> = Vec::new();
         for (whole, slot, block) in blocks {
             if !self.shares[at].writes_serve_writes && written.iter().any(|range| range.overlaps(whole)) {
-                // It is not done with the other, and the place passes once.
+                // The other write does not complete it, and its sectors pass only once.
                 continue;
             }
             let item = Item { block, offset: 0, sectors: whole.len().get() as u32, sector: 0, whole: true };
@@ -106,8 +104,9 @@ impl Background {
         written.into_iter().for_each(each);
     }
 
-    /// What of an item is still to be written, each piece with its LBNs, if all of that is at hand. Of a block that was
-    /// overwritten in part that is not all of it: then each of the rest counts for itself when the head turns back.
+    /// Returns the pieces of an item that are still to be written, with their LBNs, if the buffers of all are available.
+    /// If a part of the block was overwritten, there are several pieces, and each is undone by itself when the head turns
+    /// back.
     fn ask(&self, at: usize, slot: u32, item: &Item, buffers: &mut dyn Buffers) -> Vec<(Item, LbnRange)> {
         let share = &self.shares[at];
         let mut pieces = Vec::new();
@@ -129,8 +128,8 @@ impl Background {
         pieces
     }
 
-    /// A write to `range` is on its way for the foreground, or for a session that has promoted it: pending writes of what it
-    /// covers are done with it, those of sessions that want each carried out with the foreground's own only.
+    /// Records a write to `range` by the foreground, or by a session that has promoted it: it completes pending writes of
+    /// that range; those of sessions that opted out are completed by the foreground's own sectors only.
     pub fn overwritten(&mut self, layout: &Layout, range: LbnRange, promoted: bool) {
         let any = self.shares.iter().any(|share| share.has(Op::Write) || share.has(Op::Read));
         self.superseded(range, None, !promoted);
@@ -145,9 +144,9 @@ impl Background {
         }
     }
 
-    /// A write to `range` is on its way, of which the foreground has asked for `own`. These blocks, which were to be written
-    /// before it, are wanted again: the part of them that the write covers is done with it. For a session that wants each
-    /// write carried out, the foreground's own part does that only.
+    /// Records a write to `range`, of which the foreground has asked for `own`. The given blocks, which were to be written
+    /// before it, are wanted again, except the part that the write covers. For a session that opted out only the
+    /// foreground's own part counts.
     pub fn overtaken(
         &mut self,
         command: u64,
@@ -164,9 +163,9 @@ impl Background {
         self.look(Focus::All);
     }
 
-    /// `range` is about to be written: other pending writes are done as far as they lie in it. `sector` is where it begins
-    /// on its track if it is written in a detour, which may be cut short. Those of sessions that want each carried out are
-    /// done with what the foreground writes only.
+    /// Completes other pending writes in `range`, which is about to be written. `sector` is its place on the track if it is
+    /// written in a detour, which may be cut short. Writes of sessions that opted out are completed by foreground writes
+    /// only.
     fn superseded(&mut self, range: LbnRange, sector: Option<u32>, foreground: bool) {
         let Self { shares, picks, command, .. } = self;
         for share in shares.iter_mut().filter(|share| foreground || share.writes_serve_writes) {

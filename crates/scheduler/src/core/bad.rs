@@ -1,19 +1,19 @@
-//! What the medium could not serve.
+//! Sectors that the medium could not serve.
 
 use units::{Lbn, LbnRange, Op};
 
-/// Sectors that the medium could not serve, each list ascending: a sector that failed to be written may have been read
-/// well, and one that could not be read written.
+/// The sectors that the medium could not serve, each list ascending: a sector that could not be written may have been read,
+/// and the other way round.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bad<'a> {
-    /// What could not be read.
+    /// The sectors that could not be read.
     pub read: &'a [Lbn],
-    /// What could not be written.
+    /// The sectors that could not be written.
     pub written: &'a [Lbn],
 }
 
 impl Bad<'_> {
-    /// The first of a range that failed.
+    /// Returns the first failed sector of a range.
     pub(crate) fn first(&self, op: Op, range: LbnRange) -> Option<Lbn> {
         let list = match op {
             Op::Read => self.read,

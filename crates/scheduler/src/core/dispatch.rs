@@ -1,4 +1,4 @@
-//! What the head does next: a foreground request with detours in its gaps, or background work in idle time.
+//! The next work of the head: a foreground request with detours in its gaps, or background work in idle time.
 
 use super::under_way::{Approach, Job, UnderWay, Visit, Work, pass, plain_end, turn};
 use super::{Access, Action, Core, Place, Purpose, Sessions as _, Sharing};
@@ -11,16 +11,16 @@ use model::{Position, TrackRef};
 use std::sync::Arc;
 use units::{Duration, Instant, Op, RequestId, TrackIndex};
 
-/// How often a gap is planned where those for whom it was planned say "not now".
+/// The maximum of plans for one gap if the buffers of the chosen blocks are refused.
 const GAP_DRAWS: u32 = 4;
 
 impl Core {
-    /// Gives the head something to do; false if there is nothing.
+    /// Gives the head work; returns false if there is none.
     pub(super) fn dispatch(&mut self, now: Instant, buffers: &mut dyn Buffers) -> bool {
         self.accesses.clear();
         self.watch.begin(now);
         if let Some(job) = self.retry.take() {
-            // What was to be had on the way is being waited for; nothing else is to come between.
+            // The blocks on its way are part of it already; no detour comes between.
             let until = self.lay_out(now, &job, None);
             self.busy = Some(UnderWay { until, work: Work::Foreground(job) });
             return true;
@@ -36,8 +36,8 @@ impl Core {
         true
     }
 
-    /// Reads what the mimic wants to learn from, if it is idle time, nothing else is to be done, and the foreground has not
-    /// paid more than it may for such visits.
+    /// Reads a place that the mimic wants to learn from, in idle time without other work, if the harm of such visits is
+    /// below its bound.
     fn probe(&mut self, now: Instant) -> bool {
         let Some(idle) = self.config.idle.filter(|_| self.watch.uses_idle_time()) else { return false };
         if now.saturating_since(self.idle.since) < idle.threshold {
@@ -65,7 +65,7 @@ impl Core {
         true
     }
 
-    /// Promoted blocks that were under way and are wanted again stay foreground work.
+    /// Promotes blocks again that were under way and have become wanted again.
     pub(super) fn promote_again(&mut self) {
         for (session, range) in self.background.take_urgent() {
             // A session that has been closed since then wants nothing.
@@ -73,7 +73,7 @@ impl Core {
         }
     }
 
-    /// The next foreground request that is still to be done.
+    /// Returns the next foreground request that is still to be done.
     pub(super) fn choose(&mut self, now: Instant, buffers: &mut dyn Buffers) -> Option<Job> {
         while !self.pool.is_empty() {
             let view = View {
@@ -96,7 +96,7 @@ impl Core {
                 }
                 let (op, range) = (pending.request.op, pending.request.range);
                 self.background.promote_under_way(session, range);
-                // Since it was promoted it may have come in a gap, or been aborted.
+                // The block may have been done in a gap, or aborted, since it was promoted.
                 match op {
                     Op::Read if !self.background.wants(session, op, range) => continue,
                     Op::Read => {}
@@ -113,14 +113,14 @@ impl Core {
         None
     }
 
-    /// Takes what a foreground request reads or writes anyway.
+    /// Takes the wanted blocks that a foreground request reads or writes itself.
     pub(super) fn pass_over(&mut self, job: &Job) {
         let request = job.pending.request;
         for &range in job.ranges() {
             if request.op.is_write() {
                 self.background.overwritten(self.drive.layout(), range, job.pending.promoted.is_some());
             } else {
-                // What the foreground itself passes over is free; the planner is to look for other things.
+                // These blocks are free; the planner looks for others.
                 for piece in self.drive.layout().pieces(range) {
                     if self.background.is_idle() {
                         break;
@@ -134,7 +134,7 @@ impl Core {
         }
     }
 
-    /// Lays out a foreground request; when it will be done.
+    /// Lays out a foreground request and returns the instant at which it is done.
     fn foreground(&mut self, now: Instant, job: &Job, buffers: &mut dyn Buffers) -> Instant {
         self.pass_over(job);
         let request = job.pending.request;
@@ -143,7 +143,7 @@ impl Core {
         let began = self.position;
         let until = self.lay_out(now, job, Some(buffers));
         if let Some(from) = from.filter(|_| job.pending.promoted.is_some()) {
-            // It was not waited for before now. Its own time is no foreground time, of which a part might be lost.
+            // No client waited for it before now. Its own time is not foreground time, of which a part could be lost.
             let plain = plain_end(&self.drive, from, now, request.op, job.ranges());
             self.idle.account(plain, until);
         }
@@ -164,8 +164,8 @@ impl Core {
         until
     }
 
-    /// Lays out the accesses of a foreground request, with detours in their gaps if there are buffers; when it will be
-    /// done.
+    /// Lays out the accesses of a foreground request, with detours in their gaps if there are buffers, and returns the
+    /// instant at which it is done.
     fn lay_out(&mut self, now: Instant, job: &Job, mut buffers: Option<&mut dyn Buffers>) -> Instant {
         let drive = Arc::clone(&self.drive);
         let op = job.pending.request.op;
@@ -181,7 +181,7 @@ impl Core {
                 purpose: Purpose::Foreground,
             };
             if let Some(missed) = approach.missed {
-                // Zero-latency access: the rear part now, the front part when it comes round.
+                // Zero-latency access: the tail now, the front part after most of a revolution.
                 self.accesses.push(access(piece.sector + missed, piece.len - missed));
                 at = approach.rear_end(&drive);
                 self.arrived(piece.track, approach.track.into());
@@ -234,7 +234,7 @@ impl Core {
                 }
                 return;
             }
-            // Whoever said "not now" is asked no more: the gap is the others'.
+            // A session that refused is not asked again: the others get the gap.
             let refused = self.background.take_refused();
             holders.retain(|holder| !refused.contains(holder));
             if refused.is_empty() || holders.is_empty() {
@@ -244,9 +244,10 @@ impl Core {
         }
     }
 
-    /// The part of a gap that the winner's detour leaves, whose accesses begin at `begun`, goes to the nearest wanted blocks:
-    /// pending tasks of all on the destination cylinder and beside the source are considered as well (FAST'04, section 5.2).
-    /// That is the time behind the detour and the time before it, in which its first sector comes round.
+    /// Fills the part of a gap that is left beside the winner's detour (whose accesses start at index `begun`) with the
+    /// nearest wanted blocks. As in FAST'04, section 5.2, the blocks of all sessions on the destination cylinder and near
+    /// the source are candidates. The part is the time behind the detour, and the time before it in which its first sector
+    /// comes round.
     fn fill_rest(&mut self, gap: &Gap, begun: usize, buffers: &mut dyn Buffers) {
         let Some(&first) = self.accesses.get(begun) else { return };
         let (mut from, mut at, mut source) = (gap.from, gap.at, gap.source);
@@ -275,7 +276,7 @@ impl Core {
         self.background.look(Focus::All);
     }
 
-    /// Takes what there is at the stops of a detour.
+    /// Takes the wanted blocks at the stops of a detour.
     fn visit_stops(&mut self, at: Instant, detour: &Detour, buffers: &mut dyn Buffers) {
         for stop in detour.stops.into_iter().flatten() {
             let window = (stop.first, stop.count);
@@ -283,7 +284,7 @@ impl Core {
             if stop.op.is_write() {
                 self.visit_to_write(at, stop.track, window, buffers, |useful| Purpose::Background { useful });
             }
-            // Where no buffer was at hand, reading costs nothing, unless the head is ready to write sooner than to read.
+            // If no buffer was available, reading costs nothing, unless the head is ready to write earlier than to read.
             let readable = !stop.op.is_write() || self.drive.settle_credit() == Duration::ZERO;
             if self.accesses.len() == begun && readable {
                 self.visit_to_read(at, stop.track, window, |useful| Purpose::Background { useful });
@@ -291,8 +292,8 @@ impl Core {
         }
     }
 
-    /// The detour for a gap: the lottery's winner's among those in focus, or if it finds none anybody's. Each of the two
-    /// searches has the budget; what lies near source and destination is looked at in any case (FAST'04, section 5.2).
+    /// Returns the detour for a gap: the lottery winner's, or if it has none, one of any session. Each of the two searches
+    /// has the budget; blocks near source and destination are examined in any case (FAST'04, section 5.2).
     pub(super) fn plan(
         &mut self,
         gap: &Gap,
@@ -325,7 +326,7 @@ impl Core {
         detour
     }
 
-    /// Takes what is wanted to be read in a window.
+    /// Takes the blocks to be read in a window.
     pub(super) fn visit_to_read(
         &mut self,
         not_before: Instant,
@@ -345,7 +346,7 @@ impl Core {
         });
     }
 
-    /// Takes what is wanted to be written in a window, as far as the buffers are at hand.
+    /// Takes the blocks to be written in a window, if their buffers are available.
     fn visit_to_write(
         &mut self,
         not_before: Instant,
@@ -368,7 +369,7 @@ impl Core {
         });
     }
 
-    /// What to do while the foreground asks for nothing.
+    /// Returns the work of the head while no foreground request waits.
     pub(super) fn idle_visit(&mut self, now: Instant, buffers: &mut dyn Buffers) -> Option<Visit> {
         let idle = self.config.idle?;
         if self.background.is_idle() || now < self.idle.not_before {
@@ -394,7 +395,7 @@ impl Core {
             .or_else(|pause| {
                 let visit = self.track.and_then(|track| self.visit_track(now, track, &[Op::Read], buffers));
                 if long && visit.is_none() {
-                    // On the track there will be no more until somebody asks for it or the head goes elsewhere.
+                    // The track has no more work until a call changes that or the head moves.
                     self.idle.not_before = match range {
                         Range::Track => self.idle.relief(),
                         Range::Middle(_) | Range::Hardest => now + pause.min(idle.threshold),
@@ -404,15 +405,16 @@ impl Core {
             })
             .ok();
         if self.outside_drive() && visit.is_some() {
-            // Who comes meanwhile waits, be it on the same track.
+            // A request that arrives during this work waits, even one on the same track.
             self.idle.left(&idle);
         }
         visit
     }
 
-    /// A turn for a head that is ready on a track: from the start of the first wanted block that passes whole. So the
-    /// block that is under the head when it comes passes whole at the end, and nothing is left for another visit. If that
-    /// block is the only one, half a turn later: waking after whole turns, the head would come to it there for ever.
+    /// Returns the window of one revolution for a head that is ready on a track. It starts at the first wanted block that
+    /// passes whole, so that the block under the head on arrival passes whole at the end, and no second visit is needed. If
+    /// that block is the only one, the window starts half a revolution later: otherwise the head, waking after whole
+    /// revolutions, would always meet it there.
     pub(super) fn whole_turn(&self, track: &TrackRef<'_>, ready: Instant, op: Op) -> (u32, u32) {
         let sectors = track.track().sectors;
         let (first, count) = track.track().passing(self.drive.rpm(), ready, ready + turn(&self.drive));
@@ -430,7 +432,7 @@ impl Core {
         matches!(self.config.place, Place::Outside(_))
     }
 
-    /// A turn on a track, for the first kind of work that there is.
+    /// Takes one revolution's work on a track, of the first kind that it has.
     pub(super) fn visit_track(
         &mut self,
         now: Instant,
@@ -463,8 +465,8 @@ impl Core {
                 times.push((begin, end));
                 at = end;
             }
-            // A write that has begun is finished even when the foreground waits, and outside the drive so is a read: that
-            // costs as well.
+            // A write that has begun is finished even if the foreground waits, and outside the drive a read is as well. Both
+            // are charged.
             if self.track != Some(track) || op.is_write() || self.outside_drive() {
                 self.displaced = self.displaced.or(Some(self.position));
                 self.arrived(track, there.into());
@@ -474,7 +476,7 @@ impl Core {
         None
     }
 
-    /// The foreground is back: what is under way in idle time ends as soon as it can.
+    /// Cuts the work in idle time as early as possible, because the foreground is back.
     pub(super) fn cut(&mut self, now: Instant) {
         let Some(UnderWay { until, work: Work::Idle(visit) }) = &mut self.busy else { return };
         if now >= *until {
@@ -489,7 +491,7 @@ impl Core {
             *until = visit.ready;
             0
         } else if first.op.is_write() {
-            // A block whose writing has begun is finished: half of it is worth nothing.
+            // A block whose writing has begun is finished, because half of it is worth nothing.
             let begun = visit.times.iter().take_while(|(begin, _)| *begin < now).count();
             self.accesses.truncate(begun);
             *until = visit.times.get(begun.wrapping_sub(1)).map_or(now, |(_, end)| *end).max(now);

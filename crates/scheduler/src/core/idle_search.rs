@@ -1,8 +1,8 @@
-//! Where the head goes in idle time: to the hardest blocks, or those nearest to the middle of the foreground (FAST'04,
-//! section 5.2).
+//! The search for work in idle time: the hardest blocks, or those nearest to the middle of the foreground (FAST'04, section
+//! 5.2).
 //!
-//! A search has the budget of a gap's. What it did not get to is where the next one goes on (`background/walk.rs`), so
-//! that going over the drive once costs one look at each cylinder, however little can be had.
+//! A search has the budget of a gap's. The next search continues where it ended (`background/walk.rs`), so that a pass over
+//! the drive costs one look at each cylinder, however few blocks it finds.
 
 use super::under_way::Visit;
 use super::{Core, Sharing};
@@ -14,27 +14,27 @@ use units::{Cylinder, Duration, Instant, Op, TrackIndex};
 /// Sessions that are tried in idle time before it gives up for a while.
 const DRAWS: usize = 8;
 
-/// How much further from its edge the head may be in idle time before it changes to the other edge, in cylinders.
+/// The distance, in cylinders, by which the head may be further from its edge before it changes to the other edge.
 const PATIENCE: u32 = 64;
 
-/// How long a search rests whose budget was spent without asking clients for anything: a hundred times as long as that
-/// takes. Clients are asked again after [`IdleTime::threshold`](crate::IdleTime::threshold).
+/// The pause after a search that spent its budget without asking clients: a hundred times the duration of such a search.
+/// Clients are asked again after [`IdleTime::threshold`](crate::IdleTime::threshold).
 const REST: Duration = Duration::from_millis(1);
 
-/// What a search has left.
+/// The remaining effort of a search, and its events so far.
 #[derive(Clone, Copy, Debug)]
 struct Effort {
     /// Look-ups.
     left: u32,
-    /// Whether something was wanted that could not be had.
+    /// Whether a wanted block was refused.
     refused: bool,
     /// Whether a client may have been asked for a buffer.
     asked: bool,
 }
 
 impl Core {
-    /// Off the track: for the lottery's winner, or if nothing of it can be had now for the winner among the others. If
-    /// there is nothing for anybody, how soon to look again.
+    /// Visits another track: for the lottery's winner, or if none of its blocks is available now, for the winner among the
+    /// others. Returns the time until the next attempt if no block is available.
     pub(super) fn draw_and_visit(
         &mut self,
         now: Instant,
@@ -71,7 +71,7 @@ impl Core {
         Err(pause)
     }
 
-    /// Goes on over the drive to the next cylinder of which something can be had.
+    /// Continues the walk to the next cylinder with an available block.
     fn walk(
         &mut self,
         now: Instant,
@@ -100,7 +100,7 @@ impl Core {
                 (_, Sought::Found(high)) => (Front::High, Some(high)),
             };
             *self.background.walk(way) = walk;
-            // The first is tried whatever it costs.
+            // The first cylinder is tried whatever it costs.
             let Some(cylinder) = cylinder.filter(|_| effort.left > 0 || !effort.refused) else {
                 effort.left = 0;
                 return None;
@@ -125,12 +125,12 @@ impl Core {
         sought
     }
 
-    /// Which of the cylinders that the two fronts have come to is visited.
+    /// Returns whether the lower of the two fronts' cylinders is visited.
     fn is_low_next(&self, way: Way, low: u32, high: u32) -> bool {
         match way {
             Way::Around(middle) => middle.abs_diff(low) <= middle.abs_diff(high),
             Way::Edges => {
-                // A full stroke costs more than a track: stay on a side while it is not much easier than the other.
+                // A full stroke costs more than a track, so the head stays on a side unless the other is much easier.
                 let last = self.drive.layout().cylinders() - 1;
                 let (far_out, far_in) = (low, last - high);
                 if self.position.cylinder.get() <= last / 2 {
@@ -142,7 +142,7 @@ impl Core {
         }
     }
 
-    /// A turn on the track of a cylinder that yields most.
+    /// Takes one revolution's work on the track of a cylinder that yields most.
     fn visit_cylinder(
         &mut self,
         now: Instant,

@@ -1,9 +1,9 @@
-//! The core outside the drive (FAST'02, sections 3 and 4): it sends commands and learns when they are done.
+//! The core outside the drive (FAST'02, sections 3 and 4): it sends commands and receives their completions.
 //!
-//! All planning is done in platter time ([`clock`]), from where the head will be when the commands at the drive are done
-//! ([`forecast`]). What is next is decided when the drive has room for a command and nothing is ready to be sent: then
-//! the detour goes first and its foreground request behind it, or both as one command. Each completion says which
-//! turn it was, and what is still to come is foreseen anew from there.
+//! All planning is done in platter time ([`clock`]), from the predicted position of the head after the commands at the drive
+//! ([`forecast`]). The next command is chosen when the drive has room for it and none is ready: the detour goes first and
+//! its foreground request after it, or both are one command. Each completion shows its revolution, and the remaining
+//! commands are predicted again from there.
 
 mod again;
 mod answers;
@@ -80,69 +80,67 @@ use taking_in::TakingIn;
 use through::Through;
 use units::{Duration, Instant, Lbn, Op, RequestId, TrackIndex};
 
-/// The noise of a completion that is no reason to doubt the rest, as a part of a turn: an eighth.
+/// The error of a completion that casts no doubt on the others, as a part of a revolution: an eighth.
 const NOISE: i64 = 8;
 
-/// The part of a turn by which a command may be done sooner or later than foreseen for chance alone and still be foreseen: a
-/// thirty-second, less than a detour's moves are widened by where nothing is known yet. A drive that turns faster than told is
-/// often off by more, and still within an eighth, from one command to the next.
+/// The error of a completion, as a part of a revolution, that chance explains: a thirty-second, which is less than the
+/// initial margin of detours' moves. On a drive that turns faster than its profile says, commands are often off by more than
+/// this, though by less than an eighth from one command to the next.
 const CHANCE: i64 = 32;
 
-/// By how many millionths a spindle's speed may be off that was right when a command was heard of: half a percent.
+/// The maximal error of a spindle's speed that was right at the last completion, in ppm: half a percent.
 const DRIFT_PPM: i64 = 5_000;
 
-/// Of a bound on harm, the hundredths that the account of a core which foresees nothing may not show where most clients come again after
-/// a constant time. Idle time is long there and clients are late by several turns at once, a few times only: by an account of 0.9% to 1.0%
-/// twenty who think for 200 ms felt 1.2% to 1.7%, and by 0.47% 1.0% at most, of a drive that writes back (docs/FAST02.md).
+/// Percentage of the harm bound held in reserve when the drive is not predictable and most clients have a constant think
+/// time, because the estimate is too low there: idle time is long, and the few delays are of several revolutions each.
 const OF_RETURNING: u32 = 60;
 
-/// The same of a drive that is foreseen, where idle time is used: who meets whom for what one idle command was late by is told by four
-/// fifths. By accounts of 0.95% clients who pause for 100 to 250 ms felt 1.0% to 1.2%, on slow arms and of a drive that takes one command
-/// at a time (docs/FAST02.md).
+/// The same for a predictable drive whose idle time is used: the estimate shows about four fifths of the effect of one delay
+/// on later collisions of clients.
 const OF_RETURNING_IDLE: u32 = 20;
 
-/// So many completions that agree make the platter's angle known.
+/// The number of consistent completions after which the platter's angle is known.
 const AGREEING: u32 = 4;
 
-/// So many one after another that nothing explains, and it is looked for anew.
+/// The number of consecutive unexplained completions after which the angle is searched again.
 const DISAGREEING: u32 = 6;
 
-/// More commands at the drive than this are not foreseen exactly.
+/// The maximum of commands at the drive that are predicted exactly.
 const MOST_AT_DRIVE: usize = 8;
 
-/// Bad sectors that are remembered; beyond, all are learned anew.
+/// The maximum of bad sectors that are remembered; when it is exceeded, all are discarded.
 const MOST_KNOWN_BAD: usize = 1 << 16;
 
 /// The state of a core outside the drive.
 #[derive(Clone, Debug)]
 pub(super) struct Outside {
     config: OutsideConfig,
-    /// Nothing is known of the drive but its size: there is nothing to foresee.
+    /// Whether only the drive's size is known: nothing can be predicted.
     blind: bool,
-    /// What was done last was done in idle time.
+    /// Whether the last work was in idle time.
     after_idle: bool,
-    /// What requests take otherwise: reads, and writes.
+    /// The response times of requests without idle work before them: reads, and writes.
     alone: [Alone; 2],
-    /// What commands of idle time take.
+    /// The durations of idle commands.
     visits: Alone,
-    /// What they have taken since a foreground command was done.
+    /// Their total duration since the last foreground completion.
     idle_spent: Duration,
-    /// What idle time is charged with for the next foreground command, if that comes behind such work.
+    /// The charge to idle time for the next foreground command, if it follows idle work.
     charged: Option<Charged>,
-    /// The last command of idle time met sectors that cannot be read: what the drive has tried for them is no pause of its own.
+    /// Whether the last idle command met unreadable sectors: the drive's retries are then no pause of its own.
     idle_failed: bool,
-    /// The most that a detour has cost the head because it met sectors that cannot be read, in nanoseconds: the next may as well.
+    /// The largest cost of a detour that met unreadable sectors, in ns: the next may cost as much.
     worst: i64,
-    /// When the host heard last of a command of idle time, by its own clock.
+    /// The last completion of an idle command, on the host's clock.
     idle_heard: Instant,
-    /// For how long the bus has been busy beyond what it would have been without what idle time asked for.
+    /// The additional time for which the bus is busy because of idle commands.
     idle_on_bus: Duration,
-    /// By how much requests are later than foreseen that nothing was done before.
+    /// The usual delay, against the prediction, of requests without work before them.
     usual: Usual,
-    /// By how much requests without a detour are later than foreseen, beside whole turns.
+    /// The usual delay of requests without a detour, apart from whole revolutions.
     own: Usual,
     clock: Clock,
-    /// Whether the platter's angle is known, and for how long completions have agreed or not.
+    /// Whether the platter's angle is known, and the number of consecutive completions that agreed or disagreed.
     known: bool,
     agreeing: u32,
     disagreeing: u32,
@@ -150,11 +148,11 @@ pub(super) struct Outside {
     next_tag: u64,
     /// Platter time of the last decision.
     decided: Instant,
-    /// When the next one is due, if that is not as soon as there is something to choose from.
+    /// The instant of the next decision, if it is later than the first request to choose from.
     choose_at: Option<Instant>,
-    /// When the drive has room for a command, if that is when it has written what it reported from its buffer.
+    /// The instant at which the drive has room for a command, if that is when a cached write is on the medium.
     room_at: Option<Instant>,
-    /// What the last command in the queue or before it does, and the LBN behind it.
+    /// The operation of the last command in the queue or before it, and the LBN after it.
     last: (Op, Lbn),
     learned: Learned,
     sequences: Sequences,
@@ -163,56 +161,56 @@ pub(super) struct Outside {
     kept: Kept,
     again: Again,
     held_back: HeldBack,
-    /// Platter time at which the host heard last that a foreground request was done.
+    /// The platter time of the last foreground completion.
     heard_foreground: Instant,
-    /// The same by the host's clock.
+    /// The same on the host's clock.
     heard_at: Instant,
-    /// When it heard last of any command, by its own clock.
+    /// The last completion of any command, on the host's clock.
     heard_any: Instant,
     /// Foreground requests since the last with a detour.
     plain_since: u32,
-    /// By how much later for what was had beside, if only by the bus.
+    /// The delay of foreground data on the bus by background data.
     on_bus: Duration,
-    /// To be sent, in this order.
+    /// Commands to be sent, in this order.
     queue: VecDeque<Order>,
-    /// At the drive, in the order of sending.
+    /// Commands at the drive, in the order of sending.
     device: VecDeque<Order>,
-    /// Where the head was when the last command was done.
+    /// The position of the head when the last command was done.
     base: Standing,
-    /// What was heard of last is a write that was in the drive's buffer then.
+    /// Whether the last completion is a write in the drive's buffer.
     buffered: bool,
-    /// How the last that was reported so was foreseen to go to the medium.
+    /// The forecast of the way to the medium of the last such write.
     last_reported: Option<Forecast>,
-    /// Reports since a completion fitted the platter's angle that fitted none.
+    /// The number of reports that did not fit the platter's angle since a completion last fitted.
     reports_off: u32,
-    /// Platter time at which the foreground's last write is on the medium, if it was reported before.
+    /// The platter time at which the foreground's last cached write is on the medium.
     written: Instant,
-    /// Commands of detours whose cost has not been heard of, since their requests' writes were reported from the buffer.
+    /// Detours whose cost is unknown because their requests' writes were reported from the buffer.
     unheard: u32,
-    /// Of those, what the last completion tells the cost of.
+    /// The number of those whose cost the last completion shows.
     heard_of: u32,
     /// Foreground requests that were lost, each with its tag.
     retries: VecDeque<(u64, Job)>,
     record: ErrorRecord,
     margins: Margins,
-    /// By how much moves are longer than told.
+    /// The difference between real moves and the profile's.
     correction: Correction,
-    /// Requests whose gaps were left alone.
+    /// Requests whose gaps are unused as a control.
     control: Control,
     guard: Guard,
     felt: Felt,
     shared: Shared,
-    /// Sectors that failed: a command that passes over one to fetch others would fail for it.
+    /// Sectors that failed: a command that passes over one would fail.
     known_bad: BTreeSet<Lbn>,
-    /// What a turn must bring to be bought.
+    /// The least yield of a revolution that is spent on purpose.
     price: Price,
-    /// The measured cost of background work; `None` where that is not asked for.
+    /// The measured cost of background work; `None` without a measurement.
     cost: Option<Box<Cost>>,
-    /// When the drive has written all that it has reported, at the latest.
+    /// The latest instant at which the drive has written all cached writes.
     destaged_at: Instant,
-    /// Foreground requests since the drive is mistrusted.
+    /// Foreground requests since trust ended.
     mistrusted_requests: u32,
-    /// Foreground requests since the beginning.
+    /// Foreground requests since the start.
     served_requests: u32,
     streams: Streams,
 }
@@ -288,12 +286,12 @@ impl Outside {
         !self.device.is_empty() || !self.queue.is_empty()
     }
 
-    /// Foreground requests that were lost and wait to be sent again.
+    /// Returns the number of lost foreground requests that wait to be sent again.
     pub fn lost_requests(&self) -> usize {
         self.retries.len()
     }
 
-    /// Commands for foreground requests, sent or about to be.
+    /// Returns the commands for foreground requests, sent or about to be.
     fn foreground_commands(&self) -> impl Iterator<Item = &Pending> {
         self.device.iter().chain(&self.queue).filter_map(|order| match &order.work {
             Work::Foreground { job, .. } => Some(&job.pending),
@@ -301,7 +299,7 @@ impl Outside {
         })
     }
 
-    /// Why no detour may be tried.
+    /// Returns the reason why no detour may be tried.
     fn caution(&self) -> Option<Caution> {
         if self.blind {
             return Some(Caution::Unknown);
@@ -311,16 +309,16 @@ impl Outside {
         }
         let turn = self.clock.turn();
         let risk = self.felt.at_risk(turn.max(self.worst));
-        // While a turn is lost hardly anybody comes; while a drive tries for a sector many may.
+        // Few requests arrive while a revolution is lost; many may arrive while a drive retries a sector.
         let meanwhile = if self.worst > turn { self.felt.at_risk_meanwhile(self.worst) } else { 0 };
         self.detour_bound().and_then(|bound| self.guard.caution(bound, risk.saturating_add(meanwhile)))
     }
 
-    /// What is known to have gone to the medium is done, when it was foreseen or not.
+    /// Records a command that was done on the medium, as predicted or not.
     fn foreseen_or_not(&mut self, seen: &Observed, came: Option<Came>) {
         self.record.note(seen, came);
         if self.guard.note(seen.foreseen) {
-            // The drive may be another one from now on.
+            // The drive may have been replaced.
             self.correction.forget();
             self.control.forget();
             self.doubt_writing_through();
@@ -328,15 +326,15 @@ impl Outside {
         self.margins.learn(&self.record);
     }
 
-    /// Whether what idle time costs can be foreseen: not of a drive that is unknown, or not what it is believed to be.
+    /// Returns whether the cost of idle time can be predicted: not on an unknown drive, or one that contradicts its profile.
     fn foresees(&self) -> bool {
         let trusted = self.guard.is_trusted() || self.config.harm_ppm.is_none();
         !self.blind && self.known && trusted
     }
 
-    /// Of a bound on harm, what the account may show. Where writes are reported from the drive's buffer nobody hears what the drive did
-    /// then, and what clients feel is up to a tenth more (docs/FAST02.md); where reads come back to what is there, more than that. Of a drive
-    /// that is not foreseen nobody knows where it reports them from.
+    /// Returns the part of a harm bound that the estimate may use; the rest is a reserve. The estimate is less accurate
+    /// where writes are reported from the buffer, because the drive's later work is invisible, and where reads repeat. For
+    /// an unpredictable drive it is unknown whether writes are cached.
     fn by_account(&self, bound_ppm: u32) -> u32 {
         let foresees = self.foresees();
         let from_buffer = self.config.overheads.write_back || !foresees;
@@ -350,12 +348,12 @@ impl Outside {
         self.again.by_account(bound_ppm - of_writes.max(of_returning))
     }
 
-    /// Of the foreground's time, the millionths that detours may cost.
+    /// Returns the share of the foreground's time that detours may cost, in ppm.
     fn detour_bound(&self) -> Option<u32> {
         self.config.harm_ppm.map(|bound| self.shared.for_detours(self.by_account(bound)))
     }
 
-    /// Which sectors are bad; those that were written are good again.
+    /// Remembers the bad sectors of a command; sectors that were written are good again.
     fn remember(&mut self, command: &Command, bad: &[Lbn]) {
         let Command { op, range, .. } = *command;
         if op.is_write() && bad.is_empty() && !self.known_bad.is_empty() {
@@ -370,7 +368,7 @@ impl Outside {
         self.known_bad.extend(bad.iter().take(MOST_KNOWN_BAD));
     }
 
-    /// All that is known of the drive is that nothing foreseen is under way any more.
+    /// Discards the forecasts of commands under way.
     fn lost_sight(&mut self, now: Instant) {
         self.base.free = self.clock.platter(now);
         self.base.ready = self.base.free;
@@ -381,7 +379,7 @@ impl Outside {
 }
 
 impl Core {
-    /// The next command, if the drive is to have one more.
+    /// Returns the next command, if the drive has room for one.
     pub(super) fn send(&mut self, now: Instant, buffers: &mut dyn Buffers) -> Option<Action> {
         let mut outside = self.outside.take()?;
         self.advance_audit(&mut outside, now);
@@ -399,7 +397,7 @@ impl Core {
             return None;
         }
         let room = outside.device.len() < outside.at_drive();
-        // Only ahead of reads there are detours, whose order matters: writes alone the drive may take as it likes.
+        // Detours precede reads only. If all are writes, the drive may choose their order.
         let reads = self.pool.iter().chain(outside.foreground_commands()).any(|p| !p.request.op.is_write());
         let full = room && reads && outside.device.len() + 1 >= outside.at_drive();
         outside.room_at = outside.destaged().filter(|at| full && now < *at);
@@ -425,14 +423,14 @@ impl Core {
             outside.foresee(&self.drive);
             Action::Send(command)
         });
-        // A request that was promoted and is no longer wanted has left the pool meanwhile: nothing waits, and idle time begins.
+        // A promoted request that is no longer wanted has left the pool: if nothing waits, idle time begins.
         let action = action.or_else(|| self.stream_next(&mut outside, now));
         self.outside = Some(outside);
         action
     }
 
-    /// Outside the drive: a command is done, as the host learns at `now`. Its blocks and its foreground request are
-    /// delivered, completed, failed, or wanted again.
+    /// Reports, outside the drive, the end of a command at `now`. Its blocks and its foreground request are delivered,
+    /// completed, failed, or wanted again.
     pub fn command_done(&mut self, now: Instant, id: CommandId, outcome: Outcome<'_>) {
         let Some(mut outside) = self.outside.take() else {
             debug_assert!(false, "a command is done for a core that sends none");
@@ -444,7 +442,7 @@ impl Core {
             self.outside = Some(outside);
             return;
         };
-        // A drive that serves commands in another order than they were sent in serves none of these when it was foreseen.
+        // If the drive reorders commands, none of the overtaken ones is served as predicted.
         outside.device.iter_mut().take(place.unwrap_or(0)).for_each(|order| order.overtaken = true);
         self.now = now;
         outside.heard_any = now;
@@ -475,14 +473,14 @@ impl Core {
         }
         let mut in_turn = place == Some(0);
         if order.in_any_order && !in_turn {
-            // It went first, as the drive chose: whether it came when it was to be expected then says how well the drive is known.
+            // The drive chose it first: predicted in that order, it shows how accurate the predictions are.
             order.forecast = outside.follow(&drive, &outside.base, &order).0;
             in_turn = true;
         }
         let waited_for_bus = outside.behind_idle_on_bus(&drive, &order);
         let followed = outside.came_from_buffer(&drive, (now, begun), &mut order, in_turn);
         let buffered = followed.hit;
-        // A write's report from the buffer tells of the one before it at most.
+        // A write that is reported from the buffer shows at most the end of the write before it.
         let mut report = None;
         let mut seen = if buffered {
             Observed { error: 0, turns: 0, explained: true, foreseen: true }
@@ -495,13 +493,14 @@ impl Core {
         };
         seen.foreseen &= !order.overtaken || order.in_any_order;
         let foreseen = order.forecast;
-        // Where the drive has read on nothing moves.
+        // A read from the drive's read-ahead needs no move.
         let medium = foreseen.source == Source::Medium;
         let streamed = buffered || followed.on_the_way || !(medium || foreseen.moves);
-        // Of sectors that pass one after another none is off by much, however wrong a speed is: by a part of their time it is.
+        // Without a move even a wrong speed gives small errors, so they must be a small part of the elapsed time.
         let waited = clock::nanos(now.saturating_since(begun));
         seen.foreseen &= medium || seen.error.abs() <= waited / CHANCE;
-        // Of a long read that comes too late the rear part is read first: it takes a part of a turn more.
+        // A zero-latency drive that arrives late at a long read transfers its tail first and finishes less than one
+        // revolution late.
         let in_two = !seen.explained && (1..outside.clock.turn()).contains(&seen.error);
         let late = seen.explained && seen.turns > 0 || in_two;
         let came = medium.then(|| foreseen.approach()).map(|(way, slack)| Came { way, slack, late });
@@ -526,13 +525,13 @@ impl Core {
         }
         self.believe_corrections(&mut outside);
         self.account_idle_unforeseen(&mut outside, &order, begun);
-        // What the drive has read on to it had without idle time as well.
+        // The drive would have read ahead this far without idle time as well.
         let error = if followed.on_the_way { seen.error.max(0) } else { seen.error };
         self.account_idle_seen(&mut outside, &order, &Observed { error, ..seen }, waited_for_bus);
         let drive = Arc::clone(&self.drive);
         let turn = super::under_way::turn(&drive);
         let overlap = outside.config.overheads.overlap;
-        // Of a drive that is not as foreseen, what it took.
+        // On an unpredictable drive the measured time counts.
         let time = if seen.explained && outside.foresees() && medium && !streamed {
             foreseen.end.saturating_since(foreseen.service) + turn * seen.turns.clamp(0, 100).unsigned_abs()
         } else {
@@ -546,7 +545,7 @@ impl Core {
                 let failed = foreground.is_some_and(|asked| outcome.failed_before(asked.start()));
                 let reported = outside.reports(order.command.op);
                 let own = plain.map_or(0, |plain| plain.detour);
-                // What came from the buffer says what the detours before it have cost, not its own.
+                // A report from the buffer shows the cost of the detours before it, not of its own.
                 let detour = if reported { outside.heard_of } else { own + outside.heard_of };
                 let plain = plain.map(|plain| Plain { failed: plain.failed || failed, detour, ..plain });
                 outside.unheard += if reported { own } else { 0 };
@@ -586,7 +585,7 @@ impl Core {
             }
             Work::Idle | Work::Stream | Work::Probe => {
                 outside.idle_failed = outcome != Outcome::Done;
-                // Without it the bus would have been free by now.
+                // Without the idle command the bus would be free by now.
                 (outside.idle_heard, outside.idle_on_bus) = (now, Duration::MAX);
                 outside.foresee_plain(&drive);
             }
@@ -600,7 +599,7 @@ impl Core {
         self.outside = Some(outside);
     }
 
-    /// Shares the bound on harm between detours and idle time, and steers the margins by what detours have cost.
+    /// Divides the bound on harm between detours and idle time, and sets the margins by the harm of detours.
     fn share_bound(&mut self, outside: &mut Outside) {
         if let Some((bound, idle)) = outside.config.harm_ppm.zip(self.config.idle) {
             let bound = outside.by_account(bound.min(idle.harm_ppm));
@@ -614,14 +613,14 @@ impl Core {
         }
     }
 
-    /// The 65536ths of the bound that idle time leaves to detours.
+    /// Returns the part of the bound that idle time leaves to detours, in 65536ths.
     fn left_by_idle(&self, outside: &Outside) -> u32 {
         let bound = outside.config.harm_ppm;
         bound.map_or(65_536, |bound| outside.shared.left_by_idle(outside.by_account(bound)))
     }
 
-    /// A request is done that had the head for `time` and was `late` for detours: what clients feel of idle time goes to its
-    /// account; what of detours is told, in nanoseconds.
+    /// Records a finished request that used the head for `time` and was `late` for detours. Charges the clients' delay by
+    /// idle time to its estimate, and returns the delay by detours in ns.
     fn felt(&mut self, outside: &mut Outside, now: Instant, job: &Job, time: Duration, late: Late) -> i64 {
         let commanded = outside.foreground_commands();
         let all = self.pool.iter().chain(commanded).chain([&job.pending]);
@@ -633,7 +632,7 @@ impl Core {
         }
         let mut time = Some(time);
         if let Some(idle) = self.config.idle.filter(|_| !outside.foresees()) {
-            // By then the drive has written what it may have reported.
+            // By then the drive has written everything that it may have cached.
             if waiting.since >= outside.heard_at + idle.threshold {
                 outside.felt.nobody_waits();
             }
@@ -658,7 +657,7 @@ impl Core {
         detours
     }
 
-    /// The host waits for a command no longer: it says nothing of where the head is.
+    /// Records that the host gave up on a command: the position of the head is unknown.
     fn command_lost(&mut self, mut outside: Box<Outside>, order: Order) {
         self.watch.lost_sight();
         outside.lost_sight(self.now);
@@ -670,14 +669,14 @@ impl Core {
         self.outside = Some(outside);
     }
 
-    /// The mimic sees a command; when that began.
+    /// Reports a command to the mimic and returns the instant at which it began.
     fn watched(&mut self, now: Instant, order: &Order, outcome: Outcome<'_>) -> Instant {
         let Command { op, range, foreground, .. } = order.command;
         let id = match &order.work {
             Work::Foreground { job, .. } => job.pending.request.id,
             _ => RequestId::new(0),
         };
-        // What is merged with a request takes time of its own.
+        // Background blocks merged with a request have a duration of their own.
         let alone = foreground == Some(range) || matches!(order.work, Work::Probe);
         let as_asked = alone && outcome == Outcome::Done;
         self.watch.command_done(now, order.sent.unwrap_or(now), &Request { id, op, range }, as_asked)

@@ -1,53 +1,55 @@
-//! Whether who comes is later where a request has taken longer: without that nobody who comes answers what is done.
+//! Whether arrivals depend on completions: in a closed loop, a request that takes longer delays later arrivals.
 //!
-//! How few wait when somebody comes says it only of those who come without memory ([`arrivals`](super::arrivals)): who keeps a
-//! pace of his own comes when others of his have just been served, and sees fewer than there are in the mean as well. By how much
-//! a request takes longer than others is the platter's chance, of which no such pace knows (an instrument, as in Angrist, Imbens and
-//! Rubin, "Identification of causal effects using instrumental variables", Journal of the American Statistical Association
-//! 91(434), 1996). What is done within a while of such a request is less for that; and in a loop, by as much as has been answered
-//! since, so is what comes. Given when all come, who takes longer is drawn again for each request: so the error of what is missing
-//! is that of independent draws, however arrivals cling together; and it is small where what came before foretells them.
+//! The number of requests that arrivals see waiting does not decide this ([`arrivals`](super::arrivals)): a paced source
+//! also sees fewer than the mean, because its previous requests have just been served. The service time beyond the mean is
+//! chance (the platter's angle), and independent of a paced source. It serves as an instrument (Angrist, Imbens and Rubin,
+//! "Identification of causal effects using instrumental variables", Journal of the American Statistical Association 91(434),
+//! 1996). In a span after a long service fewer requests complete; in a loop fewer arrive as well, in proportion to the
+//! completions that were answered. Given the arrival times, the excess is drawn independently for each request, so the error
+//! of the missing arrivals is that of independent draws, even if arrivals are clustered; and it is small where earlier
+//! arrivals predict them.
 
 use std::collections::VecDeque;
 use units::{Duration, Instant};
 
-/// The shortest of the times for which requests are looked at after their beginning; each of the others is twice as long
-/// as the one before. A loop goes round in a few services, or in its pauses.
+/// The shortest span after a request in which completions and arrivals are counted; each next span is twice as long. A loop
+/// goes round in a few services, or in its think times.
 const SHORTEST: Duration = Duration::from_millis(50);
 const SPANS: usize = 8;
 
-/// So many requests are looked at together for each; of more some are left out.
+/// The maximum of requests observed at once for each span; further ones are skipped.
 const WATCHED: usize = 512;
 
-/// Requests after which what was seen is forgotten, in two steps; of fewer than the other nothing is concluded.
+/// Requests after which half of the observations is discarded, in two steps; with fewer than the other number there is no
+/// result.
 const MEMORY: u32 = 8_192;
 const FEW: u32 = 256;
 
-/// What a request takes depends on from how many it was chosen: up to so many.
+/// The service time depends on the number of requests to choose from; larger numbers than this count as this.
 pub(super) const DEPTHS: usize = 16;
 
-/// The mean is of so many requests, and of so many before it is one.
+/// The number of requests in a mean, and the minimum before it counts as known.
 const MEAN_OF: f64 = 512.0;
 const KNOWN: f64 = 8.0;
 
-/// Longer than so many others no request has taken: the drive was elsewhere.
+/// A service this many times the mean is not a request's: the drive did something else.
 pub(super) const STALL: f64 = 4.0;
 
-/// After two rounds of a loop that is always busy half of what was not done, or more, has not come either; over its
-/// pauses' chance, no less than a third.
+/// The number of rounds of a busy loop after which at least half of the missing completions is missing in arrivals too; with
+/// exponential think times at least a third.
 const ROUNDS: f64 = 2.0;
 const ANSWERED: f64 = 1.0 / 3.0;
 
-/// So many standard errors are no chance.
+/// The number of standard errors that chance does not explain.
 const ERRORS: f64 = 3.0;
 
-/// By how much a request took longer, who had come lately, and by how many more have come and were done in the mean of a span.
+/// Columns: the excess service time, recent arrivals, and the additional arrivals and completions in the mean of a span.
 const LONGER: usize = 0;
 const LATELY: usize = 1;
 const CAME: usize = 2;
 const DONE: usize = 3;
 
-/// Sums of these, and of their products.
+/// Sums of these columns, and of their products.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sums {
     of: u32,
@@ -82,7 +84,7 @@ impl Sums {
         self.products[a][b] / of - self.sums[a] / of * (self.sums[b] / of)
     }
 
-    /// Whether who comes does so as if no request had taken longer than others.
+    /// Returns whether arrivals do not depend on the excess service time.
     fn nobody_answers(&self) -> bool {
         if self.of < FEW {
             return false;
@@ -96,7 +98,7 @@ impl Sums {
     }
 }
 
-/// How many have come until an instant and how many wait, and both over all time, in nanoseconds.
+/// The number of arrivals up to an instant and of requests that wait, and both integrated over time, in ns.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     at: Instant,
@@ -117,7 +119,7 @@ impl Counts {
         }
     }
 
-    /// How many more have come, and how many more wait, in the mean since then.
+    /// Returns the additional arrivals and waiting requests in the mean since `then`.
     fn more_since(&self, then: &Self) -> [f64; 2] {
         let time = self.at.saturating_since(then.at).as_nanos() as f64;
         let mean = |now: u128, then: u128| (now - then) as f64 / time;
@@ -128,7 +130,7 @@ impl Counts {
     }
 }
 
-/// A request that is looked at.
+/// An observed request.
 #[derive(Clone, Copy, Debug)]
 struct Watched {
     began: Counts,
@@ -136,18 +138,18 @@ struct Watched {
     lately: f64,
 }
 
-/// What is seen in spans of one length.
+/// The observations for spans of one length.
 #[derive(Clone, Debug, Default)]
 struct Span {
     watched: VecDeque<Watched>,
-    /// Who came lately, and the less the longer ago.
+    /// Recent arrivals, with exponentially decreasing weight.
     lately: f64,
-    /// Lately and before that.
+    /// Sums of the current and of the previous period.
     sums: [Sums; 2],
 }
 
 impl Span {
-    /// Until then nobody else comes.
+    /// Advances to `now`, before which no other request arrives.
     fn until(&mut self, counts: &Counts, now: Instant, length: Duration) {
         while let Some(watched) = self.watched.front().copied().filter(|of| of.began.at + length <= now) {
             self.watched.pop_front();
@@ -157,13 +159,13 @@ impl Span {
                 self.sums = [Sums::default(), self.sums[0]];
             }
         }
-        // Forgotten over an eighth of the span: who has come since his last turn foretells when the next comes.
+        // The weight decreases over an eighth of the span: arrivals within one round predict the next arrival.
         self.lately /=
             1.0 + now.saturating_since(counts.at).as_nanos() as f64 * 8.0 / length.as_nanos() as f64;
     }
 }
 
-/// What requests take that are chosen from so many.
+/// The mean service time of requests chosen from one number.
 #[derive(Clone, Copy, Debug, Default)]
 struct Mean {
     of: f64,
@@ -171,7 +173,7 @@ struct Mean {
 }
 
 impl Mean {
-    /// By how much this one takes longer, if that is known.
+    /// Returns the excess of this service time, if the mean is known.
     fn longer(&mut self, seconds: f64) -> Option<f64> {
         let known = self.of >= KNOWN;
         let seconds = if known { seconds.min(self.seconds * STALL) } else { seconds };
@@ -182,7 +184,7 @@ impl Mean {
     }
 }
 
-/// What is seen of requests that took longer than others.
+/// The observations after requests with excess service times.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Answers {
     counts: Counts,
@@ -195,7 +197,7 @@ impl Answers {
         (0..SPANS).map(|n| SHORTEST * (1 << n))
     }
 
-    /// Until then nobody else comes.
+    /// Advances to `now`, before which no other request arrives.
     pub fn until(&mut self, now: Instant) {
         for (span, length) in self.spans.iter_mut().zip(Self::lengths()) {
             span.until(&self.counts, now, length);
@@ -203,13 +205,13 @@ impl Answers {
         self.counts = self.counts.until(now);
     }
 
-    /// From then on so many wait.
+    /// Records the number of waiting requests from `at` on.
     pub fn wait(&mut self, at: Instant, waiting: usize) {
         self.until(at);
         self.counts.waiting = waiting as u64;
     }
 
-    /// Somebody comes.
+    /// Records an arrival.
     pub fn come(&mut self, at: Instant) {
         self.until(at);
         self.counts.came += 1;
@@ -217,7 +219,7 @@ impl Answers {
         self.spans.iter_mut().for_each(|span| span.lately += 1.0);
     }
 
-    /// The drive begins then with one of so many who wait, and it takes so long.
+    /// Records that the drive begins one of `from` waiting requests, and its service time.
     pub fn begin(&mut self, at: Instant, from: usize, takes: Duration) {
         self.until(at);
         let Some(mean) = from.checked_sub(1).map(|others| &mut self.means[others.min(DEPTHS - 1)]) else {
@@ -231,7 +233,7 @@ impl Answers {
         }
     }
 
-    /// Whether who comes is known not to answer, if a loop would go round in so many seconds.
+    /// Returns whether arrivals are known not to depend on completions, if a round of the loop would take `round` seconds.
     pub fn nobody_answers(&self, round: f64) -> bool {
         let mut long = self.spans.iter().zip(Self::lengths());
         let span = long.find(|(_, length)| length.as_secs_f64() >= round * ROUNDS);
@@ -248,14 +250,15 @@ mod tests {
         Instant::ZERO + Duration::from_micros(micros)
     }
 
-    /// How many more there are in the mean of a span for those within it.
+    /// The additional events in the mean of a span.
     fn more(times: &[u64], from: u64, length: u64) -> f64 {
         let inside = times.iter().filter(|time| (from..from + length).contains(time));
         inside.map(|time| (from + length - time) as f64).sum::<f64>() / length as f64
     }
 
     proptest! {
-        /// Of each request that is chosen from several, how many came and were done in the mean of each span behind it.
+        /// The naive model: for each request that was chosen from several, the arrivals and completions in the mean of each
+        /// span after it.
         #[test]
         fn who_came_and_what_was_done_is_counted(
             requests in prop::collection::vec((0..20_000u64, 1_000..15_000u64), 20..400),
@@ -278,7 +281,7 @@ mod tests {
                 done.push(ends);
                 heard = ends;
             }
-            // Of the first from each depth the mean is not known.
+            // The mean for the first request of each depth is unknown.
             let mut first = [0; DEPTHS + 1];
             watched.retain(|(_, from)| {
                 first[*from] += 1;

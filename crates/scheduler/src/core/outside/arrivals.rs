@@ -1,46 +1,45 @@
-//! Whether who comes answers what is done, and so how many clients there are.
+//! Whether arrivals depend on completions, and the resulting number of clients.
 //!
-//! Requests that come without regard to the drive see it as it is in the mean (Poisson arrivals see time averages: Wolff,
-//! "Poisson arrivals see time averages", Operations Research 30(2), 1982). Those of a closed loop see it without themselves
-//! (Lavenberg and Reiser, "Stationary state probabilities at arrival instants for closed queueing networks", Journal of
-//! Applied Probability 17(4), 1980): each that waits is one less that can come. Where the rate of arrivals falls by `b` with
-//! each that waits, arrivals see fewer than the mean by `b` times the variance over their rate; and clients are the mean and
-//! as many more as come at that rate in `1 / b`. Only time counts in which somebody waits: a loop that pauses is a loop.
+//! Arrivals independent of the drive see its mean state (Wolff, "Poisson arrivals see time averages", Operations Research
+//! 30(2), 1982). Arrivals of a closed loop see the state without their own client (Lavenberg and Reiser, "Stationary state
+//! probabilities at arrival instants for closed queueing networks", Journal of Applied Probability 17(4), 1980): each
+//! waiting client is one less that can arrive. If the arrival rate falls by `b` with each waiting request, arrivals see
+//! fewer than the mean, by `b` times the variance divided by the rate. The number of clients is the mean plus the arrivals
+//! in `1 / b` at that rate. Only time with waiting requests counts, so that a loop that pauses remains a loop.
 //!
-//! Who comes at a pace of his own sees fewer as well, whatever the drive does: whether anybody answers is asked for
-//! beside that ([`answers`](super::answers)).
+//! A paced source also sees fewer than the mean; [`answers`](super::answers) tests separately for dependence.
 
 use super::answers::Answers;
 use units::Instant;
 
-/// Arrivals after which what was seen is forgotten, in two steps.
+/// Arrivals after which half of the observations is discarded, in two steps.
 const MEMORY: u32 = 2_048;
 
-/// Of fewer arrivals nothing is concluded.
+/// The minimum of arrivals for a result.
 const FEW: f64 = 128.0;
 
-/// By so many standard errors fewer than the mean arrivals must see before they are taken for those of a loop. Near what a drive can do
-/// its queue goes up and down for longer than is remembered, and who looks at a part of that finds it drawn to the mean of that part
-/// though nothing draws it (Dickey and Fuller, "Distribution of the estimators for autoregressive time series with a unit root", Journal
-/// of the American Statistical Association 74(366a), 1979): Poisson arrivals 110 and 112 times a second to an Atlas 10K, which can do 117, are
-/// beyond one error for a third and for half of the time, beyond three for a five-hundredth, loops that keep it busy for nearly all.
+/// The number of standard errors by which arrivals must see fewer than the mean to count as a loop. Near saturation the
+/// queue's excursions last longer than the memory, and any part of such a path seems to revert to its own mean (Dickey and
+/// Fuller, "Distribution of the estimators for autoregressive time series with a unit root", Journal of the American
+/// Statistical Association 74(366a), 1979). Poisson arrivals of 110 a second to an Atlas 10K, which serves 117, exceed one
+/// error for a third of the time and three for a five-hundredth; loops that keep it busy exceed three nearly always.
 const LOOP_ERRORS: f64 = 3.0;
 
-/// What was seen while somebody waited.
+/// Observations while requests wait.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
-    /// Seconds in which nobody did.
+    /// Seconds without waiting requests.
     idle: f64,
-    /// Seconds, and those times the waiting, and times their square.
+    /// Seconds, and their integrals with the number of waiting requests and with its square.
     time: [f64; 3],
-    /// Arrivals, and the sum of those who waited already.
+    /// Arrivals, and the sum of the waiting requests that they saw.
     came: [f64; 2],
-    /// Arrivals when nobody did.
+    /// Arrivals while none waited.
     first: f64,
 }
 
 impl Seen {
-    /// So many wait for so long.
+    /// Adds a time with a number of waiting requests.
     fn wait(&mut self, waiting: f64, seconds: f64) {
         let (busy, idle) = if waiting > 0.0 { (seconds, 0.0) } else { (0.0, seconds) };
         self.idle += idle;
@@ -49,7 +48,7 @@ impl Seen {
         }
     }
 
-    /// Somebody comes to so many who wait.
+    /// Adds an arrival and the number of requests that it saw waiting.
     fn come(&mut self, waiting: f64) {
         if waiting > 0.0 {
             self.came[0] += 1.0;
@@ -71,20 +70,20 @@ impl Seen {
     }
 }
 
-/// What is seen of arrivals.
+/// The observations of arrivals.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Arrivals {
-    /// Lately and before that.
+    /// The current and the previous period.
     seen: [Seen; 2],
     answers: Answers,
-    /// Whether they were found to be of no loop, and for how many requests since they have looked like those of one.
+    /// Whether they were found open, and the number of requests since then that look like a loop's.
     open: bool,
     looped: u32,
 }
 
 impl Arrivals {
-    /// From `heard` on, when a request was done last and another was chosen `from` so many, until that is done at `now`: with it
-    /// so many are `waiting`, of whom these `came` in between.
+    /// Records a completion at `now`. The request was chosen `from` a number of waiting ones at `heard`, the previous
+    /// completion; with it `waiting` are left, and `came` arrived between.
     pub fn done(
         &mut self,
         heard: Instant,
@@ -112,9 +111,9 @@ impl Arrivals {
         }
     }
 
-    /// How many clients there are, if so many were seen at `most`; none where nobody who comes answers anything. Asked for once with each
-    /// request that is done. Who was found to be of no loop is not taken for one before as many requests as are remembered have looked like it:
-    /// with that it is forgotten what the head has lost so many requests ago, and open arrivals feel it all the same.
+    /// Returns the number of clients, if `most` were seen at once; `None` for open arrivals. Called once per completion.
+    /// Open arrivals count as a loop again only after as many requests as are remembered look like a loop's, because a wrong
+    /// result discards revolutions lost recently, whose delays open arrivals still suffer.
     pub fn clients(&mut self, most: usize) -> Option<usize> {
         let Seen { idle, time: [time, sum, squares], came: [came, found], first } =
             self.seen[0].and(&self.seen[1]);
@@ -123,7 +122,7 @@ impl Arrivals {
             let mean = sum / time;
             let variance = (squares / time - mean * mean).max(0.0);
             let (fewer, error) = (mean - found / came, (variance / came).sqrt());
-            // One in six loops is thought to have fewer clients than it has.
+            // One loop in six is underestimated.
             let least = fewer - error;
             clients = (least > 0.0).then(|| most.max((mean + variance / least).round() as usize));
             looks = fewer >= LOOP_ERRORS * error;
@@ -135,8 +134,8 @@ impl Arrivals {
         clients.filter(|_| !self.open)
     }
 
-    /// How many come in the mean while the head does nothing for so long, and before nobody waits for that, if nothing but the drive
-    /// keeps them: as many as come while somebody waits, or until that is known as come at all.
+    /// Returns the mean number of arrivals while the head does nothing for `seconds`, and until the queue is empty: at the
+    /// rate of times with waiting requests, or until that is known, at the overall rate.
     pub fn come_in(&self, seconds: f64) -> f64 {
         let Seen { idle, time: [busy, ..], came: [came, _], first } = self.seen[0].and(&self.seen[1]);
         let all = busy + idle;
@@ -144,20 +143,20 @@ impl Arrivals {
         if all > 0.0 { rate * seconds * all / idle.max(busy / 1e6) } else { 0.0 }
     }
 
-    /// Whether the most that were seen at once say how many there are.
+    /// Returns whether the maximum seen at once is the number of clients.
     pub fn are_counted(&self) -> bool {
         let Seen { came: [came, _], first, .. } = self.seen[0].and(&self.seen[1]);
         came + first >= FEW
     }
 
-    /// How many may be done before nobody waits, if those who come do not answer what is done: each of the
-    /// `waiting` brings others while it is served, and those others: their mean, and beyond it their standard deviation (Haight and
-    /// Breuer, "The Borel-Tanner distribution", Biometrika 47(1/2), 1960). Of a drive that is idle for half of the time that is little;
-    /// of one that is for a fiftieth it is several times the mean where few wait, and what the mean alone allows is known to be too
-    /// much when it is lost.
+    /// Returns the number of completions until the queue is empty, for open arrivals: each of the `waiting` requests causes
+    /// others during its service, and so on. That is the mean plus the standard deviation (Haight and Breuer, "The
+    /// Borel-Tanner distribution", Biometrika 47(1/2), 1960). On a drive that is idle half of the time the deviation is
+    /// small. On one that is idle for a fiftieth, it is several times the mean for a short queue, and a bound by the mean
+    /// alone would be exceeded before the loss is known.
     pub fn until_nobody_waits(&self, waiting: usize) -> u64 {
         let Seen { idle, time: [busy, ..], .. } = self.seen[0].and(&self.seen[1]);
-        // Of a drive that was never idle, a million.
+        // A drive that was never idle gets a million.
         let alone = ((busy + idle) / idle.max(busy / 1e6)).max(1.0);
         let (waiting, used) = (waiting as f64, 1.0 - 1.0 / alone);
         (waiting * alone + (waiting * used * alone.powi(3)).sqrt()).ceil() as u64
@@ -180,8 +179,8 @@ mod tests {
         Random::new(RandomConfig::new(Sectors::new(1 << 20), Bytes::new(512)), seed).unwrap()
     }
 
-    /// A server that takes so long for each of ten thousand requests, in order of arrival; how many clients are seen, if so many were
-    /// at `most`, when each is done.
+    /// Simulates a server with a service time for each of ten thousand requests, in order of arrival, and returns the number
+    /// of clients at each completion, if `most` were seen at once.
     fn served(
         mut issuer: Issuer<impl Source>,
         mut service: impl FnMut(usize) -> Duration,
@@ -211,7 +210,7 @@ mod tests {
         clients
     }
 
-    /// Each takes 8 ms.
+    /// With a service time of 8 ms.
     fn seen(arrival: Arrival, seed: u64, most: usize) -> Vec<Option<usize>> {
         served(Issuer::new(places(seed), arrival, Instant::ZERO, seed).unwrap(), |_| SERVICE, most)
     }
@@ -220,7 +219,7 @@ mod tests {
         clients.last().copied().flatten()
     }
 
-    /// From 4 to 13 ms, as a seek and a part of a turn; less where it is chosen from many.
+    /// Service times of 4 to 13 ms, as of a seek and a part of a revolution; shorter if chosen from many.
     fn by_chance(seed: u64, chosen: bool) -> impl FnMut(usize) -> Duration {
         let mut stream = Stream::new(seed, "service");
         move |from| {
@@ -229,7 +228,7 @@ mod tests {
         }
     }
 
-    /// Requests that come at these times.
+    /// Requests at given times.
     struct Timed {
         places: Random,
         times: std::vec::IntoIter<Instant>,
@@ -251,7 +250,7 @@ mod tests {
         }
     }
 
-    /// Who comes so many a second, so many at once, and by so much of a turn sooner or later each time.
+    /// Requests at a rate, several at a time, each early or late by a part of the interval.
     struct Pace {
         rate: f64,
         at_once: u32,
@@ -273,7 +272,7 @@ mod tests {
         Issuer::new(source, Arrival::Recorded { scale: 1.0 }, Instant::ZERO, seed).unwrap()
     }
 
-    /// Part of the time of a server that has work.
+    /// Poisson arrivals that keep a server busy for a part of its time.
     fn open(part: f64) -> Arrival {
         Arrival::Poisson { rate: part / SERVICE.as_secs_f64() }
     }
@@ -286,7 +285,7 @@ mod tests {
     fn open_arrivals_are_of_no_few_clients() {
         for part in [0.5, 0.8, 0.9, 0.95] {
             let clients = (0..20).map(|seed| last(&seen(open(part), seed, 20)));
-            // A busy period has 1 / (1 - part) requests in the mean; who comes late to a long one sees the queue as it is.
+            // A busy period has 1 / (1 - part) requests in the mean; late arrivals in a long one see the true queue.
             let few = clients.flatten().filter(|clients| (*clients as f64) < 5.0 / (1.0 - part)).count();
             assert!(few <= 1, "{part}: {few}");
         }
@@ -297,7 +296,7 @@ mod tests {
         for part in [0.98, 0.99] {
             for seed in 0..10 {
                 let clients = seen(open(part), seed, 20);
-                // Taken for clients for a third of the time, until what had been lost was forgotten.
+                // They were once taken for clients for a third of the time, until losses were forgotten.
                 let of_a_loop = clients.iter().skip(FEW as usize * 8).flatten().count();
                 assert!(of_a_loop < clients.len() / 50, "{part}, seed {seed}: {of_a_loop}");
             }
@@ -306,7 +305,7 @@ mod tests {
 
     #[test]
     fn who_makes_a_loop_from_then_on_is_counted_again() {
-        // An hour of nobody who answers, and then ten who do.
+        // An hour of open arrivals, and then a loop of ten clients.
         let mut arrivals = Arrivals { open: true, ..Arrivals::default() };
         let ms = Duration::from_millis;
         let mut now = Instant::ZERO;
@@ -391,7 +390,8 @@ mod tests {
         let at = |ms| Instant::ZERO + Duration::from_millis(ms);
         let mut arrivals = Arrivals::default();
         assert_eq!(arrivals.come_in(1.0), 0.0);
-        // Ten a second to a drive that is idle for nine tenths of the time: as many, and one in nine who comes while those are served.
+        // Ten arrivals a second on a drive that is idle for nine tenths of the time: as many completions, plus one in nine
+        // during those.
         for nth in 0..20 {
             arrivals.done(at(nth * 100), at(nth * 100 + 100), 0, 1, vec![at(nth * 100 + 90)]);
         }

@@ -1,10 +1,10 @@
-//! Turns that are bought: a request waits for one more turn of the platter, and a detour has that turn as well.
+//! Revolutions spent on purpose: a request waits one more revolution, and a detour uses it as well.
 //!
-//! A bound on what the foreground may lose is there for what cannot be foreseen, and where the foreground gains by detours, as it does
-//! where its next request is chosen from more, much of it is never used. A turn that is lost by chance brings nothing; one that is
-//! given away on purpose brings what a head reads in a turn. So what of the bound is left is spent on the turns that bring
-//! most. How much that is nobody knows before, and it falls as a scan comes to its end. The price of a turn finds it: it falls
-//! as long as there is room in the bound, and rises while there is none, so that most of the time there is some, for who brings more.
+//! The harm bound is meant for delays that cannot be predicted, and much of it stays unused if the foreground gains by
+//! detours, for example because the next request is chosen from more. A revolution lost by chance yields nothing; one spent
+//! on purpose yields as many blocks as a head reads in it. The rest of the bound is therefore spent on the revolutions with
+//! the greatest yield. That yield is unknown in advance, and it falls towards the end of a scan. A price finds it: it falls
+//! while the bound has room and rises while it has none.
 
 use super::Outside;
 use super::decide::Part;
@@ -18,20 +18,20 @@ use units::{Duration, LbnRange, Op};
 /// A sector in the units of the price.
 const SECTOR: u64 = 1 << 16;
 
-/// The price falls by this part of it for a request of which there is room to buy a turn, and rises by this part where there is none:
-/// it follows a scan over some hundred requests, and there is none for one in five.
+/// The price falls by this fraction for each request for which the bound has room, and rises by this fraction where it has
+/// none. It follows a scan over some hundred requests.
 const FALLS: u64 = 512;
 const RISES: u64 = 128;
 
-/// Of the bound so much is not spent, one part in so many: detours that are late by chance must find something left.
+/// The fraction of the bound that is not spent, 1 in this number: a reserve for detours that are late by chance.
 const KEPT: u32 = 8;
 
-/// A turn must bring this many times what is had in that time anyway: for a percent that the foreground loses background work gains
-/// four, as it loses one with it. Of a scan's beginning, where all is wanted, it brings some three times as much, and is not worth it
-/// (docs/FAST02.md).
+/// The minimal yield of a revolution, as a multiple of the usual yield in that time: background work gains four percent for
+/// each percent that the foreground loses. At the beginning of a scan a revolution yields some three times as much, which is
+/// not enough.
 const WORTH: u64 = 5;
 
-/// What a turn must bring to be bought.
+/// The price: the least yield of a revolution that is spent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Price {
     /// 65536ths of a wanted sector, counted once for each task that wants it.
@@ -39,12 +39,12 @@ pub(super) struct Price {
 }
 
 impl Price {
-    /// At first what a whole track brings.
+    /// Returns the initial price: the yield of a whole track.
     pub fn of_track(sectors: u32) -> Self {
         Self { of_turn: u64::from(sectors) * SECTOR }
     }
 
-    /// One request more was seen, of which a turn could have been bought or not.
+    /// Records a request, and whether the bound had room for a revolution.
     fn seen(&mut self, room: bool) {
         let part = |of: u64| self.of_turn / of + 1;
         self.of_turn = if room {
@@ -54,14 +54,14 @@ impl Price {
         };
     }
 
-    /// A turn must bring more sectors than this, where so many are had in that time anyway.
+    /// Returns the number of sectors that a revolution must exceed, given the usual yield in that time.
     fn least(self, anyway: u64) -> u64 {
         anyway.saturating_mul(WORTH).max(self.of_turn / SECTOR)
     }
 }
 
 impl Outside {
-    /// Whether the bound leaves room for a turn that is given away.
+    /// Returns whether the bound has room for a revolution.
     fn may_buy(&self, turn: Duration) -> bool {
         let risk = self.felt.at_risk(i64::try_from(turn.as_nanos()).unwrap_or(i64::MAX));
         self.detour_bound().is_some_and(|bound| self.guard.caution(bound - bound / KEPT, risk).is_none())
@@ -69,7 +69,7 @@ impl Outside {
 }
 
 impl Core {
-    /// The detour before a request, `plain` if it has none of the request's own time; and what of that it takes.
+    /// Returns the detour before a request with one more revolution (`plain` is the one without), and the time that it adds.
     pub(super) fn buy(
         &mut self,
         outside: &mut Outside,
@@ -82,7 +82,7 @@ impl Core {
         if !outside.config.bought_turns || self.background.is_idle() || outside.caution().is_some() {
             return no;
         }
-        // Rounded up, or the last sector before the request would not be in the window.
+        // Rounded up, so that the last sector before the request is in the window.
         let turn = self.drive.rpm().revolution();
         let room = outside.may_buy(turn);
         outside.price.seen(room);
@@ -90,7 +90,7 @@ impl Core {
             return no;
         }
         let brings = plain.as_ref().map_or(0, |detour| self.brings(detour));
-        // The turn must bring more than that; most do not, and are not searched for long.
+        // The revolution must yield more than this; most do not, and their searches end early.
         let worth = outside.price.least(outside.guard.had_in(turn));
         self.background.look(Focus::All);
         let found = self.detour_for(outside, standing, job, Part::Longer(turn, brings.saturating_add(worth)));
@@ -102,7 +102,7 @@ impl Core {
         (Some(longer), turn)
     }
 
-    /// The sectors that a detour brings.
+    /// Returns the sectors that a detour yields.
     fn brings(&self, detour: &Detour) -> u64 {
         let stops = detour.stops.iter().flatten().count();
         let each = detour.stops.iter().flatten().enumerate();
@@ -116,7 +116,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Whatever turns bring, as much is spent as comes in, and for what brings most.
+        /// Whatever the yields are, spending equals income, on the greatest yields.
         #[test]
         fn the_price_finds_what_turns_are_worth(most in 2u64..600, income in 20u64..200, seed in any::<u64>()) {
             let mut price = Price::of_track(300);
@@ -125,7 +125,7 @@ mod tests {
             for request in 0..requests {
                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
                 let brings = (state >> 33) % most;
-                // One turn for so many requests.
+                // Income: one revolution per `income` requests.
                 purse += 1;
                 let room = purse >= income;
                 price.seen(room);
@@ -136,7 +136,7 @@ mod tests {
                     }
                 }
             }
-            // Of what is offered by chance, more than half of the most.
+            // More than half of the maximum, for yields offered by chance.
             prop_assert!(bought * income * 10 > requests / 2 * 9, "{bought} turns, of {}", requests / 2 / income);
             prop_assert!(brought * 10 > bought * (most - 1) * 7, "{brought} sectors by {bought} turns, {most} at most");
         }

@@ -1,48 +1,49 @@
-//! For how long the head is busy with a write of which its client has heard.
+//! The time for which the head is busy with a write that has been reported from the drive's buffer.
 //!
-//! Who comes meanwhile waits for that as for a request that is not done: a drive that reports writes from its buffer is as busy as another, and
-//! what its head loses goes from one to the next as there. Taken for idle from the report on, it was rehearsed to lose next to nothing
-//! ([`rehearsal`](super::rehearsal)). Where a drive is foreseen, so is this. Elsewhere a write that takes longer than those do which come to an idle
-//! drive has waited for the one before, and says when that was on the medium; of the rest it is taken to be as long as of those, but no
-//! longer than until the next began.
+//! Requests that arrive meanwhile wait for it as for one that is not done, and a delay of the head reaches them all. If the
+//! head counted as idle from the report on, the rehearsed clients ([`rehearsal`](super::rehearsal)) would hardly collide. On
+//! a predictable drive this time is predicted. Elsewhere a write that takes longer than those to an idle drive has waited
+//! for the one before, and its report shows when that was on the medium. Every other write is assumed to take as long as
+//! those, but to end before the next began.
 
 use super::Outside;
 use units::{Duration, Instant, Op};
 
-/// A write that takes no longer than this beyond what those take which come to an idle drive did not wait.
+/// A write that takes at most this much longer than those to an idle drive did not wait.
 const SLACK: Duration = Duration::from_micros(500);
 
-/// A mean is of so many, and of fewer than the second number nothing is known, but where so many writes have not told more.
+/// The number of writes in a mean, and the minimum before the mean is known, unless this many writes showed nothing.
 const MEAN_OF: u64 = 64;
 const TOO_FEW: u64 = 8;
 const WRITES: u64 = 2_048;
 
-/// When the head is free behind a request that is done.
+/// The end of the head's work for a request that was reported.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Frees {
     At(Instant),
-    /// Some time after its report, which takes so long if nothing is waited for.
+    /// A while after the report, which takes this long if the write waits for nothing.
     Later {
         own: Duration,
     },
-    /// Nobody knows yet whether that was reported from the buffer.
+    /// Unknown, because it is unknown whether the write was reported from the buffer.
     Unknown,
 }
 
-/// What is known of it.
+/// The knowledge of the busy times.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Busy {
     free: Instant,
-    /// When the last request was reported, if it is not known when the head was free behind it.
+    /// The report of the last request, if the end of the head's work for it is unknown.
     reported: Option<Instant>,
-    /// For how long it is busy behind reports that others have waited behind.
+    /// The mean busy time after reports behind which others have waited.
     mean: Duration,
     seen: u64,
     writes: u64,
 }
 
 impl Busy {
-    /// A request is done that came at `arrived`, behind work of idle time or not: when the head was free behind the last one.
+    /// Records the completion of a request that arrived at `arrived`, after idle work or not. Returns the instant at which
+    /// the head was free after the request before.
     pub fn done(&mut self, now: Instant, arrived: Instant, frees: Frees, behind_idle: bool) -> Instant {
         if let Some(reported) = self.reported.take() {
             let usual = reported + self.mean;
@@ -57,7 +58,7 @@ impl Busy {
                     }
                     waited.unwrap_or(usual.min(begun))
                 }
-                // What it took itself nobody knows.
+                // Its own service time is unknown.
                 Frees::At(_) | Frees::Unknown => usual.min(now),
             };
         }
@@ -72,7 +73,7 @@ impl Busy {
         before
     }
 
-    /// Whether it is known when the head is free behind such a request.
+    /// Returns whether the end of the head's work for such a request is known.
     pub fn knows(&self, frees: Frees) -> bool {
         match frees {
             Frees::At(_) => true,
@@ -81,14 +82,14 @@ impl Busy {
         }
     }
 
-    /// Nobody has looked for a while.
+    /// Discards the state after a time without observation.
     pub fn forget(&mut self) {
         (self.free, self.reported) = (Instant::ZERO, None);
     }
 }
 
 impl Outside {
-    /// When the head is free behind a foreground request that is done.
+    /// Returns when the head is free after a finished foreground request.
     pub(super) fn frees(&self, now: Instant, op: Op) -> Frees {
         if self.foresees() {
             let writes = self.reports(op) && self.buffered;
@@ -124,7 +125,7 @@ mod tests {
     #[test]
     fn who_waits_says_when_the_head_was_free() {
         let free = writes(&[(0, 300), (1_000, 9_300), (30_000, 30_300), (34_000, 36_300)]);
-        // The third waits for nothing: as long as the first, of which alone something is known.
+        // The third write waits for nothing, so it takes as long as the first, the only known one.
         assert_eq!(free[1..], [at(9_000), at(18_000), at(36_000)]);
     }
 

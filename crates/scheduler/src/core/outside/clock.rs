@@ -1,32 +1,32 @@
-//! What time it is on the platter.
+//! Platter time.
 //!
-//! The model's angle is a function of absolute time; a real spindle has a phase that nobody knows and a speed that
-//! drifts. All planning is done in platter time, in which the model's function holds. It lies within half a turn of the
-//! host's time and runs a little faster or slower.
+//! The model's angle is a function of absolute time; a real spindle has an unknown phase and a drifting speed. All planning
+//! is done in platter time, in which the model's function holds. It lies within half a revolution of the host's time and
+//! runs a little faster or slower.
 
 use super::speed::Speed;
 use units::{Duration, Instant};
 
-/// The most that a spindle's speed may be off, in parts of 2^32: 2%.
+/// The maximal error of a spindle's speed, in parts of 2^32: 2%.
 const MOST_RATE: i64 = (1 << 32) / 50;
 
-/// Completions of which each may have been heard late: by what the least late of so many was, all are, and the platter is behind.
+/// The number of completions with a possibly late report whose least delay is taken for the platter's error.
 const UNSURE: u32 = 16;
 
-/// Parts of a rate.
+/// One, as a rate.
 const RATE_ONE: f64 = (1u64 << 32) as f64;
 
-/// Host time to platter time and back.
+/// The mapping of host time to platter time and back.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Clock {
-    /// Where both are known.
+    /// An instant whose host time and platter time are known.
     host: Instant,
     platter: Instant,
-    /// By how much platter time runs faster, in parts of 2^32.
+    /// The excess speed of platter time, in parts of 2^32.
     rate: i64,
     speed: Speed,
     turn: i64,
-    /// Completions since the last that told the angle, and by how much the least late of them was.
+    /// The number of completions since the angle was last observed exactly, and the least delay among them.
     unsure: (u32, i64),
 }
 
@@ -42,7 +42,7 @@ impl Clock {
         }
     }
 
-    /// A turn, in nanoseconds.
+    /// Returns the time of a revolution in ns.
     pub fn turn(&self) -> i64 {
         self.turn
     }
@@ -58,8 +58,8 @@ impl Clock {
         moved(self.host, i64::try_from(back).unwrap_or(elapsed))
     }
 
-    /// How far the platter is past where it was believed, for something that ended at `host` and, as is known, at the
-    /// angle of `platter`: within half a turn either way.
+    /// Returns how far the platter has passed the assumed angle, for an event that ended at `host` at the angle of
+    /// `platter`: within half a revolution either way.
     pub fn error(&self, host: Instant, platter: Instant) -> i64 {
         self.within_half_a_turn(difference(platter, self.platter(host)))
     }
@@ -69,14 +69,14 @@ impl Clock {
         if wrapped > self.turn / 2 { wrapped - self.turn } else { wrapped }
     }
 
-    /// How far the platter may be off at `host` if its speed is by so many millionths since it was last seen.
+    /// Returns the maximal error of the platter at `host` if its speed is wrong by `ppm` since the last observation.
     pub fn may_drift(&self, host: Instant, ppm: i64) -> i64 {
         (difference(host, self.host).max(0) / 1_000_000).saturating_mul(ppm)
     }
 
-    /// Takes over an [`error`](Self::error): `gain` 256ths of it, and what it says of the speed. By some `late` somebody may have
-    /// heard late, of which nobody knows how much that was: who took it for the angle had a platter that was behind by as much until the
-    /// next completion, and sent commands too late. What is left of it.
+    /// Applies an [`error`](Self::error): `gain` 256ths of it to the angle, and the rest of its information to the speed.
+    /// The report may have been up to `late` late. Such a delay must not be taken for the angle: the platter would seem
+    /// behind until the next completion, and commands would be sent too late. Returns the remaining error.
     pub fn correct(&mut self, host: Instant, error: i64, late: Duration, gain: u16) -> i64 {
         let elapsed = difference(host, self.host);
         let taken = scaled_by(self.sure(error, nanos(late)), gain);
@@ -87,7 +87,7 @@ impl Clock {
             self.speed.seen(seconds(elapsed), seen, seconds(self.turn));
             self.rate = ((self.speed.rate() * RATE_ONE) as i64).clamp(-MOST_RATE, MOST_RATE);
         }
-        // Near the host's time: a turn more or less makes no difference to any angle.
+        // Near the host's time: whole revolutions do not change an angle.
         let apart = difference(platter, host);
         if apart.abs() > self.turn {
             platter = moved(host, self.within_half_a_turn(apart));
@@ -96,7 +96,7 @@ impl Clock {
         error - taken
     }
 
-    /// The part of an error that is the platter's.
+    /// Returns the part of an error that is certainly the platter's.
     fn sure(&mut self, error: i64, late: i64) -> i64 {
         if error >= 0 || error <= -late {
             self.unsure = (0, i64::MAX);
@@ -111,9 +111,9 @@ impl Clock {
         -least
     }
 
-    /// Finds the phase anew; the speed stays.
+    /// Sets the phase anew; the speed stays.
     pub fn restart(&mut self, host: Instant, error: i64) {
-        // Never before the beginning of time.
+        // Platter time is never negative.
         let platter = moved(self.platter(host), error.rem_euclid(self.turn));
         (self.host, self.platter) = (host, platter);
         self.unsure = (0, i64::MAX);
@@ -129,18 +129,18 @@ fn scaled_by(error: i64, gain: u16) -> i64 {
     i64::try_from(i128::from(error) * i128::from(gain.min(256)) / 256).unwrap_or(0)
 }
 
-/// Nanoseconds, saturated.
+/// Returns nanoseconds, saturated.
 pub(super) fn nanos(d: Duration) -> i64 {
     i64::try_from(d.as_nanos()).unwrap_or(i64::MAX)
 }
 
-/// `a - b`, saturated.
+/// Returns `a - b`, saturated.
 pub(super) fn difference(a: Instant, b: Instant) -> i64 {
     let (a, b) = (i128::from(a.as_nanos()), i128::from(b.as_nanos()));
     i64::try_from(a - b).unwrap_or(if a > b { i64::MAX } else { i64::MIN })
 }
 
-/// `a + by`, within what an instant can be.
+/// Returns `a + by`, within the range of an instant.
 pub(super) fn moved(a: Instant, by: i64) -> Instant {
     Instant::from_nanos(a.as_nanos().saturating_add_signed(by))
 }
@@ -170,7 +170,7 @@ mod tests {
     #[test]
     fn what_may_have_been_heard_late_says_nothing_of_the_angle() {
         let late = Duration::from_micros(400);
-        // Heard late by as much as it may be, by more, and early.
+        // A report that is late by exactly the maximum, one that is later, and an early one.
         for (error, taken) in [(-300_000, 0), (-500_000, -100_000), (50_000, 50_000)] {
             let mut clock = Clock::new(Duration::from_nanos(TURN));
             let t = at(7_000_000);
@@ -190,7 +190,7 @@ mod tests {
         for n in 1..200 {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             let ended = n * 9_000_000;
-            // A quarter of a millisecond behind what is believed at first, and heard of up to so much later.
+            // The platter is a quarter of a millisecond behind the initial assumption, and reports are up to that much late.
             let (platter, heard) = (at(ended - 250_000), at(ended + (state >> 33) % 150_000));
             clock.correct(heard, clock.error(heard, platter), late, 256);
             off = clock.error(at(ended), platter);
@@ -223,7 +223,7 @@ mod tests {
             ppm in -5_000i64..5_000,
             pauses in prop::collection::vec((50_000_000u64..200_000_000, 400_000u64..4_000_000, 0i64..60_000), 300),
         ) {
-            // A pause, then two commands, the first heard late by more than any is on average.
+            // A pause, then two commands, the first with an unusually late report.
             let mut clock = Clock::new(Duration::from_nanos(TURN));
             let mut host = 1_000_000_000u64;
             for (n, (pause, soon, late)) in pauses.into_iter().enumerate() {
@@ -232,7 +232,7 @@ mod tests {
                     let true_host = i128::from(host) - i128::from(late);
                     let platter = (true_host * i128::from(1_000_000 + ppm) / 1_000_000) as u64;
                     let error = clock.error(at(host), at(platter));
-                    // A part of a turn by which a command may be off and still be foreseen.
+                    // An error that counts as predicted.
                     prop_assert!(n < 100 || error.abs() < TURN as i64 / 32, "{}: {}", n, error);
                     clock.correct(at(host), error, Duration::ZERO, 256);
                 }

@@ -1,4 +1,4 @@
-//! Commands: what the drive is asked for, how that ended, and what is kept of each until then.
+//! Commands, their outcomes, and the state of each until its completion.
 
 use super::config::Neighbour;
 use super::forecast::{Forecast, Plain};
@@ -25,36 +25,36 @@ impl fmt::Display for CommandId {
     }
 }
 
-/// What the drive is to do.
+/// A command to the drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Command {
     /// The core's name for it.
     pub id: CommandId,
-    /// Read or write.
+    /// Whether it reads or writes.
     pub op: Op,
-    /// Which LBNs.
+    /// Its LBNs.
     pub range: LbnRange,
-    /// What for. Of a command that serves both, [`Purpose::Foreground`].
+    /// Its purpose; [`Purpose::Foreground`] if it serves both.
     pub purpose: Purpose,
-    /// Of a command for the foreground, what was asked for: the end of `range`, if background blocks are had before it.
+    /// For a foreground command, the LBNs of the request: the end of `range` if background blocks are read before it.
     pub foreground: Option<LbnRange>,
     /// Wanted background sectors in it, beside the foreground's own.
     pub useful: u32,
 }
 
-/// How a command ended.
+/// The outcome of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome<'a> {
     /// All of it was done.
     Done,
     /// All but these sectors, in ascending order.
     Bad(&'a [Lbn]),
-    /// All before this sector, which is bad; nothing is known of what lies behind it.
+    /// All sectors before this one were done. This one is bad, and the rest is unknown.
     StoppedAt(Lbn),
-    /// This sector is bad, and there are no data of the others either.
+    /// This sector is bad, and no data of the others arrived.
     NoData(Lbn),
-    /// Nobody knows what of it was done, or will be, and no sector is to blame: the host waits for it no longer. The
-    /// request that it was for has failed; of the background nothing has, all of it is wanted again.
+    /// The host has given up waiting; whether any sector was or will be done is unknown, and none is to blame. The command's
+    /// request fails, and its background blocks are wanted again.
     Lost,
 }
 
@@ -69,33 +69,33 @@ impl Outcome<'_> {
     }
 }
 
-/// A command that is at the drive or will be.
+/// A command at the drive or in the queue.
 #[derive(Clone, Debug)]
 pub(super) struct Order {
     pub command: Command,
-    /// What of the background it fetches. Several commands may have one tag: a drive may be done with them in any order,
-    /// and what they fetch together is there with the last of them.
+    /// The tag of the background blocks that it transfers. Several commands may share a tag: a drive may finish them in any
+    /// order, and their common blocks are complete with the last of them.
     pub tag: u64,
     pub work: Work,
-    /// How it stands to the command before it, if that is on the same track.
+    /// Its relation to the command before it, if that is on the same track.
     pub neighbour: Option<Neighbour>,
     pub sent: Option<Instant>,
     pub forecast: Forecast,
-    /// Whether that was believed when it was decided on.
+    /// Whether its forecast was trusted when it was chosen.
     pub foreseen: bool,
-    /// Whether a command that was sent later was done before it.
+    /// Whether a command that was sent later finished before it.
     pub overtaken: bool,
-    /// Whether it waited at the drive with another while that wrote what it had reported: which of them goes first is the drive's own
-    /// choice, and tells nothing of whether it is as foreseen.
+    /// Whether it and another command waited at the drive while a cached write went to the medium. The drive chooses between
+    /// them, so that their order is no evidence for or against the forecast.
     pub in_any_order: bool,
-    /// What idle time was charged with, if it comes behind such work.
+    /// The charge to idle time, if it follows idle work.
     pub charged: Option<Charged>,
-    /// How it was passed through, if it was.
+    /// Its state when it was passed through, if it was.
     pub passed: Option<Passed>,
 }
 
 impl Order {
-    /// An order that is not sent, and whose forecast nobody believes yet.
+    /// Returns an order that has not been sent and whose forecast is not yet trusted.
     pub fn new(command: Command, tag: u64, work: Work, forecast: Forecast) -> Self {
         Self {
             command,
@@ -112,7 +112,7 @@ impl Order {
         }
     }
 
-    /// The LBNs of it that a foreground request asked for, which was not promoted.
+    /// Returns the LBNs of a foreground request that was not promoted.
     pub fn asked_by_the_foreground(&self) -> Option<LbnRange> {
         match &self.work {
             Work::Foreground { job, .. } if job.pending.promoted.is_none() => self.command.foreground,
@@ -121,12 +121,12 @@ impl Order {
     }
 }
 
-/// Whether a command that was passed through had others beside it at the drive.
+/// The other work of the drive when a command was passed through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Passed {
-    /// Nothing: the command is predicted.
+    /// None: the command is predicted.
     Alone,
-    /// Other commands, or writes that the drive had reported and not written yet.
+    /// Other commands, or cached writes.
     BesideOthers,
 }
 
@@ -134,13 +134,13 @@ pub(super) enum Passed {
 pub(super) enum Work {
     Foreground {
         job: Job,
-        /// What it would have been without detours.
+        /// The forecast without detours.
         plain: Option<Plain>,
     },
     Detour,
     Idle,
-    /// A part of a stream, in idle time as well.
+    /// A part of a stream; also idle work.
     Stream,
-    /// What the mimic wanted read.
+    /// A read for the mimic.
     Probe,
 }

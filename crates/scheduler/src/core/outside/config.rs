@@ -1,11 +1,11 @@
-//! What a scheduler outside the drive is told about it, and how careful it is to be.
+//! The configuration of a core outside the drive.
 
 use super::AuditConfig;
 use model::DriveModel;
 use model::profile::Firmware;
 use units::{Duration, Op};
 
-/// Where the core stands.
+/// The place of the core.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Place {
     /// In the drive: it moves the head, and knows everything exactly (OSDI'00).
@@ -15,24 +15,24 @@ pub enum Place {
     Outside(OutsideConfig),
 }
 
-/// What a command costs beside the medium, as a host sees it. `[read, write]` each.
+/// The costs of a command besides the medium, as a host observes them; `[read, write]` each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Overheads {
-    /// From the instant at which the drive turns to a command until its arm sets out.
+    /// From the instant at which the drive starts a command until its arm starts to move.
     pub command: [Duration; 2],
-    /// From the last sector's passing until the host knows.
+    /// From the pass of the last sector until the host receives the completion.
     pub completion: [Duration; 2],
     /// A sector's time on the bus.
     pub bus_sector: Duration,
-    /// Nothing is read from the medium sooner than this after the drive has turned to its command.
+    /// The least time from the start of a command to its first sector from the medium.
     pub shortest_access: Duration,
-    /// Whether the drive turns to a queued command as soon as the arm is free, while the last one's data cross the bus;
-    /// otherwise when the host knows of the last one.
+    /// Whether the drive starts a queued command as soon as the arm is free, while the previous one's data cross the bus;
+    /// otherwise it starts when the host has received the previous completion.
     pub overlap: bool,
     /// Whether writes are reported before they are on the medium.
     pub write_back: bool,
-    /// Where nobody knows whether they are, what a write costs if it is reported from the medium, `command` and `completion`: they
-    /// are taken to be reported before until completions say otherwise.
+    /// If write-back is unknown, the `command` and `completion` of a write that is reported from the medium. Writes are
+    /// assumed to be cached until completions show otherwise.
     pub if_through: Option<[Duration; 2]>,
 }
 
@@ -40,19 +40,19 @@ fn plain(ms: f64) -> Duration {
     Duration::from_millis_f64(ms.max(0.0)).unwrap_or(Duration::ZERO)
 }
 
-/// An overhead of a profile's.
+/// Converts an overhead of a profile.
 fn scaled(firmware: &Firmware, ms: f64) -> Duration {
     plain(ms * firmware.overhead_scale)
 }
 
-/// Of a pair that depends on what came before, what is never too short.
+/// Returns the larger of two overheads that depend on the previous command, which is never too short.
 fn higher(firmware: &Firmware, (after_read, after_write): (f64, f64)) -> Duration {
     scaled(firmware, firmware.per_request_overhead_ms + after_read.max(after_write))
 }
 
 impl Overheads {
-    /// What a profile's firmware section says of a drive. `overlap` is not in it. Who knows of writes what the profile does not says
-    /// so with [`writing_back`](Self::writing_back).
+    /// Returns the overheads of a profile's firmware section, with `overlap`, which is not in it. To override the profile's
+    /// write-back, use [`writing_back`](Self::writing_back).
     ///
     /// ```
     /// use freeblock_scheduler::Overheads;
@@ -67,7 +67,7 @@ impl Overheads {
         let higher = |pair| higher(firmware, pair);
         let bus = plain(firmware.bulk_sector_ms);
         let bus_sector = bus.max(plain(firmware.bus_read_sector_ms));
-        // What a profile gives a miss less for than a hit was measured as a part of its seeks (docs/MODEL.md).
+        // If a miss has less overhead than a hit, the difference is a part of the measured seeks (docs/MODEL.md).
         let in_seeks = higher(o.read_hit).saturating_sub(higher(o.read_miss));
         let farthest = drive.layout().cylinders().saturating_sub(1).min(10);
         let shortest = (1..=farthest).map(|d| drive.seek(d)).min().unwrap_or(Duration::ZERO);
@@ -82,7 +82,7 @@ impl Overheads {
         };
         match firmware.cache.write_back.known() {
             Some(known) => plain.writing_back(firmware, known && firmware.cache.enabled),
-            // Whether reads find anything in its buffer says nothing of writes.
+            // Cache hits of reads show nothing about writes.
             None => {
                 let if_through = Some(plain.writing_back(firmware, false).of_writes());
                 Self { if_through, ..plain.writing_back(firmware, true) }
@@ -94,14 +94,14 @@ impl Overheads {
         [self.command[1], self.completion[1]]
     }
 
-    /// Of a drive that turns out to report writes from the medium, where nobody knew.
+    /// Returns the overheads for a drive that turns out to report writes from the medium, if that was unknown.
     pub(crate) fn writing_through(mut self) -> Option<Self> {
         [self.command[1], self.completion[1]] = self.if_through?;
         Some(Self { write_back: false, if_through: None, ..self })
     }
 
-    /// The same with writes reported from the buffer or from the medium, whatever the profile has: what a write costs
-    /// differs.
+    /// Returns the overheads with writes reported from the buffer or from the medium, whatever the profile has; the costs of
+    /// a write differ.
     pub fn writing_back(mut self, firmware: &Firmware, write_back: bool) -> Self {
         let o = &firmware.overheads;
         let reported = scaled(firmware, o.write_completion);
@@ -117,17 +117,17 @@ impl Overheads {
         self.command[index(op)]
     }
 
-    /// From the last sector's passing until the host knows.
+    /// Returns the time from the pass of the last sector to the completion at the host.
     pub(crate) fn tail(&self, op: Op) -> Duration {
         self.completion[index(op)]
     }
 
-    /// From when a read's data have crossed the bus until the host knows.
+    /// Returns the time from the end of a read's data on the bus to the completion at the host.
     pub(crate) fn after_bus(&self) -> Duration {
         self.tail(Op::Read).saturating_sub(self.bus_sector)
     }
 
-    /// From the last sector's passing until the arm may set out for a queued command.
+    /// Returns the time from the pass of the last sector until the arm may start for a queued command.
     pub(crate) fn between(&self, last: Op, next: Op) -> Duration {
         let wait = if self.overlap { Duration::ZERO } else { self.tail(last) };
         wait + self.command(next)
@@ -135,7 +135,7 @@ impl Overheads {
 }
 
 impl Conservatism {
-    /// Learned, from the 0.3 ms of FAST'02 on.
+    /// Learned margins, starting at the 0.3 ms of FAST'02.
     pub const LEARNED: Self = Self::Learned { start: Duration::from_micros(300), by_distance: true };
 }
 
@@ -143,40 +143,40 @@ fn index(op: Op) -> usize {
     usize::from(op.is_write())
 }
 
-/// By how much the moves of detours are widened: a detour must be back in time although seeks vary.
+/// The margins of detours' moves: a detour must be back in time although seeks vary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Conservatism {
-    /// The same for every move (FAST'02, section 3.3).
+    /// The same margin for every move (FAST'02, section 3.3).
     Constant(Duration),
-    /// The observed spread of moves over like distances, and on top of it what keeps the harm done below its bound; `start`
-    /// until something has been seen.
+    /// The observed spread of moves of similar distance, and a common margin that keeps the harm below its bound; `start`
+    /// before the first observations.
     Learned {
-        /// Before anything is known.
+        /// The margin before the first observations.
         start: Duration,
-        /// Whether moves over like distances have a margin of their own; otherwise one is for all.
+        /// Whether moves of similar distance have their own margin; otherwise all have the same.
         by_distance: bool,
     },
 }
 
-/// Two commands, one right behind the other, on one track, as the drive sees them. A drive may take them for the beginning of
-/// a sequence and read ahead before it turns to anything else (FAST'02, section 4.3).
+/// Two consecutive commands on one track, as the drive sees them. A drive may take them for the beginning of a sequence and
+/// read ahead before it starts any other command (FAST'02, section 4.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Neighbour {
-    /// What the first does.
+    /// The operation of the first.
     pub first: Op,
-    /// What the second does.
+    /// The operation of the second.
     pub second: Op,
-    /// Whether the second goes for lower LBNs than the first.
+    /// Whether the second has lower LBNs than the first.
     pub backward: bool,
-    /// Whether the second begins with the sector that passes right behind the first's last, so that no time is between them.
+    /// Whether the second begins with the sector that passes next after the first's last.
     pub touching: bool,
 }
 
 impl Neighbour {
-    /// Kinds that there are.
+    /// The number of kinds.
     pub(crate) const KINDS: usize = 16;
 
-    /// Whether a drive may take the two for the beginning of a sequence that it reads on.
+    /// Returns whether a drive may take the two for a sequence and read ahead.
     pub(crate) fn is_sequence(self) -> bool {
         !self.first.is_write() && !self.second.is_write() && !self.backward
     }
@@ -189,97 +189,96 @@ impl Neighbour {
     }
 }
 
-/// Whether detours may use commands that are each other's neighbours on a track: the source track, the destination's on the
-/// far side of its end, both sides of any track's end.
+/// Whether detours may use neighbouring commands on a track: on the source track, on the destination track past the track's
+/// end, and on both sides of any track's end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Neighbours {
-    /// Not at all (FAST'02, section 4.3).
+    /// Never (FAST'02, section 4.3).
     #[default]
     Never,
-    /// As long as what the drive does behind them is as foreseen; a kind that costs more turns than other commands do is left
-    /// alone for a while, then tried again. No read goes on behind another where the drive is seen to read on then.
+    /// While the drive behaves as predicted behind them. A kind that loses more revolutions than other commands do is not
+    /// used for a while and then tried again. No read continues another if the drive is seen to read ahead then.
     Learned,
     /// Always: for a drive that does not read ahead.
     Always,
 }
 
-/// Commands that a drive with native command queueing takes.
+/// The depth of a drive's native command queue.
 const PASS_THROUGH_DEPTH: u8 = 32;
 
-/// How a core outside the drive works.
+/// The configuration of a core outside the drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutsideConfig {
-    /// What commands cost.
+    /// The costs of commands.
     pub overheads: Overheads,
-    /// How detours' moves are widened.
+    /// The margins of detours' moves.
     pub conservatism: Conservatism,
-    /// The most commands at the drive. Two keep the head busy while data cross the bus, and leave the drive nothing to
+    /// The maximum of commands at the drive. Two keep the head busy while data cross the bus, and leave the drive nothing to
     /// reorder (FAST'02, section 3.3).
     pub at_drive: u8,
-    /// The most commands at the drive while requests are passed through: when nothing is wanted, or no gap can be used. The drive
-    /// chooses their order. 0 passes none through, and keeps to `at_drive` and the policy's order always (FAST'02).
+    /// The maximum of commands at the drive during pass-through, which is used while nothing is wanted or no gap is usable.
+    /// The drive chooses their order. With 0 there is no pass-through: `at_drive` and the policy's order hold always
+    /// (FAST'02).
     pub pass_through: u8,
     /// Whether wanted blocks are read in streams of short commands while no request waits for the arm, if idle time is used
     /// ([`Config::idle`](crate::Config::idle)).
     pub streams: bool,
-    /// Whether a command of a detour may come right behind another on its track, or right before the foreground's on its.
+    /// Whether a detour's command may directly follow another on its track, or directly precede the foreground's.
     pub neighbours: Neighbours,
-    /// Whether the second of two commands on a track may begin with the sector right behind the first's last, as far as
-    /// `neighbours` allow; otherwise one is left out between them. At a track's end that is the half of a block that the next track's
-    /// beginning or the last one's end has the rest of.
+    /// Whether the second of two commands on a track may begin with the sector after the first's last, where `neighbours`
+    /// allows it; otherwise one sector is left out. At a track's end that sector is a part of a block whose other part is on
+    /// the next track.
     pub touching: bool,
-    /// Whether a detour may stay on the source track, as far as `neighbours` allow: its first command goes on where the
-    /// foreground's last one ended.
+    /// Whether a detour may stay on the source track, where `neighbours` allows it: its first command continues after the
+    /// foreground's last one.
     pub source_track: bool,
-    /// Whether what time is left behind a detour goes into blocks that are merged into the foreground's command.
+    /// Whether the remaining time behind a detour is used for blocks that are merged into the foreground's command.
     pub merge_after: bool,
-    /// Whether what is left of a gap behind a detour is planned for as a gap is, with or without the foreground's command, twice at most: for
-    /// who wants little here and there, as at a scan's end. Where much is wanted each command more is a risk for little, and where the bound
-    /// on harm is used up, as by who comes one after another in order of arrival, so many more gaps are left alone.
+    /// Whether the rest of a gap behind a detour is planned as a gap, with or without the foreground's command, twice at
+    /// most. It is useful where little is wanted, as at the end of a scan. Where much is wanted, each additional command is
+    /// a risk for few blocks, and once the harm bound is reached, fewer gaps are used.
     pub plan_rest: bool,
-    /// Whether plans allow for data that cross the bus as late as has been seen.
+    /// Whether plans allow for the largest observed delay of data on the bus.
     pub late_bus: bool,
-    /// Whether moves, to read and to write, are taken to be longer or shorter than told where completions show it: a probed
-    /// profile does not tell a command's overhead from its seek, nor, without writing, what a head settles to write.
+    /// Whether moves, for reads and writes, are corrected by completions: a probed profile cannot separate a command's
+    /// overhead from its seek, nor, without writing, know the settle time of writes.
     pub correct_moves: bool,
-    /// Whether some gaps are left alone where a request is foreseen to come just too late for its sectors: what it takes then
-    /// shows whether there is a gap at all, which a detour in each of them would hide.
+    /// Whether some gaps are left unused if their request seems to arrive just too late for its sectors: its completion
+    /// shows whether there is a gap at all, which a detour would hide.
     pub control_gaps: bool,
-    /// Whether a drive that is seen to read on behind reads that follow each other is foreseen to: who comes then waits for the end
-    /// of its track, and who reads on has no move to wait for. Gaps before what its buffer may have, and all where it has most, are
-    /// left alone.
+    /// Whether observed read-ahead behind consecutive reads is predicted: the next request waits for the end of the track,
+    /// and the next consecutive read needs no move. Gaps before a read that may be a cache hit are not used, and none is
+    /// where most reads are hits.
     pub reads_on: bool,
-    /// Whether what goes next is chosen as late as it can be at the drive in time, from more, in place of as soon as there is
-    /// room for it.
+    /// Whether the next command is chosen as late as it can still reach the drive in time, from more requests, instead of as
+    /// soon as the drive has room.
     pub late_choice: bool,
-    /// Whether a request among whose sectors the head arrives may wait for its first one, with a detour in the turn before it: a
-    /// drive with zero-latency access would read the rear part at once, and have nothing to do for the rest of that turn.
-    /// In order the request is done later by the time of its rear part; where that is over an eighth of a turn it is left as
-    /// it is.
+    /// Whether a request within which the head would arrive may wait for its first sector, with a detour in the revolution
+    /// before: a zero-latency drive would transfer the tail at once and be idle for the rest of that revolution. The request
+    /// is late by its tail. If the tail takes more than an eighth of a revolution, the gap is not used.
     pub in_order: bool,
-    /// Whether detours are chosen by what they bring less what their moves are expected to lose: each that is late costs the
-    /// sectors that pass in a turn, and how many are late with so little to spare is in the error record. The last blocks of a
-    /// scan, one by one, are worth less than their moves then: nothing is had of them.
+    /// Whether the expected loss of a detour's moves is subtracted from its yield: each late move costs the sectors of one
+    /// revolution, and the error record has the share of late moves for each slack. Single blocks, as at the end of a scan,
+    /// are then never worth their moves.
     pub expected_value: bool,
-    /// Whether what the bound on harm leaves is spent: a request waits for a turn of the platter more where what a detour can fetch in
-    /// that is worth it, as seen by what others were offered. The foreground is slower for it, by no more than the bound; with none
-    /// nothing is bought.
+    /// Whether the unused part of the harm bound is spent: a request waits one more revolution if a detour's yield in it is
+    /// worth that, compared with other offers. The foreground is slower by at most the bound; without a bound nothing is
+    /// spent.
     pub bought_turns: bool,
-    /// How much a completion corrects what is believed of the platter's angle, in 256ths: 256 believes the last one.
+    /// The weight of a completion for the platter's angle, in 256ths: with 256 only the last one counts.
     pub resync: u16,
-    /// The most that the foreground's time at the head may grow by through detours that were back too late, in
-    /// millionths; `None` measures it and does nothing about it, as FAST'02. With [`IdleTime`](crate::IdleTime) this is
-    /// one bound for both: each has a part of it, more for who gets more for what it costs, and may use what the other
-    /// leaves.
+    /// The bound on harm, as a share of the foreground's time at the head, in ppm; `None` measures the harm without a bound,
+    /// as FAST'02. With [`IdleTime`](crate::IdleTime) this is one bound for both detours and idle time. Each has a part, the
+    /// one with more blocks for its harm the larger, and may use the part that the other leaves.
     pub harm_ppm: Option<u32>,
-    /// How the cost of background work is measured against windows without it; `None` measures nothing, and no window is without
-    /// it, as in the papers and in the daemon.
+    /// The measurement of background work's cost against windows without it; `None`, as in the papers and in the daemon, has
+    /// no such windows.
     pub audit: Option<AuditConfig>,
 }
 
 impl OutsideConfig {
-    /// The scheduler of FAST'02 with all its restrictions: constant conservatism, no command of its own on the source or
-    /// destination track, one command a detour, the position taken from the last completion.
+    /// Returns the scheduler of FAST'02 with all its restrictions: constant conservatism, no command of its own on the
+    /// source or destination track, one command a detour, the position taken from the last completion.
     pub const fn paper(overheads: Overheads, conservatism: Duration) -> Self {
         Self {
             overheads,
@@ -306,10 +305,9 @@ impl OutsideConfig {
         }
     }
 
-    /// For a drive of which nothing is known but its size ([`DriveModel::unknown`]): gaps are left alone, since nobody can
-    /// tell how long they are, and idle time is used. The order comes from a mimic that learns from completions (SMTF), or
-    /// from LBNs. Two commands at the drive, as ever: what is known of the one ahead is all that the choice of the next
-    /// needs.
+    /// Returns a configuration for a drive of which only the size is known ([`DriveModel::unknown`]). Gaps are not used,
+    /// since their length is unknown, and idle time is. The order comes from a mimic that learns from completions (SMTF), or
+    /// from LBNs. Two commands are at the drive, because the choice of the next needs only the one ahead.
     ///
     /// ```
     /// use freeblock_scheduler::{Caution, Config, Core, OutsideConfig, Place, policy::PolicyName};
@@ -339,14 +337,15 @@ impl OutsideConfig {
         Self::paper(overheads, Duration::ZERO)
     }
 
-    /// The same with pass-through, late choice and streams: clients are served as by the drive alone where nothing is wanted or no gap can be used,
-    /// and otherwise chosen as late as they can be in time; idle time is used in streams.
+    /// Returns the same with pass-through, late choice and streams. While nothing is wanted or no gap is usable, clients are
+    /// served as by the drive alone; otherwise each request is chosen as late as it can be in time. Idle time is used in
+    /// streams.
     pub const fn serving(self) -> Self {
         Self { pass_through: PASS_THROUGH_DEPTH, streams: true, late_choice: true, ..self }
     }
 
-    /// What goes beyond FAST'02: conservatism that is learned, what is left behind a detour merged with the foreground, moves
-    /// that are corrected by completions, and harm bounded to 1%.
+    /// Returns the configuration beyond FAST'02: learned margins, blocks behind a detour merged with the foreground, moves
+    /// corrected by completions, and harm bounded to 1%.
     pub const fn beyond(overheads: Overheads) -> Self {
         Self {
             conservatism: Conservatism::LEARNED,

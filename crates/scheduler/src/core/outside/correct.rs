@@ -1,10 +1,10 @@
-//! By how much moves are longer or shorter than told, from the turns in which commands were done.
+//! The correction of moves, from the revolutions in which commands were done.
 //!
-//! A probe that reads, one command at a time, measures the sum of a command's overhead and its seek; behind another command
-//! the overhead runs beside that one's, and the seek alone counts. And it cannot know what a head settles to write. Both
-//! are one number for every move of a kind. A completion tells whether a head was ready when its first sector began to
-//! pass: so, by how long that was after the head would have been ready as told, the part of the heads that were. That part
-//! rises from none to all where moves are really done; it is looked for where fewest completions say otherwise.
+//! A probe with one read at a time measures the sum of a command's overhead and its seek. Behind another command the
+//! overhead is hidden, and the seek alone counts. And the probe cannot know the settle time of writes. Each is one number
+//! for every move of a kind. A completion shows whether the head was ready when its first sector began to pass. The share of
+//! ready heads, as a function of the time since the profile's arrival, rises from none to all at the true arrival. The
+//! correction is the time that the fewest completions contradict.
 
 use super::clock::nanos;
 use super::config::Overheads;
@@ -21,28 +21,29 @@ use units::{Duration, Op};
 /// Width of a bin: 10 us.
 const BIN_NS: i64 = 10_000;
 
-/// Bins on each side of what was told: up to 1.6 ms, more than any drive at hand settles.
+/// The number of bins on each side of the profile's arrival: up to 1.6 ms, more than the settle time of any measured drive.
 const BINS: i64 = 160;
 
-/// Further away than this part of a turn nothing is believed: it could be early as well as late.
+/// The largest correction, as a part of a revolution: beyond it, early and late cannot be distinguished.
 const PART: i64 = 4;
 
-/// So many more completions must agree with something else than with what is believed, and so many standard deviations of
-/// what chance alone would make of those between both.
+/// The number of additional completions, and of standard deviations of chance, by which another correction must be better
+/// than the current one.
 const ENOUGH: i64 = 12;
 const SURE: i64 = 4;
 
-/// Bins nearer than this are as good: 30 us.
+/// Corrections closer than this many bins count as equal: 30 us.
 const NEAR: usize = 3;
 
-/// Of the completions that tell, one in so many may contradict what is found; a profile that is wrong otherwise stays.
+/// The correction is accepted if at most one in this many completions contradicts it; otherwise the profile is wrong in
+/// another way.
 const CONTRADICTING: i64 = 12;
 
-/// Completions between two looks, and those after which half is forgotten.
+/// Completions between two searches, and completions after which half of the counts is discarded.
 const STRIDE: u32 = 64;
 const MEMORY: u32 = 1 << 14;
 
-/// Heads of one kind of move, by when their first sectors began to pass: how many there were, and how many were ready.
+/// Counts of one kind of move, by the start of the first sector: all heads, and those that were ready.
 #[derive(Clone, Debug)]
 struct Ready {
     bins: Vec<(u32, u32)>,
@@ -57,7 +58,7 @@ impl Default for Ready {
 }
 
 impl Ready {
-    /// Sectors that began to pass `ns` after the head should have been ready, and whether it was.
+    /// Records a first sector that began to pass `ns` after the profile's arrival, and whether the head was ready.
     fn note(&mut self, ns: i64, ready: bool) {
         let bin = usize::try_from(ns.div_euclid(BIN_NS) + BINS).ok();
         let Some(bin) = bin.and_then(|bin| self.bins.get_mut(bin)) else { return };
@@ -69,7 +70,8 @@ impl Ready {
         }
     }
 
-    /// When heads are really ready, if that is clearly not at `now`: ready before and not ready after it contradict.
+    /// Returns the true arrival if it is clearly not at `now`. A ready head before it and one that is not ready after it
+    /// contradict it.
     fn found(&mut self, now: i64) -> Option<i64> {
         if self.fresh < STRIDE {
             return None;
@@ -78,7 +80,7 @@ impl Ready {
         let place = |edge: usize| (edge as i64 - BINS) * BIN_NS;
         let told = (now.div_euclid(BIN_NS) + BINS).clamp(0, 2 * BINS) as usize;
         let all: i64 = self.bins.iter().map(|bin| i64::from(bin.0)).sum();
-        // All later than the first edge: who was not ready contradicts.
+        // For an arrival before the first edge, each head that was not ready contradicts.
         let mut against: i64 = self.bins.iter().map(|bin| i64::from(bin.0 - bin.1)).sum();
         let mut best = (against, 0);
         let mut against_told = against;
@@ -95,28 +97,28 @@ impl Ready {
         let chance: i64 = between.iter().map(|bin| i64::from(bin.0)).sum();
         let gained = against_told - best.0;
         let clear = gained >= ENOUGH && gained * gained >= SURE * SURE * chance && between.len() >= NEAR;
-        // At either end it is further away.
+        // At either end the true arrival is outside the range.
         let inside = best.1 > 0 && best.1 < self.bins.len();
         (clear && inside && best.0 * CONTRADICTING <= all).then(|| place(best.1))
     }
 }
 
-/// What is known of moves to read and to write.
+/// The corrections of moves to read and to write.
 #[derive(Clone, Debug)]
 pub(super) struct Correction {
-    /// Of commands behind another, and of those that were waited for.
+    /// Counts of commands behind another, and of commands sent to an idle drive.
     queued: [Ready; 2],
     alone: [Ready; 2],
-    /// By how many nanoseconds moves are longer than told, and commands' overheads.
+    /// The corrections of moves and of commands' overheads, in ns.
     moves: [i64; 2],
     commands: [i64; 2],
     told: Overheads,
-    /// The drive as told, when there is something to correct.
+    /// The drive of the profile, once there is a correction.
     drive: Option<Arc<DriveModel>>,
-    /// Nothing further away is believed, in nanoseconds.
+    /// The largest correction, in ns.
     most: i64,
     changed: bool,
-    /// Whether the last completion was explained: otherwise nobody knows where the next command began.
+    /// Whether the last completion was explained: otherwise the start of the next command is unknown.
     sure: bool,
 }
 
@@ -135,10 +137,10 @@ impl Correction {
         }
     }
 
-    /// A command was done, when it was `foreseen` or not.
+    /// Records a completion against its forecast.
     pub fn note(&mut self, drive: &DriveModel, op: Op, foreseen: &Forecast, seen: &Observed) {
         let sure = std::mem::replace(&mut self.sure, seen.explained) && seen.explained;
-        // A change of head alone is a number of its own; where the shortest seek hides it, a probe knows a bound only.
+        // A head switch without a seek has its own time; if the shortest seek hides it, a probe knows only a bound.
         let tells = sure && foreseen.distance > 0 && !foreseen.in_two_parts;
         let Some(set_out) = foreseen.set_out.filter(|_| tells) else { return };
         let turns = seen.turns;
@@ -148,7 +150,7 @@ impl Correction {
             SetOut::Queued => &mut self.queued[of],
             SetOut::Alone => &mut self.alone[of],
         };
-        // Its first sector passed a turn before as well.
+        // Its first sector passed one revolution earlier as well.
         let (passed, turn) = (nanos(foreseen.slack()) + applied, nanos(turn(drive)));
         for (passed, was_ready) in [(passed, turns <= 0), (passed - turn, turns < 0)] {
             if passed.abs() < self.most {
@@ -159,13 +161,13 @@ impl Correction {
             let more = found - applied;
             let before = (self.moves, self.commands);
             match set_out {
-                // How the sum of both is to be parted is the same for reads and writes.
+                // The division of the sum is the same for reads and writes.
                 SetOut::Queued if of == 0 => {
                     self.moves[0] += more;
                     self.commands = self.commands.map(|ns| ns - more);
                 }
                 SetOut::Queued => self.moves[1] += more,
-                // What a command is told to take cannot be more than all of it: the rest is the move's.
+                // A command's overhead cannot exceed the sum: the rest belongs to the move.
                 SetOut::Alone if self.told.overlap => {
                     let least = -nanos(self.told.command[of]);
                     let all = self.commands[of] + more;
@@ -177,12 +179,12 @@ impl Correction {
             for (ns, told) in self.commands.iter_mut().zip(self.told.command) {
                 *ns = (*ns).max(-nanos(told));
             }
-            // A command that is told to take next to nothing takes no less.
+            // An overhead of almost zero cannot be reduced.
             self.changed |= (self.moves, self.commands) != before;
         }
     }
 
-    /// The drive and what its commands cost as they are believed to be from now on, if that is not as it is in `drive`.
+    /// Returns the corrected drive and overheads, if they differ from `drive`.
     pub fn news(&mut self, drive: &Arc<DriveModel>) -> Option<(DriveModel, Overheads)> {
         if !std::mem::take(&mut self.changed) {
             return None;
@@ -198,32 +200,32 @@ impl Correction {
         Some((told.with_moves_longer_by(read, write), Overheads { command, ..self.told }))
     }
 
-    /// What was seen may be of another drive: moves are as told until completions say otherwise again.
+    /// Discards all counts, which may belong to another drive; moves are the profile's until completions show otherwise.
     pub fn forget(&mut self) {
         (self.queued, self.alone, self.sure) = (Default::default(), Default::default(), false);
         self.changed |= self.moves != [0; 2] || self.commands != [0; 2];
         (self.moves, self.commands) = ([0; 2], [0; 2]);
     }
 
-    /// What commands cost otherwise turned out to be so.
+    /// Sets the overheads when they turn out to differ.
     pub fn tell(&mut self, overheads: Overheads) {
         self.told = overheads;
         self.changed = true;
     }
 
-    /// By how many nanoseconds moves are taken to be longer than told, to read and to write.
+    /// Returns the corrections of moves to read and to write, in ns.
     pub fn moves(&self) -> [i64; 2] {
         self.moves
     }
 }
 
 impl Core {
-    /// A command was done: what that says of moves.
+    /// Records what a completion shows about moves.
     pub(super) fn correct_moves(&mut self, outside: &mut Outside, order: &Order, seen: &Observed) {
         outside.correction.note(&self.drive, order.command.op, &order.forecast, seen);
     }
 
-    /// What has turned out to be otherwise than told is believed from now on.
+    /// Applies new corrections to the drive model.
     pub(super) fn believe_corrections(&mut self, outside: &mut Outside) {
         if let Some((drive, overheads)) = outside.correction.news(&self.drive) {
             outside.config.overheads = overheads;
@@ -240,8 +242,8 @@ mod tests {
     use proptest::prelude::*;
     use units::Instant;
 
-    /// Heads that are ready `late` after they should be, by chance up to `spread` sooner or later, one in fifty up to half a
-    /// millisecond later still; sectors begin to pass at any time, most of them soon.
+    /// Returns the correction for heads that arrive `late`, with a random spread, and one in fifty up to half a millisecond
+    /// later still. Sectors begin to pass at random times, mostly soon.
     fn found(late: i64, spread: i64, mut state: u64) -> i64 {
         let mut draw = |below: i64| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -263,7 +265,7 @@ mod tests {
         #[test]
         fn when_heads_are_ready_is_found(late in -1_200_000i64..1_200_000, spread in 0i64..60_000, seed: u64) {
             let found = found(late, spread, seed);
-            // What is less than heads differ by themselves may be left as it was told.
+            // A correction below the natural spread may be missed.
             prop_assert!((found - late).abs() <= spread.max(45_000), "{} for {}", found, late);
         }
 
@@ -280,7 +282,7 @@ mod tests {
         let told =
             Overheads { command: [Duration::from_micros(10); 2], overlap: true, ..Overheads::default() };
         let mut correction = Correction::new(&drive, &told);
-        // Heads are ready half a millisecond sooner, as only commands show that were waited for.
+        // Heads arrive half a millisecond early, which only commands to an idle drive show.
         let mut changes = 0;
         for n in 0..20_000u64 {
             let slack = n * 7_919 % nanos(turn(&drive)).unsigned_abs();
@@ -301,7 +303,7 @@ mod tests {
 
     #[test]
     fn what_no_number_explains_is_left_alone() {
-        // Ready or not by chance, whatever the time.
+        // Heads are ready by chance, independent of the time.
         let mut ready = Ready::default();
         let mut state = 1u64;
         for n in 0..50_000i64 {

@@ -1,4 +1,4 @@
-//! From one command to the next: what is foreseen of those at the drive and behind them, and what a completion corrects.
+//! The course from one command to the next: forecasts of those at the drive and behind them, and corrections by completions.
 
 use super::Overheads;
 use super::clock::{self, moved};
@@ -11,12 +11,12 @@ use model::DriveModel;
 use units::{Duration, Instant, LbnRange, Op};
 
 impl Outside {
-    /// Where the head will be when all that was decided on is done.
+    /// Returns the position of the head when all chosen commands are done.
     pub(super) fn standing(&self, drive: &DriveModel) -> Standing {
         self.walk(drive, &[], |_| {})
     }
 
-    /// Foresees all that was decided on, and `more` behind it, of which `each` learns.
+    /// Forecasts all chosen commands and `more` behind them, and passes each forecast to `each`.
     pub(super) fn walk(
         &self,
         drive: &DriveModel,
@@ -26,7 +26,7 @@ impl Outside {
         let decided = self.device.iter().chain(&self.queue);
         let decided = decided.map(|order| (order.sent, (order.command.op, order.command.range), false));
         let mut at = self.base;
-        // A command is sent when there is room for it: when the one so many before it has left the drive.
+        // A command is sent when there is room for it: when an earlier one, by the depth of the queue, has left the drive.
         let room = self.at_drive().min(MOST_AT_DRIVE);
         let mut left = [Instant::ZERO; MOST_AT_DRIVE];
         let destaged = self.destaged().filter(|_| room > 1).map(|at| self.clock.platter(at));
@@ -45,7 +45,7 @@ impl Outside {
         at
     }
 
-    /// When the second of two commands that are decided on now can be sent.
+    /// Returns the instant at which the second of two commands that are chosen now can be sent.
     pub(super) fn second_sent(&self, drive: &DriveModel) -> Instant {
         let destaged = self.destaged().map(|at| self.clock.platter(at)).filter(|at| self.decided < *at);
         if usize::from(destaged.is_some()) + self.device.len() + 1 < self.at_drive() {
@@ -61,25 +61,25 @@ impl Outside {
         left
     }
 
-    /// Commands that may be at the drive at a time.
+    /// Returns the maximum of commands at the drive.
     pub(super) fn at_drive(&self) -> usize {
         usize::from(self.config.at_drive).max(1)
     }
 
-    /// Whether the drive reports such a command from its buffer.
+    /// Returns whether the drive reports such a command from its buffer.
     pub(super) fn reports(&self, op: Op) -> bool {
         op.is_write() && self.config.overheads.write_back
     }
 
-    /// When the drive has written what it reported last, by the host's clock: until then it has that beside what it is sent. Of
-    /// several commands that wait one may go before another; that it waits with one at most keeps them in their order. Where that is
-    /// not foreseen nothing is held back for it.
+    /// Returns, on the host's clock, when the drive has written the last cached write. Until then the drive has that write
+    /// besides the commands that it was sent. If several commands wait, it may reorder them; with one at most, their order
+    /// is certain. Without trusted forecasts there is no such limit.
     pub(super) fn destaged(&self) -> Option<Instant> {
         let beside = self.buffered && self.config.overheads.overlap && self.at_drive() > 1;
         (beside && self.foresees()).then(|| self.clock.host(self.base.free) + LEAD)
     }
 
-    /// When a command is at the drive no longer, as far as the host can know.
+    /// Returns when a command has left the drive, as far as the host can know.
     fn left(&self, op: Op, forecast: &Forecast) -> Instant {
         if self.reports(op) && self.config.overheads.overlap {
             forecast.heard_at_latest.max(forecast.end + LEAD)
@@ -92,7 +92,7 @@ impl Outside {
         self.follow_by(drive, &self.config.overheads, from, order)
     }
 
-    /// The same of a drive whose commands cost so much.
+    /// The same for given costs of commands.
     pub(super) fn follow_by(
         &self,
         drive: &DriveModel,
@@ -105,7 +105,7 @@ impl Outside {
         forecast(drive, overheads, from, (sent, self.held_back), (op, range))
     }
 
-    /// Forecasts a command that is decided on now and follows `from`.
+    /// Forecasts a command that is chosen now and follows `from`.
     pub(super) fn forecast_behind(
         &self,
         drive: &DriveModel,
@@ -115,7 +115,7 @@ impl Outside {
         forecast(drive, &self.config.overheads, from, (self.decided, self.held_back), what).0
     }
 
-    /// Foresees all that is at the drive anew.
+    /// Forecasts all commands at the drive again.
     pub(super) fn foresee(&mut self, drive: &DriveModel) {
         let mut at = self.base;
         for i in 0..self.device.len() {
@@ -125,8 +125,8 @@ impl Outside {
         }
     }
 
-    /// The next foreground request with a detour is foreseen without it from where the head is now, if nothing of both is
-    /// done yet.
+    /// Forecasts the next foreground request with a detour as if it had none, from the current position of the head, if no
+    /// part of either is done yet.
     pub(super) fn foresee_plain(&mut self, drive: &DriveModel) {
         let (overheads, held_back) = (self.config.overheads, self.held_back);
         let base = Standing { bus: self.base.bus.checked_sub(self.on_bus).unwrap_or_default(), ..self.base };
@@ -137,7 +137,7 @@ impl Outside {
             return;
         };
         let merged = command.foreground.is_some_and(|asked| asked != command.range);
-        // What of its detour is done already, as a drive may that reorders, is not without cost.
+        // A part of its detour is done already (a drive may reorder), and has a cost.
         if ahead + usize::from(merged) < plain.detour as usize {
             return;
         }
@@ -145,7 +145,7 @@ impl Outside {
         plain.foresee(drive, &overheads, &base, held_back, what);
     }
 
-    /// A detour has met sectors that cannot be read: what the drive has tried for them, the request behind it waited for.
+    /// Records that a detour has met unreadable sectors: the request behind it waited for the drive's retries.
     pub(super) fn detour_failed(&mut self) {
         let plain = self.device.iter_mut().chain(&mut self.queue).find_map(|order| match &mut order.work {
             Work::Foreground { plain, .. } => Some(plain),
@@ -156,13 +156,13 @@ impl Outside {
         }
     }
 
-    /// When the data of a read had crossed the bus that is heard of then. What the drive takes to report it beyond that keeps nobody's
-    /// data waiting.
+    /// Returns when the data of a read had crossed the bus, given its completion at the host. The additional overhead of the
+    /// completion does not delay other data.
     pub(super) fn crossed(&self, heard: Instant) -> Instant {
         heard.checked_sub(self.config.overheads.after_bus()).unwrap_or_default()
     }
 
-    /// Compares a completion with what was foreseen, and believes it.
+    /// Compares a completion with its forecast and corrects the state by it.
     pub(super) fn resync(
         &mut self,
         drive: &DriveModel,
@@ -177,16 +177,16 @@ impl Outside {
         self.hear_of_detours(order, true);
         self.buffered = false;
         let turn = turn(drive).as_nanos() as i64;
-        // When the last sector had passed, by the host's clock.
+        // The pass of the last sector, on the host's clock.
         let tail = foreseen.heard.saturating_since(foreseen.end);
         let ended = now.checked_sub(tail).unwrap_or_default();
         let error = self.clock.error(ended, foreseen.end);
         let late = clock::difference(self.clock.platter(ended), foreseen.end);
-        // `error` is how far the platter is past where it was believed, so that the rest is whole turns.
+        // `error` is the distance of the platter past its assumed angle, so that the rest is whole revolutions.
         let turns = (late + error + turn / 2).div_euclid(turn);
         let plausible = error.abs() <= turn / NOISE && in_turn;
-        // Later than noise explains, as a read's data are on a bus that is held up: the head is where it was foreseen. Not
-        // again and again: then the platter is elsewhere.
+        // The completion is later than noise explains, as with data on a delayed bus: the head is where it was predicted.
+        // After repeated cases the platter's angle must be wrong instead.
         let bus = overheads.bus_sector * order.command.range.len().get();
         let once = self.known && self.disagreeing + 1 < DISAGREEING;
         let on_bus = self.config.late_bus && once && in_turn && !op.is_write();
@@ -212,7 +212,7 @@ impl Outside {
             }
         }
         let explained = plausible || held_up;
-        // A completion that comes early and fits no angle did not touch the medium: the head is where it was.
+        // A completion that is early and fits no angle was not from the medium: the head has not moved.
         if !explained && late < 0 && self.known {
             self.base.free = self.base.free.max(self.clock.platter(ended));
             self.base.behind = None;
@@ -226,7 +226,8 @@ impl Outside {
         }
         let heard = self.clock.platter(now);
         self.base.ready = if overheads.overlap { self.base.free } else { heard };
-        // A write's data have crossed before it is on the medium: those of one behind it may have been waiting there.
+        // The data of a write have crossed the bus before it is on the medium; those of the next write may be in the buffer
+        // already.
         self.base.bus = if op.is_write() { after.bus.min(heard) } else { self.crossed(heard) };
         if self.config.late_bus && explained && turns == 0 && !op.is_write() {
             let late = Duration::from_nanos(late.max(0).unsigned_abs());

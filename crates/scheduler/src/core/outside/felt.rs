@@ -1,15 +1,15 @@
-//! What a client feels of detours: by how much longer its requests take from being asked for until they are heard of.
+//! The effect of detours on clients: the increase of their response times.
 //!
-//! A head that is late once is late for everybody who waits for it, and for who comes until it has caught up: until the
-//! foreground asks for nothing. In a closed loop who has been made to wait comes back later by as much, and is late for
-//! that no more; and who comes when the head would have been waiting for work is late by less. So a turn that is lost
-//! makes no more requests late than there are clients: who waits, and as many more as have lately been seen waiting at
-//! once, or as there must be if the [`arrivals`](super::arrivals) answer what is done; without an end if they do not. A
-//! burst of requests that come together, as a cache's write-backs, is one client who may come back, else each would stand
-//! for one for long after the burst is over. Where most who come do so a constant time after they were served, those who
-//! were late together come together again, and feel what was lost for many turns: how much that is in the mean, a
-//! [rehearsal](super::rehearsal) says, and all of it is told at once. Thus a bound on what is felt holds for open arrivals, also of
-//! those who keep a pace of their own, as for closed loops, with and without pauses, in whatever order, and with bursts between.
+//! One delay of the head delays all requests that wait, and those that arrive until the head has caught up, that is until
+//! the queue is empty. In a closed loop a delayed client returns later by the same time, so its next request is not delayed;
+//! and a request that arrives shortly before the queue would have been empty is delayed by less. Therefore a lost revolution
+//! delays at most as many requests as there are clients: those that wait, and as many more as recently waited at once, or as
+//! the [`arrivals`](super::arrivals) show for a loop. Without a loop there is no such limit. A burst of simultaneous
+//! requests, such as a cache's write-backs, counts as one client; otherwise each of its requests would count as a client
+//! long after the burst. If most clients return after a constant think time, those that were late together return together,
+//! and one loss delays them for many rounds. A [rehearsal](super::rehearsal) estimates the mean of that, and all of it is
+//! charged at once. The bound therefore holds for open and paced arrivals, for closed loops with and without think times in
+//! any order, and for bursts.
 
 use super::arrivals::Arrivals;
 use super::busy::Frees;
@@ -20,12 +20,12 @@ use super::script::Came;
 use crate::foreground::Pending;
 use units::{Duration, Instant};
 
-/// Requests after which the most that waited at once are forgotten, in two steps. Clients who think are seldom all there: over
-/// half as many, ten of them who think 30 ms were seen too few for `all_that_clients_feel_is_in_the_account`; over twice as
-/// many, what was told of open arrivals went further beyond what they felt.
+/// Requests after which the maximum that waited at once is forgotten, in two steps. Clients with think times are seldom all
+/// present: with half of this, ten with 30 ms are underestimated (`all_that_clients_feel_is_in_the_account`); with twice
+/// this, the estimate for open arrivals is further above the true delay.
 const MEMORY: u32 = 2_048;
 
-/// So many losses are told apart.
+/// The maximum of separate losses.
 const MOST_LOST: usize = 256;
 
 /// Requests that wait.
@@ -33,25 +33,25 @@ const MOST_LOST: usize = 256;
 pub(super) struct Waiting {
     /// All of them.
     all: usize,
-    /// Bursts, and requests that came by themselves.
+    /// Bursts, and single requests.
     bursts: usize,
-    /// When the first of them came.
+    /// The arrival of the first of them.
     pub since: Instant,
-    /// When a request was heard to be done last.
+    /// The previous completion at the host.
     heard: Instant,
-    /// Those who came since.
+    /// Arrivals since then.
     came: Vec<Came>,
-    /// Whether the head has still to write what was reported: who comes meanwhile waits for that as for one who waits.
+    /// Whether cached writes are still to be written: a request that arrives meanwhile waits for them.
     pub to_write: bool,
-    /// The place in the order of arrival of the one that is done.
+    /// The place in the order of arrival of the finished request.
     pub done: u64,
-    /// When the head is free behind that.
+    /// The end of the head's work for it.
     pub frees: Frees,
 }
 
 impl Waiting {
-    /// Those that wait when a request is done, after one before that was `heard` of then. A burst whose first request is
-    /// done counts no more, only its requests do.
+    /// Returns the waiting requests at a completion, where `heard` is the completion before. A burst whose first request is
+    /// done counts no more; its requests do.
     pub fn of<'a>(requests: impl Iterator<Item = &'a Pending>, heard: Instant) -> Self {
         let none = Self {
             all: 0,
@@ -76,46 +76,47 @@ impl Waiting {
     }
 }
 
-/// The clients' side of the account.
+/// The clients' part of the harm estimate.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Felt {
-    /// Requests done.
+    /// Finished requests.
     done: u64,
-    /// What the head lost to detours and to idle time, and the request from which on as many are late for it as there are
-    /// clients.
+    /// The head's losses to detours and to idle time, and for each the request from which on it delays as many requests as
+    /// there are clients.
     lost: Vec<(u64, [i64; 2])>,
-    /// What it has lost to idle time since a request was done.
+    /// The loss to idle time since the last completion.
     after_idle: i64,
-    /// By how much longer than that the next request's client waits for idle time, and nobody else.
+    /// The additional delay of the next request by idle time that no other request shares.
     heard_after_idle: i64,
-    /// What of detours those who wait now will feel, and who is thought to come before nobody waits.
+    /// The delay by detours that is still to come, of waiting requests and of the expected arrivals until the queue is
+    /// empty.
     owed: i64,
-    /// How many clients there are, if those who come answer what is done.
+    /// The number of clients, if arrivals depend on completions.
     clients: Option<u64>,
-    /// How many would feel what the next request loses.
+    /// The number of requests that would be delayed by the next loss.
     next: i64,
-    /// The most bursts that waited at once, lately and before that.
+    /// The maximum of bursts that waited at once, in the current and the previous period.
     most: [usize; 2],
     seen: u32,
     arrivals: Arrivals,
-    /// Where clients come again after a constant time.
+    /// The rehearsal of clients with a constant think time.
     rehearsal: Rehearsal,
 }
 
 impl Felt {
-    /// The next request begins so many nanoseconds late for what was done in idle time.
+    /// Records that the head starts the next request `late` ns late because of idle time.
     pub fn after_idle(&mut self, late: i64) {
         self.after_idle += late;
     }
 
-    /// The client of the next request, and nobody else, waits so many nanoseconds longer for idle time than the head is late for it.
+    /// Records that the next request waits `late` ns longer for idle time than the head is late; other requests do not.
     pub fn heard_after_idle(&mut self, late: i64) {
         self.heard_after_idle += late;
     }
 
-    /// At `now` a request is heard of that was `late` for detours, and with it so many were `waiting`, of whom the first had
-    /// waited so long when the head began with it: by how many nanoseconds its client has waited longer for detours, and for
-    /// idle time; less than nothing where more was gained. What idle time costs may be `unforeseen`.
+    /// Records a completion at `now` that was `late` for detours, with `waiting` requests, the first of which had waited for
+    /// a while when the head began with it. Returns its delay in ns by detours and by idle time; negative if they gained
+    /// more. The cost of idle time may be `unforeseen`.
     pub fn done(
         &mut self,
         now: Instant,
@@ -150,7 +151,7 @@ impl Felt {
             self.remember((self.done + (waiting - bursts) as u64, head));
         }
         let felt = [0, 1].map(|why| self.lost.iter().map(|(_, head)| head[why]).sum::<i64>());
-        // Of those who are seen now and then, some do not wait at this moment, and come before the head has caught up.
+        // Some clients do not wait at this moment and arrive before the head has caught up.
         let clients = self.arrivals.clients(self.most[0].max(self.most[1])).map(|clients| clients as u64);
         self.clients = clients;
         let last = |from: u64| clients.map_or(u64::MAX, |clients| (from + clients).saturating_sub(1));
@@ -166,14 +167,14 @@ impl Felt {
         let Some([detours, idle]) = self.rehearsal.who_feel() else {
             return [0, 1].map(|why| felt[why] + client[why]);
         };
-        // That idle time has lost nothing yet does not say that one would feel it alone.
+        // Without a loss to idle time so far, assume that it is felt as widely as a detour's.
         let who_feel = [detours, if unforeseen { idle.max(detours) } else { idle }];
-        // All of it is told at once. Where nothing is foreseen there are no detours.
+        // All of it is charged at once. Without predictions there are no detours.
         (self.next, self.owed) = (self.next.max(who_feel[usize::from(unforeseen)].ceil() as i64), 0);
         [0, 1].map(|why| (head[why] as f64 * who_feel[why]) as i64 + client[why])
     }
 
-    /// Of very many losses, two that were not long apart are taken for one at the time of the later.
+    /// Joins, among too many losses, two close ones at the time of the later.
     fn remember(&mut self, lost: (u64, [i64; 2])) {
         if self.lost.len() == MOST_LOST {
             let (_, [detours, idle]) = self.lost.remove(0);
@@ -184,27 +185,28 @@ impl Felt {
         self.lost.push(lost);
     }
 
-    /// Whether most clients pause for a constant time, and wait for each other: one alone is late by what the head has lost, and no more.
+    /// Returns whether most clients have a constant think time and wait for each other; a single client is late only by the
+    /// head's loss.
     pub fn most_return(&self) -> bool {
         self.most[0].max(self.most[1]) > 1 && self.rehearsal.most_return()
     }
 
-    /// Whether it is not known yet how much longer those wait who come again after a constant time and find each other late.
+    /// Returns whether the effect of a loss on clients with constant think times is still unknown.
     pub fn is_to_be_rehearsed(&self) -> bool {
         self.most_return() && self.rehearsal.who_feel().is_none()
     }
 
-    /// Whether clients ask several times before they pause for a constant time.
+    /// Returns whether clients send several requests before they pause for a constant time.
     pub fn in_sessions(&self) -> bool {
         self.rehearsal.in_sessions()
     }
 
-    /// The head has done all that was asked for before the next request came.
+    /// Records that the queue was empty before the next request arrived.
     pub fn nobody_waits(&mut self) {
         self.lost.clear();
     }
 
-    /// A head that was ahead by more than anybody has waited would have had nothing to do by then: it is late by no more.
+    /// Limits a lead of the head to the time that requests have waited: beyond that it would have been idle.
     pub fn catch_up(&mut self, waited: i64) {
         let heads = || self.lost.iter().flat_map(|(_, heads)| heads);
         let mut less = heads().sum::<i64>().saturating_sub(waited);
@@ -215,14 +217,14 @@ impl Felt {
         }
     }
 
-    /// What is yet to be felt of what detours had lost when the last request was done, in nanoseconds, and what would be if
-    /// the head lost so much now: by those who waited, and by as many more as are thought to come before nobody waits.
+    /// Returns the delay in ns that earlier losses to detours will still cause, and would cause if the head lost `nanos`
+    /// more now: for waiting requests, and for the expected arrivals until the queue is empty.
     pub fn at_risk(&self, nanos: i64) -> i64 {
         self.owed.saturating_add(self.next.saturating_mul(nanos))
     }
 
-    /// What those would feel, beyond that, who come while the head loses so much, in nanoseconds: half of it in the mean, and
-    /// there are no more of them than there are clients.
+    /// Returns the further delay in ns of requests that arrive during a loss: half of it in the mean, for at most as many
+    /// requests as there are clients.
     pub fn at_risk_meanwhile(&self, nanos: i64) -> i64 {
         let clients = self.clients.filter(|_| self.arrivals.are_counted());
         let others = clients.map_or(f64::MAX, |clients| (clients as f64 - self.next as f64).max(0.0));
@@ -262,7 +264,7 @@ mod tests {
         }
     }
 
-    /// A burst, and two who came by themselves.
+    /// A burst, and two single requests.
     fn burst(all: usize) -> Waiting {
         Waiting { bursts: 3, ..alone(all) }
     }
@@ -325,7 +327,7 @@ mod tests {
         let ms = Duration::from_millis;
         felt.of_detours(Late::default(), alone(9), LONG);
         assert_eq!(felt.of_detours(LATE, alone(2), LONG), LOST);
-        // It came 4 ms before the head was free: 2 of the 6 that were lost, nobody would have wanted.
+        // It arrived 4 ms before the head was free: 2 of the 6 ms that were lost would have been idle.
         assert_eq!(felt.of_detours(Late::default(), alone(2), ms(4)), 4_000_000);
         assert_eq!(felt.of_detours(Late::default(), alone(2), LONG), 4_000_000);
         assert_eq!(felt.of_detours(LATE, alone(2), ms(1)), LOST + 1_000_000);

@@ -1,8 +1,8 @@
-//! Makes a detour fit what commands really do.
+//! The fit of a detour to the real behaviour of commands.
 //!
-//! The planner counts time at the head. Commands take time of their own: one that is sent only when the host has heard of
-//! another cannot begin sooner, however near its sectors are. Here a detour's commands are foreseen as the drive will
-//! serve them; one that would come too late for its first sectors leaves those out.
+//! The planner counts time at the head. Commands have additional times: one that is sent after another's completion cannot
+//! begin earlier, however near its sectors are. Here a detour's commands are predicted as the drive will serve them; a
+//! command that would be too late for its first sectors leaves those out.
 
 use super::Outside;
 use super::forecast::Forecast;
@@ -12,10 +12,10 @@ use model::DriveModel;
 use model::layout::Location;
 use units::{Duration, FULL_TURN, Instant, LbnRange, Op, Sectors};
 
-/// Rounds of mending; each makes a command shorter or leaves one out.
+/// The maximum of rounds; each shortens a command or leaves one out.
 const ROUNDS: usize = 2 * MOST_STOPS;
 
-/// The LBNs of a stop whose sectors follow each other in LBNs.
+/// Returns the LBNs of a stop whose sectors have consecutive LBNs.
 pub(super) fn range_of(drive: &DriveModel, stop: &Stop) -> Option<LbnRange> {
     let layout = drive.layout();
     let sectors = layout.track(stop.track).sectors;
@@ -24,11 +24,11 @@ pub(super) fn range_of(drive: &DriveModel, stop: &Stop) -> Option<LbnRange> {
     (last >= first).then(|| LbnRange::new(first, last.since(first) + Sectors::new(1)))
 }
 
-/// Leaves out of a detour's last stop what takes `late` on the bus; all of it, if that is not enough.
+/// Removes sectors whose data take `late` on the bus from a detour's last stop; the whole stop, if it has no more.
 fn shorten_by(drive: &DriveModel, detour: &mut Detour, late: Duration, bus_sector: Duration) {
     let Some(last) = detour.stops.iter().flatten().count().checked_sub(1) else { return };
     let Some(stop) = &mut detour.stops[last] else { return };
-    // What is merged begins later by what is left out, and by as much less.
+    // A merged stop begins later by the removed sectors.
     let sector = if detour.merged {
         bus_sector
             .saturating_sub(drive.rpm().time_within(drive.layout().track(stop.track).arc(stop.first, 1)))
@@ -50,26 +50,26 @@ fn shorten_by(drive: &DriveModel, detour: &mut Detour, late: Duration, bus_secto
     }
 }
 
-/// Without one of its stops.
+/// Removes one of a detour's stops.
 fn leave_out(detour: &mut Detour, at: usize) {
     detour.merged &= at + 1 < detour.stops.iter().flatten().count();
     detour.stops.copy_within(at + 1.., at);
     detour.stops[MOST_STOPS - 1] = None;
 }
 
-/// By how much an instant may be off for being rounded to sectors and back.
+/// The rounding error of an instant that was converted to sectors and back.
 const ROUNDING: Duration = Duration::from_micros(1);
 
-/// A request may be later by this part of a turn for being served in order.
+/// The maximal delay of a request that is served in order, as a part of a revolution: 1 in this number.
 const LATER_IN_ORDER: u64 = 8;
 
 impl Outside {
-    /// Whether a request that the drive would begin with a rear part of this length may be served in order.
+    /// Returns whether a request whose tail of this length the drive would transfer first may be served in order.
     pub(super) fn in_order(&self, drive: &DriveModel, rear: Duration) -> bool {
         self.config.in_order && rear * LATER_IN_ORDER <= crate::core::under_way::turn(drive)
     }
 
-    /// From when on the head can be relied on to be ready for a command of a detour.
+    /// Returns the instant from which on the head is certainly ready for a detour's command.
     fn sure_of(&self, foreseen: &Forecast) -> Instant {
         match foreseen.approach() {
             (Way::Moved(distance), _) => foreseen.arrive + self.margin(distance),
@@ -77,8 +77,9 @@ impl Outside {
         }
     }
 
-    /// The detour as far as the foreground's `asked` is done in the same turn with it as without, and heard of at the same time, or
-    /// later by what was `bought` and what it takes in order; `None` if nothing is left of it.
+    /// Returns the part of the detour with which the foreground's `asked` is done in the same revolution as without it, and
+    /// completes at the same time, or later by the time that was `bought` or that serving it in order takes; `None` if no
+    /// part is left.
     pub(super) fn fit(
         &self,
         drive: &DriveModel,
@@ -100,7 +101,7 @@ impl Outside {
             if stops == 0 {
                 return None;
             }
-            // What is left of a stop may be nothing that is wanted. Without it the rest takes another time.
+            // The rest of a stop may contain no wanted block. Without it the others have other times.
             let none = |at: &usize| {
                 detour.stops[*at].is_some_and(|stop| !any_wanted(&stop, detour.merged && at + 1 == stops))
             };
@@ -121,7 +122,7 @@ impl Outside {
                 commands[stops - 1] = (op, LbnRange::new(begin, asked.end().since(begin)));
                 sent = stops;
             }
-            // The first command for whose first sectors the head comes too late.
+            // The first command that is too late for its first sectors.
             let mut late = None;
             let (mut at, mut end, mut heard) = (0, Instant::ZERO, Instant::ZERO);
             self.walk(drive, &commands[..sent], |foreseen| {
@@ -134,7 +135,7 @@ impl Outside {
                 (at, end, heard) = (at + 1, foreseen.end, foreseen.heard);
             });
             if end <= plain.0 + turn / 4 && late.is_none_or(|(at, ..)| at == stops) {
-                // Its data may come behind too many others on the bus.
+                // Its data may have to wait for others on the bus.
                 let late = heard.saturating_since(plain.1 + bus_sector);
                 if late == Duration::ZERO {
                     return Some(detour);
@@ -143,7 +144,7 @@ impl Outside {
                 shortened = false;
                 continue;
             }
-            // If it is the foreground's own, the last one before it takes too long.
+            // If it is the foreground's own, the command before it takes too long.
             let last = stops - 1;
             let (at, arrive, by) = late.unwrap_or((last, Instant::ZERO, turn));
             let Some(stop) = &mut detour.stops[at.min(last)] else { return None };
@@ -193,7 +194,7 @@ mod tests {
         (Op::Read, LbnRange::new(Lbn::new(lbn), Sectors::new(8)))
     }
 
-    /// Requests that have much to wait for, and a track on the way of each.
+    /// Returns requests with long gaps, and a track on the way of each.
     fn gaps(drive: &DriveModel, outside: &Outside) -> Vec<((Op, LbnRange), TrackIndex)> {
         let mut gaps = Vec::new();
         for lbn in (2_000_000..9_000_000).step_by(70_008) {
@@ -205,7 +206,7 @@ mod tests {
         gaps
     }
 
-    /// A stop that begins with the sector under the head when that comes.
+    /// Returns a stop that begins with the sector under the head on arrival.
     fn at_once(drive: &DriveModel, outside: &Outside, track: TrackIndex) -> Option<Stop> {
         let of = drive.layout().track(track);
         let all = Stop { track, op: Op::Read, first: 0, count: 1 };

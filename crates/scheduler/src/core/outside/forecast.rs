@@ -1,4 +1,4 @@
-//! What a command will make the head do, and when.
+//! The forecast of a command: the work of the head and its times.
 
 use super::clock::{difference, nanos};
 use super::config::Overheads;
@@ -8,33 +8,32 @@ use crate::core::under_way::Approach;
 use model::{DriveModel, Piece, Position};
 use units::{Duration, Instant, Lbn, LbnRange, Op, TrackIndex};
 
-/// Sectors of a write that cross the bus before the medium side of a drive learns of them: a page of 4 KiB
-/// (docs/MODEL.md).
+/// Sectors of a write that cross the bus before the medium side of a drive receives them: a page of 4 KiB (docs/MODEL.md).
 pub(super) const BURST: u64 = 8;
 
-/// Where the head is when a command is done, in platter time.
+/// The state of the drive when a command is done, in platter time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Standing {
     pub position: Position,
     pub track: Option<TrackIndex>,
-    /// When the arm is free.
+    /// The instant at which the arm is free.
     pub free: Instant,
-    /// When the drive can turn to the next command.
+    /// The instant at which the drive can start the next command.
     pub ready: Instant,
-    /// When the last read's data have crossed the bus.
+    /// The instant at which the last read's data have crossed the bus.
     pub bus: Instant,
-    /// Behind a read: where the head is if it reads on.
+    /// After a read: the position of the head if it reads ahead.
     pub behind: Option<Behind>,
-    /// What the drive is taken to read on to.
+    /// The assumed read-ahead of the drive.
     pub reads_on: ReadsOn,
-    /// The LBN behind what it has reported from its buffer last, and may be writing still.
+    /// The LBN after the last cached write, which may still be in progress.
     pub reported: Option<Lbn>,
-    /// Whether the drive is taken to take in what follows that meanwhile.
+    /// Whether the drive is assumed to receive the data of a write that follows it meanwhile.
     pub takes_in: bool,
 }
 
 impl Standing {
-    /// At the beginning, of a drive of which nothing is known.
+    /// Returns the state at the start, for a drive without history.
     pub fn at_rest(position: Position, track: Option<TrackIndex>) -> Self {
         let zero = Instant::ZERO;
         Self {
@@ -51,61 +50,61 @@ impl Standing {
     }
 }
 
-/// Where a command's sectors come from.
+/// The source of a command's sectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Source {
-    /// The arm moves for them.
+    /// The medium, after a move of the arm.
     Medium,
-    /// They pass under a head that reads on, and are done when the last has passed.
+    /// The medium, under a head that reads ahead: each sector is available when it has passed.
     Passing,
-    /// They have passed before; what they take is a command's time.
+    /// The buffer, where they are already; only the command itself takes time.
     Buffer,
 }
 
 /// The course of a command, in platter time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Forecast {
-    /// The drive turns to it.
+    /// The drive starts the command.
     pub service: Instant,
-    /// It could have begun if nothing had to move.
+    /// The first access could begin here if nothing had to move.
     pub able: Instant,
-    /// The head is ready at its first sectors.
+    /// The head is ready at the first sectors.
     pub arrive: Instant,
     /// The first sector begins to pass.
     pub start: Instant,
-    /// The last has passed.
+    /// The last sector has passed.
     pub end: Instant,
-    /// The host learns of it.
+    /// The host receives the completion.
     pub heard: Instant,
-    /// The same when its data cross the bus as late as they may.
+    /// The same with the latest possible data on the bus.
     pub heard_at_latest: Instant,
-    /// Cylinders to its first track.
+    /// The number of cylinders to the first track.
     pub distance: u32,
     /// Whether the head had to move at all.
     pub moves: bool,
-    /// Whether it comes among the first track's sectors, and what has passed is had a turn later.
+    /// Whether the head arrives within the first track's sectors, so that the passed ones follow after a revolution.
     pub in_two_parts: bool,
-    /// From then until its first sector passes, the others before it or not.
+    /// The time from the arrival to the pass of the first sector, whether others are read before it or not.
     pub wait: Duration,
-    /// The time of the sectors that it begins with if it comes among them.
+    /// The time of the tail, if the head arrives within the request.
     pub rear: Duration,
-    /// When the arm set out, if nothing but its move decides when the head is ready.
+    /// The event that started the arm, if the arrival depends on the move alone.
     pub set_out: Option<SetOut>,
-    /// Where its sectors come from.
+    /// The source of the sectors.
     pub source: Source,
 }
 
-/// What the arm's setting out had to wait for.
+/// The event that an arm had to wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SetOut {
-    /// The command before: this one was taken in beside it.
+    /// The end of the command before, beside which this one was decoded.
     Queued,
-    /// Its own command's overhead.
+    /// The command's own overhead.
     Alone,
 }
 
 impl Forecast {
-    /// A command with nothing to wait for at instant zero.
+    /// Returns a command that waits for nothing, at instant zero.
     #[cfg(test)]
     pub fn at_once(set_out: SetOut) -> Self {
         let at = Instant::ZERO;
@@ -127,12 +126,12 @@ impl Forecast {
         }
     }
 
-    /// How much later the head could have come and still begun in this turn.
+    /// Returns the slack: the largest delay of the arrival without the loss of a revolution.
     pub fn slack(&self) -> Duration {
         self.start.saturating_since(self.arrive)
     }
 
-    /// What the head had to do to be in time, and how much later it could have been.
+    /// Returns the head's way to the command, and its slack.
     pub fn approach(&self) -> (Way, Duration) {
         if self.moves {
             (Way::Moved(self.distance), self.slack())
@@ -142,39 +141,38 @@ impl Forecast {
     }
 }
 
-/// What a foreground request would have been without detours.
+/// The forecast of a foreground request without detours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Plain {
-    /// Platter time at which it would have been sent.
+    /// The platter time of its sending.
     pub sent: Instant,
-    /// When its first command would have been done, and the host heard of it, as far as is known of those before the
-    /// detour.
+    /// The end of its first command, and its completion at the host, as far as the commands before the detour are known.
     pub end: Instant,
     pub heard: Instant,
-    /// The detour's commands, with what is merged; none for a request without one.
+    /// The number of the detour's commands, the merged one included; 0 without a detour.
     pub detour: u32,
-    /// Whether one of them failed: the drive has tried for it for as long as it liked.
+    /// Whether one of them failed: the drive's retries may take any time.
     pub failed: bool,
     /// The time of their data on the bus.
     pub bus: Duration,
-    /// By how many nanoseconds it is done sooner than what would have been chosen in its place, as far as that lasts; less
-    /// those by which requests like it come sooner than foreseen when they are left alone.
+    /// The lasting lead in ns over the request that would have been chosen in its place, less the mean lead over the
+    /// forecast of similar requests in control gaps.
     pub gain: i64,
-    /// What of its own time the detour was given on purpose.
+    /// The part of its own time that the detour was given on purpose.
     pub bought: Duration,
 }
 
-/// By how much a foreground request was later than without detours.
+/// The delay of a foreground request by detours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Late {
-    /// The head was, in nanoseconds: so is all that waits for it. Less than nothing where what was chosen later was nearer.
+    /// The delay of the head in ns, shared by all that wait for it; negative if the later choice was nearer.
     pub head: i64,
-    /// The host has heard of it so much later still, as its data came behind others on the bus.
+    /// The further delay of its completion, because its data waited for others on the bus.
     pub bus: Duration,
 }
 
 impl Plain {
-    /// As foreseen from where the head is now.
+    /// Forecasts the request from the current position of the head.
     pub fn foresee(
         &mut self,
         drive: &DriveModel,
@@ -187,10 +185,10 @@ impl Plain {
         (self.end, self.heard) = (foreseen.end, foreseen.heard);
     }
 
-    /// How much later it was, as was foreseen with the detour and as was seen then. A head that is late loses a turn
-    /// with each command at most, and what its data take on the bus; what takes longer has other reasons. Of the data
-    /// that a command brought, some were `merged` with the request's; requests without a detour are so many nanoseconds later than
-    /// foreseen in the mean, which is less than nothing where the platter's angle is known from such that came late over the bus.
+    /// Returns the request's delay, from the forecast with the detour and the completion. A late head loses at most one
+    /// revolution for each command, plus the bus time of its data; longer delays have other causes. `merged`: the command's
+    /// data include blocks that were merged with the request's. `usual`: the mean delay of requests without detours; it is
+    /// negative where the platter's angle is known from completions that were late on the bus.
     pub fn late(
         &self,
         foreseen: &Forecast,
@@ -201,12 +199,12 @@ impl Plain {
         let positive = |ns: i64| Duration::from_nanos(ns.max(0).unsigned_abs());
         let turns = seen.turns.saturating_mul(nanos(turn));
         let beyond = if seen.explained { turns } else { seen.error };
-        // What a request alone loses it would have lost anyway.
+        // Without a detour, an extra revolution is the drive's own; charge nothing.
         let beyond = if self.detour == 0 { beyond.min(0) } else { beyond };
         let most = nanos(turn * u64::from(self.detour + 1) + self.bus);
         let head = difference(foreseen.end, self.end);
         let head_late = head.saturating_add(beyond);
-        // A pause of the drive's own; at most a turn of it is the detour's doing.
+        // A pause of the drive's own; at most one revolution of it is the detour's.
         let most_late = if self.failed {
             i64::MAX
         } else if head_late > most.saturating_mul(PAUSE) {
@@ -216,44 +214,43 @@ impl Plain {
         };
         let head_late = head_late.clamp(0, most_late);
         let waited = difference(foreseen.heard, self.heard).saturating_sub(head).clamp(0, most);
-        // Beyond that, what is merged waited for the bus, and the request with it.
+        // The rest is the wait of the merged data on the bus.
         let residue = if merged && seen.explained {
             seen.error.saturating_sub(turns).saturating_sub(usual).max(0)
         } else {
             0
         };
         let late = Late { head: head_late - self.gain, bus: positive(waited.saturating_add(residue)) };
-        // A drive that turns to nothing else before the host has all data is late by both.
+        // A drive that starts no other command before the host has all data is late by both.
         if overlap { late } else { Late { head: late.head + nanos(late.bus), bus: Duration::ZERO } }
     }
 }
 
-/// Later than so many times what a detour can cost: the drive has paused.
+/// A delay of more than this many times the possible cost of a detour is a pause of the drive.
 pub(super) const PAUSE: i64 = 4;
 
-/// How late a read's data may be, as a part of their time on the bus, in 65536ths: ninety-nine of a hundred are not later. Whoever
-/// is costs what comes behind it a turn, which is far more than a part of a read; with nine of ten, writes behind a read of their
-/// track lost a turn in one of forty.
+/// The bound on the delay of a read's data, as a part of their time on the bus, in 65536ths: 99% are not later. Later data
+/// cost the next command a revolution, which is far more than a part of a read.
 ///
-/// How bus and medium overlap varies, and does not matter to the head (FAST'02, section 5.2); but until the host has heard
-/// it sends nothing, and a write's data come behind those of a read before it.
+/// The overlap of bus and medium varies, and does not affect the head (FAST'02, section 5.2); but the host sends nothing
+/// before the completion, and the data of a write follow those of the read before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct HeldBack(u32);
 
-/// Fewer sectors tell nothing.
+/// Reads of fewer sectors show nothing.
 const TELLING: u64 = 16;
 
-/// A step up; so many down make up for it.
+/// The step up; this many steps down undo it.
 const STEP: u32 = 65_536 / 32;
 const EXCEEDED: u32 = 99;
 
 impl HeldBack {
-    /// Of a read's time on the bus.
+    /// Returns the bound for a read with this time on the bus.
     pub fn of(self, bus: Duration) -> Duration {
         bus * u64::from(self.0) / 65_536
     }
 
-    /// The host has heard of a read so much later than was foreseen.
+    /// Records the delay of a read's completion against its forecast.
     pub fn learn(&mut self, overheads: &Overheads, sectors: u64, late: Duration) {
         let bus = overheads.bus_sector * sectors;
         if sectors < TELLING || bus == Duration::ZERO {
@@ -264,7 +261,7 @@ impl HeldBack {
     }
 }
 
-/// What the head does for `range` after `from`, if the drive has the command at `sent`; and where that leaves it.
+/// Returns the forecast of a command for `range` that reaches the drive at `sent`, and the state of the drive after it.
 pub(super) fn forecast(
     drive: &DriveModel,
     overheads: &Overheads,
@@ -279,23 +276,23 @@ pub(super) fn forecast(
     }
     let service = from.ready.max(sent);
     let taken_in = if overheads.overlap { sent } else { service } + overheads.command(op);
-    // Without a queue the head is free by then, but for what was reported and not written yet.
+    // Without a queue the head is free by then, except for cached writes.
     let set_out = from.free.max(taken_in);
     let waited_for = if set_out > taken_in { SetOut::Queued } else { SetOut::Alone };
-    // In a queue its overhead runs beside what came before.
+    // In a queue its overhead runs beside the command before.
     let begun = if overheads.overlap { sent } else { service };
     let mut done: Option<Forecast> = None;
     let mut at = *from;
     at.free = set_out;
-    // A drive with zero-latency access that would have to come back to a track takes a longer request in order.
+    // A zero-latency drive that would have to return to a track takes a longer request in order.
     let mut waiting = 0;
-    // Since when the sectors pass that cross the bus first.
+    // The pass of the sectors that cross the bus first.
     let mut front = None;
-    // Sectors up to the end of the piece: any order is possible when their data are there, however many follow.
+    // Sectors up to the end of the piece: if all data have arrived, any order is possible.
     let mut written = 0;
-    // Its data come when the command has been taken in and those of a read before it have gone.
+    // Its data follow the decoding of the command and the data of a read before it.
     let bus_from = (begun + overheads.command(op)).max(if overheads.overlap { from.bus } else { begun });
-    // A drive that writes back turns to it when what it has reported is written.
+    // A drive that caches writes starts this one when the cached writes are on the medium.
     let writes_back = op.is_write() && overheads.write_back;
     let waits = writes_back && !(from.takes_in && from.follows_reported(range));
     let bus_from = if waits { bus_from.max(service).max(from.free) } else { bus_from };
@@ -311,12 +308,13 @@ pub(super) fn forecast(
         if op.is_write() {
             let data = |sectors: u64| bus_from + overheads.bus_sector * sectors;
             written += u64::from(piece.len);
-            // A drive that writes back sees them come one by one.
+            // Such a drive receives the sectors one by one.
             let burst = if overheads.write_back { 1 } else { BURST };
             let all = data(written.next_multiple_of(burst).min(range.len().get()));
             approach.missed = missed.filter(|&missed| all <= approach.rear_start(drive, &piece, missed));
             let first = if overheads.write_back {
-                // Each is there when it begins to pass: who follows on what is being written comes too late for that turn.
+                // Each must have arrived when it begins to pass: a write that directly follows the one in progress is too
+                // late for this revolution.
                 let passes = drive.rpm().time_within(drive.layout().track(piece.track).arc(piece.sector, 1));
                 let behind = |others: u64| data(others + 1).checked_sub(passes * others).unwrap_or_default();
                 behind(0).max(behind(u64::from(piece.len.saturating_sub(1))))
@@ -329,7 +327,7 @@ pub(super) fn forecast(
                 approach.missed = None;
             }
         } else if whole(&piece) {
-            // The rear part waits for the front before it may cross the bus.
+            // The tail waits for the front before it may cross the bus.
             approach.missed = missed;
             waiting = missed.map_or(0, |missed| piece.len - missed);
         }
@@ -384,7 +382,7 @@ pub(super) fn forecast(
         let crossed = bus_from + bus;
         (if writes_back { crossed } else { done.end } + tail, crossed)
     } else {
-        // The bus may be slower than the medium, or taken.
+        // The bus may be slower than the medium, or busy.
         let first = front.unwrap_or(done.start);
         let first = if overheads.overlap { first.max(from.bus) } else { first };
         let last = done.end + overheads.bus_sector * (u64::from(waiting) + 1);
@@ -418,7 +416,7 @@ mod tests {
         let (mut n, mut later) = (0, 0);
         for i in 0..60_000 {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            // Half of them in time, the rest by up to half of their time on the bus.
+            // Half of them in time, the rest late by up to half of their time on the bus.
             let seen = late(((state >> 33) % 100).saturating_sub(50));
             if i > 10_000 {
                 n += 1;
@@ -427,10 +425,10 @@ mod tests {
             held_back.learn(&overheads, 100, seen);
         }
         assert!((5..15).contains(&(later * 1_000 / n)), "{later} of {n}");
-        // A bus that is never late is soon believed.
+        // A bus without delays is soon trusted.
         (0..4_000).for_each(|_| held_back.learn(&overheads, 100, Duration::ZERO));
         assert_eq!(held_back.of(bus), Duration::ZERO);
-        // Short reads tell nothing.
+        // Short reads show nothing.
         held_back.learn(&overheads, 8, late(50));
         assert_eq!(held_back.of(bus), Duration::ZERO);
     }

@@ -1,4 +1,4 @@
-//! Where what a command has done goes: blocks are delivered, requests completed or failed, and what was not done is wanted again.
+//! The results of a command: blocks are delivered, requests completed or failed, and the rest is wanted again.
 
 use super::Outside;
 use super::command::{CommandId, Order, Outcome, Work};
@@ -7,7 +7,7 @@ use crate::core::{Action, Core};
 use units::{Instant, Lbn, LbnRange, TaskId};
 
 impl Core {
-    /// What a command has done goes to whom it was for.
+    /// Passes the results of a command to its request and its blocks.
     pub(super) fn hand_out(&mut self, outside: &mut Outside, order: Order, outcome: Outcome<'_>) {
         let Order { command, tag, work, .. } = order;
         let last = !outside.device.iter().chain(&outside.queue).any(|order| order.tag == tag);
@@ -25,7 +25,7 @@ impl Core {
         let lost = outcome == Outcome::Lost;
         if lost || stopped.is_some() {
             let none = matches!(outcome, Outcome::NoData(_));
-            // Other commands of the same tag may be done: what they wrote is not to be written again, over newer data.
+            // Other commands of the same tag may be done: their writes must not be repeated over newer data.
             let undone = |item: LbnRange| {
                 command.range.overlaps(item)
                     && stopped.is_none_or(|stopped| item.start() > stopped || none && item.end() <= stopped)
@@ -42,7 +42,7 @@ impl Core {
                 self.idle.since = self.now;
                 let asked = command.foreground.unwrap_or(command.range);
                 if stopped.is_some_and(|at| at < asked.start()) {
-                    // What was merged with it has kept the drive from coming to it.
+                    // The failure of the merged blocks kept the drive from the request.
                     retry = Some(job);
                 } else if !last {
                     return;
@@ -63,14 +63,14 @@ impl Core {
         let outbox = &mut self.outbox;
         self.background.deliver_of(tag, |record| outbox.push_back(Action::Deliver(record)));
         if let Some(job) = retry {
-            // A command that failed early has given back what it would have passed over.
+            // A command that failed early has returned the blocks behind the failure.
             outside.retries.push_back((outside.next_tag, job));
             outside.next_tag += 1;
         }
     }
 
-    /// What command `id` gave back had been taken when later writes of the same place were sent, so that they had nothing of
-    /// it to overtake: they are on their way, and it must not come after them.
+    /// Completes the blocks that command `id` returned and that later writes, sent while it held them, cover: those writes
+    /// are under way, and an older one must not follow them.
     fn overtake_again(&mut self, outside: &Outside, id: CommandId, blocks: &[(TaskId, u64)]) {
         let on_their_way = outside.device.iter().chain(&outside.queue);
         for order in on_their_way.filter(|o| o.command.id > id && o.command.op.is_write()) {
@@ -79,8 +79,8 @@ impl Core {
         }
     }
 
-    /// All that is at the drive came to nothing: foreground requests are sent again, and the rest is wanted again. What
-    /// commands had done that the host had reported before stays done: to write it again could overwrite newer data.
+    /// Records that everything at the drive is lost: foreground requests are sent again, and blocks are wanted again. The
+    /// results of commands that the host has reported stay, because repeating their writes could overwrite newer data.
     pub(in crate::core) fn lost_outside(&mut self, now: Instant) {
         let Some(mut outside) = self.outside.take() else { return };
         self.now = now;

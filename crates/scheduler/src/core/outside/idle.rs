@@ -1,8 +1,8 @@
-//! What idle time is used for outside the drive, and what that has cost.
+//! The use of idle time outside the drive, and its harm.
 //!
-//! A command that was sent cannot be left again, as a head in the drive leaves its track: whoever comes meanwhile waits
-//! for all of it. So each is in the account of harm, one on the track under the head like any other. While idle time is
-//! short, only that track is read (FAST'04, section 5.2), by commands that are short as well.
+//! A command cannot be cancelled, while a head in the drive can leave its track at any instant: a request that arrives
+//! meanwhile waits for all of the command. Therefore every command counts in the harm estimate, also one on the track under
+//! the head. Before the threshold only that track is read (FAST'04, section 5.2), by short commands.
 
 use super::clock::{difference, nanos};
 use super::fit::range_of;
@@ -20,22 +20,23 @@ use model::{DriveModel, Position};
 use std::sync::Arc;
 use units::{Duration, FULL_TURN, Instant, LbnRange, Op, Sectors, TrackIndex};
 
-/// What requests take that come to an idle drive behind another request: reads, or writes, which a drive may report from its buffer
-/// whatever it is told to do.
+/// The response times of requests to an idle drive that follow another request: of reads, or of writes, which a drive may
+/// report from its buffer even against its settings.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Alone {
     mean: Duration,
-    /// About the middle of them, and of 65536 those that are near it.
+    /// An approximate median, and the share of requests near it, in 65536ths.
     middle: Duration,
     near: u32,
     seen: u32,
 }
 
-/// The mean is of so many, and of fewer than the second number none.
+/// The number of requests in the mean, and the minimum before it is known.
 const MEAN_OF: u32 = 128;
 const TOO_FEW: u32 = 16;
 
-/// What turns past a head differs by a quarter of a turn in the mean: where most are nearer to each other than this, nothing does.
+/// Times of rotating media differ by a quarter of a revolution in the mean: if most are closer to each other than this,
+/// nothing rotates.
 const NEAR: Duration = Duration::from_micros(500);
 const MOST: u32 = 65_536 / 4 * 3;
 
@@ -59,26 +60,26 @@ impl Alone {
         (self.seen >= TOO_FEW).then_some(self.mean)
     }
 
-    /// What most take, if that is the same: so it is of writes that come from the buffer, but for those that come to a drive that pauses.
+    /// Returns the response time of most, if it is constant: so it is for cached writes, except on a drive that pauses.
     pub fn steady(&self) -> Option<Duration> {
         (self.seen >= TOO_FEW && self.near >= MOST).then_some(self.middle)
     }
 
-    /// The mean of however few.
+    /// Returns the mean, of however few.
     fn mean(&self) -> Option<Duration> {
         (self.seen > 0).then_some(self.mean)
     }
 }
 
-/// By how many nanoseconds requests are later than foreseen in the mean, that come neither behind work of idle time nor behind a
-/// detour: heads that settle late, and a bus that is slower than told, are nobody's doing.
+/// The mean delay in ns, against the forecast, of requests that follow neither idle work nor a detour: late settles, and a
+/// bus that is slower than in the profile, are not caused by background work.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Usual {
     sum: i64,
     seen: i64,
 }
 
-/// The mean is of so many, of which one of few turns that are lost is one.
+/// The number of requests in the mean, so large that a few lost revolutions do not dominate it.
 const USUAL_OF: i64 = 4_096;
 
 impl Usual {
@@ -94,38 +95,38 @@ impl Usual {
     }
 }
 
-/// What was charged to idle time when a request was decided on.
+/// The charge to idle time when a request was chosen.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Charged {
-    /// By how many nanoseconds the head was to be late for it.
+    /// The predicted delay of the head for it in ns.
     late: i64,
-    /// Platter time at which its last sector was foreseen to have passed.
+    /// The predicted platter time of its last sector.
     until: Instant,
-    /// If it is reported from the buffer, when the host would have heard of it without idle time.
+    /// For a write that is reported from the buffer, the completion without idle time.
     heard: Instant,
 }
 
-/// Silence after which idle time is not left alone to see what requests take without it.
+/// The silence after which a control period of idle time ends.
 const CONTROL_ENDS: Duration = Duration::from_secs(1);
 
-/// A drive that has been silent for so many times as long as it was used before that, and idle time has had it since and the next command
-/// of that takes, is taken to be left alone: who comes 60 times a second leaves it alone for so long after the first request once in a
-/// hundred times, who comes 20 times once in five, and after the second next to nobody. So no more than a third of such a silence is used.
+/// A drive counts as unused if it has been silent for this many times as long as the time in use, plus the time of idle work
+/// since and of the next idle command. Random arrivals of 60 a second leave such a silence after the first request once in a
+/// hundred times, 20 a second once in five. At most a third of the silence is used.
 const AS_LONG_AGAIN: u64 = 3;
 
-/// Where what is foreseen goes wrong it costs what is lost then, and the next to come finds the bound passed and waits: that is little where it is
-/// less than such a part of all that idle time may cost, and of the first few hundred requests it is not.
+/// The harm of an unpredicted delay is small if it is less than this part (1 in this number) of the total that idle time may
+/// cost: the next request is then the last to wait. Within the first hundreds of requests it is not small.
 const LITTLE: u64 = 4;
 
 impl Outside {
-    /// How long it takes from when the head is ready for a write until that is reported from the drive's buffer.
+    /// Returns the time from the arrival of the head for a write until its report from the drive's buffer.
     pub(super) fn to_report(&self, job: &Job) -> Duration {
         let Request { op, range, .. } = job.pending.request;
         self.config.overheads.bus_sector * range.len().get() + self.config.overheads.tail(op)
     }
 
-    /// For how long the data of `order`, which is done, have waited on the bus for what idle time had asked for. The head is ready
-    /// for what comes next meanwhile: only who waits for these data is late.
+    /// Returns the time for which the data of `order`, which is done, have waited on the bus for idle commands' data. The
+    /// head is ready for the next command meanwhile, so only a request that waits for these data is late.
     pub(super) fn behind_idle_on_bus(&mut self, drive: &DriveModel, order: &Order) -> Duration {
         let before = std::mem::take(&mut self.idle_on_bus);
         if before == Duration::ZERO || matches!(order.work, Work::Idle | Work::Probe) {
@@ -134,7 +135,7 @@ impl Outside {
         let bus = self.base.bus.checked_sub(before).unwrap_or_default();
         let [with, without] =
             [self.base, Standing { bus, ..self.base }].map(|from| self.follow(drive, &from, order).0);
-        // What the head is later is in its own account; who hears from the buffer does not wait for it.
+        // The delay of the head is estimated separately; a completion from the buffer does not wait for it.
         let head = if self.reports(order.command.op) {
             Duration::ZERO
         } else {
@@ -144,14 +145,14 @@ impl Outside {
         self.idle_on_bus
     }
 
-    /// Of the `time` that a request took, what it had the head for, where that was not foreseen: what was reported and not written yet has
-    /// it before a read, which is late for that as for one who waits. `None` of a write, behind which nobody knows where the head is.
+    /// Returns the head's share of a request's unpredicted response time. Cached writes precede a read, which waits for them
+    /// as for another request. `None` for a write, after which the position of the head is unknown.
     pub(super) fn at_head_unforeseen(&self, op: Op, time: Duration) -> Option<Duration> {
         let usual = || self.alone[0].usual().unwrap_or(time);
         (!op.is_write()).then(|| time.min(usual()))
     }
 
-    /// Platter time at which what is decided on now would have been sent, if it has waited for a command of idle time to be heard of.
+    /// Returns the platter time at which a request would have been sent that waited for an idle command's completion.
     fn waited_for_idle(&self, job: &Job) -> Option<Instant> {
         let last = self.idle_heard == self.heard_any && self.heard_at < self.heard_any;
         let sent = self.clock.platter(job.pending.arrived.max(self.heard_at));
@@ -160,14 +161,14 @@ impl Outside {
 }
 
 impl Core {
-    /// What idle time has cost this request, or saved it.
+    /// Charges idle time with the delay of this request, or credits its lead.
     pub(super) fn account_idle(&mut self, outside: &mut Outside, standing: &Standing, job: &Job) {
         let from = self.displaced.take();
         if self.config.idle.is_none() || job.pending.promoted.is_some() {
             return;
         }
         if !outside.foresees() {
-            // When it is done says what it cost.
+            // Its completion shows the cost.
             self.idle.visited(job.pending.position().cylinder);
             return;
         }
@@ -176,13 +177,13 @@ impl Core {
         let until = plain_end(&self.drive, standing.position, begin, op, job.ranges());
         let plain = match from {
             Some(from) => {
-                // A write that was reported before that the head had to write yet: who was late for that is late again.
+                // A cached write that the head had still to write: a request that waited for it is delayed again.
                 let arrived = outside.clock.platter(job.pending.arrived);
                 outside.felt.catch_up(nanos(outside.written.saturating_since(arrived)));
                 let at = (arrived + outside.config.overheads.command(op)).max(outside.written).min(begin);
                 let plain = plain_end(&self.drive, from, at, op, job.ranges());
-                // Chosen near where idle time has left the head, of those who came meanwhile, it is done sooner than from elsewhere; but
-                // that is no gain: from there another would have been near.
+                // A request chosen near the head's place after idle work, from several, is done earlier than from elsewhere.
+                // That is no gain: from the original place another request would have been near.
                 let plain =
                     self.chosen_from(outside, from, at, job).map_or(plain, |chosen| plain.min(chosen));
                 self.idle.account(plain, until);
@@ -193,7 +194,7 @@ impl Core {
             }
             None => {
                 if let Some(sent) = outside.waited_for_idle(job) {
-                    // A drive that has one of these in hand, and no more room, was not asked for the next.
+                    // A drive without room for a further command would not have been given the next one.
                     let without = outside.set_out_from(standing, op, sent);
                     let plain = plain_end(&self.drive, standing.position, without, op, job.ranges());
                     let late = difference(until, plain);
@@ -208,7 +209,7 @@ impl Core {
         self.idle.visited(job.pending.position().cylinder);
     }
 
-    /// When the request would have been done that the policy would have chosen from there.
+    /// Returns the end of the request that the policy would have chosen from there.
     fn chosen_from(&self, outside: &Outside, from: Position, at: Instant, job: &Job) -> Option<Instant> {
         let mut there = vec![job.pending];
         there.extend(self.pool.iter().filter(|pending| pending.promoted.is_none()));
@@ -222,8 +223,8 @@ impl Core {
         Some(plain_end(&self.drive, from, at, chosen.request.op, &[chosen.request.range]))
     }
 
-    /// What idle time has cost the foreground's `order` beyond what it was charged with when that was decided on: its own commands
-    /// may have taken longer than foreseen, and what the drive does behind them; and its data waited for theirs on the bus.
+    /// Charges idle time with the delay of the foreground's `order` beyond the prediction when it was chosen: idle commands
+    /// may have taken longer, the drive may have done more behind them, and the request's data waited for theirs on the bus.
     pub(super) fn account_idle_seen(
         &mut self,
         outside: &mut Outside,
@@ -245,7 +246,7 @@ impl Core {
         };
         let later = difference(order.forecast.end, charged.until).saturating_add(seen.error);
         let failed = std::mem::take(&mut outside.idle_failed);
-        // A pause of the drive's own comes without idle time too; what it tries for sectors that idle time has asked for does not.
+        // A pause of the drive's own occurs without idle time too; retries of idle sectors do not.
         let later = if later > turn * PAUSE && !failed { 0 } else { later.max(-turn) - outside.usual.mean() };
         self.idle.head.late_by(later);
         outside.felt.after_idle(later);
@@ -259,7 +260,8 @@ impl Core {
         outside.felt.heard_after_idle(difference(reported, charged.heard) - paused - charged.late - later);
     }
 
-    /// What idle time has cost the foreground's `order`, which the drive began with at `begun`, if that could not be foreseen.
+    /// Charges idle time with the delay of the foreground's `order`, which the drive started at `begun`, without
+    /// predictions.
     pub(super) fn account_idle_unforeseen(&mut self, outside: &mut Outside, order: &Order, begun: Instant) {
         let Some(idle) = self.config.idle else { return };
         let Work::Foreground { job, .. } = &order.work else {
@@ -278,7 +280,7 @@ impl Core {
         }
         let time = self.now.saturating_since(begun);
         let sent = order.sent.unwrap_or(begun).min(begun);
-        // Soon after another, it may have waited for what was reported and not written yet.
+        // A request soon after another may have waited for cached writes.
         let silent = job.pending.arrived.saturating_since(outside.heard_at) >= idle.threshold;
         let alone = &mut outside.alone[usize::from(order.command.op.is_write())];
         if !after_idle && sent == begun && silent {
@@ -291,14 +293,14 @@ impl Core {
         }
         self.idle.head.foreground += time;
         if after_idle {
-            // How long it waited everybody knows; how much longer the way was, only in the mean.
+            // The wait is measured; the additional way is known in the mean only.
             let plain = sent + usual.unwrap_or(time);
             self.idle.account(plain, self.now);
             outside.felt.after_idle(difference(self.now, plain));
         }
     }
 
-    /// Background work while the foreground asks for nothing: one command at a time, since none can be taken back.
+    /// Chooses background work while no foreground request waits: one command at a time, since none can be cancelled.
     pub(super) fn decide_idle(
         &mut self,
         outside: &mut Outside,
@@ -316,15 +318,15 @@ impl Core {
             return;
         }
         let left = self.keep_back(outside, &idle, now);
-        // Flash is never trusted, and what comes back there comes from nowhere else; but trust may be missing for a while.
+        // Flash is never trusted, and work there follows no other source; but trust may return after a while.
         let trusted = outside.foresees() || self.idle.untold;
         self.idle.untold = trusted && outside.again.most_come_back();
         self.idle.unpredicted = !outside.foresees();
-        // What is felt many times over is not told before that is known.
+        // An effect on many requests is not charged before its size is known.
         let untold = outside.felt.is_to_be_rehearsed() && now < self.idle.relief();
         let allowed = !untold && self.idle.range(&idle, now) != Range::Track;
         self.accesses.clear();
-        // A foreground that is silent for long says nothing more.
+        // A long silence of the foreground gives no further information.
         let ends = self.idle.since + CONTROL_ENDS;
         if outside.kept.is_control() && now < ends {
             self.idle.not_before = (now + idle.threshold).min(ends);
@@ -336,31 +338,31 @@ impl Core {
             }
             return;
         }
-        // A head that may not leave its track finds nothing that can be left again at any instant: not from outside.
+        // A head that must stay on its track does no work that it could leave at any instant: outside there is none.
         if allowed && self.idle_visit(now, buffers).is_some() {
             return self.send_visit(outside, tag);
         }
-        // A search that is not through yet goes on soon.
+        // An unfinished search continues soon.
         let searching = allowed && now < self.idle.not_before && self.idle.not_before < now + idle.threshold;
         if !(searching || allowed && self.decide_probe(outside, tag)) {
             self.idle.not_before = now + idle.threshold;
-            // Nor waits a drive that is left alone any longer than until it is known to be.
+            // An unused drive is tried again as soon as it counts as unused.
             if let Some(left) = left.filter(|left| now < *left) {
                 self.idle.not_before = self.idle.not_before.min(left);
             }
         }
     }
 
-    /// Leaves alone what of the bound the account may not show, where detours have no bound that would be shared. There must be room in it
-    /// for who waits for a whole command of idle time, and who comes meanwhile: of the first requests that is a large part. A drive that was
-    /// used for a short time only, and has been silent for long against that, is not known to be asked again: since when it counts as such.
+    /// Reserves the part of the bound that the estimate may not use, where detours have no bound to share. The rest must
+    /// have room for a request that waits for a whole idle command, and for arrivals meanwhile; for the first requests that
+    /// is a large part. Returns the instant at which a drive that was in use for a short time only counts as unused.
     fn keep_back(&mut self, outside: &Outside, idle: &IdleTime, now: Instant) -> Option<Instant> {
         let mut owed = outside.kept.at_risk();
-        // A turn to get there and one to read a track, until that is seen.
+        // One revolution to arrive and one to read a track, until the true duration is known.
         let visit = outside.visits.mean().unwrap_or(turn(&self.drive) * 2);
         let used = self.idle.asked.map(|first| self.idle.since.saturating_since(first));
         let left = used.map(|used| self.idle.since + (used + outside.idle_spent + visit) * AS_LONG_AGAIN);
-        // Where clients come again and nothing is foreseen, one command may cost a percent of minutes.
+        // Where clients return and nothing is predicted, one command may cost a percent of minutes.
         let returning = !outside.foresees() && outside.felt.most_return();
         if returning || left.is_some_and(|left| now < left) {
             let (first, meanwhile) =
@@ -380,12 +382,11 @@ impl Core {
         left
     }
 
-    /// Takes reads on the track under the head while nobody knows how long the foreground will be silent; whether there
-    /// are any.
+    /// Takes reads on the track under the head while the length of the silence is unknown. Returns whether there are any.
     ///
-    /// Who comes meanwhile waits for half of the command in the mean, and the longer it is the more likely somebody
-    /// comes: harm grows with the square of its time. Where what is wanted lies side by side, most is had for it by
-    /// reading for as long as was waited for the first of it.
+    /// A request that arrives meanwhile waits for half of the command in the mean, and the probability of an arrival grows
+    /// with its length: harm grows with the square of its duration. If wanted blocks are adjacent, the yield for that harm
+    /// is greatest if the command reads for as long as it waited for its first sector.
     fn visit_short(&mut self, outside: &Outside) -> bool {
         if self.background.is_idle() || !outside.foresees() {
             return false;
@@ -397,7 +398,7 @@ impl Core {
         let overheads = &outside.config.overheads;
         let earliest = outside.set_out(&standing, Op::Read).max(outside.decided + overheads.shortest_access);
         let (sectors, rpm) = (there.track().sectors, drive.rpm());
-        // What takes longer than half a turn is no short command.
+        // A short command takes at most half a revolution.
         let window = there.track().passing(rpm, earliest, earliest + turn(&drive) / 2);
         self.background.look(Focus::All);
         let mut chosen: Option<(u32, u32)> = None;
@@ -420,7 +421,7 @@ impl Core {
             chosen = Some((first, as_long.max(least).min(count - begin)));
         });
         let Some(window) = chosen else { return false };
-        // A drive may take it for the next of a sequence, and read on: in idle time nobody waits for that yet.
+        // The drive may take it for a sequence and read ahead: no request waits for that yet.
         let stop = Stop { track, first: window.0, count: window.1, op: Op::Read };
         let neighbour = range_of(&drive, &stop).and_then(|range| outside.neighbour(&drive, Op::Read, range));
         let tried = match outside.config.neighbours {
@@ -438,11 +439,11 @@ impl Core {
         found
     }
 
-    /// Puts what a visit asks for into the queue.
+    /// Queues the commands of a visit.
     fn send_visit(&mut self, outside: &mut Outside, tag: u64) {
         let drive = Arc::clone(&self.drive);
         let layout = drive.layout();
-        // Each with the wanted sectors in it. Of what is to be written, the holes between are left out.
+        // Each with its wanted sectors. Writes leave the holes between blocks out.
         let mut ranges: Vec<(LbnRange, u32)> = Vec::new();
         let mut op = Op::Read;
         for access in &self.accesses {
@@ -481,7 +482,7 @@ impl Core {
         }
     }
 
-    /// A command for what the mimic wants to learn from, if it wants anything.
+    /// Queues a command for the mimic, if it wants to learn. Returns whether there is one.
     fn decide_probe(&mut self, outside: &mut Outside, tag: u64) -> bool {
         let capacity = self.drive.layout().capacity().get();
         let wanted = self.watch.wanted().filter(|range| {
@@ -497,7 +498,7 @@ impl Core {
         true
     }
 
-    /// What idle time may ask for on a track: the run of LBNs with the most in it.
+    /// Returns the window of idle work on a track: the run of LBNs with the most wanted sectors.
     pub(in crate::core) fn straight_idle_window(&self, track: TrackIndex, op: Op) -> (u32, u32) {
         let there = self.drive.layout().track_ref(track);
         let mut best = ((0, 0), 0);
@@ -507,7 +508,7 @@ impl Core {
                 Op::Read => part,
                 Op::Write => self.background.longest_write(&there, part, (false, false)).0,
             };
-            // Blocks with holes in them take several commands: better than nothing.
+            // Blocks with holes take several commands, which is better than none.
             let (part, score) = if run.1 > 0 { (run, all + 1) } else { (part, all.min(1)) };
             let score = if all > 0 { score } else { 0 };
             if score > best.1 {

@@ -1,45 +1,45 @@
-//! What reads behind others have from the drive's buffer, and what detours and idle time take of that.
+//! Cache hits of reads that continue others, and the hits that detours and idle time take from them.
 //!
-//! Drives keep what they have read, and what they have read on to, in ways that nobody is told; and each command of a detour or of idle
-//! time may take the place of something that would have been asked for. So gaps before reads that the buffer may have are left
-//! alone, and what reads behind others take is compared with what they take where nothing else has been read since those who go on there
-//! came to that track. As that must be seen, idle time is left alone for some of them now and then. Who comes
-//! back to what it has read before is followed elsewhere ([`again`](super::again)).
+//! Drives keep what they have read, and what they have read ahead, by unknown rules, and each command of a detour or of idle
+//! time may evict data that a client would have asked for. Therefore gaps before reads that may be hits are not used, and
+//! the service times of consecutive reads are compared with those in streams without other reads in between since they
+//! reached the track. To observe such streams, idle time is suspended now and then. Reads that repeat are in
+//! [`again`](super::again).
 
 use super::{Command, Order, Outside, Work};
 use model::DriveModel;
 use std::collections::VecDeque;
 use units::{Lbn, LbnRange, Op};
 
-/// Reads that are remembered: more than drives have segments in their buffers.
+/// The number of remembered reads: more than the segments of a drive's buffer.
 const READS: usize = 32;
 
-/// What is known of reads behind others is of so many; half is forgotten then.
+/// The number of consecutive reads after which half of the counts is discarded.
 const MEMORY: u32 = 256;
 
-/// Of fewer the mean says nothing.
+/// The minimum of reads for a mean.
 const FEW: i64 = 16;
 
-/// Idle time is left alone for so many reads behind others, and again after so many more.
+/// The number of consecutive reads in a control period without idle time, and the number between two periods.
 const CONTROL: u32 = 64;
 const AGAIN: u32 = 4_096;
 
-/// Where fewer than one of so many reads come behind others, that is not worth it.
+/// Control periods are worth their cost if at least one read in this number is consecutive.
 const OFTEN: u32 = 8;
 const SHARE_OF: u32 = 64;
 
-/// Where more than one in so many come from the buffer, each is left alone that may.
+/// If more than one in this number is a hit, no gap before a possible hit is used.
 const SELDOM: u32 = 32;
 
 impl Order {
-    /// Whether it fetches what lies in a gap.
+    /// Returns whether it is a detour's command.
     fn detours(&self) -> bool {
         let merged = self.command.foreground.is_some_and(|asked| asked != self.command.range);
         matches!(self.work, Work::Detour) || merged
     }
 }
 
-/// Commands of detours, and reads of idle time.
+/// The numbers of commands of detours and of reads in idle time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Between {
     pub detours: u64,
@@ -56,26 +56,26 @@ impl Between {
     }
 }
 
-/// What a read is to be expected from the buffer for, if there was nothing but the foreground.
+/// The expected source of a read's data if there were only the foreground.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Expected {
-    /// The one before it on its track came from there.
+    /// The buffer: the previous read on its track was a hit.
     There,
-    /// The one before it has been on its track, and the drive reads on if nobody else comes soon.
+    /// The buffer, if no other command comes soon: the previous read was on this track, and the drive reads ahead.
     Soon,
-    /// It is the first on its track.
+    /// The medium: it is the first on its track.
     Elsewhere,
 }
 
-/// Reads that go on there.
+/// A stream of consecutive reads.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reading {
-    /// The LBN behind the last of them.
+    /// The LBN after the last of them.
     end: Lbn,
-    /// What there had been when the first of them on its track was done. What a read misses that another has taken the place of in the
-    /// buffer is not all there again behind it, if somebody else comes soon.
+    /// The counts when the first of them on its track was done. After an eviction the data behind a missed read are not all
+    /// in the buffer again if another command comes soon.
     pub since: Between,
-    /// Whether the last of them was in the buffer, or would have been.
+    /// Whether the last of them was a hit, or would have been.
     there: bool,
 }
 
@@ -89,7 +89,7 @@ impl Reading {
     }
 }
 
-/// What reads take beyond their own time, in nanoseconds: the mean of so many.
+/// The mean service time beyond a read's own time, in ns, and the number of reads in it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Beyond {
     mean: i64,
@@ -103,56 +103,54 @@ impl Beyond {
     }
 }
 
-/// Whether `range` ends on another track than what ends at `end`.
+/// Returns whether `range` ends on another track than a read that ends at `end`.
 fn crosses(drive: &DriveModel, end: Lbn, range: LbnRange) -> bool {
     let track = |end: Lbn| Some(drive.layout().locate(Lbn::new(end.get().checked_sub(1)?))?.track);
     track(end) != track(range.end())
 }
 
-/// Whether `range` begins less than a track behind `end`.
+/// Returns whether `range` begins less than a track after `end`.
 pub(super) fn is_near(drive: &DriveModel, end: Lbn, range: LbnRange) -> bool {
     end <= range.start() && range.start().since(end).get() < track_len(drive, range.start())
 }
 
-/// The sectors of the track on which `lbn` is.
+/// Returns the number of sectors of the track of `lbn`.
 fn track_len(drive: &DriveModel, lbn: Lbn) -> u64 {
     let layout = drive.layout();
     layout.locate(lbn).map_or(0, |at| u64::from(layout.track(at.track).sectors))
 }
 
-/// The last reads, and what those behind them take.
+/// The last reads, and the service times of reads that continue them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Kept {
     reads: VecDeque<Reading>,
-    /// Those of idle time.
+    /// The reads of idle time.
     idle_reads: VecDeque<Reading>,
-    /// The LBN behind the last command, if that was a read.
+    /// The LBN after the last command, if that was a read.
     last: Option<Lbn>,
     pub between: Between,
-    /// Reads behind one of them where nothing was foreseen to be read on to, and those of them that came from the buffer.
+    /// The number of consecutive reads without predicted read-ahead, and of the hits among them.
     behind: u32,
     hits: u32,
-    /// What those took before which there was nothing else, by what was to be expected.
+    /// The service times of reads without detours and idle time before them, by expected source.
     alone: [Beyond; 3],
-    /// By how much the read that is done was late, since a detour was where the drive would have read on, or since what idle time has read
-    /// has taken its place in the buffer.
+    /// The delay of the finished read because a detour interrupted read-ahead, and because idle reads evicted its data.
     late: [i64; 2],
-    /// By how much those that were done lately were sooner than the mean, and no later one has used up.
+    /// The unused lead of recent reads over the mean.
     sooner: i64,
-    /// What idle time was told to have cost in the buffer, in nanoseconds, and the reads of idle time of which that is not known yet,
-    /// in 65536ths.
+    /// The estimated cost in ns of idle time's evictions, and the number of idle reads with a cost that is still unknown, in
+    /// 65536ths.
     taken: i64,
     unknown: u64,
-    /// Reads of the foreground behind others that idle time is still left alone for, to see what they take without it; and such reads
-    /// since that was done last.
+    /// The number of consecutive foreground reads left in the control period, and the number since the last period.
     control: u32,
     since_control: u32,
-    /// The part of the foreground's last reads that come behind others, of 65536.
+    /// The share of consecutive reads among the foreground's last reads, in 65536ths.
     share: u32,
 }
 
 impl Kept {
-    /// A command is done.
+    /// Records a finished command.
     pub fn done(&mut self, drive: &DriveModel, order: &Order, hit: bool) {
         let Command { op, range, .. } = order.command;
         self.last = (!op.is_write()).then_some(range.end());
@@ -163,13 +161,13 @@ impl Kept {
             self.unknown += 65_536;
         }
         let detour = matches!(order.work, Work::Detour);
-        // What was read for a detour to the track of a request is no reason to expect that in the buffer.
+        // A read for a detour to a request's track does not make the request a hit.
         if op.is_write() || detour {
             return;
         }
         let reads = if idle { &mut self.idle_reads } else { &mut self.reads };
         let mut now = Reading { end: range.end(), since: self.between, there: hit };
-        // Who goes on stands for no second one: of many who each go on none is forgotten for those who are asked more often.
+        // A stream that continues keeps one place, so that none of many streams is evicted by busier ones.
         if let Some(at) = reads.iter().rposition(|reading| is_near(drive, reading.end, range))
             && let Some(before) = reads.remove(at)
             && !crosses(drive, before.end, range)
@@ -183,12 +181,12 @@ impl Kept {
         reads.push_back(now);
     }
 
-    /// By how many nanoseconds the read that is done was later than such reads are in the mean without detours, and without idle time.
+    /// Returns the delay in ns of the finished read by detours, and by idle time.
     pub fn take_late(&mut self) -> [i64; 2] {
         std::mem::take(&mut self.late)
     }
 
-    /// A read behind others took so much beyond its own time.
+    /// Records the service time of a consecutive read beyond its own time.
     pub fn took(&mut self, since: Between, expected: Expected, beyond: i64) {
         self.since_control = self.since_control.saturating_add(1);
         self.unknown -= self.unknown / READS as u64;
@@ -200,7 +198,7 @@ impl Kept {
                 (self.control, self.since_control) = (self.control - 1, 0);
             }
         } else if often && alone.of >= FEW {
-            // That one is sooner than the mean another has paid for, or will: what is told is never taken back.
+            // A read that is earlier than the mean offsets a later one; a charge is never taken back.
             let all = beyond - alone.mean - self.sooner;
             self.sooner = (-all).max(0);
             let late = all.max(0);
@@ -215,7 +213,7 @@ impl Kept {
         }
     }
 
-    /// What a read has missed that would have been there since it was read before: of it and what those who read on miss, the more is told.
+    /// Records the cost of misses of a repeated read: of it and the cost of consecutive misses, the larger is charged.
     pub fn missed(&mut self, missed: [i64; 2]) {
         if missed.iter().sum::<i64>() > self.late.iter().sum::<i64>() {
             self.taken = self.taken.saturating_add(missed[1] - self.late[1]);
@@ -223,8 +221,8 @@ impl Kept {
         }
     }
 
-    /// What reads of idle time will be told to have cost in the buffer yet, in nanoseconds, if they cost what those before them did. One
-    /// that cost as much as a move is taken to have been before.
+    /// Returns the cost in ns that recent idle reads will still cause by evictions, if it is like that of earlier ones.
+    /// Initially each counts as the cost of a move.
     pub fn at_risk(&self) -> i64 {
         if !self.hit_often() {
             return 0;
@@ -234,18 +232,18 @@ impl Kept {
         (each * self.unknown as f64 / 65_536.0) as i64
     }
 
-    /// Whether idle time is left alone for now.
+    /// Returns whether idle time is suspended for a control period.
     pub fn is_control(&self) -> bool {
         self.control > 0 && self.share > 65_536 / OFTEN
     }
 
-    /// A read of the foreground came behind others, or not.
+    /// Records whether a foreground read was consecutive.
     pub fn came(&mut self, behind: bool) {
         self.share -= self.share / SHARE_OF;
         self.share += if behind { 65_536 / SHARE_OF } else { 0 };
     }
 
-    /// A read behind others came from the buffer, or not.
+    /// Records whether a consecutive read was a hit.
     pub fn note(&mut self, hit: bool) {
         if self.behind == MEMORY {
             (self.behind, self.hits) = (MEMORY / 2, self.hits / 2);
@@ -254,15 +252,15 @@ impl Kept {
         self.hits += u32::from(hit);
     }
 
-    /// Whether such reads often do.
+    /// Returns whether such reads are often hits.
     pub fn hit_often(&self) -> bool {
         self.hits * SELDOM > self.behind
     }
 }
 
 impl Outside {
-    /// What there had been when the last read was done that one of `range` follows by less than a track. What was read
-    /// for a detour to the track of a request is no reason to expect that in the buffer.
+    /// Returns the stream that a read of `range` continues by less than a track. A read for a detour to a request's track is
+    /// no stream.
     pub(super) fn then(&self, drive: &DriveModel, range: LbnRange) -> Option<Reading> {
         let decided = self.queue.iter().rev().chain(self.device.iter().rev());
         let decided =
@@ -274,7 +272,8 @@ impl Outside {
         decided.chain(done).find(|reading| is_near(drive, reading.end, range))
     }
 
-    /// Whether something was read lately less than a track behind or before `range`: what a drive has kept of a track lies on both sides.
+    /// Returns whether a recent read was less than a track before or after `range`: a drive keeps parts of a track on both
+    /// sides.
     pub(super) fn is_near_any(&self, drive: &DriveModel, range: LbnRange) -> bool {
         let reach = track_len(drive, range.start());
         let Kept { reads, idle_reads, last, .. } = &self.kept;
@@ -282,12 +281,12 @@ impl Outside {
         ends.map(Lbn::get).any(|end| end.abs_diff(range.start().get()) < reach)
     }
 
-    /// Whether most reads of the foreground come from the drive's buffer, so that every gap is left alone.
+    /// Returns whether most foreground reads are cache hits, so that no gap is used.
     pub(super) fn most_come_from_buffer(&self) -> bool {
         self.config.reads_on && self.again.most_hit()
     }
 
-    /// Whether the gap before `range` is left alone, since the drive may have it without one.
+    /// Returns whether the gap before `range` is not used because it may be a hit without a detour.
     pub(super) fn may_be_buffered(&self, drive: &DriveModel, op: Op, range: LbnRange) -> bool {
         let read_on = || !op.is_write() && self.kept.hit_often() && self.then(drive, range).is_some();
         let before = self.device.iter().chain(&self.queue).map(|order| order.command);
@@ -300,7 +299,7 @@ impl Outside {
 mod tests {
     use super::*;
 
-    /// Half of them come from the buffer, and the others take 4 ms.
+    /// Half of them are hits, and the others take 4 ms.
     fn half_from_the_buffer() -> Kept {
         let mut kept = Kept::default();
         for n in 0..200 {
@@ -323,10 +322,10 @@ mod tests {
             };
             let more = late(Expected::There, 6_000_000);
             assert!((3_900_000..4_100_000).contains(&more[of]) && more[1 - of] == 0);
-            // What comes from the buffer all the same is no gain, but makes up for who is later next.
+            // A hit in spite of idle time is no gain, but offsets the next delay.
             assert_eq!(late(Expected::There, 0), [0; 2]);
             assert!((1_900_000..2_100_000).contains(&late(Expected::There, 6_000_000)[of]));
-            // Of the first on their tracks nothing is known yet.
+            // The first reads on their tracks have no mean yet.
             assert_eq!(late(Expected::Elsewhere, 6_000_000), [0; 2]);
             assert_eq!(kept.take_late(), [0; 2]);
         }

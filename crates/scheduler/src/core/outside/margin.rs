@@ -1,44 +1,43 @@
-//! Conservatism that is learned, from two things: how late heads come, by the distance that they go, and what harm that does.
+//! Learned margins. They follow the lateness of heads, by distance, and its harm.
 //!
-//! A completion tells no more than the turn in which it came: that the head was later than its slack, or not. Over many
-//! commands, plain ones among them, that is the risk of being later than any slack. With little slack it is high, up to
-//! the spread of the seeks; that much is the least margin of each class of distances. Behind it come the rare arms that
-//! settle late, at any slack much the same: what of those is to be borne is for the harm to say, which a common margin on
-//! top follows.
+//! A completion shows only its revolution: whether the head was later than its slack. Over many commands, also plain ones,
+//! that gives the risk of lateness for each slack. It is high for slacks up to the spread of the seeks, which is the least
+//! margin of each class of distances. Beyond it remain rare late settles, at about the same rate for each slack. The harm
+//! bound decides about those: a common margin on top follows the harm.
 
 use super::config::Conservatism;
 use super::record::{Arrivals, ErrorRecord, SLACK_NS, SLACKS, class};
 use units::Duration;
 
-/// Observations between two looks at what is known.
+/// Observations between two updates of the margins.
 const STRIDE: u64 = 256;
 
-/// So many arrivals with a slack near this one must have been seen.
+/// The minimum of arrivals with a slack near this one.
 const ENOUGH: u64 = 100;
 
-/// Bins of large slack: what is late with that is always late (a missed landing).
+/// Bins of large slack: a head later than that is late at any slack (a missed landing).
 const LARGE: usize = 40;
 
-/// With the least margin no more than so many millionths are late beyond those that always are.
+/// The maximal share of late heads with the least margin, in ppm, beyond those that are late at any slack.
 const SPREAD_PPM: u32 = 40_000;
 
-/// The common part: the least and the most.
+/// The common margin: the least and the largest.
 const LEAST: Duration = Duration::from_micros(25);
 const MOST: Duration = Duration::from_micros(750);
 
-/// It is the least as long as no more than this part of the bound is used up, in 65536ths, and the most when all is: what
-/// is yet to come by chance, and what no completion tells, must find something left. A part that rose and sank step by step
-/// went up and down by itself: the account remembers for longer than a margin needs to show in it.
+/// The common margin is the least until this part of the bound is used, in 65536ths, and the largest when all is used: a
+/// reserve is needed for chance and for harm that no completion shows. A margin that moved up and down in steps would
+/// oscillate, because the harm estimate has a longer memory than the margin.
 const BEGIN: u64 = 65_536 / 2;
 const END: u64 = 65_536;
 
-/// It comes nearer to that by this part of the way at each look: sooner when there is to be more of it.
+/// The common margin moves this part of the way at each update (1 in this number): faster when it widens.
 const UP: u64 = 2;
 const DOWN: u64 = 8;
 
 const MILLION: u64 = 1_000_000;
 
-/// Risks by slack, in millionths.
+/// Risks by slack, in ppm.
 #[derive(Clone, Copy, Debug)]
 struct Risks {
     by_slack: [Option<u32>; SLACKS],
@@ -48,20 +47,20 @@ struct Risks {
 /// The margin of each class of distances.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Margins {
-    /// The least of each class.
+    /// The least margin of each class.
     least: Vec<Duration>,
-    /// What is known of each class, and of all distances.
+    /// The known risks of each class, and of all distances.
     risks: Vec<Risks>,
     of_all: Option<Risks>,
-    /// What a command is to be taken in sooner than its sectors pass, if nothing moves.
+    /// The time by which a command must precede its sectors if nothing moves.
     staying: Duration,
-    /// What is added to each.
+    /// The common margin.
     common: Option<Duration>,
     looked: u64,
 }
 
 impl Margins {
-    /// Looks again at the record, if it is time.
+    /// Updates the risks from the record, if it is time.
     pub fn learn(&mut self, record: &ErrorRecord) {
         if record.count() < self.looked + STRIDE {
             return;
@@ -77,7 +76,7 @@ impl Margins {
         self.of_all = Some(of_all);
     }
 
-    /// The common part follows the harm done, of which at most `bound` millionths are allowed.
+    /// Moves the common margin by the harm, of which at most `bound` ppm are allowed.
     pub fn steer(&mut self, conservatism: &Conservatism, share_ppm: u64, bound: u32) {
         let Conservatism::Learned { start, .. } = *conservatism else { return };
         let common = self.common.unwrap_or(start);
@@ -89,7 +88,7 @@ impl Margins {
             Some(if aim > common { common + (aim - common) / UP } else { common - (common - aim) / DOWN });
     }
 
-    /// By how much a move over so many cylinders is widened, or any move.
+    /// Returns the margin of a move over `distance` cylinders, or of any move.
     pub fn of(&self, distance: Option<u32>, start: Duration) -> Duration {
         let least = match distance {
             Some(distance) => self.least.get(class(distance)).copied(),
@@ -99,20 +98,20 @@ impl Margins {
         (least + self.common.unwrap_or(start)).min(MOST * 2)
     }
 
-    /// How much sooner than its first sectors pass a command is to be taken in where nothing moves.
+    /// Returns the time by which a command must precede its first sectors if nothing moves.
     pub fn staying(&self) -> Duration {
         self.staying
     }
 
-    /// Of moves over so many cylinders with no more than `slack` to spare, the millionths that are late, beyond those that are
-    /// late with any slack; none as long as nothing is known.
+    /// Returns the share of moves over `distance` cylinders with at most `slack` to spare that are late, in ppm, beyond
+    /// those that are late at any slack; 0 while it is unknown.
     pub fn late_ppm(&self, distance: u32, slack: Duration) -> u64 {
         let own = self.risks.get(class(distance)).and_then(|risks| risks.with(slack));
         let ppm = own.or_else(|| self.of_all.as_ref()?.with(slack)).unwrap_or(0);
         u64::from(ppm)
     }
 
-    /// No move over a cylinder or more is widened by less.
+    /// Returns the least margin of any move over a cylinder or more.
     pub fn least(&self, start: Duration) -> Duration {
         self.least.iter().copied().min().unwrap_or_default() + self.common.unwrap_or(start)
     }
@@ -124,7 +123,7 @@ impl Risks {
         let bins = &arrivals.late;
         let mut by_slack = [None; SLACKS];
         let (mut n, mut late) = (0, 0);
-        // From a bin on, as many as it takes.
+        // From one bin up, as many bins as give enough arrivals.
         for bin in (0..LARGE).rev() {
             n += u64::from(bins[bin].0);
             late += u64::from(bins[bin].1);
@@ -139,14 +138,14 @@ impl Risks {
         Self { by_slack, always: rate(far.0, far.1) }
     }
 
-    /// The risk with this slack beyond that with any, if it is known.
+    /// Returns the risk with this slack beyond that with any, if it is known.
     fn with(&self, slack: Duration) -> Option<u32> {
         let bin = usize::try_from(slack.as_nanos() / SLACK_NS).unwrap_or(LARGE).min(LARGE - 1);
         let risk = self.by_slack[bin..LARGE].iter().flatten().next()?;
         Some(risk.saturating_sub(self.always))
     }
 
-    /// The slack up to which many are late: the spread of the seeks. `None` if too little is known.
+    /// Returns the slack up to which many are late: the spread of the seeks. `None` if too little is known.
     fn spread(&self) -> Option<Duration> {
         let known =
             || self.by_slack[..LARGE].iter().enumerate().filter_map(|(bin, risk)| Some((bin, (*risk)?)));
@@ -163,7 +162,7 @@ mod tests {
 
     const LEARNED: Conservatism = Conservatism::LEARNED;
 
-    /// Heads that come late by up to so much, half of them, and by up to half a millisecond, one in fifty.
+    /// Half of the heads are late by up to `spread` us, and one in fifty by up to half a millisecond.
     fn record(spread: u64) -> ErrorRecord {
         let mut record = ErrorRecord::default();
         let mut state = 1u64;
@@ -189,7 +188,7 @@ mod tests {
             margins.learn(&record(spread));
             let margin = margins.of(Some(1_000), Duration::ZERO).as_nanos() / 1_000;
             assert!(within.contains(&margin), "{spread} us: {margin}");
-            // Of distances that were never gone, what is known of all.
+            // Unobserved distances have the risks of all.
             assert_eq!(margins.of(Some(3), Duration::ZERO), margins.of(Some(1_000), Duration::ZERO));
         }
     }
@@ -210,7 +209,7 @@ mod tests {
         }
         margins.learn(&record);
         assert_eq!(margins.staying(), Duration::from_micros(25));
-        // What stays says nothing of what moves.
+        // Commands without a move show nothing about moves.
         assert!(margins.of(Some(1_000), Duration::ZERO) >= Duration::from_micros(175));
     }
 
@@ -223,7 +222,7 @@ mod tests {
         assert!(MOST - margins.of(Some(7), start) < Duration::from_micros(1));
         (0..400).for_each(|_| margins.steer(&LEARNED, 0, 10_000));
         assert!(margins.of(Some(7), start) < Duration::from_micros(40));
-        // Between, it stands still where what it costs and what it saves are even.
+        // Between, it rests where its costs and savings are equal.
         let of = |share| {
             let mut margins = margins.clone();
             (0..100).for_each(|_| margins.steer(&LEARNED, share, 10_000));

@@ -1,43 +1,46 @@
-//! What the drive does behind two commands on one track: whether reading ahead, or anything else, costs turns there.
+//! The drive's behaviour after two neighbouring commands on one track: whether read-ahead, or another cause, costs
+//! revolutions there.
 //!
-//! A drive that takes the two for a sequence delays what follows; it may do so for some kinds only (FAST'02, section 4.3,
-//! has it after reads). Each kind is tried, and left alone when its commands, and those right behind them, have lost more
-//! turns than other commands do, and more than chance explains. All is forgotten little by little, so that each kind is
-//! tried again. Where a drive reads on behind sequences ([`sequences`](super::sequences)) none are made.
+//! A drive that takes the two for a sequence delays the next command; it may do so for some kinds only (FAST'02, section
+//! 4.3, observes it after reads). Each kind is tried, and is not used if its commands and those right after them have lost
+//! more revolutions than other commands do, beyond chance. The counts decay, so that each kind is tried again. A drive that
+//! reads ahead behind sequences ([`sequences`](super::sequences)) gets none.
 
 use super::config::{Neighbour, Neighbours};
 
-/// One of so many may lose a turn, itself or behind it, beyond those that do anyway: then it brings more than it costs.
+/// The acceptable share of commands, 1 in this number, that lose a revolution themselves or for the next one beyond the
+/// usual: up to it a kind yields more than it costs.
 const TOLERATED: f64 = 24.0;
 
-/// So many standard deviations are no chance.
+/// The number of standard deviations that chance does not explain.
 const CHANCE: f64 = 3.0;
 
-/// Turns that the first tries may lose.
+/// The number of revolutions that the first tries may lose.
 const TRIES: f64 = 1.0;
 
-/// Half is forgotten after so many commands, some minutes' worth: what is tried again costs turns again.
+/// The number of commands, some minutes' worth, after which half of the counts is discarded: a new try costs revolutions
+/// again.
 const MEMORY: u32 = 32_768;
 
-/// Commands, and those of them that lost a turn.
+/// The number of commands, and of those that lost a revolution.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
     commands: u32,
     lost: u32,
 }
 
-/// What was seen of each kind, and of commands that have nothing to do with any.
+/// The counts of each kind, and of commands without neighbours.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Learned {
     kinds: [Seen; Neighbour::KINDS],
     others: Seen,
     commands: u32,
-    /// The last command done was such a one: what comes behind it counts as well.
+    /// The last command's kind, which counts for the command after it as well.
     before: Option<Neighbour>,
 }
 
 impl Learned {
-    /// Whether such a command may be sent to a drive that may read on behind sequences, or does not.
+    /// Returns whether such a command may be sent to a drive that reads ahead behind sequences, or does not.
     pub fn allows(&self, config: Neighbours, neighbour: Neighbour, reads_on: bool) -> bool {
         match config {
             Neighbours::Never => false,
@@ -48,13 +51,13 @@ impl Learned {
 
     fn is_harmless(&self, neighbour: Neighbour) -> bool {
         let Seen { commands, lost } = self.kinds[neighbour.kind()];
-        // Itself, and what comes behind it.
+        // Both itself, and the command after it.
         let anyway = 2.0 * f64::from(self.others.lost) / f64::from(self.others.commands.max(1));
         let expected = f64::from(commands) * (anyway + 1.0 / TOLERATED);
         f64::from(lost) <= expected + CHANCE * expected.sqrt() + TRIES
     }
 
-    /// A command is done, right behind a neighbour perhaps, and has lost a turn or not.
+    /// Records a finished command, its kind if it followed a neighbour, and whether it lost a revolution.
     pub fn note(&mut self, neighbour: Option<Neighbour>, lost: bool) {
         self.commands += 1;
         if self.commands == MEMORY {
@@ -98,7 +101,7 @@ mod tests {
             for kind in [FORWARD, BACKWARD] {
                 let use_it = allows(&learned, kind);
                 learned.note(use_it.then_some(kind), false);
-                // What follows is late behind the forward kind.
+                // Commands after the forward kind are late.
                 learned.note(None, use_it && !kind.backward);
                 tried += u32::from(use_it && !kind.backward);
                 harmless += u32::from(use_it && kind.backward);
@@ -110,7 +113,7 @@ mod tests {
 
     #[test]
     fn what_other_commands_lose_as_well_is_no_reason() {
-        // Of all commands one in so many loses a turn.
+        // One command in this number loses a revolution anyway.
         for one_in in [30, 100, 1_000] {
             let mut learned = Learned::default();
             let mut state = 1u64;

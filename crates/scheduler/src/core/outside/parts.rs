@@ -1,27 +1,27 @@
-//! What a host with bytes must know of a command: whose it is, and which blocks it is a part of.
+//! The parts of blocks in a command, for a host that keeps bytes.
 
 use super::{CommandId, Order, Work};
 use crate::core::Core;
 use units::{LbnRange, Op, RequestId, SessionId, TaskId};
 
-/// What of a block a command fetches or writes. A block that lies on two tracks has two parts, which come with different
+/// The part of a block that a command reads or writes. A block on two tracks has two parts, which arrive with different
 /// commands; a host keeps the first until the record is delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Whose block.
+    /// The session of the block.
     pub session: SessionId,
-    /// Of which task.
+    /// The task of the block.
     pub task: TaskId,
-    /// Whether the task reads or writes. The command may do the other: what is written need not be read.
+    /// Whether the task reads or writes. The command may do the other: a write also completes reads.
     pub op: Op,
     /// The whole block.
     pub block: LbnRange,
-    /// What of it the command is for.
+    /// The part of it in the command.
     pub part: LbnRange,
 }
 
 impl Core {
-    /// Outside the drive: the parts of background blocks that are had with a command at the drive. Ask before
+    /// Returns, outside the drive, the parts of background blocks in a command at the drive. Call it before
     /// [`command_done`](Self::command_done).
     pub fn parts(&self, id: CommandId) -> Vec<Part> {
         let Some(order) = self.order(id) else { return Vec::new() };
@@ -33,7 +33,7 @@ impl Core {
         self.background.parts_of(order.tag).filter_map(within).collect()
     }
 
-    /// Outside the drive: the foreground request that a command at the drive serves.
+    /// Returns, outside the drive, the foreground request that a command at the drive serves.
     pub fn request_of(&self, id: CommandId) -> Option<RequestId> {
         match &self.order(id)?.work {
             Work::Foreground { job, .. } if job.pending.promoted.is_none() => Some(job.pending.request.id),

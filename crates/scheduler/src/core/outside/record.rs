@@ -1,62 +1,61 @@
-//! How well the drive's times were foreseen: the error record.
+//! The error record: the accuracy of predicted times.
 
 use units::Duration;
 
 /// Width of an error's bin: 10 us.
 const BIN_NS: i64 = 10_000;
 
-/// Bins on each side of zero: 20 ms, more than three turns of the drives at hand.
+/// The number of bins on each side of zero: 20 ms, more than three revolutions of the supported drives.
 const BINS: i64 = 2_000;
 
-/// Distances are classed by their number of bits: 0, 1, 2-3, 4-7, ... cylinders.
+/// The number of classes of distances, by their number of bits: 0, 1, 2-3, 4-7, ... cylinders.
 const CLASSES: usize = 24;
 
 /// Width of a slack's bin: 25 us.
 pub(crate) const SLACK_NS: u64 = 25_000;
 
-/// Slack bins: up to 1.6 ms; a head with more in hand is not what seek times decide about.
+/// The number of slack bins: up to 1.6 ms; larger slack does not depend on seek times.
 pub(crate) const SLACKS: usize = 64;
 
-/// Half of the arrivals is forgotten after so many: an arm that ages is followed, and trouble that has ended does not count
-/// for ever.
+/// The number of arrivals after which half is discarded, so that an ageing arm is followed and old trouble forgotten.
 const MEMORY: u32 = 1 << 15;
 
-/// An observation: a command is done.
+/// The observation of a finished command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Observed {
-    /// Observed less foreseen head time, in nanoseconds.
+    /// The observed head time less the predicted one, in ns.
     pub error: i64,
-    /// Whole turns of that.
+    /// The whole revolutions in it.
     pub turns: i64,
-    /// Whether that is all there is to it, but for the noise of completions.
+    /// Whether whole revolutions and the noise of completions explain it.
     pub explained: bool,
-    /// Whether it was done when it was foreseen: in its turn, and no further off in it than a plan can bear.
+    /// Whether it was done as predicted: in its revolution, and with an error that a plan tolerates.
     pub foreseen: bool,
 }
 
-/// What a head had to do to be in time for a command.
+/// The head's way to a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// Move over so many cylinders.
+    /// A move over this many cylinders.
     Moved(u32),
-    /// Stay where it was: the drive had to have taken the command in.
+    /// No move: the drive had to have decoded the command in time.
     Stayed,
 }
 
-/// A command came to its first sectors.
+/// The arrival of a command at its first sectors.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Came {
     pub way: Way,
-    /// How much later it could have been, as was foreseen.
+    /// The predicted slack.
     pub slack: Duration,
-    /// Whether it was too late for them.
+    /// Whether it was too late.
     pub late: bool,
 }
 
-/// Arrivals by the slack that was foreseen.
+/// Arrivals by predicted slack.
 #[derive(Clone, Debug)]
 pub(crate) struct Arrivals {
-    /// In each bin, how many, and how many of them were too late.
+    /// In each bin, the number of arrivals, and of those that were too late.
     pub late: [(u32, u32); SLACKS],
 }
 
@@ -66,10 +65,10 @@ impl Default for Arrivals {
     }
 }
 
-/// What a core outside the drive has learned about how far off its predictions are.
+/// The errors of the predictions of a core outside the drive.
 ///
-/// Errors are of head time, observed less foreseen, a completion's counted from the completion before (FAST'02, section
-/// 5.2).
+/// An error is the observed head time less the predicted one, where head time is counted from the completion before
+/// (FAST'02, section 5.2).
 #[derive(Clone, Debug)]
 pub struct ErrorRecord {
     bins: Vec<u32>,
@@ -79,7 +78,7 @@ pub struct ErrorRecord {
     unexplained: u64,
     arrivals: Vec<Arrivals>,
     stayed: Arrivals,
-    /// Arrivals since half of them were forgotten, with a move and without.
+    /// Arrivals since half was discarded, with a move and without.
     aged: [u32; 2],
 }
 
@@ -103,27 +102,28 @@ pub(crate) fn class(distance: u32) -> usize {
 }
 
 impl ErrorRecord {
-    /// Commands recorded.
+    /// Returns the number of recorded commands.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Commands that took whole turns longer than foreseen.
+    /// Returns the number of commands that took whole revolutions longer than predicted.
     pub fn late(&self) -> u64 {
         self.late
     }
 
-    /// Commands that took whole turns less.
+    /// Returns the number of commands that took whole revolutions less.
     pub fn early(&self) -> u64 {
         self.early
     }
 
-    /// Commands whose time no number of turns explains: buffer hits, recalibrations, another order than asked for.
+    /// Returns the number of commands whose time no number of revolutions explains: buffer hits, recalibrations, a different
+    /// order.
     pub fn unexplained(&self) -> u64 {
         self.unexplained
     }
 
-    /// The part of the commands whose error is at most this, to 10 us.
+    /// Returns the share of commands with at most this error, to 10 us.
     pub fn within(&self, most: Duration) -> f64 {
         let most = (i64::try_from(most.as_nanos()).unwrap_or(i64::MAX) / BIN_NS).min(BINS);
         let (from, to) = ((BINS - most) as usize, (BINS + most) as usize);
@@ -131,18 +131,18 @@ impl ErrorRecord {
         inside as f64 / self.count.max(1) as f64
     }
 
-    /// The distribution: the middle of each bin that is not empty, in microseconds, and how many.
+    /// Returns the distribution: the middle of each bin that is not empty, in microseconds, and its count.
     pub fn distribution(&self) -> impl Iterator<Item = (i64, u32)> {
         let bins = self.bins.iter().enumerate().filter(|(_, n)| **n > 0);
         bins.map(|(i, n)| ((i as i64 - BINS) * BIN_NS / 1_000, *n))
     }
 
-    /// Arrivals by class of distances.
+    /// Returns the arrivals by class of distances.
     pub(crate) fn classes(&self) -> impl Iterator<Item = &Arrivals> {
         self.arrivals.iter()
     }
 
-    /// Arrivals over all distances.
+    /// Returns the arrivals over all distances.
     pub(crate) fn all_arrivals(&self) -> Arrivals {
         let mut all = Arrivals::default();
         for class in &self.arrivals {
@@ -153,12 +153,12 @@ impl ErrorRecord {
         all
     }
 
-    /// Commands for which nothing moved.
+    /// Returns the commands without a move.
     pub(crate) fn stayed(&self) -> &Arrivals {
         &self.stayed
     }
 
-    /// A command is done that came so, if it went to the medium.
+    /// Records a finished command and its arrival, if it went to the medium.
     pub(crate) fn note(&mut self, seen: &Observed, came: Option<Came>) {
         self.count += 1;
         // Rounded to the middle of a bin.

@@ -110,7 +110,7 @@ pub(super) struct Audit {
     audited: Duration,
     busy: Duration,
     requests: u64,
-    /// The number of requests when the first interval could be told.
+    /// The number of requests when the first interval was known.
     known_since: Option<u64>,
     outstanding_max: usize,
     background: Comparison,
@@ -189,8 +189,8 @@ impl Audit {
         self.compare(kinds, [first, done]);
     }
 
-    /// Draws the kinds of the next pair's windows. Of the windows off, half are in pairs with an on window and half in pairs
-    /// of two windows off.
+    /// Returns the random kinds of the next pair's windows. Half of the windows off are in pairs with an on window, and half
+    /// in pairs of two windows off.
     fn draw(&mut self) -> [AuditWindow; 2] {
         let early = self.audited < FIRST;
         let share = if early { self.config.off_first_ppm } else { self.config.off_ppm };
@@ -230,8 +230,8 @@ impl Audit {
         self.check_halves();
     }
 
-    /// Doubles the windows, and begins anew, where requests in the first half of a plain window are later than in the second:
-    /// then what went before is felt for longer than the requests that are left out.
+    /// Doubles the windows and restarts if requests in the first half of a plain window are later than in the second: then
+    /// the effect of the window before lasts longer than the requests that are left out.
     fn check_halves(&mut self) {
         if self.doublings == DOUBLINGS_MAX || self.halves.pairs() < PAIRS_MIN {
             return;

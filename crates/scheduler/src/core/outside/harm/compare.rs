@@ -1,9 +1,9 @@
-//! The requests of windows, and pairs of windows of two kinds, the one less the other.
+//! The requests of windows, and differences between paired windows of two kinds.
 
 use super::sequence::{Interval, Sequence};
 use units::{Duration, Instant};
 
-/// Below so many pairs nothing is reported. The sequence ends nowhere for fewer than some ten.
+/// The minimum of pairs for a report. The sequence is unbounded for fewer than some ten.
 pub(super) const PAIRS_MIN: u64 = 16;
 
 /// Revolutions to which a residual is clamped, both ways.
@@ -128,7 +128,7 @@ pub(super) struct Comparison {
 }
 
 impl Comparison {
-    /// Adds a pair whose windows usually have so many requests.
+    /// Adds a pair whose windows have `usual` requests.
     pub fn add(&mut self, (treated, untreated): (&Sums, &Sums), usual: u64, revolution: Duration) {
         let Some(weight) = weight(treated.requests, untreated.requests, usual) else { return };
         self.treated.add(treated);

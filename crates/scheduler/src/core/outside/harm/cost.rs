@@ -1,4 +1,4 @@
-//! The cost at the head of each foreground command, as the audit is told of it.
+//! The cost at the head of each foreground command, as input of the audit.
 
 use super::super::forecast::{Standing, forecast};
 use super::super::{Order, Outcome, Outside, Work};
@@ -55,8 +55,8 @@ impl Core {
         }
     }
 
-    /// Tells the audit of a foreground command that is done, after the drive's standing behind it is known. The time of a
-    /// command that failed is the next one's.
+    /// Reports a finished foreground command to the audit, when the drive's state after it is known. The time of a command
+    /// that failed is added to the next one's.
     pub(in super::super) fn audit(&self, outside: &mut Outside, order: &Order, outcome: Outcome<'_>) {
         let Some(mut cost) = outside.cost.take() else { return };
         if let (Work::Foreground { job, .. }, Outcome::Done) = (&order.work, outcome) {

@@ -39,7 +39,7 @@ const POINTS: u32 = 160;
 /// The number of halvings between two of these points: far finer than anything that is shown.
 const HALVINGS: u32 = 20;
 
-/// The lower and the upper end of what is believed of a number.
+/// An interval estimate of a number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
     /// The estimate.
@@ -223,7 +223,7 @@ mod tests {
         Load { name: "the effect grows", inherited: 0.5, effect_drift: 0.000_2, ..QUIET },
     ];
 
-    /// Whether the sequence holds the truth at all of so many pairs, and its interval at the end.
+    /// Returns whether the sequence holds the truth at each of `pairs` pairs, and its interval at the end.
     fn held(load: Load, pairs: u32, seed: u64) -> (bool, Option<Interval>, f64) {
         let mut lottery = Lottery::new(seed);
         let (mut sequence, mut state, mut trend, mut truth) = (Sequence::default(), 0.0, 0.0, 0.0);

@@ -1,29 +1,29 @@
-//! The foreground: requests that wait, and what is known of them before the head moves.
+//! The foreground: waiting requests, and their places.
 
 use model::{DriveModel, Piece, Position, Track};
 use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId, SessionId};
 
-/// Requests that are less apart have come together: one who writes back sends many at once, over a socket too, and of
-/// a hundred independent ones a second one in a hundred comes so soon after another.
+/// Requests with less distance in time are a burst. A cache's write-backs are sent at once, also over a socket; of a hundred
+/// independent requests a second one in a hundred follows so closely.
 const TOGETHER: Duration = Duration::from_micros(100);
 
 /// A foreground request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// The host's name for it.
+    /// The host's number for it.
     pub id: RequestId,
-    /// Read or write.
+    /// Whether it reads or writes.
     pub op: Op,
-    /// What.
+    /// Its LBNs.
     pub range: LbnRange,
 }
 
-/// A request in the pool, its first piece found on the medium once and for all.
+/// A request in the pool, with the place of its first piece.
 #[derive(Clone, Copy, Debug)]
 pub struct Pending {
     /// The request.
     pub request: Request,
-    /// When it came.
+    /// Its arrival.
     pub arrived: Instant,
     /// Its place in the order of arrival.
     pub sequence: u64,
@@ -31,32 +31,32 @@ pub struct Pending {
     pub piece: Piece,
     /// The first piece's track.
     pub track: Track,
-    /// Whose background work it was, if its client has made it urgent.
+    /// The session whose background work it was, if it was promoted.
     pub promoted: Option<SessionId>,
-    /// Whether it came on the heels of another, as in a burst.
+    /// Whether it directly follows another, as in a burst.
     pub follows: bool,
 }
 
-/// Whether a request that comes now follows the last one closely, which `came` then.
+/// Returns whether a request that arrives now directly follows the last one, which arrived at `came`.
 pub(crate) fn follows(came: &mut Option<Instant>, now: Instant) -> bool {
     came.replace(now).is_some_and(|last| now.saturating_since(last) < TOGETHER)
 }
 
 impl Pending {
-    /// `None` when the request's first LBN is not on the drive.
+    /// Returns the pending request; `None` if its first LBN is not on the drive.
     pub(crate) fn new(drive: &DriveModel, request: Request, arrived: Instant, sequence: u64) -> Option<Self> {
         let piece = drive.layout().pieces(request.range).next()?;
         let track = drive.layout().track(piece.track);
         Some(Self { request, arrived, sequence, piece, track, promoted: None, follows: false })
     }
 
-    /// Where the arm must be for it.
+    /// Returns the position of the arm for it.
     #[inline]
     pub fn position(&self) -> Position {
         self.track.into()
     }
 
-    /// Its first LBN.
+    /// Returns its first LBN.
     #[inline]
     pub fn lbn(&self) -> Lbn {
         self.request.range.start()

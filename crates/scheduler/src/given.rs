@@ -1,14 +1,15 @@
-//! Bytes that clients gave for what is to be written, until it is sent or has passed.
+//! Clients' bytes of background writes, until they are sent or no longer needed.
 
 use units::{Bytes, Lbn, LbnRange};
 
-/// What [`Buffers`](crate::Buffers) were given. For a host with bytes: it keeps here what each client says is at hand, and
-/// takes out what a command or an access writes.
+/// The bytes that a host's [`Buffers`](crate::Buffers) were given: the host stores here the bytes that clients provide, and
+/// takes out those that a command or an access writes.
 ///
-/// Of several that were given for a sector the last counts. The core may ask for a block and not write it, when a part of
-/// that is refused; who is asked for the place behind that is who writes there. What was given is never taken back one by
-/// one: a block that lies on both sides of a slipped sector is asked for in two parts, and the first may be written
-/// although the second is refused.
+/// If a sector was given several times, the last bytes count. The core may ask for a block and not write it, because another
+/// part was refused; the next session that is asked for the place then writes there. Single blocks are never taken back: a
+/// block on both sides of a slipped sector is asked for in two parts, and the first may be written although the second is
+/// refused.
+///
 ///
 /// ```
 /// use freeblock_scheduler::Given;
@@ -29,28 +30,28 @@ pub struct Given {
 }
 
 impl Given {
-    /// Nothing, for a drive with such sectors.
+    /// Returns an empty store for a drive with this sector size.
     pub fn new(sector: Bytes) -> Self {
         Self { sector, given: Vec::new() }
     }
 
-    /// A client has given the bytes of a range.
+    /// Adds a client's bytes of a range.
     pub fn push(&mut self, range: LbnRange, bytes: Vec<u8>) {
         self.given.push((range, bytes));
     }
 
-    /// Keeps what touches the ranges of which `kept` says so.
+    /// Keeps the entries that touch the ranges selected by `kept`.
     pub fn retain(&mut self, kept: impl Fn(LbnRange) -> bool) {
         self.given.retain(|(range, _)| kept(*range));
     }
 
-    /// All has been written, or given back.
+    /// Discards everything, because it was written or returned.
     pub fn clear(&mut self) {
         self.given.clear();
     }
 
-    /// Copies the bytes of a range into a buffer of its size. Whether all of them were given; what was not is left as it
-    /// is.
+    /// Copies the bytes of a range into a buffer of its size. Returns whether all of them were given; the others are left as
+    /// they are.
     pub fn fill(&self, range: LbnRange, into: &mut [u8]) -> bool {
         let mut lbn = range.start();
         while lbn < range.end() {
@@ -58,7 +59,7 @@ impl Given {
                 return false;
             };
             let (given, bytes) = &self.given[last];
-            // Up to where something begins that was given later.
+            // Up to the start of an entry that was given later.
             let later =
                 self.given[last + 1..].iter().map(|(given, _)| given.start()).filter(|start| *start > lbn);
             let end = later.min().map_or(given.end(), |start| start.min(given.end())).min(range.end());
@@ -75,7 +76,7 @@ impl Given {
     }
 }
 
-/// Where the bytes of `part` are in those of `whole`.
+/// Returns the place of `part`'s bytes in those of `whole`.
 fn within(whole: LbnRange, part: LbnRange, sector: Bytes) -> Option<std::ops::Range<usize>> {
     let offset = |lbn: Lbn| {
         let sectors = lbn.get().checked_sub(whole.start().get())?;

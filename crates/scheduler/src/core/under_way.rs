@@ -1,10 +1,10 @@
-//! What the head is doing.
+//! The work of the head.
 
 use crate::foreground::Pending;
 use model::{DriveModel, Piece, Position, Track};
 use units::{Arc as Rotation, Duration, FULL_TURN, Instant, LbnRange, Op, TrackIndex};
 
-/// What has been given to the host to carry out.
+/// The work that the host carries out.
 #[derive(Clone, Debug)]
 pub(super) struct UnderWay {
     pub until: Instant,
@@ -13,24 +13,24 @@ pub(super) struct UnderWay {
 
 #[derive(Clone, Debug)]
 pub(super) enum Work {
-    /// A foreground request, with what went into its gaps.
+    /// A foreground request, with the detours in its gaps.
     Foreground(Job),
     /// Background work in idle time.
     Idle(Visit),
-    /// What the mimic wanted read in idle time.
+    /// A read for the mimic in idle time.
     Probe(Job),
 }
 
-/// A foreground request and what is to be read or written for it.
+/// A foreground request and its accesses.
 #[derive(Clone, Debug)]
 pub(super) struct Job {
     pub pending: Pending,
-    /// What is to be written of a promoted write.
+    /// The parts of a promoted write that are still to be written.
     pub runs: Vec<LbnRange>,
 }
 
 impl Job {
-    /// Whether it is what is left of a promoted write.
+    /// Returns whether it is the rest of a promoted write.
     pub fn is_promoted_write(&self) -> bool {
         self.pending.promoted.is_some() && self.pending.request.op == Op::Write
     }
@@ -41,27 +41,27 @@ impl Job {
     }
 }
 
-/// Idle time spent on one track.
+/// Idle work on one track.
 #[derive(Clone, Debug)]
 pub(super) struct Visit {
     pub track: TrackIndex,
-    /// When the head is there.
+    /// The arrival of the head.
     pub ready: Instant,
-    /// When each access begins and ends.
+    /// The begin and end of each access.
     pub times: Vec<(Instant, Instant)>,
 }
 
-/// How a piece of a request passes under the head that comes for it.
+/// The pass of a request's piece under the arriving head.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Approach {
     pub track: Track,
-    /// When the head is ready on the track.
+    /// The instant at which the head is ready on the track.
     pub arrive: Instant,
-    /// From there to the piece's first sector.
+    /// The rotation from there to the piece's first sector.
     pub wait: Rotation,
-    /// All of the piece.
+    /// The rotation of the whole piece.
     pub span: Rotation,
-    /// Sectors that are gone when the head arrives, where it may begin in the middle: zero-latency access.
+    /// The number of sectors that have passed at the arrival, if the drive may begin in the middle: zero-latency access.
     pub missed: Option<u32>,
 }
 
@@ -70,7 +70,7 @@ impl Approach {
         Self::arriving_after(drive, (from, at, at), op, piece)
     }
 
-    /// The same for a head that does not begin before `earliest`, although it may be there.
+    /// Returns the approach of a head that does not begin before `earliest`, even if it arrives earlier.
     pub fn arriving_after(
         drive: &DriveModel,
         (from, at, earliest): (Position, Instant, Instant),
@@ -82,7 +82,7 @@ impl Approach {
         let wait = rpm.earliest_angle(arrive).until(track.sector_angle(piece.sector));
         let span = track.arc(piece.sector, piece.len);
         let passed = Rotation::from_parts(FULL_TURN) - wait;
-        // The sectors of the piece that are gone when the head arrives, the one under it included.
+        // The sectors of the piece that have passed at the arrival, the one under the head included.
         let missed = (drive.zero_latency(op) && passed < span).then(|| {
             let from = track.boundary(piece.sector) + passed;
             (from.parts() * u64::from(track.sectors)).div_ceil(FULL_TURN) as u32 - piece.sector
@@ -90,38 +90,38 @@ impl Approach {
         Self { track, arrive, wait, span, missed: missed.filter(|missed| *missed < piece.len) }
     }
 
-    /// When the rear part begins to pass, which `missed` sectors precede.
+    /// Returns when the tail, after `missed` sectors, begins to pass.
     pub fn rear_start(&self, drive: &DriveModel, piece: &Piece, missed: u32) -> Instant {
         let rpm = drive.rpm();
         let wait = rpm.earliest_angle(self.arrive).until(self.track.sector_angle(piece.sector + missed));
         self.arrive + rpm.time_within(wait)
     }
 
-    /// How long the rear part takes to pass, if there is one.
+    /// Returns the duration of the tail, if there is one.
     pub fn rear(&self, drive: &DriveModel, piece: &Piece) -> Option<Duration> {
         let missed = self.missed?;
         Some(drive.rpm().time_within(self.track.arc(piece.sector + missed, piece.len - missed)))
     }
 
-    /// When the rear part is done that passes first.
+    /// Returns when the tail, which passes first, is done.
     pub fn rear_end(&self, drive: &DriveModel) -> Instant {
         let passed = Rotation::from_parts(FULL_TURN) - self.wait;
         self.arrive + drive.rpm().time_within(self.span - passed)
     }
 
-    /// When the piece's first sector passes.
+    /// Returns when the piece's first sector passes.
     pub fn start(&self, drive: &DriveModel) -> Instant {
         self.arrive + drive.rpm().time_within(self.wait)
     }
 
-    /// When all of it is done.
+    /// Returns when the whole piece is done.
     pub fn end(&self, drive: &DriveModel, piece: &Piece) -> Instant {
         let last = self.missed.map_or(self.span, |missed| self.track.arc(piece.sector, missed));
         self.arrive + drive.rpm().time_within(self.wait + last)
     }
 }
 
-/// When a head that sets out from `from` at `at` is done with all this, if nothing is put into its gaps.
+/// Returns when a head that starts from `from` at `at` has done all ranges without detours.
 pub(super) fn plain_end(
     drive: &DriveModel,
     mut from: Position,
@@ -137,7 +137,7 @@ pub(super) fn plain_end(
     at
 }
 
-/// When `sectors` from `sector` on begin and end to pass, for a head on their track from `from` on.
+/// Returns when `sectors` sectors from `sector` on begin and end to pass, for a head on their track from `from` on.
 pub(super) fn pass(
     drive: &DriveModel,
     track: &Track,
@@ -149,7 +149,7 @@ pub(super) fn pass(
     (from + rpm.time_within(wait), from + rpm.time_within(wait + track.arc(sector, sectors)))
 }
 
-/// A turn, rounded up.
+/// Returns the time of a revolution, rounded up.
 pub(super) fn turn(drive: &DriveModel) -> Duration {
     drive.rpm().time_within(Rotation::TURN)
 }

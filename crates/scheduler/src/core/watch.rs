@@ -1,17 +1,17 @@
-//! What the core tells a mimic of the drive, and asks it.
+//! The interface between the core and a mimic of the drive.
 
 use crate::foreground::Request;
 use crate::predictor::{Last, Mimic, Observed};
 use units::{Instant, Lbn, LbnRange, Op};
 
-/// The drive as a host would see it: what it did last, and what it was given since.
+/// The drive from a host's view: its last access, and its work since.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Watch {
     pub mimic: Option<Box<dyn Mimic>>,
-    /// The last access, and when it was done; `None` if that was none that a host would have asked for.
+    /// The last access and its end; `None` if it was not one that a host would have requested.
     last: Option<(Last, Instant)>,
     begun: Instant,
-    /// What will have been done last when the next request begins, if something is still to be done before.
+    /// The last access before the next request begins, if other work is still to be done before it.
     ahead: Option<Last>,
 }
 
@@ -20,12 +20,12 @@ impl Watch {
         self.ahead.or(self.last.map(|(last, _)| last))
     }
 
-    /// Outside the drive: `ahead` is at the drive when the next request is chosen.
+    /// Sets, outside the drive, the access that is at the drive when the next request is chosen.
     pub fn look_past(&mut self, ahead: Option<Last>) {
         self.ahead = ahead;
     }
 
-    /// What the mimic would have read in idle time.
+    /// Returns the range that the mimic wants to read in idle time.
     pub fn wanted(&mut self) -> Option<LbnRange> {
         let last = self.last().unwrap_or(Last { op: Op::Read, lbn: Lbn::ZERO });
         self.mimic.as_mut()?.wanted(last)
@@ -35,12 +35,12 @@ impl Watch {
         self.mimic.as_ref().is_some_and(|mimic| mimic.uses_idle_time())
     }
 
-    /// The drive is given something to do.
+    /// Records that the drive is given work.
     pub fn begin(&mut self, now: Instant) {
         self.begun = now;
     }
 
-    /// It has done a foreground request; `as_asked` unless it failed.
+    /// Records a finished foreground request; `as_asked` unless it failed.
     pub fn done(&mut self, now: Instant, request: &Request, as_asked: bool) {
         if let (Some(mimic), Some((last, ended)), true) = (&mut self.mimic, self.last, as_asked) {
             let (pause, time) = (self.begun.saturating_since(ended), now.saturating_since(self.begun));
@@ -49,9 +49,9 @@ impl Watch {
         self.last = Some((Last::of(request), now));
     }
 
-    /// Outside the drive: a command that was sent at `sent` is done; `as_asked` if it was for a request alone and did not
-    /// fail. Drives do one after another, so that it began when the one before was done, or else when it was sent. That
-    /// instant.
+    /// Records, outside the drive, a finished command that was sent at `sent`; `as_asked` if it was for a request alone and
+    /// did not fail. Drives serve one command after another, so it began when the one before was done, or when it was sent
+    /// if that was later. Returns that instant.
     pub fn command_done(
         &mut self,
         now: Instant,
@@ -64,7 +64,7 @@ impl Watch {
         self.begun
     }
 
-    /// It has done something else.
+    /// Records other work of the drive.
     pub fn lost_sight(&mut self) {
         self.last = None;
     }

@@ -1,23 +1,21 @@
-//! By how much longer clients wait for what the head has lost, where they come again a constant time after they were served
-//! ([`returns`](super::returns)).
+//! The rehearsal: the effect of one loss of the head on clients with a constant think time ([`returns`](super::returns)).
 //!
-//! Who was made to wait comes later by as much, and those who waited together come together again: what is lost once is felt
-//! for many turns, the more the better clients who think for a constant time have settled out of each other's way. Who is where
-//! some turns later hangs on every completion before, so that one loss more or less says nothing. What says it is the mean over
-//! many: a few thousand requests are written down, by client ([`script`](super::script)). Then they
-//! are rehearsed, over and over: without losses; with a turn lost in one request of ten, as detours lose it; and with one lost by some
-//! of those for whom the head had waited, as idle time loses it. The losses are many since otherwise chance is more than what they
-//! cost; and whole turns since who is thrown out of his place waits longer than who is late by a little each time. To idle time those
-//! lose who come after the head has waited for long, and are driven towards whoever comes after them: by four times as much
-//! as if any of those lost for whom it has waited. An idle command may take several turns, which throw out of place all who come
-//! meanwhile: as much is lost at once as has been, if that is more than a turn.
+//! Clients with a constant think time drift into a pattern without collisions. One delay breaks it and costs many collisions
+//! before it forms again. The later state depends on every completion before, so that one loss more or less shows nothing;
+//! the mean over many losses does. A few thousand requests are recorded by client ([`script`](super::script)) and simulated
+//! repeatedly: without losses; with a revolution lost in one request of ten, as by detours; and with one lost by some
+//! requests for which the head had waited, as by idle time. The losses are frequent because otherwise chance would exceed
+//! their cost. They are whole revolutions because a client that loses its place in the pattern waits longer than one with
+//! many small delays. Idle time hits requests that arrive after a long wait of the head and drives them towards the next
+//! arrivals, at four times the cost of losses by any request that met a waiting head. An idle command may take several
+//! revolutions, so the loss is the mean observed one if that is more than one revolution.
 //!
-//! A write is reported sooner than the head is free behind it ([`busy`](super::busy)), and is rehearsed so. What a request takes depends on
-//! from how many it is chosen: by as much as it took more or less than others from as many, it takes more or less in a rehearsal too. Who
-//! was overtaken as they were written down is overtaken as often in a rehearsal. Who comes
-//! after no known pause may come by himself, again and again when he came, or be who has been away longest, after a pause that
-//! varies: both are rehearsed, and what is more is believed; but not of one in which without losses clients wait much longer than they were seen
-//! to: who comes to a loop that keeps the drive busy answers it, whatever is seen, since others who came by themselves would wait without an end.
+//! A write is reported before the head is free ([`busy`](super::busy)), and is simulated so. Service times depend on the
+//! number of requests to choose from: a simulated request keeps its excess over the mean for its number. Requests are
+//! overtaken as often as in the recording. A request after no known pause may be an independent arrival, at its recorded
+//! time, or may come from the client that has been away longest, after a varying pause. Both are simulated, and the larger
+//! result counts, unless its clients wait much longer without losses than the recorded ones: arrivals of a loop that keeps
+//! the drive busy do depend on completions, and as independent arrivals they would wait without limit.
 
 use super::busy::{Busy, Frees};
 use super::clock::nanos;
@@ -28,52 +26,51 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use units::{Duration, Instant};
 
-/// Requests that are written down: few at first, so that something is known soon.
+/// The number of recorded requests: small at first, for an early result.
 const FIRST: usize = 512;
 const MOST: usize = 8_192;
 
-/// So often each is rehearsed; at most so many are, and of those the first eighth is not looked at. Of all three rehearsals so many are done
-/// while the drive does one.
+/// The repetitions of a recording, and the maximum of simulated requests, of which the first eighth is discarded as warm-up.
+/// All three simulations together advance by `AT_ONCE` requests for each one of the drive.
 const OFTEN: usize = 8;
 const REHEARSED: usize = 16_384;
 const AT_ONCE: u32 = 12;
 
-/// What is found is the mean over about so many of the longest.
+/// The result is the mean over about this many simulations of the greatest length.
 const MEAN_OF: f64 = 8.0;
 
-/// A rehearsal without losses is of other clients if they wait longer than this multiple of what was seen, in which losses are.
+/// A simulation without losses is of other clients if they wait longer than this multiple of the recorded wait, which
+/// includes losses.
 const FAITHFUL: f64 = 1.5;
 
-/// Of a million requests, those that lose a turn to detours; and to idle time it is one in so many.
+/// The share of requests that lose a revolution to detours, in ppm; for idle time, one request in `IDLE_ONE_IN`.
 const ALL: u64 = 100_000;
 const IDLE_ONE_IN: f64 = 30.0;
 
-/// What they lose depends on how long it has waited, which decides what it does meanwhile: told apart by powers of two.
+/// The number of classes of the head's wait, by powers of two, because the wait decides what an idle drive does meanwhile.
 const WAITS: usize = 16;
 
-/// Of so many the half is forgotten.
+/// The number of requests after which half of the counts is discarded.
 const IDLE_MEMORY: u32 = 32_768;
 
-/// So much more than is rehearsed clients are taken to feel of idle time who ask several times and then pause for a time that varies,
-/// which is where more than one in so many come after no known pause. Ten who ask five times, by SPTF, with a bound of 6%: 3.4% by what is
-/// rehearsed and 9.8% in truth where pauses of 500 ms vary by 2 ms, 3.0% and 11.6% by 5 ms, but 3.5% and 4.6% where they are constant. Of what
-/// detours lose, which are told to be more than they are there, 4.2% were 0.7%. Why is not known; four times as much to
-/// rehearse tells no more.
+/// The factor on the simulated effect of idle time for sessions whose pauses vary, that is if more than one arrival in
+/// `UNKNOWN_ONE_IN` follows no known pause. The simulation underestimates it there, by a factor of three to four in measurements with
+/// a bound of 6%. The cause is unknown; more simulated losses do not change it.
 const MORE_OF_IDLE: f64 = 4.0;
 const UNKNOWN_ONE_IN: f64 = 20.0;
 
-/// The part of bursts is of so many.
+/// The number of requests in the mean share of bursts.
 const BURSTS_OF: f64 = 64.0;
 
-/// So many times feels nobody, as far as it is told beforehand.
+/// The maximum of requests that one loss delays, as far as the estimate goes.
 const MOST_FEEL: f64 = 256.0;
 
-/// Who loses a turn, in a million.
+/// The requests that lose a revolution, in ppm.
 #[derive(Clone, Copy, Debug)]
 enum Loses {
-    /// Of all.
+    /// A share of all.
     All(u64),
-    /// Of those for whom the head has waited so long: by the power of two of the milliseconds.
+    /// A share of the requests for which the head has waited, by the power of two of the milliseconds.
     First([u64; WAITS]),
 }
 
@@ -86,22 +83,22 @@ impl Loses {
     }
 }
 
-/// Which of the [`WAITS`] that is.
+/// Returns the class of a wait.
 fn wait(nanos: u64) -> usize {
     let power = u64::BITS - (nanos / 1_000_000).leading_zeros();
     (power as usize).min(WAITS - 1)
 }
 
-/// What those lose to idle time for whom the head has waited so long.
+/// The losses to idle time by the head's wait.
 #[derive(Clone, Copy, Debug, Default)]
 struct LostToIdle {
-    /// All requests.
+    /// The number of all requests.
     all: u32,
-    /// Of these, how many there are for whom it has waited, and what they lost, in nanoseconds.
+    /// For each class, the number of requests that met a waiting head, and their losses in ns.
     waits: [(u32, f64); WAITS],
-    /// Sums of what was lost at once, and of its squares.
+    /// Sums of the single losses, and of their squares.
     at_once: [f64; 2],
-    /// Whether nothing is foreseen now.
+    /// Whether nothing is predicted now.
     unforeseen: bool,
 }
 
@@ -125,15 +122,16 @@ impl LostToIdle {
         }
     }
 
-    /// What is lost at once: a turn, or what has been if that is more. Who waits for that, and who comes meanwhile, are more the
-    /// longer it is: of several times that which has lost as much for as many.
+    /// Returns the size of a single loss: a revolution, or the observed losses if they are longer. A longer loss delays more
+    /// waiting requests and more arrivals; losses of several sizes count by their effect.
     fn at_once(&self, turn: u64) -> u64 {
         let [sum, squares] = self.at_once;
         if sum > 0.0 { turn.max((squares / sum) as u64) } else { turn }
     }
 
-    /// So that of all requests one in so many loses a turn, or fewer as much more. Where nothing has been lost yet, those do for whom the head
-    /// waits, the more the longer; but where nothing is foreseen there may be no head, and nobody loses anything.
+    /// Returns the requests that lose a revolution, so that one in a number of all does, or fewer a longer loss. Before any
+    /// observed loss they are those that meet a waiting head, the more the longer its wait; without predictions, where there
+    /// may be no head, none.
     fn loses(&self, turn: u64) -> Loses {
         let mut waits = self.waits;
         if !self.unforeseen && waits.iter().all(|(_, lost)| *lost <= 0.0) {
@@ -148,24 +146,24 @@ impl LostToIdle {
     }
 }
 
-/// A rehearsal under way.
+/// A simulation in progress.
 #[derive(Clone, Debug)]
 struct Rehearsed {
     loses: Loses,
-    /// So much.
+    /// The size of a loss.
     at_once: u64,
     lottery: Lottery,
     now: u64,
-    /// When the head was done last.
+    /// The instant at which the head was free last.
     free: u64,
-    /// Who comes when, and each client's next request.
+    /// The next arrivals, and the client of each.
     due: BinaryHeap<Reverse<(u64, usize)>>,
     next: Vec<usize>,
-    /// How often each has come by itself.
+    /// The number of independent arrivals of each client.
     rounds: Vec<u64>,
     queue: VecDeque<(u64, usize)>,
     done: u32,
-    /// What was waited, and what was lost.
+    /// The sums of waits and of losses.
     waited: f64,
     lost: f64,
 }
@@ -190,7 +188,7 @@ impl Rehearsed {
         }
     }
 
-    /// The next request is done.
+    /// Serves the next request.
     fn step(&mut self, played: &Played, early: u32) {
         let first = self.queue.is_empty();
         while let Some(&Reverse((at, who))) =
@@ -201,7 +199,7 @@ impl Rehearsed {
             self.queue.push_back((at, who));
         }
         let head_waited = first.then(|| self.now.saturating_sub(self.free));
-        // Who comes when a request is done comes when the next is chosen.
+        // A request that arrives at a completion arrives when the next is chosen.
         let from = self.queue.iter().take_while(|(came, _)| *came < self.now && !first).count();
         let there = from.max(1);
         let chosen = if there > 1
@@ -235,11 +233,11 @@ impl Rehearsed {
     }
 }
 
-/// Three rehearsals of the same.
+/// Three simulations of one recording.
 #[derive(Clone, Debug)]
 struct Rehearsals {
     played: Played,
-    /// Requests of each.
+    /// The number of requests in each.
     all: u32,
     each: [Rehearsed; 3],
 }
@@ -253,7 +251,7 @@ impl Rehearsals {
         Self { played, all: (requests * OFTEN).min(REHEARSED) as u32, each }
     }
 
-    /// So many requests more; what is found when all are done.
+    /// Simulates `requests` more; returns the result when all are done.
     fn go_on(&mut self, requests: u32) -> Option<Found> {
         for _ in 0..requests {
             let early = self.early();
@@ -263,7 +261,7 @@ impl Rehearsals {
         self.found()
     }
 
-    /// So many are not looked at.
+    /// Returns the number of requests that are discarded as warm-up.
     fn early(&self) -> u32 {
         self.all / 8
     }
@@ -271,7 +269,7 @@ impl Rehearsals {
     fn found(&self) -> Option<Found> {
         let [plain, some, first] = &self.each;
         let longer = |with: &Rehearsed| {
-            // Nobody is ever the first where the head never waits.
+            // No request meets a waiting head if the head never waits.
             let lost = with.lost > 0.0;
             if lost { ((with.waited - plain.waited) / with.lost).clamp(1.0, MOST_FEEL) } else { 1.0 }
         };
@@ -281,20 +279,20 @@ impl Rehearsals {
     }
 }
 
-/// Of a time that is lost to detours, and to idle time, the multiple which is waited longer; and what is waited without losses, against what
-/// was seen.
+/// The additional wait as a multiple of a loss to detours, and to idle time; and the wait without losses relative to the
+/// recorded one.
 type Found = [f64; 3];
 
-/// One way to read what is seen.
+/// One interpretation of the arrivals.
 #[derive(Clone, Debug, Default)]
 struct Reading {
-    /// Who comes after no known pause has been away longest, and does not come by itself.
+    /// Whether a request after no known pause comes from the client that has been away longest, not from a new one.
     returns: bool,
     script: Script,
-    /// How many are written down.
+    /// The number of recorded requests.
     most: usize,
     under_way: Option<Box<Rehearsals>>,
-    /// The means of what was found, and of how many requests that were rehearsed.
+    /// The mean results, and the number of simulated requests in them.
     found: Found,
     of: f64,
 }
@@ -304,7 +302,7 @@ impl Reading {
         *self = Self { returns: self.returns, ..Self::default() };
     }
 
-    /// The request that is the `nth` to be done, was chosen from so many, and could have begun `since` then.
+    /// Records that the `nth` request is done, which was chosen from several and could have begun at `since`.
     fn done(
         &mut self,
         now: Instant,
@@ -328,18 +326,18 @@ impl Reading {
     }
 }
 
-/// What is known of clients who come again.
+/// The state of the rehearsal.
 #[derive(Clone, Debug)]
 pub(super) struct Rehearsal {
     returns: Returns,
     idle: LostToIdle,
-    /// Nobody can tell a client who pauses by chance from one who comes for the first time: it is read either way.
+    /// The two interpretations: a client with a random pause cannot be distinguished from a new one.
     readings: [Reading; 2],
-    /// When the head is free.
+    /// The busy time of the head after reports.
     busy: Busy,
-    /// Of those who come after no known pause, the part that comes on the heels of others.
+    /// The share of arrivals after no known pause that directly follow others.
     in_bursts: f64,
-    /// Requests done.
+    /// Finished requests.
     done: u64,
 }
 
@@ -352,7 +350,7 @@ impl Default for Rehearsal {
 }
 
 impl Rehearsal {
-    /// Those came since the last request was done.
+    /// Records the arrivals since the last completion.
     pub fn came(&mut self, came: &mut [Came]) {
         came.sort_unstable_by_key(|came| (came.arrived, came.sequence));
         for of in came {
@@ -370,7 +368,7 @@ impl Rehearsal {
         }
     }
 
-    /// A request is done that was chosen from so many, `since` the last was.
+    /// Records a completion of a request that was chosen from several, with the previous completion.
     pub fn served(
         &mut self,
         now: Instant,
@@ -387,7 +385,7 @@ impl Rehearsal {
         let arrived = self.readings[0].script.arrived(sequence);
         let since = since.max(self.busy.done(now, arrived.unwrap_or(since), frees, idle != 0));
         if !self.busy.knows(frees) {
-            // What is written down of a head that seems to do nothing would tell of clients who hardly meet.
+            // A recording of a head that seems idle would show clients that hardly collide.
             self.readings.iter_mut().for_each(Reading::begin_anew);
         }
         let alone = arrived.filter(|arrived| from == 0 && *arrived >= since);
@@ -398,8 +396,8 @@ impl Rehearsal {
         }
     }
 
-    /// Of what the head loses to detours and to idle time, the multiples that clients wait longer in the end and in the mean: as
-    /// it is read, the more.
+    /// Returns the additional wait as a multiple of a loss, in the mean, for losses to detours and to idle time; the larger
+    /// of both interpretations.
     pub fn who_feel(&self) -> Option<[f64; 2]> {
         let known = || self.readings.iter().filter(|reading| reading.of > 0.0 && self.returns.most_return());
         let waited = |reading: &Reading| reading.found[2];
@@ -412,20 +410,20 @@ impl Rehearsal {
             .reduce(|a, b| [a[0].max(b[0]), a[1].max(b[1])])
     }
 
-    /// Whether most who come do so a constant time after they were served.
+    /// Returns whether most requests arrive a constant time after their client's last completion.
     pub fn most_return(&self) -> bool {
         self.returns.most_return()
     }
 
-    /// Nobody waits any more who came before that.
+    /// Discards waiting requests that arrived before `first`.
     pub fn forget_before(&mut self, first: Instant) {
         for reading in &mut self.readings {
             reading.script.forget_before(first);
         }
     }
 
-    /// Whether clients ask several times before they pause: not the same time lies between what is done and what comes, and who
-    /// comes after another time does not come with many others.
+    /// Returns whether clients send several requests before a pause: then the times from completion to arrival differ, and
+    /// arrivals after another time do not come in bursts.
     pub fn in_sessions(&self) -> bool {
         self.returns.in_different_ways() && self.in_bursts < 0.5
     }
@@ -439,7 +437,7 @@ mod tests {
     const TURN: u64 = 6_000_000;
     const MS: u64 = 1_000_000;
 
-    /// So many clients who ask so often one after another and pause for so long, in milliseconds; chosen at random, or in order.
+    /// Clients that each send several requests one after another and then pause (ms); served at random or in order.
     #[derive(Clone, Copy, Debug)]
     struct Crew {
         clients: usize,
@@ -448,10 +446,11 @@ mod tests {
         at_random: bool,
     }
 
-    /// Who loses a turn: by how long the head has waited for it.
+    /// Whether a request loses a revolution, by the head's wait for it.
     type Lost<'a> = &'a dyn Fn(Option<u64>, f64) -> bool;
 
-    /// What so many requests of a crew wait, and lose, in nanoseconds; each takes 3 to 13 ms, less where it is chosen from several.
+    /// Simulates requests of a crew and returns their wait and their loss in ns; each takes 3 to 13 ms, less if chosen from
+    /// several.
     fn served(crew: Crew, lost: Lost<'_>, requests: u64, seed: u64, told: &mut Rehearsal) -> [f64; 2] {
         let Crew { clients, session, pause, at_random } = crew;
         let [mut takes, mut loses, mut chooses] =
@@ -511,7 +510,7 @@ mod tests {
         sums
     }
 
-    /// Of what is lost so, the multiple which is waited longer: as it is, and as it is told of detours and of idle time.
+    /// Returns the additional wait as a multiple of the loss: the true one, and the estimates for detours and for idle time.
     fn waited_and_told(crew: Crew, lost: Lost<'_>) -> (f64, [f64; 2]) {
         const SEEDS: u64 = 8;
         let (mut longer, mut all, mut told) = (0.0, 0.0, [0.0; 2]);
@@ -537,7 +536,7 @@ mod tests {
     #[test]
     fn what_detours_lose_is_told() {
         for crew in testing::some(2, CREWS) {
-            // Enough to be seen beside chance.
+            // Losses that are frequent enough to stand out from chance.
             let (waited, [told, _]) = waited_and_told(crew, &|_, chance| chance < 0.03);
             assert!((told / waited - 1.0).abs() < 0.25, "{crew:?}: {told:.2} told, {waited:.2} waited");
         }
@@ -552,7 +551,7 @@ mod tests {
             let lost: Lost<'_> =
                 if crew.session == 1 { &|waited, chance| waited.is_some() && chance < 0.1 } else { &lost };
             let (waited, [_, told]) = waited_and_told(crew, lost);
-            // Chance in what few sessions wait is a sixth; of four clients it tells twice as much.
+            // Chance in the waits of few sessions is a sixth; for four clients the estimate is twice the truth.
             assert!((0.7..2.5).contains(&(told / waited)), "{crew:?}: {told:.2} told, {waited:.2} waited");
         }
     }
@@ -569,13 +568,13 @@ mod tests {
         }
     }
 
-    /// Two who ask at once when they are served, but one time in fifty 5 to 25 ms later.
+    /// Two clients that send the next request at once, but one time in fifty 5 to 25 ms later.
     #[test]
     fn who_hesitates_in_a_busy_loop_does_not_come_by_himself() {
         for seed in 0..4 {
             let mut rehearsal = Rehearsal::default();
             let [mut takes, mut pauses] = ["takes", "pauses"].map(|name| Stream::new(seed, name));
-            // Who comes when, and the one who is served then.
+            // The arrivals, and the client that is served.
             let (mut next, mut free) = ([0, 0], 0);
             let mut known = [false; 2];
             for nth in 0..60_000 {
@@ -616,7 +615,7 @@ mod tests {
         (0..3_000)
             .for_each(|n| idle.note(Some(20 * MS), if n % 300 == 0 { 5 * TURN as i64 } else { 0 }, true));
         assert_eq!(idle.at_once(TURN), 5 * TURN);
-        // One request in thirty by a turn, or in 150 by five.
+        // One request in thirty loses one revolution, or one in 150 loses five.
         let Loses::First(chances) = idle.loses(TURN) else { panic!() };
         assert!(chances[wait(20 * MS)].abs_diff(1_000_000 / 150) < 2, "{chances:?}");
     }

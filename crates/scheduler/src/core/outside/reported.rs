@@ -1,8 +1,8 @@
-//! Writes that a drive reports from its buffer, and what a report tells of the write before.
+//! Writes that a drive reports from its buffer, and the information of a report about the write before.
 //!
-//! Nobody hears when such a write is on the medium. But a drive turns to the next one only then, and whoever comes before that waits for it:
-//! so the report of one that has waited says when the last one was on the medium, as exactly as a completion from there. Where clients
-//! only write nothing else does, and a drive exactly as told was never trusted, as its platter's angle was not known.
+//! The host does not learn when such a write is on the medium. But a drive starts the next write only then, and one that
+//! arrives earlier waits: its report shows when the previous write was on the medium, as exactly as a completion from there.
+//! If clients only write, this is the only way to find the platter's angle.
 
 use super::clock::{difference, moved};
 use super::forecast::{Forecast, Standing};
@@ -12,21 +12,22 @@ use crate::core::under_way::turn;
 use model::DriveModel;
 use units::{Duration, Instant};
 
-/// So many reports one after another that fit no angle, with nothing between that fits one, and the platter's is looked for anew: a drive that
-/// reports from the medium says with each how long it took for that, and of the write before nothing.
+/// The number of consecutive reports that fit no angle, without a completion that fits, after which the angle is searched
+/// again. A drive that reports from the medium shows with each report its own time, and nothing about the write before.
 const DISAGREEING: u32 = 24;
 
-/// What a report says.
+/// The information of a report.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Report {
     pub seen: Observed,
-    /// Whether it has waited for the write before: how the head came to that, if it is known.
+    /// Whether it has waited for the write before, and how the head came to that write, if known.
     pub before: Option<Option<Came>>,
 }
 
 impl Outside {
-    /// A write was reported from the drive's buffer: nobody hears of the medium, but that the drive came to it. So if it is later
-    /// or sooner by what the write before it would have been by with another number of turns, that was the number.
+    /// Handles a write that was reported from the drive's buffer. The medium is invisible, but the drive has come to this
+    /// write: if its report is late or early by the error of the previous write with another number of revolutions, that was
+    /// the number.
     pub(super) fn reported(
         &mut self,
         drive: &DriveModel,
@@ -74,14 +75,14 @@ impl Outside {
         self.buffered = true;
         self.last_reported = in_turn.then_some(foreseen);
         if !self.config.overheads.overlap {
-            // It is heard of otherwise by the clock that was corrected meanwhile.
+            // The clock was corrected meanwhile, so its completion has another platter time.
             self.base.ready = self.clock.platter(now);
         }
         Report { seen, before }
     }
 
-    /// When the write before was on the medium, by the host's clock, if this one has waited for that: by more than commands vary. What
-    /// follows on it may have been taken in beside it.
+    /// Returns, on the host's clock, when the write before was on the medium, if this one has waited for it by more than
+    /// commands vary. A write that continues it may have been received beside it.
     fn waited_until(&self, drive: &DriveModel, now: Instant, order: &Order) -> Option<Instant> {
         let range = order.command.range;
         if self.base.follows_reported(range) {
@@ -95,8 +96,8 @@ impl Outside {
         (waited > self.clock.turn() / CHANCE).then(|| now.checked_sub(own)).flatten()
     }
 
-    /// The last write that was reported was on the medium at `at`, by the host's clock: compares that with what was foreseen, and believes
-    /// it. Of the platter's angle what is further off than commands are by chance is not believed: there may be other reasons to wait.
+    /// Compares the end of the last reported write on the medium, `at` on the host's clock, with its forecast, and corrects
+    /// the state by it. Errors of the platter's angle beyond chance are ignored, because a write may wait for other reasons.
     fn on_medium(&mut self, drive: &DriveModel, at: Instant) -> Observed {
         let turn = turn(drive).as_nanos() as i64;
         let foreseen = self.base.free;
@@ -123,15 +124,15 @@ impl Outside {
         Observed { error: late, turns, explained, foreseen: explained && turns == 0 }
     }
 
-    /// One more completion fits the platter's angle.
+    /// Records that a completion fits the platter's angle.
     pub(super) fn agrees(&mut self) {
         self.agreeing += 1;
         (self.disagreeing, self.reports_off) = (0, 0);
         self.known |= self.agreeing >= AGREEING;
     }
 
-    /// A completion `tells` what detours have cost that writes came behind which were reported from the buffer. Who comes a turn
-    /// after those were to be on the medium does not wait for them.
+    /// Records that a completion `tells` the cost of detours before writes that were reported from the buffer. A request
+    /// that arrives a revolution after those writes' predicted end does not wait for them.
     pub(super) fn hear_of_detours(&mut self, order: &Order, tells: bool) {
         let sent = order.sent.map(|sent| self.clock.platter(sent));
         let turn = Duration::from_nanos(self.clock.turn().unsigned_abs());

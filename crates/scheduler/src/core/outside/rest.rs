@@ -1,8 +1,7 @@
-//! What is left of a gap behind a detour.
+//! The rest of a gap behind a detour.
 //!
-//! The planner finds one place for a gap, as in the drive, and what it finds there may be done long before the foreground's sectors
-//! come: at the end of a scan a place has a block or two, and most of the gap is left. What comes behind it is a gap again, from
-//! where the head is then.
+//! The planner finds one place for a gap, and the work there may end long before the foreground's sectors pass: at the end
+//! of a scan a place has a block or two. The rest is a gap again, from the new position of the head.
 
 use super::decide::Part;
 use super::forecast::Plain;
@@ -12,14 +11,14 @@ use crate::core::under_way::Job;
 use crate::core::{Core, Purpose};
 use units::{Duration, LbnRange, Op};
 
-/// So many plans more for one gap. A third brings nothing that is more than chance (docs/FAST02.md).
+/// The number of further plans for one gap. A third has no effect beyond chance.
 const MORE: usize = 2;
 
-/// LBNs, and how many of them are wanted.
+/// LBNs, and the number of wanted sectors among them.
 pub(super) type Taken = (LbnRange, u32);
 
 impl Core {
-    /// Puts a detour's commands into the queue; `plain` learns how many there are.
+    /// Queues a detour's commands and records their number in `plain`.
     pub(super) fn push_detour(
         &mut self,
         outside: &mut Outside,
@@ -39,8 +38,7 @@ impl Core {
         }
     }
 
-    /// Plans for what is left of a request's gap behind the detour that was decided on, as far as there is anything; what of it is
-    /// merged with the request.
+    /// Plans the rest of a request's gap behind the chosen detour. Returns the part that is merged with the request.
     pub(super) fn plan_rest(
         &mut self,
         outside: &mut Outside,

@@ -1,47 +1,47 @@
-//! Who comes again a constant time after its last request was done, as clients do that think for a while.
+//! Clients with a constant think time: requests that arrive a constant time after the client's last completion.
 //!
-//! Such a client was made to wait: then it comes later by as much, and those who waited together come together again. What
-//! that costs is felt in the turns that follow, and without an end: only what the client's last request was late by says how
-//! much later it comes ([`felt`](super::felt)). A constant pause shows in the completions: one of them lies that time before each
-//! arrival, to a tenth of a millisecond. A pause is looked for among the distances of one arrival from all completions that are
-//! remembered, and found if a quarter of the next arrivals have a completion there too. A request that does not answer
-//! another has one there by chance, once in thirty times at most.
+//! A delayed client of this kind arrives later by the same time, and clients that were delayed together arrive together. The
+//! cost appears in all following rounds, and only the delay of the client's last request shows how much later it arrives
+//! ([`felt`](super::felt)). A constant pause shows in the completions: one of them precedes each arrival by that pause, to a
+//! tenth of a millisecond. Candidates are the distances of one arrival from all remembered completions; a candidate is
+//! accepted if a quarter of the next arrivals have a completion at that distance too. An independent arrival has one there
+//! by chance, once in thirty times at most.
 
 use super::clock::nanos;
 use std::collections::VecDeque;
 use units::{Duration, Instant};
 
-/// So many completions are remembered: of 100 a second for five seconds, and the pauses that can be found are no longer.
+/// The number of remembered completions: five seconds of 100 a second, which limits the pauses that can be found.
 pub(super) const REMEMBERED: usize = 512;
 
-/// A pause is the same if it differs by no more: hosts wake nobody more exactly.
+/// The tolerance of a pause: the accuracy with which hosts wake a client.
 const SAME: Duration = Duration::from_micros(100);
 
-/// Nor by more than this part of the mean time between completions, else there is always one.
+/// The tolerance is at most this part of the mean time between completions; otherwise some completion always matches.
 const CHANCE: u64 = 64;
 
-/// Arrivals in which a pause is looked for; a quarter of them must have come after it.
+/// The number of arrivals in a trial; a quarter of them must follow the pause.
 const TRIAL: u32 = 64;
 
-/// After so many the pauses which have not been seen a second time are no longer followed.
+/// The number of arrivals after which candidates without a second match are dropped.
 const SIFTED: u32 = 16;
 
-/// Where that part of those who come return after one pause all do.
+/// If this share of the arrivals follows one pause, all do.
 const ALL_RETURN: f64 = 0.95;
 
-/// By so much a host may be late, whatever the pause.
+/// The maximal delay of a host, whatever the pause.
 const LATE: Duration = Duration::from_millis(5);
 
-/// Arrivals until the next trial, where one has found nothing.
+/// The number of arrivals until the next trial after one without a result.
 const REST: u32 = 256;
 
-/// So many pauses are told apart.
+/// The maximum of pauses.
 const PAUSES: usize = 4;
 
-/// The share of arrivals that answer another is of so many.
+/// The number of arrivals in the mean share.
 const SHARE_OF: f64 = 64.0;
 
-/// A request that is done.
+/// A finished request.
 #[derive(Clone, Copy, Debug)]
 struct Done {
     at: Instant,
@@ -49,25 +49,25 @@ struct Done {
     answered: bool,
 }
 
-/// What is looked for.
+/// The candidates of a trial.
 #[derive(Clone, Debug, Default)]
 struct Trial {
-    /// Pauses, and how often each was seen.
+    /// Pauses, and the number of matches of each.
     pauses: Vec<(Duration, u32)>,
-    /// Arrivals since.
+    /// Arrivals since the trial began.
     came: u32,
 }
 
-/// A pause that is known.
+/// A known pause.
 #[derive(Clone, Copy, Debug)]
 struct Pause {
     takes: Duration,
-    /// The share of arrivals that come after it, of all and of those that come after no other.
+    /// The share of arrivals that follow it: of all, and of those that follow no other.
     share: f64,
     alone: f64,
 }
 
-/// Constant pauses, and whose are over.
+/// Constant pauses, and the completions that await their clients.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Returns {
     done: VecDeque<Done>,
@@ -77,7 +77,7 @@ pub(super) struct Returns {
 }
 
 impl Returns {
-    /// A client hears at `at` that its request is done, as the `nth`.
+    /// Records that the `nth` request was reported to its client at `at`.
     pub fn done(&mut self, at: Instant, nth: u64) {
         if self.done.len() == REMEMBERED {
             self.done.pop_front();
@@ -85,7 +85,7 @@ impl Returns {
         self.done.push_back(Done { at, nth, answered: false });
     }
 
-    /// How exact a pause must be.
+    /// Returns the tolerance of a pause.
     fn same(&self) -> Duration {
         let ends = self.done.front().zip(self.done.back());
         let mean = ends.map_or(Duration::ZERO, |(first, last)| {
@@ -94,7 +94,7 @@ impl Returns {
         SAME.min(mean / CHANCE)
     }
 
-    /// The completion nearest to this instant which nobody has answered.
+    /// Returns the completion nearest to this instant that no arrival has matched.
     fn near(&self, at: Instant, same: Duration) -> Option<usize> {
         let from = self.done.partition_point(|done| done.at + same < at);
         let near = self.done.range(from..).take_while(|done| done.at <= at + same).enumerate();
@@ -103,13 +103,13 @@ impl Returns {
             .map(|(place, _)| from + place)
     }
 
-    /// Which request that is done the one answers that comes at `at`, if it comes after a pause that is known.
+    /// Returns the completion that an arrival at `at` follows by a known pause.
     pub fn come(&mut self, at: Instant) -> Option<u64> {
         if self.done.len() < REMEMBERED / 4 {
             return None;
         }
         let same = self.same();
-        // Of several that which fits best.
+        // Among several, the best match.
         let off = |of: &(usize, usize)| {
             let due = self.done[of.1].at + self.pauses[of.0].takes;
             at.saturating_since(due).max(due.saturating_since(at))
@@ -127,7 +127,8 @@ impl Returns {
                 pause.alone += (seen_by - pause.alone) / SHARE_OF;
             }
         }
-        // By chance it would be one in thirty of those that come after no other; and where those are few, of all hardly any.
+        // By chance one in thirty of the arrivals that follow no other pause would match; if those are few, hardly any of
+        // all arrivals.
         self.pauses.retain(|pause| pause.alone > 0.1 && pause.share > 0.02);
         if let Some((_, place)) = found {
             self.done[place].answered = true;
@@ -137,7 +138,7 @@ impl Returns {
         None
     }
 
-    /// Looks for another pause in an arrival that answers nothing after those that are known.
+    /// Looks for another pause in an arrival that matches no known one.
     fn look(&mut self, at: Instant, same: Duration) {
         if self.pauses.len() == PAUSES || self.rest > 0 {
             self.rest = self.rest.saturating_sub(1);
@@ -163,7 +164,7 @@ impl Returns {
         }
         match trial.pauses.iter().max_by_key(|(pause, seen)| (*seen, std::cmp::Reverse(*pause))) {
             Some(&(pause, seen)) if seen >= TRIAL / 4 => {
-                // Of those that come after no other: until so many have come, of all.
+                // The share of arrivals that follow no other pause; the share of all is known later.
                 let share = f64::from(seen) / f64::from(TRIAL);
                 self.pauses.push(Pause { takes: pause, share, alone: share });
             }
@@ -171,23 +172,23 @@ impl Returns {
         }
     }
 
-    /// Whether who has paused for so long may come again after a known pause, of a host that was late or since another was taken
-    /// for it: no later than after twice that pause.
+    /// Returns whether a client that has paused for so long may still arrive after a known pause, because the host was late
+    /// or another arrival was matched instead: at most twice that pause.
     pub fn may_be_late(&self, paused: Duration) -> bool {
         self.pauses.iter().any(|pause| paused >= pause.takes && paused <= pause.takes * 2 + LATE)
     }
 
-    /// Whether not all who come do so after the same pause: most after one that is known, and some after others, known or not.
+    /// Returns whether arrivals follow different pauses: most a known one, and some others, known or not.
     pub fn in_different_ways(&self) -> bool {
         self.most_return() && self.pauses.iter().all(|pause| pause.share < ALL_RETURN)
     }
 
-    /// Whether most who come answer what is done after a pause that is known.
+    /// Returns whether most arrivals follow a completion by a known pause.
     pub fn most_return(&self) -> bool {
         self.known() > 0.5
     }
 
-    /// The part of those who come that does so after a pause that is known.
+    /// Returns the share of arrivals that follow a known pause.
     pub fn known(&self) -> f64 {
         self.pauses.iter().map(|pause| pause.share).sum()
     }
@@ -200,8 +201,8 @@ mod tests {
     use units::{Bytes, Sectors};
     use workload::{Arrival, Closed, ClosedTask, Issuer, Random, RandomConfig, Think};
 
-    /// A server that takes 4 to 12 ms for each of so many requests, in order of arrival; what share of the last thousand
-    /// answer, and the pauses.
+    /// Simulates a server that takes 4 to 12 ms for each request, in order of arrival. Returns the share of the last
+    /// thousand arrivals that match, and the pauses.
     fn seen(arrival: Arrival, seed: u64) -> (f64, Vec<Duration>) {
         let places = Random::new(RandomConfig::new(Sectors::new(1 << 20), Bytes::new(512)), seed).unwrap();
         let mut issuer = Issuer::new(places, arrival, Instant::ZERO, seed).unwrap();

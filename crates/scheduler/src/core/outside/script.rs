@@ -1,73 +1,73 @@
-//! What clients did, written down by client: the pause before each request, what it took, and from how many it was chosen. A
-//! [rehearsal](super::rehearsal) plays it.
+//! The recorded behaviour of clients: the pause before each request, its service time, and the number of requests it was
+//! chosen from. A [rehearsal](super::rehearsal) simulates it.
 
 use super::answers::{DEPTHS, STALL};
 use super::returns::{REMEMBERED, Returns};
 use std::collections::BTreeMap;
 use units::{Duration, Instant};
 
-/// A mean is of so many, or as of those who are chosen from fewer.
+/// The minimum of requests in a mean; with fewer, the mean for a smaller number of requests is used.
 const KNOWN: u64 = 8;
 
-/// A request that comes.
+/// An arrival.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Came {
     /// Its place in the order of arrival.
     pub sequence: u64,
     pub arrived: Instant,
-    /// Whether it came on the heels of another.
+    /// Whether it directly followed another.
     pub follows: bool,
 }
 
-/// A request that waits.
+/// A waiting request.
 #[derive(Clone, Copy, Debug)]
 struct Waits {
     arrived: Instant,
     client: usize,
-    /// Since the client's last was done, if that was seen.
+    /// The time since the client's last completion, if that was observed.
     pause: Option<Duration>,
 }
 
-/// A request that is written down: how long its client paused before, what it took, and from how many it was chosen.
+/// A recorded request: the pause before it, its service time, and the number of requests it was chosen from.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Step {
     pub pause: u64,
     took: u64,
-    /// For how long the head was busy with it after that.
+    /// The time for which the head was busy with it after that.
     pub after: u64,
     from: usize,
 }
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Client {
-    /// When the first came that is written down, since that was begun.
+    /// The arrival of the first recorded request, relative to the start of the recording.
     pub first: u64,
     pub steps: Vec<Step>,
-    /// Whether the first came by itself, not in answer to another, or nothing came after the last: then it comes again when it
-    /// came, not when it is done.
+    /// Whether the first arrived independently, or no request followed the last: then it arrives at its recorded time, not
+    /// after a completion.
     pub by_itself: bool,
 }
 
-/// What clients do.
+/// A recording of clients.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Script {
     began: Option<Instant>,
     pub requests: usize,
     pub clients: Vec<Client>,
     waiting: BTreeMap<u64, Waits>,
-    /// Whose requests are done, each with when; in that order.
+    /// Clients that are away, with the instant of their last completion, in that order.
     away: BTreeMap<u64, (usize, Instant)>,
-    /// Of those from whom somebody was chosen, how many had come before him, and how many there were beside him.
+    /// For choices among several, the sums of earlier arrivals before the chosen one, and of the others.
     before: [u64; 2],
-    /// What they have waited who are written down, in nanoseconds.
+    /// The total wait of recorded requests in ns.
     waited: f64,
-    /// Whose request was done last, if it is written down, and when.
+    /// The client of the last completion, if it is recorded, and its instant.
     last: Option<(usize, Instant)>,
 }
 
 impl Script {
-    /// A request comes in answer to that one; or late, in answer to one that should have been answered; or by itself, if not whoever
-    /// has been away longest `returns` some time.
+    /// Records an arrival: after the completion that it `answers`; or a late one, after a completion that should have been
+    /// answered; or an independent one, unless the client that has been away longest `returns`.
     pub fn come(&mut self, of: &Came, answers: Option<u64>, known: &Returns, returns: bool) {
         let late = || {
             let mut away = self.away.iter();
@@ -82,7 +82,7 @@ impl Script {
                 self.clients.push(Client { by_itself: true, ..Client::default() });
                 (self.clients.len() - 1, Some(Duration::ZERO))
             }
-            // It answers what was done before anything was written down, or is here for the first time.
+            // The client was away before the recording began, or is new.
             None => {
                 self.clients.push(Client::default());
                 (self.clients.len() - 1, None)
@@ -91,10 +91,10 @@ impl Script {
         self.waiting.insert(of.sequence, Waits { arrived: of.arrived, client, pause });
     }
 
-    /// The request that is the `nth` to be done, was chosen from so many, and could have begun `since` then.
+    /// Records that the `nth` request is done, which was chosen from several and could have begun at `since`.
     pub fn done(&mut self, now: Instant, (nth, sequence): (u64, u64), (since, from): (Instant, usize)) {
         let began = *self.began.get_or_insert(now);
-        // Of the last one it is known by now.
+        // The busy time after the last completion is known by now.
         if let Some((client, done)) = self.last.take()
             && let Some(step) = self.clients[client].steps.last_mut()
         {
@@ -123,17 +123,17 @@ impl Script {
         }
     }
 
-    /// When the request came that has this place in the order of arrival, if it waits.
+    /// Returns the arrival of the waiting request with this place in the order of arrival.
     pub fn arrived(&self, sequence: u64) -> Option<Instant> {
         self.waiting.get(&sequence).map(|waits| waits.arrived)
     }
 
-    /// Nobody waits any more who came before that.
+    /// Discards waiting requests that arrived before `first`.
     pub fn forget_before(&mut self, first: Instant) {
         self.waiting.retain(|_, waits| waits.arrived >= first);
     }
 
-    /// What requests take that are chosen from so many.
+    /// Returns the mean service times by the number of requests to choose from.
     fn means(&mut self) -> [u64; DEPTHS] {
         let steps = || self.clients.iter().flat_map(|client| &client.steps);
         let requests = (self.requests as u64).max(1);
@@ -141,7 +141,7 @@ impl Script {
         let after = steps().map(|step| step.after).sum::<u64>() / requests;
         let mut took = [(0, 0); DEPTHS];
         for step in self.clients.iter_mut().flat_map(|client| &mut client.steps) {
-            // Where the drive was elsewhere for long, chance would be all that is seen.
+            // A long stall of the drive would hide everything else.
             step.took = step.took.min((mean as f64 * STALL) as u64);
             step.after = step.after.min((after as f64 * STALL) as u64);
             took[step.from].0 += 1;
@@ -156,7 +156,7 @@ impl Script {
         })
     }
 
-    /// What is written down until now. Who waits and who is away stays known.
+    /// Returns the recording so far. The clients that wait and that are away stay known.
     pub fn take(&mut self, now: Instant) -> Played {
         let mut script = std::mem::take(self);
         let mut ended = vec![true; script.clients.len()];
@@ -181,21 +181,21 @@ impl Script {
     }
 }
 
-/// What is played.
+/// A recording for simulation.
 #[derive(Clone, Debug)]
 pub(super) struct Played {
     pub clients: Vec<Client>,
-    /// For how long it was written down.
+    /// Its duration.
     pub period: u64,
     means: [u64; DEPTHS],
-    /// How many of a million are chosen at random, not in order of arrival.
+    /// The share of requests that are chosen at random, not in order of arrival, in ppm.
     pub at_random: u64,
-    /// What was waited in the mean, in nanoseconds.
+    /// The mean wait in ns.
     pub waited: f64,
 }
 
 impl Played {
-    /// How long a request takes that is chosen from so many.
+    /// Returns the service time of a request that is chosen from this many.
     pub fn takes(&self, step: &Step, from: usize) -> u64 {
         let [then, now] = [step.from, from.min(DEPTHS - 1)].map(|from| self.means[from]);
         (step.took + now).saturating_sub(then).max(step.took / 4)

@@ -1,10 +1,10 @@
-//! Reads that follow each other: what a drive reads on to behind them, and what it then has in its buffer.
+//! Consecutive reads: the drive's read-ahead, and the resulting contents of its buffer.
 //!
-//! A drive reads on behind a read for as long as it has nothing else to do, and some do so to the end of the track behind a
-//! read that follows another (FAST'02, section 4.3): who comes next waits for that, and who reads on has no move and no turn to
-//! wait for. Whether this drive does, completions tell. Such reads say nothing of how well moves are known, and count
-//! neither for the profile nor against it. Only who reads behind what was read lately can be served so: whoever else
-//! comes early, as all do on a device without a head, was not foreseen.
+//! A drive reads ahead behind a read while it has nothing else to do. Some drives read to the end of the track behind two
+//! consecutive reads (FAST'02, section 4.3): the next request waits for that, and a consecutive read needs neither a move
+//! nor a revolution. Completions show whether this drive does so. Such reads give no information about moves, and count
+//! neither for nor against the profile. Only a read after a recent one can be served so; any other early completion, as on a
+//! device without a head, was not predicted.
 
 use super::clock::{difference, moved, nanos};
 use super::forecast::{Forecast, HeldBack, Source, Standing};
@@ -14,38 +14,39 @@ use crate::core::under_way::Approach;
 use model::{DriveModel, Piece};
 use units::{Duration, Instant, Lbn, LbnRange, Op, Sectors};
 
-/// So many completions more for one of both are believed, and no more than so many are remembered.
+/// The lead of consistent completions that decides, and the maximum that is remembered.
 const ENOUGH: i8 = 4;
 const MOST: i8 = 8;
 
-/// Behind what follows so many more make it suspect: detours make no sequences, each of which would cost whoever comes next a turn.
+/// The lead that makes read-ahead behind sequences suspect: detours then make no sequences, each of which would cost the
+/// next request a revolution.
 const SUSPECT: i8 = 2;
 
-/// After so many commands, some minutes' worth, without a sequence of anybody's it is tried again.
+/// The number of commands, some minutes' worth, without a sequence after which read-ahead is tried again.
 const LASTING: u32 = 32_768;
 
-/// What a drive is taken to read on to.
+/// The assumed read-ahead of the drive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ReadsOn {
-    /// Behind any read, as long as it has nothing else to do.
+    /// Behind any read, while the drive has nothing else to do.
     pub idle: bool,
-    /// Behind a read that follows another, to the end of its track, whoever waits.
+    /// Behind a consecutive read, to the end of its track, even if requests wait.
     pub sequence: bool,
 }
 
-/// The last command was a read: where the head is if it reads on.
+/// The position of a head that reads ahead, if the last command was a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Behind {
-    /// The LBN behind what was asked for.
+    /// The LBN after the requested ones.
     pub lbn: Lbn,
     /// Platter time at which the sectors before it have passed.
     pub at: Instant,
-    /// Whether that followed a read before it on its track.
+    /// Whether that read followed another on its track.
     pub sequence: bool,
 }
 
 impl Behind {
-    /// The sectors that pass next, up to the end of the track.
+    /// Returns the sectors up to the end of the track.
     fn rest(&self, drive: &DriveModel) -> Option<Rest> {
         let layout = drive.layout();
         let last = Lbn::new(self.lbn.get().checked_sub(1)?);
@@ -57,7 +58,7 @@ impl Behind {
         Some(Rest { behind: *self, sector: at.sector + 1, end })
     }
 
-    /// Whether a read of `range` follows it on its track.
+    /// Returns whether a read of `range` continues it on its track.
     pub fn follows(&self, drive: &DriveModel, range: LbnRange) -> bool {
         let Some(last) = self.lbn.get().checked_sub(1).map(Lbn::new) else { return false };
         let track = |lbn| drive.layout().locate(lbn).map(|at| at.track);
@@ -65,17 +66,17 @@ impl Behind {
     }
 }
 
-/// What is left of a track behind a read.
+/// The rest of a track behind a read.
 struct Rest {
     behind: Behind,
-    /// The sector that passes first.
+    /// The first sector.
     sector: u32,
-    /// The LBN behind the last.
+    /// The LBN after the last sector.
     end: Lbn,
 }
 
 impl Rest {
-    /// When all before `lbn` have passed.
+    /// Returns when all sectors before `lbn` have passed.
     fn passed(&self, drive: &DriveModel, lbn: Lbn) -> Instant {
         let layout = drive.layout();
         let last = Lbn::new(lbn.get().saturating_sub(1));
@@ -88,7 +89,7 @@ impl Rest {
 }
 
 impl Standing {
-    /// The head reads on to the end of its track, if the drive does so.
+    /// Returns the state with read-ahead to the end of the track, if the drive reads ahead.
     pub fn reading_on(mut self, drive: &DriveModel) -> Self {
         let sequence = self.behind.filter(|behind| behind.sequence && self.reads_on.sequence);
         if let Some(rest) = sequence.and_then(|behind| behind.rest(drive)) {
@@ -98,7 +99,7 @@ impl Standing {
         self
     }
 
-    /// The same if nothing was read on to.
+    /// Returns the state without read-ahead.
     pub fn not_reading_on(mut self) -> Self {
         if let Some(behind) = self.behind.filter(|behind| behind.sequence && self.reads_on.sequence) {
             let [ready, free] = [self.ready, self.free];
@@ -108,7 +109,7 @@ impl Standing {
         self
     }
 
-    /// All of it is so much later.
+    /// Returns the forecast shifted by `by` ns.
     pub fn shifted(mut self, by: i64) -> Self {
         self.free = moved(self.free, by);
         self.behind = self.behind.map(|behind| Behind { at: moved(behind.at, by), ..behind });
@@ -116,7 +117,7 @@ impl Standing {
     }
 }
 
-/// The course of a read that comes where the drive reads on, or has been; `None` for any other.
+/// Returns the forecast of a read that read-ahead serves, now or from the buffer; `None` for any other.
 pub(super) fn streamed(
     drive: &DriveModel,
     overheads: &Overheads,
@@ -126,7 +127,7 @@ pub(super) fn streamed(
 ) -> Option<(Forecast, Standing)> {
     let behind = from.behind?;
     let sure = behind.sequence && from.reads_on.sequence;
-    // Who has come when the head was free has ended that.
+    // A request that arrived before the head was free has ended the read-ahead.
     let idle = from.reads_on.idle && sent > behind.at;
     if !(sure || idle) || !is_near(drive, behind.lbn, range) {
         return None;
@@ -176,7 +177,7 @@ pub(super) fn streamed(
         set_out: None,
         source: if from_buffer { Source::Buffer } else { Source::Passing },
     };
-    // What is all there by then does not make the drive read on.
+    // A read that is completely in the buffer does not make the drive read ahead.
     let goes_on = follows && (sure || landed > turned_to);
     at.behind = Some(Behind { lbn: range.end(), at: landed, sequence: goes_on });
     at.bus = latest;
@@ -186,7 +187,7 @@ pub(super) fn streamed(
     Some((seen, at.reading_on(drive)))
 }
 
-/// The next piece under a head that reads on.
+/// Returns the approach of the next piece under a head that reads ahead.
 fn in_order(drive: &DriveModel, from: &Standing, piece: &Piece) -> Approach {
     let mut approach =
         Approach::arriving_after(drive, (from.position, from.free, from.free), Op::Read, piece);
@@ -194,28 +195,27 @@ fn in_order(drive: &DriveModel, from: &Standing, piece: &Piece) -> Approach {
     approach
 }
 
-/// What is known of a command that is done.
+/// The source of a finished command's data.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Followed {
-    /// It came from the buffer: it says nothing of where the platter is, or how well it is known. The head is where it was.
+    /// The buffer: the completion shows nothing about the platter, and the head has not moved.
     pub hit: bool,
-    /// It came sooner than foreseen, and the head may have gone on behind the read before it, further than is known. How long moves are
-    /// it does not say.
+    /// It was early, perhaps because read-ahead had gone further than known. It shows nothing about moves.
     pub on_the_way: bool,
 }
 
-/// What completions have said of reading on.
+/// The evidence about read-ahead.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sequences {
-    /// Of what the drive does when it has nothing else to do, and behind what follows.
+    /// The scores of read-ahead on an idle drive, and behind consecutive reads.
     score: [i8; 2],
     on: ReadsOn,
-    /// Commands since the last that said something of what follows.
+    /// Commands since the last evidence about consecutive reads.
     since: u32,
 }
 
 impl Sequences {
-    /// One more command is done.
+    /// Records a finished command.
     fn done(&mut self) {
         self.since += 1;
         if self.since == LASTING {
@@ -225,7 +225,7 @@ impl Sequences {
         }
     }
 
-    /// Whether the drive may read on behind what follows.
+    /// Returns whether the drive may read ahead behind consecutive reads.
     pub fn is_suspect(&self) -> bool {
         self.on.sequence || self.score[1] >= SUSPECT
     }
@@ -240,11 +240,11 @@ impl Sequences {
 }
 
 impl Outside {
-    /// What a completion says of whether the drive reads on behind what was done last.
+    /// Records what a completion shows about read-ahead behind the command before.
     fn learn_reading_on(&mut self, drive: &DriveModel, now: Instant, order: &Order) {
         let Some(behind) = self.base.behind.filter(|_| self.known) else { return };
         let heard = self.clock.platter(now);
-        // What it does when it has nothing else to do it does behind what follows as well.
+        // Read-ahead on an idle drive also occurs behind consecutive reads.
         let plain = ReadsOn { idle: behind.sequence && self.sequences.on.idle, sequence: false };
         let on = ReadsOn { idle: plain.idle || !behind.sequence, sequence: behind.sequence };
         let plain = Standing { reads_on: plain, ..self.base.not_reading_on() };
@@ -257,7 +257,7 @@ impl Outside {
         }
     }
 
-    /// A command is done: what that says of reading on, and whether the drive had done so.
+    /// Records what a finished command shows about read-ahead, and returns whether read-ahead served it.
     pub(super) fn came_from_buffer(
         &mut self,
         drive: &DriveModel,
@@ -283,14 +283,14 @@ impl Outside {
         Followed { hit, on_the_way }
     }
 
-    /// By how many nanoseconds a command has taken longer than one that waits for nothing which moves.
+    /// Returns the time in ns by which a command took longer than one without moves and waits.
     fn beyond_its_own(&self, (now, begun): (Instant, Instant), (op, range): (Op, LbnRange)) -> i64 {
         let overheads = &self.config.overheads;
         let own = overheads.command(op) + overheads.bus_sector * range.len().get() + overheads.tail(op);
         nanos(now.saturating_since(begun)) - nanos(own)
     }
 
-    /// Whether a command came from the buffer; it may if it has been there `again`.
+    /// Returns whether a command was a cache hit, which is possible for consecutive reads or if it was there `again`.
     fn is_hit(
         &mut self,
         drive: &DriveModel,
@@ -315,7 +315,7 @@ impl Outside {
                 self.base.bus = self.crossed(heard);
                 return true;
             }
-            // It was not there: it has been to the medium.
+            // It was not in the buffer, so the head has moved to the medium.
             self.base = Standing { behind: None, ..self.base.not_reading_on() };
             order.forecast = self.follow(drive, &self.base, order).0;
         }
@@ -334,7 +334,7 @@ impl Outside {
                 let hit =
                     later < chance && (sooner > chance || !self.known) || sooner > noise && later < noise;
                 if let Some(then) = then.filter(|_| command.foreground == Some(command.range)) {
-                    // What idle time has taken from the buffer was there without it.
+                    // Data that idle time has evicted were there without it.
                     if then.since.idle == self.kept.between.idle {
                         self.kept.note(hit || sooner > noise);
                     }
@@ -354,14 +354,14 @@ impl Outside {
         hit
     }
 
-    /// Whether a read comes where the drive reads on: what lies before it is no gap.
+    /// Returns whether read-ahead serves a read: then there is no gap before it.
     pub(super) fn is_streamed(&self, drive: &DriveModel, standing: &Standing, what: (Op, LbnRange)) -> bool {
         let sent = (self.decided, self.held_back);
         let overheads = &self.config.overheads;
         what.0 == Op::Read && streamed(drive, overheads, standing, sent, what.1).is_some()
     }
 
-    /// What the drive is taken to read on to from now on.
+    /// Applies new evidence about read-ahead to the forecasts.
     pub(super) fn believe_reading_on(&mut self) {
         self.base.reads_on = self.sequences.on;
     }
@@ -389,7 +389,7 @@ mod tests {
         LbnRange::new(Lbn::new(start), Sectors::new(len))
     }
 
-    /// What is foreseen of reads that are sent at once, by a drive that reads on to so much, from rest.
+    /// Forecasts reads that are sent at once to a resting drive with this read-ahead.
     fn foreseen(reads_on: ReadsOn, ranges: &[LbnRange]) -> (Vec<Forecast>, Standing) {
         let drive = DriveModel::from_profile(&builtin::find("quantum-atlas-10k").unwrap()).unwrap();
         let rest = Standing { reads_on, ..Standing::at_rest(Position::default(), None) };
@@ -418,7 +418,7 @@ mod tests {
         let rest = drive.rpm().time_within(track.arc(16, track.sectors - 16));
         assert_eq!(reading.free, seen[1].end + rest);
         assert_eq!(reading.not_reading_on().free, plain.free);
-        // One read alone is no sequence.
+        // A single read is no sequence.
         let (seen, reading) = foreseen(ALL, &[one]);
         assert_eq!(reading.free, seen[0].end);
     }
@@ -464,7 +464,7 @@ mod tests {
         assert!(!sequences.on.sequence && !sequences.is_suspect());
         sequences.believe(true, true);
         assert!(!sequences.on.sequence && sequences.is_suspect());
-        // What is seen now and then lasts.
+        // Occasional evidence keeps the result.
         for _ in 0..10 {
             (0..LASTING - 1).for_each(|_| sequences.done());
             sequences.believe(true, true);

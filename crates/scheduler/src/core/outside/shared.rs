@@ -1,25 +1,25 @@
-//! One bound for detours and idle time: what both cost the foreground together stays below it.
+//! The common bound of detours and idle time: their total harm stays below it.
 //!
-//! Each may use what the other leaves, and has a part of its own: when all is used up, who has more than its part waits for who
-//! has less, and neither goes on meanwhile. Which of them gets more for a turn that the foreground
-//! loses depends on the load: on a busy drive detours do, on one that is seldom used idle time. Who has got more so far
-//! has three quarters.
+//! Each may use the part that the other leaves, and has a part of its own. When the bound is reached, the one that has
+//! exceeded its part waits for the other, and neither continues meanwhile. The yield for one lost revolution depends on the
+//! load: it is greater for detours on a busy drive, and for idle time on one that is seldom used. The one with the greater
+//! yield so far has three quarters.
 
 use crate::idle::Harm;
 
-/// Of a bound, the quarters that are reserved for who has got less for what it cost, and for who has got more.
+/// The quarters of a bound that are reserved for the one with the smaller yield, and for the other.
 const QUARTERS: [u32; 2] = [1, 3];
 
-/// What both have got, and cost.
+/// The yields and costs of both.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shared {
     /// Wanted sectors, of detours and of idle time.
     sectors: [u64; 2],
-    /// What they have cost, in millionths of the foreground's time.
+    /// Their costs, as shares of the foreground's time in ppm.
     cost_ppm: [u32; 2],
-    /// The quarters that each has of its own.
+    /// The quarters that are reserved for each.
     quarters: [u32; 2],
-    /// Who has used more than its part, and leaves the rest to the other.
+    /// Whether each has exceeded its part and leaves the rest to the other.
     yields: [bool; 2],
 }
 
@@ -30,12 +30,12 @@ impl Default for Shared {
 }
 
 impl Shared {
-    /// A command has brought wanted sectors.
+    /// Records the wanted sectors of a command.
     pub fn had(&mut self, in_idle_time: bool, sectors: u32) {
         self.sectors[usize::from(in_idle_time)] += u64::from(sectors);
     }
 
-    /// Looks at what both have cost, of so many millionths that both may.
+    /// Updates the parts from the costs of both, under a bound of `bound_ppm` for both.
     pub fn weigh(&mut self, detours: &Harm, idle: &Harm, bound_ppm: u32) {
         self.cost_ppm = [detours.ppm(), idle.ppm()];
         let got = |who: usize, other: usize| u128::from(self.sectors[who]) * u128::from(self.cost_ppm[other]);
@@ -49,29 +49,29 @@ impl Shared {
         let used_up = self.cost_ppm[0].saturating_add(self.cost_ppm[1]) >= bound_ppm;
         self.yields = [0, 1].map(|who| {
             let other = 1 - who;
-            // Gaps come with each request, but there may be no idle time.
+            // Each request has a gap, but there may be no idle time.
             let may_get = other == 0 || self.sectors[other] > 0;
             let has_less = may_get && self.cost_ppm[other] < self.own(other, bound_ppm);
             has_more(who) && has_less && (used_up || self.yields[who])
         });
     }
 
-    /// Whether idle time has brought anything.
+    /// Returns whether idle time has yielded any sectors.
     pub fn uses_idle_time(&self) -> bool {
         self.sectors[1] > 0
     }
 
-    /// The millionths that detours may cost.
+    /// Returns the bound of detours in ppm.
     pub fn for_detours(&self, bound_ppm: u32) -> u32 {
         self.part(0, bound_ppm)
     }
 
-    /// The millionths that idle time may cost.
+    /// Returns the bound of idle time in ppm.
     pub fn for_idle(&self, bound_ppm: u32) -> u32 {
         self.part(1, bound_ppm)
     }
 
-    /// Of a bound, the 65536ths that idle time has not used.
+    /// Returns the part of a bound that idle time has not used, in 65536ths.
     pub fn left_by_idle(&self, bound_ppm: u32) -> u32 {
         let left = u64::from(bound_ppm.saturating_sub(self.cost_ppm[1])) * 65_536;
         u32::try_from(left / u64::from(bound_ppm.max(1))).unwrap_or(65_536)
@@ -127,14 +127,14 @@ mod tests {
 
     #[test]
     fn who_gets_more_for_its_cost_may_cost_more() {
-        // Idle time has used up all, and makes room until detours have their part, or itself no more than its own.
+        // Idle time has used everything, and yields until detours have their part, or until it is within its own.
         let used_up = (1_000, 9_000);
         assert_eq!(shared((300, 100), [used_up; 2]), (1_000, 2_500));
         assert_eq!(shared((300, 100), [used_up, (6_000, 2_600)]), (7_400, 2_500));
         assert_eq!(shared((300, 100), [used_up, (6_000, 2_400)]), (7_600, 4_000));
         assert_eq!(shared((10, 300), [used_up, (1_000, 8_000)]), (2_000, 7_500));
         assert_eq!(shared((10, 300), [used_up, (1_000, 7_000)]), (3_000, 9_000));
-        // What the other leaves is there for the taking.
+        // Each may use the part that the other leaves.
         assert_eq!(shared((300, 100), [(2_000, 3_000); 2]), (7_000, 8_000));
     }
 }

@@ -1,55 +1,56 @@
-//! How much faster or slower a spindle turns than told, from completions of which each is a little off.
+//! The spindle's speed relative to the profile, from completions with small errors.
 //!
-//! What two completions say of the speed is their error over the time between them: much after a pause, and nothing of two that
-//! follow each other at once. So errors are weighed by that time and by how exact a completion is known to be: a Kalman
-//! filter (Kalman, "A new approach to linear filtering and prediction problems", Journal of Basic Engineering 82(1), 1960)
-//! of the platter's angle and its speed, the latter of which wanders. How exact completions are is seen from what they
-//! are off by.
+//! Two completions give the speed as their error divided by the time between them: accurate after a pause, and worthless in
+//! direct succession. Therefore errors are weighed by that time and by the accuracy of the completions: a Kalman filter
+//! (Kalman, "A new approach to linear filtering and prediction problems", Journal of Basic Engineering 82(1), 1960) of the
+//! platter's angle and its speed, where the speed is a random walk. The accuracy of completions is estimated from their
+//! errors.
 
 use super::CHANCE;
 
-/// By how much a speed wanders: in a second by some 200 millionths of it, squared.
+/// The variance of the speed's random walk in a second: some 200 ppm, squared.
 const WANDERS: f64 = 4e-8;
 
-/// As exact as a completion is taken to be at first, in seconds: a hundredth of a millisecond. It is never taken to be more than
-/// ten times as exact.
+/// The initial standard error of a completion in seconds: a hundredth of a millisecond. It is never assumed to be below a
+/// tenth of that.
 const EXACT: f64 = 10e-6;
 
-/// That is followed in so many steps.
+/// The number of steps in which that is followed.
 const STEPS: f64 = 64.0;
 
-/// Who is off by more than so many times what may be expected is off by something else, and by no more is it believed.
+/// An error beyond this many standard errors has another cause, and counts only up to them.
 const MOST: f64 = 3.0;
 
-/// The speed, and how well it is known. Times are in seconds.
+/// The estimate of the speed and its accuracy. Times are in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Speed {
-    /// How far the platter is past where the clock believes it, which believes the last completion.
+    /// The distance of the platter past the clock's angle, which follows the last completion.
     ahead: f64,
-    /// How much faster it turns than told, as a part.
+    /// The excess of the true speed over the profile's, as a fraction.
     rate: f64,
-    /// Variances of both, and how they go together.
+    /// Variances of both, and their covariance.
     spread: [f64; 3],
     /// The variance of a completion.
     noise: f64,
-    /// The most that the speed may be off.
+    /// The maximal error of the speed.
     most: f64,
 }
 
 impl Speed {
-    /// Of one that may be off by the part `most`.
+    /// Returns the estimate for a speed with a maximal error of the fraction `most`.
     pub fn new(most: f64) -> Self {
         let noise = EXACT * EXACT;
         Self { ahead: 0.0, rate: 0.0, spread: [noise, 0.0, most * most / 4.0], noise, most }
     }
 
-    /// How much faster the platter turns, as a part.
+    /// Returns the excess of the true speed, as a fraction.
     pub fn rate(&self) -> f64 {
         self.rate
     }
 
-    /// So long after the one before, a completion says that the platter is `error` past where the clock believed it, and
-    /// may be late by some `late` itself for what its data take. The clock then believes it by `taken`; a turn takes so long.
+    /// Records a completion, `elapsed` after the one before: the platter was `error` past the clock's angle, and the report
+    /// may be up to `late` late because of its data. The clock then corrects its angle by `taken`; `turn` is the time of a
+    /// revolution.
     pub fn seen(&mut self, elapsed: f64, [error, late, taken]: [f64; 3], turn: f64) {
         let [angle, both, rate] = &mut self.spread;
         *angle += elapsed * (2.0 * *both + elapsed * *rate);
@@ -59,13 +60,13 @@ impl Speed {
         let expected = *angle + noise;
         let most = MOST * expected.sqrt();
         if most > turn / 2.0 {
-            // It may be any number of turns.
+            // The error may be any number of revolutions.
             (self.ahead, *angle, *both) = (error - taken, noise, 0.0);
             return;
         }
         let off = error - self.ahead;
         if off.abs() > most {
-            // The speed is not as well known as was thought.
+            // The speed is less certain than estimated.
             *rate = (*rate * 2.0).min(self.most * self.most);
         }
         let off = off.clamp(-most, most);
@@ -76,16 +77,16 @@ impl Speed {
         *both *= 1.0 - gain[0];
         *angle *= 1.0 - gain[0];
         if late * late < self.noise {
-            // What is left of it is noise, but for what the angle is off by itself.
+            // The rest is noise, apart from the error of the angle itself.
             let left = off * (1.0 - gain[0]);
             let least = EXACT * EXACT / 100.0;
             let noise = self.noise + (left * left + *angle - self.noise) / STEPS;
-            // Where completions are further off, they are those of another drive than told, or of none.
+            // Larger errors come from another drive than the profile's, or from none.
             self.noise = noise.clamp(least, (turn / CHANCE as f64).powi(2));
         }
     }
 
-    /// The angle is looked for anew: the speed is not known any better than at first.
+    /// Restarts the search for the angle: the speed is as uncertain as at first.
     pub fn restart(&mut self) {
         (self.ahead, self.spread) = (0.0, [self.noise, 0.0, self.most * self.most / 4.0]);
     }
@@ -100,7 +101,7 @@ mod tests {
     #[test]
     fn what_was_seen_of_another_drive_does_not_last() {
         let mut speed = Speed::new(0.02);
-        // Completions anywhere within an eighth of a turn of where they were expected, as those of a drive with another layout.
+        // Completions anywhere within an eighth of a revolution of the prediction, as from a drive with another layout.
         let mut state = 1u64;
         let mut draw = || {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -110,7 +111,7 @@ mod tests {
             let error = (draw() - 0.5) * TURN / 4.0;
             speed.seen(draw() * 0.08, [error, 0.0, error], TURN);
         }
-        // Then those of one that turns as told.
+        // Then completions of a drive at the profile's speed.
         for _ in 0..500 {
             let elapsed = draw() * 0.08;
             let error = -speed.rate() * elapsed;

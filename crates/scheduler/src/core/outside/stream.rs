@@ -1,13 +1,13 @@
-//! Streams: wanted blocks read one after another while the foreground leaves the arm to itself.
+//! Streams: wanted blocks read one after another while no foreground request needs the arm.
 //!
-//! A stream begins where the foreground's last read has left the head and goes on in the order of LBNs, so that nothing moves
-//! for it. The drive reads ahead behind a read, and ends that at once when a request comes. The core lets it do so, and asks for the
-//! sectors when they have passed: then they come from the drive's buffer, and the arm is free for a request meanwhile. A request that
-//! meets such a command waits for the drive to turn from it, and not for its sectors.
+//! A stream begins at the head's position after the foreground's last read and continues in the order of LBNs, so that
+//! nothing moves for it. The drive reads ahead behind a read, and stops at once when a request arrives. The core requests
+//! the sectors when they have passed: then they come from the drive's buffer, and the arm is free. A request that meets such
+//! a command waits for the end of the command, and not for its sectors.
 //!
-//! A drive that reports writes from its cache puts them on the medium when no command waits for the arm. Then it does not read
-//! ahead, and the core does not know where the head is: a stream ends with such a write, and begins anew behind the next read for which
-//! the drive has written all.
+//! A drive that caches writes puts them on the medium when no command waits for the arm. Then it does not read ahead, and
+//! the position of the head is unknown: a stream ends with such a write, and a new one begins behind the next read for which
+//! the drive has written everything.
 
 use super::Outside;
 use super::clock::nanos;
@@ -23,8 +23,8 @@ use model::layout::Location;
 use std::sync::Arc;
 use units::{Duration, FULL_TURN, Instant, Lbn, LbnRange, Op, Sectors, TrackIndex};
 
-/// The time in which the sectors of one command pass. A longer command keeps the arm no longer; but what has passed and was not
-/// asked for is lost when a request comes.
+/// The time in which the sectors of one command pass. A longer command keeps the arm no longer; but sectors that have passed
+/// without being requested are lost when a request arrives.
 const COMMAND_TIME: Duration = Duration::from_millis(1);
 
 /// The time by which a sector may pass later than predicted.
@@ -119,7 +119,8 @@ impl Streams {
         }
     }
 
-    /// By how much all responses together are longer if a request has `waited`: by the wait of each request behind it as well.
+    /// Returns the increase of all response times together if a request has `waited`: the wait delays each request behind it
+    /// as well.
     fn amplified(&self, waited: Duration) -> Duration {
         if self.reads < READS_MIN {
             return waited * AMPLIFICATION_PRIOR;
@@ -128,38 +129,38 @@ impl Streams {
         (waited * self.reads / alone).min(waited * AMPLIFICATION_MAX)
     }
 
-    /// A request is done: the bound's share of its response time may be spent.
+    /// Adds the bound's share of a finished request's response time to the credit.
     fn earn(&mut self, response: Duration, bound_ppm: u32) {
         let of = |time: Duration| nanos(time / 1_000) * i64::from(bound_ppm) / 1_000 * SPENT_PERCENT / 100;
         self.credit = self.credit.saturating_add(of(response)).min(of(CREDIT_RESPONSES));
     }
 
-    /// A request has waited for a stream.
+    /// Subtracts the cost of a request's wait for a stream from the credit.
     fn pay(&mut self, waited: Duration) {
         self.credit = self.credit.saturating_sub(nanos(self.amplified(waited)));
     }
 
-    /// The arm is given work at `now`: until then the drive has written what it held.
+    /// Records that the arm has work from `now` on: until then the drive has written cached writes.
     fn arm_is_taken(&mut self, now: Instant) {
         if let Some(since) = self.arm_free.take() {
             self.held = self.held.saturating_sub(now.saturating_since(since));
         }
     }
 
-    /// Whether the drive has writes to put on the medium.
+    /// Returns whether the drive has cached writes.
     fn holds_writes(&self, now: Instant) -> bool {
         let idle = self.arm_free.map_or(Duration::ZERO, |since| now.saturating_since(since));
         self.held > idle
     }
 
-    /// Whether many requests find the arm idle, and streams find something to read before that.
+    /// Returns whether many requests find the arm idle, and streams find wanted blocks before that.
     fn are_enough(&self) -> bool {
         let idle = (self.reads - self.behind_reads) * IDLE_SHARE_PART >= self.reads;
         self.reads >= READS_MIN && idle && self.found > 0 && self.found * 2 >= self.tries
     }
 }
 
-/// How long it takes until these sectors have passed a head that reads on, from when those before them had.
+/// Returns the time in which these sectors pass a head that reads ahead, from the pass of those before them.
 fn passing_time(drive: &DriveModel, range: LbnRange) -> Duration {
     let layout = drive.layout();
     let before = range.start().get().checked_sub(1).and_then(|lbn| layout.locate(Lbn::new(lbn)));
@@ -180,7 +181,7 @@ fn passing_time(drive: &DriveModel, range: LbnRange) -> Duration {
     time
 }
 
-/// The time that a drive needs for a held write: half of a full stroke and most of a revolution.
+/// Returns the time that a drive needs for a cached write: half of a full stroke and most of a revolution.
 fn time_of_write(drive: &DriveModel) -> Duration {
     drive.seek(drive.layout().cylinders() / 8) + turn(drive) / 2
 }
@@ -190,7 +191,7 @@ impl Outside {
         self.config.harm_ppm.map_or(idle_ppm, |bound| bound.min(idle_ppm))
     }
 
-    /// Whether a command waits for the arm, and not for the drive's cache only.
+    /// Returns whether a command waits for the arm, and not for the drive's cache only.
     fn waits_for_arm(&self, op: Op) -> bool {
         !self.reports(op)
     }
@@ -199,8 +200,9 @@ impl Outside {
         self.device.iter().any(|order| self.waits_for_arm(order.command.op))
     }
 
-    /// When the arm was free for a request that met a command of a stream, which is done. Sectors that did not come from the buffer
-    /// had not passed when they were asked for: all of that was waited for, and the next ones pass later than predicted.
+    /// Returns when the arm was free for a request that met a finished command of a stream. Sectors that did not come from
+    /// the buffer had not passed when they were requested: the request waited for all of that, and the next sectors pass
+    /// later than predicted.
     fn stream_came(&mut self, drive: &DriveModel, now: Instant, order: &Order) -> Instant {
         let overheads = &self.config.overheads;
         let Command { op, range, .. } = order.command;
@@ -219,12 +221,12 @@ impl Outside {
         now
     }
 
-    /// When these sectors have passed, by the host's clock, if those before them had at `from`.
+    /// Returns, on the host's clock, when these sectors have passed if those before them had at `from`.
     fn passed_at(&self, drive: &DriveModel, from: Instant, range: LbnRange) -> Instant {
         self.clock.host(self.clock.platter(from) + passing_time(drive, range))
     }
 
-    /// Until when a stream waits for sectors to pass.
+    /// Returns the instant until which a stream waits for sectors to pass.
     pub(super) fn stream_is_due(&self) -> Option<Instant> {
         self.streams.due
     }
@@ -286,7 +288,7 @@ impl Outside {
 }
 
 impl Core {
-    /// A foreground request comes in.
+    /// Records the arrival of a foreground request.
     pub(in crate::core) fn meet_stream(&mut self, now: Instant, op: Op) {
         let Some(outside) = &mut self.outside else { return };
         let waits = |op: Op| !outside.reports(op);
@@ -294,19 +296,19 @@ impl Core {
         outside.stream_is_met(now, op, others);
     }
 
-    /// Whether streams bring so much that gaps are not needed, and the order of requests may be the drive's. A stream serves no
-    /// writes, and of several sessions perhaps only one.
+    /// Returns whether streams yield so much that gaps are not needed, and the order of requests may be the drive's. A
+    /// stream serves no writes, and of several sessions perhaps only one.
     pub(super) fn streams_are_enough(&self, outside: &Outside) -> bool {
         let streams = outside.config.streams && self.config.idle.is_some() && outside.streams.are_enough();
         streams && self.background.in_focus() <= 1 && !self.background.has(Op::Write)
     }
 
-    /// Until when the arm is not moved for idle work, as streams bring enough.
+    /// Returns the instant until which the arm is not moved for idle work, because streams yield enough.
     pub(super) fn stays_until(&self, outside: &Outside) -> Option<Instant> {
         self.streams_are_enough(outside).then(|| self.idle.since + ELSEWHERE_SILENCE)
     }
 
-    /// The next command of a stream, if one begins or goes on now.
+    /// Returns the next command of a stream, if one begins or continues now.
     pub(super) fn stream_next(&mut self, outside: &mut Outside, now: Instant) -> Option<Action> {
         let idle = self.config.idle.filter(|_| outside.config.streams)?;
         let quiet = self.pool.is_empty() && outside.queue.is_empty() && outside.retries.is_empty();
@@ -356,7 +358,7 @@ impl Core {
         Some(Action::Send(command))
     }
 
-    /// Wanted sectors from `from` on, as many as pass in the time of a command, and their track.
+    /// Returns the wanted sectors from `from` on, as many as pass in the time of a command, and their track.
     fn find_stream(&self, from: Lbn) -> Option<(TrackIndex, (u32, u32))> {
         let layout = self.drive.layout();
         let mut at = from;
@@ -384,7 +386,7 @@ impl Core {
         None
     }
 
-    /// Takes what is wanted in a window; its LBNs, and how many of them are wanted.
+    /// Takes the wanted blocks in a window. Returns its LBNs, and the number of wanted sectors among them.
     fn take_stream(
         &mut self,
         outside: &Outside,
@@ -403,7 +405,8 @@ impl Core {
         self.avoid_bad(outside, (range, taken.useful), tag, false)
     }
 
-    /// The window of the next command on a track: the first wanted item within `skip` sectors, and what passes behind it.
+    /// Returns the window of the next command on a track: the first wanted item within `skip` sectors, and the sectors
+    /// behind it.
     fn next_in_stream(
         &self,
         track: TrackIndex,
@@ -425,7 +428,7 @@ impl Core {
         Some((first + begin, count.max(least).min(left - begin)))
     }
 
-    /// A command of a stream is done.
+    /// Records a finished command of a stream.
     pub(super) fn stream_done(&mut self, mut outside: Box<Outside>, order: Order, outcome: Outcome<'_>) {
         let now = self.now;
         let drive = Arc::clone(&self.drive);

@@ -1,9 +1,9 @@
-//! Writes that follow each other, on a drive that reports them from its buffer.
+//! Consecutive writes on a drive that reports them from its buffer.
 //!
-//! Some drives take the data of a write in while what they have reported is still being written, if it follows on that: they write
-//! both together, and no turn lies between. Others turn to it when the head is free, and the sector that passes then has no data yet:
-//! it comes a turn later. When a write is reported says which; nothing else does, since the head's part nobody hears of. Until something
-//! has been seen a drive is taken to be of the others: what they report comes later, and so does all behind it.
+//! Some drives receive the data of a write while the write that it continues goes to the medium: they write both together,
+//! without a revolution between. Others start it when the head is free, and the sector that passes then has no data yet: it
+//! is written one revolution later. Only the time of a write's report shows the difference, because the head's work is
+//! invisible. Until then a drive is assumed to be of the second kind.
 
 use super::clock::difference;
 use super::forecast::Standing;
@@ -11,11 +11,11 @@ use super::{NOISE, Order, Outside};
 use model::DriveModel;
 use units::{Instant, LbnRange};
 
-/// So many reports more for one of both are believed, and no more than so many are remembered.
+/// The lead of consistent reports that decides, and the maximum that is remembered.
 const ENOUGH: i8 = 4;
 const MOST: i8 = 8;
 
-/// What reports have said of it.
+/// The evidence from reports.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct TakingIn {
     score: i8,
@@ -30,15 +30,15 @@ impl TakingIn {
 }
 
 impl Standing {
-    /// Whether a write goes on where the drive writes what it has reported.
+    /// Returns whether a write continues the cached write in progress.
     pub fn follows_reported(&self, range: LbnRange) -> bool {
         self.reported == Some(range.start())
     }
 }
 
 impl Outside {
-    /// A write was reported: whether its data had been taken in beside what was being written. What this one shows is what it did,
-    /// whatever is believed of others.
+    /// Records from a write's report whether its data were received beside the write in progress. The report decides about
+    /// this write, whatever is assumed of others.
     pub(super) fn learn_taking_in(&mut self, drive: &DriveModel, heard: Instant, order: &Order) {
         if !self.known || !self.base.follows_reported(order.command.range) {
             return;
@@ -53,7 +53,7 @@ impl Outside {
         }
     }
 
-    /// What the drive is taken to do with writes from now on.
+    /// Applies new evidence to the forecasts of writes.
     pub(super) fn believe_taking_in(&mut self) {
         self.base.takes_in = self.taking_in.believed;
     }
@@ -71,7 +71,7 @@ mod tests {
         DriveModel::from_profile(&builtin::find("quantum-atlas-10k").unwrap()).unwrap()
     }
 
-    /// What is foreseen of two writes, the second sent when the first is reported.
+    /// Forecasts two writes, the second sent when the first is reported.
     fn two_writes(overlap: bool, takes_in: bool, starts: [u64; 2]) -> [Forecast; 2] {
         let drive = atlas();
         let overheads = Overheads {
@@ -116,7 +116,7 @@ mod tests {
             assert!(second.heard < first.end);
             let behind = difference(second.end, first.end + eight);
             assert!(behind.abs() < 10, "{behind} ns behind the first's last sector");
-            // Whoever does not follow on it waits all the same.
+            // A write elsewhere waits in any case.
             let [first, second] = two_writes(overlap, true, [100_000, 100_016]);
             assert!(second.heard > first.end);
         }

@@ -1,10 +1,9 @@
-//! Whether writes are reported before they are on the medium, where nobody knows.
+//! Whether writes are reported before they are on the medium, if the profile does not say.
 //!
-//! Who has only read from a drive cannot say. Its host may have been told, and may not: where a disk does not tell, Linux writes down
-//! that it writes through. Until completions say otherwise writes are taken to be reported from the buffer: where that is not so, the
-//! arm is where it was foreseen to be all the same, and what is lost are gaps. Taken to write through, a drive that writes back
-//! does nothing as foreseen, and clients pay for it. Where a write is foreseen to be reported at instants far enough from each other,
-//! its report says from where it came.
+//! A probe that only reads cannot find out, and the host may not know: if a disk does not report it, Linux assumes
+//! write-through. Until completions show otherwise, writes are assumed to be cached. If that is wrong, the arm is still
+//! where it was predicted, and only gaps are lost. The opposite error would make every prediction wrong, at the clients'
+//! cost. If the two predicted reports of a write are far enough apart, its report shows its origin.
 
 use super::clock::difference;
 use super::config::Overheads;
@@ -12,15 +11,15 @@ use super::{NOISE, Order, Outside};
 use model::DriveModel;
 use units::Instant;
 
-/// So many writes more must have been reported from the medium than from the buffer. Of a drive that writes back some seem to be by
-/// chance, where they are reported within an eighth of a turn of when the medium would have had them; most others are not.
+/// The lead of reports from the medium that decides. On a drive that caches writes some reports seem to be from the medium
+/// by chance, within an eighth of a revolution of the prediction; most do not.
 const ENOUGH: i8 = 16;
 
-/// What reports have said of it.
+/// The evidence from reports.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Through {
     told: Overheads,
-    /// Reports from the medium beyond those from the buffer.
+    /// Reports from the medium less those from the buffer.
     score: i8,
 }
 
@@ -31,7 +30,7 @@ impl Through {
 }
 
 impl Outside {
-    /// A write was done that is taken to be reported from the buffer.
+    /// Records the report of a write that is assumed to be cached.
     pub(super) fn learn_writing_through(&mut self, drive: &DriveModel, now: Instant, order: &Order) {
         let Some(through) = self.config.overheads.writing_through().filter(|_| self.known) else { return };
         let heard = self.clock.platter(now);
@@ -49,7 +48,7 @@ impl Outside {
         }
     }
 
-    /// The drive may be another one from now on: nobody knows again.
+    /// Discards the evidence, because the drive may have been replaced.
     pub(super) fn doubt_writing_through(&mut self) {
         if std::mem::take(&mut self.through.score) == ENOUGH {
             self.correction.tell(self.through.told);

@@ -1,4 +1,4 @@
-//! What a core outside the drive tells of itself.
+//! Reports of a core outside the drive about itself.
 
 use super::command::Passed;
 use super::{AuditReport, Caution, CommandId, ErrorRecord};
@@ -7,47 +7,47 @@ use crate::idle::Harm;
 use units::{Duration, Instant};
 
 impl Core {
-    /// Outside the drive: how well its times were foreseen.
+    /// Returns, outside the drive, the record of prediction errors.
     pub fn prediction_errors(&self) -> Option<&ErrorRecord> {
         self.outside.as_ref().map(|o| &o.record)
     }
 
-    /// Outside the drive: why the gaps are left alone, if they are.
+    /// Returns, outside the drive, the reason why gaps are not used, if they are not.
     pub fn caution(&self) -> Option<Caution> {
         let outside = self.outside.as_ref()?;
         outside.caution().or_else(|| outside.most_come_from_buffer().then_some(Caution::Buffered))
     }
 
-    /// Outside the drive: what detours have cost the foreground. Its share of the foreground's time at the head is that by
-    /// which clients have waited longer, of all that they waited.
+    /// Returns, outside the drive, the harm of detours. Its share of the foreground's time at the head is the added response
+    /// time of clients as a share of their response time.
     pub fn detour_harm(&self) -> Option<Harm> {
         self.outside.as_ref().map(|o| o.guard.harm())
     }
 
-    /// Outside the drive: what background work costs the foreground, as windows without it have shown, if that is
+    /// Returns, outside the drive, the cost of background work from windows without it, if it is
     /// [measured](crate::OutsideConfig::audit).
     pub fn audit_report(&self) -> Option<AuditReport> {
         self.outside.as_ref()?.cost.as_ref().map(|cost| cost.report(self.now))
     }
 
-    /// Outside the drive: by how much a detour's move over so many cylinders is widened now.
+    /// Returns, outside the drive, the current margin of a detour's move over `distance` cylinders.
     pub fn conservatism(&self, distance: u32) -> Option<Duration> {
         self.outside.as_ref().map(|o| o.margin(distance))
     }
 
-    /// Outside the drive: by how many nanoseconds moves to read, and to write, are taken to be longer than the drive model says,
-    /// from completions ([`OutsideConfig::correct_moves`](crate::OutsideConfig::correct_moves)).
+    /// Returns, outside the drive, the corrections of moves to read and to write against the drive model, in ns
+    /// ([`OutsideConfig::correct_moves`](crate::OutsideConfig::correct_moves)).
     pub fn moves_longer_by(&self) -> Option<[i64; 2]> {
         self.outside.as_ref().map(|o| o.correction.moves())
     }
 
-    /// Outside the drive: commands that were sent and are not done.
+    /// Returns, outside the drive, the number of commands that were sent and are not done.
     pub fn at_drive(&self) -> usize {
         self.outside.as_ref().map_or(0, |o| o.device.len())
     }
 
-    /// Outside the drive: when the host will hear that a command is done, as the core predicts it; of an unknown drive
-    /// nothing is predicted, nor of a command that is passed through beside others.
+    /// Returns, outside the drive, the predicted completion of a command at the host; `None` for an unknown drive, and for a
+    /// command that is passed through beside others.
     pub fn predicted(&self, id: CommandId) -> Option<Instant> {
         let outside = self.outside.as_ref().filter(|outside| !outside.blind)?;
         let order = outside.device.iter().find(|o| o.command.id == id)?;

@@ -10,7 +10,6 @@ use units::{Bytes, Lbn, LbnRange};
 /// block on both sides of a slipped sector is asked for in two parts, and the first may be written although the second is
 /// refused.
 ///
-///
 /// ```
 /// use freeblock_scheduler::Given;
 /// use units::{Bytes, Lbn, LbnRange, Sectors};

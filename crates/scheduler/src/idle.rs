@@ -1,71 +1,71 @@
 //! Idle time: when the drive counts as idle, and how far background work may then go (FAST'04, section 5.2).
 //!
-//! What is done in a rotational gap costs the foreground nothing. Idle time is different: nobody knows when it ends, and
-//! a request that comes then finds the arm elsewhere, or moving. On the track under the head that costs nothing either,
-//! since what is read there can be left at any instant. Elsewhere the core keeps account: for every request that ends an
-//! idle period it knows when it is done, and when it would have been had the head stayed where the foreground left it.
-//! The difference is harm, or gain. While harm is well below its bound the hardest blocks are read, those near the
-//! innermost and outermost cylinders. Above that, those nearest to the middle of what the foreground asks for: the
-//! place from which the next request is least far, so that the account recovers. Above the bound, only the track under
-//! the head, until the foreground has been silent for as long as the core is patient; then those in the middle again.
-//! Each request that is late for it makes the core twice as patient: so few are, however seldom requests come.
+//! Work in a rotational gap costs the foreground nothing. Idle time has an unknown end, and the request that ends it finds
+//! the arm elsewhere or moving. Reads on the track under the head cost nothing, because they can be left at any instant. For
+//! other work the core estimates the harm: it compares the completion of each request that ends an idle period with the one
+//! that it would have had if the head had stayed where the foreground left it. The difference is harm, or gain.
+//!
+//! While the harm is well below its bound, the hardest blocks are read, near the innermost and outermost cylinders. Closer
+//! to the bound, the blocks nearest to the middle of the foreground's requests are read: from there the next request is
+//! nearest, so that the estimate falls. Above the bound only the track under the head is used, until the foreground has been
+//! silent for as long as the core's patience; then the middle again. Each request that is late for that doubles the
+//! patience: so few are late, however seldom requests arrive.
 
 use thiserror::Error;
 use units::{Cylinder, Duration, Instant};
 
-/// Silence after which work above the bound on harm goes on at first: background work on a drive that nobody uses must
-/// go on, whatever the last request paid.
+/// The initial silence after which work above the bound continues: on a drive that is not used, background work must make
+/// progress, whatever the last request's delay was.
 const FIRST_PATIENCE: Duration = Duration::from_secs(10);
 
-/// The longest such silence where the cost of work cannot be told or is not predicted. There the account may never recover,
-/// and with it the patience would never end: work that needs many silences would not get on in any of them.
+/// The longest such silence where the cost is unknown or not predicted. There the estimate may never fall, so that the
+/// patience would grow without end, and work that needs many silences would make no progress.
 const MOST_PATIENCE: Duration = Duration::from_secs(320);
 
-/// Doubling ends here: longer silences than a year are not told apart, and an instant beyond the end of time is none.
+/// The limit of doubling: longer silences than a year do not matter, and later instants do not exist.
 const LONGEST_PATIENCE: Duration = Duration::from_secs(365 * 24 * 3_600);
 
-/// How idle time is used.
+/// The use of idle time.
 ///
-/// What it costs the foreground in all is held to [`harm_ppm`](Self::harm_ppm) of the foreground's time, and what a few
-/// requests may be late: the one with which the bound was passed, and those that were late for work above it. Such work
-/// begins only after a silence, of ten seconds first and of twice as long after each request that was late for it, until
-/// the account is back at half of the bound: if no silence is longer than an hour, that is ten requests. Where the cost is
-/// not predicted, as of a drive of which only the size is known, 320 s of silence are always enough. So work goes on
-/// on a drive that nobody uses, and how often requests come changes nothing in the long run. Less
-/// than 2% is therefore not promised to a few dozen requests a day; `freeblock lab run fast04-fig5` has loads down to a
-/// request an hour, in its full size.
+/// Its harm is bounded by [`harm_ppm`](Self::harm_ppm) of the foreground's time, plus the delays of a few requests: the one
+/// that exceeds the bound, and those that are late for work above it. Such work begins after a silence of ten seconds at
+/// first, and of twice as long after each request that was late for it, until the estimate is back at half of the bound: if
+/// no silence is longer than an hour, that is ten requests. Where the cost is not predicted, as on a drive of which only the
+/// size is known, 320 s of silence always suffice. So work continues on a drive that is not used, and the rate of requests
+/// does not matter in the long run. For a few dozen requests a day, less than 2% is therefore not promised; `freeblock lab
+/// run fast04-fig5` has loads down to a request an hour, in its full size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdleTime {
-    /// The drive is idle when nothing came for so long, 1 ns to an hour; until then only the track under the head is read;
-    /// outside the drive by commands shorter than half a turn, as far as the account allows.
+    /// The drive is idle after this time without a request, 1 ns to an hour. Until then only the track under the head is
+    /// read; outside the drive by commands shorter than half a revolution, within the harm bound.
     pub threshold: Duration,
     /// Whether the time until then is used.
     pub short: bool,
-    /// The most that the foreground's time at the head may grow by, in millionths: 0 to 1,000,000. Outside the drive
+    /// The bound on harm, as a share of the foreground's time at the head, in millionths: 0 to 1,000,000. Outside the drive
     /// shared with [detours](crate::OutsideConfig::harm_ppm).
     pub harm_ppm: u32,
 }
 
 impl Default for IdleTime {
-    /// 20 ms (FAST'04, section 5.2), all of it, and 1%.
+    /// Returns 20 ms (FAST'04, section 5.2), including the time before, and 1%.
     fn default() -> Self {
         Self { threshold: Duration::from_millis(20), short: true, harm_ppm: 10_000 }
     }
 }
 
-/// What idle time cannot be used with. The message names the field and what it may be.
+/// An invalid setting of idle time. The message names the field and its valid values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum IdleTimeError {
-    /// No threshold, after which nothing would ever be tried again, or one that never comes.
+    /// The threshold is zero, after which no work would be tried again, or too long.
     #[error("idle.threshold is {} ns; give 1 ns to an hour, 20 ms where nothing is known", .found.as_nanos())]
     Threshold {
-        /// What was given.
+        /// The given value.
         found: Duration,
     },
-    /// More than all of the foreground's time.
+    /// The bound is more than all of the foreground's time.
     #[error("idle.harm_ppm is {found} millionths; give 0 to 1000000, 10000 for 1%")]
     Harm {
-        /// What was given.
+        /// The given value.
         found: u32,
     },
 }
@@ -74,10 +74,10 @@ impl IdleTime {
     /// The longest [`threshold`](Self::threshold): an hour.
     pub const LONGEST_THRESHOLD: Duration = Duration::from_secs(3_600);
 
-    /// Whether a core can be told this.
+    /// Checks the settings.
     ///
     /// # Errors
-    /// Which field cannot be, and what it may be.
+    /// The invalid field and its valid values.
     ///
     /// ```
     /// use freeblock_scheduler::IdleTime;
@@ -96,43 +96,43 @@ impl IdleTime {
     }
 }
 
-/// How far from the head background work may go in idle time.
+/// The allowed distance of background work from the head in idle time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Range {
-    /// Not off the track.
+    /// The track under the head only.
     Track,
-    /// Where the foreground is likely to come next.
+    /// Near the likely cylinder of the next request.
     Middle(Cylinder),
     /// The innermost and outermost cylinders first.
     Hardest,
 }
 
-/// What background work in idle time has cost the foreground, or saved it.
+/// The foreground's delay by background work in idle time, or its lead.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Harm {
-    /// Time of the foreground at the head, all requests.
+    /// The foreground's time at the head, all requests.
     pub foreground: Duration,
-    /// By how much requests that ended an idle period were late; of detours, all requests.
+    /// The total delay of late requests that ended an idle period; for detours, of all requests.
     pub late: Duration,
-    /// By how much they were early.
+    /// The total lead of early ones.
     pub early: Duration,
 }
 
 impl Harm {
-    /// What was lost in all, as a part of the foreground's time; negative where more was gained.
+    /// Returns the net delay as a share of the foreground's time; negative if the lead is greater.
     pub fn share(&self) -> f64 {
         let net = self.late.as_nanos() as f64 - self.early.as_nanos() as f64;
         net / (self.foreground.as_nanos() as f64).max(1.0)
     }
 
-    /// What was lost in all; nothing where more was gained.
+    /// Returns the net delay; zero if the lead is greater.
     pub(crate) fn net(&self) -> Duration {
         self.late.saturating_sub(self.early)
     }
 
-    /// Of this at the head and what clients `felt` in their responses, what is worse, as time at the head: the same share of
-    /// it that they felt, or what it lost itself. Where many wait and then few, the long responses of the many would pay for
-    /// turns that the few lose, and the other way round where the few come first.
+    /// Returns the worse of this harm at the head and the harm `felt` in response times, as time at the head: the share in
+    /// response times applied to it, or its own delay. Otherwise the long response times of a long queue would offset the
+    /// revolutions lost with a short queue, and the other way round.
     pub(crate) fn or_felt(&self, felt: &Self) -> Self {
         if felt.foreground == Duration::ZERO {
             return *self;
@@ -147,13 +147,13 @@ impl Harm {
         if self.share() > felt.share() { *self } else { felt }
     }
 
-    /// Something was so many nanoseconds late; early where that is less than nothing.
+    /// Records a delay in ns; negative means early.
     pub(crate) fn late_by(&mut self, nanos: i64) {
         let by = Duration::from_nanos(nanos.unsigned_abs());
         *if nanos < 0 { &mut self.early } else { &mut self.late } += by;
     }
 
-    /// The same in millionths, and no gains.
+    /// Returns the share in ppm, zero if the lead is greater.
     pub(crate) fn ppm(&self) -> u32 {
         let net = u128::from(self.net().as_nanos());
         let ppm = net * 1_000_000 / u128::from(self.foreground.as_nanos()).max(1);
@@ -161,32 +161,32 @@ impl Harm {
     }
 }
 
-/// The account of one core.
+/// The harm estimate of one core.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Idle {
-    /// At the head.
+    /// The harm at the head.
     pub head: Harm,
-    /// What clients have waited, and by how much longer; nothing where nobody counts that, as in the drive.
+    /// The harm in response times; zero where it is not estimated, as in the drive.
     pub felt: Harm,
-    /// The millionths of its bound that other work has, which is bounded together with this.
+    /// The share of the bound, in ppm, that is used by other work under the same bound.
     pub beside_ppm: u32,
-    /// What clients are thought to be late by yet for what was done.
+    /// The expected delay of clients by past work that has not occurred yet.
     pub owed: Duration,
-    /// What work costs is felt for longer than anybody can tell: it is taken to be above the bound.
+    /// Whether the cost lasts for longer than it can be observed: the harm counts as above the bound.
     pub untold: bool,
-    /// The cost of work is not predicted: the account is an estimate, which may stay above the bound for ever.
+    /// Whether the cost is not predicted: the estimate may stay above the bound for ever.
     pub unpredicted: bool,
-    /// Since when the foreground has asked for nothing.
+    /// The start of the silence of the foreground.
     pub since: Instant,
-    /// When it asked for something first.
+    /// The first request.
     pub asked: Option<Instant>,
-    /// Nothing could be done in idle time; not before this instant again.
+    /// The next attempt after idle work found nothing.
     pub not_before: Instant,
-    /// Silence after which work goes on above the bound.
+    /// The silence after which work above the bound continues.
     patience: Duration,
-    /// The head has left its track above the bound, and no request has come since.
+    /// Whether the head has left its track above the bound since the last request.
     relieved: bool,
-    /// An estimate of the median cylinder of foreground requests.
+    /// The estimated median cylinder of foreground requests.
     middle: u32,
     cylinders: u32,
 }
@@ -210,14 +210,14 @@ impl Idle {
         }
     }
 
-    /// What it has cost.
+    /// Returns the harm.
     pub fn harm(&self) -> Harm {
         self.head.or_felt(&self.felt)
     }
 
-    /// A foreground request was at `cylinder`.
+    /// Records a foreground request at `cylinder`.
     pub fn visited(&mut self, cylinder: Cylinder) {
-        // A step toward each: where as many come from either side, the steps cancel.
+        // A step toward each request: at the median the steps cancel.
         let step = (self.cylinders / 256).max(1);
         self.middle = match cylinder.get() {
             c if c > self.middle => self.middle.saturating_add(step).min(c),
@@ -225,7 +225,7 @@ impl Idle {
         };
     }
 
-    /// A request is done at `actual` that would have been done at `plain`.
+    /// Records that a request was done at `actual` and would have been done at `plain`.
     pub fn account(&mut self, plain: Instant, actual: Instant) {
         self.head.late += actual.saturating_since(plain);
         self.head.early += plain.saturating_since(actual);
@@ -234,14 +234,14 @@ impl Idle {
         }
     }
 
-    /// A core whose account has recovered is as patient as at first.
+    /// Resets the patience if the estimate has fallen.
     pub fn settle(&mut self, config: &IdleTime) {
         if self.level(config) == Level::Low {
             self.patience = FIRST_PATIENCE;
         }
     }
 
-    /// How far work may go.
+    /// Returns the allowed distance of work.
     pub fn range(&self, config: &IdleTime, now: Instant) -> Range {
         match self.level(config) {
             Level::Low => Range::Hardest,
@@ -250,13 +250,13 @@ impl Idle {
         }
     }
 
-    /// When work above the bound goes on, if the foreground stays silent.
+    /// Returns when work above the bound continues if the foreground stays silent.
     pub fn relief(&self) -> Instant {
         let bounded = self.untold || self.unpredicted;
         self.since + if bounded { self.patience.min(MOST_PATIENCE) } else { self.patience }
     }
 
-    /// The head has left its track in idle time.
+    /// Records that the head has left its track in idle time.
     pub fn left(&mut self, config: &IdleTime) {
         self.relieved = self.level(config) == Level::High;
     }
@@ -281,12 +281,12 @@ impl Idle {
     }
 }
 
-/// How the net harm stands to its bound.
+/// The net harm relative to its bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Level {
-    /// Not above half of it.
+    /// At most half of it.
     Low,
-    /// Not above it.
+    /// At most the bound.
     Middle,
     /// Above it.
     High,
@@ -300,7 +300,7 @@ mod tests {
     const REQUEST: Duration = Duration::from_millis(9);
     const MOST: u64 = 20_000_000;
 
-    /// A silence, then a request that is so late, or early, if the head has left its track.
+    /// A silence, then a request that is late, or early, if the head has left its track.
     fn request(idle: &mut Idle, config: &IdleTime, silence: Duration, late: i64) {
         idle.settle(config);
         let now = idle.since + silence;
@@ -320,7 +320,7 @@ mod tests {
     }
 
     proptest! {
-        /// However long the silences and whatever a request costs.
+        /// For any silences and any delays.
         #[test]
         fn harm_is_bounded_but_for_a_few_requests(
             requests in proptest::collection::vec((20u64..7_200_000, -(REQUEST.as_nanos() as i64)..MOST as i64), 1..400),
@@ -331,7 +331,7 @@ mod tests {
             for (silence_ms, late) in requests {
                 longest = longest.max(silence_ms);
                 request(&mut idle, &config, Duration::from_millis(silence_ms), late);
-                // The one that passed the bound, and one for each doubling of ten seconds that fits.
+                // The request that exceeds the bound, and one for each doubling of ten seconds that fits.
                 let few = 2 + (longest / 10_000).ilog2();
                 let net = idle.head.late.saturating_sub(idle.head.early).as_nanos();
                 let bound = idle.head.foreground.as_nanos() / 100 + u64::from(few) * MOST;
@@ -347,11 +347,11 @@ mod tests {
         for _ in 0..5 {
             request(&mut idle, &config, Duration::from_secs(100), 1_000_000);
         }
-        // Late at 0 s, and after 10, 20, 40 and 80 s of silence: the next after 160 s.
+        // Late at 0 s, and after 10, 20, 40 and 80 s of silence: the next silence is 160 s.
         assert_eq!(idle.relief(), idle.since + Duration::from_secs(160));
         assert_eq!(idle.range(&config, idle.since + Duration::from_secs(159)), Range::Track);
         assert_ne!(idle.range(&config, idle.relief()), Range::Track);
-        // One that is early pays back, and work goes on at once.
+        // An early request lowers the estimate, and work continues at once.
         request(&mut idle, &config, Duration::from_secs(160), -5_000_000);
         assert_eq!(idle.range(&config, idle.since + Duration::from_millis(20)), Range::Hardest);
     }
@@ -366,7 +366,7 @@ mod tests {
         }
         assert_eq!(idle.range(&config, idle.since + Duration::from_secs(319)), Range::Track);
         assert_ne!(idle.range(&config, idle.since + Duration::from_secs(320)), Range::Track);
-        // A core that predicts again has an account to wait for.
+        // A core that predicts again must wait for its estimate.
         idle.unpredicted = false;
         assert_eq!(idle.range(&config, idle.since + Duration::from_secs(320)), Range::Track);
     }
@@ -376,7 +376,7 @@ mod tests {
         let config = IdleTime::default();
         let mut idle = Idle { untold: true, ..Idle::new(1_000) };
         assert_eq!(idle.range(&config, idle.since + Duration::from_secs(9)), Range::Track);
-        // Twice as long after each that was late, for as long as that lasts.
+        // The silence doubles with each late request, without end.
         for _ in 0..3 {
             let silence = idle.relief().since(idle.since);
             assert_ne!(idle.range(&config, idle.relief()), Range::Track);

@@ -1,4 +1,4 @@
-//! Whose turn it is: FAST'04, section 5.2, after Waldspurger and Weihl.
+//! The lottery among sessions (FAST'04, section 5.2, after Waldspurger and Weihl).
 
 /// A seeded lottery. The same seed and the same draws give the same winners on every machine.
 #[derive(Clone, Debug)]
@@ -11,8 +11,8 @@ impl Lottery {
         Self { state: seed }
     }
 
-    /// The place of the winner among holders of so many tickets each; `None` where nobody has any. A single holder
-    /// wins without a draw.
+    /// Returns the place of the winner among holders of the given numbers of tickets; `None` without tickets. A single
+    /// holder wins without a draw.
     pub fn draw(&mut self, tickets: impl ExactSizeIterator<Item = u64> + Clone) -> Option<usize> {
         let holders = tickets.len();
         let all: u64 = tickets.clone().sum();
@@ -32,12 +32,13 @@ impl Lottery {
         None
     }
 
-    /// Uniform below `bound`, which is not zero: the high half of a product; the bias is below `bound / 2^64`.
+    /// Returns a uniform number below `bound`, which is not zero: the high half of a product; the bias is below `bound /
+    /// 2^64`.
     pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// SplitMix64 (Steele, Lea, Flood, OOPSLA 2014): eight bytes of state are enough for a draw a gap.
+    /// Advances SplitMix64 (Steele, Lea, Flood, OOPSLA 2014): eight bytes of state are enough for a draw a gap.
     fn next(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.state;

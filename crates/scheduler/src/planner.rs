@@ -1,10 +1,10 @@
-//! The gap planner: what to read or write while the next foreground request's sector comes round.
+//! The gap planner: reads and writes until the next foreground request's sector passes.
 //!
-//! OSDI'00 section 4: of all tracks, the one on which the most wanted sectors pass in the time that is left after
-//! getting there and from there to the request; or the source track first and the rest of the time on the
-//! destination track. A stop at a track is for reading or for writing, whichever has more; a write wins a tie, since
-//! what is written need not be read (FAST'04, section 3.3). The source and destination cylinders are searched first, then outward by extra seek, pruned
-//! by what a cylinder could still yield and by what the time would still hold.
+//! OSDI'00, section 4: among all tracks it chooses the one on which the most wanted sectors pass in the time that is left
+//! after the moves there and from there to the request; or the source track first and the destination track for the rest of
+//! the time. A stop at a track is for reading or for writing, whichever yields more; a write wins a tie, since written
+//! blocks need not be read (FAST'04, section 3.3). The search starts with the source and destination cylinders and goes
+//! outward by extra seek time. It is pruned by bounds on the yield of a cylinder and on the sectors that the time can hold.
 
 mod outside;
 mod terms;
@@ -17,97 +17,97 @@ use crate::bounds::GROUP;
 use model::{DriveModel, Position, TrackRef};
 use units::{Arc, Cylinder, Duration, FULL_TURN, Instant, Op, TrackIndex};
 
-/// The rotational latency of the next foreground access, waiting to be used.
+/// The rotational latency of the next foreground access, to be used by a detour.
 #[derive(Clone, Copy, Debug)]
 pub struct Gap {
-    /// When the head is free.
+    /// The instant at which the head is free.
     pub at: Instant,
-    /// Where it is: the source.
+    /// The head's position: the source.
     pub from: Position,
-    /// The source track, where one is known to hold LBNs.
+    /// The source track, if it is known to hold LBNs.
     pub source: Option<TrackIndex>,
     /// The track of the foreground access: the destination.
     pub destination: TrackIndex,
-    /// What the foreground does there.
+    /// The foreground's operation there.
     pub op: Op,
-    /// The last instant at which the head may arrive there and still find the sector before it.
+    /// The latest arrival of the head with which the foreground still meets its sector.
     pub deadline: Instant,
-    /// No detour that brings no more wanted sectors than this is looked for, which ends a search so much sooner.
+    /// The yield that a detour must exceed; a greater value ends the search earlier.
     pub above: u64,
 }
 
-/// Reading or writing on one track within a gap.
+/// A read or write on one track within a gap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stop {
     /// The track.
     pub track: TrackIndex,
-    /// What for.
+    /// The operation.
     pub op: Op,
     /// The first sector that passes whole.
     pub first: u32,
-    /// How many pass; past the track's end they go on at its start.
+    /// The number of sectors; past the track's end they continue at its start.
     pub count: u32,
 }
 
-/// The most stops of a detour: two tracks, each on both sides of its end.
+/// The maximum of stops in a detour: two tracks, each on both sides of its end.
 pub(crate) const MOST_STOPS: usize = 4;
 
-/// The best use of a gap that was found: one track, or two in turn.
+/// The best detour found for a gap: one track, or two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Detour {
     /// Wanted sectors in it.
     pub score: u64,
-    /// Where to stop, in order. In the drive two at most; outside it each is for LBNs that follow each other.
+    /// The stops, in order: in the drive two at most; outside it each has consecutive LBNs.
     pub stops: [Option<Stop>; MOST_STOPS],
-    /// Whether the last stop is had with the foreground request, by a command for both.
+    /// Whether the last stop and the foreground request are one command.
     pub merged: bool,
 }
 
-/// How long a search may go on. Counted, not timed, so that a simulation replays exactly.
+/// The limit of a search. It is counted, not timed, so that a simulation replays exactly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SearchBudget {
     tracks: u32,
 }
 
-/// Looking a cylinder up costs this part of examining a track.
+/// The cost of a cylinder's look-up: examining a track costs this many.
 pub(crate) const LOOKUPS_PER_TRACK: u32 = 32;
 
-/// Working out what a track could yield at most costs this.
+/// The cost of computing the bound of a track, in look-ups.
 pub(crate) const LOOKUPS_PER_BOUND: u32 = LOOKUPS_PER_TRACK / 4;
 
-/// Cylinders that the search goes out on each side before it asks again whether going on can help.
+/// The number of cylinders on each side that the search examines before it checks whether it can still improve.
 const STRIDE: u32 = 8;
 
 impl SearchBudget {
-    /// At most so many tracks examined. Those on the source and destination cylinders always are.
+    /// Returns a budget of examined tracks. Those on the source and destination cylinders are always examined.
     pub const fn tracks(tracks: u32) -> Self {
         Self { tracks }
     }
 
-    /// Until nothing better can be found.
+    /// No limit: the search ends when nothing better can be found.
     pub const UNLIMITED: Self = Self { tracks: u32::MAX / LOOKUPS_PER_TRACK };
 
-    /// What is left of it after so many tracks.
+    /// Returns the rest of the budget after this many tracks.
     pub(crate) fn less(self, tracks: u64) -> Self {
         Self { tracks: u64::from(self.tracks).saturating_sub(tracks) as u32 }
     }
 
-    /// The same in look-ups.
+    /// Returns the budget in look-ups.
     pub(crate) const fn lookups(self) -> u32 {
         self.tracks.saturating_mul(LOOKUPS_PER_TRACK)
     }
 }
 
 impl Default for SearchBudget {
-    /// 75 tracks: under ten microseconds a gap, for 95% of what a search without end gets on the Atlas 10K
-    /// (`cargo run --release -p freeblock-sim --example feasibility -- TRACKS` prints both).
+    /// Returns 75 tracks: under ten microseconds a gap, for 95% of the yield of an unlimited search on the Atlas 10K (`cargo
+    /// run --release -p freeblock-sim --example feasibility -- TRACKS` prints both).
     fn default() -> Self {
         Self::tracks(75)
     }
 }
 
-/// How much earlier a seek over some distance and another over the rest may be than the bounds that a concave curve
-/// would give: measured curves have dents. Worked out once a drive.
+/// The error of seek bounds that assume a concave curve: measured curves have dents, so that two seeks may together be
+/// shorter than the bound. Computed once a drive.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Dent(Duration);
 
@@ -115,7 +115,7 @@ impl Dent {
     pub fn of(drive: &DriveModel) -> Self {
         let seek = drive.seek_profile();
         let last = drive.layout().cylinders().saturating_sub(1);
-        // The upper concave hull, from the left; the dent is how far the curve's lower bound ever lies below it.
+        // The upper concave hull, from the left; the dent is the greatest distance of the curve's lower bound below it.
         let value = |d: u32| i128::from(seek.lower_bound(d).as_nanos());
         let mut hull: Vec<u32> = Vec::new();
         for d in 0..=last {
@@ -142,18 +142,18 @@ impl Dent {
     }
 }
 
-/// How far a search may go.
+/// The extent of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reach {
-    /// Everywhere.
+    /// The whole drive.
     Drive,
     /// The destination's cylinder, and those within one of the source's (FAST'04, section 5.2).
     Near,
-    /// Nowhere but where the foreground goes, by its own command.
+    /// The foreground's own command only.
     Merged,
 }
 
-/// An item in a window: where it ends or begins in the order of passing, and its sectors.
+/// An item in a window: its begin or end in the order of passing, and its sectors.
 type Passing = (u32, u32);
 
 /// Scratch and constants of the search for one drive.
@@ -178,7 +178,7 @@ impl Planner {
         }
     }
 
-    /// Inside the drive: the best detour within the budget, and how many tracks' worth of budget it took.
+    /// Returns, inside the drive, the best detour within the budget, and the number of tracks that the search cost.
     #[cfg(test)]
     pub fn plan(
         &mut self,
@@ -190,8 +190,8 @@ impl Planner {
         self.plan_with(drive, background, gap, limits, None)
     }
 
-    /// The best detour within the budget, by commands where there are `terms`, and how many tracks' worth of budget it
-    /// took.
+    /// Returns the best detour within the budget, by commands if there are `terms`, and the number of tracks that the search
+    /// cost.
     pub fn plan_with(
         &mut self,
         drive: &DriveModel,
@@ -237,7 +237,7 @@ impl Planner {
 #[derive(Clone, Copy, Debug)]
 struct Side {
     origin: u32,
-    /// The next cylinder, until the last has been passed.
+    /// The next cylinder; `None` past the last.
     next: Option<u32>,
     last: u32,
     down: bool,
@@ -253,7 +253,7 @@ impl Side {
         Self { origin, next: (origin < last).then(|| origin + 1), last, down: false }
     }
 
-    /// Where in its group a cylinder is the first that the search meets.
+    /// Returns the first cylinder of a group that the search meets.
     #[inline]
     fn entry(&self) -> u32 {
         if self.down { GROUP - 1 } else { 0 }
@@ -278,21 +278,21 @@ struct Search<'a> {
     planner: &'a mut Planner,
     gap: Gap,
     destination: TrackRef<'a>,
-    /// What there is to do at all.
+    /// The operations that sessions want.
     ops: &'static [Op],
     tally: Tally,
-    /// What commands cost, outside the drive.
+    /// The costs of commands, outside the drive.
     terms: Option<&'a Terms<'a>>,
 }
 
-/// What a search has found and spent so far.
+/// The results and the costs of a search so far.
 struct Tally {
     best: Detour,
-    /// How many tasks may want the same sector.
+    /// The maximum of tasks that may want the same sector.
     depth: u64,
     /// Sectors on the drive's densest track.
     densest: u64,
-    /// A shorter window cannot beat the best, on the drive's densest track.
+    /// The shortest window that can beat the best, on the drive's densest track.
     useful: Duration,
     /// Look-ups left of the budget.
     left: u32,
@@ -325,7 +325,7 @@ impl Search<'_> {
         }
     }
 
-    /// The source track, the destination track, and each in turn.
+    /// Tries the source track, the destination track, and one after the other.
     fn source_and_destination(&mut self) {
         if let Some(terms) = self.terms {
             return self.source_and_destination_by_command(terms);
@@ -351,14 +351,14 @@ impl Search<'_> {
         }
     }
 
-    /// Stay on the source track for a while, then wait on the destination track: the best instant to change over.
+    /// Tries the source track first and the destination track for the rest, for the best instant of the change.
     fn split(&mut self, source: &TrackRef<'_>, leave: Instant, ops: (Op, Op)) {
         let Gap { at, from, deadline, .. } = self.gap;
         let (rpm, there) = (self.drive.rpm(), self.destination);
         let (track, destination) = (*source.track(), *there.track());
         let crossing = self.drive.move_time(from, destination.into(), ops.1);
         let arrive = at + crossing;
-        // No more can pass than the time holds.
+        // The time limits the number of sectors.
         let most = u64::from(track.sectors.max(destination.sectors));
         let arc = rpm.arc_in(deadline.saturating_since(arrive)).parts();
         if (arc * most / FULL_TURN + 2) * self.tally.depth <= self.tally.best.score {
@@ -382,7 +382,7 @@ impl Search<'_> {
         if gain + remaining <= self.tally.best.score {
             return;
         }
-        // Leave after each of the source's items in turn.
+        // Leave after each item of the source track.
         let to_first = rpm.earliest_angle(at).until(track.sector_angle(first.0));
         let (mut gained, mut lost, mut found) = (0, 0, None);
         for &(end, sectors) in on_source.iter() {
@@ -415,7 +415,7 @@ impl Search<'_> {
         }
     }
 
-    /// Every other track of a cylinder.
+    /// Tries every other track of a cylinder.
     fn cylinder(&mut self, cylinder: u32) {
         let Gap { at, from, source, destination, op, deadline, .. } = self.gap;
         let drive = self.drive;
@@ -435,7 +435,7 @@ impl Search<'_> {
                 && background.track_bound(index).is_none_or(|bound| bound > best)
         };
         for track in drive.layout().tracks_on_if(Cylinder::new(cylinder), promising) {
-            // The best may have improved on the way.
+            // The best may have improved meanwhile.
             if background.track_bound(track.index()).is_some_and(|bound| bound <= tally.best.score) {
                 continue;
             }
@@ -449,12 +449,12 @@ impl Search<'_> {
         }
     }
 
-    /// All other cylinders, those nearest to the source or the destination first, until none further out can win or
+    /// Tries all other cylinders, those nearest to the source or the destination first, until none further out can win or
     /// the budget is spent.
     fn outward(&mut self, a: u32, b: u32) {
         let cylinders = self.drive.layout().cylinders();
         let (low, high) = (a.min(b), a.max(b));
-        // On the inner sides the two searches meet half-way.
+        // Between source and destination the two searches meet in the middle.
         let middle = low + (high - low) / 2;
         let mut sides = [
             Side::down(low, 0),
@@ -471,7 +471,7 @@ impl Search<'_> {
         }
     }
 
-    /// Goes on along a side up to distance `until`.
+    /// Continues along a side up to distance `until`.
     fn side(&mut self, side: &mut Side, until: u32, a: u32, b: u32) {
         let mut at_group = true;
         while let Some(c) = side.next.filter(|c| c.abs_diff(side.origin) < until) {
@@ -498,24 +498,24 @@ impl Search<'_> {
         }
     }
 
-    /// Whether a cylinder at least `k` from both source and destination can still win.
+    /// Returns whether a cylinder at least `k` from both source and destination can still win.
     fn reachable(&self, k: u32, apart: u32) -> bool {
         let seek = self.drive.seek_profile();
-        // Both legs are at least k, together at least `apart`: the longer one is at least half of it. On a concave
-        // curve the sum is least when the shorter leg is k; the dent says how far the curve is from concave.
+        // Both seeks are at least k, and together at least `apart`: the longer one is at least half of it. On a concave
+        // curve the sum is least when the shorter seek is k; the dent corrects for curves that are not concave.
         let plain = seek.lower_bound(k) + seek.lower_bound(k.max(apart.div_ceil(2)));
         let concave = seek.lower_bound(k) + seek.lower_bound(k.max(apart.saturating_sub(k)));
         let travel = plain.max(concave.saturating_sub(self.planner.dent.0 * 2));
         self.open_for() >= travel + self.tally.useful
     }
 
-    /// How long the gap is from the head's release to the deadline, for comparison with bare seeks.
+    /// Returns the time from the head's release to the deadline, for comparison with bare seeks.
     fn open_for(&self) -> Duration {
         let open = self.gap.deadline.saturating_since(self.gap.at) + self.drive.settle_credit();
         self.terms.map_or(open, |terms| open.saturating_sub(terms.least()))
     }
 
-    /// Whether seeking to `c` and on to the destination leaves enough time.
+    /// Returns whether seeks to `c` and on to the destination leave enough time.
     fn fits(&self, a: u32, b: u32, c: u32) -> bool {
         let travel = self.drive.seek(a.abs_diff(c)) + self.drive.seek(c.abs_diff(b));
         self.open_for() >= travel + self.tally.useful
@@ -530,7 +530,7 @@ impl Search<'_> {
 }
 
 impl Tally {
-    /// Considers working on a track between two instants.
+    /// Tries a track between two instants.
     #[inline]
     fn window(
         &mut self,
@@ -558,15 +558,15 @@ impl Tally {
         }
     }
 
-    /// The best has improved: shorter windows than this cannot beat it.
+    /// Raises the limit for shorter windows, because the best has improved.
     fn sharpen(&mut self, drive: &DriveModel) {
-        // What is asked for may be more than any detour brings.
+        // The required yield may exceed any detour's.
         let sectors = (self.best.score / self.depth).min(self.densest * MOST_STOPS as u64);
         let arc = Arc::from_parts(sectors * (FULL_TURN / self.densest.max(1)));
         self.useful = drive.rpm().time_within(arc);
     }
 
-    /// The best score, as the tables of bounds count.
+    /// Returns the best score, in the unit of the tables of bounds.
     #[inline]
     fn best_sectors(&self) -> u32 {
         self.best.score.min(u64::from(u32::MAX - 2)) as u32
@@ -578,8 +578,8 @@ impl Tally {
     }
 }
 
-/// `from`, but no more than a turn before `until`. A window may be longer where the head is ready to read before it has
-/// settled to write, or where two seeks are shorter than one, but a turn shows all there is.
+/// Returns `from`, but at most a revolution before `until`. A window may be longer if the head is ready to read before it
+/// has settled to write, or if two seeks are shorter than one, but a revolution shows every sector.
 fn last_turn(drive: &DriveModel, from: Instant, until: Instant) -> Instant {
     from.max(until.checked_sub(drive.rpm().time_within(Arc::TURN)).unwrap_or_default())
 }

@@ -1,7 +1,7 @@
-//! The search for a detour by commands: what can be asked for in LBNs, and what that costs in time.
+//! The search for a detour by commands: ranges of LBNs, and their costs in time.
 //!
-//! FAST'02, section 4.3: a detour is one command for LBNs that follow each other; what lies on the destination track is
-//! asked for together with the foreground request, with a lower first LBN and a larger count.
+//! FAST'02, section 4.3: a detour is one command for consecutive LBNs; blocks on the destination track are requested
+//! together with the foreground request, by a lower first LBN and a larger count.
 
 use super::terms::Terms;
 use super::{Detour, Gap, LOOKUPS_PER_TRACK, MOST_STOPS, Passing, Search, Stop, last_turn};
@@ -9,12 +9,12 @@ use crate::core::Neighbour;
 use model::{Position, TrackRef};
 use units::{Cylinder, Duration, Instant, Lbn, Op, Sectors, TrackIndex};
 
-/// Where a detour stops.
+/// The stops of a detour.
 type Stops = [Option<Stop>; MOST_STOPS];
 
 impl Search<'_> {
-    /// The destination's sectors before the request, to be had with it; what may be asked for beside on the two tracks;
-    /// and each in turn.
+    /// Tries the destination's sectors before the request, merged with it; further commands on the two tracks; and one after
+    /// the other.
     pub(super) fn source_and_destination_by_command(&mut self, terms: &Terms<'_>) {
         self.merge(terms);
         for &work in self.ops {
@@ -32,7 +32,7 @@ impl Search<'_> {
         }
     }
 
-    /// What of the source track may be asked for: a window of it, in time.
+    /// Returns the window of the source track that may be requested, in time.
     fn source_window(
         &self,
         source: &TrackRef<'_>,
@@ -58,7 +58,7 @@ impl Search<'_> {
         let behind = behind.map(|at| (at.sector + 1) % source.track().sectors);
         let from = last_turn(self.drive, begin, until);
         let (first, count) = source.track().passing(self.drive.rpm(), from, until);
-        // Two windows, ahead of the last command and behind it: what is not allowed is cut off at either end.
+        // Two windows, ahead of the last command and behind it: the forbidden sectors are cut off at either end.
         let (mut begin, mut end, mut seen) = (from, until, 0);
         let rpm = self.drive.rpm();
         let track = source.track();
@@ -66,7 +66,7 @@ impl Search<'_> {
             let backward = lbn_of(source, sector).is_some_and(|first| first < last_end);
             let touching = seen == 0 && behind == Some(sector);
             if !allows(backward, touching) {
-                // It may do with a sector between them.
+                // One sector between them may be enough.
                 let sectors = if touching && allows(backward, false) { 1 } else { sectors };
                 let wait = rpm.earliest_angle(from).until(track.sector_angle(sector));
                 let (starts, ends) =
@@ -82,8 +82,8 @@ impl Search<'_> {
         (begin < end).then_some((begin, end))
     }
 
-    /// On the destination track, ahead of the command of the foreground: what lies behind the track's end; or what the
-    /// foreground's command cannot fetch since it does something else.
+    /// Tries the destination track, ahead of the foreground's command: sectors past the track's end, or those that the
+    /// foreground's command cannot transfer because it has another operation.
     fn destination_by_command(&mut self, work: Op, terms: &Terms<'_>) {
         let Gap { at, from, op, deadline, .. } = self.gap;
         let track = self.destination;
@@ -111,8 +111,8 @@ impl Search<'_> {
         self.consider_stops(score, stops, merged);
     }
 
-    /// The commands for a window on the destination track that ends where the foreground begins, and whether the last is
-    /// merged with its.
+    /// Returns the commands for a window on the destination track that ends where the foreground begins, and whether the
+    /// last is merged with the foreground's.
     fn before_foreground(
         &self,
         track: &TrackRef<'_>,
@@ -132,7 +132,7 @@ impl Search<'_> {
         });
         let stop = |(first, count): Passing| Stop { track: track.index(), op: work, first, count };
         let backward = |part: Passing| lbn_of(track, part.0).is_some_and(|first| first > lbn);
-        // An LBN between may lie elsewhere, on a spare sector: then the commands are two.
+        // An LBN between may lie on a spare sector elsewhere: then there are two commands.
         let adjoins = |(first, count): Passing| {
             let sectors = track.track().sectors;
             let last = count.checked_sub(1).and_then(|before| lbn_of(track, (first + before) % sectors));
@@ -141,7 +141,7 @@ impl Search<'_> {
         let none = [None; MOST_STOPS];
         let across = |second| Neighbour { first: work, second, backward: true, touching: false };
         match (found, parts) {
-            // What lies right before the foreground is merged with it, and nothing else.
+            // Only sectors directly before the foreground's are merged with it.
             (1, [part, _]) if work == op && adjoins(part) => ([Some(stop(part)), None, None, None], true),
             (1, [part, _]) if allows(backward(part)) => {
                 let cut = if work == op { terms.skipped(self.drive, track, across(op)) } else { 0 };
@@ -174,8 +174,9 @@ impl Search<'_> {
         }
     }
 
-    /// Two commands on both sides of a track's end. Sectors that must pass between them are left out of the second or of the first,
-    /// of which less is wanted: if it were always the second, the first sectors of every track would be missing at a scan's end.
+    /// Returns two commands on both sides of a track's end. The sectors that must pass between them are left out of the one
+    /// with fewer wanted sectors: if it were always the second, the first sectors of every track would remain at the end of
+    /// a scan.
     fn in_turn(
         &self,
         track: &TrackRef<'_>,
@@ -218,7 +219,7 @@ impl Search<'_> {
         if score <= self.tally.best.score {
             return;
         }
-        // What its moves are expected to cost.
+        // Less the expected cost of its moves.
         let score = score.saturating_sub(self.price_of(&stops));
         if score > self.tally.best.score {
             self.tally.best = Detour { score, stops, merged };
@@ -226,8 +227,8 @@ impl Search<'_> {
         }
     }
 
-    /// The wanted sectors for which these stops' moves are expected to be late: each move that has no more to spare than
-    /// its margin. The foreground's own has none to spare behind another track, nor to what is fetched before it on its own.
+    /// Returns the wanted sectors that late moves of these stops are expected to cost, for each move with no more slack than
+    /// its margin. The foreground's own move has no slack after another track, nor after a stop before it on its own track.
     fn price_of(&self, stops: &Stops) -> u64 {
         let Some(price) = self.terms.and_then(|terms| terms.price) else { return 0 };
         let layout = self.drive.layout();
@@ -243,8 +244,7 @@ impl Search<'_> {
         sum * self.tally.depth
     }
 
-    /// Stay on the source track for a while, then go to the destination track, and fetch what is left there before the
-    /// request: the best instant to change over.
+    /// Tries the source track first and then the destination track up to the request, for the best instant of the change.
     fn split_by_command(
         &mut self,
         source: &TrackRef<'_>,
@@ -273,7 +273,7 @@ impl Search<'_> {
         let first = track.passing(rpm, window.0, window.1);
         let turn_before = last_turn(self.drive, Instant::ZERO, deadline);
         let second = destination.passing(rpm, arrive.max(turn_before), deadline);
-        // Without neighbours there, only what lies before the request on this side of the track's end.
+        // Without neighbours there, only sectors before the request on this side of the track's end.
         let backward =
             (terms.allows)(Neighbour { first: work, second: work, backward: true, touching: false });
         let near = if backward { second.1 } else { second.1.min(sector) };
@@ -343,7 +343,7 @@ impl Search<'_> {
         }
         let from = last_turn(self.drive, arrive, deadline);
         let (_, count) = track.track().passing(self.drive.rpm(), from, deadline);
-        // Backward from the request while the LBNs go on, on this side of the track's end.
+        // Backward from the request while the LBNs are consecutive, on this side of the track's end.
         let (mut begin, mut next) = (sector, None);
         for extent in track.extents().take_while(|e| e.sector <= sector) {
             if next != Some(extent.lbn) {
@@ -361,7 +361,7 @@ impl Search<'_> {
         self.consider_stops(score, stops, true);
     }
 
-    /// Every other track of a cylinder.
+    /// Tries every other track of a cylinder.
     pub(super) fn cylinder_by_command(&mut self, cylinder: u32, terms: &Terms<'_>) {
         let Gap { source, destination, .. } = self.gap;
         let (drive, best) = (self.drive, self.tally.best.score);
@@ -383,7 +383,7 @@ impl Search<'_> {
         self.planner.tracks = tracks;
     }
 
-    /// A command of its own, or two, on a track.
+    /// Tries a track by one command, or two.
     fn track_by_command(&mut self, track: &TrackRef<'_>, terms: &Terms<'_>) {
         let Gap { at, from, op, deadline, .. } = self.gap;
         let there = Position::from(*self.destination.track());
@@ -406,7 +406,7 @@ impl Search<'_> {
         }
     }
 
-    /// The best that one command, or two, can ask for in a window of time.
+    /// Returns the best one or two commands in a window of time.
     fn best_parts(
         &mut self,
         track: &TrackRef<'_>,
@@ -424,7 +424,7 @@ impl Search<'_> {
         self.best_parts_of(track, op, window, terms)
     }
 
-    /// The same of a window of sectors.
+    /// Returns the best one or two commands in a window of sectors.
     fn best_parts_of(
         &self,
         track: &TrackRef<'_>,
@@ -472,8 +472,8 @@ fn lbn_of(track: &TrackRef<'_>, sector: u32) -> Option<Lbn> {
     Some(extent.lbn + Sectors::new(u64::from(sector - extent.sector)))
 }
 
-/// The parts of a window whose LBNs follow each other, in the order of passing: `(first sector, sectors)`. A slipped
-/// sector between two LBNs is passed over.
+/// Returns the parts of a window with consecutive LBNs, in the order of passing: `(first sector, sectors)`. A slipped sector
+/// between two LBNs is passed over.
 pub(crate) fn straight_parts(
     track: &TrackRef<'_>,
     (first, count): (u32, u32),

@@ -1,40 +1,39 @@
-//! What commands allow a detour, and what they cost it: all that the search knows of the drive's interface.
+//! The rules and the costs of commands for a detour: the search's knowledge of the drive's interface.
 
 use crate::core::Neighbour;
 use model::{DriveModel, TrackRef};
 use units::{Duration, FULL_TURN, Instant, Lbn, Op, TrackIndex};
 
-/// What commands allow and cost.
+/// The rules and the costs of commands.
 #[derive(Clone, Copy)]
 pub(crate) struct Terms<'a> {
-    /// By how much a move over so many cylinders is widened in a detour.
+    /// The margin of a detour's move over a number of cylinders.
     pub margin: &'a dyn Fn(u32) -> Duration,
-    /// No move over a cylinder or more is widened by less.
+    /// The least margin of a move over a cylinder or more.
     pub least_margin: Duration,
-    /// From the gap's beginning until the arm sets out for a first command, to read or to write.
+    /// The time from the gap's beginning until the arm starts for a first command, to read or to write.
     pub before: [Duration; 2],
-    /// No first command gets to its sectors before this.
+    /// The earliest arrival of a first command at its sectors.
     pub ready: [Instant; 2],
-    /// The same between a detour that reads or writes and the foreground's command.
+    /// The same time between a detour that reads or writes and the foreground's command.
     pub between: [Duration; 2],
-    /// Tracks that no command of a detour may be on, beside source and destination.
+    /// Forbidden tracks of a detour's commands, besides source and destination.
     pub not_on: &'a [TrackIndex],
-    /// When the arm can set out at the soonest for the second command of those that are decided on now, to read or to write:
-    /// the host sends it when there is room.
+    /// The earliest start of the arm for the second command that is chosen now, to read or to write: the host sends it when
+    /// there is room.
     pub second: [Instant; 2],
-    /// What the last command before the gap does, and the LBN behind it.
+    /// The operation of the last command before the gap, and the LBN after it.
     pub last: (Op, Lbn),
-    /// Beyond that, from a command's end to another that does something else.
+    /// The additional time from a command's end to another with a different operation.
     pub change: Duration,
     /// Whether the source track may be used.
     pub source_track: bool,
     /// Which commands may be neighbours on a track.
     pub allows: &'a dyn Fn(Neighbour) -> bool,
-    /// The sectors that a move over so many cylinders is expected to cost by being late, where it has no more to spare than its
-    /// margin; `None` where that is not weighed.
+    /// The expected cost, in sectors, of a late move over a number of cylinders with no more slack than its margin; `None`
+    /// if it is not weighed.
     pub price: Option<&'a dyn Fn(u32) -> u64>,
-    /// The foreground's first LBN and the sector that it is on; nothing can be merged with a request that is to be in
-    /// order with others.
+    /// The foreground's first LBN and its sector; a request that must keep its order with others is not merged.
     pub merge: Option<(Lbn, u32)>,
 }
 
@@ -55,14 +54,13 @@ impl Terms<'_> {
         self.second[usize::from(op.is_write())]
     }
 
-    /// From the end of a command until another can begin on the same track, if it does something else: what is written
-    /// comes over the bus when what was read has gone.
+    /// Returns the time from the end of a command until another with a different operation can begin on the same track: the
+    /// data of a write cross the bus after those of a read.
     pub(super) fn turnaround(&self, first: Op, second: Op) -> Duration {
         if first == second { self.between(first) } else { self.between(first) + self.change }
     }
 
-    /// Sectors that pass on a track from the end of one command on it to the begin of the next: none in a queue, if they may
-    /// touch.
+    /// Returns the number of sectors that pass on a track between two commands on it: none in a queue, if they may touch.
     pub(super) fn skipped(&self, drive: &DriveModel, track: &TrackRef<'_>, neighbour: Neighbour) -> u32 {
         let lost = self.before(neighbour.first).max(self.between(neighbour.first));
         if lost == Duration::ZERO && (self.allows)(Neighbour { touching: true, ..neighbour }) {
@@ -72,7 +70,7 @@ impl Terms<'_> {
         (drive.rpm().arc_in(lost).parts() * u64::from(sectors) / FULL_TURN + 1) as u32
     }
 
-    /// What any detour that is a command of its own costs at least, beside bare seeks.
+    /// Returns the least cost of a detour with a command of its own, besides bare seeks.
     pub fn least(&self) -> Duration {
         let fewest = |d: [Duration; 2]| d[0].min(d[1]);
         fewest(self.before) + fewest(self.between) + self.least_margin * 2

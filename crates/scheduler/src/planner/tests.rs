@@ -1,4 +1,4 @@
-//! The planner against an exhaustive search that knows nothing of cylinders, bounds or bits.
+//! The planner against an exhaustive search that does not use cylinders, bounds or bits.
 
 use super::*;
 use crate::sessions::{Parameter, Priority, Record};
@@ -8,12 +8,12 @@ use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use units::{Lbn, LbnRange, Sectors, SessionId};
 
-/// A drive, what is wanted on it, and the same as a plain list of blocks.
+/// A drive, the blocks wanted on it, and the same as a plain list.
 struct World {
     drive: DriveModel,
     background: Background,
     planner: Planner,
-    /// Wanted blocks as LBN ranges, and what has been read of them.
+    /// Wanted blocks as LBN ranges, and the parts that have been read.
     wanted: BTreeMap<(u64, u64), BTreeSet<u64>>,
     session: SessionId,
 }
@@ -37,7 +37,7 @@ impl World {
         }
     }
 
-    /// A foreground request passes over these LBNs: pieces that lie whole in them are wanted no more.
+    /// Records a foreground request over these LBNs: pieces that lie whole in them are no longer wanted.
     fn pass_over(&mut self, start: u64, len: u64) {
         let layout = self.drive.layout();
         let range = LbnRange::new(Lbn::new(start), Sectors::new(len));
@@ -110,7 +110,7 @@ fn naive_pieces(
     pieces
 }
 
-/// Start and end of the first pass of a run of sectors that begins at or after `from`.
+/// Returns start and end of the first pass of a run of sectors that begins at or after `from`.
 fn naive_pass(
     drive: &DriveModel,
     track: &Track,
@@ -123,12 +123,12 @@ fn naive_pass(
     (from + drive.rpm().time_within(wait), from + drive.rpm().time_within(wait + arc))
 }
 
-/// When a track's sectors begin to count, if the head leaves it at `until`: a turn shows all there is.
+/// Returns when a track's sectors begin to count if the head leaves it at `until`: one revolution shows all of them.
 fn last_turn(drive: &DriveModel, from: Instant, until: Instant) -> Instant {
     from.max(until.checked_sub(drive.rpm().time_within(units::Arc::TURN)).unwrap_or_default())
 }
 
-/// The most wanted sectors that any single track, or the source track and then the destination track, can give.
+/// Returns the most wanted sectors on any single track, or on the source track and then the destination track.
 fn naive_best(world: &World, gap: &Gap) -> u64 {
     let (drive, layout) = (&world.drive, world.drive.layout());
     let destination = layout.track(gap.destination);
@@ -175,7 +175,7 @@ fn naive_best(world: &World, gap: &Gap) -> u64 {
     best
 }
 
-/// What the planner's stops really hold, read one after the other in time: sectors, and when the head is back.
+/// Reads the planner's stops one after the other in time. Returns their wanted sectors, and when the head is back.
 fn follow(world: &World, gap: &Gap, detour: &Detour) -> (u64, Instant) {
     let (drive, layout) = (&world.drive, world.drive.layout());
     let (mut at, mut from, mut sum) = (gap.at, gap.from, 0);
@@ -248,7 +248,8 @@ proptest! {
             let deadline = arrive + world.drive.rpm().time_within(wait);
             let gap = Gap { at, from, source: Some(source), destination, op, deadline, above: 0 };
             let World { drive, background, planner, .. } = &mut world;
-            // The head is on its way to a track, the next gap is planned, and nothing comes of it: all is wanted as before.
+            // The head moves to a track, the next gap is planned, and then everything is returned: all blocks are wanted as
+            // before.
             let sectors = drive.layout().track(destination).sectors;
             background.take_reads(drive, destination, (0, sectors), false);
             planner.plan(drive, background, &gap, (Reach::Drive, SearchBudget::UNLIMITED));
@@ -262,13 +263,13 @@ proptest! {
                 prop_assert!(back <= deadline, "back {} after {}", back, deadline);
             }
             let World { drive, background, planner, .. } = &mut world;
-            // Asked for more than so much it finds as much, or nothing if there is no more.
+            // With a required yield the planner finds the same detour, or none if there is no better one.
             for above in [expected / 2, expected.saturating_sub(1), expected, expected + 1, u64::MAX] {
                 let more = Gap { above, ..gap };
                 let (found, _) = planner.plan(drive, background, &more, (Reach::Drive, SearchBudget::UNLIMITED));
                 prop_assert_eq!(found.map(|d| d.score), (expected > above).then_some(expected), "above {}", above);
             }
-            // A budget never makes it better, nor spends more than a cylinder's worth beyond it.
+            // A budget never improves the result, and is exceeded by at most a cylinder's worth.
             let (hasty, used) = planner.plan(drive, background, &gap, (Reach::Drive, SearchBudget::tracks(3)));
             prop_assert!(hasty.map_or(0, |d| d.score) <= expected);
             prop_assert!(used <= 3 + 4 * u32::from(world.drive.layout().heads()) + 4);
@@ -276,8 +277,8 @@ proptest! {
     }
 }
 
-/// All but these sectors of a track are wanted one by one, and the head is on it, three quarters round; the request is half-way
-/// round. Where the commands before it are, first sector and sectors each.
+/// Returns the commands before a request, first sector and sectors each. All but these sectors of a track are wanted one by
+/// one, the head is on it, three quarters round, and the request is half-way round.
 fn across_the_end(touching: bool, unwanted: &[u32]) -> Vec<(u32, u32)> {
     let drive = DriveModel::from_profile(&model::builtin::find("quantum-atlas-10k").unwrap()).unwrap();
     let layout = drive.layout();
@@ -296,7 +297,7 @@ fn across_the_end(touching: bool, unwanted: &[u32]) -> Vec<(u32, u32)> {
     found.unwrap().stops.iter().flatten().map(|stop| (stop.first, stop.count)).collect()
 }
 
-/// The detour of a head that is on a track of the request's at sector `from`, for a request at sector `to`.
+/// Returns the detour of a head on the request's track at sector `from`, for a request at sector `to`.
 fn before_a_request(
     drive: &DriveModel,
     background: &mut Background,
@@ -340,8 +341,8 @@ fn before_a_request(
     Planner::new(drive).plan_with(drive, background, &gap, limits, Some(&terms)).0
 }
 
-/// On drives with remapped sectors the LBN before a request's may lie elsewhere: what passes before the request does not end
-/// where that begins then, and is no part of its command.
+/// On drives with remapped sectors the LBN before a request's may lie elsewhere: then the sectors that pass before the
+/// request are not adjacent to it, and not merged.
 #[test]
 fn only_what_ends_where_the_request_begins_is_merged_with_it() {
     let (mut apart, mut merged) = (0, 0);
@@ -386,7 +387,7 @@ fn across_a_tracks_end_commands_touch_or_leave_out_what_is_wanted_less() {
     let [(far, last), (near, first)] = across_the_end(true, &[])[..] else { panic!("two commands") };
     let sectors = far + last;
     assert!(near == 0 && first > 100 && last > 50, "{far} {last} {near} {first}");
-    // Otherwise a sector passes between them: the first behind the end, or the last before it if that is wanted less.
+    // Otherwise a sector passes between them: the first after the end, or the last before it if fewer tasks want that.
     assert_eq!(across_the_end(false, &[]), [(far, last), (1, first - 1)]);
     assert_eq!(across_the_end(false, &[0, sectors - 1]), [(far, last), (1, first - 1)]);
     assert_eq!(across_the_end(false, &[sectors - 1]), [(far, last - 1), (0, first)]);

@@ -253,7 +253,7 @@ impl Side {
         Self { origin, next: (origin < last).then(|| origin + 1), last, down: false }
     }
 
-    /// Returns the first cylinder of a group that the search meets.
+    /// Returns the place in its group of the cylinder that the search meets first.
     #[inline]
     fn entry(&self) -> u32 {
         if self.down { GROUP - 1 } else { 0 }

@@ -1,8 +1,8 @@
-//! The session API (FAST'04, Table 1; design.md, section 6), as an application sees it.
+//! The session API (FAST'04, Table 1; design.md, section 6) from an application's view.
 //!
-//! An [`Application`] is told what has come and is asked for what is to be written; it answers by calls of
-//! [`Sessions`], none of which waits for a disk. Who is behind them (the scheduler's core in a simulation, a daemon's
-//! client, a naive model in a test) it does not know.
+//! An [`Application`] receives records and is asked for the bytes of writes; it answers by calls of [`Sessions`], none of
+//! which waits for a disk. The implementation behind them may be the scheduler's core in a simulation, a daemon's client, or
+//! a naive model in a test.
 
 use thiserror::Error;
 use units::{Instant, Lbn, LbnRange, Op, Sectors, SessionId, TaskId};
@@ -12,25 +12,25 @@ use units::{Instant, Lbn, LbnRange, Op, Sectors, SessionId, TaskId};
 pub struct Priority(u8);
 
 impl Priority {
-    /// `None` outside 1 to 100.
+    /// Returns the priority, `None` outside 1 to 100.
     pub const fn new(priority: u8) -> Option<Self> {
         if priority >= 1 && priority <= 100 { Some(Self(priority)) } else { None }
     }
 
-    /// The number.
+    /// Returns the number.
     pub const fn get(self) -> u8 {
         self.0
     }
 }
 
 impl Default for Priority {
-    /// 20, FAST'04's default.
+    /// Returns 20, FAST'04's default.
     fn default() -> Self {
         Self(20)
     }
 }
 
-/// Why a session call was refused. Nothing has changed then.
+/// The reason why a session call was refused. A refusal changes nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum SessionError {
     /// The session was closed, or never opened.
@@ -39,42 +39,42 @@ pub enum SessionError {
     /// The task has ended, was aborted, or never was.
     #[error("{0} is not active; it was delivered whole, aborted, or never registered")]
     NoTask(TaskId),
-    /// A range of nothing.
+    /// The range is empty.
     #[error("an empty range at LBN {0}; name at least one sector")]
     EmptyRange(Lbn),
-    /// Blocks of no sectors, or too many for any buffer.
+    /// The block size is zero or too large for any buffer.
     #[error("a block size of {0} sectors; give 1 to {most}", most = MOST_BLOCK_SECTORS)]
     BlockSize(Sectors),
-    /// A write whose blocks are not whole sectors of the medium: each would cost a revolution.
+    /// The blocks of a write are not whole sectors of the medium: each would cost a revolution.
     #[error(
         "blocks of {block} sectors over LBNs {range} on a medium with sectors of {physical}; give multiples of {physical}"
     )]
     PartOfSector {
-        /// What was asked.
+        /// The requested range.
         range: LbnRange,
         /// The block size.
         block: Sectors,
         /// LBNs in a sector of the medium.
         physical: Sectors,
     },
-    /// A range past the end of the drive.
+    /// The range ends past the end of the drive.
     #[error("LBNs {range} leave the drive; it ends at LBN {capacity}")]
     PastEnd {
-        /// What was asked.
+        /// The requested range.
         range: LbnRange,
         /// Sectors of the drive.
         capacity: Sectors,
     },
-    /// There are as many sessions as there may be.
+    /// The maximum of sessions is open.
     #[error("{most} sessions are open; close one first")]
     TooManySessions {
-        /// The most there may be.
+        /// The maximum.
         most: usize,
     },
-    /// The session has as many tasks as it may.
+    /// The maximum of tasks is active.
     #[error("{most} tasks are active; wait for some to end, or register larger ranges")]
     TooManyTasks {
-        /// The most there may be.
+        /// The maximum.
         most: usize,
     },
 }
@@ -88,42 +88,41 @@ pub const MOST_SESSIONS: usize = 1 << 10;
 /// The most tasks of all sessions together.
 pub const MOST_TASKS: usize = 1 << 20;
 
-/// A block that is done with: exactly one for every registered block that was not aborted.
+/// The report on a finished block: exactly one for every registered block that was not aborted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Whose.
+    /// The session.
     pub session: SessionId,
-    /// Of which task.
+    /// The task.
     pub task: TaskId,
     /// The block.
     pub range: LbnRange,
     /// Whether it was read or written.
     pub op: Op,
-    /// What the client gave with the task.
+    /// The parameter that the client gave with the task.
     pub parameter: Parameter,
     /// The first bad sector of the block, where the medium could not serve it; then there are no data.
     pub bad: Option<Lbn>,
-    /// Whether the session has nothing left to come; see [`Sessions`] for where no record can say so.
+    /// Whether the session has nothing left to come; see [`Sessions`] for the case in which no record says so.
     pub last: bool,
 }
 
-/// What a client gave with a task; it comes back with each of its records.
+/// A client's value for a task; each of the task's records carries it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Parameter(pub u64);
 
-/// The calls of an application. What a call refuses changes nothing.
+/// The calls of an application. A refused call changes nothing.
 ///
-/// No order is kept among pending tasks. A read returns bytes that were on the medium at some time before it
-/// returned. A write is complete when it, or a concurrent write to the same place, is on the medium: the head's writing
-/// of a place completes all that pend there, whosever they are, in part where they reach further. So a write may be done
-/// although its session is suspended, or its client has said "not now"; and none brings back what is older than what
-/// has been reported as written.
+/// Pending tasks have no order. A read returns bytes that were on the medium at some time before it returned. A write is
+/// complete when it, or a concurrent write to the same place, is on the medium: a write to a place completes all pending
+/// writes there, of any session, and a part of those that reach further. So a write may complete while its session is
+/// suspended, or after its client has refused; and no write restores data older than any that were reported as written.
 ///
 /// # The end
-/// Nothing more comes to a session from the record on that says [`last`](Record::last), until more is registered. Where
-/// the end of a session's work is aborted, the record before it has been handed over and cannot say so any more: whoever
-/// aborts ([`abort`](Self::abort), [`abort_range`](Self::abort_range)) asks [`to_come`](Self::to_come) afterwards. If that is
-/// 0, nothing more comes; otherwise a record does that says `last`, or another abort ends it.
+/// After a record with [`last`](Record::last) the session gets nothing more until more is registered. If the end of a
+/// session's work is aborted, the record before it has been delivered already without `last`: after [`abort`](Self::abort)
+/// or [`abort_range`](Self::abort_range), the client calls [`to_come`](Self::to_come). If that is 0, nothing more comes;
+/// otherwise a record with `last` follows, or another abort.
 ///
 /// # Example
 /// A cache has four dirty buffers; one of them dies, and one is wanted at once.
@@ -186,37 +185,35 @@ pub trait Sessions {
     /// Too many are open.
     fn open(&mut self, priority: Priority) -> Result<SessionId, SessionError>;
 
-    /// Gives a session another priority, from the next choice on.
+    /// Sets a session's priority, from the next choice on.
     ///
     /// # Errors
     /// No such session.
     fn set_priority(&mut self, session: SessionId, priority: Priority) -> Result<(), SessionError>;
 
-    /// Whether a write of the same place, foreground or background, is as good as a read to this session: its data are
-    /// what is on the medium then. True for a new session. A scrubber wants to know whether the medium can be read,
-    /// and says false.
+    /// Sets whether a write of the same place, foreground or background, completes a read of this session: its data are then
+    /// the contents of the medium. True for a new session. A scrubber must read the medium, and sets false.
     ///
     /// # Errors
     /// No such session.
     fn serve_reads_by_writes(&mut self, session: SessionId, on: bool) -> Result<(), SessionError>;
 
-    /// Whether another background write of the same place, whosever, completes a pending write of this session: both were
-    /// pending, and no order is kept among those. True for a new session. A session that says false gets each of its
-    /// writes carried out itself, with its own bytes, perhaps over those of others that were pending at the same time. A
-    /// foreground write completes what it covers all the same: its data are newer (promise 3).
-    ///
+    /// Sets whether another background write of the same place, of any session, completes a pending write of this session:
+    /// both were pending, and have no order. True for a new session. With false, each write of the session is carried out
+    /// itself, with its own bytes, perhaps over those of others that were pending at the same time. A foreground write
+    /// completes the part that it covers in any case: its data are newer (promise 3).
     /// # Errors
     /// No such session.
     fn serve_writes_by_writes(&mut self, session: SessionId, on: bool) -> Result<(), SessionError>;
 
-    /// Blocks that the session has still to get.
+    /// Returns the number of blocks that the session has not yet received.
     ///
     /// # Errors
     /// No such session.
     fn to_come(&self, session: SessionId) -> Result<u64, SessionError>;
 
-    /// Registers a task: read every block of `block` sectors in `range`, in any order, each once. Blocks are aligned
-    /// to the range's first LBN; the last is shorter where the range is no multiple.
+    /// Registers a task: read every block of `block` sectors in `range`, in any order, each once. Blocks are aligned to the
+    /// range's first LBN; the last is shorter if the range is no multiple.
     ///
     /// # Errors
     /// No such session, an empty range or one past the drive's end, a block size out of its bounds, too many tasks.
@@ -240,38 +237,38 @@ pub trait Sessions {
         parameter: Parameter,
     ) -> Result<TaskId, SessionError>;
 
-    /// Ends a task. Nothing of it is delivered from here on. How many of its blocks had not been handed over.
+    /// Ends a task: nothing of it is delivered from here on. Returns the number of its blocks that were not delivered.
     ///
     /// # Errors
-    /// No such task; a task of which everything was delivered has ended.
+    /// No such task; a completely delivered task has ended.
     fn abort(&mut self, task: TaskId) -> Result<u64, SessionError>;
 
-    /// Withdraws every pending block of the session's tasks that touches `range`. How many.
+    /// Withdraws every pending block of the session's tasks that touches `range`. Returns their number.
     ///
     /// # Errors
     /// No such session, an empty range, or one past the drive's end.
     fn abort_range(&mut self, session: SessionId, range: LbnRange) -> Result<u64, SessionError>;
 
-    /// Turns every pending block of the session's tasks that touches `range` into foreground work; of a suspended session
-    /// when it is resumed. How many.
+    /// Makes every pending block of the session's tasks that touches `range` foreground work; for a suspended session when
+    /// it is resumed. Returns their number.
     ///
     /// # Errors
     /// No such session, an empty range, or one past the drive's end.
     fn promote(&mut self, session: SessionId, range: LbnRange) -> Result<u64, SessionError>;
 
-    /// Leaves the session's tasks alone until [`resume`](Self::resume). What is under way is still delivered.
+    /// Suspends the session's tasks until [`resume`](Self::resume). Blocks under way are still delivered.
     ///
     /// # Errors
     /// No such session.
     fn suspend(&mut self, session: SessionId) -> Result<(), SessionError>;
 
-    /// Goes on with a suspended session's tasks.
+    /// Resumes a suspended session's tasks.
     ///
     /// # Errors
     /// No such session.
     fn resume(&mut self, session: SessionId) -> Result<(), SessionError>;
 
-    /// Ends a session and all its tasks. How many blocks had not been handed over.
+    /// Ends a session and all its tasks. Returns the number of blocks that were not delivered.
     ///
     /// # Errors
     /// No such session.
@@ -281,23 +278,24 @@ pub trait Sessions {
 /// A block that is about to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wanted {
-    /// Whose.
+    /// The session.
     pub session: SessionId,
-    /// Of which task.
+    /// The task.
     pub task: TaskId,
     /// The sectors that are written now: the block, or the part of it that fits.
     pub range: LbnRange,
-    /// What the client gave with the task.
+    /// The parameter that the client gave with the task.
     pub parameter: Parameter,
 }
 
 /// A state machine over [`Sessions`].
 pub trait Application {
-    /// A block is done with. `bytes` are what was read; empty after a write or an error.
+    /// Handles a finished block. `bytes` are the data of a read; empty after a write or an error.
     fn done(&mut self, sessions: &mut dyn Sessions, done: &Record, bytes: &[u8], now: Instant);
 
-    /// A block is about to be written: fills `into`, which has its size, and says true; or says false, "not now", and
-    /// is asked again later. Called while the next access is being chosen, so there is nothing to call.
+    /// Fills `into`, which has the size of `wanted`, with the bytes of a block that is about to be written, and returns
+    /// true; or returns false ("not now"), and is asked again later. It runs while the next access is chosen, so it cannot
+    /// make calls.
     fn buffer(&mut self, wanted: &Wanted, into: &mut [u8]) -> bool {
         let _ = (wanted, into);
         false

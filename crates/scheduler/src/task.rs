@@ -1,8 +1,8 @@
-//! One registered range of blocks: which are still wanted, and which are half read.
+//! One registered range of blocks, with its wanted and half-read blocks.
 //!
-//! A block that lies in one extent of one track is read in one go. One that does not (it straddles two tracks, a
-//! slip, a remapped sector, or is longer than a quarter of its track, which no gap could be counted on to hold) is
-//! read in pieces; what is there already is kept until the rest has come.
+//! A block that lies in one extent of one track is read at once. Any other (it straddles two tracks, a slip, a remapped
+//! sector, or is longer than a quarter of its track, more than a usual gap) is read in pieces; pieces wait until the block
+//! is complete.
 
 use crate::block_set::BlockSet;
 use crate::sessions::Parameter;
@@ -24,12 +24,12 @@ pub(crate) struct Item {
     pub whole: bool,
 }
 
-/// What has become of a block of which an item was taken.
+/// The state of a block from which an item was taken.
 #[derive(Clone, Debug)]
 pub(crate) struct Took {
     /// Whether it is complete with the item.
     pub completes: bool,
-    /// What had been there of it, for [`Task::untake`].
+    /// Its pieces before that, for [`Task::untake`].
     pub had: Vec<(u32, u32)>,
 }
 
@@ -44,16 +44,15 @@ pub(crate) struct Task {
     /// `log2(block)` where it is whole: most block sizes are powers of two, and a shift beats a division.
     shift: Option<u32>,
     wanted: BlockSet,
-    /// What has come of blocks that are read in pieces, or is on the medium of blocks that are written in pieces:
-    /// `(offset, sectors)`, apart and ascending.
+    /// The pieces of incomplete blocks that have been read, or are on the medium: `(offset, sectors)`, apart and ascending.
     partial: BTreeMap<u64, Vec<(u32, u32)>>,
-    /// The keys of `partial`, to ask without a search.
+    /// The keys of `partial`, for a fast look-up.
     begun: BlockSet,
-    /// Blocks not yet delivered, those under way included.
+    /// The number of blocks not yet delivered, those under way included.
     pub undelivered: u64,
 }
 
-/// What a window takes in of an extent.
+/// The part of a window in an extent.
 enum Part {
     /// Blocks `from..to`, each whole.
     Blocks(u64, u64),
@@ -62,7 +61,7 @@ enum Part {
 }
 
 impl Task {
-    /// A task that wants every block of `range`; the last block may be shorter. `block` is not zero.
+    /// Returns a task that wants every block of `range`; the last block may be shorter. `block` is not zero.
     pub fn new(id: TaskId, op: Op, range: LbnRange, block: Sectors, parameter: Parameter) -> Self {
         let block = block.get();
         let blocks = range.len().get().div_ceil(block);
@@ -80,22 +79,22 @@ impl Task {
         }
     }
 
-    /// Whether no block is waiting to be chosen.
+    /// Returns whether no block waits to be chosen.
     pub fn is_exhausted(&self) -> bool {
         self.wanted.is_empty()
     }
 
-    /// All its LBNs, delivered or not.
+    /// Returns all its LBNs, delivered or not.
     pub fn range(&self) -> LbnRange {
         self.range
     }
 
-    /// Blocks of which a part has been read: it waits in memory. Of blocks that are being written nothing does.
+    /// Returns the number of half-read blocks, which wait in memory. Writes have none.
     pub fn partials(&self) -> usize {
         if self.op.is_write() { 0 } else { self.partial.len() }
     }
 
-    /// The LBNs of a block.
+    /// Returns the LBNs of a block.
     pub fn block_range(&self, block: u64) -> LbnRange {
         let offset = block * self.block;
         let len = self.block.min(self.range.len().get() - offset);
@@ -112,7 +111,7 @@ impl Task {
         self.wanted.memory_bytes() + self.begun.memory_bytes() + pieces
     }
 
-    /// Sectors of this task that an extent could at most yield; cheap, and never too low.
+    /// Returns an upper bound on this task's sectors in an extent; cheap, and never too low.
     pub fn bound(&self, extent: Extent) -> u64 {
         let (low, high) = self.clip(extent.lbn, extent.lbn + Sectors::new(u64::from(extent.len)));
         if low >= high {
@@ -121,11 +120,11 @@ impl Task {
         let (first, last) = (self.floor(low), self.ceil(high));
         let blocks = self.wanted.count(first, last);
         let bound = (blocks * self.block).min(high - low);
-        // Few tracks have half read blocks: to ask their set first costs a cache line, to search the tree many.
+        // Few tracks have half-read blocks: a look into their set costs a cache line, a search in the tree many.
         if self.begun.count(first, last) == 0 {
             return bound;
         }
-        // What is there already is not wanted again.
+        // Pieces that are there are not wanted again.
         let within = |from: u64, to: u64| to.min(high).saturating_sub(from.max(low));
         let (mut begun, mut rest) = (0, 0);
         for (&block, got) in self.partial.range(first..last) {
@@ -141,8 +140,8 @@ impl Task {
         ((blocks - begun) * self.block + rest).min(high - low)
     }
 
-    /// Wanted sectors that the LBNs `from..to` of an extent yield: whole blocks, and pieces of others where
-    /// `begin` allows to begin one, or it has begun. `track_sectors` is the length of the extent's track.
+    /// Returns the wanted sectors among the LBNs `from..to` of an extent: whole blocks, and pieces of others that have
+    /// begun, or that `begin` allows to begin. `track_sectors` is the length of the extent's track.
     #[inline]
     pub fn score(&self, extent: Extent, from: Lbn, to: Lbn, track_sectors: u32, begin: bool) -> u64 {
         let mut sum = 0;
@@ -157,7 +156,7 @@ impl Task {
         sum
     }
 
-    /// Sectors of the wanted blocks among `from..to`.
+    /// Returns the sectors of the wanted blocks among `from..to`.
     #[inline]
     fn sectors_wanted(&self, from: u64, to: u64) -> u64 {
         let sectors = self.wanted.count(from, to) * self.block;
@@ -169,7 +168,7 @@ impl Task {
         }
     }
 
-    /// The same one by one, in no order.
+    /// Calls the function with each such item, in no order.
     pub fn items(
         &self,
         extent: Extent,
@@ -197,7 +196,7 @@ impl Task {
         });
     }
 
-    /// Takes an item that is about to be done.
+    /// Takes an item that is about to be transferred.
     pub fn take(&mut self, item: &Item) -> Took {
         let begun = self.begun.contains(item.block);
         if item.whole {
@@ -209,7 +208,7 @@ impl Task {
         Took { completes: self.add_piece(item.block, item.offset, item.sectors), had }
     }
 
-    /// Adds a piece of a block to what is there of it. Whether the block is complete with it.
+    /// Adds a piece of a block. Returns whether the block is complete with it.
     fn add_piece(&mut self, block: u64, offset: u32, sectors: u32) -> bool {
         let whole = self.block_range(block).len().get() as u32;
         self.begun.insert(block);
@@ -230,8 +229,8 @@ impl Task {
         false
     }
 
-    /// Takes an item back that was not done after all; `before` is what had been there of its block. What else has come of
-    /// the block since then stays.
+    /// Returns an item that was not transferred; `before` are the pieces of its block before it was taken. Pieces added
+    /// since then stay.
     pub fn untake(&mut self, item: &Item, before: &[(u32, u32)]) {
         let block = item.block;
         let there = match self.wanted.insert(block) {
@@ -253,7 +252,7 @@ impl Task {
         }
     }
 
-    /// Blocks that are wanted and share a sector with `from..to`.
+    /// Calls `each` with the wanted blocks that share a sector with `from..to`.
     pub fn touching(&self, from: Lbn, to: Lbn, mut each: impl FnMut(u64)) {
         let (low, high) = self.clip(from, to);
         if low < high {
@@ -261,8 +260,8 @@ impl Task {
         }
     }
 
-    /// The first run of wanted blocks from `from` on that share a sector with `range`: the first, and one more than the
-    /// last.
+    /// Returns the first run of wanted blocks from `from` on that share a sector with `range`: the first block, and one more
+    /// than the last.
     pub fn run(&self, from: u64, range: LbnRange) -> Option<(u64, u64)> {
         let (low, high) = self.clip(range.start(), range.end());
         if low >= high {
@@ -271,14 +270,14 @@ impl Task {
         self.wanted.run(from.max(self.floor(low)), self.ceil(high))
     }
 
-    /// How many of the blocks `from..to` end at most `most` sectors after `start`; one at least.
+    /// Returns the number of blocks of `from..to` that end at most `most` sectors after `start`; at least one.
     pub fn blocks_before(&self, from: u64, to: u64, start: Lbn, most: u64) -> u64 {
         let limit = start.get().saturating_add(most).saturating_sub(self.range.start().get());
         let fit = if limit >= self.range.len().get() { to } else { self.floor(limit).min(to) };
         fit.saturating_sub(from).max(1)
     }
 
-    /// Gives up all wanted blocks that share a sector with `range`; how many.
+    /// Gives up all wanted blocks that share a sector with `range`. Returns their number.
     pub fn give_up_all(&mut self, range: LbnRange) -> u64 {
         let (low, high) = self.clip(range.start(), range.end());
         if low >= high {
@@ -297,8 +296,8 @@ impl Task {
         self.wanted.remove(block)
     }
 
-    /// What is written to `range` need not be written for `block` any more: what that is of it, and what has become of
-    /// the block. `None` if all of that was there already.
+    /// Records a write to `range`, which need not be repeated for `block`. Returns the covered item and the new state of the
+    /// block; `None` if all of it was there already.
     pub fn supersede(&mut self, block: u64, range: LbnRange) -> Option<(Item, Took)> {
         let whole = self.block_range(block);
         let (from, to) = (range.start().max(whole.start()), range.end().min(whole.end()));
@@ -310,12 +309,12 @@ impl Task {
         any.then(|| (item, self.take(&item)))
     }
 
-    /// Whether a block has still to be chosen.
+    /// Returns whether a block has still to be chosen.
     pub fn is_wanted(&self, block: u64) -> bool {
         self.wanted.contains(block)
     }
 
-    /// What of an item is not there yet: `(offset in the block, sectors)`.
+    /// Calls `each` with the missing pieces of an item: `(offset in the block, sectors)`.
     pub fn missing(&self, item: &Item, mut each: impl FnMut(u32, u32)) {
         let (mut at, end) = (item.offset, item.offset + item.sectors);
         if self.begun.contains(item.block) {
@@ -351,7 +350,7 @@ impl Task {
         before.is_none_or(|&(start, len)| start + len < offset + sectors)
     }
 
-    /// What lies in LBNs `from..to` of an extent.
+    /// Calls `each` with the parts of the LBNs `from..to` of an extent.
     #[inline]
     fn parts(&self, extent: Extent, from: Lbn, to: Lbn, track_sectors: u32, mut each: impl FnMut(Part)) {
         // The extent's share of the task, then the window's share of that, as offsets in the task.
@@ -402,7 +401,7 @@ impl Task {
         }
     }
 
-    /// LBNs as offsets in the task, cut to it.
+    /// Returns LBNs as offsets in the task, clipped to it.
     #[inline]
     fn clip(&self, from: Lbn, to: Lbn) -> (u64, u64) {
         let start = self.range.start().get();
@@ -426,7 +425,7 @@ impl Task {
         }
     }
 
-    /// One more than the last block that ends at or before `offset`; the task's last block may be short.
+    /// Returns one more than the last block that ends at or before `offset`; the task's last block may be short.
     #[inline]
     fn last_whole(&self, offset: u64) -> u64 {
         if offset == self.range.len().get() { self.ceil(offset) } else { self.floor(offset) }

@@ -1,15 +1,14 @@
-//! Which tasks lie over some LBNs: an index for one task over a whole drive as for a hundred thousand single blocks,
-//! and for both at once.
+//! An index of the tasks over ranges of LBNs, for one task over a whole drive, a hundred thousand single blocks, or both.
 //!
-//! Tasks are kept by size class, the binary logarithm of their length, and in each class by first LBN. What overlaps
-//! `low..high` and is shorter than `2^(c + 1)` begins after `low - 2^(c + 1)`, so a look-up visits little but what it
-//! finds. A class is a list of short sorted lists: to insert moves a kilobyte or two, and a class of a single task
-//! is read like an array.
+//! Tasks are kept by size class, the binary logarithm of their length, and in each class by first LBN. A task that overlaps
+//! `low..high` and is shorter than `2^(c + 1)` begins after `low - 2^(c + 1)`, so a look-up visits little more than its
+//! result. A class is a list of short sorted lists: an insertion moves a kilobyte or two, and a class of a single task is
+//! read like an array.
 
 /// The most entries in one of the short lists.
 const CHUNK: usize = 128;
 
-/// The most entries that are looked at to know how deep a place is.
+/// The maximum of entries that are examined to find the depth of a place.
 const MOST_LOOKED: usize = 256;
 
 /// One class for every length that a `u64` can hold.
@@ -24,7 +23,7 @@ struct Entry {
 }
 
 impl Entry {
-    /// By place; the slot tells those with the same start apart.
+    /// The order by place; the slot distinguishes equal starts.
     fn key(&self) -> (u64, u32) {
         (self.start, self.slot)
     }
@@ -36,16 +35,16 @@ struct Class {
     chunks: Vec<Vec<Entry>>,
 }
 
-/// Ranges of LBNs by what they overlap, each with the slot of its task.
+/// Ranges of LBNs, indexed by overlap, each with the slot of its task.
 #[derive(Clone, Debug)]
 pub(crate) struct TaskIndex {
     classes: Vec<Class>,
     /// A bit for every class that is not empty.
     occupied: u64,
     len: usize,
-    /// No place is covered by more; see [`depth`](Self::depth).
+    /// An upper bound on the ranges over any place; see [`depth`](Self::depth).
     depth: u64,
-    /// What may have made `depth` larger than need be, since it was last worked out.
+    /// Changes since `depth` was last computed that may have made it too large.
     changes: usize,
 }
 
@@ -59,17 +58,17 @@ impl TaskIndex {
         self.len == 0
     }
 
-    /// How many ranges lie over any one place at most. Never too low; worked out afresh after as many changes as there
-    /// are ranges, so a few ranges have it exactly and many have it for little.
+    /// Returns the maximum of ranges over any one place. It is never too low, and is computed again after as many changes as
+    /// there are ranges: exact for few ranges, cheap for many.
     #[inline]
     pub fn depth(&self) -> u64 {
         self.depth
     }
 
-    /// Adds `start..end`, which is not empty. How many others were looked at for that.
+    /// Adds `start..end`, which is not empty. Returns the number of other ranges that were examined.
     pub fn insert(&mut self, start: u64, end: u64, slot: u32) -> usize {
-        // One range more raises the depth by one at most, and only if so many lie where it does. Where very many lie it
-        // is taken to: to count them for each would take the square of their number.
+        // A new range raises the depth by at most one, and only if enough others overlap it. With very many it is assumed
+        // to: counting them for each would take quadratic time.
         let (mut over, mut looked) = (1, 0);
         let all = self.look(start, end, |overlaps| {
             over += u64::from(overlaps);
@@ -86,15 +85,15 @@ impl TaskIndex {
         self.len += 1;
         if over > self.depth {
             self.depth += 1;
-            // Alone, or over one other, it is that deep; more may lie beside each other.
+            // Without or with one overlapping range the depth is exact; several may lie beside each other.
             self.changes += usize::from(over > 2);
         }
         self.settle();
         looked
     }
 
-    /// Tells `each` of ranges near `start..end`, all that overlap it among them, whether they do, until it has had enough;
-    /// whether it has not.
+    /// Calls `each` for ranges near `start..end`, including all that overlap it, with whether they do, until it returns
+    /// false. Returns whether it never did.
     fn look(&self, start: u64, end: u64, mut each: impl FnMut(bool) -> bool) -> bool {
         let mut occupied = self.occupied;
         while occupied != 0 {
@@ -109,7 +108,7 @@ impl TaskIndex {
         true
     }
 
-    /// Takes out what [`insert`](Self::insert) put in; whether it was there.
+    /// Removes a range that [`insert`](Self::insert) added. Returns whether it was there.
     pub fn remove(&mut self, start: u64, end: u64, slot: u32) -> bool {
         let class = class_of(start, end);
         let found = self.classes[class].remove((start, slot));
@@ -135,7 +134,7 @@ impl TaskIndex {
         }
     }
 
-    /// Works the depth out when it may have gone stale.
+    /// Computes the depth again if it may be too large.
     fn settle(&mut self) {
         if self.changes >= self.len {
             self.recompute();
@@ -162,7 +161,7 @@ impl TaskIndex {
 }
 
 impl Class {
-    /// The chunk in which a key is or would be.
+    /// Returns the chunk in which a key is or would be.
     fn chunk_of(&self, key: (u64, u32)) -> usize {
         let after = self.chunks.partition_point(|c| c.first().is_some_and(|e| e.key() <= key));
         after.saturating_sub(1)
@@ -215,9 +214,10 @@ impl Class {
         });
     }
 
-    /// Calls `each` for what begins before `high` and may reach beyond `low`, until it says no; whether it never did.
+    /// Calls `each` for entries that begin before `high` and may reach beyond `low`, until it returns false. Returns whether
+    /// it never did.
     fn near(&self, class: u32, low: u64, high: u64, each: &mut impl FnMut(&Entry) -> bool) -> bool {
-        // Anything in the class is shorter than this.
+        // Every range in the class is shorter than this.
         let longest = 2u64.checked_shl(class).unwrap_or(u64::MAX);
         let from = low.saturating_sub(longest);
         let first = self.chunks.partition_point(|c| c.last().is_some_and(|e| e.start < from));
@@ -248,7 +248,7 @@ mod tests {
     #[derive(Clone, Debug)]
     enum Step {
         Insert(u64, u64),
-        /// The oldest but so many.
+        /// Removes the entry of this age rank.
         Remove(usize),
         Look(u64, u64),
     }

@@ -1,11 +1,11 @@
-//! Whether a drive does what its profile says, as it is told to who runs it: by name, what lasts, and for how long.
+//! The trust in a drive as its operator sees it: lasting cautions, by name.
 
 use crate::core::Caution;
 use units::{Duration, Instant};
 
-/// What lasts no longer is not worth a line: trust is earned at the beginning, and lost for a moment now and then.
+/// Cautions that last for less are not reported: trust is missing at the start, and lost for a moment now and then.
 const LONG: Duration = Duration::from_secs(30);
-/// Nor is what so few commands have shown: of a disk that is idle nothing is known.
+/// The minimum of commands for a report: an idle disk is not known.
 const COMMANDS: u64 = 200;
 
 impl Caution {
@@ -13,7 +13,7 @@ impl Caution {
     pub const ALL: [Self; 5] =
         [Self::Unsynchronised, Self::Mistrust, Self::Harm, Self::Unknown, Self::Buffered];
 
-    /// What a daemon's status and a simulation's result call it.
+    /// Returns the name in a daemon's status and in a simulation's result.
     ///
     /// ```
     /// assert_eq!(freeblock_scheduler::Caution::Mistrust.name(), "mistrust");
@@ -28,14 +28,14 @@ impl Caution {
         }
     }
 
-    /// Whether it says that the drive does not do what its profile says, or has yet to show that it does.
+    /// Returns whether the drive contradicts its profile, or has not yet confirmed it.
     pub const fn is_of_the_drive(self) -> bool {
         matches!(self, Self::Mistrust | Self::Unsynchronised)
     }
 }
 
-/// Of one drive: whether it has for half a minute and 200 commands not done what its profile says, and since then not for as
-/// long done it. Time comes as an argument; it changes once in half a minute at most.
+/// The trust in one drive: it is mistrusted once it has contradicted its profile for half a minute and 200 commands, until
+/// it has confirmed it for as long. Time is an argument; the state changes once in half a minute at most.
 ///
 /// ```
 /// use freeblock_scheduler::{Caution, TrustWatch};
@@ -51,12 +51,12 @@ impl Caution {
 pub struct TrustWatch {
     mistrusted: bool,
     commands: u64,
-    /// Since when, and since which command, it has been otherwise.
+    /// The time and the command since which the observations differ from the state.
     otherwise: Option<(Instant, u64)>,
 }
 
 impl TrustWatch {
-    /// A command is done, and the core is cautious or not. Whether the drive is mistrusted, when that changes.
+    /// Records a finished command and the core's caution. Returns whether the drive is mistrusted, if that changes.
     pub fn note(&mut self, now: Instant, caution: Option<Caution>) -> Option<bool> {
         self.commands += 1;
         let foreseen = !caution.is_some_and(Caution::is_of_the_drive);
@@ -73,7 +73,7 @@ impl TrustWatch {
         Some(self.mistrusted)
     }
 
-    /// Whether it has long not been foreseen.
+    /// Returns whether the drive has contradicted its profile for long.
     pub fn is_mistrusted(&self) -> bool {
         self.mistrusted
     }
@@ -108,7 +108,7 @@ mod tests {
         assert!((0..1_000).all(|i| watch.note(at(i / 50), told(false)).is_none()), "20 seconds");
         assert_eq!(watch.note(at(21), told(true)), None);
         assert!((0..190).all(|i| watch.note(at(100 + i * 60), told(false)).is_none()), "190 commands");
-        // One that comes and goes is told of neither way.
+        // An alternating caution is never reported.
         assert!((0..9_000).all(|i| watch.note(at(20_000 + i), told(i % 100 == 0)).is_none()));
         assert!(!watch.is_mistrusted());
     }

@@ -1,13 +1,13 @@
-//! The calls of an application, seen by its host.
+//! A host's view of an application's calls.
 
 use crate::core::Core;
 use crate::sessions::{Parameter, Priority, SessionError, Sessions};
 use units::{LbnRange, Op, Sectors, SessionId, TaskId};
 
-/// What a host wants to see of the calls that an application makes: whose session is whose, what is registered. By
-/// default nothing. Each is told after `S`, most often the core, has answered.
+/// A host's callbacks on an application's calls: opened sessions, registered tasks. By default they do nothing. Each is
+/// called after `S`, mostly the core, has answered.
 pub trait Watch<S: ?Sized = Core> {
-    /// A call was made, and not refused: a core is to be polled. Of a refused one nothing has changed.
+    /// A call was accepted: the core is to be polled. A refused call changes nothing.
     fn called(&mut self) {}
 
     /// A session was opened.
@@ -15,7 +15,7 @@ pub trait Watch<S: ?Sized = Core> {
         let _ = (session, priority);
     }
 
-    /// A session has said whether writes are as good as reads to it.
+    /// A session has set whether writes complete its reads.
     fn serves(&mut self, session: SessionId, on: bool) {
         let _ = (session, on);
     }
@@ -30,12 +30,12 @@ pub trait Watch<S: ?Sized = Core> {
         let _ = (session, task, work, parameter);
     }
 
-    /// A task was to be aborted.
+    /// A task was aborted, or the call was refused.
     fn aborted(&mut self, task: TaskId, told: Result<u64, SessionError>) {
         let _ = (task, told);
     }
 
-    /// Blocks of a session were to be withdrawn. Who answered says what is left of its tasks.
+    /// Blocks of a session were withdrawn, or the call was refused. `sessions` returns the rest of its tasks.
     fn withdrawn(
         &mut self,
         sessions: &S,
@@ -46,13 +46,13 @@ pub trait Watch<S: ?Sized = Core> {
         let _ = (sessions, session, range, told);
     }
 
-    /// A session was to be closed.
+    /// A session was closed, or the call was refused.
     fn closed(&mut self, session: SessionId, told: Result<u64, SessionError>) {
         let _ = (session, told);
     }
 }
 
-/// The sessions of a core, or of who passes calls on to one, with somebody who watches.
+/// The sessions of a core, or of an object that forwards calls to one, with callbacks.
 ///
 /// ```
 /// use freeblock_scheduler::{Config, Core, Priority, Sessions, Watch, Watched};
@@ -75,9 +75,9 @@ pub trait Watch<S: ?Sized = Core> {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Watched<'a, W, S: ?Sized = Core> {
-    /// Who answers.
+    /// The object that answers the calls.
     pub sessions: &'a mut S,
-    /// Who watches.
+    /// The callbacks.
     pub watch: W,
 }
 

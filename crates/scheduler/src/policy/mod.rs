@@ -1,4 +1,4 @@
-//! Foreground policies: which of the pending requests goes next. A file each.
+//! Foreground policies: each chooses the next of the pending requests. A file each.
 //!
 //! Every policy is one choice over the pool, most of them the shortest by some key, ties by order of arrival.
 
@@ -24,31 +24,31 @@ use std::str::FromStr;
 use thiserror::Error;
 use units::{Duration, Instant};
 
-/// What a policy may look at.
+/// The input of a policy.
 pub struct View<'a, P: ?Sized> {
-    /// The requests that wait, in no order; never empty.
+    /// The waiting requests, in no order; never empty.
     pub pool: &'a [Pending],
-    /// Now.
+    /// The current time.
     pub at: Instant,
-    /// Where the arm is.
+    /// The position of the arm.
     pub from: Position,
     /// Positioning times.
     pub predictor: &'a P,
     /// The last access, if there was one.
     pub last: Option<Last>,
-    /// What is known of the drive from outside, for SMTF.
+    /// The mimic of the drive, for SMTF.
     pub mimic: Option<&'a dyn Mimic>,
-    /// How much waiting counts against a long way.
+    /// The weight of the waiting time against the distance.
     pub age: AgeWeight,
 }
 
-/// A rule that picks the next foreground request.
+/// A rule that chooses the next foreground request.
 pub trait Policy {
-    /// The index in the pool of the request that goes next.
+    /// Returns the index in the pool of the next request.
     fn choose<P: Predictor + ?Sized>(&mut self, view: &View<'_, P>) -> usize;
 }
 
-/// How much of its time in the queue is taken off a request's key, so that none starves (the "aged" variants of
+/// The share of its waiting time that is subtracted from a request's key, so that none starves (the "aged" variants of
 /// Jacobson and Wilkes, 1991). Zero, the default, is the pure policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AgeWeight {
@@ -56,12 +56,12 @@ pub struct AgeWeight {
 }
 
 impl AgeWeight {
-    /// A weight in millionths: 6,000 takes 6 us off the key for each millisecond waited.
+    /// Returns a weight in millionths: 6,000 subtracts 6 us from the key for each millisecond of waiting.
     pub const fn from_millionths(millionths: u32) -> Self {
         Self { millionths }
     }
 
-    /// `key` in nanoseconds less the weighted time since `arrived`.
+    /// Returns `key` in nanoseconds less the weighted time since `arrived`.
     #[inline]
     pub fn apply(self, key: Duration, at: Instant, arrived: Instant) -> i64 {
         let waited =
@@ -70,7 +70,7 @@ impl AgeWeight {
     }
 }
 
-/// Index of the smallest key; ties go to the earlier arrival.
+/// Returns the index of the smallest key; ties go to the earlier arrival.
 #[inline]
 pub(crate) fn shortest<K: Ord>(pool: &[Pending], mut key: impl FnMut(&Pending) -> K) -> usize {
     let mut best = 0;
@@ -85,8 +85,8 @@ pub(crate) fn shortest<K: Ord>(pool: &[Pending], mut key: impl FnMut(&Pending) -
     best
 }
 
-/// Index of the request with the shortest predicted time, less its weighted age: SPTF and SMTF, with two predictors. A
-/// request whose time is `None` is chosen only if there is no other; `None` if no time is known.
+/// Returns the index of the request with the shortest predicted time, less its weighted age: SPTF and SMTF, with two
+/// predictors. A request whose time is `None` is chosen only if there is no other; `None` if no time is known.
 #[inline]
 pub(crate) fn shortest_time<P: ?Sized>(
     view: &View<'_, P>,
@@ -127,7 +127,7 @@ pub enum PolicyName {
 /// The `n` of SPTF-SWn%: how much longer than the shortest a positioning time may be, in hundredths of a percent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SeekWeight {
-    /// `None` for no limit: the policy is SSTF then.
+    /// `None` for no limit: then the policy is SSTF.
     hundredths: Option<u32>,
 }
 
@@ -135,12 +135,12 @@ impl SeekWeight {
     /// No limit.
     pub const UNLIMITED: Self = Self { hundredths: None };
 
-    /// `percent` whole percents.
+    /// Returns the weight of whole percents.
     pub const fn percent(percent: u16) -> Self {
         Self { hundredths: Some(percent as u32 * 100) }
     }
 
-    /// The longest positioning time that still counts as near `shortest`.
+    /// Returns the longest positioning time that still counts as near `shortest`.
     #[inline]
     pub fn limit(self, shortest: Duration) -> Duration {
         match self.hundredths {
@@ -153,7 +153,7 @@ impl SeekWeight {
     }
 }
 
-/// A policy that nobody knows.
+/// An unknown name of a policy.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
     "unknown policy {name:?}: {problem}; the policies are fcfs, c-look, sstf, sptf, sptf-sw:N (N percent, as 40 or 62.5, or inf) and smtf or smtf:UNKNOWN:BASE (set or priority; sstf or c-look)"

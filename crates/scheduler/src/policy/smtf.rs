@@ -6,18 +6,18 @@ use crate::predictor::{Last, Mimic, Predictor};
 use std::fmt;
 use units::{Duration, Lbn, Op};
 
-/// What is done about requests whose time the mimic does not know (ATC'03, section 6.1).
+/// The treatment of requests whose time the mimic does not know (ATC'03, section 6.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Unknown {
-    /// Online-Set: what the base would choose goes if its time is unknown, and so becomes known; else the shortest of the
-    /// known ones.
+    /// Online-Set: the base's choice goes if its time is unknown, and so becomes known; otherwise the shortest known time
+    /// goes.
     #[default]
     Set,
-    /// Online-Priority: the shortest of the known ones goes, while there are any.
+    /// Online-Priority: the shortest known time goes, if any is known.
     Priority,
 }
 
-/// Who chooses while the mimic cannot: from LBNs alone (ATC'03, section 2).
+/// The policy for unknown times, by LBNs alone (ATC'03, section 2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Base {
     /// The smallest difference from the last LBN accessed.
@@ -27,7 +27,7 @@ pub enum Base {
     CLook,
 }
 
-/// How SMTF goes about what is unknown; with a table that knows every distance it makes no difference.
+/// The treatment of unknown times by SMTF; it has no effect with a table that knows every distance.
 ///
 /// ```
 /// use freeblock_scheduler::policy::{Base, PolicyName, SmtfRule, Unknown};
@@ -37,14 +37,14 @@ pub enum Base {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SmtfRule {
-    /// What is done about unknown times.
+    /// The treatment of unknown times.
     pub unknown: Unknown,
-    /// Who chooses then.
+    /// The policy that chooses among them.
     pub base: Base,
 }
 
 impl SmtfRule {
-    /// From what follows `smtf:` in a policy's name.
+    /// Parses the part after `smtf:` in a policy's name.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let (unknown, base) = text.split_once(':').unwrap_or((text, "sstf"));
         Some(Self {
@@ -62,7 +62,7 @@ impl SmtfRule {
     }
 }
 
-/// What follows `smtf` in the policy's name: nothing for the default.
+/// Writes the part after `smtf` in the policy's name: empty for the default.
 impl fmt::Display for SmtfRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.unknown, self.base) {
@@ -74,23 +74,23 @@ impl fmt::Display for SmtfRule {
     }
 }
 
-/// The request whose time a [`Mimic`](crate::Mimic) predicts to be the shortest (ATC'03, section 2). Without a mimic it is
-/// its base.
+/// Chooses the request whose time a [`Mimic`](crate::Mimic) predicts to be the shortest (ATC'03, section 2). Without a mimic
+/// it is its base.
 #[derive(Clone, Debug, Default)]
 pub struct Smtf {
     rule: SmtfRule,
-    /// What is asked for, and the answers: kept so that a choice allocates nothing.
+    /// The requests and the predicted times, kept so that a choice allocates nothing.
     asked: Vec<Request>,
     times: Vec<Option<Duration>>,
 }
 
 impl Smtf {
-    /// With its rule for what is unknown.
+    /// Returns the policy with a treatment of unknown times.
     pub fn new(rule: SmtfRule) -> Self {
         Self { rule, ..Self::default() }
     }
 
-    /// What the base chooses after `last`.
+    /// Returns the base's choice after `last`.
     fn base<P: ?Sized>(&self, view: &View<'_, P>, last: Last) -> usize {
         match self.rule.base {
             Base::Sstf => shortest(view.pool, |p| p.lbn().get().abs_diff(last.lbn.get())),
@@ -99,14 +99,13 @@ impl Smtf {
     }
 }
 
-/// What an unknown time counts as at least where age counts: a stroke over the whole drive and a turn of a slow one.
+/// The least value of an unknown time under ageing: a full stroke and a revolution of a slow drive.
 const UNKNOWN: Duration = Duration::from_millis(20);
 
 impl Smtf {
-    /// The choice where age counts, so that nothing starves: neither what is unknown behind what is known, nor what is known
-    /// behind what is unknown. What the base puts first while its time is unknown counts as no time, and whatever
-    /// else is unknown as the longest known one or [`UNKNOWN`]; all less their weighted ages. The less that weighs, the
-    /// nearer it comes to the choice without it.
+    /// Returns the choice under ageing, where neither known nor unknown times starve the others. The base's choice, if its
+    /// time is unknown, counts as zero, and any other unknown time as the longest known one or [`UNKNOWN`]; all less their
+    /// weighted ages. With small weights it approaches the choice without ageing.
     fn aged<P: ?Sized>(&self, view: &View<'_, P>, base: usize) -> usize {
         let known = || self.times.iter().copied().flatten();
         let longest = known().max().unwrap_or_default().max(UNKNOWN);

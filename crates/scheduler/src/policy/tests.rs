@@ -8,7 +8,7 @@ use model::{DriveModel, Piece, Track};
 use proptest::prelude::*;
 use units::{Angle, Cylinder, Head, Lbn, LbnRange, Op, RequestId, Sectors, TrackIndex};
 
-/// A predictor that reads its answers from a table, by sequence: (seek, rest) in microseconds.
+/// A predictor with a table of answers, by sequence: (seek, rest) in microseconds.
 struct Table(Vec<(u64, u64)>);
 
 impl Predictor for Table {
@@ -41,13 +41,13 @@ fn view<'a, P>(pool: &'a [Pending], predictor: &'a P, age: AgeWeight) -> View<'a
     View { pool, at, from: Position::default(), predictor, last: None, mimic: None, age }
 }
 
-/// The sequence number of what the named policy chooses first.
+/// Returns the sequence number of the named policy's first choice.
 fn first(name: &str, pool: &[Pending], table: &Table, age: AgeWeight) -> u64 {
     let mut policy = AnyPolicy::from(name.parse::<PolicyName>().unwrap());
     pool[policy.choose(&view(pool, table, age))].sequence
 }
 
-/// The order in which the named policy empties the pool.
+/// Returns the order in which the named policy empties the pool.
 fn order(name: &str, mut pool: Vec<Pending>, table: &Table) -> Vec<u64> {
     let mut policy = AnyPolicy::from(name.parse::<PolicyName>().unwrap());
     let mut served = Vec::new();
@@ -132,7 +132,7 @@ fn an_old_far_request_wins_once_age_counts() {
     }
 }
 
-/// Knows times by id, in microseconds.
+/// A mimic that knows times by id, in microseconds.
 #[derive(Clone, Debug)]
 struct Known(Vec<Option<u64>>);
 
@@ -148,7 +148,7 @@ impl Mimic for Known {
     }
 }
 
-/// What SMTF chooses of requests at 100, 900, 450 and 700, after one that ended at 500.
+/// Returns SMTF's choice among requests at 100, 900, 450 and 700, after one that ended at 500.
 fn first_mimicked(name: &str, times: [Option<u64>; 4]) -> u64 {
     let pool: Vec<_> =
         [100, 900, 450, 700].into_iter().enumerate().map(|(i, lbn)| pending(i as u64, lbn, 0)).collect();
@@ -173,7 +173,7 @@ fn smtf_goes_by_what_the_mimic_knows() {
         assert_eq!(first_mimicked(name, far_known), far, "{name}");
         assert_eq!(first_mimicked(name, [None; 4]), none, "{name}");
     }
-    // The base's choice is known: then the fastest known one goes, and what is unknown waits.
+    // The time of the base's choice is known: the shortest known time goes, and unknown ones wait.
     assert_eq!(first_mimicked("smtf", [None, Some(1_500), Some(2_000), None]), 1);
 }
 
@@ -203,8 +203,8 @@ fn age_counts_with_smtf_as_well() {
     assert_eq!((choose(0), choose(7_999), choose(8_001)), (1, 1, 0));
 }
 
-/// How many others go first while new ones keep coming, one for each that goes, a millisecond each: of an old one at `old`
-/// whose time is known or not, and new ones at `new` that are.
+/// Returns the number of requests that are served before an old one at `old`, with a known time or not, while a new one with
+/// a known time arrives at `new` for each that is served, a millisecond each.
 fn passed_over(
     name: &str,
     (old, old_us): (u64, Option<u64>),
@@ -236,7 +236,7 @@ fn no_request_starves_behind_what_is_known_or_unknown_once_age_counts() {
             }
         }
     }
-    // What nobody knows is not preferred to what is known for that: it waits as if it took long.
+    // An unknown time is not preferred: it waits as if it were long.
     assert!(passed_over("smtf:priority", (900, None), (600, Some(1_000))).is_some_and(|n| n >= 180));
     assert!(passed_over("smtf", (900, None), (600, Some(1_000))).is_some_and(|n| n >= 180));
 }
@@ -331,7 +331,7 @@ proptest! {
         prop_assert_eq!(times[zero].total(), least_total);
         prop_assert_eq!(times[sstf].seek, least_seek);
         prop_assert_eq!(times[unlimited].seek, least_seek);
-        // Of equals the first.
+        // Among equal times the first goes.
         prop_assert!(times[..sptf].iter().all(|t| t.total() > least_total));
         prop_assert!(times[..sstf].iter().all(|t| t.seek > least_seek));
         if times.iter().filter(|t| t.total() == least_total).count() == 1 {

@@ -1,4 +1,4 @@
-//! What FAST'04 adds to rotational gaps: several sessions, writes, idle time, errors, lost commands.
+//! FAST'04's additions to rotational gaps: several sessions, writes, idle time, errors, lost commands.
 
 use freeblock_scheduler::{
     Action, Bad, Buffers, Config, Core, IdleTime, Parameter, Priority, Purpose, Ready, Record, Request,
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId, Sectors, SessionId};
 
-/// A host that believes the core, on an Atlas 10K.
+/// A host on an Atlas 10K that takes the core's predictions for the outcome.
 struct Host {
     core: Core,
     drive: Arc<DriveModel>,
@@ -84,7 +84,7 @@ impl Host {
         }
     }
 
-    /// Whether the accesses under way pass over a sector.
+    /// Returns whether the accesses under way pass over a sector.
     fn meets(&self, lbn: Lbn) -> bool {
         let at = self.drive.layout().locate(lbn).unwrap();
         self.core.accesses().iter().any(|a| {
@@ -93,7 +93,7 @@ impl Host {
         })
     }
 
-    /// So many random foreground reads, one after the other.
+    /// Serves a number of random foreground reads, one after the other.
     fn busy(&mut self, requests: u64, buffers: &mut dyn Buffers) {
         let capacity = self.drive.layout().capacity().get();
         for _ in 0..requests {
@@ -115,7 +115,7 @@ impl Host {
     }
 }
 
-/// Says no to some sessions.
+/// Buffers that refuse some sessions.
 struct Not(Vec<SessionId>);
 
 impl Buffers for Not {
@@ -179,7 +179,8 @@ fn a_scan_starves_others_only_where_the_most_blocks_win() {
     assert!(lottery.0 * 3 > greedy.0, "{greedy:?} {lottery:?}");
 }
 
-/// FAST'04, section 5.2: what lies near source and destination is considered for all, also behind the winner's detour.
+/// FAST'04, section 5.2: the blocks of all sessions near source and destination are candidates, also behind the winner's
+/// detour.
 #[test]
 fn what_the_winner_leaves_of_a_gap_goes_to_the_others() {
     let mut host = Host::new(Config::default());
@@ -195,7 +196,7 @@ fn what_the_winner_leaves_of_a_gap_goes_to_the_others() {
         host.busy(1, &mut Ready);
         let after = host.delivered();
         let got = |session| after.get(&session).unwrap_or(&0) - before.get(&session).unwrap_or(&0);
-        // One or two blocks are what the request itself passes over.
+        // One or two blocks are passed over by the request itself.
         both += u32::from(got(few) > 0 && got(scan) > 3);
     }
     assert!(both > 250, "in {both} gaps of 1,000 the scan got something beside the winner");
@@ -238,7 +239,7 @@ fn a_session_that_never_has_a_buffer_does_not_keep_others_waiting() {
     assert!(host.records.last().unwrap().last);
 }
 
-/// A winner that says "not now" to all does not waste its gap.
+/// A winner that refuses everything does not waste its gap.
 #[test]
 fn the_gap_of_a_winner_without_buffers_goes_to_the_others() {
     let run = |never: bool| {
@@ -249,7 +250,7 @@ fn the_gap_of_a_winner_without_buffers_goes_to_the_others() {
         if never {
             not.push(host.open(priority(100)));
         }
-        // In turn, some tracks each, so that a detour is for one of them.
+        // Alternating, some tracks each, so that a detour serves one of them.
         for i in 0..capacity / 2_000 {
             match not.first() {
                 Some(&never) if i % 2 == 0 => host.write(never, range(i * 2_000, 2_000)),
@@ -264,7 +265,7 @@ fn the_gap_of_a_winner_without_buffers_goes_to_the_others() {
     assert!(beside * 10 > alone * 8, "{beside} blocks beside one that never has a buffer, {alone} alone");
 }
 
-/// Promise 3: what the foreground writes is newer than what waits in the background.
+/// Promise 3: foreground data are newer than background writes that wait.
 #[test]
 fn a_foreground_write_is_not_overwritten_by_older_background_writes() {
     let mut host = Host::new(Config::default());
@@ -333,7 +334,7 @@ fn what_was_lost_is_done_again() {
     host.now += Duration::from_millis(100);
     host.run(host.now + Duration::from_secs(1), &mut Ready);
     assert_eq!(host.core.pending(), 0);
-    // The foreground's own block came with it, the detour's are still wanted.
+    // The foreground's own block was transferred with it, the detour's blocks are still wanted.
     assert_eq!(host.records.iter().map(|r| r.range).collect::<Vec<_>>(), [range(9_000_000, 8)]);
     assert_eq!(host.core.undelivered(session), Some(before - 1));
 }
@@ -403,7 +404,7 @@ fn a_request_that_comes_in_idle_time_finds_the_head_free_at_once_on_its_track() 
     assert_eq!(host.core.poll(host.now), Some(Action::Execute));
     assert!(host.core.accesses().iter().all(|a| matches!(a.purpose, Purpose::Idle { .. })));
     let planned = host.core.accesses()[0].sectors;
-    // A third of a turn later.
+    // A third of a revolution later.
     host.now += Duration::from_millis(2);
     host.submit(Op::Read, range(9_000_000, 8));
     assert_eq!(host.core.poll(host.now), Some(Action::Cut));
@@ -443,7 +444,7 @@ fn what_a_suspended_session_promotes_waits_until_it_is_resumed() {
     host.core.resume(session).unwrap();
     host.run(host.now + Duration::from_secs(1), &mut Ready);
     assert_eq!(host.delivered(), BTreeMap::from([(session, 5)]));
-    // Suspended after it has promoted: the same.
+    // Suspended after the promotion: the same.
     host.core.promote(session, range(40, 40)).unwrap();
     host.core.suspend(session).unwrap();
     host.run(host.now + Duration::from_secs(1), &mut Ready);
@@ -466,7 +467,7 @@ fn what_was_promoted_ends_with_its_session_and_is_done_for_nobody_else() {
     assert!(host.records.is_empty(), "{:?}", host.records);
 }
 
-/// Promise 5: a client cannot fill the room of the foreground.
+/// Promise 5: a client cannot fill the space of the foreground.
 #[test]
 fn promotions_do_not_make_the_core_refuse_the_foreground() {
     let mut host = Host::new(Config { most_pending: 3, ..Config::default() });
@@ -538,7 +539,7 @@ fn after_an_abort_a_client_knows_whether_more_comes() {
     assert!(host.core.to_come(session).is_err());
 }
 
-/// Idle time has left the head far away, and what is promoted pays for it.
+/// Idle time has left the head far away, and a promoted request pays for that.
 #[test]
 fn what_idle_time_costs_promoted_work_is_accounted_for() {
     let mut host = Host::new(Config { idle: Some(IdleTime::default()), ..Config::default() });

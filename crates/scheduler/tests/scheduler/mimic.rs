@@ -1,4 +1,4 @@
-//! What a mimic is told by the core, and what it gets in idle time.
+//! The core's reports to a mimic, and the mimic's reads in idle time.
 
 use freeblock_scheduler::policy::{PolicyName, SmtfRule};
 use freeblock_scheduler::{
@@ -10,18 +10,18 @@ use std::any::Any;
 use std::sync::Arc;
 use units::{Bytes, Duration, Instant, Lbn, LbnRange, Op, RequestId, Sectors};
 
-/// Remembers what it is told, and wants to read one place.
+/// A mimic that records its reports and wants to read one place.
 #[derive(Clone, Debug, Default)]
 struct Recorder {
     seen: Vec<Observed>,
     wants: Option<LbnRange>,
-    /// It wants that again and again.
+    /// Whether it always wants it again.
     insists: bool,
 }
 
 impl Mimic for Recorder {
     fn time(&self, last: Last, _: Instant, request: &Request) -> Option<Duration> {
-        // The further the better: no policy that knows the drive would choose so.
+        // It prefers the furthest request, as no policy that knows the drive would.
         Some(Duration::from_nanos(u64::MAX / 4 - request.range.start().get().abs_diff(last.lbn.get())))
     }
 
@@ -60,7 +60,7 @@ fn submit(core: &mut Core, now: Instant, id: u64, op: Op, lbn: u64) {
     core.submit(now, Request { id: RequestId::new(id), op, range: range(lbn) }).unwrap();
 }
 
-/// Carries out what the core asks for once, as it predicts it; when it is done, and what it was.
+/// Carries out one `Execute` as the core predicts it. Returns its end and its accesses.
 fn execute(core: &mut Core, now: Instant) -> Option<(Instant, Vec<Access>)> {
     while let Some(action) = core.poll(now) {
         if action == Action::Execute {
@@ -102,7 +102,7 @@ fn it_is_told_of_each_request_what_came_before_and_what_it_took() {
     submit(&mut core, now + pause, 4, Op::Read, 700);
     let (end, _) = execute(&mut core, now + pause).unwrap();
     let seen = seen(&mut core);
-    // Of the first nobody knows what came before. Then the furthest goes, since the recorder says that it is the nearest.
+    // The access before the first is unknown. Then the furthest request goes, because the mimic calls it the nearest.
     let order: Vec<(u64, u64)> = seen.iter().map(|s| (s.last.lbn.get(), s.request.id.get())).collect();
     assert_eq!(order, [(107, 2), (90_007, 3), (50_007, 4)]);
     assert_eq!([seen[0].last.op, seen[1].last.op], [Op::Read, Op::Write]);
@@ -146,7 +146,7 @@ fn in_idle_time_it_gets_what_it_wants_to_read() {
     assert_eq!(seen[0].pause, wake.since(now));
 }
 
-/// What is read for the mimic takes the head away as any idle work does: it is held to the same bound.
+/// A read for the mimic moves the head as any idle work does: it has the same bound.
 #[test]
 fn what_has_cost_more_than_it_may_is_not_gone_on_with_for_the_mimic() {
     let drive = Arc::new(DriveModel::from_profile(&builtin::find("mimic-less-capacity").unwrap()).unwrap());
@@ -187,7 +187,7 @@ fn what_no_drive_has_is_not_read_for_it() {
     assert!(execute(&mut core, wake).is_none());
 }
 
-/// Outside a drive of which only the size is known.
+/// Returns a core outside a drive of which only the size is known.
 fn blind(wants: Option<LbnRange>) -> Core {
     let drive = DriveModel::unknown(Sectors::new(1 << 22), Bytes::new(512)).unwrap();
     let policy = PolicyName::Smtf(SmtfRule::default());
@@ -215,7 +215,7 @@ fn outside_a_time_goes_from_completion_to_completion() {
     for (id, op, lbn) in [(1, Op::Read, 100), (2, Op::Write, 900_000), (3, Op::Read, 500_000)] {
         submit(&mut core, at(0), id, op, lbn);
     }
-    // Two go: the second is what is the furthest from the first, which is still at the drive.
+    // Two are sent: the second is the furthest from the first, which is still at the drive.
     let first = sent(&mut core, at(0));
     assert_eq!(first.iter().map(|c| c.range.start().get()).collect::<Vec<_>>(), [100, 900_000]);
     assert_eq!(core.predicted(first[0].id), None, "nothing is known");
@@ -275,14 +275,14 @@ fn outside_idle_time_goes_to_the_background_and_then_to_the_mimic_and_waiting_fo
     core.command_done(later(5), scan[0].id, Outcome::Done);
     let probe = sent(&mut core, later(5));
     assert_eq!((probe[0].range, probe[0].purpose), (range(77_000), Purpose::Idle { useful: 0 }));
-    // It is waited for, for 4 of the 9 ms that the request takes altogether.
+    // The request waits for it for 4 of its 9 ms.
     submit(&mut core, later(11), 2, Op::Read, 0);
     let second = sent(&mut core, later(11));
     core.command_done(later(15), probe[0].id, Outcome::Done);
     core.command_done(later(20), second[0].id, Outcome::Done);
     let harm = core.harm();
     assert_eq!((harm.foreground, harm.late), (Duration::from_millis(10), Duration::from_millis(4)));
-    // No more than a hundredth may be lost: until that is made good the idle time stays unused.
+    // The bound is a hundredth: until the estimate has fallen, idle time is not used.
     core.read(session, LbnRange::new(Lbn::ZERO, Sectors::new(64)), Sectors::new(8), Parameter::default())
         .unwrap();
     assert_eq!(sent(&mut core, later(20)), []);

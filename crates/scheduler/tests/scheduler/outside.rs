@@ -1,4 +1,4 @@
-//! A core outside the drive, whose commands are done in another order than they were sent in.
+//! A core outside the drive whose commands finish in another order than they were sent in.
 
 use freeblock_scheduler::{
     Action, Command, CommandId, Config, Core, IdleTime, Outcome, OutsideConfig, Overheads, Parameter, Place,
@@ -23,7 +23,7 @@ fn at(ms: u64) -> Instant {
     Instant::ZERO + Duration::from_millis(ms)
 }
 
-/// What it sends and delivers at an instant.
+/// Returns the commands, records and completions at an instant.
 fn polled(core: &mut Core, now: Instant) -> (Vec<Command>, Vec<Record>, Vec<RequestId>) {
     let (mut sent, mut delivered, mut completed) = (Vec::new(), Vec::new(), Vec::new());
     while let Some(action) = core.poll(now) {
@@ -45,7 +45,7 @@ fn with_a_block() -> (Core, SessionId) {
     (core, session)
 }
 
-/// One whose middle the foreground has written already: the rest takes two commands.
+/// Returns a core with a block whose middle the foreground has written already: the rest takes two commands.
 fn in_two_pieces() -> (Core, SessionId) {
     let (mut core, session) = with_a_block();
     core.submit(at(0), Request { id: RequestId::new(1), op: Op::Write, range: range(99, 3) }).unwrap();
@@ -65,7 +65,7 @@ fn a_block_in_pieces_is_done_when_all_of_them_are_whichever_is_the_last() {
     let (mut core, _) = in_two_pieces();
     let (sent, ..) = polled(&mut core, at(100));
     assert_eq!(ranges(&sent), [range(96, 3), range(102, 2)]);
-    // A drive that reports writes from its buffer may be done with the second first.
+    // A drive that caches writes may finish the second first.
     core.command_done(at(101), sent[1].id, Outcome::Done);
     assert_eq!(polled(&mut core, at(101)).1, [], "a part of it is still to be written");
     core.command_done(at(110), sent[0].id, Outcome::Done);
@@ -111,7 +111,7 @@ fn what_a_failed_write_gives_back_does_not_land_on_a_newer_one_that_is_on_its_wa
     for (id, range) in [(1, range(80, 40)), (2, range(98, 2))] {
         core.submit(at(0), Request { id: RequestId::new(id), op: Op::Write, range }).unwrap();
     }
-    // The first would have written the block; so the second had nothing of it to write.
+    // The first would have written the block, so nothing of it was left for the second.
     let (sent, ..) = polled(&mut core, at(0));
     assert_eq!(ranges(&sent), [range(80, 40), range(98, 2)]);
     core.command_done(at(10), sent[0].id, Outcome::NoData(Lbn::new(110)));
@@ -127,8 +127,8 @@ fn what_a_failed_write_gives_back_does_not_land_on_a_newer_one_that_is_on_its_wa
 }
 
 /// A block at 96 of eight sectors, of which 99 to 101 are there already, is written by two commands. The second is done;
-/// then the foreground writes what that wrote, and this is acknowledged; only then `fails` the first. No later write of the
-/// block may touch what the second command wrote.
+/// then the foreground overwrites the second's sectors and is acknowledged; only then `fails` the first. No later write of
+/// the block may touch the second's sectors.
 fn what_was_done_before_is_not_written_again(promoted: bool, fails: impl Fn(&mut Core, Instant, &Command)) {
     let (mut core, session) = in_two_pieces();
     let begin = if promoted { 6 } else { 100 };
@@ -176,7 +176,7 @@ fn what_a_write_had_done_before_a_part_of_it_was_lost_is_not_written_again_over_
     }
 }
 
-/// With a foreground that is never silent, and a drive that is as it is known.
+/// With a foreground that is never silent, and a drive that matches its profile.
 #[test]
 fn a_block_to_be_written_that_has_a_hole_is_written_in_gaps_too() {
     let toml = include_str!("../../../model/tests/data/tiny.toml");
@@ -212,7 +212,7 @@ fn a_block_to_be_written_that_has_a_hole_is_written_in_gaps_too() {
     panic!("{:?} of it are left", core.undelivered(session));
 }
 
-/// One at a time, each done 5 ms after it came.
+/// Serves requests one at a time, each done 5 ms after its arrival.
 fn asked(core: &mut Core, times: &[u64]) {
     for (id, &ms) in (1..).zip(times) {
         let range = range(id * 5_000, 8);
@@ -224,7 +224,7 @@ fn asked(core: &mut Core, times: &[u64]) {
     }
 }
 
-/// When it sends something next in idle time, woken when it asks for that.
+/// Returns the next command in idle time, waking the core when it asks for that.
 fn idle_from(core: &mut Core) -> (Instant, Command) {
     loop {
         let now = core.wake_at().unwrap();
@@ -236,10 +236,10 @@ fn idle_from(core: &mut Core) -> (Instant, Command) {
 
 #[test]
 fn an_unknown_drive_is_left_alone_until_it_has_been_silent_for_long_against_its_use() {
-    // Nobody has asked for anything yet.
+    // No request has arrived yet.
     let (mut core, _) = with_a_block();
     assert_eq!(ranges(&polled(&mut core, at(20)).0), [range(96, 8)]);
-    // Three requests in 45 ms: there is no room in the bound for who would wait, and the fourth may come as soon.
+    // Three requests in 45 ms: the bound has no room for a request that would wait, and the fourth may arrive as soon.
     let (mut core, session) = with_a_block();
     asked(&mut core, &[0, 20, 40]);
     core.write(session, range(60_000, 8), Sectors::new(8), Parameter::default()).unwrap();
@@ -247,7 +247,7 @@ fn an_unknown_drive_is_left_alone_until_it_has_been_silent_for_long_against_its_
     let (first, command) = idle_from(&mut core);
     assert!(silent(first) >= Duration::from_millis(3 * 45), "{first}");
     assert!(silent(first) < Duration::from_millis(5 * 45), "{first}");
-    // That took as long as all before: the next waits for so much more, though nobody came.
+    // That took as long as everything before: the next waits for as long again, though no request arrived.
     let done = first + Duration::from_millis(45);
     core.command_done(done, command.id, Outcome::Done);
     assert_eq!(polled(&mut core, done).0, []);
@@ -256,8 +256,8 @@ fn an_unknown_drive_is_left_alone_until_it_has_been_silent_for_long_against_its_
     assert!(silent(next) < Duration::from_secs(1), "{next}");
 }
 
-/// A session whose writes are each to be carried out has a block under way with a foreground write. Behind that another
-/// session's block of the same place is written. The foreground write fails and gives the first block back.
+/// A session with `serve_writes_by_writes` off has a block under way with a foreground write. Another session's block of the
+/// same place is written after it. The foreground write fails and returns the first block.
 #[test]
 fn a_block_that_is_given_back_is_not_done_with_another_write_if_each_is_to_be_carried_out() {
     let (mut core, session) = with_a_block();

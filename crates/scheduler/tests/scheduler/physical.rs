@@ -9,7 +9,7 @@ fn range(start: u64, len: u64) -> LbnRange {
     LbnRange::new(Lbn::new(start), Sectors::new(len))
 }
 
-/// A core over the 4 TB drive, with sectors of the medium of so many bytes.
+/// Returns a core over the 4 TB drive, with physical sectors of this size in bytes.
 fn core(physical: Option<u32>) -> Core {
     let mut profile = builtin::find("nearline-4tb").unwrap();
     profile.physical_sector_bytes = physical;
@@ -27,7 +27,7 @@ fn background_writes_of_parts_of_a_sector_of_the_medium_are_refused() {
         let refused = core.write(session, range(start, len), block, Parameter(0)).unwrap_err();
         assert!(matches!(refused, SessionError::PartOfSector { .. }), "{start} + {len}: {refused}");
         assert!(refused.to_string().contains("give multiples of 8"), "{refused}");
-        // Reads cost nothing more, whatever they are of.
+        // Reads of any size cost nothing more.
         assert!(core.read(session, range(start, len), block, Parameter(0)).is_ok());
     }
     assert!(core.write(session, range(8, 64), Sectors::new(16), Parameter(0)).is_ok());

@@ -22,7 +22,7 @@ enum Step {
     Abort(usize),
     Close(usize),
     Request(u64),
-    /// Poll so many times, completing what is to be executed.
+    /// Polls a number of times, completing each `Execute`.
     Poll(u32),
 }
 
@@ -39,13 +39,13 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..150)
 }
 
-/// What a client of the core would know.
+/// The knowledge of a client of the core.
 #[derive(Default)]
 struct Client {
     sessions: Vec<SessionId>,
     open: BTreeSet<SessionId>,
     tasks: Vec<TaskId>,
-    /// Session, blocks, and what has come, of tasks that were not ended.
+    /// Session, blocks and delivered blocks of active tasks.
     active: BTreeMap<TaskId, (SessionId, u64, BTreeSet<LbnRange>)>,
 }
 

@@ -1,7 +1,7 @@
-//! Promise 3 among background writes: what has landed is never overwritten by what pended when it landed, whosever it is
-//! and whether or not it could be chosen at the time; and what is reported as written is on the medium, by itself or by
-//! a write that was concurrent. Sessions that want each write carried out itself may overwrite what others have written
-//! meanwhile, and never what the foreground has.
+//! Promise 3 among background writes: data on the medium are never overwritten by a write that was pending when they landed,
+//! of any session, whether it could be chosen at the time or not; and a reported write is on the medium, by itself or by a
+//! concurrent write. Sessions that have each write carried out itself may overwrite other sessions' data, and never the
+//! foreground's.
 
 use freeblock_scheduler::{
     Access, Action, Buffers, Config, Core, IdleTime, Parameter, Priority, Purpose, Ready, Record, Request,
@@ -14,12 +14,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId, Sectors, SessionId, TaskId};
 
-/// What a sector holds.
+/// The content of a sector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Landed {
-    /// Whose write; the foreground's has no task.
+    /// The task that wrote it; `None` for the foreground.
     task: Option<TaskId>,
-    /// When the head set out to write it, in the order of events.
+    /// When the head started to write it, in the order of events.
     dispatched: u64,
 }
 
@@ -32,7 +32,7 @@ struct Task {
     blocks: u64,
 }
 
-/// What the head is doing.
+/// The work of the head.
 #[derive(Clone, Debug)]
 struct Exec {
     accesses: Vec<Access>,
@@ -40,7 +40,7 @@ struct Exec {
     dispatched: u64,
 }
 
-/// A host that believes the core about times, and knows what is on the medium.
+/// A host that takes the core's predicted times for the outcome and models the medium.
 struct Host {
     core: Core,
     drive: Arc<DriveModel>,
@@ -48,17 +48,17 @@ struct Host {
     events: u64,
     medium: BTreeMap<Lbn, Landed>,
     tasks: BTreeMap<TaskId, Task>,
-    /// Sessions each of whose writes is to be carried out itself.
+    /// Sessions whose writes are each carried out.
     own: BTreeSet<SessionId>,
     /// Sectors that each task has written.
     passed: BTreeMap<TaskId, u64>,
     exec: Option<Exec>,
-    /// What was lost and is done again, without being asked for again.
+    /// The lost work, which is repeated without a further query for buffers.
     retry: Option<Exec>,
     requests: u64,
-    /// What clients say no to: a bit for every session's id, modulo 8.
+    /// The sessions that refuse: a bit for every session's id, modulo 8.
     not_now: u8,
-    /// What is wrong.
+    /// The first violation.
     wrong: Option<String>,
 }
 
@@ -121,21 +121,21 @@ impl Host {
         self.poll();
     }
 
-    /// Polls until there is nothing to say.
+    /// Polls until there are no more actions.
     fn poll(&mut self) {
         while let Some(action) = self.ask() {
             self.act(action);
         }
     }
 
-    /// What the core says next; an Execute is noted.
+    /// Returns the core's next action; records an `Execute`.
     fn ask(&mut self) -> Option<Action> {
         let mut granted = Vec::new();
         let action =
             self.core.poll_with(self.now, &mut Desk { not_now: self.not_now, granted: &mut granted });
         if action == Some(Action::Execute) {
             let (accesses, mut dispatched) = (self.core.accesses().to_vec(), self.event());
-            // What is done again is as old as the first attempt: what was registered since is newer.
+            // Repeated work is as old as the first attempt: data registered since are newer.
             if let Some(lost) = self.retry.take() {
                 granted.extend(lost.granted);
                 dispatched = lost.dispatched;
@@ -157,7 +157,7 @@ impl Host {
         }
     }
 
-    /// What is under way ends, or is lost.
+    /// Ends the work under way, or loses it.
     fn end(&mut self, lost: bool) {
         let Some(exec) = self.exec.take() else { return };
         self.now = self.core.busy_until().unwrap();
@@ -168,7 +168,7 @@ impl Host {
             }
         } else {
             self.core.completed(self.now);
-            // A foreground request is told first of all.
+            // A foreground completion is reported first.
             let action = self.ask();
             self.land(&exec, matches!(action, Some(Action::Completed(_))));
             if let Some(action) = action {
@@ -198,7 +198,7 @@ impl Host {
                 let registered = self.tasks.get(&wanted.task).map_or(0, |t| t.registered);
                 let there = self.medium.insert(lbn, Landed { task: Some(wanted.task), dispatched });
                 *self.passed.entry(wanted.task).or_default() += 1;
-                // Pending writes have no order among each other, for who says so.
+                // Pending writes have no order among each other, for sessions that allow that.
                 let may = |there: &Landed| there.task.is_some() && self.own.contains(&wanted.session);
                 if let Some(there) = there.filter(|there| there.task != Some(wanted.task) && !may(there))
                     && registered < there.dispatched
@@ -228,14 +228,14 @@ impl Host {
         }
     }
 
-    /// Long enough for all that these tests want.
+    /// Runs for long enough to finish everything.
     fn settle(&mut self) {
         for _ in 0..20 {
             self.step(false);
         }
     }
 
-    /// Lets time pass up to the end of what is under way, or to when the core wants to be woken.
+    /// Advances to the end of the work under way, or to the core's next wake-up.
     fn step(&mut self, lost: bool) {
         if self.exec.is_some() {
             self.end(lost);
@@ -263,7 +263,7 @@ enum Step {
     Promote(usize, u64, u64),
     NotNow(u8),
     Foreground(bool, u64, u64),
-    /// A foreground request comes when so many thousandths of what is under way have passed.
+    /// A foreground request arrives after this part of the work under way, in thousandths.
     Interrupt(u64, u64),
     Run(u32),
     Lose,
@@ -295,7 +295,7 @@ proptest! {
     ) {
         let Ok(drive) = DriveModel::from_profile(&random_profile(seed, Size::Tiny)) else { return Ok(()) };
         let capacity = drive.layout().capacity().get();
-        // Where the first two tracks meet, so that blocks lie across.
+        // At the boundary of the first two tracks, so that blocks straddle it.
         let first = u64::from(drive.layout().densest_track());
         let base = first.saturating_sub(60).min(capacity.saturating_sub(120));
         let clip = |start: u64, len: u64| {
@@ -439,7 +439,7 @@ fn a_promoted_write_completes_others_of_the_place() {
     host.write(old, range(4, 8), 8);
     host.write(third, range(12, 8), 4);
     host.write(new, range(0, 16), 16);
-    // In the same request: overlaps what is promoted before it.
+    // In the same request: it overlaps the block that is promoted before it.
     host.write(new, range(14, 6), 6);
     host.core.promote(new, range(0, 20)).unwrap();
     host.not_now = 1 << (third.get() % 8);
@@ -486,7 +486,7 @@ fn a_promoted_write_completes_none_of_those_that_are_each_carried_out() {
     assert_eq!(host.passed.values().copied().collect::<Vec<_>>(), [8, 32]);
 }
 
-/// In one request a sector passes once: the other's turn comes later, and the foreground does not wait for it.
+/// In one request a sector passes once: the other is done later, and the foreground does not wait for it.
 #[test]
 fn a_promoted_request_carries_out_one_write_of_a_place() {
     let (mut host, [one, ..]) = three();
@@ -539,7 +539,7 @@ fn writes_of_one_place_that_are_each_carried_out_pass_one_after_the_other() {
     assert_eq!(host.passed.values().copied().collect::<Vec<_>>(), [8, 8, 8]);
 }
 
-/// What the core gives unless a session says otherwise.
+/// The core's default if a session sets nothing.
 #[test]
 fn that_each_write_is_carried_out_itself_can_be_the_default() {
     let (host, _) = three();

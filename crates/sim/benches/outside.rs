@@ -1,10 +1,10 @@
-//! What a foreground request costs the processor outside the drive, as a distribution, by how much of the drive is wanted.
+//! The distribution of the processor time of a foreground request outside the drive, by the wanted share of the drive.
 //!
 //! The papers' OLTP load with ten tasks, an Atlas 10K as a black box with the default noise, and a whole scan (FAST'02,
-//! section 5). A sample is all that happens from one foreground request's completion to the next: the policy's choice,
-//! the search for a detour, what completions teach, and what the emulated drive and the load do for it. So the scheduler's
-//! own share is less; the rows without a scan show what there is without freeblock scheduling. Time is the processor's that this
-//! thread was given: what others of the machine do is not in it, but for what they take from its caches.
+//! section 5). A sample is the work from one foreground completion to the next: the policy's choice, the search for a
+//! detour, the evaluation of completions, and the work of the emulated drive and the load. The scheduler's own share is
+//! therefore less; the rows without a scan show the rest. Time is this thread's processor time: other processes affect it
+//! only through the caches.
 //!
 //! `cargo bench -p freeblock-sim --bench outside -- POLICY` runs the rows of one policy.
 #![allow(clippy::print_stdout, reason = "a benchmark prints")]
@@ -24,11 +24,11 @@ type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 const POLICIES: [&str; 4] = ["fcfs", "sptf", "sptf-sw:60", "sstf"];
 
-/// A row ends when so many percent of the drive are still wanted.
+/// A row ends when this percentage of the drive is still wanted.
 const PHASES: [(u64, &str); 6] =
     [(80, "100-80% wanted"), (50, "80-50%"), (20, "50-20%"), (5, "20-5%"), (1, "5-1%"), (0, "1-0%")];
 
-/// Requests of a row without a scan, and the most of one with it.
+/// The number of requests in a row without a scan, and the maximum with one.
 const ALONE: u64 = 50_000;
 const MOST: u64 = 400_000;
 
@@ -51,7 +51,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// What this thread has had of the processor.
+/// Returns the processor time of this thread.
 fn processor_nanos() -> i64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec * 1_000_000_000 + time.tv_nsec
@@ -74,7 +74,7 @@ impl Run {
         Ok(Self { policy, run: Outside::new(drive, known, config, load, background)? })
     }
 
-    /// Runs until that is over or so many requests are done, and prints what they took, in microseconds.
+    /// Runs until `over` holds or `most` requests are done, and prints their times in microseconds.
     fn row(&mut self, scan: &str, most: u64, over: impl Fn(&Outside<Oltp>) -> bool) -> Result<()> {
         let mut nanos = Histogram::<u64>::new(3)?;
         while nanos.len() < most && !over(&self.run) {

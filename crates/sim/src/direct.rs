@@ -1,4 +1,4 @@
-//! A load straight on a black box: no scheduler but the device's own.
+//! A load directly on a black box: the only scheduler is the device's own.
 
 use crate::report::{BackgroundReport, ForegroundReport, HeadNanos, Report, Times};
 use crate::rival::{Reader, Rival};
@@ -7,20 +7,20 @@ use std::collections::{BTreeMap, VecDeque};
 use units::{Duration, Instant, Op, RequestId, Sectors};
 use workload::{ClosedTask, Issuer, Request, Source};
 
-/// A request that a device is done with.
+/// A finished request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Done {
-    /// What was asked.
+    /// The request.
     pub request: Request,
-    /// When it came.
+    /// Its arrival.
     pub arrived: Instant,
-    /// When it was sent to the device.
+    /// The instant at which it was sent to the device.
     pub sent: Instant,
-    /// When the host learned that it was done.
+    /// The instant at which the host received the completion.
     pub at: Instant,
 }
 
-/// One device and one load, whose requests go to the device in the order in which they come, so many at a time.
+/// A device and a load, whose requests are sent to the device in order of arrival, with a maximum of commands at a time.
 ///
 /// ```
 /// use drive::{Behaviour, Drive, Rules};
@@ -40,7 +40,7 @@ pub struct Done {
 /// ```
 pub struct Direct<B, S> {
     device: B,
-    /// Commands at the device at a time.
+    /// The maximum of commands at the device.
     most: usize,
     load: Issuer<S>,
     waiting: VecDeque<(Instant, ClosedTask, Request)>,
@@ -53,12 +53,12 @@ pub struct Direct<B, S> {
     head: HeadNanos,
 }
 
-/// The number of a rival's read; foreground requests count from zero.
+/// The number of a competing reader's read; foreground requests count from zero.
 const RIVAL: RequestId = RequestId::new(u64::MAX);
 
 impl<B: BlackBox, S: Source> Direct<B, S> {
-    /// A run that begins at instant zero. No more than `most` commands (at least one) are at the device, and no more
-    /// than it takes.
+    /// Returns a run that begins at instant zero. At most `most` commands (at least one) are at the device, and no more than
+    /// its queue holds.
     pub fn new(device: B, most: usize, load: Issuer<S>) -> Self {
         let most = most.clamp(1, device.queue_depth().max(1));
         Self {
@@ -76,15 +76,15 @@ impl<B: BlackBox, S: Source> Direct<B, S> {
         }
     }
 
-    /// With a background reader that goes straight to the device as well.
+    /// Adds a background reader that also sends its reads directly to the device.
     #[must_use]
     pub fn beside(mut self, rival: Rival) -> Self {
         self.rival = Some(Reader::new(rival, self.device.capacity()));
         self
     }
 
-    /// Goes on until so many more requests are done or the load has ended; tells `each` of every one. Whether the
-    /// load goes on.
+    /// Runs until `requests` more are done or the load has ended, and calls `each` with every one. Returns whether the load
+    /// continues.
     ///
     /// # Errors
     /// A request that the device refuses.
@@ -143,37 +143,37 @@ impl<B: BlackBox, S: Source> Direct<B, S> {
         self.device.outstanding() < self.device.queue_depth()
     }
 
-    /// When the rival's next read is due; a full device has no room for it before something else happens.
+    /// Returns the instant of the competing reader's next read; if the device is full, it waits for another event.
     fn rival_due(&self) -> Option<Instant> {
         let reader = self.rival.as_ref().filter(|_| self.has_room())?;
         let idle = self.sent.is_empty() && self.waiting.is_empty();
         reader.due(self.now, idle.then_some(self.last_done))
     }
 
-    /// The device.
+    /// Returns the device.
     pub fn device(&self) -> &B {
         &self.device
     }
 
-    /// Virtual time.
+    /// Returns the virtual time.
     pub fn now(&self) -> Instant {
         self.now
     }
 
-    /// What the load saw so far.
+    /// Returns the load's results so far.
     pub fn report(&self) -> ForegroundReport {
         self.times.report(self.ran())
     }
 
-    /// Millions of bytes a second that the background reader has got; 0 where there is none.
+    /// Returns the background reader's rate in millions of bytes a second; 0 without one.
     pub fn rival_mb_per_s(&self) -> f64 {
         let sectors = self.rival.map_or(0, |reader| reader.sectors);
         let bytes = Sectors::new(sectors).bytes(self.device.sector_bytes());
         bytes.get() as f64 / 1e6 / self.ran().as_secs_f64()
     }
 
-    /// The same with what the head did for the load, as far as the device says so. What it does after a command is acknowledged is
-    /// counted as if it belonged to the command; a rival's reads are left out.
+    /// Returns the results with the head's time for the load, as reported by the device. Its work after a command's
+    /// completion counts for the command; reads of a competing reader are left out.
     pub fn whole_report(&self) -> Report {
         Report {
             foreground: self.report(),
@@ -183,7 +183,7 @@ impl<B: BlackBox, S: Source> Direct<B, S> {
         }
     }
 
-    /// Requests done.
+    /// Returns the number of finished requests.
     pub fn requests(&self) -> u64 {
         self.times.requests()
     }

@@ -1,4 +1,4 @@
-//! The head of a drive with the core in it: moved as the core asks, and accounted for.
+//! The head of a drive with the core in it, and the accounts of its time.
 
 use crate::report::HeadNanos;
 use drive::Mechanics;
@@ -11,14 +11,14 @@ use units::{Arc as Rotation, Duration, FULL_TURN, Instant};
 pub(crate) struct Head {
     drive: Arc<DriveModel>,
     mechanics: Mechanics,
-    /// What it did so far; what is under way is counted up to its end.
+    /// The head's time so far, up to the end of the work under way.
     pub spent: HeadNanos,
-    /// Moves of idle time that is under way.
+    /// The moves of idle work under way.
     idle_move: Option<Duration>,
 }
 
 impl Head {
-    /// At rest at cylinder 0.
+    /// Returns a head at rest at cylinder 0.
     pub fn new(drive: Arc<DriveModel>) -> Self {
         let mechanics = Mechanics::new(Arc::clone(&drive));
         Self { mechanics, drive, spent: HeadNanos::default(), idle_move: None }
@@ -28,7 +28,7 @@ impl Head {
         self.mechanics.position()
     }
 
-    /// What it did in idle time, if it is that what is done, as far as it is.
+    /// Adds the time of finished idle work, as far as it was done.
     pub fn account_idle(&mut self, accesses: &[Access], took: Duration) {
         let Some(moved) = self.idle_move.take() else { return };
         self.spent.idle_seek += moved.min(took);
@@ -41,7 +41,7 @@ impl Head {
         }
     }
 
-    /// Moves as the core asks; when it will be done.
+    /// Carries out the core's accesses and returns their end.
     pub fn execute(&mut self, now: Instant, accesses: &[Access]) -> Instant {
         let mut at = now;
         self.idle_move = None;
@@ -58,7 +58,7 @@ impl Head {
             group_moves += ready.since(at);
             rotation += start.since(ready);
             match access.purpose {
-                // Accounted for when it is done, as far as it is.
+                // Counted when it is done, as far as it was.
                 Purpose::Idle { .. } => self.idle_move = self.idle_move.or(Some(ready.since(at))),
                 Purpose::Background { useful } => {
                     let arc = Rotation::from_parts(u64::from(useful) * FULL_TURN / u64::from(track.sectors));
@@ -68,8 +68,8 @@ impl Head {
                 }
                 Purpose::Foreground => {
                     self.spent.transfer += end.since(start);
-                    // The foreground's share is what it would have been without the detour. A detour that ends on the
-                    // destination has its write settle while it waits there: what that saves was no latency.
+                    // The foreground's share is the direct move. If a detour ends on the destination track, the settling of
+                    // the write overlaps the wait there, and the saved time was no latency.
                     let direct = drive.move_time(group_from, to, access.op);
                     self.spent.seek += direct;
                     self.spent.extra_seek += group_moves.saturating_sub(direct);

@@ -1,4 +1,4 @@
-//! The core inside the drive, on the true mechanics.
+//! A host with the core inside the drive, on the true mechanics.
 
 use crate::head::Head;
 use crate::report::{BackgroundReport, HeadNanos, Report, ScanProgress, Times};
@@ -13,7 +13,7 @@ use thiserror::Error;
 use units::{Instant, Lbn, LbnRange, RequestId, Sectors};
 use workload::{ClosedTask, Issuer, Source};
 
-/// What the background does in a run.
+/// The background work of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Background {
     /// Nothing.
@@ -25,37 +25,37 @@ pub enum Background {
     },
 }
 
-/// A run that cannot begin, or go on.
+/// The reason why a run cannot begin or continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum SetupError {
-    /// The background was refused.
+    /// The core refused the background work.
     #[error("the background cannot start: {0}")]
     Background(#[from] SessionError),
-    /// A core that cannot be configured so.
+    /// The configuration of the core is invalid.
     #[error(transparent)]
     Config(#[from] IdleTimeError),
-    /// The foreground asks for what the drive does not have.
+    /// A foreground request is invalid for the drive.
     #[error("the foreground cannot go on: {0}")]
     Foreground(#[from] SubmitError),
-    /// A drive that does not take what the core sends.
+    /// The drive refuses a command of the core.
     #[error("the drive refuses a command: {0}")]
     Drive(#[from] drive::CommandError),
 }
 
-/// Told of what happens in a run, as it happens.
+/// Callbacks for the events of a run.
 pub trait Observer {
-    /// A foreground request that came at `arrived` is done at `at`.
+    /// A foreground request that arrived at `arrived` is done at `at`.
     fn completed(&mut self, request: Request, arrived: Instant, at: Instant) {
         let _ = (request, arrived, at);
     }
 
-    /// A background block has come. An application may register, abort or close in `core` as it likes.
+    /// A background block is delivered. An application may register, abort or close in `core`.
     fn delivered(&mut self, core: &mut Core, record: Record, at: Instant) {
         let _ = (core, record, at);
     }
 }
 
-/// Looks away.
+/// An observer that does nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Nothing;
 
@@ -68,7 +68,7 @@ pub(crate) struct InFlight {
     pub arrived: Instant,
 }
 
-/// One drive, one core in it, one foreground load, and perhaps a scan.
+/// A drive, a core in it, a foreground load, and perhaps a scan.
 ///
 /// ```
 /// use freeblock_sim::{Background, Inside, Nothing};
@@ -92,18 +92,18 @@ pub(crate) struct InFlight {
 pub struct Inside<S> {
     core: Core,
     foreground: Issuer<S>,
-    /// Requests that are not done, by number less the first one's.
+    /// Unfinished requests, by number less the first one's.
     in_flight: VecDeque<Option<InFlight>>,
     first_in_flight: u64,
     now: Instant,
-    /// When the head began what it does, and when that will be done.
+    /// The begin and end of the head's work.
     busy: Option<(Instant, Instant)>,
     head: Head,
     times: Times,
     scan: Option<ScanProgress>,
 }
 
-/// Registers what runs in the background, at instant zero.
+/// Registers the background work at instant zero.
 pub(crate) fn begin_scan(
     core: &mut Core,
     background: Background,
@@ -117,10 +117,10 @@ pub(crate) fn begin_scan(
 }
 
 impl<S: Source> Inside<S> {
-    /// A run that begins at instant zero with the head at cylinder 0.
+    /// Returns a run that begins at instant zero with the head at cylinder 0.
     ///
     /// # Errors
-    /// A block size that no scan can have, or idle time that cannot be used so.
+    /// An invalid block size of the scan, or invalid settings of idle time.
     pub fn new(
         drive: Arc<DriveModel>,
         config: Config,
@@ -142,26 +142,26 @@ impl<S: Source> Inside<S> {
         })
     }
 
-    /// Goes on until so many more foreground requests are done or the load has ended. Whether it has not.
+    /// Runs until `requests` more foreground requests are done or the load has ended. Returns whether the load continues.
     ///
     /// # Errors
-    /// The load asks for what the drive does not have.
+    /// A request of the load that is invalid for the drive.
     pub fn advance(&mut self, requests: u64, observer: &mut impl Observer) -> Result<bool, SetupError> {
         self.go_on(requests, false, observer)
     }
 
-    /// The same, but not further than to the end of the scan. Whether there is more of both.
+    /// The same, but at most to the end of the scan. Returns whether both continue.
     ///
     /// # Errors
-    /// The load asks for what the drive does not have.
+    /// A request of the load that is invalid for the drive.
     pub fn advance_scan(&mut self, requests: u64, observer: &mut impl Observer) -> Result<bool, SetupError> {
         Ok(self.go_on(requests, true, observer)? && !self.is_scanned())
     }
 
-    /// Goes on through everything that happens before `end`; also what nobody asks for, in idle time.
+    /// Processes every event before `end`, idle work included.
     ///
     /// # Errors
-    /// The load asks for what the drive does not have.
+    /// A request of the load that is invalid for the drive.
     pub fn advance_to(&mut self, end: Instant, observer: &mut impl Observer) -> Result<(), SetupError> {
         while self.next_event().is_some_and(|at| at < end) {
             self.step(observer)?;
@@ -170,13 +170,13 @@ impl<S: Source> Inside<S> {
         Ok(())
     }
 
-    /// When something happens next.
+    /// Returns the instant of the next event.
     fn next_event(&self) -> Option<Instant> {
         let head = self.busy.map(|(_, until)| until).or_else(|| self.core.wake_at());
         [head, self.foreground.due()].into_iter().flatten().min()
     }
 
-    /// Whether the scan has every block; false where there is none.
+    /// Returns whether the scan has every block; false without a scan.
     pub fn is_scanned(&self) -> bool {
         self.scan.is_some_and(|s| s.finished.is_some())
     }
@@ -196,49 +196,49 @@ impl<S: Source> Inside<S> {
         Ok(true)
     }
 
-    /// The core, to open sessions of one's own in it before and between calls of [`advance`](Self::advance).
+    /// Returns the core, for sessions opened before and between calls of [`advance`](Self::advance).
     pub fn core_mut(&mut self) -> &mut Core {
         &mut self.core
     }
 
-    /// The core, to look at.
+    /// Returns the core.
     pub fn core(&self) -> &Core {
         &self.core
     }
 
-    /// Foreground requests done.
+    /// Returns the number of finished foreground requests.
     pub fn requests(&self) -> u64 {
         self.times.requests()
     }
 
-    /// Virtual time.
+    /// Returns the virtual time.
     pub fn now(&self) -> Instant {
         self.now
     }
 
-    /// Blocks that the scan has and will have delivered.
+    /// Returns the scan's delivered blocks, and their total.
     pub fn scan_progress(&self) -> Option<(u64, u64)> {
         self.scan.map(|s| (s.delivered, s.blocks))
     }
 
-    /// What the head did so far, in nanoseconds; what is under way is counted up to its end.
+    /// Returns the head's time so far in nanoseconds, up to the end of the work under way.
     pub fn head(&self) -> HeadNanos {
         self.head.spent
     }
 
-    /// What the planner did.
+    /// Returns the planner's counters.
     pub fn planner_stats(&self) -> PlannerStats {
         self.core.planner_stats()
     }
 
-    /// What background work in idle time has cost the foreground.
+    /// Returns the harm of background work in idle time.
     pub fn harm(&self) -> Harm {
         self.core.harm()
     }
 
-    /// The result so far.
+    /// Returns the result so far.
     pub fn report(&self) -> Report {
-        // What is under way is accounted for up to its end, so the run is measured up to there.
+        // The work under way is counted up to its end, so the run is measured up to there.
         let end = self.busy.map_or(self.now, |(_, until)| until.max(self.now));
         let run = end.since(Instant::ZERO);
         Report {
@@ -252,7 +252,7 @@ impl<S: Source> Inside<S> {
         }
     }
 
-    /// One event: the head's, an arrival, or idle time. False when there is none to come.
+    /// Processes one event: the head's, an arrival, or idle time. Returns false without a further event.
     fn step(&mut self, observer: &mut impl Observer) -> Result<bool, SetupError> {
         let due = self.foreground.due();
         match (self.busy, due) {
@@ -291,7 +291,7 @@ impl<S: Source> Inside<S> {
         Ok(())
     }
 
-    /// Does what the core asks for. What it reports as completed was begun at `began`.
+    /// Carries out the core's actions. A request that it reports as completed was begun at `began`.
     fn drain(&mut self, began: Instant, observer: &mut impl Observer) -> Result<(), SetupError> {
         while let Some(action) = self.core.poll(self.now) {
             match action {
@@ -316,7 +316,7 @@ impl<S: Source> Inside<S> {
                     self.times.record(self.now.since(done.arrived), self.now.since(began));
                     observer.completed(done.request, done.arrived, self.now);
                     self.foreground.complete(done.task, self.now);
-                    // A task that does not think has its next request in the pool before the core chooses again.
+                    // A task without a think time has its next request in the pool before the core chooses again.
                     self.issue()?;
                 }
                 Action::Deliver(record) => {
@@ -332,7 +332,7 @@ impl<S: Source> Inside<S> {
         Ok(())
     }
 
-    /// Moves the head as the core asks; when it will be done.
+    /// Carries out the core's accesses and returns their end.
     fn execute(&mut self) -> Instant {
         let until = self.head.execute(self.now, self.core.accesses());
         debug_assert_eq!(

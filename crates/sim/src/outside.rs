@@ -1,4 +1,4 @@
-//! The core outside the drive: it sends commands and sees completions, and nothing else (FAST'02).
+//! A host with the core outside the drive: it sends commands and receives completions (FAST'02).
 
 use crate::inside::{Background, InFlight, Observer, SetupError, begin_scan};
 use crate::report::{BackgroundReport, HeadNanos, Report, ScanProgress, Times};
@@ -13,10 +13,10 @@ use std::sync::Arc;
 use units::{Arc as Rotation, Duration, FULL_TURN, Instant, RequestId};
 use workload::{Issuer, Source};
 
-/// One drive behind its interface, one core in front of it, one foreground load, and perhaps a scan.
+/// A drive behind its interface, a core in front of it, a foreground load, and perhaps a scan.
 ///
-/// What the core believes of the drive and what the drive is are two things: a profile that was measured from outside,
-/// or one that is wrong, goes into `known`, the truth into `drive`.
+/// The core's knowledge of the drive and the drive itself are separate: a measured or a wrong profile goes into `known`, the
+/// true drive into `drive`.
 ///
 /// ```
 /// use drive::Behaviour;
@@ -46,15 +46,15 @@ pub struct Outside<S> {
     core: Core,
     device: Device,
     foreground: Issuer<S>,
-    /// Requests that are not done, by number less the first one's.
+    /// Unfinished requests, by number less the first one's.
     in_flight: VecDeque<Option<InFlight>>,
     first_in_flight: u64,
     now: Instant,
-    /// What the drive has no room for: it waits in the host, as in that of a drive without a queue.
+    /// Commands for which the drive has no room: they wait in the host, as for a drive without a queue.
     held: VecDeque<Command>,
-    /// What is at the drive.
+    /// Commands at the drive.
     sent: BTreeMap<u64, Command>,
-    /// When the last foreground request was done.
+    /// The last foreground completion.
     last_done: Instant,
     head: Spent,
     times: Times,
@@ -62,11 +62,11 @@ pub struct Outside<S> {
     scan: Option<ScanProgress>,
 }
 
-/// What is on the other side of the interface.
+/// The device on the other side of the interface.
 enum Device {
-    /// A drive that says where its time went.
+    /// A drive that reports the parts of its time.
     Drive(Box<Drive>),
-    /// Anything.
+    /// Any device.
     Any(Box<dyn BlackBox>),
 }
 
@@ -93,12 +93,12 @@ impl Device {
     }
 }
 
-/// What the head did, by what the drive says of each command.
+/// The time of the head, from the drive's report on each command.
 #[derive(Clone, Debug)]
 struct Spent {
     model: Arc<DriveModel>,
     position: Position,
-    /// Where the head was after the last foreground command, and what it did since.
+    /// The position of the head after the last foreground command, and its work since.
     group_from: Position,
     group_moves: Duration,
     rotation: Duration,
@@ -106,11 +106,11 @@ struct Spent {
 }
 
 impl<S: Source> Outside<S> {
-    /// A run that begins at instant zero. `known` is what the core believes of the drive. Nothing happens with a `config`
+    /// Returns a run that begins at instant zero. `known` is the core's model of the drive. Nothing happens with a `config`
     /// that places the core inside.
     ///
     /// # Errors
-    /// A block size that no scan can have, or idle time that cannot be used so.
+    /// An invalid block size of the scan, or invalid settings of idle time.
     pub fn new(
         drive: Drive,
         known: Arc<DriveModel>,
@@ -123,10 +123,10 @@ impl<S: Source> Outside<S> {
         Self::begin(device, (model, position), known, config, (foreground, background))
     }
 
-    /// The same over a device that may be no such drive. What its head does, if it has one, is not known.
+    /// The same over any device. The work of its head, if it has one, is unknown.
     ///
     /// # Errors
-    /// A block size that no scan can have, or idle time that cannot be used so.
+    /// An invalid block size of the scan, or invalid settings of idle time.
     pub fn over(
         device: Box<dyn BlackBox>,
         known: Arc<DriveModel>,
@@ -172,15 +172,15 @@ impl<S: Source> Outside<S> {
         })
     }
 
-    /// Goes on until so many more foreground requests are done or the load has ended. Whether it has not.
+    /// Runs until `requests` more foreground requests are done or the load has ended. Returns whether the load continues.
     ///
     /// # Errors
-    /// The load asks for what the drive does not have, or the drive refuses a command.
+    /// A request of the load that is invalid for the drive, or a command that the drive refuses.
     pub fn advance(&mut self, requests: u64, observer: &mut impl Observer) -> Result<bool, SetupError> {
         self.go_on(requests, false, observer)
     }
 
-    /// The same, but not further than to the end of the scan. Whether there is more of both.
+    /// The same, but at most to the end of the scan. Returns whether both continue.
     ///
     /// # Errors
     /// As [`advance`](Self::advance).
@@ -188,7 +188,7 @@ impl<S: Source> Outside<S> {
         Ok(self.go_on(requests, true, observer)? && !self.is_scanned())
     }
 
-    /// Goes on through everything that happens before `end`; also what nobody asks for, in idle time.
+    /// Processes every event before `end`, idle work included.
     ///
     /// # Errors
     /// As [`advance`](Self::advance).
@@ -200,62 +200,62 @@ impl<S: Source> Outside<S> {
         Ok(())
     }
 
-    /// Whether the scan has every block; false where there is none.
+    /// Returns whether the scan has every block; false without a scan.
     pub fn is_scanned(&self) -> bool {
         self.scan.is_some_and(|s| s.finished.is_some())
     }
 
-    /// The core, to open sessions of one's own in it before and between calls of [`advance`](Self::advance).
+    /// Returns the core, for sessions opened before and between calls of [`advance`](Self::advance).
     pub fn core_mut(&mut self) -> &mut Core {
         &mut self.core
     }
 
-    /// The core.
+    /// Returns the core.
     pub fn core(&self) -> &Core {
         &self.core
     }
 
-    /// Foreground requests done.
+    /// Returns the number of finished foreground requests.
     pub fn requests(&self) -> u64 {
         self.times.requests()
     }
 
-    /// Virtual time.
+    /// Returns the virtual time.
     pub fn now(&self) -> Instant {
         self.now
     }
 
-    /// Blocks that the scan has and will have delivered.
+    /// Returns the scan's delivered blocks, and their total.
     pub fn scan_progress(&self) -> Option<(u64, u64)> {
         self.scan.map(|s| (s.delivered, s.blocks))
     }
 
-    /// What the head did so far, in nanoseconds.
+    /// Returns the head's time so far, in nanoseconds.
     pub fn head(&self) -> HeadNanos {
         self.head.spent
     }
 
-    /// What the planner did.
+    /// Returns the planner's counters.
     pub fn planner_stats(&self) -> PlannerStats {
         self.core.planner_stats()
     }
 
-    /// What background work in idle time has cost the foreground.
+    /// Returns the harm of background work in idle time.
     pub fn harm(&self) -> Harm {
         self.core.harm()
     }
 
-    /// Why gaps were left alone, and for how long; whether the drive is mistrusted.
+    /// Returns the reasons why gaps were not used, with their durations, and whether the drive is mistrusted.
     pub fn trust(&self) -> &Trust {
         &self.trust
     }
 
-    /// How well the core foresaw the drive's times.
+    /// Returns the errors of the core's predictions.
     pub fn prediction_errors(&self) -> Option<&ErrorRecord> {
         self.core.prediction_errors()
     }
 
-    /// The result so far.
+    /// Returns the result so far.
     pub fn report(&self) -> Report {
         let run = self.now.since(Instant::ZERO);
         Report {
@@ -284,12 +284,12 @@ impl<S: Source> Outside<S> {
         Ok(true)
     }
 
-    /// When something happens next.
+    /// Returns the instant of the next event.
     fn next_event(&self) -> Option<Instant> {
         [self.device.next_event(), self.core.wake_at(), self.foreground.due()].into_iter().flatten().min()
     }
 
-    /// One event: a completion, an arrival, or idle time. False when there is none to come.
+    /// Processes one event: a completion, an arrival, or idle time. Returns false without a further event.
     fn step(&mut self, observer: &mut impl Observer) -> Result<bool, SetupError> {
         let Some(at) = self.next_event() else { return Ok(false) };
         self.now = self.now.max(at);
@@ -327,7 +327,7 @@ impl<S: Source> Outside<S> {
         Ok(())
     }
 
-    /// Hands over to the drive what it has room for.
+    /// Sends the drive the commands for which it has room.
     fn fill(&mut self) -> Result<(), SetupError> {
         let device = self.device.interface();
         while device.outstanding() < device.queue_depth() {
@@ -339,7 +339,7 @@ impl<S: Source> Outside<S> {
         Ok(())
     }
 
-    /// Does what the core asks for.
+    /// Carries out the core's actions.
     fn drain(&mut self, observer: &mut impl Observer) -> Result<(), SetupError> {
         while let Some(action) = self.core.poll(self.now) {
             match action {
@@ -359,7 +359,7 @@ impl<S: Source> Outside<S> {
                     self.last_done = self.now;
                     observer.completed(done.request, done.arrived, self.now);
                     self.foreground.complete(done.task, self.now);
-                    // A task that does not think has its next request in the pool before the core chooses again.
+                    // A task without a think time has its next request in the pool before the core chooses again.
                     self.issue()?;
                 }
                 Action::Deliver(record) => {
@@ -379,7 +379,7 @@ impl<S: Source> Outside<S> {
 }
 
 impl Spent {
-    /// A command is done: its moves and its latency are what the drive says, its transfer follows from where it lies.
+    /// Adds the time of a finished command: its moves and its latency from the drive's report, its transfer from its place.
     fn account(&mut self, command: &Command, done: &Breakdown) {
         let asked = command.foreground.map_or(0, |range| range.len().get());
         let (mut own, mut other, mut last) = (Duration::ZERO, Duration::ZERO, self.position);
@@ -394,7 +394,7 @@ impl Spent {
             own += rpm.time_within(track.arc(piece.sector + before, piece.len - before));
             last = track.into();
         }
-        // What comes from the buffer, or goes there only, takes no time of the head.
+        // A transfer from or to the buffer takes no time of the head.
         if matches!(done.served, Served::Hit | Served::Buffered) {
             (own, other) = (Duration::ZERO, Duration::ZERO);
         }
@@ -418,7 +418,7 @@ impl Spent {
                 self.spent.free_transfer += useful;
                 self.rotation += other.saturating_sub(useful);
                 self.spent.transfer += own;
-                // The foreground's share is what it would have been without the detour.
+                // The foreground's share is the command without the detour.
                 let first = self.model.layout().pieces(command.range).next();
                 let to = first.map_or(last, |p| self.model.layout().track(p.track).into());
                 let direct = self.model.move_time(self.group_from, to, command.op).min(self.group_moves);
@@ -440,10 +440,10 @@ impl Spent {
     }
 }
 
-/// A simulated drive as an outside scheduler meets it, and what its commands cost as far as that can be known.
+/// Returns a simulated drive for an outside scheduler, and the knowable costs of its commands.
 ///
 /// # Errors
-/// The first field that describes no drive, and its mend.
+/// The first invalid field, and its mend.
 pub fn black_box(
     profile: &Profile,
     behaviour: Behaviour,
@@ -451,7 +451,7 @@ pub fn black_box(
 ) -> Result<(Drive, Overheads), DriveError> {
     let drive = Drive::with_behaviour(profile, Rules::HARDWARE, behaviour, seed)?;
     let firmware = &behaviour.firmware(profile.firmware.as_ref().ok_or(DriveError::NoFirmware)?);
-    // What waits in the host overlaps nothing.
+    // Commands that wait in the host overlap nothing.
     let overlap = behaviour.queue != Queue::Serial && drive.queue_depth() > 1;
     let mut overheads = Overheads::of(firmware, drive.model(), overlap);
     if let Some(bus) = behaviour.bus_time(drive.model().sector_bytes()) {
@@ -459,7 +459,7 @@ pub fn black_box(
         overheads.bus_sector = bus;
     }
     overheads = overheads.writing_back(firmware, behaviour.writes_back(&firmware.cache));
-    // What varies is known by its mean.
+    // Of a varying cost the mean is known.
     for command in &mut overheads.command {
         *command += behaviour.command_spread / 2;
     }

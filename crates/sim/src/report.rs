@@ -1,4 +1,4 @@
-//! What a run has measured.
+//! The results of a run.
 
 use hdrhistogram::Histogram;
 use units::{Bytes, Duration, Instant};
@@ -8,15 +8,15 @@ use units::{Bytes, Duration, Instant};
 pub struct Report {
     /// The foreground's share.
     pub foreground: ForegroundReport,
-    /// What the head did, in fractions of the run that add up to 1.
+    /// The parts of the head's time, as fractions of the run that add up to 1.
     pub head_time: HeadTime,
     /// The background's share.
     pub background: BackgroundReport,
-    /// How long the run was, in virtual time.
+    /// The duration of the run in virtual time.
     pub simulated: Duration,
 }
 
-/// What the foreground saw.
+/// The foreground's results.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ForegroundReport {
     /// Requests completed.
@@ -31,10 +31,10 @@ pub struct ForegroundReport {
     pub iops: f64,
 }
 
-/// What the head did. `rotation` is the latency that stayed unused.
+/// The parts of the head's time. `rotation` is the unused latency.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct HeadTime {
-    /// Moves that the foreground needs anyway.
+    /// Moves for the foreground.
     pub seek: f64,
     /// Waiting for sectors.
     pub rotation: f64,
@@ -42,41 +42,41 @@ pub struct HeadTime {
     pub transfer: f64,
     /// Wanted background sectors under the head, in gaps and in idle time.
     pub free_transfer: f64,
-    /// Moves that only the background needs.
+    /// Additional moves for the background.
     pub extra_seek: f64,
-    /// Nothing to do, or waiting without a foreground request.
+    /// No work, or waits without a foreground request.
     pub idle: f64,
 }
 
-/// What the background got.
+/// The background's results.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct BackgroundReport {
     /// Blocks delivered.
     pub blocks: u64,
     /// Bytes delivered a second, in millions.
     pub mb_per_s: f64,
-    /// Whole scans that fit into a day at this rate.
+    /// The rate in whole scans a day.
     pub scans_per_day: f64,
-    /// Part of the foreground's rotational latency that went into reading wanted sectors.
+    /// The share of the foreground's rotational latency that was used for wanted sectors.
     pub potential_used: f64,
-    /// Part of the scan's time that its last twentieth of the blocks took; only of a finished scan.
+    /// The share of the scan's time for the last twentieth of its blocks, if the scan has ended.
     pub last5_time_share: Option<f64>,
     /// Whether every block has come.
     pub done: bool,
 }
 
-/// Time by what the head did: [`HeadTime`] before it is made a fraction.
+/// The parts of the head's time, in nanoseconds: [`HeadTime`] before the division by the run's duration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HeadNanos {
-    /// Moves that the foreground needs anyway.
+    /// Moves for the foreground.
     pub seek: Duration,
-    /// Waiting for sectors: the latency that stayed unused.
+    /// Waits for sectors: the unused latency.
     pub rotation: Duration,
     /// Foreground sectors under the head.
     pub transfer: Duration,
     /// Wanted background sectors under the head, in gaps.
     pub free_transfer: Duration,
-    /// Moves that only the background needs.
+    /// Additional moves for the background.
     pub extra_seek: Duration,
     /// Wanted background sectors under the head, in idle time.
     pub idle_transfer: Duration,
@@ -85,12 +85,12 @@ pub struct HeadNanos {
 }
 
 impl HeadNanos {
-    /// The foreground's rotational latency, used or not: the potential free bandwidth, as time.
+    /// Returns the foreground's rotational latency, used or not: the potential free bandwidth, as time.
     pub fn potential(&self) -> Duration {
         self.rotation + self.free_transfer + self.extra_seek
     }
 
-    /// What was added since `before`.
+    /// Returns the increase since `before`.
     pub fn since(&self, before: &Self) -> Self {
         Self {
             seek: self.seek.saturating_sub(before.seek),
@@ -103,13 +103,13 @@ impl HeadNanos {
         }
     }
 
-    /// Fractions of a run of this length.
+    /// Returns the fractions of a run of this length.
     pub fn shares(&self, run: Duration) -> HeadTime {
         let free_transfer = self.free_transfer + self.idle_transfer;
         let extra_seek = self.extra_seek + self.idle_seek;
         let busy = [self.seek, self.rotation, self.transfer, free_transfer, extra_seek];
         let busy: Duration = busy.into_iter().sum();
-        // Outside the drive parts of two commands may be told of the same time.
+        // Outside the drive, the reports on two commands may overlap in time.
         let total = run.max(busy).as_nanos().max(1) as f64;
         let share = |d: Duration| d.as_nanos() as f64 / total;
         HeadTime {
@@ -122,7 +122,7 @@ impl HeadNanos {
         }
     }
 
-    /// Part of all latency that went into wanted sectors.
+    /// Returns the share of all latency that was used for wanted sectors.
     pub fn potential_used(&self) -> f64 {
         self.free_transfer.as_nanos() as f64 / self.potential().as_nanos().max(1) as f64
     }
@@ -175,7 +175,7 @@ pub(crate) struct ScanProgress {
     pub delivered: u64,
     pub bytes: u64,
     pub started: Instant,
-    /// When 95% of the blocks had come.
+    /// The instant at which 95% of the blocks had been delivered.
     pub nearly: Option<Instant>,
     pub finished: Option<Instant>,
     /// At the end of the scan.

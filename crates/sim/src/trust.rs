@@ -1,9 +1,9 @@
-//! Why a core outside the drive left gaps alone, and for how long.
+//! The reasons why a core outside the drive did not use gaps, with their durations.
 
 use scheduler::{Caution, Core, TrustWatch};
 use units::{Duration, Instant};
 
-/// Over a run. Looked at after each completion: what it was then it is taken to have been until the next one.
+/// The cautions of a run. Each is sampled after a completion and counts until the next one.
 #[derive(Clone, Copy, Debug)]
 pub struct Trust {
     watch: TrustWatch,
@@ -23,7 +23,7 @@ impl Trust {
         }
     }
 
-    /// A command is done.
+    /// Records a completion.
     pub(crate) fn note(&mut self, now: Instant, core: &Core) {
         let before = self.caution;
         for (caution, lasted) in Caution::ALL.into_iter().zip(&mut self.lasted) {
@@ -35,18 +35,18 @@ impl Trust {
         self.watch.note(now, self.caution);
     }
 
-    /// Why gaps are left alone now, if they are.
+    /// Returns the reason why gaps are not used now, if they are not.
     pub fn caution(&self) -> Option<Caution> {
         self.caution
     }
 
-    /// For how long they were left alone for this, until the last completion.
+    /// Returns the total duration of this caution until the last completion.
     pub fn lasted(&self, why: Caution) -> Duration {
         let lasted = Caution::ALL.into_iter().zip(self.lasted).find(|(caution, _)| *caution == why);
         lasted.map_or(Duration::ZERO, |(_, lasted)| lasted)
     }
 
-    /// Whether the drive has for half a minute not done what its profile says, as a daemon tells it.
+    /// Returns whether the drive has contradicted its profile for half a minute, as a daemon reports it.
     pub fn is_mistrusted(&self) -> bool {
         self.watch.is_mistrusted()
     }

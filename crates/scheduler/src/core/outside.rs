@@ -84,7 +84,7 @@ use units::{Duration, Instant, Lbn, Op, RequestId, TrackIndex};
 const NOISE: i64 = 8;
 
 /// The error of a completion, as a part of a revolution, that chance explains: a thirty-second, which is less than the
-/// initial margin of detours' moves. On a drive that turns faster than its profile says, commands are often off by more than
+/// initial margin of detours' moves. On a drive that rotates faster than the profile says, commands are often off by more than
 /// this, though by less than an eighth from one command to the next.
 const CHANCE: i64 = 32;
 

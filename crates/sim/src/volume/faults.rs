@@ -1,27 +1,27 @@
-//! What goes wrong in a volume, by a seed.
+//! Seeded faults in a volume.
 
 use std::num::NonZeroU64;
 use units::{Duration, Instant, Lbn, Sectors};
 use workload::random::Stream;
 
-/// How often what goes wrong, in millionths of what the head is told to do. Nothing, by default.
+/// The frequencies of faults, in millionths of the head's orders. None by default.
 ///
 /// Power is cut by [`Volume::power_cut`](super::Volume::power_cut), and sectors are spoilt one by one with
 /// [`Platters::spoil`](super::Platters::spoil), at any instant that the caller likes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Faults {
-    /// Where chance begins.
+    /// The seed.
     pub seed: u64,
-    /// Completions that are lost: nobody hears of what was done, which is all, nothing, or the sectors that passed
-    /// before some instant. The core is told after [`timeout`](Self::timeout).
+    /// Lost completions: the host does not learn whether all, nothing, or the sectors before some instant were done. The
+    /// core gets the report of the loss after [`timeout`](Self::timeout).
     pub lost_ppm: u32,
-    /// After how long a completion counts as lost.
+    /// The time after which a completion counts as lost.
     pub timeout: Duration,
-    /// Completions that come late.
+    /// Late completions.
     pub late_ppm: u32,
-    /// By how much at most.
+    /// The maximal delay.
     pub late: Duration,
-    /// Sectors that go bad, anywhere on the drive, until they are written.
+    /// Sectors that become bad, anywhere on the drive, until they are written.
     pub spoilt_ppm: u32,
 }
 
@@ -38,12 +38,12 @@ impl Default for Faults {
     }
 }
 
-/// What becomes of one thing that the head was told to do.
+/// The outcome of one order of the head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// The completion comes so late.
+    /// The completion is late by this.
     Told(Duration),
-    /// It never comes, and only what passed before this instant was done.
+    /// The completion never comes, and only the sectors that passed before this instant were done.
     Lost(Instant),
 }
 

@@ -1,4 +1,4 @@
-//! Applications in a volume: whose session is whose, and the buffers that they gave.
+//! Applications in a volume, their sessions, and their buffers.
 
 use scheduler::{
     Application, Buffers, Core, Given, Priority, Record, SessionError, Sessions, Wanted, Watch, Watched,
@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use units::{Bytes, Instant, SessionId};
 
-/// An application that a volume can host: any that owns what it has.
+/// An application that a volume can host: any that owns its data.
 pub trait Hosted: Application + Any {}
 
 impl<T: Application + Any> Hosted for T {}
 
-/// Where in a volume an application is.
+/// The place of an application in a volume.
 pub struct Place<T> {
     pub(super) index: usize,
     pub(super) kind: PhantomData<fn() -> T>,
@@ -27,12 +27,12 @@ impl<T> Clone for Place<T> {
 
 impl<T> Copy for Place<T> {}
 
-/// What an application has got.
+/// The results of an application.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Blocks done, failed ones included.
+    /// Finished blocks, failed ones included.
     pub blocks: u64,
-    /// Bytes of the blocks that were read or written well.
+    /// Bytes of the blocks that were read or written without error.
     pub bytes: u64,
     /// Blocks with bad sectors.
     pub failed: u64,
@@ -74,7 +74,7 @@ impl Apps {
         Some(call(app, &mut Watched { sessions: core, watch: Calls { stirred, owners, app: place.index } }))
     }
 
-    /// Hands a record to whoever opened its session.
+    /// Passes a record to the application that opened its session.
     pub fn done(&mut self, core: &mut Core, record: &Record, bytes: &[u8], size: Bytes, now: Instant) {
         let Self { apps, stirred, owners } = self;
         let Some(&index) = owners.get(&record.session) else { return };
@@ -89,7 +89,7 @@ impl Apps {
     }
 }
 
-/// Notes whose session is whose.
+/// Records which application opened each session.
 struct Calls<'a> {
     stirred: &'a mut bool,
     owners: &'a mut BTreeMap<SessionId, usize>,
@@ -112,12 +112,12 @@ impl Watch for Calls<'_> {
     }
 }
 
-/// Asks applications for what the core is about to write, and keeps it.
+/// Asks applications for the bytes of the core's next writes, and keeps them.
 pub(super) struct Asker<'a> {
     pub apps: &'a mut Apps,
     pub given: &'a mut Given,
     pub sector: Bytes,
-    /// Nothing was asked for yet that belongs to what is decided on now: what is there is of the decision before.
+    /// Whether no bytes were requested yet for the current decision: the stored ones belong to the decision before.
     pub fresh: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The core in a drive that holds bytes, with applications on it.
+//! A drive that holds bytes, with the core in it and applications on it.
 
 mod faults;
 mod hosted;
@@ -34,27 +34,27 @@ type Watcher = Box<dyn FnMut(&Passed)>;
 struct InFlight {
     request: Request,
     arrived: Instant,
-    /// What it writes; none for a load that is there for its timing.
+    /// The bytes of a write; `None` for a load that only needs its timing.
     bytes: Option<Vec<u8>>,
-    /// Whose it is, if a load's: which load, and which of its tasks.
+    /// For a load's request: the load, and its task.
     load: Option<(u64, ClosedTask)>,
 }
 
 /// A drive with bytes on it, the core in it, applications over the core, and a foreground.
 ///
-/// Time is virtual: [`run_until`](Self::run_until) goes from event to event. What is [submitted](Self::submit_write) or
-/// [called](Self::call) between two runs happens at [`now`](Self::now), and all of it before the core chooses what to
-/// do. The same calls give the same bytes at the same nanosecond.
+/// Time is virtual: [`run_until`](Self::run_until) processes event after event. Requests [submitted](Self::submit_write) and
+/// calls [made](Self::call) between two runs happen at [`now`](Self::now), before the core's next choice. The same calls
+/// give the same bytes at the same nanosecond.
 ///
-/// # What the bytes do
-/// A wish of the core (one [`Action::Execute`]) is carried out in the order of its accesses, and its bytes move when it
-/// ends, as far as it went: where it is cut short, or the power is cut, the sectors that had passed by then are on the
-/// medium and no others. A sector is never torn. In between nobody could tell: the core orders nothing else meanwhile.
+/// # When bytes move
+/// An order of the core (one [`Action::Execute`]) is carried out in the order of its accesses. Its bytes move when it ends:
+/// if it is cut short, or the power is cut, the sectors that had passed by then are on the medium and no others. A sector is
+/// never torn. The delay is invisible, because the core gives no other order meanwhile.
 ///
-/// A record's bytes, and those of a foreground read, are what the medium holds at the end of the wish that completed
-/// it. For a block that passed whole, that is what passed, overlaid with what the same wish wrote to it, which is in
-/// memory. Of a block that is read in pieces the earlier pieces are as they passed or, where they were written to since,
-/// newer; that too a drive has in memory. So a block is always one that was on the medium as a whole. See
+/// The bytes of a record, and those of a foreground read, are the contents of the medium at the end of the order that
+/// completed it. For a block that passed whole, these are the bytes that passed, overlaid with writes of the same order,
+/// which are in memory. For a block that is read in pieces, earlier pieces are as they passed, or newer if they were written
+/// since; a drive has those in memory as well. So a block is always one that was on the medium as a whole. See
 /// [`Action::Deliver`].
 ///
 /// # A counter
@@ -111,19 +111,19 @@ pub struct Volume {
     started: Instant,
     now: Instant,
     under_way: Option<UnderWay>,
-    /// Something was submitted since the core was last polled.
+    /// Whether requests or calls came since the core was last polled.
     stirred: bool,
     apps: Apps,
     given: Given,
-    /// What was given is for a promoted write that was lost, and is not asked for again.
+    /// Whether the stored bytes are for a promoted write that was lost, and are not requested again.
     again: bool,
-    /// What a core outside the drive sends commands to.
+    /// The drive of a core outside.
     outside: Option<Box<Outside>>,
     in_flight: BTreeMap<RequestId, InFlight>,
     next_request: u64,
     completions: VecDeque<Completion>,
     load: Option<Load>,
-    /// How many there were.
+    /// The number of loads so far.
     loads: u64,
     chance: Chance,
     times: Times,
@@ -132,18 +132,18 @@ pub struct Volume {
 }
 
 impl Volume {
-    /// A drive at rest at instant zero.
+    /// Returns a drive at rest at instant zero.
     ///
     /// # Errors
-    /// Platters of another size, or idle time that cannot be used so.
+    /// Platters of another size, or invalid settings of idle time.
     pub fn new(drive: Arc<DriveModel>, config: Config, platters: Platters) -> Result<Self, VolumeError> {
         Self::starting_at(Instant::ZERO, drive, config, platters)
     }
 
-    /// A drive that is switched on at some instant, as after a [power cut](Self::power_cut).
+    /// Returns a drive that is switched on at an instant, as after a [power cut](Self::power_cut).
     ///
     /// # Errors
-    /// Platters of another size, or idle time that cannot be used so.
+    /// Platters of another size, or invalid settings of idle time.
     pub fn starting_at(
         now: Instant,
         drive: Arc<DriveModel>,
@@ -189,33 +189,33 @@ impl Volume {
         })
     }
 
-    /// What goes wrong from here on.
+    /// Sets the faults from here on.
     pub fn set_faults(&mut self, faults: Faults) {
         self.chance = Chance::new(faults);
     }
 
-    /// Calls `watcher` with what the head passes over.
+    /// Calls `watcher` with the sectors that the head passes over.
     pub fn watch(&mut self, watcher: impl FnMut(&Passed) + 'static) {
         self.watcher = Some(Box::new(watcher));
     }
 
-    /// Takes an application in.
+    /// Adds an application.
     pub fn host<T: Application + 'static>(&mut self, app: T) -> Place<T> {
         Place { index: self.apps.add(Box::new(app)), kind: PhantomData }
     }
 
-    /// An application. `None` if the place is of another volume.
+    /// Returns an application; `None` if the place is of another volume.
     pub fn app<T: Application + 'static>(&self, place: Place<T>) -> Option<&T> {
         self.apps.get(place)
     }
 
-    /// What an application has got.
+    /// Returns the results of an application.
     pub fn tally<T>(&self, place: Place<T>) -> Tally {
         self.apps.tally(place.index)
     }
 
-    /// Lets an application make calls, now: what it opens, it gets the records of. `None` if the place is of another
-    /// volume.
+    /// Lets an application make calls now; it gets the records of the sessions that it opens. `None` if the place is of
+    /// another volume.
     pub fn call<T: Application + 'static, R>(
         &mut self,
         place: Place<T>,
@@ -224,18 +224,18 @@ impl Volume {
         self.apps.call(&mut self.core, place, call)
     }
 
-    /// A foreground read comes in now. Its [`Completion`] brings the bytes.
+    /// Submits a foreground read now. Its [`Completion`] has the bytes.
     ///
     /// # Errors
-    /// What the core says of it.
+    /// The core's refusal.
     pub fn submit_read(&mut self, range: LbnRange) -> Result<RequestId, VolumeError> {
         self.submit(Op::Read, range, None, None)
     }
 
-    /// A foreground write comes in now.
+    /// Submits a foreground write now.
     ///
     /// # Errors
-    /// What the core says of it, or a number of bytes that is not the range's.
+    /// The core's refusal, or a number of bytes that does not match the range.
     pub fn submit_write(&mut self, range: LbnRange, bytes: Vec<u8>) -> Result<RequestId, VolumeError> {
         let (expected, found) = (range.len().bytes(self.drive.sector_bytes()).get(), bytes.len() as u64);
         if expected != found {
@@ -260,49 +260,49 @@ impl Volume {
         Ok(id)
     }
 
-    /// The oldest completion that has not been taken. Those of a [load](Self::load) are not kept.
+    /// Returns the oldest completion that has not been taken. Those of a [load](Self::load) are not kept.
     pub fn completion(&mut self) -> Option<Completion> {
         self.completions.pop_front()
     }
 
-    /// Foreground requests that are not done, a load's included.
+    /// Returns the number of unfinished foreground requests, a load's included.
     pub fn outstanding(&self) -> usize {
         self.in_flight.len()
     }
 
-    /// Virtual time.
+    /// Returns the virtual time.
     pub fn now(&self) -> Instant {
         self.now
     }
 
-    /// The drive.
+    /// Returns the drive model.
     pub fn drive(&self) -> &Arc<DriveModel> {
         &self.drive
     }
 
-    /// The core, to ask it things.
+    /// Returns the core, for queries.
     pub fn core(&self) -> &Core {
         &self.core
     }
 
-    /// The bytes as they are on the medium now, but for what is under way.
+    /// Returns the bytes on the medium now, without the work under way.
     pub fn platters(&self) -> &Platters {
         &self.platters
     }
 
-    /// The same, to spoil some.
+    /// Returns the same, to make sectors bad.
     pub fn platters_mut(&mut self) -> &mut Platters {
         &mut self.platters
     }
 
-    /// Counts of what the planner did.
+    /// Returns the planner's counters.
     pub fn planner_stats(&self) -> PlannerStats {
         self.core.planner_stats()
     }
 
-    /// What a run has measured so far.
+    /// Returns the results so far.
     pub fn report(&self) -> VolumeReport {
-        // What is under way is accounted for up to its end, so the run is measured up to there.
+        // The work under way is counted up to its end, so the run is measured up to there.
         let end = self.under_way.as_ref().map_or(self.now, |u| u.until.max(self.now));
         let run = end.since(self.started);
         VolumeReport {
@@ -314,7 +314,7 @@ impl Volume {
         }
     }
 
-    /// When the next thing happens by itself; `None` when nothing will.
+    /// Returns the instant of the next event, `None` without one.
     pub fn next_at(&self) -> Option<Instant> {
         if self.stirred || self.apps.stirred {
             return Some(self.now);
@@ -325,10 +325,10 @@ impl Volume {
         [told, due, self.core.wake_at()].into_iter().flatten().min().map(|at| at.max(self.now))
     }
 
-    /// Goes on to the next thing that happens by itself. False when nothing will.
+    /// Processes the next event. Returns false without one.
     ///
     /// # Errors
-    /// The load asks for what the drive does not have.
+    /// A request of the load that is invalid for the drive.
     pub fn step(&mut self) -> Result<bool, VolumeError> {
         let Some(at) = self.next_at() else { return Ok(false) };
         self.now = at;
@@ -348,7 +348,7 @@ impl Volume {
         Ok(true)
     }
 
-    /// Lets all happen that happens until then, that instant included.
+    /// Processes all events up to `until`, that instant included.
     ///
     /// # Errors
     /// As [`step`](Self::step).
@@ -360,7 +360,7 @@ impl Volume {
         Ok(())
     }
 
-    /// The same for so long.
+    /// Processes all events of the next `time`.
     ///
     /// # Errors
     /// As [`step`](Self::step).
@@ -368,7 +368,7 @@ impl Volume {
         self.run_until(self.now + time)
     }
 
-    /// Goes on until everything that was submitted is done; not for a load that issues on and on.
+    /// Runs until every submitted request is done; not for a load without end.
     ///
     /// # Errors
     /// As [`step`](Self::step).
@@ -388,13 +388,13 @@ impl Volume {
         self.drain_from(self.now)
     }
 
-    /// Does what the core asks for. What it reports as completed was begun at `began`.
+    /// Carries out the core's actions. A request that it reports as completed was begun at `began`.
     fn drain_from(&mut self, began: Instant) -> Result<(), VolumeError> {
         self.stirred = false;
         while let Some(action) = self.poll() {
             self.act(action, began)?;
         }
-        // Records may have stirred their applications, but the core has been polled since.
+        // Records may have made their applications call, but the core has been polled since.
         (self.stirred, self.apps.stirred) = (false, false);
         Ok(())
     }
@@ -430,7 +430,7 @@ impl Volume {
             if let Some(load) = self.load.as_mut().filter(|load| load.number == number) {
                 load.issuer.complete(task, self.now);
             }
-            // A task that does not think has its next request in the pool before the core chooses again.
+            // A task without a think time has its next request in the pool before the core chooses again.
             return self.issue();
         }
         let bytes = if op == Op::Read && bad.is_none() { self.read(range)? } else { Vec::new() };

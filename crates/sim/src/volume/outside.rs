@@ -1,7 +1,7 @@
-//! The core outside: it sends commands to a drive behind its interface, and the bytes move as those are done.
+//! A volume with the core outside: commands go to a drive behind its interface, and their bytes move when they are done.
 //!
-//! What a drive has done of a command when it is lost, or the power fails, nobody knows: any sectors that follow each
-//! other may be on the medium. A command that is done is on it; drives that report writes before that are refused.
+//! If a command is lost, or the power fails, the part of it that was done is unknown: any run of its sectors may be on the
+//! medium. A command that is done is on the medium; drives that report writes earlier are refused.
 
 use super::faults::Fate;
 use super::platters::Failed;
@@ -13,19 +13,18 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use units::{Instant, Lbn, LbnRange, RequestId, Sectors};
 
-/// Promoted writes whose bytes are kept: more than are under way at once.
+/// The maximum of promoted writes whose bytes are kept: more than are under way at once.
 const MOST_PROMOTED: usize = 1 << 10;
 
-/// A drive behind its interface, and how to have another like it when it is reset.
+/// A drive behind its interface, and its parameters for a new one after a reset.
 pub(super) struct Outside {
     drive: Drive,
     profile: Profile,
     behaviour: Behaviour,
     seed: u64,
-    /// By number, which is the order of sending.
+    /// The commands at the drive by number, which is the order of sending.
     sent: BTreeMap<u64, Sent>,
-    /// What was given for the promoted writes that were sent last: one that is lost is sent again, and not asked for
-    /// again.
+    /// The bytes of the last promoted writes: a lost one is sent again, and its bytes are not requested again.
     promoted: VecDeque<(LbnRange, Vec<u8>)>,
 }
 
@@ -33,14 +32,14 @@ struct Sent {
     command: Command,
     at: Instant,
     fate: Fate,
-    /// What it writes.
+    /// The bytes of a write.
     bytes: Vec<(LbnRange, Vec<u8>)>,
     done: Option<Done>,
 }
 
 struct Done {
     failed: Failed,
-    /// When the core hears of it; never, if it is lost.
+    /// The completion at the host; `None` if it is lost.
     told: Option<Instant>,
 }
 
@@ -57,13 +56,13 @@ impl Outside {
         })
     }
 
-    /// When something happens next.
+    /// Returns the instant of the next event.
     pub fn next_at(&self) -> Option<Instant> {
         let told = self.sent.values().filter_map(|sent| sent.done.as_ref()?.told);
         self.drive.next_event().into_iter().chain(told).chain(self.given_up()).min()
     }
 
-    /// When the first command that is lost counts as lost.
+    /// Returns the instant at which the first lost command counts as lost.
     fn given_up(&self) -> Option<Instant> {
         let lost = self.sent.values().filter_map(|sent| match sent.fate {
             Fate::Lost(at) => Some(at),
@@ -72,7 +71,7 @@ impl Outside {
         lost.min()
     }
 
-    /// The drive is switched on again, `now`.
+    /// Switches the drive on again, `now`.
     fn reset(&mut self, now: Instant) -> Result<(), DriveError> {
         self.seed = self.seed.wrapping_add(1);
         self.drive = Drive::with_behaviour(&self.profile, Rules::HARDWARE, self.behaviour, self.seed)?;
@@ -82,13 +81,13 @@ impl Outside {
 }
 
 impl Volume {
-    /// The same with the core outside a drive: of that it is told `known`, and `config` must place it
-    /// [outside](scheduler::Place::Outside). What the drive is like, `profile` says, and in what it differs from that
-    /// `behaviour`, by a seed. The report says nothing of the head.
+    /// Returns a volume with the core outside a drive. The core gets `known`, and `config` must place it
+    /// [outside](scheduler::Place::Outside). The true drive has `profile` and, seeded, `behaviour`. The report has no times
+    /// of the head.
     ///
     /// # Errors
-    /// Platters of another size, idle time that cannot be used so, a core that is to be inside, a profile or a behaviour
-    /// that no drive can have, or a drive that reports writes before they are on the medium.
+    /// Platters of another size, invalid settings of idle time, a core that is configured to be inside, an invalid profile
+    /// or behaviour, or a drive that reports writes before they are on the medium.
     ///
     /// ```
     /// use drive::Behaviour;
@@ -130,7 +129,7 @@ impl Volume {
         Ok(Self { outside: Some(Box::new(outside)), ..volume })
     }
 
-    /// The core sends a command.
+    /// Sends a command of the core.
     pub(super) fn send(&mut self, command: Command) -> Result<(), VolumeError> {
         let request = self.core.request_of(command.id);
         let bytes = if command.op.is_write() { self.bytes_of(&command, request) } else { Vec::new() };
@@ -146,7 +145,7 @@ impl Volume {
         Ok(())
     }
 
-    /// What a command writes: what the foreground gave, and what was given for the background.
+    /// Returns the bytes of a command's write: the foreground's, and the background's.
     fn bytes_of(&mut self, command: &Command, request: Option<RequestId>) -> Vec<(LbnRange, Vec<u8>)> {
         let sector = self.drive.sector_bytes();
         let own = command.foreground.filter(|_| request.is_some());
@@ -157,7 +156,7 @@ impl Volume {
         {
             bytes.push((own, part.to_vec()));
         }
-        // What is merged with a request lies before it.
+        // Blocks merged with a request precede it.
         let end = own.map_or(command.range.end(), |own| own.start());
         let others = LbnRange::new(command.range.start(), end.since(command.range.start()));
         if !others.is_empty() {
@@ -180,7 +179,7 @@ impl Volume {
         bytes
     }
 
-    /// What happens at the drive now.
+    /// Processes the drive's event.
     pub(super) fn told_outside(&mut self) -> Result<(), VolumeError> {
         let Some(mut outside) = self.outside.take() else { return Ok(()) };
         outside.drive.advance(self.now);
@@ -215,7 +214,7 @@ impl Volume {
         self.drain_from(at)
     }
 
-    /// The drive has done a command: its bytes are on the medium.
+    /// Puts the bytes of a finished command on the medium.
     fn done_outside(&mut self, sent: &mut Sent) -> Result<(), VolumeError> {
         let Command { op, range, .. } = sent.command;
         let mut failed = Failed::default();
@@ -240,7 +239,7 @@ impl Volume {
         }
     }
 
-    /// All that is at the drive comes to nothing, or to some of its sectors.
+    /// Ends all commands at the drive, with none or some of their sectors done.
     fn lose_outside(&mut self, outside: &mut Outside) -> Result<(), VolumeError> {
         let sector = self.drive.sector_bytes();
         for sent in std::mem::take(&mut outside.sent).into_values() {
@@ -261,7 +260,7 @@ impl Volume {
         Ok(())
     }
 
-    /// The power fails: nobody knows what of the commands at the drive is on the medium.
+    /// Cuts the power: an unknown part of the commands at the drive is on the medium.
     pub(super) fn cut_outside(&mut self) -> Result<(), VolumeError> {
         match self.outside.take() {
             Some(mut outside) => self.lose_outside(&mut outside),
@@ -271,7 +270,7 @@ impl Volume {
 }
 
 impl super::faults::Chance {
-    /// Some sectors of a range that follow each other, none or all perhaps.
+    /// Returns a random run of the sectors of a range, perhaps none or all.
     fn part(&mut self, range: LbnRange) -> LbnRange {
         let sectors = range.len().get();
         let (one, other) = (self.below(sectors + 2), self.below(sectors + 2));

@@ -1,4 +1,4 @@
-//! What of a drive outlives a power cut: its bytes, and its bad sectors.
+//! The parts of a drive that survive a power cut: its bytes, and its bad sectors.
 
 use drive::{Medium, MediumError};
 use model::DriveModel;
@@ -6,16 +6,16 @@ use scheduler::Bad;
 use std::collections::BTreeMap;
 use units::{Lbn, LbnRange, Op};
 
-/// What mends a bad sector.
+/// The cure of a bad sector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cure {
-    /// Writing it: reads fail until then.
+    /// A write; reads fail until then.
     Write,
-    /// Nothing: writes fail as well.
+    /// None: writes fail as well.
     None,
 }
 
-/// Sectors that failed to be read, and to be written.
+/// The sectors that failed to be read, and to be written.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Failed {
     pub read: Vec<Lbn>,
@@ -30,7 +30,7 @@ impl Failed {
         }
     }
 
-    /// As a core is told: ascending, each sector once.
+    /// Sorts both lists in ascending order without duplicates, as the core expects them.
     pub fn sort(&mut self) {
         for list in [&mut self.read, &mut self.written] {
             list.sort_unstable();
@@ -43,7 +43,7 @@ impl Failed {
     }
 }
 
-/// The bytes of a drive, and the sectors of it that cannot be read.
+/// The bytes of a drive, and its bad sectors.
 #[derive(Clone, Debug)]
 pub struct Platters {
     medium: Medium,
@@ -51,22 +51,22 @@ pub struct Platters {
 }
 
 impl Platters {
-    /// All good.
+    /// Returns platters without bad sectors.
     pub fn new(medium: Medium) -> Self {
         Self { medium, bad: BTreeMap::new() }
     }
 
-    /// A drive of zeroes.
+    /// Returns a drive of zeroes.
     pub fn blank(drive: &DriveModel) -> Self {
         Self::new(Medium::new(drive.layout().capacity(), drive.sector_bytes()))
     }
 
-    /// The bytes, those under bad sectors included.
+    /// Returns the bytes, those under bad sectors included.
     pub fn medium(&self) -> &Medium {
         &self.medium
     }
 
-    /// The bytes, to prepare them before a run or to damage them.
+    /// Returns the bytes, to prepare or to damage them before a run.
     pub fn medium_mut(&mut self) -> &mut Medium {
         &mut self.medium
     }
@@ -76,17 +76,17 @@ impl Platters {
         self.bad.insert(lbn, cure);
     }
 
-    /// The bad sectors, in ascending order.
+    /// Returns the bad sectors, in ascending order.
     pub fn bad(&self) -> impl Iterator<Item = (Lbn, Cure)> {
         self.bad.iter().map(|(lbn, cure)| (*lbn, *cure))
     }
 
-    /// The first bad sector of a range.
+    /// Returns the first bad sector of a range.
     pub fn first_bad(&self, range: LbnRange) -> Option<Lbn> {
         self.bad.range(range.start()..range.end()).next().map(|(lbn, _)| *lbn)
     }
 
-    /// The head passes over sectors: which of them fail goes into `failed`. A write that mends a sector takes it out.
+    /// Passes over sectors and adds those that fail to `failed`. A write that cures a sector removes it.
     pub(super) fn pass(&mut self, op: Op, range: LbnRange, failed: &mut Failed) {
         let bad: Vec<(Lbn, Cure)> =
             self.bad.range(range.start()..range.end()).map(|(lbn, cure)| (*lbn, *cure)).collect();
@@ -102,7 +102,7 @@ impl Platters {
         }
     }
 
-    /// Puts bytes on sectors that can be written.
+    /// Writes bytes to the sectors that can be written.
     pub(super) fn put(&mut self, range: LbnRange, bytes: &[u8]) -> Result<(), MediumError> {
         if self.first_bad(range).is_none() {
             return self.medium.write(range, bytes);

@@ -1,4 +1,4 @@
-//! What a volume tells those who use it.
+//! The results of a volume for its users.
 
 #[cfg(doc)]
 use super::Volume;
@@ -8,23 +8,23 @@ use scheduler::{Harm, IdleTimeError, Purpose, SubmitError};
 use thiserror::Error;
 use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId, Sectors};
 
-/// Why a volume did not do what it was asked. Nothing has changed then.
+/// The reason why a volume refused a call. A refusal changes nothing.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum VolumeError {
     /// The core refused.
     #[error(transparent)]
     Submit(#[from] SubmitError),
-    /// A core that cannot be configured so.
+    /// The configuration of the core is invalid.
     #[error(transparent)]
     Config(#[from] IdleTimeError),
     /// A write with too many bytes, or too few.
     #[error("a write to LBNs {range} is {expected} bytes, and came with {found}")]
     Bytes {
-        /// What was to be written.
+        /// The range of the write.
         range: LbnRange,
-        /// Its bytes.
+        /// The number of bytes in the range.
         expected: u64,
-        /// Those that came.
+        /// The number of bytes given.
         found: u64,
     },
     /// A medium of another size than the drive.
@@ -52,64 +52,63 @@ pub enum VolumeError {
     Medium(#[from] MediumError),
 }
 
-/// A foreground request that is done.
+/// A finished foreground request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Completion {
     /// The number that [`Volume::submit_read`] or [`Volume::submit_write`] gave it.
     pub id: RequestId,
-    /// Read or write.
+    /// Whether it read or wrote.
     pub op: Op,
-    /// What.
+    /// Its LBNs.
     pub range: LbnRange,
-    /// What was read; empty after a write or an error.
+    /// The data of a read; empty after a write or an error.
     pub bytes: Vec<u8>,
-    /// Its first bad sector; then it has failed. Of a write the other sectors are written.
+    /// Its first bad sector, if it has failed. The other sectors of a write are written.
     pub bad: Option<Lbn>,
-    /// When it came.
+    /// Its arrival.
     pub arrived: Instant,
-    /// When it was done.
+    /// Its completion.
     pub at: Instant,
 }
 
-/// What a load's writes write.
+/// The contents of a load's writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
-    /// Nothing: the load is there for its timing, and the bytes on the medium stay as they are. A background write that
-    /// such a write overtakes counts as done, and its bytes never come to the medium: not for applications that write.
+    /// None: the load only needs its timing, and the bytes on the medium stay as they are. A background write that such a
+    /// write covers counts as done, and its bytes never reach the medium: do not use it with applications that write.
     Timing,
     /// Bytes that depend on the seed, the request and the sector.
     Seeded(u64),
 }
 
-/// Sectors that the head has passed over for a reason, and whose passing counts: told to whoever
-/// [watches](Volume::watch).
+/// Sectors that the head has passed over for a purpose, as reported to a [watcher](Volume::watch).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Passed {
-    /// Which of the core's wishes it belonged to, counted from 1. Those of one wish are told in the order of passing.
+    /// The number of the core's order, from 1. The sectors of one order are reported in the order of passing.
     pub execute: u64,
-    /// Read or write.
+    /// Whether they were read or written.
     pub op: Op,
     /// The sectors.
     pub range: LbnRange,
-    /// What for.
+    /// The purpose.
     pub purpose: Purpose,
-    /// When the core wished it.
+    /// The instant of the order.
     pub began: Instant,
     /// Whether the core was told that it was lost.
     pub lost: bool,
 }
 
-/// What a run has measured.
+/// The results of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct VolumeReport {
     /// The foreground's share.
     pub foreground: ForegroundReport,
-    /// What the head did, in fractions of the run that add up to 1.
+    /// The parts of the head's time, as fractions of the run that add up to 1.
     pub head_time: HeadTime,
-    /// Part of the foreground's rotational latency that went into reading wanted sectors.
+    /// The share of the foreground's rotational latency that was used for wanted sectors.
     pub potential_used: f64,
-    /// What idle time has cost the foreground.
+    /// The harm of idle time.
     pub harm: Harm,
-    /// How long the run was, in virtual time.
+    /// The duration of the run in virtual time.
     pub simulated: Duration,
 }

@@ -1,4 +1,4 @@
-//! What the head was told to do: how far it has come, and what that does to the bytes.
+//! The work under way of the head, its progress, and its effect on the bytes.
 
 use super::faults::{Chance, Fate};
 use super::platters::Failed;
@@ -7,7 +7,7 @@ use model::Position;
 use scheduler::{Access, Purpose, Whose};
 use units::{Instant, RequestId};
 
-/// What the head is told to do.
+/// The work under way of the head.
 pub(super) struct UnderWay {
     pub accesses: Vec<Access>,
     pub from: Position,
@@ -17,7 +17,7 @@ pub(super) struct UnderWay {
 }
 
 impl UnderWay {
-    /// When the core hears of it.
+    /// Returns the instant at which the core receives the completion.
     pub fn told(&self, chance: &Chance) -> Instant {
         match self.fate {
             Fate::Told(late) => self.until + late,
@@ -42,9 +42,11 @@ impl Volume {
         self.under_way = Some(UnderWay { accesses, from, began: self.now, until, fate });
     }
 
-    /// The power fails, now. What had passed under the head is on the medium; core, applications and requests are gone.
+    /// Cuts the power now. Sectors that had passed under the head are on the medium; core, applications and requests are
+    /// gone.
     ///
     /// # Errors
+    /// A defect of this crate.
     /// A defect of this crate.
     pub fn power_cut(mut self) -> Result<Platters, VolumeError> {
         if let Some(under_way) = self.under_way.take() {
@@ -61,7 +63,7 @@ impl Volume {
         Ok(self.platters)
     }
 
-    /// The foreground request that is under way.
+    /// Returns the foreground request under way.
     fn whose(&self) -> Option<RequestId> {
         match self.core.whose() {
             Some(Whose::Request(id)) => Some(id),
@@ -76,7 +78,7 @@ impl Volume {
         passing::done_by(&self.drive, under_way.from, under_way.began, &under_way.accesses, by)
     }
 
-    /// The core hears of what the head has done, or does not.
+    /// Reports the work of the head to the core, or its loss.
     pub(super) fn told(&mut self) -> Result<(), VolumeError> {
         let Some(under_way) = self.under_way.take() else { return Ok(()) };
         let UnderWay { accesses, began, until, .. } = &under_way;
@@ -91,7 +93,7 @@ impl Volume {
             self.pass(&under_way, &done, true);
             self.put(accesses, &done, whose)?;
             if whose.is_none() {
-                // A write that was promoted is done again, and its buffer is not asked for again.
+                // A promoted write is repeated, and its bytes are not requested again.
                 let mut again = Vec::new();
                 for access in accesses.iter().filter(|a| a.purpose == Purpose::Foreground && a.op.is_write())
                 {
@@ -113,8 +115,8 @@ impl Volume {
         self.drain_from(under_way.began)
     }
 
-    /// The head passes over the first `done` sectors of each access: which fail. A sector that
-    /// could not be read and was then written is not among them: what it holds is known.
+    /// Passes over the first `done` sectors of each access, and returns those that fail. A sector that could not be read and
+    /// was then written is not among them, because its contents are known.
     fn pass(&mut self, under_way: &UnderWay, done: &[u32], lost: bool) -> Failed {
         let Self { drive, platters, watcher, executes, .. } = self;
         let mut failed = Failed::default();
@@ -132,8 +134,8 @@ impl Volume {
         failed
     }
 
-    /// Puts on the medium what the first `done` sectors of each access write: the bytes of foreground request `whose`,
-    /// or of a promoted write, and those of the background.
+    /// Writes the first `done` sectors of each access to the medium: the bytes of foreground request `whose`, or of a
+    /// promoted write, and those of the background.
     fn put(
         &mut self,
         accesses: &[Access],

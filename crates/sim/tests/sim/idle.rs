@@ -1,4 +1,4 @@
-//! Idle time: what it costs a foreground that is seldom there, and that it is used although nobody comes.
+//! Idle time: its cost to a rare foreground, and its use without any request.
 
 use freeblock_sim::{Background, Inside, Nothing, Observer};
 use model::{DriveModel, builtin};
@@ -19,7 +19,7 @@ fn start(drive: &Arc<DriveModel>, apart: Duration, seed: u64) -> Inside<Random> 
     Inside::new(Arc::clone(drive), config, foreground, Background::None).unwrap()
 }
 
-/// A scan of the whole drive that wants each block again when it has it: the hardest blocks are always wanted.
+/// A scan of the whole drive that wants each block again after its delivery: the hardest blocks are always wanted.
 struct Scan {
     session: SessionId,
     blocks: u64,
@@ -43,7 +43,7 @@ impl Observer for Scan {
     }
 }
 
-/// By how much the mean response is longer with the scan than without, in percent; and what the scan read, in MB/s.
+/// Returns the increase of the mean response time by the scan in percent, and the scan's rate in MB/s.
 fn slower(apart: Duration, requests: u64, seed: u64) -> (f64, f64) {
     let drive = atlas();
     let mut plain = start(&drive, apart, seed);

@@ -1,7 +1,7 @@
 //! The effect of detours on clients: the increase of their response times.
 //!
 //! One delay of the head delays all requests that wait, and those that arrive until the head has caught up, that is until
-//! the queue is empty. In a closed loop a delayed client returns later by the same time, so its next request is not delayed;
+//! the queue is empty. In a closed loop a delayed client returns with the same delay, so its next request is not delayed;
 //! and a request that arrives shortly before the queue would have been empty is delayed by less. Therefore a lost revolution
 //! delays at most as many requests as there are clients: those that wait, and as many more as recently waited at once, or as
 //! the [`arrivals`](super::arrivals) show for a loop. Without a loop there is no such limit. A burst of simultaneous
@@ -167,7 +167,7 @@ impl Felt {
         let Some([detours, idle]) = self.rehearsal.who_feel() else {
             return [0, 1].map(|why| felt[why] + client[why]);
         };
-        // Without a loss to idle time so far, assume that it is felt as widely as a detour's.
+        // Without a loss to idle time so far, assume that it delays as many requests as a detour's.
         let who_feel = [detours, if unforeseen { idle.max(detours) } else { idle }];
         // All of it is charged at once. Without predictions there are no detours.
         (self.next, self.owed) = (self.next.max(who_feel[usize::from(unforeseen)].ceil() as i64), 0);

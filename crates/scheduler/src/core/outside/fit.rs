@@ -28,7 +28,7 @@ pub(super) fn range_of(drive: &DriveModel, stop: &Stop) -> Option<LbnRange> {
 fn shorten_by(drive: &DriveModel, detour: &mut Detour, late: Duration, bus_sector: Duration) {
     let Some(last) = detour.stops.iter().flatten().count().checked_sub(1) else { return };
     let Some(stop) = &mut detour.stops[last] else { return };
-    // A merged stop begins later by the removed sectors.
+    // A merged stop loses its first sectors.
     let sector = if detour.merged {
         bus_sector
             .saturating_sub(drive.rpm().time_within(drive.layout().track(stop.track).arc(stop.first, 1)))
@@ -78,7 +78,7 @@ impl Outside {
     }
 
     /// Returns the part of the detour with which the foreground's `asked` is done in the same revolution as without it, and
-    /// completes at the same time, or later by the time that was `bought` or that serving it in order takes; `None` if no
+    /// completes at the same time, or late by the time that was `bought` or that serving it in order takes; `None` if no
     /// part is left.
     pub(super) fn fit(
         &self,

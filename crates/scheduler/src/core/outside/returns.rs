@@ -1,7 +1,6 @@
 //! Clients with a constant think time: requests that arrive a constant time after the client's last completion.
 //!
-//! A delayed client of this kind arrives later by the same time, and clients that were delayed together arrive together. The
-//! cost appears in all following rounds, and only the delay of the client's last request shows how much later it arrives
+//! A delayed client of this kind arrives with the same delay, and clients that were delayed together arrive together. The delay lasts for all following rounds, and only the delay of the client's last request shows how much later it arrives
 //! ([`felt`](super::felt)). A constant pause shows in the completions: one of them precedes each arrival by that pause, to a
 //! tenth of a millisecond. Candidates are the distances of one arrival from all remembered completions; a candidate is
 //! accepted if a quarter of the next arrivals have a completion at that distance too. An independent arrival has one there

@@ -296,7 +296,7 @@ impl Core {
         outside.stream_is_met(now, op, others);
     }
 
-    /// Returns whether streams yield so much that gaps are not needed, and the order of requests may be the drive's. A
+    /// Returns whether streams yield enough that gaps are not needed, and the order of requests may be the drive's. A
     /// stream serves no writes, and of several sessions perhaps only one.
     pub(super) fn streams_are_enough(&self, outside: &Outside) -> bool {
         let streams = outside.config.streams && self.config.idle.is_some() && outside.streams.are_enough();

@@ -1,4 +1,4 @@
-//! Who reads again what the drive's buffer holds: each detour, and each read of idle time, may take its place there.
+//! Clients that read cached blocks again: each detour, and each idle read, may evict such a block from the drive's buffer.
 
 use super::responses::{Pair, Pairs};
 use drive::Behaviour;
@@ -10,38 +10,38 @@ use std::sync::Arc;
 use units::{Instant, LbnRange, Sectors};
 use workload::{Arrival, Issuer, Random, RandomConfig, Request, Source};
 
-/// What is asked for again, instead of something at random.
+/// The repetitions in a load of random requests.
 #[derive(Clone, Copy, Debug)]
 enum Comes {
-    /// Three in ten are one of the ten before.
+    /// Three requests in ten repeat one of the last ten.
     Back,
-    /// Half are of so many blocks.
+    /// Half of them read one of a number of hot blocks.
     ToHot(usize),
-    /// All are of so many blocks that follow each other.
+    /// All of them read one of a number of adjacent blocks.
     ToOneOf(u64),
-    /// So many of so many begin where one block does, and each is of 4 KB to 128 KB.
+    /// A share of them (`.0` in `.1`) begins at one block, and each is of 4 KB to 128 KB.
     ToBegin(u64, u64),
-    /// Half are one of the ten before, and what is not is of 4 KB to 16 KB.
+    /// Half of them repeat one of the last ten, and the others are of 4 KB to 16 KB.
     Half,
 }
 
 struct Again {
     drawn: Random,
-    /// Says what of that is asked for again.
+    /// The random choice of repetitions.
     dice: Random,
     comes: Comes,
-    /// What was read, or the hot blocks.
+    /// The last requests, or the hot blocks.
     before: Vec<LbnRange>,
 }
 
 impl Again {
-    /// One of so many, as likely as any other.
+    /// Returns a uniform number below `below`.
     fn below(&mut self, below: u64) -> Option<u64> {
         let range = self.dice.next_request()?.range;
         Some(range.start().get() / range.len().get() % below)
     }
 
-    /// From there, one block or more, up to so many.
+    /// Returns a range at the start of `from`, of one to `blocks` blocks.
     fn up_to(&mut self, blocks: u64, from: LbnRange) -> Option<LbnRange> {
         Some(LbnRange::new(from.start(), Sectors::new(from.len().get() * (1 + self.below(blocks)?))))
     }
@@ -93,12 +93,12 @@ impl Source for Again {
 
 const ATLAS: &str = "quantum-atlas-10k";
 
-/// Such requests, so often a second, with gaps alone or idle time.
+/// Runs such requests at a rate, in gaps alone or with idle time.
 fn pairs(drive: &str, comes: Comes, rate: f64, idle: Option<IdleTime>) -> Pairs {
     pairs_that_come(drive, comes, Arrival::Poisson { rate }, idle)
 }
 
-/// Such requests that come so.
+/// Runs such requests with an arrival process.
 fn pairs_that_come(drive: &str, comes: Comes, arrival: Arrival, idle: Option<IdleTime>) -> Pairs {
     let profile = builtin::find(drive).unwrap();
     let known = Arc::new(DriveModel::from_profile(&profile).unwrap());
@@ -106,7 +106,7 @@ fn pairs_that_come(drive: &str, comes: Comes, arrival: Arrival, idle: Option<Idl
         let (drive, overheads) = black_box(&profile, Behaviour::fast02(), seed).unwrap();
         let capacity = known.layout().capacity();
         let drawn = |seed| {
-            // What follows a block is there.
+            // Blocks after the last place exist.
             let capacity = capacity - Sectors::new(10_000);
             Random::new(RandomConfig::new(capacity, known.sector_bytes()), seed).unwrap()
         };
@@ -131,14 +131,13 @@ fn pairs_that_come(drive: &str, comes: Comes, arrival: Arrival, idle: Option<Idl
 
 #[test]
 fn what_detours_take_of_what_is_read_again_is_bounded() {
-    // Who came back and missed it was in no account: 1.8% to 7.9% slower, and a drive as told was mistrusted for up to three quarters of
-    // the time, since what came from its buffer was not foreseen.
+    // An evicted block must be charged, and cache hits must not count against the profile.
     let cases = [
         (ATLAS, Comes::Back, 50.0, 2_000.0),
         (ATLAS, Comes::ToHot(10), 60.0, 700.0),
         (ATLAS, Comes::ToHot(4), 60.0, 500.0),
         (ATLAS, Comes::ToOneOf(400), 60.0, 0.0),
-        // What was written stays there as well.
+        // Written blocks stay in its buffer as well.
         ("seagate-cheetah-18lp", Comes::Back, 50.0, 5_000.0),
     ];
     for (drive, comes, rate, detours) in testing::some(1, cases) {
@@ -150,7 +149,7 @@ fn what_detours_take_of_what_is_read_again_is_bounded() {
 
 #[test]
 fn what_is_all_in_the_buffer_is_left_there() {
-    // A place that one detour took was missed by dozens.
+    // Dozens of reads miss a place that one detour has evicted.
     for blocks in [64, 256] {
         let pairs = pairs(ATLAS, Comes::ToOneOf(blocks), 60.0, None);
         pairs.assert_bounded(&format!("{blocks} blocks"));
@@ -168,8 +167,7 @@ fn what_idle_time_takes_of_what_is_read_again_is_bounded() {
 
 #[test]
 fn what_is_all_in_the_buffer_is_left_there_in_idle_time_as_well() {
-    // Half of what one idle read took there was missed thousands of reads later, and told by nobody: 2.0% slower at 60 a second, 1.4% on the
-    // Cheetah 18LP.
+    // An idle read has effects thousands of reads later, which no estimate sees.
     let cases =
         [(ATLAS, 256, 20.0), (ATLAS, 256, 60.0), (ATLAS, 128, 60.0), ("seagate-cheetah-18lp", 256, 40.0)];
     for (drive, blocks, rate) in testing::some(2, cases) {
@@ -181,8 +179,8 @@ fn what_is_all_in_the_buffer_is_left_there_in_idle_time_as_well() {
 
 #[test]
 fn what_is_missed_of_what_begins_in_the_buffer_is_bounded() {
-    // The drive holds the block's track or only its end, by what was asked for first, and who misses it for that long after a detour tells
-    // nobody: 1.4% to 1.8% slower by an account of 1%.
+    // The drive holds the block's track or only its end, depending on the first request; a miss long after a detour is in no
+    // estimate.
     let cases = [(Comes::ToBegin(4, 10), 60.0), (Comes::ToBegin(1, 4), 30.0), (Comes::ToBegin(1, 4), 60.0)];
     for (comes, rate) in testing::some(1, cases) {
         let pairs = pairs(ATLAS, comes, rate, None);
@@ -193,7 +191,7 @@ fn what_is_missed_of_what_begins_in_the_buffer_is_bounded() {
 
 #[test]
 fn what_a_closed_loop_misses_of_what_it_has_had_lately_is_bounded() {
-    // 1.3% slower on the Cheetah 9LP, which keeps three places, and one at a time 1.6%, by an account of 1%.
+    // The Cheetah 9LP keeps three places.
     for (drive, tasks) in
         testing::some(1, [("seagate-cheetah-9lp", 1), ("seagate-cheetah-9lp", 2), (ATLAS, 2)])
     {

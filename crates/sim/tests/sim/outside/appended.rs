@@ -1,5 +1,5 @@
-//! Who appends to a log, on a drive that reports writes from its buffer: whether it takes the next append in while it writes the last
-//! is for the core to find out.
+//! A log on a drive that caches writes: the core finds out whether the drive receives the next append while it writes the
+//! last.
 
 use super::responses::{Pair, Pairs};
 use drive::{Behaviour, Queue, QueueOrder};
@@ -11,14 +11,14 @@ use std::sync::Arc;
 use units::{Instant, Lbn, LbnRange, Op, Sectors};
 use workload::{Arrival, Issuer, Random, RandomConfig, Request, Share, Source};
 
-/// Half are reads at random; each of the others is appended to a log, 4 KB or 8 KB.
+/// A load of random reads, and as many appends of 4 KB or 8 KB to a log.
 struct Log {
     drawn: Random,
     begin: Lbn,
     at: Lbn,
 }
 
-/// Sectors of the log; it begins anew then.
+/// The size of the log, after which it begins anew.
 const LOG: Sectors = Sectors::new(1 << 19);
 
 impl Source for Log {
@@ -27,7 +27,7 @@ impl Source for Log {
         if !drawn.op.is_write() {
             return Some(drawn);
         }
-        // A place at random says how much.
+        // A random place decides the size.
         let pages = 1 + drawn.range.start().get() / 8 % 2;
         let range = LbnRange::new(self.at, Sectors::new(pages * 8));
         self.at = if range.end() < self.begin + LOG { range.end() } else { self.begin };
@@ -35,12 +35,12 @@ impl Source for Log {
     }
 }
 
-/// A drive behind its interface, and what is told of it.
+/// A drive behind its interface, and the profile that the core gets.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     there: &'static str,
     told: &'static str,
-    /// Whether the drive, if it has no queue of its own, takes in what follows what it writes.
+    /// Whether the drive, without a queue of its own, receives a write that continues the one in progress.
     combines: bool,
     behaviour: Behaviour,
 }
@@ -52,7 +52,7 @@ const fn noisy() -> Behaviour {
     Behaviour { write_back: Some(true), ..Behaviour::fast02() }
 }
 
-/// No noise at all, over the bus of the default noise.
+/// Returns no noise, over the bus of the default noise.
 fn exact(queue: Queue) -> Behaviour {
     let Behaviour { bus_sector, write_back, .. } = noisy();
     Behaviour { bus_sector, write_back, queue, ..Behaviour::default() }
@@ -60,17 +60,17 @@ fn exact(queue: Queue) -> Behaviour {
 
 const TAGGED: Queue = Queue::Tagged { order: QueueOrder::Sptf, depth: 64 };
 
-/// How it is asked: by which policy, with idle time or without, and when.
+/// The policy, idle time or none, and the arrivals.
 type How = (PolicyName, Option<IdleTime>, Arrival);
 
-/// With a scan and without, of so many requests.
+/// Runs `requests` with a scan and without.
 fn pair(case: &Case, (policy, idle, arrival): How, requests: u64, seed: u64) -> Pair {
     let mut there = builtin::find(case.there).unwrap();
     there.firmware.as_mut().unwrap().cache.combine_sequential_writes = case.combines;
     let known = Arc::new(DriveModel::from_profile(&builtin::find(case.told).unwrap()).unwrap());
     let run = |background, idle| {
         let (drive, overheads) = black_box(&there, case.behaviour, seed).unwrap();
-        // Of two drives what both have.
+        // The smaller capacity of both drives.
         let capacity = known.layout().capacity().min(drive.model().layout().capacity());
         let reads = Share::new(1, 2).unwrap();
         let drawn = RandomConfig { reads, ..RandomConfig::new(capacity, known.sector_bytes()) };
@@ -96,15 +96,14 @@ const POLICIES: [PolicyName; 2] = [PolicyName::Fcfs, PolicyName::Sptf];
 
 #[test]
 fn who_appends_to_a_log_leaves_a_drive_that_writes_back_its_trust() {
-    // What followed what was still being written was foreseen to follow it on the medium, which only drives do that write both together:
-    // with one request or more at all times no other was ever trusted, and no gap used.
+    // A write that continues the one in progress follows it without a revolution only on drives that write both together.
     let serial = exact(Queue::Serial);
     let cases = [
         ATLAS,
         Case { behaviour: exact(TAGGED), ..ATLAS },
         Case { there: "seagate-cheetah-18lp", told: "seagate-cheetah-18lp", ..ATLAS },
         Case { there: "nearline-4tb", told: "nearline-4tb", ..ATLAS },
-        // One that writes both together, and one that does not.
+        // A drive that writes both together, and one that does not.
         Case { behaviour: serial, ..ATLAS },
         Case { behaviour: serial, combines: false, ..ATLAS },
         Case { behaviour: Behaviour { queue: Queue::Serial, ..noisy() }, combines: false, ..ATLAS },
@@ -133,7 +132,7 @@ fn what_who_appends_to_a_log_feels_is_bounded() {
 
 #[test]
 fn another_drive_is_not_trusted_since_somebody_appends_to_a_log() {
-    // Whatever is looked for in when writes are reported, what reads take says that it is another one.
+    // Whatever the reports of writes show, the times of reads show another drive.
     for told in ["seagate-cheetah-18lp", "ibm-ultrastar-9es", "mimic-base"] {
         for queue in [TAGGED, Queue::Serial] {
             let case = Case { told, behaviour: Behaviour { queue, ..noisy() }, ..ATLAS };

@@ -1,5 +1,5 @@
-//! Idle time where nothing is foreseen: of a drive that nothing is known of but its size, and of one that writes back though it is
-//! said not to, which is mistrusted. When a command is done is all that says what it cost.
+//! Idle time without predictions: on a drive of which only the size is known, and on one that caches writes against its
+//! profile and is therefore mistrusted. The completions alone show the cost.
 
 use super::responses::{Pair, Pairs};
 use drive::Behaviour;
@@ -11,18 +11,18 @@ use std::sync::Arc;
 use units::{Duration, Instant, Sectors};
 use workload::{Arrival, Closed, Issuer, Oltp, OltpConfig, Random, RandomConfig, Share, Source, Think};
 
-/// Requests of each run, and their seeds.
+/// The number of requests in each run, and the seeds.
 const REQUESTS: u64 = 60_000;
 const SEEDS: std::ops::Range<u64> = 42..46;
 
-/// What a core is told of the drive.
+/// The core's knowledge of the drive.
 #[derive(Clone, Copy, Debug)]
 enum Told {
     /// All of it.
     All,
     /// Its size.
     Nothing,
-    /// All of it, but that its writes are on the medium when they are done.
+    /// All of it, with the false statement that writes are reported from the medium.
     WritesThrough,
 }
 
@@ -37,7 +37,7 @@ struct Load {
 }
 
 impl Load {
-    /// In order of arrival to a drive of which nothing is known.
+    /// Returns a load in order of arrival for an unknown drive.
     fn blind(arrival: Arrival) -> Self {
         let (told, policy, drive) = (Told::Nothing, PolicyName::Fcfs, "quantum-atlas-10k");
         Self { drive, told, writes_back: false, policy, arrival, reads: Share::TWO_THIRDS }
@@ -96,15 +96,14 @@ fn tenths(reads: u64) -> Share {
     Share::new(reads, 10).unwrap()
 }
 
-/// So many who think for so many milliseconds.
+/// Returns a closed loop of `tasks` with this think time in ms.
 fn closed(tasks: u32, pause: u64) -> Arrival {
     Arrival::Closed(Closed { tasks, think: Think::Constant(Duration::from_millis(pause)) })
 }
 
 #[test]
 fn idle_time_of_a_blind_core_is_bounded_where_the_drive_writes_back() {
-    // What a write took that was reported from the buffer was in one mean with what reads take, and who waited for what was reported
-    // counted as alone: 1.1% to 1.4% slower.
+    // Reads and cached writes have separate means, and requests that wait for cached writes do not count as alone.
     for (rate, reads) in testing::some(1, [(20.0, 0), (40.0, 3), (60.0, 1)]) {
         let arrival = Arrival::Poisson { rate };
         let load = Load { writes_back: true, reads: tenths(reads), ..Load::blind(arrival) };
@@ -114,7 +113,7 @@ fn idle_time_of_a_blind_core_is_bounded_where_the_drive_writes_back() {
 
 #[test]
 fn so_is_that_of_a_core_which_was_told_that_it_writes_through() {
-    // It mistrusts the drive for ever: 1.6% slower at 60 requests a second.
+    // The core mistrusts the drive for ever.
     for rate in testing::some(1, [60.0, 20.0]) {
         let told = Told::WritesThrough;
         let arrival = Arrival::Poisson { rate };
@@ -125,7 +124,7 @@ fn so_is_that_of_a_core_which_was_told_that_it_writes_through() {
 
 #[test]
 fn what_clients_feel_of_a_blind_core_who_think_for_a_constant_time_is_bounded() {
-    // An idle command takes 40 ms here, and whole turns were rehearsed, if any at all: 1.5% to 2.9% slower.
+    // An idle command takes 40 ms here, several revolutions, and the rehearsed losses must be as long.
     let policy = PolicyName::CLook;
     for writes_back in testing::some(1, [false, true]) {
         let oltp = Load { policy, writes_back, ..Load::blind(closed(20, 200)) };
@@ -142,7 +141,7 @@ fn what_clients_feel_of_a_blind_core_who_think_for_a_constant_time_is_bounded() 
 
 #[test]
 fn the_first_minutes_of_a_blind_core_are_bounded() {
-    // Whoever passed the bound did so by what a whole idle command takes: 1.2% to 1.5% slower, by accounts that were as far above it.
+    // One idle command is a large part of the bound in a short run.
     for (rate, requests) in [(20.0, 300), (20.0, 1_200), (5.0, 600)] {
         let load = Load::blind(Arrival::Poisson { rate });
         load.random(requests, 42..82).assert_bounded(&format!("{load:?}"));
@@ -151,8 +150,8 @@ fn the_first_minutes_of_a_blind_core_are_bounded() {
 
 #[test]
 fn so_are_the_first_seconds_of_one_that_is_often_asked() {
-    // Before anybody was known to come again a command or two had begun: 2.3% to 3.1% slower, and by a core that knows the Cheetah
-    // and was trusting it by then 1.3%.
+    // No idle command may begin before the clients are known to return. Nor may a core that knows the Cheetah and trusts it
+    // by then.
     let cheetah = "seagate-cheetah-9lp";
     for (drive, told, rate) in [
         ("quantum-atlas-10k", Told::Nothing, 60.0),
@@ -167,7 +166,7 @@ fn so_are_the_first_seconds_of_one_that_is_often_asked() {
 
 #[test]
 fn so_is_what_they_feel_who_only_write() {
-    // From its report on a write's head was taken for idle, so that clients were rehearsed who hardly meet: 1.6% slower.
+    // A head is busy after a write's report: rehearsed clients must collide as often as real ones.
     let load = Load { writes_back: true, reads: tenths(0), ..Load::blind(closed(100, 1_000)) };
     load.random(REQUESTS, 42..62).assert_bounded(&format!("{load:?}"));
 }

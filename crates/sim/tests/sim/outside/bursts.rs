@@ -1,4 +1,4 @@
-//! Two clients, and who writes back in bursts beside them: for a turn that is lost a burst is no crowd of clients.
+//! Two clients, and bursts of write-backs beside them: a burst counts as one client, not as many.
 
 use drive::Behaviour;
 use freeblock_sim::{Background, ForegroundReport, Nothing, Outside, black_box};
@@ -10,18 +10,18 @@ use units::{Duration, Instant, Sectors};
 use workload::{Arrival, ClosedTask, Issued, Issuer, Random, RandomConfig, Request, Script, Source};
 
 const REQUESTS: u64 = 8_000;
-/// Two runs whose requests are chosen from many differ by some tenths of a percent for nothing.
+/// The seeds: two runs whose requests are chosen from many differ by some tenths of a percent.
 const SEEDS: [u64; 4] = [42, 43, 44, 45];
 const CLIENTS: u32 = 2;
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// Each client asks again at once; every second so many requests more come together.
+/// A load of clients without think times, and of bursts once a second.
 struct Bursts {
     places: Random,
     ready: Vec<ClosedTask>,
     size: u32,
     left: u32,
-    /// The burst's requests each are a task of their own.
+    /// Each request of the burst is a task of its own.
     tasks: u32,
     next: Instant,
     now: Instant,
@@ -100,7 +100,7 @@ fn run(size: u32, seed: u64, background: Background) -> Outside<Bursts> {
     run
 }
 
-/// Blocks a second.
+/// Returns the blocks per second.
 fn rate(run: &Outside<Bursts>) -> f64 {
     run.report().background.blocks as f64 / run.now().as_secs_f64()
 }
@@ -113,7 +113,7 @@ fn bursts_between_clients_leave_the_gaps_and_slow_nobody_down() {
     for size in [20, 60] {
         let pairs = SEEDS.map(|seed| [run(size, seed, Background::None), run(size, seed, scan())]);
         let reports = pairs.each_ref().map(|pair| pair.each_ref().map(|run| run.report().foreground));
-        // What comes in bursts comes when it comes; so what is done less is the clients'.
+        // Bursts arrive at fixed times, so the lost throughput is the clients'.
         let fewer = mean(reports.each_ref().map(|[before, after]| 1.0 - after.iops / before.iops)) * 100.0;
         let response =
             |[before, after]: &[ForegroundReport; 2]| after.mean_response_ms / before.mean_response_ms - 1.0;

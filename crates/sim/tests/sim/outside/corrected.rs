@@ -1,4 +1,4 @@
-//! What a probe that only reads, one command at a time, does not know of a drive: the core finds it from completions.
+//! Profiles from a probe that only reads, one command at a time: the core finds the missing parts from completions.
 
 use drive::Behaviour;
 use freeblock_sim::{Background, Nothing, Outside, black_box};
@@ -12,10 +12,10 @@ use workload::{Arrival, Issuer, Oltp, OltpConfig};
 const REQUESTS: u64 = 6_000;
 const SCAN: Background = Background::Scan { block: Sectors::new(8) };
 
-/// By how many nanoseconds the true drive's moves to read and to write take longer than told.
+/// The excess of the true drive's moves to read and to write over the profile's, in ns.
 const LONGER: [i64; 2] = [189_000, 676_000];
 
-/// The Atlas 10K, and what of it is told: all, or what a probe makes of it.
+/// Runs an Atlas 10K by its true profile, or by a probe's.
 fn run(
     probed: bool,
     background: Background,
@@ -25,7 +25,7 @@ fn run(
     let truth = DriveModel::from_profile(&profile).unwrap();
     let (drive, overheads) = black_box(&profile, Behaviour::fast02(), 1).unwrap();
     let (known, overheads) = if probed {
-        // A change of head hides behind the shortest seek: a probe has a bound of it.
+        // A head switch is hidden by the shortest seek: a probe has only a bound.
         let mut bounded = profile.clone();
         bounded.mechanics.head_switch_ms = 0.95;
         let bounded = DriveModel::from_profile(&bounded).unwrap();
@@ -63,7 +63,7 @@ fn what_a_probe_cannot_know_of_moves_is_learned_from_completions() {
     }
     let slower = |run: &Outside<Oltp>| (response(run) / plain - 1.0) * 100.0;
     assert!(slower(&learned) < 2.0, "{:.2}%", slower(&learned));
-    // As told, a scan would cost much more.
+    // By the uncorrected profile a scan would cost much more.
     let as_told = run(true, SCAN, corrected(false));
     assert!(slower(&as_told) > 8.0, "{:.2}%", slower(&as_told));
 }

@@ -1,5 +1,5 @@
-//! Clients who each ask several times one after another, and then pause for a constant time, as an editor that saves or a camera
-//! that hands over what it has gathered: they settle out of each other's way, and what throws them out of it costs them turns.
+//! Clients that each send several requests one after another and then pause for a constant time, as an editor that saves or
+//! a camera that delivers its data: they drift into a pattern without collisions, and one delay breaks it.
 
 use super::responses::{Pairs, pair_of_load};
 use drive::Behaviour;
@@ -11,20 +11,20 @@ use units::{Duration, Instant};
 use workload::random::Stream;
 use workload::{Arrival, ClosedTask, Issued, Issuer, Random, Request, Script, Share, Source};
 
-/// Requests of each run, and their seeds: who comes together differs for very long after one request that was late.
+/// The number of requests in each run, and the seeds: one late request changes the pattern for a long time.
 const REQUESTS: u64 = 120_000;
 const SEEDS: std::ops::Range<u64> = 42..48;
 
-/// So many who ask so often, and pause for so many milliseconds.
+/// The number of clients, the requests of a session, and the pause in ms.
 type Crew = (u32, u32, u64);
 
-/// Where pauses vary, by up to so many milliseconds.
+/// The maximal variation of varying pauses in ms.
 const VARY: u64 = 5;
 
 struct Asks {
     drawn: Random,
     ready: BinaryHeap<Reverse<(Instant, u64, u32)>>,
-    /// What each has still to ask before it pauses.
+    /// The number of requests that each client sends before its pause.
     left: Vec<u32>,
     known: u64,
     crew: Crew,
@@ -105,7 +105,7 @@ fn bounded(crew: Crew, policy: PolicyName, idle: Option<IdleTime>) {
     bounded_that(crew, false, policy, idle);
 }
 
-/// Of pauses that are constant, or vary; all that is done beside may cost so many millionths.
+/// Runs constant or varying pauses with a bound of `harm_ppm`.
 fn pairs_of(crew: Crew, vary: bool, policy: PolicyName, idle: Option<IdleTime>, harm_ppm: u32) -> Pairs {
     let place = |overheads| OutsideConfig { harm_ppm: Some(harm_ppm), ..OutsideConfig::beyond(overheads) };
     Pairs::of(SEEDS, |seed| {
@@ -118,7 +118,7 @@ fn pairs_of(crew: Crew, vary: bool, policy: PolicyName, idle: Option<IdleTime>, 
     })
 }
 
-/// The same held to the bound that is the default.
+/// Checks the default bound.
 fn bounded_that(crew: Crew, vary: bool, policy: PolicyName, idle: Option<IdleTime>) {
     let pairs = pairs_of(crew, vary, policy, idle, IdleTime::default().harm_ppm);
     let (clients, session, pause) = crew;
@@ -127,14 +127,14 @@ fn bounded_that(crew: Crew, vary: bool, policy: PolicyName, idle: Option<IdleTim
     let what = format!(
         "{clients} who ask {session} times and pause {pause} ms, which {pauses}, {policy}, {background}"
     );
-    // With a standard error of half a percent: what it was is seven of them.
+    // With a standard error of half a percent, which is small against the error that the test guards against.
     pairs.assert_bounded_by_chance(0.7, &what);
     assert!(pairs.detours() > REQUESTS as f64 / 10.0, "{what}: {pairs}");
 }
 
 #[test]
 fn what_crews_feel_of_detours_is_bounded() {
-    // 5.2% slower by SPTF: the choice was from more than without detours, and who was overtaken came together with others later.
+    // Under SPTF an overtaken client collides with others later.
     bounded((10, 5, 500), PolicyName::Sptf, None);
     bounded((10, 5, 500), PolicyName::CLook, None);
 }
@@ -146,22 +146,22 @@ fn so_it_is_in_order_of_arrival() {
 
 #[test]
 fn so_is_what_they_feel_of_idle_time() {
-    // 3.9% and 2.6% slower, and by idle time alone 4% to 7%: who comes after the head has waited for long is driven towards who is next.
+    // Idle time drives clients towards the next arrivals.
     bounded((10, 5, 500), PolicyName::Sptf, Some(IdleTime::default()));
     bounded((4, 10, 500), PolicyName::Fcfs, Some(IdleTime::default()));
 }
 
 #[test]
 fn so_it_is_where_pauses_vary_somewhat() {
-    // 5.3% and 3.6% slower as long as nothing was known of pauses that differ by more than a tenth of a millisecond.
+    // Pauses that differ by more than a tenth of a millisecond match no constant pause.
     bounded_that((20, 5, 1_000), true, PolicyName::Sptf, None);
     bounded_that((4, 10, 500), true, PolicyName::Fcfs, Some(IdleTime::default()));
 }
 
 #[test]
 fn idle_time_alone_does_not_pass_the_bound_where_pauses_vary() {
-    // What idle time throws together stays so for longer than any rehearsal tells: 1.5% slower, give or take 0.3%, where detours took most of the
-    // bound and cost next to nothing. A bound of 6% tells it from chance: 11.6%, give or take 1.5%, of half as many requests.
+    // The effect of idle time on varying pauses lasts for longer than a rehearsal shows. A bound of 6% makes it stand out
+    // from chance.
     let harm_ppm = 60_000;
     let idle = Some(IdleTime { harm_ppm, ..IdleTime::default() });
     let pairs = pairs_of((10, 5, 500), true, PolicyName::Sptf, idle, harm_ppm);

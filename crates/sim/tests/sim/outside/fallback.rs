@@ -1,6 +1,6 @@
-//! A drive that is not what the core was told, with idle time between requests: background work goes on there and nowhere
-//! else, the core says so, the foreground is not hurt by more than its bound, and when the drive is as told again the gaps
-//! are used again. Each against a twin without background work.
+//! A drive that contradicts its profile, with idle time between requests: background work uses idle time only, the core
+//! reports it, the harm stays within its bound, and the gaps are used again when the drive matches again. Each against a
+//! twin without background work.
 
 use super::surprise::{atlas, profile};
 use drive::{
@@ -19,9 +19,9 @@ use workload::{Arrival, Issuer, Oltp, OltpConfig, Source};
 const REQUESTS: u64 = 12_000;
 const PART: u64 = 100;
 const BLOCK: Sectors = Sectors::new(32);
-/// Requests a second: idle time is a third of it.
+/// Requests per second: a third of the time is idle.
 const RATE: f64 = 25.0;
-/// Another drive until an instant, and one from it on.
+/// A drive that is exchanged at an instant.
 pub struct Exchanged {
     devices: [Box<dyn BlackBox>; 2],
     at: Instant,
@@ -102,20 +102,20 @@ impl Observer for Scan {
     }
 }
 
-/// How a run was after a part of it.
+/// The state of a run after a part of it.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     caution: Option<Caution>,
     detours: u64,
     blocks: u64,
-    /// All requests until then at the drive, in ms.
+    /// The total time of all requests at the drive, in ms.
     at_drive: f64,
 }
 
 struct Twins {
     scan: Vec<Seen>,
     plain: Vec<Seen>,
-    /// What idle time has cost by the account, as a part.
+    /// The estimated harm of idle time, as a fraction.
     account: f64,
 }
 
@@ -126,7 +126,7 @@ impl Twins {
         rate: f64,
         place: impl Fn(Overheads) -> OutsideConfig,
     ) -> Self {
-        // The first half of the requests has trouble.
+        // The trouble lasts for half of the requests.
         let trouble_ends = Instant::from_nanos((REQUESTS as f64 / 2.0 / rate * 1e9) as u64);
         let run = |with_scan: bool| {
             let (drive, overheads) = black_box(truth, healthy, 1).unwrap();
@@ -157,7 +157,7 @@ impl Twins {
         Self { scan, plain, account }
     }
 
-    /// From part `a` to part `b`.
+    /// Returns the difference between part `a` and part `b`.
     fn between(&self, a: usize, b: usize) -> Part {
         let longer = |seen: &[Seen]| seen[b].at_drive - seen[a].at_drive;
         let doubted = self.scan[a..b]
@@ -171,10 +171,10 @@ impl Twins {
         }
     }
 
-    /// Background work goes on in idle time alone while the drive is not as told, and in gaps as well when it is again; of
-    /// both, blocks in a hundred requests.
+    /// Checks that background work uses only idle time while the drive contradicts its profile, and gaps as well after that.
+    /// Both in blocks per hundred requests.
     fn assert_falls_back(&self, least: u64) {
-        // It takes some hundred commands until trouble is noticed, and until its end is.
+        // The core notices the trouble, and its end, after some hundred commands.
         let (half, end) = (self.scan.len() / 2, self.scan.len() - 1);
         let trouble = self.between(NOTICED, half - 1);
         let after = self.between(half + NOTICED, end);
@@ -182,7 +182,7 @@ impl Twins {
         assert!(trouble.doubted > 0.9 && trouble.detours < PART * (half - NOTICED) as u64 / 100, "{seen}");
         assert!(trouble.blocks > least * (half - NOTICED) as u64, "{seen}");
         assert!(after.doubted < 0.3 && after.detours > 50 && after.blocks > 1_000, "{seen}");
-        // By the account no more than 1%; twins differ by some tenths for nothing.
+        // The estimate is below 1%; twins differ by some tenths by chance.
         assert!(self.between(0, half - 1).slower < 1.5 && after.slower < 1.5, "{seen}");
         assert!(self.account < 0.0115, "{seen}");
     }
@@ -192,11 +192,11 @@ const NOTICED: usize = 15;
 
 #[derive(Debug)]
 struct Part {
-    /// By how many percent requests take longer with the scan, without what they wait for each other.
+    /// The increase of the requests' time at the drive by the scan, in percent.
     slower: f64,
     detours: u64,
     blocks: u64,
-    /// The part of it in which predictions are said not to be trusted.
+    /// The share of it in which the core reports mistrust.
     doubted: f64,
 }
 
@@ -204,7 +204,7 @@ fn drive(profile: Profile, behaviour: Behaviour) -> impl Fn() -> Box<dyn BlackBo
     move || Box::new(black_box(&profile, behaviour, 1).unwrap().0)
 }
 
-/// The Atlas 10K after `trouble`.
+/// Returns twins on an Atlas 10K after `trouble`.
 fn atlas_after(trouble: impl Fn() -> Box<dyn BlackBox>) -> Twins {
     let (profile, known) = atlas();
     Twins::run(trouble, (&profile, &known, Behaviour::fast02()), RATE, OutsideConfig::beyond)
@@ -239,7 +239,7 @@ fn over_a_queue_that_reorders_idle_time_alone_is_used() {
     let (profile, known) = atlas();
     let queue = |order| Behaviour { queue: Queue::Tagged { order, depth: 64 }, ..Behaviour::fast02() };
     let reorders = drive(profile.clone(), queue(QueueOrder::Sptf));
-    // More commands than two at the drive, so that it has something to choose from.
+    // With more than two commands the drive can reorder them.
     let six = |overheads| OutsideConfig { at_drive: 6, ..OutsideConfig::beyond(overheads) };
     Twins::run(reorders, (&profile, &known, queue(QueueOrder::Fcfs)), 75.0, six).assert_falls_back(10);
 }
@@ -250,7 +250,7 @@ fn over_flash_idle_time_alone_is_used() {
     let flash = move || -> Box<dyn BlackBox> {
         Box::new(Flash::new(FlashConfig { capacity, ..FlashConfig::default() }, 1))
     };
-    // What it costs is seen, not what it would cost on a disk.
+    // The observed cost counts, not that of a disk.
     atlas_after(flash).assert_falls_back(10_000);
 }
 

@@ -1,5 +1,5 @@
-//! What clients feel of detours: responses and throughput against a twin without background work, in closed loops of any
-//! depth and with open arrivals, over drives with and without noise, whose bus is slower than the medium or not.
+//! The effect of detours on clients: response times and throughput against a twin without background work, in closed loops
+//! of any depth and with open arrivals, on drives with and without noise, and with a bus slower than the medium or not.
 
 use drive::{Behaviour, Queue, QueueOrder};
 use freeblock_sim::{Background, Nothing, Outside, black_box};
@@ -10,12 +10,12 @@ use std::sync::Arc;
 use units::{Duration, Instant, Sectors};
 use workload::{Arrival, Closed, Issuer, Random, RandomConfig, Think};
 
-/// Each run's, and where the drive has noise as many again with another seed: two runs whose requests are chosen from ten or
-/// twenty differ by some tenths of a percent for nothing, the more the shorter they are.
+/// The number of requests in a run; a drive with noise runs them with a second seed as well. Two runs whose requests are
+/// chosen from ten or twenty differ by some tenths of a percent by chance, and shorter runs by more.
 const REQUESTS: u64 = 8_000;
 const SEEDS: [u64; 2] = [42, 43];
 
-/// In order of arrival: what such a drive does in a second is 117 requests, and all who come feel what it loses.
+/// In order of arrival such a drive serves 117 requests a second, and a loss delays all that wait.
 const IN_ORDER: [(&str, Arrival); 3] = [
     ("50% in order of arrival", Arrival::Poisson { rate: 58.5 }),
     ("90% in order of arrival", Arrival::Poisson { rate: 105.0 }),
@@ -26,7 +26,7 @@ const fn loops(tasks: u32) -> Arrival {
     Arrival::outstanding(tasks)
 }
 
-/// As a client over a socket: it takes a moment until the next request is there.
+/// Returns a closed loop over a socket: the next request takes a moment.
 const fn socket(tasks: u32) -> Arrival {
     Arrival::Closed(Closed { tasks, think: Think::Constant(Duration::from_micros(200)) })
 }
@@ -44,8 +44,8 @@ const LOADS: [(&str, Arrival); 10] = [
     ("90 a second", Arrival::Poisson { rate: 90.0 }),
 ];
 
-/// One command at a time, as a drive emulated without noise; several, over the same bus, on which a sector takes longer than
-/// on the medium; and the default noise.
+/// Returns three drives: one command at a time, as a drive emulated without noise; a queue over the same bus, which is
+/// slower than the medium; and the default noise.
 fn drives() -> [(&'static str, Behaviour); 3] {
     let serial = Behaviour { write_back: Some(false), ..Behaviour::default() };
     let queue = Queue::Tagged { order: QueueOrder::Sptf, depth: 64 };
@@ -53,12 +53,12 @@ fn drives() -> [(&'static str, Behaviour); 3] {
 }
 
 struct Twins {
-    /// By how many percent the mean response is longer with a scan, and the throughput less.
+    /// The increase of the mean response time by a scan, and the decrease of the throughput, in percent.
     response: f64,
     fewer: f64,
-    /// The core's account, in percent.
+    /// The core's estimate in percent.
     account: f64,
-    /// Blocks of the scan.
+    /// The scan's blocks.
     blocks: u64,
 }
 
@@ -95,7 +95,7 @@ fn twins_of(
     place: fn(Overheads) -> OutsideConfig,
 ) -> Twins {
     let mut profile = builtin::find("quantum-atlas-10k").unwrap();
-    // What the drive has no room for waits in the host.
+    // Other commands wait in the host.
     profile.firmware.as_mut().unwrap().queue_depth = 2;
     let known = Arc::new(DriveModel::from_profile(&profile).unwrap());
     let run = |background| {
@@ -130,7 +130,7 @@ fn clients_are_slowed_down_by_less_than_the_bound() {
                 format!("{drive}, {load}: {response:.2}% longer, {fewer:.2}% fewer, {account:.2}% told");
             assert!(response < 1.0 && fewer < 1.0, "{seen}");
             assert!(account < 1.1, "{seen}");
-            // A bus that is slower than the medium leaves next to nothing.
+            // A bus slower than the medium leaves hardly any free bandwidth.
             assert!(drive != "noisy" || blocks > REQUESTS, "{seen}, {blocks} blocks");
         }
     }
@@ -151,7 +151,7 @@ fn blocks_that_are_large_for_the_bus_slow_nobody_down() {
     }
 }
 
-/// No margins and no bound: head and bus are late as often as they can be.
+/// Returns no margins and no bound: head and bus are late as often as possible.
 fn reckless(overheads: Overheads) -> OutsideConfig {
     OutsideConfig::paper(overheads, Duration::ZERO)
 }
@@ -162,7 +162,7 @@ fn all_that_clients_feel_is_in_the_account() {
         for (load, arrival) in testing::some(3, LOADS) {
             let Twins { response, account, .. } =
                 twins(behaviour, arrival, (8, None), PolicyName::Sptf, reckless);
-            // Of what a client waited with detours, as the account has it; what is gained by them is no harm.
+            // As a share of the clients' waits with detours, as the estimate is; gains are no harm.
             let told = (account / (1.0 - account / 100.0)).max(0.0);
             assert!(response < told + 0.5, "{drive}, {load}: {response:.2}% longer, {account:.2}% told");
         }
@@ -175,7 +175,7 @@ fn in_order_of_arrival_what_is_lost_is_felt_until_nobody_waits() {
         let Twins { response, account, blocks, .. } =
             twins(Behaviour::fast02(), arrival, (8, None), PolicyName::Fcfs, OutsideConfig::beyond);
         let seen = format!("{load}: {response:.2}% longer, {account:.2}% told, {blocks} blocks");
-        // The bound is 1%; a turn more or less that the noise has taken is felt by so many, too: three tenths are allowed for that.
+        // The bound is 1%; a revolution that noise costs also delays all that wait: three tenths are allowed for that.
         assert!(response < 1.3 && account < 1.2, "{seen}");
         assert!(blocks > REQUESTS, "{seen}");
     }

@@ -1,5 +1,5 @@
-//! Every surprise under every load: the foreground is slower by less than its bound than its twin without background work,
-//! and what is trusted is right.
+//! Every surprise under every load: the foreground is slower than its twin without background work by less than the bound,
+//! and a trusted drive is predicted.
 
 use super::surprises::{ALL, Surprise};
 use freeblock_sim::{Background, Nothing, Observer, Outside};
@@ -24,18 +24,18 @@ pub const ARRIVALS: [(&str, Arrival); 5] = [
 const POLICIES: [PolicyName; 3] =
     [PolicyName::Sptf, PolicyName::SptfSw(SeekWeight::percent(60)), PolicyName::Fcfs];
 
-/// What is asked for.
+/// The requests of a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// 4 KB anywhere, to be read.
+    /// Random reads of 4 KB.
     Reads,
-    /// Sizes as of transactions, a third written.
+    /// Sizes of transactions, a third written.
     Mixed,
-    /// 8 KB, seven of eight right behind the one before, a third written.
+    /// 8 KB, seven of eight directly after the one before, a third written.
     Runs,
-    /// 4 KB to be read, half right behind the one before.
+    /// Reads of 4 KB, half of them directly after the one before.
     Half,
-    /// 32 KB to be read, all right behind the one before.
+    /// Reads of 32 KB, each directly after the one before.
     Sequence,
 }
 
@@ -79,7 +79,7 @@ impl Source for Load {
             Self::Oltp(load) => load.next_request(),
             Self::Runs { load, last, capacity, begins } => {
                 let mut next = load.next_request()?;
-                // One in so many, by what it is: the draw decides.
+                // The random draw decides whether a run begins.
                 let begins = next.range.start().get() / next.range.len().get() % *begins == 0;
                 if let Some(last) =
                     last.filter(|last| !begins && last.end().get() + last.len().get() <= capacity.get())
@@ -93,7 +93,7 @@ impl Source for Load {
     }
 }
 
-/// A scan without an end, of what the drive and its profile both have.
+/// A scan without an end, of the LBNs that both the drive and its profile have.
 struct Scan {
     session: SessionId,
     blocks: u64,
@@ -133,21 +133,21 @@ impl fmt::Debug for Cell {
     }
 }
 
-/// Requests of a run, in parts after which the core is asked how it is; and those after which it may be expected to know.
+/// The requests of a part, after which the core's state is sampled, and the requests after which it should be right.
 const PART: u64 = 50;
 const KNOWN: u64 = 1_000;
 
-/// A completion within this is where a plan with the paper's conservatism wants it.
+/// The largest error of a completion that suits a plan with the paper's conservatism.
 const RIGHT: Duration = Duration::from_micros(300);
 
-/// What was seen in a cell with one seed.
+/// The results of a cell with one seed.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen {
-    /// By how many percent the mean response is longer with the scan.
+    /// The increase of the mean response time by the scan, in percent.
     pub slower: f64,
-    /// What the core's accounts say of that, in percent.
+    /// The core's estimate of it, in percent.
     pub told: f64,
-    /// The part of the time in which predictions were trusted, and of the commands then those that were right.
+    /// The share of the time with trusted predictions, and the share of the commands then that were right.
     pub trusted: f64,
     pub right: f64,
     pub detours: u64,
@@ -181,7 +181,7 @@ impl Cell {
         let trusts = |run: &Outside<Load>| {
             !matches!(run.core().caution(), Some(Caution::Mistrust | Caution::Unsynchronised))
         };
-        // Commands, and those of them that were right.
+        // The commands, and those that were right.
         let counts = |run: &Outside<Load>| {
             let record = run.prediction_errors().unwrap();
             [record.count() as f64, record.count() as f64 * record.within(RIGHT)]
@@ -211,19 +211,19 @@ impl Cell {
     }
 }
 
-/// By how many percent the foreground may be slower: the bound; and with idle time beside it, since twins whose requests come
-/// to an idle drive differ by some tenths for nothing, and what idle time costs there is known in the mean only, half as much again.
+/// The maximal increase in percent: the bound; with idle time half as much again, because twins with requests to an idle
+/// drive differ by some tenths by chance, and the cost of idle time is known in the mean only.
 const MOST: [f64; 2] = [1.0, 1.5];
 
-/// Seeds of a cell that looks bad with the first: as many as it takes to tell chance from harm.
+/// The number of seeds of a cell that fails with the first: enough to distinguish chance from harm.
 const SEEDS: u64 = 8;
 
-/// The first of them, or what `FREEBLOCK_SEED` says.
+/// Returns the first seed, or the one in `FREEBLOCK_SEED`.
 fn first_seed() -> u64 {
     std::env::var("FREEBLOCK_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(42)
 }
 
-/// What is wrong in a cell, if anything is.
+/// Returns the failure of a cell, if there is one.
 pub fn wrong(cell: &Cell, requests: u64) -> Option<String> {
     let seed = first_seed();
     let first = cell.run(requests, seed);
@@ -271,7 +271,7 @@ fn cells() -> impl Iterator<Item = Cell> {
     ALL.into_iter().flat_map(each)
 }
 
-/// Cells whose number leaves this rest: `FREEBLOCK_GRID=2/7` is the third of seven parts.
+/// Returns the selected cells: `FREEBLOCK_GRID=2/7` is the third of seven parts.
 fn part() -> (usize, usize) {
     let said = std::env::var("FREEBLOCK_GRID").unwrap_or_default();
     let two = said.split_once('/').and_then(|(of, all)| Some((of.parse().ok()?, all.parse().ok()?)));
@@ -279,10 +279,10 @@ fn part() -> (usize, usize) {
 }
 
 #[test]
-#[allow(clippy::print_stderr)] // a long run shows what it finds as it goes
+#[allow(clippy::print_stderr)] // a long run prints its results as it goes
 fn whatever_a_drive_is_the_foreground_is_not_hurt_and_what_is_trusted_is_right() {
     let long = testing::is_long();
-    // A number that has no factor in common with what the grid is made of.
+    // The number has no common factor with the dimensions of the grid.
     let (of, all) = if long { part() } else { (0, 89) };
     let requests = if long { 8_000 } else { 3_000 };
     let mut bad = Vec::new();
@@ -297,8 +297,7 @@ fn whatever_a_drive_is_the_foreground_is_not_hurt_and_what_is_trusted_is_right()
 
 #[test]
 fn what_was_once_over_the_bound_is_not() {
-    // 1.1% to 2% slower, when requests that were overtaken counted as foreseen, what was known of gaps was forgotten all the time,
-    // and of a gap's cost no more was told than had been seen.
+    // Overtaken commands, forgotten control gaps, and costs that were not yet observed.
     let cells = [
         (Surprise::Arms(-400), 2, 2, false),
         (Surprise::Arms(-100), 2, 2, false),
@@ -306,7 +305,7 @@ fn what_was_once_over_the_bound_is_not() {
         (Surprise::Arms(100), 2, 2, false),
         (Surprise::Reorders, 4, 2, false),
         (Surprise::Rpm(970), 0, 0, false),
-        // Of these the account of idle time had only what was foreseen.
+        // The estimate of idle time must include delays beyond the prediction.
         (Surprise::SlowBus, 3, 2, true),
         (Surprise::SlowBus, 4, 2, true),
     ];
@@ -325,7 +324,7 @@ fn what_was_once_over_the_bound_is_not() {
 fn arms_faster_than_told_cost_one_client_no_more_than_the_bound() {
     for kind in testing::some(1, [Kind::Reads, Kind::Mixed]) {
         let cell = Cell { surprise: Surprise::Arms(-100), arrival: 0, kind, idle: false, policy: 0 };
-        // One run of so few is 0.3% off.
+        // Such a short run has an error of 0.3%.
         let seen = [42, 43, 44, 45, 46, 47].map(|seed| cell.run(8_000, seed));
         assert!(seen.iter().map(|seen| seen.slower).sum::<f64>() / 6.0 < 1.0, "{kind:?}: {seen:?}");
     }
@@ -351,7 +350,7 @@ fn a_drive_as_told_is_trusted_however_seldom_it_is_asked() {
         for surprise in [Surprise::None, Surprise::Drifts, Surprise::Remapped(20_000)] {
             let cell = Cell { surprise, arrival, kind, idle: n >= ARRIVALS.len() * 2, policy: 0 };
             let seen = cell.run(4_000, 42);
-            // Of remapped sectors nobody is told.
+            // Remapped sectors are not in the profile.
             let least = if surprise == Surprise::Remapped(20_000) { 0.8 } else { 0.9 };
             assert!(seen.trusted > least && seen.right > 0.85, "{cell:?}: {seen:?}");
         }
@@ -360,7 +359,7 @@ fn a_drive_as_told_is_trusted_however_seldom_it_is_asked() {
 
 #[test]
 fn under_mistrust_who_waits_behind_a_request_that_idle_time_has_held_up_is_in_the_account() {
-    // Its time at the head is not what a profile with slower arms foresees.
+    // Its head times differ from those of a profile with slower arms.
     let surprise = Surprise::Other { told: "mimic-base", there: "mimic-fast-seek" };
     let cell = Cell { surprise, arrival: 4, kind: Kind::Reads, idle: true, policy: 2 };
     let seen = [42, 43].map(|seed| cell.run(40_000, seed));

@@ -1,4 +1,4 @@
-//! What the ideas beyond the paper are worth on a drive that is as its profile says, against a scheduler in the drive.
+//! The yield of the ideas beyond the paper on a drive that matches its profile, against a scheduler in the drive.
 
 use drive::Behaviour;
 use freeblock_sim::{Background, Inside, Nothing, Observer, Outside, Report, black_box};
@@ -10,13 +10,13 @@ use units::{Duration, Instant, Sectors};
 use workload::{Arrival, Issuer, Oltp, OltpConfig, Share};
 
 const REQUESTS: u64 = 5_000;
-/// Until a scan has a third of all.
+/// The number of requests until a scan has a third of all blocks.
 const SCANNED: u64 = 35_000;
 const SCAN: Background = Background::Scan { block: Sectors::new(8) };
 const POLICIES: [PolicyName; 3] =
     [PolicyName::Sptf, PolicyName::SptfSw(SeekWeight::percent(60)), PolicyName::Sstf];
 
-/// What the ideas are taken from: nothing is bounded, no margin is needed.
+/// Returns a configuration with the ideas, without a bound and without margins.
 fn ideas(plain: OutsideConfig) -> OutsideConfig {
     OutsideConfig {
         neighbours: Neighbours::Always,
@@ -28,7 +28,7 @@ fn ideas(plain: OutsideConfig) -> OutsideConfig {
     }
 }
 
-/// Ten tasks that think.
+/// Returns a load of ten tasks with think times.
 fn load(known: &DriveModel, reads: Share) -> Issuer<Oltp> {
     let of = OltpConfig { reads, ..OltpConfig::new(known.layout().capacity(), known.sector_bytes()) };
     Issuer::new(Oltp::new(of, 3).unwrap(), Arrival::oltp(10), Instant::ZERO, 3).unwrap()
@@ -97,7 +97,7 @@ fn slower(with: &Report, without: &Report) -> f64 {
     (with.foreground.mean_response_ms / without.foreground.mean_response_ms - 1.0) * 100.0
 }
 
-/// What is left is lost to a choice from fewer requests.
+/// The remaining loss comes from a choice among fewer requests.
 #[test]
 fn to_an_exact_drive_commands_get_nearly_what_the_drive_itself_would() {
     let all = |plain| OutsideConfig { in_order: true, ..ideas(plain) };
@@ -110,7 +110,7 @@ fn to_an_exact_drive_commands_get_nearly_what_the_drive_itself_would() {
     }
 }
 
-/// A head that arrives among a request's sectors has most of a turn before the first of them comes round.
+/// A head that arrives within a request has most of a revolution before the request's first sector.
 #[test]
 fn a_request_among_whose_sectors_the_head_arrives_waits_for_its_first_one_behind_a_detour() {
     let policy = PolicyName::Sstf;
@@ -121,7 +121,7 @@ fn a_request_among_whose_sectors_the_head_arrives_waits_for_its_first_one_behind
     assert!(slower(&had, &without) < 1.0, "{:.2}% slower", slower(&had, &without));
 }
 
-/// Counts blocks that lie on two tracks, and all.
+/// A count of blocks on two tracks, and of all.
 struct AcrossTracks<'a> {
     known: &'a DriveModel,
     across: u32,
@@ -135,9 +135,9 @@ impl Observer for AcrossTracks<'_> {
     }
 }
 
-/// A block that lies on two tracks is had in halves, right before the end of one and right behind the beginning of the other. Where
-/// the first sectors of a track were always left out for a command that begins with the one after them, nearly all of these blocks were
-/// still missing when all else was read, and a scan's end took twice as long as in the drive.
+/// A block on two tracks is read in halves, at the end of one track and at the start of the other. If the first sector of a
+/// track were always left out, nearly all such blocks would remain at the end of a scan, which would take twice as long as
+/// in the drive.
 #[test]
 fn what_lies_across_a_tracks_end_is_not_left_for_a_scans_end() {
     let policy = PolicyName::Sstf;
@@ -163,8 +163,8 @@ fn what_lies_across_a_tracks_end_is_not_left_for_a_scans_end() {
     assert!(with > most * 0.8 && without < most * 0.5, "{with} with, {without} without, {most} in the drive");
 }
 
-/// A write behind a read of its track was foreseen a turn late, as its data were to wait until the host had heard of the read: of
-/// 12,000 requests 59% as much was had, and the foreground was 1.2% slower.
+/// The data of a write behind a read of its track must not be predicted to wait for the read's completion at the host: the
+/// write would then be predicted one revolution late.
 #[test]
 fn what_a_drive_takes_to_report_keeps_no_data_from_the_bus() {
     let [soon, late] = [None, Some(Duration::from_micros(100))].map(|overhead| {
@@ -182,8 +182,8 @@ fn what_a_drive_takes_to_report_keeps_no_data_from_the_bus() {
     assert!(percent(&late, &soon) > 97.0, "{:.1}%", percent(&late, &soon));
 }
 
-/// A write cannot be merged with what is read before it on its track: that takes commands of its own, on both sides of
-/// the track's end.
+/// A write cannot be merged with reads before it on its track: those are commands of their own, on both sides of the track's
+/// end.
 #[test]
 fn what_passes_before_a_write_on_its_track_is_read_on_both_sides_of_the_tracks_end() {
     let policy = PolicyName::Sstf;
@@ -193,7 +193,7 @@ fn what_passes_before_a_write_on_its_track_is_read_on_both_sides_of_the_tracks_e
     assert!(percent(&had, &most) > 92.0, "{:.1}%", percent(&had, &most));
 }
 
-/// Where no head is ever late there is nothing to weigh: the same commands are sent.
+/// If no head is ever late, there is nothing to weigh: the same commands are sent.
 #[test]
 fn on_a_drive_that_is_never_late_expected_value_changes_nothing() {
     let [weighed, plain] = [true, false].map(|expected_value| {

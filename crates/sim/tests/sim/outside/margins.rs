@@ -1,4 +1,4 @@
-//! What learned margins get of the free bandwidth under a bound, against the paper's scheduler with a constant one.
+//! The free bandwidth of learned margins under a bound, against the paper's scheduler with a constant margin.
 
 use drive::Behaviour;
 use freeblock_sim::{Background, Nothing, Outside, black_box};
@@ -14,9 +14,9 @@ const SEEDS: std::ops::Range<u64> = 42..45;
 
 #[derive(Clone, Copy, Debug)]
 enum Load {
-    /// Ten tasks that think.
+    /// Ten tasks with think times.
     Oltp,
-    /// Ten requests at all times.
+    /// Ten requests outstanding.
     Random,
 }
 
@@ -24,9 +24,9 @@ enum Load {
 #[derive(Debug, Default)]
 struct Got {
     mb_per_s: f64,
-    /// By how many percent the mean response is longer than without background work.
+    /// The increase of the mean response time in percent.
     slower: f64,
-    /// What the account has of that, in percent.
+    /// The estimate of it in percent.
     told: f64,
 }
 
@@ -71,9 +71,8 @@ fn paper(overheads: Overheads) -> OutsideConfig {
 
 #[test]
 fn under_a_bound_margins_that_are_learned_get_what_a_constant_one_gets() {
-    // With 0.4 ms the paper's scheduler harms by half a percent. The learned margins got two thirds of what that gets under OLTP, and
-    // nine tenths of random requests: the angle was believed of data that were late on the bus, and what was left of a plan that
-    // had been shortened had no margin.
+    // With 0.4 ms the paper's scheduler harms by half a percent. The learned margins must get as much: completions that are
+    // late on the bus must not change the platter's angle, and a shortened plan needs its margins.
     let cases =
         [(Load::Oltp, PolicyName::Fcfs), (Load::Random, PolicyName::Fcfs), (Load::Random, PolicyName::Sptf)];
     for (load, policy) in testing::some(1, cases) {
@@ -86,7 +85,7 @@ fn under_a_bound_margins_that_are_learned_get_what_a_constant_one_gets() {
 
 #[test]
 fn under_a_bound_the_source_track_costs_nothing() {
-    // Behind two reads of one track this drive reads on to its end, and whoever comes next waits for that. A third was lost under OLTP.
+    // Behind two consecutive reads of one track this drive reads ahead to its end, and the next request waits for that.
     for load in testing::some(1, [Load::Oltp, Load::Random]) {
         let with = got(load, PolicyName::Fcfs, OutsideConfig::beyond);
         let without = |o| OutsideConfig { source_track: false, ..OutsideConfig::beyond(o) };

@@ -1,5 +1,5 @@
-//! Who comes at a pace of his own, as one who plays a film: he sees fewer wait than there are in the mean, but is late with all others
-//! for what the drive has lost, until nobody waits.
+//! Paced arrivals, as of a film player: they see fewer waiting requests than the mean, but a loss of the drive delays all of
+//! them until the queue is empty.
 
 use super::responses::{Pairs, pair_of, pair_of_load};
 use drive::Behaviour;
@@ -9,7 +9,7 @@ use units::Instant;
 use workload::random::Stream;
 use workload::{Arrival, Issuer, Random, Recorded, Request, Share, Source};
 
-/// So many a second, so many at once, and by up to so much of a turn sooner or later each time.
+/// A source with a rate per second, a number of requests at once, and a jitter as a part of the interval.
 #[derive(Clone, Copy)]
 struct Pace {
     rate: f64,
@@ -21,7 +21,7 @@ const fn constant(rate: f64) -> Pace {
     Pace { rate, at_once: 1, jitter: 0.0 }
 }
 
-/// Random requests of those who each keep their pace.
+/// Random requests of several paced sources.
 struct Paced {
     drawn: Random,
     times: std::vec::IntoIter<Instant>,
@@ -59,7 +59,7 @@ impl Source for Paced {
     }
 }
 
-/// What is lost when the drive is hardly ever idle is felt by thousands: by so much of a standard error chance differs there.
+/// On a drive that is hardly ever idle a loss delays thousands: `error` is the allowed standard error of chance.
 fn bounded_by_chance(what: &str, paces: &[Pace], of: (u64, u64), error: f64) {
     pairs_of(paces, (PolicyName::Fcfs, None), of).assert_bounded_by_chance(error, what);
 }
@@ -68,7 +68,7 @@ fn bounded(what: &str, paces: &[Pace], of: (u64, u64)) {
     bounded_by(what, paces, (PolicyName::Fcfs, None), of);
 }
 
-/// In such an order, with idle time or in gaps alone.
+/// Checks the bound under a policy, with idle time or in gaps alone.
 fn bounded_by(what: &str, paces: &[Pace], how: (PolicyName, Option<IdleTime>), of: (u64, u64)) {
     pairs_of(paces, how, of).assert_bounded(what);
 }
@@ -86,7 +86,7 @@ fn pairs_of(paces: &[Pace], how: (PolicyName, Option<IdleTime>), (requests, seed
 
 #[test]
 fn who_comes_at_constant_intervals_is_bounded() {
-    // Taken for few clients of a loop: 1.6% and 2.3% slower, of 117 that the drive can do in a second.
+    // These must not be taken for a loop of few clients; the drive serves 117 a second.
     for (rate, requests) in testing::some(1, [(100.0, 60_000), (105.0, 120_000)]) {
         bounded(&format!("{rate} a second"), &[constant(rate)], (requests, 4));
     }
@@ -94,21 +94,20 @@ fn who_comes_at_constant_intervals_is_bounded() {
 
 #[test]
 fn so_is_who_comes_as_often_as_the_drive_can_bear() {
-    // 6.8% slower. A turn more or less is felt by hundreds, so that only very many requests say something.
+    // One revolution delays hundreds of requests, so that only very many requests show a result.
     bounded("110 a second", &[constant(110.0)], (400_000, 8));
 }
 
 #[test]
 fn so_are_several_together_of_whom_hardly_any_finds_the_drive_idle() {
-    // 112 a second, of 117: 284% slower, give or take 67%. Who would come again after seconds, if at all, was taken for the client of a loop.
+    // 112 a second, of 117: a source that sends again after seconds is not a client of a loop.
     let paces = [Pace { at_once: 4, ..constant(28.0) }];
     bounded_by_chance("28 times four a second", &paces, (200_000, 12), 3.0);
 }
 
 #[test]
 fn so_are_those_who_come_without_memory_as_often_as_the_drive_can_bear() {
-    // 2.6% slower, give or take 0.4%, of 117 that the drive can do, and 28%, give or take 6%: for a third of the time and more their queue
-    // looked like that of a loop, and what had been lost before was forgotten.
+    // Near saturation (117 a second) the queue of open arrivals looks like a loop's for a part of the time.
     for (rate, error) in [(110.0, 0.5), (112.0, 2.5)] {
         let load = (Arrival::Poisson { rate }, Share::TWO_THIRDS);
         let drive = ("quantum-atlas-10k", Behaviour::fast02());
@@ -134,8 +133,7 @@ fn so_are_several_who_keep_different_paces() {
 
 #[test]
 fn what_idle_time_costs_those_who_come_together_is_bounded_in_whatever_order() {
-    // The first was chosen near where idle time had left the head, and that it would have been further from elsewhere was taken for a gain: 2.2% to
-    // 3.3% slower.
+    // The next request is chosen near the head's place after idle work; that it would be further from elsewhere is no gain.
     let some = |at_once, rate| [Pace { rate, at_once, jitter: 0.0 }];
     let cases = [
         (some(10, 1.0), PolicyName::Sptf),

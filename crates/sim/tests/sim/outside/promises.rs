@@ -1,4 +1,4 @@
-//! What must hold whatever comes.
+//! Promises that hold for any load.
 
 use super::rig::{Rig, outside, paper, profile};
 use model::random_profile::Size;
@@ -42,7 +42,7 @@ struct Case {
     policy: PolicyName,
     conservatism: u64,
     free: bool,
-    /// The core knows the drive's size only.
+    /// Whether the core knows the drive's size only.
     blind: bool,
     ready: u64,
     steps: Vec<Step>,
@@ -68,7 +68,7 @@ fn cases(loses: bool) -> impl Strategy<Value = Case> {
     )
 }
 
-/// Reaches what the clients wanted at the end although all else is random.
+/// Runs until the clients have their blocks, although everything else is random.
 fn run(case: &Case, bad: &[u64], stops: bool) -> Result<Rig, TestCaseError> {
     let profile = profile(case.drive, Size::Tiny);
     let conservatism = Duration::from_micros(case.conservatism);
@@ -86,7 +86,7 @@ fn run(case: &Case, bad: &[u64], stops: bool) -> Result<Rig, TestCaseError> {
             ..place
         };
     }
-    // Blocks that no gap can hold must come all the same.
+    // Blocks that fit into no gap must be delivered as well.
     let idle = Some(IdleTime { harm_ppm: 1_000_000, ..IdleTime::default() });
     let mut rig = if case.blind {
         Rig::blind(&profile, Config { policy: case.policy, idle, ..outside(OutsideConfig::blind()) })
@@ -128,9 +128,9 @@ fn run(case: &Case, bad: &[u64], stops: bool) -> Result<Rig, TestCaseError> {
 }
 
 proptest! {
-    /// Among them: each completion comes to the nanosecond when it was foreseen, never more than two commands are at
-    /// the drive, merged commands end with what the foreground asked for; as the paper has it a detour is sent right ahead of
-    /// a request, on neither its track nor that of what was sent before.
+    /// Among them: each completion comes at the predicted nanosecond, at most two commands are at the drive, and merged
+    /// commands end with the foreground's range. In the paper's configuration a detour is sent directly before a request,
+    /// and its track is neither the request's nor that of the command before.
     #[test]
     fn all_is_foreseen_and_done_once(case in cases(false)) {
         let rig = run(&case, &[], false)?;
@@ -144,7 +144,7 @@ proptest! {
         prop_assert!(rig.most_at_drive <= 2);
     }
 
-    /// FAST'02, section 4.2: without background work it changes nothing.
+    /// FAST'02, section 4.2: without background work the scheduler changes nothing.
     #[test]
     fn conservatism_is_for_detours_only(case in cases(false)) {
         let steps: Vec<Step> =

@@ -1,5 +1,5 @@
-//! Harm as clients feel it: responses, from arrival to completion, against those of a run without background work, with
-//! requests that come when they come.
+//! Harm to clients: response times, from arrival to completion, with open arrivals, against those of a run without
+//! background work.
 
 use drive::{Behaviour, Flash, FlashConfig, Queue, QueueOrder};
 use freeblock_sim::{Background, Nothing, Outside, black_box};
@@ -12,25 +12,25 @@ use std::sync::Arc;
 use units::{Instant, Sectors};
 use workload::{Arrival, Issuer, Random, RandomConfig, Share, Source};
 
-/// The bound on harm that is the default, in percent.
+/// The default bound on harm, in percent.
 const BOUND: f64 = 1.0;
 
-/// A standard error of less says something.
+/// The maximal standard error of a conclusive result.
 const SAYS_SOMETHING: f64 = BOUND / 4.0;
 
-/// So many standard errors of the mean are chance.
+/// The number of standard errors of the mean that chance explains.
 const ERRORS: f64 = 2.0;
 
 /// A run and its twin without background work.
 #[derive(Clone, Copy, Debug)]
 pub struct Pair {
-    /// By how many percent the mean response is longer.
+    /// The increase of the mean response time in percent.
     pub slower: f64,
-    /// What the core's accounts say of detours and of idle time, in percent.
+    /// The core's estimates for detours and for idle time, in percent.
     pub told: [f64; 2],
-    /// Detours.
+    /// The number of detours.
     pub detours: u64,
-    /// The part of the time in which predictions were trusted.
+    /// The share of the time with trusted predictions.
     pub trusted: f64,
 }
 
@@ -48,7 +48,7 @@ impl Pair {
     }
 }
 
-/// Pairs of several seeds.
+/// The pairs of several seeds.
 pub struct Pairs(Vec<Pair>);
 
 impl Pairs {
@@ -56,7 +56,7 @@ impl Pairs {
         Self(seeds.into_iter().map(pair).collect())
     }
 
-    /// The same, and twice as many seeds where those differ by too much to say something.
+    /// Returns the pairs of the seeds, and of twice as many if the result is not conclusive.
     pub fn enough(seeds: Range<u64>, mut pair: impl FnMut(u64) -> Pair) -> Self {
         let twice = seeds.end..2 * seeds.end - seeds.start;
         let mut pairs = Self::of(seeds, &mut pair);
@@ -82,26 +82,24 @@ impl Pairs {
         self.mean(|pair| pair.trusted)
     }
 
-    /// The standard error of that, from how seeds differ.
+    /// Returns the standard error of the increase, from the differences between seeds.
     pub fn error(&self) -> f64 {
         let (n, mean) = (self.0.len() as f64, self.slower());
         let squares: f64 = self.0.iter().map(|pair| (pair.slower - mean).powi(2)).sum();
         (squares / (n - 1.0) / n).sqrt()
     }
 
-    /// The foreground is slower by no more than the bound, and by what is chance: two standard errors, which are small enough to say
-    /// something.
+    /// Checks that the increase is at most the bound plus two standard errors, which must be small enough for a conclusion.
     pub fn assert_bounded(&self, what: &str) {
         self.assert_below(BOUND, what);
     }
 
-    /// The same of loads where chance is more, up to so much of a standard error.
+    /// The same for loads with more chance, with a maximal standard error.
     pub fn assert_bounded_by_chance(&self, error: f64, what: &str) {
         self.assert_within(BOUND, error, what);
     }
 
-    /// The same in short runs, of so many: the request with which the bound is passed may be late by what an idle command takes, as
-    /// long as two of them.
+    /// The same for short runs: the request that exceeds the bound may wait for an idle command, at most two in a row.
     pub fn assert_bounded_of(&self, requests: u64, what: &str) {
         self.assert_below(BOUND + 2.0 / requests as f64 * 100.0, what);
     }
@@ -132,7 +130,7 @@ impl fmt::Display for Pairs {
     }
 }
 
-/// So many random requests a second to an Atlas 10K that behaves so.
+/// Runs random requests at a rate on an Atlas 10K with this behaviour.
 fn pair(
     behaviour: Behaviour,
     how: (PolicyName, Option<IdleTime>),
@@ -147,7 +145,7 @@ fn pair(
     )
 }
 
-/// Random requests that come so, of which so many are reads, to a drive that behaves so.
+/// Runs random requests with these arrivals and share of reads on a drive with this behaviour.
 pub fn pair_of(
     drive: (&str, Behaviour),
     how: (PolicyName, Option<IdleTime>),
@@ -158,7 +156,7 @@ pub fn pair_of(
     pair_of_load(drive, how, OutsideConfig::beyond, (reads, load), (requests, seed))
 }
 
-/// What `load` makes of random requests, of which so many are reads, to a drive that behaves so, outside of it as `place` has it.
+/// Runs the random requests that `load` transforms on a drive with this behaviour; `place` configures the core outside.
 pub fn pair_of_load<S: Source>(
     (drive, behaviour): (&str, Behaviour),
     (policy, idle): (PolicyName, Option<IdleTime>),
@@ -184,8 +182,8 @@ pub fn pair_of_load<S: Source>(
 
 #[test]
 fn idle_work_over_a_bus_slower_than_the_medium_is_bounded() {
-    // 99 us a sector, by its file: the data of a whole track take five turns. Who waited for them was in no account, and the
-    // foreground 1.5% to 2.7% slower.
+    // 99 us a sector, as in its profile: the data of a whole track take five revolutions, and the next requests wait for
+    // them.
     let behaviour = Behaviour { bus_sector: None, ..Behaviour::fast02() };
     let cases = [PolicyName::Fcfs, PolicyName::Sptf]
         .into_iter()
@@ -199,8 +197,8 @@ fn idle_work_over_a_bus_slower_than_the_medium_is_bounded() {
 
 #[test]
 fn who_waits_for_merged_data_on_the_bus_of_a_fast_drive_is_in_the_account() {
-    // 7.4 us a sector on the medium, 6.4 on the bus: what is merged is still to come when it has been read, and is later by what lands
-    // before the bus is taken. With that compared with a platter's angle that was known from such data it was 1.14% slower.
+    // 7.4 us a sector on the medium, 6.4 on the bus: merged data still cross the bus when the read is done, and late sectors
+    // add to that. Their delay must be compared with an angle that does not come from such data.
     let Behaviour { overlap_percent, bus_sector, .. } = Behaviour::fast02();
     let queue = Queue::Tagged { order: QueueOrder::Sptf, depth: 64 };
     let behaviour = Behaviour { overlap_percent, bus_sector, queue, ..Behaviour::default() };
@@ -211,9 +209,9 @@ fn who_waits_for_merged_data_on_the_bus_of_a_fast_drive_is_in_the_account() {
     pairs.assert_bounded("fast arms and platters");
 }
 
-/// A drive that writes back and is told so, over a bus of 6.4 us a sector without other noise, with the default noise, and
-/// over the 99 us of its file; and how many requests: where both accounts are at their bounds, what is let through beyond them at
-/// first is a thirtieth of what 16,000 requests may lose, and a hundredth of what 48,000 may.
+/// Returns drives that cache writes, as in their profile: over a bus of 6.4 us a sector without other noise, with the
+/// default noise, and over the 99 us of the profile; and the number of requests. With both estimates at their bounds, the
+/// initial excess is a thirtieth of the harm allowed in 16,000 requests, and a hundredth of that in 48,000.
 fn writing_back() -> [(&'static str, Behaviour, u64); 3] {
     let queue = Queue::Tagged { order: QueueOrder::Sptf, depth: 64 };
     let noisy = Behaviour { write_back: Some(true), ..Behaviour::fast02() };
@@ -224,8 +222,8 @@ fn writing_back() -> [(&'static str, Behaviour, u64); 3] {
 
 #[test]
 fn what_a_drive_that_writes_back_is_made_to_wait_is_bounded() {
-    // By its own profile it writes back. A third are writes: their completions tell nothing of the medium, and the foreground was
-    // 1.6% to 2.9% slower in order of arrival, where two more commands were sent behind a write than could be kept in order.
+    // By its own profile it caches writes. The completions of a third of the requests show nothing about the medium, and the
+    // order behind a cached write must be kept.
     let how = [(PolicyName::Fcfs, 30.0), (PolicyName::Fcfs, 60.0), (PolicyName::Sptf, 60.0)];
     let how = how.into_iter().flat_map(|how| [None, Some(IdleTime::default())].map(|idle| (how, idle)));
     let cases = how.flat_map(|how| writing_back().map(|drive| (drive, how)));
@@ -239,7 +237,7 @@ fn what_a_drive_that_writes_back_is_made_to_wait_is_bounded() {
 
 #[test]
 fn hardly_anything_but_writes_to_a_drive_that_writes_back_is_bounded() {
-    // Who waits for what was reported before waits at no command: 1.4% to 2.0% slower with idle time.
+    // Requests that wait for cached writes wait for no command.
     let noisy = Behaviour { write_back: Some(true), ..Behaviour::fast02() };
     let serial = Behaviour { write_back: Some(true), ..Behaviour::default() };
     let drives = [
@@ -262,7 +260,8 @@ fn hardly_anything_but_writes_to_a_drive_that_writes_back_is_bounded() {
 
 #[test]
 fn a_drive_that_writes_back_is_trusted_however_many_wait() {
-    // Until it is, nothing is held back behind what it has reported, and it reorders: that was taken for a profile that is wrong.
+    // Before it is trusted no command is delayed behind cached writes, and it reorders; that must not count against the
+    // profile.
     let noisy = Behaviour { write_back: Some(true), ..Behaviour::fast02() };
     for (policy, reads) in [(PolicyName::Fcfs, Share::TWO_THIRDS), (PolicyName::Sptf, Share::TWO_THIRDS)] {
         for tasks in [4, 10] {
@@ -279,8 +278,8 @@ fn a_drive_that_writes_back_is_trusted_however_many_wait() {
 
 #[test]
 fn what_is_not_foreseen_holds_nothing_back() {
-    // Flash, told to be a drive that writes back. Waiting until such a drive would have written is waiting for nothing here: without
-    // trust nobody waits.
+    // Flash with the profile of a drive that caches writes. A wait for such a drive's writes would be useless here: without
+    // trust there is none.
     let profile = builtin::find("quantum-atlas-10k").unwrap();
     let known = Arc::new(DriveModel::from_profile(&profile).unwrap());
     let firmware = profile.firmware.as_ref().unwrap();

@@ -1,5 +1,5 @@
-//! Clients who think for a constant time: who was made to wait comes again later by as much, and those who waited together come
-//! together again, so that they feel in many turns what was lost in one.
+//! Clients with a constant think time: delayed clients return with the same delay, and together, so that one loss delays
+//! many rounds.
 
 use super::responses::{Pairs, pair_of};
 use drive::Behaviour;
@@ -8,7 +8,7 @@ use scheduler::policy::PolicyName;
 use units::Duration;
 use workload::{Arrival, Closed, Share, Think};
 
-/// Requests of each run, and their seeds: who comes together differs for long after one request that was late.
+/// The number of requests in each run, and the seeds: one late request changes the pattern for a long time.
 const REQUESTS: u64 = 40_000;
 const SEEDS: std::ops::Range<u64> = 42..48;
 
@@ -25,7 +25,7 @@ fn bounded(tasks: u32, pause: u64, behaviour: Behaviour, idle: Option<IdleTime>)
 
 #[test]
 fn what_clients_feel_who_think_for_a_constant_time_is_bounded() {
-    // With all that was lost forgotten when nobody waited, 1.2% to 2.6% slower.
+    // A loss has effects after the queue was empty.
     for (tasks, pause) in testing::some(1, [(10, 100), (20, 200), (40, 400), (100, 1_000)]) {
         bounded(tasks, pause, Behaviour::fast02(), None);
     }
@@ -50,8 +50,7 @@ fn so_is_it_where_the_drive_writes_back() {
 
 #[test]
 fn so_is_it_where_they_only_write() {
-    // The drive was exactly as told and never trusted, since nothing but a write that waits for another says when that is on the medium:
-    // 3.9% and 1.3% slower.
+    // Only a write that waits for another shows when that was on the medium; without it the platter's angle stays unknown.
     let behaviour = Behaviour { write_back: Some(true), ..Behaviour::fast02() };
     for (tasks, pause) in testing::some(1, [(4, 50), (30, 300)]) {
         let think = Think::Constant(Duration::from_millis(pause));
@@ -68,8 +67,7 @@ fn so_is_it_where_they_only_write() {
 
 #[test]
 fn so_is_what_they_feel_of_idle_time_before_that_has_been_rehearsed() {
-    // On slow arms idle time was told to cost a quarter of what it did in the first minute: 1.9% slower where all of it came after the
-    // platter's angle was known.
+    // On slow arms the estimate must not be too low before the clients are rehearsed.
     let think = Think::Constant(Duration::from_millis(250));
     let arrival = Arrival::Closed(Closed { tasks: 20, think });
     let how = (PolicyName::Fcfs, Some(IdleTime::default()));
@@ -81,13 +79,13 @@ fn so_is_what_they_feel_of_idle_time_before_that_has_been_rehearsed() {
 
 #[test]
 fn so_is_what_they_feel_of_idle_time_for_as_long_as_it_is_used() {
-    // By an account of 0.97% ten were 1.05% slower, give or take 0.03%, and by others 1.1%.
+    // The reserve of the bound is needed here.
     let arrival = Arrival::Closed(Closed { tasks: 10, think: Think::Constant(Duration::from_millis(150)) });
     let how = (PolicyName::Fcfs, Some(IdleTime::default()));
     let load = (arrival, Share::TWO_THIRDS);
     let pairs =
         Pairs::of(1..9, |seed| pair_of(("nearline-4tb", Behaviour::fast02()), how, load, (60_000, seed)));
-    // Not by chance alone: the mean itself.
+    // Without an allowance for chance: the mean itself.
     assert!(pairs.slower() < 1.0, "{pairs}");
     pairs.assert_bounded("ten who think 150 ms, 60,000 requests");
 }

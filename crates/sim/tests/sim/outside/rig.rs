@@ -1,4 +1,4 @@
-//! A host with a noiseless drive, a medium with bad sectors, and a naive account of who wants what.
+//! A host with a noiseless drive, a medium with bad sectors, and a naive model of the sessions' wanted blocks.
 
 use drive::Drive;
 use model::profile::{ReadAhead, WriteBack};
@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId, Sectors, SessionId, TaskId, TrackIndex};
 
-/// A random drive behind its interface: no read-ahead and no buffer, so that every command goes to the medium.
+/// Returns a random drive behind its interface: without read-ahead and buffer, so that every command goes to the medium.
 pub fn profile(seed: u64, size: Size) -> Profile {
     let mut profile = random_profile(seed, size);
     let mut firmware = builtin::find("seagate-cheetah-18lp").unwrap().firmware.unwrap();
@@ -31,13 +31,13 @@ pub fn paper(profile: &Profile, conservatism: Duration) -> OutsideConfig {
     OutsideConfig::paper(overheads, conservatism)
 }
 
-/// What a client has registered and not got yet.
+/// A registered task that a client has not yet received.
 #[derive(Clone, Debug)]
 struct Owed {
     op: Op,
     range: LbnRange,
     block: u64,
-    /// Commands that were done when it was registered.
+    /// The number of commands that were done when it was registered.
     since: u64,
     blocks: BTreeSet<u64>,
 }
@@ -53,30 +53,30 @@ pub struct Rig {
     next_id: u64,
     owed: BTreeMap<TaskId, Owed>,
     pub sessions: Vec<SessionId>,
-    /// By LBN, the number of the last command that read or wrote it.
+    /// The number of the last command that read or wrote each LBN.
     touched: Vec<[u64; 2]>,
     done: u64,
     pub bad: BTreeSet<u64>,
-    /// A failed command says only where it stopped.
+    /// Whether a failed command reports only its first bad sector.
     pub stops: bool,
-    /// A failed command has no data at all.
+    /// Whether a failed command returns no data at all.
     pub loses_data: bool,
-    /// The host waits no longer for one command in so many.
+    /// The host gives up on one command in this number.
     pub loses_commands: Option<u64>,
     /// Requests whose commands were lost.
     lost: BTreeSet<u64>,
-    /// Whether each completion must come when it was foreseen.
+    /// Whether each completion must come as predicted.
     pub exact: bool,
-    /// Buffers are at hand in so many of eight cases.
+    /// Buffers are available in this number of eight cases.
     pub ready: u64,
     asked_buffers: u64,
     pub log: Vec<String>,
     pub most_at_drive: usize,
     pub merged: u64,
     pub detours: u64,
-    /// Detours are as in the paper: ahead of a request of the foreground, on neither its track nor the one before.
+    /// Whether detours are as in the paper: before a foreground request, on neither its track nor the one before.
     pub as_in_the_paper: bool,
-    /// The last track of what was sent last, and that of a detour of which the request is still to come.
+    /// The last track of the last command, and that of a detour whose request is still to come.
     source: Option<TrackIndex>,
     detour: Option<TrackIndex>,
 }
@@ -98,7 +98,7 @@ impl Rig {
         Self::over(profile, DriveModel::from_profile(profile).unwrap(), config)
     }
 
-    /// The core knows of the drive that it has so many sectors.
+    /// Returns a rig whose core knows the drive's size only.
     pub fn blind(profile: &Profile, config: Config) -> Self {
         let truth = DriveModel::from_profile(profile).unwrap();
         let known = DriveModel::unknown(truth.layout().capacity(), truth.sector_bytes()).unwrap();
@@ -178,19 +178,19 @@ impl Rig {
         Ok(())
     }
 
-    /// Everything at the drive is lost; another drive takes its place.
+    /// Loses everything at the drive, which is replaced by another.
     pub fn lose(&mut self, profile: &Profile) -> Result<(), TestCaseError> {
         self.drive = Drive::new(profile).unwrap();
         self.drive.advance(self.now);
         self.sent.clear();
         self.exact = false;
-        // Nobody knows where another drive's head is.
+        // The position of another drive's head is unknown.
         self.as_in_the_paper = false;
         self.core.lost(self.now);
         self.poll()
     }
 
-    /// The next completion or waking up; false if there is none to come.
+    /// Processes the next completion or wake-up. Returns false without one.
     pub fn step(&mut self) -> Result<bool, TestCaseError> {
         let next = [self.drive.next_event(), self.core.wake_at()].into_iter().flatten().min();
         let Some(at) = next else { return Ok(false) };
@@ -222,7 +222,7 @@ impl Rig {
         }
         self.done += 1;
         if self.loses_commands.is_some_and(|many| self.done.is_multiple_of(many)) {
-            // The drive may have done it or not: nobody may count on either.
+            // Whether the drive has done it is unknown, and the core must assume neither.
             self.lost.extend(self.core.request_of(command.id).map(RequestId::get));
             self.core.command_done(at, command.id, Outcome::Lost);
             return Ok(());
@@ -243,7 +243,7 @@ impl Rig {
             None => Outcome::Bad(&bad),
         };
         if outcome != Outcome::Done {
-            // Nor where it is behind what has failed.
+            // Nor is the position of the head after a failure known.
             self.source = None;
         }
         self.core.command_done(at, command.id, outcome);
@@ -344,7 +344,7 @@ impl Rig {
         Ok(())
     }
 
-    /// Goes on until nothing is to come; then nothing may be left.
+    /// Runs to the last event; then no block may be left.
     pub fn finish(&mut self) -> Result<(), TestCaseError> {
         self.ready = 8;
         for &session in &self.sessions {

@@ -1,4 +1,4 @@
-//! Reads that follow each other, over a drive that reads on to the end of the track behind them.
+//! Consecutive reads on a drive that reads ahead to the end of the track behind them.
 
 use super::grid::{ARRIVALS, Cell, Kind, wrong};
 use super::responses::{Pair, Pairs};
@@ -12,7 +12,8 @@ use std::sync::Arc;
 use units::{Instant, LbnRange, Op, Sectors};
 use workload::{Arrival, Issuer, Random, RandomConfig, Request, Source};
 
-/// Readers who each go on where they were, one of them at random for each request; one in two hundred begins elsewhere.
+/// Several readers that each continue their own stream, chosen at random for each request; one request in two hundred begins
+/// elsewhere.
 struct Streams {
     drawn: Random,
     capacity: u64,
@@ -33,7 +34,7 @@ impl Source for Streams {
     }
 }
 
-/// So many who read on, so much each time, together so often a second; with what they are late by in gaps alone or with idle time.
+/// Runs `readers` streams of `sectors` per request at a common rate, in gaps alone or with idle time.
 fn streams(readers: usize, (sectors, rate): (u64, f64), idle: Option<IdleTime>, requests: u64) -> Pairs {
     let profile = builtin::find("quantum-atlas-10k").unwrap();
     let known = Arc::new(DriveModel::from_profile(&profile).unwrap());
@@ -59,8 +60,7 @@ fn streams(readers: usize, (sectors, rate): (u64, f64), idle: Option<IdleTime>, 
 
 #[test]
 fn what_idle_time_takes_from_the_buffer_of_many_who_read_on_is_bounded() {
-    // Each idle read took a stream's place in the drive's buffer, and what it missed then was in no account: 4.4% to 5.7% slower. Then it
-    // was in the account, but not what it missed behind that, and a pause of some reads passed the bound by a tenth and more.
+    // An idle read evicts a stream's data, and the data behind a miss are not all in the buffer again.
     for (rate, requests) in testing::some(1, [(20.0, 30_000), (40.0, 60_000), (80.0, 120_000)]) {
         let pairs = streams(8, (16, rate), Some(IdleTime::default()), requests);
         pairs.assert_bounded(&format!("eight streams at {rate} a second"));
@@ -74,8 +74,7 @@ fn what_detours_take_from_the_buffer_of_many_who_read_on_is_bounded() {
 
 #[test]
 fn who_reads_on_across_tracks_has_no_gap_there() {
-    // The head had gone on to the next track where it was foreseen to wait for a move: a detour there cost a turn, of which the account
-    // knew nothing. 1.2% to 1.5% slower.
+    // Read-ahead may have continued on the next track, where a detour then costs a revolution.
     for rate in [60.0, 80.0] {
         streams(1, (128, rate), None, 30_000)
             .assert_bounded(&format!("a stream of 64 KB at {rate} a second"));
@@ -84,13 +83,13 @@ fn who_reads_on_across_tracks_has_no_gap_there() {
 
 #[test]
 fn several_streams_of_long_reads_leave_a_drive_as_told_its_trust() {
-    // Of most a part was in the buffer, and they came sooner than foreseen: no such drive was trusted.
+    // A part of most reads is in the buffer, so that they are early; the drive must be trusted all the same.
     let pairs = streams(4, (128, 60.0), None, 30_000);
     pairs.assert_bounded("four streams of 64 KB");
     assert!(pairs.detours() > 50.0, "{pairs}");
 }
 
-/// Every load of these kinds, in gaps alone or with idle time.
+/// Returns every load of these kinds, in gaps alone or with idle time.
 fn cells(surprise: Surprise, kinds: &[Kind], idle: bool) -> impl Iterator<Item = Cell> {
     let each =
         move |kind| (0..ARRIVALS.len()).map(move |arrival| Cell { surprise, arrival, kind, idle, policy: 0 });
@@ -99,8 +98,7 @@ fn cells(surprise: Surprise, kinds: &[Kind], idle: bool) -> impl Iterator<Item =
 
 #[test]
 fn a_drive_as_told_is_trusted_by_who_reads_on_and_leaves_blocks_for_others() {
-    // What came from the buffer and who waited until the drive had read on counted against the profile: with four of these fifteen
-    // loads it was never trusted, and with others now and then.
+    // Cache hits, and requests that wait for read-ahead, must not count against the profile.
     for idle in [false, true] {
         let all = cells(Surprise::None, &[Kind::Half, Kind::Runs, Kind::Sequence], idle);
         for cell in testing::some(4, all) {
@@ -109,12 +107,12 @@ fn a_drive_as_told_is_trusted_by_who_reads_on_and_leaves_blocks_for_others() {
             let seen = cell.run(8_000, 42);
             assert!(seen.trusted > 0.9 && seen.right > 0.85, "{cell:?}: {seen:?}");
             if cell.kind != Kind::Sequence {
-                // Of a few seeds, where the first has few by chance.
+                // The sum of a few seeds, as the first may have few by chance.
                 let enough = || (42..46).map(|seed| cell.run(8_000, seed).detours).sum::<u64>() > 4 * 150;
                 assert!(seen.detours > 150 || enough(), "{cell:?}: {seen:?}");
             } else if idle && cell.arrival > 2 {
-                // Who does nothing but read on leaves no gaps, and if somebody waits at all times no idle time. It reads four blocks each
-                // time itself.
+                // A stream leaves no gaps, and no idle time if a request waits at all times. Each of its requests reads four
+                // blocks itself.
                 assert!(seen.blocks > 4 * 8_000 + 1_000, "{cell:?}: {seen:?}");
             }
         }

@@ -1,4 +1,4 @@
-//! Where little is wanted, as at a scan's end: gaps that are planned for more than once, and turns that are bought.
+//! Few wanted blocks, as at the end of a scan: several plans for a gap, and revolutions spent on purpose.
 
 use super::responses::{Pair, Pairs};
 use drive::Behaviour;
@@ -13,7 +13,7 @@ use workload::{Arrival, Issuer, Oltp, OltpConfig};
 const BLOCK: u64 = 8;
 /// One block of forty.
 const SPARSE: Wanted = Wanted::One { of: 40 };
-/// What is far from most requests.
+/// Blocks far from most requests.
 const FAR: Wanted = Wanted::First { percent: 2 };
 const ALL: Wanted = Wanted::First { percent: 100 };
 const REQUESTS: u64 = 8_000;
@@ -25,14 +25,14 @@ enum Wanted {
     First { percent: u64 },
 }
 
-/// Wanted blocks that were had, and turns that were bought.
+/// The numbers of wanted blocks read, and of revolutions spent on purpose.
 #[derive(Clone, Copy, Debug, Default)]
 struct Had {
     blocks: u64,
     bought: u64,
 }
 
-/// Ten tasks that think, of a drive with the default noise, without background work and with blocks that are wanted.
+/// Runs ten tasks with think times on a drive with the default noise, without background work and with wanted blocks.
 fn pair(wanted: Wanted, seed: u64, config: impl Fn(OutsideConfig) -> OutsideConfig) -> (Had, Pair) {
     let profile = builtin::find("quantum-atlas-10k").unwrap();
     let known = Arc::new(DriveModel::from_profile(&profile).unwrap());
@@ -70,7 +70,7 @@ fn pair(wanted: Wanted, seed: u64, config: impl Fn(OutsideConfig) -> OutsideConf
     (Had { blocks, bought: with.planner_stats().bought }, Pair::of(&plain, &with))
 }
 
-/// Of some seeds.
+/// Runs several seeds.
 fn pairs_of(wanted: Wanted, config: impl Fn(OutsideConfig) -> OutsideConfig + Copy) -> (Had, Pairs) {
     let mut had = Had::default();
     let pairs = Pairs::of(42..46, |seed| {
@@ -97,7 +97,7 @@ fn turns_are_bought_where_they_are_worth_it_and_for_no_more_than_the_bound() {
     });
     assert!(with.blocks * 100 > without.blocks * 120 && with.bought > 0, "{with:?} {without:?}");
     pairs.assert_bounded("turns are bought");
-    // Where all is wanted a turn brings little more than what is had anyway.
+    // If all blocks are wanted, a revolution yields little more than the usual amount.
     let (_, pairs_dense) =
         pairs_of(ALL, |beyond| OutsideConfig { plan_rest: true, bought_turns: true, ..beyond });
     pairs_dense.assert_bounded_by_chance(0.4, "turns may be bought where all is wanted");

@@ -1,4 +1,4 @@
-//! A drive that is not what the core was told: it notices, leaves the gaps alone, says so, and comes back. Each against a
+//! A drive that contradicts the core's profile: the core notices, reports it, stops using gaps, and recovers. Each against a
 //! twin without background work.
 
 use super::troubled::Delayed;
@@ -25,26 +25,26 @@ pub fn atlas() -> (Profile, Arc<DriveModel>) {
 
 const SCAN: Background = Background::Scan { block: Sectors::new(8) };
 
-/// Requests of a run, and of a part of it after which the core is asked how it is.
+/// The number of requests in a run, and in a part of it, after which the core's state is sampled.
 const REQUESTS: u64 = 12_000;
 const PART: u64 = 100;
 
 /// A scan and its twin.
 struct Twins {
-    /// By how many percent a foreground request's time at the drive is longer with the scan.
+    /// The increase of a foreground request's time at the drive by the scan, in percent.
     slower: f64,
-    /// How the core was after each part.
+    /// The core's caution after each part.
     cautions: Vec<Option<Caution>>,
     detours: u64,
     scan: Outside<Oltp>,
 }
 
 impl Twins {
-    /// Runs over what `device` makes, of which the core is told `known` and `overheads`.
+    /// Runs on the devices that `device` returns, with a core that gets `known` and the overheads in `config`.
     fn run(device: impl Fn() -> Box<dyn BlackBox>, known: &Arc<DriveModel>, config: OutsideConfig) -> Self {
         let begin = |background| {
             let device = device();
-            // What both have, so that every request is there.
+            // The common capacity, so that every request is valid.
             let capacity = known.layout().capacity().min(device.capacity());
             let source = Oltp::new(OltpConfig::new(capacity, known.sector_bytes()), 3).unwrap();
             let load = Issuer::new(source, Arrival::oltp(10), Instant::ZERO, 3).unwrap();
@@ -59,13 +59,13 @@ impl Twins {
             scan.advance(PART, &mut Nothing).unwrap();
             cautions.push(scan.core().caution());
         }
-        // Of the response, what a request waits for others is left out: the busier a drive, the more of that.
+        // Without the waits for other requests, which grow with the load.
         let access = |run: &Outside<Oltp>| run.report().foreground.mean_access_ms;
         let slower = (access(&scan) / access(&plain) - 1.0) * 100.0;
         Self { slower, cautions, detours: scan.planner_stats().detours, scan }
     }
 
-    /// The same with a drive that is told rightly but for how it behaves.
+    /// The same with a true profile and this behaviour.
     fn of(behaviour: Behaviour) -> Self {
         Self::seeded(behaviour, 1)
     }
@@ -81,7 +81,7 @@ impl Twins {
         assert!(self.slower < 1.0, "{:.2}% slower; {} detours", self.slower, self.detours);
     }
 
-    /// The part of the time in which the core left the gaps alone.
+    /// Returns the share of the time in which the core did not use gaps.
     fn cautious(&self) -> f64 {
         self.cautions.iter().flatten().count() as f64 / self.cautions.len() as f64
     }
@@ -93,7 +93,7 @@ impl Twins {
 
 #[test]
 fn a_drive_as_told_is_trusted() {
-    // What is had at the bound differs by a tenth from noise to noise.
+    // The yield at the bound differs by a tenth between seeds of the noise.
     let all: Vec<Twins> = (1..9).map(|seed| Twins::seeded(Behaviour::fast02(), seed)).collect();
     for twins in &all {
         twins.assert_unharmed();
@@ -171,7 +171,7 @@ fn a_queue_that_cannot_be_kept_in_order_is_not_trusted() {
     let behaviour = Behaviour { queue, ..Behaviour::fast02() };
     let (_, overheads) = black_box(&profile, behaviour, 1).unwrap();
     let device = || Box::new(black_box(&profile, behaviour, 1).unwrap().0) as Box<dyn BlackBox>;
-    // More commands than two at the drive, so that it has something to choose from.
+    // With more than two commands the drive can reorder them.
     let config = OutsideConfig { at_drive: 6, ..OutsideConfig::beyond(overheads) };
     let twins = Twins::run(device, &model, config);
     twins.assert_unharmed();
@@ -186,7 +186,7 @@ fn a_drive_that_recalibrates_for_a_second_is_trusted_again_at_once() {
     twins.assert_unharmed();
     let mistrusted = twins.cautions.iter().filter(|c| **c == Some(Caution::Mistrust)).count();
     assert!(mistrusted < twins.cautions.len() / 20, "{:?}", twins.cautions);
-    // How often harm is at its bound differs by half from noise to noise.
+    // The share of time at the harm bound differs by half between seeds of the noise.
     let all: Vec<Twins> = (2..5).map(|seed| Twins::seeded(behaviour, seed)).chain([twins]).collect();
     let cautious = all.iter().map(Twins::cautious).sum::<f64>() / all.len() as f64;
     assert!(cautious < 0.3, "{cautious}");
@@ -207,12 +207,12 @@ fn when_trouble_ends_the_gaps_are_used_again() {
     let second = |s| Instant::ZERO + Duration::from_secs(s);
     let quiet = |part: &[Option<Caution>]| part.iter().filter(|c| c.is_none()).count();
     let (mut before, mut after, mut parts) = (0, 0, 0);
-    // How often harm is at its bound in so few requests differs by half from noise to noise.
+    // In so few requests the share of time at the harm bound differs by half between seeds of the noise.
     for seed in 1..5 {
         let (_, overheads) = black_box(&profile, Behaviour::fast02(), seed).unwrap();
         let device = || {
             let (drive, _) = black_box(&profile, Behaviour::fast02(), seed).unwrap();
-            // Somewhere between host and drive something holds answers back.
+            // A component between host and drive delays completions.
             let held = Duration::from_millis(8);
             Box::new(Delayed::for_a_while(Box::new(drive), second(20)..second(45), held)) as Box<dyn BlackBox>
         };

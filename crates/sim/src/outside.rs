@@ -459,7 +459,7 @@ pub fn black_box(
         overheads.bus_sector = bus;
     }
     overheads = overheads.writing_back(firmware, behaviour.writes_back(&firmware.cache));
-    // Of a varying cost the mean is known.
+    // Only the mean of a varying cost is known.
     for command in &mut overheads.command {
         *command += behaviour.command_spread / 2;
     }

@@ -40,9 +40,9 @@ pub struct Finished {
     pub output: String,
 }
 
-/// Runs the tests, so many at once as there are `workers`, and calls `each` when one ends. Every second worker has tests that wait for
-/// time to pass, as long as there are such tests; the others have tests that compute. Among those of a kind the order is the given one. The environment is the
-/// caller's; besides, `FREEBLOCK_LONG` is set in the long tier and only there.
+/// Runs the tests, `workers` of them at once, and calls `each` when one ends. Every second worker has tests that wait for
+/// time to pass, as long as there are such tests; the others have tests that compute. Among those of a kind the order is the
+/// given one. The environment is the caller's; in addition, `FREEBLOCK_LONG` is set in the long tier and only there.
 ///
 /// # Errors
 /// If a test cannot be started.

@@ -17,9 +17,9 @@
 
 use std::path::{Path, PathBuf};
 
-/// Set to `all`, turns each missing need into a failure.
+/// The variable that makes each missing need a failure if it is `all`.
 pub const REQUIRE: &str = "FREEBLOCK_REQUIRE";
-/// Set to anything, selects the sizes of the long tier.
+/// The variable that selects the sizes of the long tier if it is set.
 pub const LONG: &str = "FREEBLOCK_LONG";
 
 /// Reports that the running test lacks `what`, and so checks nothing or only a part.

@@ -1,5 +1,5 @@
-//! The calls that clients make, and what every host does in the end. A host gives its core and its clients; what is
-//! called, and what must be answered, is the same for all.
+//! The calls that clients make, and the end of every history. A host provides its core and its clients; the calls and the
+//! required answers are the same for all hosts.
 
 use crate::clients::{Clients, NewTask, Session, range};
 use crate::dice::Dice;
@@ -12,63 +12,64 @@ use scheduler::{
 use std::collections::BTreeMap;
 use units::{Duration, Instant, LbnRange, Op, RequestId, SessionId};
 
-/// Foreground requests, at the end, without a block for anybody, after which somebody starves.
+/// The number of foreground requests at the end, without a block for any session, that prove starvation.
 const PATIENCE: u64 = 30_000;
 
 /// The same for one session among others.
 const PATIENCE_SHARED: u64 = 60_000;
 
-/// Seconds of silence without a block for anybody, beyond what work may rest for, after which idle time is of no use.
+/// The seconds of silence without a block for any session, beyond the longest permitted rest, that prove that idle time is
+/// not used.
 const SILENCE_S: u64 = 30;
 
-/// In millionths: where age counts for less, a request may wait for longer than a history lasts.
+/// The least weight of ageing, in millionths, under which a request is served within a history.
 const LEAST_AGE: u32 = 5_000;
 
-/// No access of a tiny drive takes longer.
+/// The longest access of a tiny drive.
 const LONGEST_ACCESS: Duration = Duration::from_millis(60);
 
-/// A host whose clients call.
+/// A host whose clients make calls.
 pub(crate) trait Calls {
     fn setup(&self) -> &Setup;
     fn capacity(&self) -> u64;
     fn clients(&self) -> &Clients;
     fn both(&mut self) -> (&mut Core, &mut Clients);
-    /// The time, and the place in the order of events.
+    /// Returns the time, and the place in the order of events.
     fn clock(&self) -> (Instant, u64);
-    /// One more event; its place in their order.
+    /// Adds an event and returns its place in their order.
     fn event(&mut self) -> u64;
     fn dice(&mut self) -> &mut Dice;
-    /// Work may have been promoted, or what was promoted may go.
+    /// Handles a possible promotion, or the release of promoted work.
     fn promoted(&mut self) {}
-    /// A foreground request comes in; whether it was taken.
+    /// Submits a foreground request. Returns whether it was accepted.
     fn submit(&mut self, op: Op, range: LbnRange) -> Result<bool, Broken>;
-    /// Foreground requests that are not done.
+    /// Returns the number of unfinished foreground requests.
     fn outstanding(&self) -> usize;
-    /// The request that was taken last.
+    /// Returns the last accepted request.
     fn newest(&self) -> RequestId;
-    /// Whether a request is not done.
+    /// Returns whether a request is unfinished.
     fn waits(&self, request: RequestId) -> bool;
-    /// Lets time go on for so long.
+    /// Advances the time.
     fn advance(&mut self, by: Duration) -> Result<(), Broken>;
-    /// The longest silence, in seconds, for which work that is wanted may rest.
+    /// Returns the longest silence, in seconds, for which wanted work may rest.
     fn longest_rest_s(&self) -> u64;
-    /// Whether gaps bring nothing now, however many there are, and a reason for that is told.
+    /// Returns whether gaps are not used now, and the core reports a reason.
     fn leaves_gaps_alone(&self) -> bool {
         false
     }
-    /// Whether each block fits into some gap.
+    /// Returns whether each block fits into some gap.
     fn gaps_hold_every_block(&self) -> bool {
         true
     }
 
-    /// A range of the drive, whatever the numbers are.
+    /// Returns a valid range of the drive for any numbers.
     fn clip(&self, start: u64, len: u64) -> LbnRange {
         let capacity = self.capacity();
         let start = start % capacity;
         range(start, len.clamp(1, capacity - start))
     }
 
-    /// A step that is a call; `None` for any other.
+    /// Carries out a step that is a call; returns `None` for any other.
     fn call(&mut self, step: &Step) -> Option<Result<(), Broken>> {
         Some(match *step {
             Step::Open { session, priority } => self.open(session, priority),
@@ -182,7 +183,7 @@ pub(crate) trait Calls {
         Ok(())
     }
 
-    /// No session starves: with a steady foreground, each that is not suspended gets what it asked for; once resumed,
+    /// Checks that no session starves: with a steady foreground, each that is not suspended gets its blocks; after a resume,
     /// all do.
     fn everybody_gets_everything(&mut self, hog: bool) -> Result<(), Broken> {
         if hog && self.setup().sharing == Sharing::Lottery {
@@ -201,7 +202,7 @@ pub(crate) trait Calls {
         self.no_request_starves()
     }
 
-    /// Where age counts, whoever waits far away has his turn, however many there are nearer.
+    /// Checks that ageing serves a distant request, however many nearer ones there are.
     fn no_request_starves(&mut self) -> Result<(), Broken> {
         let (age, most) = (self.setup().age, self.setup().most_pending);
         if age < LEAST_AGE || most < 4 || !self.dice().one_in(3) {
@@ -236,7 +237,7 @@ pub(crate) trait Calls {
         self.advance(Duration::from_secs(1))
     }
 
-    /// A foreground read somewhere, and time until it is done.
+    /// Submits a foreground read at a random place, and runs until it is done.
     fn request(&mut self) -> Result<(), Broken> {
         let (start, len) = (self.dice().next(), self.dice().range(1, 8));
         let range = self.clip(start, len);
@@ -260,7 +261,7 @@ pub(crate) trait Calls {
             if now != left {
                 (left, without) = (now, 0);
             }
-            // Then silence must do.
+            // Then a silence must suffice.
             let no_gap_will_do = without >= PATIENCE && !self.gaps_hold_every_block();
             if no_gap_will_do || self.leaves_gaps_alone() && without > PATIENCE_CAREFUL {
                 return if self.setup().idle.is_some() { self.in_silence() } else { Ok(()) };
@@ -275,7 +276,7 @@ pub(crate) trait Calls {
         Ok(())
     }
 
-    /// Idle time alone is enough as well.
+    /// Checks that idle time alone suffices as well.
     fn in_silence(&mut self) -> Result<(), Broken> {
         let (mut left, mut silence) = (self.clients().active_wanted(), 0);
         while left > 0 {
@@ -295,12 +296,12 @@ pub(crate) trait Calls {
         Ok(())
     }
 
-    /// Each session gets on beside one of the highest priority that always wants everything.
+    /// Checks that each session makes progress beside one of the highest priority that always wants everything.
     fn beside_hog(&mut self) -> Result<(), Broken> {
         let number = u32::MAX;
         self.open(number, 100)?;
         let Some(hog) = self.clients().session(number) else { return Ok(()) };
-        // One that came last, with little to want and as few tickets as there are.
+        // A session that was opened last, with few wanted blocks and as few tickets as possible.
         let tickets = if self.dice().one_in(2) { 1 } else { 10 };
         self.open(number - 1, tickets)?;
         if let Some(session) = self.clients().session(number - 1) {
@@ -325,7 +326,7 @@ pub(crate) trait Calls {
             let now: BTreeMap<SessionId, u64> = others(self.clients()).into_iter().collect();
             let gaps_will_do = self.gaps_hold_every_block();
             for (id, left, without) in &mut seen {
-                // A scrub closes its session when it is over.
+                // A scrub closes its session at its end.
                 let now = now.get(id).copied().unwrap_or(0);
                 *without += 1;
                 if *left != now || now == 0 {
@@ -344,7 +345,7 @@ pub(crate) trait Calls {
         self.close(hog)
     }
 
-    /// What is still wanted, for a message.
+    /// Returns the wanted blocks, for a message.
     fn wanted(&self) -> String {
         let tasks = self.clients().tasks.values().take(4);
         let of = tasks.map(|t| {
@@ -356,15 +357,16 @@ pub(crate) trait Calls {
     }
 }
 
-/// Foreground requests without a block for anybody after which a core that leaves the gaps alone is believed.
+/// The number of foreground requests without a block for any session after which a core's report that gaps are not used is
+/// accepted.
 const PATIENCE_CAREFUL: u64 = 2_000;
 
-/// What a call says of blocks that had not come.
+/// Checks a call's count of undelivered blocks.
 pub(crate) fn counted(told: Result<u64, SessionError>, left: u64, call: &str) -> Result<(), Broken> {
     hold(told == Ok(left), Check::Count, || format!("{call} says {told:?}, and {left} blocks had not come"))
 }
 
-/// Whether a foreground request was taken; it may be refused where the pool is full, and nowhere else.
+/// Returns whether a foreground request was accepted; it may be refused only if the pool is full.
 pub(crate) fn taken(
     told: Result<(), SubmitError>,
     request: Request,
@@ -382,8 +384,8 @@ pub(crate) fn taken(
     }
 }
 
-/// Nothing rests that could go on by itself, with nothing under way: so many requests may not wait, and where idle time is
-/// used and blocks are wanted there is an instant at which it is tried again.
+/// Checks that no work rests that could continue: with nothing under way no request may wait, and if idle time is used and
+/// blocks are wanted there is an instant of the next attempt.
 pub(crate) fn goes_on(core: &Core, clients: &Clients, setup: &Setup, waiting: usize) -> Result<(), Broken> {
     let promoted = core.promoted_pending();
     hold(waiting + promoted == 0, Check::Hang, || {
@@ -395,7 +397,7 @@ pub(crate) fn goes_on(core: &Core, clients: &Clients, setup: &Setup, waiting: us
     })
 }
 
-/// What nobody may refuse.
+/// Returns the failure of a call that must be accepted.
 pub(crate) fn refused(error: SessionError) -> Broken {
     (Check::Refusal, format!("a call that is right is refused: {error}"))
 }

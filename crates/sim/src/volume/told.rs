@@ -94,7 +94,7 @@ pub struct Passed {
     pub purpose: Purpose,
     /// The instant of the order.
     pub began: Instant,
-    /// Whether the core was told that it was lost.
+    /// Whether its loss was reported to the core.
     pub lost: bool,
 }
 

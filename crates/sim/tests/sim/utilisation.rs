@@ -1,4 +1,4 @@
-//! The utilisation that is asked for is the one that a simulated drive has.
+//! The requested utilisation is the one that a simulated drive has.
 
 use freeblock_sim::{Background, Inside, Nothing, Observer};
 use model::{DriveModel, builtin};
@@ -35,7 +35,7 @@ fn calibrated(policy: PolicyName, percent: f64, pattern: Pattern) -> Arrival {
     found.unwrap().arrival
 }
 
-/// What a run with another seed than the calibration's reaches, in percent.
+/// Returns the utilisation of a run with another seed than the calibration's, in percent.
 fn achieved(policy: PolicyName, arrival: Arrival, requests: u64) -> f64 {
     let mut run = start(policy, arrival, 2);
     run.advance(requests, &mut Nothing).unwrap();
@@ -79,7 +79,7 @@ fn at_zero_percent_nothing_comes() {
     assert_eq!(run.requests(), 0);
 }
 
-/// Idle periods as the drive has them: from a completion that leaves it empty to the next arrival.
+/// Idle periods of the drive: from a completion that leaves it empty to the next arrival.
 #[derive(Default)]
 struct Idle {
     last: Instant,

@@ -132,7 +132,7 @@ fn a_table_is_kept_and_changes_since_are_named() {
     std::fs::write(&file, table().replace("made/tests::passes", "made/tests::was")).unwrap();
     let (_, said) = suite.run(&arguments);
     assert!(said.contains("  new: made/tests::passes (passed)\n  gone: made/tests::was\n"), "{said}");
-    // A failure is told, and what was kept stays.
+    // A failure is reported, and the stored times stay.
     let kept = table();
     let (code, said) = suite.run(&["long", "--results", file.to_str().unwrap()]);
     assert_eq!(code, Some(1), "{said}");

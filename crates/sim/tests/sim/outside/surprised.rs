@@ -1,6 +1,6 @@
-//! What clients feel when a drive is not what the core was told: responses of requests that come when they come, against a twin
-//! without background work, in gaps alone and with idle time. What [`surprise`](super::surprise) and
-//! [`fallback`](super::fallback) hold of time at the drive is held of responses here.
+//! The effect on clients of a drive that contradicts the core's profile: response times with open arrivals, against a twin
+//! without background work, in gaps alone and with idle time. [`surprise`](super::surprise) and
+//! [`fallback`](super::fallback) check the time at the drive instead.
 
 use super::fallback::{Exchanged, Scan};
 use super::responses::{Pair, Pairs};
@@ -18,14 +18,14 @@ use std::sync::Arc;
 use units::{Duration, Instant};
 use workload::{Arrival, Issuer, Oltp, OltpConfig};
 
-/// Requests of a run, and of a part of it after which the core is asked how it is.
+/// The number of requests in a run, and in a part of it, after which the core's state is sampled.
 const REQUESTS: u64 = 6_000;
 const PART: u64 = 100;
 
-/// As many as make the standard error of most cases small against the bound.
+/// Enough seeds for a standard error that is small against the bound in most cases.
 const SEEDS: std::ops::Range<u64> = 1..5;
 
-/// Requests come when they come: where idle time is most of it, about half, and a third.
+/// Open arrivals with idle time for most of the time, for half, and for a third.
 const SELDOM: Arrival = Arrival::Poisson { rate: 5.0 };
 const RATE: Arrival = Arrival::Poisson { rate: 25.0 };
 const NOW_AND_THEN: Arrival = Arrival::Poisson { rate: 40.0 };
@@ -33,7 +33,7 @@ const OFTEN: Arrival = Arrival::Poisson { rate: 70.0 };
 
 type Device = Box<dyn Fn(u64) -> Box<dyn BlackBox>>;
 
-/// A drive, what the core is told of it, and how requests come.
+/// A drive, the core's profile of it, and the arrivals.
 struct Case {
     name: &'static str,
     device: Device,
@@ -68,7 +68,7 @@ fn queue(order: QueueOrder) -> Behaviour {
 }
 
 impl Case {
-    /// The Atlas 10K is told.
+    /// Returns a case with the profile of the Atlas 10K.
     fn atlas(name: &'static str, arrival: Arrival, device: Device) -> Self {
         let (profile, known) = atlas();
         Self { name, device, known, outside: OutsideConfig::beyond(overheads(&profile)), arrival }
@@ -104,7 +104,7 @@ impl Case {
     }
 }
 
-/// What there is in place of what is told, for good.
+/// Returns devices that differ from the profile all the time.
 fn surprises() -> Vec<Case> {
     let (_, known) = atlas();
     let noisy = Behaviour::fast02();
@@ -137,7 +137,7 @@ fn surprises() -> Vec<Case> {
     ]
 }
 
-/// Trouble in the first half of the requests, and then what is told.
+/// Returns devices with trouble during the first half of the requests.
 fn troubles() -> Vec<Case> {
     let (truth, known) = atlas();
     let noisy = Behaviour::fast02();
@@ -172,7 +172,7 @@ fn troubles() -> Vec<Case> {
     ]
 }
 
-/// In gaps alone, and with idle time.
+/// Checks the bound in gaps alone, and with idle time.
 fn assert_bounded(case: &Case) {
     let how = [(true, PolicyName::Fcfs), (false, PolicyName::Fcfs), (true, PolicyName::Sptf)];
     for (idle, policy) in testing::some(1, how) {
@@ -189,7 +189,7 @@ fn whatever_there_is_responses_are_longer_by_no_more_than_the_bound() {
 
 #[test]
 fn when_trouble_ends_responses_are_longer_by_no_more_than_the_bound() {
-    // Up to 1.1% longer where the time in which gaps were left alone had saved up for detours what idle time had used already.
+    // The part of the bound that idle time uses while gaps are unused must not be available to detours afterwards.
     testing::some(3, troubles()).iter().for_each(assert_bounded);
 }
 
@@ -197,7 +197,7 @@ fn when_trouble_ends_responses_are_longer_by_no_more_than_the_bound() {
 fn shingled_tracks_are_not_trusted_however_busy_they_are() {
     let (profile, known) = atlas();
     let open = [5.0, 15.0, 30.0].map(|rate| (Arrival::Poisson { rate }, REQUESTS));
-    // Some thousand requests later its cache is full, and whoever comes waits for whole bands to be written again.
+    // Some thousand requests later its cache is full, and the next requests wait until whole bands are written.
     let closed = [1, 10].map(|tasks| (Arrival::outstanding(tasks), 2 * REQUESTS));
     for (arrival, requests) in testing::some(2, open.into_iter().chain(closed)) {
         let case = Case::atlas("shingled", arrival, shingled(profile.clone(), &known));

@@ -1,4 +1,4 @@
-//! In what a drive may be other than the core was told.
+//! Differences between a drive and the core's profile.
 
 use super::troubled::Delayed;
 use drive::{Behaviour, BlackBox, FlashConfig, Queue, QueueOrder, Rarely, ShingledConfig, SpindleDrift};
@@ -9,54 +9,54 @@ use scheduler::OutsideConfig;
 use std::sync::Arc;
 use units::{Duration, Instant};
 
-/// What is told, and what is there.
+/// A difference between the profile and the drive.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Surprise {
-    /// Nothing: the drive is as told.
+    /// None.
     None,
-    /// So many thousandths of the revolutions a minute that there are.
+    /// The profile has this many thousandths of the true revolutions per minute.
     Rpm(u32),
-    /// The same of a drive that turns slowly for its seeks.
+    /// The same on a drive whose platter is slow compared with its seeks.
     SlowRpm(u32),
     /// Another drive's profile.
     Other { told: &'static str, there: &'static str },
-    /// Zones end so many cylinders further in, or out.
+    /// Zones end this many cylinders further in, or out.
     ZonesShifted(i32),
-    /// Tracks have so many sectors more, or fewer.
+    /// Tracks have this many sectors more, or fewer.
     Sectors(i32),
-    /// The heads of every cylinder take turns from the first.
+    /// The heads of every cylinder are used in order from the first.
     HeadsInAnotherOrder,
-    /// Track skews so many sectors larger.
+    /// Track skews are this many sectors larger.
     TrackSkew(i64),
-    /// Cylinder skews so many sectors larger.
+    /// Cylinder skews are this many sectors larger.
     CylinderSkew(i64),
-    /// Arms slower by so many thousandths; faster if negative.
+    /// Arms are slower by this many thousandths; faster if negative.
     Arms(i32),
-    /// Heads are told to settle for so many microseconds longer before they write.
+    /// In the profile heads settle for this many microseconds longer before writes.
     WriteSettle(i32),
-    /// Commands take so many microseconds longer than told.
+    /// Commands take this many microseconds longer than in the profile.
     Overhead(u64),
     /// A queue that reorders, with more than two commands in it.
     Reorders,
     /// No disk.
     Flash,
-    /// Tracks that overlap: the drive, told as it is underneath.
+    /// Tracks that overlap; the profile describes the drive without that.
     Shingled,
-    /// Answers are held back by anything up to so many microseconds.
+    /// Completions are delayed by a random time of up to this many microseconds.
     HeldBack(u64),
-    /// Answers come on a beat of so many microseconds.
+    /// Completions arrive at multiples of this many microseconds.
     Coalesced(u64),
-    /// Writes are answered from the buffer, and nobody knows.
+    /// Writes are reported from the buffer, against the profile.
     WriteBack,
-    /// The drive reads ahead whatever it is asked, and nobody knows of its bus.
+    /// The drive always reads ahead, and its bus is not in the profile.
     SlowBus,
-    /// So many thousandths of the moves miss their tracks.
+    /// This many thousandths of the moves miss their tracks.
     MissedLandings(u32),
-    /// So many thousandths of the moves settle late, by up to 3 ms.
+    /// This many thousandths of the moves settle late, by up to 3 ms.
     LateSettles(u32),
-    /// So many sectors were moved elsewhere.
+    /// This many sectors are remapped.
     Remapped(u32),
-    /// A spindle that drifts by up to 2%, fast.
+    /// A spindle that drifts quickly by up to 2%.
     Drifts,
 }
 
@@ -139,7 +139,7 @@ pub const ALL: [Surprise; 63] = [
 ];
 
 impl Surprise {
-    /// The drive that there is, or is underneath.
+    /// Returns the profile of the true drive.
     fn there(self) -> Profile {
         let name = match self {
             Other { there, .. } => there,
@@ -149,12 +149,12 @@ impl Surprise {
         builtin::find(name).unwrap()
     }
 
-    /// What the core is told.
+    /// Returns the core's profile.
     pub fn known(self) -> Arc<DriveModel> {
         let mut told = self.there();
         let layout = &mut told.layout;
         if matches!(self, ZonesShifted(_) | Sectors(_)) {
-            // They are counted from where zones begin.
+            // Slips are counted from the start of a zone.
             layout.zones.iter_mut().for_each(|zone| zone.slips.clear());
         }
         let skewed = |skew: &Turns, by: i64, on: u32| {
@@ -196,7 +196,7 @@ impl Surprise {
         Arc::new(DriveModel::from_profile(&told).unwrap())
     }
 
-    /// How the drive behaves.
+    /// Returns the behaviour of the drive.
     fn behaviour(self) -> Behaviour {
         let noisy = Behaviour::fast02();
         match self {
@@ -218,7 +218,7 @@ impl Surprise {
         }
     }
 
-    /// The device, whose noise is `seed`'s.
+    /// Returns the device, with the noise of `seed`.
     pub fn device(self, seed: u64) -> Box<dyn BlackBox> {
         let drive = || black_box(&self.there(), self.behaviour(), seed).unwrap().0;
         let always = || Instant::ZERO..Instant::MAX;
@@ -240,7 +240,7 @@ impl Surprise {
         }
     }
 
-    /// How the core is set up: with what commands cost on a drive as told.
+    /// Returns the configuration of the core, with the costs of commands in the profile.
     pub fn outside(self) -> OutsideConfig {
         let (_, mut overheads) = black_box(&self.there(), Behaviour::fast02(), 1).unwrap();
         if let Overhead(us) = self {

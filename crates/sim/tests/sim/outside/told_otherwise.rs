@@ -1,4 +1,4 @@
-//! Who does not know whether a drive writes back, as of one that a probe only read from.
+//! Profiles that leave open whether a drive caches writes, as after a probe that only reads.
 
 use super::responses::{Pair, Pairs};
 use drive::Behaviour;
@@ -11,17 +11,17 @@ use std::sync::Arc;
 use units::{Instant, Sectors};
 use workload::{Arrival, Issuer, Random, RandomConfig, Share};
 
-/// What the core is told of writes.
+/// The profile's statement about writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Told {
     Truth,
     Nothing,
 }
 
-/// How it is asked: with idle time or without, when, and how many of how many requests read.
+/// Idle time or none, the arrivals, and the share of reads.
 type How = (Option<IdleTime>, Arrival, (u64, u64));
 
-/// A drive with the default noise that writes back or not, asked in order of arrival, with a scan and without.
+/// Runs a drive with the default noise that caches writes or not, in order of arrival, with a scan and without.
 fn pair(
     name: &str,
     write_back: bool,
@@ -59,7 +59,7 @@ const ATLAS: &str = "quantum-atlas-10k";
 
 #[test]
 fn a_drive_of_which_nobody_knows_whether_it_writes_back_is_trusted_either_way() {
-    // By a profile that said it does not, because nobody had looked, one that does was never trusted, and no gap used.
+    // A wrong statement would cost the trust and all gaps.
     for name in [ATLAS, "seagate-cheetah-18lp"] {
         for write_back in [true, false] {
             for tasks in [1, 4] {
@@ -76,7 +76,7 @@ fn a_drive_of_which_nobody_knows_whether_it_writes_back_is_trusted_either_way() 
 
 #[test]
 fn not_to_know_whether_a_drive_writes_back_costs_clients_no_more_than_the_bound() {
-    // Told to write through, one that wrote back had a foreground slower by 1.9% and 1.4%.
+    // A wrong statement would make the foreground slower by more than the bound.
     for (write_back, rate) in testing::some(2, [(true, 20.0), (false, 20.0), (true, 60.0), (false, 60.0)]) {
         let how = (Some(IdleTime::default()), Arrival::Poisson { rate }, (3, 10));
         let pairs = Pairs::of(42..46, |seed| pair(ATLAS, write_back, Told::Nothing, how, (20_000, seed)));

@@ -1,5 +1,5 @@
-//! Sectors that cannot be read, which detours and idle work meet: a drive tries for many turns, and the foreground waits for that. Against a
-//! twin without background work.
+//! Unreadable sectors in detours and idle work: a drive retries them for many revolutions, and the foreground waits. Against
+//! a twin without background work.
 
 use drive::{BadSectors, Behaviour};
 use freeblock_sim::{Background, Nothing, Outside, black_box};
@@ -19,8 +19,8 @@ fn what_a_drive_tries_for_a_detour_is_in_the_account_and_bounded() {
     let known = Arc::new(DriveModel::from_profile(&profile).unwrap());
     let behaviour =
         Behaviour { bad_sectors: Some(BadSectors { count: 1_000, retries: 8 }), ..Behaviour::fast02() };
-    // The bound of 1%, the sector with which that is passed, for which ten wait eight turns, and the tenths by which twins of this
-    // length differ for nothing. Without a bound what is told is to be what is felt.
+    // The bound of 1%, plus the sector that exceeds it, for which ten requests wait eight revolutions, plus some tenths of
+    // chance. Without a bound the estimate must match the true harm.
     for (harm_ppm, most) in [(Some(10_000), 1.5), (None, f64::INFINITY)] {
         let each = SEEDS.map(|seed| {
             let run = |background| {
@@ -47,8 +47,8 @@ fn what_a_drive_tries_for_a_detour_is_in_the_account_and_bounded() {
     }
 }
 
-/// By how much the foreground is slower, and how much of that is told, with so many random requests a second in order of arrival
-/// over a drive with `bad_sectors`, of each seed; each run has its blocks.
+/// Returns, for each seed, the increase of the mean response time and its estimate, with random requests at a rate in order
+/// of arrival on a drive with `bad_sectors`.
 fn in_order(bad_sectors: BadSectors, rate: f64, requests: u64, idle: Option<IdleTime>) -> Vec<[f64; 2]> {
     let profile = builtin::find("quantum-atlas-10k").unwrap();
     let known = Arc::new(DriveModel::from_profile(&profile).unwrap());
@@ -84,8 +84,8 @@ fn what_a_drive_tries_for_idle_work_is_in_the_account_and_bounded() {
 
 #[test]
 fn who_has_met_a_bad_sector_expects_the_next_and_who_would_come_meanwhile() {
-    // A third of a second each, in which twenty come, and as many more before nobody waits: one of those is what is bounded of ten
-    // minutes. Detours went on as if no more than a turn could be lost, and the foreground was 2.2% to 2.5% slower.
+    // Each costs a third of a second, in which twenty requests arrive, and as many more before the queue is empty: one of
+    // them is the bound of ten minutes. Detours must allow for more than one lost revolution.
     let each = in_order(BadSectors { count: 1_000, retries: 50 }, 60.0, REQUESTS * 4, None);
     let slower = each.iter().map(|run| run[0] * 100.0).sum::<f64>() / SEEDS.len() as f64;
     assert!(slower < 1.0, "{slower:.2}% slower: {each:?}");

@@ -1,5 +1,5 @@
-//! A profile whose moves are longer than the drive's: requests are foreseen to miss sectors that they would have caught, and a
-//! detour in each such gap hides that. Gaps that are left alone show it. Each against a twin without background work.
+//! A profile whose moves are longer than the drive's: requests seem to miss sectors that they would have reached, and a
+//! detour in each such gap hides that. Control gaps show it. Each against a twin without background work.
 
 use drive::Behaviour;
 use freeblock_sim::{Background, Nothing, Outside, black_box};
@@ -14,8 +14,8 @@ use workload::{Arrival, Issuer, Oltp, OltpConfig};
 const REQUESTS: u64 = 15_000;
 const SEEDS: [u64; 2] = [42, 43];
 
-/// Moves are told to take so much longer than they do: by a constant, as where a probe takes a part of a command's overhead
-/// for its seek; by a part of themselves, which no one number corrects.
+/// The excess of the profile's moves: a constant, as if a probe took a part of a command's overhead for the seek; or a
+/// fraction of the move, which no constant corrects.
 #[derive(Clone, Copy, Debug)]
 enum Told {
     LongerBy(i32),
@@ -37,7 +37,7 @@ impl Told {
     }
 }
 
-/// By how many percent responses are longer with a scan, and what the scan gets.
+/// The increase of the mean response time by a scan in percent, and the scan's rate.
 #[derive(Clone, Copy, Debug)]
 struct Twins {
     slower: f64,
@@ -70,7 +70,7 @@ const POLICIES: [PolicyName; 2] = [PolicyName::SptfSw(SeekWeight::percent(60)), 
 
 const WRONG: [Told; 3] = [Told::LongerBy(100_000), Told::LongerBy(250_000), Told::LongerByPercent(6)];
 
-/// Told as a probe or somebody else has it, for good.
+/// Returns a configuration that never corrects the profile.
 fn as_told(overheads: Overheads) -> OutsideConfig {
     OutsideConfig { correct_moves: false, ..OutsideConfig::beyond(overheads) }
 }

@@ -1,5 +1,5 @@
-//! What the foreground pays outside the drive, at every utilisation, and what idle time is used for: each against a twin
-//! without background work, over a drive with noise.
+//! The foreground's harm outside the drive at every utilisation, and the use of idle time: each against a twin without
+//! background work, on a drive with noise.
 
 use drive::Behaviour;
 use freeblock_sim::{Background, Nothing, Observer, Outside, black_box};
@@ -15,18 +15,18 @@ use workload::{Arrival, Issuer, Random, RandomConfig};
 
 const REQUESTS: u64 = 4_000;
 const BLOCK: Sectors = Sectors::new(32);
-/// What the drive does of this load one at a time, in a second.
+/// The number of requests of this load that the drive serves per second, one at a time.
 const ONE_AT_A_TIME: f64 = 117.0;
 
 /// A scan without an end.
 struct Scan {
     session: SessionId,
-    /// What the foreground asked for last that the head has moved for.
+    /// The last foreground request that moved the head.
     last: LbnRange,
-    /// When something was done last, and the shortest seek: what takes less on another cylinder was in the buffer.
+    /// The last completion, and the shortest seek: a faster completion on another cylinder was a cache hit.
     heard: Instant,
     shortest: Duration,
-    /// Blocks that came with it, or touch the track on which it ended, and others.
+    /// Blocks on the track of the last request, and others.
     near: u64,
     elsewhere: u64,
 }
@@ -54,7 +54,7 @@ impl Observer for Scan {
 }
 
 struct Twins {
-    /// By how many percent the mean response is longer with the scan, and the mean time at the drive.
+    /// The increase of the mean response time by the scan, and of the mean time at the drive, in percent.
     response: f64,
     access: f64,
     scan: Outside<Random>,
@@ -100,23 +100,23 @@ fn paper(overheads: Overheads) -> OutsideConfig {
     OutsideConfig { harm_ppm: Some(10_000), ..OutsideConfig::paper(overheads, Duration::from_micros(300)) }
 }
 
-/// Gaps are not used: no detour has so much to spare.
+/// Returns a configuration without gaps: no detour has such a margin.
 fn idle_time_only(overheads: Overheads) -> OutsideConfig {
     OutsideConfig { conservatism: Conservatism::Constant(Duration::from_secs(1)), ..paper(overheads) }
 }
 
 #[test]
 fn the_foreground_is_hurt_by_no_more_than_its_bound_at_every_utilisation() {
-    // The bound is 1%; twins of four thousand requests differ by some tenths for nothing, and half a percent is allowed for that.
+    // The bound is 1%; twins of four thousand requests differ by some tenths by chance, and half a percent is allowed for
+    // that.
     for percent in [5, 20, 40, 60, 80, 100] {
         for place in [paper, OutsideConfig::beyond] {
             let twins = twins(percent, 42, Some(IdleTime::default()), place);
             assert!(twins.response < 1.5, "at {percent}%: {:.2}% slower", twins.response);
             let (idle, detours) =
                 (twins.scan.harm().share(), twins.scan.core().detour_harm().unwrap().share());
-            // Open arrivals are taken to feel all that is lost, also what SPTF makes up for by choosing from more, which queues
-            // of some length let it; and each of both has a part of the bound that the other may have used up before in so
-            // short a run.
+            // Open arrivals are assumed to suffer the whole loss, also the part that SPTF offsets by a choice from a longer
+            // queue; and in so short a run one of detours and idle time may have used the other's part of the bound before.
             let most = if matches!(percent, 60 | 80) { 0.0175 } else { 0.012 };
             assert!(idle + detours < most, "at {percent}%: {idle} in idle time and {detours} by detours");
         }
@@ -125,7 +125,7 @@ fn the_foreground_is_hurt_by_no_more_than_its_bound_at_every_utilisation() {
 
 #[test]
 fn what_detours_cost_is_in_their_account_however_it_came_about() {
-    // A request that comes alone is sent late when the detour's answer is late: nothing of that is the head's doing.
+    // A request without others is sent late if the detour's completion is late; the head is not the cause.
     let twins = twins(20, 42, None, paper);
     let account = twins.scan.core().detour_harm().unwrap().share() * 100.0;
     assert!(twins.access < account + 0.2, "{:.2}% slower, {account:.2}% by the account", twins.access);
@@ -140,7 +140,7 @@ fn short_idle_periods_are_used_on_the_track_under_the_head_only() {
     assert_eq!(head.free_transfer, Duration::ZERO, "{head:?}");
     assert!(used.seen.near > 1_000, "{} blocks", used.seen.near);
     assert_eq!(used.seen.elsewhere, 0);
-    // Who came meanwhile had to wait, and that is accounted for.
+    // A request that arrived meanwhile had to wait, which is in the estimate.
     let share = used.scan.harm().share();
     assert!(share > 0.001 && share < 0.0115, "{share}");
     assert!(used.response < 2.0, "{:.2}% slower", used.response);
@@ -150,7 +150,7 @@ fn short_idle_periods_are_used_on_the_track_under_the_head_only() {
 
 #[test]
 fn long_idle_periods_go_to_the_hardest_blocks_first() {
-    // Nobody else is there: only what lies near the innermost and outermost cylinders is read at first.
+    // Without requests only blocks near the innermost and outermost cylinders are read at first.
     let profile = builtin::find("quantum-atlas-10k").unwrap();
     let known = Arc::new(DriveModel::from_profile(&profile).unwrap());
     let (device, overheads) = black_box(&profile, Behaviour::fast02(), 1).unwrap();
@@ -174,7 +174,7 @@ fn long_idle_periods_go_to_the_hardest_blocks_first() {
         cylinder.min(cylinders - 1 - cylinder)
     };
     assert!(read.0.len() > 5_000, "{}", read.0.len());
-    // Two seconds' worth of tracks from either edge, and nothing of the middle.
+    // Two seconds' worth of tracks from either edge, and none of the middle.
     assert!(
         read.0.iter().all(|lbn| edge(*lbn) < cylinders / 8),
         "{:?}",

@@ -1,4 +1,4 @@
-//! Where bytes are after each kind of fault, one at a time.
+//! The bytes after each kind of fault, one at a time.
 
 use freeblock_sim::{Cure, Faults, Platters, Volume};
 use model::DriveModel;
@@ -26,7 +26,7 @@ fn read(platters: &Platters, drive: &DriveModel, range: LbnRange) -> Vec<u8> {
     bytes
 }
 
-/// Reads or writes a range once, and keeps what came.
+/// An application that reads or writes a range once, and keeps the result.
 #[derive(Default)]
 struct Once {
     came: Vec<(Record, Vec<u8>)>,
@@ -62,7 +62,8 @@ impl Application for Once {
     }
 }
 
-/// A power cut at any instant of a write leaves a prefix of it in the order of passing, and nothing of a request that
+/// A power cut at any instant of a write leaves a prefix of it in the order of passing, and nothing of a request that had
+/// not begun.
 /// had not set out.
 #[test]
 fn a_power_cut_leaves_what_had_passed() {
@@ -141,7 +142,7 @@ fn a_bad_sector_fails_reads_until_it_is_written() {
     assert_eq!(volume.platters().bad().collect::<Vec<_>>(), [(Lbn::new(40), Cure::None)]);
 }
 
-/// Every completion is lost now and then; everything is done in the end, and once as far as anybody hears.
+/// Completions are lost now and then; everything is done in the end, and reported once.
 #[test]
 fn what_is_lost_is_done_again() {
     let drive = drive(4);
@@ -167,7 +168,7 @@ fn what_is_lost_is_done_again() {
     assert!(read(volume.platters(), &drive, range(50, 60)).iter().all(|byte| *byte == 9));
 }
 
-/// A write that was promoted and then lost is done again with the buffer that was given for it.
+/// A promoted write that was lost is repeated with the buffer that was given for it.
 #[test]
 fn a_promoted_write_keeps_its_buffer_when_it_is_lost() {
     for seed in 0..20 {

@@ -1,4 +1,4 @@
-//! What a client of a volume may see: every write has an interval, every read must fit.
+//! The permitted view of a volume's client: every write has an interval, and every read must fit.
 
 use std::collections::{BTreeMap, BTreeSet};
 use units::{Instant, Lbn, LbnRange, Op, Sectors, SessionId, TaskId};
@@ -6,9 +6,9 @@ use units::{Instant, Lbn, LbnRange, Op, Sectors, SessionId, TaskId};
 /// One write: whole, to several sectors. Its number is in its bytes.
 #[derive(Clone, Debug)]
 pub struct Write {
-    /// When it was submitted, or its task registered.
+    /// Its submission, or its task's registration.
     pub begin: Instant,
-    /// When it was done, if it was and nothing is left to doubt.
+    /// Its completion, if it is certain.
     pub end: Option<Instant>,
     pub foreground: bool,
 }
@@ -21,11 +21,11 @@ pub struct Task {
     pub block: u64,
     pub registered: Instant,
     pub came: BTreeSet<LbnRange>,
-    /// Aborted or closed: so many blocks were said not to come, and none may.
+    /// The number of blocks that were withdrawn when the task was aborted or closed; none of them may come.
     pub ended: Option<u64>,
     /// Whether some of its blocks were withdrawn.
     pub doubt: bool,
-    /// What it writes.
+    /// The number of its write.
     pub version: usize,
 }
 
@@ -34,7 +34,7 @@ impl Task {
         self.range.len().get().div_ceil(self.block)
     }
 
-    /// Some block that has not come.
+    /// Returns a block that has not come.
     pub fn missing(&self, choice: u64) -> Option<LbnRange> {
         let blocks = (0..self.blocks()).map(|block| {
             let start = block * self.block;
@@ -50,7 +50,7 @@ impl Task {
     }
 }
 
-/// When a sector passed last, in which wish, and what for.
+/// The last pass of a sector: its instant, its order, and its purpose.
 #[derive(Clone, Copy, Debug)]
 pub struct Pass {
     pub began: Instant,
@@ -59,15 +59,15 @@ pub struct Pass {
 #[derive(Default)]
 pub struct Ledger {
     pub writes: Vec<Write>,
-    /// What each sector may hold: numbers of writes, oldest first.
+    /// The permitted contents of each sector: numbers of writes, oldest first.
     pub on: BTreeMap<Lbn, Vec<usize>>,
     pub tasks: BTreeMap<TaskId, Task>,
     pub passes: BTreeMap<Lbn, Pass>,
     /// Sectors that were ever bad.
     pub bad: BTreeSet<Lbn>,
-    /// Any sector may have gone bad.
+    /// Whether any sector may have become bad.
     pub any_bad: bool,
-    /// Buffers that are refused.
+    /// The mask of refused buffers.
     pub refuse: u32,
     pub delivered: u64,
     pub problems: Vec<String>,
@@ -78,10 +78,10 @@ impl Ledger {
         self.problems.push(what);
     }
 
-    /// A new write of a range.
+    /// Adds a write of a range.
     pub fn write(&mut self, begin: Instant, range: LbnRange, foreground: bool) -> usize {
         if self.writes.is_empty() {
-            // Number 0 is what was there before all.
+            // Number 0 is the content before all writes.
             self.writes.push(Write { begin: Instant::ZERO, end: Some(Instant::ZERO), foreground: true });
         }
         self.writes.push(Write { begin, end: None, foreground });
@@ -92,7 +92,7 @@ impl Ledger {
         number
     }
 
-    /// Whether a sector that was read between `from` and `to` may have held write `number`.
+    /// Returns an error unless a sector that was read between `from` and `to` may have held write `number`.
     pub fn may_hold(&self, lbn: Lbn, number: usize, from: Instant, to: Instant) -> Result<(), String> {
         let fresh = vec![0];
         let here = self.on.get(&lbn).unwrap_or(&fresh);
@@ -106,7 +106,7 @@ impl Ledger {
         for &other in here.iter().filter(|&&other| other != number) {
             let w = &self.writes[other];
             let Some(end) = w.end.filter(|end| *end < from) else { continue };
-            // Done before the read, begun after the other was done; or a foreground write that came after a
+            // Done before the read, and begun after the other was done; or a foreground write that arrived after a
             // background write was registered.
             let newer = held.end.is_some_and(|held| held < w.begin)
                 || (!held.foreground && w.foreground && w.begin > held.begin);
@@ -138,7 +138,7 @@ impl Ledger {
         }
     }
 
-    /// The head has been over a sector since, and the core was told so.
+    /// Checks that the head has passed a sector since, with a report to the core.
     pub fn check_passed(&mut self, range: LbnRange, since: Instant) {
         for lbn in range.start().get()..range.end().get() {
             if self.passes.get(&Lbn::new(lbn)).is_none_or(|pass| pass.began < since) {

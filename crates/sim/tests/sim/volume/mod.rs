@@ -1,4 +1,4 @@
-//! A volume under anything that a client may do: what it may see, and what it may not.
+//! A volume under any behaviour of its client, and the contents that the client may see.
 
 mod bytes;
 mod ledger;
@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use units::{Duration, Lbn, LbnRange};
 use world::{Plan, Step, World, plans, steps};
 
-/// Runs it; what was wrong, and what came of it.
+/// Runs a plan. Returns the violations, and the world after it.
 fn run(plan: &Plan, steps: &[Step]) -> (Vec<String>, World) {
     let mut world = World::new(plan);
     for step in steps {
@@ -59,8 +59,8 @@ proptest! {
         prop_assert!(bytes(&one.1) == bytes(&other.1));
     }
 
-    /// Promise 1, with writes in the gaps: the foreground is done at the same nanoseconds whatever sessions do. What is
-    /// promoted is foreground work, and does cost time.
+    /// Promise 1, with writes in the gaps: the foreground is done at the same nanoseconds whatever sessions do. Promoted
+    /// blocks are foreground work, and do cost time.
     #[test]
     fn background_writes_cost_the_foreground_nothing(plan in plans(false), steps in steps(false)) {
         let plan = Plan { idle: false, ..plan };
@@ -80,8 +80,8 @@ proptest! {
     }
 }
 
-/// A gap found for a write and filled with a read, since no buffer was at hand: a head is ready to write sooner than to
-/// read where settling is negative.
+/// A gap was found for a write and is used for a read, since no buffer was available: with negative settling a head is ready
+/// to write earlier than to read.
 #[test]
 fn a_refused_write_does_not_leave_its_window_to_a_read() {
     let plan = Plan {
@@ -108,8 +108,8 @@ fn a_refused_write_does_not_leave_its_window_to_a_read() {
     assert!(problems.is_empty(), "{}", problems.join("\n"));
 }
 
-/// Of a block whose middle the foreground has overwritten two runs are left to be written; another task's writes of the
-/// same sectors must not come behind them, where the head has to go round again.
+/// The foreground has overwritten the middle of a block, and two runs are left to be written; another task's writes of the
+/// same sectors must not follow them when the head goes round again.
 #[test]
 fn a_block_with_a_hole_is_not_written_twice() {
     let plan = plain(4_854_866_263_713_541_997, 15_815_721_008_053_078_935);

@@ -1,4 +1,4 @@
-//! A volume, a client that does anything at any time, and the ledger that judges what comes of it.
+//! A volume, a client with random actions, and the ledger that checks the results.
 
 use super::ledger::{Ledger, Pass, Task, encode};
 use freeblock_sim::{Cure, Faults, Place, Platters, Volume};
@@ -66,7 +66,7 @@ pub fn plans(faults: bool) -> impl Strategy<Value = Plan> {
 }
 
 pub fn steps(faults: bool) -> impl Strategy<Value = Vec<Step>> {
-    // Some places are hot, so that work lies over other work.
+    // Some places are hot, so that tasks overlap.
     let start = || prop_oneof![any::<u64>(), 0..60u64];
     let run = prop_oneof![4 => 1..30_000u64, 2 => 0..500u64, 1 => 30_000..300_000u64];
     let fault = prop_oneof![
@@ -93,7 +93,7 @@ pub fn steps(faults: bool) -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..120)
 }
 
-/// What the volume hosts: it writes everything down.
+/// The volume's application, which records everything.
 pub struct Scribe {
     ledger: Shared,
     sector: usize,
@@ -150,7 +150,7 @@ impl Application for Scribe {
         match op {
             Op::Read => ledger.check_bytes("a background read", done.range, bytes, registered, now),
             Op::Write if whole => {
-                // With a block withdrawn or failed, not all of the write is on the medium.
+                // If a block was withdrawn or failed, not all of the write is on the medium.
                 let task = &ledger.tasks[&done.task];
                 if !task.doubt && !ledger.any_bad && ledger.bad.is_empty() {
                     ledger.writes[version].end = Some(now);
@@ -245,7 +245,7 @@ impl World {
         let watching = Rc::clone(ledger);
         volume.watch(move |passed| {
             let mut ledger = watching.borrow_mut();
-            // What was lost is wished again.
+            // Lost work is ordered again.
             for lbn in (passed.range.start().get()..passed.range.end().get()).filter(|_| !passed.lost) {
                 ledger.passes.insert(Lbn::new(lbn), Pass { began: passed.began });
             }
@@ -347,7 +347,7 @@ impl World {
                         }
                         at += len;
                     }
-                    // What a withdrawn block writes is on the medium or not.
+                    // A withdrawn block's write is on the medium or not.
                     task.doubt |= expected > 0;
                 }
                 if expected != withdrawn {
@@ -437,7 +437,7 @@ impl World {
         drop(ledger);
         let platters = std::mem::replace(&mut self.volume, volume).power_cut().unwrap();
         self.check_medium(&platters, now);
-        // A new life: what is on the medium is all there is.
+        // After a power cut only the medium is left.
         let mut ledger = self.ledger.borrow_mut();
         let mut bytes = vec![0; self.sector];
         let lbns: Vec<Lbn> = ledger.on.keys().copied().collect();
@@ -460,7 +460,7 @@ impl World {
             Self::start(&self.plan, &self.drive, platters, now, &self.ledger, now.as_nanos());
     }
 
-    /// Every sector holds what it may hold.
+    /// Checks that every sector has a permitted content.
     pub fn check_medium(&mut self, platters: &Platters, now: Instant) {
         let mut ledger = self.ledger.borrow_mut();
         let mut bytes = vec![0; self.sector];
@@ -476,12 +476,12 @@ impl World {
         self.ledger.borrow().problems.clone()
     }
 
-    /// Blocks that are still to come.
+    /// Returns the number of blocks that are still to come.
     pub fn left(&self) -> u64 {
         self.ledger.borrow().tasks.values().filter(|t| t.ended.is_none()).map(Task::left).sum()
     }
 
-    /// Lets everything come to its end, with a foreground that makes gaps.
+    /// Runs to the end, with a foreground that makes gaps.
     pub fn finish(&mut self) -> Result<(), String> {
         self.ledger.borrow_mut().refuse = 0;
         for session in self.open.clone() {
@@ -496,11 +496,11 @@ impl World {
             at = at.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             let mut range = self.range((at >> 20) % capacity, 1 + round % 3);
             if round > 1_000 && round % 4 == 0 {
-                // What no gap gives the foreground reads itself.
+                // The foreground reads the blocks that no gap has served.
                 range = self.ledger.borrow().tasks.values().find_map(|t| t.missing(round)).unwrap_or(range);
             }
             if round > 1_500 && round % 200 == 0 {
-                // With room for few halves, what is written in pieces may wait very long for its gap.
+                // With space for few halves, a write in pieces may wait very long for its gap.
                 let all = LbnRange::new(Lbn::ZERO, self.drive.layout().capacity());
                 for session in self.open.clone() {
                     self.sessions(|s| s.promote(session, all)).unwrap();

@@ -1,11 +1,11 @@
-//! What clients know of their sessions and tasks: the naive model that every record and every count is held against.
+//! The clients' view of their sessions and tasks: the naive model for the checks of every record and every count.
 
 use crate::failure::{Broken, Check, hold};
 use scheduler::{Core, Parameter, Priority, Record, Sessions};
 use std::collections::BTreeMap;
 use units::{Instant, Lbn, LbnRange, Op, Sectors, SessionId, TaskId};
 
-/// What has become of a block.
+/// The state of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Block {
     Wanted,
@@ -13,7 +13,7 @@ enum Block {
     Withdrawn,
 }
 
-/// A task as its client sees it.
+/// A task from its client's view.
 #[derive(Clone, Debug)]
 pub(crate) struct Task {
     /// The history's number.
@@ -23,26 +23,26 @@ pub(crate) struct Task {
     pub range: LbnRange,
     pub block: u64,
     pub parameter: Parameter,
-    /// When it was registered, and its place in the order of events.
+    /// Its registration, and its place in the order of events.
     pub since: Instant,
     pub registered: u64,
-    /// Whether its session took writes for reads at any time since.
+    /// Whether writes completed reads of its session at any time since.
     pub served: bool,
     blocks: Vec<Block>,
-    /// Blocks of it that are wanted.
+    /// The number of its wanted blocks.
     pub wanted: u64,
-    /// The original task's first block that this is, and the original.
+    /// The place of this task's first block in the original task, and the original.
     origin: (usize, u64),
 }
 
-/// A session as its client sees it.
+/// A session from its client's view.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Session {
     /// The history's number.
     pub number: u32,
     pub priority: Priority,
     pub serve: bool,
-    /// Since when it is suspended, in the order of events.
+    /// The event that suspended it.
     pub suspended: Option<u64>,
     pub wanted: u64,
 }
@@ -57,7 +57,7 @@ pub(crate) struct Clients {
     /// Sessions that have ended.
     pub closed: Vec<SessionId>,
     numbers: BTreeMap<u32, SessionId>,
-    /// For each task that was ever registered by a step: how often each of its blocks came or was withdrawn.
+    /// For each task that a step registered: the number of times that each of its blocks came or was withdrawn.
     ledger: Vec<Vec<u8>>,
 }
 
@@ -68,14 +68,14 @@ impl Task {
         LbnRange::new(self.range.start() + Sectors::new(offset), Sectors::new(len))
     }
 
-    /// The block that lies at `range`.
+    /// Returns the block at `range`.
     fn block_at(&self, range: LbnRange) -> Option<u64> {
         let offset = range.start().get().checked_sub(self.range.start().get())?;
         let block = offset / self.block;
         (block < self.blocks.len() as u64 && self.block_range(block) == range).then_some(block)
     }
 
-    /// Whether `range` lies in one wanted block.
+    /// Returns whether `range` lies in one wanted block.
     pub fn wants(&self, range: LbnRange) -> bool {
         let Some(offset) = range.start().get().checked_sub(self.range.start().get()) else { return false };
         let block = offset / self.block;
@@ -93,7 +93,7 @@ impl Clients {
         self.numbers.get(&number).copied()
     }
 
-    /// The tasks of a number: several after a restart.
+    /// Returns the tasks of a number: several after a restart.
     pub fn tasks_of(&self, number: u32) -> Vec<TaskId> {
         self.tasks.iter().filter(|(_, t)| t.number == number).map(|(id, _)| *id).collect()
     }
@@ -106,7 +106,7 @@ impl Clients {
         Ok(())
     }
 
-    /// A step registers a task.
+    /// Records a registration by a step.
     pub fn registered(
         &mut self,
         id: TaskId,
@@ -155,7 +155,7 @@ impl Clients {
         Ok(())
     }
 
-    /// A record comes.
+    /// Checks and records a record.
     pub fn delivered(&mut self, record: &Record) -> Result<(), Broken> {
         let once = |what: &str| (Check::Once, format!("{what}: {record:?}"));
         let Some(task) = self.tasks.get_mut(&record.task) else {
@@ -189,7 +189,7 @@ impl Clients {
         })
     }
 
-    /// A task is aborted: how many of its blocks had not come.
+    /// Records the abort of a task. Returns the number of its blocks that had not come.
     pub fn aborted(&mut self, id: TaskId) -> Option<u64> {
         let task = self.tasks.remove(&id)?;
         self.ended.push(id);
@@ -202,7 +202,7 @@ impl Clients {
         Some(task.wanted)
     }
 
-    /// Blocks of a session that touch a range are withdrawn: how many.
+    /// Records a withdrawal of the blocks of a session that touch a range. Returns their number.
     pub fn withdrawn(&mut self, session: SessionId, range: LbnRange) -> u64 {
         let mut all = 0;
         let Self { tasks, ledger, ended, .. } = self;
@@ -227,19 +227,19 @@ impl Clients {
         all
     }
 
-    /// Wanted blocks of a session that touch a range.
+    /// Returns the number of wanted blocks of a session that touch a range.
     pub fn touching(&self, session: SessionId, range: LbnRange) -> u64 {
         let of = self.tasks.values().filter(|t| t.session == session);
         of.map(|t| touching(t, range).len() as u64).sum()
     }
 
-    /// Whether a block that a sector lies in is wanted for that.
+    /// Returns whether a block that contains a sector is wanted for this operation.
     pub fn wants(&self, op: Op, lbn: Lbn) -> bool {
         let sector = LbnRange::new(lbn, Sectors::new(1));
         self.tasks.values().any(|t| t.op == op && t.wants(sector))
     }
 
-    /// A session is closed: how many blocks had not come.
+    /// Records the end of a session. Returns the number of blocks that had not come.
     pub fn closed(&mut self, id: SessionId) -> u64 {
         let tasks: Vec<_> = self.tasks.iter().filter(|(_, t)| t.session == id).map(|(id, _)| *id).collect();
         let left = tasks.into_iter().filter_map(|task| self.aborted(task)).sum();
@@ -249,7 +249,7 @@ impl Clients {
         left
     }
 
-    /// Whether writes serve a session's reads from here on.
+    /// Sets whether writes complete a session's reads from here on.
     pub fn serve(&mut self, id: SessionId, on: bool) {
         if let Some(session) = self.sessions.get_mut(&id) {
             session.serve = on;
@@ -259,12 +259,12 @@ impl Clients {
         }
     }
 
-    /// Blocks that sessions which are not suspended have still to get.
+    /// Returns the number of blocks that sessions which are not suspended have not yet received.
     pub fn active_wanted(&self) -> u64 {
         self.sessions.values().filter(|s| s.suspended.is_none()).map(|s| s.wanted).sum()
     }
 
-    /// The longest block that is still wanted, in sectors.
+    /// Returns the sectors of the longest wanted block.
     pub fn longest_wanted(&self) -> u64 {
         let wanted = |task: &'_ Task| {
             let blocks = (0..task.blocks.len() as u64).filter(|block| task.is_wanted(*block));
@@ -273,7 +273,7 @@ impl Clients {
         self.tasks.values().filter_map(wanted).max().unwrap_or(0)
     }
 
-    /// Holds the core's own counts against these. With `drained`, nothing waits to be polled.
+    /// Compares the core's counts with these. With `drained`, no record waits to be polled.
     pub fn check_counts(&self, core: &Core, drained: bool) -> Result<(), Broken> {
         for (&id, session) in &self.sessions {
             let told = core.undelivered(id);
@@ -295,7 +295,7 @@ impl Clients {
         Ok(())
     }
 
-    /// Whether every block that was ever registered came once or was withdrawn once.
+    /// Checks that every registered block came once or was withdrawn once.
     pub fn check_ledger(&self) -> Result<(), Broken> {
         for (task, blocks) in self.ledger.iter().enumerate() {
             if let Some(block) = blocks.iter().position(|times| *times != 1) {
@@ -309,7 +309,7 @@ impl Clients {
         Ok(())
     }
 
-    /// After a restart clients open their sessions again and register what they lack.
+    /// Opens the sessions again after a restart and registers the missing blocks.
     pub fn restart(&mut self, core: &mut Core, now: Instant, sequence: u64) -> Result<(), Broken> {
         let old_sessions = std::mem::take(&mut self.sessions);
         let old_tasks = std::mem::take(&mut self.tasks);
@@ -385,7 +385,7 @@ fn touching(task: &Task, range: LbnRange) -> Vec<u64> {
         .collect()
 }
 
-/// A range of a history.
+/// Returns a range of a history.
 pub(crate) fn range(start: u64, len: u64) -> LbnRange {
     LbnRange::new(Lbn::new(start), Sectors::new(len))
 }

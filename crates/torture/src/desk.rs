@@ -1,4 +1,4 @@
-//! Where the core asks whether a block's bytes are at hand.
+//! The answers to the core's queries for blocks' bytes.
 
 use crate::clients::Clients;
 use crate::dice::mix;
@@ -8,7 +8,7 @@ use crate::step::AtHand;
 use scheduler::{Action, Buffers, Core, Wanted};
 use units::Instant;
 
-/// Asked for buffers while the next access is chosen.
+/// The buffers of a host while the next access is chosen.
 struct Desk<'a> {
     clients: &'a Clients,
     at_hand: AtHand,
@@ -17,7 +17,7 @@ struct Desk<'a> {
     broken: Option<Broken>,
 }
 
-/// What the core says next, and the buffers that it was given for that.
+/// Returns the core's next action, and the buffers that it was given for it.
 pub(crate) fn poll(
     core: &mut Core,
     now: Instant,
@@ -30,8 +30,7 @@ pub(crate) fn poll(
     desk.broken.map_or(Ok((action, desk.held)), Err)
 }
 
-/// Polls once more than a host must, when the core has said that there is no more: a live host does, since anything may wake
-/// it.
+/// Polls once more than a host must, after the core has returned `None`: a live host does so, since any event may wake it.
 pub(crate) fn nothing_more(
     core: &mut Core,
     now: Instant,

@@ -1,6 +1,6 @@
 //! Seeded chance.
 
-/// SplitMix64 (Steele, Lea, Flood, OOPSLA 2014): what is drawn depends on the seed and nothing else.
+/// SplitMix64 (Steele, Lea, Flood, OOPSLA 2014): the numbers depend on the seed alone.
 #[derive(Clone, Debug)]
 pub(crate) struct Dice(u64);
 
@@ -17,17 +17,17 @@ impl Dice {
         mix(self.0)
     }
 
-    /// As if so many had been drawn.
+    /// Skips a number of draws.
     pub fn skip(&mut self, draws: u64) {
         self.0 = self.0.wrapping_add(draws.wrapping_mul(STEP));
     }
 
-    /// `0..n`; zero for zero. The bias of a modulus does not matter here.
+    /// Returns a number in `0..n`; zero for zero. The bias of a modulus does not matter here.
     pub fn below(&mut self, n: u64) -> u64 {
         self.next() % n.max(1)
     }
 
-    /// `low..=high`.
+    /// Returns a number in `low..=high`.
     pub fn range(&mut self, low: u64, high: u64) -> u64 {
         low + self.below(high - low + 1)
     }
@@ -36,7 +36,7 @@ impl Dice {
         self.below(n) == 0
     }
 
-    /// The place of a weight, by weight.
+    /// Returns the place of a weight, chosen by weight.
     pub fn weighted(&mut self, weights: &[u64]) -> usize {
         let mut ticket = self.below(weights.iter().sum());
         for (place, &weight) in weights.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! What the head was asked to do, sector by sector.
+//! The work of the head, sector by sector.
 
 use drive::Mechanics;
 use model::{DriveModel, Location, Position};
@@ -8,12 +8,12 @@ use units::{Instant, Lbn, Op};
 /// A sector that passes under the head.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pass {
-    /// When all of it has passed.
+    /// The instant at which all of it has passed.
     pub at: Instant,
-    /// What it holds; spare and bad sectors between others hold nothing.
+    /// Its LBN; spare and bad sectors between others have none.
     pub lbn: Option<Lbn>,
     pub op: Op,
-    /// For the foreground, promoted work included.
+    /// Whether it is for the foreground, promoted work included.
     pub foreground: bool,
 }
 
@@ -26,31 +26,31 @@ pub(crate) struct Held {
     pub registered: u64,
 }
 
-/// What is under way.
+/// The work under way.
 #[derive(Clone, Debug)]
 pub(crate) struct Exec {
     pub accesses: Vec<Access>,
     pub passes: Vec<Pass>,
     /// Its place in the order of events.
     pub sequence: u64,
-    /// When the head is ready for the first access.
+    /// The instant at which the head is ready for the first access.
     pub ready: Instant,
-    /// When the host will say that it is done.
+    /// The instant at which the host will report its end.
     pub due: Instant,
     pub held: Vec<Held>,
-    /// What is read or written for the foreground, ascending; none in idle time.
+    /// The LBNs that are read or written for the foreground, ascending; none in idle time.
     pub foreground: Vec<Lbn>,
     pub op: Op,
     /// Whether the foreground's part of it is promoted work.
     pub promoted: bool,
-    /// Whether the host has said, or will say, that it is done later than it was.
+    /// Whether the report of its end is late.
     pub delayed: bool,
-    /// Whether what was lost is done again, or what was begun was cut short: then not all buffers that were given are written.
+    /// Whether it is a repetition of lost work, or was cut short: then not all given buffers are written.
     pub in_part: bool,
 }
 
 impl Exec {
-    /// Moves the head, and notes what passes when.
+    /// Moves the head, and records the passes of the sectors.
     pub fn plan(
         mechanics: &mut Mechanics,
         drive: &DriveModel,
@@ -103,13 +103,13 @@ impl Exec {
         self.accesses.iter().any(|a| matches!(a.purpose, Purpose::Idle { .. }))
     }
 
-    /// The buffer that is written to an LBN: the last that was given for it.
+    /// Returns the buffer that is written to an LBN: the last one given for it.
     pub fn buffer(&self, lbn: Lbn) -> Option<&Held> {
         self.held.iter().rev().find(|h| h.wanted.range.contains(lbn))
     }
 
-    /// Whose writes of an LBN are carried out, if each is, by the first `done` passes: which of several passes is whose nobody says, and
-    /// what stays is the same.
+    /// Returns the writes of an LBN that the first `done` passes carry out, if each write is carried out itself: which pass
+    /// belongs to which write is open, and the final content is the same.
     pub fn carried_out(&self, lbn: Lbn, done: usize) -> impl Iterator<Item = u64> {
         let passes = self.passes[..done].iter().filter(|pass| pass.lbn == Some(lbn) && pass.op.is_write());
         let all = self.in_part || passes.count() > 1;
@@ -117,7 +117,7 @@ impl Exec {
         holders.take(if all { usize::MAX } else { 1 }).map(|held| held.registered)
     }
 
-    /// What the head does for the foreground, to be held against a core that has nothing else to do.
+    /// Returns the accesses for the foreground, for a comparison with a core without background work.
     pub fn foreground_accesses(&self) -> Vec<Access> {
         self.accesses.iter().filter(|a| a.purpose == Purpose::Foreground).copied().collect()
     }

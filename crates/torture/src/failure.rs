@@ -1,65 +1,65 @@
-//! What a checker says of a promise that was broken.
+//! Failures: broken promises as the checkers report them.
 
 use std::fmt;
 use units::Instant;
 
-/// The checkers, by what they hold; docs/TORTURE.md says how.
+/// The checkers, by promise; docs/TORTURE.md describes their methods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Check {
     /// The scheduler panicked.
     Panic,
-    /// It asks for more and more without time going on.
+    /// The core returns actions without end while time stands still.
     Endless,
-    /// Foreground times are those of a core without background (promise 1).
+    /// Foreground times equal those of a core without background work (promise 1).
     Twin,
-    /// The mechanics are done when the core says (promise 1).
+    /// The mechanics finish at the predicted instant (promise 1).
     Prediction,
-    /// The head goes for a request that was made, for all of it and nothing else.
+    /// The head serves a request that was made, all of it and nothing else.
     Request,
-    /// What idle time cost the foreground is what it is said to have cost.
+    /// The reported harm of idle time is the true one.
     Harm,
-    /// Idle work goes no further than it may.
+    /// Idle work stays within its permitted range.
     IdleRange,
-    /// Each block is delivered once, to whom it was promised (promise 2).
+    /// Each block is delivered once, to its session (promise 2).
     Once,
     /// The counts that calls return (promise 2).
     Count,
-    /// The last record says so, no other does (promise 2).
+    /// The last record says that it is the last, and no other does (promise 2).
     Last,
-    /// What is delivered was read (promise 2).
+    /// Delivered data were read (promise 2).
     Data,
-    /// What is called written was written (promise 2).
+    /// A reported write was written (promise 2).
     Written,
-    /// A backup restored is what the volume held at the snapshot (promise 2).
+    /// A restored backup is the volume's content at the snapshot (promise 2).
     Restored,
-    /// What a reorganiser moves is where it says, and in the end where the plan says (promise 2).
+    /// A reorganiser's data are at their reported places, and in the end at the planned ones (promise 2).
     Moved,
     /// Acknowledged foreground writes stay (promise 3).
     Acknowledged,
     /// Background writes do not overwrite newer data (promise 3).
     Older,
-    /// Whoever reads finds what was acknowledged before, or something newer (promise 3).
+    /// A read returns the last acknowledged data, or newer ones (promise 3).
     Stale,
-    /// What a cache has flushed is on the medium, and what it has answered is there or in memory that survives
-    /// (promise 3).
+    /// Data that a cache has flushed are on the medium, and data that it has acknowledged are there or in memory that
+    /// survives (promise 3).
     Flushed,
-    /// A bad sector costs its own blocks, and they are told (promise 4).
+    /// A bad sector costs its own blocks, and they are reported (promise 4).
     Bad,
-    /// What was cut short had been done as far as it counts.
+    /// Work that was cut short is done up to the point that the core assumes.
     Cut,
-    /// Buffers are asked for when, and only when, they are written.
+    /// Buffers are requested exactly when they are written.
     Buffers,
-    /// A suspended session is left alone.
+    /// A suspended session gets no work.
     Suspended,
-    /// A scrub sees everything once, and finds what is wrong (promise 2).
+    /// A scrub sees everything once, and finds every defect (promise 2).
     Scrub,
-    /// What a miner answers is what the pages that came say, each once (promise 2).
+    /// A miner's answers follow from the pages that came, each counted once (promise 2).
     Mined,
-    /// The record face hands out each record once, in order, and waits as long as it is to (promise 2).
+    /// The record face returns each record once, in order, and waits for as long as requested (promise 2).
     Records,
-    /// What can go on does (promise 5).
+    /// Work that can continue does (promise 5).
     Hang,
-    /// Every session gets on (promise 5).
+    /// Every session makes progress (promise 5).
     Starved,
     /// Queues are bounded (promise 5).
     Bound,
@@ -72,18 +72,18 @@ pub enum Check {
 /// A broken promise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// Which checker.
+    /// The checker.
     pub check: Check,
-    /// After which step, from 0.
+    /// The number of the step after which it failed, from 0.
     pub step: usize,
-    /// When, in virtual time.
+    /// The virtual time.
     pub at: Instant,
-    /// What was seen.
+    /// The observation.
     pub what: String,
 }
 
 impl Check {
-    /// Its name.
+    /// Returns its name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Panic => "panic",
@@ -119,7 +119,7 @@ impl Check {
         }
     }
 
-    /// The promise of the design that it holds; 0 for what all of them rest on.
+    /// Returns the promise of the design that it checks; 0 for conditions of all promises.
     pub fn promise(self) -> u8 {
         match self {
             Self::Panic | Self::Endless | Self::Request | Self::Cut => 0,
@@ -150,10 +150,10 @@ impl fmt::Display for Failure {
     }
 }
 
-/// A broken promise before it is known when it was broken.
+/// A broken promise without its time and step.
 pub(crate) type Broken = (Check, String);
 
-/// Says that a promise is broken unless `holds`.
+/// Returns a broken promise unless `holds`.
 pub(crate) fn hold(holds: bool, check: Check, what: impl FnOnce() -> String) -> Result<(), Broken> {
     if holds { Ok(()) } else { Err((check, what())) }
 }

@@ -1,5 +1,5 @@
-//! Random histories. Each switches a random part of what may happen off, so that what remains happens often enough
-//! ("swarm testing": Groce and others, ISSTA 2012).
+//! Random histories. Each switches a random part of the events off, so that the others are frequent enough ("swarm testing":
+//! Groce and others, ISSTA 2012).
 
 mod house;
 
@@ -11,19 +11,19 @@ use scheduler::policy::{Base, PolicyName, SeekWeight, SmtfRule, Unknown};
 use scheduler::{IdleTime, Sharing};
 use units::{Duration, Op};
 
-/// Built-in drives of which the first cylinders are taken.
+/// Built-in drives whose first cylinders are used.
 const BUILT_IN: [&str; 4] = ["mimic-less-capacity", "quantum-atlas-10k", "seagate-cheetah-4lp", "mimic-base"];
 
-/// The kinds of steps, by weight.
+/// The weights of the kinds of steps.
 const WEIGHTS: [u64; 22] = [3, 1, 9, 3, 3, 2, 2, 3, 1, 20, 20, 2, 2, 2, 1, 1, 1, 1, 1, 1, 1, 1];
 
-/// Draws the history of a seed.
+/// Returns the history of a seed.
 pub fn generate(seed: u64) -> Scenario {
     generate_on(seed, None)
 }
 
-/// Draws the history of a seed on a given host, or on the host that the seed draws. A history is the same whether its
-/// host was given or drawn.
+/// Returns the history of a seed on a given host, or on the host that the seed draws. The history does not depend on whether
+/// the host was given or drawn.
 pub fn generate_on(seed: u64, host: Option<Host>) -> Scenario {
     let mut dice = Dice::new(seed);
     let drawn = match dice.below(6) {
@@ -41,14 +41,14 @@ pub fn generate_on(seed: u64, host: Option<Host>) -> Scenario {
     }
 }
 
-/// In a third of the histories each background write is carried out itself. Drawn with a dice of its own, so that all else
-/// of a history is what it was before this was drawn. The volume's clients take writes of one place for one.
+/// Makes each background write be carried out itself, in a third of the histories. The draw has a dice of its own, so that
+/// the rest of a history stays what it was without it. The volume's clients assume that writes of one place are equivalent.
 fn each_write(setup: Setup) -> Setup {
     let writes_serve_writes = !Dice::new(mix(setup.seed ^ 0x7772_6974_6573)).one_in(3);
     Setup { writes_serve_writes, ..setup }
 }
 
-/// The same with the core in front of a black box.
+/// Returns a history with the core in front of a black box.
 fn outside(mut dice: Dice) -> Scenario {
     let outside = outer(&mut dice);
     let setup = each_write(setup(&mut dice));
@@ -56,7 +56,7 @@ fn outside(mut dice: Dice) -> Scenario {
     given_up(draw(dice, setup))
 }
 
-/// In half of the histories the host gives single commands up. Drawn with a dice of its own, like [`each_write`].
+/// Adds commands that the host gives up on, in half of the histories, from a dice of its own like [`each_write`].
 fn given_up(scenario: Scenario) -> Scenario {
     let Scenario { setup, mut steps } = scenario;
     let mut dice = Dice::new(mix(setup.seed ^ 0x6769_7665_7570));
@@ -76,7 +76,7 @@ fn fate(dice: &mut Dice) -> Fate {
     }
 }
 
-/// A black box.
+/// Returns a random black box.
 fn outer(dice: &mut Dice) -> Outer {
     let conduct = [Conduct::Exact, Conduct::Noisy, Conduct::Noisy, Conduct::Rough][dice.below(4) as usize];
     Outer {
@@ -92,12 +92,12 @@ fn outer(dice: &mut Dice) -> Outer {
     }
 }
 
-/// What of a set-up makes sense from outside.
+/// Limits a set-up to values that make sense outside the drive.
 fn seen_from_outside(dice: &mut Dice, setup: Setup) -> Setup {
-    // Speeds that wander are followed from the beginning of time.
+    // Wandering speeds are simulated from the beginning of time.
     let start_ns = setup.start_ns.min(1 << 43) & ((1 << 43) - 1);
     let idle = setup.idle.or((!dice.one_in(4)).then(IdleTime::default));
-    // From outside no track is looked at for nothing.
+    // Outside the drive no track is examined for free.
     let budget = setup.budget.max(1);
     Setup { start_ns, idle, budget, ..setup }
 }
@@ -123,7 +123,7 @@ fn draw(mut dice: Dice, setup: Setup) -> Scenario {
         dice,
     };
     let mut steps = vec![generator.open()];
-    // Later, other work would come between.
+    // At a later step other work would come between.
     if setup.host == Host::Outside && generator.dice.one_in(4) {
         generator.lost_in_parts(&mut steps);
     }
@@ -155,7 +155,7 @@ fn setup(dice: &mut Dice) -> Setup {
             PolicyName::Smtf(SmtfRule { unknown, base })
         }
     };
-    // It learns from every foreground request, whoever chooses.
+    // It learns from every foreground request, under any policy.
     let mimic = match (matches!(policy, PolicyName::Smtf(_)), dice.below(8)) {
         (true, 0) | (false, 2..) => Mimicry::None,
         (_, 1) => Mimicry::Probing,
@@ -187,7 +187,7 @@ fn setup(dice: &mut Dice) -> Setup {
     }
 }
 
-/// All there are, those at both ends often: one ticket among hundreds is the hardest to be fair to.
+/// Returns a priority, often one at either end: one ticket among hundreds is the hardest case for fairness.
 fn priority(dice: &mut Dice) -> u8 {
     let priority = match dice.below(6) {
         0 => 20,
@@ -201,7 +201,7 @@ fn priority(dice: &mut Dice) -> u8 {
 struct Generator {
     dice: Dice,
     capacity: u64,
-    /// Places where much happens, so that things meet.
+    /// Places with many steps, so that ranges overlap.
     spots: Vec<u64>,
     busy: u64,
     writes: u64,
@@ -271,10 +271,10 @@ impl Generator {
         steps.push(step);
     }
 
-    /// A block whose middle the foreground has overwritten, so that it is written by two commands in silence. The first one's
-    /// completion comes so late that the foreground has written where the second one wrote when everything at the drive is
-    /// lost. No other draw leaves a part of a block done that rests on a part that is lost. Until the middle is written the
-    /// block has no buffer, or a drive would write the rest of it with that.
+    /// Adds a block whose middle the foreground has overwritten, so that idle time writes it by two commands. The completion
+    /// of the first is so late that the foreground has overwritten the sectors of the second when everything at the drive is
+    /// lost. No other draw leaves a part of a block done that depends on a lost part. Until the middle is written the block
+    /// has no buffer, or a drive would write the rest of it with that.
     fn lost_in_parts(&mut self, steps: &mut Vec<Step>) {
         let [first, hole, second] = [0; 3].map(|_| self.dice.range(1, 4));
         let len = first + hole + second;
@@ -298,7 +298,7 @@ impl Generator {
         ]);
     }
 
-    /// A time in which a core that uses idle time often begins to do so, and ends one visit.
+    /// Returns a time in which a core that uses idle time often begins to do so, and ends one visit.
     fn silence(&mut self) -> u64 {
         let ms = [60, 200, 2_000, 12_000][self.dice.below(4) as usize];
         self.dice.range(ms / 2, ms) * 1_000_000
@@ -344,7 +344,7 @@ impl Generator {
         Step::Submit { op, start, len }
     }
 
-    /// A place, and up to `most` sectors.
+    /// Returns a place, and a length of up to `most` sectors.
     fn place(&mut self, most: u64) -> (u64, u64) {
         let len = self.dice.range(1, most.max(1));
         let start = if self.dice.one_in(3) {

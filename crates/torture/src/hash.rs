@@ -1,4 +1,4 @@
-//! What happened, as a number.
+//! The events of a history as one number.
 
 use crate::dice::mix;
 use scheduler::Record;
@@ -21,13 +21,13 @@ impl Hash {
         text.bytes().for_each(|byte| self.add(byte.into()));
     }
 
-    /// The foreground hears of a request.
+    /// Adds the completion of a foreground request.
     pub fn add_answer(&mut self, id: RequestId, now: Instant) {
         self.add(id.get());
         self.add(now.as_nanos());
     }
 
-    /// A client gets a record.
+    /// Adds a record.
     pub fn add_record(&mut self, record: &Record) {
         let (start, len) = (record.range.start().get(), record.range.len().get());
         for n in [record.session.get(), record.task.get(), start, len, record.last.into()] {

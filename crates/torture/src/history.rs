@@ -1,4 +1,4 @@
-//! A history carried out, with every promise held after each step.
+//! Runs of histories, with checks of every promise after each step.
 
 use crate::calls::Calls;
 use crate::dice::mix;
@@ -17,37 +17,37 @@ use scheduler::{Core, Harm};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use units::{Instant, Lbn};
 
-/// What a history came to.
+/// The result of a history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// What happened.
+    /// The numbers of events.
     pub counts: Counts,
-    /// A hash of all actions and when they were taken.
+    /// A hash of all actions and their times.
     pub hash: u64,
 }
 
 /// A host of some kind.
 pub(crate) trait Stage: Sized {
-    /// The host of a history, before its first step.
+    /// Returns the host of a history, before its first step.
     fn open(setup: &Setup) -> Result<Self, Broken>;
     fn step(&mut self, step: &Step) -> Result<(), Broken>;
-    /// What must hold after every step.
+    /// Checks the conditions that hold after every step.
     fn check(&mut self) -> Result<(), Broken>;
-    /// From here on it polls once more than it must: that brings nothing, and changes nothing.
+    /// Makes the host poll once more than it must from here on, which must return nothing and change nothing.
     fn polls_once_more(&mut self) {}
-    /// A bad call, which must be refused; with `None` everything about it but the call itself.
+    /// Makes a bad call, which must be refused; with `None` everything about it but the call itself.
     fn bad_call(&mut self, kind: Option<u32>) -> Result<(), Broken>;
     fn core(&self) -> &Core;
     fn now(&self) -> Instant;
     fn outcome(&self) -> Outcome;
 
-    /// What two hosts of one history must agree in after every step.
+    /// Returns the state in which two hosts of one history must agree after every step.
     fn seen(&self) -> Seen {
         let core = self.core();
         Seen {
             outcome: self.outcome(),
             now: self.now(),
-            // One that has passed says to poll, and so does the call behind it.
+            // An instant in the past means to poll, which the next call does.
             wake: core.wake_at().filter(|at| *at > self.now()),
             busy: core.busy_until(),
             waiting: (core.pending(), core.promoted_pending(), core.at_drive()),
@@ -67,16 +67,15 @@ pub(crate) struct Seen {
     harm: Harm,
 }
 
-/// Carries a history out: on a host and, step by step beside it, on another, which must do the same (promise 6), though it
-/// polls once more each time: a live host polls as often as something wakes it, a simulated one as seldom as it may. After
-/// each step the first gets a bad call, which the other does not, and must go on as if there had been none (promise 7).
-///
+/// Runs a history on a host and, step by step beside it, on another, which must do the same (promise 6) although it polls
+/// once more each time: a live host polls whenever an event wakes it, a simulated one as seldom as possible. After each step
+/// the first gets a bad call, which the other does not, and must continue as if there had been none (promise 7).
 /// # Errors
 /// The first broken promise.
 pub fn run(scenario: &Scenario) -> Result<Outcome, Failure> {
     match carry_out(scenario, true) {
         Err(failure) if failure.check == Check::Replay => {
-            // If they agree without bad calls, one of those has changed something.
+            // If they agree without bad calls, a bad call has changed the state.
             let what = match carry_out(scenario, false) {
                 Ok(_) => format!("a bad call was refused and has changed something: {}", failure.what),
                 Err(failure) => return Err(failure),
@@ -145,7 +144,7 @@ impl Stage for World {
         match *step {
             Step::Polls { most } => {
                 self.troubles.polls = most.map(|n| n.max(1));
-                // A host that dispatches late is no longer the twin's.
+                // A host that dispatches late differs from the twin.
                 self.twin.on &= self.twin.is_lockstep() || most.is_none();
                 self.drain()
             }
@@ -168,7 +167,7 @@ impl Stage for World {
             Step::PowerCut => self.power_cut(),
             Step::Misuse { kind } => misuse(&mut self.core, &self.clients, self.now, kind),
             Step::Settle { hog } => self.settle(hog),
-            // The rest is a trouble, or for other hosts.
+            // The rest are troubles, or steps of other hosts.
             _ => {
                 self.troubles.take(step);
                 Ok(())
@@ -181,7 +180,7 @@ impl Stage for World {
     }
 
     fn polls_once_more(&mut self) {
-        // A learner that probes draws anew each time that it is asked what it wants.
+        // A probing learner draws anew for each query.
         self.once_more = self.setup.mimic != Mimicry::Probing;
     }
 
@@ -210,7 +209,7 @@ impl World {
         Ok(())
     }
 
-    /// All troubles end, and everybody gets what he asked for.
+    /// Ends all troubles, and checks that every client gets its blocks.
     fn settle(&mut self, hog: bool) -> Result<(), Broken> {
         self.troubles = Troubles::NONE;
         self.drain()?;

@@ -1,10 +1,10 @@
-//! What the medium holds, as a version of each sector: every write has a version of its own.
+//! The contents of the medium, as a version of each sector: every write has a version of its own.
 
 use crate::failure::{Broken, Check, hold};
 use std::collections::BTreeSet;
 use units::{Instant, Lbn, LbnRange};
 
-/// Whether a sector can be read.
+/// The health of a sector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Health {
     Good,
@@ -14,14 +14,14 @@ pub(crate) enum Health {
     Stuck,
 }
 
-/// Who writes.
+/// The author of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Author {
     /// A foreground request, by its place in the order of events.
     Foreground { submitted: u64 },
     /// A background block, by its task's place in the order of events.
     Background { registered: u64 },
-    /// Somebody whose command failed, and nobody is told what of it was done: whoever waits may come over it.
+    /// A lost command, whose effect is unknown: waiting writes may overwrite it.
     Nobody,
 }
 
@@ -32,16 +32,16 @@ struct Sector {
     /// The last pass that read it, and the last that wrote it.
     read: Option<Instant>,
     written: Option<Instant>,
-    /// The foreground writes that have landed on it, by the order of submission.
+    /// The foreground writes that have landed on it, in the order of submission.
     foreground: BTreeSet<u64>,
-    /// The background write that landed last, if one did, by the order of registration.
+    /// The last background write that has landed, if any, by its place in the order of registration.
     background: Option<u64>,
-    /// The newest background write that is on it and has been acknowledged.
+    /// The newest acknowledged background write on it.
     newest_background: u64,
-    /// The version that was acknowledged last, and not overwritten lawfully since.
+    /// The last acknowledged version, unless it was legally overwritten since.
     acknowledged: Option<u64>,
-    /// Background writes that have landed on it, by the order of registration, where each is to be carried out itself; and the
-    /// last pass that wrote it for somebody else, the foreground or one of whom nothing is known.
+    /// If each background write is carried out itself: those that have landed on it, in the order of registration; and the
+    /// last pass of another write, by the foreground or of unknown origin.
     landed: BTreeSet<u64>,
     others: Option<Instant>,
 }
@@ -49,7 +49,7 @@ struct Sector {
 #[derive(Clone, Debug)]
 pub(crate) struct Medium {
     sectors: Vec<Sector>,
-    /// Whether each background write is carried out itself; then no order is kept among those that were pending together.
+    /// Whether each background write is carried out itself; then concurrent ones have no order.
     each: bool,
 }
 
@@ -86,7 +86,7 @@ impl Medium {
         self.at(lbn).version
     }
 
-    /// What a sector holds changes by itself, to what nobody wrote.
+    /// Changes a sector's content without a write.
     pub fn rot(&mut self, lbn: Lbn) {
         let sector = self.at_mut(lbn);
         sector.version |= 1 << 63;
@@ -94,7 +94,7 @@ impl Medium {
     }
 
     pub fn set_health(&mut self, lbn: Lbn, health: Health) {
-        // What a bad sector held is lost, whatever was promised of it.
+        // The content of a bad sector is lost, whatever was promised of it.
         let sector = self.at_mut(lbn);
         sector.health = health;
         if health != Health::Good {
@@ -102,13 +102,13 @@ impl Medium {
         }
     }
 
-    /// A head passes and reads, for what was begun at `at`: commands may pass in another order than they were sent.
+    /// Records a read of work that was begun at `at`: commands may pass in another order than they were sent.
     pub fn read(&mut self, lbn: Lbn, at: Instant) {
         let sector = self.at_mut(lbn);
         sector.read = sector.read.max(Some(at));
     }
 
-    /// A head passes and writes; whether it could.
+    /// Records a write. Returns whether the sector can be written.
     pub fn write(&mut self, lbn: Lbn, at: Instant, version: u64, author: Author) -> Result<bool, Broken> {
         let each = self.each;
         let sector = self.at_mut(lbn);
@@ -146,22 +146,22 @@ impl Medium {
         Ok(true)
     }
 
-    /// A foreground write has failed without a sector to blame: an attempt of it may have landed, but older writes may come over
-    /// that.
+    /// Records a foreground write that failed without a bad sector: an attempt may have landed, but older writes may
+    /// overwrite it.
     pub fn unknown(&mut self, range: LbnRange, submitted: u64) {
         for lbn in lbns(range) {
             self.at_mut(lbn).foreground.remove(&submitted);
         }
     }
 
-    /// Where each background write is carried out itself: these are, by the order of registration.
+    /// Records these writes, by their order of registration, as carried out, if each is.
     pub fn carried_out(&mut self, lbn: Lbn, registered: impl Iterator<Item = u64>) {
         if self.each {
             self.at_mut(lbn).landed.extend(registered);
         }
     }
 
-    /// A foreground write is acknowledged: from here on it must stay.
+    /// Records the acknowledgement of a foreground write: from here on it must stay.
     pub fn acknowledge(&mut self, range: LbnRange, version: u64) -> Result<(), Broken> {
         for lbn in lbns(range) {
             let sector = self.at_mut(lbn);
@@ -173,7 +173,7 @@ impl Medium {
         Ok(())
     }
 
-    /// The same where other writes may have landed since, each lawfully: where it is still there, it must stay.
+    /// The same if other writes may have landed legally since: if the version is still there, it must stay.
     pub fn acknowledge_landed(&mut self, range: LbnRange, version: u64) -> Result<(), Broken> {
         for lbn in lbns(range) {
             let sector = self.at_mut(lbn);
@@ -187,8 +187,8 @@ impl Medium {
         Ok(())
     }
 
-    /// A background write that was registered at a place in the order of events is acknowledged: where it is on the
-    /// medium, nothing that waited before it may come after it.
+    /// Records the acknowledgement of a background write, by its place in the order of registration: where it is on the
+    /// medium, no write that waited before it may follow it.
     pub fn acknowledge_background(&mut self, range: LbnRange, registered: u64) {
         for lbn in lbns(range) {
             let sector = self.at_mut(lbn);
@@ -198,8 +198,8 @@ impl Medium {
         }
     }
 
-    /// Where each background write is carried out itself: the first sector of `range` on which this one never landed, nor the
-    /// foreground's since `since`.
+    /// Returns, if each background write is carried out itself, the first sector of `range` on which this one never landed,
+    /// nor a foreground write since `since`.
     pub fn not_carried_out(&self, range: LbnRange, since: Instant, registered: u64) -> Option<Lbn> {
         lbns(range).filter(|_| self.each).find(|&lbn| {
             let sector = self.at(lbn);
@@ -207,7 +207,7 @@ impl Medium {
         })
     }
 
-    /// Whether all that was acknowledged is still there.
+    /// Checks that all acknowledged versions are still there.
     pub fn check_acknowledged(&self) -> Result<(), Broken> {
         for (lbn, sector) in self.sectors.iter().enumerate() {
             let kept = sector.acknowledged.is_none_or(|version| version == sector.version);
@@ -216,7 +216,7 @@ impl Medium {
         Ok(())
     }
 
-    /// The first sector of `range` that no head has read since `since`; with `writes` a write will do.
+    /// Returns the first sector of `range` that was not read since `since`; with `writes` a write counts as well.
     pub fn unread_since(&self, range: LbnRange, since: Instant, writes: bool) -> Option<Lbn> {
         lbns(range).find(|&lbn| {
             let sector = self.at(lbn);
@@ -226,13 +226,13 @@ impl Medium {
         })
     }
 
-    /// The first sector of `range` that no head has written since `since`.
+    /// Returns the first sector of `range` that was not written since `since`.
     pub fn unwritten_since(&self, range: LbnRange, since: Instant) -> Option<Lbn> {
         lbns(range).find(|&lbn| self.at(lbn).written.is_none_or(|at| at < since))
     }
 }
 
-/// The LBNs of a range.
+/// Returns the LBNs of a range.
 pub(crate) fn lbns(range: LbnRange) -> impl Iterator<Item = Lbn> {
     (range.start().get()..range.end().get()).map(Lbn::new)
 }

@@ -1,7 +1,7 @@
-//! A miner among the clients: the application itself, its answers held against those of a table in memory.
+//! A miner among the clients: the application itself, with its answers compared to those of a table in memory.
 //!
-//! What a page holds is what was written to it last: each version of a sector belongs to a table of its own. A page of
-//! which all sectors are of one version is a page of that table; one that is torn, or rotten, is damaged.
+//! The content of a page follows from its last write: each version of a sector belongs to a table of its own. A page whose
+//! sectors are all of one version is a page of that table; a torn or rotten page is damaged.
 
 use crate::failure::{Broken, Check, hold};
 use crate::medium::lbns;
@@ -14,16 +14,16 @@ use scheduler::{Priority, Record};
 use std::collections::BTreeMap;
 use units::LbnRange;
 
-/// The most pages of a table: each costs memory and time in a model that keeps its records.
+/// The maximum of a table's pages: each costs memory and time in the model.
 const MOST_PAGES: u64 = 48;
 
-/// The most scans, one after another.
+/// The maximum of consecutive scans.
 const MOST_SCANS: u64 = 4;
 
-/// The best of so many are asked for.
+/// The number of best records that are asked for.
 const TOP: usize = 7;
 
-/// What is mined, for who begins again after a power cut.
+/// The parameters of a miner, for a new start after a power cut.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Order {
     priority: Priority,
@@ -36,9 +36,9 @@ pub(crate) struct Order {
 pub(crate) struct Mine {
     app: Miner,
     order: Order,
-    /// Scans that are over.
+    /// The number of finished scans.
     over: u64,
-    /// What came in the scan that runs; nothing of a page that is damaged.
+    /// The pages of the current scan; `None` for a damaged page.
     came: BTreeMap<PageNumber, Option<Vec<Sale>>>,
 }
 
@@ -69,12 +69,12 @@ impl Order {
         })
     }
 
-    /// Pages after which a scan has seen enough.
+    /// Returns the number of pages after which a scan ends.
     fn enough(&self) -> usize {
         (self.table.pages() * u64::from(self.permille)).div_ceil(1_000) as usize
     }
 
-    /// The bytes of a page whose sectors have these versions, and its records unless it is damaged.
+    /// Returns the bytes of a page whose sectors have these versions, and its records unless it is damaged.
     fn page(&self, page: PageNumber, versions: &[u64]) -> Result<(Vec<u8>, Option<Vec<Sale>>), Broken> {
         let of = |version: u64| {
             let config = TableConfig::new(self.table.id(), self.table.pages(), version);
@@ -97,7 +97,7 @@ impl Order {
 
 /// A host that has a miner among its clients.
 pub(crate) trait Mining: Scrubbing {
-    /// A table is mined, if none is.
+    /// Starts to mine a table, unless one is mined.
     fn start_mining(
         &mut self,
         priority: u8,
@@ -121,7 +121,7 @@ pub(crate) trait Mining: Scrubbing {
     fn mine_on(&mut self, order: Order) -> Result<(), Broken> {
         let plan = order.plan()?;
         let started = self.door(MINER, |door| Miner::start(door, order.table, plan))?;
-        // A session too many is refused, as anybody's.
+        // A session above the maximum is refused, as for any client.
         let Ok(app) = started else { return Ok(()) };
         self.tenants_mut().mine = Some(Mine { app, order, over: 0, came: BTreeMap::new() });
         Ok(())
@@ -131,7 +131,7 @@ pub(crate) trait Mining: Scrubbing {
         lbns(of).map(|lbn| self.medium().version(lbn)).collect()
     }
 
-    /// A record of its session comes.
+    /// Checks a record of its session.
     fn mined(&mut self, record: &Record) -> Result<(), Broken> {
         if self.tenants().mine.as_ref().is_none_or(|mine| mine.app.session() != record.session) {
             return Ok(());
@@ -180,19 +180,19 @@ pub(crate) trait Mining: Scrubbing {
         Ok(())
     }
 
-    /// Before a restart: nothing of it is persistent.
+    /// Stops it before a restart: it has no persistent state.
     fn mining_stops(&mut self) -> Option<Order> {
         let mine = self.tenants_mut().mine.take()?;
         self.both().1.closed(mine.app.session());
         Some(mine.order)
     }
 
-    /// After a restart it begins again.
+    /// Starts it again after a restart.
     fn mining_begins_again(&mut self, order: Option<Order>) -> Result<(), Broken> {
         order.map_or(Ok(()), |order| self.mine_on(order))
     }
 
-    /// At the end nothing is left of it.
+    /// Checks that it has ended.
     fn check_mining_over(&self) -> Result<(), Broken> {
         hold(self.tenants().mine.is_none(), Check::Mined, || {
             "everybody has everything, and a miner is not over".into()
@@ -200,7 +200,7 @@ pub(crate) trait Mining: Scrubbing {
     }
 }
 
-/// A scan is over: its answers are those of the records that came, each once.
+/// Checks a finished scan: its answers are those of the records that came, each counted once.
 fn judge(mine: &Mine, answers: &Answers) -> Result<(), Broken> {
     let good: Vec<&Sale> = mine.came.values().flatten().flatten().collect();
     let damaged: Vec<PageNumber> =

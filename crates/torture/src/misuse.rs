@@ -1,5 +1,5 @@
-//! Calls that must be refused, each with the answer that it must get: one after every step. That nothing has changed is
-//! held by a twin of the host to whom it is not made; for those that are steps, by the core's every field.
+//! Calls that must be refused, each with its required error: one after every step. A twin of the host that does not get the
+//! call checks that it changed nothing; for calls that are steps, the core's every field is compared.
 
 use crate::clients::{Clients, range};
 use crate::failure::{Broken, Check, hold};
@@ -10,13 +10,13 @@ use scheduler::{
 use std::fmt;
 use units::{Instant, LbnRange, Op, RequestId, Sectors, SessionId, TaskId};
 
-/// How many kinds there are.
+/// The number of kinds.
 pub(crate) const KINDS: u32 = 20;
 
-/// The first so many may be made at any time: whoever makes one has changed nothing that could be seen.
+/// The number of kinds, the first ones, that are possible at any time: each leaves no visible change.
 pub(crate) const ANY_TIME: u32 = 19;
 
-/// One bad call. The core must be the same afterwards, down to its last field.
+/// Makes one bad call. The core must be the same afterwards, in every field.
 pub(crate) fn misuse(core: &mut Core, clients: &Clients, now: Instant, kind: u32) -> Result<(), Broken> {
     if kind % KINDS >= ANY_TIME {
         return too_many_sessions(core, clients);
@@ -27,7 +27,7 @@ pub(crate) fn misuse(core: &mut Core, clients: &Clients, now: Instant, kind: u32
     hold(before == after, Check::Refusal, || format!("misuse {kind} was refused and has changed the core"))
 }
 
-/// One bad call that may be made at any time.
+/// Makes one bad call that is possible at any time.
 pub(crate) fn refuse(core: &mut Core, clients: &Clients, now: Instant, kind: u32) -> Result<(), Broken> {
     let size = core.drive().layout().capacity();
     match bad_range(size, kind) {
@@ -44,7 +44,7 @@ pub(crate) fn refuse(core: &mut Core, clients: &Clients, now: Instant, kind: u32
     }
 }
 
-/// The range of a bad request of the foreground, for the kinds that are some.
+/// Returns the range of a bad foreground request, for the kinds that are one.
 pub(crate) fn bad_range(capacity: Sectors, kind: u32) -> Option<LbnRange> {
     match kind % KINDS {
         7 => Some(range(0, 0)),
@@ -54,7 +54,7 @@ pub(crate) fn bad_range(capacity: Sectors, kind: u32) -> Option<LbnRange> {
     }
 }
 
-/// The answer must be that error.
+/// Checks that the answer is that error.
 pub(crate) fn answered<T: fmt::Debug, E: fmt::Debug + PartialEq>(
     kind: u32,
     said: Result<T, E>,
@@ -65,7 +65,7 @@ pub(crate) fn answered<T: fmt::Debug, E: fmt::Debug + PartialEq>(
     })
 }
 
-/// One bad call of a session.
+/// Makes one bad call of a session.
 pub(crate) fn refuse_session(
     core: &mut dyn Sessions,
     clients: &Clients,
@@ -80,7 +80,7 @@ pub(crate) fn refuse_session(
     let (one, eight, none) = (Sectors::new(1), Sectors::new(8), Parameter::default());
     let some = range(capacity / 2, 1);
     let missing = |id| SessionError::NoSession(id);
-    // Where no session is open the call is refused for that, whatever else is wrong with it.
+    // If no session is open the call is refused for that, whatever else is wrong with it.
     let of = open.unwrap_or(never);
     let or_missing = |error: SessionError| if open.is_some() { error } else { missing(of) };
     let show = |said: Result<u64, SessionError>, wanted: SessionError| answered(kind, said, wanted);

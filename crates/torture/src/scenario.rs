@@ -1,4 +1,4 @@
-//! A history as a file: what it was set up with, then its steps, a line each.
+//! A history as a file: its set-up, then its steps, a line each.
 
 mod drawn;
 mod outer;
@@ -21,13 +21,13 @@ use units::{Bytes, Duration, Sectors};
 /// The first line of a file.
 const FORMAT: &str = "freeblock-torture 1";
 
-/// The most sectors of a drive: what each holds is kept in memory.
+/// The maximum of a drive's sectors, whose contents are kept in memory.
 const MOST_SECTORS: u64 = 1 << 20;
 
-/// The latest start, 300 years: what steps there may be end before time does.
+/// The latest start, 300 years: later the steps might exceed the range of time.
 const LATEST_START_NS: u64 = 10_000_000_000_000_000_000;
 
-/// The most steps of a file.
+/// The maximum of steps in a file.
 const MOST_STEPS: usize = 1 << 20;
 
 /// The drive of a history.
@@ -35,19 +35,19 @@ const MOST_STEPS: usize = 1 << 20;
 pub enum DriveSpec {
     /// A random tiny one ([`random_profile`]).
     Random(u64),
-    /// The first cylinders of a built-in one.
+    /// The first cylinders of a built-in drive.
     Cut {
         /// Its name.
         name: String,
-        /// How many of its first zone's cylinders.
+        /// The number of its first zone's cylinders.
         cylinders: u32,
     },
 }
 
-/// Who has the core.
+/// The host of the core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Host {
-    /// A host that knows nothing of it, with clients of its sessions and a scrubber.
+    /// A host without knowledge of the core's internals, with clients of its sessions and a scrubber.
     Core,
     /// A volume that holds bytes, with the other applications on it.
     Volume,
@@ -74,7 +74,7 @@ impl fmt::Display for Host {
     }
 }
 
-/// A name that no host has.
+/// An unknown name of a host.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("no host is named {0:?}; give one of core, volume, volume-outside, outside")]
 pub struct UnknownHost(String);
@@ -88,10 +88,10 @@ impl FromStr for Host {
     }
 }
 
-/// Who learns from the foreground's times, for SMTF to ask.
+/// The mimic that learns from the foreground's times, for SMTF.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mimicry {
-    /// Nobody: SMTF is its base.
+    /// None: SMTF is its base policy.
     None,
     /// A learner.
     Learner,
@@ -99,11 +99,11 @@ pub enum Mimicry {
     Probing,
 }
 
-/// What a learner may use: enough for every distance of a tiny drive.
+/// The memory of a learner: enough for every distance of a tiny drive.
 const LEARNER_BYTES: u64 = 1 << 16;
 
 impl Mimicry {
-    /// The learner, for a drive of so many sectors.
+    /// Returns the learner for a drive of this capacity.
     pub(crate) fn begin(self, capacity: Sectors, seed: u64) -> Option<Box<dyn Mimic>> {
         let config = LearnerConfig {
             memory: Bytes::new(LEARNER_BYTES),
@@ -112,69 +112,69 @@ impl Mimicry {
             ..LearnerConfig::new(capacity, Sectors::new(1))
         };
         let learner = (self != Self::None).then(|| Learner::new(config, None));
-        // What a drive has is never too much for it.
+        // A real drive's size is never too large for it.
         learner?.ok().map(|learner| -> Box<dyn Mimic> { Box::new(learner) })
     }
 }
 
-/// What a history was set up with.
+/// The set-up of a history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setup {
     /// The drive.
     pub drive: DriveSpec,
-    /// Who has the core.
+    /// The host of the core.
     pub host: Host,
     /// The foreground's policy.
     pub policy: PolicyName,
-    /// How much waiting counts, in millionths.
+    /// The weight of the waiting time, in millionths.
     pub age: u32,
-    /// Tracks examined for a gap.
+    /// The number of tracks examined for a gap.
     pub budget: u32,
-    /// How sessions share the gaps.
+    /// The sharing of gaps among sessions.
     pub sharing: Sharing,
     /// Idle time.
     pub idle: Option<IdleTime>,
-    /// The most foreground requests that may wait.
+    /// The maximum of waiting foreground requests.
     pub most_pending: usize,
-    /// The most blocks that may be half done.
+    /// The maximum of half-done blocks.
     pub most_partials: usize,
-    /// What new sessions say of writes.
+    /// Whether writes complete reads of new sessions.
     pub writes_serve_reads: bool,
-    /// What new sessions say of background writes that others have pending over the same place.
+    /// Whether other sessions' background writes complete pending writes of new sessions.
     pub writes_serve_writes: bool,
     /// Whether a log-structured disk has the volume's last part.
     pub log: bool,
-    /// Who learns from the foreground's times.
+    /// The mimic that learns from the foreground's times.
     pub mimic: Mimicry,
-    /// Of a core outside the drive: what it is in front of.
+    /// The drive in front of which a core outside is.
     pub outside: Outer,
-    /// When it begins, in nanoseconds: nothing may depend on zero.
+    /// Its start in nanoseconds: no result may depend on zero.
     pub start_ns: u64,
     /// The seed of the lottery, and of the steady foreground at the end.
     pub seed: u64,
 }
 
-/// A history: a drive, a core on it, and what happens to them.
+/// A history: a drive, a core on it, and its steps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scenario {
-    /// What it begins with.
+    /// The set-up.
     pub setup: Setup,
-    /// What happens.
+    /// The steps.
     pub steps: Vec<Step>,
 }
 
-/// A file that is no history.
+/// An invalid file.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("line {line}: {message}")]
 pub struct ScenarioError {
     /// The line, from 1.
     pub line: usize,
-    /// What is wrong there, and the mend.
+    /// The error there, and the mend.
     pub message: String,
 }
 
 impl DriveSpec {
-    /// The drive, or why there is none.
+    /// Returns the drive, or the error in it.
     pub(crate) fn build(&self) -> Result<DriveModel, String> {
         let drive = DriveModel::from_profile(&self.profile()?).map_err(|e| e.to_string())?;
         match drive.layout().capacity().get() {
@@ -183,7 +183,7 @@ impl DriveSpec {
         }
     }
 
-    /// Its profile.
+    /// Returns its profile.
     pub(crate) fn profile(&self) -> Result<Profile, String> {
         Ok(match self {
             Self::Random(seed) => random_profile(*seed, Size::Tiny),
@@ -202,7 +202,7 @@ impl DriveSpec {
 }
 
 impl Setup {
-    /// What a core is told of it.
+    /// Returns the configuration of the core.
     pub fn config(&self) -> Config {
         Config {
             policy: self.policy,
@@ -219,7 +219,7 @@ impl Setup {
         }
     }
 
-    /// A core, with its learner.
+    /// Returns a core, with its learner.
     pub(crate) fn core(&self, drive: Arc<DriveModel>, config: Config) -> Core {
         let mimic = self.mimic.begin(drive.layout().capacity(), self.seed);
         let mut core = Core::new(drive, config);
@@ -259,7 +259,7 @@ impl fmt::Display for Scenario {
         writeln!(f, "most-pending {}", s.most_pending)?;
         writeln!(f, "most-partials {}", s.most_partials)?;
         writeln!(f, "writes-serve-reads {}", if s.writes_serve_reads { "on" } else { "off" })?;
-        // Files from before these could be chosen say nothing of them.
+        // Older files do not have these settings.
         if !s.writes_serve_writes {
             writeln!(f, "writes-serve-writes off")?;
         }
@@ -268,7 +268,7 @@ impl fmt::Display for Scenario {
         }
         writeln!(f, "start {}", s.start_ns)?;
         writeln!(f, "seed {}", s.seed)?;
-        // A setup that cannot be has nothing to draw, and is refused when it is read.
+        // An invalid setup draws nothing, and is refused when it is read.
         if let Ok(drawn) = s.drawn() {
             writeln!(f, "drawn {drawn:016x}")?;
         }
@@ -281,10 +281,10 @@ impl fmt::Display for Scenario {
 }
 
 impl Scenario {
-    /// Reads a file. Empty lines and lines that begin with `#` say nothing.
+    /// Reads a file. Empty lines and lines that begin with `#` are ignored.
     ///
     /// # Errors
-    /// The first line that is wrong, and what to do about it.
+    /// The first invalid line, and the mend.
     pub fn parse(text: &str) -> Result<Self, ScenarioError> {
         let mut setup = Setup {
             drive: DriveSpec::Random(0),

@@ -1,5 +1,5 @@
-//! A scrubber among the clients of a host, whichever it is: the application itself, its sessions seen by the model, its findings held against what
-//! was wrong.
+//! A scrubber among the clients of any host: the application itself, with its sessions observed by the model and its
+//! findings compared to the true defects.
 
 use crate::calls::Calls;
 use crate::clients::{Clients, NewTask, Session};
@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use units::{Instant, Lbn, LbnRange, Op, Sectors, SessionId, TaskId};
 
-/// The number of its session; no step's own.
+/// The number of its session, which no step has.
 const SCRUBBER: u32 = u32::MAX - 7;
 
 /// The number of a miner's session.
@@ -23,7 +23,7 @@ pub(crate) const MINER: u32 = u32::MAX - 8;
 /// The content of a sector is its version.
 const SECTOR_BYTES: usize = 8;
 
-/// What was written last to each sector.
+/// The last write to each sector.
 pub(crate) type Ideal = Rc<RefCell<Vec<u64>>>;
 
 /// Checksums of what was written.
@@ -41,7 +41,7 @@ impl Checksums for Sums {
         let ideal = self.ideal.borrow();
         let bytes: Vec<u8> =
             lbns(self.plan.place(block)).flat_map(|lbn| ideal[lbn.get() as usize].to_le_bytes()).collect();
-        // A record is handed over before anything else is written.
+        // A record is delivered before any later write.
         Known { sum: Some(crc32fast::hash(&bytes)), since: 0, changing: false }
     }
 }
@@ -51,24 +51,24 @@ pub(crate) struct Scrub {
     app: Scrubber<Sums>,
     plan: Plan,
     priority: Priority,
-    /// What a restart finds of it, and which blocks are in that.
+    /// Its saved progress for a restart, and the blocks in it.
     saved: Vec<u8>,
     saved_blocks: BTreeSet<u64>,
-    /// Blocks of which a record came.
+    /// Blocks with a record.
     came: BTreeSet<u64>,
-    /// Sectors that are bad, or rotten, since before it began.
+    /// Sectors that have been bad or rotten since before it began.
     bad: BTreeSet<Lbn>,
     rotten: BTreeSet<Lbn>,
-    /// Sectors that were so at any time since.
+    /// Sectors that were bad or rotten at any time since.
     ever_bad: BTreeSet<Lbn>,
     ever_rotten: BTreeSet<Lbn>,
 }
 
-/// Tells the model what the scrubber does with its sessions.
+/// The scrubber's calls, reported to the model.
 struct Door<'a> {
     /// The number of the session.
     number: u32,
-    /// What sessions say of writes at first.
+    /// Whether writes complete reads of a new session.
     serve: bool,
     clients: &'a mut Clients,
     now: Instant,
@@ -131,19 +131,19 @@ impl Watch for Door<'_> {
 
 /// The applications of a host.
 pub(crate) struct Tenants {
-    /// What was written last to each sector.
+    /// The last write to each sector.
     ideal: Ideal,
     scrub: Option<Scrub>,
     pub mine: Option<Mine>,
 }
 
 impl Tenants {
-    /// None yet, on a drive of so many sectors.
+    /// Returns an empty state for a drive of this capacity.
     pub fn new(capacity: u64) -> Self {
         Self { ideal: Rc::new(RefCell::new(vec![0; capacity as usize])), scrub: None, mine: None }
     }
 
-    /// A write has landed.
+    /// Records a write that has landed.
     pub fn wrote(&mut self, lbn: Lbn, version: u64) {
         self.ideal.borrow_mut()[lbn.get() as usize] = version;
     }
@@ -167,7 +167,7 @@ pub(crate) trait Scrubbing: Calls {
         broken.map_or(Ok(told), Err)
     }
 
-    /// A scrub of the whole drive begins, if none is under way.
+    /// Starts a scrub of the whole drive, unless one is under way.
     fn start_scrub(&mut self, priority: u8, block: u64) -> Result<(), Broken> {
         let Some(priority) = Priority::new(priority).filter(|_| self.tenants().scrub.is_none()) else {
             return Ok(());
@@ -197,13 +197,13 @@ pub(crate) trait Scrubbing: Calls {
         Ok(())
     }
 
-    /// A write says nothing about whether the medium can be read.
+    /// Checks that writes do not complete its reads: they do not show whether the medium can be read.
     fn check_asks_medium(&self, session: SessionId) -> Result<(), Broken> {
         let served = self.clients().sessions.get(&session).is_some_and(|s| s.serve);
         hold(!served, Check::Scrub, || "a scrub takes writes for reads".into())
     }
 
-    /// Its progress is saved.
+    /// Saves its progress.
     fn save_scrub(&mut self) {
         if let Some(scrub) = &mut self.tenants_mut().scrub {
             scrub.saved = scrub.app.progress();
@@ -211,7 +211,7 @@ pub(crate) trait Scrubbing: Calls {
         }
     }
 
-    /// Sectors that hold something else than what was written.
+    /// Returns the sectors whose content differs from their last write.
     fn rotten(&self) -> BTreeSet<Lbn> {
         let ideal = self.tenants().ideal.borrow();
         lbns(self.clip(0, u64::MAX))
@@ -219,7 +219,7 @@ pub(crate) trait Scrubbing: Calls {
             .collect()
     }
 
-    /// Looks at the medium for the scrub: after every change of its health, and after every access.
+    /// Updates the scrub's defects: after every change of the medium's health, and after every access.
     fn note_for_scrub(&mut self, of: impl Iterator<Item = Lbn>) {
         let Some(mut scrub) = self.tenants_mut().scrub.take() else { return };
         let ideal = Rc::clone(&self.tenants().ideal);
@@ -238,7 +238,7 @@ pub(crate) trait Scrubbing: Calls {
         self.tenants_mut().scrub = Some(scrub);
     }
 
-    /// A record of its session comes.
+    /// Checks a record of its session.
     fn scrubbed(&mut self, record: &Record) -> Result<(), Broken> {
         if self.tenants().scrub.as_ref().is_none_or(|scrub| scrub.app.session() != record.session) {
             return Ok(());
@@ -266,7 +266,7 @@ pub(crate) trait Scrubbing: Calls {
         Ok(())
     }
 
-    /// The scrub is over: it saw every block, found what was wrong all the time, and nothing that was not.
+    /// Checks a finished scrub: it saw every block, found each lasting defect, and no others.
     fn judge_scrub(&mut self, scrub: &Scrub) -> Result<(), Broken> {
         self.counts_mut().scrubs += 1;
         let skipped = (0..scrub.plan.blocks()).find(|block| !scrub.came.contains(block));
@@ -310,14 +310,14 @@ pub(crate) trait Scrubbing: Calls {
         })
     }
 
-    /// Before a restart: its session is nobody else's to open again.
+    /// Stops it before a restart: no other client may open its session again.
     fn scrub_stops(&mut self) {
         if let Some(session) = self.tenants().scrub.as_ref().map(|scrub| scrub.app.session()) {
             self.both().1.closed(session);
         }
     }
 
-    /// After a restart: it goes on from what was saved.
+    /// Continues it after a restart from its saved progress.
     fn scrub_goes_on(&mut self) -> Result<(), Broken> {
         let Some(scrub) = self.tenants_mut().scrub.take() else { return Ok(()) };
         let sums = Sums { plan: scrub.plan, ideal: Rc::clone(&self.tenants().ideal) };
@@ -336,7 +336,7 @@ pub(crate) trait Scrubbing: Calls {
         Ok(())
     }
 
-    /// At the end nothing is left of it.
+    /// Checks that it has ended.
     fn check_scrub_over(&self) -> Result<(), Broken> {
         hold(self.tenants().scrub.is_none(), Check::Scrub, || {
             "everybody has everything, and a scrub is not over".into()

@@ -1,18 +1,18 @@
-//! The shortest history that breaks the same promise.
+//! The search for the shortest history that breaks the same promise.
 
 use crate::failure::{Check, Failure};
 use crate::history::run;
 use crate::scenario::Scenario;
 
-/// Takes steps away for as long as the same checker fails, with at most `runs` runs.
+/// Removes steps while the same checker fails, with at most `runs` runs.
 ///
-/// First all steps after the one that failed go: what is left is the shortest failing prefix. Then halves, quarters and
-/// so on down to single steps are left out (Zeller and Hildebrandt, 2002).
+/// First all steps after the failed one are removed, which leaves the shortest failing prefix. Then halves, quarters and so
+/// on down to single steps are left out (Zeller and Hildebrandt, 2002).
 pub fn shrink(scenario: &Scenario, failure: &Failure, runs: u32) -> (Scenario, Failure) {
     shrink_until(scenario, failure, runs, || false)
 }
 
-/// The same until `stop`, with the best so far.
+/// The same until `stop`, with the best result so far.
 pub fn shrink_until(
     scenario: &Scenario,
     failure: &Failure,
@@ -21,7 +21,7 @@ pub fn shrink_until(
 ) -> (Scenario, Failure) {
     let (mut best, mut failure) = (prefix(scenario, failure), failure.clone());
     let mut left = runs;
-    // Whoever starves does so for a long time.
+    // Starvation shows after a long time only.
     if matches!(failure.check, Check::Starved | Check::Hang) {
         left /= 20;
     }
@@ -49,7 +49,7 @@ pub fn shrink_until(
     (best, failure)
 }
 
-/// The steps up to the one that failed.
+/// Returns the steps up to the failed one.
 pub fn prefix(scenario: &Scenario, failure: &Failure) -> Scenario {
     let steps = scenario.steps.iter().take(failure.step + 1).copied().collect();
     Scenario { setup: scenario.setup.clone(), steps }

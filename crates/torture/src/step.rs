@@ -1,25 +1,25 @@
-//! What may happen to a drive and its scheduler, one step at a time.
+//! The steps of a history: events for a drive and its scheduler.
 
 use scheduler::MOST_BLOCK_SECTORS;
 use std::fmt;
 use units::Op;
 
-/// The longest that a step may last: an hour, so that no file leaves the time there is.
+/// The longest duration of a step: an hour, so that no file exceeds the range of time.
 const LONGEST_NS: u64 = 3_600_000_000_000;
 
-/// What becomes of the medium when nobody learns how a command ended.
+/// The true effect of a command whose outcome is unknown to the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// It was never carried out.
     Nothing,
     /// All of it was carried out.
     All,
-    /// So many sectors passed under the head.
+    /// This many sectors passed under the head.
     Sectors(u32),
 }
 
 impl Fate {
-    /// The sectors that were done of a command of `all` sectors.
+    /// Returns the number of done sectors of a command of `all` sectors.
     pub(crate) fn sectors(self, all: u64) -> u64 {
         match self {
             Self::Nothing => 0,
@@ -39,30 +39,30 @@ impl fmt::Display for Fate {
     }
 }
 
-/// Which buffers of background writes are at hand.
+/// The available buffers of background writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtHand {
     /// All.
     All,
     /// None.
     None,
-    /// Not those that begin at an LBN whose hash with this number is even.
+    /// All but those that begin at an LBN whose hash with this number is even.
     Half(u64),
 }
 
-/// How long a client of the record face waits for a record.
+/// The time for which a client of the record face waits for a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// Not at all: a timeout of 0.
+    /// No time: a timeout of 0.
     Poll,
-    /// Until one comes: -1.
+    /// Until a record comes: -1.
     Forever,
-    /// So many nanoseconds.
+    /// This many nanoseconds.
     For(u64),
 }
 
-/// One step of a history. Sessions and tasks have numbers of their own, so that a history of which steps were left out
-/// is still one; a step that names what does not exist does nothing.
+/// One step of a history. Sessions and tasks have numbers of their own, so that a history remains valid without some of its
+/// steps; a step with a number that does not exist does nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// A client opens a session.
@@ -72,16 +72,16 @@ pub enum Step {
         /// 1 to 100.
         priority: u8,
     },
-    /// It closes it.
+    /// A client closes a session.
     Close {
-        /// Which.
+        /// The session.
         session: u32,
     },
     /// A client registers a task.
     Task {
-        /// Read or write.
+        /// Whether it reads or writes.
         op: Op,
-        /// Whose.
+        /// The session.
         session: u32,
         /// Its number from here on.
         task: u32,
@@ -92,14 +92,14 @@ pub enum Step {
         /// Sectors in a block.
         block: u64,
     },
-    /// It aborts it.
+    /// A client aborts a task.
     Abort {
-        /// Which.
+        /// The task.
         task: u32,
     },
     /// A client withdraws the blocks of a range.
     AbortRange {
-        /// Whose.
+        /// The session.
         session: u32,
         /// First LBN.
         start: u64,
@@ -108,7 +108,7 @@ pub enum Step {
     },
     /// A client promotes the blocks of a range.
     Promote {
-        /// Whose.
+        /// The session.
         session: u32,
         /// First LBN.
         start: u64,
@@ -117,60 +117,60 @@ pub enum Step {
     },
     /// A client suspends its session.
     Suspend {
-        /// Which.
+        /// The session.
         session: u32,
     },
-    /// It resumes it.
+    /// A client resumes its session.
     Resume {
-        /// Which.
+        /// The session.
         session: u32,
     },
-    /// A client says whether writes are as good as reads to it.
+    /// A client sets whether writes complete its reads.
     Serve {
-        /// Whose session.
+        /// The session.
         session: u32,
-        /// Whether they are.
+        /// Whether they do.
         on: bool,
     },
-    /// A foreground request comes in.
+    /// A foreground request arrives.
     Submit {
-        /// Read or write.
+        /// Whether it reads or writes.
         op: Op,
         /// First LBN.
         start: u64,
         /// Sectors.
         len: u64,
     },
-    /// Time goes on.
+    /// Time passes.
     Advance {
         /// Nanoseconds.
         ns: u64,
     },
-    /// So many actions are polled at a time from here on; `None` for all there are.
+    /// Sets the maximum of actions per poll from here on; `None` for no limit.
     Polls {
-        /// How many.
+        /// The maximum.
         most: Option<u32>,
     },
-    /// Which buffers are at hand from here on.
+    /// Sets the available buffers from here on.
     Buffers {
-        /// Which.
+        /// The available buffers.
         at_hand: AtHand,
     },
-    /// A sector goes bad.
+    /// A sector becomes bad.
     Bad {
-        /// Which.
+        /// The sector.
         lbn: u64,
         /// Whether a write cannot mend it.
         stuck: bool,
     },
-    /// A sector is good again; what it held is lost.
+    /// A sector becomes good again; its content is lost.
     Mend {
-        /// Which.
+        /// The sector.
         lbn: u64,
     },
-    /// What a sector holds changes by itself.
+    /// The content of a sector changes without a write.
     Rot {
-        /// Which.
+        /// The sector.
         lbn: u64,
     },
     /// A scrub of the whole drive begins, unless one is under way.
@@ -180,9 +180,9 @@ pub enum Step {
         /// Sectors in a block.
         block: u64,
     },
-    /// Its progress is saved.
+    /// The scrub's progress is saved.
     Save,
-    /// A table is mined, unless one is.
+    /// A table is mined, unless one is already.
     Mine {
         /// 1 to 100.
         priority: u8,
@@ -192,10 +192,10 @@ pub enum Step {
         pages: u64,
         /// Scans of it, one after another.
         scans: u64,
-        /// When a scan has seen enough: so many thousandths of the pages.
+        /// The thousandths of the pages after which a scan ends.
         permille: u16,
     },
-    /// A client opens a session over the record face, unless it has one; or closes the one it has.
+    /// A client opens a session over the record face, or closes the one that it has.
     Records {
         /// 1 to 100.
         priority: u8,
@@ -204,31 +204,31 @@ pub enum Step {
         /// Bytes that it holds.
         bytes: u64,
     },
-    /// It asks for records, and takes no more than so many.
+    /// The client of the record face asks for records, up to a maximum.
     Fetch {
-        /// How long it waits for each.
+        /// The time for which it waits for each.
         wait: Wait,
-        /// How many.
+        /// The maximum.
         most: u32,
     },
-    /// The host hears of the next completion so much late.
+    /// The next completion is late at the host.
     Late {
         /// Nanoseconds.
         ns: u64,
     },
-    /// The host never hears of the next completion, and says so when it was due.
+    /// The next completion never reaches the host, which reports the loss when it was due.
     Lose {
-        /// What was done.
+        /// The true effect.
         fate: Fate,
     },
-    /// Outside the drive: the host gives the next command up when it is done, and tells the core that this one is lost.
+    /// Outside the drive: the host gives up on the next command when it is done, and reports its loss to the core.
     GiveUp {
         /// The part of it that was done.
         fate: Fate,
     },
-    /// A client of the cache asks for all that is dirty to be written.
+    /// A client of the cache requests that all dirty data be written.
     Flush,
-    /// Contents behind the cache die.
+    /// The contents of a range behind the cache are discarded.
     Trim {
         /// First LBN.
         start: u64,
@@ -246,7 +246,7 @@ pub enum Step {
         /// Whether it is the difference from the snapshot that was restored last.
         difference: bool,
     },
-    /// What the image goes to has so much more room; `None` for no end.
+    /// Sets the room of the image's destination; `None` for no limit.
     Room {
         /// In bytes.
         bytes: Option<u64>,
@@ -256,20 +256,20 @@ pub enum Step {
         /// 1 to 100.
         priority: u8,
     },
-    /// The reorganiser's memory dies after so many more operations.
+    /// The reorganiser's memory fails after a number of further operations.
     Nvram {
-        /// How many.
+        /// The number.
         operations: u32,
     },
-    /// The power fails and comes back. The medium keeps what it has; the scheduler starts anew; clients register what
-    /// they lack.
+    /// The power fails and returns. The medium keeps its contents; the scheduler starts anew; clients register their missing
+    /// blocks.
     PowerCut,
     /// A call that must be refused and change nothing.
     Misuse {
-        /// Which; see `misuse.rs`.
+        /// The kind; see `misuse.rs`.
         kind: u32,
     },
-    /// All troubles end, and a steady foreground goes on until every client has what it asked for.
+    /// All troubles end, and a steady foreground continues until every client has its blocks.
     Settle {
         /// Whether a session of the highest priority wants the whole drive all the time.
         hog: bool,
@@ -336,7 +336,7 @@ impl fmt::Display for Step {
 }
 
 impl Step {
-    /// The step that `words` say, or what is wrong with them.
+    /// Parses the words of a step. Returns the step, or the error in them.
     pub(crate) fn parse(words: &[&str]) -> Result<Self, String> {
         let Some((&name, rest)) = words.split_first() else { return Err("an empty step".into()) };
         let number = |at: usize, what: &str| -> Result<u64, String> {

@@ -1,4 +1,4 @@
-//! Histories one after another, or several at a time.
+//! Runs of histories, one after another or several at a time.
 
 use crate::dice::{Dice, mix};
 use crate::failure::Failure;
@@ -11,11 +11,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError, mpsc};
 
-/// Histories per thread that may be carried out before an earlier one is done: a history takes from a millisecond to
-/// some ten seconds.
+/// Histories per thread that may run before an earlier one is done: a history takes from a millisecond to some ten seconds.
 const AHEAD: u64 = 64;
 
-/// Histories of a seed, each with its own drive and its own seed.
+/// The histories of a seed, each with its own drive and its own seed.
 #[derive(Clone, Debug)]
 pub struct Torture {
     dice: Dice,
@@ -33,62 +32,62 @@ pub struct Found {
     pub history: u64,
     /// All of it.
     pub scenario: Scenario,
-    /// What it breaks.
+    /// The broken promise.
     pub failure: Failure,
 }
 
-/// The end of one history: counts of its events, or the broken promise.
+/// The result of one history: counts of its events, or the broken promise.
 type Ended = Result<Counts, Box<Found>>;
 
 impl Torture {
-    /// All histories of a seed.
+    /// Returns all histories of a seed.
     pub fn new(seed: u64) -> Self {
         Self { dice: Dice::new(mix(seed)), host: None, histories: 0, counts: Counts::default() }
     }
 
-    /// The same histories, all on one host.
+    /// Puts all of them on one host.
     #[must_use]
     pub fn on(self, host: Host) -> Self {
         Self { host: Some(host), ..self }
     }
 
-    /// Histories so far.
+    /// Returns the number of histories so far.
     pub fn histories(&self) -> u64 {
         self.histories
     }
 
-    /// What has happened in all of them.
+    /// Returns the counts of all of them.
     pub fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// Leaves out so many histories, which have been carried out before.
+    /// Skips a number of histories, which were run before.
     pub fn skip(&mut self, histories: u64) {
-        // What is drawn for a history depends on nothing but its number.
+        // The draws for a history depend on its number alone.
         self.dice.skip(histories);
         self.histories = self.histories.saturating_add(histories);
     }
 
-    /// The history that comes next.
+    /// Returns the next history.
     pub fn upcoming(&self) -> Scenario {
         generate_on(self.dice.clone().next(), self.host)
     }
 
-    /// One more history.
+    /// Runs the next history.
     ///
     /// # Errors
-    /// It breaks a promise.
+    /// A broken promise.
     pub fn next_history(&mut self) -> Result<(), Box<Found>> {
         let ended = self.carry_out(0);
         self.count(ended)
     }
 
-    /// Carries histories out in `jobs` threads for as long as `goes_on`, which is asked before each history is counted.
-    /// Histories are counted in the order of their numbers, whichever thread is done first: so counts, and the history
-    /// that is found, depend neither on the number of threads nor on their speed.
+    /// Runs histories in `jobs` threads while `goes_on` returns true, which is called before each history is counted.
+    /// Histories are counted in the order of their numbers, whichever thread ends first: so the counts, and the failure that
+    /// is found, depend neither on the number of threads nor on their speed.
     ///
     /// # Errors
-    /// A history breaks a promise: of several the one with the lowest number.
+    /// A broken promise: of several the one in the history with the lowest number.
     pub fn go_on(&mut self, jobs: usize, mut goes_on: impl FnMut(&Self) -> bool) -> Result<(), Box<Found>> {
         if jobs <= 1 {
             while goes_on(self) {
@@ -151,7 +150,7 @@ impl Torture {
         })
     }
 
-    /// Carries out the history so many after the upcoming one.
+    /// Runs the history `after` the next one.
     fn carry_out(&self, after: u64) -> Ended {
         let mut dice = self.dice.clone();
         dice.skip(after);
@@ -166,7 +165,7 @@ impl Torture {
         }
     }
 
-    /// Counts the upcoming history, which has ended so.
+    /// Counts the next history with its result.
     fn count(&mut self, ended: Ended) -> Result<(), Box<Found>> {
         self.skip(1);
         self.counts.add(&ended?);

@@ -1,20 +1,20 @@
-//! What a host has to put up with until the end: steps set it, and settling ends it.
+//! The troubles of a host: steps set them, and the end of a history clears them.
 
 use crate::step::{AtHand, Fate, Step};
 use units::Duration;
 
-/// How the host polls and its clients answer, and how what is under way will end.
+/// The host's polls, its clients' answers, and the outcome of the work under way.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Troubles {
-    /// So many actions at a time.
+    /// The maximum of actions per poll.
     pub polls: Option<u32>,
-    /// Which buffers are at hand.
+    /// The available buffers.
     pub at_hand: AtHand,
-    /// So much later the next completion is told.
+    /// The delay of the next completion.
     pub late: Duration,
-    /// The next command is lost, and this was done of it.
+    /// The true effect of the next command, which is lost.
     pub fate: Option<Fate>,
-    /// The next command is given up alone, and this part of it was done.
+    /// The done part of the next command, on which the host gives up.
     pub given_up: Option<Fate>,
 }
 
@@ -22,7 +22,7 @@ impl Troubles {
     pub const NONE: Self =
         Self { polls: None, at_hand: AtHand::All, late: Duration::ZERO, fate: None, given_up: None };
 
-    /// Takes a step that is a trouble and needs nothing else; false for any other.
+    /// Takes a step that is a trouble and needs nothing else; returns false for any other.
     pub fn take(&mut self, step: &Step) -> bool {
         match *step {
             Step::Buffers { at_hand } => self.at_hand = at_hand,
@@ -34,7 +34,7 @@ impl Troubles {
         true
     }
 
-    /// How much later the next completion is told; the one behind it is not.
+    /// Returns the delay of the next completion; the one after it has none.
     pub fn take_late(&mut self) -> Duration {
         std::mem::replace(&mut self.late, Duration::ZERO)
     }

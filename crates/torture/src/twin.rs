@@ -1,7 +1,7 @@
 //! A core with the same foreground and no background.
 //!
-//! Where idle time is not used, the two must do the same at the same instants, in lockstep. Where it is, the twin runs
-//! on its own clock, and requests that found both of them idle are compared.
+//! Without idle time, the two must do the same at the same instants, in lockstep. With idle time, the twin runs on its own
+//! clock, and requests to which both were idle are compared.
 
 use crate::exec::Exec;
 use crate::failure::{Broken, Check, hold};
@@ -12,10 +12,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use units::{Duration, Instant, Lbn, RequestId, SessionId};
 
-/// What a twin did with a request that found it idle.
+/// The twin's work for a request to which it was idle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Alone {
-    /// The request done before, which is where the head was.
+    /// The request done before, which determines the position of the head.
     pub before: Option<RequestId>,
     pub until: Instant,
 }
@@ -24,17 +24,17 @@ pub(crate) struct Alone {
 pub(crate) struct Twin {
     core: Core,
     lockstep: bool,
-    /// Whether there is still something to compare.
+    /// Whether there is still anything to compare.
     pub on: bool,
-    /// In lockstep: the other does promoted work, which this has not.
+    /// In lockstep: whether the other does promoted work, which this has not.
     away: bool,
-    /// On its own clock: when it is done with what it does.
+    /// On its own clock: the end of its work.
     due: Option<Instant>,
     last: Option<RequestId>,
-    /// Requests that it has, in order of arrival.
+    /// Its requests, in order of arrival.
     waiting: Vec<RequestId>,
     alone: BTreeMap<RequestId, Alone>,
-    /// In lockstep: what the other has reported and this has not yet.
+    /// In lockstep: actions that the other has reported and this has not yet.
     expected: Vec<Action>,
 }
 
@@ -58,22 +58,22 @@ impl Twin {
         self.lockstep && self.on
     }
 
-    /// The other does promoted work, which this has not: until that is done there is nothing to compare.
+    /// Records that the other does promoted work, which this has not: until that is done there is nothing to compare.
     pub fn leaves(&mut self) {
         self.away = self.lockstep;
     }
 
-    /// Whether it waits for the other to be done with promoted work.
+    /// Returns whether it waits for the end of the other's promoted work.
     pub fn is_away(&self) -> bool {
         self.away
     }
 
-    /// Goes on from where `core` is, without its sessions: whatever is chosen next, is chosen of the same requests with
-    /// the head in the same place.
+    /// Restarts it from the state of `core` without its sessions: the next choice is among the same requests with the head
+    /// in the same place.
     pub fn begin_again(&mut self, core: &Core, sessions: impl Iterator<Item = SessionId>, now: Instant) {
         self.core = core.clone();
         for session in sessions {
-            // It is open.
+            // The session is open.
             let _ = self.core.close(session);
         }
         (self.on, self.away, self.due, self.last) = (true, false, None, None);
@@ -85,7 +85,7 @@ impl Twin {
         }
     }
 
-    /// The same request; `told` is what the other said of it.
+    /// Submits the same request; `told` is the other's answer.
     pub fn submit(
         &mut self,
         now: Instant,
@@ -96,7 +96,7 @@ impl Twin {
             return Ok(());
         }
         if !self.lockstep {
-            // On its own clock it may have fewer waiting.
+            // On its own clock it may have fewer waiting requests.
             if told.is_err() || self.core.submit(now, request).is_err() {
                 self.on = false;
                 return Ok(());
@@ -111,7 +111,7 @@ impl Twin {
         })
     }
 
-    /// The other has reported something of the foreground.
+    /// Records an action of the other for the foreground.
     pub fn expect(&mut self, action: Action) {
         if self.is_lockstep() && !self.away {
             self.expected.push(action);
@@ -134,7 +134,7 @@ impl Twin {
         }
     }
 
-    /// In lockstep: the other has nothing more to say at `now`, and does `exec` since now if it has begun now.
+    /// In lockstep: compares this with the other, which has no more actions at `now`, and has begun `exec` now if it is set.
     pub fn in_step(&mut self, now: Instant, exec: Option<&Exec>) -> Result<(), Broken> {
         if !self.is_lockstep() || self.away {
             return Ok(());
@@ -171,7 +171,7 @@ impl Twin {
         })
     }
 
-    /// On its own clock: does all that is done until `now`.
+    /// On its own clock: runs until `now`.
     pub fn advance(&mut self, now: Instant) {
         while !self.lockstep && self.on && self.due.is_some_and(|due| due <= now) {
             if let Some(due) = self.due.take() {
@@ -199,7 +199,7 @@ impl Twin {
         }
     }
 
-    /// What a request that found the drive idle took; then it is forgotten.
+    /// Returns the times of a request to which the drive was idle, and removes them.
     pub fn alone(&mut self, id: RequestId) -> Option<Alone> {
         if self.lockstep || !self.on {
             return None;
@@ -208,8 +208,8 @@ impl Twin {
     }
 }
 
-/// The most that one idle visit may cost a request: the arm arrives, then the request's own way, then a turn, then
-/// what its write must finish: another turn.
+/// Returns the greatest harm of one idle visit for a request: the arm's arrival, the request's own way, a revolution, and
+/// the rest of its write: another revolution.
 pub(crate) fn most_harm(drive: &DriveModel) -> Duration {
     let cylinders = drive.layout().cylinders();
     let farthest = (0..cylinders).map(|c| drive.seek(c)).max().unwrap_or(Duration::ZERO);
@@ -218,7 +218,7 @@ pub(crate) fn most_harm(drive: &DriveModel) -> Duration {
     move_most + move_most + turn + turn + turn
 }
 
-/// Whether any of it is for the background.
+/// Returns whether any access is for the background.
 pub(crate) fn has_background(accesses: &[Access]) -> bool {
     accesses.iter().any(|a| a.purpose != Purpose::Foreground)
 }

@@ -1,4 +1,4 @@
-//! The host: time, the head, the medium, clients and foreground around one core, and what they hold against it.
+//! The host: time, the head, the medium, clients and foreground around one core, and their checks.
 
 mod idle;
 mod told;
@@ -24,10 +24,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId};
 
-/// Polls at one instant after which something must be wrong.
+/// The number of polls at one instant that proves an endless loop.
 const ENDLESS: u32 = 1 << 20;
 
-/// A foreground request that is not done.
+/// An unfinished foreground request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Foreground {
     pub op: Op,
@@ -36,11 +36,11 @@ pub(crate) struct Foreground {
     pub submitted: u64,
     pub arrived: Instant,
     pub version: u64,
-    /// Whether the foreground had nothing else to wait for when it came.
+    /// Whether no other foreground request waited when it arrived.
     pub alone: bool,
 }
 
-/// What happened in a history.
+/// The counts of a history's events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Steps.
@@ -57,21 +57,21 @@ pub struct Counts {
     pub fetched: u64,
     /// Requests of a log-structured disk.
     pub logged: u64,
-    /// Times that such a disk had to be cleaned in the foreground.
+    /// Foreground cleanings of such a disk.
     pub cleaned: u64,
-    /// Blocks of it that were cleaned in gaps.
+    /// Blocks of such a disk that were cleaned in gaps.
     pub copied: u64,
-    /// How often its buffer was full.
+    /// Times at which its buffer was full.
     pub full: u64,
     /// Commands sent by a core outside the drive.
     pub commands: u64,
-    /// Of those, for the background in a gap, or merged with the foreground's.
+    /// Commands for the background in a gap, or merged with the foreground's.
     pub detours: u64,
     /// Background blocks delivered.
     pub blocks: u64,
-    /// Of those, written.
+    /// Written blocks among them.
     pub written: u64,
-    /// Of those, on bad sectors.
+    /// Blocks on bad sectors among them.
     pub bad: u64,
     /// Idle visits.
     pub idle: u64,
@@ -79,34 +79,34 @@ pub struct Counts {
     pub cuts: u64,
     /// Commands lost.
     pub lost: u64,
-    /// Commands that a host outside the drive has given up.
+    /// Commands on which a host outside the drive gave up.
     pub given_up: u64,
     /// Commands done for promoted work.
     pub promoted: u64,
-    /// Calls that a cache has answered, flushes among them.
+    /// Calls that a cache has answered, flushes included.
     pub calls: u64,
-    /// Flushes that it has answered well.
+    /// Flushes that it has answered without error.
     pub flushes: u64,
     /// Snapshots taken.
     pub snapshots: u64,
     /// Images restored and compared.
     pub restores: u64,
-    /// Reorganisations that came to their end.
+    /// Finished reorganisations.
     pub reorganisations: u64,
     /// Power cuts.
     pub power_cuts: u64,
-    /// Foreground times held against the twin's.
+    /// Foreground times compared with the twin's.
     pub compared: u64,
 }
 
-/// What the core says next.
+/// The core's next action.
 pub(crate) struct Said {
     action: Option<Action>,
     /// The buffers that it was given for that.
     held: Vec<Held>,
-    /// Its account before.
+    /// Its harm before.
     harm: Harm,
-    /// Requests of the foreground that waited before, and promoted ones.
+    /// The number of waiting foreground requests before, and of promoted ones.
     waiting: usize,
     promoted: usize,
 }
@@ -120,30 +120,30 @@ pub(crate) struct World {
     pub medium: Medium,
     pub clients: Clients,
     pub now: Instant,
-    /// Counts events, to tell which came first.
+    /// The number of events, which gives their order.
     pub sequence: u64,
     versions: u64,
     exec: Option<Exec>,
-    /// A lost foreground command, which must be done again first.
+    /// A lost foreground command, which must be repeated first.
     retry: Option<Exec>,
-    /// The place in the order of events, and the bad sectors, of what was done last.
+    /// The place in the order of events, and the bad sectors, of the last work.
     last: (u64, Vec<Lbn>),
     pub requests: BTreeMap<RequestId, Foreground>,
     next_request: u64,
     pub troubles: Troubles,
-    /// Whether nothing waits to be polled.
+    /// Whether no action waits to be polled.
     drained: bool,
-    /// It polls once more each time.
+    /// Whether it polls once more each time.
     pub once_more: bool,
     pub twin: Twin,
-    /// Since when the foreground has asked for nothing.
+    /// The start of the foreground's silence.
     since: Instant,
     patience: idle::Patience,
-    /// The foreground request done last.
+    /// The last finished foreground request.
     before: Option<RequestId>,
-    /// A request that found the drive idle: what the core says it cost.
+    /// A request to which the drive was idle: its harm according to the core.
     alone: Option<(RequestId, Alone, Harm, Harm)>,
-    /// What the last access left of the head's place.
+    /// The hash of the events.
     pub hash: Hash,
     pub counts: Counts,
     pub dice: Dice,
@@ -208,13 +208,13 @@ impl World {
         Ok(())
     }
 
-    /// One action; false if there was none, or it was to go on.
+    /// Polls one action; returns false if there was none, or the host stops here.
     fn poll(&mut self) -> Result<bool, Broken> {
         let said = self.ask()?;
         self.act(said)
     }
 
-    /// What the core says next.
+    /// Returns the core's next action.
     fn ask(&mut self) -> Result<Said, Broken> {
         let (waiting, promoted) = (self.requests_waiting(), self.core.promoted_pending());
         let harm = self.core.harm();
@@ -246,7 +246,7 @@ impl World {
         Ok(true)
     }
 
-    /// The power fails now, and comes back.
+    /// Cuts the power now, and restores it.
     pub fn power_cut(&mut self) -> Result<(), Broken> {
         self.counts.power_cuts += 1;
         self.sequence += 1;
@@ -275,7 +275,7 @@ impl World {
         self.drain()
     }
 
-    /// What must hold after every step.
+    /// Checks the conditions that hold after every step.
     pub fn check_all(&self) -> Result<(), Broken> {
         self.clients.check_counts(&self.core, self.drained)?;
         let pending = self.core.pending();
@@ -295,8 +295,8 @@ impl World {
         self.medium.check_acknowledged()
     }
 
-    /// Nothing rests that could go on by itself: polled dry, the head is on its way to what the foreground waits for, or
-    /// there is an instant at which idle time is tried again.
+    /// Checks that no work rests that could continue: without further actions, the head serves a waiting foreground request,
+    /// or there is an instant of the next attempt of idle work.
     fn check_goes_on(&self) -> Result<(), Broken> {
         if self.exec.is_some() {
             return Ok(());
@@ -304,7 +304,7 @@ impl World {
         goes_on(&self.core, &self.clients, &self.setup, self.requests.len())
     }
 
-    /// Requests of the foreground that wait at the core, what was lost among them.
+    /// Returns the number of waiting foreground requests at the core, lost ones included.
     fn requests_waiting(&self) -> usize {
         self.core.pending() - self.core.promoted_pending()
     }
@@ -360,7 +360,7 @@ impl Calls for World {
         &mut self.dice
     }
 
-    /// Promoted work is the foreground's: a twin on its own clock has less to do from here on.
+    /// Records a promotion: a twin on its own clock has less work from here on.
     fn promoted(&mut self) {
         if self.setup.idle.is_some() && self.core.promoted_pending() > 0 {
             self.twin.on = false;
@@ -399,7 +399,7 @@ impl Calls for World {
             let (alone, arrived) = (self.requests.is_empty(), self.now);
             self.requests.insert(id, Foreground { op, range, submitted, arrived, version, alone });
         }
-        // What is under way in idle time is cut short whoever polls slowly.
+        // Idle work is cut short, also by a host that polls slowly.
         if was_idle && taken {
             self.poll()?;
         }

@@ -1,4 +1,4 @@
-//! The black box: a drive that is not what it is believed to be, or just that.
+//! The black box: a drive that matches its profile, or does not.
 
 use crate::medium::Health;
 use crate::scenario::{Outer, Setup};
@@ -13,7 +13,7 @@ use units::{Instant, Lbn, LbnRange, RequestId, Sectors};
 pub(super) struct Boxed {
     profile: Profile,
     outer: Outer,
-    /// The platter's, the arm's and the electronics' chance.
+    /// The seed of the platter, the arm and the electronics.
     seed: u64,
     device: Drive,
     pub overheads: Overheads,
@@ -40,7 +40,7 @@ impl Boxed {
         Arc::new(self.device.model().clone())
     }
 
-    /// What was inside is gone; the arm is at its first cylinder. The platter turns on, unless the power was off.
+    /// Discards the commands and moves the arm to its first cylinder. The platter turns on, unless the power was off.
     pub fn restart(&mut self, now: Instant, power: bool) -> Result<(), String> {
         self.seed = self.seed.wrapping_add(u64::from(power));
         let made = black_box(&self.profile, self.outer.behaviour(), self.seed).map_err(|e| e.to_string())?;
@@ -54,7 +54,7 @@ impl Boxed {
         self.bad.remove(&lbn);
         self.stuck.remove(&lbn);
         match health {
-            // A sector that is mended by itself fails once more in the drive's time, and not in what is told.
+            // A sector that recovers by itself fails once more in the drive's time, and not in the report.
             Health::Good => return,
             Health::Bad => self.bad.insert(lbn),
             Health::Stuck => self.stuck.insert(lbn),
@@ -81,7 +81,7 @@ impl Boxed {
         self.device.advance(now);
     }
 
-    /// A command that is done, and when.
+    /// Returns a finished command and its instant.
     pub fn pop(&mut self) -> Option<(u64, Instant)> {
         self.device.pop_reply().map(|reply| (reply.id.get(), reply.at))
     }

@@ -1,4 +1,4 @@
-//! Commands: sent, done, told, lost.
+//! Commands: their sending, completion, report and loss.
 
 use super::{Asked, Front, Reply};
 use crate::exec::Held;
@@ -11,11 +11,11 @@ use scheduler::{Caution, Command, Outcome, Part, Purpose};
 use std::collections::BTreeSet;
 use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId};
 
-/// What a group of commands is for.
+/// The purpose of a group of commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum For {
     Nothing,
-    /// A detour, whose request is to come.
+    /// A detour whose request is still to come.
     Detour,
     /// A foreground request, or promoted work.
     Foreground(Option<RequestId>),
@@ -27,23 +27,23 @@ pub(super) enum For {
 pub(super) struct Sent {
     pub command: Command,
     pub at: Instant,
-    /// Commands that were decided on together.
+    /// The number of its group: commands that were chosen together.
     pub group: u64,
     pub request: Option<RequestId>,
-    /// It is in a gap, or has something of a gap merged with it.
+    /// Whether it is in a gap, or has blocks of a gap merged with it.
     detour: bool,
     held: Vec<Held>,
-    /// What failed of it.
+    /// Its sectors that failed.
     bad: BTreeSet<Lbn>,
 }
 
-/// What detours have cost the foreground, counted from outside the core: how much later commands were done than the core
-/// foresaw, a turn at most each.
+/// The harm of detours, counted without the core: the delays of commands against the core's predictions, at most a
+/// revolution each.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Account {
     foreground: Duration,
     late: Duration,
-    /// When the last command was done.
+    /// The last completion.
     heard: Instant,
 }
 
@@ -84,7 +84,7 @@ impl Front {
         if let Some(asked) = request.and_then(|id| self.requests.get_mut(&id)) {
             sent.group = *asked.group.get_or_insert(sent.group);
         }
-        // What was promoted and lost is done again as well, whoever is suspended meanwhile.
+        // Lost promoted work is repeated as well, even if its session is suspended meanwhile.
         if request.is_none() && purpose == Purpose::Foreground {
             let before = self.lost_promoted.iter().filter(|(lost, _)| lost.overlaps(range));
             sent.group = before.map(|(_, group)| *group).chain([sent.group]).min().unwrap_or(sent.group);
@@ -96,8 +96,8 @@ impl Front {
         self.go()
     }
 
-    /// Commands that were decided on together: a detour and what comes behind it, the parts of a request, idle work. Whether
-    /// this one goes on with what the last was for.
+    /// Assigns a command to a group of commands that were chosen together: a detour and its request, the parts of a request,
+    /// idle work. Returns whether it continues the last purpose.
     fn join_group(
         &mut self,
         purpose: Purpose,
@@ -111,7 +111,7 @@ impl Front {
         };
         let goes_on = match (self.group_for, now_for) {
             (For::Detour, For::Detour | For::Foreground(_)) | (For::Idle, For::Idle) => true,
-            // Promoted work has no name: what comes right behind may be the rest of it.
+            // Promoted work has no id: the next command may be the rest of it.
             (For::Foreground(before), For::Foreground(now)) => before == now,
             _ => false,
         };
@@ -132,7 +132,7 @@ impl Front {
 
     fn check_idle(&self) -> Result<(), Broken> {
         let silence = self.now.saturating_since(self.since);
-        // Sooner only what lies on the track under the head is read, from drives that are known.
+        // Before the threshold only the track under the head is read, on known drives.
         let used = self.setup.idle.is_some_and(|idle| idle.short || silence >= idle.threshold);
         hold(used, Check::IdleRange, || {
             format!("idle time is used after {} ns of silence", silence.as_nanos())
@@ -141,7 +141,7 @@ impl Front {
         hold(alone, Check::Request, || "the foreground waits, and idle work begins".into())
     }
 
-    /// Whether the foreground's part of a command was asked for.
+    /// Checks that the foreground's part of a command was requested.
     fn check_for(&self, command: &Command, request: Option<RequestId>, goes_on: bool) -> Result<(), Broken> {
         if command.purpose != Purpose::Foreground {
             return Ok(());
@@ -160,8 +160,8 @@ impl Front {
                     && !lbns(own).any(|lbn| asked.passed.contains(&lbn) && !asked.bad.contains(&lbn))
             }
             Some((_, None)) => false,
-            // A command that was lost is done again, whoever wants it meanwhile; and what was decided on together, buffers
-            // and all, is under way with its first command.
+            // A lost command is repeated, whatever sessions want meanwhile; and commands that were chosen together, with
+            // their buffers, are under way with the first of them.
             None => {
                 goes_on || self.counts.lost > 0 || lbns(own).any(|lbn| self.clients.wants(command.op, lbn))
             }
@@ -171,7 +171,7 @@ impl Front {
         })
     }
 
-    /// Finds the buffer of each sector that is written, but for the foreground's own.
+    /// Finds the buffer of each sector that is written, except the foreground's own.
     fn give_buffers(&mut self, sent: &mut Sent) -> Result<(), Broken> {
         let Command { id, range, foreground, .. } = sent.command;
         let own = foreground.filter(|_| sent.request.is_some());
@@ -184,7 +184,7 @@ impl Front {
             };
             let any = |held: &&Held| held.wanted.range.contains(lbn);
             let found = self.held.iter().rev().find(for_it);
-            // Whose task was ended since is in no part any more.
+            // A task that has ended since has no parts any more.
             let found = found.or_else(|| self.held.iter().rev().find(any));
             let Some(found) = found else {
                 return Err((
@@ -200,8 +200,8 @@ impl Front {
         Ok(())
     }
 
-    /// Gives the drive what overlaps nothing of which one writes, and that is before it, there, or done and not told: to
-    /// the core that is still there.
+    /// Sends the drive the commands that overlap no earlier one of which one writes: neither waiting, nor at the drive, nor
+    /// done without a report to the core that is still there.
     pub(super) fn go(&mut self) -> Result<(), Broken> {
         let mut at = 0;
         while at < self.waiting.len() {
@@ -224,7 +224,7 @@ impl Front {
         Ok(())
     }
 
-    /// Takes what the drive has done by now, and tells what is due.
+    /// Takes the drive's completions up to now, and reports those that are due.
     pub(super) fn hear(&mut self) -> Result<(), Broken> {
         self.boxed.advance(self.now);
         while let Some((name, _)) = self.boxed.pop() {
@@ -260,8 +260,8 @@ impl Front {
         Ok(())
     }
 
-    /// The host waits for a command no longer, of which the drive has done a part: its request has failed, and what it was
-    /// to do for the background is wanted again.
+    /// Gives up on a command of which the drive has done a part: its request fails, and its background blocks are wanted
+    /// again.
     fn give_up(&mut self, sent: Sent, fate: Fate) -> Result<(), Broken> {
         self.sequence += 1;
         self.counts.given_up += 1;
@@ -278,7 +278,7 @@ impl Front {
         self.drain()
     }
 
-    /// Sectors of a command that fail now.
+    /// Returns the sectors of a command that fail now.
     fn bad(&self, command: &Command) -> BTreeSet<Lbn> {
         let fails = |lbn: &Lbn| match self.medium.health(*lbn) {
             Health::Good => false,
@@ -288,8 +288,8 @@ impl Front {
         lbns(command.range).filter(fails).collect()
     }
 
-    /// The first sectors of a command pass. Of one that is lost nobody knows: a foreground write is then no newer than what
-    /// was there, until it is done again.
+    /// Passes the first sectors of a command. If it is lost its effect is unknown: a foreground write is then no newer than
+    /// the content before it, until it is repeated.
     pub(super) fn pass(&mut self, sent: &Sent, sectors: u64, lost: bool) -> Result<(), Broken> {
         let Command { op, range, foreground, .. } = sent.command;
         let own = foreground.zip(sent.request.and_then(|id| self.requests.get(&id)));
@@ -321,7 +321,7 @@ impl Front {
         Ok(())
     }
 
-    /// The core learns how a command ended.
+    /// Reports the end of a command to the core.
     fn tell(&mut self, sent: Sent) -> Result<(), Broken> {
         self.sequence += 1;
         let Sent { command, ref bad, .. } = sent;
@@ -338,7 +338,7 @@ impl Front {
                 (Outcome::NoData(*first), LbnRange::new(range.start(), units::Sectors::ZERO))
             }
         };
-        // What the host is told of, it has the bytes of.
+        // The host has the bytes of every sector that was reported.
         let told: BTreeSet<Lbn> = match self.setup.outside.tells {
             Tells::All => bad.clone(),
             _ => bad.iter().take(1).copied().collect(),
@@ -363,13 +363,13 @@ impl Front {
         Ok(())
     }
 
-    /// The drive says nothing of a command when it was due, and is reset: nobody knows what it has done.
+    /// Loses a command when its completion is due, and resets the drive: its effect is unknown.
     fn lose(&mut self, name: u64) -> Result<(), Broken> {
         self.counts.lost += 1;
         self.sequence += 1;
         let first = self.at_drive.remove(&name);
         let mut others = std::mem::take(&mut self.at_drive);
-        // The one that was lost has the fate that was drawn.
+        // The lost command has the fate that was drawn.
         self.at_drive.extend(first.map(|sent| (0, sent)));
         let names: Vec<u64> = others.keys().copied().collect();
         for name in names {
@@ -385,10 +385,10 @@ impl Front {
             if sent.request.is_none() && sent.command.purpose == Purpose::Foreground {
                 self.lost_promoted.push((sent.command.range, sent.group));
             }
-            // Whoever gave a buffer for what was lost still holds it.
+            // Clients still have the buffers of lost commands.
             self.held.extend(sent.held);
         }
-        // What is done, and only waits to be polled, stays so.
+        // Finished requests that only wait to be polled stay finished.
         for asked in self.requests.values_mut().filter(|asked| !asked.is_done()) {
             asked.passed.clear();
             asked.bad.clear();
@@ -400,7 +400,7 @@ impl Front {
         Ok(())
     }
 
-    /// Counts what detours cost, as far as that can be seen from here.
+    /// Adds the visible cost of detours.
     fn account(&mut self, sent: &Sent) {
         let predicted = self.core.predicted(sent.command.id);
         let took = self.now.saturating_since(self.harm.heard.max(sent.at));
@@ -415,7 +415,7 @@ impl Front {
         }
     }
 
-    /// Detours cost no more than they may: where the core knows the drive and is told of all in time.
+    /// Checks that detours cost at most the bound, if the core knows the drive and gets every completion in time.
     pub(super) fn check_harm(&self) -> Result<(), Broken> {
         let outer = self.setup.outside;
         let known = outer.knowledge == Knowledge::Exact && outer.conduct != Conduct::Rough;
@@ -424,14 +424,14 @@ impl Front {
         }
         let Some(told) = self.core.detour_harm() else { return Ok(()) };
         let turn = self.known.rpm().revolution();
-        // A hundredth of the foreground's time, two seconds of it at least; what goes on when the bound is passed is at
-        // most what is at the drive and one decision more.
+        // A hundredth of the foreground's time, or of two seconds if that is more; when the bound is exceeded the commands
+        // at the drive and one further decision continue.
         let slack = turn * 4 * outer.most_at_drive().max(1) as u64;
         let bound = |time: Duration| {
             let time = time.max(Duration::from_secs(2)).as_nanos();
             Duration::from_nanos(time / 50) + slack
         };
-        // Who buys turns spends what the foreground gains by others.
+        // `Buys` spends the foreground's gains by other detours.
         let earned = if outer.manner == Manner::Buys { told.early } else { Duration::ZERO };
         hold(told.late <= bound(told.foreground) + earned, Check::Harm, || {
             format!("detours have cost {:?} of {:?}, by the core's account", told.late, told.foreground)
@@ -444,7 +444,7 @@ impl Front {
 }
 
 impl Asked {
-    /// Whether all of it has passed.
+    /// Returns whether all of it has passed.
     pub fn is_done(&self) -> bool {
         lbns(self.range).all(|lbn| self.passed.contains(&lbn))
     }

@@ -1,9 +1,9 @@
-//! A host with the core outside the drive: commands go to a black box, completions come back, late, lost, or not as
-//! foreseen.
+//! A host with the core outside the drive: commands go to a black box, and their completions come as predicted, late, never,
+//! or with another order.
 //!
-//! The black box says when a command is done; what it does to the medium is kept here, as a version of each sector. As
-//! every such host must, this one gives the drive nothing that overlaps a command there of which one writes: so whatever
-//! order the drive chooses, a command's effect is its own, and falls between its sending and its completion.
+//! The black box decides when a command is done; its effect on the medium is kept here, as a version of each sector. As
+//! every such host must, this one sends the drive no command that overlaps another there of which one writes: so in any
+//! order of the drive, a command's effect is its own, and falls between its sending and its completion.
 
 mod boxed;
 mod command;
@@ -33,13 +33,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId, TaskId};
 
-/// Polls at one instant after which something must be wrong.
+/// The number of polls at one instant that proves an endless loop.
 const ENDLESS: u32 = 1 << 20;
 
-/// Idle work may rest for so long when it has cost as much as it may: what patience doubles to in a history.
+/// The longest rest of idle work at its bound: the largest patience in a history.
 const LONGEST_REST_S: u64 = 700;
 
-/// A foreground request that is not done.
+/// An unfinished foreground request.
 #[derive(Clone, Debug)]
 struct Asked {
     op: Op,
@@ -47,27 +47,27 @@ struct Asked {
     /// Its place in the order of events.
     submitted: u64,
     version: u64,
-    /// The group of commands that it was first sent in.
+    /// The group of commands in which it was first sent.
     group: Option<u64>,
     /// Sectors that have passed for it, and those of them that failed.
     passed: BTreeSet<Lbn>,
     bad: BTreeSet<Lbn>,
-    /// Its command was given up.
+    /// Whether the host gave up on its command.
     given_up: bool,
 }
 
-/// What a host has of a block that is not delivered yet.
+/// The host's parts of a block that is not delivered yet.
 #[derive(Clone, Debug, Default)]
 struct Kept {
     /// Sectors that commands have read or written for it.
     there: BTreeSet<Lbn>,
     /// Those that failed.
     bad: BTreeSet<Lbn>,
-    /// The last group of commands that one of those belonged to.
+    /// The last group of commands for it.
     group: u64,
 }
 
-/// What of a command is to be told.
+/// A completion that is still to be reported.
 struct Reply {
     at: Instant,
     sent: Sent,
@@ -89,28 +89,27 @@ pub(crate) struct Front {
     next_request: u64,
     troubles: Troubles,
     drained: bool,
-    /// It polls once more each time.
+    /// Whether it polls once more each time.
     once_more: bool,
-    /// Commands that wait until nothing is at the drive that they overlap, in order.
+    /// Commands that wait until they overlap none at the drive, in order.
     waiting: Vec<Sent>,
     /// At the drive, by the command's number.
     at_drive: BTreeMap<u64, Sent>,
-    /// Done, and not told yet.
+    /// Finished commands without a report.
     replies: Vec<Reply>,
     /// Buffers that were given and are in no command yet.
     held: Vec<Held>,
-    /// Promoted work that was lost, and the group it was first sent in.
+    /// Lost promoted work, and the group in which it was first sent.
     lost_promoted: Vec<(LbnRange, u64)>,
-    /// What of each block has come.
+    /// The parts of each block that have come.
     kept: BTreeMap<(TaskId, Lbn), Kept>,
-    /// Commands that were decided on together have a number; the last one's, what it was for, and why gaps were to be
-    /// left alone then.
+    /// The number of the last group, its purpose, and the reason why gaps were not to be used then.
     group: u64,
     group_for: command::For,
     caution: Option<Caution>,
-    /// For each session that is suspended: the group that was sent last before.
+    /// For each suspended session: the last group before its suspension.
     suspended_after: BTreeMap<u32, u64>,
-    /// Since when the foreground has asked for nothing.
+    /// The start of the foreground's silence.
     since: Instant,
     harm: command::Account,
     hash: Hash,
@@ -226,7 +225,7 @@ impl Stage for Front {
             Step::PowerCut => self.power_cut(),
             Step::Misuse { kind } => misuse(&mut self.core, &self.clients, self.now, kind),
             Step::Settle { hog } => self.settle(hog),
-            // The rest is a trouble, or for other hosts.
+            // The rest are troubles, or steps of other hosts.
             _ => {
                 self.troubles.take(step);
                 Ok(())
@@ -243,7 +242,7 @@ impl Stage for Front {
         })?;
         let (pending, promoted) = (self.core.pending(), self.core.promoted_pending());
         let room = self.setup.most_pending;
-        // What was lost is back in the pool beside those that came meanwhile.
+        // Lost requests are back in the pool beside those that arrived meanwhile.
         hold(pending - promoted <= room + 2 * most && promoted <= room, Check::Bound, || {
             format!("{pending} requests wait, {promoted} of them promoted, and {room} of each may")
         })?;
@@ -251,7 +250,7 @@ impl Stage for Front {
     }
 
     fn polls_once_more(&mut self) {
-        // A learner that probes draws anew each time that it is asked what it wants.
+        // A probing learner draws anew for each query.
         self.once_more = self.setup.mimic != Mimicry::Probing;
     }
 
@@ -313,7 +312,7 @@ impl Front {
         Ok(true)
     }
 
-    /// Nothing rests that could go on by itself.
+    /// Checks that no work rests that could continue.
     fn check_goes_on(&self) -> Result<(), Broken> {
         if !(self.at_drive.is_empty() && self.waiting.is_empty() && self.replies.is_empty()) {
             return Ok(());
@@ -321,7 +320,7 @@ impl Front {
         goes_on(&self.core, &self.clients, &self.setup, self.requests.len())
     }
 
-    /// What the host learnt of commands is gone; of what was at the drive, a part was done, each its own.
+    /// Discards the host's knowledge of commands; a part of each command at the drive was done.
     fn cut_off(&mut self) -> Result<(), Broken> {
         let fate = self.troubles.fate.take();
         for (at, (_, sent)) in std::mem::take(&mut self.at_drive).into_iter().enumerate() {
@@ -363,7 +362,7 @@ impl Front {
     fn settle(&mut self, hog: bool) -> Result<(), Broken> {
         self.troubles = Troubles::NONE;
         self.drain()?;
-        // Who leaves the gaps alone gives nobody anything beside a steady foreground.
+        // A core that does not use gaps delivers nothing beside a steady foreground.
         self.everybody_gets_everything(hog && self.core.caution().is_none())?;
         if self.clients.active_wanted() == 0 {
             self.check_scrub_over()?;

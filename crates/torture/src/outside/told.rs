@@ -1,4 +1,4 @@
-//! What the foreground and the clients of a core outside the drive are told.
+//! The reports of a core outside the drive to the foreground and the clients.
 
 use super::Front;
 use crate::failure::{Broken, Check, hold};
@@ -9,7 +9,7 @@ use scheduler::{Action, Record};
 use units::{Op, RequestId};
 
 impl Front {
-    /// The foreground hears of a request.
+    /// Checks the completion of a foreground request.
     pub(super) fn answered(&mut self, id: RequestId, action: Action) -> Result<(), Broken> {
         self.hash.add_answer(id, self.now);
         let Some(asked) = self.requests.remove(&id) else {

@@ -1,5 +1,5 @@
-//! What a history draws from its seeds, as a number: so that a file cannot silently become another history when what is
-//! drawn changes.
+//! A hash of the random parts of a history, so that a file does not silently become another history when the random draws
+//! change.
 
 use super::{DriveSpec, Host, Setup};
 use crate::hash::Hash;
@@ -8,7 +8,7 @@ use model::DriveModel;
 use units::{Lbn, TrackIndex};
 
 impl Hash {
-    /// Where every LBN lies, how every track stands, and how long every seek takes.
+    /// Adds the place of every LBN, the angle of every track, and the duration of every seek.
     fn add_drive(&mut self, drive: &DriveModel) {
         let layout = drive.layout();
         self.add(layout.capacity().get());
@@ -32,8 +32,8 @@ impl Hash {
 }
 
 impl Setup {
-    /// What is drawn from the seeds: a random drive, and what a volume has on it. A drive that has a name, and a core that
-    /// is configured by the file alone, are what they say.
+    /// Returns a hash of the parts that are drawn from seeds: a random drive, and the contents of a volume. A drive with a
+    /// name, and a core's configuration, are determined by the file alone.
     pub(super) fn drawn(&self) -> Result<u64, String> {
         let mut hash = Hash::default();
         if matches!(self.drive, DriveSpec::Random(_)) {

@@ -1,4 +1,4 @@
-//! What a core outside the drive is in front of, and what it believes of that.
+//! The drive in front of which a core outside is, and the core's knowledge of it.
 
 use drive::{BadSectors, Behaviour, Queue, QueueOrder};
 use model::{DriveModel, Profile, builtin};
@@ -7,67 +7,67 @@ use std::fmt;
 use std::sync::Arc;
 use units::Duration;
 
-/// Where the firmware of a random drive is from: those have none of their own.
+/// The source of a random drive's firmware, as those have none of their own.
 const FIRMWARE: &str = "quantum-atlas-10k";
 
-/// How the drive behaves.
+/// The behaviour of the drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Conduct {
-    /// As its profile says, one command after another.
+    /// As in its profile, one command after another.
     Exact,
     /// As the drives of FAST'02 ([`Behaviour::fast02`]).
     Noisy,
-    /// Far worse, and it reports writes from its buffer.
+    /// Far worse, and with writes reported from its buffer.
     Rough,
 }
 
-/// How a core outside the drive works.
+/// The configuration of a core outside the drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Manner {
-    /// As FAST'02 has it.
+    /// As in FAST'02.
     Paper,
-    /// With what goes beyond it.
+    /// Beyond FAST'02.
     Beyond,
-    /// And turns are bought.
+    /// The same, and revolutions are spent on purpose.
     Buys,
-    /// As a daemon serves: with that, and requests are passed through.
+    /// As in a daemon: beyond FAST'02, and requests are passed through.
     Serving,
 }
 
-/// What the core believes of the drive.
+/// The core's knowledge of the drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Knowledge {
-    /// What its profile says.
+    /// Its profile.
     Exact,
-    /// The profile of a drive that turns at another speed.
+    /// The profile of a drive with another speed.
     Wrong,
     /// Its size.
     Size,
 }
 
-/// What the host learns of a command that failed.
+/// The host's information about a command that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tells {
     /// Each bad sector.
     All,
-    /// The first one, and that all before it is done.
+    /// The first one, with all sectors before it done.
     First,
-    /// The first one, and nothing else.
+    /// The first one alone.
     Nothing,
 }
 
 /// A drive behind its interface, and the core in front of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outer {
-    /// How the drive behaves.
+    /// The behaviour of the drive.
     pub conduct: Conduct,
-    /// What the core believes of it.
+    /// The core's knowledge of it.
     pub knowledge: Knowledge,
-    /// How the core works.
+    /// The configuration of the core.
     pub manner: Manner,
-    /// The most commands at the drive.
+    /// The maximum of commands at the drive.
     pub at_drive: u8,
-    /// What is told of commands that failed.
+    /// The information about commands that failed.
     pub tells: Tells,
 }
 
@@ -84,7 +84,7 @@ impl Default for Outer {
 }
 
 impl Outer {
-    /// The drive's profile, with firmware.
+    /// Returns the drive's profile, with firmware.
     pub(crate) fn profile(mut profile: Profile) -> Result<Profile, String> {
         if profile.firmware.is_none() {
             profile.firmware = builtin::find(FIRMWARE).map_err(|e| e.to_string())?.firmware;
@@ -92,10 +92,10 @@ impl Outer {
         Ok(profile)
     }
 
-    /// How the drive behaves.
+    /// Returns the behaviour of the drive.
     pub(crate) fn behaviour(&self) -> Behaviour {
         let noisy = Behaviour::fast02();
-        // Reads of bad sectors are tried again; which they are the steps say.
+        // Reads of bad sectors are retried; the steps make sectors bad.
         let bad_sectors = Some(BadSectors { count: 0, retries: 2 });
         match self.conduct {
             Conduct::Exact => Behaviour {
@@ -119,7 +119,7 @@ impl Outer {
         }
     }
 
-    /// What the core believes of the drive.
+    /// Returns the core's knowledge of the drive.
     pub(crate) fn known(&self, profile: &Profile, drive: &DriveModel) -> Result<Arc<DriveModel>, String> {
         let model = match self.knowledge {
             Knowledge::Exact => DriveModel::from_profile(profile),
@@ -132,7 +132,7 @@ impl Outer {
         model.map(Arc::new).map_err(|e| e.to_string())
     }
 
-    /// How the core is to work.
+    /// Returns the configuration of the core.
     pub(crate) fn config(&self, overheads: Overheads) -> OutsideConfig {
         let config = match (self.knowledge, self.manner) {
             (Knowledge::Size, Manner::Serving) => OutsideConfig::blind().serving(),
@@ -147,13 +147,13 @@ impl Outer {
         OutsideConfig { at_drive: self.at_drive, ..config }
     }
 
-    /// The most commands at the drive in any way of serving.
+    /// Returns the maximum of commands at the drive in any way of serving.
     pub(crate) fn most_at_drive(&self) -> usize {
         let config = self.config(Overheads::default());
         config.at_drive.max(config.pass_through).into()
     }
 
-    /// What follows `outside` in a file.
+    /// Parses the words after `outside` in a file.
     pub(super) fn parse(words: &[&str]) -> Result<Self, String> {
         let [conduct, knowledge, manner, at_drive, tells] = words else {
             return Err(format!(

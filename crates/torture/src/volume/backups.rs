@@ -1,4 +1,4 @@
-//! Backups of snapshots: what is restored is what the volume held at the snapshot's instant.
+//! Backups of snapshots: a restored backup is the volume's content at the snapshot's instant.
 
 use super::seat::{Seat, Tape};
 use super::snapshots::Snapshots;
@@ -26,7 +26,7 @@ struct Running {
     tape: Tape,
 }
 
-/// A drive that was restored to: the snapshot that it holds, and the sectors that no backup could read.
+/// A drive to which a backup was restored: the snapshot on it, and the sectors that no backup could read.
 #[derive(Clone)]
 struct Restored {
     point: Point,
@@ -60,7 +60,7 @@ impl Running {
         volume.app(self.place)?.0.as_ref()
     }
 
-    /// Begins, or goes on with what is on the tape. `Ok(None)` when the snapshot is gone.
+    /// Begins a backup, or continues the one on the tape; `Ok(None)` if the snapshot is gone.
     fn start(
         volume: &mut Volume,
         snapshots: &Snapshots,
@@ -104,7 +104,7 @@ impl Backups {
         }
     }
 
-    /// Blocks that a backup has still to write.
+    /// Returns the number of blocks that a backup has still to write.
     pub fn left(&self, volume: &Volume) -> u64 {
         let app = self.running.as_ref().and_then(|running| running.app(volume));
         app.map_or(0, |app| 1 + app.counts().blocks - app.counts().written)
@@ -114,7 +114,7 @@ impl Backups {
         let Some(running) = &self.running else { return Ok(()) };
         let told = volume.call(running.place, |seat, sessions| match &seat.0 {
             Some(app) if on => sessions.suspend(app.session()),
-            // Its own business while the tape is full.
+            // While the tape is full it suspends itself.
             Some(app) if *app.state() == State::Running => sessions.resume(app.session()),
             _ => Ok(()),
         });
@@ -123,7 +123,7 @@ impl Backups {
 }
 
 impl House {
-    /// A backup of the latest snapshot begins, unless one is under way.
+    /// Begins a backup of the latest snapshot, unless one is under way.
     pub(super) fn start_backup(&mut self, priority: u8, difference: bool) -> Result<(), Broken> {
         let latest = self.snapshots.volume.borrow().snapshots().last();
         let (Some(snapshot), Some(priority), None) = (latest, Priority::new(priority), &self.backups.running)
@@ -142,7 +142,7 @@ impl House {
         Ok(())
     }
 
-    /// The tape has so much more room, and then no more.
+    /// Sets the rest of the tape's room.
     pub(super) fn room(&mut self, bytes: Option<u64>) {
         let Some(running) = &self.backups.running else { return };
         running.tape.room(bytes);
@@ -175,7 +175,7 @@ impl House {
         }
     }
 
-    /// Restores an image, and holds it against what the volume held.
+    /// Restores an image, and compares it with the volume's content at the snapshot.
     fn compare(&mut self, running: &Running) -> Result<(), Broken> {
         let all = self.snapshots.all();
         let base = running.base.and_then(|base| self.backups.restored.get(&base).cloned());
@@ -225,7 +225,7 @@ impl House {
         Ok(())
     }
 
-    /// After a power cut: the image ends somewhere behind what was durable, and goes on from there.
+    /// Continues the image after a power cut, from a place behind its durable part.
     pub(super) fn backups_restart(&mut self) -> Result<(), Broken> {
         let Some(running) = self.backups.running.take() else { return Ok(()) };
         let Running { snapshot, base, priority, tape, .. } = running;

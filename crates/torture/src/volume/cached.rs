@@ -1,4 +1,4 @@
-//! A part of the drive behind a write-back cache: reads see what was answered, and a flush is a promise.
+//! A part of the drive behind a write-back cache: reads see acknowledged writes, and a flush is a promise.
 
 use super::seat::Seat;
 use super::shadow::Floors;
@@ -12,13 +12,13 @@ use sim::{Completion, Place, Volume};
 use std::collections::BTreeMap;
 use units::{Duration, Instant, LbnRange, Op, RequestId, Sectors};
 
-/// A call that has no answer yet.
+/// A call without an answer so far.
 #[derive(Debug)]
 enum Call {
     Read(LbnRange, Floors),
-    /// With the ranges of it that were trimmed while it was under way.
+    /// A write, with the ranges of it that were trimmed while it was under way.
     Write(LbnRange, u64, Vec<LbnRange>),
-    /// What each sector held, as far as it was answered, when the flush was asked for.
+    /// A flush, with the acknowledged content of each sector at its start.
     Flush(Floors),
 }
 
@@ -26,10 +26,10 @@ pub(super) struct Cached {
     place: Place<Seat<Cache>>,
     config: Config,
     range: LbnRange,
-    /// Whether its memory outlives a power cut.
+    /// Whether its memory survives a power cut.
     survives: bool,
     calls: BTreeMap<CallId, (Instant, Call)>,
-    /// What was flushed.
+    /// The flushed content.
     flushed: Floors,
     suspended: bool,
 }
@@ -61,7 +61,7 @@ impl Cached {
         Ok(cached)
     }
 
-    /// Where the cache is.
+    /// Returns the cache's place.
     pub fn place(&self) -> Place<Seat<Cache>> {
         self.place
     }
@@ -91,7 +91,7 @@ impl Cached {
         self.calls.len()
     }
 
-    /// Since when the longest wait lasts; while its cleaner is suspended nobody can say how long it may.
+    /// Returns the start of the longest wait; while its cleaner is suspended a wait has no limit.
     pub fn oldest(&self) -> Option<Instant> {
         self.calls.values().map(|(at, _)| *at).min().filter(|_| !self.suspended)
     }
@@ -100,7 +100,7 @@ impl Cached {
         &self.flushed
     }
 
-    /// What its memory keeps over a power cut.
+    /// Returns the content of its memory after a power cut.
     pub fn contents(&self, volume: &Volume) -> Vec<(LbnRange, Vec<u8>)> {
         let kept = self.cache(volume).filter(|_| self.survives);
         kept.into_iter().flat_map(|c| c.contents()).map(|(range, bytes)| (range, bytes.to_vec())).collect()
@@ -109,7 +109,7 @@ impl Cached {
     pub fn suspend(&mut self, volume: &mut Volume, on: bool) -> Result<(), Broken> {
         let Some(session) = self.cache(volume).and_then(|cache| cache.session()) else { return Ok(()) };
         self.suspended = on;
-        // Whoever waited has to wait anew.
+        // Waits begin anew.
         let now = volume.now();
         self.calls.values_mut().for_each(|(at, _)| *at = now);
         let told =
@@ -153,7 +153,7 @@ impl House {
         Ok(())
     }
 
-    /// Contents die: nobody may be held to them, not those who wait either.
+    /// Discards contents: no read depends on them, nor do waiting calls.
     pub(super) fn trim(&mut self, part: Part, range: LbnRange) -> Result<(), Broken> {
         if part != Part::Cached || range.is_empty() {
             return Ok(());
@@ -175,7 +175,7 @@ impl House {
         Ok(())
     }
 
-    /// Lets the cache act; whether it did.
+    /// Lets the cache act. Returns whether it did.
     pub(super) fn poll_cache(&mut self) -> Result<bool, Broken> {
         let now = self.now();
         let mut did = false;
@@ -243,7 +243,7 @@ impl House {
             Call::Flush(floors) => {
                 self.counts.flushes += 1;
                 for (flushed, floor) in self.cached.flushed.iter_mut().zip(floors) {
-                    // What was trimmed since it was asked for is nobody's.
+                    // Contents that were trimmed since the flush began do not count.
                     *flushed = floor.map(|floor| flushed.map_or(floor, |f| f.max(floor)));
                 }
                 Ok(())
@@ -251,7 +251,7 @@ impl House {
         }
     }
 
-    /// After a power cut: what was flushed is on the medium; what was answered is too, or in the memory that survives.
+    /// Checks after a power cut that flushed data are on the medium, and acknowledged data there or in the surviving memory.
     pub(super) fn cache_restarts(&mut self, contents: Vec<(LbnRange, Vec<u8>)>) -> Result<(), Broken> {
         let range = self.cached.range;
         self.cached.calls.clear();

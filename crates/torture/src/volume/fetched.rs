@@ -1,4 +1,4 @@
-//! A slow client of the record face, in the part of the drive that is just there: held against a naive queue.
+//! A slow client of the record face, in the plain part of the drive, compared with a naive queue.
 
 use super::{House, Part, refused};
 use crate::clients::range;
@@ -10,10 +10,10 @@ use sim::{Place, Volume};
 use std::collections::{BTreeMap, VecDeque};
 use units::{Bytes, Duration, Instant, LbnRange, Op, Sectors, TaskId};
 
-/// The most tasks of the client.
+/// The maximum of the client's tasks.
 const MOST_TASKS: usize = 64;
 
-/// What has become of a block.
+/// The state of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Block {
     Wanted,
@@ -23,14 +23,14 @@ enum Block {
     Withdrawn,
 }
 
-/// A task as its client sees it.
+/// A task from its client's view.
 #[derive(Clone, Debug)]
 struct Task {
     number: u32,
     op: Op,
     range: LbnRange,
     block: u64,
-    /// Of a write: its version. Of a read: what whoever reads must find.
+    /// The version of a write; for a read, the oldest permitted one.
     version: u64,
     floors: Vec<Option<u64>>,
     blocks: Vec<Block>,
@@ -51,7 +51,7 @@ impl Task {
     }
 }
 
-/// The application with a look over its shoulder: what the core gives it, and when.
+/// The application, with a log of the core's records and their times.
 struct Face {
     records: Records,
     came: Vec<(Record, Vec<u8>, Instant)>,
@@ -68,7 +68,7 @@ impl Application for Face {
     }
 }
 
-/// A client that waits.
+/// A waiting client.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     deadline: Deadline,
@@ -81,9 +81,9 @@ pub(super) struct Client {
     priority: Priority,
     limits: Limits,
     tasks: BTreeMap<TaskId, Task>,
-    /// What is in the buffer, as a plain queue would have it.
+    /// The content of the buffer, as of a naive queue.
     queue: VecDeque<(Record, Vec<u8>)>,
-    /// Since when the buffer is full, if it is.
+    /// The instant since which the buffer is full, if it is.
     full: Option<Instant>,
     suspended: bool,
     waiting: Option<Waiting>,
@@ -101,7 +101,7 @@ impl Client {
             .flatten()
     }
 
-    /// Blocks that have not been fetched.
+    /// Returns the number of blocks that have not been fetched.
     fn left(&self) -> u64 {
         self.tasks.values().map(Task::left).sum()
     }
@@ -110,7 +110,7 @@ impl Client {
         self.queue.iter().map(|(_, bytes)| bytes.len() as u64).sum()
     }
 
-    /// Whether a plain queue would be full now.
+    /// Returns whether a naive queue would be full now.
     fn fill(&mut self, now: Instant) -> bool {
         let (records, bytes) = (self.queue.len(), self.bytes());
         if records >= self.limits.records || bytes >= self.limits.bytes.get() {
@@ -124,10 +124,10 @@ impl Client {
 }
 
 impl House {
-    /// A session over the record face is opened; or the one there is is closed with all that has not been fetched.
+    /// Opens a session over the record face; or closes the open one with everything that has not been fetched.
     pub(super) fn records(&mut self, priority: u8, records: u32, bytes: u64) -> Result<(), Broken> {
         if self.is_logged(Part::Plain) {
-            // Its place is the log's.
+            // The log has its place.
             return Ok(());
         }
         if let Some(client) = self.client.take() {
@@ -172,7 +172,7 @@ impl House {
         Ok(())
     }
 
-    /// The client registers blocks of the part that is just there.
+    /// Registers blocks of the plain part.
     pub(super) fn ask_records(
         &mut self,
         number: u32,
@@ -189,7 +189,7 @@ impl House {
     }
 
     fn register_records(&mut self, number: u32, op: Op, of: LbnRange, block: u64) -> Result<(), Broken> {
-        // Of two writes that pend together nobody knows which is the newer.
+        // If two writes wait together either may be the newer.
         let writes = |client: &Client| {
             client.tasks.values().any(|task| task.op.is_write() && task.left() > 0 && task.range.overlaps(of))
         };
@@ -213,7 +213,7 @@ impl House {
         hold(before.is_none(), Check::Once, || format!("{id} was given out before"))
     }
 
-    /// Ends a task: what is not fetched of it never will be.
+    /// Ends a task: its blocks that were not fetched never will be.
     pub(super) fn abort_records(&mut self, number: u32) -> Result<(), Broken> {
         let Some(client) = &mut self.client else { return Ok(()) };
         let of = client.tasks.iter().find(|(_, task)| task.number == number).map(|(id, _)| *id);
@@ -230,7 +230,7 @@ impl House {
         })
     }
 
-    /// Withdraws what touches a range and is not fetched.
+    /// Withdraws blocks that touch a range and were not fetched.
     pub(super) fn abort_range_records(&mut self, start: u64, len: u64) -> Result<(), Broken> {
         let capacity = self.drive.layout().capacity().get();
         let start = start % capacity;
@@ -270,7 +270,7 @@ impl House {
         told.map_or(Ok(()), |told| told.map_err(refused))
     }
 
-    /// The client asks for records.
+    /// Asks for records.
     pub(super) fn fetch(&mut self, wait: Wait, most: u32) -> Result<(), Broken> {
         let now = self.now();
         let Some(client) = &mut self.client else { return Ok(()) };
@@ -278,7 +278,7 @@ impl House {
         self.fetch_on()
     }
 
-    /// When a client that waits is to be told that its time is up.
+    /// Returns the instant at which a waiting client gets a timeout.
     pub(super) fn fetch_due(&self) -> Option<Instant> {
         match self.client.as_ref()?.waiting?.deadline {
             Deadline::At(at) => Some(at),
@@ -286,7 +286,7 @@ impl House {
         }
     }
 
-    /// Takes what the core has given the face since; whether anything.
+    /// Takes the core's records for the face. Returns whether there were any.
     pub(super) fn look_at_records(&mut self) -> Result<bool, Broken> {
         let Some(client) = &mut self.client else { return Ok(false) };
         let came = self.volume.call(client.place, |seat, _| {
@@ -302,7 +302,7 @@ impl House {
         Ok(any)
     }
 
-    /// The core gives the face a record.
+    /// Adds a record of the core for the face.
     fn came(&mut self, record: &Record, bytes: Vec<u8>, at: Instant) -> Result<(), Broken> {
         let spoilt = self.is_spoilt(Part::Plain);
         let sector = self.sector;
@@ -316,7 +316,7 @@ impl House {
             return Err(once("a record of what is not wanted"));
         }
         task.blocks[block] = Block::Come;
-        // While its session is suspended only what another write overtakes is done.
+        // While its session is suspended only blocks that another write overtakes are done.
         let range = record.range;
         let silent = client.full.is_some_and(|since| since < at && !self.place.was_under_way(range, since));
         hold(!silent || record.op.is_write(), Check::Suspended, || {
@@ -341,7 +341,7 @@ impl House {
         Ok(())
     }
 
-    /// What the face says of itself is what a plain queue would say.
+    /// Compares the face's state with the naive queue's.
     fn check_face(&self) -> Result<(), Broken> {
         let Some(client) = &self.client else { return Ok(()) };
         let Some(face) = self.volume.app(client.place).and_then(|seat| seat.0.as_ref()) else {
@@ -362,7 +362,7 @@ impl House {
         })
     }
 
-    /// A client that waits takes what there is.
+    /// Lets a waiting client take the available records.
     fn fetch_on(&mut self) -> Result<(), Broken> {
         loop {
             let now = self.now();
@@ -399,7 +399,7 @@ impl House {
                     client.fill(now);
                     self.counts.fetched += 1;
                     waiting.left -= 1;
-                    // Each wait has the whole time.
+                    // Each wait has the whole timeout.
                     waiting.deadline = timeout(waiting.wait).deadline(now);
                     client.waiting = Some(waiting);
                 }
@@ -409,7 +409,7 @@ impl House {
         }
     }
 
-    /// After a power cut: the buffer was memory. The client registers what it has not fetched.
+    /// Handles a power cut: the buffer was in memory, and the client registers its unfetched blocks.
     pub(super) fn records_restart(&mut self) -> Result<(), Broken> {
         let Some(old) = self.client.take() else { return Ok(()) };
         self.open_records(old.priority, old.limits)?;
@@ -434,18 +434,18 @@ impl House {
         Ok(())
     }
 
-    /// Blocks that the record face has still to hand out.
+    /// Returns the number of blocks that the record face has still to return.
     pub(super) fn records_left(&self) -> u64 {
         self.client.as_ref().map_or(0, Client::left)
     }
 
-    /// At the end the client takes all there is, as it comes.
+    /// Fetches everything at the end, as it comes.
     pub(super) fn fetch_all(&mut self) -> Result<(), Broken> {
         self.suspend_records(false)?;
         self.fetch(Wait::Forever, u32::MAX)
     }
 
-    /// At the end nothing is left, and nobody waits.
+    /// Checks at the end that nothing is left, and no client waits.
     pub(super) fn check_records_over(&self) -> Result<(), Broken> {
         let left = self.records_left();
         hold(left == 0, Check::Records, || format!("at the end {left} records have not come"))?;
@@ -473,7 +473,7 @@ fn timeout(wait: Wait) -> Timeout {
     }
 }
 
-/// Without the bytes.
+/// Describes a result without its bytes.
 fn short(got: &Got) -> String {
     match got {
         Got::Record(Fetched { done, bytes }) => format!("{done:?} and {} bytes", bytes.len()),

@@ -1,5 +1,5 @@
-//! A part of the drive that a log-structured disk has, with both its cleaners: whoever reads finds what was written last,
-//! what was durable comes back after every power cut, and nothing else does.
+//! A log-structured disk in a part of the drive, with both its cleaners: a read returns the last write, and exactly the
+//! durable writes survive a power cut.
 
 use super::seat::Seat;
 use super::{House, Part, Whose, refused};
@@ -14,7 +14,7 @@ use sim::{Completion, Place, Platters, Volume};
 use std::collections::{BTreeMap, VecDeque};
 use units::{Instant, LbnRange};
 
-/// The log, and what cleans it in gaps.
+/// The log, and its cleaner in gaps.
 pub(super) struct Disk {
     log: Log,
     free: FreeCleaner,
@@ -36,20 +36,20 @@ impl Application for Disk {
     }
 }
 
-/// What its client wants, one after the other.
+/// A client's call; calls are served one after the other.
 #[derive(Clone, Debug)]
 enum Call {
-    /// The data, or that there are none any more.
+    /// A change of the data, or their removal.
     Change(u32, Content),
     Read(u32),
-    /// All that was written so far is to be durable.
+    /// A sync: all writes so far become durable.
     Sync,
 }
 
-/// Data that no other write has, or nothing.
+/// Data that are unique to a write, or none.
 type Content = Option<Vec<u8>>;
 
-/// Something that the client did, and in which sequence it becomes durable.
+/// A client's change, and the sequence in which it becomes durable.
 #[derive(Clone, Debug)]
 struct Done {
     block: u32,
@@ -57,7 +57,7 @@ struct Done {
     sequence: Sequence,
 }
 
-/// The one request that is under way.
+/// The single request under way.
 #[derive(Clone, Copy, Debug)]
 enum Busy {
     Segment(SegmentIndex),
@@ -71,25 +71,26 @@ pub(super) struct Logged {
     reads: Reads,
     priority: Priority,
     cleaner: ForegroundCleaner,
-    /// The first is under way.
+    /// The calls; the first is under way.
     calls: VecDeque<Call>,
-    /// Since when it is.
+    /// The start of the first.
     begun: Instant,
     busy: Option<Busy>,
-    /// Segments are written until none waits; the cleaner works until it is done; then the call goes on.
+    /// Whether segments are being written until none waits, and the cleaner works until it is done, before the call
+    /// continues.
     writing: bool,
     cleaning: bool,
-    /// How often it did.
+    /// The number of such interruptions.
     cleaned: u64,
-    /// Whoever waits for it while its session is suspended waits for the other cleaner.
+    /// Whether its session is suspended: calls then wait for the other cleaner.
     suspended: bool,
-    /// What was durable when the power came, and what was done since.
+    /// The durable data at the last power-up, and the changes since.
     base: BTreeMap<u32, Vec<u8>>,
     done: Vec<Done>,
     stamps: u64,
 }
 
-/// What is drawn of it: with a dice of its own, so that a volume without a log has what it had before there were logs.
+/// Draws its parameters with a dice of its own, so that a volume without a log does not change.
 fn drawn(range: LbnRange, sector_bytes: usize, seed: u64) -> Option<(LogConfig, Reads, Priority)> {
     let mut dice = Dice::new(seed.rotate_left(17));
     let (most, blocks_per_segment, sectors_per_block) =
@@ -104,7 +105,7 @@ fn drawn(range: LbnRange, sector_bytes: usize, seed: u64) -> Option<(LogConfig, 
         blocks_per_segment: blocks_per_segment as u32,
         sectors_per_block: sectors_per_block as u32,
         sector_bytes: sector_bytes as u32,
-        // More than there is room for, or just as many.
+        // More than there is room for, or exactly as many.
         logical_blocks: if dice.one_in(2) { 2 * slots } else { slots },
         minimum_free: 2,
         most_waiting: dice.range(1, 2) as u32,
@@ -115,7 +116,7 @@ fn drawn(range: LbnRange, sector_bytes: usize, seed: u64) -> Option<(LogConfig, 
 }
 
 impl Logged {
-    /// None where the part is too small for one.
+    /// Returns the log, `None` if the part is too small.
     pub fn new(
         volume: &mut Volume,
         range: LbnRange,
@@ -169,7 +170,7 @@ impl Logged {
         told.flatten().ok_or_else(|| refused("there is no log"))
     }
 
-    /// The free cleaner is told of every change.
+    /// Reports every change to the cleaner in gaps.
     fn look_around(&self, volume: &mut Volume) -> Result<(), Broken> {
         let now = volume.now();
         let told = self.with(volume, |disk, sessions| {
@@ -179,12 +180,12 @@ impl Logged {
         told.map_err(refused)
     }
 
-    /// Calls that have no answer yet.
+    /// Returns the number of calls without an answer.
     pub fn calls(&self) -> usize {
         self.calls.len()
     }
 
-    /// Since when the call that is under way is.
+    /// Returns the start of the call under way.
     pub fn oldest(&self) -> Option<Instant> {
         (!self.calls.is_empty()).then_some(self.begun)
     }
@@ -211,7 +212,7 @@ impl Logged {
         self.begun = now;
     }
 
-    /// Goes on until a request is under way or nothing is to do; the request, and whether anything was done.
+    /// Continues until a request is under way or there is nothing to do. Returns the request, and whether anything was done.
     fn go_on(&mut self, volume: &mut Volume) -> Result<(Option<Wish>, bool), Broken> {
         let mut did = false;
         while self.busy.is_none() {
@@ -256,7 +257,7 @@ impl Logged {
         Ok((None, did))
     }
 
-    /// What the first call may do now; what is to be read for it.
+    /// Continues the first call. Returns the range that must be read for it.
     fn serve(&mut self, volume: &mut Volume, call: Call, now: Instant) -> Result<Option<LbnRange>, Broken> {
         match call {
             Call::Change(block, content) => self.change(volume, block, content, now)?,
@@ -328,7 +329,7 @@ impl Logged {
         Ok(())
     }
 
-    /// What a block must read as now.
+    /// Returns the current content of a block.
     fn now_in(&self, block: u32) -> Option<&[u8]> {
         match self.done.iter().rev().find(|done| done.block == block) {
             Some(done) => done.content.as_deref(),
@@ -342,7 +343,7 @@ impl Logged {
         })
     }
 
-    /// The request that was under way is done.
+    /// Handles the end of the request under way.
     fn completed(&mut self, volume: &mut Volume, done: &Completion) -> Result<(), Broken> {
         match self.busy.take() {
             None => Err((Check::Once, "the log is answered, and has asked for nothing".into())),
@@ -367,7 +368,7 @@ impl Logged {
         }
     }
 
-    /// What is owed after a power cut: all of what had become durable by then.
+    /// Computes the data that must survive a power cut: everything that was durable by then.
     fn owed(&mut self, durable: Sequence) {
         for done in self.done.drain(..).filter(|done| done.sequence <= durable) {
             match done.content {
@@ -377,7 +378,7 @@ impl Logged {
         }
     }
 
-    /// Every block is on the medium what it must be.
+    /// Checks that every block has the required content on the medium.
     fn check_owed(&self, platters: &Platters, log: &Log) -> Result<(), Broken> {
         for block in 0..self.config.logical_blocks {
             let found = match log.read(LogicalBlock::new(block)).map_err(refused)? {
@@ -392,7 +393,7 @@ impl Logged {
     }
 }
 
-/// What it wants done.
+/// A request of the log.
 enum Wish {
     Read(LbnRange),
     Write(LbnRange, Vec<u8>),
@@ -404,7 +405,7 @@ fn raw(platters: &Platters, config: &LogConfig, range: LbnRange) -> Result<Vec<u
     Ok(bytes)
 }
 
-/// What a log knew when the power went: what was durable, and what would be next.
+/// The log's state before a power cut: the durable sequence, and the next.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Known {
     durable: Sequence,
@@ -412,12 +413,12 @@ pub(super) struct Known {
 }
 
 impl House {
-    /// Whether a part is the log's.
+    /// Returns whether the log has a part.
     pub(super) fn is_logged(&self, part: Part) -> bool {
         part == Part::Plain && self.logged.is_some()
     }
 
-    /// A client of the log reads, writes or trims so many blocks, by the place that it would have without one.
+    /// Adds a client's read, write or trim of blocks, by the range that it would have without a log.
     pub(super) fn ask_log(&mut self, what: Asked, range: LbnRange) {
         let (now, first) = (self.now(), self.range_of(Part::Plain).start());
         let Some(logged) = &mut self.logged else { return };
@@ -438,7 +439,7 @@ impl House {
         }
     }
 
-    /// All that was written to the log is to be durable.
+    /// Adds a sync of the log.
     pub(super) fn sync_log(&mut self) {
         let now = self.now();
         if let Some(logged) = &mut self.logged {
@@ -446,7 +447,7 @@ impl House {
         }
     }
 
-    /// Lets the log go on; whether it did.
+    /// Lets the log continue. Returns whether it did.
     pub(super) fn poll_log(&mut self) -> Result<bool, Broken> {
         let Self { logged: Some(logged), volume, requests, counts, .. } = self else { return Ok(false) };
         let told = logged.go_on(volume);
@@ -473,13 +474,13 @@ impl House {
         logged.suspend(volume, on)
     }
 
-    /// Before the power goes.
+    /// Returns the log's state before a power cut.
     pub(super) fn log_known(&self) -> Option<Known> {
         let disk = self.logged.as_ref()?.disk(&self.volume)?;
         Some(Known { durable: disk.log.durable(), filling: disk.log.filling() })
     }
 
-    /// After a power cut: what was durable is there again, and nothing of later.
+    /// Checks after a power cut that the durable data are there, and no later ones.
     pub(super) fn log_restarts(&mut self, known: Option<Known>) -> Result<(), Broken> {
         let Self { logged: Some(logged), volume, .. } = self else { return Ok(()) };
         let config = logged.config;
@@ -504,7 +505,7 @@ impl House {
     }
 }
 
-/// What is asked of a log.
+/// A client's operation on a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Asked {
     Read,

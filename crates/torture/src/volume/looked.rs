@@ -1,34 +1,33 @@
-//! The medium, looked at after every step: every sector holds what was acknowledged there, or something newer.
+//! A check of the medium after every step: every sector holds its acknowledged content, or a newer one.
 //!
-//! Whether a sector is right depends on nothing but its bytes, where it is said to lie, what it must hold, and what was
-//! ever to be written to it, which only grows. So a sector of which none of these has changed since it was judged is not
-//! judged again. All bytes of the medium are compared with a copy from the step before: no writer is trusted to say what
-//! it has written.
+//! The verdict on a sector depends on its bytes, its place, its required content, and the growing list of its writes. If
+//! none of these has changed since the last verdict, the sector is not checked again. All bytes of the medium are compared
+//! with a copy from the step before, so that no writer's own report is trusted.
 
 use super::{House, Part, refused};
 use crate::clients::range;
 use crate::failure::{Broken, Check, hold};
 use units::{Lbn, LbnRange, Sectors};
 
-/// Sectors that are compared at once; where they differ, each of them is.
+/// The number of sectors that are compared at once; if they differ, each of them is.
 const AT_ONCE: usize = 64;
 
-/// What a sector was judged by.
+/// The facts of a verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Judged {
     place: Lbn,
     floor: u64,
 }
 
-/// The medium as it was judged last.
+/// The medium at the last check.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Looked {
     bytes: Vec<u8>,
-    /// By the address as its client knows it; nothing where nothing must be.
+    /// The verdicts, by the client's address; `None` without a required content.
     judged: Vec<Option<Judged>>,
 }
 
-/// What must be: a sector, where it lies, and since which version.
+/// A required content: a sector, its place, and its oldest permitted version.
 pub(super) struct Due {
     pub of: Lbn,
     pub place: Lbn,
@@ -37,7 +36,7 @@ pub(super) struct Due {
 }
 
 impl House {
-    /// Every sector holds on the medium what was acknowledged there, or something newer; bad ones hold nothing.
+    /// Checks that every sector of the medium holds its acknowledged content, or a newer one; bad ones are not checked.
     pub(super) fn check_medium(&mut self) -> Result<(), Broken> {
         let dues = self.dues()?;
         let all = range(0, self.drive.layout().capacity().get());
@@ -66,7 +65,7 @@ impl House {
         self.check_plan()
     }
 
-    /// What must be where.
+    /// Returns the required contents.
     fn dues(&self) -> Result<Vec<Due>, Broken> {
         let mut dues = Vec::new();
         let mut straight = |part: LbnRange, floors: &[Option<u64>], check| {
@@ -94,7 +93,7 @@ impl House {
     }
 }
 
-/// Which sectors differ.
+/// Returns the sectors that differ.
 fn changed(before: &[u8], now: &[u8], sector: usize) -> Vec<bool> {
     let mut changed = Vec::with_capacity(now.len() / sector.max(1));
     for (before, now) in before.chunks(sector * AT_ONCE).zip(now.chunks(sector * AT_ONCE)) {

@@ -1,8 +1,8 @@
 //! The other kind of host: a volume that holds bytes, with the applications on it.
 //!
-//! The drive is cut into four parts: a volume that keeps snapshots, one behind a write-back cache, one that a
-//! reorganiser may move about, and one that is just there. Every sector bears a stamp of itself and of the write that it
-//! comes from; so whoever reads anything anywhere can be told what he must have found ([`Shadow`]).
+//! The drive has four parts: a volume with snapshots, one behind a write-back cache, one that a reorganiser moves, and a
+//! plain one. Every sector bears a stamp with its address and its write, so that each read can be compared with the
+//! permitted contents ([`Shadow`]).
 
 mod backups;
 mod cached;
@@ -44,10 +44,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId};
 
-/// A foreground request that takes longer hangs: lost commands take half a second each, and there are no thousands.
+/// The longest time of a foreground request: lost commands take half a second each, and there are no thousands.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Actions at one instant after which something must be wrong.
+/// The number of actions at one instant that proves an endless loop.
 const ENDLESS: u32 = 1 << 16;
 
 /// A part of the drive.
@@ -61,19 +61,19 @@ enum Part {
 
 const PARTS: [Part; 4] = [Part::Snapshots, Part::Cached, Part::Moved, Part::Plain];
 
-/// What somebody of the foreground waits for.
+/// A foreground call that a client waits for.
 #[derive(Debug)]
 struct Job {
     op: Op,
-    /// As the client knows it.
+    /// The range, by the client's addresses.
     range: LbnRange,
     began: Instant,
-    /// What is written, or has been read.
+    /// The bytes to be written, or that were read.
     bytes: Vec<u8>,
-    /// Of a read: what it must find. Of a write: its version.
+    /// The permitted contents of a read; the version of a write.
     floors: Floors,
     version: u64,
-    /// Requests that are under way, and whether one has failed.
+    /// The number of requests under way, and whether one has failed.
     left: usize,
     failed: bool,
     way: Way,
@@ -82,16 +82,16 @@ struct Job {
 #[derive(Debug)]
 enum Way {
     Straight,
-    /// A write that goes step by step, with what its last step has read.
+    /// A write in steps, with the data of its last read.
     Steps(WriteId, Vec<u8>),
-    /// Through the reorganiser.
+    /// An access through the reorganiser.
     Access(Access),
 }
 
-/// Whose request it is.
+/// The owner of a request.
 #[derive(Clone, Copy, Debug)]
 enum Whose {
-    /// A job's: the part of its range that comes with it.
+    /// A job, with the part of its range that the request serves.
     Job(u64, LbnRange),
     Cache(RequestId),
     Log,
@@ -102,11 +102,11 @@ pub(crate) struct House {
     place: Standing,
     drive: Arc<DriveModel>,
     volume: Volume,
-    /// How often the power has come.
+    /// The number of power-ups.
     life: u64,
     faults: Faults,
     parts: [LbnRange; 4],
-    /// Parts in which a sector has ever been bad.
+    /// The parts in which a sector has ever been bad.
     spoilt: [bool; 4],
     shadow: Shadow,
     sector: usize,
@@ -118,7 +118,7 @@ pub(crate) struct House {
     backups: Backups,
     moved: Option<Moved>,
     client: Option<Client>,
-    /// Who has the part that is just there.
+    /// The log-structured disk in the plain part, if there is one.
     logged: Option<Logged>,
     looked: Looked,
     dice: Dice,
@@ -139,7 +139,7 @@ impl Stage for House {
         self.check_all()
     }
 
-    /// A call of an application's sessions, or of the volume.
+    /// Makes a bad call of an application's sessions, or of the volume.
     fn bad_call(&mut self, kind: Option<u32>) -> Result<(), Broken> {
         let capacity = self.drive.layout().capacity();
         let (bad, session) = match kind.map(|kind| (kind, bad_range(capacity, kind))) {
@@ -235,7 +235,7 @@ impl House {
         })
     }
 
-    /// What was drawn for it, in words.
+    /// Returns the random parameters in words.
     pub fn drawn(&self) -> String {
         let Self { parts, faults, cached, snapshots, logged, .. } = self;
         let logged = logged.as_ref().map_or_else(String::new, |logged| format!(" {}", logged.drawn()));
@@ -258,14 +258,14 @@ impl House {
         PARTS.into_iter().find(|part| self.range_of(*part).contains(lbn)).unwrap_or(Part::Plain)
     }
 
-    /// A range within one part, whatever the numbers are.
+    /// Returns a range within one part for any numbers.
     fn clip(&self, start: u64, len: u64) -> (Part, LbnRange) {
         let capacity = self.drive.layout().capacity().get();
         let start = Lbn::new(start % capacity);
         let part = self.part_of(start);
         let mut end = self.range_of(part).end();
         if part == Part::Snapshots {
-            // Room for copies is nobody's to address.
+            // Clients cannot address the room for copies.
             end = self.snapshots.end().max(start);
         }
         let most = end.since(start).get();
@@ -323,7 +323,7 @@ impl House {
         self.pump()
     }
 
-    /// What must hold after every step.
+    /// Checks the conditions that hold after every step.
     fn check_all(&mut self) -> Result<(), Broken> {
         let log = self.logged.as_ref().and_then(Logged::oldest);
         let begun = self.jobs.values().map(|job| job.began).chain(self.cached.oldest()).chain(log).min();
@@ -334,7 +334,7 @@ impl House {
         self.check_medium()
     }
 
-    /// What is under way, in words.
+    /// Returns the work under way in words.
     fn told(&self) -> String {
         let (jobs, calls) = (self.jobs.len(), self.cached.calls());
         let (backups, moved) = (self.backups.told(&self.volume), self.progress());
@@ -348,7 +348,7 @@ impl House {
     fn spoil(&mut self, lbn: u64, cure: Cure) {
         let lbn = Lbn::new(lbn % self.drive.layout().capacity().get());
         if self.is_logged(self.part_of(lbn)) {
-            // A log has no answer to sectors that cannot be read.
+            // A log cannot handle unreadable sectors.
             return;
         }
         self.spoilt[self.part_of(lbn) as usize] = true;
@@ -362,7 +362,7 @@ impl House {
         *self.volume.platters_mut() = platters;
     }
 
-    /// Lets time go on for so long.
+    /// Advances the time.
     fn run(&mut self, time: Duration) -> Result<(), Broken> {
         let until = self.now() + time;
         self.pump()?;
@@ -385,7 +385,7 @@ impl House {
         self.pump()
     }
 
-    /// Takes what has come, and does what is asked for.
+    /// Takes the completions, and submits the next requests.
     fn pump(&mut self) -> Result<(), Broken> {
         for _ in 0..ENDLESS {
             let mut did = false;
@@ -404,7 +404,7 @@ impl House {
         Err((Check::Endless, format!("something is done again and again: {}", self.told())))
     }
 
-    /// A client asks for something. What another has under way there makes it wait outside.
+    /// Submits a client's call. If another call has work under way there, it waits outside.
     fn submit(&mut self, op: Op, part: Part, range: LbnRange) -> Result<(), Broken> {
         if range.is_empty() {
             return Ok(());
@@ -431,8 +431,8 @@ impl House {
         }
     }
 
-    /// Whether there is somebody whom this would race with: a write that touches another's, or, since a place that was
-    /// left is given to others, anything that touches a write to a snapshot volume.
+    /// Returns whether the call would race with another: a write that touches another's, or, since a freed place is reused,
+    /// any call that touches a write to a snapshot volume.
     fn is_busy(&self, op: Op, range: LbnRange) -> bool {
         let alone = self.part_of(range.start()) == Part::Snapshots;
         let races = |job: &Job| match (job.op, op) {
@@ -509,7 +509,7 @@ impl House {
         if job.left > 0 { Ok(()) } else { self.end(id) }
     }
 
-    /// A job is done.
+    /// Ends a job.
     fn end(&mut self, id: u64) -> Result<(), Broken> {
         let Some(job) = self.jobs.remove(&id) else { return Ok(()) };
         if let Way::Access(access) = job.way {
@@ -530,7 +530,7 @@ impl House {
         }
     }
 
-    /// The sectors of a range that lie at `place` hold what they must; bad ones hold nothing.
+    /// Checks that the sectors of a range that lie at `place` hold a permitted content; bad ones are not checked.
     fn check_place(
         &self,
         of: LbnRange,
@@ -552,7 +552,7 @@ impl House {
         hold(wrong.is_none(), check, || wrong.unwrap_or_default())
     }
 
-    /// The power fails now, and comes back.
+    /// Cuts the power now, and restores it.
     fn power_cut(&mut self) -> Result<(), Broken> {
         self.counts.power_cuts += 1;
         self.life += 1;
@@ -585,7 +585,7 @@ impl House {
     }
 }
 
-/// What nobody may refuse.
+/// Returns the failure of a call that must be accepted.
 fn refused(error: impl std::fmt::Display) -> Broken {
     (Check::Refusal, format!("refused: {error}"))
 }

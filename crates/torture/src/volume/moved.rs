@@ -1,5 +1,5 @@
-//! A part of the drive whose blocks a reorganiser moves about: it is addressed as it was, and every block is where the
-//! plan says in the end.
+//! A part of the drive whose blocks a reorganiser moves: its addresses stay, and in the end every block is where the plan
+//! says.
 
 use super::looked::Due;
 use super::seat::{Memory, Seat};
@@ -14,7 +14,7 @@ use units::{LbnRange, Op, Sectors};
 
 type App = Reorganizer<Memory>;
 
-/// The most blocks of a plan.
+/// The maximum of a plan's blocks.
 const MOST: u64 = 60;
 
 pub(super) struct Moved {
@@ -36,7 +36,7 @@ impl Moved {
 }
 
 impl House {
-    /// Blocks begin to move, once in a history.
+    /// Starts to move blocks, once in a history.
     pub(super) fn start_moving(&mut self, priority: u8) -> Result<(), Broken> {
         let region = self.range_of(Part::Moved);
         let busy = self.jobs.values().any(|job| job.range.overlaps(region));
@@ -75,13 +75,13 @@ impl House {
         self.moved.as_ref()?.app(&self.volume).map(App::progress)
     }
 
-    /// Whether its memory has died, so that it must be recovered.
+    /// Returns whether its memory has failed, so that it must be recovered.
     pub(super) fn moving_has_halted(&self) -> bool {
         let app = self.moved.as_ref().and_then(|moved| moved.app(&self.volume));
         app.is_some_and(|app| matches!(app.trouble(), Some(Trouble::Nvram(_))))
     }
 
-    /// Whether it is over, or has no room left because of bad places.
+    /// Returns whether it has ended, or has no room left because of bad places.
     pub(super) fn moving_is_over(&self) -> bool {
         let app = self.moved.as_ref().and_then(|moved| moved.app(&self.volume));
         app.is_none_or(|app| {
@@ -90,7 +90,7 @@ impl House {
         })
     }
 
-    /// A client's access, by where the blocks were.
+    /// Begins a client's access, by the original places of the blocks.
     pub(super) fn begin_access(&mut self, op: Op, range: LbnRange) -> Result<(), Broken> {
         let Some(moved) = &self.moved else { return Ok(()) };
         let mut bytes = match op {
@@ -138,7 +138,7 @@ impl House {
         Ok(())
     }
 
-    /// What must lie on the medium, by the reorganiser's map.
+    /// Adds the required contents of the medium, by the reorganiser's map.
     pub(super) fn moved_dues(&self, dues: &mut Vec<Due>) -> Result<(), Broken> {
         let region = self.range_of(Part::Moved);
         let floors = self.shadow.floors(region);
@@ -146,7 +146,7 @@ impl House {
         for (of, floor) in lbns(region).zip(floors) {
             let place = match app {
                 None => Some(of),
-                // Between a power cut and its recovery nobody says where anything is.
+                // Between a power cut and the recovery no place is known.
                 Some(None) => None,
                 Some(Some(app)) => match app.resolve(LbnRange::new(of, Sectors::new(1))) {
                     Ok(pieces) => pieces.iter().find_map(|piece| match piece.place {
@@ -163,7 +163,7 @@ impl House {
         Ok(())
     }
 
-    /// Once it is over every block lies where the plan says, to the letter.
+    /// Checks at the end that every block is exactly where the plan says.
     pub(super) fn check_plan(&mut self) -> Result<(), Broken> {
         let Some(moved) = self.moved.as_ref().filter(|moved| !moved.counted) else { return Ok(()) };
         let Some(app) = moved.app(&self.volume) else { return Ok(()) };
@@ -181,7 +181,7 @@ impl House {
         Ok(())
     }
 
-    /// After a power cut: it goes on from its memory, and every sector, staged ones too, is there.
+    /// Continues after a power cut from its memory, where every sector, also a staged one, must be there.
     pub(super) fn moving_restarts(&mut self) -> Result<(), Broken> {
         let Some(moved) = &mut self.moved else { return Ok(()) };
         moved.memory.dies_after(None);
@@ -195,7 +195,7 @@ impl House {
         self.check_staged()
     }
 
-    /// What is staged holds what it should.
+    /// Checks the staged contents.
     fn check_staged(&mut self) -> Result<(), Broken> {
         let region = self.range_of(Part::Moved);
         let Some(moved) = &self.moved else { return Ok(()) };

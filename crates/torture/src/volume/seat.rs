@@ -1,4 +1,4 @@
-//! Where an application sits in a volume, and the memories that outlive a crash.
+//! The places of applications in a volume, and the memories that survive a crash.
 
 use apps::backup::Sink;
 use apps::reorganizer::{Nvram, NvramLost};
@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use units::Instant;
 
-/// An application that is begun when its volume stands.
+/// An application that is started when its volume exists.
 pub(super) struct Seat<T>(pub Option<T>);
 
 impl<T: Application> Application for Seat<T> {
@@ -22,8 +22,7 @@ impl<T: Application> Application for Seat<T> {
     }
 }
 
-/// A reorganiser's memory, which may be cut off after so many operations; the append that meets the end leaves a
-/// prefix.
+/// A reorganiser's memory, which may fail after a number of operations; the append that meets the failure leaves a prefix.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Memory(Rc<RefCell<Cells>>);
 
@@ -46,7 +45,7 @@ impl Memory {
         self.0.borrow().bytes.clone()
     }
 
-    /// It dies after so many more operations; with `None` it does not.
+    /// Makes it fail after a number of further operations; with `None` it never does.
     pub fn dies_after(&self, operations: Option<u32>) {
         self.0.borrow_mut().left = operations;
     }
@@ -74,7 +73,7 @@ impl Nvram for Memory {
     }
 }
 
-/// What an image is written to: it may be full, and a crash takes what was not made durable.
+/// The destination of an image: it may be full, and a crash removes the part that was not durable.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tape(Rc<RefCell<Reel>>);
 
@@ -94,14 +93,14 @@ impl Tape {
         self.0.borrow().durable
     }
 
-    /// Only the first bytes are left.
+    /// Keeps only the first bytes.
     pub fn cut(&self, bytes: usize) {
         let mut reel = self.0.borrow_mut();
         reel.bytes.truncate(bytes);
         reel.durable = reel.durable.min(bytes);
     }
 
-    /// It takes so many more bytes; with `None` it has no end.
+    /// Sets the rest of its room; with `None` it has no limit.
     pub fn room(&self, bytes: Option<u64>) {
         self.0.borrow_mut().room = bytes;
     }

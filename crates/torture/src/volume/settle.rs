@@ -1,4 +1,4 @@
-//! The end: all troubles are over, and everybody gets done.
+//! The end of a history: all troubles end, and every client gets its blocks.
 
 use super::{House, Part, Whose, refused};
 use crate::clients::range;
@@ -6,13 +6,13 @@ use crate::failure::{Broken, Check, hold};
 use sim::Faults;
 use units::Duration;
 
-/// Foreground requests, 20 ms apart, in which somebody must get on.
+/// Foreground requests, 20 ms apart, within which some application must make progress.
 const PATIENCE: u32 = 20_000;
 
 /// The same outside the drive, where no gap may be long enough.
 const PATIENCE_OUTSIDE: u32 = 2_000;
 
-/// Work may rest for as long as its patience doubles to in a history, and half a minute more.
+/// The longest rest of work: the largest patience in a history, and half a minute more.
 const LONGEST_SILENCE_S: u32 = 730;
 
 impl House {
@@ -42,7 +42,7 @@ impl House {
                 (left, without) = (now, 0);
             }
             if without >= PATIENCE_OUTSIDE && self.place.is_outside() {
-                // No gap will do; then silence must.
+                // No gap suffices; then a silence must.
                 if !self.in_silence()? {
                     return self.check_medium();
                 }
@@ -50,7 +50,7 @@ impl House {
             }
             hold(without < PATIENCE, Check::Hang, || format!("nobody gets on: {}", self.told()))?;
         }
-        // All that was answered is flushed, and so on the medium; nothing more comes in.
+        // All acknowledged data are flushed, and so on the medium; no more calls arrive.
         self.flush()?;
         self.sync_log();
         let mut waited = 0;
@@ -64,13 +64,13 @@ impl House {
         self.check_medium()
     }
 
-    /// All of the log is durable: as it would come back, it is what was written.
+    /// Checks that the log is durable: after a power cut it would be as it was written.
     fn check_log(&mut self) -> Result<(), Broken> {
         if self.is_logged(Part::Plain) { self.power_cut() } else { Ok(()) }
     }
 
-    /// Holds that silence alone is enough for all applications; false where idle time is not used. The silence is one: each
-    /// request that ends one and is late doubles the core's patience, so that no length of many silences is promised.
+    /// Checks that silence alone suffices for all applications; returns false without idle time. It is one silence: each
+    /// request that ends one and is late doubles the core's patience, so that many silences have no promised length.
     fn in_silence(&mut self) -> Result<bool, Broken> {
         if !self.place.uses_idle_time() {
             return Ok(false);
@@ -90,7 +90,7 @@ impl House {
         Ok(true)
     }
 
-    /// What backups, the reorganiser and the record face have still to do.
+    /// Returns the rest of the work of backups, the reorganiser and the record face.
     fn left(&self) -> [u64; 3] {
         let moving = match self.moving_is_over() {
             true => 0,
@@ -99,7 +99,7 @@ impl House {
         [self.backups.left(&self.volume), moving, self.records_left()]
     }
 
-    /// A foreground read somewhere on the drive, room for copies and places to be moved to among it, and time for it.
+    /// Submits a foreground read at a random place on the drive, also in the room for copies, and gives it time.
     fn request(&mut self) -> Result<(), Broken> {
         let capacity = self.drive.layout().capacity().get();
         let start = self.dice.below(capacity);

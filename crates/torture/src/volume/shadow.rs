@@ -1,19 +1,19 @@
-//! What each sector may hold: a stamp of its own address and of the write that it comes from.
+//! The permitted contents of each sector: a stamp with its own address and its write.
 
 use units::{Lbn, LbnRange};
 
-/// Bytes of a stamp; a sector is full of them.
+/// The bytes of a stamp; a sector is filled with it.
 const STAMP: usize = 16;
 
 #[derive(Clone, Debug, Default)]
 struct Sector {
     /// Versions that were ever written here, or were to be, ascending.
     issued: Vec<u64>,
-    /// The version that must be here, or a later one; `None` where nobody knows.
+    /// The oldest permitted version; `None` if it is unknown.
     floor: Option<u64>,
 }
 
-/// What must be, or may be, in each sector, by its address as the client knows it.
+/// The required and permitted contents of each sector, by the client's address.
 #[derive(Clone, Debug)]
 pub(super) struct Shadow {
     sectors: Vec<Sector>,
@@ -21,33 +21,33 @@ pub(super) struct Shadow {
     bytes: usize,
 }
 
-/// The floors of a range at some time: what whoever reads then must find, or something later.
+/// The oldest permitted versions of a range for a read that begins at some time.
 pub(super) type Floors = Vec<Option<u64>>;
 
 impl Shadow {
-    /// Each sector holds version 0 of itself.
+    /// Returns a shadow in which each sector holds version 0 of itself.
     pub fn new(sectors: u64, bytes: usize) -> Self {
         let sector = Sector { issued: vec![0], floor: Some(0) };
         Self { sectors: vec![sector; sectors as usize], last: 0, bytes }
     }
 
-    /// The bytes of a sector in a version.
+    /// Returns the bytes of a sector in a version.
     pub fn stamped(&self, lbn: Lbn, version: u64) -> Vec<u8> {
         let stamp: Vec<u8> = [lbn.get().to_le_bytes(), version.to_le_bytes()].concat();
         stamp.into_iter().cycle().take(self.bytes).collect()
     }
 
-    /// The bytes of a range in the version that is issued next.
+    /// Returns the bytes of a range in the version that is issued next.
     pub fn next_bytes(&self, range: LbnRange) -> Vec<u8> {
         super::lbns(range).flat_map(|lbn| self.stamped(lbn, self.last + 1)).collect()
     }
 
-    /// The version issued last.
+    /// Returns the last issued version.
     pub fn last(&self) -> u64 {
         self.last
     }
 
-    /// A write of [`next_bytes`](Self::next_bytes) begins; its version.
+    /// Issues a version for a write of [`next_bytes`](Self::next_bytes), and returns it.
     pub fn issue(&mut self, range: LbnRange) -> u64 {
         self.last += 1;
         for lbn in super::lbns(range) {
@@ -56,7 +56,7 @@ impl Shadow {
         self.last
     }
 
-    /// A write is acknowledged.
+    /// Records the acknowledgement of a write.
     pub fn acknowledge(&mut self, range: LbnRange, version: u64) {
         for lbn in super::lbns(range) {
             let floor = &mut self.sectors[lbn.get() as usize].floor;
@@ -64,24 +64,24 @@ impl Shadow {
         }
     }
 
-    /// What these sectors hold is lost, or nobody's business: until they are written they may hold anything.
+    /// Permits any content of these sectors until their next write.
     pub fn forget(&mut self, range: LbnRange) {
         for lbn in super::lbns(range) {
             self.sectors[lbn.get() as usize].floor = None;
         }
     }
 
-    /// A crash has set a sector back to a version.
+    /// Records that a crash has set a sector back to a version.
     pub fn set_back(&mut self, lbn: Lbn, version: u64) {
         self.sectors[lbn.get() as usize].floor = Some(version);
     }
 
-    /// What a reader that begins now must find.
+    /// Returns the oldest permitted versions for a read that begins now.
     pub fn floors(&self, range: LbnRange) -> Floors {
         super::lbns(range).map(|lbn| self.sectors[lbn.get() as usize].floor).collect()
     }
 
-    /// The version of itself that a sector's bytes are; `None` if they are anything else.
+    /// Returns the version of itself that a sector's bytes are; `None` for any other bytes.
     pub fn version(&self, lbn: Lbn, bytes: &[u8]) -> Option<u64> {
         let (stamp, _) = bytes.split_first_chunk::<STAMP>()?;
         let (address, version) = stamp.split_first_chunk::<{ STAMP / 2 }>()?;
@@ -90,7 +90,7 @@ impl Shadow {
         (full && bytes.len() == self.bytes && u64::from_le_bytes(*address) == lbn.get()).then_some(version)
     }
 
-    /// The first sector of a range whose bytes are not what a reader with these floors may find, and what it holds.
+    /// Returns the first sector of a range whose bytes a read with these floors must not return, and its content.
     pub fn wrong(&self, range: LbnRange, bytes: &[u8], floors: &[Option<u64>]) -> Option<String> {
         let mut sectors = super::lbns(range).zip(bytes.chunks(self.bytes)).zip(floors);
         sectors.find_map(|((lbn, bytes), floor)| {

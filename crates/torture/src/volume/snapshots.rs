@@ -1,5 +1,5 @@
-//! A part of the drive that keeps snapshots: foreground writes go step by step, and its maps are in a journal that
-//! outlives a power cut.
+//! A part of the drive with snapshots: foreground writes go in steps, and its maps are in a journal that survives a power
+//! cut.
 
 use super::shadow::Floors;
 use super::{House, Part, Way, Whose, refused};
@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use units::{Lbn, LbnRange, Op, Sectors};
 
-/// A journal of so many entries is saved anew.
+/// The number of entries at which a journal is replaced by a saved state.
 const LONG: usize = 64;
 
 pub(super) struct Snapshots {
@@ -22,8 +22,8 @@ pub(super) struct Snapshots {
     geometry: Geometry,
     saved: Vec<u8>,
     journal: Vec<[u8; Entry::BYTES]>,
-    /// What each sector of the volume held when a snapshot was taken: what was acknowledged, or later what had failed or
-    /// been cut short by then; and the version issued last.
+    /// The content of each sector of the volume at a snapshot: the acknowledged one, or a later one that had failed or been
+    /// cut short by then; and the last issued version.
     pub taken: BTreeMap<SnapshotId, (Floors, u64)>,
 }
 
@@ -45,7 +45,7 @@ impl Snapshots {
         format!("{:?} {:?}", self.geometry, self.volume.borrow().cow())
     }
 
-    /// The end of what a client may address.
+    /// Returns the end of the clients' address range.
     pub fn end(&self) -> Lbn {
         let Geometry { first, block, blocks, .. } = self.geometry;
         first + Sectors::new(block.get() * blocks)
@@ -56,7 +56,7 @@ impl Snapshots {
         LbnRange::new(first, self.end().since(first))
     }
 
-    /// The whole blocks that a range touches.
+    /// Returns the whole blocks that a range touches.
     pub fn blocks_around(&self, of: LbnRange) -> LbnRange {
         let (first, block) = (self.geometry.first.get(), self.geometry.block.get());
         let from = (of.start().get() - first) / block * block;
@@ -64,7 +64,7 @@ impl Snapshots {
         range(first + from, to - from)
     }
 
-    /// Where parts of a range lie now.
+    /// Returns the current places of the parts of a range.
     pub fn places(&self, of: LbnRange) -> Vec<(LbnRange, LbnRange)> {
         let (first, block) = (self.geometry.first.get(), self.geometry.block.get());
         let volume = self.volume.borrow();
@@ -85,7 +85,7 @@ impl Snapshots {
         self.journal.push(entry.encode());
     }
 
-    /// After a power cut: the state saved last, and the journal on top of it.
+    /// Restores the state after a power cut: the last saved state, and the journal on top of it.
     pub fn restart(&mut self) -> Result<(), Broken> {
         let mut volume = Volume::load(&self.saved).map_err(refused)?;
         for entry in &self.journal {
@@ -95,7 +95,7 @@ impl Snapshots {
         Ok(())
     }
 
-    /// A long journal becomes a state, when no write is under way.
+    /// Replaces a long journal by a saved state, when no write is under way.
     fn tidy(&mut self) {
         if self.journal.len() > LONG
             && let Ok(saved) = self.volume.borrow_mut().save()
@@ -131,7 +131,7 @@ impl House {
         Ok(())
     }
 
-    /// A write to the volume begins.
+    /// Begins a write to the volume.
     pub(super) fn begin_steps(&mut self, range: LbnRange) -> Result<(), Broken> {
         let begun = self.snapshots.volume.borrow_mut().write(range);
         match begun {
@@ -190,7 +190,7 @@ impl House {
         Ok(())
     }
 
-    /// A step of a write is done.
+    /// Handles the end of a step of a write.
     pub(super) fn step_done(&mut self, id: u64, write: WriteId, bad: bool) -> Result<(), Broken> {
         if bad {
             let told = self.snapshots.volume.borrow_mut().failed(write);

@@ -1,4 +1,4 @@
-//! Where a volume's core stands: in the drive, or outside one that is not quite what it is believed to be.
+//! The place of a volume's core: in the drive, or outside one that differs from its profile.
 
 use super::refused;
 use crate::failure::{Broken, Check};
@@ -13,23 +13,23 @@ use std::rc::Rc;
 use std::sync::Arc;
 use units::{Instant, LbnRange, Op};
 
-/// What a volume is made of, now and after each power cut.
+/// The parts of a volume, now and after each power cut.
 pub(super) struct Standing {
-    /// What the core believes of the drive.
+    /// The core's model of the drive.
     pub known: Arc<DriveModel>,
     config: Config,
-    /// The drive as it is, how it behaves, and the seed of its noise; none with the core in it.
+    /// The true drive, its behaviour, and the seed of its noise; `None` with the core in it.
     black: Option<(Profile, Behaviour, u64)>,
     passed: Served,
-    /// Whether a write serves a read of the same place.
+    /// Whether a write completes a read of the same place.
     writes_serve_reads: bool,
 }
 
-/// The ranges that could serve reads since the power came, each with the instant at which its command was sent.
+/// The ranges that could serve reads since power-up, each with the instant at which its command was sent.
 type Served = Rc<RefCell<Vec<(Instant, LbnRange)>>>;
 
 impl Standing {
-    /// `drive` is the drive as it is.
+    /// Returns the parts; `drive` is the true drive.
     pub fn new(setup: &Setup, drive: Arc<DriveModel>, config: Config) -> Result<Self, Broken> {
         let writes_serve_reads = setup.writes_serve_reads;
         if setup.host != Host::VolumeOutside {
@@ -52,7 +52,7 @@ impl Standing {
         Ok(Self { known, config, black, passed: Served::default(), writes_serve_reads })
     }
 
-    /// The volume, after so many power cuts.
+    /// Returns the volume after a number of power cuts.
     pub fn volume(&self, now: Instant, life: u64, platters: Platters) -> Result<Volume, Broken> {
         let known = Arc::clone(&self.known);
         let volume = match &self.black {
@@ -83,8 +83,8 @@ impl Standing {
         self.black.is_some()
     }
 
-    /// Whether commands that were sent by then have served reads of all of it: by reading it, or by writing it where writes
-    /// serve reads. In the drive nothing is under way when a record comes.
+    /// Returns whether commands that were sent by then have read all of the range, or written it where writes complete
+    /// reads. In the drive no work is under way when a record comes.
     pub fn was_under_way(&self, range: LbnRange, by: Instant) -> bool {
         let passed = self.passed.borrow();
         let of = |lbn| passed.iter().any(|(sent, range)| *sent <= by && range.contains(lbn));

@@ -1,4 +1,4 @@
-//! What idle time may do, and what it is said to have cost.
+//! The permitted range of idle work, and its reported harm.
 
 use super::{Foreground, World};
 use crate::exec::Exec;
@@ -9,14 +9,14 @@ use model::Position;
 use scheduler::Harm;
 use units::{Duration, RequestId};
 
-/// Silence after which idle work goes on at first, whatever it has cost (`scheduler/src/idle.rs`).
+/// The initial silence after which idle work continues at any harm (`scheduler/src/idle.rs`).
 const FIRST: Duration = Duration::from_secs(10);
 
-/// How long the foreground must have been silent before work goes on that has cost more than the bound.
+/// The silence after which work above the harm bound continues.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Patience {
     silence: Duration,
-    /// Such work has been done since the last request.
+    /// Whether such work has been done since the last request.
     used: bool,
 }
 
@@ -27,20 +27,20 @@ impl Default for Patience {
 }
 
 impl Patience {
-    /// The longest rest, in seconds.
+    /// Returns the longest rest, in seconds.
     pub fn seconds(self) -> u64 {
         self.silence.as_nanos() / 1_000_000_000
     }
 }
 
-/// The net harm, and the most that it may be before idle work rests.
+/// Returns the net harm, and its bound for idle work.
 fn net_and_bound(harm: Harm, ppm: u32) -> (u128, u128) {
     let net = harm.late.saturating_sub(harm.early).as_nanos();
     (net.into(), u128::from(harm.foreground.as_nanos()) * u128::from(ppm) / 1_000_000)
 }
 
 impl World {
-    /// Whether idle work stays where it may be.
+    /// Checks that idle work stays within its permitted range.
     pub(super) fn check_idle(&mut self, exec: &Exec, from: Position) -> Result<(), Broken> {
         let Some(idle) = self.setup.idle else {
             return Err((Check::IdleRange, "idle time is used, and is not to be".into()));
@@ -77,7 +77,7 @@ impl World {
         Ok(())
     }
 
-    /// A request has ended idle time, or none was used: what patience there is from here on.
+    /// Updates the patience after a request that ended idle time, or without idle time.
     pub(super) fn learn_patience(&mut self, was: Harm, promoted: bool) {
         let Some(idle) = self.setup.idle else { return };
         let is = self.core.harm();
@@ -90,7 +90,7 @@ impl World {
         }
     }
 
-    /// Notes what a request that found the drive idle is said to have cost.
+    /// Records the reported harm of a request to which the drive was idle.
     pub(super) fn check_harm(&mut self, exec: &Exec, harm: Harm) {
         let mut alone = self.requests.iter();
         if let (Some((&id, request)), None) = (alone.next(), alone.next())
@@ -104,7 +104,7 @@ impl World {
         }
     }
 
-    /// A request that found drive and twin idle: it is late by what is said.
+    /// Compares the delay of a request to which drive and twin were idle with the reported harm.
     pub(super) fn compare_harm(
         &mut self,
         id: RequestId,

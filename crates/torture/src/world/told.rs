@@ -1,4 +1,4 @@
-//! What the foreground and the clients are told.
+//! The reports to the foreground and the clients.
 
 use super::World;
 use crate::failure::{Broken, Check, hold};
@@ -8,7 +8,7 @@ use scheduler::{Action, Record};
 use units::RequestId;
 
 impl World {
-    /// The foreground hears of a request.
+    /// Checks the completion of a foreground request.
     pub(super) fn answered(&mut self, id: RequestId, action: Action) -> Result<(), Broken> {
         self.hash.add_answer(id, self.now);
         let Some(request) = self.requests.remove(&id) else { return Ok(()) };
@@ -51,7 +51,7 @@ impl World {
         let suspended = self.clients.sessions.get(&record.session).and_then(|s| s.suspended);
         self.clients.delivered(record)?;
         if let Some(bad) = record.bad {
-            // Not always the lowest: what had come before of a block that is read in pieces may have gone bad since.
+            // Not always the lowest: an earlier piece of a block may have gone bad since.
             let right = record.range.contains(bad) && self.last.1.contains(&bad);
             return hold(right, Check::Bad, || {
                 format!("{record:?}, but of what was done last these are bad: {:?}", self.last.1)

@@ -1,4 +1,4 @@
-//! What is under way: begun, cut short, done, lost.
+//! The work under way: its begin, cut, end and loss.
 
 use super::Foreground;
 use super::{Said, World};
@@ -23,9 +23,9 @@ impl World {
         let plain = self.without_detours(accesses);
         let mut exec = Exec::plan(&mut self.mechanics, &self.drive, accesses, self.now, self.sequence);
         exec.held = held;
-        // What is chosen of the foreground's leaves the pool.
+        // A chosen foreground request leaves the pool.
         exec.promoted = !exec.is_idle() && self.requests_waiting() == waiting;
-        // Whoever gave a buffer for what was lost still holds it.
+        // Clients still have the buffers of lost work.
         let lost = self.retry.take().map(|lost| {
             exec.held.extend(lost.held);
             exec.in_part = true;
@@ -49,7 +49,7 @@ impl World {
             format!("done at {:?}, and without detours at {plain:?}: {:?}", exec.due, exec.accesses)
         })?;
         for pass in exec.passes.iter().filter(|p| p.op.is_write()) {
-            // A promoted write is the foreground's, and has a buffer.
+            // A promoted write is foreground work, and has a buffer.
             let has = !pass.foreground || exec.promoted;
             let buffer = pass.lbn.is_some_and(|lbn| exec.buffer(lbn).is_some());
             hold(!has || buffer, Check::Buffers, || {
@@ -70,7 +70,7 @@ impl World {
             let twice = exec.foreground.windows(2).any(|w| w[0] == w[1]);
             hold(!twice, Check::Request, || format!("a sector twice for one request: {:?}", exec.accesses))?;
             let known = match exec.promoted {
-                // What is lost is done again, whoever wants it meanwhile.
+                // Lost work is repeated, whatever sessions want meanwhile.
                 true => lost || exec.foreground.iter().any(|lbn| self.clients.wants(exec.op, *lbn)),
                 false => !self.candidates(&exec).is_empty(),
             };
@@ -78,8 +78,8 @@ impl World {
                 format!("the head goes for what nobody asked for: {:?}", exec.accesses)
             })?;
             self.counts.promoted += u64::from(exec.promoted);
-            // These look at all that waits, where the others take the best of it; what SMTF takes an unknown time for, where age
-            // counts, depends on it as well.
+            // These policies examine all waiting requests, where the others take the best; SMTF's value for an unknown time
+            // under ageing depends on them as well.
             let window = match self.setup.policy {
                 PolicyName::SptfSw(_) => true,
                 PolicyName::Smtf(rule) => rule.unknown == Unknown::Set || self.setup.age > 0,
@@ -95,7 +95,7 @@ impl World {
         Ok(())
     }
 
-    /// When the head would be done if it went for the foreground alone; none in idle time.
+    /// Returns the end of the work with the foreground's accesses alone; `None` in idle time.
     fn without_detours(&self, accesses: &[Access]) -> Option<Instant> {
         let foreground: Vec<Access> =
             accesses.iter().filter(|a| a.purpose == Purpose::Foreground).copied().collect();
@@ -104,7 +104,7 @@ impl World {
         (!foreground.is_empty()).then_some(due)
     }
 
-    /// Foreground requests that what is under way may be.
+    /// Returns the foreground requests that the work under way may serve.
     pub(super) fn candidates(&self, exec: &Exec) -> Vec<RequestId> {
         if exec.promoted {
             return Vec::new();
@@ -146,7 +146,7 @@ impl World {
         Ok(())
     }
 
-    /// What is under way is due.
+    /// Handles the end of the work under way.
     pub(super) fn due(&mut self) -> Result<(), Broken> {
         let late = self.troubles.take_late();
         if late > Duration::ZERO
@@ -195,7 +195,7 @@ impl World {
         if candidates.is_empty() {
             return self.apply(&exec, exec.passes.len(), None, Some(()));
         }
-        // Which request it was is known from what is said of it first.
+        // The core's next action shows which request it was.
         let said = self.ask()?;
         let Some(action @ (Action::Completed(id) | Action::Failed { id, .. })) = said.action else {
             let told = said.action;
@@ -207,8 +207,8 @@ impl World {
         self.answered(id, action)
     }
 
-    /// The twin goes on as the core would without background: after promoted work at once; on its own clock, when
-    /// nothing else is under way.
+    /// Restarts the twin as the core would continue without background work: after promoted work at once; on its own clock,
+    /// when no other work is under way.
     fn twin_begins_again(&mut self, exec: &Exec) {
         let alone = self.requests.len() == usize::from(!exec.promoted) && self.core.promoted_pending() == 0;
         let begins = match self.setup.idle {
@@ -220,14 +220,14 @@ impl World {
         }
     }
 
-    /// Sectors of which the last pass failed.
+    /// Returns the sectors whose last pass failed.
     fn bad(&self, exec: &Exec) -> Vec<Lbn> {
         let mut last: BTreeMap<Lbn, bool> = BTreeMap::new();
         for pass in &exec.passes {
             let Some(lbn) = pass.lbn else { continue };
             let good = match self.medium.health(lbn) {
                 Health::Good => true,
-                // Written before it was read again, it is good by then.
+                // If it was written before it was read again, it is good by then.
                 Health::Bad => pass.op.is_write() || last.get(&lbn).copied().unwrap_or(false),
                 Health::Stuck => false,
             };
@@ -236,7 +236,7 @@ impl World {
         last.into_iter().filter(|(_, good)| !good).map(|(lbn, _)| lbn).collect()
     }
 
-    /// Lets the first `done` sectors pass. `known` if the host learns what was read.
+    /// Lets the first `done` sectors pass. `known`: the host gets the data of reads.
     pub(super) fn apply(
         &mut self,
         exec: &Exec,
@@ -262,7 +262,7 @@ impl World {
                     self.tenants.wrote(lbn, version);
                 }
             } else if known.is_some() && !self.last.1.contains(&lbn) {
-                // Bad when it passed, but mended by a write of the same command: the host has what was written.
+                // Bad when it passed, but cured by a write of the same command: the host has the written bytes.
                 self.medium.read(lbn, pass.at);
             }
         }

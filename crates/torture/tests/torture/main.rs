@@ -1,4 +1,4 @@
-//! Histories that have failed once, and new ones of the commit's own seed.
+//! Histories that have failed before, and new ones with the commit's own seed.
 
 #![allow(clippy::unwrap_used, clippy::print_stderr)] // helpers of tests stand outside test functions
 
@@ -6,7 +6,7 @@ use freeblock_torture::{Counts, Host, Scenario, Torture, generate, generate_on, 
 use std::path::Path;
 use std::process::Command;
 
-/// `FREEBLOCK_TORTURE_SEED`, or the beginning of the commit's hash, or 1 where there is neither.
+/// Returns `FREEBLOCK_TORTURE_SEED`, or the beginning of the commit's hash, or 1 without either.
 fn seed() -> u64 {
     let said = std::env::var("FREEBLOCK_TORTURE_SEED").ok().filter(|said| !said.is_empty());
     let commit = || {
@@ -83,8 +83,8 @@ mod new_histories_of_this_commit_keep_every_promise {
         });
     }
 
-    /// Carries out histories of at least so many steps. They would prove nothing if one of `events` had not happened; rare
-    /// ones may take more histories.
+    /// Runs histories of at least this many steps. They would prove nothing without any of one kind of `events`; rare kinds
+    /// may need more histories.
     fn search(host: Host, steps: u64, events: impl Fn(&Counts) -> Vec<u64>) {
         let seed = seed();
         let mut torture = Torture::new(seed).on(host);
@@ -167,7 +167,7 @@ fn files_that_are_no_history_are_refused_by_line() {
         (String::new(), 1, "empty"),
         ("freeblock-torture 2\n".into(), 1, "first line"),
         (good.replace("policy", "polici"), 4, "begin the steps"),
-        // What is drawn from its seeds is another then.
+        // The draws from its seeds are different then.
         ("freeblock-torture 1\ndrive random 7\ndrawn 1234\nsteps\n".into(), 3, "another history"),
         ("freeblock-torture 1\noutside noisy exact beyond 0 all\nsteps\n".into(), 2, "1 to 64"),
         (good.replace("steps\n", "steps\nfetch soon 3\n"), 17, "nanoseconds"),

@@ -433,4 +433,25 @@ mod tests {
         drop(daemon);
         assert!(matches!(session.get(NOW), Err(SessionError::Gone(_))));
     }
+
+    /// A record that was the last when it was sent is not while others wait that came before an answer.
+    #[test]
+    fn a_record_is_the_last_only_if_no_other_waits() {
+        let (mut session, mut daemon) = pair();
+        let mut first = record(1, 512);
+        if let Event::Record { last, .. } = &mut first {
+            *last = true;
+        }
+        let mut second = first.clone();
+        if let Event::Record { range, .. } = &mut second {
+            range.start = 2;
+        }
+        sent(&mut daemon, &[first, second, Event::Answer { call: 1, value: 9 }]);
+        assert_eq!(session.abort(5).unwrap(), 9);
+        let got = [(); 2].map(|()| match session.get(NOW).unwrap() {
+            Got::Record(record) => (record.start, record.last),
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(got, [(1, false), (2, true)]);
+    }
 }

@@ -211,6 +211,20 @@ mod tests {
     }
 
     #[test]
+    fn listed_times_are_those_of_the_first_distances_and_the_functions_follow_them() {
+        let curve = Seek::SqrtLinear {
+            crossover: 9,
+            sqrt: (1.0, 1.0),
+            linear: (5.0, 0.5),
+            first_ms: vec![0.8, 1.5, 1.25],
+            least_ms: 1.0,
+        };
+        let seek = SeekProfile::new(&curve, 20).unwrap();
+        let got = [0, 1, 2, 3, 4, 8, 9, 10].map(|d| ms(&seek, d));
+        assert_eq!(got, [0.0, 1.0, 1.5, 1.25, 3.0, 3.828427, 9.5, 10.0]);
+    }
+
+    #[test]
     fn lower_bound_is_monotone_over_a_dip() {
         let curve = Seek::Table { points: vec![(1, 1.5), (2, 1.0), (10, 4.0)] };
         let seek = SeekProfile::new(&curve, 11).unwrap();

@@ -233,3 +233,27 @@ impl fmt::Display for Op {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_contains_its_first_and_last_lbn_and_neither_neighbour() {
+        let range = LbnRange::new(Lbn::new(8), Sectors::new(3));
+        let contained: Vec<u64> = (0..20).filter(|lbn| range.contains(Lbn::new(*lbn))).collect();
+        assert_eq!(contained, [8, 9, 10]);
+        let empty = LbnRange::new(Lbn::new(8), Sectors::new(0));
+        assert!((0..20).all(|lbn| !empty.contains(Lbn::new(lbn))));
+        let last = LbnRange::new(Lbn::new(u64::MAX), Sectors::new(1));
+        assert!(last.contains(Lbn::new(u64::MAX)) && !last.contains(Lbn::new(u64::MAX - 1)));
+    }
+
+    #[test]
+    fn a_range_covers_itself_and_nothing_that_reaches_beyond_either_end() {
+        let range = |start, len| LbnRange::new(Lbn::new(start), Sectors::new(len));
+        assert!(range(8, 3).covers(range(8, 3)) && range(8, 3).covers(range(9, 1)));
+        assert!(!range(8, 3).covers(range(7, 2)) && !range(8, 3).covers(range(10, 2)));
+        assert!(!range(8, 3).covers(range(7, 5)));
+    }
+}

@@ -287,6 +287,23 @@ fn answers_are_as_the_protocol_has_them() {
 }
 
 #[test]
+fn a_read_of_the_maximum_block_size_is_carried_out_and_a_longer_one_is_refused() {
+    let sizes = BlockSizes { maximum: 8192, ..BlockSizes::sectors(512) };
+    let disk = Export::new("disk", 1 << 20).unwrap().with(ALL).blocks(sizes).unwrap();
+    let mut connection = Connection::new([disk].into(), Tls::Off, Limits::default());
+    let go = option(7, &[string("disk"), vec![0, 0]].concat());
+    connection.receive(&[vec![0, 0, 0, 3], go].concat()).unwrap();
+    assert_eq!(connection.poll(), Some(Event::Opened(0)));
+    taken(&mut connection);
+    connection.receive(&request(0, 0, 1, 0, 8192)).unwrap();
+    assert_eq!(next(&mut connection).length, 8192);
+    connection.receive(&request(0, 0, 2, 0, 8192 + 512)).unwrap();
+    assert_eq!(connection.poll(), None);
+    let refused = [&0x6744_6698u32.to_be_bytes()[..], &22u32.to_be_bytes(), &2u64.to_be_bytes()].concat();
+    assert_eq!(taken(&mut connection), refused, "invalid");
+}
+
+#[test]
 fn a_client_fills_no_more_than_its_share() {
     let limits = Limits { requests: 3, bytes: 2048, options: 10 };
     let mut connection = Connection::new(exports(), Tls::Off, limits);

@@ -31,12 +31,12 @@ impl From<Track> for Position {
 /// All knowledge of a drive, prepared for queries.
 ///
 /// ```
-/// use freeblock_model::{DriveModel, Profile};
-/// # let toml = include_str!("../tests/data/tiny.toml");
-/// let profile = Profile::from_toml(toml, "tiny.toml").unwrap();
+/// use freeblock_model::{DriveModel, Profile, builtin, units::Lbn};
+/// let toml = builtin::text("quantum-atlas-10k").unwrap();
+/// let profile = Profile::from_toml(toml, "quantum-atlas-10k.toml").unwrap();
 /// let drive = DriveModel::from_profile(&profile).unwrap();
-/// let location = drive.layout().locate(units::Lbn::new(100)).unwrap();
-/// assert_eq!(drive.layout().lbn_at(location), Some(units::Lbn::new(100)));
+/// let location = drive.layout().locate(Lbn::new(100)).unwrap();
+/// assert_eq!(drive.layout().lbn_at(location), Some(Lbn::new(100)));
 /// ```
 #[derive(Clone, Debug)]
 pub struct DriveModel {
@@ -185,7 +185,7 @@ impl DriveModel {
     ///
     /// ```
     /// use freeblock_model::{DriveModel, builtin};
-    /// use units::{Lbn, LbnRange, Sectors};
+    /// use freeblock_model::units::{Lbn, LbnRange, Sectors};
     /// let mut profile = builtin::find("nearline-4tb")?;
     /// profile.physical_sector_bytes = Some(4_096);
     /// profile.layout.zones.truncate(8); // the zones with whole sectors of 4 KiB on each track
@@ -238,7 +238,7 @@ impl DriveModel {
     ///
     /// ```
     /// use freeblock_model::{DriveModel, Position, builtin};
-    /// use units::{Cylinder, Duration, Op};
+    /// use freeblock_model::units::{Cylinder, Duration, Op};
     /// let drive = DriveModel::from_profile(&builtin::find("seagate-cheetah-18lp")?)?;
     /// let later = drive.with_moves_longer_by(100_000, 600_000);
     /// let (here, there) = (Position::default(), Position { cylinder: Cylinder::new(9), ..Position::default() });

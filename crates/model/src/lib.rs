@@ -22,3 +22,5 @@ pub use layout::{Extent, Layout, Location, Piece, Track, TrackRef};
 pub use profile::Profile;
 pub use profile_file::ReadError;
 pub use seek::SeekProfile;
+/// The types of this crate's interface, so that a user needs no dependency on `freeblock-units` of the same version.
+pub use units;

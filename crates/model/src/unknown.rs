@@ -37,7 +37,7 @@ impl DriveModel {
     ///
     /// ```
     /// use freeblock_model::DriveModel;
-    /// use units::{Bytes, Lbn, Sectors};
+    /// use freeblock_model::units::{Bytes, Lbn, Sectors};
     /// let drive = DriveModel::unknown(Sectors::new(39_063_650_304), Bytes::new(512))?;
     /// assert_eq!(drive.layout().capacity().get(), 39_063_650_304);
     /// assert!(!drive.is_known());

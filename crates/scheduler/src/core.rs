@@ -221,16 +221,15 @@ pub struct PlannerStats {
 /// reads no clock, and its lottery is seeded: the same calls give the same actions.
 ///
 /// ```
-/// use model::{DriveModel, Profile};
+/// use freeblock_scheduler::model::{DriveModel, builtin};
+/// use freeblock_scheduler::units::{Instant, Lbn, LbnRange, Op, RequestId, Sectors};
 /// use freeblock_scheduler::{Action, Config, Core, Parameter, Priority, Request, Sessions};
 /// use std::sync::Arc;
-/// use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId, Sectors};
-/// # let toml = include_str!("../../model/tests/data/tiny.toml");
-/// let drive = DriveModel::from_profile(&Profile::from_toml(toml, "tiny.toml")?)?;
-/// let whole = LbnRange::new(Lbn::ZERO, drive.layout().capacity());
+/// let drive = DriveModel::from_profile(&builtin::find("quantum-atlas-10k")?)?;
+/// let scanned = LbnRange::new(Lbn::ZERO, Sectors::new(4_900));
 /// let mut core = Core::new(Arc::new(drive), Config::default());
 /// let session = core.open(Priority::default())?;
-/// core.read(session, whole, Sectors::new(8), Parameter::default())?;
+/// core.read(session, scanned, Sectors::new(8), Parameter::default())?;
 ///
 /// let (mut now, mut delivered, mut id) = (Instant::ZERO, 0, 0);
 /// while core.undelivered(session) != Some(0) {
@@ -249,7 +248,7 @@ pub struct PlannerStats {
 ///         }
 ///     }
 /// }
-/// assert_eq!(delivered, whole.len().get().div_ceil(8));
+/// assert_eq!(delivered, scanned.len().get().div_ceil(8));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]

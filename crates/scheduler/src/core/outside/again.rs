@@ -1,10 +1,11 @@
-//! Who reads again what the drive has kept, read or written, or what lies beside it on its track; and what detours and idle time take of that.
+//! Repeated reads: cache hits on data that was read or written before, or on data beside it, and the hits that detours and
+//! idle time take.
 //!
-//! A drive keeps what it was asked for last, and what it has read on to: so many places, each new one in place of the one that
-//! nobody has wanted for the longest time. How many there are nobody is told; but whether a read comes from the buffer after so many
-//! others, completions say, and others of the foreground and those of detours and idle time take places alike. So of a read that comes back and
-//! misses it is known how often those come from the buffer behind whom there were as many commands as there were
-//! of the foreground alone, and that part of what it took would not have been without the others.
+//! A drive keeps the last data that it was asked for, and its read-ahead, in a number of places; each new place replaces the
+//! one that was least recently used. The number is unknown, but completions show whether a read is a hit after a number of
+//! other commands, and commands of the foreground, of detours and of idle time take places alike. For a repeated read that
+//! misses, the hit rate of reads after as many commands of the foreground alone is known, and that share of the miss is
+//! charged to the others.
 
 use super::kept::Between;
 use super::{Command, Order, Work};
@@ -12,49 +13,48 @@ use model::DriveModel;
 use std::collections::VecDeque;
 use units::{Lbn, LbnRange, Op, TrackIndex};
 
-/// Places that are remembered: more than drives have segments in their buffers.
+/// The number of remembered places: more than the segments of a drive's buffer.
 const PLACES: usize = 32;
 
-/// What is known of reads behind so many commands is of so many of them; half is forgotten then.
+/// The number of reads after which half of the counts is discarded.
 const MEMORY: u32 = 256;
 
-/// Fewer say nothing.
+/// The minimum of reads for a rate.
 const FEW: u32 = 8;
 
-/// Where more than one in so many come from the buffer, the gap before each is left alone.
+/// If more than one read in this number is a hit, the gap before each possible hit is not used.
 const SELDOM: u32 = 32;
 
-/// Where more of the foreground's reads than that, of 65536, come from the buffer, all gaps are left alone. There is little in them; and what
-/// takes one place of those reads is felt for long, as they each have what others before them have read, and read on to. Where that is
-/// since they come back, so is idle time: one read elsewhere made 256 blocks beside each other, which are asked for 60 times a second and
-/// take six of an Atlas 10K's ten places, miss 17 ms in the next 128 reads and some 65 ms in the 8,000 after them, in which what is kept
-/// of their tracks is as it was before. No control is so long.
+/// If a greater share of the foreground's reads than this, in 65536ths, are hits, no gap is used. Those gaps are short, and
+/// one eviction has long effects, because each read depends on data that earlier reads have left. If the hits are repeats,
+/// idle time counts as above its bound: most of the harm of one idle read comes thousands of reads later, which no control
+/// period covers.
 const MOST: u32 = 65_536 * 3 / 4;
 
-/// The last reads are so many.
+/// The number of reads in the mean shares.
 const SHARE_OF: u32 = 256;
 
-/// Of a bound on harm the account may show so much less, of 65536, where reads come from the buffer since they come back: for what they were
-/// read for last, and for other parts of that, or more. Whether a read would have come from there is told by how often others do behind whom
-/// there was nobody else; but those, too, find what a detour long before has left there. By an account of 1% clients felt up to 1.6% where each
-/// comes back for what it has read, of a drive with three places, and up to 2.4% where half of all begin where one block does and are of 4 KB to
-/// 128 KB (docs/FAST02.md): there a drive holds the block's track or only its end, by what was asked for first, and goes on so for hundreds of reads.
+/// The reserve of a harm bound where reads repeat, in 65536ths: for repeats of the same range, and for repeats of other
+/// parts of it. The hit rate without other commands is an underestimate there, because those reads suffer from earlier
+/// detours too. For other parts the effect lasts longest: a drive holds a block's track or only its end, depending on the
+/// first request, and keeps that for hundreds of reads.
 const KEPT_BACK: u32 = 65_536 / 2;
 const KEPT_BACK_OF_PARTS: u32 = 65_536 * 2 / 3;
 
-/// All of it where one in so many does; none where no more than one in [`SELDOM`] do, of which little can be missed; between, a part of it.
+/// The whole reserve applies if one read in this number is a repeat; none if at most one in [`SELDOM`] is; between, a part
+/// of it.
 const OFTEN: u32 = 16;
 
-/// Where a read is, beside what was read.
+/// The place of a read relative to earlier data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Beside {
-    /// In it.
+    /// The same data.
     Same,
-    /// Behind its first sector, on the track of its last.
+    /// After its first sector, on the track of its last.
     Behind,
     /// Before its first sector, on its track.
     Before,
-    /// In what was written.
+    /// Written data.
     Written,
 }
 
@@ -62,13 +62,13 @@ impl Beside {
     const KINDS: usize = 4;
 }
 
-/// What the foreground has read, or written.
+/// A range that the foreground has read or written.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     range: LbnRange,
     /// The tracks of its first sector and its last.
     tracks: [TrackIndex; 2],
-    /// What there had been between when that was wanted last.
+    /// The counts of other commands when it was last used.
     since: Between,
     written: bool,
 }
@@ -80,7 +80,7 @@ impl Place {
         Some(Self { range, tracks: [first?, last?], since, written: op.is_write() })
     }
 
-    /// Where `asked` is, if it may be there.
+    /// Returns the relative place of `asked`, if it may be a hit.
     fn beside(&self, asked: &Self) -> Option<Beside> {
         let starts = self.range.start() <= asked.range.start();
         if self.written {
@@ -97,7 +97,7 @@ impl Place {
         }
     }
 
-    /// Both, if that is not much more than a track: so much a segment holds.
+    /// Returns the union, if that is not much more than a track, the size of a segment.
     fn with(&self, drive: &DriveModel, asked: &Self) -> Option<Self> {
         let start = self.range.start().min(asked.range.start());
         let end = self.range.end().max(asked.range.end());
@@ -106,16 +106,16 @@ impl Place {
     }
 }
 
-/// Where in a [`Places`] a read is.
+/// The position of a read in a [`Places`].
 #[derive(Clone, Copy, Debug)]
 struct Found {
     beside: Beside,
-    /// Places of the foreground that were wanted since.
+    /// The number of places that the foreground has used since.
     behind: usize,
     since: Between,
 }
 
-/// Places that the foreground has wanted, the last one first.
+/// The places that the foreground has used, the last one first.
 #[derive(Clone, Debug, Default)]
 struct Places(VecDeque<Place>);
 
@@ -128,10 +128,10 @@ impl Places {
         found.min_by_key(|found| (found.beside as usize, found.behind))
     }
 
-    /// A read is done, which found that, and came from there or not.
+    /// Records a finished read that matches `found`, and whether it was a hit.
     fn done(&mut self, drive: &DriveModel, asked: Place, found: Option<&Found>, hit: bool) {
         let mut place = asked;
-        // What goes on with a place does not take another; what has been before it does.
+        // A read that continues a place does not take another; one before it does.
         if let Some(found) = found.filter(|found| hit || found.beside != Beside::Before)
             && let Some(before) = self.0.remove(found.behind)
             && !asked.written
@@ -143,7 +143,7 @@ impl Places {
     }
 }
 
-/// How many reads came from the buffer.
+/// The numbers of reads and of hits.
 #[derive(Clone, Copy, Debug, Default)]
 struct Hits {
     hits: u32,
@@ -164,10 +164,10 @@ impl Hits {
     }
 }
 
-/// By how many places were taken since, up to the last, which stands for all beyond.
+/// Counts by the number of places taken since; the last entry is for all greater numbers.
 type ByPlaces = [Hits; PLACES + 1];
 
-/// How many came from the buffer with so many places taken since; where too few have come, what those with fewer and more did.
+/// Returns the hit rate with this number of places taken since; with too few reads, those of neighbouring numbers are added.
 fn part(hits: &ByPlaces, behind: usize) -> f64 {
     let fewer = hits[..=behind].iter().rev().find_map(Hits::part);
     let more = hits[behind..].iter().find_map(Hits::part);
@@ -177,20 +177,20 @@ fn part(hits: &ByPlaces, behind: usize) -> f64 {
     }
 }
 
-/// What the foreground has read and written lately, and how often it had that again from the buffer.
+/// The foreground's recent reads and writes, and the hit rates of repeats.
 #[derive(Clone, Debug)]
 pub(super) struct Again {
     places: Places,
-    /// Of those between whom there was nothing but the foreground, and of all.
+    /// The counts of reads with only foreground commands in between, and of all.
     hits: [[ByPlaces; 2]; Beside::KINDS],
-    /// Commands of detours and of idle time, which each take a place.
+    /// The numbers of commands of detours and of idle time, each of which takes a place.
     between: Between,
-    /// The part of the foreground's last reads that came from the buffer, of 65536, once there was one: most do until it is seen that they
-    /// do not, since one detour can end that for long.
+    /// The share of hits among the foreground's last reads, in 65536ths, once there was one. It starts high, since one
+    /// detour can end the hits for long.
     share: Option<u32>,
-    /// The part that did since it came back to what was there: not of those who only go on, behind whom the drive reads on again.
+    /// The share of hits that are repeats: not those of streams, which the drive's read-ahead restores.
     came_back: u32,
-    /// The part of these that wanted less than what was there, or more.
+    /// The share of repeats of a smaller or larger range.
     for_parts: u32,
 }
 
@@ -209,41 +209,41 @@ impl Default for Again {
 }
 
 impl Again {
-    /// What of it a read finds.
+    /// Returns the place of a read, and the earlier data that it matches.
     fn find(&self, drive: &DriveModel, op: Op, range: LbnRange) -> Option<(Place, Option<Found>)> {
         let asked = Place::of(drive, op, range, self.between)?;
         Some((asked, self.places.find(&asked)))
     }
 
-    /// How many places were taken since by all.
+    /// Returns the number of places that all commands have taken since.
     fn behind(&self, found: &Found) -> usize {
         let others = usize::try_from(self.between.since(found.since).all()).unwrap_or(PLACES);
         found.behind.saturating_add(others).min(PLACES)
     }
 
-    /// What part of such reads comes from the buffer; and what part would if nobody else took places.
+    /// Returns the hit rate of such reads, and the rate if only the foreground took places.
     fn parts(&self, found: &Found) -> [f64; 2] {
         let [alone, all] = &self.hits[found.beside as usize];
         let without = alone[found.behind].part().unwrap_or_else(|| part(all, found.behind));
         [part(all, self.behind(found)), without]
     }
 
-    /// Whether a read may come from the buffer at all, since something was read there.
+    /// Returns whether a read may be a hit at all, because earlier data match.
     pub fn may_hit(&self, drive: &DriveModel, op: Op, range: LbnRange) -> bool {
         !op.is_write() && matches!(self.find(drive, op, range), Some((_, Some(_))))
     }
 
-    /// Whether most of the foreground's last reads came from the buffer.
+    /// Returns whether most of the foreground's last reads were hits.
     pub fn most_hit(&self) -> bool {
         self.share.is_some_and(|share| share > MOST)
     }
 
-    /// Whether most reads come from the buffer since they come back.
+    /// Returns whether most reads are hits that are repeats.
     pub fn most_come_back(&self) -> bool {
         self.came_back > MOST
     }
 
-    /// Of a bound on harm, what the account may show.
+    /// Returns the part of a harm bound that the estimate may use; the rest is a reserve.
     pub fn by_account(&self, bound_ppm: u32) -> u32 {
         let (seldom, often) = (65_536 / SELDOM, 65_536 / OFTEN);
         let kept_back = |part: u32, share: u32| {
@@ -255,8 +255,8 @@ impl Again {
         u32::try_from(left).unwrap_or(bound_ppm)
     }
 
-    /// Whether the gap before a command is left alone: it may well come from the buffer, or most others do. Of the foreground there is
-    /// that `before` it, not done yet.
+    /// Returns whether the gap before a command is not used: it may be a hit, or most other reads are. `before` are the
+    /// foreground's commands that are not done yet.
     pub fn leaves(
         &self,
         drive: &DriveModel,
@@ -275,8 +275,8 @@ impl Again {
         found.into_iter().chain(will_be).any(|found| self.parts(&found)[0] * f64::from(SELDOM) > 1.0)
     }
 
-    /// A command is done. If it was a read of the foreground that came from the buffer, or took so many nanoseconds beyond its own
-    /// time: what of those it would not have taken without detours, and without idle time.
+    /// Records a finished command. For a foreground read that was a hit, or took `beyond` ns longer than its own time,
+    /// returns the parts that detours and idle time have caused.
     pub fn done(&mut self, drive: &DriveModel, order: &Order, hit: bool, beyond: i64) -> [i64; 2] {
         let Command { op, foreground, range, .. } = order.command;
         match foreground {
@@ -292,13 +292,13 @@ impl Again {
         }
     }
 
-    /// A detour or idle time has had something, which takes a place.
+    /// Records a command of a detour or of idle time, which takes a place.
     fn took(&mut self, in_idle_time: bool) {
         let Between { detours, idle } = &mut self.between;
         *(if in_idle_time { idle } else { detours }) += 1;
     }
 
-    /// The foreground has written that.
+    /// Records a foreground write.
     fn written(&mut self, drive: &DriveModel, range: LbnRange) {
         if let Some((place, found)) = self.find(drive, Op::Write, range) {
             let found = found.filter(|found| found.beside == Beside::Written);
@@ -306,7 +306,7 @@ impl Again {
         }
     }
 
-    /// The foreground has read `asked`, `merged` with more perhaps.
+    /// Records a foreground read of `asked`, which was perhaps `merged` with other blocks.
     fn read(
         &mut self,
         drive: &DriveModel,
@@ -325,7 +325,7 @@ impl Again {
         self.for_parts = next(self.for_parts, hit && comes_back && for_part);
         let missed = found.map_or([0; 2], |found| {
             let [with, without] = self.parts(&found);
-            // What more there was to fetch could not be there, and it says nothing of what was.
+            // Merged blocks cannot be in the buffer, so a miss shows nothing about the request's own.
             let with = if merged { 0.0 } else { with };
             if !merged {
                 self.note(&found, hit);
@@ -334,7 +334,7 @@ impl Again {
             if hit || with >= without || between.all() == 0 && !merged {
                 return [0; 2];
             }
-            // Who has it with the others would have it without them.
+            // A hit with the other commands would also be a hit without them.
             let missed = beyond.max(0) as f64 * (without - with) / (1.0 - with);
             let idle = missed * between.idle as f64 / between.all().max(1) as f64;
             [(missed - idle) as i64, idle as i64]
@@ -360,7 +360,7 @@ mod tests {
 
     const MISS: i64 = 8_000_000;
 
-    /// A buffer of so many places, the one that was wanted last at the front.
+    /// A buffer with a number of places, the most recently used first.
     struct Buffer(VecDeque<u64>, usize);
 
     impl Buffer {
@@ -388,8 +388,8 @@ mod tests {
         DriveModel::from_profile(&builtin::find("quantum-atlas-10k").unwrap()).unwrap()
     }
 
-    /// Some of what is asked for was before, up to so many requests ago, and so many of a hundred write; behind so many of a hundred there
-    /// is another, of idle time or not. What was told to have been missed, and what was.
+    /// Simulates requests of which a share repeats an earlier one and a share writes; after a share of them there is another
+    /// command, of idle time or not. Returns the estimated misses, and the true ones.
     fn told(places: usize, again: (u64, u64), writes: u64, (others, idle): (u64, bool)) -> ([i64; 2], i64) {
         let (drive, mut dice) = (drive(), Dice(42));
         let [mut with, mut without] = [0; 2].map(|_| Buffer(VecDeque::new(), places));
@@ -473,7 +473,7 @@ mod tests {
 
     #[test]
     fn of_a_bound_as_much_is_kept_back_as_is_not_told_of_who_comes_back() {
-        // Of so many blocks after each other, each new one of so many is one of the four before, or begins there.
+        // Among reads of four blocks, one in `new` is of a new block, or the repeats have another length.
         let shown = |new: u64, longer: u64| {
             let (drive, mut kept) = (drive(), Again::default());
             for n in 0..2_000 {
@@ -504,7 +504,7 @@ mod tests {
     fn who_only_goes_on_does_not_come_back() {
         let (drive, mut kept) = (drive(), Again::default());
         assert!(!kept.most_come_back(), "nothing is known yet");
-        // All of a track one behind the other, then all of another.
+        // All of a track in order, then all of another.
         for n in 0..2_000 {
             let asked = LbnRange::new(Lbn::new(n * 8), units::Sectors::new(8));
             kept.read(&drive, asked, false, (true, 0));

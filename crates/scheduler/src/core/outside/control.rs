@@ -1,11 +1,11 @@
-//! Control gaps: what requests take that are left alone where a detour would look free of cost and may not be.
+//! Control gaps: gaps that are left unused although a detour would seem free of cost.
 //!
-//! Whether a detour was late is seen against a forecast of its request without it ([`Plain`](super::Plain)). A request that
-//! is foreseen to come just too late for its sectors has nearly a turn to spare, which a detour takes; a head that is really
-//! sooner than told would have caught them, and the detour has cost a turn that no forecast knows of. With a detour in
-//! every such gap nobody would ever see it. So some of them are left alone: the first few, then one in so many, and all
-//! where most are not there. How many of those come a turn early is what detours cost in gaps like them; it goes into the
-//! account of harm, and the completions tell [`Correction`](super::Correction) how long moves really are.
+//! A detour's cost is the difference from a forecast of its request without it ([`Plain`](super::Plain)). A request that
+//! seems to arrive just too late for its sectors has nearly a revolution to spare for a detour. If the true head is faster
+//! than the profile's, it would have reached the sectors, and the detour has cost a revolution that no forecast shows. With
+//! a detour in every such gap this would stay hidden. Therefore some of them are left unused: the first few, then one in a
+//! number, and all if most are no gaps. The share of requests that come a revolution early is the cost of detours in similar
+//! gaps. It goes into the harm estimate, and the completions show the true moves to [`Correction`](super::Correction).
 
 use super::Outside;
 use super::clock::nanos;
@@ -14,29 +14,30 @@ use super::record::Observed;
 use model::DriveModel;
 use units::{Duration, LbnRange, Op};
 
-/// Gaps are told apart by how much sooner the head would have to be for the turn before: in steps of 100 us, up to 1.6 ms,
-/// beyond which no correction is believed either; and as far again and more as long as heads are seen to be so early.
+/// Gaps are classed by the lead that the head would need for the revolution before: in steps of 100 us up to 1.6 ms, the
+/// largest correction; and beyond that as long as heads are seen to be early by so much.
 const STEP_NS: i64 = 100_000;
 const NEAR: usize = 16;
 const STEPS: usize = 40;
 
-/// So many gaps of a step are left alone before any is used.
+/// The number of gaps of a step that are left unused before any is used.
 const FIRST: u32 = 8;
 
-/// Then one in so many, where heads may be early; elsewhere one in so many.
+/// After those, one gap in this number is left unused where heads may be early; elsewhere one in the other number.
 const WATCHED: u32 = 16;
 const ELSEWHERE: u32 = 128;
 
-/// Heads may be early in the first step that has gaps, and in one behind which, next to it among those, one in so many is.
+/// Heads may be early in the first step that has gaps, and in a step if at least 1 in this number of the preceding step's
+/// requests was early.
 const SUSPECT: u32 = 4;
 
-/// Half is forgotten after so many.
+/// The number of requests after which half is discarded.
 const MEMORY: u32 = 512;
 
-/// Fewer requests than this say less than all of their number.
+/// With fewer requests than this, a share is relative to this number.
 const FEW: u32 = 8;
 
-/// Of a step, requests that were left alone, those of them that came a turn early, and gaps of it.
+/// The requests of a step without detours, the early ones among them, and the gaps.
 #[derive(Clone, Copy, Debug, Default)]
 struct Step {
     alone: u32,
@@ -50,11 +51,11 @@ impl Step {
     }
 }
 
-/// What is known of requests that were left alone, to read and to write.
+/// The counts of requests without detours, to read and to write.
 #[derive(Clone, Debug)]
 pub(super) struct Control {
     steps: [[Step; STEPS]; 2],
-    /// By how many nanoseconds requests without a detour, of all gaps, are late in the mean for what nothing explains.
+    /// The mean unexplained delay in ns of requests without a detour, in all gaps.
     strays: i64,
 }
 
@@ -64,11 +65,11 @@ impl Default for Control {
     }
 }
 
-/// Of so many requests.
+/// The number of requests in that mean.
 const STRAYS_OF: i64 = 1_024;
 
-/// The step of a request that would be a turn early if its head came so much sooner; `None` where something else than the
-/// move decides when it begins.
+/// Returns the step of a request: the lead of the head with which it would be a revolution early; `None` if its start does
+/// not depend on the move.
 fn step(turn: Duration, foreseen: &Forecast) -> Option<usize> {
     let decides = foreseen.moves && foreseen.set_out.is_some();
     let sooner = nanos(turn.saturating_sub(foreseen.wait));
@@ -77,11 +78,11 @@ fn step(turn: Duration, foreseen: &Forecast) -> Option<usize> {
 }
 
 impl Control {
-    /// Whether the gap of a request that is foreseen so, alone, is to be left alone.
+    /// Returns whether the gap of a request with this forecast is left unused.
     pub fn leaves(&mut self, turn: Duration, op: Op, foreseen: &Forecast) -> bool {
         let Some(at) = step(turn, foreseen) else { return false };
         let steps = &mut self.steps[usize::from(op.is_write())];
-        // Where a head may begin anywhere, there are no gaps in the steps that are shorter than a request.
+        // If a head may begin within a request, steps shorter than a request have no gaps.
         let nearer = steps[..at].iter().rev().find(|nearer| nearer.gaps > 0);
         let watched = nearer.is_none_or(Step::suspect);
         let step = &mut steps[at];
@@ -93,7 +94,7 @@ impl Control {
             || tried && step.gaps.is_multiple_of(one_in)
     }
 
-    /// A request that was left alone is done.
+    /// Records a request whose gap was left unused.
     pub fn note(&mut self, turn: Duration, op: Op, foreseen: &Forecast, seen: &Observed) {
         let Some(at) = step(turn, foreseen).filter(|_| seen.explained) else { return };
         let step = &mut self.steps[usize::from(op.is_write())][at];
@@ -104,36 +105,36 @@ impl Control {
         }
     }
 
-    /// A request without a detour is done, wherever it was. Where a profile has sectors elsewhere than they are, nothing
-    /// explains when they come, with a detour or without.
+    /// Records a request without a detour in any gap. If the profile has sectors at wrong places, their delays are
+    /// unexplained, with a detour or without.
     pub fn note_stray(&mut self, turn: Duration, seen: &Observed) {
         let late = if seen.explained { 0 } else { seen.error.clamp(0, nanos(turn)) };
         self.strays += (late - self.strays) / STRAYS_OF;
     }
 
-    /// By how many nanoseconds a request is late in the mean for what nothing explains, and no detour has done.
+    /// Returns the mean unexplained delay in ns, which no detour has caused.
     pub fn stray(&self) -> i64 {
         self.strays
     }
 
-    /// By how many nanoseconds requests that are foreseen so come sooner in the mean when they are left alone.
+    /// Returns the mean lead in ns of requests with this forecast in unused gaps.
     pub fn sooner(&self, turn: Duration, op: Op, foreseen: &Forecast) -> i64 {
         let Some(at) = step(turn, foreseen) else { return 0 };
         let step = self.steps[usize::from(op.is_write())][at];
-        // A gap is used as long as few are seen to be early, which is sooner so by chance than not: one more is taken to be.
+        // A gap is used as long as few are early, so a small count is biased: it is raised by one.
         let early = step.early + u32::from(step.early > 0);
         nanos(turn) * i64::from(early) / i64::from(step.alone.max(FEW))
     }
 
-    /// Moves are foreseen otherwise from now on.
+    /// Discards the counts, because the forecasts have changed.
     pub fn forget(&mut self) {
         *self = Self::default();
     }
 }
 
 impl Outside {
-    /// Whether the gap before `asked` is left alone, to see what the request takes without a detour; and by how many
-    /// nanoseconds it comes sooner than foreseen in the mean, if it is left alone.
+    /// Returns whether the gap before `asked` is left unused as a control, and the request's mean lead in ns without a
+    /// detour.
     pub(super) fn control(&mut self, drive: &DriveModel, (op, asked): (Op, LbnRange)) -> (bool, i64) {
         if self.may_be_buffered(drive, op, asked) {
             return (true, 0);
@@ -158,7 +159,7 @@ mod tests {
 
     const TURN: Duration = Duration::from_millis(6);
 
-    /// A request whose head would have to come so many microseconds sooner for the turn before.
+    /// Returns the forecast of a request that would be a revolution early with a lead of `us` microseconds.
     fn missing_by(us: u64) -> Forecast {
         let at = |d: Duration| Instant::ZERO + d;
         let start = at(TURN - Duration::from_micros(us));
@@ -180,13 +181,14 @@ mod tests {
         }
     }
 
-    /// Moves are told to take so many microseconds longer than they do; requests miss their sectors by anything up to 1.6 ms:
-    /// those whose gaps are used although there is none, what is told of them in turns, and all gaps that are used.
+    /// Simulates moves that are `us` microseconds too long in the profile, with requests that miss their sectors by up to
+    /// 1.6 ms. Returns the number of used gaps that are none, their estimated cost in revolutions, and the number of all
+    /// used gaps.
     fn told_longer_by(us: u64, requests: u64) -> (u64, f64, u64) {
         told_longer_by_where_misses_begin_at(0, us, requests)
     }
 
-    /// The same where a head that comes among the first sectors begins there, so that no request misses by less.
+    /// The same where a head begins within a request, so that no request misses by less than `least`.
     fn told_longer_by_where_misses_begin_at(least: u64, us: u64, requests: u64) -> (u64, f64, u64) {
         let mut control = Control::default();
         let (mut lost, mut told, mut used) = (0, 0, 0);
@@ -213,7 +215,7 @@ mod tests {
         for us in [60, 340, 820] {
             let (lost, told, used) = told_longer_by(us, 100_000);
             assert!((told - lost as f64).abs() < 0.15 * lost as f64 + 60.0, "{us}: {told} of {lost}");
-            // Where there is no gap hardly any is used.
+            // Hardly any false gap is used.
             assert!(lost < 6_000, "{us}: {lost} of {used}");
         }
     }
@@ -239,7 +241,7 @@ mod tests {
     #[test]
     fn what_is_late_with_and_without_detours_is_told() {
         let mut control = Control::default();
-        // One in fifty is late by half a turn, for no reason that is known; turns that were lost do not count.
+        // One in fifty is late by half a revolution for an unknown reason; lost revolutions do not count.
         for n in 0..20_000 {
             let stray = Observed { error: nanos(TURN) / 2, turns: 0, explained: false, foreseen: false };
             let lost = Observed { error: nanos(TURN), turns: 1, explained: true, foreseen: true };

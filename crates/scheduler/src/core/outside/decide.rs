@@ -1,4 +1,5 @@
-//! What is sent next: a foreground request with a detour before it or merged into it, or background work in idle time.
+//! The choice of the next command: a foreground request with a detour before it or merged into it, or background work in
+//! idle time.
 
 use super::clock::difference;
 use super::fit::range_of;
@@ -15,24 +16,24 @@ use model::{DriveModel, Position};
 use std::sync::Arc;
 use units::{Duration, Instant, Lbn, LbnRange, Op, Sectors, TrackIndex};
 
-/// How long before a command must be at the drive it is chosen, beyond what commands cost there: hosts are woken late, and
+/// The time before a command must be at the drive at which it is chosen, besides its own costs: hosts wake late, and
 /// predictions are off by some microseconds.
 pub(super) const LEAD: Duration = Duration::from_micros(300);
 
-/// What a detour is planned for.
+/// The part of a gap that a detour is planned for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
-    /// All of a gap.
+    /// The whole gap.
     Whole,
-    /// And so much longer, by detours that bring more than so many sectors.
+    /// The gap and one more revolution, for detours that yield more than a number of sectors.
     Longer(Duration, u64),
-    /// What is left behind a detour.
+    /// The rest behind a detour.
     Rest,
-    /// The same, for what one command can have with the request.
+    /// The same, for blocks that one command can read with the request.
     Merged,
 }
 
-/// Of a detour, the commands of its own with their tags and wanted sectors, and what is merged with the foreground's.
+/// A detour's own commands with their tags and wanted sectors, and the range that is merged with the foreground's command.
 type Taken = (Vec<(Op, LbnRange, u64, u32)>, Option<(LbnRange, u32)>);
 
 impl Outside {
@@ -42,7 +43,7 @@ impl Outside {
         tag
     }
 
-    /// Puts a command into the queue.
+    /// Queues a command.
     pub(super) fn push(
         &mut self,
         drive: &DriveModel,
@@ -67,7 +68,7 @@ impl Outside {
         });
     }
 
-    /// A command with the next number.
+    /// Returns a command with the next number.
     pub(super) fn next_command(
         &mut self,
         (op, range): (Op, LbnRange),
@@ -80,7 +81,7 @@ impl Outside {
         Command { id, op, range, purpose, foreground, useful }
     }
 
-    /// How a command stands to the last one that was decided on.
+    /// Returns the relation of a command to the last chosen one.
     pub(super) fn neighbour(&self, drive: &DriveModel, op: Op, range: LbnRange) -> Option<Neighbour> {
         let (first, end) = self.last;
         let before = drive.layout().locate(Lbn::new(end.get().checked_sub(1)?))?;
@@ -90,12 +91,12 @@ impl Outside {
         (before.track == behind.track).then_some(Neighbour { first, second: op, backward, touching })
     }
 
-    /// When the arm can set out for the next command.
+    /// Returns when the arm can start for the next command.
     pub(super) fn set_out(&self, at: &Standing, op: Op) -> Instant {
         self.set_out_from(at, op, self.decided)
     }
 
-    /// The same for a command that is `sent` then, in platter time.
+    /// Returns the same for a command that is `sent` at a platter time.
     pub(super) fn set_out_from(&self, at: &Standing, op: Op, sent: Instant) -> Instant {
         let overheads = &self.config.overheads;
         if overheads.overlap {
@@ -105,8 +106,8 @@ impl Outside {
         }
     }
 
-    /// When what goes next is to be chosen, if that can wait: behind what is at the drive a command is in time when it has
-    /// been taken in before the head is free.
+    /// Returns when the next command is to be chosen, if that can wait: behind others at the drive it is in time if it is
+    /// decoded before the head is free.
     pub(super) fn late_choice(&self, drive: &DriveModel) -> Option<Instant> {
         let overheads = &self.config.overheads;
         let waits = self.config.late_choice && overheads.overlap && self.retries.is_empty();
@@ -116,19 +117,19 @@ impl Outside {
         Some(self.in_time_for(self.standing(drive).free))
     }
 
-    /// The host's time at which a command is to be chosen for a head that is free at `free`, in platter time.
+    /// Returns the host's time at which a command is to be chosen for a head that is free at `free`, in platter time.
     fn in_time_for(&self, free: Instant) -> Instant {
         let [read, write] = self.config.overheads.command;
         let at = self.clock.host(free);
         at.checked_sub(read.max(write) + LEAD).unwrap_or_default()
     }
 
-    /// Who came until then, by the host's clock, would have been chosen from without detours.
+    /// Returns, on the host's clock, the last arrival that the choice without detours would have included.
     fn plain_choice(&self, now: Instant) -> Instant {
         self.plain_choice_if_asked(now) + self.unasked(now)
     }
 
-    /// The same of a host that has asked as soon as it could.
+    /// Returns the same for a host that always polled as soon as it could.
     fn plain_choice_if_asked(&self, now: Instant) -> Instant {
         if !self.config.late_choice {
             return self.heard_at;
@@ -137,18 +138,17 @@ impl Outside {
             Work::Foreground { plain, .. } => Some(plain.as_ref().map(|plain| plain.end)),
             _ => None,
         });
-        // Nobody has waited for detours lately.
+        // No recent request was delayed by a detour.
         let Some(Some(end)) = ahead else { return if ahead.is_some() { now } else { self.heard_at } };
         self.in_time_for(end).max(self.heard_at).min(now)
     }
 
-    /// How long the drive has had nothing to do although there may have been something, because the host did not ask: no detour
-    /// was in the way of that.
+    /// Returns the time for which the drive was idle because the host did not poll: no detour has caused it.
     fn unasked(&self, now: Instant) -> Duration {
         if self.device.is_empty() { now.saturating_since(self.heard_any) } else { Duration::ZERO }
     }
 
-    /// By how much a detour's move over so many cylinders is widened.
+    /// Returns the margin of a detour's move over `distance` cylinders.
     pub(super) fn margin(&self, distance: u32) -> Duration {
         match self.config.conservatism {
             Conservatism::Constant(margin) => margin,
@@ -158,7 +158,7 @@ impl Outside {
         }
     }
 
-    /// Of moves over so many cylinders that have no more to spare than that, the millionths that are late.
+    /// Returns the share of moves over `distance` cylinders with no slack beyond their margin that are late, in ppm.
     fn late_ppm(&self, distance: u32) -> u64 {
         self.margins.late_ppm(distance, self.margin(distance))
     }
@@ -178,7 +178,7 @@ impl Outside {
 }
 
 impl Core {
-    /// When what goes next is to be chosen or sent, if there is anything and that waits.
+    /// Returns when the next command is to be chosen or sent, if one waits for that.
     pub(in crate::core) fn choice_at(&self) -> Option<Instant> {
         let outside = self.outside.as_ref()?;
         let any = !self.pool.is_empty();
@@ -194,7 +194,7 @@ impl Core {
         let standing = outside.standing(&drive);
         self.arrive_at(&standing);
         if let Some((tag, job)) = outside.retries.pop_front() {
-            // What was to be had on the way is being waited for, or was given back: then a write is to overtake it again.
+            // Blocks on its way are already under way, or were returned: then a write covers them again.
             self.background.take_for(tag);
             self.pass_over(&job);
             self.push_foreground(outside, &job, (tag, None, None));
@@ -203,12 +203,12 @@ impl Core {
         let tag = outside.next_tag();
         self.background.take_for(tag);
         self.watch.look_past(outside.device.back().map(|o| Last::after(o.command.op, o.command.range)));
-        // Who reads on finds the head where it is.
+        // A sequential read needs no seek, so choose as if the head had stayed.
         let at = if outside.blind { now } else { outside.set_out(&standing.not_reading_on(), Op::Read) };
         let later = self.who_is_too_late(outside, now);
         let job = self.choose(at, buffers);
         self.pool.extend(later);
-        // If the early requests were promoted work only, and none of that is wanted any more, a late one is next.
+        // If the early requests were promoted work that is no longer wanted, a late one is next.
         if let Some(job) = job.or_else(|| self.choose(at, buffers)) {
             self.decide_foreground(outside, &standing, job, tag, buffers);
         } else if outside.device.is_empty() {
@@ -216,9 +216,9 @@ impl Core {
         }
     }
 
-    /// Takes those out of the pool who came when without detours the choice would have been made, if somebody came before. To
-    /// choose from more is sooner for the head, and who feels what it costs to be overtaken nobody knows where clients ask several
-    /// times and pause for a constant time: that settles who comes together (docs/FAST02.md).
+    /// Removes from the pool the requests that arrived after the choice without detours would have been made, if an earlier
+    /// one waits. A choice from more is faster for the head; but for clients that send several requests before a constant
+    /// pause, the cost of being overtaken is unknown, because it changes which clients collide.
     fn who_is_too_late(&mut self, outside: &Outside, now: Instant) -> Vec<Pending> {
         let until = outside.plain_choice(now);
         let early = |pending: &Pending| pending.arrived <= until;
@@ -261,7 +261,7 @@ impl Core {
         outside.plain_since = if detoured { 0 } else { outside.plain_since.saturating_add(1) };
         let felt = outside.plain_since <= u32::from(outside.config.at_drive);
         let mut plain = job.ranges().first().filter(|_| felt).map(|&asked| {
-            // Without detours there would have been room for it when the host had heard of the last request but one.
+            // Without detours there would have been room for it at the completion of the last request but one.
             let room = outside.heard_foreground.checked_sub(outside.on_bus).unwrap_or_default();
             let room = room + outside.unasked(self.now);
             let asked_at = outside.clock.platter(job.pending.arrived).max(room);
@@ -291,11 +291,11 @@ impl Core {
         self.arrive_at(&outside.standing(&self.drive));
     }
 
-    /// By how many nanoseconds sooner the request that was chosen is done than what would have been chosen as soon as there
-    /// was `room`: with detours that is later, and from more. Half of it: a near request that goes now is not there for
-    /// the choice after it.
+    /// Returns the lead in ns of the chosen request over the one that would have been chosen as soon as there was `room`:
+    /// with detours the choice is later, and from more. Half of it counts, because a near request that is served now is
+    /// missing in the next choice.
     fn gain(&self, outside: &Outside, standing: &Standing, job: &Job, room: Instant, end: Instant) -> i64 {
-        // Who comes when a request is done comes because of that.
+        // A request that arrives at a completion arrives because of it.
         let until = outside.plain_choice(self.now);
         let early = |pending: &Pending| pending.arrived <= until;
         if early(&job.pending) {
@@ -316,7 +316,7 @@ impl Core {
         difference(without.end, end) / 2
     }
 
-    /// Which of these the policy would choose from there.
+    /// Returns the policy's choice among these from that position.
     pub(super) fn chosen_of(
         &self,
         there: &[Pending],
@@ -335,7 +335,8 @@ impl Core {
         there.get(self.policy.clone().choose(&view)).copied()
     }
 
-    /// What of a detour leaves the foreground in time, or later by what was bought, and brings something.
+    /// Returns the part of a detour that leaves the foreground in time, or late by the time spent on purpose, and yields
+    /// wanted sectors.
     pub(super) fn fit(
         &self,
         outside: &Outside,
@@ -346,7 +347,7 @@ impl Core {
         outside.fit(&self.drive, detour, (first, bought), |stop, merged| self.wanted_at(stop, merged) > 0)
     }
 
-    /// The wanted sectors of a stop that one command can have.
+    /// Returns the wanted sectors of a stop that one command can read.
     pub(super) fn wanted_at(&self, stop: &Stop, merged: bool) -> u64 {
         let track = self.drive.layout().track_ref(stop.track);
         let window = (stop.first, stop.count);
@@ -356,7 +357,7 @@ impl Core {
         }
     }
 
-    /// Takes what is wanted at a detour's stops.
+    /// Takes the wanted blocks at a detour's stops.
     pub(super) fn take_detour(
         &mut self,
         outside: &mut Outside,
@@ -382,7 +383,7 @@ impl Core {
         (sent, merged)
     }
 
-    /// The commands of a foreground request, the first perhaps with what is merged into it.
+    /// Queues the commands of a foreground request, the first perhaps with merged blocks.
     fn push_foreground(
         &mut self,
         outside: &mut Outside,
@@ -401,7 +402,7 @@ impl Core {
         }
     }
 
-    /// The detour for a part of the first gap of a request; no other gap can be used from outside.
+    /// Returns the detour for a part of the first gap of a request; no other gap can be used from outside.
     pub(super) fn detour_for(
         &mut self,
         outside: &Outside,
@@ -421,7 +422,7 @@ impl Core {
         let piece = drive.layout().pieces(first).next()?;
         let set_out = outside.set_out(standing, op);
         let overheads = outside.config.overheads;
-        // In a queue a command's own time runs beside what came before.
+        // In a queue a command's overhead runs beside the command before.
         let begun = if overheads.overlap { outside.decided } else { standing.ready.max(outside.decided) };
         let earliest = begun + overheads.shortest_access;
         let whole = op.is_write() || u64::from(piece.len) == first.len().get();
@@ -432,7 +433,7 @@ impl Core {
         let at = standing.free.max(outside.decided);
         let before = |op| outside.set_out(standing, op).saturating_since(at);
         let between = |last| if overheads.overlap { Duration::ZERO } else { overheads.between(last, op) };
-        // Source and destination are looked at on their own.
+        // Source and destination are examined separately.
         let ahead = outside.device.iter().chain(&outside.queue).map(|o| o.command.range);
         let ranges = ahead.chain(job.ranges().iter().copied());
         let not_on: Vec<TrackIndex> =
@@ -479,7 +480,7 @@ impl Core {
         self.plan(&gap, self.config.budget, Some(&terms))
     }
 
-    /// Takes what is wanted of a stop; the LBNs to ask for, and how many of them are wanted.
+    /// Takes the wanted blocks of a stop. Returns the LBNs of the command, and the number of wanted sectors among them.
     fn take_straight(
         &mut self,
         stop: &Stop,
@@ -494,7 +495,7 @@ impl Core {
         let lbns = |first: u32, count: u32| range_of(&drive, &Stop { first, count, ..*stop });
         if stop.op == Op::Read {
             let taken = self.background.take_reads(&drive, stop.track, (stop.first, stop.count), false)?;
-            // A merged command goes on to the request.
+            // A merged command continues to the request.
             let end = if merged { stop.count } else { taken.end };
             let range = lbns(stop.first + taken.begin, end - taken.begin);
             if range.is_none() {
@@ -510,7 +511,7 @@ impl Core {
                 None => runs.push((passing, sectors)),
             }
         });
-        // Where a buffer was not at hand there is a hole, which one command cannot leave out.
+        // A refused buffer leaves a hole, which one command cannot leave out.
         let holes = runs.len() > 1;
         let run =
             if merged { runs.pop().filter(|run| run.0 + run.1 == window.1) } else { runs.first().copied() };
@@ -524,8 +525,8 @@ impl Core {
         Some((range, range.len().get() as u32))
     }
 
-    /// Leaves out what lies behind a sector that is known to be bad, and is not to be fetched itself; of what is merged,
-    /// what lies before it.
+    /// Removes the part of a command behind a known bad sector that is not itself wanted; for merged blocks, the part before
+    /// it.
     pub(super) fn avoid_bad(
         &mut self,
         outside: &Outside,
@@ -556,7 +557,7 @@ impl Core {
         range = if merged { parts.pop()? } else { parts.into_iter().max_by_key(sectors)? };
         let useful = sectors(&range).min(range.len().get()) as u32;
         self.background.give_back(self.drive.layout(), tag, false, |item| !range.covers(item));
-        // What is left begins and ends with what is wanted.
+        // The rest begins and ends with a wanted sector.
         let kept = self.background.fetched_by(tag).into_iter().filter(|item| range.covers(*item));
         let (from, to) = kept.fold((range.end(), range.start()), |(from, to), item| {
             (from.min(item.start()), to.max(item.end()))

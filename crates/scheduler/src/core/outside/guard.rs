@@ -1,55 +1,55 @@
-//! Whether detours may be tried: they cost the foreground when predictions are wrong.
+//! The permission of detours: they harm the foreground when predictions are wrong.
 //!
-//! Two accounts, both of the last some thousand commands. Trust: how many commands were done when they were foreseen. A
-//! drive that is not what its profile says, that reorders, or has no head at all, has none. Harm: by how much requests
-//! were later than they would have been without detours ([`felt`](super::felt)), against the time that clients waited in
-//! all. Some turns would have been lost anyway. Where a detour lets the foreground choose later, from more, half of what
-//! that gains is credited: whom it takes now it will not have later. Tests and the lab measure the truth against a run without detours.
+//! There are two measures, both of the last some thousand commands. Trust: the share of commands that complete as predicted;
+//! it is low on a drive that contradicts its profile, reorders, or has no head at all. Harm: the delay of requests by
+//! detours ([`felt`](super::felt)) as a share of the clients' response times. Some revolutions would have been lost anyway.
+//! If a detour lets the foreground choose later, from more requests, half of the gain is credited, because the chosen
+//! request is missing in the next choice. Tests and the lab measure the truth against a run without detours.
 
 use crate::idle::Harm;
 use units::Duration;
 
-/// Trust forgets in so many commands.
+/// The number of commands in the mean of trust.
 const MEMORY: u32 = 128;
 
-/// In parts of 65536: detours begin when seven of eight commands are foreseen, and end when three of four are not.
+/// In 65536ths: detours begin when seven of eight commands are as predicted, and end when fewer than three of four are.
 const TRUSTED: u32 = 65_536 * 7 / 8;
 const MISTRUSTED: u32 = 65_536 * 3 / 4;
 
-/// After so many commands without trust what was learned of the drive is taken to be of another one: trouble that has
-/// ended is over, but for what was learned in it.
+/// The number of commands without trust after which the learned corrections are discarded: after the trouble they may be
+/// wrong.
 const LASTING: u32 = 1_024;
 
-/// Harm forgets half when the foreground has had the head for so long.
+/// The foreground's time at the head after which half of the harm is forgotten.
 const HARM_MEMORY: Duration = Duration::from_secs(60);
 
-/// The foreground's time is taken to be at least this, so that the first detour that is late does not end them all.
+/// The minimal time that harm is compared with, so that the first late detour does not end all.
 const LEAST: Duration = Duration::from_secs(2);
 
-/// So many commands between two looks at the harm.
+/// The number of commands between two updates of the margins.
 const LOOK: u32 = 512;
 
-/// Why a core outside the drive leaves the gaps alone; idle time is used all the same.
+/// The reason why a core outside the drive does not use gaps; idle time is used all the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Caution {
-    /// The platter's angle is not known: at the beginning, or after too many completions that fit none.
+    /// The platter's angle is unknown: at the start, or after too many completions that fit none.
     Unsynchronised,
-    /// Too few commands were done when they were foreseen.
+    /// Too few commands complete as predicted.
     Mistrust,
-    /// Detours have cost the foreground as much as they may.
+    /// The harm of detours is at its bound.
     Harm,
-    /// Nothing is known of the drive but its size.
+    /// Only the drive's size is known.
     Unknown,
-    /// Most of the foreground's reads come from the drive's buffer, where a detour would take the place of what is read next.
+    /// Most of the foreground's reads are cache hits, and a detour would evict the data of the next ones.
     Buffered,
 }
 
-/// What was lost and gained over some time: both are bounded, what clients wait longer and what the head does less.
+/// The losses and gains over some time: both the clients' delay and the head's are bounded.
 #[derive(Clone, Copy, Debug, Default)]
 struct Tally {
-    /// Clients' responses, and by how much those were longer or shorter.
+    /// The clients' response times, and their increase or decrease.
     felt: Harm,
-    /// The foreground's time at the head, and by how much that was.
+    /// The foreground's time at the head, and its increase or decrease.
     head: Harm,
 }
 
@@ -69,37 +69,37 @@ impl Tally {
         }
     }
 
-    /// What is the worse of the two.
+    /// Returns the worse of the two.
     fn worse(&self) -> Harm {
         self.head.or_felt(&self.felt)
     }
 }
 
-/// By how many nanoseconds a request was too late; less than nothing where it was early.
+/// The delay of a request in ns; negative means early.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Lateness {
-    /// For its client.
+    /// The client's delay.
     pub client: i64,
-    /// At the head.
+    /// The head's delay.
     pub head: i64,
 }
 
-/// Both accounts.
+/// The measures of trust and harm.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Guard {
-    /// The part of the commands that were foreseen, of 65536.
+    /// The share of commands that were as predicted, in 65536ths.
     foreseen: u32,
     trusted: bool,
-    /// Commands since trust ended, or since that was last told.
+    /// Commands since trust ended, or since that was last returned.
     doubted: u32,
     recent: Tally,
-    /// Of that, the time at the head that was given away on purpose.
+    /// The time at the head that was spent on purpose.
     bought: Duration,
-    /// And the wanted sectors that were had beside the foreground.
+    /// The wanted sectors of detours.
     had: u64,
-    /// Commands accounted since the last look.
+    /// Commands since the last update.
     accounted: u32,
-    /// Since the beginning.
+    /// The totals since the start.
     all: Tally,
 }
 
@@ -117,7 +117,7 @@ impl Guard {
         }
     }
 
-    /// A command was done, when it was foreseen or not; whether trust ends with it, or has been missing for long.
+    /// Records whether a command completed as predicted. Returns whether trust ends with it, or has been missing for long.
     pub fn note(&mut self, foreseen: bool) -> bool {
         let trusted = self.trusted;
         self.foreseen -= self.foreseen / MEMORY;
@@ -130,10 +130,10 @@ impl Guard {
         ends || self.doubted == LASTING
     }
 
-    /// The foreground had the head for `time`, detours for it included; a client has waited for `response`; of both so
-    /// much was too `late`. Of their bound idle time has left so many 65536ths.
+    /// Records a request that used the head for `time`, detours included, with the client's `response`, both of them `late`
+    /// by some time. `left` is the part of the bound that idle time has left, in 65536ths.
     pub fn account(&mut self, time: Duration, response: Duration, late: Lateness, left: u32) {
-        // Time in which detours may not be tried saves up for them what idle time, which has the whole bound then, does not use.
+        // While detours are not allowed, only the part of the bound that idle time leaves is saved for them.
         let saved = |time: Duration| if self.trusted { time } else { time * u64::from(left) / 65_536 };
         self.recent.add(saved(time), saved(response), late);
         self.all.add(time, response, late);
@@ -145,29 +145,29 @@ impl Guard {
         }
     }
 
-    /// Whether commands are done when they were foreseen.
+    /// Returns whether commands complete as predicted.
     pub fn is_trusted(&self) -> bool {
         self.trusted
     }
 
-    /// What all detours have cost since the beginning.
+    /// Returns the harm of all detours since the start.
     pub fn harm(&self) -> Harm {
         self.all.worse()
     }
 
-    /// Beside what is accounted next so many wanted sectors were had, for so much time at the head that was given away.
+    /// Records wanted sectors of the next request's detour, and the time at the head that was spent on them on purpose.
     pub fn had(&mut self, sectors: u32, bought: Duration) {
         self.had += u64::from(sectors);
         self.bought += bought;
     }
 
-    /// The wanted sectors that are had in so much of the foreground's time, as of late.
+    /// Returns the usual yield in this much of the foreground's time.
     pub fn had_in(&self, time: Duration) -> u64 {
         let had = u128::from(self.had) * u128::from(time.as_nanos());
         u64::try_from(had / u128::from(self.recent.head.foreground.max(LEAST).as_nanos())).unwrap_or(u64::MAX)
     }
 
-    /// From time to time: the harm of late, in millionths of the foreground's time, beside what was given away.
+    /// Returns, from time to time, the recent harm in ppm of the foreground's time, without time spent on purpose.
     pub fn look(&mut self) -> Option<u64> {
         if self.accounted < LOOK {
             return None;
@@ -179,13 +179,12 @@ impl Guard {
         u64::try_from(u128::from(net.as_nanos()) * 1_000_000 / time).ok()
     }
 
-    /// Whether caution is called for, where detours may cost so many millionths, and clients have yet to feel so many
-    /// nanoseconds of what they have cost.
+    /// Returns the caution, for a bound of `harm_ppm` and an expected further delay of clients of `owed` ns.
     pub fn caution(&self, harm_ppm: u32, owed: i64) -> Option<Caution> {
         let mut soon = self.recent;
         soon.add(Duration::ZERO, Duration::ZERO, Lateness { client: owed, head: 0 });
         let harm = soon.worse();
-        // Of the time that it would have been without.
+        // Relative to the time without the harm.
         let time = harm.foreground.saturating_sub(harm.net()).max(LEAST).as_nanos();
         let bound = u128::from(time) * u128::from(harm_ppm) / 1_000_000;
         if !self.trusted {
@@ -247,7 +246,7 @@ mod tests {
             guard.note(true);
         });
         let (request, turn) = (Duration::from_millis(7), Duration::from_millis(6));
-        // Every tenth detour costs a turn; without caution that would be 8%.
+        // Every tenth detour costs a revolution; without caution that would be 8%.
         for n in 0..200_000 {
             let detour = guard.caution(10_000, 0).is_none();
             let late = if detour && n % 10 == 0 { turn } else { Duration::ZERO };
@@ -269,7 +268,7 @@ mod tests {
             guard.note(true);
         });
         let (request, turn) = (Duration::from_millis(7), Duration::from_millis(6));
-        // Hundreds come at once, and wait for seconds; each of those after them waits for nobody.
+        // Hundreds arrive at once and wait for seconds; the later ones wait for no other.
         for n in 0..400 {
             guard.account(request, request * (n + 1), Lateness::default(), 65_536);
         }

@@ -174,7 +174,7 @@ pub(crate) enum DriveCommand {
         #[arg(long)]
         toml: bool,
     },
-    /// Turn a DiskSim 4.0 parameter file into a profile
+    /// Convert a DiskSim 4.0 parameter file to a profile
     #[command(
         after_help = "Example:\n  freeblock drive import atlas10k.parv -o atlas10k.toml\n  freeblock drive import array.parv --disk FAST -o fast.toml\n\nNotes on standard error name each parameter that was ignored or interpreted. If the import fails, nothing is written; a file that is read is never overwritten."
     )]
@@ -391,7 +391,7 @@ pub(crate) struct SimulateArgs {
     /// Foreground requests to simulate [default: 10000; with a scan, until the scan is done; with a trace, all of it]
     #[arg(help_heading = "Foreground", long, value_name = "N", value_parser = values::requests, allow_negative_numbers = true)]
     pub(crate) requests: Option<u64>,
-    /// What the background does
+    /// The background work
     #[arg(help_heading = "Background", long, value_enum, default_value = "none")]
     pub(crate) background: BackgroundTask,
     /// The size of a background block, in bytes or with k, M, G (4096, 4k, 64KiB) [default: 4096]
@@ -409,7 +409,7 @@ pub(crate) struct SimulateArgs {
     /// and idle time is used in streams [default: off]
     #[arg(help_heading = "Background", long, value_name = "SWITCH", value_enum)]
     pub(crate) pass_through: Option<Switch>,
-    /// Outside the drive: whether the rest of a gap behind a detour is planned for too [default: off; on with --bought-turns]
+    /// Outside the drive: whether the rest of a gap behind a detour is planned as another gap [default: off; on with `--bought-turns`]
     #[arg(help_heading = "Background", long, value_name = "SWITCH", value_enum)]
     pub(crate) plan_rest: Option<Switch>,
     /// Outside the drive: whether unspent harm is spent: a request waits one more revolution if the detour that fits into it is

@@ -93,7 +93,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn of_each_sector_the_last_that_was_given_counts(
+        fn the_last_bytes_given_for_a_sector_count(
             pushes in prop::collection::vec((0..30u64, 1..12u64), 0..10), at in 0..30u64, len in 1..12u64,
         ) {
             let range = |start, len| LbnRange::new(Lbn::new(start), Sectors::new(len));

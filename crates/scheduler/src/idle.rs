@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_can_tell_the_cost_of_waits_for_a_long_silence() {
+    fn work_of_unknown_cost_waits_for_a_long_silence() {
         let config = IdleTime::default();
         let mut idle = Idle { untold: true, ..Idle::new(1_000) };
         assert_eq!(idle.range(&config, idle.since + Duration::from_secs(9)), Range::Track);

@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_wins_without_tickets() {
+    fn a_draw_without_tickets_has_no_winner() {
         assert_eq!(Lottery::new(1).draw([0u64; 0].into_iter()), None);
         assert_eq!(Lottery::new(1).draw([0u64, 0].into_iter()), None);
     }

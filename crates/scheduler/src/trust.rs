@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lasts_is_told_once_each_way() {
+    fn a_lasting_change_is_reported_once_each_way() {
         let mut watch = TrustWatch::default();
         let mut changes = Vec::new();
         for second in 0..3_000 {
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_beginning_a_moment_and_few_commands_are_not_told() {
+    fn start_short_doubts_and_few_commands_are_not_reported() {
         let mut watch = TrustWatch::default();
         assert!((0..1_000).all(|i| watch.note(at(i / 50), told(false)).is_none()), "20 seconds");
         assert_eq!(watch.note(at(21), told(true)), None);

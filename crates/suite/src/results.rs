@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changed_is_named() {
+    fn a_changed_test_is_named() {
         let before = results(&[
             ("a", Outcome::Passed, 20),
             ("b", Outcome::Passed, 20),

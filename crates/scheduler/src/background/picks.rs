@@ -336,7 +336,7 @@ mod tests {
 
     /// The foreground passes over both parts of a block while another half waits in all the room there is.
     #[test]
-    fn what_the_foreground_passes_over_needs_no_room_for_halves() {
+    fn blocks_that_the_foreground_passes_over_need_no_space_for_halves() {
         let toml = include_str!("../../../model/tests/data/tiny.toml");
         let drive = DriveModel::from_profile(&Profile::from_toml(toml, "tiny.toml").unwrap()).unwrap();
         let layout = drive.layout();

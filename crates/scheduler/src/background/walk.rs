@@ -195,7 +195,7 @@ mod tests {
 
         /// The naive model: the set of cylinders that were examined.
         #[test]
-        fn what_is_wanted_anew_is_ahead_again(
+        fn new_blocks_are_ahead_of_the_walk_again(
             cylinders in 1..40u32,
             middle in prop::option::of(0..40u32),
             steps in prop::collection::vec((any::<bool>(), 0..3u32, 0..40u32, 0..6u32), 1..60),

@@ -344,7 +344,7 @@ fn before_a_request(
 /// On drives with remapped sectors the LBN before a request's may lie elsewhere: then the sectors that pass before the
 /// request are not adjacent to it, and not merged.
 #[test]
-fn only_what_ends_where_the_request_begins_is_merged_with_it() {
+fn only_sectors_directly_before_a_request_are_merged_with_it() {
     let (mut apart, mut merged) = (0, 0);
     for seed in 0..40 {
         let profile = random_profile(seed, Size::Tiny);
@@ -383,7 +383,7 @@ fn only_what_ends_where_the_request_begins_is_merged_with_it() {
 }
 
 #[test]
-fn across_a_tracks_end_commands_touch_or_leave_out_what_is_wanted_less() {
+fn across_a_tracks_end_commands_touch_or_leave_out_the_less_wanted_sector() {
     let [(far, last), (near, first)] = across_the_end(true, &[])[..] else { panic!("two commands") };
     let sectors = far + last;
     assert!(near == 0 && first > 100 && last > 50, "{far} {last} {near} {first}");

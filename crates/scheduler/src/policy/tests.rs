@@ -160,7 +160,7 @@ fn first_mimicked(name: &str, times: [Option<u64>; 4]) -> u64 {
 }
 
 #[test]
-fn smtf_goes_by_what_the_mimic_knows() {
+fn smtf_follows_the_mimics_times() {
     let all = [Some(4_000), Some(1_000), Some(2_000), Some(3_000)];
     let far_known = [Some(4_000), Some(5_000), None, None];
     for (name, all_known, far, none) in [
@@ -225,7 +225,7 @@ fn passed_over(
 }
 
 #[test]
-fn no_request_starves_behind_what_is_known_or_unknown_once_age_counts() {
+fn no_request_starves_behind_known_or_unknown_times_under_ageing() {
     for name in ["smtf", "smtf:set:c-look", "smtf:priority", "smtf:priority:c-look"] {
         // At 900 it is behind 600 for both bases.
         for old in [None, Some(2_000), Some(30_000)] {
@@ -265,7 +265,7 @@ fn names_of_policies_round_trip() {
 }
 
 #[test]
-fn what_is_no_policy_is_refused_with_the_reason() {
+fn an_unknown_policy_is_refused_with_the_reason() {
     let refused = [
         ("", "no policy has this name"),
         ("SPTF", "no policy has this name"),

@@ -182,7 +182,7 @@ fn a_scan_starves_others_only_where_the_most_blocks_win() {
 /// FAST'04, section 5.2: the blocks of all sessions near source and destination are candidates, also behind the winner's
 /// detour.
 #[test]
-fn what_the_winner_leaves_of_a_gap_goes_to_the_others() {
+fn the_rest_of_the_winners_gap_goes_to_the_others() {
     let mut host = Host::new(Config::default());
     let capacity = host.drive.layout().capacity().get();
     let (scan, few) = (host.open(priority(1)), host.open(priority(100)));
@@ -321,7 +321,7 @@ fn a_bad_sector_costs_its_own_block_only() {
 }
 
 #[test]
-fn what_was_lost_is_done_again() {
+fn a_lost_request_is_repeated() {
     let mut host = Host::new(Config::default());
     let session = host.open(Priority::default());
     let capacity = host.drive.layout().capacity();
@@ -433,7 +433,7 @@ fn the_same_seed_gives_the_same_winners() {
 }
 
 #[test]
-fn what_a_suspended_session_promotes_waits_until_it_is_resumed() {
+fn promotions_of_a_suspended_session_wait_for_its_resume() {
     let mut host = Host::new(Config::default());
     let session = host.open(Priority::default());
     host.read(session, range(0, 80));
@@ -455,7 +455,7 @@ fn what_a_suspended_session_promotes_waits_until_it_is_resumed() {
 }
 
 #[test]
-fn what_was_promoted_ends_with_its_session_and_is_done_for_nobody_else() {
+fn promoted_work_ends_with_its_session_and_is_done_for_no_other() {
     let mut host = Host::new(Config::default());
     let (scan, urgent) = (host.open(Priority::default()), host.open(Priority::default()));
     host.read(scan, range(0, 9_000_000));
@@ -483,7 +483,7 @@ fn promotions_do_not_make_the_core_refuse_the_foreground() {
 }
 
 #[test]
-fn what_failed_to_be_read_is_told_apart_from_what_failed_to_be_written() {
+fn failed_reads_and_failed_writes_are_distinguished() {
     let run = |bad: Bad<'_>| {
         let mut host = Host::new(Config::default());
         let (reader, writer) = (host.open(Priority::default()), host.open(Priority::default()));
@@ -506,7 +506,7 @@ fn what_failed_to_be_read_is_told_apart_from_what_failed_to_be_written() {
 }
 
 #[test]
-fn what_is_under_way_is_known_by_whose_it_is() {
+fn work_under_way_has_a_known_purpose() {
     let mut host = Host::new(Config { idle: Some(IdleTime::default()), ..Config::default() });
     let session = host.open(Priority::default());
     assert_eq!(host.core.whose(), None);
@@ -541,7 +541,7 @@ fn after_an_abort_a_client_knows_whether_more_comes() {
 
 /// Idle time has left the head far away, and a promoted request pays for that.
 #[test]
-fn what_idle_time_costs_promoted_work_is_accounted_for() {
+fn the_cost_of_idle_time_to_promoted_work_is_in_the_estimate() {
     let mut host = Host::new(Config { idle: Some(IdleTime::default()), ..Config::default() });
     let session = host.open(Priority::default());
     let capacity = host.drive.layout().capacity().get();

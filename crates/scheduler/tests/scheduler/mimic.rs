@@ -78,7 +78,7 @@ fn seen(core: &mut Core) -> Vec<Observed> {
 }
 
 #[test]
-fn it_is_told_of_each_request_what_came_before_and_what_it_took() {
+fn it_gets_the_predecessor_and_the_time_of_each_request() {
     let mut core = core(None);
     let session = core.open(Priority::default()).unwrap();
     core.read(
@@ -113,7 +113,7 @@ fn it_is_told_of_each_request_what_came_before_and_what_it_took() {
 }
 
 #[test]
-fn what_failed_or_was_lost_teaches_nothing() {
+fn failed_and_lost_requests_teach_nothing() {
     let mut core = core(None);
     for (id, lbn) in [(1, 0), (2, 1_000), (3, 5_000)] {
         submit(&mut core, Instant::ZERO, id, Op::Read, lbn);
@@ -130,7 +130,7 @@ fn what_failed_or_was_lost_teaches_nothing() {
 }
 
 #[test]
-fn in_idle_time_it_gets_what_it_wants_to_read() {
+fn in_idle_time_it_gets_its_reads() {
     let mut core = core(Some(range(77_000)));
     submit(&mut core, Instant::ZERO, 1, Op::Read, 400);
     let (now, _) = execute(&mut core, Instant::ZERO).unwrap();
@@ -148,7 +148,7 @@ fn in_idle_time_it_gets_what_it_wants_to_read() {
 
 /// A read for the mimic moves the head as any idle work does: it has the same bound.
 #[test]
-fn what_has_cost_more_than_it_may_is_not_gone_on_with_for_the_mimic() {
+fn visits_for_the_mimic_stop_at_the_harm_bound() {
     let drive = Arc::new(DriveModel::from_profile(&builtin::find("mimic-less-capacity").unwrap()).unwrap());
     let idle = IdleTime { harm_ppm: 0, ..IdleTime::default() };
     let mut core = Core::new(drive, Config { idle: Some(idle), ..Config::default() });
@@ -178,7 +178,7 @@ fn what_has_cost_more_than_it_may_is_not_gone_on_with_for_the_mimic() {
 }
 
 #[test]
-fn what_no_drive_has_is_not_read_for_it() {
+fn a_range_past_the_drives_end_is_not_read_for_it() {
     let mut core = core(Some(LbnRange::new(Lbn::new(u64::MAX - 3), Sectors::new(8))));
     submit(&mut core, Instant::ZERO, 1, Op::Read, 400);
     let (now, _) = execute(&mut core, Instant::ZERO).unwrap();
@@ -235,7 +235,7 @@ fn outside_a_time_goes_from_completion_to_completion() {
 }
 
 #[test]
-fn outside_what_failed_or_was_lost_teaches_nothing() {
+fn outside_failed_and_lost_commands_teach_nothing() {
     let mut core = blind(None);
     for (id, lbn) in [(1, 100), (2, 900_000), (3, 500_000)] {
         submit(&mut core, at(0), id, Op::Read, lbn);

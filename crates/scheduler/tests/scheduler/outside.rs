@@ -106,7 +106,7 @@ fn a_promoted_write_of_which_the_last_piece_was_done_when_the_first_was_lost_is_
 }
 
 #[test]
-fn what_a_failed_write_gives_back_does_not_land_on_a_newer_one_that_is_on_its_way() {
+fn blocks_that_a_failed_write_returns_do_not_land_on_a_newer_write_under_way() {
     let (mut core, _) = with_a_block();
     for (id, range) in [(1, range(80, 40)), (2, range(98, 2))] {
         core.submit(at(0), Request { id: RequestId::new(id), op: Op::Write, range }).unwrap();
@@ -161,14 +161,14 @@ fn what_was_done_before_is_not_written_again(promoted: bool, fails: impl Fn(&mut
 }
 
 #[test]
-fn what_a_write_had_done_before_all_was_lost_is_not_written_again_over_newer_data() {
+fn the_done_part_of_a_write_is_not_repeated_over_newer_data_after_a_total_loss() {
     for promoted in [false, true] {
         what_was_done_before_is_not_written_again(promoted, |core, now, _| core.lost(now));
     }
 }
 
 #[test]
-fn what_a_write_had_done_before_a_part_of_it_was_lost_is_not_written_again_over_newer_data() {
+fn the_done_part_of_a_partly_lost_write_is_not_repeated_over_newer_data() {
     for promoted in [false, true] {
         what_was_done_before_is_not_written_again(promoted, |core, now, first| {
             core.command_done(now, first.id, Outcome::Lost);

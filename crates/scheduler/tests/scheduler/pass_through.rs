@@ -84,8 +84,7 @@ fn two_reads_of_the_same_sectors_are_at_the_drive_together() {
 }
 
 #[test]
-fn a_session_that_registers_ends_pass_through_when_the_drive_has_done_what_it_has_and_its_end_begins_it_again()
- {
+fn pass_through_ends_with_a_registration_once_the_drive_is_empty_and_begins_again_after_it() {
     let mut core = core();
     many(&mut core, 0, 1..11);
     let mut there = sent(&mut core, 0);

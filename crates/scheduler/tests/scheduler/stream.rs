@@ -69,7 +69,7 @@ fn stream(core: &mut Core, us: u64) -> Option<(u64, Command)> {
 }
 
 #[test]
-fn a_stream_asks_command_by_command_for_what_has_passed_since_the_last_read_ended() {
+fn a_stream_requests_sectors_that_have_passed_command_by_command() {
     let mut core = core(Some(IdleTime::default()), false);
     let asked = ask(&mut core, 0, 1, Op::Read, range(100, 4));
     assert_eq!(done(&mut core, 5_000, asked), [], "nothing has passed yet");
@@ -127,7 +127,7 @@ fn a_stream_that_made_a_request_wait_for_longer_than_the_bound_allows_does_not_b
 }
 
 #[test]
-fn a_request_that_meets_sectors_from_the_buffer_has_waited_for_the_drive_to_turn_to_it_only() {
+fn a_request_that_meets_a_cache_hit_waits_only_for_the_end_of_the_command() {
     let requests = requests_until_a_stream_begins_again(150);
     assert!((2..10).contains(&requests), "{requests}");
 }

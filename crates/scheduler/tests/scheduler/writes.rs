@@ -290,7 +290,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn what_has_landed_is_not_overwritten_by_older_background_writes(
+    fn data_on_the_medium_are_not_overwritten_by_older_background_writes(
         seed in 0..64u64, own in prop_oneof![Just(0u8), 0..8u8], steps in steps(),
     ) {
         let Ok(drive) = DriveModel::from_profile(&random_profile(seed, Size::Tiny)) else { return Ok(()) };
@@ -392,7 +392,7 @@ fn a_suspended_sessions_write_is_done_with_a_later_one_of_the_place() {
 }
 
 #[test]
-fn of_a_write_whose_buffer_was_not_at_hand_only_the_rest_is_written_later() {
+fn a_write_with_a_refused_buffer_is_written_later_in_its_missing_part_only() {
     let (mut host, [old, new, _]) = three();
     host.not_now = 1 << (old.get() % 8);
     host.write(old, range(8, 16), 16);
@@ -409,7 +409,7 @@ fn of_a_write_whose_buffer_was_not_at_hand_only_the_rest_is_written_later() {
 }
 
 #[test]
-fn what_a_lost_command_would_have_overwritten_is_wanted_again() {
+fn blocks_that_a_lost_command_would_have_overwritten_are_wanted_again() {
     let (mut host, [old, new, _]) = three();
     host.core.suspend(old).unwrap();
     host.write(old, range(8, 16), 16);
@@ -541,7 +541,7 @@ fn writes_of_one_place_that_are_each_carried_out_pass_one_after_the_other() {
 
 /// The core's default if a session sets nothing.
 #[test]
-fn that_each_write_is_carried_out_itself_can_be_the_default() {
+fn each_write_carried_out_itself_can_be_the_default() {
     let (host, _) = three();
     let config = Config { writes_serve_writes: false, idle: Some(IdleTime::default()), ..Config::default() };
     let mut host = Host { core: Core::new(Arc::clone(&host.drive), config), ..host };

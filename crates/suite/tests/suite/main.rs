@@ -87,7 +87,7 @@ fn one_failure_fails_the_suite_and_is_shown() {
 }
 
 #[test]
-fn what_passes_passes() {
+fn a_passing_check_passes() {
     let (code, said) = Suite::new("passes").run(&["short", "passes"]);
     assert_eq!(code, Some(0), "{said}");
     assert!(said.contains("\n1 passed, 0 failed\n"), "{said}");

@@ -24,7 +24,7 @@ fn seed() -> u64 {
 }
 
 #[test]
-fn what_has_failed_once_does_not_fail_again() {
+fn no_history_that_has_failed_before_fails_again() {
     let seeds = Path::new(env!("CARGO_MANIFEST_DIR")).join("seeds");
     let mut files: Vec<_> = std::fs::read_dir(seeds).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();

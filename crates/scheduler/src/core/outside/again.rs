@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missed_is_what_a_buffer_without_others_would_have_had() {
+    fn estimated_misses_match_a_buffer_without_other_commands() {
         for (places, again, others) in [
             (10, (30, 10), 40),
             (10, (30, 10), 150),
@@ -450,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn gaps_are_left_alone_before_what_was_read_and_where_most_is() {
+    fn gaps_are_unused_before_possible_hits_and_if_most_reads_are_hits() {
         let (drive, mut kept) = (drive(), Again::default());
         let at = |track: u64| LbnRange::new(Lbn::new(track * 400), units::Sectors::new(8));
         let leaves = |kept: &Again, op, track| kept.leaves(&drive, (op, at(track)), std::iter::empty());
@@ -472,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_bound_as_much_is_kept_back_as_is_not_told_of_who_comes_back() {
+    fn the_reserve_of_a_bound_follows_the_share_of_repeats() {
         // Among reads of four blocks, one in `new` is of a new block, or the repeats have another length.
         let shown = |new: u64, longer: u64| {
             let (drive, mut kept) = (drive(), Again::default());
@@ -491,7 +491,7 @@ mod tests {
     }
 
     #[test]
-    fn who_only_goes_on_keeps_nothing_back() {
+    fn a_stream_needs_no_reserve() {
         let (drive, mut kept) = (drive(), Again::default());
         for n in 0..2_000 {
             let asked = LbnRange::new(Lbn::new(n * 8), units::Sectors::new(8));
@@ -501,7 +501,7 @@ mod tests {
     }
 
     #[test]
-    fn who_only_goes_on_does_not_come_back() {
+    fn a_stream_does_not_count_as_repeats() {
         let (drive, mut kept) = (drive(), Again::default());
         assert!(!kept.most_come_back(), "nothing is known yet");
         // All of a track in order, then all of another.

@@ -260,7 +260,7 @@ mod tests {
         /// The naive model: for each request that was chosen from several, the arrivals and completions in the mean of each
         /// span after it.
         #[test]
-        fn who_came_and_what_was_done_is_counted(
+        fn arrivals_and_completions_are_counted(
             requests in prop::collection::vec((0..20_000u64, 1_000..15_000u64), 20..400),
         ) {
             let arrived: Vec<u64> = requests.iter().scan(0, |time, (gap, _)| { *time += gap; Some(*time) }).collect();

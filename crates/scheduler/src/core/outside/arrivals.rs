@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn nor_are_they_at_any_time_near_what_the_drive_can_do() {
+    fn open_arrivals_near_saturation_are_never_taken_for_a_loop() {
         for part in [0.98, 0.99] {
             for seed in 0..10 {
                 let clients = seen(open(part), seed, 20);
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn who_makes_a_loop_from_then_on_is_counted_again() {
+    fn a_loop_that_begins_later_is_counted_again() {
         // An hour of open arrivals, and then a loop of ten clients.
         let mut arrivals = Arrivals { open: true, ..Arrivals::default() };
         let ms = Duration::from_millis;
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn who_keeps_a_pace_is_of_no_few_clients() {
+    fn paced_arrivals_are_not_a_loop_of_few_clients() {
         let one = |rate, at_once, jitter| vec![Pace { rate, at_once, jitter }];
         let loads = [
             one(95.0, 1, 0.0),
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn of_few_who_came_it_is_known_how_many_will() {
+    fn few_arrivals_predict_the_next_ones() {
         let at = |ms| Instant::ZERO + Duration::from_millis(ms);
         let mut arrivals = Arrivals::default();
         assert_eq!(arrivals.come_in(1.0), 0.0);

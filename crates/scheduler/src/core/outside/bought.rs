@@ -118,7 +118,7 @@ mod tests {
     proptest! {
         /// Whatever the yields are, spending equals income, on the greatest yields.
         #[test]
-        fn the_price_finds_what_turns_are_worth(most in 2u64..600, income in 20u64..200, seed in any::<u64>()) {
+        fn the_price_finds_the_worth_of_a_revolution(most in 2u64..600, income in 20u64..200, seed in any::<u64>()) {
             let mut price = Price::of_track(300);
             let (mut state, mut purse, mut bought, mut brought) = (seed, 0u64, 0u64, 0u64);
             let requests = 60_000;

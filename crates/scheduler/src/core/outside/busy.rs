@@ -123,20 +123,20 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_says_when_the_head_was_free() {
+    fn a_waiting_write_shows_when_the_head_was_free() {
         let free = writes(&[(0, 300), (1_000, 9_300), (30_000, 30_300), (34_000, 36_300)]);
         // The third write waits for nothing, so it takes as long as the first, the only known one.
         assert_eq!(free[1..], [at(9_000), at(18_000), at(36_000)]);
     }
 
     #[test]
-    fn nobody_is_waited_for_longer_than_until_the_next_begins() {
+    fn a_head_is_busy_no_longer_than_until_the_next_command_begins() {
         let free = writes(&[(0, 300), (1_000, 9_300), (12_000, 12_300)]);
         assert_eq!(free[2], at(12_000));
     }
 
     #[test]
-    fn what_is_done_at_the_medium_frees_the_head() {
+    fn a_completion_from_the_medium_frees_the_head() {
         let mut busy = Busy::default();
         let mut read = |came, done| busy.done(at(done), at(came), Frees::At(at(done)), false);
         read(0, 8_000);

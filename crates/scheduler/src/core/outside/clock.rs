@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_have_been_heard_late_says_nothing_of_the_angle() {
+    fn a_possibly_late_report_does_not_move_the_angle() {
         let late = Duration::from_micros(400);
         // A report that is late by exactly the maximum, one that is later, and an early one.
         for (error, taken) in [(-300_000, 0), (-500_000, -100_000), (50_000, 50_000)] {
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_all_are_late_by_is_the_platters() {
+    fn a_delay_common_to_all_completions_is_the_platters() {
         let mut clock = Clock::new(Duration::from_nanos(TURN));
         let late = Duration::from_micros(400);
         let mut state = 1u64;
@@ -219,7 +219,7 @@ mod tests {
         }
 
         #[test]
-        fn what_follows_at_once_says_nothing_of_the_speed(
+        fn consecutive_completions_show_nothing_about_the_speed(
             ppm in -5_000i64..5_000,
             pauses in prop::collection::vec((50_000_000u64..200_000_000, 400_000u64..4_000_000, 0i64..60_000), 300),
         ) {

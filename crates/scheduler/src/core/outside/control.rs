@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_detours_hide_is_told() {
+    fn control_gaps_show_hidden_costs() {
         for us in [60, 340, 820] {
             let (lost, told, used) = told_longer_by(us, 100_000);
             assert!((told - lost as f64).abs() < 0.15 * lost as f64 + 60.0, "{us}: {told} of {lost}");
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_late_with_and_without_detours_is_told() {
+    fn unexplained_delays_without_detours_are_reported() {
         let mut control = Control::default();
         // One in fifty is late by half a revolution for an unknown reason; lost revolutions do not count.
         for n in 0..20_000 {
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_hang_on_a_move_is_never_left_alone() {
+    fn a_request_without_a_move_is_never_a_control() {
         let mut control = Control::default();
         let written = Forecast { set_out: None, ..missing_by(50) };
         for foreseen in [written, missing_by(4_100)] {

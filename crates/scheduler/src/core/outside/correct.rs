@@ -270,7 +270,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_as_told_stays_as_told(spread in 0i64..60_000, seed: u64) {
+        fn a_true_profile_is_not_corrected(spread in 0i64..60_000, seed: u64) {
             prop_assert_eq!(found(0, spread, seed), 0);
         }
     }
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_number_explains_is_left_alone() {
+    fn moves_that_no_correction_fits_stay_uncorrected() {
         // Heads are ready by chance, independent of the time.
         let mut ready = Ready::default();
         let mut state = 1u64;

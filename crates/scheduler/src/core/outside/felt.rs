@@ -21,7 +21,7 @@ use crate::foreground::Pending;
 use units::{Duration, Instant};
 
 /// Requests after which the maximum that waited at once is forgotten, in two steps. Clients with think times are seldom all
-/// present: with half of this, ten with 30 ms are underestimated (`all_that_clients_feel_is_in_the_account`); with twice
+/// present: with half of this, ten with 30 ms are underestimated (`all_harm_to_clients_is_in_the_estimate`); with twice
 /// this, the estimate for open arrivals is further above the true delay.
 const MEMORY: u32 = 2_048;
 
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_to_be_felt_yet_is_known_at_once() {
+    fn expected_delays_are_known_at_once() {
         let mut felt = Felt::default();
         felt.of_detours(LATE, alone(4), LONG);
         assert_eq!(felt.at_risk(0), LOST * 3);
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn until_nobody_waits_all_who_come_are_late() {
+    fn until_the_queue_is_empty_all_arrivals_are_late() {
         let mut felt = Felt::default();
         felt.of_detours(Late::default(), alone(20), LONG);
         assert_eq!(felt.of_detours(LATE, alone(3), LONG), LOST);
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_is_late_while_it_waits_and_stands_for_nobody_after_it() {
+    fn a_burst_is_late_while_it_waits_and_counts_as_no_clients_afterwards() {
         let mut felt = Felt::default();
         // Two clients and a burst of twenty.
         (3..23).rev().for_each(|all| assert_eq!(felt.of_detours(Late::default(), burst(all), LONG), 0));
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_when_the_head_would_have_been_free_is_late_by_less() {
+    fn an_arrival_at_a_head_that_would_have_been_free_is_late_by_less() {
         let mut felt = Felt::default();
         let ms = Duration::from_millis;
         felt.of_detours(Late::default(), alone(9), LONG);
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_late_over_the_bus_is_late_alone() {
+    fn data_that_are_late_on_the_bus_delay_only_their_request() {
         let mut felt = Felt::default();
         let late = Late { head: 0, bus: Duration::from_nanos(LOST.unsigned_abs()) };
         assert_eq!(felt.of_detours(late, alone(9), LONG), LOST);
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn what_idle_time_has_cost_is_felt_likewise() {
+    fn losses_to_idle_time_delay_clients_like_those_to_detours() {
         let mut felt = Felt::default();
         felt.after_idle(LOST);
         assert_eq!(felt.done(NOW, LATE, alone(3), (LONG, TURN), false), [LOST; 2]);

@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_too_late_is_left_out_with_a_margin() {
+    fn sectors_that_pass_too_early_are_left_out_with_a_margin() {
         let drive = DriveModel::from_profile(&builtin::find("quantum-atlas-10k").unwrap()).unwrap();
         let outside = outside(&drive);
         let mut seen = 0;

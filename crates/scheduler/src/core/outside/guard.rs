@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn that_trust_is_missing_for_long_is_told_again_and_again() {
+    fn missing_trust_is_returned_repeatedly() {
         let mut guard = Guard::new();
         assert!((0..2_000).all(|_| !guard.note(true)));
         let told: Vec<u32> = (0..5_000).filter(|_| guard.note(false)).collect();
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_burst_has_waited_pays_for_nothing_after_it() {
+    fn the_wait_of_a_burst_does_not_offset_later_harm() {
         let mut guard = Guard::new();
         (0..2_000).for_each(|_| {
             guard.note(true);

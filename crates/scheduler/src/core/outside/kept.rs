@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn what_detours_have_cost_reads_that_others_had_from_the_buffer_is_told_once() {
+    fn hits_that_detours_have_taken_are_charged_once() {
         for (between, of) in [(Between { detours: 1, idle: 0 }, 0), (Between { detours: 0, idle: 1 }, 1)] {
             let mut kept = half_from_the_buffer();
             kept.between = between;
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn what_both_have_cost_is_told_of_both() {
+    fn the_costs_of_detours_and_of_idle_time_are_both_reported() {
         let mut kept = half_from_the_buffer();
         kept.between = Between { detours: 1, idle: 3 };
         kept.took(Between::default(), Expected::There, 6_000_000);
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn what_idle_time_has_taken_is_owed_until_those_have_come_who_may_miss_it() {
+    fn evictions_by_idle_time_are_expected_costs_until_the_next_reads() {
         let mut kept = half_from_the_buffer();
         kept.took(Between::default(), Expected::Elsewhere, 4_000_000);
         assert_eq!(kept.at_risk(), 0);

@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_moves_a_command_is_taken_in_sooner_by_what_it_may_be_late() {
+    fn without_a_move_a_command_is_early_by_its_possible_delay() {
         let mut record = record(200);
         let mut margins = Margins::default();
         margins.learn(&record);

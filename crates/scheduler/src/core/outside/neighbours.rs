@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_that_delays_what_follows_is_left_alone_and_tried_again() {
+    fn a_kind_that_delays_the_next_command_is_avoided_and_tried_again() {
         let mut learned = Learned::default();
         let (mut tried, mut harmless) = (0, 0);
         for _ in 0..320_000 {
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_other_commands_lose_as_well_is_no_reason() {
+    fn losses_of_other_commands_as_well_are_no_reason() {
         // One command in this number loses a revolution anyway.
         for one_in in [30, 100, 1_000] {
             let mut learned = Learned::default();
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_that_loses_more_than_others_is_left_alone_however_few_turns_that_are() {
+    fn a_kind_that_loses_more_than_others_is_avoided_at_any_rate_of_losses() {
         let mut learned = Learned::default();
         for n in 0..3_000 {
             learned.note(None, n % 100 == 0);

@@ -534,7 +534,7 @@ mod tests {
     ];
 
     #[test]
-    fn what_detours_lose_is_told() {
+    fn the_effect_of_detours_is_estimated() {
         for crew in testing::some(2, CREWS) {
             // Losses that are frequent enough to stand out from chance.
             let (waited, [told, _]) = waited_and_told(crew, &|_, chance| chance < 0.03);
@@ -543,7 +543,7 @@ mod tests {
     }
 
     #[test]
-    fn what_idle_time_loses_is_told() {
+    fn the_effect_of_idle_time_is_estimated() {
         for crew in testing::some(2, CREWS) {
             let lost = |head_waited: Option<u64>, chance| {
                 head_waited.is_some_and(|waited| waited > 16 * MS && chance < 0.1)
@@ -570,7 +570,7 @@ mod tests {
 
     /// Two clients that send the next request at once, but one time in fifty 5 to 25 ms later.
     #[test]
-    fn who_hesitates_in_a_busy_loop_does_not_come_by_himself() {
+    fn a_client_that_hesitates_in_a_busy_loop_is_not_an_independent_arrival() {
         for seed in 0..4 {
             let mut rehearsal = Rehearsal::default();
             let [mut takes, mut pauses] = ["takes", "pauses"].map(|name| Stream::new(seed, name));
@@ -610,7 +610,7 @@ mod tests {
     }
 
     #[test]
-    fn as_much_is_lost_at_once_as_has_been() {
+    fn a_single_loss_is_as_large_as_observed() {
         let mut idle = LostToIdle::default();
         (0..3_000)
             .for_each(|n| idle.note(Some(20 * MS), if n % 300 == 0 { 5 * TURN as i64 } else { 0 }, true));
@@ -621,7 +621,7 @@ mod tests {
     }
 
     #[test]
-    fn until_idle_time_has_lost_anything_those_lose_for_whom_the_head_waits_long() {
+    fn before_any_idle_loss_requests_after_a_long_wait_of_the_head_lose() {
         let mut idle = LostToIdle::default();
         (0..3_000).for_each(|n| {
             idle.note((n % 2 == 0).then_some(if n % 4 == 0 { 2 * MS } else { 20 * MS }), 0, false)
@@ -636,7 +636,7 @@ mod tests {
     }
 
     #[test]
-    fn until_something_is_known_nothing_is_told() {
+    fn without_observations_there_is_no_estimate() {
         let mut rehearsal = Rehearsal::default();
         served(CREWS[2], &|_, _| false, 1_000, 1, &mut rehearsal);
         assert_eq!(rehearsal.who_feel(), None);

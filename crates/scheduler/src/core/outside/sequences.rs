@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn who_reads_on_is_done_as_the_sectors_pass_and_anybody_else_waits() {
+    fn a_consecutive_read_is_done_as_its_sectors_pass_and_others_wait() {
         let (seen, _) = foreseen(ALL, &[lbns(0, 8), lbns(8, 8), lbns(16, 8), lbns(324, 20)]);
         assert_eq!(seen[1].source, Source::Medium);
         assert!(seen[2..].iter().all(|seen| seen.source == Source::Passing), "{seen:?}");
@@ -442,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_believed_follows_what_most_say() {
+    fn the_assumption_follows_the_majority_of_reports() {
         let mut sequences = Sequences::default();
         let mut told = |times: u32, reads_on: bool| {
             (0..times).for_each(|_| sequences.believe(true, reads_on));
@@ -455,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nothing_is_seen_of_is_tried_again_once() {
+    fn a_kind_without_observations_is_tried_once_more() {
         let mut sequences = Sequences::default();
         (0..MOST).for_each(|_| sequences.believe(true, true));
         (0..LASTING - 1).for_each(|_| sequences.done());

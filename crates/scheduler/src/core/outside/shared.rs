@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_alone_has_it_all() {
+    fn a_single_session_has_all_gaps() {
         assert_eq!(shared((100, 0), [(9_000, 0); 2]).0, 10_000);
         assert_eq!(shared((100, 0), [(10_000, 0); 2]).0, 10_000);
         assert_eq!(shared((0, 100), [(0, 9_000); 2]).1, 10_000);
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn who_gets_more_for_its_cost_may_cost_more() {
+    fn the_greater_yield_has_the_larger_part() {
         // Idle time has used everything, and yields until detours have their part, or until it is within its own.
         let used_up = (1_000, 9_000);
         assert_eq!(shared((300, 100), [used_up; 2]), (1_000, 2_500));

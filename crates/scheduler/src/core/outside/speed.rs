@@ -99,7 +99,7 @@ mod tests {
     const TURN: f64 = 0.006;
 
     #[test]
-    fn what_was_seen_of_another_drive_does_not_last() {
+    fn observations_of_another_drive_do_not_last() {
         let mut speed = Speed::new(0.02);
         // Completions anywhere within an eighth of a revolution of the prediction, as from a drive with another layout.
         let mut state = 1u64;

@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn who_follows_what_is_being_written_comes_a_turn_later() {
+    fn a_write_that_continues_the_one_in_progress_is_a_revolution_late() {
         let turn = crate::core::under_way::turn(&atlas());
         for overlap in [false, true] {
             let [first, second] = two_writes(overlap, false, [100_000, 100_008]);
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_in_beside_it_is_written_with_it() {
+    fn a_write_received_beside_another_is_written_with_it() {
         let drive = atlas();
         let track = drive.layout().track(drive.layout().locate(Lbn::new(100_000)).unwrap().track);
         let eight = drive.rpm().time_within(track.arc(0, 8));
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_believed_follows_what_most_say() {
+    fn the_assumption_follows_the_majority_of_reports() {
         let mut taking_in = TakingIn::default();
         let mut told = |times: u32, takes_in: bool| {
             (0..times).for_each(|_| taking_in.believe(takes_in));

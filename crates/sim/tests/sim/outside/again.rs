@@ -130,7 +130,7 @@ fn pairs_that_come(drive: &str, comes: Comes, arrival: Arrival, idle: Option<Idl
 }
 
 #[test]
-fn what_detours_take_of_what_is_read_again_is_bounded() {
+fn the_harm_of_detours_to_repeated_reads_is_bounded() {
     // An evicted block must be charged, and cache hits must not count against the profile.
     let cases = [
         (ATLAS, Comes::Back, 50.0, 2_000.0),
@@ -148,7 +148,7 @@ fn what_detours_take_of_what_is_read_again_is_bounded() {
 }
 
 #[test]
-fn what_is_all_in_the_buffer_is_left_there() {
+fn detours_do_not_evict_a_load_that_fits_into_the_buffer() {
     // Dozens of reads miss a place that one detour has evicted.
     for blocks in [64, 256] {
         let pairs = pairs(ATLAS, Comes::ToOneOf(blocks), 60.0, None);
@@ -157,7 +157,7 @@ fn what_is_all_in_the_buffer_is_left_there() {
 }
 
 #[test]
-fn what_idle_time_takes_of_what_is_read_again_is_bounded() {
+fn the_harm_of_idle_time_to_repeated_reads_is_bounded() {
     for (comes, rate) in testing::some(1, [(Comes::Back, 50.0), (Comes::ToHot(4), 30.0)]) {
         let pairs = pairs(ATLAS, comes, rate, Some(IdleTime::default()));
         pairs.assert_bounded(&format!("{comes:?} at {rate} a second with idle time"));
@@ -166,7 +166,7 @@ fn what_idle_time_takes_of_what_is_read_again_is_bounded() {
 }
 
 #[test]
-fn what_is_all_in_the_buffer_is_left_there_in_idle_time_as_well() {
+fn idle_time_does_not_evict_a_load_that_fits_into_the_buffer() {
     // An idle read has effects thousands of reads later, which no estimate sees.
     let cases =
         [(ATLAS, 256, 20.0), (ATLAS, 256, 60.0), (ATLAS, 128, 60.0), ("seagate-cheetah-18lp", 256, 40.0)];
@@ -178,7 +178,7 @@ fn what_is_all_in_the_buffer_is_left_there_in_idle_time_as_well() {
 }
 
 #[test]
-fn what_is_missed_of_what_begins_in_the_buffer_is_bounded() {
+fn misses_of_reads_that_begin_in_the_buffer_are_bounded() {
     // The drive holds the block's track or only its end, depending on the first request; a miss long after a detour is in no
     // estimate.
     let cases = [(Comes::ToBegin(4, 10), 60.0), (Comes::ToBegin(1, 4), 30.0), (Comes::ToBegin(1, 4), 60.0)];
@@ -190,7 +190,7 @@ fn what_is_missed_of_what_begins_in_the_buffer_is_bounded() {
 }
 
 #[test]
-fn what_a_closed_loop_misses_of_what_it_has_had_lately_is_bounded() {
+fn misses_of_repeats_in_a_closed_loop_are_bounded() {
     // The Cheetah 9LP keeps three places.
     for (drive, tasks) in
         testing::some(1, [("seagate-cheetah-9lp", 1), ("seagate-cheetah-9lp", 2), (ATLAS, 2)])

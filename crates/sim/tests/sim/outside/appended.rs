@@ -95,7 +95,7 @@ fn pair(case: &Case, (policy, idle, arrival): How, requests: u64, seed: u64) -> 
 const POLICIES: [PolicyName; 2] = [PolicyName::Fcfs, PolicyName::Sptf];
 
 #[test]
-fn who_appends_to_a_log_leaves_a_drive_that_writes_back_its_trust() {
+fn appends_to_a_log_leave_a_drive_that_caches_writes_trusted() {
     // A write that continues the one in progress follows it without a revolution only on drives that write both together.
     let serial = exact(Queue::Serial);
     let cases = [
@@ -120,7 +120,7 @@ fn who_appends_to_a_log_leaves_a_drive_that_writes_back_its_trust() {
 }
 
 #[test]
-fn what_who_appends_to_a_log_feels_is_bounded() {
+fn the_harm_to_appends_to_a_log_is_bounded() {
     let cases = POLICIES.into_iter().flat_map(|policy| [(policy, None), (policy, Some(IdleTime::default()))]);
     for (policy, idle) in testing::some(1, cases) {
         let how = (policy, idle, Arrival::Poisson { rate: 60.0 });
@@ -131,7 +131,7 @@ fn what_who_appends_to_a_log_feels_is_bounded() {
 }
 
 #[test]
-fn another_drive_is_not_trusted_since_somebody_appends_to_a_log() {
+fn another_drive_is_not_trusted_because_of_appends_to_a_log() {
     // Whatever the reports of writes show, the times of reads show another drive.
     for told in ["seagate-cheetah-18lp", "ibm-ultrastar-9es", "mimic-base"] {
         for queue in [TAGGED, Queue::Serial] {

@@ -112,7 +112,7 @@ fn idle_time_of_a_blind_core_is_bounded_where_the_drive_writes_back() {
 }
 
 #[test]
-fn so_is_that_of_a_core_which_was_told_that_it_writes_through() {
+fn the_harm_under_a_profile_that_denies_write_back_is_bounded() {
     // The core mistrusts the drive for ever.
     for rate in testing::some(1, [60.0, 20.0]) {
         let told = Told::WritesThrough;
@@ -123,7 +123,7 @@ fn so_is_that_of_a_core_which_was_told_that_it_writes_through() {
 }
 
 #[test]
-fn what_clients_feel_of_a_blind_core_who_think_for_a_constant_time_is_bounded() {
+fn the_harm_of_a_blind_core_to_constant_think_times_is_bounded() {
     // An idle command takes 40 ms here, several revolutions, and the rehearsed losses must be as long.
     let policy = PolicyName::CLook;
     for writes_back in testing::some(1, [false, true]) {
@@ -149,7 +149,7 @@ fn the_first_minutes_of_a_blind_core_are_bounded() {
 }
 
 #[test]
-fn so_are_the_first_seconds_of_one_that_is_often_asked() {
+fn the_harm_in_the_first_seconds_of_a_busy_drive_is_bounded() {
     // No idle command may begin before the clients are known to return. Nor may a core that knows the Cheetah and trusts it
     // by then.
     let cheetah = "seagate-cheetah-9lp";
@@ -165,7 +165,7 @@ fn so_are_the_first_seconds_of_one_that_is_often_asked() {
 }
 
 #[test]
-fn so_is_what_they_feel_who_only_write() {
+fn the_harm_of_clients_that_only_write_is_bounded() {
     // A head is busy after a write's report: rehearsed clients must collide as often as real ones.
     let load = Load { writes_back: true, reads: tenths(0), ..Load::blind(closed(100, 1_000)) };
     load.random(REQUESTS, 42..62).assert_bounded(&format!("{load:?}"));

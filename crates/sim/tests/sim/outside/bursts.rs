@@ -106,7 +106,7 @@ fn rate(run: &Outside<Bursts>) -> f64 {
 }
 
 #[test]
-fn bursts_between_clients_leave_the_gaps_and_slow_nobody_down() {
+fn bursts_between_clients_leave_the_gaps_and_do_not_harm_the_clients() {
     let scan = || Background::Scan { block: Sectors::new(8) };
     let mean = |of: [f64; 4]| of.iter().sum::<f64>() / of.len() as f64;
     let calm = mean(SEEDS.map(|seed| rate(&run(0, seed, scan()))));

@@ -54,7 +54,7 @@ fn response(run: &Outside<Oltp>) -> f64 {
 }
 
 #[test]
-fn what_a_probe_cannot_know_of_moves_is_learned_from_completions() {
+fn moves_that_a_probe_cannot_know_are_learned_from_completions() {
     let plain = response(&run(true, Background::None, corrected(true)));
     let learned = run(true, SCAN, corrected(true));
     let moves = learned.core().moves_longer_by().unwrap();
@@ -76,7 +76,7 @@ fn a_profile_that_is_right_is_left_as_it_is() {
 }
 
 #[test]
-fn who_chooses_late_chooses_from_more() {
+fn a_late_choice_is_made_from_more_requests() {
     let chosen = |late: bool| {
         response(&run(false, Background::None, |config| OutsideConfig { late_choice: late, ..config }))
     };

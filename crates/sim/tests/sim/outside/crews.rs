@@ -133,26 +133,26 @@ fn bounded_that(crew: Crew, vary: bool, policy: PolicyName, idle: Option<IdleTim
 }
 
 #[test]
-fn what_crews_feel_of_detours_is_bounded() {
+fn the_harm_of_detours_to_crews_is_bounded() {
     // Under SPTF an overtaken client collides with others later.
     bounded((10, 5, 500), PolicyName::Sptf, None);
     bounded((10, 5, 500), PolicyName::CLook, None);
 }
 
 #[test]
-fn so_it_is_in_order_of_arrival() {
+fn the_harm_of_detours_to_crews_is_bounded_in_order_of_arrival() {
     bounded((20, 5, 1_000), PolicyName::Fcfs, None);
 }
 
 #[test]
-fn so_is_what_they_feel_of_idle_time() {
+fn the_harm_of_idle_time_to_crews_is_bounded() {
     // Idle time drives clients towards the next arrivals.
     bounded((10, 5, 500), PolicyName::Sptf, Some(IdleTime::default()));
     bounded((4, 10, 500), PolicyName::Fcfs, Some(IdleTime::default()));
 }
 
 #[test]
-fn so_it_is_where_pauses_vary_somewhat() {
+fn the_harm_of_detours_to_crews_with_varying_pauses_is_bounded() {
     // Pauses that differ by more than a tenth of a millisecond match no constant pause.
     bounded_that((20, 5, 1_000), true, PolicyName::Sptf, None);
     bounded_that((4, 10, 500), true, PolicyName::Fcfs, Some(IdleTime::default()));

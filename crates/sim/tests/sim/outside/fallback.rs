@@ -219,7 +219,7 @@ fn by_another_drive_s_profile_idle_time_alone_is_used() {
 }
 
 #[test]
-fn over_arms_whose_moves_no_number_corrects_idle_time_alone_is_used() {
+fn arms_that_no_correction_fits_get_idle_time_only() {
     let (profile, known) = atlas();
     let slow = drive(profile.clone(), Behaviour { seek_ageing_ppm: 400_000, ..Behaviour::fast02() });
     let as_told = |overheads| OutsideConfig { correct_moves: false, ..OutsideConfig::beyond(overheads) };
@@ -227,7 +227,7 @@ fn over_arms_whose_moves_no_number_corrects_idle_time_alone_is_used() {
 }
 
 #[test]
-fn what_was_corrected_for_arms_that_are_gone_is_unlearned() {
+fn corrections_for_former_arms_are_unlearned() {
     let slow = drive(atlas().0, Behaviour { seek_ageing_ppm: 400_000, ..Behaviour::fast02() });
     let twins = atlas_after(slow);
     let after = twins.between(twins.scan.len() / 2 + 2 * NOTICED, twins.scan.len() - 1);

@@ -137,7 +137,7 @@ fn clients_are_slowed_down_by_less_than_the_bound() {
 }
 
 #[test]
-fn blocks_that_are_large_for_the_bus_slow_nobody_down() {
+fn blocks_that_are_large_for_the_bus_do_not_harm_the_foreground() {
     for (drive, behaviour) in drives() {
         let Twins { response, fewer, account, .. } = twins(
             behaviour,
@@ -157,7 +157,7 @@ fn reckless(overheads: Overheads) -> OutsideConfig {
 }
 
 #[test]
-fn all_that_clients_feel_is_in_the_account() {
+fn all_harm_to_clients_is_in_the_estimate() {
     for (drive, behaviour) in drives() {
         for (load, arrival) in testing::some(3, LOADS) {
             let Twins { response, account, .. } =
@@ -170,7 +170,7 @@ fn all_that_clients_feel_is_in_the_account() {
 }
 
 #[test]
-fn in_order_of_arrival_what_is_lost_is_felt_until_nobody_waits() {
+fn in_order_of_arrival_a_loss_delays_requests_until_the_queue_is_empty() {
     for (load, arrival) in IN_ORDER {
         let Twins { response, account, blocks, .. } =
             twins(Behaviour::fast02(), arrival, (8, None), PolicyName::Fcfs, OutsideConfig::beyond);

@@ -280,7 +280,7 @@ fn part() -> (usize, usize) {
 
 #[test]
 #[allow(clippy::print_stderr)] // a long run prints its results as it goes
-fn whatever_a_drive_is_the_foreground_is_not_hurt_and_what_is_trusted_is_right() {
+fn on_any_drive_the_harm_is_bounded_and_trusted_predictions_are_right() {
     let long = testing::is_long();
     // The number has no common factor with the dimensions of the grid.
     let (of, all) = if long { part() } else { (0, 89) };
@@ -296,7 +296,7 @@ fn whatever_a_drive_is_the_foreground_is_not_hurt_and_what_is_trusted_is_right()
 }
 
 #[test]
-fn what_was_once_over_the_bound_is_not() {
+fn cells_that_were_once_over_the_bound_are_within_it() {
     // Overtaken commands, forgotten control gaps, and costs that were not yet observed.
     let cells = [
         (Surprise::Arms(-400), 2, 2, false),
@@ -321,7 +321,7 @@ fn what_was_once_over_the_bound_is_not() {
 }
 
 #[test]
-fn arms_faster_than_told_cost_one_client_no_more_than_the_bound() {
+fn arms_faster_than_the_profile_cost_one_client_no_more_than_the_bound() {
     for kind in testing::some(1, [Kind::Reads, Kind::Mixed]) {
         let cell = Cell { surprise: Surprise::Arms(-100), arrival: 0, kind, idle: false, policy: 0 };
         // Such a short run has an error of 0.3%.
@@ -344,7 +344,7 @@ fn a_spindle_of_another_speed_is_noticed_whatever_is_asked_for() {
 }
 
 #[test]
-fn a_drive_as_told_is_trusted_however_seldom_it_is_asked() {
+fn a_drive_that_matches_its_profile_is_trusted_at_any_rate() {
     for n in testing::some(6, 0..ARRIVALS.len() * 4) {
         let (arrival, kind) = (n % ARRIVALS.len(), KINDS[n / ARRIVALS.len() % 2]);
         for surprise in [Surprise::None, Surprise::Drifts, Surprise::Remapped(20_000)] {
@@ -358,7 +358,7 @@ fn a_drive_as_told_is_trusted_however_seldom_it_is_asked() {
 }
 
 #[test]
-fn under_mistrust_who_waits_behind_a_request_that_idle_time_has_held_up_is_in_the_account() {
+fn under_mistrust_waits_behind_a_delayed_request_are_in_the_estimate() {
     // Its head times differ from those of a profile with slower arms.
     let surprise = Surprise::Other { told: "mimic-base", there: "mimic-fast-seek" };
     let cell = Cell { surprise, arrival: 4, kind: Kind::Reads, idle: true, policy: 2 };

@@ -99,7 +99,7 @@ fn slower(with: &Report, without: &Report) -> f64 {
 
 /// The remaining loss comes from a choice among fewer requests.
 #[test]
-fn to_an_exact_drive_commands_get_nearly_what_the_drive_itself_would() {
+fn on_an_exact_drive_commands_get_nearly_the_in_drive_free_bandwidth() {
     let all = |plain| OutsideConfig { in_order: true, ..ideas(plain) };
     for policy in POLICIES {
         let most = inside(policy, Share::TWO_THIRDS);
@@ -112,7 +112,7 @@ fn to_an_exact_drive_commands_get_nearly_what_the_drive_itself_would() {
 
 /// A head that arrives within a request has most of a revolution before the request's first sector.
 #[test]
-fn a_request_among_whose_sectors_the_head_arrives_waits_for_its_first_one_behind_a_detour() {
+fn a_request_within_which_the_head_arrives_waits_for_its_first_sector_behind_a_detour() {
     let policy = PolicyName::Sstf;
     let [had, without] = [true, false].map(|in_order| {
         outside(policy, Share::TWO_THIRDS, SCAN, |plain| OutsideConfig { in_order, ..ideas(plain) })
@@ -139,7 +139,7 @@ impl Observer for AcrossTracks<'_> {
 /// track were always left out, nearly all such blocks would remain at the end of a scan, which would take twice as long as
 /// in the drive.
 #[test]
-fn what_lies_across_a_tracks_end_is_not_left_for_a_scans_end() {
+fn blocks_across_a_tracks_end_are_not_left_for_the_end_of_a_scan() {
     let policy = PolicyName::Sstf;
     let known = atlas();
     let share = |seen: &AcrossTracks| f64::from(seen.across) / f64::from(seen.all);
@@ -166,7 +166,7 @@ fn what_lies_across_a_tracks_end_is_not_left_for_a_scans_end() {
 /// The data of a write behind a read of its track must not be predicted to wait for the read's completion at the host: the
 /// write would then be predicted one revolution late.
 #[test]
-fn what_a_drive_takes_to_report_keeps_no_data_from_the_bus() {
+fn the_completion_overhead_does_not_delay_data_on_the_bus() {
     let [soon, late] = [None, Some(Duration::from_micros(100))].map(|overhead| {
         let policy = PolicyName::Sptf;
         let load_of = || load(&atlas(), Share::TWO_THIRDS);
@@ -185,7 +185,7 @@ fn what_a_drive_takes_to_report_keeps_no_data_from_the_bus() {
 /// A write cannot be merged with reads before it on its track: those are commands of their own, on both sides of the track's
 /// end.
 #[test]
-fn what_passes_before_a_write_on_its_track_is_read_on_both_sides_of_the_tracks_end() {
+fn sectors_before_a_write_are_read_on_both_sides_of_the_tracks_end() {
     let policy = PolicyName::Sstf;
     let writes = Share::NONE;
     let most = inside(policy, writes);

@@ -70,7 +70,7 @@ fn paper(overheads: Overheads) -> OutsideConfig {
 }
 
 #[test]
-fn under_a_bound_margins_that_are_learned_get_what_a_constant_one_gets() {
+fn under_a_bound_learned_margins_get_as_much_as_a_constant_one() {
     // With 0.4 ms the paper's scheduler harms by half a percent. The learned margins must get as much: completions that are
     // late on the bus must not change the platter's angle, and a shortened plan needs its margins.
     let cases =

@@ -85,7 +85,7 @@ fn pairs_of(paces: &[Pace], how: (PolicyName, Option<IdleTime>), (requests, seed
 }
 
 #[test]
-fn who_comes_at_constant_intervals_is_bounded() {
+fn paced_arrivals_are_bounded() {
     // These must not be taken for a loop of few clients; the drive serves 117 a second.
     for (rate, requests) in testing::some(1, [(100.0, 60_000), (105.0, 120_000)]) {
         bounded(&format!("{rate} a second"), &[constant(rate)], (requests, 4));
@@ -93,20 +93,20 @@ fn who_comes_at_constant_intervals_is_bounded() {
 }
 
 #[test]
-fn so_is_who_comes_as_often_as_the_drive_can_bear() {
+fn paced_arrivals_near_saturation_are_bounded() {
     // One revolution delays hundreds of requests, so that only very many requests show a result.
     bounded("110 a second", &[constant(110.0)], (400_000, 8));
 }
 
 #[test]
-fn so_are_several_together_of_whom_hardly_any_finds_the_drive_idle() {
+fn paced_batches_that_hardly_find_the_drive_idle_are_bounded() {
     // 112 a second, of 117: a source that sends again after seconds is not a client of a loop.
     let paces = [Pace { at_once: 4, ..constant(28.0) }];
     bounded_by_chance("28 times four a second", &paces, (200_000, 12), 3.0);
 }
 
 #[test]
-fn so_are_those_who_come_without_memory_as_often_as_the_drive_can_bear() {
+fn poisson_arrivals_near_saturation_are_bounded() {
     // Near saturation (117 a second) the queue of open arrivals looks like a loop's for a part of the time.
     for (rate, error) in [(110.0, 0.5), (112.0, 2.5)] {
         let load = (Arrival::Poisson { rate }, Share::TWO_THIRDS);
@@ -117,22 +117,22 @@ fn so_are_those_who_come_without_memory_as_often_as_the_drive_can_bear() {
 }
 
 #[test]
-fn so_is_who_is_somewhat_sooner_or_later_each_time() {
+fn paced_arrivals_with_jitter_are_bounded() {
     bounded("105 a second, by a fifth", &[Pace { jitter: 0.2, ..constant(105.0) }], (120_000, 6));
 }
 
 #[test]
-fn so_are_several_who_come_together_at_constant_intervals() {
+fn paced_batches_are_bounded() {
     bounded("25 times four a second", &[Pace { at_once: 4, ..constant(25.0) }], (60_000, 4));
 }
 
 #[test]
-fn so_are_several_who_keep_different_paces() {
+fn several_paces_are_bounded() {
     bounded("30, 37 and 38 a second", &[30.0, 37.0, 38.0].map(constant), (80_000, 4));
 }
 
 #[test]
-fn what_idle_time_costs_those_who_come_together_is_bounded_in_whatever_order() {
+fn the_harm_of_idle_time_to_batches_is_bounded_under_every_policy() {
     // The next request is chosen near the head's place after idle work; that it would be further from elsewhere is no gain.
     let some = |at_once, rate| [Pace { rate, at_once, jitter: 0.0 }];
     let cases = [

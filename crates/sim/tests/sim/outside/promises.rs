@@ -132,13 +132,13 @@ proptest! {
     /// commands end with the foreground's range. In the paper's configuration a detour is sent directly before a request,
     /// and its track is neither the request's nor that of the command before.
     #[test]
-    fn all_is_foreseen_and_done_once(case in cases(false)) {
+    fn all_commands_are_predicted_and_done_once(case in cases(false)) {
         let rig = run(&case, &[], false)?;
         prop_assert!(rig.most_at_drive <= 2);
     }
 
     #[test]
-    fn of_an_unknown_drive_all_is_done_once(case in cases(true), bad in prop::collection::vec(any::<u64>(), 0..4)) {
+    fn on_an_unknown_drive_all_is_done_once(case in cases(true), bad in prop::collection::vec(any::<u64>(), 0..4)) {
         let rig = run(&Case { blind: true, ..case }, &bad, true)?;
         prop_assert_eq!((rig.detours, rig.merged, rig.core.planner_stats().gaps), (0, 0, 0));
         prop_assert!(rig.most_at_drive <= 2);
@@ -155,7 +155,7 @@ proptest! {
     }
 
     #[test]
-    fn what_was_lost_is_done_again(case in cases(true)) {
+    fn a_lost_request_is_repeated(case in cases(true)) {
         run(&case, &[], false)?;
     }
 

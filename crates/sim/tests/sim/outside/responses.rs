@@ -196,7 +196,7 @@ fn idle_work_over_a_bus_slower_than_the_medium_is_bounded() {
 }
 
 #[test]
-fn who_waits_for_merged_data_on_the_bus_of_a_fast_drive_is_in_the_account() {
+fn waits_for_merged_data_on_the_bus_of_a_fast_drive_are_in_the_estimate() {
     // 7.4 us a sector on the medium, 6.4 on the bus: merged data still cross the bus when the read is done, and late sectors
     // add to that. Their delay must be compared with an angle that does not come from such data.
     let Behaviour { overlap_percent, bus_sector, .. } = Behaviour::fast02();
@@ -221,7 +221,7 @@ fn writing_back() -> [(&'static str, Behaviour, u64); 3] {
 }
 
 #[test]
-fn what_a_drive_that_writes_back_is_made_to_wait_is_bounded() {
+fn the_harm_on_a_drive_that_caches_writes_is_bounded() {
     // By its own profile it caches writes. The completions of a third of the requests show nothing about the medium, and the
     // order behind a cached write must be kept.
     let how = [(PolicyName::Fcfs, 30.0), (PolicyName::Fcfs, 60.0), (PolicyName::Sptf, 60.0)];
@@ -277,7 +277,7 @@ fn a_drive_that_writes_back_is_trusted_however_many_wait() {
 }
 
 #[test]
-fn what_is_not_foreseen_holds_nothing_back() {
+fn an_unpredicted_write_delays_no_command() {
     // Flash with the profile of a drive that caches writes. A wait for such a drive's writes would be useless here: without
     // trust there is none.
     let profile = builtin::find("quantum-atlas-10k").unwrap();

@@ -24,7 +24,7 @@ fn bounded(tasks: u32, pause: u64, behaviour: Behaviour, idle: Option<IdleTime>)
 }
 
 #[test]
-fn what_clients_feel_who_think_for_a_constant_time_is_bounded() {
+fn the_harm_to_clients_with_constant_think_times_is_bounded() {
     // A loss has effects after the queue was empty.
     for (tasks, pause) in testing::some(1, [(10, 100), (20, 200), (40, 400), (100, 1_000)]) {
         bounded(tasks, pause, Behaviour::fast02(), None);
@@ -32,14 +32,14 @@ fn what_clients_feel_who_think_for_a_constant_time_is_bounded() {
 }
 
 #[test]
-fn so_is_what_they_feel_of_idle_time() {
+fn the_harm_of_idle_time_to_constant_think_times_is_bounded() {
     for (tasks, pause) in testing::some(1, [(10, 100), (40, 400)]) {
         bounded(tasks, pause, Behaviour::fast02(), Some(IdleTime::default()));
     }
 }
 
 #[test]
-fn so_is_it_where_the_drive_writes_back() {
+fn the_harm_to_constant_think_times_is_bounded_on_a_drive_that_caches_writes() {
     let behaviour = Behaviour { write_back: Some(true), ..Behaviour::fast02() };
     for (idle, (tasks, pause)) in
         testing::some(1, [(Some(IdleTime::default()), (10, 100)), (None, (20, 200))])
@@ -49,7 +49,7 @@ fn so_is_it_where_the_drive_writes_back() {
 }
 
 #[test]
-fn so_is_it_where_they_only_write() {
+fn the_harm_to_constant_think_times_is_bounded_for_writes_alone() {
     // Only a write that waits for another shows when that was on the medium; without it the platter's angle stays unknown.
     let behaviour = Behaviour { write_back: Some(true), ..Behaviour::fast02() };
     for (tasks, pause) in testing::some(1, [(4, 50), (30, 300)]) {
@@ -66,7 +66,7 @@ fn so_is_it_where_they_only_write() {
 }
 
 #[test]
-fn so_is_what_they_feel_of_idle_time_before_that_has_been_rehearsed() {
+fn the_harm_of_idle_time_to_constant_think_times_is_bounded_before_the_rehearsal() {
     // On slow arms the estimate must not be too low before the clients are rehearsed.
     let think = Think::Constant(Duration::from_millis(250));
     let arrival = Arrival::Closed(Closed { tasks: 20, think });
@@ -78,7 +78,7 @@ fn so_is_what_they_feel_of_idle_time_before_that_has_been_rehearsed() {
 }
 
 #[test]
-fn so_is_what_they_feel_of_idle_time_for_as_long_as_it_is_used() {
+fn the_harm_of_idle_time_to_constant_think_times_is_bounded_in_the_long_run() {
     // The reserve of the bound is needed here.
     let arrival = Arrival::Closed(Closed { tasks: 10, think: Think::Constant(Duration::from_millis(150)) });
     let how = (PolicyName::Fcfs, Some(IdleTime::default()));

@@ -59,7 +59,7 @@ fn streams(readers: usize, (sectors, rate): (u64, f64), idle: Option<IdleTime>, 
 }
 
 #[test]
-fn what_idle_time_takes_from_the_buffer_of_many_who_read_on_is_bounded() {
+fn the_harm_of_idle_time_to_many_streams_is_bounded() {
     // An idle read evicts a stream's data, and the data behind a miss are not all in the buffer again.
     for (rate, requests) in testing::some(1, [(20.0, 30_000), (40.0, 60_000), (80.0, 120_000)]) {
         let pairs = streams(8, (16, rate), Some(IdleTime::default()), requests);
@@ -68,12 +68,12 @@ fn what_idle_time_takes_from_the_buffer_of_many_who_read_on_is_bounded() {
 }
 
 #[test]
-fn what_detours_take_from_the_buffer_of_many_who_read_on_is_bounded() {
+fn the_harm_of_detours_to_many_streams_is_bounded() {
     streams(8, (16, 80.0), None, 120_000).assert_bounded("eight streams");
 }
 
 #[test]
-fn who_reads_on_across_tracks_has_no_gap_there() {
+fn a_stream_across_tracks_has_no_gap_there() {
     // Read-ahead may have continued on the next track, where a detour then costs a revolution.
     for rate in [60.0, 80.0] {
         streams(1, (128, rate), None, 30_000)
@@ -82,7 +82,7 @@ fn who_reads_on_across_tracks_has_no_gap_there() {
 }
 
 #[test]
-fn several_streams_of_long_reads_leave_a_drive_as_told_its_trust() {
+fn several_streams_of_long_reads_leave_a_matching_drive_trusted() {
     // A part of most reads is in the buffer, so that they are early; the drive must be trusted all the same.
     let pairs = streams(4, (128, 60.0), None, 30_000);
     pairs.assert_bounded("four streams of 64 KB");
@@ -97,7 +97,7 @@ fn cells(surprise: Surprise, kinds: &[Kind], idle: bool) -> impl Iterator<Item =
 }
 
 #[test]
-fn a_drive_as_told_is_trusted_by_who_reads_on_and_leaves_blocks_for_others() {
+fn a_drive_that_matches_its_profile_is_trusted_under_streams_and_yields_blocks() {
     // Cache hits, and requests that wait for read-ahead, must not count against the profile.
     for idle in [false, true] {
         let all = cells(Surprise::None, &[Kind::Half, Kind::Runs, Kind::Sequence], idle);
@@ -132,7 +132,7 @@ fn another_drive_is_not_trusted_since_answers_come_from_its_buffer() {
 }
 
 #[test]
-fn arms_that_are_not_as_told_do_not_hurt_who_reads_on() {
+fn arms_that_differ_from_the_profile_do_not_harm_streams() {
     let arms = [-400, -100, 100, 400].into_iter();
     let all = arms.flat_map(|arms| cells(Surprise::Arms(arms), &[Kind::Half, Kind::Runs], false));
     for cell in testing::some(7, all) {

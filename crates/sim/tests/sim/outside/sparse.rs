@@ -82,7 +82,7 @@ fn pairs_of(wanted: Wanted, config: impl Fn(OutsideConfig) -> OutsideConfig + Co
 }
 
 #[test]
-fn what_is_left_of_a_gap_behind_a_detour_is_used_as_well() {
+fn the_rest_of_a_gap_behind_a_detour_is_used_as_well() {
     let [(with, pairs), (without, _)] =
         [true, false].map(|plan_rest| pairs_of(SPARSE, |beyond| OutsideConfig { plan_rest, ..beyond }));
     assert!(with.blocks * 100 > without.blocks * 110, "{with:?} {without:?}");
@@ -91,7 +91,7 @@ fn what_is_left_of_a_gap_behind_a_detour_is_used_as_well() {
 }
 
 #[test]
-fn turns_are_bought_where_they_are_worth_it_and_for_no_more_than_the_bound() {
+fn revolutions_are_spent_where_worth_it_and_within_the_bound() {
     let [(with, pairs), (without, _)] = [true, false].map(|bought_turns| {
         pairs_of(FAR, |beyond| OutsideConfig { plan_rest: true, bought_turns, ..beyond })
     });
@@ -104,7 +104,7 @@ fn turns_are_bought_where_they_are_worth_it_and_for_no_more_than_the_bound() {
 }
 
 #[test]
-fn without_a_bound_nothing_is_bought() {
+fn without_a_bound_no_revolution_is_spent() {
     let (had, _) = pair(FAR, 42, |beyond| OutsideConfig {
         plan_rest: true,
         bought_turns: true,

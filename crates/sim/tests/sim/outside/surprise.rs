@@ -92,7 +92,7 @@ impl Twins {
 }
 
 #[test]
-fn a_drive_as_told_is_trusted() {
+fn a_drive_that_matches_its_profile_is_trusted() {
     // The yield at the bound differs by a tenth between seeds of the noise.
     let all: Vec<Twins> = (1..9).map(|seed| Twins::seeded(Behaviour::fast02(), seed)).collect();
     for twins in &all {
@@ -119,7 +119,7 @@ fn before_anything_is_known_no_gap_is_used() {
 }
 
 #[test]
-fn arms_that_are_slower_than_told_are_not_trusted() {
+fn arms_slower_than_the_profile_are_not_trusted() {
     let twins = Twins::of(Behaviour { seek_ageing_ppm: 400_000, ..Behaviour::fast02() });
     twins.assert_unharmed();
     assert!(twins.cautious() > 0.9, "{}", twins.cautious());

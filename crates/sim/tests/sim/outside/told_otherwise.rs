@@ -58,7 +58,7 @@ fn pair(
 const ATLAS: &str = "quantum-atlas-10k";
 
 #[test]
-fn a_drive_of_which_nobody_knows_whether_it_writes_back_is_trusted_either_way() {
+fn a_drive_with_unknown_write_back_is_trusted_either_way() {
     // A wrong statement would cost the trust and all gaps.
     for name in [ATLAS, "seagate-cheetah-18lp"] {
         for write_back in [true, false] {

@@ -14,7 +14,7 @@ const REQUESTS: u64 = 15_000;
 const SEEDS: [u64; 3] = [42, 43, 44];
 
 #[test]
-fn what_a_drive_tries_for_a_detour_is_in_the_account_and_bounded() {
+fn retries_for_a_detour_are_in_the_estimate_and_bounded() {
     let profile = builtin::find("quantum-atlas-10k").unwrap();
     let known = Arc::new(DriveModel::from_profile(&profile).unwrap());
     let behaviour =
@@ -74,7 +74,7 @@ fn in_order(bad_sectors: BadSectors, rate: f64, requests: u64, idle: Option<Idle
 }
 
 #[test]
-fn what_a_drive_tries_for_idle_work_is_in_the_account_and_bounded() {
+fn retries_for_idle_work_are_in_the_estimate_and_bounded() {
     let bad = BadSectors { count: 3_000, retries: 8 };
     let each = in_order(bad, 30.0, REQUESTS * 3, Some(IdleTime::default()));
     let slower = each.iter().map(|run| run[0] * 100.0).sum::<f64>() / SEEDS.len() as f64;
@@ -83,7 +83,7 @@ fn what_a_drive_tries_for_idle_work_is_in_the_account_and_bounded() {
 }
 
 #[test]
-fn who_has_met_a_bad_sector_expects_the_next_and_who_would_come_meanwhile() {
+fn a_bad_sector_raises_the_expected_cost_including_arrivals_meanwhile() {
     // Each costs a third of a second, in which twenty requests arrive, and as many more before the queue is empty: one of
     // them is the bound of ten minutes. Detours must allow for more than one lost revolution.
     let each = in_order(BadSectors { count: 1_000, retries: 50 }, 60.0, REQUESTS * 4, None);

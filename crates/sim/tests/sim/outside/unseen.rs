@@ -76,7 +76,7 @@ fn as_told(overheads: Overheads) -> OutsideConfig {
 }
 
 #[test]
-fn what_no_forecast_sees_is_bounded_as_well() {
+fn hidden_costs_are_bounded_as_well() {
     let cases = WRONG.into_iter().flat_map(|told| POLICIES.map(|policy| (told, policy)));
     for (told, policy) in testing::some(1, cases) {
         for place in [OutsideConfig::beyond, as_told] {
@@ -89,7 +89,7 @@ fn what_no_forecast_sees_is_bounded_as_well() {
 }
 
 #[test]
-fn without_control_gaps_nobody_sees_it() {
+fn without_control_gaps_it_stays_hidden() {
     for told in testing::some(1, WRONG) {
         let blind = |overheads| OutsideConfig { control_gaps: false, ..OutsideConfig::beyond(overheads) };
         let of = |place| twins(told, PolicyName::Sstf, place);

@@ -124,7 +124,7 @@ fn the_foreground_is_hurt_by_no_more_than_its_bound_at_every_utilisation() {
 }
 
 #[test]
-fn what_detours_cost_is_in_their_account_however_it_came_about() {
+fn all_costs_of_detours_are_in_their_estimate() {
     // A request without others is sent late if the detour's completion is late; the head is not the cause.
     let twins = twins(20, 42, None, paper);
     let account = twins.scan.core().detour_harm().unwrap().share() * 100.0;

@@ -66,7 +66,7 @@ impl Application for Once {
 /// not begun.
 /// had not set out.
 #[test]
-fn a_power_cut_leaves_what_had_passed() {
+fn a_power_cut_leaves_the_sectors_that_had_passed() {
     for seed in 0..6 {
         let drive = drive(seed);
         let (whole, sector) = (range(5, 30), drive.sector_bytes().get() as usize);
@@ -144,7 +144,7 @@ fn a_bad_sector_fails_reads_until_it_is_written() {
 
 /// Completions are lost now and then; everything is done in the end, and reported once.
 #[test]
-fn what_is_lost_is_done_again() {
+fn lost_work_is_repeated() {
     let drive = drive(4);
     let sector = drive.sector_bytes().get() as usize;
     let mut volume = volume(&drive);
@@ -192,7 +192,7 @@ fn a_promoted_write_keeps_its_buffer_when_it_is_lost() {
 }
 
 #[test]
-fn a_refused_call_of_a_session_wakes_nobody() {
+fn a_refused_call_of_a_session_wakes_no_other() {
     let drive = drive(1);
     let mut volume = volume(&drive);
     let app = volume.host(Once::default());
@@ -203,7 +203,7 @@ fn a_refused_call_of_a_session_wakes_nobody() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused() {
+fn a_mismatch_is_refused() {
     let (one, other) = (drive(1), drive(2));
     let wrong = Volume::new(Arc::clone(&one), Config::default(), Platters::blank(&other)).err().unwrap();
     assert!(wrong.to_string().contains("make the medium with Platters::blank"), "{wrong}");

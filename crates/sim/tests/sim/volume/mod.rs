@@ -33,13 +33,13 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn a_client_sees_only_what_it_may(plan in plans(false), steps in steps(false)) {
+    fn a_client_sees_only_permitted_contents(plan in plans(false), steps in steps(false)) {
         let (problems, _) = run(&plan, &steps);
         prop_assert!(problems.is_empty(), "{}", problems.join("\n"));
     }
 
     #[test]
-    fn a_client_sees_only_what_it_may_when_all_goes_wrong(plan in plans(true), steps in steps(true)) {
+    fn a_client_sees_only_permitted_contents_under_every_fault(plan in plans(true), steps in steps(true)) {
         let (problems, _) = run(&plan, &steps);
         prop_assert!(problems.is_empty(), "{}", problems.join("\n"));
     }

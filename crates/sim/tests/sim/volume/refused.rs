@@ -32,7 +32,7 @@ impl Application for Halves {
 
 /// The sector between them is slipped: both parts lie on one track, and are two accesses' worth.
 #[test]
-fn what_was_given_is_written_although_the_rest_of_the_block_is_refused() {
+fn given_bytes_are_written_although_the_rest_of_the_block_is_refused() {
     let toml = include_str!("../../../../model/tests/data/tiny.toml");
     let drive = Arc::new(DriveModel::from_profile(&Profile::from_toml(toml, "tiny.toml").unwrap()).unwrap());
     let config = Config { idle: Some(IdleTime::default()), ..Config::default() };

@@ -72,7 +72,7 @@ pub(crate) struct ProbeArgs {
     /// The summary of the samples: mean, median, maximum, minimum or probabilistic
     #[arg(long, value_name = "NAME", value_parser = metric, default_value = "mean")]
     pub(crate) summary: Metric,
-    /// When a range is interpolated: careful, table-2 (the paper's), table-2-twice (each range must pass it twice), N:PERCENT (N check points within PERCENT of the interpolated times), or none
+    /// When a range is interpolated: careful, table-2 (the paper's), table-2-twice (each range must pass it twice), N:PERCENT (N check points with an error of at most PERCENT), or none
     #[arg(long, value_name = "RULE", value_parser = check_points, default_value = "careful")]
     pub(crate) check_points: CheckPoints,
     /// The types of the requests

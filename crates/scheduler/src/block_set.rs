@@ -48,7 +48,7 @@ pub struct BlockSet {
 }
 
 impl BlockSet {
-    /// All of `0..blocks`.
+    /// Returns the set of all `0..blocks`.
     ///
     /// # Panics
     /// From 2^50 blocks on, a thousand times the largest drive's sectors.
@@ -59,7 +59,7 @@ impl BlockSet {
         set
     }
 
-    /// None of `0..blocks`.
+    /// Returns an empty subset of `0..blocks`.
     ///
     /// # Panics
     /// As [`full`](Self::full).
@@ -91,7 +91,7 @@ impl BlockSet {
         self.blocks
     }
 
-    /// Memory in use, in bytes.
+    /// Returns the memory in use, in bytes.
     pub fn memory_bytes(&self) -> usize {
         size_of::<Self>()
             + (self.roots.capacity() + self.free_nodes.capacity() + self.free_leaves.capacity()) * 4
@@ -138,7 +138,7 @@ impl BlockSet {
         sum
     }
 
-    /// The smallest block in the set that is not below `from`.
+    /// Returns the smallest block in the set that is not below `from`.
     pub fn next(&self, from: u64) -> Option<u64> {
         let mut at = from;
         while at < self.blocks {
@@ -168,8 +168,8 @@ impl BlockSet {
         None
     }
 
-    /// The first run of blocks in the set among `from..to`: its first block, and one more than its last. However long the
-    /// run is, what is all in or all out costs a look a thousand blocks at most, and a look a million where it can.
+    /// Returns the first run of blocks in the set among `from..to`: its first block, and one more than its last. The cost
+    /// is small for long runs: at most one look for each full or empty leaf, or for each full or empty node.
     ///
     /// ```
     /// use freeblock_scheduler::BlockSet;
@@ -185,7 +185,7 @@ impl BlockSet {
         Some((first, self.end_of_run(first, to)))
     }
 
-    /// The first block of `from..to` that is not in the set, or `to`.
+    /// Returns the first block of `from..to` that is not in the set, or `to`.
     fn end_of_run(&self, from: u64, to: u64) -> u64 {
         let mut at = from;
         while at < to {
@@ -330,7 +330,7 @@ impl BlockSet {
         }
     }
 
-    /// The 64 blocks around `block`.
+    /// Returns the 64 blocks around `block`.
     #[inline]
     fn word_at(&self, block: u64) -> u64 {
         match self.leaf_tag(block) {
@@ -340,7 +340,7 @@ impl BlockSet {
         }
     }
 
-    /// The bits of the leaf of `block`, given to it now if it had none.
+    /// Returns the bits of the leaf of `block`, which are allocated now if it was a tag.
     fn leaf_bits(&mut self, block: u64) -> &mut Leaf {
         let tag = self.leaf_tag(block);
         let index = if tag >= FULL {
@@ -370,7 +370,7 @@ impl BlockSet {
         &mut self.leaves[index as usize / CHUNK][index as usize % CHUNK]
     }
 
-    /// The node of `block`, made now if it was a tag.
+    /// Returns the node of `block`, which is allocated now if it was a tag.
     fn node(&mut self, block: u64) -> &mut Node {
         let root = (block / NODE_BLOCKS) as usize;
         let tag = self.roots[root];

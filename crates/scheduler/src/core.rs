@@ -33,7 +33,7 @@ use watch::Watch;
 /// The maximum of sectors of a request that joins promoted reads: half a megabyte of 512-byte sectors.
 const MOST_PROMOTED: u64 = 1 << 10;
 
-/// How sessions share the gaps.
+/// The sharing of gaps among sessions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sharing {
     /// The blocks of a drawn session are searched for first, and win (FAST'04, section 5.2). A single session has all gaps.
@@ -442,7 +442,7 @@ impl Core {
         self.poll_with(now, &mut Ready)
     }
 
-    /// The same; `buffers` is asked before a background block is written.
+    /// Polls like [`poll`](Self::poll); `buffers` is asked before a background block is written.
     pub fn poll_with(&mut self, now: Instant, buffers: &mut dyn Buffers) -> Option<Action> {
         self.now = now;
         if let Some(mut action) = self.outbox.pop_front() {

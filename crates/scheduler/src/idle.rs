@@ -300,7 +300,7 @@ mod tests {
     const REQUEST: Duration = Duration::from_millis(9);
     const MOST: u64 = 20_000_000;
 
-    /// A silence, then a request that is late, or early, if the head has left its track.
+    /// Records a silence, then a request that is late, or early, if the head has left its track.
     fn request(idle: &mut Idle, config: &IdleTime, silence: Duration, late: i64) {
         idle.settle(config);
         let now = idle.since + silence;

@@ -1,11 +1,11 @@
 //! The freeblock core, sans-IO: it chooses the next foreground request, fills its rotational latency with background
 //! work that costs the foreground nothing, and uses idle time.
 //!
-//! Start at [`Core`] and [`Sessions`]; then `planner.rs` for what goes into a gap, `idle.rs` for what is done without
-//! one, `policy/` for what goes next, `background.rs` and `task.rs` for what sessions still want, and [`BlockSet`] for
-//! how that is kept.
+//! Start at [`Core`] and [`Sessions`]; then `planner.rs` for the use of a gap, `idle.rs` for work without one, `policy/`
+//! for the choice of the next request, `background.rs` and `task.rs` for the blocks that sessions still want, and
+//! [`BlockSet`] for their representation.
 
-/// The README's example, so that it goes on to compile and run.
+/// The README's example, so that it continues to compile and run.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;

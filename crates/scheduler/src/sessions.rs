@@ -224,7 +224,7 @@ pub trait Sessions {
         parameter: Parameter,
     ) -> Result<TaskId, SessionError>;
 
-    /// The same for writing: each block is asked for ([`Application::buffer`]) when it is chosen.
+    /// Registers a task of writes: the bytes of each block are requested ([`Application::buffer`]) when it is chosen.
     ///
     /// # Errors
     /// As [`read`](Self::read).

@@ -23,7 +23,7 @@ struct Entry {
 }
 
 impl Entry {
-    /// The order by place; the slot distinguishes equal starts.
+    /// Returns the order by place; the slot distinguishes equal starts.
     fn key(&self) -> (u64, u32) {
         (self.start, self.slot)
     }

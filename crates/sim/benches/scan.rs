@@ -1,6 +1,5 @@
-//! How long a whole-disk scan of the Atlas 10K takes to simulate (OLTP, ten tasks, FCFS, blocks of 4 KB), by the
-//! number of tracks that the planner may look at in a gap: the median of three runs, and what the scan achieved,
-//! which is also the checksum.
+//! The time to simulate a whole-disk scan of the Atlas 10K (OLTP, ten tasks, FCFS, blocks of 4 KB), by the planner's
+//! budget of tracks in a gap: the median of three runs, and the scan's result, which is also the checksum.
 #![allow(clippy::print_stdout, reason = "a benchmark prints")]
 #![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 

@@ -1,6 +1,5 @@
-//! The numbers that the design's feasibility study found, from the real core:
-//! `cargo run --release -p freeblock-sim --example feasibility`; with a number, the scan alone with that search budget
-//! in tracks.
+//! The numbers of the design's feasibility study, from the real core: `cargo run --release -p freeblock-sim --example
+//! feasibility`; with a number, the scan alone with that search budget in tracks.
 
 #![allow(clippy::print_stdout)]
 

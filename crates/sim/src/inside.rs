@@ -150,7 +150,7 @@ impl<S: Source> Inside<S> {
         self.go_on(requests, false, observer)
     }
 
-    /// The same, but at most to the end of the scan. Returns whether both continue.
+    /// Runs like [`advance`](Self::advance), but at most to the end of the scan. Returns whether both continue.
     ///
     /// # Errors
     /// A request of the load that is invalid for the drive.

@@ -1,4 +1,4 @@
-//! Virtual time: hosts the scheduler core on a simulated drive, and measures what it does.
+//! Virtual time: hosts the scheduler core on a simulated drive, and measures its results.
 //!
 //! [`Inside`] is the core in the drive's firmware: it knows the mechanics exactly and moves the head itself.
 //! [`Outside`] is the core in front of a drive: it sends commands and sees completions.

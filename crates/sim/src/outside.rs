@@ -123,7 +123,7 @@ impl<S: Source> Outside<S> {
         Self::begin(device, (model, position), known, config, (foreground, background))
     }
 
-    /// The same over any device. The work of its head, if it has one, is unknown.
+    /// Returns a run over any device. The work of its head, if it has one, is unknown.
     ///
     /// # Errors
     /// An invalid block size of the scan, or invalid settings of idle time.
@@ -180,7 +180,7 @@ impl<S: Source> Outside<S> {
         self.go_on(requests, false, observer)
     }
 
-    /// The same, but at most to the end of the scan. Returns whether both continue.
+    /// Runs like [`advance`](Self::advance), but at most to the end of the scan. Returns whether both continue.
     ///
     /// # Errors
     /// As [`advance`](Self::advance).

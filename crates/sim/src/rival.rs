@@ -1,4 +1,4 @@
-//! A background reader without a scheduler: what a disk's owner has without freeblock.
+//! A background reader without a scheduler, as a disk's owner would use without freeblock.
 
 use units::{Duration, Instant, Lbn, LbnRange, Sectors};
 
@@ -7,14 +7,14 @@ use units::{Duration, Instant, Lbn, LbnRange, Sectors};
 pub struct Rival {
     /// Sectors of each read.
     pub read: Sectors,
-    /// When the next read is sent.
+    /// The time of the next read.
     pub when: When,
 }
 
-/// When a rival sends its next read.
+/// The rule for the time of a rival's next read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
-    /// As soon as the read before is done, whatever the foreground does.
+    /// At the end of the read before, with or without foreground requests.
     Always,
     /// When no foreground request has been outstanding for some time.
     Idle {
@@ -26,7 +26,7 @@ pub enum When {
 }
 
 impl When {
-    /// Whenever no foreground request is outstanding, or has been for `after`.
+    /// Returns the rule that reads whenever no foreground request has been outstanding for `after`.
     pub const fn idle(after: Duration) -> Self {
         Self::Idle { after, share_ppm: WHOLE_PPM }
     }
@@ -54,8 +54,8 @@ impl Reader {
         Self { rival, capacity, next: Lbn::ZERO, reading: None, sectors: 0 }
     }
 
-    /// When the next read is due, if nothing else happens before. `idle_since` is when the last foreground request was done, if none
-    /// is outstanding.
+    /// Returns when the next read is due, unless another event occurs before. `idle_since` is the last foreground
+    /// completion, if no request is outstanding.
     pub(crate) fn due(&self, now: Instant, idle_since: Option<Instant>) -> Option<Instant> {
         if self.reading.is_some() {
             return None;
@@ -71,7 +71,7 @@ impl Reader {
         }
     }
 
-    /// The next read, which is at the device from now on.
+    /// Returns the next read, which is at the device from now on.
     pub(crate) fn begin(&mut self) -> LbnRange {
         let left = self.capacity.get().saturating_sub(self.next.get());
         let range = LbnRange::new(self.next, Sectors::new(self.rival.read.get().min(left)));
@@ -80,7 +80,7 @@ impl Reader {
         range
     }
 
-    /// The read at the device is done.
+    /// Records the end of the read at the device.
     pub(crate) fn done(&mut self) {
         self.sectors += self.reading.take().map_or(0, Sectors::get);
     }

@@ -1,4 +1,4 @@
-//! Which test binaries there are, from what cargo says of a build, and which tests they have.
+//! The test binaries of a build, from cargo's messages, and their tests.
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ pub enum Kind {
 /// A binary that holds tests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Binary {
-    /// How the binary is called in lists: `sim/tests`, `probe/lib`, `scheduler/benches/tasks`.
+    /// The binary's name in lists: `sim/tests`, `probe/lib`, `scheduler/benches/tasks`.
     pub name: String,
     /// The kind of target that it was built from.
     pub kind: Kind,

@@ -44,7 +44,7 @@ impl Listed {
         Ok(list)
     }
 
-    /// Holds each entry against the tests that there are.
+    /// Checks each entry against the existing tests.
     ///
     /// # Errors
     /// If one of them is not there.

@@ -14,7 +14,7 @@ MESSAGES is what cargo test --workspace --no-run --message-format=json-render-di
 has FILTER in it. With --results the table in FILE is compared and, where nothing failed and nothing was filtered, written. FILE
 of --times keeps how long each test took, and the longest begin first.";
 
-/// As many tests are in the table of the slowest.
+/// The number of tests in the table of the slowest.
 const SLOWEST: usize = 20;
 
 struct Arguments {

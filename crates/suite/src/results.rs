@@ -1,11 +1,11 @@
-//! The results of a run, as a table that is kept, and what has changed since.
+//! The results of a run, as a stored table, and the changes since.
 
 use crate::{Finished, Outcome};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-/// A time has changed where it is this many times what it was, or a part of it, and by [`CHANGE_MIN`].
+/// The factor, up or down, beyond which a time has changed, if it also differs by [`CHANGE_MIN`].
 const CHANGE_FACTOR: f64 = 1.5;
 /// The smallest difference of processor time that is reported; below it the machine's noise is as large.
 const CHANGE_MIN: Duration = Duration::from_secs(5);
@@ -84,7 +84,7 @@ impl Results {
         text
     }
 
-    /// Says what is not as it was: tests that are new or gone, other outcomes, other times. A line each.
+    /// Returns the differences, a line each: tests that are new or gone, other outcomes, other times.
     #[must_use]
     pub fn since(&self, before: &Self) -> Vec<String> {
         let mut changes = Vec::new();

@@ -49,7 +49,7 @@ impl Dice {
     }
 }
 
-/// The finaliser of SplitMix64: every bit of the input changes half of the output's.
+/// Returns the finaliser of SplitMix64: every bit of the input changes half of the output's.
 pub(crate) fn mix(mut z: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

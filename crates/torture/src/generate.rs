@@ -107,7 +107,7 @@ fn draw(mut dice: Dice, setup: Setup) -> Scenario {
     let capacity = setup.drive.build().map_or(1, |d| d.layout().capacity().get());
     let mut weights = WEIGHTS;
     for (kind, weight) in weights.iter_mut().enumerate() {
-        // Sessions, tasks, requests and time are always there.
+        // Sessions, tasks, requests and time are never switched off.
         if ![0, 2, 9, 10].contains(&kind) && dice.one_in(2) {
             *weight = 0;
         }

@@ -1,5 +1,5 @@
-//! Random histories of the scheduler on a simulated drive, and checkers that hold every promise of the design after
-//! each step (docs/TORTURE.md).
+//! Random histories of the scheduler on a simulated drive, and checkers that test every promise of the design after each
+//! step (docs/TORTURE.md).
 //!
 //! A [`Scenario`] is a history: a set-up and its [`Step`]s, which [`generate`] draws from a seed and a text file keeps.
 //! [`run`] carries it out; [`shrink`] finds the shortest that breaks the same promise; [`Torture`] does all that for

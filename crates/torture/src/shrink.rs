@@ -12,7 +12,7 @@ pub fn shrink(scenario: &Scenario, failure: &Failure, runs: u32) -> (Scenario, F
     shrink_until(scenario, failure, runs, || false)
 }
 
-/// The same until `stop`, with the best result so far.
+/// Shrinks until `stop`, and returns the best result so far.
 pub fn shrink_until(
     scenario: &Scenario,
     failure: &Failure,

@@ -313,7 +313,7 @@ enum Fate {
     Rests,
 }
 
-/// The record of a block that is done with.
+/// Returns the record of a finished block.
 fn record(
     share: &mut Share,
     owners: &mut BTreeMap<TaskId, SessionId>,

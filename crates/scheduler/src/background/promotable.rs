@@ -99,7 +99,7 @@ mod tests {
         LbnRange::new(Lbn::new(start), Sectors::new(len))
     }
 
-    /// The naive model: block by block, sorted by place, joined while they touch and fit.
+    /// Returns the naive model: block by block, sorted by place, joined while they touch and fit.
     fn naive(tasks: &[(Op, LbnRange, u64)], within: LbnRange, most: u64, room: usize) -> Vec<Urgent> {
         let mut blocks = Vec::new();
         for &(op, all, block) in tasks {

@@ -192,7 +192,7 @@ impl Background {
         self.items_within(track, (first, count), (op, self.most_partials_each), each);
     }
 
-    /// The same, with space for `most` half-read blocks per session.
+    /// Calls `each` like [`items`](Self::items), with space for `most` half-read blocks per session.
     pub(super) fn items_within(
         &self,
         track: &TrackRef<'_>,

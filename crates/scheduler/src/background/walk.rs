@@ -27,20 +27,20 @@ impl Walks {
         Self { edges: Walk::new(Way::Edges, cylinders), around: Walk::new(Way::Around(0), cylinders) }
     }
 
-    /// [`Walk::begin`] for both.
+    /// Restarts both walks.
     pub fn begin(&mut self) {
         self.edges.begin();
         self.around.begin();
     }
 
-    /// [`Walk::wanted_anew`] for both.
+    /// Records new wanted blocks for both walks.
     pub fn wanted_anew(&mut self, cylinders: Option<(u32, u32)>) {
         self.edges.wanted_anew(cylinders);
         self.around.wanted_anew(cylinders);
     }
 }
 
-/// Where a walk begins.
+/// The start of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     /// At the outermost and the innermost cylinder.

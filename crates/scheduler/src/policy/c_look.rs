@@ -4,7 +4,7 @@ use super::{Policy, View, shortest};
 use crate::predictor::Predictor;
 use units::Lbn;
 
-/// The next request in ascending starting address; when none is above, the one with the lowest (OSDI'00 section 3.3).
+/// Chooses the next request in ascending starting address; if none is above, the lowest (OSDI'00 section 3.3).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CLook {
     last: Lbn,

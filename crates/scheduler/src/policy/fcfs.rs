@@ -3,7 +3,7 @@
 use super::{Policy, View, shortest};
 use crate::predictor::Predictor;
 
-/// First come, first served: the reference that reorders nothing.
+/// Chooses the oldest request: the reference that reorders nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Fcfs;
 

@@ -3,7 +3,7 @@
 use super::{Policy, View, shortest_time};
 use crate::predictor::Predictor;
 
-/// The request whose first sector can be reached soonest (OSDI'00 section 3.3).
+/// Chooses the request whose first sector can be reached earliest (OSDI'00 section 3.3).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sptf;
 

@@ -3,8 +3,8 @@
 use super::{Policy, SeekWeight, View, shortest};
 use crate::predictor::{Positioning, Predictor};
 
-/// SPTF-SWn%: the shortest seek among the requests whose positioning time is within n% of the shortest. Trades a
-/// little foreground time for longer gaps (OSDI'00 section 3.3, figure 6).
+/// Chooses, as SPTF-SWn%, the shortest seek among the requests whose positioning time is within n% of the shortest. It
+/// trades a little foreground time for longer gaps (OSDI'00 section 3.3, figure 6).
 #[derive(Clone, Debug)]
 pub struct SptfSw {
     weight: SeekWeight,
@@ -12,7 +12,7 @@ pub struct SptfSw {
 }
 
 impl SptfSw {
-    /// With the n of its name.
+    /// Returns the policy with the n of its name.
     pub fn new(weight: SeekWeight) -> Self {
         Self { weight, times: Vec::new() }
     }
@@ -26,7 +26,7 @@ impl Policy for SptfSw {
         let limit = self.weight.limit(shortest_time);
         let mut next = 0;
         shortest(view.pool, |p| {
-            // Asked for in the order of the pool, once each.
+            // The times are queried in the order of the pool, once each.
             let time = self.times[next];
             next += 1;
             let near = time.total() <= limit;

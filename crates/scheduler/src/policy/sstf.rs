@@ -3,7 +3,7 @@
 use super::{Policy, View, shortest};
 use crate::predictor::Predictor;
 
-/// The request with the shortest seek; a write's settling does not count (OSDI'00 section 3.3).
+/// Chooses the request with the shortest seek; a write's settling does not count (OSDI'00 section 3.3).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sstf;
 

@@ -37,7 +37,7 @@ fn polled(core: &mut Core, now: Instant) -> (Vec<Command>, Vec<Record>, Vec<Requ
     (sent, delivered, completed)
 }
 
-/// A block to be written at 96.
+/// Returns a core with a block to be written at 96.
 fn with_a_block() -> (Core, SessionId) {
     let mut core = blind();
     let session = core.open(Priority::default()).unwrap();
@@ -278,7 +278,7 @@ fn a_block_that_is_given_back_is_not_done_with_another_write_if_each_is_to_be_ca
     assert_eq!(ranges(&sent), [range(96, 8)]);
 }
 
-/// The ranges of commands that are sent as foreground work.
+/// Returns the ranges of commands that are sent as foreground work.
 fn promoted(sent: &[Command]) -> Vec<LbnRange> {
     let foreground = sent.iter().filter(|command| command.purpose == Purpose::Foreground);
     foreground.map(|command| command.range).collect()

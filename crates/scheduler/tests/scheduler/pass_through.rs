@@ -1,4 +1,4 @@
-//! Requests that go straight to the drive while nothing is wanted.
+//! Requests that are sent directly to the drive while no block is wanted.
 
 use freeblock_scheduler::{
     Action, Caution, Command, Config, Core, Outcome, OutsideConfig, Overheads, Parameter, Place, Priority,
@@ -42,7 +42,7 @@ fn starts(commands: &[Command]) -> Vec<u64> {
     commands.iter().map(|command| command.range.start().get()).collect()
 }
 
-/// Requests of four sectors each, far from each other.
+/// Submits requests of four sectors each, far from each other.
 fn many(core: &mut Core, ms: u64, ids: std::ops::Range<u64>) {
     ids.for_each(|id| submit(core, ms, id, Op::Read, range(id * 40, 4)));
 }
@@ -54,7 +54,7 @@ fn while_nothing_is_wanted_requests_go_to_the_drive_at_once_and_in_order_of_arri
     let commands = sent(&mut core, 0);
     assert_eq!(starts(&commands), (1..33).map(|id| id * 40).collect::<Vec<_>>());
     assert_eq!((core.at_drive(), core.pending()), (32, 8));
-    // The drive is done with the last one first: its place is taken at once.
+    // The drive finishes the last one first: its place is taken at once.
     core.command_done(at(7), commands[31].id, Outcome::Done);
     assert_eq!(starts(&sent(&mut core, 7)), [33 * 40]);
 }

@@ -8,7 +8,7 @@ use model::{DriveModel, Profile};
 use std::sync::Arc;
 use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId, Sectors};
 
-/// A core that wants the whole drive in blocks of four sectors.
+/// Returns a core that wants the whole drive in blocks of four sectors.
 fn core(idle: Option<IdleTime>, write_back: bool) -> Core {
     let toml = include_str!("../../../model/tests/data/tiny.toml");
     let drive = DriveModel::from_profile(&Profile::from_toml(toml, "tiny.toml").unwrap()).unwrap();
@@ -40,7 +40,7 @@ fn sent(core: &mut Core, us: u64) -> Vec<Command> {
     sent
 }
 
-/// Submits a request, and returns the command that goes to the drive at once.
+/// Submits a request, and returns the command that is sent to the drive at once.
 fn ask(core: &mut Core, us: u64, id: u64, op: Op, range: LbnRange) -> Command {
     core.submit(at(us), Request { id: RequestId::new(id), op, range }).unwrap();
     let [command] = sent(core, us)[..] else { panic!("one command at {us} us") };
@@ -48,7 +48,7 @@ fn ask(core: &mut Core, us: u64, id: u64, op: Op, range: LbnRange) -> Command {
     command
 }
 
-/// Tells the core that a command is done, and returns the commands that follow.
+/// Reports a completion to the core, and returns the next commands.
 fn done(core: &mut Core, us: u64, command: Command) -> Vec<Command> {
     core.command_done(at(us), command.id, Outcome::Done);
     sent(core, us)
@@ -58,7 +58,8 @@ fn is_idle(command: &Command) -> bool {
     matches!(command.purpose, Purpose::Idle { .. })
 }
 
-/// The next command of a stream, and when it is sent, in microseconds; it is awaited no longer than a track and a revolution take.
+/// Returns the next command of a stream, and when it is sent, in microseconds; it is awaited no longer than a track and a
+/// revolution take.
 fn stream(core: &mut Core, us: u64) -> Option<(u64, Command)> {
     let due = core.wake_at()?.since(Instant::ZERO).as_nanos().div_ceil(1_000);
     if due >= us + 15_000 {
@@ -99,7 +100,7 @@ fn a_request_that_meets_a_stream_goes_to_the_drive_at_once_and_the_stream_ends()
     assert_eq!(next.range.start().get(), 1_004);
 }
 
-/// The number of requests that are served without a stream after one has met a command of a stream that took so long.
+/// Returns the number of requests that are served without a stream after one has met a stream's command of this duration.
 fn requests_until_a_stream_begins_again(took_us: u64) -> u64 {
     let mut core = core(Some(IdleTime::default()), false);
     let asked = ask(&mut core, 0, 1, Op::Read, range(100, 4));

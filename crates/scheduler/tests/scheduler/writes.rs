@@ -365,7 +365,7 @@ proptest! {
     }
 }
 
-/// A drive of some thousand sectors and a core with three sessions.
+/// Returns a drive of some thousand sectors and a core with three sessions.
 fn three() -> (Host, [SessionId; 3]) {
     let toml = include_str!("../../../model/tests/data/tiny.toml");
     let drive = DriveModel::from_profile(&model::Profile::from_toml(toml, "tiny.toml").unwrap()).unwrap();

@@ -1,4 +1,4 @@
-//! A load beside what is submitted.
+//! A load in addition to submitted requests.
 
 use super::{Content, Volume, VolumeError};
 use units::Instant;
@@ -12,21 +12,21 @@ pub(super) struct Load {
 }
 
 impl Load {
-    /// When the next request of it comes.
+    /// Returns the arrival of its next request.
     pub fn due(&self) -> Option<Instant> {
         self.issuer.due()
     }
 }
 
 impl Volume {
-    /// A load of its own, beside what is submitted. One at a time: it takes the place of the one before, whose
-    /// requests under way come to their end.
+    /// Starts a load in addition to submitted requests. It replaces the load before, whose requests under way are
+    /// finished.
     pub fn load(&mut self, issuer: Issuer<Box<dyn Source>>, content: Content) {
         self.loads += 1;
         self.load = Some(Load { number: self.loads, issuer, content });
     }
 
-    /// Ends the load: nothing more is issued.
+    /// Ends the load: no more requests are issued.
     pub fn end_load(&mut self) {
         self.load = None;
     }

@@ -1,4 +1,4 @@
-//! Which sectors pass under the head, and when.
+//! The sectors that pass under the head, and their times.
 
 use drive::Mechanics;
 use model::{DriveModel, Position};
@@ -25,7 +25,7 @@ pub(super) fn lbns(drive: &DriveModel, access: &Access, done: u32, mut each: imp
     }
 }
 
-/// How many sectors of each access have passed at `now`, for a head that began at `from` at `began`.
+/// Returns the number of sectors of each access that have passed at `now`, for a head that began at `from` at `began`.
 pub(super) fn done_by(
     drive: &Arc<DriveModel>,
     from: Position,
@@ -48,7 +48,7 @@ pub(super) fn done_by(
         .collect()
 }
 
-/// Sectors `part` of bytes that are those of `whole`.
+/// Returns the bytes of `part` among those of `whole`.
 pub(super) fn slice(bytes: &[u8], whole: LbnRange, part: LbnRange, sector: usize) -> Option<&[u8]> {
     let inside = whole.covers(part);
     let offset = |lbn: Lbn| lbn.get().checked_sub(whole.start().get()).map(|n| n as usize * sector);

@@ -97,7 +97,7 @@ impl Load {
     }
 }
 
-/// Writes everything down.
+/// An observer that records everything.
 #[derive(Default, Debug, PartialEq, Clone)]
 struct Log {
     completions: Vec<(RequestId, Instant, Instant)>,
@@ -114,7 +114,7 @@ impl Observer for Log {
     }
 }
 
-/// Ranges as parts of the capacity in 1/256, and block sizes; some lie over each other.
+/// Returns ranges as parts of the capacity in 1/256, and block sizes; some overlap.
 fn wanted() -> impl Strategy<Value = Vec<(u64, u64, u64)>> {
     let block = prop_oneof![4 => 1..20u64, 1 => 20..300u64];
     prop::collection::vec((0..256u64, 1..=256u64, block), 0..4)
@@ -138,8 +138,8 @@ fn want(run: &mut Inside<Random>, tasks: &[(u64, u64, u64)]) -> Vec<(TaskId, Lbn
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(120))]
 
-    /// Promise 1: in the drive, the background does not cost the foreground a nanosecond. The mechanics that carry
-    /// the accesses out know nothing of the planner: one sector too many, and a request misses a revolution.
+    /// Promise 1: in the drive, the background does not cost the foreground a nanosecond. The mechanics that carry out
+    /// the accesses are independent of the planner: with one sector too many, a request misses a revolution.
     #[test]
     fn foreground_completions_are_identical_to_the_nanosecond(load in loads(Size::Small), tasks in wanted()) {
         let (mut without, mut with) = (load.start(Background::None), load.start(Background::None));
@@ -229,7 +229,7 @@ proptest! {
         prop_assert!((a.rotation - b.rotation - b.free_transfer - b.extra_seek).abs() < 1e-9, "{a:?} {b:?}");
     }
 
-    /// The head is always somewhere: the shares of its time add up.
+    /// The shares of the head's time add up.
     #[test]
     fn head_time_adds_up(load in loads(Size::Small)) {
         let mut run = load.start(Background::Scan { block: Sectors::new(8) });
@@ -240,7 +240,7 @@ proptest! {
     }
 }
 
-/// With a number of requests to do, the foreground goes on after its scan, and the scan's figures stay as they were.
+/// With a number of requests, the foreground continues after its scan, and the scan's figures stay as they were.
 #[test]
 fn the_foreground_outlives_its_scan() {
     let load = Load {

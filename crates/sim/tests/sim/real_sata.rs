@@ -37,7 +37,7 @@ const PERCENTILES: [(f64, f64); 12] = [
 /// The mean of the same reads, in ms.
 const MEAN_MS: f64 = 17.57;
 
-/// Percent within which each number must come.
+/// The largest error of each number in percent.
 const NEAR: f64 = 10.0;
 
 fn drive(seed: u64) -> Drive {
@@ -45,7 +45,7 @@ fn drive(seed: u64) -> Drive {
     Drive::with_behaviour(&profile, Rules::HARDWARE, Behaviour::modern(), seed).unwrap()
 }
 
-/// Response times in ms of random reads of 4 KiB, ascending, and reads a second.
+/// Returns response times in ms of random reads of 4 KiB, ascending, and the reads per second.
 fn reads(outstanding: u32, requests: u64) -> (Vec<f64>, f64) {
     let drive = drive(42);
     let model = drive.model();
@@ -62,7 +62,7 @@ fn reads(outstanding: u32, requests: u64) -> (Vec<f64>, f64) {
     (times, run.report().iops)
 }
 
-/// Prints a row, and whether the number is near enough.
+/// Prints a row, and returns whether the number is near enough.
 fn row(what: &str, real: f64, ours: f64) -> bool {
     let off = (ours / real - 1.0) * 100.0;
     println!("| {what} | {real} | {ours:.2} | {off:+.1}% |");

@@ -16,19 +16,19 @@ pub(super) fn generate(mut dice: Dice, host: Option<Host>) -> Scenario {
     let drawn = dice.one_in(3);
     let is_outside = host.map_or(drawn, |host| host == Host::VolumeOutside);
     let setup = if is_outside { outside(&mut dice, setup) } else { setup };
-    // With a dice of its own, so that all else of a history is what it was before there were logs.
+    // With a dice of its own, so that a history without a log does not change.
     let log = Dice::new(mix(setup.seed ^ 0x6c6f67)).one_in(3);
     let setup = Setup { log, ..setup };
     let capacity = setup.drive.build().map_or(1, |d| d.layout().capacity().get());
     let mut weights = WEIGHTS;
     for (kind, weight) in weights.iter_mut().enumerate() {
-        // Requests and time are always there.
+        // Requests and time are never switched off.
         if kind > 2 && dice.one_in(3) {
             *weight = 0;
         }
     }
     let spots: Vec<u64> = (0..4).map(|_| dice.below(capacity)).collect();
-    // Half of what is asked for is the log's, if there is one: it is cleaned only when much is written.
+    // Half of the requests are the log's, if there is one: it is cleaned only when much is written.
     let plain = capacity / 4 * 3;
     let asked = |start: u64| match setup.log && start.is_multiple_of(2) {
         true => plain + start % (capacity - plain).max(1),
@@ -100,7 +100,7 @@ pub(super) fn generate(mut dice: Dice, host: Option<Host>) -> Scenario {
     Scenario { setup, steps }
 }
 
-/// The same with the core outside. The volume tells each bad sector.
+/// Changes the set-up to a core outside. The volume reports each bad sector.
 fn outside(dice: &mut Dice, setup: Setup) -> Setup {
     let outside = Outer { tells: Tells::All, ..outer(dice) };
     Setup { host: Host::VolumeOutside, outside, ..seen_from_outside(dice, setup) }

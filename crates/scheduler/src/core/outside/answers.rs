@@ -250,7 +250,7 @@ mod tests {
         Instant::ZERO + Duration::from_micros(micros)
     }
 
-    /// The additional events in the mean of a span.
+    /// Returns the additional events in the mean of a span.
     fn more(times: &[u64], from: u64, length: u64) -> f64 {
         let inside = times.iter().filter(|time| (from..from + length).contains(time));
         inside.map(|time| (from + length - time) as f64).sum::<f64>() / length as f64

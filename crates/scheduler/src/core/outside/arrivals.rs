@@ -210,7 +210,7 @@ mod tests {
         clients
     }
 
-    /// With a service time of 8 ms.
+    /// Simulates a server with a service time of 8 ms.
     fn seen(arrival: Arrival, seed: u64, most: usize) -> Vec<Option<usize>> {
         served(Issuer::new(places(seed), arrival, Instant::ZERO, seed).unwrap(), |_| SERVICE, most)
     }
@@ -219,7 +219,7 @@ mod tests {
         clients.last().copied().flatten()
     }
 
-    /// Service times of 4 to 13 ms, as of a seek and a part of a revolution; shorter if chosen from many.
+    /// Returns service times of 4 to 13 ms, as of a seek and a part of a revolution; shorter if chosen from many.
     fn by_chance(seed: u64, chosen: bool) -> impl FnMut(usize) -> Duration {
         let mut stream = Stream::new(seed, "service");
         move |from| {
@@ -272,7 +272,7 @@ mod tests {
         Issuer::new(source, Arrival::Recorded { scale: 1.0 }, Instant::ZERO, seed).unwrap()
     }
 
-    /// Poisson arrivals that keep a server busy for a part of its time.
+    /// Returns Poisson arrivals that keep a server busy for a part of its time.
     fn open(part: f64) -> Arrival {
         Arrival::Poisson { rate: part / SERVICE.as_secs_f64() }
     }

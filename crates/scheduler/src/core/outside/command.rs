@@ -13,7 +13,7 @@ use units::{Instant, Lbn, LbnRange, Op};
 pub struct CommandId(pub(super) u64);
 
 impl CommandId {
-    /// The number; ascending in the order of sending.
+    /// Returns the number, ascending in the order of sending.
     pub const fn get(self) -> u64 {
         self.0
     }
@@ -59,7 +59,7 @@ pub enum Outcome<'a> {
 }
 
 impl Outcome<'_> {
-    /// Whether a sector before this one has failed.
+    /// Returns whether a sector before this one has failed.
     pub(super) fn failed_before(&self, first: Lbn) -> bool {
         match *self {
             Self::Done | Self::Lost => false,

@@ -188,7 +188,7 @@ mod tests {
         told_longer_by_where_misses_begin_at(0, us, requests)
     }
 
-    /// The same where a head begins within a request, so that no request misses by less than `least`.
+    /// Simulates the same where a head begins within a request, so that no request misses by less than `least`.
     fn told_longer_by_where_misses_begin_at(least: u64, us: u64, requests: u64) -> (u64, f64, u64) {
         let mut control = Control::default();
         let (mut lost, mut told, mut used) = (0, 0, 0);

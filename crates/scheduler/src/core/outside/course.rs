@@ -92,7 +92,7 @@ impl Outside {
         self.follow_by(drive, &self.config.overheads, from, order)
     }
 
-    /// The same for given costs of commands.
+    /// Forecasts the same for given costs of commands.
     pub(super) fn follow_by(
         &self,
         drive: &DriveModel,

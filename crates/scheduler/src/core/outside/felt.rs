@@ -264,7 +264,7 @@ mod tests {
         }
     }
 
-    /// A burst, and two single requests.
+    /// Returns a burst, and two single requests.
     fn burst(all: usize) -> Waiting {
         Waiting { bursts: 3, ..alone(all) }
     }

@@ -299,7 +299,7 @@ impl Outside {
 mod tests {
     use super::*;
 
-    /// Half of them are hits, and the others take 4 ms.
+    /// Returns a state in which half of the reads are hits, and the others take 4 ms.
     fn half_from_the_buffer() -> Kept {
         let mut kept = Kept::default();
         for n in 0..200 {

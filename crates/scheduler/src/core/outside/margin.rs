@@ -162,7 +162,8 @@ mod tests {
 
     const LEARNED: Conservatism = Conservatism::LEARNED;
 
-    /// Half of the heads are late by up to `spread` us, and one in fifty by up to half a millisecond.
+    /// Returns a record in which half of the heads are late by up to `spread` us, and one in fifty by up to half a
+    /// millisecond.
     fn record(spread: u64) -> ErrorRecord {
         let mut record = ErrorRecord::default();
         let mut state = 1u64;

@@ -1,9 +1,9 @@
-//! Pass-through: requests go to the drive as they come, as many as it takes, and the drive chooses their order.
+//! Pass-through: requests are sent to the drive on arrival, as many as it takes, and the drive chooses their order.
 //!
-//! So a client is served as by the disk without freeblock. The core passes requests through while no background block is
-//! wanted, and while no gap can be used anyway. A drive that chooses the order is not predicted: of such commands the core
-//! believes only where the head was when the drive reported them. A command that was alone at the drive is predicted like
-//! any other, and its completion teaches the clock and the error record.
+//! A client is then served as by the disk without freeblock. The core passes requests through while no background block
+//! is wanted, and while no gap can be used anyway. A drive that chooses the order is not predicted: such a completion
+//! shows only the place of the head. A command that was alone at the drive is predicted like any other, and its
+//! completion updates the clock and the error record.
 
 use super::command::{Order, Outcome, Passed, Work};
 use super::forecast::{Late, Standing};
@@ -17,7 +17,7 @@ use units::{Duration, Instant, Op};
 /// Revolutions that a drive may take until a write that it has reported is on the medium, if nothing else waits there.
 const DESTAGE_REVOLUTIONS_MAX: u64 = 3;
 
-/// Waiting requests that a later one may overtake because they overlap older ones: it bounds the search.
+/// The maximum of waiting requests that a later one may overtake because they overlap older ones; it bounds the search.
 const OVERTAKEN_REQUESTS_MAX: usize = 64;
 
 /// While the drive is mistrusted, the core passes requests through and watches the drive by turns, so that trust can come
@@ -25,11 +25,11 @@ const OVERTAKEN_REQUESTS_MAX: usize = 64;
 const MISTRUST_CYCLE_REQUESTS: u32 = 128;
 const MISTRUST_WATCHED_REQUESTS: u32 = 16;
 
-/// Foreground requests at the beginning that are all watched, so that trust is soon there.
+/// The number of foreground requests at the start that are all watched, so that trust is soon reached.
 const LEARNING_REQUESTS: u32 = 512;
 
 impl Outside {
-    /// Whether no gap can be used, so that the order of requests may be the drive's.
+    /// Returns whether no gap can be used, so that the order of requests may be the drive's.
     fn leaves_the_order_to_the_drive(&self) -> bool {
         match self.caution() {
             Some(Caution::Harm | Caution::Unknown) => true,
@@ -58,10 +58,10 @@ impl Outside {
 }
 
 impl Core {
-    /// Whether the next request goes straight to the drive.
+    /// Returns whether the next request goes straight to the drive.
     pub(super) fn passes_through(&self, outside: &Outside) -> bool {
         let depth = usize::from(outside.config.pass_through);
-        // The request behind work of idle time is in that work's account.
+        // The request behind idle work is charged to that work.
         let idle = |order: &Order| matches!(order.work, Work::Idle | Work::Probe);
         let after_idle = self.displaced.is_some() || outside.device.iter().any(idle);
         let foreground = self.promoted == 0 && outside.retries.is_empty() && outside.queue.is_empty();
@@ -73,8 +73,8 @@ impl Core {
                 || outside.leaves_the_order_to_the_drive())
     }
 
-    /// The oldest request that waits, as a command, if the drive has room for it. A request that overlaps an older one, of which one
-    /// writes, waits until the older one is done.
+    /// Returns the oldest waiting request as a command, if the drive has room for it. A request that overlaps an older
+    /// one waits until that is done, if either of them writes.
     pub(super) fn pass_next(&mut self, outside: &mut Outside, now: Instant) -> Option<Action> {
         (outside.choose_at, outside.room_at) = (None, None);
         if self.pool.is_empty() || outside.device.len() >= usize::from(outside.config.pass_through) {
@@ -104,7 +104,8 @@ impl Core {
         Some(outside.pass(&self.drive, job, tag, (now, alone)))
     }
 
-    /// A command that was passed through beside others is done: the drive chose when, so that only its place is believed.
+    /// Records the end of a command that was passed through beside others: the drive chose its time, so that it shows
+    /// only the head's place.
     pub(super) fn passed_done(
         &mut self,
         mut outside: Box<Outside>,
@@ -164,7 +165,7 @@ impl Outside {
         Action::Send(command)
     }
 
-    /// Where the head is when a command is done that was not predicted, and since when.
+    /// Sets the head's place after a command that was not predicted.
     fn believe_place(&mut self, drive: &DriveModel, now: Instant, order: &Order) {
         if self.reports(order.command.op) {
             // The head may go there at any time from now on.
@@ -179,7 +180,7 @@ impl Outside {
 }
 
 impl Order {
-    /// Another command is at the drive beside it.
+    /// Records that another command is at the drive beside it.
     pub(super) fn is_not_alone(&mut self) {
         if let Some(passed) = &mut self.passed {
             *passed = Passed::BesideOthers;

@@ -85,7 +85,7 @@ pub(super) struct Streams {
     arm_free: Option<Instant>,
 }
 
-/// Where a head reads on.
+/// The place at which a head reads ahead.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     lbn: Lbn,

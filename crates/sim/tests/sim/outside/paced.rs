@@ -59,7 +59,7 @@ impl Source for Paced {
     }
 }
 
-/// On a drive that is hardly ever idle a loss delays thousands: `error` is the allowed standard error of chance.
+/// Checks the bound with a standard error of up to `error`: on a drive that is hardly ever idle a loss delays thousands.
 fn bounded_by_chance(what: &str, paces: &[Pace], of: (u64, u64), error: f64) {
     pairs_of(paces, (PolicyName::Fcfs, None), of).assert_bounded_by_chance(error, what);
 }

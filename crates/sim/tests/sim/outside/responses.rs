@@ -94,12 +94,13 @@ impl Pairs {
         self.assert_below(BOUND, what);
     }
 
-    /// The same for loads with more chance, with a maximal standard error.
+    /// Checks the same for loads with more chance, with a maximal standard error.
     pub fn assert_bounded_by_chance(&self, error: f64, what: &str) {
         self.assert_within(BOUND, error, what);
     }
 
-    /// The same for short runs: the request that exceeds the bound may wait for an idle command, at most two in a row.
+    /// Checks the same for short runs: the request that exceeds the bound may wait for an idle command, at most two in a
+    /// row.
     pub fn assert_bounded_of(&self, requests: u64, what: &str) {
         self.assert_below(BOUND + 2.0 / requests as f64 * 100.0, what);
     }

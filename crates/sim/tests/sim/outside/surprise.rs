@@ -65,7 +65,7 @@ impl Twins {
         Self { slower, cautions, detours: scan.planner_stats().detours, scan }
     }
 
-    /// The same with a true profile and this behaviour.
+    /// Runs the same with a true profile and this behaviour.
     fn of(behaviour: Behaviour) -> Self {
         Self::seeded(behaviour, 1)
     }

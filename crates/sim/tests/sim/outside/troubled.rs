@@ -1,16 +1,16 @@
-//! Devices whose answers are held back: for a while, each by another time; or until the next beat.
+//! Devices with delayed completions: for a while, each by a random time; or until the next multiple of a period.
 
 use drive::{BlackBox, Command, CommandError, Reply};
 use std::ops::Range;
 use units::{Bytes, Duration, Instant, Sectors};
 
-/// When an answer comes that the device gives at this instant.
+/// The delivery of a completion that the device gives at this instant.
 type Until = Box<dyn FnMut(Instant) -> Instant>;
 
 pub struct Delayed {
     device: Box<dyn BlackBox>,
     until: Until,
-    /// Answers that are held back, by when they come.
+    /// Delayed completions, by delivery.
     held: Vec<Reply>,
     now: Instant,
 }
@@ -20,7 +20,7 @@ impl Delayed {
         Self { device, until, held: Vec::new(), now: Instant::ZERO }
     }
 
-    /// For a while, by anything below `most`, seeded.
+    /// Returns a device with random delays below `most` for a while, seeded.
     pub fn for_a_while(device: Box<dyn BlackBox>, when: Range<Instant>, most: Duration) -> Self {
         let mut state = 1u64;
         let until = move |at: Instant| {
@@ -33,7 +33,8 @@ impl Delayed {
         Self::new(device, Box::new(until))
     }
 
-    /// Until the next beat, as behind an adapter that gathers interrupts.
+    /// Returns a device whose completions are delayed to the next multiple of `beat`, as by an adapter that coalesces
+    /// interrupts.
     pub fn to_a_beat(device: Box<dyn BlackBox>, beat: Duration) -> Self {
         let until = move |at: Instant| Instant::from_nanos(at.as_nanos().next_multiple_of(beat.as_nanos()));
         Self::new(device, Box::new(until))

@@ -131,7 +131,7 @@ fn a_block_with_a_hole_is_not_written_twice() {
     }
 }
 
-/// No faults, no idle time.
+/// Returns a plan without faults and idle time.
 fn plain(drive: u64, seed: u64) -> Plan {
     Plan {
         drive,

@@ -1,4 +1,4 @@
-//! A block that is asked for in two parts, of which the second is refused.
+//! A block whose bytes are requested in two parts, of which the second is refused.
 
 use freeblock_sim::{Platters, Volume};
 use model::{DriveModel, Profile};
@@ -6,7 +6,7 @@ use scheduler::{Application, Config, IdleTime, Parameter, Priority, Record, Sess
 use std::sync::Arc;
 use units::{Duration, Instant, Lbn, LbnRange, Sectors};
 
-/// Has the bytes before an LBN at hand, and those behind it when it was asked some times.
+/// An application with the bytes before an LBN, and after some queries also those behind it.
 struct Halves {
     at: Lbn,
     refusals: u32,

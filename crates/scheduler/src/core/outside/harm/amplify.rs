@@ -42,7 +42,7 @@ impl Queue {
         open.min(closed).max(1.0)
     }
 
-    /// Returns the amplification after the windows have shown by how much head time and response time change.
+    /// Returns the amplification after the windows have measured the changes of head time and response time.
     pub fn posterior(&self, head: Change, response: Change) -> f64 {
         let prior = self.prior();
         let deviation = prior * PRIOR_DEVIATION_SHARE;
@@ -50,7 +50,7 @@ impl Queue {
         if !(measured.is_normal() && head.error.is_finite()) {
             return prior;
         }
-        // The error of the head's change makes what it tells worth less.
+        // The error of the head's change reduces its weight.
         let told = head.mean * head.mean / (1.0 + head.error * head.error * measured) * measured;
         let slope = if head.mean == 0.0 { 0.0 } else { response.mean / head.mean };
         let precision = 1.0 / (deviation * deviation);

@@ -56,7 +56,7 @@ const MEASURED_REACH: f64 = 4_096.0;
 /// A million millionths.
 const PPM: u64 = 1_000_000;
 
-/// How the audit of a core outside the drive draws its windows.
+/// The draw of the windows in the audit of a core outside the drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AuditConfig {
     /// The seed of the draws.
@@ -68,7 +68,7 @@ pub struct AuditConfig {
 }
 
 impl AuditConfig {
-    /// One window in sixteen is off, and one in four in the first five minutes.
+    /// Returns a draw with one window in sixteen off, and one in four in the first five minutes.
     pub const fn new(seed: u64) -> Self {
         Self { seed, off_ppm: 62_500, off_first_ppm: 250_000 }
     }
@@ -121,7 +121,7 @@ pub(super) struct Audit {
 }
 
 impl Audit {
-    /// An audit that has measured nothing. `through` says whether requests can be handed through.
+    /// Returns an audit without measurements. `through` says whether requests can be handed through.
     pub fn new(config: AuditConfig, revolution: Duration, through: bool) -> Self {
         Self {
             config,
@@ -141,12 +141,12 @@ impl Audit {
         }
     }
 
-    /// The kind of the window that goes on.
+    /// Returns the kind of the current window.
     pub fn window(&self) -> AuditWindow {
         self.open.map_or(AuditWindow::On, |open| open.kinds[open.place])
     }
 
-    /// The instant at which this window ends if no more requests come.
+    /// Returns the instant at which this window ends if no more requests come.
     pub fn ends_at(&self) -> Option<Instant> {
         self.open.map(|open| open.began + WINDOW_LONGEST)
     }
@@ -256,7 +256,7 @@ impl Audit {
         }
     }
 
-    /// The queue as it was in the audited time.
+    /// Returns the queue as it was in the audited time.
     fn queue(&self, now: Instant) -> Queue {
         let open = self.open.map_or(Duration::ZERO, |open| now.saturating_since(open.began));
         let all = (self.audited + open).as_nanos().max(1) as f64;

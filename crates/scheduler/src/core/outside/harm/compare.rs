@@ -33,7 +33,7 @@ impl Served {
         self.heard.saturating_since(self.begun())
     }
 
-    /// Head time less its forecast, in nanoseconds.
+    /// Returns the head time less its forecast, in nanoseconds.
     fn residual(&self, revolution: Duration) -> i64 {
         let nanos = |time: Duration| i64::try_from(time.as_nanos()).unwrap_or(i64::MAX);
         let Some(forecast) = self.forecast else { return nanos(self.head()) };
@@ -58,7 +58,7 @@ pub(super) struct Sums {
 }
 
 impl Sums {
-    /// Those of a window that begins.
+    /// Returns the sums of a window that begins.
     pub fn window() -> Self {
         Self { windows: 1, ..Self::default() }
     }
@@ -83,14 +83,14 @@ impl Sums {
         self.residual_nanos = self.residual_nanos.saturating_add(other.residual_nanos);
     }
 
-    /// The means of head time, response time and residual, in revolutions.
+    /// Returns the means of head time, response time and residual, in revolutions.
     pub fn means(&self, revolution: Duration) -> [f64; 3] {
         let all = (self.requests.max(1) as f64) * revolution.as_nanos() as f64;
         [self.head.as_nanos() as f64, self.response.as_nanos() as f64, self.residual_nanos as f64]
             .map(|nanos| nanos / all)
     }
 
-    /// The means of the residual over the first and the second half, in revolutions, and the pair's weight.
+    /// Returns the means of the residual over the first and the second half, in revolutions, and the pair's weight.
     pub fn halves(&self, revolution: Duration) -> Option<([f64; 2], f64)> {
         let second = self.requests - self.first_requests;
         let weight = weight(self.first_requests, second, self.requests)?;
@@ -110,8 +110,8 @@ impl Sums {
     }
 }
 
-/// The harmonic mean of the numbers of requests in two windows, over the `usual` number. It is the inverse of the variance that
-/// their difference has, and the same if the windows are exchanged.
+/// Returns the harmonic mean of the numbers of requests in two windows, over the `usual` number. It is the inverse of the
+/// variance that their difference has, and the same if the windows are exchanged.
 fn weight(first: u64, second: u64, usual: u64) -> Option<f64> {
     let (first, second) = (first as f64, second as f64);
     (first > 0.0 && second > 0.0).then(|| 2.0 * first * second / (first + second) / usual.max(1) as f64)
@@ -144,7 +144,7 @@ impl Comparison {
         PAIRS_MIN.saturating_sub(self.head.pairs())
     }
 
-    /// The interval of a sequence as a part of `base` revolutions.
+    /// Returns the interval of a sequence as a part of `base` revolutions.
     pub fn interval(&self, sequence: &Sequence, alpha: f64, reach: f64, base: f64) -> Option<Interval> {
         if self.pairs_missing() > 0 || base <= 0.0 {
             return None;

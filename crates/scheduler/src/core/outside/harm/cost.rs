@@ -19,12 +19,12 @@ pub(in super::super) struct Cost {
 }
 
 impl Cost {
-    /// An audit without through windows, of a drive that stands as it is said to.
+    /// Returns an audit without through windows, of a drive in the state `from`.
     pub fn new(config: super::AuditConfig, drive: &DriveModel, from: Standing) -> Self {
         Self { audit: Audit::new(config, turn(drive), false), from, heard: [Instant::ZERO; 2] }
     }
 
-    /// The kind of the window that goes on.
+    /// Returns the kind of the current window.
     pub fn window(&self) -> AuditWindow {
         self.audit.window()
     }
@@ -36,12 +36,12 @@ impl Cost {
 }
 
 impl Outside {
-    /// Whether the audit's window has no background work.
+    /// Returns whether the audit's window has no background work.
     pub(in super::super) fn is_off(&self) -> bool {
         self.cost.as_ref().is_some_and(|cost| cost.window() != AuditWindow::On)
     }
 
-    /// The instant at which the audit's window ends if no more requests come.
+    /// Returns the instant at which the audit's window ends if no more requests come.
     pub(in super::super) fn window_ends_at(&self) -> Option<Instant> {
         self.cost.as_ref().and_then(|cost| cost.audit.ends_at())
     }

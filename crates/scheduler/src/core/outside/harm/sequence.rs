@@ -51,12 +51,12 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// Whether a number lies between both ends.
+    /// Returns whether a number lies between both ends.
     pub fn holds(&self, number: f64) -> bool {
         (self.low..=self.high).contains(&number)
     }
 
-    /// The same in another unit.
+    /// Returns the interval in another unit.
     pub(super) fn times(self, factor: f64) -> Self {
         Self { mean: self.mean * factor, low: self.low * factor, high: self.high * factor }
     }
@@ -88,27 +88,27 @@ impl Sequence {
         self.square += squared * difference * difference;
     }
 
-    /// The number of pairs so far.
+    /// Returns the number of pairs so far.
     pub fn pairs(&self) -> u64 {
         self.pairs
     }
 
-    /// The weighted mean difference.
+    /// Returns the weighted mean difference.
     pub fn mean(&self) -> f64 {
         if self.weight > 0.0 { self.sum / self.weight } else { 0.0 }
     }
 
-    /// The standard error of the mean.
+    /// Returns the standard error of the mean.
     pub fn error(&self) -> f64 {
         if self.weight > 0.0 { self.variation(self.mean()).sqrt() / self.weight } else { f64::INFINITY }
     }
 
-    /// The sum of squared deviations from `tau`.
+    /// Returns the sum of squared deviations from `tau`.
     fn variation(&self, tau: f64) -> f64 {
         (self.square - 2.0 * tau * self.cross + tau * tau * self.squared).max(0.0)
     }
 
-    /// The logarithm of the mixed supermartingale if the true difference were `tau`.
+    /// Returns the logarithm of the mixed supermartingale if the true difference were `tau`.
     fn log_evidence(&self, tau: f64) -> f64 {
         let (sum, variation) = (self.sum - tau * self.weight, self.variation(tau));
         let logs = PRECISION_LOG64.map(|power| {
@@ -120,13 +120,13 @@ impl Sequence {
         most + (logs.map(|log| (log - most).exp()).sum::<f64>() / count).ln()
     }
 
-    /// Whether a true difference of `tau` is not refuted at level `alpha` by the pairs so far.
+    /// Returns whether a true difference of `tau` is not refuted at level `alpha` by the pairs so far.
     pub fn admits(&self, tau: f64, alpha: f64) -> bool {
         self.log_evidence(tau) < -alpha.ln()
     }
 
-    /// The smallest interval around all differences that are not refuted at level `alpha`, if that ends within `reach`
-    /// revolutions of the mean on both sides.
+    /// Returns the smallest interval around all differences that are not refuted at level `alpha`, if that ends within
+    /// `reach` revolutions of the mean on both sides.
     pub fn interval(&self, alpha: f64, reach: f64) -> Option<Interval> {
         let mean = self.mean();
         Some(Interval {
@@ -136,7 +136,7 @@ impl Sequence {
         })
     }
 
-    /// How far from the mean the farthest difference is that is not refuted, on the side of `reach`.
+    /// Returns the distance from the mean of the farthest difference that is not refuted, on the side of `reach`.
     fn extent(&self, alpha: f64, reach: f64) -> Option<f64> {
         let mean = self.mean();
         let admits = |by: f64| self.admits(mean + by, alpha);
@@ -173,12 +173,12 @@ mod tests {
         (lottery.below(1 << 53) as f64 + 0.5) / (1u64 << 53) as f64
     }
 
-    /// The sum of twelve uniform numbers less six is nearly normal.
+    /// Returns a nearly normal number: the sum of twelve uniform numbers less six.
     fn normal(lottery: &mut Lottery) -> f64 {
         (0..12).map(|_| uniform(lottery)).sum::<f64>() - 6.0
     }
 
-    /// How the means of windows without treatment behave, and what the treatment adds to them.
+    /// The distribution of the means of windows without treatment, and the effect of the treatment.
     #[derive(Clone, Copy, Debug)]
     struct Load {
         name: &'static str,

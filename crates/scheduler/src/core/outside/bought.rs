@@ -18,8 +18,8 @@ use units::{Duration, LbnRange, Op};
 /// A sector in the units of the price.
 const SECTOR: u64 = 1 << 16;
 
-/// The price falls by this fraction for each request for which the bound has room, and rises by this fraction where it has
-/// none. It follows a scan over some hundred requests.
+/// The price falls by 1 part in `FALLS` for each request for which the bound has room, and rises by 1 in `RISES` where it
+/// has none. It follows a scan over some hundred requests; in equilibrium one request in five finds no room.
 const FALLS: u64 = 512;
 const RISES: u64 = 128;
 
@@ -69,7 +69,8 @@ impl Outside {
 }
 
 impl Core {
-    /// Returns the detour before a request with one more revolution (`plain` is the one without), and the time that it adds.
+    /// Returns the detour of a request that waits one more revolution, and that time, if it is worth it; otherwise
+    /// `plain`, the detour without it.
     pub(super) fn buy(
         &mut self,
         outside: &mut Outside,

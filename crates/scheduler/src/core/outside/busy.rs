@@ -12,7 +12,7 @@ use units::{Duration, Instant, Op};
 /// A write that takes at most this much longer than those to an idle drive did not wait.
 const SLACK: Duration = Duration::from_micros(500);
 
-/// The number of writes in a mean, and the minimum before the mean is known, unless this many writes showed nothing.
+/// The number of waits in a mean, and the minimum before the mean is known; after `WRITES` writes fewer suffice.
 const MEAN_OF: u64 = 64;
 const TOO_FEW: u64 = 8;
 const WRITES: u64 = 2_048;

@@ -167,7 +167,8 @@ impl Hits {
 /// Counts by the number of places taken since; the last entry is for all greater numbers.
 type ByPlaces = [Hits; PLACES + 1];
 
-/// Returns the hit rate with this number of places taken since; with too few reads, those of neighbouring numbers are added.
+/// Returns the hit rate with this number of places taken since: the mean of the rates at the nearest numbers, below and
+/// above, with enough reads.
 fn part(hits: &ByPlaces, behind: usize) -> f64 {
     let fewer = hits[..=behind].iter().rev().find_map(Hits::part);
     let more = hits[behind..].iter().find_map(Hits::part);
@@ -209,7 +210,7 @@ impl Default for Again {
 }
 
 impl Again {
-    /// Returns the place of a read, and the earlier data that it matches.
+    /// Returns the place of a request, and the earlier data that it matches.
     fn find(&self, drive: &DriveModel, op: Op, range: LbnRange) -> Option<(Place, Option<Found>)> {
         let asked = Place::of(drive, op, range, self.between)?;
         Some((asked, self.places.find(&asked)))

@@ -206,7 +206,8 @@ impl Felt {
         self.lost.clear();
     }
 
-    /// Limits a lead of the head to the time that requests have waited: beyond that it would have been idle.
+    /// Limits the head's delay to the time that requests have waited: without its losses it would have been idle before
+    /// that.
     pub fn catch_up(&mut self, waited: i64) {
         let heads = || self.lost.iter().flat_map(|(_, heads)| heads);
         let mut less = heads().sum::<i64>().saturating_sub(waited);

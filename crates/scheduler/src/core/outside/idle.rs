@@ -114,8 +114,8 @@ const CONTROL_ENDS: Duration = Duration::from_secs(1);
 /// hundred times, 20 a second once in five. At most a third of the silence is used.
 const AS_LONG_AGAIN: u64 = 3;
 
-/// The harm of an unpredicted delay is small if it is less than this part (1 in this number) of the total that idle time may
-/// cost: the next request is then the last to wait. Within the first hundreds of requests it is not small.
+/// An unpredicted delay ends idle time by its harm. One is acceptable if it costs less than this part (1 in this number)
+/// of the total that idle time may cost; within the first hundreds of requests it costs more.
 const LITTLE: u64 = 4;
 
 impl Outside {
@@ -318,7 +318,8 @@ impl Core {
             return;
         }
         let left = self.keep_back(outside, &idle, now);
-        // Flash is never trusted, and work there follows no other source; but trust may return after a while.
+        // On flash, which is never trusted, every read looks like a hit, so the rule must not begin there. On a drive
+        // that is mistrusted for a while it stays.
         let trusted = outside.foresees() || self.idle.untold;
         self.idle.untold = trusted && outside.again.most_come_back();
         self.idle.unpredicted = !outside.foresees();
@@ -338,7 +339,8 @@ impl Core {
             }
             return;
         }
-        // A head that must stay on its track does no work that it could leave at any instant: outside there is none.
+        // If the head must stay on its track there is no idle work, because outside no command can be left at any
+        // instant.
         if allowed && self.idle_visit(now, buffers).is_some() {
             return self.send_visit(outside, tag);
         }

@@ -3,6 +3,7 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "helpers of tests stand outside test functions")]
 
+mod documents;
 mod examples;
 
 use std::io::Write;

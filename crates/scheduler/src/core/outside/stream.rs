@@ -310,6 +310,8 @@ impl Core {
 
     /// Returns the next command of a stream, if one begins or continues now.
     pub(super) fn stream_next(&mut self, outside: &mut Outside, now: Instant) -> Option<Action> {
+        // A command that is ready to be sent does not wait for sectors to pass.
+        outside.streams.due = None;
         let idle = self.config.idle.filter(|_| outside.config.streams)?;
         let quiet = self.pool.is_empty() && outside.queue.is_empty() && outside.retries.is_empty();
         if !quiet || outside.is_off() || self.background.is_idle() || !self.background.has(Op::Read) {
@@ -318,7 +320,6 @@ impl Core {
         if !outside.device.is_empty() {
             return None;
         }
-        outside.streams.due = None;
         // Until the threshold has passed, only where that time may be used.
         if !idle.short && now.saturating_since(self.idle.since) < idle.threshold {
             return None;

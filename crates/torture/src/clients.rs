@@ -31,7 +31,7 @@ pub(crate) struct Task {
     blocks: Vec<Block>,
     /// The number of its wanted blocks.
     pub wanted: u64,
-    /// The place of this task's first block in the original task, and the original.
+    /// The original task's place in the ledger, and the place of this task's first block in it.
     origin: (usize, u64),
 }
 

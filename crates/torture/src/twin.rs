@@ -208,8 +208,8 @@ impl Twin {
     }
 }
 
-/// Returns the greatest harm of one idle visit for a request: the arm's arrival, the request's own way, a revolution, and
-/// the rest of its write: another revolution.
+/// Returns the greatest harm of one idle visit for a request: two moves (the visit's and the request's own) and three
+/// revolutions.
 pub(crate) fn most_harm(drive: &DriveModel) -> Duration {
     let cylinders = drive.layout().cylinders();
     let farthest = (0..cylinders).map(|c| drive.seek(c)).max().unwrap_or(Duration::ZERO);

@@ -424,7 +424,7 @@ impl Front {
         }
         let Some(told) = self.core.detour_harm() else { return Ok(()) };
         let turn = self.known.rpm().revolution();
-        // A hundredth of the foreground's time, or of two seconds if that is more; when the bound is exceeded the commands
+        // A fiftieth of the foreground's time, or of two seconds if that is more; when the bound is exceeded the commands
         // at the drive and one further decision continue.
         let slack = turn * 4 * outer.most_at_drive().max(1) as u64;
         let bound = |time: Duration| {

@@ -22,8 +22,8 @@ pub(super) struct Snapshots {
     geometry: Geometry,
     saved: Vec<u8>,
     journal: Vec<[u8; Entry::BYTES]>,
-    /// The content of each sector of the volume at a snapshot: the acknowledged one, or a later one that had failed or been
-    /// cut short by then; and the last issued version.
+    /// The floor of each sector of the volume at a snapshot, and the last version issued by then: the snapshot may also hold
+    /// versions between the two, from writes that had failed or been cut short.
     pub taken: BTreeMap<SnapshotId, (Floors, u64)>,
 }
 

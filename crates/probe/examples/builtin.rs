@@ -5,11 +5,11 @@
 //! by other dice; `--random N` adds the hidden drives of seeds 0 to N; `--stages` says when each measurement began,
 //! `--profile` prints what was found.
 //!
-//! Of the reads, `near` came within 50 us of the prediction, on the drive with all its noise; `true` on the same drive
-//! with what is random in it switched off; `turns` whole turns off, `other` otherwise. `sure` is as `near`, of the reads
-//! outside the regions that the report calls unsure, `none` where that is all of the drive. After the order of tracks
-//! found, and the true one, stands how sure the report is of it. The last line counts the drives that are named whole, and
-//! has the least of the others' `sure`.
+//! The columns are shares of reads: `near` is within 50 us of the prediction, on the drive with all its noise; `true` the same
+//! on the drive without random noise; `turns` is whole revolutions off, and `other` otherwise off. `sure` is as `near`, for
+//! the reads outside the regions that the report names as uncertain, and `none` if those are all of the drive. The confidence
+//! follows the order of tracks found, and the true one. The last line counts the drives that are named whole, and has the
+//! least `sure` of the others.
 
 #[path = "../tests/probe/common/mod.rs"]
 mod common;

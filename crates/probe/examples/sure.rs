@@ -80,7 +80,7 @@ fn main() {
     }
 }
 
-/// What the report of one probe says that is asked for, by the drive's name and dice.
+/// Returns the requested findings of one probe, with the drive's name and seed.
 #[expect(clippy::print_stdout, reason = "an example")]
 fn of(wanted: &Wanted, name: &str, behaviour: Behaviour, seed: u64) -> Vec<(String, Judged)> {
     let Some(truth) = profile_of(name) else {

@@ -1,85 +1,88 @@
-//! The drive's buffer: how a hit looks, how many places it holds, read-ahead, and the bus.
+//! The drive's buffer: the time of a cache hit, the number of segments, read-ahead, and the bus.
 
 use crate::error::ProbeError;
 use crate::meter::Meter;
 use units::{Duration, Op};
 
-/// The most segments looked for.
+/// The highest number of segments that is looked for.
 const MOST_SEGMENTS: u64 = 512;
 
-/// Longest read used to time the bus, sectors.
+/// The longest read to time the bus, in sectors.
 const BUS_SECTORS: u64 = 64;
 
-/// How many times each question is asked.
+/// The number of reads for each question.
 const TRIES: usize = 7;
 
-/// Hits that hardly vary are so near to the quickest, turns.
+/// The range of cache hits that hardly vary, in revolutions.
 const NEAR: f64 = 0.06;
 
-/// Hits that vary: a few that lie in a third of a turn may be, and are where four fifths of many do. Of the medium's responses, which
-/// lie all over a turn, one in a hundred such few do, and of as many as are asked for then one in a million.
+/// Cache hits that vary: a few reads within a third of a revolution may be hits, and they are if four fifths of MANY lie in
+/// such a range. Responses of the medium, which are spread over a revolution, pass the first test by chance once in a
+/// hundred times, and both once in a million.
 const MANY: usize = 24;
 const MOST_OF_MANY: f64 = 0.8;
 const MANY_WITHIN: f64 = 0.35;
 
-/// To what the mean of hits that vary is to be known, ns, of no more than so many.
+/// The accuracy wanted for the mean of hits that vary, in ns, and the most reads spent on it.
 const MEAN_WITHIN: f64 = 25_000.0;
 const MOST_ASKED: usize = 160;
 
-/// Of hits no more than this share takes longer than what is told for one.
+/// The largest share of hits that takes longer than the reported time of a hit.
 const SLOW_HITS: f64 = 0.01;
 
-/// Beyond the slowest of some evenly spread ones, so many mean distances between two of them: one in some hundred lies further.
+/// An allowance beyond the slowest of some evenly spread responses, in mean distances between two: one in some hundred lies
+/// further.
 const BEYOND: f64 = 3.0;
 
-/// What was found of the buffer.
+/// The findings about the buffer.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Buffer {
-    /// Whether a sector just read is had from the buffer.
+    /// Whether a read of a sector just read is a hit.
     pub(crate) keeps: bool,
-    /// Whether the sectors after one just read are.
+    /// Whether a read of the sectors after it is a hit.
     pub(crate) reads_ahead: bool,
-    /// How many of those, at least.
+    /// The number of those sectors, at least.
     pub(crate) ahead: u64,
-    /// Whether the sectors before it are.
+    /// Whether a read of the sectors before it is a hit.
     pub(crate) keeps_before: bool,
-    /// Response of a hit of one sector, ns.
+    /// The response of a hit of one sector, ns.
     pub(crate) hit_ns: f64,
-    /// The same of one that goes on where the last read ended, which costs some drives less.
+    /// The same for a hit that continues the last read, which is shorter on some drives.
     pub(crate) on_ns: f64,
-    /// Each further sector of a hit, ns.
+    /// The time of each further sector of a hit, ns.
     pub(crate) bus_sector_ns: f64,
-    /// Whether hits told that.
+    /// Whether hits showed that time.
     pub(crate) tells_bus: bool,
-    /// Places it holds; 0 when it keeps nothing.
+    /// The number of segments; 0 without a cache.
     pub(crate) segments: u64,
-    /// How likely it is as many.
+    /// The probability that this number is right.
     pub(crate) segments_sure: f64,
-    /// Whether hits vary by so much that a read from the medium may be as quick.
+    /// Whether the variation of hits is so large that a read from the medium may be as quick.
     pub(crate) vary: bool,
 }
 
-/// Responses to one question.
+/// The responses to one question.
 #[derive(Clone, Copy, Debug)]
 struct Asked {
     /// Whether they came from the buffer.
     hit: bool,
-    /// What one takes, ns: the least where they hardly vary, the mean where they do.
+    /// The time of one, ns: the minimum if hits hardly vary, the mean if they do.
     ns: f64,
-    /// What one takes at most, ns: no more than one in some hundred takes longer.
+    /// The longest time of one, ns: one in some hundred takes longer.
     most: f64,
 }
 
-/// What hits differ by at most where they hardly vary, ns: some percent of a turn are the medium's.
+/// Returns the largest difference between hits that hardly vary, ns: responses of the medium differ by some percent of a
+/// revolution.
 fn margin(meter: &Meter<'_>) -> f64 {
     (0.01 * meter.revolution()).min(60_000.0)
 }
 
-/// Asks several times at random places and waits. A read from the medium ends where its sector stands, so random waits make
-/// its response anything up to a turn; hits take the same, or vary by less than a turn.
+/// Reads several times at random places after random waits. A read from the medium ends when its sector has passed, so
+/// random waits spread its response over a revolution; hits take equal times, or vary by less than a revolution.
 ///
-/// Of a few the rule tells, where hits vary by little. Where it does not, though the few lie nearer to one another than a third of
-/// a turn, many are asked for; and where hits vary, so many that their mean is known.
+/// A few reads suffice if hits vary little. If they vary but lie within a third of a revolution, many reads are made, and
+/// further ones until the mean of the hits is known.
 fn asked(meter: &mut Meter<'_>, first_count: u64, offset: i64, count: u64) -> Result<Asked, ProbeError> {
     let mut responses = Vec::new();
     ask(meter, &mut responses, TRIES, (first_count, offset, count))?;
@@ -95,13 +98,13 @@ fn asked(meter: &mut Meter<'_>, first_count: u64, offset: i64, count: u64) -> Re
     if !hit {
         return Ok(Asked { hit, ns: middle, most: middle });
     }
-    // What waited for something else does not count.
+    // A read that waited for another cause does not count.
     if responses.iter().filter(|&&ns| ns - low <= margin(meter)).count() >= TRIES - 2 {
         responses.retain(|ns| ns - low < NEAR * turn);
         let high = responses.last().copied().unwrap_or(low);
         return Ok(Asked { hit, ns: low, most: high + BEYOND * (high - low) / responses.len() as f64 });
     }
-    // Evenly spread ones have their mean known to so much of their range.
+    // The mean of evenly spread responses is known to a certain fraction of their range.
     let of_hits = |responses: &mut Vec<f64>| responses.retain(|ns| (ns - middle).abs() < MANY_WITHIN * turn);
     of_hits(&mut responses);
     let range = |of: &[f64]| (of.first().copied().unwrap_or(0.0), of.last().copied().unwrap_or(0.0));
@@ -116,7 +119,7 @@ fn asked(meter: &mut Meter<'_>, first_count: u64, offset: i64, count: u64) -> Re
     Ok(Asked { hit, ns: mean, most: high + BEYOND * (high - low) / n })
 }
 
-/// Asks so many times more; the responses, ascending.
+/// Reads this many times more; returns all responses in ascending order.
 fn ask(
     meter: &mut Meter<'_>,
     responses: &mut Vec<f64>,
@@ -125,7 +128,7 @@ fn ask(
 ) -> Result<(), ProbeError> {
     let capacity = meter.capacity();
     let enough = responses.len() + times;
-    // Some meet what cannot be read.
+    // Some reads meet unreadable sectors.
     for _ in 0..4 * times {
         let place = capacity / 8 + meter.draw.below(capacity / 2);
         let then = place.saturating_add_signed(offset).min(capacity - count);
@@ -145,7 +148,7 @@ fn ask(
     Ok(())
 }
 
-/// How near this share of the responses lie to one another, ns.
+/// Returns the length of the shortest range that contains this share of the responses, ns.
 fn narrowest(responses: &[f64], share: f64) -> f64 {
     let of = ((responses.len() as f64 * share) as usize).max(1);
     let widths = responses.windows(of).map(|some| match (some.first(), some.last()) {
@@ -155,12 +158,12 @@ fn narrowest(responses: &[f64], share: f64) -> f64 {
     widths.fold(f64::MAX, f64::min)
 }
 
-/// Looks at the buffer.
+/// Examines the buffer.
 pub(crate) fn find(meter: &mut Meter<'_>) -> Result<Buffer, ProbeError> {
     let mut found = Buffer::default();
     let same = asked(meter, 1, 0, 1)?;
     let next = asked(meter, 1, 1, 1)?;
-    // A drive may be quicker where a command goes on from the last.
+    // A drive may be quicker if a command continues the last one.
     let jump = asked(meter, 1, 3, 1)?;
     let ahead_ns = if jump.hit { next.ns.max(jump.ns) } else { next.ns };
     let before = asked(meter, 1, -2, 1)?;
@@ -178,7 +181,7 @@ pub(crate) fn find(meter: &mut Meter<'_>) -> Result<Buffer, ProbeError> {
     }
     let costs_less = next.hit && next.ns < found.hit_ns - margin(meter);
     found.on_ns = if costs_less { next.ns } else { found.hit_ns };
-    // What is longer by a few percent of a turn is the medium's, unless hits vary by more.
+    // A response that is longer by a few percent of a revolution comes from the medium, unless hits vary by more.
     let hits = [same, next, jump, before].into_iter().filter(|asked| asked.hit);
     let most = hits.map(|asked| asked.most).fold(0.0, f64::max);
     found.vary = most > found.hit_ns + margin(meter);
@@ -197,7 +200,7 @@ pub(crate) fn find(meter: &mut Meter<'_>) -> Result<Buffer, ProbeError> {
     Ok(found)
 }
 
-/// Time of a sector on the bus: longer hits take longer. `None` where they are no hits.
+/// Returns the time of a sector on the bus, from longer hits; `None` if those are no hits.
 fn bus(meter: &mut Meter<'_>, found: &Buffer) -> Result<Option<f64>, ProbeError> {
     let (first, offset) = if found.keeps { (BUS_SECTORS, 0) } else { (1, 1) };
     let long = asked(meter, first, offset, BUS_SECTORS)?;
@@ -206,7 +209,7 @@ fn bus(meter: &mut Meter<'_>, found: &Buffer) -> Result<Option<f64>, ProbeError>
     Ok((long.hit && one.hit).then_some(slope.max(0.0)))
 }
 
-/// How many sectors after one are in the buffer two turns later.
+/// Returns the number of sectors after one that are in the buffer two revolutions later.
 fn how_far(meter: &mut Meter<'_>) -> Result<u64, ProbeError> {
     let capacity = meter.capacity();
     let mut far = 1;
@@ -227,9 +230,9 @@ fn how_far(meter: &mut Meter<'_>) -> Result<u64, ProbeError> {
     Ok(far)
 }
 
-/// How many other places are read until one is forgotten, and how likely it is as many.
+/// Returns how many other places are read until one is evicted, and the probability that this number is right.
 fn places(meter: &mut Meter<'_>, found: &Buffer) -> Result<(u64, f64), ProbeError> {
-    // Where one does not tell a hit, more do.
+    // If a single read does not show a hit, more reads do.
     let looks = if found.vary { 9 } else { 3 };
     let mut seen: Vec<Looks> = Vec::new();
     let mut forgotten_after = |meter: &mut Meter<'_>, others: u64| -> Result<bool, ProbeError> {
@@ -258,12 +261,12 @@ fn places(meter: &mut Meter<'_>, found: &Buffer) -> Result<(u64, f64), ProbeErro
         let middle = low + (high - low) / 2;
         if forgotten_after(meter, middle)? { high = middle } else { low = middle }
     }
-    // What is read from the medium stands anywhere.
+    // A read from the medium waits for any angle.
     let quick = (meter.hit_below / meter.revolution()).clamp(SLOW_HITS, 0.5);
     Ok((high, sure_of_places(high, &seen, quick)))
 }
 
-/// Of so many looks at a place, after so many others were read, so often it was forgotten.
+/// The number of looks at a place after reads of other places, and how often it had been evicted.
 #[derive(Clone, Copy, Debug)]
 struct Looks {
     others: u64,
@@ -271,8 +274,8 @@ struct Looks {
     of: u32,
 }
 
-/// How likely a buffer has so many places, each number as likely beforehand, if that is given up which was not asked for the longest:
-/// of reads from the medium this share is as quick as a hit.
+/// Returns the probability that a buffer has this many segments, all numbers being equally likely beforehand, if it evicts
+/// the one used least recently. The share `quick` of reads from the medium is as quick as a hit.
 fn sure_of_places(places: u64, seen: &[Looks], quick: f64) -> f64 {
     let log_of = |places: u64| -> f64 {
         let of = |looks: &Looks| {
@@ -282,7 +285,7 @@ fn sure_of_places(places: u64, seen: &[Looks], quick: f64) -> f64 {
         seen.iter().map(of).sum()
     };
     let own = log_of(places);
-    // There may be more than are looked for.
+    // There may be more segments than are looked for.
     1.0 / (1..=2 * MOST_SEGMENTS).map(|other| (log_of(other) - own).exp()).sum::<f64>()
 }
 
@@ -291,21 +294,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_as_sure_as_the_looks_at_their_neighbours() {
+    fn confidence_in_segments_follows_the_looks_around_their_number() {
         let seen = |below: u32, at: u32, of: u32| {
             let looks = |others, gone| Looks { others, gone, of };
             [looks(1, 0), looks(2, 0), looks(4, below), looks(8, of), looks(6, of), looks(5, at)]
         };
-        // Three looks each that leave no doubt: what is left is that all of three reads from the medium were quick.
+        // Three unanimous looks each: the remaining doubt is that all three reads from the medium were quick.
         let three = sure_of_places(5, &seen(0, 3, 3), 0.1);
         assert!((0.99..0.999_99).contains(&three), "{three}");
-        // The more reads are as quick as hits the less they tell, and the more looks there are the more.
+        // The more reads are as quick as hits, the less a look shows; more looks show more.
         let quick = sure_of_places(5, &seen(0, 3, 3), 0.4);
         assert!(quick < three && sure_of_places(5, &seen(0, 9, 9), 0.4) > quick, "{quick}");
-        // One that was not forgotten, and one that was.
+        // A place that was not evicted once, and one that was once.
         assert!(sure_of_places(5, &seen(0, 2, 3), 0.1) < three);
         assert!(sure_of_places(5, &seen(1, 3, 3), 0.1) < three);
-        // Nothing was ever forgotten: there may be any number more.
+        // No place was ever evicted: the number may be larger.
         let never: Vec<Looks> = [1, 2, 4, 8, 256, 384, 448, 480, 496, 504, 508, 510, 511]
             .map(|others| Looks { others, gone: 0, of: 3 })
             .to_vec();

@@ -1,8 +1,8 @@
-//! The bus of a drive from whose buffer nothing comes: what reads from the medium show of it.
+//! The bus of a drive without a cache, from reads of the medium.
 //!
-//! Sectors cross the bus in order, none before it has passed. Over one that is slower than the medium they queue, and a read
-//! of more sectors that end with the same one is done later, by what the bus takes more than the medium for each of them. Over
-//! one that is faster it is done when the last one is there, however many were before it, and nothing depends on the bus.
+//! Sectors cross the bus in order, each after it has passed. On a bus slower than the medium they queue, and a read of more
+//! sectors with the same last one is done later, by the difference between bus and medium for each of them. On a faster bus
+//! the read is done when the last one arrives, whatever the number of sectors before it.
 
 use crate::error::ProbeError;
 use crate::mapping::Map;
@@ -11,36 +11,36 @@ use crate::sure;
 use crate::turns::wrap;
 use crate::zone::Zone;
 
-/// Sectors of the longest read; and no more than this share of a track, so that few begin in the middle of one.
+/// The length of the longest read, and its largest share of a track, so that few reads begin in the middle.
 const MOST_SECTORS: u64 = 32;
 const OF_A_TRACK: u64 = 8;
 
-/// Reads of each length that leads to the longest, and of that and of single sectors.
+/// The number of reads of each length below the longest; and of the longest and of single sectors.
 const READS: usize = 9;
 const READS_TO_TELL: usize = 96;
 
-/// Which of them, from the least on, is taken for the least: two that went wrong do not matter.
+/// The rank of the response that counts as the minimum: two wrong readings do not matter.
 const LEAST_BUT: usize = 2;
 
-/// The least there can be is no more than so many mean distances between two below that: one in some hundred lies further.
+/// An allowance below that minimum, in mean distances between two responses: one in some hundred lies further.
 const BEYOND: f64 = 3.0;
 
-/// A zone of fewer than this share of the LBNs matters to few reads.
+/// A zone with less than one in this many LBNs affects few reads.
 const FEW: u64 = 50;
 
-/// What sectors that wait make of a longest read at least, ns: half of what counts as predicted.
+/// The least delay of a longest read by queued sectors, ns: half of the tolerance of a prediction.
 const LEAST: f64 = 25_000.0;
 
 /// A bus that is slower than the medium.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slow {
-    /// Each sector, ns.
+    /// The time of each sector, ns.
     pub(crate) sector_ns: f64,
-    /// How likely a request of [`MOST_SECTORS`] is right to 50 us.
+    /// The probability that a request of [`MOST_SECTORS`] is predicted within 50 us.
     pub(crate) sure: f64,
 }
 
-/// Looks at reads on the densest tracks, where the medium is quickest; `None` of a bus that is no slower, or is not told from one.
+/// Measures reads on the densest tracks, where the medium is fastest; returns `None` if the bus is not measurably slower.
 pub(crate) fn find(meter: &mut Meter<'_>, map: &Map) -> Result<Option<Slow>, ProbeError> {
     let enough = |z: &&Zone| z.lbns() >= (meter.capacity() / FEW).max(1);
     let Some(zone) = map.zones.iter().filter(enough).max_by_key(|z| z.sectors_on(0)) else {
@@ -48,7 +48,8 @@ pub(crate) fn find(meter: &mut Meter<'_>, map: &Map) -> Result<Option<Slow>, Pro
     };
     let most = MOST_SECTORS.min(zone.sectors_on(0) / OF_A_TRACK);
     let turn = meter.revolution();
-    // What each sector more adds, ns: what is to come of twice as many is known to much less than half a turn.
+    // The delay of each further sector, ns: the prediction for twice as many must be accurate to much less than half a
+    // revolution.
     let mut each = 0.0;
     let mut sectors = 2;
     while 2 * sectors <= most {
@@ -68,10 +69,10 @@ pub(crate) fn find(meter: &mut Meter<'_>, map: &Map) -> Result<Option<Slow>, Pro
     Ok(Some(Slow { sector_ns: turn / zone.sectors_on(0) as f64 + later / more, sure }))
 }
 
-/// By how much, at least, reads of so many sectors are done later than their last one should be alone, and to what that is known,
-/// ns; `each` is about what each more adds.
+/// Returns the least delay of reads of this many sectors, compared with their last sector alone, and its accuracy, ns;
+/// `each` is the approximate delay per further sector.
 ///
-/// How many sectors a drive lets come before it begins to hand them over may vary, from one on: it is the least that tells the bus.
+/// A drive may wait for a varying number of sectors before it transfers the first: the minimum shows the bus.
 fn least(
     meter: &mut Meter<'_>,
     zone: &Zone,
@@ -92,7 +93,7 @@ fn least(
     Ok(ends.map(|(low, high)| (*low, BEYOND * (high - low).max(0.0) / later.len() as f64)))
 }
 
-/// By how many turns, up to whole ones, a read of so many sectors of a track is done later than one of its last alone.
+/// Returns the delay of such a read compared with its last sector alone, as a fraction of a revolution.
 fn later_by(meter: &mut Meter<'_>, zone: &Zone, sectors: u64) -> Result<Option<f64>, ProbeError> {
     meter.keep_phase()?;
     let tracks = zone.tracks();
@@ -100,7 +101,7 @@ fn later_by(meter: &mut Meter<'_>, zone: &Zone, sectors: u64) -> Result<Option<f
     let n = zone.sectors_on(track);
     let first = zone.lbn_near(track, meter.draw.below(n.saturating_sub(sectors).max(1)));
     let last = first + sectors - 1;
-    // On one track as dense as the others, without a slip or a sector that stands elsewhere in between.
+    // The sectors must lie on one track as dense as the others, without a slip or a remapped sector between them.
     if n != zone.sectors_on(0)
         || last >= zone.end
         || zone.locate(first).0 != track
@@ -110,11 +111,11 @@ fn later_by(meter: &mut Meter<'_>, zone: &Zone, sectors: u64) -> Result<Option<f
     {
         return Ok(None);
     }
-    // From near by, so that the move is short.
+    // The arm starts nearby, so that the move is short.
     let aside = meter.draw.below(n);
     meter.read(zone.lbn_near((track + 1) % tracks, aside), 1)?;
     let reading = meter.read(first, sectors)?;
-    // Sooner than these sectors pass: they were in the buffer.
+    // The response is shorter than the passing of these sectors: it was a cache hit.
     if reading.failed || reading.response_ns() < (sectors - 1) as f64 / n as f64 * meter.revolution() {
         return Ok(None);
     }

@@ -1,4 +1,4 @@
-//! Whether a read that goes on to the next head loses a revolution: what the moves between commands may hide.
+//! Whether a read over a head switch loses a revolution, which moves between commands may hide.
 
 use crate::error::ProbeError;
 use crate::geometry::{Kind, Shape};
@@ -6,29 +6,30 @@ use crate::mapping::Map;
 use crate::meter::Meter;
 use crate::turns::frac;
 
-/// Reads over a change of head.
+/// The number of reads over a head switch.
 const READS: u32 = 24;
 
-/// Sectors on each side.
+/// The number of sectors on each side.
 const EACH_SIDE: u64 = 2;
 
-/// What a read that loses nothing takes beyond the passing of its sectors, but for the unluckiest, and a short move at most, turns.
+/// The longest time of a read without a lost revolution beyond the passing of its sectors, except for the unluckiest, and
+/// the longest short move, in revolutions.
 const LOST: f64 = 0.85;
 const LONGEST_MOVE: f64 = 1.0 / 3.0;
 
-/// What was found.
+/// The findings about head switches.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Crossing {
-    /// From the end of one track to the beginning of the next, ns.
+    /// The time from the end of one track to the beginning of the next, ns.
     pub(crate) gap_ns: f64,
-    /// Whether the head is not there in that time.
+    /// Whether the head arrives later than that.
     pub(crate) lost: bool,
-    /// How likely that is.
+    /// The probability of that finding.
     pub(crate) sure: f64,
 }
 
 impl Crossing {
-    /// What a profile must have for a change of head, which takes `ms` between commands, to repeat what was seen.
+    /// Returns the head switch that a profile needs to repeat the finding; `ms` is the one measured between commands.
     pub(crate) fn repeated_by(&self, ms: f64) -> f64 {
         let gap = self.gap_ns / 1e6;
         if self.lost {
@@ -39,7 +40,7 @@ impl Crossing {
     }
 }
 
-/// Reads over the first change of head of cylinders, or of bands, in the largest zone.
+/// Reads over the first head switch of cylinders, or of bands, in the largest zone.
 pub(crate) fn find(
     meter: &mut Meter<'_>,
     map: &Map,
@@ -66,14 +67,14 @@ pub(crate) fn find(
         if !on_both {
             continue;
         }
-        // From next to it, so that the move is short.
+        // The arm starts nearby, so that the move is short.
         let sector = meter.draw.below(zone.sectors);
         meter.read(zone.lbn_near(track + period, sector), 1)?;
         let reading = meter.read(first, 2 * EACH_SIDE)?;
         let turned = frac(zone.track_angle(track + 1) - zone.track_angle(track));
         let passing = (turned + EACH_SIDE as f64 / n as f64) * meter.revolution();
         if reading.response_ns() < passing.max(meter.hit_below + 2.0 * EACH_SIDE as f64 * bus_ns) {
-            // Sooner than these sectors pass: they were in the buffer.
+            // The response is shorter than the passing of these sectors: it was a cache hit.
             continue;
         }
         responses.push(reading.response_ns() / meter.revolution());
@@ -82,17 +83,17 @@ pub(crate) fn find(
     if responses.is_empty() {
         return Ok(None);
     }
-    // Each waited up to a turn before its first sector, and a short move takes less than a third of one.
+    // Each waited up to a revolution for its first sector, and a short move takes less than a third of one.
     let whole = gap + 2.0 * EACH_SIDE as f64 / zone.sectors as f64;
     let quick = responses.iter().filter(|&&turns| turns <= whole + LOST).count();
     let (lost, sure) = told(quick, responses.len());
     Ok(Some(Crossing { gap_ns: gap * meter.revolution(), lost, sure }))
 }
 
-/// Whether reads of which so many were quick lose a turn, and how likely that is against the other.
+/// Returns whether reads lose a revolution if this many of them were quick, and the probability of that.
 ///
-/// Of reads that lose nothing half are quick or more, whatever they waited for. Of those that lose a turn none is but for a reason of
-/// its own (the sectors of the first track were in the buffer), of which one more is taken to come (Laplace's rule).
+/// Without a loss at least half of the reads are quick, whatever they waited for. With a loss none is, except for another
+/// cause (the sectors of the first track were in the buffer), of which one more case is assumed (Laplace's rule).
 fn told(quick: usize, seen: usize) -> (bool, f64) {
     let (without, with) = (LOST - LONGEST_MOVE, 1.0 / (seen + 2) as f64);
     let (k, rest) = (quick as f64, (seen - quick) as f64);

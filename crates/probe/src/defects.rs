@@ -1,4 +1,4 @@
-//! Sectors that cannot be read: remembered, gone round, and told at the end.
+//! Unreadable sectors: recorded, avoided, and reported at the end.
 
 use crate::error::ProbeError;
 use crate::meter::Meter;
@@ -7,19 +7,20 @@ use crate::turns::{frac, wrap};
 use std::collections::BTreeSet;
 use units::{Lbn, Op};
 
-/// Sectors that cannot be read, at most: a drive that has lost more is to be saved, not probed.
+/// The most unreadable sectors: data of a drive that has lost more should be saved, and the drive not probed.
 const MOST: usize = 512;
 
-/// Reads in a row that fail, at most: a drive that is gone fails everywhere.
+/// The most failed reads in a row: a drive that is gone fails everywhere.
 const MOST_IN_A_ROW: u32 = 48;
 
-/// How far from an unreadable sector another one is looked for that tells where it stands: distances double until there.
+/// The largest distance from an unreadable sector at which its angle is inferred from another; distances double up to it.
 const FARTHEST: u64 = 4_096;
 
-/// Sectors no further apart than this are less than a turn apart.
+/// Sectors up to this distance are less than a revolution apart.
 const TOGETHER: u64 = 16;
 
-/// Writes in a row that fail, at most, before one worked and after, and sectors that cannot be written: then no more are tried.
+/// The most failed writes in a row before the first success and after it, and the most unwritable sectors; above these
+/// limits the probe stops writing.
 const MOST_WRITES_AT_FIRST: u32 = 8;
 const MOST_WRITES_IN_A_ROW: u32 = 48;
 const MOST_UNWRITABLE: usize = 512;
@@ -29,32 +30,32 @@ const MOST_UNWRITABLE: usize = 512;
 pub(crate) struct Defects {
     lbns: BTreeSet<u64>,
     in_a_row: u32,
-    /// The last one, and how many there were, once there are too many: nothing is read any more.
+    /// The last sector and a description, once there are too many: then the probe stops reading.
     too_many: Option<(Lbn, String)>,
     unwritable: BTreeSet<u64>,
     writes_in_a_row: u32,
-    /// Whether a write ever worked.
+    /// Whether any write has succeeded.
     writable: bool,
-    /// What the drive said of the last write that failed before no more were tried.
+    /// The device's message for the last failed write before the probe stopped writing.
     refused: Option<String>,
 }
 
 impl Defects {
-    /// Whether one of these sectors is known not to be readable, or writable, or no write is tried any more.
+    /// Returns whether one of these sectors is known as unreadable, or unwritable, or the probe has stopped writing.
     pub(crate) fn touches(&self, op: Op, first: u64, count: u64) -> bool {
         let lbns = if op.is_write() { &self.unwritable } else { &self.lbns };
         op.is_write() && self.refused.is_some()
             || lbns.range(first..first.saturating_add(count)).next().is_some()
     }
 
-    /// A write worked.
+    /// Records a successful write.
     pub(crate) fn written(&mut self) {
         self.writes_in_a_row = 0;
         self.writable = true;
     }
 
-    /// A sector could not be written. When that is too often none is written any more: a drive that takes no writes can be
-    /// read.
+    /// Records a sector that could not be written. After too many the probe stops writing, because a drive that accepts no
+    /// writes can still be read.
     pub(crate) fn not_written(&mut self, lbn: Lbn, reason: &str) {
         self.unwritable.insert(lbn.get());
         self.writes_in_a_row += 1;
@@ -70,20 +71,20 @@ impl Defects {
         }
     }
 
-    /// Why no write is tried any more, if none is.
+    /// Returns the reason why the probe has stopped writing, if it has.
     pub(crate) fn refused(&self) -> Option<&str> {
         self.refused.as_deref()
     }
 
-    /// A read worked.
+    /// Records a successful read.
     pub(crate) fn read(&mut self) {
         self.in_a_row = 0;
     }
 
-    /// A sector could not be read.
+    /// Records a sector that could not be read.
     ///
     /// # Errors
-    /// It is one too many.
+    /// There are too many.
     pub(crate) fn found(&mut self, lbn: Lbn, reason: &str) -> Result<(), ProbeError> {
         self.lbns.insert(lbn.get());
         self.in_a_row += 1;
@@ -98,16 +99,16 @@ impl Defects {
         self.bear(reason)
     }
 
-    /// Whether the drive may still be read.
+    /// Checks that the drive may still be read.
     ///
     /// # Errors
-    /// Too much of it is lost: every further read may cost what can still be saved.
+    /// Too much of it is lost: every further read may cost data that could still be saved.
     pub(crate) fn bear(&self, reason: &str) -> Result<(), ProbeError> {
         let Some((lbn, problem)) = self.too_many.clone() else { return Ok(()) };
         Err(ProbeError::Unreadable { lbn, problem, reason: reason.to_owned() })
     }
 
-    /// Those that cannot be read, or written, in runs.
+    /// Returns the unreadable, or unwritable, sectors in runs.
     pub(crate) fn runs(&self, op: Op) -> Vec<Unreadable> {
         let mut runs: Vec<Unreadable> = Vec::new();
         for &lbn in if op.is_write() { &self.unwritable } else { &self.lbns } {
@@ -122,7 +123,7 @@ impl Defects {
 }
 
 impl Meter<'_> {
-    /// Where a sector stands: one read of it from the medium; of its neighbours, where it cannot be read.
+    /// Returns the angle of a sector from one read of the medium; from its neighbours if it is unreadable.
     pub(crate) fn angle(&mut self, lbn: u64) -> Result<f64, ProbeError> {
         if let Some(angle) = self.angle_of(lbn)? {
             return Ok(angle);
@@ -138,8 +139,8 @@ impl Meter<'_> {
         }
     }
 
-    /// Where a sector stands, or one near to it that can be read, from `first` on: before it, unless there is none. Where all around
-    /// is known what cannot be read is thought to go with what is before it. `None` without such.
+    /// Returns the angle of a sector or of a readable one near it, from `first` on: before it if possible. If all around it
+    /// is known, unreadable sectors are assumed to continue those before them. Returns `None` without such a sector.
     pub(crate) fn readable_near(&mut self, lbn: u64, first: u64) -> Result<Option<(u64, f64)>, ProbeError> {
         if let Some(angle) = self.angle_of(lbn)? {
             return Ok(Some((lbn, angle)));
@@ -160,7 +161,7 @@ impl Meter<'_> {
         Ok(None)
     }
 
-    /// The nearest two readable sectors on one side of one, or one or none of them, with their angles.
+    /// Returns up to two readable sectors nearest to one on one side, with their angles.
     fn neighbours(&mut self, lbn: u64, above: bool) -> Result<Vec<(u64, f64)>, ProbeError> {
         let (mut found, mut away) = (Vec::new(), 1);
         while found.len() < 2 && away <= FARTHEST {
@@ -178,16 +179,16 @@ impl Meter<'_> {
     }
 }
 
-/// Where a sector stands between readable ones, the nearest first on either side, whose readings differ by `spread`: on the
-/// track of those before it, unless they do not tell. `None` where no two of them say how long a sector is: one alone, thousands of
-/// sectors off, does not tell where it stands.
+/// Returns the angle of a sector between readable ones, the nearest first on either side, whose readings differ by `spread`.
+/// It continues those before it unless they do not suffice. Returns `None` if no two of them give the length of a sector: a
+/// single one thousands of sectors away does not determine the angle.
 fn between(lbn: u64, below: &[(u64, f64)], above: &[(u64, f64)], spread: f64) -> Option<f64> {
     let mut pairs: Vec<_> =
         [below, above].iter().filter_map(|side| Some((*side.first()?, *side.get(1)?))).collect();
     pairs.extend(below.first().zip(above.first()).map(|(b, a)| (*b, *a)));
-    // Further apart there may be turns between them, and their angles say nothing of a sector.
+    // Further apart there may be whole revolutions between them, so their angles do not give the length of a sector.
     pairs.retain(|&((a, _), (b, _))| a.abs_diff(b) <= TOGETHER);
-    // Over the end of a track a sector seems to take longer: the least is that of one track.
+    // Across the end of a track a sector seems to be longer: the minimum is that within one track.
     let takes = |((a, at), (b, then)): ((u64, f64), (u64, f64))| {
         let (first, last) = if a < b { (at, then) } else { (then, at) };
         frac(last - first) / a.abs_diff(b) as f64
@@ -223,15 +224,15 @@ mod tests {
         assert!(near(between(0, &[], &[at(1), at(2)], 0.0), 0));
         assert!(near(between(9, &[at(8), at(7)], &[], 0.0), 9));
         assert_eq!(between(9, &[], &[], 0.0), None);
-        // Turns are between the readable ones on either side, and a sector is no longer for that.
+        // There are whole revolutions between the readable sectors on either side, which do not make a sector longer.
         assert!(near(between(500, &[at(244), at(243)], &[at(756), at(757)], 0.0), 500));
-        // One alone, far off.
+        // A single one, far away.
         assert_eq!(between(5_000, &[at(904)], &[], 0.0), None);
         assert_eq!(between(5_000, &[at(904)], &[at(9_096)], 0.0), None);
-        // The last one of a track: what follows stands elsewhere.
+        // The last sector of a track: the next ones are at another angle.
         let next = |lbn: u64| (lbn, frac(at(lbn).1 + 0.3));
         assert!(near(between(7, &[at(6), at(5)], &[next(8), next(9)], 0.0), 7));
-        // The second one of a track: what goes before it next but one stands elsewhere.
+        // The second sector of a track: the one two before it is at another angle.
         let before = |lbn: u64| (lbn, frac(at(lbn).1 - 0.3));
         assert!(near(between(7, &[at(6), before(5)], &[at(8), at(9)], 0.0), 7));
     }

@@ -1,67 +1,67 @@
-//! What the probe is given: a handle that takes commands and says when they began and ended. Nothing else.
+//! The interface to the drive: a handle that executes commands and reports when they began and ended.
 
 use thiserror::Error;
 use units::{Bytes, Instant, Lbn, LbnRange, Op, Sectors};
 
-/// When a command was handed to the drive, and when the host learned that it was done.
+/// The instants at which a command was submitted and at which the host received its completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timed {
     /// When the host submitted it.
     pub submitted: Instant,
-    /// When its completion came back.
+    /// When the host received its completion.
     pub completed: Instant,
 }
 
-/// A command failed.
+/// A failed command.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{op:?} of {range} failed: {reason}; {mend}")]
 pub struct DeviceError {
-    /// Read or write.
+    /// The operation.
     pub op: Op,
-    /// Which sectors.
+    /// The range.
     pub range: LbnRange,
-    /// The first of them that cannot be read, or written, where that is what failed: the probe goes round it. `None` where the
-    /// device is gone, or takes no such command.
+    /// The first of its sectors that cannot be read, or written, if that was the cause: the probe avoids it. `None` if the
+    /// device is gone, or does not support the command.
     pub unreadable: Option<Lbn>,
-    /// What the device said.
+    /// The device's message.
     pub reason: String,
-    /// What may help.
+    /// A possible correction.
     pub mend: String,
 }
 
-/// A drive as its host sees it: one command at a time, or two, and the instants of a clock that does not jump.
+/// A drive from its host's view: one command at a time, or two, and the instants of a clock that does not jump.
 ///
-/// The probe is told nothing else: no profile, no seed, no geometry.
+/// The probe knows nothing else of it: no profile, no seed, no geometry.
 pub trait Device {
-    /// Sectors that it offers.
+    /// Returns the number of sectors.
     fn capacity(&self) -> Sectors;
 
-    /// Bytes in a sector.
+    /// Returns the bytes in a sector.
     fn sector_bytes(&self) -> Bytes;
 
-    /// The host's clock. It does not go backwards.
+    /// Returns the host's clock, which does not go backwards.
     fn now(&self) -> Instant;
 
-    /// Waits until `at`, unless that has passed, then carries out a command and waits until it is done.
+    /// Waits until `at`, unless that has passed, then executes a command and waits for its completion.
     ///
-    /// A write puts back what the sectors hold, which the handle has read before: it costs what any write costs, and
-    /// nothing is lost, even if the power fails. Writes come only where [`Options::writes`](crate::Options) allows them.
+    /// A write puts back the content of the sectors, which the handle has read before: it costs the same as any write, and
+    /// no data are lost even if the power fails. The probe writes only where [`Options::writes`](crate::Options) allows it.
     ///
     /// # Errors
-    /// The command failed; the device can take another one. [`now`](Self::now) is past the failure.
+    /// The command failed; the device accepts the next one. [`now`](Self::now) is past the failure.
     fn execute(&mut self, at: Instant, op: Op, range: LbnRange) -> Result<Timed, DeviceError>;
 
-    /// Whether [`execute_two`](Self::execute_two) hands over the second command while the drive works on the first one. Always
-    /// the same; what takes one at a time need not say so.
+    /// Returns whether [`execute_two`](Self::execute_two) submits the second command while the drive executes the first. The
+    /// answer never changes; the default is one command at a time.
     fn takes_two(&self) -> bool {
         false
     }
 
-    /// Waits until `at`, unless that has passed, then hands over two commands, the second right behind the first, and waits
-    /// until both are done. Only where [`takes_two`](Self::takes_two) says so.
+    /// Waits until `at`, unless that has passed, then submits two commands, one right after the other, and waits for both.
+    /// It is called only if [`takes_two`](Self::takes_two) returns true.
     ///
     /// # Errors
-    /// One of them failed, and which one the error says; the device is done with both and can take another one.
+    /// One of them failed, named by the error; both have ended, and the device accepts the next command.
     fn execute_two(
         &mut self,
         at: Instant,

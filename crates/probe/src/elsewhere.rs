@@ -1,30 +1,31 @@
-//! Where a read costs little: on tracks that are known, of a sector that is about to pass.
+//! Cheap reads on known tracks: of a sector that is about to pass.
 
 use crate::turns::frac;
 use crate::zone::Zone;
 
-/// How much later, or sooner, the next sector is asked for, turns: missing one costs a turn.
+/// The steps in revolutions by which the wait for the next sector grows after a miss and shrinks after a hit: a miss costs a
+/// revolution.
 const LATER: f64 = 0.08;
 const SOONER: f64 = 0.01;
 
-/// Bounds of that, turns.
+/// The bounds of that wait, revolutions.
 const LEAST: f64 = 0.1;
 const MOST: f64 = 1.0;
 
-/// Tracks that are known.
+/// Known tracks.
 #[derive(Clone, Debug)]
 pub(crate) struct Elsewhere {
     pub(crate) zone: Zone,
-    /// Up to this LBN.
+    /// The end of the known LBNs.
     pub(crate) end: u64,
-    /// To a standard deviation of so many turns.
+    /// The standard deviation of their angles, revolutions.
     pub(crate) spread: f64,
-    /// How long after a command a sector nearby is still caught, turns.
+    /// The time after a command at which a sector nearby is still caught, revolutions.
     pub(crate) wait: f64,
 }
 
 impl Elsewhere {
-    /// The LBN on the track of another that stands at `angle`, or next to it.
+    /// Returns the LBN on another one's track that stands at `angle`, or next to it.
     pub(crate) fn passing(&self, lbn: u64, angle: f64) -> u64 {
         let (track, _) = self.zone.locate(lbn);
         let n = self.zone.sectors_on(track);
@@ -32,8 +33,8 @@ impl Elsewhere {
         self.zone.lbn_near(track, (past.ceil() as u64).min(n - 1)).min(self.end)
     }
 
-    /// Where an LBN stands, and to what standard deviation; none where one may have moved, or near slips, which may
-    /// be known to a track only.
+    /// Returns the angle of an LBN and its standard deviation; `None` near moved sectors and near slips, whose place may be
+    /// known only to a track.
     pub(crate) fn angle(&self, lbn: u64) -> Option<(f64, f64)> {
         let shifts = &self.zone.shifts;
         let after = shifts.partition_point(|s| s.lbn <= lbn);
@@ -44,7 +45,7 @@ impl Elsewhere {
         known.then(|| (self.zone.predict(lbn), self.spread))
     }
 
-    /// Takes in how many turns a read of such a sector took.
+    /// Updates the wait with the revolutions that a read of such a sector took.
     pub(crate) fn learn(&mut self, turns: f64) {
         let missed = turns > self.wait + 0.5;
         self.wait = (self.wait + if missed { LATER } else { -SOONER }).clamp(LEAST, MOST);

@@ -1,4 +1,4 @@
-//! What was measured, as findings of a report: each with how sure it is.
+//! The measurements as findings of a report, each with its confidence.
 
 use crate::buffer::Buffer;
 use crate::check;
@@ -13,16 +13,16 @@ use crate::zero::ZeroLatency;
 use crate::zone::Zone;
 use std::collections::BTreeMap;
 
-/// An order of tracks that is less sure is not told from the next likely one.
+/// The least confidence in an order of tracks; below, it is not distinguished from the next likely one.
 const TOLD: f64 = 0.7;
 
-/// How sure an order of tracks is at most, of a drive that was mapped for a part only.
+/// The highest confidence in an order of tracks if only a part of the drive was mapped.
 const UNMAPPED: f64 = 0.5;
 
-/// One of so many LBNs are few.
+/// A share of less than one in this many LBNs is small.
 const FEW: u64 = 50;
 
-/// How sure is one of two that nothing was seen of.
+/// The confidence in one of two alternatives without any evidence.
 const ASSUMED: f64 = 0.5;
 
 pub(crate) fn of_buffer(report: &mut Report, buffer: &Buffer) {
@@ -51,7 +51,7 @@ pub(crate) fn of_map(report: &mut Report, map: &Map, geometry: &Geometry, cylind
     let tracks: u64 = map.zones.iter().map(|z| z.tracks()).sum();
     let end = map.zones.last().map_or(0, |z| z.end);
     let note = if map.mapped >= end { "" } else { "the rest of the drive was not understood" };
-    // As sure as is the part of the drive that was mapped.
+    // The confidence is the mapped share of the drive.
     report.add("zones", map.zones.len().to_string(), map.mapped as f64 / end.max(1) as f64, note);
     let (densest, sparsest) = densities(map);
     let note = "of all but a fiftieth of the LBNs at either end";
@@ -82,7 +82,7 @@ pub(crate) fn of_map(report: &mut Report, map: &Map, geometry: &Geometry, cylind
         Kind::Serpentine => ("cylinder by cylinder, heads back and forth".to_owned(), "ascending"),
         Kind::Bands(width) => (format!("bands of {width} tracks, surface by surface, back and forth"), ""),
     };
-    // Tracks whose places are not understood are no ground for saying which of them are near to one another.
+    // Tracks whose places are not understood do not show which of them are near to one another.
     let part = "what was not understood may be otherwise";
     let most = if map.mapped >= end { 1.0 } else { UNMAPPED };
     let (sure_of_heads, sure) =
@@ -96,47 +96,47 @@ pub(crate) fn of_map(report: &mut Report, map: &Map, geometry: &Geometry, cylind
     };
     report.add("order of tracks", kind, sure, note);
     report.add("heads", shape.heads.to_string(), sure_of_heads, if map.mapped < end { part } else { "" });
-    // As sure as are the tracks of each.
+    // The confidence is limited by that in heads and in tracks.
     let least = least.div_ceil(shape.heads.max(1)).min(u64::from(cylinders));
     let sure = sure_of_heads.min(sure_of_tracks);
     report.add("cylinders", between(least, u64::from(cylinders)), sure, "those with LBNs");
 }
 
-/// What the map's tracks and slips are known by.
+/// The evidence for the map's tracks and slips.
 #[derive(Clone, Copy, Debug)]
 struct Evidence {
-    /// Tracks on which an angle was taken, and those of them that were as the ones before have them.
+    /// The tracks on which an angle was taken, and those of them that matched the prediction from the tracks before.
     looked_at: u64,
     agree: u64,
-    /// Where there may be a slip that was not seen, or none though one was.
+    /// The places where a slip may have been missed, or a slip found where there is none.
     doubtful: u64,
 }
 
 impl Evidence {
     fn of(map: &Map, exact: bool) -> Self {
         let breaks = map.breaks();
-        // Slips so near to one another that they are on one track count each.
+        // Slips that are so near to each other that they share a track count separately.
         let looked_at = map.measured.max(breaks);
         let slips: usize = map.zones.iter().map(|zone| zone.shifts.len()).sum();
-        // Where sectors are known to a part of a track only, slips near a zone's end look like the end.
+        // If sectors are known only to a part of a track, slips near a zone's end look like the end.
         let ends = if exact { 0 } else { map.ends_inside_of_tracks() };
         Self { looked_at, agree: looked_at - breaks, doubtful: slips as u64 + ends }
     }
 
-    /// How likely a track that was not looked at is as those before have it. Where more breaks were met there are more that were
-    /// not.
+    /// Returns the probability that an unmeasured track matches the tracks before it. The more breaks were found, the more
+    /// were missed.
     fn of_tracks(self) -> f64 {
         sure::next(self.agree, self.looked_at)
     }
 
-    /// The same of the next track and of each place at which there may be a slip more or less.
+    /// Returns the probability of that for the next track and for each place with a doubtful slip.
     fn of_slips(self) -> f64 {
         self.of_tracks().powf((1 + self.doubtful) as f64)
     }
 }
 
-/// The most and the fewest sectors on a track, of all but some LBNs at either end: where something is otherwise the mapper begins a
-/// zone anew, which may have little to go by.
+/// Returns the most and the fewest sectors on a track, without a small share of LBNs at either end: at an irregularity the
+/// mapper begins a new zone, whose density may rest on little evidence.
 fn densities(map: &Map) -> (u64, u64) {
     let mut lbns: BTreeMap<u64, u64> = BTreeMap::new();
     for zone in &map.zones {
@@ -165,7 +165,8 @@ fn densities(map: &Map) -> (u64, u64) {
     (beyond(&mut lbns.iter().rev()), beyond(&mut lbns.iter()))
 }
 
-/// The fewest tracks that hold what the map has: were no sector slipped, and went each zone on where the one before ends.
+/// Returns the fewest tracks that hold the map's LBNs: without slips, and with each zone beginning where the one before
+/// ends.
 fn least_tracks(map: &Map) -> u64 {
     let of = |zone: &Zone| {
         let slipped: u64 = zone.shifts.iter().map(|shift| shift.sectors).sum();
@@ -181,8 +182,8 @@ fn between(least: u64, most: u64) -> String {
     if least < most { format!("{least} to {most}") } else { most.to_string() }
 }
 
-/// Cylinders without LBNs, of which moves told at so many of the boundaries between zones: how likely each of these is as it was
-/// told, or as nothing spoke against.
+/// Reports the cylinders without LBNs; moves showed them at `told` of the boundaries between zones. The confidence is that
+/// all boundaries are as measured, or as assumed without a measurement.
 pub(crate) fn of_gaps(report: &mut Report, left_out: u32, told: u64, boundaries: u64) {
     let sure = sure::next(told, boundaries).powf(boundaries.max(1) as f64);
     let note = format!("between zones, as moves over them show at {told} of {boundaries}");
@@ -218,7 +219,7 @@ pub(crate) fn of_seeks(report: &mut Report, seeks: &Seeks, zero_latency: Option<
         (spread.join(", "), seeks.spread_sure, note)
     };
     report.add("spread of seeks", value, sure, note);
-    // So much more of the moves may be the command's, or none.
+    // That much of the moves may belong to the command's overhead, or none.
     let parting = sure::of_bounds(seeks.overhead_may_be_more_ms() + seeks.overhead_ms, sure::NEAR_MS);
     let overhead_sure = seeks.overhead_sure.unwrap_or(parting);
     let (sure, note) = if seeks.parted {
@@ -232,7 +233,7 @@ pub(crate) fn of_seeks(report: &mut Report, seeks: &Seeks, zero_latency: Option<
     } else if seeks.head_switch_shows {
         (seeks.head_switch_sure.unwrap_or(overhead_sure), "")
     } else {
-        // It may be anything from nothing on; so may the overhead that is part of what was seen of it.
+        // The head switch may be anything from zero; so may the overhead that is part of the measured time.
         let bound = seeks.head_switch_ms + if seeks.parted { 0.0 } else { seeks.overhead_ms };
         (sure::of_bounds(bound, sure::NEAR_MS), "hidden by the shortest seek: an upper bound")
     };
@@ -309,8 +310,8 @@ pub(crate) fn of_writes(
     }
 }
 
-/// What the check's reads say of findings on which their predictions rest: they are no surer than that 97% of all reads come at their
-/// angles, and in their turns.
+/// Limits findings by the check's reads of which their predictions depend: they are at most as certain as that 97% of all
+/// reads come at their angles, and in their revolutions.
 pub(crate) fn doubt(report: &mut Report, check: &Check, map: &Map, sure_of_heads: f64) {
     let end = map.zones.last().map_or(0, |zone| zone.end);
     let count = |share: f64| (share * check.requests as f64).round() as u64;
@@ -332,7 +333,7 @@ mod tests {
     use super::*;
     use crate::zone::Shift;
 
-    /// Zones of 100 tracks of 50 sectors, and so many tracks on which an angle was taken.
+    /// Returns zones of 100 tracks of 50 sectors, with this many measured tracks.
     fn map(zones: u64, measured: u64) -> Map {
         let zone = |i: u64| Zone { end: 5_000 * (i + 1), ..Zone::new(5_000 * i, 50, 0.0) };
         Map { zones: (0..zones).map(zone).collect(), mapped: 5_000 * zones, measured }
@@ -348,7 +349,7 @@ mod tests {
 
     #[test]
     fn the_more_tracks_disagree_the_less_sure_are_tracks_and_slips() {
-        // Of 58 tracks one began a zone.
+        // One of 58 tracks began a zone.
         let two = Evidence::of(&map(2, 58), true);
         assert_eq!((two.looked_at, two.agree, two.of_tracks()), (58, 57, 58.0 / 60.0));
         for exact in [true, false] {
@@ -360,16 +361,16 @@ mod tests {
             let by_zones: Vec<_> = (1..20).map(|zones| sure(map(zones, 100))).collect();
             let by_slips: Vec<_> = (0..20).map(|slips| sure(slipped(map(2, 100), slips))).collect();
             assert!(fall(&by_zones) && fall(&by_slips), "{by_zones:?} {by_slips:?}");
-            // As many of fewer.
+            // The same number of slips on fewer measured tracks.
             let by_looks: Vec<_> = [400, 200, 100, 50, 5, 0].map(|n| sure(slipped(map(2, n), 3))).to_vec();
             assert!(fall(&by_looks[..5]) && by_looks[4][0] <= 1.0 / 3.0, "{by_looks:?}");
-            // Slips so many that nothing else was met.
+            // The last map has no measured tracks but those with slips.
             assert!(by_looks.iter().flatten().all(|&p| p > 0.0 && p < 1.0), "{by_looks:?}");
         }
     }
 
     #[test]
-    fn the_more_boundaries_are_not_told_the_less_sure_are_cylinders_without_lbns() {
+    fn the_more_boundaries_are_unmeasured_the_less_sure_are_cylinders_without_lbns() {
         let sure = |told, boundaries| {
             let mut report = Report::new();
             of_gaps(&mut report, 3, told, boundaries);

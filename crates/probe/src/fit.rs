@@ -1,21 +1,22 @@
-//! Least squares for a zone's angles: where its first track stands, and the rotations of its levels.
+//! Least squares for a zone's angles: the angle of its first track, and the rotations of its levels.
 
 use crate::turns::wrap;
 use crate::zone::Zone;
 
-/// The most unknowns: an angle and three levels.
+/// The most unknowns: an angle and the levels' rotations.
 const MOST: usize = 5;
 
-/// Before anything is measured each unknown is taken to be known to a fiftieth of a turn.
+/// The prior standard deviation of each unknown: a fiftieth of a revolution.
 const PRIOR: f64 = 0.02;
 
-/// A rotation known to a standard deviation of so many sectors that is no further from whole ones is whole.
+/// A rotation counts as whole sectors if its standard deviation and its distance from a whole number are below this, in
+/// sectors.
 const WHOLE: f64 = 0.05;
 
-/// To what a rotation of whole sectors is known, turns.
+/// The standard deviation of a rotation of whole sectors, revolutions.
 const EXACT: f64 = 1e-9;
 
-/// One measurement: where an LBN stood, as the mean of so many readings.
+/// The measured angle of an LBN, as the mean of some readings.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Measured {
     lbn: u64,
@@ -23,19 +24,19 @@ struct Measured {
     readings: f64,
 }
 
-/// The normal equations of what has been measured, in units of one reading's spread.
+/// The normal equations of the measurements, in units of one reading's spread.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Fit {
     matrix: [[f64; MOST]; MOST],
-    /// The spread of one reading, turns.
+    /// The spread of one reading, revolutions.
     spread: f64,
     measured: Vec<Measured>,
-    /// Levels whose rotations are taken for whole sectors; none once that has proved wrong.
+    /// The levels whose rotations are assumed to be whole sectors; none once that has proved wrong.
     pinned: [bool; MOST],
     never_pin: bool,
 }
 
-/// How often an LBN's angle has each unknown in it.
+/// Returns the coefficient of each unknown in an LBN's angle.
 fn weights(zone: &Zone, lbn: u64) -> [f64; MOST] {
     let mut x = [0.0; MOST];
     x[0] = 1.0;
@@ -56,11 +57,11 @@ impl Fit {
         fit
     }
 
-    /// For a zone with the same rotations at another angle: they are known as well as before.
+    /// Returns the fit of a zone with the same rotations at another angle; they are known as well as before.
     pub(crate) fn for_zone_like(&self, zone: &Zone) -> Self {
         let mut fit = Self::new(self.spread);
         for i in 1..=zone.levels.len().min(MOST - 1) {
-            // That they are the same is an assumption.
+            // That the rotations are the same is an assumption.
             fit.matrix[i][i] += (self.spread / (2.0 * self.deviation(i)).max(EXACT)).powi(2);
             fit.pinned[i] = self.pinned[i];
         }
@@ -68,7 +69,7 @@ impl Fit {
         fit
     }
 
-    /// Takes in that `lbn` stood `error` turns after its prediction, as the mean of `readings`, and corrects the zone.
+    /// Adds the mean of `readings` that found `lbn` `error` revolutions after its prediction, and corrects the zone.
     pub(crate) fn take(&mut self, zone: &mut Zone, lbn: u64, error: f64, readings: f64) {
         self.measured.push(Measured { lbn, angle: zone.predict(lbn) + error, readings });
         self.correct(zone, weights(zone, lbn), error, readings);
@@ -82,7 +83,7 @@ impl Fit {
             }
             right[i] += weight * x[i] * error;
         }
-        // From the corrected zone on, everything so far is off by nothing.
+        // Relative to the corrected zone the errors so far are zero.
         let by = solve(self.matrix, right);
         zone.angle += by[0];
         for (level, by) in zone.levels.iter_mut().zip(by.iter().skip(1)) {
@@ -90,7 +91,7 @@ impl Fit {
         }
     }
 
-    /// Takes rotations for whole sectors that are known to be next to them, as those of most drives are.
+    /// Rounds rotations to whole sectors if they are known to be near them, as those of most drives are.
     pub(crate) fn pin(&mut self, zone: &mut Zone, allowed: bool) {
         if !allowed || self.never_pin {
             return;
@@ -113,7 +114,7 @@ impl Fit {
         self.pinned.contains(&true)
     }
 
-    /// Rotations are not of whole sectors after all: what was measured says what they are. False if none was pinned.
+    /// Replaces rounded rotations by the measured ones; returns false if none was rounded.
     pub(crate) fn unpin(&mut self, zone: &mut Zone) -> bool {
         if !self.is_pinned() {
             return false;
@@ -127,14 +128,14 @@ impl Fit {
         true
     }
 
-    /// The standard deviation of an unknown, turns.
+    /// Returns the standard deviation of an unknown, revolutions.
     fn deviation(&self, i: usize) -> f64 {
         let mut x = [0.0; MOST];
         x[i] = 1.0;
         solve(self.matrix, x)[i].max(0.0).sqrt() * self.spread
     }
 
-    /// The standard deviation of a prediction, turns.
+    /// Returns the standard deviation of a prediction, revolutions.
     pub(crate) fn uncertainty(&self, zone: &Zone, lbn: u64) -> f64 {
         let x = weights(zone, lbn);
         let y = solve(self.matrix, x);
@@ -143,7 +144,7 @@ impl Fit {
     }
 }
 
-/// Gauss's elimination; the matrix is symmetric and positive.
+/// Solves by Gauss's elimination; the matrix is symmetric and positive.
 fn solve(mut a: [[f64; MOST]; MOST], mut b: [f64; MOST]) -> [f64; MOST] {
     // Columns may differ by many orders of magnitude: scale them to one.
     let mut scale = [1.0; MOST];

@@ -1,7 +1,7 @@
-//! Cylinders without LBNs between zones: no LBN stands there, but moves across them take longer.
+//! Cylinders without LBNs between zones, found by moves over them, which take longer.
 //!
-//! Moves inside of zones tell what each distance takes; a move from one zone to the next that takes longer than its
-//! cylinders say goes over some that hold no LBN: reserved, spare, or left between two densities.
+//! Moves inside of zones give the time of each distance. A move from one zone to the next that takes longer than its
+//! cylinders require crosses some without LBNs: reserved, spare, or left between two densities.
 
 use crate::error::ProbeError;
 use crate::meter::Meter;
@@ -11,35 +11,35 @@ use model::profile::Zone;
 use model::{Layout, Location};
 use units::{Cylinder, Head, Lbn, LbnRange, Op, Sectors};
 
-/// Distances over a boundary, of the cylinders that are known; the first two are enough where they take what they take
-/// inside of a zone.
+/// The distances of moves over a boundary, in known cylinders; the first two suffice if they take the same time as inside of
+/// a zone.
 const DISTANCES: [u32; 6] = [4, 9, 2, 14, 21, 30];
 const FIRST: usize = 2;
 
-/// A time this near to another is the same, ns: in exact times, and where moves vary.
+/// Times that differ by less than this are equal, ns: with exact times, and if moves vary.
 const SAME: f64 = 14_000.0;
 const SAME_NOISY: f64 = 60_000.0;
 
 /// The most cylinders between two zones that are looked for.
 const MOST: u32 = 2_000;
 
-/// Boundaries that are looked at, at most: where there are more, zones are what was not understood.
+/// The most boundaries that are measured: beyond that, zones are artefacts of a map that was not understood.
 const MOST_BOUNDARIES: usize = 100;
 
-/// Moves shorter than a head switch by less than this may be one, ns.
+/// A move shorter than a head switch by less than this may be one, ns.
 const BESIDE_SWITCH: f64 = 20_000.0;
 
-/// When this ends, of the time that a probe may take.
+/// The end of this measurement, as a share of the probe's time limit.
 const LONGEST: f64 = 0.84;
 
-/// What is known of moves: what each distance takes, ns, and the shortest to another head.
+/// The known move times: of each distance, ns, and the shortest to another head.
 pub(crate) struct Known<'k> {
     pub(crate) curve: &'k [(u32, f64, f64)],
     pub(crate) switch: f64,
     pub(crate) bus_ns: f64,
 }
 
-/// Cylinders without LBNs before each zone but the first; `None` where moves do not tell.
+/// Returns the cylinders without LBNs before each zone but the first; `None` if moves do not show them.
 pub(crate) fn find(
     meter: &mut Meter<'_>,
     layout: &Layout,
@@ -86,7 +86,7 @@ fn gap(
     let misfit = |gap: u32| -> Option<f64> {
         times.iter().map(|&(d, ns)| known.time(d + gap).map(|t| (t - ns).abs().min(10.0 * same))).sum()
     };
-    // The fewest that explain it as well as any.
+    // Takes the smallest gap among the best.
     let mut best = (misfit(0).unwrap_or(0.0), 0);
     for gap in 1..=MOST {
         let Some(misfit) = misfit(gap) else { break };
@@ -99,7 +99,7 @@ fn gap(
 }
 
 impl Known<'_> {
-    /// What a move over so many cylinders takes, ns: between two that were measured; nothing beyond the farthest.
+    /// Returns the time of a move over this many cylinders, ns, interpolated; `None` beyond the farthest.
     fn time(&self, distance: u32) -> Option<f64> {
         let after = self.curve.partition_point(|p| p.0 < distance);
         let above = self.curve.get(after)?;
@@ -112,7 +112,7 @@ impl Known<'_> {
     }
 }
 
-/// A move from one zone into the next, or back, over so many of the cylinders that are known.
+/// Moves from one zone into the next, or back, over this many known cylinders.
 fn leg<'l>(
     meter: &mut Meter<'_>,
     layout: &'l Layout,
@@ -138,7 +138,7 @@ fn leg<'l>(
         }
         let reading = meter.read(source, 1)?;
         if meter.is_hit(&reading) {
-            // The arm stayed where it was.
+            // The arm stayed in place.
             meter.leave(source)?;
             continue;
         }

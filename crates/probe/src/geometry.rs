@@ -1,4 +1,4 @@
-//! Which tracks share a cylinder, and which a surface: how long the moves between them take.
+//! The tracks that share a cylinder, and those that share a surface, from the times of moves between them.
 
 use crate::buffer::Buffer;
 use crate::error::ProbeError;
@@ -12,14 +12,14 @@ use crate::zone::Zone;
 use model::MOST_CYLINDERS;
 use std::collections::BTreeSet;
 
-/// In which order LBNs run over the tracks.
+/// The order in which LBNs run over the tracks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
     /// All tracks of a cylinder, heads ascending in each.
     Cylinder,
-    /// All tracks of a cylinder, heads ascending and descending by turns.
+    /// All tracks of a cylinder, heads alternately ascending and descending.
     Serpentine,
-    /// Runs of so many tracks on one surface, back and forth.
+    /// Runs of this many tracks on one surface, back and forth.
     Bands(u64),
 }
 
@@ -31,7 +31,7 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    /// Cylinder and head of a track counted from a zone's first.
+    /// Returns the cylinder and head of a track, counted from a zone's first.
     pub(crate) fn position(self, track: u64) -> (u64, u64) {
         let heads = self.heads.max(1);
         match self.kind {
@@ -51,24 +51,25 @@ impl Shape {
 }
 
 impl Shape {
-    /// Whether tracks of one head have one density, as far as a zone's recur.
+    /// Returns whether all tracks of a head have one density, as far as a zone's densities recur.
     pub(crate) fn fits(self, zone: &Zone) -> bool {
         self.begins(zone).is_some()
     }
 
-    /// Tracks of a zone before the first of a cylinder, or of a band: where its densities recur, and one head has one.
+    /// Returns the number of a zone's tracks before the first of a cylinder, or of a band, if densities recur and each head
+    /// has one.
     pub(crate) fn begins(self, zone: &Zone) -> Option<u64> {
         let length = zone.cycle.as_ref().map_or(1, |c| c.slots.len() as u64);
         (0..length).find(|&first| self.densities_from(zone, first).is_some())
     }
 
-    /// A track that stands in the order of tracks as a zone's first does, far enough from the beginning.
+    /// Returns a track with the same place in the order of tracks as a zone's first, far enough from the beginning.
     pub(crate) fn origin(self, zone: &Zone) -> u64 {
         let Some(length) = zone.cycle.as_ref().map(|c| c.slots.len() as u64) else { return 0 };
         length * self.unit() - self.begins(zone).unwrap_or(0)
     }
 
-    /// Tracks after which the order of tracks is the same again.
+    /// Returns the number of tracks after which the order repeats.
     fn unit(self) -> u64 {
         match self.kind {
             Kind::Cylinder => self.heads.max(1),
@@ -77,17 +78,17 @@ impl Shape {
         }
     }
 
-    /// Whether densities speak for it as well as for any.
+    /// Returns whether the densities of all zones fit.
     fn fits_all(self, map: &Map) -> bool {
         map.zones.iter().all(|zone| self.fits(zone))
     }
 
-    /// Sectors on the tracks of each head of a zone whose densities recur, if they are the same all over it.
+    /// Returns the sectors per track of each head of a zone whose densities recur, if they are the same all over it.
     pub(crate) fn densities(self, zone: &Zone) -> Option<Vec<u64>> {
         self.densities_from(zone, 0)
     }
 
-    /// The same, where one of its tracks is the first of a cylinder or band.
+    /// Does the same if one of its tracks is the first of a cylinder or band.
     fn densities_from(self, zone: &Zone, first: u64) -> Option<Vec<u64>> {
         let mut by_head = vec![0; self.heads.max(1) as usize];
         let Some(recurs) = zone.cycle.as_ref().map(|c| c.slots.len() as u64) else {
@@ -101,19 +102,19 @@ impl Shape {
             }
             *of = sectors;
         }
-        // A head that a short zone does not come to.
+        // A head that a short zone does not reach.
         by_head.iter_mut().filter(|n| **n == 0).for_each(|n| *n = zone.sectors);
         Some(by_head)
     }
 }
 
-/// What was found, and how sure it is.
+/// The geometry found, with its confidence.
 #[derive(Clone, Debug)]
 pub(crate) struct Geometry {
     pub(crate) shape: Shape,
-    /// 0 to 1, of the number of heads, and of cylinders or bands.
+    /// The confidence, 0 to 1, in the number of heads, and in cylinders or bands.
     pub(crate) sure: f64,
-    /// 0 to 1, of all of the shape: the order of heads as well.
+    /// The confidence, 0 to 1, in the whole shape, the order of heads included.
     pub(crate) sure_of_order: f64,
 }
 
@@ -139,20 +140,20 @@ impl Target for OnTrack<'_> {
     }
 }
 
-/// The most heads looked for.
+/// The most heads that are looked for.
 pub(crate) const MOST_HEADS: u64 = 32;
 
-/// The widest band looked for, tracks.
+/// The widest band that is looked for, in tracks.
 const WIDEST: u64 = 600;
 
 /// Finds the shape.
 pub(crate) fn find(meter: &mut Meter<'_>, map: &Map, buffer: &Buffer) -> Result<Geometry, ProbeError> {
-    // The largest zone has the most tracks to go by.
+    // The largest zone provides the most tracks.
     let Some(zone) = map.zones.iter().max_by_key(|z| z.tracks()) else {
         return Ok(unknown());
     };
     let unit = common_unit(map, 1);
-    // What recurs after more runs than a drive has heads is no band.
+    // A repetition of more runs than a drive has heads is not a band.
     let upper = common_unit(map, 2).filter(|top| unit.is_some_and(|r| top / r <= MOST_HEADS));
     let steps = steps::of(zone, unit);
     let (mut moves, apart) = steps::measure(meter, zone, &steps, buffer)?;
@@ -167,40 +168,40 @@ pub(crate) fn find(meter: &mut Meter<'_>, map: &Map, buffer: &Buffer) -> Result<
     };
     let mut shapes = candidates(map, unit, upper);
     if !meter.is_noisy() {
-        // What was seen in exact times is so.
+        // With exact times the evidence of the map is reliable.
         let least = shapes.iter().map(|s| s.1).fold(f64::MAX, f64::min);
         shapes.retain(|s| s.1 <= least);
     }
     let mut scores = moves.scores(&shapes, zone);
     if !meter.is_noisy() {
-        // How exact a search is is measured where it matters only.
+        // The accuracy of a search is measured only if it matters.
         let rough = Moves { variance: steps::NOISY, ..moves.clone() };
         if best(&rough.scores(&shapes, zone)).1 != best(&scores).1 {
             moves.variance = steps::repeated(meter, zone, &moves.times, buffer)?.max(steps::FLOOR);
             scores = moves.scores(&shapes, zone);
         }
     }
-    // Densities that the map has seen again and again are no question of moves, which may make it unsure only.
+    // Densities that the map has confirmed many times overrule moves, which can only lower the confidence.
     let fitting: Vec<(f64, Shape)> = scores.iter().copied().filter(|(_, s)| s.fits_all(map)).collect();
     let (misfit, shape) = best(if fitting.is_empty() { &scores } else { &fitting });
     let mut sure = sure_of(shape, misfit, &scores);
     if meter.is_noisy() {
-        // The least of several misfits is a little too small by chance, of one shape or of the other.
+        // The smallest of several misfits is slightly too small by chance.
         sure = sure.map(|gap| (gap / 2.0).min(moves.without_trend(shape, zone)));
         if matches!(shape.kind, Kind::Bands(_)) {
-            // As wide, on other heads: groups that are larger by chance are likelier too often among few moves.
+            // Bands of the same width on other heads: with few moves, groups that are larger by chance are likely too often.
             let as_wide: Vec<(Shape, f64)> =
                 shapes.iter().copied().filter(|s| s.0.kind == shape.kind).collect();
             let against = moves.against(shape, &as_wide, zone);
             sure = sure.map(|gap| gap.min(against));
         }
     } else {
-        // Sure is only what is likelier whether or not single times may be wrong.
+        // A shape is certain only if it is likelier both with and without wrong single times.
         let of = |s: Shape, first| moves.misfit(s, first, Errors::OfSome);
         let mut again: Vec<(f64, Shape)> =
             shapes.iter().map(|&(s, unlike)| (of(s, s.origin(zone)) + unlike, s)).collect();
         let misfit = again.iter().find(|a| a.1 == shape).map_or(0.0, |a| a.0);
-        // Nor may there be a likelier one whose first cylinder holds a part of its tracks.
+        // Nor may there be a likelier shape whose first cylinder holds only a part of its tracks.
         for &(s, unlike) in shapes.iter().filter(|(s, _)| !matches!(s.kind, Kind::Bands(_))) {
             let parts = 1..if zone.cycle.is_some() { 1 } else { s.unit() };
             again.extend(parts.map(|first| (of(s, first) + unlike, s)));
@@ -213,8 +214,8 @@ pub(crate) fn find(meter: &mut Meter<'_>, map: &Map, buffer: &Buffer) -> Result<
     Ok(Geometry { shape, sure, sure_of_order })
 }
 
-/// The shapes that a drive may have on which skews recur after `unit` tracks, and again after `upper`, the simplest first; and what
-/// speaks against each before a move was timed.
+/// Returns the possible shapes of a drive whose skews recur after `unit` tracks, and again after `upper`, the simplest
+/// first, with the evidence against each before any move was timed.
 fn candidates(map: &Map, unit: Option<u64>, upper: Option<u64>) -> Vec<(Shape, f64)> {
     let kinds = |h: u64| [Kind::Cylinder, Kind::Serpentine].map(|kind| Shape { kind, heads: h });
     let bands = |width: u64, heads: u64| Shape { kind: Kind::Bands(width), heads };
@@ -231,7 +232,7 @@ fn candidates(map: &Map, unit: Option<u64>, upper: Option<u64>) -> Vec<(Shape, f
         shapes.extend(inside.map(|heads| (bands(r / heads, heads), unlike)));
         shapes.extend((1..=MOST_HEADS).map(|heads| (bands(r, heads), unlike)));
     }
-    // What seemed to recur may have been chance.
+    // An apparent repetition may have been chance.
     let unlike = if unit.is_some() { unlike + UNLIKE } else { unlike };
     (1..=MOST_HEADS).for_each(|h| shapes.extend(kinds(h).map(|s| (s, unlike))));
     for width in 2..=WIDEST {
@@ -241,7 +242,7 @@ fn candidates(map: &Map, unit: Option<u64>, upper: Option<u64>) -> Vec<(Shape, f
     shapes.retain(|(s, _)| seen.insert(*s));
     let fewest = fewest_heads(map.zones.iter().map(Zone::tracks).sum());
     shapes.retain(|(s, _)| s.heads >= fewest);
-    // Only where densities speak for one of those that skews speak for.
+    // Only if densities support one of the shapes that skews support.
     let least = shapes.iter().map(|s| s.1).fold(f64::MAX, f64::min);
     if shapes.iter().any(|(s, unlike)| *unlike <= least && s.fits_all(map)) {
         for (shape, unlike) in &mut shapes {
@@ -254,7 +255,7 @@ fn candidates(map: &Map, unit: Option<u64>, upper: Option<u64>) -> Vec<(Shape, f
     shapes
 }
 
-/// By how much the next likely shape explains less: one of another number of heads or other bands; any other one.
+/// Returns by how much the next likely shape explains less: one with another number of heads or other bands, and any other.
 fn sure_of(shape: Shape, misfit: f64, scores: &[(f64, Shape)]) -> [f64; 2] {
     let gap = |same: &dyn Fn(&Shape) -> bool| {
         let rivals = scores.iter().filter(|(_, s)| !same(s));
@@ -267,29 +268,30 @@ fn sure_of(shape: Shape, misfit: f64, scores: &[(f64, Shape)]) -> [f64; 2] {
     [gap(&|s| bands(s) == bands(&shape) && s.heads == shape.heads), gap(&|s| *s == shape)]
 }
 
-/// The fewest heads with which so many tracks are no more cylinders than a profile has, were each zone's last band or
-/// cylinder half empty.
+/// Returns the fewest heads with which that many tracks fit into a profile's cylinders, even if each zone's last band or
+/// cylinder is half empty.
 fn fewest_heads(tracks: u64) -> u64 {
     tracks.div_ceil(u64::from(MOST_CYLINDERS) / 2).max(1)
 }
 
-/// The geometry that stands in where none was found; nothing of it is sure.
+/// Returns the stand-in geometry for a drive without one; its confidence is zero.
 pub(crate) fn unknown() -> Geometry {
     let shape = Shape { kind: Kind::Cylinder, heads: 1 };
     Geometry { shape, sure: 0.0, sure_of_order: 0.0 }
 }
 
-/// How much likelier the better of two misfits so far apart makes one: half for equals, all but sure for a gap of ten.
+/// Returns the probability of the better of two shapes from the gap between their misfits: a half for none, almost one for
+/// ten.
 fn trust(gap: f64) -> f64 {
     1.0 / (1.0 + (-0.5 * gap).exp())
 }
 
-/// Tracks of a level that most LBNs' zones agree on.
+/// Returns the tracks of a level on which the zones of most LBNs agree.
 fn common_unit(map: &Map, level: usize) -> Option<u64> {
     let mut votes: Vec<(u64, u64)> = Vec::new();
     for zone in &map.zones {
         let spared = zone.region.map_or(0, |r| (r.lbns + r.spares) / zone.sectors);
-        // What recurs with the spares, or hardly ever, is no order of tracks.
+        // A repetition with the spares, or a very long one, is not an order of tracks.
         let order = |unit: &u64| *unit != spared && *unit <= WIDEST * MOST_HEADS;
         let unit = zone.levels.get(level).map(|l| l.unit).filter(order).unwrap_or(0);
         match votes.iter_mut().find(|(u, _)| *u == unit) {
@@ -297,12 +299,12 @@ fn common_unit(map: &Map, level: usize) -> Option<u64> {
             None => votes.push((unit, zone.lbns())),
         }
     }
-    // A zone that is too small for a level says nothing about it.
+    // A zone that is too small for a level does not vote.
     let total: u64 = votes.iter().map(|v| v.1).sum();
     votes.iter().filter(|v| v.0 > 0).max_by_key(|v| v.1).filter(|v| v.1 * 5 > total).map(|v| v.0)
 }
 
-/// What moves must say for a shape that the map speaks against: that skews recur with its cylinders or bands, or that densities go
+/// The evidence that moves must give for a shape against the map's: skews recur with its cylinders or bands, or densities
 /// with its heads.
 const UNLIKE: f64 = 20.0;
 

@@ -1,7 +1,7 @@
-//! Everything that was measured, in order: the state from which a probe goes on.
+//! All measurements in order: the state from which a probe resumes.
 //!
-//! The probe draws its decisions from measured times and seeded dice alone. So its state is the list of its commands
-//! and their times: fed the list, it comes to where it was, and goes on with the drive.
+//! The probe's decisions depend only on measured times and seeded random numbers. So its state is the list of its commands
+//! and their times: given the list, a probe repeats its decisions, and continues with the drive.
 
 mod recorder;
 
@@ -11,26 +11,26 @@ use crate::device::Timed;
 use thiserror::Error;
 use units::{Duration, Instant, Lbn, LbnRange, Op, Sectors};
 
-/// First bytes of a state file; the last is the version of the format and of the order of measurements.
+/// The first bytes of a state file; the last is the version of the format and of the order of measurements.
 const MAGIC: &[u8; 8] = b"FBPROBE\x07";
 
-/// Bytes before the entries: magic, capacity, sector size, seed, revolution, entries, attempts, whether it
-/// ended with a part.
+/// The bytes before the entries: magic, capacity, sector size, seed, revolution, number of entries, attempts, whether it
+/// ended with a part of the drive.
 const HEADER: usize = 8 + 7 * 8;
 
-/// Between the dice of one attempt and the next.
+/// The difference between the seeds of two attempts.
 const OTHER_DICE: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Bytes of an entry: LBN and direction, sectors, which of them could not be read, submitted, completed.
+/// The bytes of an entry: LBN and direction, sectors, the failed sector, submitted, completed.
 const ENTRY: usize = 8 + 4 + 4 + 8 + 8;
 
-/// The top bit of an entry's LBN says that it was a write.
+/// The top bit of an entry's LBN marks a write.
 const WRITE: u64 = 1 << 63;
 
-/// A saved state cannot be used.
+/// The reason why a saved state cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum StateError {
-    /// Not such a file, or one of another version.
+    /// The file is not a state, or has another version.
     #[error("{file}: not a probe's state of this version; delete it and probe from the beginning")]
     Format {
         /// The file, as the caller names it.
@@ -41,7 +41,7 @@ pub enum StateError {
     Damaged {
         /// The file, as the caller names it.
         file: String,
-        /// What is wrong with it.
+        /// The fault.
         problem: String,
     },
     /// The state is of another drive or another set of options.
@@ -49,21 +49,21 @@ pub enum StateError {
         "the state is of another probe: {problem}; give the drive and the options that it was begun with"
     )]
     Other {
-        /// What differs.
+        /// The difference.
         problem: String,
     },
 }
 
-/// Why a command's times say nothing.
+/// The reason why a command's times are not usable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// This sector cannot be read, or written.
     Sector(Lbn),
-    /// Of two commands the other one failed; what became of this one is not known.
+    /// The other of two commands failed; the result of this one is unknown.
     Lost,
 }
 
-/// What became of a command.
+/// The result of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Done {
     pub(crate) timed: Timed,
@@ -78,7 +78,7 @@ struct Entry {
 }
 
 impl Entry {
-    /// Which of its sectors could not be read, from 1 on; 0 where it is done.
+    /// Returns the number, from 1, of the sector that failed; 0 for a completed command.
     fn fault_code(&self) -> u32 {
         match self.done.fault {
             None => 0,
@@ -104,26 +104,26 @@ pub struct Journal {
     capacity: u64,
     sector_bytes: u64,
     seed: u64,
-    /// Attempts before this one that ended with a part of the drive, and whether this one has.
+    /// The number of earlier attempts that ended with a part of the drive, and whether this one has.
     attempts: u64,
     ended_partial: bool,
-    /// One turn in nanoseconds as the bits of a float, 0 while it is not known.
+    /// The revolution in nanoseconds as the bits of a float; 0 while it is unknown.
     revolution: u64,
     entries: Vec<Entry>,
 }
 
 impl Journal {
-    /// An empty journal.
+    /// Returns an empty journal.
     pub(crate) fn new(seed: u64) -> Self {
         Self { seed, ..Self::default() }
     }
 
-    /// Commands so far.
+    /// Returns the number of commands so far.
     pub fn commands(&self) -> u64 {
         self.entries.len() as u64
     }
 
-    /// From the first command to the last completion: drive time.
+    /// Returns the drive time: from the first command to the last completion.
     pub fn drive_time(&self) -> Duration {
         match (self.entries.first(), self.entries.last()) {
             (Some(first), Some(last)) => {
@@ -137,12 +137,12 @@ impl Journal {
         self.seed
     }
 
-    /// The seed of this attempt's dice.
+    /// Returns the seed of this attempt.
     pub(crate) const fn dice(&self) -> u64 {
         self.seed ^ self.attempts.wrapping_mul(OTHER_DICE)
     }
 
-    /// Attempts before this one that ended with a part of the drive.
+    /// Returns the number of earlier attempts that ended with a part of the drive.
     pub const fn attempts(&self) -> u64 {
         self.attempts
     }
@@ -155,7 +155,7 @@ impl Journal {
         }
     }
 
-    /// The bytes of a state file.
+    /// Returns the bytes of a state file.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(HEADER + ENTRY * self.entries.len() + 4);
         out.extend_from_slice(MAGIC);
@@ -182,7 +182,7 @@ impl Journal {
         out
     }
 
-    /// Reads a state file's bytes; `file` is what errors call it.
+    /// Reads a state file's bytes; errors use the name `file`.
     ///
     /// # Errors
     /// [`StateError::Format`] for another kind of file, [`StateError::Damaged`] for one with wrong bytes.
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_saved_comes_back() {
+    fn a_saved_journal_is_read_back() {
         let journal = journal();
         assert_eq!(Journal::from_bytes(&journal.to_bytes(), "a.state").unwrap(), journal);
     }

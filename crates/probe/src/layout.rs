@@ -1,4 +1,4 @@
-//! The map and the shape as a profile's layout.
+//! Converts the map and the shape to a profile's layout.
 
 use crate::error::ProbeError;
 use crate::geometry::{Kind, Shape};
@@ -10,18 +10,18 @@ use model::profile::{LayoutSpec, Order, SectorsPerTrack, Sparing, SparingRegion,
 use model::{Layout, Profile};
 use units::{Bytes, Lbn, Sectors};
 
-/// A skew this near to whole sectors is whole sectors, if over all of the zone no more than that comes of it.
+/// A skew within this distance of whole sectors counts as whole, if the error over all of the zone stays below it.
 const WHOLE_SECTORS: f64 = 0.05;
 
-/// Cylinders and the layout; `bus_turns` is what a read of one sector ends after its sector.
+/// Returns the number of cylinders and the layout; `bus_turns` is the time from the end of a sector to the end of its read,
+/// in revolutions.
 ///
-/// What the format has its own words for (spares of some cylinders, levels of skew) is tried first; where the layout
-/// that comes of it has another sector at an LBN than the map, or another number of LBNs, the zone is cut into plain
-/// ones, region by region.
+/// The format's own terms (spares of some cylinders, levels of skew) are tried first. If the resulting layout differs from
+/// the map in an LBN's sector or in the number of LBNs, the zone is cut into plain ones, region by region.
 pub(crate) fn assemble(map: &Map, shape: Shape, bus_turns: f64, loose: f64) -> (u32, LayoutSpec) {
     let map = &aligned(map, shape);
     let mut plain = vec![false; map.zones.len()];
-    // What the format has words for as it is stays so; the rest is put together from its parts, where they are some.
+    // Zones that the format can express stay as they are; the others are joined from their parts, if they have any.
     let alone: Vec<bool> = map.zones.iter().map(|zone| is_alone(zone, shape, bus_turns)).collect();
     let is_wanted = |i: usize| alone.get(i).is_some_and(|alone| !alone);
     let wholes = Joiner { map, shape, bus_turns, loose }.run(&is_wanted);
@@ -35,7 +35,7 @@ pub(crate) fn assemble(map: &Map, shape: Shape, bus_turns: f64, loose: f64) -> (
         if map.zones.iter().all(|zone| agrees(zone, &layout, bus_turns)) {
             return (cylinders, spec);
         }
-        // A zone with one LBN too many moves all that follow: whatever may be the one is cut.
+        // A zone with one LBN too many moves all later ones: every zone that may be the cause is cut.
         for (zone, plain) in map.zones.iter().zip(&mut plain) {
             *plain = zone.region.is_some() || !agrees(zone, &layout, bus_turns);
         }
@@ -43,7 +43,7 @@ pub(crate) fn assemble(map: &Map, shape: Shape, bus_turns: f64, loose: f64) -> (
     assembled(map, shape, bus_turns, &plain, &wholes)
 }
 
-/// A layout of which nothing but the capacity is measured: what a profile has of a drive that was not understood.
+/// Returns a profile with only the measured capacity, for a drive that was not understood.
 pub(crate) fn of_size(capacity: u64, sector_bytes: u64) -> Result<Profile, ProbeError> {
     Profile::of_size(Sectors::new(capacity), Bytes::new(sector_bytes)).map_err(|e| ProbeError::Unlike {
         stage: "layout",
@@ -52,7 +52,8 @@ pub(crate) fn of_size(capacity: u64, sector_bytes: u64) -> Result<Profile, Probe
     })
 }
 
-/// The same map, where zones of densities that recur begin with a cylinder or band: tracks before that are zones of their own.
+/// Returns the map with zones of recurring densities beginning at a cylinder or band; tracks before that become zones of
+/// their own.
 fn aligned(map: &Map, shape: Shape) -> Map {
     let mut zones = Vec::with_capacity(map.zones.len());
     for zone in &map.zones {
@@ -63,7 +64,7 @@ fn aligned(map: &Map, shape: Shape) -> Map {
     Map { zones, ..map.clone() }
 }
 
-/// Whether the format has a zone as it is, alone.
+/// Returns whether the format can express a zone as it is.
 fn is_alone(zone: &Zone, shape: Shape, bus_turns: f64) -> bool {
     let cylinders = cylinders(zone, shape);
     let spec = spec(zone, shape, 0, cylinders, bus_turns);
@@ -77,7 +78,7 @@ fn is_alone(zone: &Zone, shape: Shape, bus_turns: f64) -> bool {
         })
 }
 
-/// Whether a layout has a zone's LBNs where the map has them: some are tried.
+/// Returns whether a layout has a zone's LBNs where the map has them, by samples.
 fn agrees(zone: &Zone, layout: &Layout, bus_turns: f64) -> bool {
     (0..SAMPLES).all(|k| {
         let lbn = zone.first + (u128::from(zone.lbns() - 1) * u128::from(k) / u128::from(SAMPLES - 1)) as u64;
@@ -88,10 +89,10 @@ fn agrees(zone: &Zone, layout: &Layout, bus_turns: f64) -> bool {
     })
 }
 
-/// LBNs of a zone that are tried.
+/// The number of sampled LBNs of a zone.
 const SAMPLES: u64 = 40;
 
-/// Moves zones apart by so many cylinders before each but the first; returns how many there are then.
+/// Inserts this many cylinders before each zone but the first; returns the new number of cylinders.
 pub(crate) fn spread(spec: &mut LayoutSpec, gaps: &[u32]) -> u32 {
     let mut by = 0;
     for (zone, gap) in spec.zones.iter_mut().zip(std::iter::once(&0).chain(gaps)) {
@@ -102,7 +103,7 @@ pub(crate) fn spread(spec: &mut LayoutSpec, gaps: &[u32]) -> u32 {
     spec.zones.last().map_or(0, |z| z.last_cylinder + 1)
 }
 
-/// The profile's word for the order of a shape.
+/// Returns the profile's name for the order of a shape.
 pub(crate) fn order(shape: Shape) -> Order {
     match shape.kind {
         Kind::Cylinder => Order::Cylinder,
@@ -133,9 +134,9 @@ fn assembled(map: &Map, shape: Shape, bus_turns: f64, plain: &[bool], wholes: &[
     (next, LayoutSpec { order: order(shape), patterns: Vec::new(), zones, remaps: Vec::new() })
 }
 
-/// A zone as the profile's format can say it: cut where a rotation or spares recur that no order of tracks has.
+/// Returns a zone as the profile's format can express it: cut where a rotation or spares recur that no order of tracks has.
 ///
-/// Drives begin zones anew at some fixed angle; zones alike and of one size look like one with a longer period.
+/// Drives begin zones at some fixed angle; equal zones of one size look like one with a longer period.
 fn parts(zone: &Zone, shape: Shape, plain: bool) -> Vec<Zone> {
     if zone.cycle.is_some() {
         if shape.densities(zone).is_some() || zone.tracks() > MOST_PARTS {
@@ -150,7 +151,7 @@ fn parts(zone: &Zone, shape: Shape, plain: bool) -> Vec<Zone> {
     let spared = zone.region.map(|r| (r.lbns + r.spares) / zone.sectors);
     let expressible = |unit: u64, advance: f64| {
         orders.contains(&unit) || {
-            // Spares of some cylinders that turn on as cylinders do.
+            // Spares of some cylinders whose rotation continues that of cylinders.
             let base = zone.levels.iter().rfind(|l| l.unit < unit && orders.contains(&l.unit));
             let bands = matches!(shape.kind, Kind::Bands(_));
             !bands
@@ -164,11 +165,11 @@ fn parts(zone: &Zone, shape: Shape, plain: bool) -> Vec<Zone> {
     if let (true, Kind::Cylinder | Kind::Serpentine, Some(region), Some(tracks)) =
         (plain, shape.kind, zone.region, spared)
     {
-        // Whole cylinders of whole regions stay what they are; what is left of the last is cut.
+        // Whole cylinders of whole regions stay as they are; the rest of the last is cut.
         let unit = least_multiple(tracks.max(1), shape.heads.max(1));
         let whole = zone.lbns() / region.lbns * tracks / unit * unit;
         let end = zone.first + whole / tracks.max(1) * region.lbns;
-        // Slips inside regions count otherwise in the format than in the map.
+        // Slips inside regions are counted differently in the format and in the map.
         if whole > 0 && end < zone.end && unit <= MOST_UNIT && zone.shifts.is_empty() {
             let mut head = zone.clone();
             head.end = end;
@@ -201,7 +202,7 @@ fn parts(zone: &Zone, shape: Shape, plain: bool) -> Vec<Zone> {
     while first < zone.end {
         let mut part = Zone::new(first, zone.sectors, zone.track_angle(track));
         track += unit;
-        // The first LBN of the next part: places that hold none push it on.
+        // The first LBN of the next part: sectors without LBNs move it on.
         let last = zone.lbn_near(track - 1, zone.sectors - 1);
         part.end = (last + 1).clamp(first + 1, zone.end);
         part.levels = zone.levels.iter().copied().filter(|l| l.unit < unit).collect();
@@ -214,7 +215,7 @@ fn parts(zone: &Zone, shape: Shape, plain: bool) -> Vec<Zone> {
     parts
 }
 
-/// A zone for each of a zone's first tracks.
+/// Returns a zone for each of a zone's first tracks.
 fn tracks(zone: &Zone, count: u64) -> Vec<Zone> {
     let one = |track: u64| {
         let first = zone.lbn_near(track, 0);
@@ -234,13 +235,13 @@ pub(crate) fn least_multiple(a: u64, b: u64) -> u64 {
     a / x.max(1) * b
 }
 
-/// The most tracks in which regions and cylinders end together.
+/// The largest number of tracks after which regions and cylinders end together.
 const MOST_UNIT: u64 = 4_096;
 
 /// The most parts of a zone.
 const MOST_PARTS: u64 = 4_096;
 
-/// Cylinders that a zone's tracks take.
+/// Returns the number of cylinders of a zone's tracks.
 fn cylinders(zone: &Zone, shape: Shape) -> u32 {
     let heads = shape.heads.max(1);
     let tracks = zone.tracks();
@@ -303,7 +304,7 @@ fn sparing(zone: &Zone, shape: Shape, places: u64) -> Sparing {
     }
 }
 
-/// From track to track, from head to head, and to the next cylinder or band.
+/// Returns the skews from track to track, from head to head, and to the next cylinder or band.
 fn skews(zone: &Zone, shape: Shape) -> (f64, f64, f64) {
     let advance = |unit: u64| zone.levels.iter().find(|l| l.unit == unit).map(|l| l.advance);
     let track = advance(1).unwrap_or(0.0);
@@ -313,7 +314,7 @@ fn skews(zone: &Zone, shape: Shape) -> (f64, f64, f64) {
             let head = run.map_or(track, |run| run - (width - 1) as f64 * track);
             let run = (width - 1) as f64 * track + head;
             let band = advance(width * shape.heads);
-            // From a band's last track: all of the band but its last step.
+            // From a band's last track: the whole band without its last step.
             let cylinder = band.map_or(head, |band| band - shape.heads as f64 * run + head);
             (wrap(track), wrap(head), wrap(cylinder))
         }
@@ -324,7 +325,7 @@ fn skews(zone: &Zone, shape: Shape) -> (f64, f64, f64) {
     }
 }
 
-/// Whole sectors as a fraction, anything else as a number.
+/// Returns whole sectors as a fraction, and any other skew as a number.
 fn turns(skew: f64, per_track: u64, times: u64) -> Turns {
     let sectors = frac(skew) * per_track as f64;
     if (sectors - sectors.round()).abs() * (times.max(1) as f64).min(1e4)

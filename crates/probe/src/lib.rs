@@ -1,12 +1,12 @@
 //! Characterisation of a black-box drive: from timed reads to a profile.
 //!
-//! A [`Probe`] is given a [`Device`]: a handle that carries out commands and says when they began and ended. From the
-//! instants at which single sectors end it knows where on the platter they stand; where that stops following from the
-//! sector before, a track ends; how long the arm needs is told by which sectors are still caught. docs/PROBE.md
-//! describes the measurements in their order, with the papers that they come from.
+//! A [`Probe`] is given a [`Device`]: a handle that executes commands and reports when they began and ended. The instants at
+//! which single sectors end give their angles on the platter; a track ends where the angle no longer follows from the sector
+//! before; the time of the arm's moves shows in the sectors that are still caught. docs/PROBE.md describes the measurements
+//! in their order, with the papers that they come from.
 //!
-//! The probe reads no clock and starts no thread: time is what the device says. Its whole state is the [`Journal`] of
-//! its commands; a probe that was interrupted is fed its journal and goes on.
+//! The probe reads no clock and starts no thread: it uses the device's times alone. Its whole state is the [`Journal`] of
+//! its commands; an interrupted probe is given its journal and continues.
 //!
 //! ```
 //! use drive::{Command, Drive};
@@ -14,7 +14,7 @@
 //! use std::ops::ControlFlow;
 //! use units::{Bytes, Instant, LbnRange, Op, RequestId, Sectors};
 //!
-//! /// A simulated drive: the probe sees no more of it than of a real one.
+//! /// A simulated drive: the probe knows no more of it than of a real one.
 //! struct Simulated(Drive, Instant);
 //!
 //! impl Device for Simulated {

@@ -1,48 +1,48 @@
-//! How badly a shape explains how long moves between tracks take.
+//! The misfit of a shape: how badly it explains the times of moves between tracks.
 
 use crate::geometry::{Kind, Shape};
 use crate::zone::Zone;
 
-/// A move's time by how many tracks further its end is.
+/// The times of moves by distance in tracks.
 #[derive(Clone, Debug)]
 pub(crate) struct Moves {
-    /// Tracks, ns.
+    /// The distance in tracks, and the time in ns.
     pub(crate) times: Vec<(u64, f64)>,
-    /// The variance of one, us squared.
+    /// The variance of one time, us squared.
     pub(crate) variance: f64,
-    /// Whether completions and the spindle vary, too.
+    /// Whether completions and the spindle vary as well.
     pub(crate) noisy: bool,
 }
 
-/// What times may be off by that a shape does not explain.
+/// The assumed errors of times that a shape does not explain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Errors {
-    /// All by about as much, however much that is.
+    /// All times have errors of about one size, which is unknown.
     OfASize,
-    /// Few by anything, all others by what a search is not exact.
+    /// A few times have any error, all others the accuracy of a search.
     OfSome,
 }
 
-/// The shape that explains most, and what it leaves; among equals the first, which is the simplest.
+/// Returns the shape with the smallest misfit, with that; among equals the first, which is the simplest.
 pub(crate) fn best(scores: &[(f64, Shape)]) -> (f64, Shape) {
     let none = (f64::MAX, Shape { kind: Kind::Cylinder, heads: 1 });
     scores.iter().fold(none, |best, &score| if score.0 < best.0 - 0.1 { score } else { best })
 }
 
 impl Moves {
-    /// Whether so many ns are more than a time is off by where nothing went wrong.
+    /// Returns whether a difference in ns exceeds the normal error of a time.
     pub(crate) fn is_far(&self, ns: f64) -> bool {
         ns / 1e3 > APART * self.variance.sqrt()
     }
 
-    /// How badly each shape explains the times.
+    /// Returns the misfit of each shape.
     pub(crate) fn scores(&self, shapes: &[(Shape, f64)], zone: &Zone) -> Vec<(f64, Shape)> {
         let score = |s: Shape| self.misfit(s, s.origin(zone), Errors::OfASize);
         shapes.iter().map(|&(s, unlike)| (score(s) + unlike, s)).collect()
     }
 
-    /// What the first moves alone say against a shape, by how much another one explains them better: a track that holds no LBN, or
-    /// a band that is narrower, puts all behind it elsewhere. Nothing, where it is no more than a dent.
+    /// Returns how much better another shape explains the first moves alone: a track without LBNs, or a narrower band,
+    /// displaces all tracks behind it. Small differences do not count.
     pub(crate) fn against(&self, shape: Shape, shapes: &[(Shape, f64)], zone: &Zone) -> f64 {
         let of = |quarters: usize| {
             let times = self.times.get(..self.times.len() * quarters / 4).unwrap_or_default().to_vec();
@@ -55,19 +55,19 @@ impl Moves {
         (1..4).map(of).fold(f64::MAX, f64::min)
     }
 
-    /// How badly a shape explains the times: what it leaves unexplained, and what it needs for explaining the rest
-    /// (Schwarz's criterion, 1978). A shape puts moves that are as far, and to the same head or not, into one group; each group
-    /// is a number that it needs, and each time that is shorter than that of a shorter move one more.
+    /// Returns a shape's misfit: the unexplained differences, and the number of parameters (Schwarz's criterion, 1978). A
+    /// shape puts moves of the same distance, to the same head or another, into one group. Each group is a parameter, and so
+    /// is each time that is shorter than that of a shorter move.
     pub(crate) fn misfit(&self, shape: Shape, origin: u64, errors: Errors) -> f64 {
         let points = self.points(shape, origin);
         if self.noisy {
             return self.misfit_of_noisy(&points);
         }
-        // How a move to another head comes about is a part of the explanation.
+        // The relation between head switch and seek is a part of the explanation.
         f64::min(self.misfit_of_exact(&points, false, errors), self.misfit_of_exact(&points, true, errors))
     }
 
-    /// Whether each move is to another head, over how many cylinders, and its time, us; moves that are one to a shape together.
+    /// Returns for each move whether it is to another head, the number of cylinders, and the time in us.
     fn points(&self, shape: Shape, origin: u64) -> Vec<(bool, u64, f64)> {
         let start = shape.position(origin);
         let mut points: Vec<(bool, u64, f64)> = Vec::with_capacity(self.times.len());
@@ -79,8 +79,8 @@ impl Moves {
         points
     }
 
-    /// The same where seeks do not vary. Where a head switch runs `beside` the seek, a move to another head takes as long as
-    /// that to the same one or as the switch, whichever is longer.
+    /// Returns the misfit if seeks do not vary. If a head switch runs `beside` the seek, a move to another head takes the
+    /// longer of the two.
     fn misfit_of_exact(&self, points: &[(bool, u64, f64)], beside: bool, errors: Errors) -> f64 {
         let n = f64::max(points.len() as f64, 2.0);
         let apart = APART * self.variance.sqrt();
@@ -94,7 +94,7 @@ impl Moves {
             let same = same_head.binary_search_by_key(&cylinders, |s| s.0).ok();
             let same = same.and_then(|i| same_head.get(i)).map(|s| s.1).filter(|_| to_other);
             let known = match (same, switch) {
-                // Those to the next cylinder and another head may be slow.
+                // Moves to the next cylinder and another head may be slow.
                 (Some(same), Some(switch)) if beside && cylinders > 1 => Some(f64::max(same, switch)),
                 _ => None,
             };
@@ -112,9 +112,9 @@ impl Moves {
             } else if cylinders == 0 {
                 switch = Some(middle);
             }
-            // No head switch makes a move shorter.
+            // A head switch makes no move shorter.
             dents += f64::from(u8::from(same.is_some_and(|same| middle < same - apart)));
-            // Longer moves take longer, mostly.
+            // Longer moves mostly take longer.
             if !(to_other && cylinders <= 1) {
                 dents += f64::from(u8::from(last.is_some_and(|l| l.0 == to_other && middle < l.1 - apart)));
                 last = Some((to_other, middle));
@@ -129,15 +129,15 @@ impl Moves {
 }
 
 impl Moves {
-    /// The same where seeks vary: their means rise with distance, and how many steps they rise in is what a shape
-    /// needs (Akaike's criterion, 1974). A change of head may cost nothing, or something over so many cylinders: a head
-    /// switch runs beside the seek, and what takes longer hides it.
+    /// Returns the misfit if seeks vary: their means rise with distance, and the number of steps in which they rise is the
+    /// number of parameters (Akaike's criterion, 1974). A head switch may cost nothing, or may show up to some distance,
+    /// because it runs beside the seek and a longer seek hides it.
     fn misfit_of_noisy(&self, points: &[(bool, u64, f64)]) -> f64 {
         self.misfits_shown(points).map(|(misfit, _)| misfit).fold(f64::MAX, f64::min)
     }
 
-    /// Returns, for each of [`CHANGES`], the misfit where a change of head costs something up to that distance, and the distance. It
-    /// leaves out those that group the moves as the one before does.
+    /// Returns, for each of [`CHANGES`], the misfit if a head switch shows up to that distance, and the distance. It leaves
+    /// out those that group the moves as the one before does.
     fn misfits_shown(&self, points: &[(bool, u64, f64)]) -> impl Iterator<Item = (f64, Option<u64>)> {
         let mut by_distance = points.to_vec();
         by_distance.sort_unstable_by(|a, b| a.1.cmp(&b.1).then(a.2.total_cmp(&b.2)));
@@ -156,8 +156,8 @@ impl Moves {
         })
     }
 
-    /// What speaks for a cylinder's tracks being equally far, against times that rise from one to the next of them: more than
-    /// nothing, unless they do by more than two standard deviations. Moves over which a change of head shows are left out.
+    /// Returns the evidence that a cylinder's tracks are equally far, against times that rise from one to the next: positive
+    /// unless they rise by more than two standard deviations. Moves that show a head switch are left out.
     pub(crate) fn without_trend(&self, shape: Shape, zone: &Zone) -> f64 {
         let origin = shape.origin(zone);
         let start = shape.position(origin);
@@ -194,7 +194,7 @@ impl Moves {
             // (sum, count, sum of squares) of distances that have one value.
             let mut pooled: Vec<(f64, f64, f64)> = Vec::new();
             let mut apart: Vec<(f64, f64, f64)> = Vec::new();
-            // Those before a dent stay what they are.
+            // Distances before a dent stay as they are.
             let mut fixed = 0;
             for group in set.chunk_by(|a, b| a.1 == b.1) {
                 groups += 1.0;
@@ -202,7 +202,7 @@ impl Moves {
                 let Some(&(to_other, cylinders, _)) = group.first() else { continue };
                 let mean = all.0 / all.1;
                 if to_other {
-                    // No head switch makes a move shorter.
+                    // A head switch makes no move shorter.
                     let same = same_head.binary_search_by_key(&cylinders, |s| s.0).ok();
                     let same = same.and_then(|i| same_head.get(i));
                     dents += f64::from(u8::from(same.is_some_and(|same| mean < same.1 - far)));
@@ -235,17 +235,17 @@ impl Moves {
     }
 }
 
-/// Over how many cylinders a change of head shows, at most: nowhere, or so far.
+/// The largest distance in cylinders over which a head switch shows; `None` if it shows nowhere.
 const CHANGES: [Option<u64>; 7] = [None, Some(1), Some(2), Some(4), Some(8), Some(16), Some(u64::MAX)];
 
-/// What a distance more that a shape tells apart must be worth.
+/// The gain that a further group of moves must bring.
 const EACH: f64 = 0.2;
 
-/// Times that are no further apart, in deviations, may be one.
+/// The difference up to which two times may be equal, in standard deviations.
 const APART: f64 = 4.0;
 
-/// What a time that nothing explains counts, at most, of what a group counts: there is one, which, and how far off it is.
+/// The weight of an unexplained time, relative to a group: three parameters, for its existence, its place and its error.
 const STRANGE: f64 = 3.0;
 
-/// The most that one time counts, us squared.
+/// The largest contribution of one time, us squared.
 const LARGEST: f64 = 250_000.0;

@@ -1,51 +1,51 @@
-//! How long the arm takes from track to track: the shortest time after which a sector is still caught.
+//! The time of the arm from track to track: the shortest time after which a sector is still caught.
 //!
-//! A read from one track that ends at a known instant is followed by one of a sector that will pass a chosen time
-//! later. If the arm is there, the read ends when the sector does; if not, a turn later. Halving the chosen time's
-//! range finds the move to some microseconds, whatever the platter's angle is.
+//! A read from one track that ends at a known instant is followed by one of a sector that will pass a chosen time later. If
+//! the arm is there, the read ends with the sector; if not, one revolution later. A binary search over the chosen time finds
+//! the move to some microseconds, whatever the platter's angle is.
 
 use crate::error::ProbeError;
 use crate::meter::Meter;
 use crate::turns::{frac, median, wrap};
 use units::{Duration, Instant, Op};
 
-/// A track on which a sector at about a given angle can be asked for.
+/// A track on which a sector near a given angle can be requested.
 pub(crate) trait Target {
-    /// An LBN whose sector ends at `angle` or soon after, and its exact angle.
+    /// Returns an LBN whose sector ends at `angle` or soon after, and its exact angle.
     fn at_angle(&self, angle: f64) -> Option<(u64, f64)>;
 
-    /// The part of a turn that its sectors take.
+    /// Returns the length of its sectors as a part of a revolution.
     fn sector(&self) -> f64;
 
-    /// What is done there.
+    /// Returns the operation of the command.
     fn op(&self) -> Op {
         Op::Read
     }
 
-    /// Whether a command whose own time does not tell it was done when its sector passed, at `end`; `None` where its own time
-    /// does.
+    /// Returns whether a command whose own time does not show it was done when its sector passed, at `end`; `None` if its
+    /// own time shows it.
     ///
     /// # Errors
-    /// As any command.
+    /// Those of any command.
     fn told_later(&self, _: &mut Meter<'_>, _end: Instant) -> Option<Result<Option<bool>, ProbeError>> {
         None
     }
 }
 
-/// Where a search stops, ns: in exact times, and where the last steps are taken otherwise.
+/// The range at which a search stops, ns: with exact times, and with last steps of another kind.
 pub(crate) const FINE: f64 = 6_000.0;
 const FINE_NOISY: f64 = 20_000.0;
 
-/// Attempts at one trial.
+/// The attempts at one trial.
 const ATTEMPTS: u32 = 6;
 
-/// How exact a search is at best, ns.
+/// Returns the best accuracy of a search, ns.
 pub(crate) fn resolution(meter: &Meter<'_>) -> f64 {
     if meter.is_noisy() { FINE_NOISY } else { FINE }
 }
 
-/// Finds the shortest time from a submission to the start of a sector that is caught, ns, between `low` and `high`;
-/// `leg` brings the arm to its source and names the target. `None` when even `high` is too short, or nothing is seen.
+/// Returns the shortest time from a submission to the start of a sector that is caught, ns, between `low` and `high`. `leg`
+/// brings the arm to its source and names the target. Returns `None` if even `high` is too short, or no trial succeeds.
 pub(crate) fn shortest<T: Target>(
     meter: &mut Meter<'_>,
     range: (f64, f64),
@@ -82,10 +82,10 @@ pub(crate) fn shortest<T: Target>(
     Ok(Some(low + (high - low) / 2.0))
 }
 
-/// Searches that agree this well need no third, ns.
+/// Two searches that differ by less than this need no third, ns.
 const AGREE: f64 = 25_000.0;
 
-/// The median of several searches, and how far apart they are; two that agree are enough.
+/// Returns the median of several searches, and their range; two that agree are enough.
 pub(crate) fn shortest_of<T: Target>(
     times: usize,
     meter: &mut Meter<'_>,
@@ -117,8 +117,9 @@ pub(crate) fn shortest_of<T: Target>(
     Ok(Some((middle, apart)))
 }
 
-/// The same where moves vary: after a search that stops early, what is caught half of the time is approached in steps
-/// (Robbins and Monro 1951), smaller after each that turned back (Kesten 1958), whatever single moves came late. Where nearly all steps went one way the search had gone wrong.
+/// Does the same if moves vary. After a search that stops early, the time that catches half of the sectors is approached in
+/// steps (Robbins and Monro 1951), smaller after each reversal (Kesten 1958), so single late moves do not matter. If nearly
+/// all steps went one way, the search had gone wrong.
 fn nearest<T: Target>(
     times: usize,
     meter: &mut Meter<'_>,
@@ -149,14 +150,14 @@ fn nearest<T: Target>(
     Ok(found)
 }
 
-/// Steps, and the first of them, ns: for moves that vary by some 20 us these are the ones that come nearest.
+/// The number of steps, and the first of them, ns: the most accurate for moves that vary by some 20 us.
 const STEPS: u32 = 10;
 const FIRST_STEP: f64 = 25_000.0;
 
-/// Steps each way, at least: one move of fifty comes late wherever the search stopped.
+/// The fewest steps in each direction: one move in fifty is late wherever the search stopped.
 const FEWEST: u32 = 2;
 
-/// Whether a sector that begins `ns` after the submission is caught; `None` when the answer makes no sense.
+/// Returns whether a sector that begins `ns` after the submission is caught; `None` if the response fits neither.
 pub(crate) fn trial<T: Target>(
     meter: &mut Meter<'_>,
     ns: f64,
@@ -170,7 +171,7 @@ pub(crate) fn trial<T: Target>(
         let response = ns + target.sector() * turn + bus_ns;
         let then = meter.turns_at(meter.now() + Duration::from_nanos(response as u64));
         let Some((lbn, angle)) = target.at_angle(then) else { continue };
-        // The little that the sector comes later is waited before the submission.
+        // The small remaining wait is spent before the submission.
         let wait = frac(angle - then);
         if wait > 0.2 {
             continue;

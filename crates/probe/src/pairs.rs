@@ -1,9 +1,9 @@
-//! Two commands at the drive: what a move takes when no command's overhead is in it.
+//! Two commands at the drive: the time of a move without any command overhead.
 //!
-//! A drive that takes the second command in while it works on the first one turns its arm to it when the first one's sector
-//! has passed. So the time between both completions is that between both sectors, in whole turns or not: a sector that
-//! passes a chosen time after the first one is caught or a turn late, whatever clock and spindle do meanwhile. One command at
-//! a time shows the sum of its overhead and its seek only, and hides what is shorter than the shortest seek.
+//! A drive that accepts the second command while it executes the first moves its arm as soon as the first one's sector has
+//! passed. The time between both completions is then that between both sectors, plus whole revolutions: a sector that passes
+//! a chosen time after the first one is caught or one revolution late, and neither clock nor spindle matter. One command at
+//! a time shows only the sum of overhead and seek, and hides any time below the shortest seek.
 
 use crate::error::ProbeError;
 use crate::meter::Meter;
@@ -14,56 +14,56 @@ use crate::turns::{frac, median, wrap};
 use model::{Layout, Location};
 use units::{Cylinder, Head, Lbn, LbnRange, Op, Sectors, TrackIndex};
 
-/// Distances at which the overhead is looked for, as parts of the drive's cylinders: short ones, over which cylinders that
-/// were miscounted matter least.
+/// The distances at which the overhead is measured, as parts of the drive's cylinders: short ones, for which miscounted
+/// cylinders matter least.
 const DISTANCES: [u32; 5] = [40, 28, 20, 14, 10];
 
-/// Searches of each move, at most; those that agree so well, ns, need no third.
+/// The most searches of each move; two that differ by less than AGREE, in ns, need no third.
 const SEARCHES: usize = 5;
 const AGREE: f64 = 25_000.0;
 
-/// Of a head switch, of which nothing else tells: where they are further apart than what counts as predicted there are so many, ns.
+/// The number of searches for a head switch if they differ by more than APART, in ns: no other measurement confirms it.
 const APART: f64 = 50_000.0;
 const MORE_SEARCHES: usize = 9;
 
-/// Moves in a row that were caught after one that was not, and by how much a shorter one is tried then, ns: some sectors.
+/// The number of caught moves in a row after a miss, and by how much a shorter one is tried then, ns: some sectors.
 const DOUBTS: u32 = 3;
 const SHORTER: f64 = 50_000.0;
 
-/// Where a search stops, ns; and trials of one, since sectors come in steps.
+/// The range at which a search stops, ns; and the most trials of one, because sectors come in steps.
 const FINE: f64 = 8_000.0;
 const TRIALS: u32 = 40;
 
-/// When this ends, of the time that a probe may take.
+/// The end of this measurement, as a share of the probe's time limit.
 const LONGEST: f64 = 0.88;
 
-/// Attempts at one trial.
+/// The attempts at one trial.
 const ATTEMPTS: u32 = 8;
 
-/// Sectors that are so near to where they should be are where they should be, turns.
+/// The largest distance of a sector from its predicted angle, in revolutions.
 const NEAR: f64 = 0.006;
 
-/// What is moved.
+/// A kind of move.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Move {
-    /// Over so many cylinders.
+    /// The distance in cylinders.
     pub(crate) distance: u32,
-    /// To another head.
+    /// Whether it is to another head.
     pub(crate) other_head: bool,
-    /// What is done there; it comes from a read.
+    /// The operation at its end; it starts from a read.
     pub(crate) op: Op,
-    /// Where that may be done.
+    /// The range in which that is allowed.
     pub(crate) within: LbnRange,
 }
 
-/// Parts the overhead of reads from their seeks, and finds the head switch, hidden or not; nothing on a handle that takes
-/// one command at a time.
+/// Separates the overhead of reads from their seeks, and finds the head switch, hidden or not; does nothing on a handle that
+/// takes one command at a time.
 pub(crate) fn part(meter: &mut Meter<'_>, layout: &Layout, seeks: &mut Seeks) -> Result<(), ProbeError> {
     if !meter.takes_two() {
         return Ok(());
     }
     meter.stage("two commands at a time", 0.93);
-    // What is read afterwards is what would be read without, too.
+    // Later reads are the same as without this measurement.
     let dice = meter.draw.clone();
     parted(meter, layout, seeks)?;
     meter.draw = dice;
@@ -83,7 +83,8 @@ fn parted(meter: &mut Meter<'_>, layout: &Layout, seeks: &mut Seeks) -> Result<(
         let moved = Move { distance, other_head: false, op: Op::Read, within };
         overheads.extend(shortest(meter, layout, moved, sum)?.map(|ns| sum - ns));
     }
-    // A drive that turns to a command only when the one before is reported shows longer moves so, not shorter ones.
+    // A drive that starts the next command only after it reported the one before shows longer moves this way, not shorter
+    // ones.
     if overheads.is_empty() || median(&mut overheads) < -AGREE {
         return Ok(());
     }
@@ -95,7 +96,7 @@ fn parted(meter: &mut Meter<'_>, layout: &Layout, seeks: &mut Seeks) -> Result<(
     if layout.heads() > 1 {
         let switch = Move { distance: 0, other_head: true, op: Op::Read, within };
         let mut found = searches(meter, layout, switch, bound * 1e6)?;
-        // Two that a late move led astray may agree, and a third is then the odd one.
+        // Two searches spoilt by late moves may agree, and a third then differs.
         let apart = |found: &[f64]| found.last().zip(found.first()).is_some_and(|(b, a)| b - a > APART);
         while apart(&found) && found.len() < MORE_SEARCHES {
             let Some(ns) = search(meter, layout, switch, bound * 1e6)? else { break };
@@ -111,7 +112,7 @@ fn parted(meter: &mut Meter<'_>, layout: &Layout, seeks: &mut Seeks) -> Result<(
     Ok(())
 }
 
-/// The shortest such move, ns, the median of some searches; no more than about `most`.
+/// Returns the shortest such move, ns, as the median of some searches; at most about `most`.
 pub(crate) fn shortest(
     meter: &mut Meter<'_>,
     layout: &Layout,
@@ -122,7 +123,7 @@ pub(crate) fn shortest(
     Ok((!found.is_empty()).then(|| median(&mut found)))
 }
 
-/// What some searches find the shortest such move to be, ns.
+/// Returns the results of some searches for the shortest such move, ns.
 fn searches(meter: &mut Meter<'_>, layout: &Layout, moved: Move, most: f64) -> Result<Vec<f64>, ProbeError> {
     let mut found: Vec<f64> = Vec::new();
     for _ in 0..SEARCHES {
@@ -135,16 +136,16 @@ fn searches(meter: &mut Meter<'_>, layout: &Layout, moved: Move, most: f64) -> R
     Ok(found)
 }
 
-/// One search: halving between what is too short and what is enough.
+/// Makes one binary search between a time that is too short and one that suffices.
 fn search(meter: &mut Meter<'_>, layout: &Layout, moved: Move, most: f64) -> Result<Option<f64>, ProbeError> {
     let (mut low, mut high) = (0.0, most + 4.0 * AGREE);
     let (mut trials, mut ever) = (0, false);
-    // What the longest move that was missed was before, and how many were caught since then.
+    // The lower limit before the longest missed move, and the number of caught moves since.
     let (mut before, mut since) = (0.0, 0);
     while high - low > FINE && trials < TRIALS {
         trials += 1;
         if since == DOUBTS {
-            // All that were longer were caught: one that came late by chance is told by a shorter one that is caught.
+            // All longer moves were caught: if a shorter one is caught as well, the missed one was late by chance.
             since += 1;
             if let Some((left, true)) = trial(meter, layout, moved, (low - SHORTER).max(0.0))?
                 && left < low
@@ -153,7 +154,7 @@ fn search(meter: &mut Meter<'_>, layout: &Layout, moved: Move, most: f64) -> Res
             }
             continue;
         }
-        // Where the last sectors tried lie nearer than one another, chance moves the next ones.
+        // If the last sectors tried are closer than that, chance decides about the next ones.
         let Some((left, caught)) = trial(meter, layout, moved, f64::midpoint(low, high))? else {
             return Ok(None);
         };
@@ -170,7 +171,7 @@ fn search(meter: &mut Meter<'_>, layout: &Layout, moved: Move, most: f64) -> Res
     Ok(ever.then_some(f64::midpoint(low, high)))
 }
 
-/// Whether a sector that begins to pass `ns` after another's end, or a little later, is caught; and how long after that is.
+/// Returns whether a sector that begins to pass `ns` after another's end, or a little later, is caught; and the actual time.
 fn trial(
     meter: &mut Meter<'_>,
     layout: &Layout,
@@ -193,12 +194,12 @@ fn trial(
             continue;
         }
         let [one, two] = meter.execute_two([(Op::Read, first.get()), (moved.op, second)])?;
-        // Either came from the buffer, or the drive took them the other way round.
+        // One of them was a cache hit, or the drive executed them in reverse order.
         if meter.is_hit(&one) || two.response_ns() < 0.5 * takes * turn {
             continue;
         }
         let extra = (two.response_ns() - left) / turn - takes;
-        // What stands elsewhere than the layout has it, or came late for another reason, tells nothing.
+        // A remapped sector, or one that was late for another reason, shows nothing.
         if wrap(extra).abs() > f64::max(NEAR, 4.0 * meter.spread) {
             continue;
         }
@@ -207,7 +208,7 @@ fn trial(
     Ok(None)
 }
 
-/// Where a move begins and ends.
+/// Returns the tracks at which a move begins and ends.
 fn tracks(meter: &mut Meter<'_>, layout: &Layout, moved: Move) -> Option<(TrackIndex, TrackIndex)> {
     let lbn = moved.within.start().get() + meter.draw.below(moved.within.len().get());
     let index = layout.locate(Lbn::new(lbn))?.track;

@@ -1,54 +1,54 @@
-//! What a profile says a drive will do next: the completion of a command, held against what comes.
+//! Predicts the completions of a drive's commands from its profile, and corrects the platter's angle with the actual ones.
 
 use model::{DriveModel, Position, Profile, ProfileError};
 use units::{Duration, Instant, LbnRange, Op};
 
 /// Predicts reads and writes one at a time, from a profile alone and the completions so far.
 ///
-/// After each completion the platter's place is taken from it, as a scheduler outside the drive would (FAST 2002,
-/// section 4).
+/// Each completion updates the platter's angle, as in a scheduler outside the drive (FAST 2002, section 4).
 #[derive(Clone, Debug)]
 pub struct Predictor {
     model: DriveModel,
-    /// After a read, and after a write.
+    /// The overheads after a read, and after a write.
     read_overhead: [Duration; 2],
     write_overhead: [Duration; 2],
-    /// Of a write that is acknowledged from the buffer; none where writes are done on the medium.
+    /// The overhead of a write that is acknowledged from the buffer; `None` if writes are done on the medium.
     acknowledged: Option<Duration>,
     last: Op,
-    /// Until when the arm is at work for writes that were acknowledged, by the model's clock.
+    /// The end of the arm's work for acknowledged writes, by the model's clock.
     free: Instant,
     shortest: Duration,
     bus: Duration,
     position: Position,
-    /// How much later than the model's the drive's platter is, ns.
+    /// How much later than in the model the drive's platter is, ns.
     late: i64,
-    /// How much longer the drive's turns take, as a share: what `late` grows by.
+    /// The relative difference of the drive's revolution time, by which `late` grows.
     slow: f64,
-    /// Completions in a row that were far off.
+    /// The number of bad predictions in a row.
     lost: u32,
-    /// When the platter's place was last taken.
+    /// When the platter's angle was last updated.
     seen: Instant,
-    /// Whether that is a write acknowledged from the buffer, which says nothing of the platter's place.
+    /// Whether the command is a write acknowledged from the buffer, which does not show the platter's angle.
     in_buffer: bool,
-    /// The completion expected of the command under way.
+    /// The predicted completion of the current command.
     expected: Option<Instant>,
 }
 
-/// Completions in a row that are far off before the platter is looked for anew.
+/// The number of bad predictions in a row after which the platter's angle is determined anew.
 const MOST_LOST: u32 = 2;
 
-/// Sectors of a write that cross the bus before the medium side of a drive learns of them: a page of 4 KiB (docs/MODEL.md).
+/// The sectors of a write that cross the bus before the medium side of a drive receives them: a page of 4 KiB
+/// (docs/MODEL.md).
 const BURST: u64 = 8;
 
-/// The most that one completion moves the platter's place, ns.
+/// The largest correction of the platter's angle by one completion, ns.
 const MOST_STEP: i64 = 10_000;
 
-/// How much of an error is taken for the spindle's speed.
+/// The part of an error that is attributed to the spindle's speed.
 const SPEED_GAIN: f64 = 0.02;
 
 impl Predictor {
-    /// For a profile; the arm is taken to be at cylinder 0.
+    /// Returns a predictor for a profile; the arm is assumed at cylinder 0.
     ///
     /// # Errors
     /// The first field that describes no drive.
@@ -83,7 +83,7 @@ impl Predictor {
         })
     }
 
-    /// When a read submitted at `at` to an idle drive will be done.
+    /// Returns when a read submitted at `at` to an idle drive will be done.
     pub fn read(&mut self, at: Instant, range: LbnRange) -> Instant {
         // The model's platter stands at time t as the drive's at t + late.
         self.follow(at);
@@ -94,7 +94,7 @@ impl Predictor {
         let mut now = (submitted + overhead).max(self.free);
         let mut bus = submitted;
         let mut left = range.len().get();
-        // Sectors that wait in the buffer for those before them.
+        // The number of sectors that wait in the buffer for those before them.
         let mut behind = 0;
         for piece in self.model.layout().pieces(range) {
             let track = self.model.layout().track(piece.track);
@@ -106,8 +106,8 @@ impl Predictor {
             let wait = rpm.time_within(rpm.earliest_angle(arrival).until(track.sector_angle(piece.sector)));
             let transfer = rpm.time_to_pass(track.arc(piece.sector, piece.len));
             let turn = rpm.revolution();
-            // Whoever comes among the sectors is done a turn after the first of them that passes whole; what goes over the end of a
-            // track is read in order (docs/MODEL.md).
+            // A head that arrives among the sectors is done one revolution after the first of them that passes whole; a read
+            // over the end of a track goes in order (docs/MODEL.md).
             let whole = u64::from(piece.len) == range.len().get();
             let among = whole && self.model.zero_latency(Op::Read) && wait + transfer > turn;
             let sector = turn.as_nanos() / u64::from(track.sectors.max(1));
@@ -117,7 +117,7 @@ impl Predictor {
                 let gone = (turn + first_whole).saturating_sub(wait).as_nanos() + sector / 2;
                 behind = u64::from(piece.len).saturating_sub(gone / sector.max(1));
             }
-            // Sectors cross the bus in order, none before it has passed.
+            // Sectors cross the bus in order, each after it has passed.
             let landed = arrival + wait + rpm.time_to_pass(track.arc(piece.sector, 1));
             bus = bus.max(landed + self.bus * left);
             left = left.saturating_sub(u64::from(piece.len));
@@ -127,21 +127,21 @@ impl Predictor {
         self.expect(submitted, done)
     }
 
-    /// When a write submitted at `at` to a drive with no other command will be acknowledged: from the medium, or from the buffer, if
-    /// the profile has it so.
+    /// Returns when a write submitted at `at` to a drive without other commands will be acknowledged: from the medium, or
+    /// from the buffer if the profile says so.
     pub fn write(&mut self, at: Instant, range: LbnRange) -> Instant {
         self.follow(at);
         let submitted = Instant::from_nanos(at.as_nanos().saturating_add_signed(-self.late));
         let rpm = self.model.rpm();
         let [after_read, after_write] = self.write_overhead;
-        // The arm sets out when a command is taken in: that of one that is acknowledged from the buffer, as that is.
+        // The arm starts when a command is accepted; the overhead of a buffered write includes its acknowledgement.
         let overhead = match (self.acknowledged, self.last) {
             (Some(overhead), _) => overhead,
             (None, Op::Write) => after_write,
             (None, Op::Read) => after_read,
         };
         let sectors = range.len().get();
-        // What the buffer holds of earlier writes goes first.
+        // Earlier writes in the buffer go first.
         let data = (submitted + overhead).max(self.free);
         let mut ready = data + self.bus * sectors.min(BURST);
         let mut now = (submitted + overhead).max(self.free);
@@ -177,7 +177,7 @@ impl Predictor {
         }
     }
 
-    /// What is expected of a command submitted at `submitted` by the model's clock.
+    /// Records the prediction for a command submitted at `submitted` by the model's clock.
     fn expect(&mut self, submitted: Instant, done: Instant) -> Instant {
         self.in_buffer = false;
         let more = (done.saturating_since(submitted).as_nanos() as f64 * self.slow) as i64;
@@ -186,20 +186,20 @@ impl Predictor {
         done
     }
 
-    /// Lets the platter fall behind, or get ahead, until `at`.
+    /// Advances the difference of the platters to `at`.
     fn follow(&mut self, at: Instant) {
         let since = at.saturating_since(self.seen).as_nanos() as f64;
         self.late += (since * self.slow) as i64;
         self.seen = self.seen.max(at);
     }
 
-    /// Takes in that the command failed at `at`: its time says nothing of the platter's place.
+    /// Records that the command failed at `at`: its time does not show the platter's angle.
     pub fn failed(&mut self, at: Instant) {
         self.expected = None;
         self.follow(at);
     }
 
-    /// Takes in when the command was really done; returns by how much later than predicted, ns.
+    /// Records the actual completion; returns its delay against the prediction, ns.
     pub fn completed(&mut self, at: Instant) -> i64 {
         let Some(expected) = self.expected.take() else { return 0 };
         let error = at.as_nanos() as i64 - expected.as_nanos() as i64;
@@ -208,12 +208,12 @@ impl Predictor {
             return error;
         }
         let turn = self.model.rpm().revolution().as_nanos() as i64;
-        // Whole turns are the arm's error, the rest may be the platter's.
+        // Whole revolutions are an error of the arm; the rest may be one of the platter.
         let rest = (error + turn / 2).rem_euclid(turn) - turn / 2;
         let since = at.saturating_since(self.seen).as_nanos() as f64;
         self.follow(at);
         if rest.abs() >= turn / 50 {
-            // Once is chance; again and again, the platter is elsewhere.
+            // A single error is chance; after several, the platter is at another angle.
             self.lost += 1;
             if self.lost > MOST_LOST {
                 self.late += rest;

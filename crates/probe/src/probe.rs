@@ -1,4 +1,4 @@
-//! The probe: all measurements in their order, and what comes of them.
+//! The probe: all measurements in their order, and the profile made from them.
 
 use crate::buffer::{self, Buffer};
 use crate::bus;
@@ -27,14 +27,14 @@ use model::profile::{
 };
 use units::LbnRange;
 
-/// What the user allows and chooses.
+/// The user's options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Seed of the probe's own dice: which sectors it reads.
+    /// The seed of the probe's random numbers, which choose the sectors to read.
     pub seed: u64,
-    /// Sectors that may be written; without them nothing is written, and writes are not measured.
+    /// The sectors that may be written; with `None` the probe writes nothing, and writes are not measured.
     pub writes: Option<LbnRange>,
-    /// The found profile's name: lower case, digits, hyphens.
+    /// The name of the resulting profile: lower case, digits, hyphens.
     pub name: String,
 }
 
@@ -44,19 +44,19 @@ impl Default for Options {
     }
 }
 
-/// What an angle of the map may be off by where readings vary, ns: half of what counts as predicted.
+/// The permitted error of an angle of the map if readings vary, ns: half of the tolerance of a prediction.
 const LOOSE: f64 = 25_000.0;
 
-/// A profile, and how far to trust it.
+/// A profile, and its reliability.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
-    /// What `freeblock drive show` and the scheduler take.
+    /// The profile for `freeblock drive show` and the scheduler.
     pub profile: Profile,
-    /// Findings with their confidence, and where the profile may be wrong.
+    /// The findings with their confidence, and the regions where the profile may be wrong.
     pub report: Report,
 }
 
-/// A probe of one drive, under way or not yet begun.
+/// A probe of one drive, running or not yet begun.
 #[derive(Clone, Debug)]
 pub struct Probe {
     options: Options,
@@ -64,14 +64,14 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// A new one.
+    /// Returns a new probe.
     pub fn new(options: Options) -> Self {
         let journal = Journal::new(options.seed);
         Self { options, journal }
     }
 
-    /// One that goes on from a saved state. Where that ended with a part of the drive ([`Report::is_partial`]), the drive is measured
-    /// anew, with other dice and more time.
+    /// Returns a probe that continues from a saved state. If that ended with a part of the drive ([`Report::is_partial`]),
+    /// the drive is measured anew, with other random numbers and more time.
     ///
     /// # Errors
     /// The state was begun with another seed.
@@ -85,17 +85,17 @@ impl Probe {
         Ok(Self { options, journal })
     }
 
-    /// Everything measured so far.
+    /// Returns all measurements so far.
     pub const fn journal(&self) -> &Journal {
         &self.journal
     }
 
-    /// Probes `device` to the end, calling `hook` before the first command and now and then.
+    /// Probes `device` to the end, and calls `hook` before the first command and regularly after it.
     ///
     /// # Errors
-    /// A device that is gone, a hook that said so, a state of another drive, or no revolution in the times: then it is no disk that
-    /// spins. The journal keeps what was measured. Whatever else the drive does, there is a profile, and the report names what it is
-    /// not sure of.
+    /// The device is gone, the hook ended the probe, the state is of another drive, or the times show no revolution: then it
+    /// is no spinning disk. The journal keeps the measurements. In all other cases there is a profile, and the report names
+    /// its uncertain parts.
     pub fn run(&mut self, device: &mut dyn Device, hook: &mut Hook<'_>) -> Result<Outcome, ProbeError> {
         if let Some(region) = self.options.writes {
             let capacity = device.capacity().get();
@@ -154,7 +154,7 @@ fn characterise(meter: &mut Meter<'_>, options: &Options) -> Result<Outcome, Pro
     let mut placed = match report.kept("layout", placed_if_told(&map, &geometry, &spec, cylinders))? {
         Some(placed) => placed,
         None => {
-            // Zones and heads that no profile has are withdrawn, with all that rests on them.
+            // Zones and heads that no profile can have are withdrawn, with all findings that depend on them.
             let of_size = layout::of_size(meter.capacity(), meter.sector_bytes())?;
             (cylinders, heads, spec) = (of_size.cylinders, of_size.heads, of_size.layout);
             (map, geometry) = (Map::of_nothing(meter.capacity()), geometry::unknown());
@@ -203,12 +203,12 @@ fn characterise(meter: &mut Meter<'_>, options: &Options) -> Result<Outcome, Pro
     if let Some(missed_ms) = written.as_ref().and_then(|w| w.settle.as_ref()).map(|s| s.missed_overhead_ms) {
         seeks.part_at(rounded(seeks.overhead_ms + missed_ms));
     }
-    // What a read over a change of head shows is what the profile must repeat, to the side of the gap.
+    // The profile must repeat the finding about reads over a head switch: the switch is moved to that side of the gap.
     if let Some(crossing) = crossing {
         let measured = seeks.head_switch_ms;
         seeks.head_switch_ms = crossing.repeated_by(measured);
         if (seeks.head_switch_ms - measured).abs() > sure::NEAR_MS {
-            // One of both went wrong: what is said is a bound.
+            // One of the two measurements is wrong: the value is a bound.
             seeks.head_switch_moved = true;
         }
     }
@@ -228,7 +228,7 @@ fn characterise(meter: &mut Meter<'_>, options: &Options) -> Result<Outcome, Pro
     );
     let zero_latency = zero_latency.is_some_and(|seen| seen.on);
     let zero_latency = (zero_latency, zero_latency_writes.map_or(zero_latency, |seen| seen.on));
-    // A speed that wanders is given as it is now.
+    // A varying speed is reported as it is now.
     let rpm = (60e9 / meter.revolution()).round() as u32;
     let mut profile =
         profile(options, meter, rpm, cylinders, heads, spec, &buffer, &seeks, zero_latency, written.as_ref());
@@ -279,7 +279,7 @@ fn characterise(meter: &mut Meter<'_>, options: &Options) -> Result<Outcome, Pro
     Ok(Outcome { profile, report })
 }
 
-/// The layout, if the map has one: nothing was mapped of a drive whose first angles could not be taken.
+/// Returns the layout if the map has one; a drive whose first angles could not be measured has none.
 fn placed_if_told(
     map: &Map,
     geometry: &Geometry,
@@ -308,12 +308,12 @@ fn place(spec: &LayoutSpec, cylinders: u32, heads: u16) -> Result<Layout, ProbeE
     })
 }
 
-/// First and last cylinders of zones.
+/// Returns the first and last cylinders of zones.
 fn spans(spec: &LayoutSpec) -> Vec<(u32, u32)> {
     spec.zones.iter().map(|z| (z.first_cylinder, z.last_cylinder)).collect()
 }
 
-/// To the microsecond.
+/// Rounds to the microsecond.
 fn rounded(ms: f64) -> f64 {
     (ms * 1e3).round() / 1e3
 }
@@ -338,10 +338,10 @@ fn profile(
         Some(w) if w.write_back => ms((w.acknowledged_ns - buffer.bus_sector_ns).max(0.0)),
         _ => hit,
     };
-    // What is less than nothing is in the seeks.
+    // A negative rest belongs to the seeks.
     let later =
         |first: f64, more: Option<f64>| (((first + more.unwrap_or(0.0)).max(0.0)) * 1e5).round() / 1e5;
-    // What gives up all that it has handed over keeps no data for reads, and is a buffer to write to all the same.
+    // A drive that evicts all data that it has transferred has no read cache, but still a buffer for writes.
     let enabled = buffer.keeps || buffer.reads_ahead || written.is_some_and(|w| w.write_back);
     let write_overhead = written.and_then(|w| w.overhead).map(|o| o.ms).unwrap_or(seeks.overhead_ms);
     Profile {

@@ -1,48 +1,50 @@
-//! What a probe found, how sure it is, and where it is not.
+//! The result of a probe: findings with their confidence, and the regions where the profile may be wrong.
 
 use crate::error::ProbeError;
 use serde::Serialize;
 use std::fmt;
 use units::Lbn;
 
-/// One thing that was found.
+/// One finding.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Finding {
-    /// What: `revolution time`, `heads` and so on.
+    /// Its name: `revolution time`, `heads` and so on.
     pub what: String,
     /// The value with its unit.
     pub value: String,
     /// 0 (a guess) to 1 (measured without contradiction).
     pub confidence: f64,
-    /// Why it is not surer, if it is not.
+    /// The reason why the confidence is not higher.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub note: String,
 }
 
-/// How far to trust a profile where it may be wrong: the share of random reads there that it predicts within 50 us.
+/// The reliability of a profile in a region where it may be wrong: the share of random reads there that it predicts within
+/// 50 us.
 ///
-/// The reads are the probe's own, taken when the profile was finished, each after one anywhere on the drive. Between `low`
-/// and `high` lies, with a confidence of 95%, the share of all such reads (Wilson's score interval, JASA 1927).
+/// The reads are the probe's own, made after the profile was finished, each after one anywhere on the drive. With 95%
+/// confidence the share of all such reads lies between `low` and `high` (Wilson's score interval, JASA 1927).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Confidence {
-    /// Reads; of none nothing is known, and the interval is all from 0 to 1.
+    /// The number of reads; with none the interval is all from 0 to 1.
     pub reads: u64,
-    /// Share of them that came within 50 us of their prediction.
+    /// The share of them within 50 us of their prediction.
     pub within_50us: f64,
-    /// The least that the share of all reads is.
+    /// The lower limit of the share of all reads.
     pub low: f64,
-    /// The most.
+    /// The upper limit.
     pub high: f64,
 }
 
-/// The least confidence in a revolution time with which a measurement that fails does not end the probe: random times reach less.
+/// The least confidence in a revolution time with which a failed measurement does not end the probe: random times reach
+/// less.
 const SPINS: f64 = 0.7;
 
-/// Of a normal distribution 95% lie within so many standard deviations.
+/// The number of standard deviations that contain 95% of a normal distribution.
 const Z: f64 = 1.959_964;
 
 impl Confidence {
-    /// After `near` of `reads` came as predicted.
+    /// Returns the confidence after `near` of `reads` met their predictions.
     pub fn of(near: u64, reads: u64) -> Self {
         let n = reads as f64;
         let share = if reads == 0 { 0.0 } else { near as f64 / n };
@@ -69,21 +71,21 @@ impl fmt::Display for Confidence {
     }
 }
 
-/// LBNs of which the profile is not sure.
+/// LBNs for which the profile may be wrong.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Unsure {
-    /// The first.
+    /// The first LBN.
     #[serde(serialize_with = "number")]
     pub first: Lbn,
-    /// Past the last.
+    /// The LBN past the last.
     #[serde(serialize_with = "number")]
     pub end: Lbn,
-    /// What was seen there.
+    /// The observation there.
     pub why: String,
-    /// How far to trust the profile there.
+    /// The reliability of the profile there.
     pub confidence: Confidence,
-    /// How far to trust it elsewhere, of requests right behind one there: the arm may not be where the profile has it. The next request
-    /// but one is as any.
+    /// The reliability elsewhere for a request right after one there: the arm may not be where the profile predicts. The
+    /// request after that is not affected.
     pub behind: Confidence,
 }
 
@@ -93,7 +95,7 @@ impl Unsure {
         Self { first: Lbn::new(first), end: Lbn::new(end), why, confidence: nothing, behind: nothing }
     }
 
-    /// What is to be known of requests elsewhere right behind one there; `None` where they come as predicted, or none was timed.
+    /// Returns a note on requests elsewhere right after one there; `None` if they meet their predictions, or none was timed.
     pub fn behind_it(&self) -> Option<String> {
         let Confidence { reads, within_50us, .. } = self.behind;
         (reads > 0 && within_50us < crate::check::ENOUGH).then(|| {
@@ -113,25 +115,25 @@ impl fmt::Display for Unsure {
     }
 }
 
-/// LBNs that could not be read, or written: the probe went round them, and no prediction of them was checked. It met them by chance; a scan
-/// finds all (`freeblock scrub`).
+/// LBNs that could not be read, or written. The probe avoided them, and no prediction of them was checked. It met them by
+/// chance; a scan finds all (`freeblock scrub`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Unreadable {
-    /// The first.
+    /// The first LBN.
     #[serde(serialize_with = "number")]
     pub first: Lbn,
-    /// Past the last.
+    /// The LBN past the last.
     #[serde(serialize_with = "number")]
     pub end: Lbn,
 }
 
-/// A measurement that ended before its answer was known. The profile has a stand-in in its place, and the report names where that may be
-/// wrong.
+/// A measurement that ended without a result. The profile has a stand-in in its place, and the report names where that may
+/// be wrong.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct GivenUp {
     /// The measurement.
     pub what: String,
-    /// The reason, and a mend.
+    /// The reason, and a correction.
     pub why: String,
 }
 
@@ -139,54 +141,54 @@ fn number<S: serde::Serializer>(lbn: &Lbn, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_u64(lbn.get())
 }
 
-/// The found profile held against random requests.
+/// The comparison of the profile with random requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Check {
-    /// The first LBN of the part of the drive from which its reads were drawn: what was mapped.
+    /// The first LBN of the mapped part of the drive, from which its reads were drawn.
     #[serde(serialize_with = "number")]
     pub first: Lbn,
-    /// Past the last. The rest of the drive, if there is one, is among the regions of which the profile is not sure.
+    /// The LBN past the last. The rest of the drive, if any, is among the regions for which the profile may be wrong.
     #[serde(serialize_with = "number")]
     pub end: Lbn,
-    /// The share of the drive's LBNs that this part is.
+    /// The share of the drive's LBNs in this part.
     pub of_drive: f64,
-    /// How many.
+    /// The number of requests.
     pub requests: u64,
-    /// Share predicted within 50 us.
+    /// The share predicted within 50 us.
     pub within_50us: f64,
-    /// Share that came whole turns early or late.
+    /// The share that came whole revolutions early or late.
     pub turns_off: f64,
-    /// Share that came otherwise.
+    /// The share with any other error.
     pub elsewhere: f64,
 }
 
-/// What a probe found.
+/// The report of a probe.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
-    /// In the order of the measurements.
+    /// The findings in the order of the measurements.
     pub findings: Vec<Finding>,
-    /// Measurements that ended without an answer.
+    /// The measurements that ended without a result.
     pub given_up: Vec<GivenUp>,
-    /// Where the profile may be wrong; empty when it met every check.
+    /// The regions where the profile may be wrong; empty if it met every check.
     pub unsure: Vec<Unsure>,
-    /// Sectors that could not be read, ascending; only those that the probe met.
+    /// The sectors that could not be read, ascending; only those that the probe met.
     pub unreadable: Vec<Unreadable>,
-    /// Sectors that could not be written, ascending; only those that the probe met.
+    /// The sectors that could not be written, ascending; only those that the probe met.
     pub unwritable: Vec<Unreadable>,
     /// The check at the end.
     pub check: Check,
-    /// The same of random requests, a third of them writes to what may be written; `None` where nothing may.
+    /// The check with random requests, a third of them writes to the writable sectors; `None` without such sectors.
     pub writes: Option<Check>,
-    /// Where predictions of writes may be wrong; all of the drive where none was allowed.
+    /// The regions where predictions of writes may be wrong; the whole drive if no writes were allowed.
     pub unsure_writes: Vec<Unsure>,
-    /// Commands sent.
+    /// The number of commands sent.
     pub commands: u64,
-    /// Seconds of the drive's time.
+    /// The drive time in seconds.
     pub drive_time_s: f64,
 }
 
 impl Report {
-    /// Of nothing yet.
+    /// Returns an empty report.
     pub(crate) fn new() -> Self {
         Self {
             findings: Vec::new(),
@@ -207,8 +209,8 @@ impl Report {
         self.findings.push(Finding { what: what.to_owned(), value, confidence, note: note.into() });
     }
 
-    /// Whether the profile is of a part of the drive only: a measurement was given up, the map ends before the drive does, or regions of
-    /// which the profile is not sure hold more LBNs than the check allows to be wrong.
+    /// Returns whether the profile covers only a part of the drive: a measurement was given up, the map ends early, or
+    /// regions where the profile may be wrong contain more LBNs than the check allows.
     pub fn is_partial(&self) -> bool {
         let unsure: u64 = self.unsure.iter().map(|u| u.end.get().saturating_sub(u.first.get())).sum();
         let drive = self.check.end.get() as f64 / self.check.of_drive.max(f64::MIN_POSITIVE);
@@ -217,12 +219,13 @@ impl Report {
             || unsure as f64 > (1.0 - crate::check::ENOUGH) * drive
     }
 
-    /// Returns what was found, unless the drive's times or its defects kept the measurement from an end: that is noted, and the probe goes
-    /// on with a stand-in.
+    /// Returns the result of a measurement. If the drive's times or its defects prevented it, records that; the probe then
+    /// continues with a stand-in.
     ///
     /// # Errors
-    /// A device that is gone, an interruption, or a state of another drive: none of these is the drive's answer. Any error where it is not
-    /// sure that the drive spins: memory behind a busy machine's clock has a revolution time by chance, and is to have no profile.
+    /// The device is gone, the probe was interrupted, or the state is of another drive: these are not the drive's answers.
+    /// Any error if it is uncertain that the drive spins: memory timed by a busy machine's clock shows a revolution time by
+    /// chance, and must get no profile.
     pub(crate) fn kept<T>(
         &mut self,
         what: &str,
@@ -238,12 +241,12 @@ impl Report {
         }
     }
 
-    /// Whether the revolution time is sure enough for the drive to be one that spins.
+    /// Returns whether the revolution time is certain enough for a spinning drive.
     fn spins(&self) -> bool {
         self.findings.iter().any(|f| f.what == "revolution time" && f.confidence >= SPINS)
     }
 
-    /// These are no surer than that.
+    /// Limits the confidence in these findings.
     pub(crate) fn no_surer(&mut self, what: &[&str], most: f64) {
         for finding in self.findings.iter_mut().filter(|finding| what.contains(&finding.what.as_str())) {
             finding.confidence = finding.confidence.min((most.clamp(0.0, 1.0) * 100.0).round() / 100.0);

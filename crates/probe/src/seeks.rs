@@ -10,50 +10,50 @@ use crate::turns::frac;
 use model::{Layout, Location};
 use units::{Cylinder, Head, Lbn, LbnRange, Op, Sectors, TrackIndex};
 
-/// What was found.
+/// The findings about the arm.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seeks {
-    /// Cylinders, ms less the command overhead, spread of the searches in ms.
+    /// Cylinders, ms without the command overhead, range of the searches in ms.
     pub(crate) curve: Vec<(u32, f64, f64)>,
     pub(crate) overhead_ms: f64,
-    /// Whether the overhead was parted from the seeks.
+    /// Whether the overhead was separated from the seeks.
     pub(crate) parted: bool,
-    /// How likely the overhead is what it was found to be, where it was parted, and the head switch, where it was found so.
+    /// The probability that the overhead is right, if it was separated, and that the head switch is, if it was found so.
     pub(crate) overhead_sure: Option<f64>,
     pub(crate) head_switch_sure: Option<f64>,
     pub(crate) head_switch_ms: f64,
-    /// Whether the head switch shows at all beside the shortest seek.
+    /// Whether the head switch shows beside the shortest seek.
     pub(crate) head_switch_shows: bool,
-    /// Whether reads over a change of head say that it is another than was measured.
+    /// Whether reads over a head switch contradict the measured one.
     pub(crate) head_switch_moved: bool,
     pub(crate) cylinder_switch_ms: Option<f64>,
-    /// Cylinders, standard deviation of moves in ms: nothing if less than can be told.
+    /// Cylinders, standard deviation of moves in ms: zero if it is too small to be measured.
     pub(crate) spread: Vec<(u32, f64)>,
-    /// How likely most of these are right.
+    /// The probability that most of these are right.
     pub(crate) spread_sure: f64,
 }
 
 impl Seeks {
-    /// The time of a move over `distance` cylinders, overhead included, ms.
+    /// Returns the time of a move over `distance` cylinders, overhead included, ms.
     pub(crate) fn at(&self, distance: u32) -> f64 {
         let after = self.curve.partition_point(|p| p.0 < distance);
         let point = self.curve.get(after).or(self.curve.last());
         point.map_or(self.head_switch_ms, |p| p.1) + self.overhead_ms
     }
 
-    /// How much more of these moves may be the command's overhead than is taken for it, ms: no move takes less than nothing.
+    /// Returns how much more of these moves may be the command's overhead, ms: no move takes less than zero.
     pub(crate) fn overhead_may_be_more_ms(&self) -> f64 {
         if self.parted {
             return 0.0;
         }
         let shortest = self.curve.iter().map(|p| p.1).fold(f64::MAX, f64::min);
-        // Of a single head there is no change.
+        // A single head has no switch.
         let switch = if self.head_switch_ms > 0.0 { self.head_switch_ms } else { f64::MAX };
         let most = f64::min(shortest, switch);
         if most < f64::MAX { most } else { 0.0 }
     }
 
-    /// The same moves, of which so much is the command's overhead.
+    /// Splits the same moves with another command overhead.
     pub(crate) fn part_at(&mut self, overhead_ms: f64) {
         let longer = self.overhead_ms - overhead_ms;
         let more = |ms: f64| ((ms + longer).max(0.0) * 1e3).round() / 1e3;
@@ -70,9 +70,9 @@ impl Seeks {
 pub(crate) struct InLayout<'a> {
     pub(crate) layout: &'a Layout,
     pub(crate) index: TrackIndex,
-    /// From a sector's start to the end of its read, turns.
+    /// The time from a sector's start to the end of its read, in revolutions.
     pub(crate) end_turns: f64,
-    /// Sectors that may be asked for.
+    /// The sectors that may be requested.
     pub(crate) within: LbnRange,
     pub(crate) op: Op,
 }
@@ -87,7 +87,7 @@ impl Target for InLayout<'_> {
             let sector = (past.ceil() as u64 + more) % n;
             let at = Location { track: self.index, sector: sector as u32 };
             let lbn = self.layout.lbn_at(at)?;
-            // A layout that holds a little more than the drive does no harm.
+            // A layout slightly larger than the drive does no harm.
             self.within.contains(lbn).then(|| (lbn.get(), ends(sector)))
         })
     }
@@ -101,17 +101,19 @@ impl Target for InLayout<'_> {
     }
 }
 
-/// Searches for each distance, at most.
+/// The most searches for each distance.
 const SEARCHES: usize = 5;
 
-/// A point this far from the line through its neighbours calls for more beside it, ns; and how many more at most.
+/// The distance of a point from the line through its neighbours above which more points are measured beside it, ns; and the
+/// most such points.
 const SMOOTH: f64 = 90_000.0;
 const MOST_REFINED: usize = 90;
 
-/// Points of the curve over which the shortest seek is looked for, cylinders.
+/// The points of the curve among which the shortest seek is, in cylinders.
 const SHORT: u32 = 10;
 
-/// Distances to measure on a drive of so many cylinders: all short ones, then ever sparser, then evenly.
+/// Returns the distances to measure on a drive of this many cylinders: all short ones, then ever fewer, then at equal
+/// intervals.
 fn distances(cylinders: u32) -> Vec<u32> {
     let even = (cylinders / 100).max(100);
     let mut list: Vec<u32> = (1..=10).collect();
@@ -127,7 +129,7 @@ fn distances(cylinders: u32) -> Vec<u32> {
     list
 }
 
-/// Every fourth, then every second, then all: whenever there is no more time, the curve is known as a whole.
+/// Orders every fourth first, then every second, then all: if time runs out, the curve is known as a whole.
 fn coarse_first(list: Vec<u32>) -> Vec<u32> {
     let pass = |i: usize| if i.is_multiple_of(4) { 0 } else { 1 + i % 2 };
     let mut ordered: Vec<(usize, u32)> = list.into_iter().enumerate().map(|(i, d)| (pass(i), d)).collect();
@@ -135,43 +137,42 @@ fn coarse_first(list: Vec<u32>) -> Vec<u32> {
     ordered.into_iter().map(|(_, d)| d).collect()
 }
 
-/// When the curve must be known, of the time that a probe may take; and by how much moves vary.
+/// The ends of the measurements of the curve and of the variation of moves, as shares of the probe's time limit.
 const LONGEST: f64 = 0.88;
 const LONGEST_OF_SPREAD: f64 = 0.92;
 
-/// Distances at which it is measured by how much moves vary, at most.
+/// The most distances at which the variation is measured.
 const SPREADS: u32 = 7;
 
-/// A drive is not ready sooner than its shortest seek takes, so that those that are no longer than this beyond it seem to
-/// vary by less than they do, ns.
+/// A drive is not ready before its shortest seek: moves that are longer by less than this seem to vary less than they do,
+/// ns.
 const HIDDEN: f64 = 75_000.0;
 
-/// A search begins so far on both sides of where the move is thought to be, ns.
+/// The distance on both sides of the expected time at which a search begins, ns.
 const AROUND: f64 = 250_000.0;
 
-/// Where points are no further than this from the lines through their neighbours, ns, one between them is no further from theirs
-/// than a quarter of it. On a drive with a slow arm it is not measured, and others are looked for so near to the line.
+/// If points are within this of the lines through their neighbours, ns, one between them is within a quarter of it. On a
+/// drive with a slow arm it is then not measured, and other searches begin this near to the line.
 const STRAIGHT: f64 = 25_000.0;
 const AROUND_LINE: f64 = 150_000.0;
 
-/// Measures moves on an assembled layout; `end_turns` is from a sector's start to the end of its read, the sector's own
-/// passing left out.
+/// The measurement of moves on an assembled layout.
 pub(crate) struct SeekMeter<'m, 'a> {
     pub(crate) meter: &'m mut Meter<'a>,
     pub(crate) layout: &'m Layout,
     pub(crate) buffer: &'m Buffer,
-    /// First and last cylinders of its zones: moves inside of one, where there are as long ones.
+    /// The first and last cylinders of its zones: moves stay inside of one if any zone is large enough.
     pub(crate) zones: Vec<(u32, u32)>,
 }
 
-/// Cylinders, ns with the command overhead, how far searches were apart, ns.
+/// Cylinders, ns with the command overhead, range of the searches in ns.
 pub(crate) type Points = Vec<(u32, f64, f64)>;
 
-/// The farthest moves inside of a zone that tell of gaps between zones.
+/// The longest moves inside of a zone that are needed to find gaps between zones.
 const FAR_ENOUGH: u32 = 24;
 
 impl SeekMeter<'_, '_> {
-    /// Moves inside of zones, and the shortest to another head, ns: where zones are more than one and not too small.
+    /// Returns moves inside of zones, and the shortest to another head, ns, if there are several zones of sufficient size.
     pub(crate) fn inside(&mut self) -> Result<Option<(Points, f64)>, ProbeError> {
         let longest = self.zones.iter().map(|z| z.1 - z.0).max().unwrap_or(0);
         if self.zones.len() < 2 || longest < FAR_ENOUGH {
@@ -216,7 +217,7 @@ impl SeekMeter<'_, '_> {
         Ok(())
     }
 
-    /// Everything about the arm, with what is known of it already.
+    /// Measures everything about the arm, given the known points.
     pub(crate) fn run(mut self, known: Points) -> Result<Seeks, ProbeError> {
         let turn = self.meter.revolution();
         let mut points = known;
@@ -236,8 +237,8 @@ impl SeekMeter<'_, '_> {
         };
         let hit = (self.buffer.hit_ns - self.buffer.bus_sector_ns).max(0.0);
         let overhead = match switch {
-            // A drive is not ready sooner than its shortest seek takes; what that is less than a seek's time is
-            // the command's.
+            // A drive is not ready before its shortest seek; the difference between that and the switch is the command's
+            // overhead.
             Some(switch) if shortest < f64::MAX && shortest > switch => switch.min(shortest - switch),
             _ if shortest < f64::MAX => hit.min(shortest / 2.0),
             _ => hit,
@@ -264,7 +265,7 @@ impl SeekMeter<'_, '_> {
         })
     }
 
-    /// Measures more where the curve is not smooth: beside points that stand apart from their neighbours.
+    /// Measures more points beside those that stand apart from their neighbours.
     fn refine(&mut self, points: &mut Vec<(u32, f64, f64)>) -> Result<(), ProbeError> {
         let mut left = MOST_REFINED;
         for _ in 0..3 {
@@ -296,7 +297,7 @@ impl SeekMeter<'_, '_> {
         Ok(())
     }
 
-    /// The shortest move over `distance` cylinders, to the same head or to another; overhead included, ns.
+    /// Returns the shortest move over `distance` cylinders, to the same head or to another; overhead included, ns.
     fn moved(
         &mut self,
         distance: u32,
@@ -309,7 +310,7 @@ impl SeekMeter<'_, '_> {
         shortest_of(SEARCHES, self.meter, range, bus, &mut leg)
     }
 
-    /// By how much moves of some distances vary: of those that the least time of a command does not hide.
+    /// Returns the variation of moves at some distances that the least time of a command does not hide.
     fn spread(&mut self, points: &[(u32, f64, f64)]) -> Result<(Vec<(u32, f64)>, f64), ProbeError> {
         let shortest = points.iter().map(|p| p.1).fold(f64::MAX, f64::min);
         let points: Vec<_> = points.iter().filter(|p| p.1 > shortest + HIDDEN).collect();
@@ -320,7 +321,7 @@ impl SeekMeter<'_, '_> {
         let mut found: Vec<(u32, f64)> = Vec::new();
         let mut sure = Vec::new();
         for i in 0..SPREADS {
-            // Evenly in the logarithm of the distance.
+            // At equal intervals of the logarithm of the distance.
             let part = f64::from(i) / f64::from(SPREADS - 1);
             let wanted = (nearest * (farthest / nearest).powf(part)).round() as u32;
             let Some(&&(distance, ns, _)) = points.iter().min_by_key(|p| p.0.abs_diff(wanted)) else { break };
@@ -346,12 +347,12 @@ impl SeekMeter<'_, '_> {
     }
 }
 
-/// What the line through two points has for a distance, ns.
+/// Returns the time of a distance on the line through two points, ns.
 fn on_line(a: &(u32, f64, f64), b: &(u32, f64, f64), d: u32) -> f64 {
     a.1 + (b.1 - a.1) * (f64::from(d) - f64::from(a.0)) / (f64::from(b.0) - f64::from(a.0))
 }
 
-/// Whether the curve is straight around what would be the point of this index: both its neighbours are next to the lines through
+/// Returns whether the curve is straight around a new point at this index: both its neighbours are next to the lines through
 /// theirs.
 fn is_straight(points: &[(u32, f64, f64)], index: usize) -> bool {
     let Some([a, b, c, d]) = index.checked_sub(2).and_then(|first| points.get(first..first + 4)) else {
@@ -360,8 +361,8 @@ fn is_straight(points: &[(u32, f64, f64)], index: usize) -> bool {
     (on_line(a, c, b.0) - b.1).abs() < STRAIGHT && (on_line(b, d, c.0) - c.1).abs() < STRAIGHT
 }
 
-/// A track that is so far from where the arm is, on the same head or on another; the arm goes elsewhere first if from
-/// here there is none.
+/// Returns a track at this distance from the arm, on the same head or on another; if there is none, the arm moves elsewhere
+/// first.
 fn leg<'l>(
     meter: &mut Meter<'_>,
     layout: &'l Layout,
@@ -371,7 +372,7 @@ fn leg<'l>(
     other_head: bool,
 ) -> Result<Option<InLayout<'l>>, ProbeError> {
     let bus = bus_ns / meter.revolution();
-    // Between zones there may be cylinders without LBNs: distances are sure inside of one.
+    // Between zones there may be cylinders without LBNs: distances are certain inside of one.
     let wide: Vec<(u32, u32)> = zones.iter().copied().filter(|z| z.1 - z.0 >= distance).collect();
     for _ in 0..8 {
         if let Some(index) = target(meter, layout, &wide, distance, other_head) {
@@ -379,14 +380,14 @@ fn leg<'l>(
             let within = LbnRange::new(Lbn::ZERO, Sectors::new(meter.capacity()));
             return Ok(Some(InLayout { layout, index, end_turns: sector + bus, within, op: Op::Read }));
         }
-        // From here there is no such move.
+        // There is no such move from here.
         let away = away(meter, layout, &wide, distance);
         meter.read(away, 1)?;
     }
     Ok(None)
 }
 
-/// An LBN from where such a move stays inside of a zone; any, where there is none.
+/// Returns an LBN from which such a move stays inside of a zone, or any if there is none.
 fn away(meter: &mut Meter<'_>, layout: &Layout, wide: &[(u32, u32)], distance: u32) -> u64 {
     let capacity = meter.capacity();
     let any = meter.draw.below(capacity);
@@ -400,7 +401,7 @@ fn away(meter: &mut Meter<'_>, layout: &Layout, wide: &[(u32, u32)], distance: u
     lbn.map(|e| e.lbn.get() + meter.draw.below(u64::from(e.len))).filter(|&lbn| lbn < capacity).unwrap_or(any)
 }
 
-/// A track `distance` cylinders from where the arm is, in the same one of the zones that are wide enough, if any are.
+/// Returns a track `distance` cylinders from the arm, in the same one of the sufficiently wide zones, if any.
 fn target(
     meter: &mut Meter<'_>,
     layout: &Layout,

@@ -1,35 +1,36 @@
-//! Revolution time: reads of one sector end whole turns apart.
+//! Revolution time: repeated reads of one sector end whole revolutions apart.
 
 use crate::error::ProbeError;
 use crate::meter::Meter;
 use crate::turns::wrap;
 use std::f64::consts::TAU;
 
-/// The speeds looked at, turns a second: 1,500 to 60,000 rpm.
+/// The range of speeds, in revolutions per second: 1,500 to 60,000 rpm.
 const SLOWEST: f64 = 25.0;
 const FASTEST: f64 = 1_000.0;
 
-/// Visits to each sector.
+/// The number of visits to each sector.
 const ROUNDS: usize = 6;
 
-/// Sectors at first; doubled while they come from the buffer.
+/// The number of sectors at first; doubled while they are cache hits.
 const SECTORS: usize = 24;
 const MOST_SECTORS: usize = 4_096;
 
-/// A response shorter than this, with a far seek in it, came from the buffer (ns).
+/// A response shorter than this, with a far seek in it, is a cache hit (ns).
 const SURELY_HIT: f64 = 900_000.0;
 
-/// Of the strongest line, what a slower speed's must reach: its multiples are as strong as the speed itself.
+/// The strength of a lower speed, relative to the strongest, above which it is the true one: multiples of a speed are as
+/// strong as the speed itself.
 const FUNDAMENTAL: f64 = 0.9;
 
-/// What was found.
+/// The findings about the spindle.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spin {
-    /// One turn, ns.
+    /// The revolution time, ns.
     pub(crate) revolution: f64,
-    /// Share of the reads whose ends are whole turns apart: 1 is sure.
+    /// The share of the reads whose ends are whole revolutions apart: 1 is certain.
     pub(crate) strength: f64,
-    /// Whether all ends agree to the nanosecond; else the spindle must be followed.
+    /// Whether all ends agree to the nanosecond; if not, the speed of the spindle must be followed.
     pub(crate) steady: bool,
 }
 
@@ -46,7 +47,7 @@ pub(crate) fn find(meter: &mut Meter<'_>) -> Result<Spin, ProbeError> {
         if hits * 8 > times.iter().map(Vec::len).sum::<usize>() && sectors < MOST_SECTORS {
             sectors *= 4;
             if meter.is_slow() {
-                // It need not go all over the drive for more sectors.
+                // More sectors need not be spread over all of the drive.
                 reach = meter.near_by();
             }
             continue;
@@ -55,8 +56,8 @@ pub(crate) fn find(meter: &mut Meter<'_>) -> Result<Spin, ProbeError> {
     }
 }
 
-/// When the reads of each of so many sectors ended, ns, how many came from the buffer, and what the others took in the mean, ns;
-/// they lie within `reach` LBNs of one another.
+/// Returns when the reads of each of this many sectors ended, ns, the number of cache hits, and the mean time of the others,
+/// ns. The sectors lie within `reach` LBNs of one another.
 fn visits(
     meter: &mut Meter<'_>,
     sectors: usize,
@@ -67,7 +68,7 @@ fn visits(
     let mut times = vec![Vec::new(); sectors];
     let (mut hits, mut all_ns) = (0, 0.0);
     for _ in 0..ROUNDS {
-        // The same order would repeat the same times: a drive is a clockwork.
+        // In the same order the times would repeat, because an exact drive is deterministic.
         meter.draw.shuffle(&mut order);
         for &(i, lbn) in &order {
             let reading = meter.read(lbn, 1)?;
@@ -83,7 +84,7 @@ fn visits(
     Ok((times, hits, mean_ns))
 }
 
-/// How well the ends agree on `speed` turns a second: 1 when all do.
+/// Returns how well the ends agree on `speed` revolutions per second: 1 if all do.
 fn strength(times: &[Vec<f64>], speed: f64) -> f64 {
     let (mut sum, mut count) = (0.0, 0.0);
     for list in times.iter().filter(|l| l.len() > 1) {
@@ -93,7 +94,7 @@ fn strength(times: &[Vec<f64>], speed: f64) -> f64 {
             x += cos;
             y += sin;
         }
-        // Of random phases the mean square is the count.
+        // With random phases the mean square is the count.
         let n = list.len() as f64;
         sum += (x * x + y * y - n) / (n - 1.0);
         count += n;
@@ -123,7 +124,7 @@ fn scan(pairs: &[Vec<f64>], step: f64) -> Vec<(f64, f64)> {
 }
 
 fn fit(meter: &mut Meter<'_>, times: &[Vec<f64>]) -> Result<Spin, ProbeError> {
-    // From one visit to the next first: a short time needs few speeds to be looked at.
+    // First between consecutive visits: a short time needs few speeds to be tried.
     let pairs: Vec<Vec<f64>> = times.iter().flat_map(|l| l.windows(2)).map(<[f64]>::to_vec).collect();
     let longest = |lists: &[Vec<f64>]| {
         let spans = lists.iter().filter_map(|l| Some(l.last()? - l.first()?));
@@ -156,15 +157,15 @@ fn fit(meter: &mut Meter<'_>, times: &[Vec<f64>]) -> Result<Spin, ProbeError> {
         meter.spread = spread(times, revolution);
         return Ok(Spin { revolution, strength, steady: true });
     }
-    // Over the whole time the ends do not agree: the speed wanders, or completions come at odd times.
+    // The ends do not agree over the whole time: the speed varies, or completions do.
     meter.set_revolution(1e9 / rough);
     Ok(Spin { revolution: 1e9 / rough, strength: short_strength, steady: false })
 }
 
-/// Ends that agree this well are those of a steady spindle, timed to the nanosecond.
+/// The strength above which a spindle is steady, and timed to the nanosecond.
 const STEADY: f64 = 0.999_999;
 
-/// The top of the line nearest to `speed`.
+/// Returns the top of the line nearest to `speed`.
 fn climb(times: &[Vec<f64>], speed: f64, step: f64) -> (f64, f64) {
     let (mut speed, mut step) = (speed, step);
     let mut best = strength(times, speed);
@@ -180,15 +181,15 @@ fn climb(times: &[Vec<f64>], speed: f64, step: f64) -> (f64, f64) {
     (speed, best)
 }
 
-/// A whole number of revolutions a minute, where the measurement does not speak against it.
+/// Rounds to a whole number of revolutions per minute if the measurement permits it.
 fn snapped(revolution: f64, span: f64) -> f64 {
     let whole = 60e9 / (60e9 / revolution).round();
-    // Over the span the two would come apart by so many ns.
+    // The accumulated difference of the two over the span, ns.
     let apart = (whole - revolution).abs() * span / revolution;
     if apart < 3_000.0 { whole } else { revolution }
 }
 
-/// Root mean square of an angle's error, turns.
+/// Returns the root mean square of an angle's error, in revolutions.
 fn spread(times: &[Vec<f64>], revolution: f64) -> f64 {
     let (mut sum, mut count) = (0.0, 0.0);
     for list in times.iter().filter(|l| l.len() > 2) {
@@ -198,7 +199,7 @@ fn spread(times: &[Vec<f64>], revolution: f64) -> f64 {
         let middle = crate::turns::median(&mut sorted);
         for offset in offsets {
             let d = wrap(offset - middle);
-            // What is far off came from the buffer, or waited for something else.
+            // A large error is that of a cache hit, or of a read that waited for another cause.
             if d.abs() < 0.1 {
                 sum += d * d;
                 count += 1.0;

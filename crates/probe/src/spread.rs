@@ -1,51 +1,51 @@
-//! How much moves vary: the share of sectors caught by how long before them the move begins.
+//! The variation of moves, from the share of sectors that are caught by the time left for the move.
 //!
-//! A move that took always as long would catch every sector that passes later and none that passes earlier. Where moves
-//! vary, the share caught rises with the time that is left for them, as the distribution of their times does: a normal
-//! one is fitted, with the few that come late however much time is left.
+//! A move of constant time would catch every sector that passes later and none that passes earlier. If moves vary, the share
+//! that is caught rises with the time left, following the distribution of their times: a normal one is fitted, plus a few
+//! that are late however much time is left.
 
 use crate::error::ProbeError;
 use crate::meter::Meter;
 
-/// Trials of one distance: first around where the move was found, then twice around what these say; once is enough where
-/// what was missed and what was caught do not mix.
+/// The trials of one distance: first around the known move time, then twice around the result; once is enough if caught and
+/// missed sectors do not mix.
 const FIRST: u32 = 32;
 const THEN: u32 = 48;
 
-/// How far around on either side: at first, then, ns; or more standard deviations than that.
+/// The range on either side, ns: at first, then; or more in standard deviations.
 const AROUND: f64 = 160_000.0;
 const NEARER: f64 = 60_000.0;
 const DEVIATIONS: f64 = 2.5;
 
-/// The share of moves that are late for reasons of their own (a head that settles late, a track that is missed), and of
-/// those that catch what they should not.
+/// The share of moves that are late for another reason (a head that settles late, a missed track), and of moves that catch a
+/// sector they should miss.
 const LATE: f64 = 0.025;
 const EARLY: f64 = 0.002;
 
-/// Standard deviations tried, ns: from the least that is told from nothing.
+/// The standard deviations that are tried, ns, from the smallest that can be measured.
 pub(crate) const LEAST: f64 = 3_000.0;
 const MOST: f64 = 200_000.0;
 const STEP: f64 = 1.06;
 
-/// What trials say of a move's time: its mean and its standard deviation, ns.
+/// The mean and the standard deviation of a move's time, ns.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Spread {
     pub(crate) mean: f64,
     pub(crate) deviation: f64,
-    /// How likely the deviation is within a quarter, or [`SAME`], of what all is that made the trials come out so.
+    /// The probability that the true deviation is within a quarter, or [`SAME`], of this one.
     pub(crate) sure: f64,
 }
 
-/// Deviations that are no further apart count as one, ns; of larger ones, a quarter.
+/// The difference up to which deviations are equal, ns; for larger ones, a quarter.
 const SAME: f64 = 5_000.0;
 
-/// Makes a move with so many ns left; whether its sector was caught, if that can be told.
+/// Makes a move with this many ns left; returns whether its sector was caught, if that is known.
 pub(crate) type Moved<'t> = dyn FnMut(&mut Meter<'_>, f64) -> Result<Option<bool>, ProbeError> + 't;
 
-/// One trial: how long was left, ns, and whether that was enough.
+/// One trial: the time left, ns, and whether it was enough.
 type Trial = (f64, bool);
 
-/// Finds the spread of a move that takes about `about` ns; `trial` makes it with so many ns left.
+/// Finds the variation of a move that takes about `about` ns; `trial` makes it with a number of ns left.
 pub(crate) fn find(
     meter: &mut Meter<'_>,
     about: f64,
@@ -54,7 +54,7 @@ pub(crate) fn find(
     let mut trials: Vec<Trial> = Vec::new();
     let mut take = |meter: &mut Meter<'_>, middle: f64, around: f64, count: u32| -> Result<_, ProbeError> {
         let mut of: Vec<u32> = (0..count).collect();
-        // In no order: what changes with time is to be none of the distance's.
+        // In random order, so that changes over time do not depend on the distance.
         meter.draw.shuffle(&mut of);
         for i in of {
             let left = middle + around * (2.0 * (f64::from(i) + 0.5) / f64::from(count) - 1.0);
@@ -80,7 +80,7 @@ pub(crate) fn find(
     Ok(found)
 }
 
-/// The likeliest normal distribution; `None` of so few trials, or if all came out alike.
+/// Returns the likeliest normal distribution; `None` if there are too few trials, or all had the same result.
 fn fitted(trials: &[Trial]) -> Option<Spread> {
     let caught = trials.iter().filter(|t| t.1).count();
     if caught < 4 || trials.len() - caught < 4 {
@@ -93,7 +93,7 @@ fn fitted(trials: &[Trial]) -> Option<Spread> {
     let mut likelihoods: Vec<(f64, f64)> = Vec::new();
     let mut deviation = LEAST;
     while deviation < MOST {
-        // Means closer than a quarter of a deviation are not told apart.
+        // Means closer than a quarter of a deviation cannot be distinguished.
         let steps = ((high - low) / (0.25 * deviation)).ceil().max(1.0);
         let mut likeliest = f64::MIN;
         let mut k = 0.0;
@@ -110,7 +110,7 @@ fn fitted(trials: &[Trial]) -> Option<Spread> {
         deviation *= STEP;
     }
     let (most, found) = best;
-    // What is at the end of those tried may be anything beyond it.
+    // The deviation at the end of the range may be any larger one.
     if found.deviation * STEP < MOST {
         let near =
             |deviation: f64| (deviation - found.deviation).abs() <= f64::max(found.deviation / 4.0, SAME);
@@ -161,7 +161,7 @@ mod tests {
     use crate::draw::Draw;
 
     #[test]
-    fn the_distribution_of_moves_is_found_from_what_they_catch() {
+    fn the_distribution_of_moves_is_found_from_caught_sectors() {
         let mut draw = Draw::new(7);
         let mut part = || (draw.below(1 << 30) as f64 + 0.5) / (1_u64 << 30) as f64;
         for truth in [5_000.0, 20_000.0, 60_000.0] {
@@ -169,7 +169,7 @@ mod tests {
             let trials: Vec<Trial> = (0..400)
                 .map(|i| {
                     let left = 1e6 + around * (f64::from(i) / 200.0 - 1.0);
-                    // Two of a hundred settle late.
+                    // Two in a hundred settle late.
                     let late = if part() < 0.02 { 500_000.0 * part() } else { 0.0 };
                     let sum: f64 = (0..12).map(|_| part()).sum();
                     (left, 1e6 + truth * (sum - 6.0) + late <= left)
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn moves_that_take_always_as_long_do_not_vary() {
+    fn moves_of_constant_time_do_not_vary() {
         let trials: Vec<Trial> = (0..100).map(|i| (f64::from(i) * 1e3, i >= 40)).collect();
         let found = fitted(&trials).unwrap();
         assert!(found.deviation <= LEAST && (found.mean - 39.5e3).abs() < 1e3, "{found:?}");

@@ -1,4 +1,4 @@
-//! How long the moves take by which shapes are told: from a zone's first track to those a few further.
+//! The times of the moves that distinguish shapes: from a zone's first track to those a few further.
 
 use crate::buffer::Buffer;
 use crate::error::ProbeError;
@@ -11,10 +11,10 @@ use crate::turns::median;
 use crate::zone::Zone;
 use std::f64::consts::SQRT_2;
 
-/// When looking for the shape ends, of the time that a probe may take.
+/// The end of this measurement, as a share of the probe's time limit.
 const LONGEST: f64 = 0.72;
 
-/// Moves to look at, in tracks, where skews recur after `unit` of them.
+/// Returns the moves to measure, in tracks, if skews recur after `unit` of them.
 pub(crate) fn of(zone: &Zone, unit: Option<u64>) -> Vec<u64> {
     let mut steps: Vec<u64> = match unit {
         Some(r) if r <= MOST_HEADS => {
@@ -37,8 +37,8 @@ pub(crate) fn of(zone: &Zone, unit: Option<u64>) -> Vec<u64> {
     steps
 }
 
-/// Times the moves from tracks that begin a repetition to those `steps` further; and how far each search ended from where it stopped
-/// at first, ns.
+/// Times the moves from tracks that begin a repetition to those `steps` further; also returns how far each search ended from
+/// its first result, ns.
 pub(crate) fn measure(
     meter: &mut Meter<'_>,
     zone: &Zone,
@@ -63,12 +63,12 @@ pub(crate) fn measure(
     Ok((Moves { times, variance, noisy: meter.is_noisy() }, apart))
 }
 
-/// Where a search begins for a move that takes about so long, ns.
+/// Returns the range of a search for a move that takes about this long, ns.
 fn around(ns: f64) -> (f64, f64) {
     ((ns - 250_000.0).max(0.0), ns + 250_000.0)
 }
 
-/// The move from the zone's first track, by so many searches between these times, and how far apart they are, ns.
+/// Times a move from the zone's first track with this many searches in this range; also returns their difference, ns.
 fn timed(
     meter: &mut Meter<'_>,
     zone: &Zone,
@@ -76,16 +76,16 @@ fn timed(
     (searches, guess): (usize, (f64, f64)),
     buffer: &Buffer,
 ) -> Result<Option<(f64, f64)>, ProbeError> {
-    // Only the zone's first tracks are surely the first of a cylinder or band of any size.
+    // Only the zone's first track is certain to be the first of a cylinder or band of any size.
     let from = 0;
     let mut leg = |meter: &mut Meter<'_>| -> Result<Option<OnTrack<'_>>, ProbeError> {
-        // Another sector each time, so that the buffer does not have it.
+        // A different sector each time, so that it is not in the buffer.
         let n = zone.sectors;
         let sector = meter.draw.below(n - n / 8);
         let source = zone.lbn_near(from, sector);
         let mut reading = meter.read(source, 1)?;
         if meter.is_hit(&reading) {
-            // The arm stayed where it was.
+            // The arm stayed in place.
             meter.leave(source)?;
             reading = meter.read(source, 1)?;
         }
@@ -97,15 +97,15 @@ fn timed(
     shortest_of(searches, meter, guess, buffer.bus_sector_ns, &mut leg)
 }
 
-/// The variance of a search, us squared, by some moves that are timed once more: by the median, so that one that went wrong does
-/// not matter.
+/// Returns the variance of a search, us squared, from some moves that are timed once more; it is based on the median, so a
+/// single wrong one does not matter.
 pub(crate) fn repeated(
     meter: &mut Meter<'_>,
     zone: &Zone,
     times: &[(u64, f64)],
     buffer: &Buffer,
 ) -> Result<f64, ProbeError> {
-    // What is read afterwards is what would be read without, too.
+    // Later reads are the same as without this measurement.
     let dice = meter.draw.clone();
     let mut apart = Vec::new();
     for &(step, ns) in times.iter().step_by((times.len() / REPEATS).max(1)) {
@@ -119,14 +119,14 @@ pub(crate) fn repeated(
     Ok(variance_of(&mut apart))
 }
 
-/// The variance of a search, by how far apart pairs of them are: of normal differences the median is two thirds of their deviation,
-/// which is that of two searches.
+/// Returns the variance of a search from the differences of pairs: the median of normal differences is two thirds of their
+/// deviation, which is that of two searches.
 fn variance_of(apart: &mut [f64]) -> f64 {
     (median(apart) / 0.6745).powi(2) / 2.0
 }
 
-/// How likely no search went so far astray that a shape is told by it; where too many may have, each move is timed again first, and so
-/// is known better. `apart` is how far each search ended from where it stopped at first, ns.
+/// Returns the probability that no search went wrong so far that it decides about a shape. If too many may have, each move
+/// is first timed again, which makes it more accurate. `apart` is how far each search ended from its first result, ns.
 pub(crate) fn again_where_astray(
     meter: &mut Meter<'_>,
     zone: &Zone,
@@ -144,7 +144,7 @@ pub(crate) fn again_where_astray(
         return Ok(sure);
     }
     let mut apart: Vec<f64> = moves.times.iter().zip(&seconds).map(|(t, s)| (t.1 - s).abs() / 1e3).collect();
-    // Of two searches the mean counts, which varies half as much as one.
+    // The mean of two searches has half the variance of one.
     moves.variance = moves.variance.max(variance_of(&mut apart) / 2.0);
     let of_one = Moves { variance: 2.0 * moves.variance, ..moves.clone() };
     let mut differ = 0;
@@ -162,7 +162,7 @@ pub(crate) fn again_where_astray(
     Ok(none_astray(differ, seconds.len(), moves.times.len() - seconds.len()))
 }
 
-/// Each move timed once more, in their order, as far as there is time.
+/// Times each move once more, in order, while time is left.
 fn seconds(
     meter: &mut Meter<'_>,
     zone: &Zone,
@@ -174,7 +174,7 @@ fn seconds(
         if !meter.is_within(LONGEST) {
             break;
         }
-        // What is not found again is as it was.
+        // A move that is not found again keeps its time.
         let guess = aside(meter, times, i);
         let again = timed(meter, zone, step, (3, guess), buffer)?;
         seconds.push(again.map_or(first, |again| again.0));
@@ -182,23 +182,24 @@ fn seconds(
     Ok(seconds)
 }
 
-/// Where a search for a move begins that was timed before: about its neighbours, and not twice at the same place, for a search is led
-/// astray by a move that comes late to where it looks, and one that looks there again would agree with it.
+/// Returns the range of a second search for a move: around its neighbours, and not at the same place again. A late move
+/// misleads a search that looks near it, and a second search there would agree with the first.
 fn aside(meter: &mut Meter<'_>, times: &[(u64, f64)], i: usize) -> (f64, f64) {
     let beside = times.get(i.saturating_sub(BESIDE)..(i + BESIDE + 1).min(times.len())).unwrap_or_default();
     let mut beside: Vec<f64> = beside.iter().map(|t| t.1).collect();
     around(median(&mut beside) + ASIDE * (2.0 * meter.draw.unit() - 1.0))
 }
 
-/// Moves on either side by which one is thought to be known, and how far from that a search begins at most, ns.
+/// The number of neighbours on either side that predict a move's time, and the largest distance from that at which a search
+/// begins, ns.
 const BESIDE: usize = 2;
 const ASIDE: f64 = 150_000.0;
 
-/// How likely none of some moves was told wrong, of which `of` were timed twice, and `differ` of these a third time, because both searches
-/// disagreed, and `once` only once.
+/// Returns the probability that no move has a wrong time. `of` were timed twice, `differ` of these a third time because the
+/// searches disagreed, and `once` only once.
 ///
-/// If each search goes astray with p, by whatever it may, two disagree with 2p(1 - p), and of three the middle one is wrong where two or more are. That for
-/// every p, as likely as so many disagree with it.
+/// If each search goes wrong with probability p, two disagree with 2p(1 - p), and the median of three is wrong if two or
+/// more are. This is averaged over every p, weighted by its likelihood given the disagreements.
 fn none_astray(differ: usize, of: usize, once: usize) -> f64 {
     let (mut sum, mut right) = (0.0, 0.0);
     for k in 0..STEPS_OF_P {
@@ -212,26 +213,27 @@ fn none_astray(differ: usize, of: usize, once: usize) -> f64 {
     if sum > 0.0 { right / sum } else { 0.0 }
 }
 
-/// Values of p from nothing to a half.
+/// The number of values of p from zero to a half.
 const STEPS_OF_P: u32 = 500;
 
-/// How likely searches go far off seldom enough for shapes to be told by them, after so many of them did.
+/// Returns the probability that searches go far wrong seldom enough to distinguish shapes, after `far` of them did.
 fn seldom(far: usize, of: usize) -> f64 {
     sure::at_least(1.0 - TOO_OFTEN, far as u64, of as u64)
 }
 
-/// Searches of moves that end far from where they stopped at first: of the default noise one in sixty. Where one head in ten lands late by
-/// up to a millisecond it is one in thirteen, and the moves that came late are taken for those of other cylinders.
+/// The share of searches far from their first result above which shapes cannot be distinguished. In the default noise it is
+/// one in sixty. If one head in ten lands late by up to a millisecond it is one in thirteen, and late moves look like those
+/// of other cylinders.
 const TOO_OFTEN: f64 = 1.0 / 12.0;
 
-/// Where that is less likely each move is timed again: two searches of eighty are enough.
+/// The probability below which each move is timed again; two such searches of eighty are permitted.
 const SELDOM: f64 = 0.98;
 
-/// Moves that are timed once more.
+/// The number of moves that are timed once more.
 const REPEATS: usize = 12;
 
-/// The variance of a search where seeks do not vary: it stops when what is left is `FINE` wide, and the time is as likely to be
-/// anywhere in that. That of one among seeks that vary. us squared.
+/// The variance of a search, us squared, if seeks do not vary: it stops with a range of `FINE`, in which the time is
+/// uniformly distributed; and that of a search if seeks vary.
 pub(crate) const FLOOR: f64 = FINE * FINE / 12e6;
 pub(crate) const NOISY: f64 = 250.0;
 
@@ -251,10 +253,11 @@ mod tests {
     fn the_more_searches_disagree_the_less_sure_are_moves() {
         let of_pairs: Vec<f64> = (0..=40).map(|differ| none_astray(differ, 80, 0)).collect();
         assert!(of_pairs.windows(2).all(|w| w[1] < w[0]) && of_pairs[0] > 0.98, "{of_pairs:?}");
-        // One search of twenty goes astray, and 7 of 1,000 middle ones of three: 80 such are right with 0.993^80, and less, for it may be more.
+        // One search in twenty goes wrong, and 7 in 1,000 medians of three: 80 such are right with 0.993^80, or less,
+        // because the share may be higher.
         let one_in_twenty = none_astray(8, 80, 0);
         assert!((one_in_twenty - 0.993_f64.powi(80)).abs() < 0.15, "{one_in_twenty}");
-        // A move that was timed once is known worse.
+        // A move that was timed once is less certain.
         assert!(none_astray(4, 70, 10) < none_astray(4, 80, 0));
         assert!(none_astray(0, 0, 80) < 0.05);
     }

@@ -1,15 +1,16 @@
-//! How sure a number is, by what measured it.
+//! Confidence in a number, from the measurements of it.
 
 use crate::turns::median;
 use std::f64::consts::FRAC_2_PI;
 
-/// What counts as the same number, ms: what counts as predicted.
+/// The tolerance of equal times, ms: that of a prediction.
 pub(crate) const NEAR_MS: f64 = 0.05;
 
-/// How likely the median of `values` is within `near` of what they measure, when one alone is no surer than `fine`.
+/// Returns the probability that the median of `values` is within `near` of the true value, if a single one has the accuracy
+/// `fine`.
 ///
-/// By Student's distribution (Biometrika 1908), with the middle one of what they differ by, so that one that went wrong does
-/// not matter; `fine` is added, so that two that agree by chance do not make it certain.
+/// It uses Student's distribution (Biometrika 1908) with the median of the differences, so that a single wrong value does
+/// not matter; `fine` is added, so that two values that agree by chance are not certain.
 pub(crate) fn within(values: &[f64], fine: f64, near: f64) -> f64 {
     if values.is_empty() {
         return 0.0;
@@ -18,13 +19,13 @@ pub(crate) fn within(values: &[f64], fine: f64, near: f64) -> f64 {
     let mut sorted = values.to_vec();
     let middle = median(&mut sorted);
     sorted.iter_mut().for_each(|value| *value = (*value - middle).abs());
-    // Of normal errors the median is two thirds of the deviation, and a median varies by a quarter more than a mean.
+    // The median of normal errors is two thirds of the deviation, and a median varies by a quarter more than a mean.
     let deviation = (median(&mut sorted) / 0.6745).hypot(fine / n.sqrt());
     student(near * n.sqrt() / (1.2533 * deviation), (values.len() as u32 - 1).max(1))
 }
 
-/// How likely at least `share` of all are so, after `not` of `of` were not: Bayes (1763), every share as likely beforehand as
-/// another.
+/// Returns the probability that at least `share` of all have a property, after `not` of `of` did not: Bayes (1763), with
+/// every share equally likely beforehand.
 pub(crate) fn at_least(share: f64, not: u64, of: u64) -> f64 {
     // The integral of a beta distribution is a sum over a binomial one.
     let n = of + 1;
@@ -37,13 +38,13 @@ pub(crate) fn at_least(share: f64, not: u64, of: u64) -> f64 {
     (1.0 - below).clamp(0.0, 1.0)
 }
 
-/// How likely the next one agrees, after so many of those looked at did: Laplace's rule of succession (1774), every share as likely
-/// beforehand as another.
+/// Returns the probability that the next one agrees after `agree` of `of` did: Laplace's rule of succession (1774), with
+/// every share equally likely beforehand.
 pub(crate) fn next(agree: u64, of: u64) -> f64 {
     (agree.min(of) + 1) as f64 / (of + 2) as f64
 }
 
-/// How likely more than half of some are right, each of which is with its own probability.
+/// Returns the probability that more than half are right, given that of each.
 pub(crate) fn most_of(probabilities: &[f64]) -> f64 {
     let mut counts = vec![1.0];
     for &p in probabilities {
@@ -59,8 +60,8 @@ pub(crate) fn most_of(probabilities: &[f64]) -> f64 {
     counts.iter().skip(probabilities.len() / 2 + 1).sum()
 }
 
-/// The share of Student's distribution with so many degrees of freedom between `-t` and `t` (Abramowitz and Stegun, 26.7.3
-/// and 26.7.4).
+/// Returns the share of Student's distribution with that many degrees of freedom between `-t` and `t` (Abramowitz and
+/// Stegun, 26.7.3 and 26.7.4).
 fn student(t: f64, freedom: u32) -> f64 {
     let angle = (t / f64::from(freedom).sqrt()).atan();
     let (sine, cosine) = angle.sin_cos();
@@ -74,8 +75,7 @@ fn student(t: f64, freedom: u32) -> f64 {
     share.clamp(0.0, 1.0)
 }
 
-/// How much of what a number may be is within `near` of it, if it may be `more` more and is no likelier to be one of these than
-/// another.
+/// Returns the probability that a number is within `near`, if it may be up to `more` larger with uniform probability.
 pub(crate) fn of_bounds(more: f64, near: f64) -> f64 {
     if more > near { near / more } else { 1.0 }
 }
@@ -102,19 +102,19 @@ mod tests {
     }
 
     #[test]
-    fn what_agrees_is_surer_than_what_does_not_and_more_are_surer_than_one() {
+    fn values_that_agree_are_surer_and_several_are_surer_than_one() {
         let near = 0.05;
         let agree = within(&[0.1, 0.101, 0.099, 0.1], 0.01, near);
         let apart = within(&[0.1, 0.2, 0.0, 0.15], 0.01, near);
         let alone = within(&[0.1], 0.01, near);
         assert!(agree > 0.99 && alone < agree && apart < alone, "{agree} {alone} {apart}");
-        // One that went wrong.
+        // One wrong value.
         let wrong = within(&[0.1, 0.101, 0.099, 0.5], 0.01, near);
         assert!(wrong > 0.95, "{wrong}");
         // The sun rose on each of 1,826,213 days (Laplace, Essai philosophique sur les probabilités).
         assert!((next(1_826_213, 1_826_213) - 1_826_214.0 / 1_826_215.0).abs() < 1e-12);
         assert_eq!((next(0, 0), next(0, 8), next(8, 8)), (0.5, 0.1, 0.9));
-        // Of nine reads that were all right, a half or more of all are but for one chance in a thousand: 1 - 0.5^10.
+        // Nine reads were all right: at least a half of all are, except for one chance in a thousand, 1 - 0.5^10.
         assert!((at_least(0.5, 0, 9) - (1.0 - 0.5_f64.powi(10))).abs() < 1e-12);
         assert!((at_least(0.97, 15, 500) - 0.5).abs() < 0.1 && at_least(0.97, 40, 500) < 1e-3);
         assert!((most_of(&[0.5, 0.5, 0.5]) - 0.5).abs() < 1e-12 && most_of(&[1.0, 1.0, 0.0]) > 0.999);

@@ -1,12 +1,12 @@
 //! Small arithmetic on fractions of a revolution.
 
-/// The fraction in [0, 1).
+/// Returns the fraction in [0, 1).
 pub(crate) fn frac(turns: f64) -> f64 {
     let f = turns.rem_euclid(1.0);
     if f >= 1.0 { 0.0 } else { f }
 }
 
-/// The shorter way round: in [-0.5, 0.5).
+/// Returns the shorter way round, in [-0.5, 0.5).
 pub(crate) fn wrap(turns: f64) -> f64 {
     frac(turns + 0.5) - 0.5
 }

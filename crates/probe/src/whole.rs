@@ -1,9 +1,9 @@
-//! Zones of the map that are parts of one zone of the drive, put together.
+//! Joins zones of the map that are parts of one zone of the drive.
 //!
-//! The mapper begins a zone anew wherever something is otherwise: where the first LBN is not the first of a band, at a
-//! track that holds none, in the last band, which is narrower. Each of these as a zone of its own would begin with a
-//! cylinder of its own, and all distances would come out too long. So the tracks of the largest zone are thought to go on in both
-//! directions, and the zones beside it are looked for on them, sectors without an LBN in between.
+//! The mapper begins a new zone at every irregularity: if the first LBN is not the first of a band, at a track without LBNs,
+//! in the last, narrower band. As zones of their own each would begin with a cylinder of its own, and all distances would be
+//! too long. So the tracks of the largest zone are extended in both directions, and the zones beside it are looked for on
+//! them, with unused sectors in between.
 
 use crate::geometry::{Kind, Shape};
 use crate::layout::{least_multiple, order, rounded, spec};
@@ -15,31 +15,31 @@ use model::profile::{LayoutSpec, SectorsPerTrack, Sparing, Turns, Zone as ZoneSp
 use std::ops::Range;
 use units::{Lbn, TrackIndex};
 
-/// LBNs of a zone that are tried.
+/// The number of sampled LBNs of a zone.
 const SAMPLES: u64 = 40;
 
-/// Tracks in a row that hold no LBN, at most, between two zones that are one.
+/// The most tracks in a row without LBNs between two joined zones.
 const MOST_EMPTY: u64 = 3;
 
-/// Sectors without an LBN that one zone of a profile lists, at most.
+/// The most sectors without an LBN that one zone of a profile lists.
 const MOST_SLIPS: u64 = 20_000;
 
 /// Zones of the map that are one of the profile.
 #[derive(Clone, Debug)]
 pub(crate) struct Whole {
-    /// Which of the map's.
+    /// Their indices in the map.
     pub(crate) zones: Range<usize>,
-    /// From cylinder 0 on.
+    /// The profile's zone, with cylinders from 0 on.
     pub(crate) spec: ZoneSpec,
 }
 
-/// What the profile's zone is looked for with.
+/// The search for the profile's zones.
 pub(crate) struct Joiner<'m> {
     pub(crate) map: &'m Map,
     pub(crate) shape: Shape,
-    /// What a read of one sector ends after its sector, turns.
+    /// The time from the end of a sector to the end of its read, in revolutions.
     pub(crate) bus_turns: f64,
-    /// What angles of the map may be off by, turns.
+    /// The tolerance of the map's angles, in revolutions.
     pub(crate) loose: f64,
 }
 
@@ -47,11 +47,11 @@ pub(crate) struct Joiner<'m> {
 struct Bare {
     spec: ZoneSpec,
     layout: Layout,
-    /// Where the zone that they were taken from begins.
+    /// The place of the beginning of the zone that they were derived from.
     begin: u64,
 }
 
-/// Where zones stand on bare tracks: each one's first sector.
+/// The first sectors of zones on bare tracks.
 #[derive(Clone, Debug)]
 struct Placed {
     zones: Range<usize>,
@@ -59,7 +59,7 @@ struct Placed {
 }
 
 impl Joiner<'_> {
-    /// All zones that `is_wanted` has to be put together, or that stand beside others of the same tracks.
+    /// Joins all zones that `is_wanted` accepts, and those beside others of the same tracks.
     pub(crate) fn run(&self, is_wanted: &dyn Fn(usize) -> bool) -> Vec<Whole> {
         let mut found: Vec<Whole> = Vec::new();
         let zones = &self.map.zones;
@@ -93,7 +93,7 @@ impl Joiner<'_> {
         self.map.zones.get(i)
     }
 
-    /// The zones beside one whose densities are its own.
+    /// Returns the zones beside one with the same densities.
     fn run_of(&self, anchor: usize, is_free: &dyn Fn(usize) -> bool) -> Range<usize> {
         let densities = self.zone(anchor).map(densities).unwrap_or_default();
         let same = |i: usize| {
@@ -114,7 +114,7 @@ impl Joiner<'_> {
         let zone = self.zone(anchor)?;
         let heads = self.shape.heads.max(1);
         let tracks = |range: Range<usize>| range.filter_map(|i| self.zone(i)).map(Zone::tracks).sum::<u64>();
-        // Tracks from which on the order of tracks repeats itself, with the rotations of this zone.
+        // The number of tracks after which the order of tracks repeats, with the rotations of this zone.
         let unit = match self.shape.kind {
             Kind::Cylinder => heads,
             Kind::Serpentine if zone.cycle.is_some() => 2 * heads,
@@ -140,7 +140,8 @@ impl Joiner<'_> {
         best.map(|b| b.1)
     }
 
-    /// How many cylinders the tracks may take, so many of them before the zone that they are taken from.
+    /// Returns the possible numbers of cylinders of the tracks, of which `before` precede the zone that they are derived
+    /// from.
     fn cylinders(&self, before: u64, after: u64) -> Vec<u32> {
         let heads = self.shape.heads.max(1);
         match self.shape.kind {
@@ -183,7 +184,7 @@ impl Joiner<'_> {
         Layout::new(&whole, spec.last_cylinder + 1, self.shape.heads.max(1) as u16).ok()
     }
 
-    /// The zones beside the anchor that stand on its tracks.
+    /// Returns the zones beside the anchor that lie on its tracks.
     fn placed(&self, bare: &Bare, anchor: usize, run: &Range<usize>) -> Option<Placed> {
         let zone = self.zone(anchor)?;
         if !self.stands(zone, bare, bare.begin) {
@@ -216,7 +217,7 @@ impl Joiner<'_> {
         Some(placed)
     }
 
-    /// Whether a zone's LBNs stand where these tracks have them, from a place on.
+    /// Returns whether a zone's LBNs are at the angles of these tracks, from a sector on.
     fn stands(&self, zone: &Zone, bare: &Bare, first: u64) -> bool {
         let last = zone.lbns() - 1;
         let begin = zone.place(zone.first);
@@ -231,7 +232,7 @@ impl Joiner<'_> {
         })
     }
 
-    /// The angle at which a read of an LBN of a layout ends, and how many sectors its track has.
+    /// Returns the angle at which a read of an LBN of a layout ends, and the number of sectors of its track.
     fn angle(&self, layout: &Layout, lbn: u64) -> Option<(f64, u64)> {
         let at = layout.locate(Lbn::new(lbn))?;
         let track = layout.track(at.track);
@@ -240,7 +241,7 @@ impl Joiner<'_> {
         Some((angle, u64::from(track.sectors)))
     }
 
-    /// The profile's zone: what holds no LBN is reserved at its beginning, a slip inside, a spare at its end.
+    /// Returns the profile's zone: unused sectors are reserved at its beginning, slips inside, spares at its end.
     fn spec_of(&self, bare: &Bare, placed: &Placed, unit: u64) -> Option<ZoneSpec> {
         let heads = self.shape.heads.max(1);
         let mut spec = bare.spec.clone();
@@ -249,7 +250,7 @@ impl Joiner<'_> {
         let empty = first_track / unit * unit;
         let track = bare.layout.track(TrackIndex::new(empty as u32));
         spec.offset = Turns::Decimal(rounded(track.angle.as_turns()));
-        // Places that are left out.
+        // The unused sectors.
         let on_cylinder = match &spec.sectors_per_track {
             SectorsPerTrack::Same(n) => heads * u64::from(*n),
             SectorsPerTrack::ByHead(list) => list.iter().map(|&n| u64::from(n)).sum(),
@@ -282,7 +283,7 @@ impl Joiner<'_> {
         let places = u64::from(spec.last_cylinder + 1) * on_cylinder;
         spec.sparing.spares = places.checked_sub(spec.reserved)?.checked_sub(lbns)?;
         if let Kind::Bands(width) = self.shape.kind {
-            // As narrow as it may be: what is behind the last LBN is in other cylinders, or in none.
+            // As narrow as possible: the sectors behind the last LBN are in other cylinders, or unused.
             let narrow = |spec: &ZoneSpec| -> Option<ZoneSpec> {
                 let mut less = spec.clone();
                 less.last_cylinder = less.last_cylinder.checked_sub(1)?;
@@ -297,7 +298,7 @@ impl Joiner<'_> {
         self.holds(&spec, placed).then_some(spec)
     }
 
-    /// Whether a profile's zone has the LBNs of all these where they stand.
+    /// Returns whether a profile's zone has all these LBNs at their angles.
     fn holds(&self, spec: &ZoneSpec, placed: &Placed) -> bool {
         let Some(layout) = self.layout(spec) else { return false };
         let zones: Vec<&Zone> = placed.zones.clone().filter_map(|i| self.zone(i)).collect();
@@ -315,7 +316,7 @@ impl Joiner<'_> {
     }
 }
 
-/// Sectors on the tracks of a zone.
+/// Returns the numbers of sectors on the tracks of a zone.
 fn densities(zone: &Zone) -> Vec<u64> {
     match &zone.cycle {
         Some(cycle) => cycle.slots.iter().map(|s| s.sectors).collect(),
@@ -323,12 +324,12 @@ fn densities(zone: &Zone) -> Vec<u64> {
     }
 }
 
-/// From a zone's first sector to its last.
+/// Returns the number of sectors from a zone's first to its last.
 fn length(zone: &Zone) -> u64 {
     zone.place(zone.end - 1) - zone.place(zone.first) + 1
 }
 
-/// LBNs before which sectors hold none, and how many; nothing where there are too many.
+/// Returns the LBNs before which sectors are unused, and the number of those; `None` if there are too many.
 fn gaps(zone: &Zone) -> Option<Vec<(u64, u64)>> {
     let mut gaps: Vec<(u64, u64)> =
         zone.shifts.iter().filter(|s| s.lbn > zone.first).map(|s| (s.lbn, s.sectors)).collect();
@@ -340,7 +341,7 @@ fn gaps(zone: &Zone) -> Option<Vec<(u64, u64)>> {
         gaps.extend((1..=count).map(|i| (zone.first + i * region.lbns, region.spares)));
     }
     gaps.sort_unstable();
-    // Two before one LBN are one.
+    // Two gaps before the same LBN are one.
     let mut joined: Vec<(u64, u64)> = Vec::new();
     for (lbn, sectors) in gaps {
         match joined.last_mut() {

@@ -1,4 +1,4 @@
-//! Where the user allows writes: when they are acknowledged, and what the head needs to settle before one.
+//! Writes, if the user allows them: their acknowledgement, and the head's settling time.
 
 use crate::buffer::Buffer;
 use crate::error::ProbeError;
@@ -11,103 +11,103 @@ use crate::turns::{frac, median, wrap};
 use model::{Layout, Location};
 use units::{Cylinder, Duration, Instant, Lbn, LbnRange, Op, Sectors, TrackIndex};
 
-/// The least that must be allowed, sectors: the head's waits must differ.
+/// The fewest writable sectors: the head's waits must differ.
 pub(crate) const LEAST: u64 = 64;
 
-/// Writes whose responses say when they are acknowledged.
+/// The number of writes whose responses show when they are acknowledged.
 const WRITES: usize = 11;
 
-/// Writes until so many worked.
+/// The most attempts for that number of successful writes.
 const MOST_WRITES: usize = 4 * WRITES;
 
-/// Responses so near to one another, turns, are not the medium's.
+/// The range of responses, in revolutions, that are not the medium's.
 const ALIKE: f64 = 0.06;
 
-/// What a drive may still do after it acknowledged a write from its buffer.
+/// The longest work of a drive after it acknowledged a write from its buffer.
 const FLUSH: Duration = Duration::from_millis(500);
 
-/// Moves that are compared: distances as parts of the drive's cylinders; shorter ones where the arm is slow, for what a write settles
-/// depends on none.
+/// The distances of the compared moves, as parts of the drive's cylinders; shorter ones if the arm is slow. Settling does
+/// not depend on the distance.
 const DISTANCES: [u32; 4] = [20, 10, 5, 3];
 const DISTANCES_SLOW: [u32; 4] = [40, 28, 20, 14];
 
-/// When no further move is looked for, of the time that a probe may take.
+/// The end of this measurement, as a share of the probe's time limit.
 const LONGEST: f64 = 0.9;
 
-/// Searches of each.
+/// The searches for each move.
 const SEARCHES: usize = 3;
 
-/// Beyond what a move takes, so that a read behind a write is not too soon, ns.
+/// The time added to a move so that a read behind a write is not too early, ns.
 const MARGIN: f64 = 300_000.0;
 
-/// Completions that are no further from whole turns make sense, turns.
+/// The largest deviation of a plausible completion from whole revolutions, in revolutions.
 const MAKES_SENSE: f64 = 0.05;
 
-/// Attempts at a move from or to what may be written.
+/// The attempts at a move from or to the writable sectors.
 const ATTEMPTS: u32 = 32;
 
-/// The distances for a drive's arm.
+/// Returns the distances for a drive's arm.
 fn distances(meter: &Meter<'_>) -> [u32; 4] {
     if meter.is_slow() { DISTANCES_SLOW } else { DISTANCES }
 }
 
-/// What was found.
+/// The findings about writes.
 #[derive(Clone, Debug)]
 pub(crate) struct Writes {
     /// Whether writes are acknowledged from the buffer.
     pub(crate) write_back: bool,
-    /// Response of such a write of one sector, ns.
+    /// The response of such a write of one sector, ns.
     pub(crate) acknowledged_ns: f64,
-    /// Whether sectors just written are read from the buffer.
+    /// Whether reads of sectors just written are cache hits.
     pub(crate) kept: bool,
-    /// What a write needs beyond a read of the same sector; of one that is acknowledged from the buffer as a read right behind it
+    /// The settling time of a write beyond that of a read of the same sector; for a buffered write, as a read right after it
     /// shows.
     pub(crate) settle: Option<Settle>,
-    /// How likely that is.
+    /// The probability that `write_back` is right.
     pub(crate) sure: f64,
-    /// A write's command overhead, where two commands at a time part it from the settling, or writes to the track that the head
-    /// is on, which need none.
+    /// A write's command overhead, if two commands at a time separate it from the settling, or writes on the current track,
+    /// which need no settling.
     pub(crate) overhead: Option<Measured>,
-    /// How much longer a read's overhead is after a write than after a read (shorter, if negative).
+    /// How much longer a read's overhead is after a write than after a read (negative if shorter).
     pub(crate) read_after_write: Option<Measured>,
-    /// The same of a write's.
+    /// The same difference for a write's overhead.
     pub(crate) write_after_write: Option<Measured>,
 }
 
-/// The middle of what was measured, ms.
+/// The median of measurements, ms.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Measured {
     pub(crate) ms: f64,
-    /// How likely it is within what counts as predicted.
+    /// The probability that it is within the tolerance of a prediction.
     pub(crate) sure: f64,
 }
 
 impl Measured {
-    /// Of these, each of which is exact to `fine`, ms.
+    /// Returns the median of these values, each with the accuracy `fine`, ms.
     fn of(values: &mut [f64], fine: f64) -> Option<Self> {
         let sure = sure::within(values, fine, sure::NEAR_MS);
         (!values.is_empty()).then(|| Self { ms: rounded(median(values)), sure })
     }
 }
 
-/// What a write needs beyond a read of the same sector.
+/// The settling time of a write beyond that of a read of the same sector.
 #[derive(Clone, Debug)]
 pub(crate) struct Settle {
     pub(crate) ms: f64,
-    /// How far apart the measurements are, ms.
+    /// The range of the measurements, ms.
     pub(crate) apart_ms: f64,
-    /// It may be so much more, or less, ms, where a read's overhead and its moves show as a sum only.
+    /// By how much it may be more, or less, ms, if only the sum of a read's overhead and its moves is known.
     pub(crate) may_be_more_ms: f64,
     pub(crate) may_be_less_ms: f64,
-    /// How likely it is within what counts as predicted.
+    /// The probability that it is within the tolerance of a prediction.
     pub(crate) sure: f64,
-    /// What the overhead of reads is more than was thought, ms: a write settles no less than a read does.
+    /// The part of the reads' overhead that was missed, ms: a write settles no shorter than a read does.
     pub(crate) missed_overhead_ms: f64,
 }
 
 impl Settle {
-    /// From measurements that are as much too short as the overhead of reads is longer than was thought, or too long as it is
-    /// shorter: by so much more or less it may be; `fine` is how exact one is, ms.
+    /// Computes the settling time from measurements that are too short, or too long, by the error of the reads' overhead,
+    /// which may be larger, or smaller, by the given values; `fine` is the accuracy of one, ms.
     fn of(
         mut measured: Vec<f64>,
         (overhead_may_be_more_ms, overhead_may_be_less_ms): (f64, f64),
@@ -120,7 +120,7 @@ impl Settle {
         let most = measured.iter().copied().fold(f64::MIN, f64::max);
         let middle = median(&mut measured);
         let missed = (-middle).clamp(0.0, overhead_may_be_more_ms);
-        // By a hair less than nothing is nothing.
+        // A tiny negative value is zero.
         let middle = middle + missed;
         let ms = if middle.abs() < f64::max(fine, most - least) { middle.max(0.0) } else { middle };
         let may_be_more_ms = overhead_may_be_more_ms - missed;
@@ -138,7 +138,7 @@ impl Settle {
     }
 }
 
-/// To the microsecond; not less than nothing by a hair, which would be written so.
+/// Rounds to the microsecond; never returns a negative zero, which would be printed as such.
 fn rounded(ms: f64) -> f64 {
     (ms * 1e3).round() / 1e3 + 0.0
 }
@@ -150,7 +150,7 @@ struct Pair {
     op: Op,
 }
 
-/// Writes to `region`, and nowhere else; nothing where the drive refuses that.
+/// Measures writes to `region` alone; returns `None` if the drive refuses writes.
 pub(crate) fn find(
     meter: &mut Meter<'_>,
     layout: &Layout,
@@ -186,7 +186,7 @@ pub(crate) fn find(
     Ok(Some(found))
 }
 
-/// What moves to and from the sectors that may be written need.
+/// The context of moves to and from the writable sectors.
 struct Mover<'l> {
     layout: &'l Layout,
     buffer: &'l Buffer,
@@ -194,11 +194,11 @@ struct Mover<'l> {
     region: LbnRange,
 }
 
-/// A sector whose write is acknowledged from the buffer. When it was written a read tells that comes right behind it: the arm
-/// goes there when it is done.
+/// A sector whose write is acknowledged from the buffer. A read right behind it shows when it was written, because the arm
+/// moves to the read after the write.
 struct Behind<'a> {
     target: InLayout<'a>,
-    /// What is read then, and how long after the end of the write that is not too soon, ns.
+    /// The sector that is read, and the time after the end of the write that is not too early, ns.
     next: InLayout<'a>,
     after_ns: f64,
     bus_ns: f64,
@@ -219,7 +219,7 @@ impl Target for Behind<'_> {
 
     fn told_later(&self, meter: &mut Meter<'_>, end: Instant) -> Option<Result<Option<bool>, ProbeError>> {
         let turn = meter.revolution();
-        // Where the platter stands when a read of a sector is done that passes so long after the write.
+        // The platter's angle at the end of a read of a sector that passes that long after the write.
         let passed =
             end + Duration::from_nanos((self.after_ns + self.next.sector() * turn + self.bus_ns) as u64);
         let then = meter.turns_at(passed);
@@ -238,7 +238,7 @@ impl Target for Behind<'_> {
 }
 
 impl Mover<'_> {
-    /// Of writes that are acknowledged from the buffer: what a move takes to one, as a read behind it shows.
+    /// Measures moves to writes that are acknowledged from the buffer, with a read behind each.
     fn behind(&self, meter: &mut Meter<'_>, found: &mut Writes) -> Result<(), ProbeError> {
         let mut settles = Vec::new();
         let hidden = self.seeks.overhead_ms * 1e6;
@@ -257,7 +257,7 @@ impl Mover<'_> {
         Ok(())
     }
 
-    /// The shortest move over `distance` cylinders to a write that is acknowledged from the buffer, ns.
+    /// Returns the shortest move over `distance` cylinders to a write that is acknowledged from the buffer, ns.
     fn moved_behind(&self, meter: &mut Meter<'_>, distance: u32) -> Result<Option<f64>, ProbeError> {
         if !meter.is_within_before_check(LONGEST) || meter.refuses_writes().is_some() {
             return Ok(None);
@@ -298,11 +298,11 @@ impl Mover<'_> {
         Ok(shortest_of(SEARCHES, meter, range, bus, &mut leg)?.map(|(ns, _)| ns))
     }
 
-    /// Of writes that are done on the medium: what moves take to a read and to a write, after a read and after a write.
+    /// Measures moves if writes are done on the medium: to a read and to a write, after a read and after a write.
     fn through(&self, meter: &mut Meter<'_>, found: &mut Writes) -> Result<(), ProbeError> {
         let (mut settles, mut parted, mut overheads, mut after) =
             (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        // On the track that the head is on nothing settles: the overhead, and a sector on the bus.
+        // On the current track there is no settling: only the overhead, and a sector on the bus.
         let pair = |before, op| Pair { before, op };
         let here = self.moved(meter, 0, pair(Op::Read, Op::Write))?;
         let here_after = self.moved(meter, 0, pair(Op::Write, Op::Write))?;
@@ -343,13 +343,13 @@ impl Mover<'_> {
         Ok(())
     }
 
-    /// How much less a read's overhead may be than is taken for it, ms: all of it, where only its sum with a move shows.
+    /// Returns how much less a read's overhead may be, ms: all of it, if only its sum with a move is known.
     fn may_be_less_ms(&self) -> f64 {
         if self.seeks.parted { 0.0 } else { self.seeks.overhead_ms }
     }
 
-    /// How much more a read's overhead may be than is taken for it, ms: no more than a read takes that comes behind a write to the
-    /// same track, where nothing is moved and nothing was read ahead; `after` is how much longer it is after a write.
+    /// Returns how much more a read's overhead may be, ms: at most the time of a read behind a write to the same track,
+    /// without a move or read-ahead; `after` is how much longer it is after a write.
     fn read_here(&self, meter: &mut Meter<'_>, after: &mut [f64]) -> Result<f64, ProbeError> {
         let most = self.seeks.overhead_may_be_more_ms();
         if most <= 0.0 || after.is_empty() {
@@ -361,8 +361,8 @@ impl Mover<'_> {
         Ok(here.map_or(most, |ns| bound(ns).clamp(0.0, most)))
     }
 
-    /// The shortest move over `distance` cylinders, overhead included, ns: from the submission to the beginning of a sector
-    /// that is caught. What is written is inside of what may be.
+    /// Returns the shortest move over `distance` cylinders, overhead included, ns: from the submission to the beginning of a
+    /// sector that is caught. Writes stay inside the writable region.
     fn moved(&self, meter: &mut Meter<'_>, distance: u32, pair: Pair) -> Result<Option<f64>, ProbeError> {
         if !meter.is_within_before_check(LONGEST) || meter.refuses_writes().is_some() {
             return Ok(None);
@@ -378,7 +378,7 @@ impl Mover<'_> {
                 let lbn = self.region.start().get() + meter.draw.below(self.region.len().get());
                 let Some(here) = layout.locate(Lbn::new(lbn)) else { continue };
                 let Some((there, far)) = away(meter, layout, here.track, distance) else { continue };
-                // From what is written to anywhere, or from anywhere to what is written.
+                // From the written sector to anywhere, or from anywhere to it.
                 let (source, index) = if from_region { (lbn, there) } else { (far, here.track) };
                 if !within(pair.before).contains(Lbn::new(source)) {
                     continue;
@@ -403,8 +403,8 @@ impl Mover<'_> {
     }
 }
 
-/// The shortest moves over `distance` cylinders behind another command, to read and to write, ns; nothing on a handle that
-/// takes one command at a time.
+/// Returns the shortest moves over `distance` cylinders behind another command, to read and to write, ns; `None` on a handle
+/// that takes one command at a time.
 fn behind(
     meter: &mut Meter<'_>,
     layout: &Layout,
@@ -421,7 +421,8 @@ fn behind(
     Ok(read.zip(write))
 }
 
-/// Whether writes are all acknowledged as quickly, whatever the platter's place, and after how long; nothing where none is done.
+/// Returns whether all writes are acknowledged equally fast, whatever the platter's angle, with the probability and the
+/// time; `None` if no write succeeds.
 fn acknowledged(meter: &mut Meter<'_>, region: LbnRange) -> Result<Option<(bool, f64, f64)>, ProbeError> {
     let mut responses = Vec::new();
     for _ in 0..MOST_WRITES {
@@ -430,7 +431,7 @@ fn acknowledged(meter: &mut Meter<'_>, region: LbnRange) -> Result<Option<(bool,
         }
         let away = meter.draw.below(meter.capacity());
         let one = meter.read(away, 1)?;
-        // What an earlier write left to do is done.
+        // The drive has finished the work of an earlier write.
         let wait = Duration::from_nanos(((6.0 + meter.draw.unit()) * meter.revolution()) as u64);
         let lbn = region.start().get() + meter.draw.below(region.len().get());
         let written = meter.execute(one.completed + wait, Op::Write, lbn, 1)?;
@@ -444,8 +445,8 @@ fn acknowledged(meter: &mut Meter<'_>, region: LbnRange) -> Result<Option<(bool,
     let middle = median(&mut responses);
     let alike = responses.iter().filter(|&&ns| (ns - middle).abs() < ALIKE * meter.revolution()).count();
     let write_back = alike + 2 >= responses.len().max(3);
-    // Of a buffer all are alike but for a reason that is not known, of which one more is taken to come; of the medium those
-    // that chance brings there.
+    // With a buffer all responses are alike, except for unknown causes, of which one more case is assumed; without one,
+    // responses are alike by chance.
     let (of_buffer, of_medium) = (1.0 - 1.0 / (responses.len() + 2) as f64, 2.0 * ALIKE);
     let (k, rest) = (alike as f64, (responses.len() - alike) as f64);
     let ratio = k * (of_buffer / of_medium).ln() + rest * ((1.0 - of_buffer) / (1.0 - of_medium)).ln();
@@ -453,7 +454,7 @@ fn acknowledged(meter: &mut Meter<'_>, region: LbnRange) -> Result<Option<(bool,
     Ok(Some((write_back, sure, middle)))
 }
 
-/// Whether a sector just written is read from the buffer.
+/// Returns whether a read of a sector just written is a cache hit.
 fn is_kept(meter: &mut Meter<'_>, region: LbnRange) -> Result<bool, ProbeError> {
     if meter.hit_below == 0.0 {
         return Ok(false);
@@ -473,7 +474,7 @@ fn is_kept(meter: &mut Meter<'_>, region: LbnRange) -> Result<bool, ProbeError> 
     Ok(hits >= 2)
 }
 
-/// A track `distance` cylinders from another one, under the same head, and an LBN there.
+/// Returns a track `distance` cylinders from another one, under the same head, and an LBN there.
 fn away(
     meter: &mut Meter<'_>,
     layout: &Layout,

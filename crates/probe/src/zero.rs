@@ -1,4 +1,4 @@
-//! Whether the drive may begin a read, or a write, in its middle.
+//! Zero latency: whether the drive may begin a read, or a write, in its middle.
 
 use crate::error::ProbeError;
 use crate::mapping::Map;
@@ -7,28 +7,29 @@ use crate::turns::wrap;
 use crate::zone::Zone;
 use units::{Lbn, LbnRange, Op, Sectors};
 
-/// Requests for half a track.
+/// The number of requests for half a track.
 const REQUESTS: u32 = 24;
 
-/// One that ends so far from where its last sector does began in its middle, turns; and so many of all are enough.
+/// The distance between the end of a request and that of its last sector, in revolutions, above which it began in its
+/// middle; and the number of such requests that suffices.
 const ELSEWHERE: f64 = 0.04;
 const ENOUGH: u32 = REQUESTS / 6;
 
-/// What was seen.
+/// The finding.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ZeroLatency {
     /// Whether the drive begins in the middle.
     pub(crate) on: bool,
-    /// How likely that is, against the other, by how many began there.
+    /// The probability of the finding, by the number of requests that began there.
     pub(crate) sure: f64,
 }
 
 impl ZeroLatency {
-    /// After so many of these ended elsewhere than where their last sector does.
+    /// Computes the finding after this many requests ended elsewhere than their last sector.
     ///
-    /// A head that comes from all around is in the half that is asked for half of the time, and shows it unless it comes
-    /// near either end. Without zero latency none ends elsewhere but for a reason that is not known, of which one more is
-    /// taken to come (Laplace's rule).
+    /// A head that arrives at a random angle is among the half track half of the time, and this shows unless it is near
+    /// either end. Without zero latency no request ends elsewhere, except for unknown causes, of which one more case is
+    /// assumed (Laplace's rule).
     fn of(elsewhere: u32, seen: u32) -> Self {
         let on = elsewhere >= ENOUGH;
         let (with, without) = (0.5 - 2.0 * ELSEWHERE, 1.0 / f64::from(seen + 2));
@@ -38,7 +39,8 @@ impl ZeroLatency {
     }
 }
 
-/// Whether reads may begin in the middle: `None` when the bus is so slow that it makes no difference, or where no read was seen.
+/// Returns whether reads may begin in the middle; `None` if the bus is so slow that it makes no difference, or no read
+/// succeeded.
 pub(crate) fn reads(
     meter: &mut Meter<'_>,
     map: &Map,
@@ -49,7 +51,7 @@ pub(crate) fn reads(
     find(meter, zone, Op::Read, all, bus_ns)
 }
 
-/// Whether writes to the medium may: `None` as well where `region` holds no half of a track.
+/// Returns whether writes to the medium may; also `None` if `region` contains no half of a track.
 pub(crate) fn writes(
     meter: &mut Meter<'_>,
     map: &Map,
@@ -58,15 +60,16 @@ pub(crate) fn writes(
 ) -> Result<Option<ZeroLatency>, ProbeError> {
     let inside = |z: &&Zone| z.end.min(region.end().get()).saturating_sub(z.first.max(region.start().get()));
     let Some(zone) = map.zones.iter().max_by_key(inside) else { return Ok(None) };
-    // What is read afterwards is what would be read without, too.
+    // Later reads are the same as without this measurement.
     let dice = meter.draw.clone();
     let found = find(meter, zone, Op::Write, region, bus_ns);
     meter.draw = dice;
     found
 }
 
-/// A drive that begins with the first sector ends with the last, wherever the platter stood. One that begins in the
-/// middle, where the head came, ends there a turn later: at any angle inside of what was read.
+/// Measures requests for half a track. A drive that begins with the first sector ends with the last at any angle of the
+/// platter. One that begins in the middle, where the head arrived, ends there one revolution later: at any angle inside the
+/// request.
 fn find(
     meter: &mut Meter<'_>,
     zone: &Zone,
@@ -77,11 +80,11 @@ fn find(
     if bus_ns * zone.sectors as f64 > meter.revolution() || zone.sectors < 4 {
         return Ok(None);
     }
-    // The last sector of a write crosses the bus before, not after, it passes.
+    // The last sector of a write crosses the bus before it passes, not after.
     let bus_turns = if op.is_write() { bus_ns / meter.revolution() } else { 0.0 };
-    // All that is written must be there when the arm is: it comes from farther away.
+    // All data of a write must arrive before the arm does, so the arm comes from farther away.
     let away = if op.is_write() { (zone.tracks() / 3).max(1) } else { 1 };
-    // Tracks that hold what may be asked for.
+    // The tracks with permitted sectors.
     let first_track = zone.locate(within.start().get().max(zone.first)).0;
     let last_track = zone.locate(within.end().get().min(zone.end).saturating_sub(1).max(zone.first)).0;
     let (mut seen, mut elsewhere) = (0, 0);
@@ -93,7 +96,7 @@ fn find(
         let half = n / 2;
         let first = zone.lbn_near(track, n / 8);
         let last = first + half - 1;
-        // On one track, and without a slip in between.
+        // The request must lie on one track, without a slip.
         if last >= zone.end
             || !within.contains(Lbn::new(first))
             || !within.contains(Lbn::new(last))
@@ -102,12 +105,12 @@ fn find(
         {
             continue;
         }
-        // From all around the platter: some of them come in the first half of the request.
+        // From all angles, so that some arms arrive in the first half of the request.
         let sector = i * n / u64::from(REQUESTS);
         meter.read(zone.lbn_near((track + away) % tracks, sector), 1)?;
         let reading = meter.execute(meter.now(), op, first, half)?;
         if reading.failed || reading.response_ns() < (half - 1) as f64 / n as f64 * meter.revolution() {
-            // Sooner than these sectors pass: they were in the buffer.
+            // The response is shorter than the passing of these sectors: it was a cache hit.
             continue;
         }
         let ends = wrap(meter.turns_at(reading.completed) + bus_turns - zone.predict(last));

@@ -1,49 +1,49 @@
-//! What is known of a run of tracks with one density: where each of its LBNs stands.
+//! The model of a run of tracks with one density, or with recurring densities: the angle of each of its LBNs.
 
 use crate::turns::wrap;
 
 /// A rotation that recurs: from the first of `unit` tracks to the first of the next.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Level {
-    /// Tracks; 1 at the lowest level, each level a multiple of the one below.
+    /// The number of tracks; 1 at the lowest level, and a multiple of the level below at each other.
     pub(crate) unit: u64,
-    /// Turns.
+    /// The rotation, in revolutions.
     pub(crate) advance: f64,
 }
 
-/// From `lbn` on, LBNs lie so many sectors further.
+/// A slip: from `lbn` on, LBNs are this many sectors further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shift {
     pub(crate) lbn: u64,
     pub(crate) sectors: u64,
 }
 
-/// Equal parts that hold back spare sectors at their end.
+/// Equal parts with reserved spare sectors at their end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Region {
-    /// LBNs in each.
+    /// The LBNs in each.
     pub(crate) lbns: u64,
-    /// Spare sectors at the end of each.
+    /// The spare sectors at the end of each.
     pub(crate) spares: u64,
 }
 
-/// Tracks of densities that differ by head: those of one cylinder, or of two where heads go back and forth, recur.
+/// Tracks with densities that differ by head: those of one cylinder recur, or of two if heads go back and forth.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Cycle {
     pub(crate) slots: Vec<Slot>,
-    /// LBNs in each.
+    /// The LBNs in each cycle.
     pub(crate) lbns: u64,
-    /// From the first track of one to that of the next, turns.
+    /// The rotation from the first track of one cycle to that of the next, in revolutions.
     pub(crate) advance: f64,
 }
 
 /// A track of a cycle.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Slot {
-    /// LBNs of the cycle before it.
+    /// The LBNs of the cycle before this track.
     pub(crate) before: u64,
     pub(crate) sectors: u64,
-    /// From the cycle's first track, turns.
+    /// The rotation from the cycle's first track, in revolutions.
     pub(crate) angle: f64,
 }
 
@@ -51,19 +51,19 @@ pub(crate) struct Slot {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Zone {
     pub(crate) first: u64,
-    /// Past its last LBN.
+    /// The LBN past its last.
     pub(crate) end: u64,
-    /// Sectors on a track; on its shortest, if they differ.
+    /// The sectors on a track; on its shortest one if they differ.
     pub(crate) sectors: u64,
-    /// Whole tracks of other densities; such a zone has neither spares nor slips.
+    /// The recurring whole tracks of different densities; such a zone has neither spares nor slips.
     pub(crate) cycle: Option<Cycle>,
-    /// Angle of the first LBN, which is the first sector of a track.
+    /// The angle of the first LBN, which is the first sector of a track.
     pub(crate) angle: f64,
-    /// From the lowest up; empty while only one track is known.
+    /// The levels from the lowest up; empty while only one track is known.
     pub(crate) levels: Vec<Level>,
     pub(crate) shifts: Vec<Shift>,
     pub(crate) region: Option<Region>,
-    /// LBNs that stand elsewhere, alone.
+    /// LBNs that stand elsewhere, each alone.
     pub(crate) odd: Vec<u64>,
 }
 
@@ -82,7 +82,7 @@ impl Zone {
         }
     }
 
-    /// The same zone from one of its tracks on, where its densities recur.
+    /// Returns the same zone from one of its tracks on, if its densities recur.
     pub(crate) fn beginning_at(&self, first: u64) -> Self {
         let mut zone = self.clone();
         let Some(cycle) = zone.cycle.as_mut().filter(|_| first > 0) else { return zone };
@@ -99,7 +99,7 @@ impl Zone {
         zone
     }
 
-    /// The same zone with its first LBN as 0.
+    /// Renumbers the zone so that its first LBN is 0.
     pub(crate) fn shift_to_zero(&mut self) {
         let first = self.first;
         self.shifts.iter_mut().for_each(|s| s.lbn -= first);
@@ -111,7 +111,7 @@ impl Zone {
         self.end - self.first
     }
 
-    /// Sectors before an LBN, counted from the zone's first.
+    /// Returns the number of sectors before an LBN, counted from the zone's first.
     pub(crate) fn place(&self, lbn: u64) -> u64 {
         let offset = lbn.saturating_sub(self.first);
         let spares = self.region.map_or(0, |r| offset / r.lbns * r.spares);
@@ -120,7 +120,7 @@ impl Zone {
         offset + spares + before
     }
 
-    /// The track of an LBN, and its sector there.
+    /// Returns the track of an LBN, and its sector there.
     pub(crate) fn locate(&self, lbn: u64) -> (u64, u64) {
         if let Some(cycle) = &self.cycle {
             let offset = lbn.saturating_sub(self.first);
@@ -133,7 +133,7 @@ impl Zone {
         (place / self.sectors, place % self.sectors)
     }
 
-    /// Angle of a track's first sector.
+    /// Returns the angle of a track's first sector.
     pub(crate) fn track_angle(&self, track: u64) -> f64 {
         if let Some((cycle, slot)) = self.slot(track) {
             return self.angle + (track / cycle.slots.len() as u64) as f64 * cycle.advance + slot.angle;
@@ -147,13 +147,13 @@ impl Zone {
         angle
     }
 
-    /// Where an LBN should stand.
+    /// Returns the predicted angle of an LBN.
     pub(crate) fn predict(&self, lbn: u64) -> f64 {
         let (track, sector) = self.locate(lbn);
         self.track_angle(track) + sector as f64 / self.sectors_on(track) as f64
     }
 
-    /// Sectors on one of its tracks.
+    /// Returns the number of sectors on one of its tracks.
     pub(crate) fn sectors_on(&self, track: u64) -> u64 {
         self.slot(track).map_or(self.sectors, |(_, slot)| slot.sectors)
     }
@@ -164,7 +164,7 @@ impl Zone {
         Some((cycle, cycle.slots.get(at as usize)?))
     }
 
-    /// The LBN nearest to a sector of a track, inside the zone.
+    /// Returns the LBN nearest to a sector of a track, inside the zone.
     pub(crate) fn lbn_near(&self, track: u64, sector: u64) -> u64 {
         if let Some((cycle, slot)) = self.slot(track) {
             let whole = track / cycle.slots.len() as u64 * cycle.lbns;
@@ -179,7 +179,7 @@ impl Zone {
         low
     }
 
-    /// Tracks that hold its LBNs.
+    /// Returns the number of tracks with its LBNs.
     pub(crate) fn tracks(&self) -> u64 {
         match self.end.checked_sub(1) {
             Some(last) if last >= self.first => self.locate(last).0 + 1,
@@ -187,7 +187,7 @@ impl Zone {
         }
     }
 
-    /// Whether two zones repeat each other's rotations as far as the shorter goes.
+    /// Returns whether two zones have the same rotations, as far as the shorter goes.
     pub(crate) fn alike(&self, other: &Self, within: f64) -> bool {
         self.sectors == other.sectors
             && self.cycle.is_none()
@@ -204,7 +204,7 @@ impl Zone {
 mod tests {
     use super::*;
 
-    /// Two heads of 10 and 12 sectors, a cylinder turned by a quarter.
+    /// Returns a zone of two heads with 10 and 12 sectors, whose cylinders are rotated by a quarter.
     fn by_head() -> Zone {
         let mut zone = Zone::new(100, 10, 0.5);
         zone.end = 100 + 22 * 5 + 3;
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_zone_whose_densities_recur_stands_as_before_from_another_track_on() {
+    fn a_zone_of_recurring_densities_keeps_its_angles_from_another_track_on() {
         let zone = by_head();
         for first in 0..5 {
             let later = zone.beginning_at(first);

@@ -1,4 +1,5 @@
-//! Commands that are carried out and kept, or answered from what was kept; after a pause, how the platter stands to the clock.
+//! Executes commands and records them, or answers them from the record; after a pause, finds the platter's angle relative to
+//! the clock.
 
 use super::{Done, Entry, Fault, Journal, StateError};
 use crate::device::{Device, DeviceError, Timed};
@@ -6,34 +7,35 @@ use crate::draw::Draw;
 use crate::error::ProbeError;
 use units::{Duration, Instant, Lbn, LbnRange, Op, Sectors};
 
-/// Commands repeated after a pause, to find how the platter stands to the clock, out of so many of the last.
+/// The number of reads repeated after a pause to find the platter's angle, and the number of last reads from which they are
+/// chosen.
 const RESYNC: usize = 15;
 const RECENT: usize = 90;
 
-/// A response so quick came from the drive's buffer, ns, while it is not known how quick that is.
+/// Below this response a read counts as a cache hit, ns, until the time of a hit is known.
 const HIT_NS: f64 = 900_000.0;
 
-/// Reads elsewhere after which the last ones are no more in a buffer of which nothing is known.
+/// The number of reads elsewhere that evict the last ones from an unknown buffer.
 const FORGET: u64 = 4;
 
-/// Reads whose ends are so near to one another agree, turns.
+/// Repeated reads agree if their ends differ by less than this, in revolutions.
 const AGREES: f64 = 0.025;
 
-/// How much a spindle's speed may have changed during a pause, and how many speeds are tried on either side.
+/// The largest relative change of the spindle's speed during a pause, and the number of speeds tried on either side.
 const MOST_SLOWER: f64 = 0.012;
 const SPEEDS: i32 = 60;
 
-/// A device whose commands are recorded; as long as there are old ones, they are answered from the record.
+/// A device whose commands are recorded; recorded ones are answered from the record.
 pub(crate) struct Recorder<'a> {
     device: &'a mut dyn Device,
     journal: &'a mut Journal,
     /// The next entry to be answered from the record.
     replayed: usize,
-    /// What the device's clock is before the journal's, once it is known.
+    /// The device's clock minus the journal's, once it is known.
     ahead: Option<u64>,
-    /// What the device said of the last command that failed.
+    /// The device's message for the last failed command.
     reason: String,
-    /// What came sooner came from the drive's buffer, ns; and the places that holds, once they are known.
+    /// The response below which a read is a cache hit, ns; and the number of segments, once it is known.
     hit_ns: f64,
     segments: u64,
 }
@@ -42,7 +44,7 @@ impl<'a> Recorder<'a> {
     pub(crate) fn new(device: &'a mut dyn Device, journal: &'a mut Journal) -> Result<Self, StateError> {
         let (capacity, sector_bytes) = (device.capacity().get(), device.sector_bytes().get());
         if journal.capacity == 0 {
-            // Nobody's yet.
+            // A new journal has no drive yet.
             (journal.capacity, journal.sector_bytes) = (capacity, sector_bytes);
         }
         if (journal.capacity, journal.sector_bytes) != (capacity, sector_bytes) {
@@ -54,7 +56,7 @@ impl<'a> Recorder<'a> {
             });
         }
         if journal.revolution == 0 {
-            // Too young to be of use: how the platter stands to the clock cannot be found again.
+            // The journal is too short: the platter's angle cannot be found again.
             journal.entries.clear();
         }
         let fresh = journal.entries.is_empty();
@@ -66,7 +68,7 @@ impl<'a> Recorder<'a> {
         self.journal
     }
 
-    /// Notes that this attempt found a part of the drive only.
+    /// Records that this attempt ended with a part of the drive.
     pub(crate) fn ended_partial(&mut self) {
         self.journal.ended_partial = true;
     }
@@ -96,13 +98,13 @@ impl<'a> Recorder<'a> {
         Ok(self.record(op, range, done, ahead))
     }
 
-    /// A command that failed because of a sector, and a write that a drive refuses which can be read all the same; any other
-    /// failure ends the probe.
+    /// Records a command that failed because of a sector, or a write that is refused by a readable drive; any other failure
+    /// ends the probe.
     fn failed(&mut self, start: Instant, error: DeviceError) -> Result<Done, ProbeError> {
         let sector = error.unreadable.filter(|&lbn| error.range.contains(lbn));
         let lbn = match sector {
             Some(lbn) => lbn,
-            // A drive that is gone cannot be read, either.
+            // A drive that is gone cannot be read either.
             None if error.op.is_write() && repeated(self.device, error.range).is_ok() => error.range.start(),
             None => return Err(error.into()),
         };
@@ -111,7 +113,7 @@ impl<'a> Recorder<'a> {
         Ok(Done { timed, fault: Some(Fault::Sector(lbn)) })
     }
 
-    /// What the device said of the last command that failed; nothing where that came from the record.
+    /// Returns the device's message for the last failed command; empty if it came from the record.
     pub(crate) fn reason(&self) -> &str {
         &self.reason
     }
@@ -120,8 +122,8 @@ impl<'a> Recorder<'a> {
         self.device.takes_two()
     }
 
-    /// Two commands, the second behind the first; that one's submission is given as the first one's completion, so that
-    /// its response is the time between both completions, and nothing where it came first.
+    /// Executes two commands, the second right after the first. The second's submission is reported as the first's
+    /// completion, so that its response is the time between both completions; zero if it came first.
     pub(crate) fn execute_two(
         &mut self,
         at: Instant,
@@ -129,7 +131,7 @@ impl<'a> Recorder<'a> {
     ) -> Result<[Done; 2], ProbeError> {
         let [first, second] = two;
         if let Some(one) = self.recorded(first.0, first.1)? {
-            // Both were recorded before anybody could save the journal.
+            // Both were recorded before the journal could be saved.
             let other = self.recorded(second.0, second.1)?;
             let end = one.timed.completed;
             let lost = Done { timed: Timed { submitted: end, completed: end }, fault: Some(Fault::Lost) };
@@ -160,7 +162,7 @@ impl<'a> Recorder<'a> {
         Ok([self.record(first.0, first.1, one, ahead), self.record(second.0, second.1, other, ahead)])
     }
 
-    /// The next command's times, if it is in the record.
+    /// Returns the next command's times, if it is in the record.
     fn recorded(&mut self, op: Op, range: LbnRange) -> Result<Option<Done>, StateError> {
         let Some(entry) = self.journal.entries.get(self.replayed) else { return Ok(None) };
         if (entry.op, entry.range) != (op, range) {
@@ -172,7 +174,7 @@ impl<'a> Recorder<'a> {
         Ok(Some(entry.done))
     }
 
-    /// What the device's clock is before the journal's.
+    /// Returns the device's clock minus the journal's.
     fn ahead(&mut self) -> Result<u64, ProbeError> {
         let ahead = match self.ahead {
             Some(ahead) => ahead,
@@ -192,20 +194,20 @@ impl<'a> Recorder<'a> {
         done
     }
 
-    /// Responses of one sector below `hit_ns` came from the drive's buffer, which holds so many places.
+    /// Sets the response below which reads of one sector are cache hits, and the number of segments.
     pub(crate) fn set_buffer(&mut self, hit_ns: f64, segments: u64) {
         self.hit_ns = hit_ns;
         self.segments = segments;
     }
 
-    /// Repeats some late reads of the record: how much later than the device's clock the journal's is to be, so that
+    /// Repeats some of the last reads of the record; returns the offset of the journal's clock to the device's with which
     /// the platter stands as if there had been no pause.
     fn resync(&mut self) -> Result<u64, ProbeError> {
         let turn = f64::from_bits(self.journal.revolution);
         let from_medium =
             |timed: Timed| timed.completed.saturating_since(timed.submitted).as_nanos() as f64 >= self.hit_ns;
-        // Where such a read ends says where the platter stood. Of two commands that a drive took the other way round, the
-        // second one's completion is not known.
+        // The end of such a read shows the angle of the platter. If a drive executed two commands in reverse order, the
+        // second one's completion is unknown.
         let tells = |e: &&Entry| {
             let alone = e.op == Op::Read && e.range.len() == Sectors::new(1);
             let Timed { submitted, completed } = e.done.timed;
@@ -215,19 +217,19 @@ impl<'a> Recorder<'a> {
             self.journal.entries.iter().rev().filter(tells).take(RECENT).copied().collect();
         let end = self.journal.entries.last().map_or(Instant::ZERO, |e| e.done.timed.completed);
         let phase = |t: Instant| (t.as_nanos() as f64 / turn).rem_euclid(1.0);
-        // A drive that was not switched off may have them in its buffer.
+        // A drive that stayed on may have them in its buffer.
         let mut draw = Draw::new(self.journal.dice() ^ self.journal.commands());
         let elsewhere = (0..self.segments + FORGET).map(|_| Lbn::new(draw.below(self.journal.capacity)));
         for lbn in elsewhere {
             repeated(self.device, LbnRange::new(lbn, Sectors::new(1)))?;
         }
         let mut agreeing = Vec::new();
-        // The oldest first: the youngest may still be there.
+        // The oldest first: the youngest may still be in the buffer.
         let step = RECENT.div_ceil(RESYNC);
         let spread = (0..step).flat_map(|first| reads.iter().rev().skip(first).step_by(step));
         for entry in spread {
             let Some(timed) = repeated(self.device, entry.range)?.filter(|&timed| from_medium(timed)) else {
-                // Bad since, or in the buffer; the others tell as well.
+                // Unreadable since, or a cache hit; the other reads suffice.
                 continue;
             };
             let before = entry.done.timed.completed;
@@ -252,7 +254,7 @@ impl<'a> Recorder<'a> {
     }
 }
 
-/// A read at once; nothing of what cannot be read.
+/// Reads at once; returns `None` for an unreadable range.
 fn repeated(device: &mut dyn Device, range: LbnRange) -> Result<Option<Timed>, DeviceError> {
     match device.execute(device.now(), Op::Read, range) {
         Ok(timed) => Ok(Some(timed)),
@@ -261,8 +263,8 @@ fn repeated(device: &mut dyn Device, range: LbnRange) -> Result<Option<Timed>, D
     }
 }
 
-/// The offset of phases that most reads agree on, at the last of them, and how many do; on a spindle whose speed may
-/// have changed since.
+/// Returns the offset of phases on which most reads agree, at the last of them, and their number; the speed of the spindle
+/// may have changed since.
 fn best_offset(repeated: &[(Instant, f64)], turn: f64) -> (f64, usize) {
     let wrapped = |a: f64| (a + 0.5).rem_euclid(1.0) - 0.5;
     let Some(&(last, _)) = repeated.last() else { return (0.0, 0) };
@@ -278,7 +280,7 @@ fn best_offset(repeated: &[(Instant, f64)], turn: f64) -> (f64, usize) {
             let near: Vec<f64> =
                 repeated.iter().map(|r| wrapped(at_last(r) - middle)).filter(|d| d.abs() < AGREES).collect();
             let apart: f64 = near.iter().map(|d| d.abs()).sum();
-            // As many as can be, then as near as can be.
+            // The most reads in agreement, then the closest agreement.
             if (near.len(), -apart) > (best.1, -best.2) {
                 best = (middle, near.len(), apart);
             }

@@ -1,4 +1,4 @@
-//! How a zone begins: its density, its first boundary, its first skew.
+//! The beginning of a zone: its density, its first track boundary, its first skew.
 
 use super::Mapper;
 use super::event::MOST_SLIPPED;
@@ -9,18 +9,19 @@ use crate::zone::{Level, Region, Shift, Zone};
 /// Distances from a zone's first LBN over which its density is measured.
 const DENSITY_STEPS: [u64; 14] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1_024, 2_048, 4_096, 8_192];
 
-/// An angle that so many standard deviations of a reading do not hide.
+/// An angle larger than this many standard deviations of a reading is visible.
 const SEEN: f64 = 8.0;
 
-/// Sectors after a zone's first by which its density is tried: one in exact times; and how near they are, deviations of a reading.
+/// The sectors after a zone's first with which its density is checked (only the first with exact times); and the tolerance
+/// of the check, in standard deviations of a reading.
 const NEXT: [u64; 3] = [1, 3, 6];
 const NEAR_NEXT: f64 = 5.0;
 
-/// A density from which that of the next zone may be guessed.
+/// The least density from which that of the next zone may be guessed.
 const LIKE_BEFORE: u64 = 48;
 
 impl Mapper<'_, '_> {
-    /// Density, first boundary and first skew of the zone that begins at `first`, whose angle may be known.
+    /// Returns the zone that begins at `first`, whose angle may be known, with its density, first boundary and first skew.
     pub(super) fn begin(&mut self, first: u64, angle: Option<f64>) -> Result<Zone, ProbeError> {
         self.known = f64::INFINITY;
         let angle = match angle {
@@ -33,7 +34,7 @@ impl Mapper<'_, '_> {
         let last = self.capacity - 1 - first;
         let mut sectors = self.density(first, angle)?;
         if sectors < self.fewest_sectors() && first + self.fewest_sectors() < self.capacity {
-            // Tracks that short would be more than a drive has: readings went wrong, and are taken once more.
+            // Such short tracks would be more than a drive has: readings were wrong, and are repeated.
             self.meter.find_phase()?;
             sectors = self.density_over(first, angle, &DENSITY_STEPS)?;
         }
@@ -43,7 +44,7 @@ impl Mapper<'_, '_> {
         if last < sectors {
             return Ok(zone);
         }
-        // On one track without an end, everything is where its angle says until the next track begins.
+        // On a single track without an end, every angle is as predicted until the next track begins.
         if sure || self.meets(&zone, first + sectors - 1)? {
             let next = self.sure_angle(first + sectors, sectors)?;
             zone.levels.push(Level { unit: 1, advance: wrap(next - angle) });
@@ -61,7 +62,7 @@ impl Mapper<'_, '_> {
         Ok(zone)
     }
 
-    /// A zone that begins as the one before did, at another angle.
+    /// Returns a zone that begins as the one before did, at another angle.
     fn begin_like(&mut self, first: u64, angle: f64) -> Result<Option<Zone>, ProbeError> {
         let Some(before) = self.map.zones.last() else { return Ok(None) };
         let (n, top) = (before.sectors, before.levels.last().map_or(0, |l| l.unit));
@@ -81,8 +82,8 @@ impl Mapper<'_, '_> {
         Ok(self.all_meet(&zone, &points)?.then_some(zone))
     }
 
-    /// The exact number of sectors on a track, where readings are too spread to tell it: tracks end where the next
-    /// LBN stands elsewhere. Also whether the first one was seen to end there.
+    /// Returns the exact number of sectors on a track if readings vary too much to show it: a track ends where the next LBN
+    /// is at another angle. Also returns whether the first track was seen to end there.
     fn counted(&mut self, first: u64, sectors: u64, angle: f64) -> Result<(u64, bool), ProbeError> {
         let unsure = (6.0 * self.spread * sectors as f64).ceil() as u64;
         if unsure < 1 || !self.meter.is_noisy() || sectors < 4 {
@@ -94,7 +95,7 @@ impl Mapper<'_, '_> {
             let zone = Zone::new(begin, sectors, angle);
             let (mut low, mut high) =
                 (begin + sectors.saturating_sub(unsure + 1), begin + sectors + unsure + 1);
-            // A track ends with a jump of many sectors; one more or less over the track is none.
+            // A track ends with a jump of many sectors; a single sector over the whole track is no jump.
             let loose = 2.0 * self.tolerance(1);
             if high >= self.capacity
                 || !self.look(&zone, low, loose)?.met
@@ -114,12 +115,12 @@ impl Mapper<'_, '_> {
             begin = high;
             angle = self.sure_angle(begin, sectors)?;
         }
-        // Two tracks that hold as many say it; a slip makes one of three shorter.
+        // Two equal tracks decide; a slip makes one of three shorter.
         ends.sort_unstable();
         Ok((ends.windows(2).rev().find(|w| w[0] == w[1]).map_or(sectors, |w| w[0]), false))
     }
 
-    /// A zone whose first track ends early at `next`: a slip on it, or spares on every track.
+    /// Returns a zone whose first track ends early at `next`: because of a slip on it, or of spares on every track.
     fn begin_short(&mut self, zone: &Zone, next: u64) -> Result<Option<Zone>, ProbeError> {
         let angle = self.sure_angle(next, zone.sectors)?;
         let mut slipped = zone.clone();
@@ -135,7 +136,7 @@ impl Mapper<'_, '_> {
         }
         let lbns = next - zone.first;
         if self.meter.is_noisy() && lbns < zone.sectors / 4 {
-            // A reading went wrong, rather than most of each track is spare.
+            // A wrong reading is likelier than a track of mostly spares.
             return Ok(None);
         }
         if lbns == 0 || lbns >= zone.sectors {
@@ -151,7 +152,7 @@ impl Mapper<'_, '_> {
         Ok(None)
     }
 
-    /// Whether a track ends before `lbn`, which the zone has as the first of another.
+    /// Returns whether a track ends before `lbn`, which is the first of a track in the zone.
     fn angle_breaks(&mut self, zone: &Zone, lbn: u64) -> Result<bool, ProbeError> {
         if lbn >= self.capacity {
             return Ok(false);
@@ -160,15 +161,15 @@ impl Mapper<'_, '_> {
         Ok(self.meter.deviation(lbn, on)?.abs() >= self.tolerance(zone.sectors))
     }
 
-    /// Sectors on the track of `first`, which stands at `start`.
+    /// Returns the number of sectors on the track of `first`, which stands at `start`.
     fn density(&mut self, first: u64, start: f64) -> Result<u64, ProbeError> {
         let Some(before) = self.map.zones.last().map(|z| z.sectors) else {
             return self.density_over(first, start, &DENSITY_STEPS);
         };
-        // The density does not change by much from zone to zone; where it does, the next sectors stand elsewhere.
+        // Densities of consecutive zones are similar; if they are not, the next sectors are not at their predicted angles.
         let near = [before / 16, before / 3, before * 3 / 4];
         let mut sectors = if before >= LIKE_BEFORE { self.density_over(first, start, &near)? } else { 0 };
-        // Sectors that pass in less than readings vary by say nothing next to one another.
+        // Sectors shorter than the variation of readings cannot be distinguished from their neighbours.
         let told = self.tells_sectors(if sectors == 0 { before } else { before.min(sectors) });
         if sectors == 0 || told && !self.is_density(first, start, sectors)? {
             sectors = self.density_over(first, start, &DENSITY_STEPS)?;
@@ -178,13 +179,13 @@ impl Mapper<'_, '_> {
             && !(before / 2..=before * 2).contains(&sectors)
             && (!told || self.is_density(first, start, before)? || !self.is_density(first, start, sectors)?)
         {
-            // Readings that went wrong, rather than another density.
+            // Wrong readings are likelier than another density.
             sectors = before;
         }
         Ok(sectors)
     }
 
-    /// Whether the next sectors stand where so many on a track have them.
+    /// Returns whether the next sectors are at the angles of a track with this many sectors.
     fn is_density(&mut self, first: u64, start: f64, sectors: u64) -> Result<bool, ProbeError> {
         let sector = 1.0 / sectors as f64;
         let (noisy, near) = (self.meter.is_noisy(), self.tolerance(sectors));
@@ -202,7 +203,7 @@ impl Mapper<'_, '_> {
         Ok(true)
     }
 
-    /// The same, from LBNs at these distances.
+    /// Does the same from LBNs at these distances.
     fn density_over(&mut self, first: u64, start: f64, steps: &[u64]) -> Result<u64, ProbeError> {
         let room = self.capacity - 1 - first;
         let steps: Vec<u64> = steps.iter().copied().filter(|&k| k > 0 && k <= room).collect();
@@ -216,7 +217,7 @@ impl Mapper<'_, '_> {
         for &(k, angle) in angles.iter().rev() {
             let turned = wrap(angle - start);
             if sector.is_none() && turned.abs() < SEEN * self.spread {
-                // Sectors so small that readings hide them: more of them show.
+                // The sectors are too small for the readings; farther ones are larger angles apart.
                 continue;
             }
             let so_far = sector.unwrap_or(frac(turned) / k);

@@ -7,29 +7,29 @@ use crate::fit::Fit;
 use crate::turns::wrap;
 use crate::zone::{Shift, Zone};
 
-/// Tracks that are all looked at while only one skew of a zone is known; more than a cylinder has.
+/// The tracks that are all measured while only one skew of a zone is known: more than a cylinder has.
 const DENSE_TRACKS: u64 = 24;
 
-/// How much further each prediction goes than the last, and how much less after one that failed.
+/// The factor by which each prediction goes further than the last, and the divisor after one that failed.
 const FURTHER: u64 = 4;
 const BACK: u64 = 16;
 
-/// The farthest prediction, tracks.
+/// The farthest prediction, in tracks.
 const FARTHEST: u64 = 1 << 24;
 
-/// What predictions may be unsure of, three standard deviations, of the tolerance.
+/// The largest uncertainty of a prediction (three standard deviations), as a part of the tolerance.
 const UNSURE: f64 = 0.4;
 
-/// What is predicted far ahead may be met by chance so often.
+/// The largest probability that a far prediction is met by chance.
 const CHANCE: f64 = 1e-4;
 
-/// Deviations of at most so many sectors come from slips, or from rotations not known well.
+/// The largest deviation, in sectors, from slips or from inexact rotations.
 const FEW_SECTORS: f64 = 4.0;
 
-/// What is no whole number of sectors.
+/// The least distance from a whole number of sectors that counts as a fraction.
 const PART: f64 = 0.28;
 
-/// LBNs in a row that turned out right after all before one is taken for off.
+/// The number of LBNs in a row that proved right after a doubt, before one counts as wrong.
 const MOST_DOUBTS: u32 = 3;
 
 impl Mapper<'_, '_> {
@@ -59,7 +59,7 @@ impl Mapper<'_, '_> {
             self.known = unsure / 3.0;
             let mut look = self.look(zone, target, unsure.min(tolerance))?;
             if !look.met && self.meter.is_noisy() {
-                // Before the zone is thought to be otherwise: the platter may be elsewhere than was thought.
+                // The platter may be at another angle than assumed; this is checked before the zone is doubted.
                 self.meter.find_phase()?;
                 look = self.look(zone, target, unsure.min(tolerance))?;
             }
@@ -68,7 +68,7 @@ impl Mapper<'_, '_> {
                 fit.pin(zone, told && self.meter.is_noisy());
                 good = target;
                 self.meter.knows(zone, good, unsure / 3.0);
-                // Every track at first: what recurs must not be stepped over.
+                // Every track at first, so that no repetition is missed.
                 let dense = zone.levels.len() == 1 && zone.locate(target).0 < DENSE_TRACKS;
                 step = if dense { 1 } else { (step * FURTHER).min(FARTHEST) };
                 continue;
@@ -81,7 +81,7 @@ impl Mapper<'_, '_> {
                     good = target;
                     continue;
                 }
-                // A slip or some: put to the right track, not to the right sector.
+                // One or more slips: they are located to the track, not to the sector.
                 let from = self.track_from(zone, good, target, look.error.abs() / 2.0)?;
                 let sectors = (look.error * n as f64).round();
                 if sectors >= 1.0 && from > zone.shifts.last().map_or(0, |s| s.lbn) {
@@ -108,7 +108,7 @@ impl Mapper<'_, '_> {
                 && looked.is_none()
                 && self.look(zone, off, 0.0)?.met
             {
-                // A reading went wrong somewhere: nothing is off here.
+                // One of the readings was wrong: this LBN is at its predicted angle.
                 doubts += 1;
                 good = off;
                 continue;
@@ -151,14 +151,14 @@ impl Mapper<'_, '_> {
         Ok(())
     }
 
-    /// The LBN that is predicted next, so many tracks ahead as the fit is sure of, and three standard deviations of
-    /// its prediction.
+    /// Returns the LBN to predict next, up to as many tracks ahead as the fit's certainty allows, and three standard
+    /// deviations of its prediction.
     fn target(&self, zone: &Zone, fit: &Fit, good: u64, step: &mut u64) -> (u64, f64) {
         let (n, last) = (zone.sectors, zone.end - 1);
         loop {
             let ahead = good.saturating_add(step.saturating_mul(n)).min(last);
             let (_, sector) = zone.locate(ahead);
-            // The middle of a track: a slip more or less does not push it off.
+            // The middle of a track: a missed slip does not move it to another track.
             let target = if ahead == last {
                 ahead
             } else {
@@ -172,8 +172,8 @@ impl Mapper<'_, '_> {
         }
     }
 
-    /// Whether others, on tracks before a target far ahead, stand where the zone has them as well: beyond the zone's end one of
-    /// some hundred meets a prediction by chance.
+    /// Returns whether other LBNs, on tracks before a far target, are at their predicted angles as well: beyond the zone's
+    /// end, one in some hundred meets its prediction by chance.
     pub(super) fn is_no_chance(
         &mut self,
         zone: &Zone,
@@ -186,7 +186,7 @@ impl Mapper<'_, '_> {
         if !self.meter.is_noisy() || target - good < 2 * back {
             return Ok(true);
         }
-        // Of places where nothing is as the zone has it, this share looks as if it were.
+        // The share of wrong predictions that are met by chance.
         let met = (2.0 * (self.tolerance(n) + more)).min(0.5);
         let mut chance = met;
         let mut at = target;
@@ -200,8 +200,8 @@ impl Mapper<'_, '_> {
         Ok(true)
     }
 
-    /// Whether an error grows evenly from the zone's beginning, as that of a rotation not known well does; that of a
-    /// slip is all there or not at all.
+    /// Returns whether an error grows evenly from the zone's beginning, as that of an inexact rotation does; the error of a
+    /// slip appears at once.
     fn grows(&mut self, zone: &Zone, good: u64, target: u64, error: f64) -> Result<bool, ProbeError> {
         let (track, _) = zone.locate(target);
         let from = zone.shifts.last().map_or(0, |s| zone.locate(s.lbn).0);
@@ -220,7 +220,7 @@ impl Mapper<'_, '_> {
         Ok(true)
     }
 
-    /// Whether what is off is off by a part of a sector, and what comes before it as well: no slip is.
+    /// Returns whether the deviation is a fraction of a sector, also for the LBNs before: no slip causes that.
     fn is_between(&mut self, zone: &Zone, off: u64, angle: f64) -> Result<bool, ProbeError> {
         let by = wrap(angle - zone.predict(off)) * zone.sectors as f64;
         if (by - by.round()).abs() < PART && by.round() != 0.0 {
@@ -231,8 +231,7 @@ impl Mapper<'_, '_> {
         Ok(!look.met)
     }
 
-    /// What the beginning of a zone says of its angles: some readings each of its first LBN and of each level's
-    /// second unit.
+    /// Begins the fit of a zone with some readings each of its first LBN and of each level's second unit.
     fn begin_fit(&mut self, zone: &mut Zone) -> Fit {
         let mut fit = Fit::new(self.spread);
         let like = self.map.zones.last().is_some_and(|before| before.alike(zone, 1e-12));

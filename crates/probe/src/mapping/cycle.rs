@@ -1,8 +1,8 @@
 //! Densities that differ by head: each track looks like a zone of its own, until they recur.
 //!
-//! A cylinder's tracks recur after as many as there are heads, or after twice as many where heads go back and forth. As
-//! soon as some tracks repeat what stood one cycle before, one more cycle is predicted from them and looked at track by
-//! track; then ever farther ahead, as in a zone of one density.
+//! A cylinder's tracks recur after the number of heads, or after twice that number if heads go back and forth. Once some
+//! tracks repeat those one cycle before, one more cycle is predicted from them and checked track by track; then ever farther
+//! ahead, as in a zone of one density.
 
 use super::{GOOD_ENOUGH, LONGEST, Mapper};
 use crate::error::ProbeError;
@@ -10,31 +10,31 @@ use crate::fit::Fit;
 use crate::turns::wrap;
 use crate::zone::{Cycle, Level, Slot, Zone};
 
-/// Zones of no more tracks are parts of a cycle, perhaps: heads next to each other may have one density.
+/// The most tracks of a zone that may be a part of a cycle: adjacent heads may have the same density.
 const MOST_TRACKS: u64 = 4;
 
-/// So many of a track's first sectors are in the zone before, at most.
+/// The most first sectors of a track that the zone before may contain.
 const MOST_BEFORE: u64 = 8;
 
-/// The longest cycle looked for, tracks: 32 heads, back and forth.
+/// The longest cycle that is looked for, in tracks: 32 heads, back and forth.
 const LONGEST_CYCLE: usize = 64;
 
-/// Tracks that repeat those of a cycle before.
+/// The number of tracks that must repeat those of a cycle before.
 const ALIKE: usize = 3;
 
-/// Rotations that are no more different than this are the same, turns, beside what readings leave open.
+/// The largest difference of equal rotations, in revolutions, apart from the error of readings.
 const SAME: f64 = 1e-4;
 
-/// How much further each prediction goes than the last.
+/// The factor by which each prediction goes further than the last.
 const FURTHER: u64 = 4;
 
-/// What predictions may be unsure of, three standard deviations, of the tolerance.
+/// The largest uncertainty of a prediction (three standard deviations), as a part of the tolerance.
 const UNSURE: f64 = 0.4;
 
-/// What is known of how far a cycle turns, where readings vary: least squares over whole cycles.
+/// The rotation of a cycle, if readings vary: least squares over whole cycles.
 struct Turning {
     fit: Fit,
-    /// The zone, as if a cycle were one level of tracks.
+    /// The zone with a cycle in place of a track.
     line: Zone,
 }
 
@@ -45,7 +45,7 @@ impl Turning {
         Self { fit: Fit::new(spread), line }
     }
 
-    /// An LBN stood so many turns after where the zone has it, as the mean of some readings.
+    /// Adds the mean of some readings that found an LBN this many revolutions after its prediction.
     fn take(&mut self, zone: &mut Zone, lbn: u64, error: f64, readings: f64) {
         self.fit.take(&mut self.line, lbn, error, readings);
         zone.angle = self.line.angle;
@@ -54,7 +54,7 @@ impl Turning {
         }
     }
 
-    /// Three standard deviations of a prediction, turns.
+    /// Returns three standard deviations of a prediction, in revolutions.
     fn unsure(&self, lbn: u64) -> f64 {
         3.0 * self.fit.uncertainty(&self.line, lbn)
     }
@@ -69,7 +69,7 @@ pub(super) struct Track {
 }
 
 impl Mapper<'_, '_> {
-    /// A zone of recurring densities in place of the last zones, if that is what they are; followed to its end.
+    /// Replaces the last zones by one of recurring densities, if they are one, and follows it to its end.
     pub(super) fn cycle(&mut self) -> Result<Option<Zone>, ProbeError> {
         let tracks = self.last_tracks();
         if let Some(zone) = self.cycle_of(&tracks)? {
@@ -81,7 +81,7 @@ impl Mapper<'_, '_> {
         }
         let tracks = self.walk()?;
         let zone = self.cycle_of(&tracks)?;
-        // What was walked once is not again.
+        // The same tracks are not walked twice.
         self.walked = tracks.last().map_or(self.walked, |t| t.first);
         if let Some(zone) = &zone {
             self.walked = zone.end;
@@ -98,10 +98,10 @@ impl Mapper<'_, '_> {
         Ok(zone)
     }
 
-    /// The zone of these tracks, followed to its end, if they have begun to recur.
+    /// Returns the zone of these tracks, followed to its end, if they have begun to recur.
     fn cycle_of(&mut self, tracks: &[Track]) -> Result<Option<Zone>, ProbeError> {
         let Some(&last) = tracks.last() else { return Ok(None) };
-        // Where a track begins was read by the density of the one before as well.
+        // The beginning of a track was computed with the density of the one before.
         let beside = 1.0 / last.sectors.saturating_sub(2).max(1) as f64;
         let loose = SAME + beside * beside + 6.0 * if self.meter.is_noisy() { self.spread } else { 0.0 };
         for length in 2..=LONGEST_CYCLE.min(tracks.len().saturating_sub(ALIKE)) {
@@ -119,8 +119,8 @@ impl Mapper<'_, '_> {
         Ok(None)
     }
 
-    /// Looks at each track of one more cycle, from `from` on, and puts it to where it stands; the last LBN of that cycle if all
-    /// are where a cycle has them.
+    /// Measures each track of one more cycle, from `from` on, and corrects its angle; returns the last LBN of that cycle if
+    /// all tracks match.
     fn one_more(
         &mut self,
         zone: &mut Zone,
@@ -132,7 +132,7 @@ impl Mapper<'_, '_> {
             return Ok(None);
         }
         let mut errors = Vec::new();
-        // Downward: read-ahead goes up.
+        // Downward, because read-ahead goes upward.
         for track in (from..from + length).rev() {
             let (first, last) = (zone.lbn_near(track, 0), zone.lbn_near(track, zone.sectors_on(track) - 1));
             let (end, begin) = (self.look(zone, last, loose)?, self.look(zone, first, loose)?);
@@ -151,9 +151,9 @@ impl Mapper<'_, '_> {
         Ok(Some(zone.lbn_near(from + length, 0) - 1))
     }
 
-    /// The last whole tracks that follow one another, in zones of a few.
+    /// Returns the last whole consecutive tracks, in zones of a few tracks.
     ///
-    /// The first sectors of a track stand where those of another density would, nearly: they may be in the zone before.
+    /// The first sectors of a track are almost at the angles of another density: they may be in the zone before.
     fn last_tracks(&self) -> Vec<Track> {
         let mut tracks: Vec<Track> = Vec::new();
         let zones = &self.map.zones;
@@ -169,7 +169,7 @@ impl Mapper<'_, '_> {
                 continue;
             }
             if begins + n > zone.end {
-                // The rest of a track whose first LBNs are elsewhere, or spare.
+                // The rest of a track whose first LBNs are remapped, or spare.
                 tracks.clear();
                 next = None;
                 continue;
@@ -186,8 +186,8 @@ impl Mapper<'_, '_> {
         tracks
     }
 
-    /// The zone of a cycle that the last tracks have begun to repeat: from the first track on that is like the one a
-    /// cycle later, or the first of a cylinder after it, where rotations show that.
+    /// Returns the zone of a cycle that the last tracks have begun to repeat: from the first track that matches the one a
+    /// cycle later, or the first track of a cylinder after it if rotations show that.
     fn zone_of_cycle(&self, tracks: &[Track], length: usize, advance: f64, loose: f64) -> Option<Zone> {
         let mut start = tracks.len() - length - ALIKE;
         while start > 0 && is_like(tracks, start - 1, length, advance, loose) {
@@ -219,7 +219,7 @@ impl Mapper<'_, '_> {
         Some(zone)
     }
 
-    /// Follows such a zone from an LBN that is right to its end.
+    /// Follows such a zone to its end, from an LBN at its predicted angle.
     fn follow_cycle(&mut self, zone: &mut Zone, good: u64) -> Result<(), ProbeError> {
         let Some((length, lbns)) = zone.cycle.as_ref().map(|c| (c.slots.len() as u64, c.lbns)) else {
             return Ok(());
@@ -227,7 +227,7 @@ impl Mapper<'_, '_> {
         let last = zone.end - 1;
         let noisy = self.meter.is_noisy();
         let tolerance = self.tolerance(zone.sectors);
-        // Such a zone has no slips: what is near enough is right, even where sectors could be told.
+        // Such a zone has no slips: a small deviation is accepted even if sectors could be distinguished.
         let more =
             SAME + if noisy { (GOOD_ENOUGH / self.meter.revolution() - tolerance).max(0.0) } else { 0.0 };
         let mut turning = Turning::new(zone, length, self.spread);
@@ -251,7 +251,7 @@ impl Mapper<'_, '_> {
             self.meter.stage("zones and tracks", 0.05 + 0.6 * target as f64 / self.capacity as f64);
             let mut look = self.look(zone, target, more)?;
             if !look.met && noisy {
-                // The platter may be elsewhere than was thought.
+                // The platter may be at another angle than assumed.
                 self.meter.find_phase()?;
                 look = self.look(zone, target, more)?;
             }
@@ -262,7 +262,7 @@ impl Mapper<'_, '_> {
                 } else if let Some(cycle) = zone.cycle.as_mut()
                     && whole > 0
                 {
-                    // The farthest reading says best how far a cycle turns.
+                    // The farthest reading determines the rotation of a cycle best.
                     cycle.advance += look.error / whole as f64;
                 }
                 good = target;
@@ -284,7 +284,7 @@ impl Mapper<'_, '_> {
         Ok(())
     }
 
-    /// The map ends before `lbn`, where a zone begins that was taken for others.
+    /// Ends the map before `lbn`, where a zone begins that counted as several.
     fn take_back(&mut self, lbn: u64) {
         self.map.zones.retain(|zone| zone.first < lbn);
         if let Some(last) = self.map.zones.last_mut() {
@@ -296,8 +296,8 @@ impl Mapper<'_, '_> {
 }
 
 impl Cycle {
-    /// The rotations of a zone of one density that does as this does, for whoever asks for the order of tracks: of those that
-    /// `levels` has, the second of a cylinder.
+    /// Returns the rotations of a zone of one density with the same order of tracks. `levels` are the known ones; the second
+    /// is that of a cylinder.
     fn levels(&self, levels: &[Level]) -> Vec<Level> {
         // An angle is that at which a track's first sector ends.
         let begins: Vec<f64> = self.slots.iter().map(|s| s.angle - 1.0 / s.sectors as f64).collect();
@@ -309,7 +309,7 @@ impl Cycle {
         let of: Vec<f64> = steps.iter().copied().take(inside).collect();
         let first = of.first().copied().unwrap_or(0.0);
         let step = first + of.iter().map(|s| wrap(s - first)).sum::<f64>() / of.len().max(1) as f64;
-        // What many cycles turn says exactly what a part of one does, up to whole turns.
+        // The rotation of many cycles gives that of a part of one exactly, up to whole revolutions.
         let part = |parts: u64, about: f64| {
             let parts = parts as f64;
             about + wrap(self.advance - parts * about) / parts
@@ -328,7 +328,7 @@ impl Cycle {
     }
 }
 
-/// Whether a track is like the one a cycle later.
+/// Returns whether a track matches the one a cycle later.
 fn is_like(tracks: &[Track], at: usize, length: usize, advance: f64, loose: f64) -> bool {
     matches!(
         (tracks.get(at), tracks.get(at + length)),
@@ -336,7 +336,7 @@ fn is_like(tracks: &[Track], at: usize, length: usize, advance: f64, loose: f64)
     )
 }
 
-/// By how much a cycle of so many tracks turns, if the last tracks repeat those before and densities differ among them.
+/// Returns the rotation of a cycle of this many tracks, if the last tracks repeat those before and their densities differ.
 fn recurs(tracks: &[Track], length: usize, loose: f64) -> Option<f64> {
     let last = tracks.len().checked_sub(1)?;
     let (a, b) = (tracks.get(last.checked_sub(length)?)?, tracks.get(last)?);
@@ -348,8 +348,8 @@ fn recurs(tracks: &[Track], length: usize, loose: f64) -> Option<f64> {
     (alike && cycle.iter().any(|t| t.sectors != a.sectors)).then_some(advance)
 }
 
-/// How many tracks a cylinder has, and which of a cycle's is the first of one: where the rotation to the next track is
-/// another than elsewhere. The tracks are those of a cycle and the first of the next.
+/// Returns the number of tracks of a cylinder, and the index in the cycle of its first: there the rotation to the next track
+/// differs from the usual. The tracks are those of a cycle and the first of the next.
 fn heads(tracks: &[Track], loose: f64) -> Option<(usize, usize)> {
     // An angle is that at which a track's first sector ends.
     let begins: Vec<f64> = tracks.iter().map(|t| t.angle - 1.0 / t.sectors as f64).collect();

@@ -1,4 +1,4 @@
-//! Where a zone's predictions begin to fail.
+//! The search for the first LBN at which a zone's predictions fail.
 
 use super::Mapper;
 use super::event::NEARLY_WHOLE;
@@ -6,15 +6,16 @@ use super::look::Look;
 use crate::error::ProbeError;
 use crate::zone::{Shift, Zone};
 
-/// Where readings vary, a slip of no more than this is put to the right track, not to the right sector, ns.
+/// The largest slip, ns, that is located only to its track if readings vary.
 const SLIP_ENOUGH: f64 = 32_000.0;
 
-/// Tracks before one that is off that are looked at again: a cylinder of them, at most so many.
+/// The number of tracks before a wrong one that are checked again: those of a cylinder, within these limits.
 const BEFORE: u64 = 3;
 const MOST_BEFORE: u64 = 12;
 
 impl Mapper<'_, '_> {
-    /// What is further off than this belongs to what is off by `by`: where a sector cannot be told, about half of it.
+    /// Returns the deviation above which an LBN belongs to those that are off by `by`: about half of `by` if sectors cannot
+    /// be distinguished.
     pub(super) fn threshold(&self, zone: &Zone, by: f64) -> f64 {
         let tolerance = self.tolerance(zone.sectors);
         if self.tells_sectors(zone.sectors) {
@@ -24,8 +25,8 @@ impl Mapper<'_, '_> {
         }
     }
 
-    /// The first LBN that is further off than `threshold`, between one that is right and one that is not; and what a
-    /// look at it said, if that is known.
+    /// Returns the first LBN whose deviation exceeds `threshold`, between one at its predicted angle and one that is not,
+    /// and the reading of it, if there is one.
     pub(super) fn first_off(
         &mut self,
         zone: &Zone,
@@ -37,7 +38,7 @@ impl Mapper<'_, '_> {
         if self.meter.is_noisy()
             && let Some(begins) = track_between(zone, good, bad)
         {
-            // Most of what is off begins with a track.
+            // Most deviations begin with a track.
             let look = self.look_within(zone, begins, threshold)?;
             if look.met {
                 good = begins;
@@ -51,7 +52,7 @@ impl Mapper<'_, '_> {
         while let Some(sooner) = self.is_off_before(zone, good, off, threshold)? {
             off = self.halve(zone, good, sooner, threshold, false)?;
         }
-        // One reading for each half may go wrong once; what came of them is looked at twice.
+        // A single reading for each half may be wrong; the result is read twice.
         if off == good + 1 || self.look_within(zone, off - 1, threshold)?.met {
             let look = self.look_within(zone, off, threshold)?;
             if !look.met {
@@ -61,8 +62,8 @@ impl Mapper<'_, '_> {
         Ok((self.halve(zone, good, bad, threshold, true)?, None))
     }
 
-    /// An LBN on one of the tracks before `off` that is off as well: after a track that holds none, some of those that
-    /// follow stand where they should by chance, and halving goes astray. Looked for in exact times only.
+    /// Returns an LBN on one of the tracks before `off` that deviates as well. After a track without LBNs some of the next
+    /// ones meet their predictions by chance, and the binary search goes wrong. Searched with exact times only.
     fn is_off_before(
         &mut self,
         zone: &Zone,
@@ -84,7 +85,7 @@ impl Mapper<'_, '_> {
         Ok(None)
     }
 
-    /// Places on tracks next to each other of which the first is right and the other is not, where readings vary.
+    /// Returns places on consecutive tracks, the first at its predicted angle and the second not, if readings vary.
     pub(super) fn off_tracks(
         &mut self,
         zone: &Zone,
@@ -112,7 +113,7 @@ impl Mapper<'_, '_> {
         }
     }
 
-    /// A slip so small that its track is near enough, between places on tracks next to each other.
+    /// Returns a slip that moves its track only within the tolerance, between places on consecutive tracks.
     pub(super) fn slip_on_track(
         &mut self,
         zone: &Zone,
@@ -145,7 +146,7 @@ impl Mapper<'_, '_> {
     ) -> Result<u64, ProbeError> {
         let n = zone.sectors;
         let (mut good, mut bad) = (good, bad);
-        // From track to track first, then inside.
+        // First from track to track, then within a track.
         while bad - good > 1 {
             let mut middle = good + (bad - good) / 2;
             if bad - good > 3 * n {
@@ -162,7 +163,8 @@ impl Mapper<'_, '_> {
         Ok(bad)
     }
 
-    /// The middle of the first track that is further off than `half`: near enough where a sector cannot be told.
+    /// Returns the middle of the first track that deviates by more than `half`: accurate enough if sectors cannot be
+    /// distinguished.
     pub(super) fn track_from(
         &mut self,
         zone: &Zone,
@@ -182,7 +184,7 @@ impl Mapper<'_, '_> {
     }
 }
 
-/// The first LBN of the only track that begins between two LBNs.
+/// Returns the first LBN of the only track that begins between two LBNs.
 fn track_between(zone: &Zone, good: u64, bad: u64) -> Option<u64> {
     let (before, after) = (zone.locate(good).0, zone.locate(bad).0);
     let begins = zone.lbn_near(after, 0);

@@ -1,32 +1,32 @@
-//! What is where a zone's predictions begin to fail: a slip, a rotation that recurs, one moved LBN, the zone's end.
+//! The cause of a failed prediction: a slip, a rotation that recurs, one moved LBN, or the zone's end.
 
 use super::Mapper;
 use crate::error::ProbeError;
 use crate::turns::wrap;
 use crate::zone::{Level, Shift, Zone};
 
-/// The longest run of slipped sectors taken for one.
+/// The longest run of sectors that counts as one slip.
 pub(super) const MOST_SLIPPED: u64 = 256;
 
 /// The longest such run with others so near that they hide the next track.
 const MOST_SLIPPED_AMONG: u64 = 32;
 
-/// The same where readings vary, and the density of another zone does not show over a few LBNs.
+/// The same if readings vary, so that the density of another zone does not show over a few LBNs.
 const MOST_SLIPPED_UNSEEN: u64 = 8;
 
-/// Units of a level in one of the next; a band has some hundred tracks.
+/// The most units of a level in one of the next; a band has some hundred tracks.
 const MOST_REPEATS: u64 = 4_096;
 
 /// The most levels: track, cylinder or run, band.
 const MOST_LEVELS: usize = 3;
 
-/// What is this near to whole sectors may be one, sectors.
+/// The largest distance from whole sectors, in sectors, that counts as whole.
 pub(super) const NEARLY_WHOLE: f64 = 0.35;
 
-/// A density that begins so few LBNs from a track begins with it.
+/// The number of LBNs within which a density that begins near a track begins with it.
 const BEGINS: f64 = 6.0;
 
-/// What is at the first LBN that is off.
+/// The cause of the first deviation.
 pub(super) enum Event {
     Slip(u64),
     Level(Level),
@@ -35,7 +35,7 @@ pub(super) enum Event {
 }
 
 impl Mapper<'_, '_> {
-    /// What is at `off`, the first LBN that is not where the zone has it.
+    /// Returns the cause of the deviation at `off`, the first LBN that is not at its predicted angle.
     pub(super) fn classify(&mut self, zone: &Zone, off: u64, angle: f64) -> Result<Event, ProbeError> {
         let n = zone.sectors;
         if off + 2 < zone.end && self.all_meet(zone, &[off + 1, off + 2])? {
@@ -46,7 +46,7 @@ impl Mapper<'_, '_> {
         let regular = sector == 0 && track > top && track % top == 0;
         if regular && track / top <= MOST_REPEATS && zone.levels.len() < MOST_LEVELS {
             let advance = wrap(angle - zone.angle);
-            // Rotations that were read once or twice are not known to a sector three times as far.
+            // Rotations that were read once or twice are not known to a sector at three times the distance.
             let loose = if self.meter.is_noisy() { 2.0 * self.tolerance(n) } else { 0.0 };
             let whole = (advance * n as f64).round() / n as f64;
             let near = wrap(whole - advance).abs() * (n as f64) < NEARLY_WHOLE;
@@ -65,8 +65,8 @@ impl Mapper<'_, '_> {
         Ok(self.slip(zone, off, angle)?.unwrap_or(Event::End))
     }
 
-    /// The first LBN of another density that begins where this one goes on: what follows `off`, which is off by `error`,
-    /// is off by ever more. Where readings vary that looks like one slip after another.
+    /// Returns the first LBN of another density that begins without a jump: the deviation is `error` at `off` and grows
+    /// behind it. If readings vary that looks like one slip after another.
     pub(super) fn density_changes(
         &mut self,
         zone: &Zone,
@@ -87,7 +87,7 @@ impl Mapper<'_, '_> {
         if bent.abs() > f64::max(0.6, 0.1 * grown.abs()) || grown.abs() < 1.5 {
             return Ok(None);
         }
-        // Back along the line to where nothing is off.
+        // Back along the line to the LBN without deviation.
         let back = (sectors(wrap(*near)) / grown * (n / 2) as f64 - (n / 4) as f64).round();
         let (_, sector) = zone.locate(off);
         let first = if (back - sector as f64).abs() < BEGINS { sector } else { back.max(0.0) as u64 };
@@ -95,7 +95,7 @@ impl Mapper<'_, '_> {
         Ok((first > zone.first).then_some(first))
     }
 
-    /// Whether a rotation recurs after as many tracks again, and again.
+    /// Returns whether a rotation recurs after the same number of tracks, and again.
     fn recurs(&mut self, zone: &Zone, level: Level, loose: f64) -> Result<bool, ProbeError> {
         let (n, track) = (zone.sectors, level.unit);
         let mut trial = zone.clone();
@@ -113,7 +113,7 @@ impl Mapper<'_, '_> {
             && self.all_meet_within(&trial, &points, loose)?)
     }
 
-    /// Whether sectors were stepped over before `off`.
+    /// Returns the slip before `off`, if there is one.
     fn slip(&mut self, zone: &Zone, off: u64, angle: f64) -> Result<Option<Event>, ProbeError> {
         let n = zone.sectors;
         if !self.tells_sectors(n) {
@@ -147,7 +147,7 @@ impl Mapper<'_, '_> {
         Ok(None)
     }
 
-    /// Whether `off` is the first of a whole track of the zone's density.
+    /// Returns whether `off` is the first LBN of a whole track of the zone's density.
     fn track_begins(&mut self, zone: &Zone, off: u64, angle: f64) -> Result<bool, ProbeError> {
         let alone = Zone::new(off, zone.sectors, angle);
         self.all_meet(&alone, &[off + zone.sectors - 1, off + zone.sectors * 3 / 4])

@@ -1,15 +1,15 @@
-//! Zones that turn out to be parts of one.
+//! Zones that prove to be parts of one.
 
 use super::Mapper;
 use crate::error::ProbeError;
 use crate::turns::wrap;
 use crate::zone::{Level, Region, Zone};
 
-/// Fewer spares than this may be slips, where one sector more or less cannot be told.
+/// The number of spares below which they may be slips, if sectors cannot be distinguished.
 const FEW_SECTORS: u64 = 4;
 
 impl Mapper<'_, '_> {
-    /// A zone whose first repetition was taken for a zone of its own: a slip stood where the second was looked for.
+    /// Returns a zone whose first repetition counted as a zone of its own, because a slip was at the place of the second.
     fn prefixed(&self, before: &Zone, zone: &Zone) -> Option<Zone> {
         let tracks = before.tracks();
         let level = zone.levels.iter().find(|l| l.unit == tracks)?;
@@ -30,7 +30,7 @@ impl Mapper<'_, '_> {
         Some(joined)
     }
 
-    /// A zone that repeats the one before is the next region of the same.
+    /// Returns the zone before extended by this one, if this one repeats it as its next region.
     pub(super) fn join(&mut self, zone: &Zone) -> Result<Option<Zone>, ProbeError> {
         let Some(before) = self.map.zones.last() else { return Ok(None) };
         let lbns = before.lbns();
@@ -47,7 +47,7 @@ impl Mapper<'_, '_> {
             return Ok(None);
         }
         if lbns < 2 {
-            // Single sectors turn as those of one track do.
+            // Single sectors rotate as those of one track do.
             return Ok(None);
         }
         let tracks = before.tracks();
@@ -58,7 +58,7 @@ impl Mapper<'_, '_> {
         joined.levels.retain(|l| l.unit < tracks);
         joined.levels.push(Level { unit: tracks, advance: wrap(zone.angle - before.angle) });
         if !self.tells_sectors(zone.sectors) && (1..FEW_SECTORS).contains(&spares) {
-            // A slip in each of two cylinders looks the same; where there is none it is runs that recur.
+            // A slip in each of two cylinders looks the same; without slips, runs recur.
             return Ok(None);
         }
         let third = zone.end;
@@ -69,11 +69,11 @@ impl Mapper<'_, '_> {
         Ok(None)
     }
 
-    /// Three zones that repeat one another, the third turned against the second otherwise than the second against the first: bands
-    /// of two runs. In their place one zone, if it goes on so.
+    /// Replaces three zones that repeat one another by one, if it continues: if the rotation from the second to the third
+    /// differs from that of the first to the second, they are bands of two runs.
     pub(super) fn join_pairs(&mut self) -> Result<Option<Zone>, ProbeError> {
         if self.meter.is_noisy() {
-            // Runs whose angles are known to a reading only would go on for long before that shows.
+            // Runs whose angles are known only to a reading would continue for long before an error shows.
             return Ok(None);
         }
         let [.., first, second, third] = self.map.zones.as_slice() else { return Ok(None) };

@@ -1,8 +1,8 @@
-//! From LBN 0 to the last: zones, track boundaries, skews, slips, by angles alone.
+//! The map of a drive from LBN 0 to the last: zones, track boundaries, skews and slips, by angles alone.
 //!
-//! A zone's rotations repeat, so a few of them say where each LBN should stand. The mapper predicts ever farther
-//! ahead ([`course`]); where a prediction fails it looks for the first LBN that is off ([`edge`]), and finds out what is
-//! there ([`event`]).
+//! A zone's rotations repeat, so a few of them predict the angle of each LBN. The mapper predicts ever farther ahead
+//! ([`course`]); if a prediction fails, it looks for the first LBN that deviates ([`edge`]), and determines the cause
+//! ([`event`]).
 
 mod beginning;
 mod course;
@@ -19,33 +19,33 @@ use crate::meter::Meter;
 use crate::zone::Zone;
 use std::collections::BTreeSet;
 
-/// The most zones; beyond that the drive is not understood.
+/// The most zones: with more, the drive is not understood.
 const MOST_ZONES: usize = 4_096;
 
 /// The most tracks of a drive.
 const MOST_TRACKS: u64 = crate::geometry::MOST_HEADS * model::MOST_CYLINDERS as u64 / 2;
 
-/// When mapping ends, of the time that a probe may take.
+/// The end of mapping, as a share of the probe's time limit.
 pub(super) const LONGEST: f64 = 0.6;
 
-/// An angle this near is near enough where readings vary, ns: half of what counts as predicted.
+/// The tolerance of an angle if readings vary, ns: half of the tolerance of a prediction.
 const GOOD_ENOUGH: f64 = 25_000.0;
 
-/// A sector that takes so many standard deviations of a reading can be told from the next.
+/// The least length of a sector that is distinguished from the next, in standard deviations of a reading.
 const TOLD: f64 = 4.0;
 
-/// The map, and what of it is strange.
+/// The map, with its irregularities.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Map {
     pub(crate) zones: Vec<Zone>,
-    /// From here on the drive was not understood; its capacity, if it was.
+    /// The end of the part that was understood: the capacity, if all was.
     pub(crate) mapped: u64,
-    /// Tracks on which an angle was taken for it.
+    /// The number of tracks on which an angle was taken.
     pub(crate) measured: u64,
 }
 
 impl Map {
-    /// The map of a drive of so many sectors of which nothing is known.
+    /// Returns the map of an unknown drive of this capacity.
     pub(crate) fn of_nothing(capacity: u64) -> Self {
         let mut zone = Zone::new(0, capacity.max(1), 0.0);
         zone.end = capacity;
@@ -57,13 +57,13 @@ impl Map {
         self.zones.get(after.checked_sub(1)?).filter(|z| lbn < z.end)
     }
 
-    /// Where LBNs stood otherwise than those before had it: a zone's end, a slip, one that stands elsewhere alone.
+    /// Returns the number of irregularities: ends of zones, slips, and LBNs that stand elsewhere alone.
     pub(crate) fn breaks(&self) -> u64 {
         let inside: usize = self.zones.iter().map(|z| z.shifts.len() + z.odd.len()).sum();
         (inside + self.zones.len().saturating_sub(1)) as u64
     }
 
-    /// Zones that end inside of a track, but for the last.
+    /// Returns the number of zones, without the last, that end inside of a track.
     pub(crate) fn ends_inside_of_tracks(&self) -> u64 {
         let inside = |zone: &&Zone| {
             zone.cycle.is_none() && !(zone.place(zone.end - 1) + 1).is_multiple_of(zone.sectors)
@@ -71,13 +71,13 @@ impl Map {
         self.zones.iter().rev().skip(1).filter(inside).count() as u64
     }
 
-    /// How many tracks these LBNs stand on.
+    /// Returns the number of tracks on which these LBNs stand.
     fn tracks_of(&self, lbns: &[u64]) -> u64 {
         let of = |&lbn: &u64| self.zone_of(lbn).map(|zone| (zone.first, zone.locate(lbn).0));
         lbns.iter().filter_map(of).collect::<BTreeSet<_>>().len() as u64
     }
 
-    /// These stand elsewhere, each alone.
+    /// Records LBNs that stand elsewhere, each alone.
     pub(crate) fn stand_alone(&mut self, lbns: &[u64]) {
         for &lbn in lbns {
             let zone = self.zones.iter_mut().find(|zone| (zone.first..zone.end).contains(&lbn));
@@ -97,15 +97,15 @@ impl Map {
 pub(crate) struct Mapper<'m, 'a> {
     meter: &'m mut Meter<'a>,
     capacity: u64,
-    /// Of one reading, turns.
+    /// The standard deviation of one reading, in revolutions.
     spread: f64,
-    /// To what the predictions of the stretch looked at are known, turns; infinite while it is not known.
+    /// The standard deviation of predictions in the current stretch, in revolutions; infinite while it is unknown.
     known: f64,
-    /// What is known of the angles of the zone before.
+    /// The fit of the angles of the zone before.
     fit: Option<Fit>,
-    /// An LBN that begins something else, and its angle.
+    /// An LBN that begins a new zone, and its angle.
     found: Option<(u64, f64)>,
-    /// Up to here tracks were looked at one by one.
+    /// The end of the tracks that were measured one by one.
     walked: u64,
     map: Map,
 }
@@ -126,11 +126,11 @@ impl<'m, 'a> Mapper<'m, 'a> {
         }
     }
 
-    /// How near to its prediction an angle meets it, on a track of so many sectors.
+    /// Returns the tolerance of an angle on a track of this many sectors.
     fn tolerance(&self, sectors: u64) -> f64 {
         let turn = self.meter.revolution();
         if !self.meter.is_noisy() {
-            // A nanosecond of clock, and what of it adds up.
+            // A nanosecond of the clock, and accumulated rounding.
             6.0 / turn + 2e-5
         } else if self.tells_sectors(sectors) {
             f64::min(0.5 / sectors as f64, GOOD_ENOUGH / turn)
@@ -139,12 +139,12 @@ impl<'m, 'a> Mapper<'m, 'a> {
         }
     }
 
-    /// Whether one sector more or less can be told.
+    /// Returns whether adjacent sectors can be distinguished.
     fn tells_sectors(&self, sectors: u64) -> bool {
         !self.meter.is_noisy() || 1.0 / sectors as f64 > TOLD * self.spread
     }
 
-    /// Maps the drive; and why that ended before the drive does, where it was for the drive's sake.
+    /// Maps the drive; also returns the reason if the drive itself ended the map early.
     pub(crate) fn run(mut self) -> Result<(Map, Result<(), ProbeError>), ProbeError> {
         let ended = match self.all_zones() {
             Err(error) if !error.is_of_the_drive() => return Err(error),
@@ -153,7 +153,7 @@ impl<'m, 'a> Mapper<'m, 'a> {
         let at = self.map.zones.last().map_or(0, |zone| zone.end);
         self.map.mapped = at.min(self.capacity);
         if at < self.capacity {
-            // The rest was not understood: it is taken to go on as before, and is reported as unsure.
+            // The rest was not understood: it is assumed to continue as before, and is reported as unsure.
             let rest = self.rest(at)?;
             self.map.zones.push(rest);
         }
@@ -162,7 +162,7 @@ impl<'m, 'a> Mapper<'m, 'a> {
         Ok((self.map, ended))
     }
 
-    /// Zone after zone, as long as there is time.
+    /// Maps one zone after another while time is left.
     fn all_zones(&mut self) -> Result<(), ProbeError> {
         let mut at = 0;
         while at < self.capacity && self.map.zones.len() < MOST_ZONES && self.meter.is_within(LONGEST) {
@@ -170,7 +170,7 @@ impl<'m, 'a> Mapper<'m, 'a> {
             let angle = self.found.take().filter(|&(lbn, _)| lbn == at).map(|(_, angle)| angle);
             let mut zone = self.begin(at, angle)?;
             self.extend(&mut zone)?;
-            // What is not understood is left behind an LBN at a time.
+            // A stretch that is not understood is passed one LBN at a time.
             zone.end = zone.end.clamp(at + 1, self.capacity);
             if let Some(joined) = self.join(&zone)? {
                 self.map.zones.pop();
@@ -197,7 +197,7 @@ impl<'m, 'a> Mapper<'m, 'a> {
         Ok(())
     }
 
-    /// A zone for all LBNs from one on, which were not mapped.
+    /// Returns a zone for all LBNs from one on, which were not mapped.
     fn rest(&mut self, at: u64) -> Result<Zone, ProbeError> {
         let largest = self.map.zones.iter().max_by_key(|z| z.lbns());
         let sectors = largest.map_or(1, |z| z.sectors).max(self.fewest_sectors());
@@ -212,7 +212,7 @@ impl<'m, 'a> Mapper<'m, 'a> {
         Ok(rest)
     }
 
-    /// The fewest sectors that a drive's tracks have in the mean: with fewer there would be more tracks than a profile has.
+    /// Returns the fewest sectors per track in the mean: with fewer there would be more tracks than a profile has.
     fn fewest_sectors(&self) -> u64 {
         self.capacity.div_ceil(MOST_TRACKS)
     }

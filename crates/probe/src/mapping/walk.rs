@@ -1,8 +1,8 @@
-//! Tracks one after another where readings vary and densities differ from track to track.
+//! Tracks measured one after another, if readings vary and densities differ from track to track.
 //!
-//! A density that is one sector off shows over most of a track only, so that what follows the first zones from afar takes a track
+//! A density that is wrong by one sector shows only over most of a track, so predictions from the first zones take a track
 //! of 203 sectors for one of 202 with a slip. Here each track is measured by itself: some readings at its beginning and some
-//! near its end say how many sectors it has, and so where the next begins.
+//! near its end give its number of sectors, and so the beginning of the next.
 
 use super::Mapper;
 use super::cycle::Track;
@@ -10,32 +10,33 @@ use crate::error::ProbeError;
 use crate::turns::{frac, wrap};
 use crate::zone::Zone;
 
-/// Sectors more or less than the track before, at most.
+/// The most sectors by which a track differs from the one before.
 const MORE: u64 = 4;
 
-/// Where a track is read, of the fewest sectors that it may have: near its end and at its beginning.
+/// The places of readings, as parts of the fewest sectors that the track may have: near its end and at its beginning.
 const PLACES: (f64, f64) = (0.97, 0.7);
 const FIRST: (f64, f64) = (0.2, 0.02);
 
-/// Between the middles of these, turns.
+/// The distance between the middles of these places, in revolutions.
 const APART: f64 = 0.725;
 
-/// Readings of a track, at least and at most; and how sure they are together of its sectors, standard deviations of half a one.
+/// The least and the most readings of a track; and the certainty of its number of sectors, in standard deviations of half a
+/// sector.
 const READINGS: (u64, u64) = (6, 24);
 const TOLD: f64 = 2.5;
 
-/// Readings are so many standard deviations from the line of their track, at most.
+/// The largest deviation of a reading from the line of its track, in standard deviations.
 const NEAR: f64 = 4.0;
 
-/// Tracks that are walked, at most; those after which densities that are all the same are one zone's.
+/// The most tracks that are walked; and the number of equal densities after which they are one zone's.
 const MOST: usize = 40;
 const SAME: usize = 7;
 
-/// The fewest sectors on a track for whose density this helps.
+/// The fewest sectors on a track for which this is needed.
 const LEAST: u64 = 24;
 
 impl Mapper<'_, '_> {
-    /// Whole tracks from the beginning of the last zone on, until something else begins than a track of nearly as many sectors.
+    /// Measures whole tracks from the beginning of the last zone on, until one does not have nearly as many sectors.
     pub(super) fn walk(&mut self) -> Result<Vec<Track>, ProbeError> {
         let Some(zone) = self.map.zones.last().cloned() else { return Ok(Vec::new()) };
         let mut tracks: Vec<Track> = Vec::new();
@@ -57,7 +58,7 @@ impl Mapper<'_, '_> {
         Ok(tracks)
     }
 
-    /// The first LBN of a whole track: the zone's, if its track is as long as it should be, else where it ends.
+    /// Returns the first LBN of a whole track: the zone's, if its track has the full length, else the next track's.
     fn begins(&mut self, zone: &Zone) -> Result<u64, ProbeError> {
         let alone = Zone::new(zone.first, zone.sectors, zone.angle);
         let near = |mapper: &mut Self, lbn: u64| -> Result<bool, ProbeError> {
@@ -77,18 +78,19 @@ impl Mapper<'_, '_> {
         Ok(bad)
     }
 
-    /// Readings of a track of so many sectors that tell it from one of a sector more, half of them near each end.
+    /// Returns the readings needed to distinguish a track of this many sectors from one with a sector more; half are near
+    /// each end.
     fn readings(&self, sectors: u64) -> u64 {
         let half = 2.0 * (2.0 * TOLD * self.spread * sectors as f64 / APART).powi(2);
         (2 * half.ceil() as u64).max(READINGS.0)
     }
 
-    /// A track that begins at an LBN, with about as many sectors as the one before.
+    /// Measures a track that begins at an LBN, with about as many sectors as the one before.
     fn track_at(&mut self, first: u64, before: u64) -> Result<Option<Track>, ProbeError> {
         let least = before.saturating_sub(MORE).max(8);
         let half = self.readings(before) / 2;
         let mut readings: Vec<(u64, f64)> = Vec::new();
-        // Downward, for read-ahead goes up.
+        // Downward, because read-ahead goes upward.
         for (high, low) in [PLACES, FIRST] {
             for k in 0..half {
                 let part = high - (high - low) * k as f64 / (half - 1) as f64;
@@ -110,7 +112,7 @@ impl Mapper<'_, '_> {
         if worst > NEAR * self.spread {
             return Ok(None);
         }
-        // The last of it is on it as well.
+        // The last sector must be on the track as well.
         let last = sectors - 1;
         let off = self.meter.deviation(first + last, angle + last as f64 / sectors as f64)?;
         let track = Track { first, sectors, angle: frac(angle) };

@@ -1,19 +1,19 @@
-//! Of random requests all over a drive, those to where the report is sure come as predicted, whatever region the one before was in; where
-//! that moved the arm to where the map does not have it, the report says how many do.
+//! Random requests over the whole drive: those outside the regions named by the report meet their predictions, whatever
+//! region the request before was in. If that left the arm elsewhere than in the map, the report states the share that does.
 
 use crate::common::{self, Emulated};
 use probe::{Device, Options, Probe};
 use std::ops::ControlFlow;
 
-/// What came within 50 us, and all.
+/// The number of reads within 50 us, and of all reads.
 type Near = (u32, u32);
 
 fn share((near, of): Near) -> f64 {
     f64::from(near) / f64::from(of.max(1))
 }
 
-/// Of a random drive of which the report names parts: requests to where it is sure, behind one of these and behind another one, and what
-/// the report says of the latter.
+/// Probes a random drive whose report names regions. Returns the counts of requests outside them, after another such request
+/// and after one inside, and the report's statement about the latter.
 fn sure_ones(seed: u64, noisy: bool) -> Option<([Near; 2], f64)> {
     let truth = common::random(seed);
     let mut drive = if noisy { Emulated::noisy(&truth, 1) } else { Emulated::new(&truth) };
@@ -32,7 +32,7 @@ fn sure_ones(seed: u64, noisy: bool) -> Option<([Near; 2], f64)> {
         before = sure;
         ControlFlow::Continue(())
     });
-    // By how much of the drive each is.
+    // Weights by the share of the drive.
     let lbns = |u: &probe::Unsure| (u.end.get() - u.first.get()) as f64;
     let all: f64 = report.unsure.iter().map(lbns).sum();
     let said: f64 = report.unsure.iter().map(|u| lbns(u) * u.behind.high).sum::<f64>() / all;
@@ -40,18 +40,18 @@ fn sure_ones(seed: u64, noisy: bool) -> Option<([Near; 2], f64)> {
 }
 
 #[test]
-fn requests_to_where_it_is_sure_come_as_predicted_whatever_came_before_or_it_says_so() {
+fn requests_outside_named_regions_meet_their_predictions_or_the_report_says_so() {
     let exact = [2, 17, 24, 25, 29].map(|seed| (seed, false));
     let noisy = [2, 5, 12, 15, 24, 25].map(|seed| (seed, true));
     let mut parts = 0;
     for (seed, noisy) in exact.into_iter().chain(noisy) {
-        // Named whole, or not at all.
+        // The report names the whole drive, or no region.
         let Some(([sure, unsure], said)) = sure_ones(seed, noisy) else { continue };
         let what = format!("{seed}, noisy {noisy}: {sure:?} behind sure ones, {unsure:?} behind others");
         assert!(share(sure) >= 0.97, "{what}");
         if unsure.1 > 100 {
             parts += 1;
-            // No better than the report says, or as good as where it is sure.
+            // No better than the report says, or as good as outside the regions.
             assert!(share(unsure) >= 0.94 || said < 0.97, "{what}, at most {said} said");
         }
     }

@@ -1,5 +1,5 @@
-//! Every built-in drive at its size, as it is and with the black box's default noise: found in its time, predicted as
-//! promised or the region named, its order of tracks right or said not to be sure.
+//! Every built-in drive at its size, exact and with the black box's default noise: found within its time, predicted as
+//! promised or the region named, its order of tracks right or reported as uncertain.
 
 use crate::common::{Emulated, holds, is_large, is_right_or_unsure};
 use model::{Profile, builtin};

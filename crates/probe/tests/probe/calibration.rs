@@ -1,4 +1,4 @@
-//! Of what is said to be so sure, at least about that share is so: over random drives, exact and varying ones.
+//! Confidences are calibrated: at least about that share of findings is right, over random drives, exact and noisy.
 
 use crate::common::judge::{Judged, drive, judged};
 use crate::common::{self, predictions_on};
@@ -7,10 +7,10 @@ use probe::{Options, Probe};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-/// Random drives of these seeds are probed.
+/// The seeds of the random drives.
 const SEEDS: std::ops::RangeInclusive<u64> = 0..=30;
 
-/// What all of them say, and whether it is right; [`judged`] says what that means of each.
+/// Returns all findings, and whether each is right; [`judged`] defines that for each.
 fn said(behaviour: Behaviour, two: bool) -> Vec<(u64, Judged)> {
     let of = |seed: u64| {
         let truth = common::random(seed);
@@ -23,8 +23,8 @@ fn said(behaviour: Behaviour, two: bool) -> Vec<(u64, Judged)> {
     SEEDS.flat_map(of).collect()
 }
 
-/// As many are right as their confidences say, but for what is chance: two and a half deviations of that number. One more may be
-/// wrong, for confidences are rounded to percent.
+/// Checks that the share of right findings is that of their confidences, except for chance: two and a half standard
+/// deviations. One more may be wrong, because confidences are rounded to percent.
 fn enough(of: &[&(u64, Judged)]) -> Result<(), String> {
     let expected: f64 = of.iter().map(|(_, j)| j.confidence).sum();
     let variance: f64 = of.iter().map(|(_, j)| j.confidence * (1.0 - j.confidence)).sum();
@@ -50,7 +50,7 @@ fn hold(said: &[(u64, Judged)]) {
             panic!("{what}: {problem}");
         }
     }
-    // Of all findings together, as sure as this or surer.
+    // All findings together with at least this confidence.
     for least in [0.5, 0.75, 0.9, 0.95, 0.99] {
         let of: Vec<_> = said.iter().filter(|(_, j)| j.confidence >= least).collect();
         let right = of.iter().filter(|(_, j)| j.right).count() as f64 / of.len() as f64;

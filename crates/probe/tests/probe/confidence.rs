@@ -1,11 +1,11 @@
-//! What a report says of the regions that it is not sure of, held against the drives.
+//! Compares the regions that a report names as uncertain with the drives.
 
 use crate::common::{self, Emulated};
 use probe::{Device, Options, Predictor, Probe};
 use std::ops::ControlFlow;
 use units::{Lbn, LbnRange, Op, Sectors};
 
-/// The share of reads of a region that a profile predicts within 50 us, each after one anywhere.
+/// Returns the share of reads of a region that a profile predicts within 50 us, each after one anywhere.
 fn share_there(drive: &mut Emulated, predictor: &mut Predictor, region: (u64, u64), reads: u64) -> f64 {
     let capacity = drive.capacity().get();
     let mut state = 0x9abc_def0_1234_5678_u64;
@@ -45,11 +45,11 @@ fn the_stated_confidence_covers_the_true_share() {
             regions += 1;
             covered += u32::from((said.low..=said.high).contains(&share));
             wide += u32::from(said.reads < 10);
-            // The profile's file says it too.
+            // The profile's file contains it too.
             assert!(found.profile.sources.contains(&region.to_string()));
         }
     }
-    // Of so many intervals of 95% one in twenty may miss; one in ten is beyond chance.
+    // One in twenty intervals of 95% may miss; one in ten is beyond chance.
     assert!(regions > 15 && covered * 10 >= regions * 9, "{covered} of {regions}");
     assert!(wide * 2 < regions, "{wide} of {regions} were hardly read");
 }

@@ -1,4 +1,4 @@
-//! Drives with sectors that cannot be read, sectors that moved, and pauses: gone round and told.
+//! Drives with unreadable sectors, remapped sectors, and pauses: the probe avoids and reports them.
 
 use crate::common::{self, Emulated};
 use drive::{BadSectors, Behaviour, Recalibration};
@@ -16,7 +16,7 @@ fn run(device: &mut Emulated) -> Result<Outcome, ProbeError> {
     Probe::new(Options::default()).run(device, &mut |_| ControlFlow::Continue(()))
 }
 
-/// So many sectors, anywhere, that a drive gives up after so many turns.
+/// Adds this many random unreadable sectors, on which a drive gives up after several retries.
 fn bad(count: u32, base: Behaviour) -> Behaviour {
     Behaviour { bad_sectors: Some(BadSectors { count, retries: 8 }), ..base }
 }
@@ -27,7 +27,7 @@ fn told(found: &Outcome) -> BTreeSet<u64> {
 }
 
 #[test]
-fn sectors_that_cannot_be_read_are_gone_round_and_told() {
+fn unreadable_sectors_are_avoided_and_reported() {
     for behaviour in [Behaviour::default(), Behaviour::fast02()] {
         let mut device = Emulated::with(&truth(), bad(8_000, behaviour), 1);
         let unreadable: BTreeSet<u64> = device.unreadable().map(Lbn::get).collect();
@@ -43,7 +43,7 @@ fn sectors_that_cannot_be_read_are_gone_round_and_told() {
 
 /// The places that every probe reads: the first sectors, the end of the first track, and a scratch of some tracks.
 #[test]
-fn a_scratch_and_a_bad_first_sector_are_gone_round() {
+fn a_scratch_and_a_bad_first_sector_are_avoided() {
     let truth = truth();
     let n = match truth.layout.zones[0].sectors_per_track {
         model::profile::SectorsPerTrack::Same(n) => u64::from(n),
@@ -59,9 +59,9 @@ fn a_scratch_and_a_bad_first_sector_are_gone_round() {
     }
 }
 
-/// What a zone tells of an unreadable sector is held against a readable one near to it. A reading some hundred sectors off was taken for
-/// that sector's, tracks later: of a scratch of two tracks came zones of a track each, and one of 3,000 sectors at the drive's end
-/// ended the probe.
+/// The zone's prediction for an unreadable sector is compared with a readable one nearby. When a reading some hundred
+/// sectors away counted as that sector's, a scratch of two tracks became zones of a track each, and one of 3,000 sectors at
+/// the drive's end ended the probe.
 #[test]
 fn a_scratch_of_many_tracks_is_no_other_zone() {
     let truth = truth();
@@ -83,7 +83,7 @@ fn a_scratch_of_many_tracks_is_no_other_zone() {
             device.damage(LbnRange::new(Lbn::new(scratch.start), len));
             let found = run(&mut device).unwrap_or_else(|error| panic!("{scratch:?}: {error}"));
             assert!(told(&found).iter().all(|lbn| scratch.contains(lbn)), "{scratch:?}");
-            // One that begins with the first sector of a cylinder may hide that the cylinder goes on as the others.
+            // A scratch that begins with the first sector of a cylinder may hide that the cylinder continues as the others.
             let zones = found.profile.layout.zones.len();
             assert!(zones == 1 || scratch.start == 681 && zones == 2, "{scratch:?}: {zones} zones");
             assert!(found.report.unsure.is_empty(), "{scratch:?}: {:?}", found.report.unsure);
@@ -93,7 +93,8 @@ fn a_scratch_of_many_tracks_is_no_other_zone() {
     }
 }
 
-/// Where nothing is known yet, one reading thousands of sectors off says nothing of where a sector stands: no map is made up from it.
+/// At the beginning, one reading thousands of sectors away does not determine the angle of a sector: no map is invented from
+/// it.
 #[test]
 fn a_drive_whose_first_tracks_are_lost_is_not_guessed_at() {
     for scratch in [0..3_000, 1..3_000, 680..4_680] {
@@ -109,9 +110,9 @@ fn a_drive_whose_first_tracks_are_lost_is_not_guessed_at() {
     }
 }
 
-/// Without its first track a drive is mapped all the same where times are exact; where they vary, the report says that it is not sure.
+/// A drive without its first track is mapped if times are exact; if they vary, the report says that it is uncertain.
 #[test]
-fn a_drive_whose_first_track_is_lost_is_mapped_or_not_said_to_be_known() {
+fn a_drive_whose_first_track_is_lost_is_mapped_or_reported_as_uncertain() {
     for behaviour in [Behaviour::default(), Behaviour::fast02()] {
         for len in [70, 140] {
             let mut device = Emulated::with(&truth(), behaviour, 1);

@@ -1,5 +1,5 @@
-//! Drives that cannot be understood, or not as a whole: there is a profile all the same, the report says what it does not know, and a
-//! probe that goes on does not come to the same end.
+//! Drives that cannot be understood, or not as a whole: there is a profile all the same, the report names its gaps, and a
+//! resumed probe does not come to the same end.
 
 use crate::common::{self, Emulated};
 use drive::{BadSectors, Behaviour};
@@ -12,7 +12,7 @@ fn truth() -> Profile {
     model::builtin::find("mimic-less-capacity").unwrap()
 }
 
-/// A drive whose completions come by chance, up to a revolution late, from some command on.
+/// A drive whose completions are randomly delayed, by up to a revolution, from some command on.
 struct Restless {
     device: Emulated,
     calm: u64,
@@ -25,7 +25,7 @@ impl Restless {
         Self { device: Emulated::new(&truth()), calm, late: 0, dice: 1 }
     }
 
-    /// By how much everything comes later than the drive inside has it, from now on.
+    /// Returns the delay of everything from now on, compared with the drive inside.
     fn later(&mut self) -> Duration {
         match self.calm.checked_sub(1) {
             Some(calm) => self.calm = calm,
@@ -74,7 +74,7 @@ fn is_named_whole(found: &Outcome) -> bool {
 }
 
 #[test]
-fn a_drive_whose_times_turn_to_chance_has_a_profile_and_is_named_whole() {
+fn a_drive_with_random_times_has_a_profile_and_is_named_whole() {
     for calm in [600, 1_500, 4_000] {
         let found = probed(&mut Probe::new(Options::default()), &mut Restless::after(calm));
         assert!(found.report.is_partial(), "{calm}: {:?}", found.report);
@@ -96,14 +96,14 @@ fn a_probe_that_goes_on_from_a_part_measures_anew_and_finds_the_whole() {
     let found = probed(&mut again, &mut device);
     assert!(!found.report.is_partial(), "{:?}", found.report);
     common::holds(device, &truth(), &found, 300.0);
-    // That one is whole: going on from it measures nothing.
+    // That probe is whole: continuing from it measures nothing.
     let journal = Journal::from_bytes(&again.journal().to_bytes(), "state").unwrap();
     let mut same = Probe::resume(Options::default(), journal).unwrap();
     assert_eq!(probed(&mut same, &mut Restless::after(0)), found);
     assert_eq!(same.journal().attempts(), 1);
 }
 
-/// Every further read of such a drive may cost what can still be saved.
+/// Every further read of such a drive may cost data that could still be saved.
 #[test]
 fn a_drive_that_has_lost_too_much_is_read_no_further_and_has_a_profile() {
     let bad_sectors = Some(BadSectors { count: 200_000, retries: 8 });

@@ -1,4 +1,5 @@
-//! Drives that are mapped in parts: where tracks hold no LBN, where the first LBN is not the first of a band, between zones.
+//! Drives that are mapped in parts: because of tracks without LBNs, a first LBN that is not the first of a band, or zone
+//! boundaries.
 
 use crate::common::{self, Emulated, finding, holds};
 use model::Profile;
@@ -13,8 +14,8 @@ fn random(seed: u64) -> (Profile, Outcome) {
     (truth, found)
 }
 
-/// Of bands that begin in the middle, or end narrower (4, 16); with a whole track left out, as a defect is (7, 16); with spares on
-/// every track and a slip (8); with densities that differ by head, begun in the middle (3, 9, 28).
+/// Drives with bands that begin in the middle, or end narrower (4, 16); with an unused track, as a defect (7, 16); with
+/// spares on every track and a slip (8); with densities that differ by head, beginning in the middle (3, 9, 28).
 #[test]
 fn parts_of_a_zone_are_put_together() {
     for seed in [3, 4, 7, 9, 16, 28] {
@@ -34,16 +35,16 @@ fn cylinders_without_lbns_between_zones_are_found_by_moves_over_them() {
     let (truth, found) = random(23);
     let firsts =
         |profile: &Profile| -> Vec<u32> { profile.layout.zones.iter().map(|z| z.first_cylinder).collect() };
-    // 11,270 sectors reserved at the beginning of the second zone are whole cylinders too, and one stands before it.
+    // 11,270 reserved sectors at the beginning of the second zone are whole cylinders too, and one precedes it.
     assert_eq!(finding(&found, "cylinders without LBNs").value, "12");
     let (found, truth) = (firsts(&found.profile), firsts(&truth));
     assert_eq!(found[2..], truth[2..], "{found:?}, {truth:?}");
 }
 
-/// Whether a drive begins a read in its middle does not follow from how long it takes: short seeks of these are longer than those of
-/// others, and some reads come from the buffer.
+/// The time of a read does not show whether a drive begins it in its middle: the short seeks of these drives are longer than
+/// those of others, and some reads are cache hits.
 #[test]
-fn zero_latency_reads_are_told_from_where_they_end() {
+fn zero_latency_shows_in_where_reads_end() {
     for seed in [4, 16, 8, 18, 28, 9] {
         let (truth, found) = random(seed);
         assert_eq!(
@@ -55,10 +56,10 @@ fn zero_latency_reads_are_told_from_where_they_end() {
     }
 }
 
-/// A head switch takes 0.83 ms where the next track goes on at the same angle: a read over it loses a revolution, and what came from
-/// the buffer says nothing of that.
+/// A head switch takes 0.83 ms, and the next track continues at the same angle: a read over it loses a revolution, and cache
+/// hits do not show that.
 #[test]
-fn a_read_over_a_change_of_head_that_loses_a_revolution_is_seen() {
+fn a_revolution_lost_at_a_head_switch_is_found() {
     let (truth, found) = random(16);
     assert_eq!(finding(&found, "read over a change of head").value, "loses a revolution");
     let overhead = found.profile.firmware.unwrap().overheads.read_miss.0;
@@ -67,7 +68,7 @@ fn a_read_over_a_change_of_head_that_loses_a_revolution_is_seen() {
     assert!((switch - real).abs() < 0.05, "{switch} ms for {real} ms");
 }
 
-/// A density that is one sector off shows over most of a track only; each track is measured by itself until they recur.
+/// A density that is wrong by one sector shows only over most of a track; each track is measured by itself until they recur.
 #[test]
 fn densities_that_differ_by_head_are_found_where_times_vary() {
     for seed in [9, 28] {
@@ -81,7 +82,7 @@ fn densities_that_differ_by_head_are_found_where_times_vary() {
     }
 }
 
-/// Mapped until time runs out: the check's share is of that part, and says so; the rest is named.
+/// Mapped until time runs out: the check covers that part, and says so; the rest is named.
 #[test]
 fn a_check_of_a_part_of_the_drive_says_which() {
     for (seed, whole) in [(0, false), (16, true)] {

@@ -1,11 +1,11 @@
-//! What a drive's own profile says of its next read, held against the drive.
+//! The predictions of a drive's own profile for its next read, compared with the drive.
 
 use crate::common::{self, Emulated};
 use model::Layout;
 use std::ops::ControlFlow;
 
-/// Drives that may begin a read in its middle: among its sectors on one track, not over the end of one; and what was read first waits in
-/// the buffer for what comes before it.
+/// Drives that may begin a read in its middle: among its sectors on one track, not over the end of one; the sectors that
+/// were read first wait in the buffer for those before them.
 #[test]
 fn reads_that_begin_in_their_middle_are_predicted_by_the_drives_own_profile() {
     for seed in [3, 4, 5, 8, 9, 16, 21, 22, 23, 26] {
@@ -13,7 +13,7 @@ fn reads_that_begin_in_their_middle_are_predicted_by_the_drives_own_profile() {
         assert!(truth.mechanics.zero_latency_read, "{seed}");
         let layout = Layout::new(&truth.layout, truth.cylinders, truth.heads).unwrap();
         let mut drive = Emulated::new(&truth);
-        // Those on one track, and those over the end of one: near, and all.
+        // Reads on one track, and those over the end of one: the number of near ones, and of all.
         let mut counts = [(0_u32, 0_u32); 2];
         common::read_at_random(&mut drive, &truth, 4_000, &|_| true, |range, error| {
             let count = &mut counts[usize::from(layout.pieces(range).count() > 1)];

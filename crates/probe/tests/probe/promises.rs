@@ -1,5 +1,5 @@
-//! What a probe promises its caller: it is told no more than the handle, says how far it is, may be ended at any command, and
-//! measures few tracks.
+//! A probe's promises to its caller: it uses only the handle, reports progress, may be ended at any command, and measures
+//! few tracks.
 
 use crate::common::{self, CUT, Cut, Emulated, finding};
 use model::{Layout, Profile, builtin};
@@ -10,7 +10,7 @@ fn probed(truth: &Profile) -> Outcome {
     Probe::new(Options::default()).run(&mut Emulated::new(truth), &mut |_| ControlFlow::Continue(())).unwrap()
 }
 
-/// Moves in a profile that is the same but for how it came to be.
+/// Checks that two profiles are the same except for their origin.
 fn is_the_same(found: &Profile, whole: &Profile, what: &str) {
     assert_eq!(
         (found.rpm, found.cylinders, found.heads),
@@ -18,7 +18,7 @@ fn is_the_same(found: &Profile, whole: &Profile, what: &str) {
         "{what}"
     );
     assert_eq!(found.layout, whole.layout, "{what}");
-    // A search for a move ends with a range of some microseconds; which side of it is chance.
+    // A search for a move ends with a range of some microseconds; chance decides about the side.
     let near = |a: f64, b: f64| (a - b).abs() < 0.03;
     let seeks = |profile: &Profile| match &profile.seek {
         model::profile::Seek::Table { points } => points.clone(),
@@ -34,9 +34,9 @@ fn is_the_same(found: &Profile, whole: &Profile, what: &str) {
     assert_eq!(firmware(found).cache, firmware(whole).cache, "{what}");
 }
 
-/// Killed after random numbers of commands, few and many, again and again: what was saved is the journal until then.
+/// Killed after random numbers of commands, few and many, again and again: the saved state is the journal until then.
 #[test]
-fn whoever_is_killed_at_any_command_goes_on_to_the_same_profile() {
+fn a_probe_killed_at_any_command_resumes_to_the_same_profile() {
     let truth = builtin::find("mimic-less-capacity").unwrap();
     let queue = drive::Behaviour { queue: drive::Behaviour::fast02().queue, ..drive::Behaviour::default() };
     for behaviour in [drive::Behaviour::default(), queue] {
@@ -49,12 +49,12 @@ fn whoever_is_killed_at_any_command_goes_on_to_the_same_profile() {
             ((u128::from(state) * u128::from(bound)) >> 64) as u64
         };
         for round in testing::some(1, 0..4) {
-            // The drive goes on turning while nobody asks.
+            // The drive keeps rotating between probes.
             let mut device = Emulated::with(&truth, behaviour, 0);
             let mut saved: Option<Vec<u8>> = None;
             let mut cuts = Vec::new();
             let found = loop {
-                // Some come while the probe looks for the platter after the one before.
+                // Some kills come while the probe looks for the platter's angle after the one before.
                 let left = match below(4) {
                     0 => below(20),
                     _ => below(4_000),
@@ -82,11 +82,11 @@ fn whoever_is_killed_at_any_command_goes_on_to_the_same_profile() {
     }
 }
 
-/// The same where times vary, for a drive whose spindle and arm went on by other dice meanwhile: nothing is measured twice alike
-/// there, but what is found is as good, and what it is sure of is so. Cut off while anything is measured: the buffer, the
-/// spindle, zones, heads, seeks, the check.
+/// The same if times vary, for a drive whose spindle and arm had other noise meanwhile: no measurement repeats exactly, but
+/// the findings are as good, and their confidences hold. Cut off during every stage: the buffer, the spindle, zones, heads,
+/// seeks, the check.
 #[test]
-fn whoever_goes_on_where_times_vary_finds_the_drive_as_well() {
+fn a_resumed_probe_finds_a_noisy_drive_as_well() {
     let truth = builtin::find("mimic-less-capacity").unwrap();
     let mut device = Emulated::noisy(&truth, 1);
     let mut stages: Vec<(String, u64)> = Vec::new();
@@ -99,7 +99,7 @@ fn whoever_goes_on_where_times_vary_finds_the_drive_as_well() {
         })
         .unwrap();
     let whole_shares = common::predictions_on(device, &truth, &whole.profile, &whole.report, 2_000);
-    // In each stage, and a few commands behind where the one before ended.
+    // In each stage, and a few commands after the end of the one before.
     let commands: Vec<u64> = stages.iter().map(|stage| stage.1).collect();
     let inside = commands.windows(2).map(|two| two[0] + (two[1] - two[0]) / 2);
     let places: Vec<u64> = inside.chain(commands.iter().map(|c| c + 3)).filter(|&at| at > 0).collect();
@@ -118,7 +118,7 @@ fn whoever_goes_on_where_times_vary_finds_the_drive_as_well() {
                 let mut probe = Probe::resume(Options::default(), journal).unwrap();
                 let found = probe.run(&mut later, &mut |_| ControlFlow::Continue(())).unwrap();
                 let shares = common::predictions_on(later, &truth, &found.profile, &found.report, 2_000);
-                // Two shares of 2,000 reads each are no further apart than three deviations of their difference.
+                // Two shares of 2,000 reads each differ by at most three standard deviations of their difference.
                 let deviation = (2.0 * whole_shares.near * (1.0 - whole_shares.near) / 2_000.0).sqrt();
                 assert!(
                     shares.near > whole_shares.near - 3.0 * deviation,
@@ -138,7 +138,7 @@ fn whoever_goes_on_where_times_vary_finds_the_drive_as_well() {
 }
 
 #[test]
-fn progress_goes_from_nothing_to_all_and_never_back() {
+fn progress_rises_from_zero_to_one() {
     for (name, noisy) in
         [("mimic-less-capacity", false), ("mimic-less-capacity", true), ("quantum-atlas-10k", false)]
     {
@@ -153,16 +153,16 @@ fn progress_goes_from_nothing_to_all_and_never_back() {
         assert!(shares.len() as u64 >= found.report.commands / 64, "{} calls", shares.len());
         assert!(shares.is_sorted(), "{name}: {shares:?}");
         assert!(shares[0] < 0.1 && shares.last() == Some(&1.0), "{name}: {shares:?}");
-        // It moves.
+        // Progress increases.
         let moves = shares.windows(2).filter(|two| two[0] < two[1]).count();
         assert!(moves > 80, "{name}: {moves} steps in {} calls", shares.len());
     }
 }
 
-/// Whoever saves what the hook is told has a state from before the first command on, and may end it whenever it is called, also
-/// while a probe that goes on is not yet where it was.
+/// A caller that saves the journal in the hook has a state from before the first command on, and may end the probe at any
+/// call, even while a resumed probe is still replaying.
 #[test]
-fn the_hook_is_called_before_the_first_command_and_ends_the_probe_whenever_it_says_so() {
+fn the_hook_is_called_before_the_first_command_and_can_end_the_probe_at_any_call() {
     let truth = builtin::find("mimic-less-capacity").unwrap();
     let whole = probed(&truth);
     let mut saved = Journal::from_bytes(&Probe::new(Options::default()).journal().to_bytes(), "new").unwrap();
@@ -180,7 +180,7 @@ fn the_hook_is_called_before_the_first_command_and_ends_the_probe_whenever_it_sa
             ControlFlow::Continue(())
         };
         assert!(matches!(probe.run(&mut device, hook), Err(ProbeError::Interrupted)), "{calls}");
-        // What was too young is measured anew, and nothing is lost of what was not.
+        // A state that is too young is measured anew; an older one loses nothing.
         let usable = if longest < 200 { 0 } else { longest };
         assert_eq!(told, Some(usable), "{calls}");
         longest = usable.max(probe.journal().commands());
@@ -195,9 +195,9 @@ fn the_hook_is_called_before_the_first_command_and_ends_the_probe_whenever_it_sa
     is_the_same(&found.profile, &whole.profile, "ended often");
 }
 
-/// The name and the words of a profile, its sources and a drive's own name change nothing: only what the handle says counts.
+/// The name and the texts of a profile, its sources and a drive's own name change nothing: the probe uses only the handle.
 #[test]
-fn nothing_but_the_handle_is_known() {
+fn a_probe_uses_only_the_handle() {
     let truth = builtin::find("mimic-less-capacity").unwrap();
     let found = probed(&truth);
     let mut other = truth.clone();
@@ -214,7 +214,7 @@ fn nothing_but_the_handle_is_known() {
 }
 
 #[test]
-fn few_tracks_are_measured_and_how_many_is_told() {
+fn few_tracks_are_measured_and_their_number_is_reported() {
     for name in builtin::names() {
         let truth = builtin::find(name).unwrap();
         if crate::common::is_large(name) {
@@ -226,7 +226,8 @@ fn few_tracks_are_measured_and_how_many_is_told() {
         let measured: u64 = told.value.parse().unwrap();
         let zones = truth.layout.zones.len();
         let slips: usize = truth.layout.zones.iter().map(|z| z.slips.len()).sum();
-        // What recurs is seen on a few tracks; what does not is looked for ever farther ahead, found by halving, and looked at.
+        // A repetition is seen on a few tracks; an irregularity is looked for ever farther ahead, found by a binary search,
+        // and measured.
         let tracks = f64::from(layout.track_count());
         let most = 3.0 * (zones + slips) as f64 * tracks.log2();
         assert!(measured as f64 <= most, "{name}: {measured} tracks, {zones} zones, {slips} slips");

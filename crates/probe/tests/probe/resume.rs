@@ -1,5 +1,5 @@
-//! All that a probe's decisions rest on is in its journal: cut off anywhere, it goes on to the very same profile and report where the
-//! drive answers the same.
+//! A probe's decisions depend only on its journal: cut off anywhere, it continues to exactly the same profile and report if
+//! the drive gives the same answers.
 
 use crate::common::{self, Cut, Emulated};
 use model::{Profile, builtin};
@@ -11,7 +11,7 @@ use units::{Bytes, Instant, Lbn, LbnRange, Op, Sectors};
 /// A command, or two at a time, with its times.
 type Call = Vec<((Op, LbnRange), Timed)>;
 
-/// A drive whose answers are kept.
+/// A drive whose answers are recorded.
 struct Kept<'d> {
     device: &'d mut dyn Device,
     calls: Vec<Call>,
@@ -47,7 +47,8 @@ impl Device for Kept<'_> {
     }
 }
 
-/// Reads that a probe repeats after a pause until it knows how the platter stands, and the last reads of one sector among which these are.
+/// The number of reads that a probe repeats after a pause to find the platter's angle, and the number of last single-sector
+/// reads among which they are.
 const REPEATED: usize = 15;
 const LATE: usize = 200;
 
@@ -55,28 +56,28 @@ fn is_single((op, range): (Op, LbnRange)) -> bool {
     op == Op::Read && range.len() == Sectors::new(1)
 }
 
-/// The last reads of one sector: of more, a place elsewhere might be one.
+/// Returns the last reads of one sector: of more, a place elsewhere might be one.
 fn late(calls: &[Call]) -> impl Iterator<Item = (Lbn, Instant)> {
     let single = calls.iter().rev().flatten().filter(|c| is_single(c.0));
     single.take(LATE).map(|&((_, range), timed)| (range.start(), timed.completed))
 }
 
-/// What the same drive would have said: after a pause of whole turns its answers are those that were kept.
+/// The answers that the same drive would have given: after a pause of whole revolutions they are the recorded ones.
 struct Twin {
     capacity: Sectors,
     sector_bytes: Bytes,
     takes_two: bool,
     now: Instant,
-    /// One turn, ns, as the state file has it.
+    /// The revolution time, ns, from the state file.
     turn: f64,
-    /// When the last read of each single sector ended that is repeated.
+    /// When the last read of each repeated single sector ended.
     ended: BTreeMap<Lbn, Instant>,
     repeated: usize,
     rest: VecDeque<Call>,
 }
 
 impl Twin {
-    /// Of the drive whose answers are `calls`, after so many commands of a probe that left `state`.
+    /// Returns the drive with the answers `calls` after this many commands of a probe that left `state`.
     fn after(device: &dyn Device, calls: &[Call], commands: usize, state: &[u8]) -> Self {
         let (mut done, mut told) = (0, 0);
         while told < commands {
@@ -96,7 +97,7 @@ impl Twin {
         }
     }
 
-    /// Whole turns later than `instant`, to a part of a nanosecond, and later than now.
+    /// Returns an instant whole revolutions after `instant`, to a part of a nanosecond, and after now.
     fn later(&self, instant: Instant) -> Instant {
         let least = (self.now.as_nanos() + 20_000_000 - instant.as_nanos()) as f64 / self.turn;
         let turns = (least.ceil() as u64..)
@@ -132,7 +133,7 @@ impl Device for Twin {
             return Ok(self.next([(op, range)])[0]);
         }
         let submitted = self.now;
-        // First places elsewhere, so that what is repeated is not in the buffer.
+        // First reads elsewhere, so that the repeated ones are not cache hits.
         self.now = match self.ended.get(&range.start()) {
             Some(&ended) => {
                 self.repeated += 1;
@@ -152,7 +153,7 @@ impl Device for Twin {
     }
 }
 
-/// Whether the twin can tell after so many calls which read it is that is repeated: no sector was read twice lately.
+/// Returns whether the twin can identify each repeated read after these calls: no sector was read twice lately.
 fn are_told_apart(calls: &[Call]) -> bool {
     let mut lbns: Vec<Lbn> = late(calls).map(|c| c.0).collect();
     let reads = lbns.len();
@@ -171,7 +172,7 @@ fn goes_on_to_the_same(truth: &Profile, options: &Options, seed: u64, places: us
     let whole = run(&mut Probe::new(options.clone()), &mut kept).unwrap();
     let calls = kept.calls;
     let commands: usize = calls.iter().map(Vec::len).sum();
-    // From where the revolution time is known and some sectors were read again to the end.
+    // From the point where the revolution time is known and some sectors were read again, to the end.
     let told: Vec<usize> =
         (calls.len() / 10..calls.len() - 1).step_by(7).filter(|&n| are_told_apart(&calls[..=n])).collect();
     assert!(told.len() > 10 * places, "{}: {} of {}", truth.name, told.len(), calls.len());
@@ -190,9 +191,9 @@ fn goes_on_to_the_same(truth: &Profile, options: &Options, seed: u64, places: us
     }
 }
 
-/// Where its times and its speed vary, on drives of which all is found and of which little is.
+/// With varying times and speed, on drives that are found as a whole and on drives of which little is found.
 #[test]
-fn a_probe_cut_off_goes_on_to_the_same_where_the_drive_answers_the_same() {
+fn a_probe_cut_off_resumes_to_the_same_result_if_the_answers_are_the_same() {
     let small = builtin::find("mimic-less-capacity").unwrap();
     goes_on_to_the_same(&small, &Options::default(), 1, 6);
     let region = LbnRange::new(Lbn::new(100_000), Sectors::new(20_001));

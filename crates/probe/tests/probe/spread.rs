@@ -1,4 +1,4 @@
-//! By how much seeks vary, found against the noise that the black box was given.
+//! The measured variation of seeks, compared with the noise of the black box.
 
 use crate::common::{Emulated, finding};
 use drive::Behaviour;
@@ -12,13 +12,13 @@ fn probed(drive: &str, behaviour: Behaviour) -> Outcome {
     Probe::new(Options::default()).run(&mut device, &mut |_| ControlFlow::Continue(())).unwrap()
 }
 
-/// Standard deviations by distance, us.
+/// Returns standard deviations by distance, us.
 fn spread(found: &Outcome) -> Vec<(u32, f64)> {
     found.profile.mechanics.seek_spread_ms.iter().map(|&(d, ms)| (d, 1e3 * ms)).collect()
 }
 
 #[test]
-fn seeks_that_take_always_as_long_have_no_spread() {
+fn seeks_of_constant_time_have_no_spread() {
     let quiet = Behaviour { read_ahead: Some(false), ..Behaviour::default() };
     for (drive, behaviour) in [("mimic-less-capacity", Behaviour::default()), ("quantum-atlas-10k", quiet)] {
         let found = probed(drive, behaviour);
@@ -28,7 +28,8 @@ fn seeks_that_take_always_as_long_have_no_spread() {
     }
 }
 
-/// A drive that reads ahead stops for the next command where a sector ends: its moves do vary, by a part of a sector's time.
+/// A drive that reads ahead stops for the next command at the end of a sector: its moves do vary, by a part of a sector's
+/// time.
 #[test]
 fn reading_ahead_varies_moves_by_less_than_a_sector() {
     let found = probed("quantum-atlas-10k", Behaviour::default());
@@ -50,7 +51,7 @@ fn the_spread_of_seeks_is_found_at_every_distance() {
     }
 }
 
-/// In the default noise the overhead of a command varies evenly by 20 us as well, and moves settle late.
+/// In the default noise the overhead of a command varies uniformly by 20 us as well, and moves settle late.
 #[test]
 fn the_spread_of_seeks_is_found_among_other_noise() {
     for drive in ["mimic-less-capacity", "quantum-atlas-10k"] {

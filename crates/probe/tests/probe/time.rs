@@ -1,5 +1,5 @@
-//! How long a probe takes, in the drive's time: five minutes at most for 9 GB, and well below that in every way that a user can switch an
-//! emulated drive, with writes allowed as well.
+//! The duration of a probe in drive time: at most five minutes for 9 GB, and well below that with every setting of an
+//! emulated drive, writes included.
 
 use crate::common::Emulated;
 use drive::Behaviour;
@@ -8,11 +8,11 @@ use probe::{Device, Options, Outcome, Probe};
 use std::ops::ControlFlow;
 use units::{Lbn, LbnRange, Sectors};
 
-/// What the issue allows 9 GB, s, and how much of that a probe may take at most.
+/// The permitted time for 9 GB, s, and the largest part of it that a probe may take.
 const ALLOWED_S: f64 = 300.0;
 const MOST: f64 = 0.95;
 
-/// Of the ways in which a user can switch a drive (`--example times` has all) those in which probes took longest.
+/// The settings of an emulated drive with the longest probes (`--example times` has all settings).
 const WAYS: &[&str] = &[
     "fast02,queue=sptf:64",
     "fast02,queue=off",
@@ -39,7 +39,7 @@ fn is_in_time(name: &str, ways: &[&str], seeds: std::ops::RangeInclusive<u64>) {
         for seed in seeds.clone() {
             let mut device = Emulated::with(&truth, behaviour, seed);
             let bytes = device.capacity().get() as f64 * device.sector_bytes().get() as f64;
-            // Larger ones have more by a power of their size (docs/PROBE.md).
+            // Larger drives have more time, by a power of their size (docs/PROBE.md).
             let most = MOST * ALLOWED_S * (bytes / 9e9).powf(0.408).max(1.0);
             let report = probed(&mut device, true).report;
             assert!(report.drive_time_s <= most, "{name}, {way}, {seed}: {} s", report.drive_time_s);
@@ -47,7 +47,7 @@ fn is_in_time(name: &str, ways: &[&str], seeds: std::ops::RangeInclusive<u64>) {
     }
 }
 
-/// The drive whose arm is the slowest: nine seeds of the default noise with a queue took 302 to 310 s.
+/// The drive with the slowest arm: nine seeds of the default noise with a queue took 302 to 310 s.
 #[test]
 fn the_slowest_arm_leaves_time_for_writes_as_well() {
     is_in_time(

@@ -1,4 +1,4 @@
-//! Drives that fail writes, some or all: gone round and told, and the probe goes on with reads.
+//! Drives that fail writes, some or all: the probe avoids and reports them, and continues with reads.
 
 use crate::common::{self, Emulated};
 use model::Profile;
@@ -7,12 +7,12 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use units::{Lbn, LbnRange, Op, Sectors};
 
-/// What a drive does with writes.
+/// The drive's handling of writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Writes {
-    /// It names a sector that cannot be written, of every so many one.
+    /// It names one sector in this many that cannot be written.
     FailOneIn(u64),
-    /// It takes none, and names no sector.
+    /// It refuses all, and names no sector.
     Refused,
 }
 
@@ -66,7 +66,7 @@ fn run(device: &mut Failing) -> Result<Outcome, ProbeError> {
 }
 
 #[test]
-fn sectors_that_cannot_be_written_are_gone_round_and_told() {
+fn unwritable_sectors_are_avoided_and_reported() {
     for noisy in [false, true] {
         let truth = truth();
         let mut device = Failing::new(&truth, Writes::FailOneIn(50), noisy);
@@ -84,7 +84,7 @@ fn sectors_that_cannot_be_written_are_gone_round_and_told() {
 }
 
 #[test]
-fn a_drive_that_refuses_all_writes_is_told_as_such_and_its_reads_are_measured() {
+fn a_drive_that_refuses_all_writes_is_reported_and_its_reads_are_measured() {
     for noisy in [false, true] {
         let truth = truth();
         let mut device = Failing::new(&truth, Writes::Refused, noisy);

@@ -1,4 +1,4 @@
-//! What a report says, held against the drive: of each finding that says how sure it is, whether it is right.
+//! Compares a report with the drive: whether each finding with a confidence is right.
 
 use super::{Emulated, Shares};
 use drive::Behaviour;
@@ -8,23 +8,23 @@ use probe::{Device, Outcome};
 use std::collections::BTreeMap;
 use units::{Cylinder, Head, Lbn};
 
-/// What counts as the same time, ms: what counts as predicted.
+/// The tolerance of equal times, ms: that of a prediction.
 const NEAR_MS: f64 = 0.05;
 
-/// A finding with what is said of it and what is so.
+/// A finding with its confidence and the truth.
 #[derive(Clone, Debug)]
 pub struct Judged {
     /// Its name in the report.
     pub what: String,
-    /// 0 to 1.
+    /// The confidence, 0 to 1.
     pub confidence: f64,
-    /// Whether it is so.
+    /// Whether the finding is right.
     pub right: bool,
-    /// What was said, and what it is.
+    /// The finding and the truth, in words.
     pub told: String,
 }
 
-/// All findings of which the drive's profile tells whether they are right; what that means for each is said beside it.
+/// Returns all findings that can be compared with the drive's profile; each has its criterion beside it.
 pub fn judged(truth: &Profile, behaviour: &Behaviour, found: &Outcome, shares: Shares) -> Vec<Judged> {
     let judge = Judge::new(truth, behaviour, found, shares);
     let of = |f: &probe::Finding| {
@@ -41,11 +41,11 @@ struct Judge<'t> {
     found: &'t Profile,
     model: DriveModel,
     probed: DriveModel,
-    /// How random reads were predicted.
+    /// The shares of random reads by their prediction.
     shares: Shares,
 }
 
-/// The first number of a text.
+/// Returns the first number of a text.
 fn number(text: &str) -> f64 {
     let from = text.find(|c: char| c.is_ascii_digit()).unwrap_or(0);
     let from = if text[..from].ends_with('-') { from - 1 } else { from };
@@ -54,7 +54,7 @@ fn number(text: &str) -> f64 {
     rest[..end].parse().unwrap_or(f64::NAN)
 }
 
-/// Whether a number lies in `5 to 8`, or is the only one.
+/// Returns whether a number lies in a range such as `5 to 8`, or is the only one.
 fn between(value: &str, is: u64) -> (bool, String) {
     let (least, most) = value.split_once(" to ").unwrap_or((value, value));
     ((number(least)..=number(most)).contains(&(is as f64)), is.to_string())
@@ -67,8 +67,8 @@ impl<'t> Judge<'t> {
         Self { truth, behaviour, found: &found.profile, model, probed, shares }
     }
 
-    /// What each command costs more in the mean than the profile has it, ms: commands and completions that vary do so evenly
-    /// from nothing.
+    /// Returns the mean additional time of each command, ms: the times of commands and completions are increased uniformly
+    /// from zero.
     fn mean_delay_ms(&self) -> f64 {
         (self.behaviour.command_spread + self.behaviour.completion_spread).as_nanos() as f64 / 2e6
     }
@@ -83,7 +83,8 @@ impl<'t> Judge<'t> {
         self.behaviour.bus_sector.map_or(firmware.bulk_sector_ms, |bus| bus.as_nanos() as f64 / 1e6)
     }
 
-    /// Tracks that hold LBNs, cylinders with such, and the fewest and most sectors on a track, of all but a fiftieth of the LBNs at either end.
+    /// Returns the tracks with LBNs, the cylinders with LBNs, and the fewest and most sectors on a track, without a fiftieth
+    /// of the LBNs at either end.
     fn used(&self) -> (u64, u64, [u32; 2]) {
         let layout = self.model.layout();
         let (mut tracks, mut cylinders, mut last) = (0, 0, None);
@@ -115,7 +116,7 @@ impl<'t> Judge<'t> {
         (tracks, cylinders, [least, most])
     }
 
-    /// The share of LBNs that stand within 50 us of where the found layout has them, one turn of the platter for all.
+    /// Returns the share of LBNs within 50 us of their angles in the found layout, with one common rotation of the platter.
     fn in_place(&self) -> f64 {
         let (here, there) = (self.model.layout(), self.probed.layout());
         let capacity = here.capacity().get();
@@ -128,7 +129,7 @@ impl<'t> Judge<'t> {
             .filter_map(|lbn| Some((at(there, lbn)? - at(here, lbn)?).rem_euclid(1.0)))
             .collect();
         let near = 2.0 * NEAR_MS * f64::from(self.truth.rpm) / 60e3;
-        // The turn that most agree on.
+        // The rotation on which most agree.
         let agree = |off: f64| {
             offs.iter().filter(|&&o| ((o - off + 0.5).rem_euclid(1.0) - 0.5).abs() < near / 2.0).count()
         };
@@ -136,14 +137,14 @@ impl<'t> Judge<'t> {
         most as f64 / 2_000.0
     }
 
-    /// Whether a finding is right, and what is so; `None` where the profile does not tell.
+    /// Returns whether a finding is right, and the truth; `None` if the profile does not contain it.
     fn right(&self, what: &str, value: &str) -> Option<(bool, String)> {
         let near = |truth: f64| ((number(value) - truth).abs() <= NEAR_MS, format!("{truth:.3} ms"));
         let cache = self.truth.firmware.as_ref().map(|f| f.cache.clone()).unwrap_or_default();
         let hits = self.truth.firmware.clone().unwrap_or_default();
         let heads = self.truth.heads;
         Some(match what {
-            // As far as the speed drifts.
+            // Within the drift of the speed.
             "revolution time" => {
                 let turn = 60e3 / f64::from(self.truth.rpm);
                 let drift = self.behaviour.drift.map_or(0.0, |d| f64::from(d.most_ppm) / 1e6);
@@ -153,7 +154,7 @@ impl<'t> Judge<'t> {
                 let on = self.behaviour.buffer.unwrap_or(cache.enabled);
                 ((value == "on") == on, on.to_string())
             }
-            // And no further than a place of the buffer is long.
+            // At most the length of a cache segment.
             "read-ahead" => {
                 let reads = self.behaviour.read_ahead.unwrap_or(cache.read_ahead != ReadAhead::None);
                 let on = self.behaviour.buffer.unwrap_or(cache.enabled) && reads;
@@ -167,23 +168,23 @@ impl<'t> Judge<'t> {
             "cache segments" => {
                 (number(value) as usize == cache.segments as usize, cache.segments.to_string())
             }
-            // Of one elsewhere: one that goes on where the last read ended costs the lower of a pair (docs/MODEL.md).
+            // A hit elsewhere; one that continues the last read costs the lower of a pair (docs/MODEL.md).
             "hit" => near(
                 hits.per_request_overhead_ms
                     + hits.overheads.read_hit.0.max(hits.overheads.read_hit.1)
                     + self.bus_ms()
                     + self.mean_delay_ms(),
             ),
-            // Of a request of 64 sectors.
+            // For a request of 64 sectors.
             "bus" => {
                 ((number(value) - self.bus_ms()).abs() * 64.0 <= NEAR_MS, format!("{:.4} ms", self.bus_ms()))
             }
-            // LBNs stand where the zones have them: 97% of them.
+            // 97% of the LBNs are at the angles of the zones.
             "zones" => {
                 let share = self.in_place();
                 (share >= 0.97, format!("{:.1}% in place", 100.0 * share))
             }
-            // As far as it matters: over a turn the difference is no more than 50 us.
+            // As far as it matters: over a revolution the difference is at most 50 us.
             "sectors per track" => {
                 let [least, most] = self.used().2;
                 let (said_most, said_least) = value.split_once(" to ")?;
@@ -199,12 +200,12 @@ impl<'t> Judge<'t> {
                 let order_of =
                     |o| if o == Order::CylinderSerpentineAbsolute { Order::CylinderSerpentine } else { o };
                 let (said, is) = (self.found.layout.order, self.truth.layout.order);
-                // One head has none.
+                // A single head has no order.
                 (said == order_of(is) || heads == 1 && self.found.heads == 1, format!("{is:?}"))
             }
             "heads" => (number(value) as u16 == heads, heads.to_string()),
             "cylinders" => between(value, self.used().1),
-            // Between zones: cylinders that hold none, with others that do on both sides.
+            // Between zones: cylinders without LBNs, with others with LBNs on both sides.
             "cylinders without LBNs" => {
                 let layout = self.model.layout();
                 let holds = |c: u32| {
@@ -222,11 +223,11 @@ impl<'t> Judge<'t> {
             }
             "head switch" if heads > 1 => near(self.truth.mechanics.head_switch_ms),
             "cylinder switch" if heads > 1 => near(self.truth.mechanics.cylinder_switch_ms?),
-            // Moves take what the curve has them take: no more than three of a hundred random reads come whole turns off.
+            // The times of moves are those of the curve: at most three in a hundred random reads come whole revolutions off.
             "seek curve" => {
                 (self.shares.turns <= 0.03, format!("{:.1}% whole turns off", 100.0 * self.shares.turns))
             }
-            // Most of them a quarter more or less, or 5 us, of what seeks and commands vary by together.
+            // Most of them are within a quarter, or 5 us, of the variation of seeks and commands together.
             "spread of seeks" => {
                 let even = self.behaviour.command_spread.as_nanos() as f64 / 1e3 / 12f64.sqrt();
                 let late = self.behaviour.completion_spread.as_nanos() as f64 / 1e3 / 12f64.sqrt();
@@ -257,13 +258,13 @@ impl<'t> Judge<'t> {
     }
 }
 
-/// A drive that behaves so, one command at a time or two.
+/// Returns a drive with that behaviour, with one command at a time or two.
 pub fn drive(truth: &Profile, behaviour: Behaviour, seed: u64, two: bool) -> Emulated {
     let device = Emulated::with(truth, behaviour, seed);
     if two { device } else { device.one_at_a_time() }
 }
 
-/// LBNs of a drive.
+/// Returns the number of LBNs of a drive.
 pub fn capacity(device: &Emulated) -> u64 {
     device.capacity().get()
 }

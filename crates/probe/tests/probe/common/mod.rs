@@ -11,7 +11,7 @@ use probe::{Device, DeviceError, Finding, Outcome, Report, Timed};
 use std::ops::ControlFlow;
 use units::{Bytes, Duration, Instant, LbnRange, Op, Sectors};
 
-/// An emulated drive, of which the probe sees the commands and the clock.
+/// An emulated drive; the probe sees its commands and its clock.
 pub struct Emulated {
     host: Waiting,
     one_at_a_time: bool,
@@ -41,7 +41,7 @@ impl Emulated {
         self.host.drive().unreadable()
     }
 
-    /// Behind a handle that gives it one command at a time, as that of a disk's path does.
+    /// Returns the drive behind a handle that takes one command at a time, as that of a disk's path does.
     pub fn one_at_a_time(self) -> Self {
         Self { one_at_a_time: true, ..self }
     }
@@ -90,7 +90,7 @@ impl Device for Emulated {
     }
 }
 
-/// Makes a [`Device`] of what has a `device` and does something `before` each command, or two, which may keep them from it.
+/// Implements [`Device`] for a type with a `device` that runs `before` each command, or two; `before` may prevent them.
 macro_rules! goes_through {
     ($device:ty) => {
         impl probe::Device for $device {
@@ -134,13 +134,13 @@ macro_rules! goes_through {
 #[allow(unused_imports, reason = "shared by tests; each uses a part")]
 pub(crate) use goes_through;
 
-/// A device that is taken away after so many commands.
+/// A device that is removed after this many commands.
 pub struct Cut<'d> {
     pub device: &'d mut dyn Device,
     pub left: u64,
 }
 
-/// What it says from then on.
+/// Its error from then on.
 pub const CUT: &str = "the cable came off";
 
 impl Cut<'_> {
@@ -155,17 +155,17 @@ impl Cut<'_> {
 
 goes_through!(Cut<'_>);
 
-/// Whether a built-in drive has terabytes.
+/// Returns whether a built-in drive has terabytes.
 pub fn is_large(name: &str) -> bool {
     ["desktop", "nearline"].iter().any(|begins| name.starts_with(begins))
 }
 
-/// The built-in drives whose probes are to take five minutes of drive time or less.
+/// Returns the built-in drives whose probes must take at most five minutes of drive time.
 pub fn nine_gigabytes() -> impl Iterator<Item = &'static str> {
     model::builtin::names().iter().copied().filter(|name| !is_large(name))
 }
 
-/// Ways in which a user can switch an emulated drive that tell on how long a probe of it takes.
+/// Settings of an emulated drive that affect the duration of its probe.
 pub const WAYS: &[&str] = &[
     "none",
     "fast02",
@@ -195,7 +195,7 @@ pub const WAYS: &[&str] = &[
     "fast02,recalibration=5s:200ms",
 ];
 
-/// A drive by its name: a built-in one's, or `random:SEED`.
+/// Returns a drive by its name: a built-in one's, or `random:SEED`.
 pub fn profile_of(name: &str) -> Option<Profile> {
     match name.strip_prefix("random:") {
         Some(seed) => Some(random(seed.parse().ok()?)),
@@ -203,14 +203,14 @@ pub fn profile_of(name: &str) -> Option<Profile> {
     }
 }
 
-/// A random drive with electronics of some kind.
+/// Returns a random drive with some electronics.
 pub fn random(seed: u64) -> Profile {
     let mut profile = model::random_profile::random_profile(seed, model::random_profile::Size::Small);
     profile.firmware = model::builtin::find("seagate-cheetah-18lp").unwrap().firmware;
     profile
 }
 
-/// The default noise with all that is random in it switched off: its bus, its queue.
+/// Returns the default noise without its randomness: the bus and the queue remain.
 pub fn without_chance() -> Behaviour {
     Behaviour {
         seek_spread: Duration::ZERO,
@@ -225,8 +225,8 @@ pub fn without_chance() -> Behaviour {
     }
 }
 
-/// How random reads were predicted: within 50 us, whole turns off, otherwise off; and, of those outside regions that the
-/// report calls unsure, within 50 us (`None` where it calls all of the drive so).
+/// The shares of random reads by their prediction: within 50 us, whole revolutions off, otherwise off; and, outside regions
+/// that the report names, within 50 us (`None` if it names all of the drive).
 #[derive(Clone, Copy, Debug)]
 pub struct Shares {
     pub near: f64,
@@ -235,13 +235,13 @@ pub struct Shares {
     pub sure: Option<f64>,
 }
 
-/// Random reads of 4 KiB on the true drive, each predicted by a drive made of the found profile that did the same
-/// until then.
+/// Makes random reads of 4 KiB on the true drive, each predicted by a drive made from the found profile with the same
+/// history.
 pub fn predictions(truth: &Profile, found: &Profile, report: &Report, requests: u64) -> Shares {
     predictions_on(Emulated::new(truth), truth, found, report, requests)
 }
 
-/// The same on a drive that is there.
+/// Does the same on a given drive.
 pub fn predictions_on(
     mut drive: Emulated,
     truth: &Profile,
@@ -250,7 +250,7 @@ pub fn predictions_on(
     requests: u64,
 ) -> Shares {
     let (near, turns, other) = predicted(&mut drive, truth, found, requests, &|_| true);
-    // Whoever knows that a region is unsure learns nothing of the platter's place there.
+    // A user who knows that a region is uncertain does not update the platter's angle there.
     let is_sure = |lbn: u64| !report.unsure.iter().any(|u| (u.first.get()..u.end.get()).contains(&lbn));
     let named: u64 = report.unsure.iter().map(|u| u.end.get() - u.first.get()).sum();
     let sure = if named == 0 {
@@ -263,9 +263,8 @@ pub fn predictions_on(
     Shares { near, turns, other, sure }
 }
 
-/// Reads of 4 KiB at so many random places, of those that are wanted, each predicted by a drive made of the found profile that did
-/// the same until then; `seen` is told by how many nanoseconds each came later than that, but the first 60, which tell how the
-/// platter stands to the clock.
+/// Reads 4 KiB at this many random wanted places, each predicted by a drive made from the found profile with the same
+/// history. Calls `seen` with the delay of each in ns, except for the first 60, which determine the platter's angle.
 pub fn read_at_random(
     drive: &mut Emulated,
     found: &Profile,
@@ -286,7 +285,7 @@ pub fn read_at_random(
         let range = LbnRange::new(units::Lbn::new(lbn), Sectors::new(8));
         let at = drive.now();
         let Ok(timed) = drive.execute(at, Op::Read, range) else {
-            // What cannot be read is no prediction's fault.
+            // An unreadable sector is not an error of the prediction.
             predictor.read(at, range);
             predictor.failed(drive.now());
             continue;
@@ -301,7 +300,7 @@ pub fn read_at_random(
     }
 }
 
-/// Shares of reads within 50 us, whole turns off, otherwise off, of LBNs that are wanted.
+/// Returns the shares of reads of wanted LBNs: within 50 us, whole revolutions off, otherwise off.
 fn predicted(
     drive: &mut Emulated,
     truth: &Profile,
@@ -326,18 +325,18 @@ fn predicted(
     (share(near), share(turns), share(other))
 }
 
-/// What a report says of something.
+/// Returns a finding of a report.
 pub fn finding<'a>(found: &'a Outcome, what: &str) -> &'a Finding {
     found.report.findings.iter().find(|f| f.what == what).unwrap()
 }
 
-/// How sure a report is of something.
+/// Returns the confidence of a finding.
 pub fn confidence(report: &Report, what: &str) -> f64 {
     report.findings.iter().find(|f| f.what == what).map_or(0.0, |f| f.confidence)
 }
 
-/// What holds of every drive, of which the probe left `device`: the time, and that the profile predicts it wherever it does
-/// not say that it may not.
+/// Checks the promises for every drive, which the probe left in `device`: the time, and right predictions outside the
+/// regions that the report names.
 pub fn holds(device: Emulated, truth: &Profile, found: &Outcome, most_seconds: f64) {
     let name = &truth.name;
     assert!(found.report.drive_time_s <= most_seconds, "{name}: {} s", found.report.drive_time_s);
@@ -348,14 +347,14 @@ pub fn holds(device: Emulated, truth: &Profile, found: &Outcome, most_seconds: f
     assert_eq!(Profile::from_toml(&text, "found").unwrap(), found.profile, "{name}");
 }
 
-/// Whether each LBN of a drive of so many is in the part that was checked, or in a region that is named.
+/// Checks that each LBN of a drive of this capacity is in the part that was checked, or in a region that is named.
 pub fn covers(report: &Report, capacity: u64) {
     let (check, unsure) = (report.check, &report.unsure);
     let (first, end) = (check.first.get(), check.end.get());
     let of_drive = (end - first) as f64 / capacity as f64;
     assert!(end <= capacity && (check.of_drive - of_drive).abs() < 1e-9, "{check:?} of {capacity}");
     assert!(unsure.iter().all(|u| u.first < u.end && u.end.get() <= capacity), "{unsure:?} of {capacity}");
-    // By turns: as far as the ranges reach that begin before what is covered so far ends.
+    // In turn: as far as ranges reach that begin before the end of the covered part.
     let mut ranges: Vec<(u64, u64)> = unsure.iter().map(|u| (u.first.get(), u.end.get())).collect();
     ranges.push((first, end));
     ranges.sort_unstable();
@@ -363,14 +362,14 @@ pub fn covers(report: &Report, capacity: u64) {
     assert_eq!(covered, capacity, "{check:?}, {unsure:?}");
 }
 
-/// What is said with less confidence than this is said not to be sure.
+/// The confidence below which a finding counts as uncertain.
 const SURE: f64 = 0.75;
 
-/// Whether the order of tracks and the number of heads are the drive's, or not said to be.
+/// Checks that the order of tracks and the number of heads are the drive's, or reported as uncertain.
 pub fn is_right_or_unsure(truth: &Profile, found: &Outcome) {
     let name = &truth.name;
     let (order, heads) = (finding(found, "order of tracks"), finding(found, "heads"));
-    // From which cylinder heads turn round is no matter of one zone; with one head there is no order.
+    // The cylinder at which heads turn round does not matter in a single zone; a single head has no order.
     let order_of =
         |order| if order == Order::CylinderSerpentineAbsolute { Order::CylinderSerpentine } else { order };
     let right = found.profile.layout.order == order_of(truth.layout.order) || truth.heads == 1;
@@ -380,7 +379,7 @@ pub fn is_right_or_unsure(truth: &Profile, found: &Outcome) {
         "{name}: {heads:?}, {}",
         truth.heads
     );
-    // Runs on one surface and whole cylinders are told apart even where heads are not.
+    // Runs on one surface and whole cylinders are distinguished even if heads are not.
     let family = |order| matches!(order, Order::SurfaceSerpentine { .. });
     let bands = order.value.starts_with("bands");
     assert!(order.confidence < SURE || bands == family(truth.layout.order), "{name}: {order:?}");

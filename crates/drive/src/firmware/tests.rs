@@ -103,3 +103,26 @@ proptest! {
         }
     }
 }
+
+/// Writes far from each other come at once. Each that is reported before the medium has it takes a place in the buffer.
+#[test]
+fn a_write_cache_holds_as_many_writes_as_it_has_room_for() {
+    let profile = model::builtin::find("quantum-atlas-10k").unwrap();
+    for write_cache in [1, 2, 5] {
+        let queue = Queue::Tagged { order: QueueOrder::Fcfs, depth: 12 };
+        let buffer =
+            Behaviour { buffer: Some(true), write_back: Some(true), write_cache, ..Behaviour::EXACT };
+        let mut drive =
+            Drive::with_behaviour(&profile, Rules::HARDWARE, Behaviour { queue, ..buffer }, 0).unwrap();
+        for id in 0..12 {
+            drive.submit(Instant::ZERO, ask(&drive, id, (true, id * 1_000_003))).unwrap();
+        }
+        let mut most = 0;
+        while let Some(at) = drive.next_event() {
+            drive.advance(at);
+            while drive.pop_completion().is_some() {}
+            most = most.max(drive.unwritten());
+        }
+        assert_eq!(most, write_cache as usize);
+    }
+}

@@ -5,6 +5,7 @@ use freeblock_scheduler::{
     Priority, Purpose, Record, Request, Sessions,
 };
 use model::{DriveModel, Profile};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use units::{Bytes, Duration, Instant, Lbn, LbnRange, Op, RequestId, Sectors, SessionId};
 
@@ -315,4 +316,37 @@ fn a_block_that_another_write_was_to_do_for_its_promotion_stays_promoted_if_that
     assert!(matches!(core.poll(at(10)), Some(Action::Failed { .. })));
     let (again, ..) = polled(&mut core, at(10));
     assert_eq!(promoted(&again), [range(96, 8)]);
+}
+
+/// A read in idle time fails at a sector in the middle of eight wanted blocks. The core then knows that the sector is bad, and reads
+/// the blocks before it and behind it by commands of their own.
+#[test]
+fn blocks_on_both_sides_of_a_bad_sector_are_delivered_once_they_were_read() {
+    let mut core = blind();
+    let session = core.open(Priority::default()).unwrap();
+    core.read(session, range(96, 64), Sectors::new(8), Parameter::default()).unwrap();
+    let bad = Lbn::new(110);
+    let (mut now, mut outstanding) = (at(100), VecDeque::new());
+    let (mut read, mut delivered) = (Vec::new(), Vec::new());
+    for _ in 0..100 {
+        let (sent, records, _) = polled(&mut core, now);
+        for record in records {
+            let is_read = read.iter().any(|range: &LbnRange| range.covers(record.range));
+            assert!(is_read || record.bad == Some(bad), "{record:?} without a command: {read:?}");
+            delivered.push(record.range);
+        }
+        outstanding.extend(sent);
+        match outstanding.pop_front() {
+            Some(Command { id, range, .. }) => {
+                now += Duration::from_millis(1);
+                let fails = range.contains(bad);
+                core.command_done(now, id, if fails { Outcome::NoData(bad) } else { Outcome::Done });
+                read.extend((!fails).then_some(range));
+            }
+            None => now += Duration::from_millis(100),
+        }
+    }
+    delivered.sort();
+    let blocks: Vec<LbnRange> = (0..8).map(|block| range(96 + 8 * block, 8)).collect();
+    assert_eq!(delivered, blocks);
 }

@@ -44,6 +44,10 @@ pub struct Rig {
     /// remembered in order.
     pub caches: bool,
     cached: Vec<(LbnRange, Vec<u8>)>,
+    /// The number of steps that a flush takes.
+    pub flush_steps: usize,
+    /// Flushes under way: the steps left, and how many of the cached writes are durable when it ends.
+    flushes: VecDeque<(usize, usize)>,
     ticked: Instant,
     writes: u64,
     cuts: u128,
@@ -108,6 +112,8 @@ impl Rig {
             refused: 0,
             caches: false,
             cached: Vec::new(),
+            flush_steps: 0,
+            flushes: VecDeque::new(),
             ticked: at,
             writes: 0,
             cuts: seed,
@@ -153,13 +159,27 @@ impl Rig {
         self.take_orders();
         let flush = self.volume.call(self.desk, |desk, _| desk.wants_flush()).unwrap();
         if flush {
-            self.cached.clear();
-            self.volume.call(self.desk, |desk, s| desk.flushed(s, &Ok(()))).unwrap();
+            self.flushes.push_back((self.flush_steps, self.cached.len()));
+        }
+        if self.flushes.front().is_some_and(|(steps, _)| *steps == 0) {
+            self.end_flush();
             return self.serve();
         }
         for (range, bytes) in std::mem::take(&mut self.held) {
             self.offer(range, bytes);
         }
+    }
+
+    pub fn is_flushing(&self) -> bool {
+        !self.flushes.is_empty()
+    }
+
+    /// Ends the oldest flush: the writes that were cached when it began are durable.
+    fn end_flush(&mut self) {
+        let Some((_, durable)) = self.flushes.pop_front() else { return };
+        self.cached.drain(..durable);
+        self.flushes.iter_mut().for_each(|(_, later)| *later -= durable);
+        self.volume.call(self.desk, |desk, s| desk.flushed(s, &Ok(()))).unwrap();
     }
 
     fn fenced(&self, range: LbnRange) -> Fence {
@@ -235,6 +255,7 @@ impl Rig {
                 self.volume.call(self.desk, |desk, _| desk.wrote(range)).unwrap();
             }
         }
+        self.flushes.iter_mut().for_each(|(steps, _)| *steps = steps.saturating_sub(1));
         self.serve();
         next.is_some()
     }
@@ -271,7 +292,9 @@ impl Rig {
 
     /// Cuts the power, or only kills the daemon; then starts again.
     pub fn crash(self, power: Option<&mut Stream>) -> Self {
-        let Self { volume, files, drive, mut now, keep, cuts, in_flight, caches, cached, .. } = self;
+        let Self {
+            volume, files, drive, mut now, keep, cuts, in_flight, caches, cached, flush_steps, ..
+        } = self;
         let at = volume.now();
         let mut platters = volume.power_cut().unwrap();
         if let Some(chance) = power {
@@ -288,7 +311,7 @@ impl Rig {
             platters.medium().read(*range, &mut now[from..from + bytes.len()]).unwrap();
         }
         let mut rig = Self::over(drive, platters, files, now, at + Duration::from_secs(1), keep, cuts + 1);
-        rig.caches = caches;
+        (rig.caches, rig.flush_steps) = (caches, flush_steps);
         rig
     }
 

@@ -31,7 +31,7 @@ pub(crate) struct Recorder<'a> {
     journal: &'a mut Journal,
     /// The next entry to be answered from the record.
     replayed: usize,
-    /// The device's clock minus the journal's, once it is known.
+    /// The journal's clock minus the device's, once it is known.
     ahead: Option<u64>,
     /// The device's message for the last failed command.
     reason: String,
@@ -174,7 +174,7 @@ impl<'a> Recorder<'a> {
         Ok(Some(entry.done))
     }
 
-    /// Returns the device's clock minus the journal's.
+    /// Returns the journal's clock minus the device's.
     fn ahead(&mut self) -> Result<u64, ProbeError> {
         let ahead = match self.ahead {
             Some(ahead) => ahead,

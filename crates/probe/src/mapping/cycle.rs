@@ -296,8 +296,8 @@ impl Mapper<'_, '_> {
 }
 
 impl Cycle {
-    /// Returns the rotations of a zone of one density with the same order of tracks. `levels` are the known ones; the second
-    /// is that of a cylinder.
+    /// Returns the rotations of a zone of one density with the same order of tracks: that of a track and, if `levels` has a
+    /// second level, that of a cylinder.
     fn levels(&self, levels: &[Level]) -> Vec<Level> {
         // An angle is that at which a track's first sector ends.
         let begins: Vec<f64> = self.slots.iter().map(|s| s.angle - 1.0 / s.sectors as f64).collect();

@@ -44,7 +44,7 @@ fn achieved(policy: PolicyName, arrival: Arrival, requests: u64) -> f64 {
 }
 
 #[test]
-fn the_drive_is_busy_for_the_share_of_time_that_was_asked_for() {
+fn the_drive_is_busy_for_the_requested_share_of_time() {
     for policy in [PolicyName::Fcfs, PolicyName::CLook, PolicyName::Sptf] {
         for asked in [10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0] {
             let arrival = calibrated(policy, asked, Pattern::Poisson);
@@ -73,7 +73,7 @@ fn at_a_hundred_percent_the_head_never_rests() {
 }
 
 #[test]
-fn at_zero_percent_nothing_comes() {
+fn at_zero_percent_no_request_arrives() {
     let mut run = start(PolicyName::Fcfs, calibrated(PolicyName::Fcfs, 0.0, Pattern::Poisson), 2);
     assert!(!run.advance(1, &mut Nothing).unwrap());
     assert_eq!(run.requests(), 0);

@@ -24,7 +24,7 @@ fn seed() -> u64 {
 }
 
 #[test]
-fn no_history_that_has_failed_before_fails_again() {
+fn former_failures_stay_fixed() {
     let seeds = Path::new(env!("CARGO_MANIFEST_DIR")).join("seeds");
     let mut files: Vec<_> = std::fs::read_dir(seeds).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
@@ -105,7 +105,7 @@ mod new_histories_of_this_commit_keep_every_promise {
 }
 
 #[test]
-fn a_run_that_was_ended_goes_on_where_it_was() {
+fn a_stopped_run_continues_at_the_next_history() {
     let (mut whole, mut second) = (Torture::new(9), Torture::new(9));
     for _ in 0..3 {
         whole.next_history().unwrap();
@@ -136,7 +136,7 @@ fn several_threads_count_the_same_histories_in_the_same_order() {
 }
 
 #[test]
-fn a_host_that_is_asked_for_carries_out_the_histories_that_it_would_have_had() {
+fn a_chosen_host_runs_the_histories_that_would_be_drawn_for_it() {
     let of = |seed| generate(seed).setup.host;
     for host in [Host::Core, Host::Volume, Host::VolumeOutside, Host::Outside] {
         let mut drawn = 0;

@@ -211,7 +211,7 @@ fn atlas_after(trouble: impl Fn() -> Box<dyn BlackBox>) -> Twins {
 }
 
 #[test]
-fn by_another_drive_s_profile_idle_time_alone_is_used() {
+fn with_another_drives_profile_idle_time_alone_is_used() {
     let (profile, known) = profile("seagate-cheetah-18lp");
     let other = drive(atlas().0, Behaviour::fast02());
     let told = (&profile, &known, Behaviour::fast02());

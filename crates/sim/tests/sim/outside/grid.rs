@@ -331,7 +331,7 @@ fn arms_faster_than_the_profile_cost_one_client_no_more_than_the_bound() {
 }
 
 #[test]
-fn a_spindle_of_another_speed_is_noticed_whatever_is_asked_for() {
+fn a_spindle_of_another_speed_is_noticed_under_any_load() {
     use Surprise::{Rpm, SlowRpm};
     for surprise in [Rpm(850), Rpm(894), Rpm(1_119), Rpm(1_250), SlowRpm(894), SlowRpm(1_119)] {
         for n in testing::some(3, 0..ARRIVALS.len() * 4) {

@@ -237,7 +237,7 @@ fn the_harm_on_a_drive_that_caches_writes_is_bounded() {
 }
 
 #[test]
-fn hardly_anything_but_writes_to_a_drive_that_writes_back_is_bounded() {
+fn the_harm_to_mostly_writes_on_a_drive_that_caches_writes_is_bounded() {
     // Requests that wait for cached writes wait for no command.
     let noisy = Behaviour { write_back: Some(true), ..Behaviour::fast02() };
     let serial = Behaviour { write_back: Some(true), ..Behaviour::default() };
@@ -260,7 +260,7 @@ fn hardly_anything_but_writes_to_a_drive_that_writes_back_is_bounded() {
 }
 
 #[test]
-fn a_drive_that_writes_back_is_trusted_however_many_wait() {
+fn a_drive_that_caches_writes_is_trusted_at_any_queue_length() {
     // Before it is trusted no command is delayed behind cached writes, and it reorders; that must not count against the
     // profile.
     let noisy = Behaviour { write_back: Some(true), ..Behaviour::fast02() };

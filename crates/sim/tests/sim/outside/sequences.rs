@@ -120,7 +120,7 @@ fn a_drive_that_matches_its_profile_is_trusted_under_streams_and_yields_blocks()
 }
 
 #[test]
-fn another_drive_is_not_trusted_since_answers_come_from_its_buffer() {
+fn another_drive_is_not_trusted_because_of_cache_hits() {
     use Surprise::*;
     let told = Other { told: "seagate-cheetah-18lp", there: "quantum-atlas-10k" };
     for surprise in [told, Rpm(894), Rpm(1_119), Sectors(-4), TrackSkew(60), Flash] {

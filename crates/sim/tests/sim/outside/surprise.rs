@@ -108,7 +108,7 @@ fn a_drive_that_matches_its_profile_is_trusted() {
 }
 
 #[test]
-fn before_anything_is_known_no_gap_is_used() {
+fn no_gap_is_used_before_the_core_knows_the_drive() {
     let (profile, model) = atlas();
     let (_, overheads) = black_box(&profile, Behaviour::fast02(), 1).unwrap();
     let core = scheduler::Core::new(
@@ -126,7 +126,7 @@ fn arms_slower_than_the_profile_are_not_trusted() {
 }
 
 #[test]
-fn another_drive_s_profile_is_not_trusted() {
+fn another_drives_profile_is_not_trusted() {
     let (_, wrong) = profile("seagate-cheetah-18lp");
     let (profile, _) = atlas();
     let (_, overheads) = black_box(&profile, Behaviour::fast02(), 1).unwrap();

@@ -183,18 +183,18 @@ fn assert_bounded(case: &Case) {
 }
 
 #[test]
-fn whatever_there_is_responses_are_longer_by_no_more_than_the_bound() {
+fn on_any_device_responses_are_longer_by_no_more_than_the_bound() {
     testing::some(4, surprises()).iter().for_each(assert_bounded);
 }
 
 #[test]
-fn when_trouble_ends_responses_are_longer_by_no_more_than_the_bound() {
+fn after_trouble_responses_are_longer_by_no_more_than_the_bound() {
     // The part of the bound that idle time uses while gaps are unused must not be available to detours afterwards.
     testing::some(3, troubles()).iter().for_each(assert_bounded);
 }
 
 #[test]
-fn shingled_tracks_are_not_trusted_however_busy_they_are() {
+fn shingled_tracks_are_not_trusted_under_any_load() {
     let (profile, known) = atlas();
     let open = [5.0, 15.0, 30.0].map(|rate| (Arrival::Poisson { rate }, REQUESTS));
     // Some thousand requests later its cache is full, and the next requests wait until whole bands are written.

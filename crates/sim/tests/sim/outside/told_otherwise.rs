@@ -75,7 +75,7 @@ fn a_drive_with_unknown_write_back_is_trusted_either_way() {
 }
 
 #[test]
-fn not_to_know_whether_a_drive_writes_back_costs_clients_no_more_than_the_bound() {
+fn the_harm_with_unknown_write_back_is_bounded() {
     // A wrong statement would make the foreground slower by more than the bound.
     for (write_back, rate) in testing::some(2, [(true, 20.0), (false, 20.0), (true, 60.0), (false, 60.0)]) {
         let how = (Some(IdleTime::default()), Arrival::Poisson { rate }, (3, 10));

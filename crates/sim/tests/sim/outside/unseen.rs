@@ -89,7 +89,7 @@ fn hidden_costs_are_bounded_as_well() {
 }
 
 #[test]
-fn without_control_gaps_it_stays_hidden() {
+fn without_control_gaps_hidden_costs_are_higher() {
     for told in testing::some(1, WRONG) {
         let blind = |overheads| OutsideConfig { control_gaps: false, ..OutsideConfig::beyond(overheads) };
         let of = |place| twins(told, PolicyName::Sstf, place);

@@ -106,7 +106,7 @@ fn idle_time_only(overheads: Overheads) -> OutsideConfig {
 }
 
 #[test]
-fn the_foreground_is_hurt_by_no_more_than_its_bound_at_every_utilisation() {
+fn the_harm_is_bounded_at_every_utilisation() {
     // The bound is 1%; twins of four thousand requests differ by some tenths by chance, and half a percent is allowed for
     // that.
     for percent in [5, 20, 40, 60, 80, 100] {

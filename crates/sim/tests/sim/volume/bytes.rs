@@ -192,7 +192,7 @@ fn a_promoted_write_keeps_its_buffer_when_it_is_lost() {
 }
 
 #[test]
-fn a_refused_call_of_a_session_wakes_no_other() {
+fn a_refused_call_of_a_session_sets_no_wake_up() {
     let drive = drive(1);
     let mut volume = volume(&drive);
     let app = volume.host(Once::default());
@@ -203,7 +203,7 @@ fn a_refused_call_of_a_session_wakes_no_other() {
 }
 
 #[test]
-fn a_mismatch_is_refused() {
+fn mismatched_platters_and_writes_are_refused() {
     let (one, other) = (drive(1), drive(2));
     let wrong = Volume::new(Arc::clone(&one), Config::default(), Platters::blank(&other)).err().unwrap();
     assert!(wrong.to_string().contains("make the medium with Platters::blank"), "{wrong}");

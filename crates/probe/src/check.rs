@@ -420,5 +420,6 @@ fn second_look(meter: &mut Meter<'_>, map: &Map, strange: &[u64]) -> Result<Vec<
             }
         }
     }
+    stray::extend(meter, map, &mut unsure, LONGEST)?;
     Ok(unsure)
 }

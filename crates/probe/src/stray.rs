@@ -8,6 +8,7 @@ use crate::error::ProbeError;
 use crate::mapping::Map;
 use crate::meter::Meter;
 use crate::report::Unsure;
+use units::Lbn;
 
 /// Reads that are looked at again, at most, and stretches that are told, at most: a drive that has more of them is not understood.
 const MOST_LOOKS: usize = 32;
@@ -49,8 +50,7 @@ pub(crate) fn find(
         meter.find_phase()?;
         // Downward, for read-ahead goes up.
         for lbn in sectors.rev() {
-            // Once may be chance where readings vary.
-            if !is_elsewhere(meter, map, lbn)? || !is_elsewhere(meter, map, lbn)? {
+            if !is_surely_elsewhere(meter, map, lbn)? {
                 continue;
             }
             let first = border(meter, map, lbn, lbn, u64::checked_sub)?;
@@ -73,6 +73,38 @@ pub(crate) fn find(
     strays.moved.sort_unstable();
     strays.moved.dedup();
     Ok(strays)
+}
+
+/// Extends parts of the drive that are named, in ascending order, to where the sectors on either side of them stand where the map has
+/// them again: a stretch need not begin and end where a part does. Stops when a share `until` of the time is over.
+pub(crate) fn extend(
+    meter: &mut Meter<'_>,
+    map: &Map,
+    parts: &mut [Unsure],
+    until: f64,
+) -> Result<(), ProbeError> {
+    let capacity = map.mapped.clamp(1, meter.capacity());
+    for i in 0..parts.len() {
+        let Some((first, end)) = parts.get(i).map(|part| (part.first.get(), part.end.get())) else { break };
+        let before = i.checked_sub(1).and_then(|i| parts.get(i)).map_or(0, |part| part.end.get());
+        let after = parts.get(i + 1).map_or(capacity, |part| part.first.get());
+        let (mut from, mut to) = (first, end);
+        if before < first && meter.is_within(until) && is_surely_elsewhere(meter, map, first - 1)? {
+            from = border(meter, map, first - 1, first - 1 - before, u64::checked_sub)?;
+        }
+        if end < after && meter.is_within(until) && is_surely_elsewhere(meter, map, end)? {
+            to = border(meter, map, end, after - 1 - end, u64::checked_add)? + 1;
+        }
+        if let Some(part) = parts.get_mut(i) {
+            (part.first, part.end) = (Lbn::new(from), Lbn::new(to));
+        }
+    }
+    Ok(())
+}
+
+/// Whether two readings of a sector both say that it stands elsewhere: one may be chance where readings vary.
+fn is_surely_elsewhere(meter: &mut Meter<'_>, map: &Map, lbn: u64) -> Result<bool, ProbeError> {
+    Ok(is_elsewhere(meter, map, lbn)? && is_elsewhere(meter, map, lbn)?)
 }
 
 /// Whether a sector stands elsewhere than the map has it; of one that cannot be read nothing is known.

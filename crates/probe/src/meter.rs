@@ -1,6 +1,7 @@
 //! Timed reads, and what they say about where a sector stands on the platter.
 
 mod phase;
+mod ring;
 
 use crate::defects::Defects;
 use crate::device::Timed;
@@ -98,8 +99,10 @@ pub(crate) struct Meter<'a> {
     pub(crate) far_ns: f64,
     /// Such reads for which time is left at the end: the check's.
     pub(crate) reads_to_check: u64,
-    /// Spread of one angle, turns.
+    /// Spread of one angle, turns: of a reading, and of where the platter is thought to stand.
     pub(crate) spread: f64,
+    /// Spread of a reading alone, turns, where the spindle is followed.
+    reading_spread: f64,
     /// Responses below this came from the buffer, ns.
     pub(crate) hit_below: f64,
     /// Reads of other places after which a place is not in the buffer.
@@ -137,6 +140,7 @@ impl<'a> Meter<'a> {
             far_ns: 0.0,
             reads_to_check: crate::check::KEPT,
             spread: 0.0,
+            reading_spread: 0.0,
             hit_below: 0.0,
             segments: 0,
             ahead: 0,
@@ -410,6 +414,11 @@ impl<'a> Meter<'a> {
                 done += u64::from(!self.read_elsewhere(other)?);
                 continue;
             }
+            if self.anchors_fill_the_buffer() {
+                // They tell what the spindle does meanwhile.
+                done += u64::from(self.leave_to_anchor(lbn, self.ahead.max(1))?);
+                continue;
+            }
             let other = low + self.draw.below(reach);
             if other.abs_diff(lbn) < reach / 50 {
                 continue;
@@ -444,7 +453,7 @@ impl<'a> Meter<'a> {
         if let Some(known) = self.elsewhere.as_mut() {
             known.learn(turns);
             if let Some((angle, spread)) = known.angle(lbn) {
-                self.follow(angle, spread);
+                self.follow(angle, spread, 0.0);
             }
         }
         Ok(false)

@@ -204,7 +204,7 @@ impl Mapper<'_, '_> {
     /// A reading that met a prediction known well says where the platter stands.
     pub(super) fn trust(&mut self, expected: f64, error: f64) {
         if self.known < KNOWN * self.spread && error.abs() < 3.0 * self.spread {
-            self.meter.follow(expected, self.known);
+            self.meter.follow(expected, self.known, self.known);
         }
     }
 

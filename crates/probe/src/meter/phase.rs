@@ -1,7 +1,9 @@
 //! A spindle that drifts is followed: sectors whose angles are known are read now and then.
 
 use super::Meter;
+use super::ring::{self, Visit};
 use crate::error::ProbeError;
+use crate::platter::spread_where_followed;
 use units::{Duration, Instant};
 
 /// A sector whose angle stands fast.
@@ -56,24 +58,44 @@ impl Meter<'_> {
         }
         self.draw.shuffle(&mut anchors);
         self.anchors = anchors;
-        self.platter.begin_to_follow(self.now);
-        self.spread = SPREAD_AT_FIRST / self.revolution();
-        let mut errors = Vec::new();
-        for round in 0..ANCHOR_ROUNDS {
+        let begun = self.now;
+        let mut visits = Vec::new();
+        for _ in 0..ANCHOR_ROUNDS {
             for _ in 0..ring {
-                let error = self.read_anchor()?;
-                if round >= ANCHOR_ROUNDS / 2 {
-                    errors.extend(error.map(f64::abs));
-                }
+                visits.extend(self.visit_anchor()?);
             }
         }
-        // The median of a normal error is two thirds of its spread; what the clock cannot tell is left to it.
-        self.spread = f64::max(crate::turns::median(&mut errors) / 0.67, 0.6 / self.revolution());
+        self.learn_anchors(begun, &visits);
         Ok(())
     }
 
-    /// Reads the next anchor and follows the spindle by it; how far off it stood, turns.
-    fn read_anchor(&mut self) -> Result<Option<f64>, ProbeError> {
+    /// Puts the anchors to the angles that all of these visits together say, and follows the spindle through them.
+    fn learn_anchors(&mut self, begun: Instant, visits: &[Visit]) {
+        let (revolution, clock) = (self.revolution(), 0.6 / self.revolution());
+        let spread = ring::spread(visits, revolution).unwrap_or(SPREAD_AT_FIRST / revolution).max(clock);
+        let angles = ring::angles(visits, self.anchors.len(), begun, revolution, spread);
+        for (anchor, angle) in self.anchors.iter_mut().zip(angles) {
+            let Some(angle) = angle else { continue };
+            *anchor = Anchor { angle, readings: ANCHOR_ROUNDS as f64, ..*anchor };
+        }
+        self.platter.begin_to_follow_from(begun);
+        let mut errors = Vec::new();
+        for (i, visit) in visits.iter().enumerate() {
+            let Some(anchor) = self.anchors.get(visit.anchor) else { continue };
+            let error = self.platter.take(visit.at, anchor.angle, spread);
+            if i >= visits.len() / 2 {
+                errors.extend(error.map(f64::abs));
+            }
+        }
+        // The median of a normal error is two thirds of its spread; what the clock cannot tell is left to it.
+        self.reading_spread = f64::max(crate::turns::median(&mut errors) / 0.67, clock);
+        let every = FOLLOW_EVERY.as_nanos() as f64;
+        self.spread = spread_where_followed(self.reading_spread, every, self.revolution());
+        self.recorder.set_revolution(self.platter.revolution);
+    }
+
+    /// Reads the next anchor; which one it was, and when it had passed, if it came from the medium.
+    fn visit_anchor(&mut self) -> Result<Option<Visit>, ProbeError> {
         let index = self.next_anchor % self.anchors.len().max(1);
         self.next_anchor = index + 1;
         let Some(lbn) = self.anchors.get(index).map(|a| a.lbn) else { return Ok(None) };
@@ -87,27 +109,34 @@ impl Meter<'_> {
                 *anchor = Anchor { lbn: near, angle: 0.0, readings: 0.0 };
             }
         }
-        if self.is_hit(&reading) {
-            return Ok(None);
-        }
-        let angle = self.turns_at(reading.completed);
-        let Some(anchor) = self.anchors.get_mut(index) else { return Ok(None) };
+        Ok((!self.is_hit(&reading)).then_some(Visit { anchor: index, at: reading.completed }))
+    }
+
+    /// Reads the next anchor and follows the spindle by it; how far off it stood, turns.
+    fn read_anchor(&mut self) -> Result<Option<f64>, ProbeError> {
+        Ok(self.visit_anchor()?.and_then(|visit| self.follow_anchor(visit)))
+    }
+
+    /// Follows the spindle by an anchor that was just read; how far off it stood, turns.
+    fn follow_anchor(&mut self, visit: Visit) -> Option<f64> {
+        let angle = self.turns_at(visit.at);
+        let anchor = self.anchors.get_mut(visit.anchor)?;
         if anchor.readings == 0.0 {
             anchor.angle = angle;
             anchor.readings = 1.0;
-            return Ok(None);
+            return None;
         }
         // At first the speed, and so the angle, is known badly.
-        let spread = self.spread * (1.0 + FIRST_READINGS / anchor.readings.powi(2)).sqrt();
-        let Some(error) = self.platter.take(reading.completed, anchor.angle, spread) else {
+        let spread = self.reading_spread * (1.0 + FIRST_READINGS / anchor.readings.powi(2)).sqrt();
+        let Some(error) = self.platter.take(visit.at, anchor.angle, spread) else {
             self.astray += 1;
             if self.astray > MOST_ASTRAY {
                 // What was taken for known near by was not.
                 self.elsewhere = None;
-                self.platter.find_again(reading.completed, anchor.angle, spread);
+                self.platter.find_again(visit.at, anchor.angle, spread);
                 self.astray = 0;
             }
-            return Ok(None);
+            return None;
         };
         self.astray = 0;
         if anchor.readings < ANCHOR_ROUNDS as f64 {
@@ -115,32 +144,54 @@ impl Meter<'_> {
             anchor.angle -= error / anchor.readings;
         }
         self.recorder.set_revolution(self.platter.revolution);
-        Ok(Some(error))
+        Some(error)
     }
 
-    /// The read that was just done was of one sector that stands at `angle`, known to a standard deviation of
-    /// `spread`: the spindle is followed by it.
-    pub(crate) fn follow(&mut self, angle: f64, spread: f64) {
-        if self.is_noisy() {
-            let spread = (spread * spread + self.spread * self.spread).sqrt();
-            if self.platter.take(self.now, angle, spread).is_some() {
-                self.followed = self.now;
-            }
+    /// Whether reads of anchors drive all else from the buffer, also where two of them are left out.
+    pub(super) fn anchors_fill_the_buffer(&self) -> bool {
+        self.anchors.len() as u64 > self.segments + 2
+    }
+
+    /// Reads an anchor further than `margin` from `lbn`, and follows the spindle by it; whether it came from the medium.
+    pub(super) fn leave_to_anchor(&mut self, lbn: u64, margin: u64) -> Result<bool, ProbeError> {
+        let ring = self.anchors.len();
+        let place = |from: usize| from % ring.max(1);
+        let near = |from: usize| self.anchors.get(place(from)).is_some_and(|a| a.lbn.abs_diff(lbn) < margin);
+        let skipped = (0..ring).find(|&skipped| !near(self.next_anchor + skipped)).unwrap_or(0);
+        self.next_anchor = place(self.next_anchor + skipped);
+        let visit = self.visit_anchor()?;
+        if let Some(visit) = visit {
+            self.follow_anchor(visit);
+        }
+        Ok(visit.is_some())
+    }
+
+    /// The read that was just done was of one sector of the map that stands at `angle`, known to a standard deviation of
+    /// `known`, which differs from that of the last such sector by a standard deviation of `apart`: the spindle is followed by it.
+    pub(crate) fn follow(&mut self, angle: f64, known: f64, apart: f64) {
+        if self.is_noisy()
+            && self.platter.take_mapped(self.now, angle, self.reading_spread, known, apart).is_some()
+        {
+            self.followed = self.now;
         }
     }
 
     /// Reads a sector whose angle is known, if it is time to.
     pub(crate) fn keep_phase(&mut self) -> Result<(), ProbeError> {
         let late = |now: Instant, then, every| now.saturating_since(then) > every;
-        if !self.is_noisy() || !late(self.now, self.followed, FOLLOW_EVERY) {
+        if !self.is_noisy() {
             return Ok(());
         }
-        if !late(self.now, self.anchored, ANCHOR_EVERY)
-            && let Some(near) = self.known_elsewhere(self.last)
-            && !self.read_elsewhere(near)?
-        {
+        if late(self.now, self.anchored, ANCHOR_EVERY) {
+            self.read_anchor()?;
+        }
+        if !late(self.now, self.followed, FOLLOW_EVERY) {
             return Ok(());
         }
+        if let Some(near) = self.known_elsewhere(self.last) {
+            self.read_elsewhere(near)?;
+        }
+        // Where that came from the buffer, or the map may be wrong there.
         if late(self.now, self.followed, FOLLOW_EVERY) {
             self.read_anchor()?;
         }

@@ -115,13 +115,14 @@ policy: rust cc ## that Rust $(RUST_MIN) builds the workspace, and that dependen
 	  else echo "skipped: advisories: RustSec's database is not here (cargo deny fetch db)" >&2; fi; \
 	else echo "skipped: cargo-deny cannot be had (cargo install cargo-deny)" >&2; fi
 
-lint: rust cc fuzz-check ## formatting, clippy and rustdoc, warnings are errors
+lint: rust cc fuzz-check ## formatting, clippy, rustdoc and the language of comments; warnings are errors
 	@for tool in fmt clippy; do \
 	  $(CARGO) $$tool --version >/dev/null 2>&1 || { \
 	    echo "make: cargo $$tool is missing; install it with: rustup component add rustfmt clippy" >&2; exit 1; }; \
 	done
 	@$(CARGO) fmt --all --check
 	@rustfmt --check --edition 2024 crates/lab/src/experiments/*.rs # a build script lists them, out of cargo fmt's sight
+	@python3 scripts/prose.py --max 0.5 -- ':!crates/probe' ':!docs/PROBE.md' # comments and documents (docs/STYLE.md)
 	@$(CARGO) clippy --workspace --locked --all-targets -- -D warnings
 	@if $(HAS_LIBCLANG) && $(CARGO) fetch --locked --quiet 2>/dev/null; then \
 	  $(CARGO) clippy --locked --package freeblock-device --package freeblock-server --package freeblock-cli \

@@ -120,7 +120,8 @@ def main() -> int:
     if not args.list:
         print(f"{'':34} {'sentences':>9} {'headless':>9} {'private':>9}")
         for name, (count, headless, private) in sorted(places.items()):
-            if count:
+            # A check shows only the places to look at.
+            if count and (args.max is None or max(headless, private) / count * 100 > args.max):
                 print(f"{name:34} {count:9} {headless / count:9.2%} {private / count:9.2%}")
     shares = [n / max(total[0], 1) * 100 for n in total[1:]]
     print(f"{'all':34} {total[0]:9} {shares[0]:8.2f}% {shares[1]:8.2f}%")

@@ -22,7 +22,7 @@ pub(super) struct Outside {
     profile: Profile,
     behaviour: Behaviour,
     seed: u64,
-    /// The commands at the drive by number, which is the order of sending.
+    /// The commands at the drive, and those held back from it, by number, which is the order of sending.
     sent: BTreeMap<u64, Sent>,
     /// The bytes of the last promoted writes: a lost one is sent again, and its bytes are not requested again.
     promoted: VecDeque<(LbnRange, Vec<u8>)>,
@@ -34,7 +34,16 @@ struct Sent {
     fate: Fate,
     /// The bytes of a write.
     bytes: Vec<(LbnRange, Vec<u8>)>,
+    /// The command waits for an earlier one that it overlaps, of which one writes: a drive may carry them out in any order.
+    held: bool,
     done: Option<Done>,
+}
+
+impl Sent {
+    fn overlaps(&self, other: &Command) -> bool {
+        let writes = self.command.op.is_write() || other.op.is_write();
+        writes && self.command.range.overlaps(other.range)
+    }
 }
 
 struct Done {
@@ -64,7 +73,7 @@ impl Outside {
 
     /// Returns the instant at which the first lost command counts as lost.
     fn given_up(&self) -> Option<Instant> {
-        let lost = self.sent.values().filter_map(|sent| match sent.fate {
+        let lost = self.sent.values().filter(|sent| !sent.held).filter_map(|sent| match sent.fate {
             Fate::Lost(at) => Some(at),
             Fate::Told(_) => None,
         });
@@ -133,15 +142,31 @@ impl Volume {
     pub(super) fn send(&mut self, command: Command) -> Result<(), VolumeError> {
         let request = self.core.request_of(command.id);
         let bytes = if command.op.is_write() { self.bytes_of(&command, request) } else { Vec::new() };
-        let fate = match self.chance.fate(self.now, self.now) {
-            Fate::Lost(_) => Fate::Lost(self.now + self.chance.timeout()),
-            told => told,
-        };
+        let fate = self.chance.fate(self.now, self.now);
         let Some(outside) = &mut self.outside else { return Ok(()) };
-        let id = RequestId::new(command.id.get());
-        outside.drive.submit(self.now, drive::Command { id, op: command.op, range: command.range })?;
-        outside.sent.insert(id.get(), Sent { command, at: self.now, fate, bytes, done: None });
+        let sent = Sent { command, at: self.now, fate, bytes, held: true, done: None };
+        outside.sent.insert(command.id.get(), sent);
         self.executes += 1;
+        self.release_held()
+    }
+
+    /// Gives the drive the held commands that overlap no earlier command of which one writes.
+    fn release_held(&mut self) -> Result<(), VolumeError> {
+        let Some(outside) = &mut self.outside else { return Ok(()) };
+        let free = |(number, sent): (&u64, &Sent)| {
+            let blocked = outside.sent.range(..*number).any(|(_, earlier)| earlier.overlaps(&sent.command));
+            (sent.held && !blocked).then_some(*number)
+        };
+        let free: Vec<u64> = outside.sent.iter().filter_map(free).collect();
+        for number in free {
+            let Some(sent) = outside.sent.get_mut(&number) else { continue };
+            (sent.held, sent.at) = (false, self.now);
+            if let Fate::Lost(at) = &mut sent.fate {
+                *at = self.now + self.chance.timeout();
+            }
+            let Command { op, range, .. } = sent.command;
+            outside.drive.submit(self.now, drive::Command { id: RequestId::new(number), op, range })?;
+        }
         Ok(())
     }
 
@@ -199,6 +224,7 @@ impl Volume {
             self.core.lost(self.now);
         }
         self.outside = Some(outside);
+        self.release_held()?;
         let Some(Sent { command, at, done: Some(done), .. }) = told else { return self.drain_from(self.now) };
         let bad = done.failed.bad();
         let bad = if command.op.is_write() { bad.written } else { bad.read };
@@ -244,7 +270,7 @@ impl Volume {
         let sector = self.drive.sector_bytes();
         for sent in std::mem::take(&mut outside.sent).into_values() {
             let range = sent.command.range;
-            if sent.done.is_none() {
+            if sent.done.is_none() && !sent.held {
                 let part = self.chance.part(range);
                 self.platters.pass(sent.command.op, part, &mut Failed::default());
                 for (of, bytes) in &sent.bytes {

@@ -58,9 +58,9 @@ impl Front {
         }
         self.hash.add(self.now.as_nanos());
         let request = self.core.request_of(id);
-        let goes_on = self.join_group(purpose, request, caution)?;
-        self.counts.promoted += u64::from(request.is_none() && purpose == Purpose::Foreground);
         let merged = foreground.is_some_and(|own| own != range);
+        let goes_on = self.join_group((purpose, merged), request, caution)?;
+        self.counts.promoted += u64::from(request.is_none() && purpose == Purpose::Foreground);
         let detour = merged || matches!(purpose, Purpose::Background { .. });
         if detour {
             self.counts.detours += 1;
@@ -100,7 +100,7 @@ impl Front {
     /// idle work. Returns whether it continues the last purpose.
     fn join_group(
         &mut self,
-        purpose: Purpose,
+        (purpose, merged): (Purpose, bool),
         request: Option<RequestId>,
         caution: Option<Caution>,
     ) -> Result<bool, Broken> {
@@ -111,8 +111,8 @@ impl Front {
         };
         let goes_on = match (self.group_for, now_for) {
             (For::Detour, For::Detour | For::Foreground(_)) | (For::Idle, For::Idle) => true,
-            // Promoted work has no id: the next command may be the rest of it.
-            (For::Foreground(before), For::Foreground(now)) => before == now,
+            // Promoted work has no id: the next command may be the rest of it. Blocks are merged with a first command only.
+            (For::Foreground(before), For::Foreground(now)) => before == now && !merged,
             _ => false,
         };
         if self.group_for == For::Detour {

@@ -38,7 +38,7 @@ enum Oddity {
     SkewByZone,
     /// The last track of a zone has only the sectors that, with the next zone's track, make a whole one.
     PartialLastTrack,
-    /// One sector of each track is empty, and each surface has a skew of its own.
+    /// One sector of each track has no LBN, and each surface has a skew of its own.
     EmptySectors,
     /// Whole tracks are slipped, this number at a place.
     SlippedTracks(u32),

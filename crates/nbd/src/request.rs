@@ -49,7 +49,7 @@ pub struct Request {
     pub data: Vec<u8>,
 }
 
-/// The most bytes that a host holds at once for a request without data: zeroes to be written, or prefetched data.
+/// The most bytes that the server holds at once for a request whose message has no data: zeroes to be written, or prefetched data.
 pub const PIECE_BYTES_MAX: u32 = 1 << 20;
 
 impl Request {

@@ -23,8 +23,8 @@ pub(crate) struct Strays {
     pub(crate) moved: Vec<u64>,
 }
 
-/// Looks again at reads of the check, by their first LBNs, that came at other angles outside of what is `unsure`, until a share
-/// `until` of the time is over.
+/// Repeats reads of the final check whose sectors passed at other angles than the map says. `strange` has their first LBNs; those in
+/// regions that are `unsure` already are left out. It ends when the probe has used the share `until` of its time.
 pub(crate) fn find(
     meter: &mut Meter<'_>,
     map: &Map,

@@ -22,7 +22,7 @@ const FIRST_PATIENCE: Duration = Duration::from_secs(10);
 /// patience would grow without end, and work that needs many silences would make no progress.
 const MOST_PATIENCE: Duration = Duration::from_secs(320);
 
-/// The limit of doubling: longer silences than a year do not matter, and later instants do not exist.
+/// The most that the required silence grows to when it is doubled: a year, which no host waits for and which instants can hold.
 const LONGEST_PATIENCE: Duration = Duration::from_secs(365 * 24 * 3_600);
 
 /// The use of idle time.

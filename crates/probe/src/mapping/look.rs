@@ -201,7 +201,8 @@ impl Mapper<'_, '_> {
         }
     }
 
-    /// A reading that met a prediction known well says where the platter stands.
+    /// Takes a reading as one of the platter's phase if the prediction was precise and the reading is within three standard
+    /// deviations of it.
     pub(super) fn trust(&mut self, expected: f64, error: f64) {
         if self.known < KNOWN * self.spread && error.abs() < 3.0 * self.spread {
             self.meter.follow(expected, self.known, self.known);

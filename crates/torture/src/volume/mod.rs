@@ -44,7 +44,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId};
 
-/// The longest time of a foreground request: lost commands take half a second each, and there are no thousands.
+/// The longest time of a foreground request: a lost command takes half a second, and no history loses thousands of them.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The number of actions at one instant that proves an endless loop.

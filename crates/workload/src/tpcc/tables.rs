@@ -59,7 +59,7 @@ pub(crate) const TABLES: [Table; 10] = [
 ];
 
 impl Table {
-    /// Returns the bytes of a row: clause 1.2.1's typical lengths. An entry of the index has two names and three
+    /// Returns the bytes of a row: clause 1.2.1's typical lengths. An entry of the index by name has two names and three
     /// numbers.
     const fn row_bytes(self) -> u64 {
         match self {

@@ -159,7 +159,7 @@ impl Span {
                 self.sums = [Sums::default(), self.sums[0]];
             }
         }
-        // The weight decreases over an eighth of the span: arrivals within one round predict the next arrival.
+        // An arrival's weight is halved after an eighth of the span over which arrivals are counted.
         self.lately /=
             1.0 + now.saturating_since(counts.at).as_nanos() as f64 * 8.0 / length.as_nanos() as f64;
     }

@@ -23,7 +23,7 @@ const SECTOR: u64 = 1 << 16;
 const FALLS: u64 = 512;
 const RISES: u64 = 128;
 
-/// The fraction of the bound that is not spent, 1 in this number: a reserve for detours that are late by chance.
+/// The reserve in the bound on harm for detours that are late by chance: one part in this number is not spent.
 const KEPT: u32 = 8;
 
 /// The minimal yield of a revolution, as a multiple of the usual yield in that time: background work gains four percent for

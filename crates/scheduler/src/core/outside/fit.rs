@@ -101,7 +101,7 @@ impl Outside {
             if stops == 0 {
                 return None;
             }
-            // The rest of a stop may contain no wanted block. Without it the others have other times.
+            // A stop that was cut may contain no wanted block any more. It is left out, and the times of the other stops are computed anew.
             let none = |at: &usize| {
                 detour.stops[*at].is_some_and(|stop| !any_wanted(&stop, detour.merged && at + 1 == stops))
             };

@@ -288,7 +288,7 @@ pub(super) fn forecast(
     let mut waiting = 0;
     // The pass of the sectors that cross the bus first.
     let mut front = None;
-    // Sectors up to the end of the piece: if all data have arrived, any order is possible.
+    // Sectors of the request up to the end of the current piece. A drive that has received all of them may write them in any order.
     let mut written = 0;
     // Its data follow the decoding of the command and the data of a read before it.
     let bus_from = (begun + overheads.command(op)).max(if overheads.overlap { from.bus } else { begun });

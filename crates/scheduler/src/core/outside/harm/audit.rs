@@ -389,7 +389,7 @@ mod tests {
         noise: Noise,
         /// The share of requests in on windows that lose a revolution.
         lost: f64,
-        /// The number of requests that lose one as well after such a request, whatever window they are in.
+        /// The number of requests behind such a request that each lose a revolution too, also if the window has changed.
         lingers: u32,
     }
 

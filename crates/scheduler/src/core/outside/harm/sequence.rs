@@ -136,7 +136,8 @@ impl Sequence {
         })
     }
 
-    /// Returns the distance from the mean of the farthest difference that is not refuted, on the side of `reach`.
+    /// Returns the distance from the mean to the end of the confidence interval at level `alpha`: the upper end if `reach` is
+    /// positive, the lower one if it is negative. `None` if that end is farther away than `reach`.
     fn extent(&self, alpha: f64, reach: f64) -> Option<f64> {
         let mean = self.mean();
         let admits = |by: f64| self.admits(mean + by, alpha);

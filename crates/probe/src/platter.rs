@@ -116,7 +116,7 @@ impl Platter {
     /// is from what was expected, unless it makes no sense.
     pub(crate) fn take(&mut self, at: Instant, angle: f64, spread: f64) -> Option<f64> {
         let error = self.correct(at, angle, spread, 0.0);
-        // What is said of the map's error next is counted from here.
+        // The error of the map is estimated anew from each anchor on.
         self.map = Map::default();
         error
     }
@@ -228,7 +228,7 @@ pub(crate) fn spread_where_followed(reading: f64, every: f64, revolution: f64) -
     spread
 }
 
-/// What all sectors of the map are off by, turns, its variance, and what it has in common with phase and speed.
+/// The error that all sectors of the map share, in revolutions: its estimate, its variance, and its covariances with phase and speed.
 #[derive(Clone, Copy, Debug, Default)]
 struct Map {
     error: f64,

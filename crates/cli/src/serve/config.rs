@@ -1,11 +1,13 @@
 //! The configuration of `freeblock serve`, from the file docs/freeblock.toml or from flags.
 
 use super::args::ServeArgs;
-use super::names::{DeviceSpec, Place};
+use super::disk_text::DiskText;
+use super::names::DeviceSpec;
 use super::places::Places;
+use super::source::Source;
 use super::tls::TlsText;
 use crate::files;
-use crate::mimic::{Learning, LearningArgs, minimum_samples};
+use crate::mimic::Learning;
 use crate::problem::Problem;
 use crate::values;
 use scheduler::policy::PolicyName;
@@ -30,37 +32,6 @@ struct FileText {
     #[serde(default)]
     limits: LimitsText,
     disk: Spanned<Vec<DiskText>>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct DiskText {
-    name: Spanned<String>,
-    device: Spanned<String>,
-    listen: Spanned<Vec<Spanned<String>>>,
-    #[serde(default)]
-    allow_remote: bool,
-    export: Option<Spanned<String>>,
-    #[serde(default)]
-    read_only: bool,
-    #[serde(default)]
-    buffered: bool,
-    profile: Option<Spanned<String>>,
-    policy: Option<Spanned<String>>,
-    mimic_memory: Option<Spanned<String>>,
-    mimic_minimum_samples: Option<Spanned<u64>>,
-    #[serde(default)]
-    mimic_probe_idle: bool,
-    mimic_table: Option<Spanned<PathBuf>>,
-    harm_percent: Option<Spanned<f64>>,
-    conservatism_ms: Option<Spanned<f64>>,
-    bought_turns: Option<Spanned<bool>>,
-    idle_after_ms: Option<Spanned<f64>>,
-    timeout_s: Option<Spanned<u64>>,
-    record: Option<Spanned<PathBuf>>,
-    record_limit: Option<Spanned<String>>,
-    ublk: Option<Spanned<u64>>,
-    tls: Option<TlsText>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -146,19 +117,19 @@ const KEEP_BYTES_MAX: u64 = 1 << 30;
 const LOG: tracing::Level = tracing::Level::INFO;
 
 /// A gigabyte: some million requests.
-const RECORD_LIMIT: u64 = 1 << 30;
+pub(super) const RECORD_LIMIT: u64 = 1 << 30;
 
 /// The highest number that the driver accepts.
 pub(crate) const MOST_UBLK: u32 = (1 << 20) - 1;
 
 /// 1%, the usual default.
-const HARM_PPM: u32 = 10_000;
+pub(super) const HARM_PPM: u32 = 10_000;
 
 /// A second: many revolutions of any disk.
-const MOST_MARGIN_MS: f64 = 1e3;
+pub(super) const MOST_MARGIN_MS: f64 = 1e3;
 
 /// FAST'04, section 5.2.
-const IDLE_AFTER: Duration = Duration::from_millis(20);
+pub(super) const IDLE_AFTER: Duration = Duration::from_millis(20);
 
 impl Config {
     /// Reads the command line.
@@ -400,140 +371,6 @@ impl DiskConfig {
             DeviceSpec::Emulated { drive, file, .. } => vec![file.clone(), drive.into()],
         };
         device.into_iter().chain(profile).chain(record).chain(self.mimic_table.clone()).chain(ublk).collect()
-    }
-}
-
-/// The text in which mistakes are underlined.
-pub(super) struct Source<'a> {
-    name: &'a str,
-    text: &'a str,
-}
-
-impl Source<'_> {
-    pub(super) fn problem(&self, span: std::ops::Range<usize>, message: impl std::fmt::Display) -> Problem {
-        Problem::failed(format!("{}: {message}", self.name)).at(self.name, self.text, span, "here")
-    }
-
-    /// Returns an option's value, or its default; fails if the value is out of range.
-    fn within<T: Copy + PartialOrd + std::fmt::Display>(
-        &self,
-        value: Option<&Spanned<T>>,
-        (least, most): (T, T),
-        default: T,
-    ) -> Result<T, Problem> {
-        match value {
-            None => Ok(default),
-            Some(found) if (least..=most).contains(found.get_ref()) => Ok(*found.get_ref()),
-            Some(found) => {
-                let message = format!("{} is out of range; give {least} to {most}", found.get_ref());
-                Err(self.problem(found.span(), message))
-            }
-        }
-    }
-
-    fn parsed<T>(
-        &self,
-        value: &Spanned<String>,
-        parse: impl FnOnce(&str) -> Result<T, String>,
-    ) -> Result<T, Problem> {
-        parse(value.get_ref()).map_err(|message| self.problem(value.span(), message))
-    }
-}
-
-impl DiskText {
-    /// Returns the places of options whose mistakes show only when the disk is opened.
-    fn places(&self, source: &Source<'_>) -> Places {
-        let mut places = Places::of(source.name, source.text);
-        places.note("device", Some(self.device.span()));
-        places.note("export", self.export.as_ref().map(Spanned::span));
-        places.note("profile", self.profile.as_ref().map(Spanned::span));
-        places.note("policy", self.policy.as_ref().map(Spanned::span));
-        places.note("mimic_memory", self.mimic_memory.as_ref().map(Spanned::span));
-        places.note("mimic_table", self.mimic_table.as_ref().map(Spanned::span));
-        places.note("record", self.record.as_ref().map(Spanned::span));
-        places.note("ublk", self.ublk.as_ref().map(Spanned::span));
-        for (turn, place) in self.listen.get_ref().iter().enumerate() {
-            places.note_one("listen", turn, Some(place.span()));
-        }
-        places
-    }
-
-    fn check(self, place: &Source<'_>) -> Result<DiskConfig, Problem> {
-        if self.name.get_ref().is_empty() || self.name.get_ref().contains(['/', '.']) {
-            let message = "a disk's name is a part of file names; give one without slashes and dots";
-            return Err(place.problem(self.name.span(), message));
-        }
-        let listen = self.listen.get_ref().iter();
-        let listen: Vec<Address> = listen
-            .map(|one| place.parsed(one, |text| text.parse::<Place>()).map(|listen| listen.0))
-            .collect::<Result<_, _>>()?;
-        if listen.is_empty() {
-            return Err(place.problem(self.listen.span(), "nobody could come; give at least one place"));
-        }
-        let tls = self.tls.as_ref().map(|tls| tls.check(place)).transpose()?;
-        // Required encryption permits access from other machines, and can authenticate clients.
-        let safe = self.allow_remote || tls.as_ref().is_some_and(Tls::is_required);
-        for (address, text) in listen.iter().zip(self.listen.get_ref()).filter(|_| !safe) {
-            if let Err(error) = address.check(false) {
-                return Err(place.problem(text.span(), error));
-            }
-        }
-        let policy = self.policy.as_ref().map(|policy| place.parsed(policy, values::policy)).transpose()?;
-        let memory = |text: &Spanned<String>| place.parsed(text, values::bytes);
-        let samples = |samples: &Spanned<u64>| {
-            let read = minimum_samples(&samples.get_ref().to_string());
-            read.map_err(|message| place.problem(samples.span(), message))
-        };
-        let learning = LearningArgs {
-            mimic_memory: self.mimic_memory.as_ref().map(memory).transpose()?,
-            mimic_minimum_samples: self.mimic_minimum_samples.as_ref().map(samples).transpose()?,
-            mimic_probe_idle: self.mimic_probe_idle,
-        };
-        let harm = place.within(self.harm_percent.as_ref(), (0.0, 100.0), f64::from(HARM_PPM) / 1e4)?;
-        let no_profile = self.profile.as_ref().is_none_or(|of| of.get_ref() == "none");
-        let bought_turns = self.bought_turns.as_ref();
-        if let Some(bought) = bought_turns.filter(|bought| no_profile && *bought.get_ref()) {
-            let message = "without a profile there are no detours that a turn could be bought for; give the profile, or leave this out";
-            return Err(place.problem(bought.span(), message));
-        }
-        let conservatism = self.conservatism_ms.as_ref();
-        if let Some(margin) = conservatism.filter(|_| no_profile) {
-            let message = "without a profile there are no detours that a margin could be for; give the profile, or leave this out";
-            return Err(place.problem(margin.span(), message));
-        }
-        let conservatism =
-            conservatism.map(|ms| place.within(Some(ms), (0.0, MOST_MARGIN_MS), 0.0)).transpose()?;
-        let idle = place.within(self.idle_after_ms.as_ref(), (0.0, 3.6e6), IDLE_AFTER.as_millis_f64())?;
-        let timeout =
-            place.within(self.timeout_s.as_ref(), (1, 3_600), server::TIMEOUT.as_nanos() / 1_000_000_000)?;
-        let bytes = |text: &Spanned<String>| place.parsed(text, |text| values::bytes(text).map(|b| b.get()));
-        let record_limit = self.record_limit.as_ref().map(bytes).transpose()?.unwrap_or(RECORD_LIMIT);
-        let ublk = |number: &Spanned<u64>| place.within(Some(number), (0, MOST_UBLK.into()), 0);
-        let ublk = self.ublk.as_ref().map(ublk).transpose()?.map(|number| number as u32);
-        let idle_after = Duration::from_millis_f64(idle).filter(|time| *time > Duration::ZERO);
-        Ok(DiskConfig {
-            places: self.places(place),
-            device: place.parsed(&self.device, |text| text.parse())?,
-            export: self.export.map(Spanned::into_inner).unwrap_or_default(),
-            name: self.name.into_inner(),
-            listen,
-            allow_remote: self.allow_remote,
-            read_only: self.read_only,
-            buffered: self.buffered,
-            profile: self.profile.map(Spanned::into_inner),
-            policy,
-            learning: learning.into(),
-            mimic_table: self.mimic_table.map(Spanned::into_inner),
-            harm_ppm: (harm * 1e4).round() as u32,
-            conservatism: conservatism.and_then(Duration::from_millis_f64),
-            bought_turns: bought_turns.is_some_and(|bought| *bought.get_ref()),
-            idle_after,
-            timeout: Duration::from_secs(timeout),
-            record: self.record.map(Spanned::into_inner),
-            record_limit,
-            ublk,
-            tls,
-        })
     }
 }
 

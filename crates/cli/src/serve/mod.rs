@@ -2,6 +2,7 @@
 
 pub(crate) mod args;
 mod config;
+mod disk_text;
 mod hangup;
 mod identity;
 mod learnt;
@@ -10,6 +11,7 @@ mod open;
 mod places;
 pub(crate) mod recipe;
 mod reload;
+mod source;
 mod tls;
 
 use crate::interrupt;

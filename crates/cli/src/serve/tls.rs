@@ -1,6 +1,6 @@
 //! Encryption in the configuration file.
 
-use super::config::Source;
+use super::source::Source;
 use crate::problem::Problem;
 use serde::Deserialize;
 use server::{Tls, TlsError};

@@ -8,12 +8,17 @@ mod apart;
 mod order;
 mod runs;
 mod sparing;
+mod track_ref;
+mod zone;
 
 use crate::error::ProfileError;
 use crate::profile::{LayoutSpec, SparingRegion, Zone as ZoneSpec};
 use order::{Section, SectionTrack};
-use sparing::{Spares, Stretch, Uniform};
+use sparing::{Spares, Uniform};
+use track_ref::NativeExtents;
+pub use track_ref::{Extents, Pieces, TrackRef};
 use units::{Angle, Arc, Cylinder, FULL_TURN, Head, Instant, Lbn, LbnRange, Rpm, Sectors, TrackIndex};
+use zone::{SlipTurns, Zone, slipped_tracks};
 
 /// The number of cylinders that share a list of the sections that may be on them.
 const SPAN_GROUP: u32 = 64;
@@ -110,27 +115,6 @@ pub struct Piece {
     pub lbn: Lbn,
     /// The number of sectors.
     pub len: u32,
-}
-
-#[derive(Clone, Debug)]
-struct Zone {
-    first_lbn: u64,
-    lbns: u64,
-    first_track: u32,
-    sections: Vec<Section>,
-    spares: Spares,
-    /// The surfaces of the zone.
-    surfaces: u16,
-    /// The slips that shift the angles of the sectors after them.
-    slip_turns: SlipTurns,
-}
-
-/// DiskSim's schemes with spares per cylinder or per track compute angles without the slips before that unit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum SlipTurns {
-    No,
-    ByCylinder,
-    ByTrack,
 }
 
 /// A run of remapped LBNs.
@@ -662,165 +646,5 @@ impl Layout {
             let zone = &self.zones[usize::from(span.zone)];
             (zone, &zone.sections[usize::from(span.section)])
         })
-    }
-}
-
-/// Returns the places of a zone's slipped tracks, as runs `(first, count)`.
-fn slipped_tracks(
-    zone: &ZoneSpec,
-    sections: &[Section],
-    tracks: u64,
-    at: &str,
-) -> Result<Vec<(u64, u64)>, ProfileError> {
-    // Returns the first place of a track, or the zone's end.
-    let place = |track: u32| {
-        let section = sections.partition_point(|s| s.first_track <= track).checked_sub(1)?;
-        let section = sections.get(section)?;
-        let local = track - section.first_track;
-        if local < section.track_count() {
-            Some(section.track(local).place)
-        } else {
-            Some(section.first_place + section.place_count())
-        }
-    };
-    let run = |(i, &(first, count)): (usize, &(u32, u32))| {
-        let end = first.checked_add(count).filter(|&end| u64::from(end) <= tracks);
-        let (Some(start), Some(end)) = (end.and_then(|_| place(first)), end.and_then(place)) else {
-            return Err(ProfileError::new(
-                format!("{at}.slip_tracks[{i}]"),
-                format!("{count} tracks from track {first} in a zone of {tracks}"),
-                "tracks count from the zone's first in LBN order",
-            ));
-        };
-        Ok((start, end - start))
-    };
-    zone.slip_tracks.iter().enumerate().map(run).collect()
-}
-
-impl Zone {
-    #[inline]
-    fn section_of_place(&self, place: u64) -> &Section {
-        match self.sections.as_slice() {
-            [only] => only,
-            many => &many[many.partition_point(|s| s.first_place <= place) - 1],
-        }
-    }
-
-    /// Returns the track (of the zone) and the sector at a place.
-    fn locate_place(&self, place: u64) -> (u32, u32) {
-        let section = self.section_of_place(place);
-        let (track, sector) = section.locate(place - section.first_place);
-        (section.first_track + track, sector)
-    }
-
-    fn slip_turn(&self, by: SlipTurns, place: u64, sectors: u32) -> Arc {
-        let unit_start = match by {
-            SlipTurns::ByCylinder => {
-                let cylinder = u64::from(sectors) * u64::from(self.surfaces);
-                place / cylinder * cylinder
-            }
-            _ => place,
-        };
-        let n = u64::from(sectors);
-        Arc::from_parts(self.spares.slipped_before(unit_start) % n * FULL_TURN / n)
-    }
-}
-
-/// A track with access to its LBNs: one search serves both.
-#[derive(Clone, Copy, Debug)]
-pub struct TrackRef<'a> {
-    layout: &'a Layout,
-    zone: &'a Zone,
-    index: TrackIndex,
-    track: Track,
-    /// Its first place in the zone.
-    place: u64,
-}
-
-impl<'a> TrackRef<'a> {
-    /// Returns its number.
-    #[inline]
-    pub const fn index(&self) -> TrackIndex {
-        self.index
-    }
-
-    /// Returns its place, and the geometry of its sectors.
-    #[inline]
-    pub const fn track(&self) -> &Track {
-        &self.track
-    }
-
-    /// Iterates over its LBNs, as runs in sector order.
-    #[inline]
-    pub fn extents(&self) -> Extents<'a> {
-        let end = self.place + u64::from(self.track.sectors);
-        let native = NativeExtents { zone: self.zone, first: self.place, place: self.place, end };
-        if self.layout.remaps.is_empty() {
-            Extents { native, remapped: None }
-        } else {
-            self.layout.extents_with_remaps(self.index, native)
-        }
-    }
-}
-
-#[derive(Clone, Debug)]
-struct NativeExtents<'a> {
-    zone: &'a Zone,
-    first: u64,
-    place: u64,
-    end: u64,
-}
-
-impl Iterator for NativeExtents<'_> {
-    type Item = Extent;
-
-    #[inline]
-    fn next(&mut self) -> Option<Extent> {
-        let Stretch { place, index, len } = self.zone.spares.stretch_from(self.place, self.end)?;
-        self.place = place + len;
-        Some(Extent {
-            sector: (place - self.first) as u32,
-            lbn: Lbn::new(self.zone.first_lbn + index),
-            len: len as u32,
-        })
-    }
-}
-
-/// The iterator of [`Layout::extents`].
-#[derive(Clone, Debug)]
-pub struct Extents<'a> {
-    native: NativeExtents<'a>,
-    remapped: Option<std::vec::IntoIter<Extent>>,
-}
-
-impl Iterator for Extents<'_> {
-    type Item = Extent;
-
-    #[inline]
-    fn next(&mut self) -> Option<Extent> {
-        match &mut self.remapped {
-            None => self.native.next(),
-            Some(list) => list.next(),
-        }
-    }
-}
-
-/// The iterator of [`Layout::pieces`].
-#[derive(Clone, Debug)]
-pub struct Pieces<'a> {
-    layout: &'a Layout,
-    next: u64,
-    left: u64,
-}
-
-impl Iterator for Pieces<'_> {
-    type Item = Piece;
-
-    #[inline]
-    fn next(&mut self) -> Option<Piece> {
-        let piece = self.layout.run_at(self.next, self.left)?;
-        self.next += u64::from(piece.len);
-        self.left -= u64::from(piece.len);
-        Some(piece)
     }
 }

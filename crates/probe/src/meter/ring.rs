@@ -71,7 +71,7 @@ struct Joint {
     covariance: Vec<Vec<f64>>,
     /// Turns at which phase and speed are.
     turns: f64,
-    /// What a turn does to the speed, squared.
+    /// The variance that the relative speed gains in one revolution.
     wander: f64,
     /// The variance of one reading.
     noise: f64,
@@ -215,7 +215,7 @@ mod tests {
         let from = Instant::from_nanos(1_000_000_000);
         let found = angles(&visits, truth.len(), from, REVOLUTION, 3_000.0 / REVOLUTION);
         let found: Vec<f64> = found.into_iter().map(Option::unwrap).collect();
-        // What all are off by is no matter.
+        // An error that all angles share does not matter.
         let off: Vec<f64> =
             found.iter().zip(&truth).map(|(f, t)| wrap(f - t - found[0] + truth[0])).collect();
         let mean = off.iter().sum::<f64>() / off.len() as f64;

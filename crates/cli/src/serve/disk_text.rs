@@ -1,0 +1,144 @@
+//! The table of one disk in the configuration file: parsed, then checked.
+
+use super::config::{DiskConfig, HARM_PPM, IDLE_AFTER, MOST_MARGIN_MS, MOST_UBLK, RECORD_LIMIT};
+use super::names::Place;
+use super::places::Places;
+use super::source::Source;
+use super::tls::TlsText;
+use crate::mimic::{LearningArgs, minimum_samples};
+use crate::problem::Problem;
+use crate::values;
+use serde::Deserialize;
+use server::{Address, Tls};
+use std::path::PathBuf;
+use toml::Spanned;
+use units::Duration;
+
+/// A disk's table as the file has it.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct DiskText {
+    pub(super) name: Spanned<String>,
+    pub(super) device: Spanned<String>,
+    pub(super) listen: Spanned<Vec<Spanned<String>>>,
+    #[serde(default)]
+    allow_remote: bool,
+    export: Option<Spanned<String>>,
+    #[serde(default)]
+    read_only: bool,
+    #[serde(default)]
+    buffered: bool,
+    profile: Option<Spanned<String>>,
+    policy: Option<Spanned<String>>,
+    mimic_memory: Option<Spanned<String>>,
+    mimic_minimum_samples: Option<Spanned<u64>>,
+    #[serde(default)]
+    mimic_probe_idle: bool,
+    mimic_table: Option<Spanned<PathBuf>>,
+    harm_percent: Option<Spanned<f64>>,
+    conservatism_ms: Option<Spanned<f64>>,
+    bought_turns: Option<Spanned<bool>>,
+    idle_after_ms: Option<Spanned<f64>>,
+    timeout_s: Option<Spanned<u64>>,
+    record: Option<Spanned<PathBuf>>,
+    record_limit: Option<Spanned<String>>,
+    pub(super) ublk: Option<Spanned<u64>>,
+    pub(super) tls: Option<TlsText>,
+}
+
+impl DiskText {
+    /// Returns the places of options whose mistakes show only when the disk is opened.
+    fn places(&self, source: &Source<'_>) -> Places {
+        let mut places = Places::of(source.name, source.text);
+        places.note("device", Some(self.device.span()));
+        places.note("export", self.export.as_ref().map(Spanned::span));
+        places.note("profile", self.profile.as_ref().map(Spanned::span));
+        places.note("policy", self.policy.as_ref().map(Spanned::span));
+        places.note("mimic_memory", self.mimic_memory.as_ref().map(Spanned::span));
+        places.note("mimic_table", self.mimic_table.as_ref().map(Spanned::span));
+        places.note("record", self.record.as_ref().map(Spanned::span));
+        places.note("ublk", self.ublk.as_ref().map(Spanned::span));
+        for (turn, place) in self.listen.get_ref().iter().enumerate() {
+            places.note_one("listen", turn, Some(place.span()));
+        }
+        places
+    }
+
+    pub(super) fn check(self, place: &Source<'_>) -> Result<DiskConfig, Problem> {
+        if self.name.get_ref().is_empty() || self.name.get_ref().contains(['/', '.']) {
+            let message = "a disk's name is a part of file names; give one without slashes and dots";
+            return Err(place.problem(self.name.span(), message));
+        }
+        let listen = self.listen.get_ref().iter();
+        let listen: Vec<Address> = listen
+            .map(|one| place.parsed(one, |text| text.parse::<Place>()).map(|listen| listen.0))
+            .collect::<Result<_, _>>()?;
+        if listen.is_empty() {
+            return Err(place.problem(self.listen.span(), "nobody could come; give at least one place"));
+        }
+        let tls = self.tls.as_ref().map(|tls| tls.check(place)).transpose()?;
+        // Required encryption permits access from other machines, and can authenticate clients.
+        let safe = self.allow_remote || tls.as_ref().is_some_and(Tls::is_required);
+        for (address, text) in listen.iter().zip(self.listen.get_ref()).filter(|_| !safe) {
+            if let Err(error) = address.check(false) {
+                return Err(place.problem(text.span(), error));
+            }
+        }
+        let policy = self.policy.as_ref().map(|policy| place.parsed(policy, values::policy)).transpose()?;
+        let memory = |text: &Spanned<String>| place.parsed(text, values::bytes);
+        let samples = |samples: &Spanned<u64>| {
+            let read = minimum_samples(&samples.get_ref().to_string());
+            read.map_err(|message| place.problem(samples.span(), message))
+        };
+        let learning = LearningArgs {
+            mimic_memory: self.mimic_memory.as_ref().map(memory).transpose()?,
+            mimic_minimum_samples: self.mimic_minimum_samples.as_ref().map(samples).transpose()?,
+            mimic_probe_idle: self.mimic_probe_idle,
+        };
+        let harm = place.within(self.harm_percent.as_ref(), (0.0, 100.0), f64::from(HARM_PPM) / 1e4)?;
+        let no_profile = self.profile.as_ref().is_none_or(|of| of.get_ref() == "none");
+        let bought_turns = self.bought_turns.as_ref();
+        if let Some(bought) = bought_turns.filter(|bought| no_profile && *bought.get_ref()) {
+            let message = "without a profile there are no detours that a turn could be bought for; give the profile, or leave this out";
+            return Err(place.problem(bought.span(), message));
+        }
+        let conservatism = self.conservatism_ms.as_ref();
+        if let Some(margin) = conservatism.filter(|_| no_profile) {
+            let message = "without a profile there are no detours that a margin could be for; give the profile, or leave this out";
+            return Err(place.problem(margin.span(), message));
+        }
+        let conservatism =
+            conservatism.map(|ms| place.within(Some(ms), (0.0, MOST_MARGIN_MS), 0.0)).transpose()?;
+        let idle = place.within(self.idle_after_ms.as_ref(), (0.0, 3.6e6), IDLE_AFTER.as_millis_f64())?;
+        let timeout =
+            place.within(self.timeout_s.as_ref(), (1, 3_600), server::TIMEOUT.as_nanos() / 1_000_000_000)?;
+        let bytes = |text: &Spanned<String>| place.parsed(text, |text| values::bytes(text).map(|b| b.get()));
+        let record_limit = self.record_limit.as_ref().map(bytes).transpose()?.unwrap_or(RECORD_LIMIT);
+        let ublk = |number: &Spanned<u64>| place.within(Some(number), (0, MOST_UBLK.into()), 0);
+        let ublk = self.ublk.as_ref().map(ublk).transpose()?.map(|number| number as u32);
+        let idle_after = Duration::from_millis_f64(idle).filter(|time| *time > Duration::ZERO);
+        Ok(DiskConfig {
+            places: self.places(place),
+            device: place.parsed(&self.device, |text| text.parse())?,
+            export: self.export.map(Spanned::into_inner).unwrap_or_default(),
+            name: self.name.into_inner(),
+            listen,
+            allow_remote: self.allow_remote,
+            read_only: self.read_only,
+            buffered: self.buffered,
+            profile: self.profile.map(Spanned::into_inner),
+            policy,
+            learning: learning.into(),
+            mimic_table: self.mimic_table.map(Spanned::into_inner),
+            harm_ppm: (harm * 1e4).round() as u32,
+            conservatism: conservatism.and_then(Duration::from_millis_f64),
+            bought_turns: bought_turns.is_some_and(|bought| *bought.get_ref()),
+            idle_after,
+            timeout: Duration::from_secs(timeout),
+            record: self.record.map(Spanned::into_inner),
+            record_limit,
+            ublk,
+            tls,
+        })
+    }
+}

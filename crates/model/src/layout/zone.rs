@@ -1,0 +1,90 @@
+//! A zone: its LBNs, its tracks, and its slips.
+
+use super::order::Section;
+use super::sparing::Spares;
+use crate::error::ProfileError;
+use crate::profile::Zone as ZoneSpec;
+use units::{Arc, FULL_TURN};
+
+/// A run of LBNs, and the sections of tracks that hold it.
+#[derive(Clone, Debug)]
+pub(super) struct Zone {
+    pub(super) first_lbn: u64,
+    pub(super) lbns: u64,
+    pub(super) first_track: u32,
+    pub(super) sections: Vec<Section>,
+    pub(super) spares: Spares,
+    /// The surfaces of the zone.
+    pub(super) surfaces: u16,
+    /// The slips that shift the angles of the sectors after them.
+    pub(super) slip_turns: SlipTurns,
+}
+
+/// DiskSim's schemes with spares per cylinder or per track compute angles without the slips before that unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SlipTurns {
+    No,
+    ByCylinder,
+    ByTrack,
+}
+
+impl Zone {
+    #[inline]
+    pub(super) fn section_of_place(&self, place: u64) -> &Section {
+        match self.sections.as_slice() {
+            [only] => only,
+            many => &many[many.partition_point(|s| s.first_place <= place) - 1],
+        }
+    }
+
+    /// Returns the track (of the zone) and the sector at a place.
+    pub(super) fn locate_place(&self, place: u64) -> (u32, u32) {
+        let section = self.section_of_place(place);
+        let (track, sector) = section.locate(place - section.first_place);
+        (section.first_track + track, sector)
+    }
+
+    pub(super) fn slip_turn(&self, by: SlipTurns, place: u64, sectors: u32) -> Arc {
+        let unit_start = match by {
+            SlipTurns::ByCylinder => {
+                let cylinder = u64::from(sectors) * u64::from(self.surfaces);
+                place / cylinder * cylinder
+            }
+            _ => place,
+        };
+        let n = u64::from(sectors);
+        Arc::from_parts(self.spares.slipped_before(unit_start) % n * FULL_TURN / n)
+    }
+}
+
+/// Returns the places of a zone's slipped tracks, as runs `(first, count)`.
+pub(super) fn slipped_tracks(
+    zone: &ZoneSpec,
+    sections: &[Section],
+    tracks: u64,
+    at: &str,
+) -> Result<Vec<(u64, u64)>, ProfileError> {
+    // Returns the first place of a track, or the zone's end.
+    let place = |track: u32| {
+        let section = sections.partition_point(|s| s.first_track <= track).checked_sub(1)?;
+        let section = sections.get(section)?;
+        let local = track - section.first_track;
+        if local < section.track_count() {
+            Some(section.track(local).place)
+        } else {
+            Some(section.first_place + section.place_count())
+        }
+    };
+    let run = |(i, &(first, count)): (usize, &(u32, u32))| {
+        let end = first.checked_add(count).filter(|&end| u64::from(end) <= tracks);
+        let (Some(start), Some(end)) = (end.and_then(|_| place(first)), end.and_then(place)) else {
+            return Err(ProfileError::new(
+                format!("{at}.slip_tracks[{i}]"),
+                format!("{count} tracks from track {first} in a zone of {tracks}"),
+                "tracks count from the zone's first in LBN order",
+            ));
+        };
+        Ok((start, end - start))
+    };
+    zone.slip_tracks.iter().enumerate().map(run).collect()
+}

@@ -1,7 +1,7 @@
 //! Addresses and amounts on a drive.
 
-use std::fmt;
-use std::ops::{Add, AddAssign, Sub, SubAssign};
+use core::fmt;
+use core::ops::{Add, AddAssign, Sub, SubAssign};
 
 macro_rules! number {
     ($(#[$doc:meta])* $name:ident($int:ty)) => {

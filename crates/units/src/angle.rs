@@ -4,9 +4,11 @@
 //! minute), so `(t * rpm) mod 60e9` is its angle at nanosecond `t` without any rounding, however long the clock has
 //! run. A part takes 1e-9 s / rpm to pass: at 10,000 rpm a ten-thousandth of a nanosecond.
 
+#[cfg(not(feature = "std"))]
+use crate::Float as _;
 use crate::{Duration, Instant};
-use std::fmt;
-use std::ops::{Add, AddAssign, Sub};
+use core::fmt;
+use core::ops::{Add, AddAssign, Sub};
 
 /// The parts of one revolution.
 pub const FULL_TURN: u64 = 60_000_000_000;

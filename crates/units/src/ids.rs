@@ -1,6 +1,6 @@
 //! Ids of things with a limited life. They are assigned in order, and never reused.
 
-use std::fmt;
+use core::fmt;
 
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident, $prefix:literal) => {

@@ -1,8 +1,10 @@
 //! Integer nanoseconds. The host defines instant zero: the start of a simulation, the boot of a machine.
 
-use std::fmt;
-use std::iter::Sum;
-use std::ops::{Add, AddAssign, Div, Mul, Sub, SubAssign};
+#[cfg(not(feature = "std"))]
+use crate::Float as _;
+use core::fmt;
+use core::iter::Sum;
+use core::ops::{Add, AddAssign, Div, Mul, Sub, SubAssign};
 
 /// A point in time, in nanoseconds since the host's zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

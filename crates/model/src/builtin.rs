@@ -6,6 +6,9 @@
 use crate::names;
 use crate::profile::Profile;
 use crate::profile_file::ReadError;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
 use thiserror::Error;
 
 /// The names, in the order in which they are listed, and the texts.

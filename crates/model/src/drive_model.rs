@@ -4,6 +4,10 @@ use crate::error::ProfileError;
 use crate::layout::{Layout, Track};
 use crate::profile::{FORMAT, Profile};
 use crate::seek::SeekProfile;
+use alloc::format;
+use alloc::string::String;
+#[cfg(not(feature = "std"))]
+use units::Float as _;
 use units::{Bytes, Cylinder, Duration, Head, Lbn, LbnRange, Op, Rpm, Sectors};
 
 /// The most cylinders accepted; a 3.5-inch surface of today has some 600,000.

@@ -1,5 +1,6 @@
 //! Profile errors: the problem, its place, and the mend.
 
+use alloc::string::String;
 use thiserror::Error;
 
 /// A profile that does not describe a drive.

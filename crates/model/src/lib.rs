@@ -2,8 +2,18 @@
 //!
 //! A [`Profile`] is the file: plain data, as read from TOML or imported from DiskSim. A [`DriveModel`] is the same
 //! knowledge prepared for queries: the place of an LBN, the time at which a sector passes, the time of a move.
+//!
+//! # Without the standard library
+//! The crate needs an allocator. With `default-features = false, features = ["libm"]` it needs no `std`; it then reads profiles from
+//! text ([`Profile::from_toml`]), and has neither files nor the import from DiskSim.
+
+#![cfg_attr(not(feature = "std"), no_std)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+extern crate alloc;
 
 pub mod builtin;
+#[cfg(feature = "std")]
 pub mod disksim;
 mod drive_model;
 mod error;

@@ -1,5 +1,8 @@
 //! Suggestions for mistyped names.
 
+use alloc::string::String;
+use alloc::vec::Vec;
+
 /// Long enough for any name, short enough for a message.
 const LONGEST: usize = 60;
 

@@ -3,6 +3,9 @@
 //! Times are milliseconds, skews and offsets are fractions of a revolution (a number, or a text such as
 //! `"63/334"`), capacities are sectors. Every field is checked when the file is read; a mistake names its place.
 
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 /// The version of the format that this code reads and writes.
@@ -389,10 +392,10 @@ pub struct Sparing {
     #[serde(default)]
     pub spares: u64,
     /// Whether the spares are at the front of the region rather than at its end.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub at_front: bool,
     /// Whether a slip pushes all later LBNs of the zone, instead of using up one of its region's spares.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub slip_to_end: bool,
 }
 

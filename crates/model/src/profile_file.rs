@@ -2,15 +2,21 @@
 
 use crate::error::ProfileError;
 use crate::profile::Profile;
+use alloc::borrow::ToOwned;
+use alloc::string::String;
+use core::ops::Range;
+#[cfg(feature = "std")]
 use std::io::Read;
-use std::ops::Range;
+#[cfg(feature = "std")]
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 /// The largest profile file accepted; the largest built-in one has a tenth of it.
+#[cfg(feature = "std")]
 const LARGEST_FILE: u64 = 64 << 20;
 
 /// Reads all of a profile's text up to the limit; it may come from a pipe or a device without an end.
+#[cfg(feature = "std")]
 fn text(from: impl Read) -> std::io::Result<String> {
     let mut text = String::new();
     from.take(LARGEST_FILE + 1).read_to_string(&mut text)?;
@@ -22,8 +28,10 @@ fn text(from: impl Read) -> std::io::Result<String> {
 
 /// A profile that could not be read.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum ReadError {
     /// The file could not be opened or read.
+    #[cfg(feature = "std")]
     #[error("{}: {source}; name a readable profile file", path.display())]
     Io {
         /// The file.
@@ -79,6 +87,7 @@ impl Profile {
     ///
     /// # Errors
     /// As for [`from_toml`](Self::from_toml), and the system's errors.
+    #[cfg(feature = "std")]
     pub fn read(path: &Path) -> Result<Self, ReadError> {
         let io = |source| ReadError::Io { path: path.to_owned(), source };
         let text = std::fs::File::open(path).and_then(text).map_err(io)?;

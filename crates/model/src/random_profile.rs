@@ -4,6 +4,9 @@ use crate::profile::{
     FORMAT, LayoutSpec, Mechanics, Order, Profile, Remap, SectorsPerTrack, Seek, Sparing, SparingRegion,
     Turns, Zone,
 };
+use alloc::format;
+use alloc::vec;
+use alloc::vec::Vec;
 
 /// The size of a random drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,7 +2,12 @@
 
 use crate::error::ProfileError;
 use crate::profile::Seek;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
 use units::Duration;
+#[cfg(not(feature = "std"))]
+use units::Float as _;
 
 /// The longest seek accepted, ms. No arm ever took a tenth of it.
 const LONGEST_MS: f64 = 1_000.0;

@@ -5,6 +5,10 @@ use crate::error::ProfileError;
 use crate::profile::{
     FORMAT, LayoutSpec, Mechanics, Order, Profile, SectorsPerTrack, Seek, Sparing, SparingRegion, Zone,
 };
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::vec;
+use alloc::vec::Vec;
 use units::{Bytes, Sectors};
 
 /// The name of such a model.

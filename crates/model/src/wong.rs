@@ -10,6 +10,11 @@ use crate::profile::{
     Run, SectorsPerTrack, Seek, Sparing, SparingRegion, Turns, Zone,
 };
 use crate::random_profile::Draw;
+use alloc::format;
+use alloc::vec;
+use alloc::vec::Vec;
+#[cfg(not(feature = "std"))]
+use units::Float as _;
 
 /// The order of the tracks of a measured drive, in Wong's letters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -354,8 +359,8 @@ impl<'a> Plan<'a> {
         }
         if self.drive.order == Tracks::ByDensity {
             zones.sort_by_key(|zone| match &zone.sectors_per_track {
-                SectorsPerTrack::Same(sectors) => std::cmp::Reverse(*sectors),
-                SectorsPerTrack::ByHead(_) => std::cmp::Reverse(0),
+                SectorsPerTrack::Same(sectors) => core::cmp::Reverse(*sectors),
+                SectorsPerTrack::ByHead(_) => core::cmp::Reverse(0),
             });
         }
         zones

@@ -2,6 +2,8 @@
 
 use super::Zone;
 use crate::error::ProfileError;
+use alloc::format;
+use alloc::vec::Vec;
 
 /// The most runs of tracks compared one by one, for zones that interleave on one surface.
 const RUNS_MAX: u64 = 1 << 22;

@@ -13,6 +13,11 @@ mod zone;
 
 use crate::error::ProfileError;
 use crate::profile::{LayoutSpec, SparingRegion, Zone as ZoneSpec};
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
 use order::{Section, SectionTrack};
 use sparing::{Spares, Uniform};
 use track_ref::NativeExtents;

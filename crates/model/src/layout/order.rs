@@ -4,6 +4,10 @@ use super::runs::RunIndex;
 use crate::drive_model::MOST_CYLINDERS;
 use crate::error::ProfileError;
 use crate::profile::{Course, LayoutSpec, Order, Pattern, SectorsPerTrack, Turns, Zone};
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
 use units::{Angle, Arc, FULL_TURN};
 
 /// The most sectors on a track; far beyond any drive, and within the bound of the exact angle arithmetic.
@@ -212,8 +216,8 @@ impl Section {
 
 /// The iterator of [`Section::runs_near`].
 enum RunsNear<'a> {
-    All(std::slice::Iter<'a, Run>),
-    Listed(std::slice::Iter<'a, u32>, &'a [Run]),
+    All(core::slice::Iter<'a, Run>),
+    Listed(core::slice::Iter<'a, u32>, &'a [Run]),
 }
 
 impl<'a> Iterator for RunsNear<'a> {
@@ -463,7 +467,7 @@ impl Surfaces {
             let problem = format!("a surface shifted by {shift} cylinders");
             return error("surface_offsets", problem, "give fewer cylinders than the drive has");
         }
-        let shifts = shifts.iter().copied().chain(std::iter::repeat(0));
+        let shifts = shifts.iter().copied().chain(core::iter::repeat(0));
         Ok(Self(list.into_iter().zip(shifts).collect()))
     }
 

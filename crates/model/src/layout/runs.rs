@@ -1,6 +1,8 @@
 //! Finds the runs of a long pattern that are on a cylinder.
 
 use super::order::Run;
+use alloc::vec;
+use alloc::vec::Vec;
 
 /// Patterns with fewer runs are searched linearly: two a head on a drive of 20 heads.
 const RUNS_MIN: usize = 64;

@@ -6,6 +6,8 @@
 
 use crate::error::ProfileError;
 use crate::profile::{Sparing, SparingRegion, Zone};
+use alloc::format;
+use alloc::vec::Vec;
 
 /// A run of bad sectors, and the number of bad ones before it.
 #[derive(Clone, Copy, Debug)]

@@ -69,7 +69,7 @@ impl Iterator for NativeExtents<'_> {
 #[derive(Clone, Debug)]
 pub struct Extents<'a> {
     pub(super) native: NativeExtents<'a>,
-    pub(super) remapped: Option<std::vec::IntoIter<Extent>>,
+    pub(super) remapped: Option<alloc::vec::IntoIter<Extent>>,
 }
 
 impl Iterator for Extents<'_> {

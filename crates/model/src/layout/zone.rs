@@ -4,6 +4,8 @@ use super::order::Section;
 use super::sparing::Spares;
 use crate::error::ProfileError;
 use crate::profile::Zone as ZoneSpec;
+use alloc::format;
+use alloc::vec::Vec;
 use units::{Arc, FULL_TURN};
 
 /// A run of LBNs, and the sections of tracks that hold it.

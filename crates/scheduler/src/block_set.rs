@@ -5,6 +5,10 @@
 //! 1.1 bits a block, and the most frequent query (the number of wanted blocks among some hundred) reads one or two cache
 //! lines. An empty set has returned its memory.
 
+use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
+
 const LEAF_WORDS: usize = 64;
 const LEAF_BLOCKS: u64 = 64 * LEAF_WORDS as u64;
 const NODE_LEAVES: usize = 256;
@@ -415,7 +419,7 @@ impl BlockSet {
 
     fn set_root(&mut self, block: u64, tag: u32) {
         let root = (block / NODE_BLOCKS) as usize;
-        let old = std::mem::replace(&mut self.roots[root], tag);
+        let old = core::mem::replace(&mut self.roots[root], tag);
         if old < FULL {
             let freed = self.nodes[old as usize].leaves.iter().filter(|l| **l < FULL);
             self.free_leaves.extend(freed);
@@ -450,8 +454,8 @@ fn count_bits(leaf: &Leaf, from: u64, to: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::collections::BTreeSet;
     use proptest::prelude::*;
-    use std::collections::BTreeSet;
 
     #[derive(Clone, Debug)]
     enum Step {

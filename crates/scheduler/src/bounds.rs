@@ -5,6 +5,8 @@
 //! again, and where blocks were registered, to be valid again. The tables are zero until something is known, so that
 //! untouched parts of a large drive's tables use no memory.
 
+use alloc::vec;
+use alloc::vec::Vec;
 use model::Layout;
 use units::{LbnRange, TrackIndex};
 

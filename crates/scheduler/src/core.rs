@@ -7,6 +7,8 @@ mod outside;
 mod under_way;
 mod watch;
 
+use alloc::boxed::Box;
+use alloc::vec::Vec;
 pub use outside::{
     AuditArm, AuditConfig, AuditReport, AuditWindow, Caution, Command, CommandId, Conservatism, ErrorRecord,
     Interval, Neighbour, Neighbours, Outcome, OutsideConfig, Overheads, Part, Place, Promise,
@@ -20,11 +22,11 @@ use crate::planner::{Planner, SearchBudget};
 use crate::policy::{AgeWeight, AnyPolicy, PolicyName};
 use crate::predictor::Mimic;
 use crate::sessions::{Parameter, Priority, Record, SessionError, Sessions};
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
 pub use bad::Bad;
 use model::{DriveModel, Position};
 use outside::Outside;
-use std::collections::VecDeque;
-use std::sync::Arc;
 use thiserror::Error;
 use under_way::{Job, UnderWay, Work};
 use units::{Instant, Lbn, LbnRange, Op, RequestId, Sectors, SessionId, TaskId, TrackIndex};
@@ -338,7 +340,7 @@ impl Core {
     /// Sets the mimic that SMTF queries, and reports each foreground request to it from here on, under any policy. Returns
     /// the previous one. Without a mimic, SMTF is its base policy.
     pub fn set_mimic(&mut self, mimic: Option<Box<dyn Mimic>>) -> Option<Box<dyn Mimic>> {
-        std::mem::replace(&mut self.watch.mimic, mimic)
+        core::mem::replace(&mut self.watch.mimic, mimic)
     }
 
     /// Returns the mimic that SMTF queries; as `dyn Any` it is the type that was set.

@@ -1,5 +1,6 @@
 //! Clients' bytes of background writes, until they are sent or no longer needed.
 
+use alloc::vec::Vec;
 use units::{Bytes, Lbn, LbnRange};
 
 /// The bytes that a host's [`Buffers`](crate::Buffers) were given: the host stores here the bytes that clients provide, and
@@ -76,7 +77,7 @@ impl Given {
 }
 
 /// Returns the place of `part`'s bytes in those of `whole`.
-fn within(whole: LbnRange, part: LbnRange, sector: Bytes) -> Option<std::ops::Range<usize>> {
+fn within(whole: LbnRange, part: LbnRange, sector: Bytes) -> Option<core::ops::Range<usize>> {
     let offset = |lbn: Lbn| {
         let sectors = lbn.get().checked_sub(whole.start().get())?;
         usize::try_from(sectors.checked_mul(sector.get())?).ok()

@@ -229,7 +229,7 @@ impl Idle {
     pub fn account(&mut self, plain: Instant, actual: Instant) {
         self.head.late += actual.saturating_since(plain);
         self.head.early += plain.saturating_since(actual);
-        if std::mem::take(&mut self.relieved) && actual > plain {
+        if core::mem::take(&mut self.relieved) && actual > plain {
             self.patience = (self.patience + self.patience).min(LONGEST_PATIENCE);
         }
     }

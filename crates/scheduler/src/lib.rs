@@ -4,6 +4,15 @@
 //! Start at [`Core`] and [`Sessions`]; then `planner.rs` for the use of a gap, `idle.rs` for work without one, `policy/`
 //! for the choice of the next request, `background.rs` and `task.rs` for the blocks that sessions still want, and
 //! [`BlockSet`] for their representation.
+//!
+//! # Without the standard library
+//! The crate needs an allocator and pointers that can be counted atomically (`alloc::sync::Arc`). With
+//! `default-features = false, features = ["libm"]` it needs no `std`.
+
+#![cfg_attr(not(feature = "std"), no_std)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+extern crate alloc;
 
 /// The README's example, so that it continues to compile and run.
 #[cfg(doctest)]

@@ -14,6 +14,7 @@ pub(crate) use terms::Terms;
 
 use crate::background::Background;
 use crate::bounds::GROUP;
+use alloc::vec::Vec;
 use model::{DriveModel, Position, TrackRef};
 use units::{Arc, Cylinder, Duration, FULL_TURN, Instant, Op, TrackIndex};
 

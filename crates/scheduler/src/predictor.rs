@@ -1,9 +1,11 @@
 //! Predictors: the time that a request would take from the current state of the drive.
 
 use crate::foreground::{Pending, Request};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::any::Any;
+use core::fmt;
 use model::{DriveModel, Position};
-use std::any::Any;
-use std::fmt;
 use units::{Arc, Duration, FULL_TURN, Instant, Lbn, LbnRange, Op};
 
 /// The parts of the way to a request's first sector.

@@ -6,8 +6,10 @@
 
 use crate::block_set::BlockSet;
 use crate::sessions::Parameter;
+use alloc::collections::BTreeMap;
+use alloc::vec;
+use alloc::vec::Vec;
 use model::Extent;
-use std::collections::BTreeMap;
 use units::{Lbn, LbnRange, Op, Sectors, TaskId};
 
 /// A wanted part of a track: a whole block, or a piece of one.

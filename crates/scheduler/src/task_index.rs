@@ -5,6 +5,9 @@
 //! result. A class is a list of short sorted lists: an insertion moves a kilobyte or two, and a class of a single task is
 //! read like an array.
 
+use alloc::vec;
+use alloc::vec::Vec;
+
 /// The most entries in one of the short lists.
 const CHUNK: usize = 128;
 

@@ -7,8 +7,10 @@ use super::share::Share;
 use crate::core::{Bad, Part};
 use crate::sessions::Record;
 use crate::task::{Item, Took};
+use alloc::collections::BTreeMap;
+use alloc::vec;
+use alloc::vec::Vec;
 use model::{DriveModel, Layout, TrackRef};
-use std::collections::BTreeMap;
 use units::{Lbn, LbnRange, Op, SessionId, TaskId, TrackIndex};
 
 /// A part of a block that the head is about to transfer.
@@ -51,7 +53,7 @@ impl Background {
     ) -> Option<Taken> {
         self.look(Focus::All);
         let track = drive.layout().track_ref(track);
-        let mut found = std::mem::take(&mut self.scratch);
+        let mut found = core::mem::take(&mut self.scratch);
         found.clear();
         let mut taken = Taken { begin: u32::MAX, end: 0, useful: 0 };
         // The foreground passes over whole blocks here, so they need no space to wait in.
@@ -75,7 +77,7 @@ impl Background {
         if !self.has(Op::Read) {
             return;
         }
-        let mut found = std::mem::take(&mut self.scratch);
+        let mut found = core::mem::take(&mut self.scratch);
         self.items(track, window, Op::Read, |at, slot, item, passing| found.push((at, slot, item, passing)));
         for (at, slot, item, _) in found.drain(..) {
             if self.shares[at].writes_serve_reads {
@@ -104,7 +106,7 @@ impl Background {
     /// Records that the head leaves after `done` sectors of the window that begins at `first` on a track of `sectors`; the
     /// picks beyond are wanted again.
     pub fn cut(&mut self, layout: &Layout, sectors: u32, first: u32, done: u32) {
-        let mut picks = std::mem::take(&mut self.picks);
+        let mut picks = core::mem::take(&mut self.picks);
         let is_done =
             |p: &Pick| p.sure || (p.item.sector + sectors - first) % sectors + p.item.sectors <= done;
         let mut undone: Vec<(TaskId, u64)> =
@@ -137,7 +139,7 @@ impl Background {
     /// Records that the accesses under way are lost: every pick is wanted again except those that a retried foreground
     /// request covers.
     pub fn lost(&mut self, layout: &Layout) {
-        let mut picks = std::mem::take(&mut self.picks);
+        let mut picks = core::mem::take(&mut self.picks);
         // The last first: what was taken of a block in pieces goes back in the reverse order.
         for pick in picks.iter().rev().filter(|p| !p.sure) {
             self.untake(layout, pick);
@@ -168,7 +170,7 @@ impl Background {
     /// Returns the promoted blocks that became wanted again since the last call because their access was cut, lost, or
     /// failed.
     pub fn take_urgent(&mut self) -> Vec<(SessionId, LbnRange)> {
-        let mut urgent = std::mem::take(&mut self.urgent);
+        let mut urgent = core::mem::take(&mut self.urgent);
         urgent.dedup();
         urgent
     }
@@ -215,7 +217,7 @@ impl Background {
 
     /// Passes on the results of one of several commands under way.
     pub fn deliver_of(&mut self, command: u64, mut each: impl FnMut(Record)) {
-        let mut picks = std::mem::take(&mut self.picks);
+        let mut picks = core::mem::take(&mut self.picks);
         let mut others = Vec::new();
         if picks.iter().any(|p| p.command != command) {
             (picks, others) = picks.into_iter().partition(|p| p.command == command);
@@ -272,7 +274,7 @@ impl Background {
             let at = shares.binary_search_by_key(&p.session, |s| s.id);
             at.ok().and_then(|at| shares[at].item_range(p)).is_some_and(&which)
         };
-        let mut picks = std::mem::take(&mut self.picks);
+        let mut picks = core::mem::take(&mut self.picks);
         let mut undone: Vec<(TaskId, u64)> = Vec::new();
         let mut fates = vec![Fate::Stays; picks.len()];
         for (pick, fate) in picks.iter().zip(&mut fates) {

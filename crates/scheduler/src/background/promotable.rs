@@ -3,9 +3,10 @@
 use super::share::Share;
 use super::{Background, check_range};
 use crate::sessions::SessionError;
+use alloc::collections::BinaryHeap;
+use alloc::vec::Vec;
+use core::cmp::Reverse;
 use model::Layout;
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use units::{Lbn, LbnRange, Op, SessionId};
 
 /// A foreground request for background blocks.

@@ -6,6 +6,7 @@ use crate::bounds::{GROUP, barren};
 use crate::lottery::Lottery;
 use crate::planner::LOOKUPS_PER_BOUND;
 use crate::task::Item;
+use alloc::vec::Vec;
 use model::{Extent, Layout, TrackRef};
 use units::{Lbn, Op, Sectors, TrackIndex};
 

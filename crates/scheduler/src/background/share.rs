@@ -6,8 +6,9 @@ use crate::bounds::Bounds;
 use crate::sessions::{Parameter, Priority};
 use crate::task::{Item, Task, Took};
 use crate::task_index::TaskIndex;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
 use model::{Extent, Layout};
-use std::collections::BTreeMap;
 use units::{Lbn, LbnRange, Op, Sectors, SessionId, TaskId};
 
 #[derive(Clone, Debug)]
@@ -328,7 +329,7 @@ impl Share {
             let Some(task) = self.tasks[slot as usize].as_mut().filter(|t| t.op == Op::Write) else {
                 continue;
             };
-            let mut blocks = std::mem::take(&mut self.scratch);
+            let mut blocks = core::mem::take(&mut self.scratch);
             task.touching(range.start(), range.end(), |block| blocks.push(block));
             for block in blocks.drain(..) {
                 let Some((mut item, Took { completes, had })) = task.supersede(block, range) else {

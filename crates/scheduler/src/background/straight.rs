@@ -1,6 +1,7 @@
 //! Blocks to be written that lie side by side: what one command can write.
 
 use super::Background;
+use alloc::vec::Vec;
 use model::TrackRef;
 use units::Op;
 

@@ -11,6 +11,7 @@ use super::search::Focus;
 use super::{Background, Buffers};
 use crate::sessions::Wanted;
 use crate::task::Item;
+use alloc::vec::Vec;
 use model::{DriveModel, Layout};
 use units::{LbnRange, Op, Sectors, SessionId, TaskId, TrackIndex};
 
@@ -28,7 +29,7 @@ impl Background {
         self.look(Focus::All);
         let track = drive.layout().track_ref(track);
         let on_track = track.track().sectors;
-        let mut found = std::mem::take(&mut self.scratch);
+        let mut found = core::mem::take(&mut self.scratch);
         found.clear();
         self.items(&track, window, Op::Write, |at, slot, item, passing| {
             found.push((at, slot, item, passing))
@@ -68,7 +69,7 @@ impl Background {
 
     /// Returns the places of the shares whose buffers were refused since the last call.
     pub fn take_refused(&mut self) -> Vec<usize> {
-        std::mem::take(&mut self.refused)
+        core::mem::take(&mut self.refused)
     }
 
     /// Takes the writes to `range` that a session has promoted, if their buffers are available, and other writes that they

@@ -1,5 +1,6 @@
 //! Sectors that the medium could not serve.
 
+use alloc::vec::Vec;
 use units::{Lbn, LbnRange, Op};
 
 /// The sectors that the medium could not serve, each list ascending: a sector that could not be written may have been read,

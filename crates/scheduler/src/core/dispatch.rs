@@ -7,8 +7,9 @@ use crate::foreground::{Pending, Request};
 use crate::idle::Range;
 use crate::planner::{Detour, Gap, Reach, SearchBudget, Terms};
 use crate::policy::{Policy, View};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
 use model::{Position, TrackRef};
-use std::sync::Arc;
 use units::{Duration, Instant, Op, RequestId, TrackIndex};
 
 /// The maximum of plans for one gap if the buffers of the chosen blocks are refused.

@@ -8,7 +8,7 @@ use super::under_way::Visit;
 use super::{Core, Sharing};
 use crate::background::{Buffers, Focus, Front, Sought, Walk, Way};
 use crate::planner::LOOKUPS_PER_TRACK;
-use std::sync::Arc;
+use alloc::sync::Arc;
 use units::{Cylinder, Duration, Instant, Op, TrackIndex};
 
 /// Sessions that are tried in idle time before it gives up for a while.

@@ -1,6 +1,7 @@
 //! The work of the head.
 
 use crate::foreground::Pending;
+use alloc::vec::Vec;
 use model::{DriveModel, Piece, Position, Track};
 use units::{Arc as Rotation, Duration, FULL_TURN, Instant, LbnRange, Op, TrackIndex};
 
@@ -37,7 +38,7 @@ impl Job {
 
     pub fn ranges(&self) -> &[LbnRange] {
         let request = &self.pending.request;
-        if self.is_promoted_write() { &self.runs } else { std::slice::from_ref(&request.range) }
+        if self.is_promoted_write() { &self.runs } else { core::slice::from_ref(&request.range) }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::foreground::Request;
 use crate::predictor::{Last, Mimic, Observed};
+use alloc::boxed::Box;
 use units::{Instant, Lbn, LbnRange, Op};
 
 /// The drive from a host's view: its last access, and its work since.

@@ -6,6 +6,7 @@
 use super::terms::Terms;
 use super::{Detour, Gap, LOOKUPS_PER_TRACK, MOST_STOPS, Passing, Search, Stop, last_turn};
 use crate::core::Neighbour;
+use alloc::vec::Vec;
 use model::{Position, TrackRef};
 use units::{Cylinder, Duration, Instant, Lbn, Op, Sectors, TrackIndex};
 
@@ -365,7 +366,7 @@ impl Search<'_> {
     pub(super) fn cylinder_by_command(&mut self, cylinder: u32, terms: &Terms<'_>) {
         let Gap { source, destination, .. } = self.gap;
         let (drive, best) = (self.drive, self.tally.best.score);
-        let mut tracks = std::mem::take(&mut self.planner.tracks);
+        let mut tracks = core::mem::take(&mut self.planner.tracks);
         tracks.clear();
         let background = &*self.background;
         let promising = |index: TrackIndex| {

@@ -2,10 +2,10 @@
 
 use super::*;
 use crate::sessions::{Parameter, Priority, Record};
+use alloc::collections::{BTreeMap, BTreeSet};
 use model::random_profile::{Size, random_profile};
 use model::{Layout, Location, Track};
 use proptest::prelude::*;
-use std::collections::{BTreeMap, BTreeSet};
 use units::{Lbn, LbnRange, Sectors, SessionId};
 
 /// A drive, the blocks wanted on it, and the same as a plain list.

@@ -9,18 +9,22 @@ mod sptf;
 mod sptf_sw;
 mod sstf;
 
+use alloc::borrow::ToOwned;
+use alloc::string::String;
 pub use c_look::CLook;
 pub use fcfs::Fcfs;
 pub use smtf::{Base, Smtf, SmtfRule, Unknown};
 pub use sptf::Sptf;
 pub use sptf_sw::SptfSw;
 pub use sstf::Sstf;
+#[cfg(not(feature = "std"))]
+use units::Float as _;
 
 use crate::foreground::Pending;
 use crate::predictor::{Last, Mimic, Predictor};
+use core::fmt;
+use core::str::FromStr;
 use model::Position;
-use std::fmt;
-use std::str::FromStr;
 use thiserror::Error;
 use units::{Duration, Instant};
 

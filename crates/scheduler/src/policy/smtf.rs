@@ -3,7 +3,8 @@
 use super::{AgeWeight, Policy, View, shortest, shortest_time};
 use crate::foreground::Request;
 use crate::predictor::{Last, Mimic, Predictor};
-use std::fmt;
+use alloc::vec::Vec;
+use core::fmt;
 use units::{Duration, Lbn, Op};
 
 /// The treatment of requests whose time the mimic does not know (ATC'03, section 6.1).

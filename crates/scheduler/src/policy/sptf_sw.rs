@@ -2,6 +2,7 @@
 
 use super::{Policy, SeekWeight, View, shortest};
 use crate::predictor::{Positioning, Predictor};
+use alloc::vec::Vec;
 
 /// Chooses, as SPTF-SWn%, the shortest seek among the requests whose positioning time is within n% of the shortest. It
 /// trades a little foreground time for longer gaps (OSDI'00 section 3.3, figure 6).

@@ -9,8 +9,8 @@
 
 use super::kept::Between;
 use super::{Command, Order, Work};
+use alloc::collections::VecDeque;
 use model::DriveModel;
-use std::collections::VecDeque;
 use units::{Lbn, LbnRange, Op, TrackIndex};
 
 /// The number of remembered places: more than the segments of a drive's buffer.
@@ -454,7 +454,7 @@ mod tests {
     fn gaps_are_unused_before_possible_hits_and_if_most_reads_are_hits() {
         let (drive, mut kept) = (drive(), Again::default());
         let at = |track: u64| LbnRange::new(Lbn::new(track * 400), units::Sectors::new(8));
-        let leaves = |kept: &Again, op, track| kept.leaves(&drive, (op, at(track)), std::iter::empty());
+        let leaves = |kept: &Again, op, track| kept.leaves(&drive, (op, at(track)), core::iter::empty());
         assert!(!leaves(&kept, Op::Write, 0), "who only writes has gaps");
         kept.read(&drive, at(0), false, (true, 0));
         assert!(leaves(&kept, Op::Write, 0), "hardly anything is known yet");

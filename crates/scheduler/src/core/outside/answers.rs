@@ -9,7 +9,9 @@
 //! of the missing arrivals is that of independent draws, even if arrivals are clustered; and it is small where earlier
 //! arrivals predict them.
 
-use std::collections::VecDeque;
+use alloc::collections::VecDeque;
+#[cfg(not(feature = "std"))]
+use units::Float as _;
 use units::{Duration, Instant};
 
 /// The shortest span after a request in which completions and arrivals are counted; each next span is twice as long. A loop

@@ -10,6 +10,9 @@
 //! A paced source also sees fewer than the mean; [`answers`](super::answers) tests separately for dependence.
 
 use super::answers::Answers;
+use alloc::vec::Vec;
+#[cfg(not(feature = "std"))]
+use units::Float as _;
 use units::Instant;
 
 /// Arrivals after which half of the observations is discarded, in two steps.
@@ -166,7 +169,7 @@ impl Arrivals {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::VecDeque;
+    use alloc::collections::VecDeque;
     use units::{Bytes, Duration, Sectors};
     use workload::random::Stream;
     use workload::{
@@ -231,7 +234,7 @@ mod tests {
     /// Requests at given times.
     struct Timed {
         places: Random,
-        times: std::vec::IntoIter<Instant>,
+        times: alloc::vec::IntoIter<Instant>,
         at: Instant,
     }
 

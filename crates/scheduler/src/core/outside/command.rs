@@ -5,7 +5,7 @@ use super::forecast::{Forecast, Plain};
 use super::idle::Charged;
 use crate::core::Purpose;
 use crate::core::under_way::Job;
-use std::fmt;
+use core::fmt;
 use units::{Instant, Lbn, LbnRange, Op};
 
 /// A command that a core outside the drive has sent.

@@ -14,8 +14,10 @@ use super::{Order, Outside};
 use crate::core::Core;
 use crate::core::under_way::turn;
 use crate::planner::Planner;
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
 use model::DriveModel;
-use std::sync::Arc;
 use units::{Duration, Op};
 
 /// Width of a bin: 10 us.
@@ -139,7 +141,7 @@ impl Correction {
 
     /// Records a completion against its forecast.
     pub fn note(&mut self, drive: &DriveModel, op: Op, foreseen: &Forecast, seen: &Observed) {
-        let sure = std::mem::replace(&mut self.sure, seen.explained) && seen.explained;
+        let sure = core::mem::replace(&mut self.sure, seen.explained) && seen.explained;
         // A head switch without a seek has its own time; if the shortest seek hides it, a probe knows only a bound.
         let tells = sure && foreseen.distance > 0 && !foreseen.in_two_parts;
         let Some(set_out) = foreseen.set_out.filter(|_| tells) else { return };
@@ -186,7 +188,7 @@ impl Correction {
 
     /// Returns the corrected drive and overheads, if they differ from `drive`.
     pub fn news(&mut self, drive: &Arc<DriveModel>) -> Option<(DriveModel, Overheads)> {
-        if !std::mem::take(&mut self.changed) {
+        if !core::mem::take(&mut self.changed) {
             return None;
         }
         let told = self.drive.get_or_insert_with(|| Arc::clone(drive));
@@ -292,7 +294,7 @@ mod tests {
             let turns = -i64::from(early && correction.moves()[0] == 0);
             let seen = Observed { error: 0, turns, explained: true, foreseen: true };
             correction.note(&drive, Op::Read, &foreseen, &seen);
-            changes += u32::from(std::mem::take(&mut correction.changed));
+            changes += u32::from(core::mem::take(&mut correction.changed));
             if changes > 0 {
                 break;
             }

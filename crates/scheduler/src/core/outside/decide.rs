@@ -12,8 +12,9 @@ use crate::foreground::Pending;
 use crate::planner::{Detour, Gap, Reach, Stop, Terms};
 use crate::policy::{Policy as _, View};
 use crate::predictor::Last;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
 use model::{DriveModel, Position};
-use std::sync::Arc;
 use units::{Duration, Instant, Lbn, LbnRange, Op, Sectors, TrackIndex};
 
 /// The time before a command must be at the drive at which it is chosen, besides its own costs: hosts wake late, and

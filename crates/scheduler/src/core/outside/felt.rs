@@ -18,6 +18,9 @@ use super::forecast::Late;
 use super::rehearsal::Rehearsal;
 use super::script::Came;
 use crate::foreground::Pending;
+use alloc::vec::Vec;
+#[cfg(not(feature = "std"))]
+use units::Float as _;
 use units::{Duration, Instant};
 
 /// Requests after which the maximum that waited at once is forgotten, in two steps. Clients with think times are seldom all
@@ -145,7 +148,7 @@ impl Felt {
             (self.seen, self.most) = (0, [0, self.most[0]]);
         }
         self.most[0] = self.most[0].max(bursts);
-        let head = [late.head, std::mem::take(&mut self.after_idle)];
+        let head = [late.head, core::mem::take(&mut self.after_idle)];
         self.rehearsal.served(now, sequence, (heard, from, frees), (turn, head[1], unforeseen));
         if head != [0, 0] {
             self.remember((self.done + (waiting - bursts) as u64, head));
@@ -163,7 +166,7 @@ impl Felt {
             .iter()
             .fold(0, |owed: i64, &(from, [head, _])| owed.saturating_add(head.saturating_mul(left(from))));
         self.next = left(self.done + 1 + (waiting - bursts) as u64).saturating_add(1);
-        let client = [nanos(late.bus), std::mem::take(&mut self.heard_after_idle)];
+        let client = [nanos(late.bus), core::mem::take(&mut self.heard_after_idle)];
         let Some([detours, idle]) = self.rehearsal.who_feel() else {
             return [0, 1].map(|why| felt[why] + client[why]);
         };

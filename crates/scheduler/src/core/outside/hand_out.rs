@@ -4,6 +4,8 @@ use super::Outside;
 use super::command::{CommandId, Order, Outcome, Work};
 use crate::core::under_way::Job;
 use crate::core::{Action, Core};
+use alloc::vec;
+use alloc::vec::Vec;
 use units::{Instant, Lbn, LbnRange, TaskId};
 
 impl Core {

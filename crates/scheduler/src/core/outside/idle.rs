@@ -15,9 +15,11 @@ use crate::core::{Core, Purpose};
 use crate::foreground::Request;
 use crate::idle::{IdleTime, Range};
 use crate::planner::{Stop, straight_parts};
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
 use model::layout::Location;
 use model::{DriveModel, Position};
-use std::sync::Arc;
 use units::{Duration, FULL_TURN, Instant, LbnRange, Op, Sectors, TrackIndex};
 
 /// The response times of requests to an idle drive that follow another request: of reads, or of writes, which a drive may
@@ -128,7 +130,7 @@ impl Outside {
     /// Returns the time for which the data of `order`, which is done, have waited on the bus for idle commands' data. The
     /// head is ready for the next command meanwhile, so only a request that waits for these data is late.
     pub(super) fn behind_idle_on_bus(&mut self, drive: &DriveModel, order: &Order) -> Duration {
-        let before = std::mem::take(&mut self.idle_on_bus);
+        let before = core::mem::take(&mut self.idle_on_bus);
         if before == Duration::ZERO || matches!(order.work, Work::Idle | Work::Probe) {
             return Duration::ZERO;
         }
@@ -245,7 +247,7 @@ impl Core {
             return;
         };
         let later = difference(order.forecast.end, charged.until).saturating_add(seen.error);
-        let failed = std::mem::take(&mut outside.idle_failed);
+        let failed = core::mem::take(&mut outside.idle_failed);
         // A pause of the drive's own occurs without idle time too; retries of idle sectors do not.
         let later = if later > turn * PAUSE && !failed { 0 } else { later.max(-turn) - outside.usual.mean() };
         self.idle.head.late_by(later);
@@ -274,7 +276,7 @@ impl Core {
             return;
         };
         outside.idle_spent = Duration::ZERO;
-        let after_idle = std::mem::take(&mut outside.after_idle);
+        let after_idle = core::mem::take(&mut outside.after_idle);
         if job.pending.promoted.is_some() {
             return;
         }

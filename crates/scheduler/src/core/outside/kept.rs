@@ -7,8 +7,8 @@
 //! [`again`](super::again).
 
 use super::{Command, Order, Outside, Work};
+use alloc::collections::VecDeque;
 use model::DriveModel;
-use std::collections::VecDeque;
 use units::{Lbn, LbnRange, Op};
 
 /// The number of remembered reads: more than the segments of a drive's buffer.
@@ -183,7 +183,7 @@ impl Kept {
 
     /// Returns the delay in ns of the finished read by detours, and by idle time.
     pub fn take_late(&mut self) -> [i64; 2] {
-        std::mem::take(&mut self.late)
+        core::mem::take(&mut self.late)
     }
 
     /// Records the service time of a consecutive read beyond its own time.

@@ -7,6 +7,7 @@
 
 use super::config::Conservatism;
 use super::record::{Arrivals, ErrorRecord, SLACK_NS, SLACKS, class};
+use alloc::vec::Vec;
 use units::Duration;
 
 /// Observations between two updates of the margins.

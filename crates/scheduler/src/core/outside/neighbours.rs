@@ -7,6 +7,8 @@
 //! reads ahead behind sequences ([`sequences`](super::sequences)) gets none.
 
 use super::config::{Neighbour, Neighbours};
+#[cfg(not(feature = "std"))]
+use units::Float as _;
 
 /// The acceptable share of commands, 1 in this number, that lose a revolution themselves or for the next one beyond the
 /// usual: up to it a kind yields more than it costs.

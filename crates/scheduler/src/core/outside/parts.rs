@@ -2,6 +2,7 @@
 
 use super::{CommandId, Order, Work};
 use crate::core::Core;
+use alloc::vec::Vec;
 use units::{LbnRange, Op, RequestId, SessionId, TaskId};
 
 /// The part of a block that a command reads or writes. A block on two tracks has two parts, which arrive with different

@@ -10,8 +10,10 @@ use super::forecast::{Late, Standing};
 use super::{Caution, Outside, guard};
 use crate::core::under_way::{Job, turn};
 use crate::core::{Action, Core, Purpose};
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
 use model::DriveModel;
-use std::sync::Arc;
 use units::{Duration, Instant, Op};
 
 /// Revolutions that a drive may take until a write that it has reported is on the medium, if nothing else waits there.

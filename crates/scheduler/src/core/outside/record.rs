@@ -1,5 +1,7 @@
 //! The error record: the accuracy of predicted times.
 
+use alloc::vec;
+use alloc::vec::Vec;
 use units::Duration;
 
 /// Width of an error's bin: 10 us.
@@ -171,7 +173,7 @@ impl ErrorRecord {
         let Some(Came { way, slack, late }) = came.filter(|came| seen.explained || came.late) else { return };
         let classes = match way {
             Way::Moved(_) => &mut self.arrivals[..],
-            Way::Stayed => std::slice::from_mut(&mut self.stayed),
+            Way::Stayed => core::slice::from_mut(&mut self.stayed),
         };
         let aged = &mut self.aged[usize::from(way == Way::Stayed)];
         *aged += 1;

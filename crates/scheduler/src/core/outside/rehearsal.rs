@@ -22,8 +22,13 @@ use super::clock::nanos;
 use super::returns::Returns;
 use super::script::{Came, Client, Played, Script};
 use crate::lottery::Lottery;
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use alloc::boxed::Box;
+use alloc::collections::{BinaryHeap, VecDeque};
+use alloc::vec;
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+#[cfg(not(feature = "std"))]
+use units::Float as _;
 use units::{Duration, Instant};
 
 /// The number of recorded requests: small at first, for an early result.
@@ -205,7 +210,7 @@ impl Rehearsed {
         let chosen = if there > 1
             && self.lottery.draw([played.at_random, 1_000_000 - played.at_random].into_iter()) == Some(0)
         {
-            self.lottery.draw(std::iter::repeat_n(1, there)).unwrap_or(0)
+            self.lottery.draw(core::iter::repeat_n(1, there)).unwrap_or(0)
         } else {
             0
         };

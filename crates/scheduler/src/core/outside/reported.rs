@@ -139,6 +139,6 @@ impl Outside {
         if sent.is_some_and(|sent| sent > self.base.free + turn) {
             self.unheard = 0;
         }
-        self.heard_of = if tells { std::mem::take(&mut self.unheard) } else { 0 };
+        self.heard_of = if tells { core::mem::take(&mut self.unheard) } else { 0 };
     }
 }

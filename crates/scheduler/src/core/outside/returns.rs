@@ -7,7 +7,8 @@
 //! by chance, once in thirty times at most.
 
 use super::clock::nanos;
-use std::collections::VecDeque;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 use units::{Duration, Instant};
 
 /// The number of remembered completions: five seconds of 100 a second, which limits the pauses that can be found.
@@ -143,7 +144,7 @@ impl Returns {
             self.rest = self.rest.saturating_sub(1);
             return;
         }
-        let mut trial = std::mem::take(&mut self.trial);
+        let mut trial = core::mem::take(&mut self.trial);
         if trial.pauses.is_empty() {
             let open = self.done.iter().filter(|done| !done.answered);
             let pauses = open.map(|done| (at.saturating_since(done.at), 0)).collect();
@@ -161,7 +162,7 @@ impl Returns {
             self.trial = trial;
             return;
         }
-        match trial.pauses.iter().max_by_key(|(pause, seen)| (*seen, std::cmp::Reverse(*pause))) {
+        match trial.pauses.iter().max_by_key(|(pause, seen)| (*seen, core::cmp::Reverse(*pause))) {
             Some(&(pause, seen)) if seen >= TRIAL / 4 => {
                 // The share of arrivals that follow no other pause; the share of all is known later.
                 let share = f64::from(seen) / f64::from(TRIAL);
@@ -196,7 +197,7 @@ impl Returns {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::VecDeque as Queue;
+    use alloc::collections::VecDeque as Queue;
     use units::{Bytes, Sectors};
     use workload::{Arrival, Closed, ClosedTask, Issuer, Random, RandomConfig, Think};
 

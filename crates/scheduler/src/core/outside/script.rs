@@ -3,7 +3,9 @@
 
 use super::answers::{DEPTHS, STALL};
 use super::returns::{REMEMBERED, Returns};
-use std::collections::BTreeMap;
+use alloc::collections::BTreeMap;
+use alloc::vec;
+use alloc::vec::Vec;
 use units::{Duration, Instant};
 
 /// The minimum of requests in a mean; with fewer, the mean for a smaller number of requests is used.
@@ -158,7 +160,7 @@ impl Script {
 
     /// Returns the recording so far. The clients that wait and that are away stay known.
     pub fn take(&mut self, now: Instant) -> Played {
-        let mut script = std::mem::take(self);
+        let mut script = core::mem::take(self);
         let mut ended = vec![true; script.clients.len()];
         let waiting = script.waiting.values_mut().map(|waits| &mut waits.client);
         for client in waiting.chain(script.away.values_mut().map(|(client, _)| client)) {
@@ -166,8 +168,8 @@ impl Script {
             *client = self.clients.len();
             self.clients.push(Client::default());
         }
-        self.waiting = std::mem::take(&mut script.waiting);
-        self.away = std::mem::take(&mut script.away);
+        self.waiting = core::mem::take(&mut script.waiting);
+        self.away = core::mem::take(&mut script.away);
         for (client, ended) in script.clients.iter_mut().zip(ended) {
             client.by_itself |= ended;
         }

@@ -7,6 +7,8 @@
 //! errors.
 
 use super::CHANCE;
+#[cfg(not(feature = "std"))]
+use units::Float as _;
 
 /// The variance of the speed's random walk in a second: some 200 ppm, squared.
 const WANDERS: f64 = 4e-8;

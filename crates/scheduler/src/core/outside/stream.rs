@@ -18,9 +18,10 @@ use crate::background::Focus;
 use crate::core::under_way::turn;
 use crate::core::{Action, Core, Purpose};
 use crate::planner::{Stop, straight_parts};
+use alloc::boxed::Box;
+use alloc::sync::Arc;
 use model::DriveModel;
 use model::layout::Location;
-use std::sync::Arc;
 use units::{Duration, FULL_TURN, Instant, Lbn, LbnRange, Op, Sectors, TrackIndex};
 
 /// The time in which the sectors of one command pass. A longer command keeps the arm no longer; but sectors that have passed

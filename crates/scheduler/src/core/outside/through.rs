@@ -50,7 +50,7 @@ impl Outside {
 
     /// Discards the evidence, because the drive may have been replaced.
     pub(super) fn doubt_writing_through(&mut self) {
-        if std::mem::take(&mut self.through.score) == ENOUGH {
+        if core::mem::take(&mut self.through.score) == ENOUGH {
             self.correction.tell(self.through.told);
         }
     }

@@ -173,7 +173,7 @@ impl Audit {
         }
         self.audited += age;
         open.began = now;
-        let done = std::mem::replace(&mut open.sums, Sums::window());
+        let done = core::mem::replace(&mut open.sums, Sums::window());
         if open.place == 0 {
             (open.place, open.first) = (1, done);
             return;

@@ -29,8 +29,11 @@
 //! The scale of the outcomes is not known before, and `rho` must be. So the supermartingale is the mean of several, with
 //! `rho` in steps that cover all scales between a thousandth of a revolution and hundreds of revolutions.
 
+#[cfg(not(feature = "std"))]
+use units::Float as _;
+
 /// The values of `rho`, in squared revolutions: powers of 64.
-const PRECISION_LOG64: std::ops::RangeInclusive<i32> = -4..=3;
+const PRECISION_LOG64: core::ops::RangeInclusive<i32> = -4..=3;
 
 /// The number of points at which each side of the sequence is looked at, by a factor of `2^(1/4)` each. The finest is about a
 /// millionth of a millionth of the widest.

@@ -47,6 +47,7 @@ impl Head {
         self.idle_move = None;
         let mut group_from = self.mechanics.position();
         let (mut group_moves, mut rotation) = (Duration::ZERO, Duration::ZERO);
+        let mut detours = false;
         let drive = Arc::clone(&self.drive);
         let rpm = drive.rpm();
         for access in accesses {
@@ -61,6 +62,7 @@ impl Head {
                 // Counted when it is done, as far as it was.
                 Purpose::Idle { .. } => self.idle_move = self.idle_move.or(Some(ready.since(at))),
                 Purpose::Background { useful } => {
+                    detours = true;
                     let arc = Rotation::from_parts(u64::from(useful) * FULL_TURN / u64::from(track.sectors));
                     let free = rpm.time_within(arc).min(end.since(start));
                     self.spent.free_transfer += free;
@@ -71,7 +73,11 @@ impl Head {
                     // The foreground's share is the direct move. If a detour ends on the destination track, the settling of
                     // the write overlaps the wait there, and the saved time was no latency.
                     let direct = drive.move_time(group_from, to, access.op);
-                    self.spent.seek += direct;
+                    // Without detours the head is held back only while SCAN's arm goes over the end of the drive.
+                    let trip =
+                        if detours { Duration::ZERO } else { access.not_before.saturating_since(ready) };
+                    rotation = rotation.saturating_sub(trip);
+                    self.spent.seek += direct + trip;
                     self.spent.extra_seek += group_moves.saturating_sub(direct);
                     let saved = direct.saturating_sub(group_moves);
                     let from_rotation = saved.min(rotation);
@@ -79,6 +85,7 @@ impl Head {
                     self.spent.free_transfer = self.spent.free_transfer.saturating_sub(saved - from_rotation);
                     group_from = to;
                     (group_moves, rotation) = (Duration::ZERO, Duration::ZERO);
+                    detours = false;
                 }
             }
             at = end;

@@ -7,7 +7,7 @@ use crate::dice::{Dice, mix};
 use crate::misuse::KINDS;
 use crate::scenario::{Conduct, DriveSpec, Host, Knowledge, Manner, Mimicry, Outer, Scenario, Setup, Tells};
 use crate::step::{AtHand, Fate, Step};
-use scheduler::policy::{Base, PolicyName, SeekWeight, SmtfRule, Unknown};
+use scheduler::policy::{AgeWeight, Base, PolicyName, SeekWeight, SmtfRule, SweepWeight, Unknown};
 use scheduler::{IdleTime, Sharing};
 use units::{Duration, Op};
 
@@ -145,7 +145,13 @@ fn setup(dice: &mut Dice) -> Setup {
     };
     let policy = match dice.below(7) {
         0 | 1 => PolicyName::Fcfs,
-        2 => PolicyName::CLook,
+        2 => match dice.below(5) {
+            0 => PolicyName::Look,
+            1 => PolicyName::Scan,
+            2 => PolicyName::VScan(SweepWeight::from_millionths(dice.range(0, 1_000_000) as u32)),
+            3 => PolicyName::Asptf(AgeWeight::from_millionths(dice.range(0, 20_000) as u32)),
+            _ => PolicyName::CLook,
+        },
         3 => PolicyName::Sstf,
         4 => PolicyName::Sptf,
         5 => PolicyName::SptfSw(SeekWeight::percent(dice.range(0, 200) as u16)),

@@ -89,7 +89,7 @@ pub(super) fn believed(
 
 /// Returns a sentence about the behaviour of a policy that needs positions if none are known.
 pub(crate) fn without_positions(policy: PolicyName) -> Option<String> {
-    matches!(policy, PolicyName::Sptf | PolicyName::SptfSw(_)).then(|| {
+    matches!(policy, PolicyName::Sptf | PolicyName::Asptf(_) | PolicyName::SptfSw(_)).then(|| {
         format!(
             "nothing is known of where sectors lie, so that {policy} goes by LBN distance, as sstf does; smtf learns the times"
         )

@@ -6,7 +6,7 @@ use scheduler::policy::{AgeWeight, Base, Fcfs, Policy, Smtf, SmtfRule, Sptf, Vie
 use scheduler::{Last, Mimic, Observed, Pending, Positioning, Predictor};
 use std::any::Any;
 use std::sync::Arc;
-use units::{Duration, Instant, LbnRange};
+use units::{Duration, Instant, LbnRange, Sectors};
 
 /// The inputs of a chooser. One that knows no disk ignores the arm.
 #[derive(Clone, Copy, Debug)]
@@ -31,7 +31,9 @@ impl<'a> Seen<'a> {
         mimic: Option<&'a dyn Mimic>,
     ) -> usize {
         let Self { queue: pool, at, last, arm: from, .. } = *self;
-        policy.choose(&View { pool, at, from, predictor, last, mimic, age: AgeWeight::default() })
+        // Only VSCAN reads the drive's size, and no experiment uses it.
+        let (age, capacity) = (AgeWeight::default(), Sectors::ZERO);
+        policy.choose(&View { pool, at, from, predictor, last, mimic, age, capacity })
     }
 }
 

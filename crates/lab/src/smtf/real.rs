@@ -293,6 +293,7 @@ impl Chooser for FromProfile {
             last: Some(last),
             mimic: None,
             age: AgeWeight::default(),
+            capacity: self.model.layout().capacity(),
         };
         let chosen = Sptf.choose(&view);
         let first = pool.get(chosen);

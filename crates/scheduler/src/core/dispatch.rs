@@ -1,6 +1,6 @@
 //! The next work of the head: a foreground request with detours in its gaps, or background work in idle time.
 
-use super::under_way::{Approach, Job, UnderWay, Visit, Work, pass, plain_end, turn};
+use super::under_way::{Approach, Job, UnderWay, Visit, Work, pass, turn};
 use super::{Access, Action, Core, Place, Purpose, Sessions as _, Sharing};
 use crate::background::{Buffers, Focus, Way};
 use crate::foreground::{Pending, Request};
@@ -10,7 +10,7 @@ use crate::policy::{Policy, View};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use model::{Position, TrackRef};
-use units::{Duration, Instant, Op, RequestId, TrackIndex};
+use units::{Duration, Instant, LbnRange, Op, RequestId, Sectors, TrackIndex};
 
 /// The maximum of plans for one gap if the buffers of the chosen blocks are refused.
 const GAP_DRAWS: u32 = 4;
@@ -21,6 +21,8 @@ impl Core {
         self.accesses.clear();
         self.watch.begin(now);
         if let Some(job) = self.retry.take() {
+            // The arm has been at the end already, or is at the request.
+            let job = Job { over: None, ..job };
             // The blocks on its way are part of it already; no detour comes between.
             let until = self.lay_out(now, &job, None);
             self.busy = Some(UnderWay { until, work: Work::Foreground(job) });
@@ -56,7 +58,7 @@ impl Core {
         }
         let request = Request { id: RequestId::new(0), op: Op::Read, range };
         let Some(pending) = Pending::new(&self.drive, request, now, self.next_sequence) else { return false };
-        let job = Job { pending, runs: Vec::new() };
+        let job = Job { pending, runs: Vec::new(), over: None };
         self.displaced = self.displaced.or(Some(self.position));
         self.idle.left(&idle);
         self.idle.not_before = Instant::ZERO;
@@ -85,10 +87,11 @@ impl Core {
                 last: self.watch.last(),
                 mimic: self.watch.mimic.as_deref(),
                 age: self.config.age,
+                capacity: self.drive.layout().capacity(),
             };
             let chosen = self.policy.choose(&view);
             let pending = self.pool.swap_remove(chosen);
-            let mut job = Job { pending, runs: Vec::new() };
+            let mut job = Job { pending, runs: Vec::new(), over: self.end_passed() };
             if let Some(session) = pending.promoted {
                 self.promoted -= 1;
                 if self.background.is_suspended(session) {
@@ -112,6 +115,13 @@ impl Core {
             return Some(job);
         }
         None
+    }
+
+    /// Returns the position over which the arm goes to the policy's last choice, if it does not go straight.
+    fn end_passed(&self) -> Option<Position> {
+        let lbn = self.policy.passes(self.drive.layout().capacity())?;
+        let piece = self.drive.layout().pieces(LbnRange::new(lbn, Sectors::new(1))).next()?;
+        Some(self.drive.layout().track(piece.track).into())
     }
 
     /// Takes the wanted blocks that a foreground request reads or writes itself.
@@ -138,25 +148,24 @@ impl Core {
     /// Lays out a foreground request and returns the instant at which it is done.
     fn foreground(&mut self, now: Instant, job: &Job, buffers: &mut dyn Buffers) -> Instant {
         self.pass_over(job);
-        let request = job.pending.request;
         let from = self.displaced.take();
         self.idle.not_before = Instant::ZERO;
         let began = self.position;
         let until = self.lay_out(now, job, Some(buffers));
         if let Some(from) = from.filter(|_| job.pending.promoted.is_some()) {
             // No client waited for it before now. Its own time is not foreground time, of which a part could be lost.
-            let plain = plain_end(&self.drive, from, now, request.op, job.ranges());
+            let plain = job.plain_end(&self.drive, from, now);
             self.idle.account(plain, until);
         }
         if self.config.idle.is_some() && job.pending.promoted.is_none() {
             let plain = match from {
                 Some(from) => {
                     let at = job.pending.arrived;
-                    let plain = plain_end(&self.drive, from, at, request.op, job.ranges());
+                    let plain = job.plain_end(&self.drive, from, at);
                     self.idle.account(plain, until);
                     plain.since(at)
                 }
-                None => plain_end(&self.drive, began, now, request.op, job.ranges()).since(now),
+                None => job.plain_end(&self.drive, began, now).since(now),
             };
             self.idle.head.foreground += plain;
             self.idle.visited(job.pending.position().cylinder);
@@ -171,8 +180,17 @@ impl Core {
         let drive = Arc::clone(&self.drive);
         let op = job.pending.request.op;
         let mut at = now;
+        let mut over = job.over;
         for piece in job.ranges().iter().flat_map(|range| drive.layout().pieces(*range)) {
-            let approach = Approach::new(&drive, self.position, at, op, &piece);
+            let end = over.take();
+            let earliest = match end {
+                Some(end) => {
+                    let there = at + drive.move_time(self.position, end, Op::Read);
+                    there + drive.move_time(end, drive.layout().track(piece.track).into(), op)
+                }
+                None => at,
+            };
+            let approach = Approach::arriving_after(&drive, (self.position, at, earliest), op, &piece);
             let access = |sector, sectors| Access {
                 track: piece.track,
                 sector,
@@ -187,7 +205,8 @@ impl Core {
                 at = approach.rear_end(&drive);
                 self.arrived(piece.track, approach.track.into());
             }
-            if let Some(buffers) = buffers.as_deref_mut() {
+            // The arm is on its way over the end of the drive; a detour would lead it elsewhere.
+            if let Some(buffers) = buffers.as_deref_mut().filter(|_| end.is_none()) {
                 self.fill(at, piece.track, op, approach.start(&drive), buffers);
             }
             self.accesses.push(access(piece.sector, approach.missed.unwrap_or(piece.len)));

@@ -28,6 +28,8 @@ pub(super) struct Job {
     pub pending: Pending,
     /// The parts of a promoted write that are still to be written.
     pub runs: Vec<LbnRange>,
+    /// The position over which the arm goes to the first sector; `None` if it goes straight.
+    pub over: Option<Position>,
 }
 
 impl Job {
@@ -39,6 +41,15 @@ impl Job {
     pub fn ranges(&self) -> &[LbnRange] {
         let request = &self.pending.request;
         if self.is_promoted_write() { &self.runs } else { core::slice::from_ref(&request.range) }
+    }
+
+    /// Returns when a head that starts from `from` at `at` has done it without detours.
+    pub fn plain_end(&self, drive: &DriveModel, from: Position, at: Instant) -> Instant {
+        let (from, at) = match self.over {
+            Some(over) => (over, at + drive.move_time(from, over, Op::Read)),
+            None => (from, at),
+        };
+        plain_end(drive, from, at, self.pending.request.op, self.ranges())
     }
 }
 

@@ -2,31 +2,39 @@
 //!
 //! Every policy is one choice over the pool, most of them the shortest by some key, ties by order of arrival.
 
+mod asptf;
 mod c_look;
 mod fcfs;
+mod look;
+mod scan;
 mod smtf;
 mod sptf;
 mod sptf_sw;
 mod sstf;
+mod vscan;
 
-use alloc::borrow::ToOwned;
-use alloc::string::String;
+pub use asptf::Asptf;
 pub use c_look::CLook;
 pub use fcfs::Fcfs;
+pub use look::Look;
+pub use scan::Scan;
 pub use smtf::{Base, Smtf, SmtfRule, Unknown};
 pub use sptf::Sptf;
 pub use sptf_sw::SptfSw;
 pub use sstf::Sstf;
-#[cfg(not(feature = "std"))]
-use units::Float as _;
+pub use vscan::VScan;
 
 use crate::foreground::Pending;
 use crate::predictor::{Last, Mimic, Predictor};
+use alloc::borrow::ToOwned;
+use alloc::string::String;
 use core::fmt;
 use core::str::FromStr;
 use model::Position;
 use thiserror::Error;
-use units::{Duration, Instant};
+#[cfg(not(feature = "std"))]
+use units::Float as _;
+use units::{Duration, Instant, Lbn, Sectors};
 
 /// The input of a policy.
 pub struct View<'a, P: ?Sized> {
@@ -44,12 +52,21 @@ pub struct View<'a, P: ?Sized> {
     pub mimic: Option<&'a dyn Mimic>,
     /// The weight of the waiting time against the distance.
     pub age: AgeWeight,
+    /// The drive's size.
+    pub capacity: Sectors,
 }
 
 /// A rule that chooses the next foreground request.
 pub trait Policy {
     /// Returns the index in the pool of the next request.
     fn choose<P: Predictor + ?Sized>(&mut self, view: &View<'_, P>) -> usize;
+
+    /// Returns the address over which the arm goes to the last choice, if it does not go straight, on a drive of this
+    /// size. Only a core in the drive does that.
+    fn passes(&self, capacity: Sectors) -> Option<Lbn> {
+        let _ = capacity;
+        None
+    }
 }
 
 /// The share of its waiting time that is subtracted from a request's key, so that none starves (the "aged" variants of
@@ -118,10 +135,18 @@ pub enum PolicyName {
     Fcfs,
     /// Ascending LBNs, then the lowest again.
     CLook,
+    /// Up to the last request and down again.
+    Look,
+    /// Up to the end of the drive and down again.
+    Scan,
+    /// From shortest distance first to [`Look`](Self::Look), by its R.
+    VScan(SweepWeight),
     /// Shortest seek first.
     Sstf,
     /// Shortest positioning time first.
     Sptf,
+    /// Shortest positioning time less a part of the time waited.
+    Asptf(AgeWeight),
     /// Shortest seek among those whose positioning time is near the shortest.
     SptfSw(SeekWeight),
     /// Shortest mimicked time first.
@@ -157,10 +182,31 @@ impl SeekWeight {
     }
 }
 
+/// The R of V(R), from 0 to 1: the penalty of an address against the current direction, as a part of the drive's size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SweepWeight {
+    millionths: u32,
+}
+
+impl SweepWeight {
+    /// Returns the weight in millionths; 1,000,000 is the largest.
+    pub const fn from_millionths(millionths: u32) -> Self {
+        Self { millionths: if millionths > MILLION { MILLION } else { millionths } }
+    }
+
+    /// Returns the penalty in sectors on a drive of this size.
+    #[inline]
+    pub(crate) fn of(self, capacity: Sectors) -> u128 {
+        u128::from(capacity.get()) * u128::from(self.millionths) / u128::from(MILLION)
+    }
+}
+
+const MILLION: u32 = 1_000_000;
+
 /// An unknown name of a policy.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
-    "unknown policy {name:?}: {problem}; the policies are fcfs, c-look, sstf, sptf, sptf-sw:N (N percent, as 40 or 62.5, or inf) and smtf or smtf:UNKNOWN:BASE (set or priority; sstf or c-look)"
+    "unknown policy {name:?}: {problem}; the policies are fcfs, c-look, look, scan, vscan:R (R from 0 to 1), sstf, sptf, asptf:W (W ms for each second waited), sptf-sw:N (N percent, as 40 or 62.5, or inf) and smtf or smtf:UNKNOWN:BASE (set or priority; sstf or c-look)"
 )]
 pub struct UnknownPolicy {
     name: String,
@@ -177,6 +223,16 @@ impl FromStr for PolicyName {
             "c-look" => Ok(Self::CLook),
             "sstf" => Ok(Self::Sstf),
             "sptf" => Ok(Self::Sptf),
+            "look" => Ok(Self::Look),
+            "scan" => Ok(Self::Scan),
+            "vscan" => Err(unknown("it needs its R")),
+            "asptf" => Err(unknown("it needs its W")),
+            _ if name.starts_with("vscan:") => number(&name["vscan:".len()..], 1.0)
+                .map(|r| Self::VScan(SweepWeight::from_millionths((r * 1e6).round() as u32)))
+                .ok_or_else(|| unknown("R must be a number from 0 to 1")),
+            _ if name.starts_with("asptf:") => number(&name["asptf:".len()..], 1_000_000.0)
+                .map(|w| Self::Asptf(AgeWeight::from_millionths((w * 1e3).round() as u32)))
+                .ok_or_else(|| unknown("W must be a number from 0 to 1000000")),
             "sptf-sw" => Err(unknown("it needs its percentage")),
             "smtf" => Ok(Self::Smtf(SmtfRule::default())),
             _ if name.starts_with("smtf:") => SmtfRule::parse(&name["smtf:".len()..])
@@ -186,10 +242,7 @@ impl FromStr for PolicyName {
                 Some("inf") => Ok(Self::SptfSw(SeekWeight::UNLIMITED)),
                 Some(n) => {
                     let bad = || unknown("the percentage must be a number from 0 to 100000");
-                    let percent: f64 = n.parse().map_err(|_| bad())?;
-                    if !(0.0..=100_000.0).contains(&percent) {
-                        return Err(bad());
-                    }
+                    let percent = number(n, 100_000.0).ok_or_else(bad)?;
                     Ok(Self::SptfSw(SeekWeight { hundredths: Some((percent * 100.0).round() as u32) }))
                 }
                 None => Err(unknown("no policy has this name")),
@@ -198,11 +251,20 @@ impl FromStr for PolicyName {
     }
 }
 
+/// Reads a number from 0 to `most`.
+fn number(text: &str, most: f64) -> Option<f64> {
+    text.parse().ok().filter(|number| (0.0..=most).contains(number))
+}
+
 impl fmt::Display for PolicyName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Fcfs => f.write_str("fcfs"),
             Self::CLook => f.write_str("c-look"),
+            Self::Look => f.write_str("look"),
+            Self::Scan => f.write_str("scan"),
+            Self::VScan(weight) => write!(f, "vscan:{}", f64::from(weight.millionths) / 1e6),
+            Self::Asptf(weight) => write!(f, "asptf:{}", f64::from(weight.millionths) / 1e3),
             Self::Sstf => f.write_str("sstf"),
             Self::Sptf => f.write_str("sptf"),
             Self::Smtf(rule) => write!(f, "smtf{rule}"),
@@ -222,8 +284,12 @@ impl fmt::Display for PolicyName {
 pub(crate) enum AnyPolicy {
     Fcfs(Fcfs),
     CLook(CLook),
+    Look(Look),
+    Scan(Scan),
+    VScan(VScan),
     Sstf(Sstf),
     Sptf(Sptf),
+    Asptf(Asptf),
     SptfSw(SptfSw),
     Smtf(Smtf),
 }
@@ -233,6 +299,10 @@ impl From<PolicyName> for AnyPolicy {
         match name {
             PolicyName::Fcfs => Self::Fcfs(Fcfs),
             PolicyName::CLook => Self::CLook(CLook::default()),
+            PolicyName::Look => Self::Look(Look::default()),
+            PolicyName::Scan => Self::Scan(Scan::default()),
+            PolicyName::VScan(weight) => Self::VScan(VScan::new(weight)),
+            PolicyName::Asptf(weight) => Self::Asptf(Asptf::new(weight)),
             PolicyName::Sstf => Self::Sstf(Sstf),
             PolicyName::Sptf => Self::Sptf(Sptf),
             PolicyName::SptfSw(weight) => Self::SptfSw(SptfSw::new(weight)),
@@ -247,10 +317,22 @@ impl Policy for AnyPolicy {
         match self {
             Self::Fcfs(p) => p.choose(view),
             Self::CLook(p) => p.choose(view),
+            Self::Look(p) => p.choose(view),
+            Self::Scan(p) => p.choose(view),
+            Self::VScan(p) => p.choose(view),
+            Self::Asptf(p) => p.choose(view),
             Self::Sstf(p) => p.choose(view),
             Self::Sptf(p) => p.choose(view),
             Self::SptfSw(p) => p.choose(view),
             Self::Smtf(p) => p.choose(view),
+        }
+    }
+
+    #[inline]
+    fn passes(&self, capacity: Sectors) -> Option<Lbn> {
+        match self {
+            Self::Scan(p) => p.passes(capacity),
+            _ => None,
         }
     }
 }

@@ -35,10 +35,12 @@ fn pending(sequence: u64, lbn: u64, arrived_us: u64) -> Pending {
 }
 
 const NOW_US: u64 = 1_000_000;
+const CAPACITY: u64 = 1_000;
 
 fn view<'a, P>(pool: &'a [Pending], predictor: &'a P, age: AgeWeight) -> View<'a, P> {
     let at = Instant::ZERO + Duration::from_micros(NOW_US);
-    View { pool, at, from: Position::default(), predictor, last: None, mimic: None, age }
+    let capacity = Sectors::new(CAPACITY);
+    View { pool, at, from: Position::default(), predictor, last: None, mimic: None, age, capacity }
 }
 
 /// Returns the sequence number of the named policy's first choice.
@@ -58,7 +60,8 @@ fn order(name: &str, mut pool: Vec<Pending>, table: &Table) -> Vec<u64> {
     served
 }
 
-const ALL: [&str; 5] = ["fcfs", "c-look", "sstf", "sptf", "sptf-sw:40"];
+const ALL: [&str; 9] =
+    ["fcfs", "c-look", "sstf", "sptf", "sptf-sw:40", "look", "scan", "vscan:0.2", "asptf:0"];
 
 #[test]
 fn each_policy_chooses_its_own_from_one_pool() {
@@ -68,7 +71,7 @@ fn each_policy_chooses_its_own_from_one_pool() {
     // The pool is in no order.
     let pool: Vec<_> = [3, 1, 4, 0, 2].map(|i| pending(i, lbns[i as usize], i)).to_vec();
     let chosen = ALL.map(|name| first(name, &pool, &table, AgeWeight::default()));
-    assert_eq!(chosen, [0, 2, 1, 3, 4]);
+    assert_eq!(chosen, [0, 2, 1, 3, 4, 2, 2, 2, 3]);
     assert_eq!(order("fcfs", pool.clone(), &table), [0, 1, 2, 3, 4]);
     assert_eq!(order("sstf", pool.clone(), &table), [1, 4, 2, 3, 0]);
     assert_eq!(order("sptf", pool, &table), [3, 2, 4, 1, 0]);
@@ -88,6 +91,80 @@ fn c_look_goes_up_and_then_back_to_the_lowest() {
     pool.extend([pending(2, 100, 0), pending(3, 300, 0), pending(4, 600, 0), pending(5, 200, 0)]);
     let served: Vec<_> = (0..5).map(|_| serve(&mut pool)).collect();
     assert_eq!(served, [3, 4, 0, 2, 5]);
+}
+
+/// Serves these addresses, all waiting from the beginning, under a policy; returns them in its order.
+fn addresses(name: &str, lbns: &[u64]) -> Vec<u64> {
+    let pool: Vec<_> = lbns.iter().enumerate().map(|(i, lbn)| pending(i as u64, *lbn, 0)).collect();
+    let table = Table(vec![(0, 0); lbns.len()]);
+    order(name, pool, &table).into_iter().map(|sequence| lbns[sequence as usize]).collect()
+}
+
+#[test]
+fn look_goes_up_to_the_last_request_and_down_again() {
+    let table = Table(vec![(0, 0); 7]);
+    for name in ["look", "scan", "vscan:1"] {
+        let mut policy = AnyPolicy::from(name.parse::<PolicyName>().unwrap());
+        let mut serve = |pool: &mut Vec<Pending>| {
+            let chosen = policy.choose(&view(pool, &table, AgeWeight::default()));
+            pool.swap_remove(chosen).lbn().get()
+        };
+        let mut pool = vec![pending(0, 700, 0), pending(1, 300, 0)];
+        assert_eq!(serve(&mut pool), 300, "{name}");
+        // One behind, one at the arm, one between: the one behind waits for the way down.
+        pool.extend([pending(2, 100, 0), pending(3, 300, 0), pending(4, 600, 0)]);
+        let served: Vec<_> = (0..3).map(|_| serve(&mut pool)).collect();
+        assert_eq!(served, [300, 600, 700], "{name}");
+        // All ahead come first, also the one that has just come; the rest is served downward.
+        pool.extend([pending(5, 900, 0), pending(6, 650, 0)]);
+        let served: Vec<_> = (0..3).map(|_| serve(&mut pool)).collect();
+        assert_eq!(served, [900, 650, 100], "{name}");
+    }
+}
+
+#[test]
+fn scan_passes_the_end_when_it_reverses_and_at_no_other_time() {
+    let mut policy = AnyPolicy::from(PolicyName::Scan);
+    let mut look = AnyPolicy::from(PolicyName::Look);
+    let capacity = Sectors::new(CAPACITY);
+    let mut serve = |lbn| {
+        let pool = [pending(0, lbn, 0)];
+        let table = Table(vec![(0, 0)]);
+        policy.choose(&view(&pool, &table, AgeWeight::default()));
+        look.choose(&view(&pool, &table, AgeWeight::default()));
+        assert_eq!(look.passes(capacity), None);
+        policy.passes(capacity).map(Lbn::get)
+    };
+    let passed = [300, 700, 700, 600, 100, 101, 900, 0].map(&mut serve);
+    assert_eq!(passed, [None, None, None, Some(999), None, Some(0), None, Some(999)]);
+}
+
+#[test]
+fn vscan_turns_back_only_if_that_is_nearer_by_r_times_the_drive() {
+    // At 500 and upward: 490 is nearer by 110 than 620, and by 90 than 600.
+    for (r, ahead, first) in
+        [("0.1", 600, 600), ("0.1", 620, 490), ("0", 511, 490), ("0", 510, 510), ("1", 999, 999)]
+    {
+        let table = Table(vec![(0, 0); 2]);
+        let mut policy = AnyPolicy::from(format!("vscan:{r}").parse::<PolicyName>().unwrap());
+        policy.choose(&view(&[pending(0, 500, 0)], &table, AgeWeight::default()));
+        let pool = [pending(0, 490, 0), pending(1, ahead, 0)];
+        let chosen = policy.choose(&view(&pool, &table, AgeWeight::default()));
+        assert_eq!(pool[chosen].lbn().get(), first, "R = {r}, {ahead} ahead");
+    }
+    assert_eq!(addresses("vscan:0", &[400, 500, 90, 100, 120]), [90, 100, 120, 400, 500]);
+}
+
+#[test]
+fn asptf_is_sptf_with_an_age_weight_in_ms_a_second() {
+    let table = Table(vec![(8_000, 2_000), (1_000, 1_000)]);
+    // The far request has waited for 1 s and is 8 ms behind.
+    let pool = [pending(0, 900, 0), pending(1, 0, NOW_US)];
+    let choose = |name: &str| first(name, &pool, &table, AgeWeight::default());
+    assert_eq!(
+        (choose("sptf"), choose("asptf:0"), choose("asptf:7.999"), choose("asptf:8.001")),
+        (1, 1, 1, 0)
+    );
 }
 
 #[test]
@@ -256,6 +333,14 @@ fn names_of_policies_round_trip() {
         "smtf:set:c-look",
         "smtf:priority",
         "smtf:priority:c-look",
+        "look",
+        "scan",
+        "vscan:0",
+        "vscan:0.2",
+        "vscan:1",
+        "asptf:0",
+        "asptf:6",
+        "asptf:0.125",
     ] {
         assert_eq!(name.parse::<PolicyName>().unwrap().to_string(), name);
     }
@@ -271,6 +356,14 @@ fn an_unknown_policy_is_refused_with_the_reason() {
         ("SPTF", "no policy has this name"),
         ("sptf-sw40", "no policy has this name"),
         ("sptf-sw", "it needs its percentage"),
+        ("vscan", "it needs its R"),
+        ("vscan:", "R must be a number from 0 to 1"),
+        ("vscan:1.1", "R must be a number from 0 to 1"),
+        ("vscan:nan", "R must be a number from 0 to 1"),
+        ("asptf", "it needs its W"),
+        ("asptf:-1", "W must be a number"),
+        ("asptf:inf", "W must be a number"),
+        ("scan:1", "no policy has this name"),
         ("smtf:", "smtf takes set or priority"),
         ("smtf:all", "smtf takes set or priority"),
         ("smtf:set:sptf", "smtf takes set or priority"),
@@ -293,6 +386,46 @@ proptest! {
     fn percentages_survive_writing_and_reading(hundredths in 0..=10_000_000u32) {
         let name = PolicyName::SptfSw(SeekWeight { hundredths: Some(hundredths) });
         prop_assert_eq!(name.to_string().parse::<PolicyName>(), Ok(name));
+    }
+
+    #[test]
+    fn weights_of_vscan_and_asptf_survive_writing_and_reading(r in 0..=1_000_000u32, w in 0..=1_000_000_000u32) {
+        for name in
+            [PolicyName::VScan(SweepWeight::from_millionths(r)), PolicyName::Asptf(AgeWeight::from_millionths(w))]
+        {
+            prop_assert_eq!(name.to_string().parse::<PolicyName>(), Ok(name));
+        }
+    }
+
+    /// Geist and Daniel's continuum has these ends: V(0) goes to the nearest address, V(1) is LOOK. LOOK serves a fixed
+    /// queue in two sweeps at most, and so its arm passes every address twice at most.
+    #[test]
+    fn the_ends_of_vscan_are_the_nearest_address_and_look(
+        lbns in prop::collection::vec(0..CAPACITY, 1..30), late in prop::collection::vec(0..CAPACITY, 0..30),
+    ) {
+        let served = |name: &str| {
+            let mut policy = AnyPolicy::from(name.parse::<PolicyName>().unwrap());
+            let mut pool: Vec<_> = lbns.iter().enumerate().map(|(i, lbn)| pending(i as u64, *lbn, 0)).collect();
+            let table = Table(vec![(0, 0); lbns.len() + late.len()]);
+            let mut late = (lbns.len() as u64..).zip(&late);
+            let (mut order, mut at) = (Vec::new(), 0u64);
+            while !pool.is_empty() {
+                let chosen = policy.choose(&view(&pool, &table, AgeWeight::default()));
+                if name == "vscan:0" {
+                    let nearest = pool.iter().map(|p| p.lbn().get().abs_diff(at)).min().unwrap();
+                    assert_eq!(pool[chosen].lbn().get().abs_diff(at), nearest);
+                }
+                at = pool[chosen].lbn().get();
+                order.push(pool.swap_remove(chosen).sequence);
+                pool.extend(late.next().map(|(i, lbn)| pending(i, *lbn, 0)));
+            }
+            order
+        };
+        served("vscan:0");
+        prop_assert_eq!(served("vscan:1"), served("look"));
+        prop_assert_eq!(served("scan"), served("look"));
+        let swept = addresses("look", &lbns);
+        prop_assert!(swept.is_sorted(), "from address 0 one sweep is enough: {:?}", swept);
     }
 
     /// The ends of SPTF-SWn% are SPTF and SSTF. They may break ties otherwise, so keys are compared.
@@ -318,7 +451,7 @@ proptest! {
         let from = Position::from(drive.layout().track(arm));
         let at = Instant::from_nanos(at);
         let view =
-            View { pool: &pool, at, from, predictor: &drive, last: None, mimic: None, age: AgeWeight::default() };
+            View { at, from, ..super::tests::view(&pool, &drive, AgeWeight::default()) };
         let times: Vec<_> = pool.iter().map(|p| drive.positioning(from, at, p)).collect();
         let least_total = times.iter().map(|t| t.total()).min().unwrap();
         let least_seek = times.iter().map(|t| t.seek).min().unwrap();

@@ -7,6 +7,7 @@ mod mimic;
 mod outside;
 mod pass_through;
 mod physical;
+mod policies;
 mod sessions;
 mod stream;
 mod writes;

@@ -4,7 +4,7 @@ use freeblock_sim::{Background, Inside, Nothing, Observer, Report};
 use model::DriveModel;
 use model::random_profile::{Size, random_profile};
 use proptest::prelude::*;
-use scheduler::policy::{AgeWeight, PolicyName, SeekWeight};
+use scheduler::policy::{AgeWeight, PolicyName, SeekWeight, SweepWeight};
 use scheduler::{Config, Core, Parameter, Priority, Record, Request, SearchBudget, Sessions};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -32,6 +32,10 @@ fn loads(size: Size) -> impl Strategy<Value = Load> {
     let policy = prop_oneof![
         Just(PolicyName::Fcfs),
         Just(PolicyName::CLook),
+        Just(PolicyName::Look),
+        Just(PolicyName::Scan),
+        (0..1_000_000u32).prop_map(|r| PolicyName::VScan(SweepWeight::from_millionths(r))),
+        (0..20_000u32).prop_map(|w| PolicyName::Asptf(AgeWeight::from_millionths(w))),
         Just(PolicyName::Sstf),
         Just(PolicyName::Sptf),
         (0..200u16).prop_map(|n| PolicyName::SptfSw(SeekWeight::percent(n))),

@@ -332,6 +332,7 @@ impl Core {
             last,
             mimic: self.watch.mimic.as_deref(),
             age: self.config.age,
+            capacity: self.drive.layout().capacity(),
         };
         there.get(self.policy.clone().choose(&view)).copied()
     }

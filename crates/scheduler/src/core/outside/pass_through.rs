@@ -93,7 +93,7 @@ impl Core {
         };
         let next = (0..self.pool.len().min(OVERTAKEN_REQUESTS_MAX)).find(free)?;
         let pending = self.pool.remove(next);
-        let job = Job { pending, runs: Vec::new() };
+        let job = Job { pending, runs: Vec::new(), over: None };
         outside.decided = outside.clock.platter(now);
         let tag = outside.next_tag();
         self.background.take_for(tag);

@@ -362,9 +362,10 @@ pub(crate) struct SimulateArgs {
     /// otherwise fast02]
     #[arg(help_heading = "Drive", long, value_name = "LIST", value_parser = values::behaviour)]
     pub(crate) behaviour: Option<Behaviour>,
-    /// The foreground's policy: fcfs, c-look, sstf, sptf, sptf-sw:N (N percent) or smtf (the Disk Mimic; smtf:set or
-    /// smtf:priority, each with :sstf or :c-look for unknown distances); with --blind sptf and sptf-sw:N know no positions and
-    /// use LBN distance, as sstf does
+    /// The foreground's policy: fcfs, c-look, look, scan (to the drive's end), vscan:R (from the nearest address, R = 0, to look,
+    /// R = 1), sstf, sptf, asptf:W (SPTF less W ms for each second waited), sptf-sw:N (N percent) or smtf (the Disk Mimic; smtf:set or
+    /// smtf:priority, each with :sstf or :c-look for unknown distances); with --blind sptf, asptf:W and sptf-sw:N know no positions
+    /// and use LBN distance, as sstf does
     #[arg(help_heading = "Foreground", long, value_parser = values::policy, default_value = "fcfs")]
     pub(crate) policy: PolicyName,
     /// The table that smtf starts from, written by `mimic probe` [default: empty; smtf learns while it runs]
@@ -376,8 +377,9 @@ pub(crate) struct SimulateArgs {
     #[command(flatten, next_help_heading = "Foreground")]
     pub(crate) learning: LearningArgs,
     /// The foreground: random, oltp, utilisation:PERCENT (FAST 2004's synthetic requests at a rate that keeps the drive busy
-    /// for that share of the time), tpcc, postmark (docs/WORKLOADS.md) or replay:FILE (a trace, plain
-    /// or compressed with gzip or zstd; replay:- reads standard input)
+    /// for that share of the time), tpcc, postmark (docs/WORKLOADS.md), replay:FILE (a trace, plain
+    /// or compressed with gzip or zstd; replay:- reads standard input), or parts mixed by weight with their arrivals, as
+    /// '3*zipf:0.9,size=4k/64k,range=0%-50% + sequential:4,run=256,size=64k,reads=90%; poisson:150' (docs/WORKLOADS.md)
     #[arg(help_heading = "Foreground", long, value_name = "LOAD", default_value = "random")]
     pub(crate) workload: Load,
     /// Tasks that each have a request at the drive or think [default: 10 with oltp]; with tpcc, concurrent transactions [10].

@@ -105,6 +105,12 @@ pub const TARGETS: &[Target] = &[
         seeds: texts::disksim_seeds,
     },
     Target { name: "trace", from: "traces", run: texts::trace, seeds: texts::trace_seeds },
+    Target {
+        name: "mixture",
+        from: "the command line: `simulate --workload`",
+        run: texts::mixture,
+        seeds: texts::mixture_seeds,
+    },
     Target { name: "policy", from: "the command line", run: texts::policy, seeds: texts::policy_seeds },
     Target {
         name: "scenario",

@@ -4,8 +4,9 @@ use model::{DriveModel, Profile, disksim};
 use scheduler::policy::PolicyName;
 use std::io;
 use std::path::Path;
-use units::Lbn;
+use units::{Bytes, Lbn, Sectors};
 use workload::trace::{self, TraceFormat};
+use workload::{Mixed, Mixture, Source};
 
 /// Any text as a profile: an error, or a drive whose layout maps its first and last LBN both ways.
 pub(crate) fn profile(bytes: &[u8]) {
@@ -73,7 +74,39 @@ pub(crate) fn policy(bytes: &[u8]) {
 }
 
 pub(crate) fn policy_seeds() -> Vec<Vec<u8>> {
-    ["fcfs", "c-look", "sstf", "sptf", "sptf-sw:40", "smtf"].map(|name| name.as_bytes().to_vec()).to_vec()
+    ["fcfs", "c-look", "look", "scan", "vscan:0.2", "sstf", "sptf", "asptf:6", "sptf-sw:40", "smtf"]
+        .map(|name| name.as_bytes().to_vec())
+        .to_vec()
+}
+
+/// Any text as a load: an error at a place in it, or a load whose text is read as the same and whose requests lie on a drive.
+pub(crate) fn mixture(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let load = match text.parse::<Mixture>() {
+        Ok(load) => load,
+        Err(error) => {
+            assert!(text.get(error.span()).is_some(), "an error is within the text: {error}");
+            return;
+        }
+    };
+    assert_eq!(load.to_string().parse().as_ref(), Ok(&load));
+    let capacity = Sectors::new(1 << 20);
+    if let Ok(mut source) = Mixed::new(&load, capacity, Bytes::new(512), 1) {
+        for _ in 0..16 {
+            let request = source.next_request();
+            assert!(request.is_some_and(|r| r.range.checked_end().is_some_and(|end| end.get() <= 1 << 20)));
+        }
+    }
+}
+
+pub(crate) fn mixture_seeds() -> Vec<Vec<u8>> {
+    [
+        "3*zipf:0.9,size=4k/64k,reads=70%,range=0%-50% + sequential:4,run=256,size=64k; poisson:150",
+        "hot:80%@0%-20%,size=2*4k/exponential:8k:256k/8k-64k,align=512; bursts:9,on=500ms,off=2s",
+        "sequential:2,run=geometric:8,range=1000-1999 + zipf:1,block=1m,order=ascending; closed:8,think=30ms",
+    ]
+    .map(|text| text.as_bytes().to_vec())
+    .to_vec()
 }
 
 /// Any text as a torture history: an error, or one that is written as it was read.

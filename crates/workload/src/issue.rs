@@ -2,6 +2,7 @@
 
 use crate::bursts::Bursts;
 use crate::error::ConfigError;
+use crate::on_off::OnOff;
 use crate::random::Stream;
 use crate::request::{Request, Source};
 use std::cmp::Reverse;
@@ -40,6 +41,20 @@ pub enum Arrival {
     Poisson {
         /// Requests a second, from 1e-6 to 1e9.
         rate: f64,
+    },
+    /// One request after another at equal pauses, the first at the start.
+    Constant {
+        /// Requests a second, from 1e-6 to 1e9.
+        rate: f64,
+    },
+    /// A Poisson process that is switched on and off, beginning with on.
+    OnOff {
+        /// Requests a second over all time, from 1e-6 to 1e9: more while on.
+        rate: f64,
+        /// The length of a period with requests.
+        on: Duration,
+        /// The length of a period without.
+        off: Duration,
     },
     /// An interrupted Poisson process: bursts with silences between them, both of exponentially distributed lengths.
     /// The first burst begins at the start.
@@ -138,11 +153,25 @@ pub struct Issuer<S> {
 #[derive(Clone, Debug)]
 enum Times {
     Closed(ClosedTimes),
-    Poisson { stream: Stream, mean: Duration, next: Instant },
+    Poisson {
+        stream: Stream,
+        mean: Duration,
+        next: Instant,
+    },
     Bursts(Bursts),
+    OnOff(OnOff),
+    /// The mean pause in nanoseconds, and the number of requests issued.
+    Constant {
+        start: Instant,
+        pause_ns: f64,
+        issued: u64,
+    },
     Silent,
     Scripted,
-    Recorded { start: Instant, scale: f64 },
+    Recorded {
+        start: Instant,
+        scale: f64,
+    },
 }
 
 #[derive(Clone, Debug)]
@@ -158,7 +187,7 @@ struct ClosedTimes {
 }
 
 /// The most tasks: a larger number is a mistake, and would need much memory.
-const TASKS_MAX: u32 = 1 << 20;
+pub(crate) const TASKS_MAX: u32 = 1 << 20;
 
 impl<S: Source> Issuer<S> {
     /// Issues `source`'s requests from `start` on; draws its times from the stream "workload.arrival" of `seed`.
@@ -178,6 +207,12 @@ impl<S: Source> Issuer<S> {
             }
             Arrival::Bursts { rate, burst, silence } => {
                 Times::Bursts(Bursts::new(checked_rate(rate)?, burst, silence, start, seed)?)
+            }
+            Arrival::OnOff { rate, on, off } => {
+                Times::OnOff(OnOff::new(checked_rate(rate)?, on, off, start, seed)?)
+            }
+            Arrival::Constant { rate } => {
+                Times::Constant { start, pause_ns: 1e9 / checked_rate(rate)?, issued: 0 }
             }
             Arrival::Silent => Times::Silent,
             Arrival::Scripted => {
@@ -218,6 +253,11 @@ impl<S: Source> Issuer<S> {
         self.next?;
         match &self.times {
             Times::Bursts(bursts) => Some(bursts.next()),
+            Times::OnOff(on_off) => Some(on_off.next()),
+            // From the number of requests, so that rounding adds up to no drift.
+            Times::Constant { start, pause_ns, issued } => {
+                Some(later(*start, Duration::from_nanos((*issued as f64 * pause_ns).round() as u64)))
+            }
             Times::Silent | Times::Scripted => None,
             Times::Closed(closed) => closed.ready.peek().map(|Reverse((at, ..))| *at),
             Times::Poisson { next, .. } => Some(*next),
@@ -247,6 +287,14 @@ impl<S: Source> Issuer<S> {
                 bursts.step();
                 ClosedTask::default()
             }
+            Times::OnOff(on_off) => {
+                on_off.step();
+                ClosedTask::default()
+            }
+            Times::Constant { issued, .. } => {
+                *issued += 1;
+                ClosedTask::default()
+            }
             Times::Silent | Times::Scripted | Times::Recorded { .. } => ClosedTask::default(),
         };
         self.next = self.source.next_request();
@@ -266,7 +314,12 @@ impl<S: Source> Issuer<S> {
                     script.complete(task, now);
                 }
             }
-            Times::Poisson { .. } | Times::Bursts(_) | Times::Silent | Times::Recorded { .. } => {}
+            Times::Poisson { .. }
+            | Times::Bursts(_)
+            | Times::OnOff(_)
+            | Times::Constant { .. }
+            | Times::Silent
+            | Times::Recorded { .. } => {}
         }
     }
 

@@ -6,6 +6,9 @@
 //! owns the clock. [`trace::read`] reads many formats of traces; every seeded number of a simulation comes from
 //! [`random`].
 //!
+//! A [`Mixture`] is a load in a small language, such as `3*zipf:0.9,size=4k/64k + sequential:4,size=64k; poisson:150`;
+//! [`Mixed`] draws its requests.
+//!
 //! If requests wait for each other, the source keeps its own times ([`Script`]): [`Compressed`] is a trace at a
 //! multiple of its speed, [`tpcc`] is a load of transactions on pages, [`postmark`] one of small files, as operations
 //! on files and as block requests of a file system.
@@ -38,7 +41,9 @@ mod bursts;
 mod compressed;
 mod error;
 mod issue;
+pub mod mixture;
 mod oltp;
+mod on_off;
 mod pages;
 pub mod postmark;
 pub mod random;
@@ -54,6 +59,7 @@ mod utilisation;
 pub use compressed::Compressed;
 pub use error::ConfigError;
 pub use issue::{Arrival, Closed, ClosedTask, Issued, Issuer, Think};
+pub use mixture::{Extent, Mixed, Mixture, MixtureError};
 pub use oltp::{Oltp, OltpConfig};
 pub use random::Share;
 pub use replay::{Devices, Fit, Replay, ReplayAccount, ReplayError, Streamed, StreamedConfig};

@@ -6,8 +6,12 @@
 //! last place, and with it a whole simulation.
 
 mod float;
+mod scatter;
+mod zipf;
 
 pub(crate) use float::exp_neg;
+pub use scatter::Scatter;
+pub use zipf::Zipf;
 
 use crate::error::ConfigError;
 use rand_chacha::ChaCha8Rng;
@@ -17,6 +21,9 @@ use units::Duration;
 
 /// A part of the key: if the derivation changes, so does the tag, so that no old stream recurs unnoticed.
 const TAG: [u8; 16] = *b"freeblock-rand-1";
+
+/// The scale of exponents in millionths.
+const THETA_ONE_PPM: f64 = 1e6;
 
 /// A component's stream of random numbers.
 ///
@@ -174,6 +181,16 @@ impl Share {
     /// Returns the share as a float, for reports only.
     pub fn as_f64(self) -> f64 {
         self.numerator as f64 / self.denominator.get() as f64
+    }
+
+    /// Returns the part of the ratio.
+    pub const fn numerator(self) -> u64 {
+        self.numerator
+    }
+
+    /// Returns the whole of the ratio.
+    pub const fn denominator(self) -> NonZeroU64 {
+        self.denominator
     }
 
     /// Returns whether this never happens.

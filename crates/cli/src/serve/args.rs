@@ -21,7 +21,7 @@ pub(crate) struct ServeArgs {
     /// The drive's profile: a built-in name or a file; an emulated drive has its own, and `none` serves it without
     #[arg(long, value_name = "NAME|FILE|none")]
     pub(crate) profile: Option<String>,
-    /// The foreground policy: fcfs, c-look, sstf, sptf, sptf-sw:N, smtf; without a profile sptf and sptf-sw:N use LBN distance, as sstf does [default: sptf with a profile, smtf without]
+    /// The foreground policy: fcfs, c-look, look, vscan:R, sstf, sptf, asptf:W, sptf-sw:N, smtf; without a profile sptf, asptf:W and sptf-sw:N use LBN distance, as sstf does [default: sptf with a profile, smtf without]
     #[arg(long, value_name = "POLICY")]
     pub(crate) policy: Option<String>,
     #[command(flatten)]

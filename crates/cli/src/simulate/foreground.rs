@@ -14,8 +14,8 @@ use units::{Bytes, Duration, Instant, Sectors};
 use workload::postmark::{PostmarkBlocks, PostmarkBlocksConfig};
 use workload::tpcc::{Tpcc, TpccConfig};
 use workload::{
-    Arrival, CalibrationError, Closed, Issuer, Measured, Oltp, OltpConfig, Pattern, Random, RandomConfig,
-    Share, Source, Synthetic, SyntheticConfig, Think, Utilisation,
+    Arrival, CalibrationError, Closed, Issuer, Measured, Mixed, Mixture, MixtureError, Oltp, OltpConfig,
+    Pattern, Random, RandomConfig, Share, Source, Synthetic, SyntheticConfig, Think, Utilisation,
 };
 
 /// The requests of a run without another end.
@@ -49,21 +49,28 @@ pub(crate) fn check_flags(args: &SimulateArgs) -> Result<(), Problem> {
     let own_times = match load {
         Load::Utilisation(_) => "leave it out: the utilisation says how many requests come",
         Load::Tpcc | Load::Postmark => "leave it out: the load has times of its own",
+        Load::Mixture(_) => "leave it out: the load's own text has its arrivals behind the semicolon",
         _ => "give --scale to replay faster or slower",
     };
     let own_reads = match load {
         Load::Replay(_) => "leave it out: a trace says what is read and written",
+        Load::Mixture(_) => "give reads=SHARE in each part of the load",
         _ => "leave it out: the transactions say what is read and written",
     };
-    let tasks = plain || replay || matches!(load, Load::Tpcc);
+    // A load in the language may leave its arrivals to the flags.
+    let timed = match load {
+        Load::Mixture(text) => parsed(text)?.arrival().is_some(),
+        _ => true,
+    };
+    let tasks = plain || replay || !timed || matches!(load, Load::Tpcc);
     let fits = [
         ("--request-size", args.request_size.is_some(), random, only_random),
         ("--locality", args.locality.is_some(), random, only_random),
         ("--reads", args.reads.is_some(), plain || matches!(load, Load::Utilisation(_)), own_reads),
-        ("--rate", args.rate.is_some(), plain, own_times),
+        ("--rate", args.rate.is_some(), plain || !timed, own_times),
         ("--mpl", args.mpl.is_some(), tasks, own_times),
         ("--outstanding", args.outstanding.is_some(), tasks, own_times),
-        ("--think", args.think.is_some(), plain || replay, own_times),
+        ("--think", args.think.is_some(), plain || replay || !timed, own_times),
         ("--scale", args.scale.is_some(), replay, "give --rate, or --workload replay:FILE"),
         ("--compress", args.compress.is_some(), replay, "give --rate, or --workload replay:FILE"),
         ("--wrap", args.wrap, replay, only_replay),
@@ -123,6 +130,7 @@ pub(crate) fn build(
         Load::Postmark => postmark(args, drive),
         Load::Random => random(args, drive),
         Load::Oltp => oltp(args, drive),
+        Load::Mixture(text) => return mixture(args, text, drive),
         Load::Replay(path) => return trace::build(args, path, drive),
     }?;
     Ok(Foreground { grain: grain(args, drive.sector_bytes()), ..foreground })
@@ -161,6 +169,48 @@ fn random(args: &SimulateArgs, drive: &DriveModel) -> Result<Foreground, Problem
     };
     let description = format!("random {} bytes, {times}", config.size.bytes(sector));
     assemble(Box::new(source), arrival, args.seed, None, description)
+}
+
+/// Reads a load in the language of docs/WORKLOADS.md.
+fn parsed(text: &str) -> Result<Mixture, Problem> {
+    text.parse().map_err(|error| misread(text, &error))
+}
+
+/// Returns the mistake with its place in the text.
+fn misread(text: &str, error: &MixtureError) -> Problem {
+    Problem::usage(format!("--workload: {}", error.problem())).help(error.mend()).at(
+        "--workload",
+        text,
+        error.span(),
+        "here",
+    )
+}
+
+fn mixture(args: &SimulateArgs, text: &str, drive: &DriveModel) -> Result<Foreground, Problem> {
+    let load = parsed(text)?;
+    let sector = drive.sector_bytes();
+    let source = Mixed::new(&load, drive.layout().capacity(), sector, args.seed)
+        .map_err(|error| misread(text, &error))?;
+    let largest = source.largest();
+    if args.place == Where::Outside && largest > MOST_SECTORS {
+        return Err(Problem::usage(format!(
+            "--workload has requests of {} bytes: outside the drive a request is one command, of {MOST_SECTORS} sectors at most",
+            largest.bytes(sector)
+        ))
+        .help(format!("give sizes of {} at most", MOST_SECTORS.bytes(sector))));
+    }
+    let outstanding = args.outstanding.or(args.mpl).unwrap_or(1);
+    let (arrival, times) = match (load.arrival(), args.rate) {
+        (Some(arrival), _) => (arrival, String::new()),
+        (None, Some(rate)) => (Arrival::Poisson { rate }, format!("; {rate} requests a second")),
+        (None, None) => {
+            let (arrival, times) = closed(outstanding, args.think.unwrap_or(Duration::ZERO), "outstanding");
+            (arrival, format!("; {times}"))
+        }
+    };
+    let grain = source.grain();
+    let foreground = assemble(Box::new(source), arrival, args.seed, None, format!("{load}{times}"))?;
+    Ok(Foreground { grain, ..foreground })
 }
 
 fn request_size(size: Bytes, sector: Bytes) -> Result<Sectors, Problem> {

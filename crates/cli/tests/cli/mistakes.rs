@@ -225,6 +225,31 @@ fn conflicting_flags_are_named() {
 }
 
 #[test]
+fn a_mistake_in_a_load_is_underlined() {
+    for (load, words) in [
+        ("zipf:0.9,size=4x", ["\"4x\" is no size", "zipf:0.9,size=4x", "such as 512, 4k"]),
+        ("random + sequential:0", ["streams is \"0\"", "random + sequential:0", "from 1 to 65536"]),
+        (
+            "random,range=0-99999999999",
+            ["ends at LBN 99999999999", "range=0-99999999999", "below the drive's capacity"],
+        ),
+    ] {
+        run_with(&["simulate", "--workload", load]).complained(2, &words);
+    }
+    let flags = [
+        ("--rate", "5", "behind the semicolon"),
+        ("--reads", "1", "give reads=SHARE"),
+        ("--wrap", "", "replay:FILE"),
+    ];
+    for (flag, value, mend) in flags {
+        let args = ["simulate", "--workload", "zipf:1; poisson:9", flag, value];
+        run_with(&args[..if value.is_empty() { 4 } else { 5 }]).complained(2, &[flag, mend]);
+    }
+    run_with(&["simulate", "--where", "outside", "--workload", "random,size=1g"])
+        .complained(2, &["one command", "536870912"]);
+}
+
+#[test]
 fn a_load_that_the_drive_cannot_keep_up_with_ends() {
     run("simulate --rate 100000 --requests 1000000").complained(1, &["65536 requests wait", "--rate"]);
 }

@@ -90,6 +90,38 @@ fn a_scan_leaves_the_foreground_as_it_was() {
 }
 
 #[test]
+fn a_load_in_one_line_runs_with_its_own_arrivals_or_those_of_the_flags() {
+    let iops = |load: &str, flags: &[&str]| {
+        let args = ["simulate", "--requests", "3000", "--json", "--workload", load];
+        number(&run_with(&[&args, flags].concat()).json(), "/foreground/iops")
+    };
+    let open = iops("3*zipf:0.9,size=4k/64k,range=0%-50% + sequential:4,run=256; constant:50", &[]);
+    assert!((open - 50.0).abs() < 0.5, "{open}");
+    // On the outer tracks of a tenth of the drive requests are served faster, and several outstanding ones faster still.
+    let (whole, part) = (iops("random,size=4k", &[]), iops("random,range=0%-10%", &[]));
+    let many = iops("random,range=0%-10%", &["--outstanding", "20", "--policy", "look"]);
+    assert!(whole < part && part < many, "{whole} {part} {many}");
+    let page = run_with(&["simulate", "--requests", "100", "--workload", "zipf:0.9; closed:2"]).worked();
+    assert!(page.contains("zipf:0.9,size=4k,reads=2/3; closed:2"), "{page}");
+}
+
+/// The order of mean response times that Worthington, Ganger and Patt (SIGMETRICS 1994) found for random loads, by policies that
+/// know addresses alone and by those that know positions; SCAN goes farther than LOOK for the same order.
+#[test]
+fn policies_for_comparison_are_in_the_order_of_the_literature() {
+    let response = |policy: &str| {
+        let args = format!("simulate --policy {policy} --outstanding 20 --requests 20000 --json");
+        number(&run(&args).json(), "/foreground/mean_response_ms")
+    };
+    let [fcfs, scan, look, vscan, asptf, sptf] =
+        ["fcfs", "scan", "look", "vscan:0.2", "asptf:6", "sptf"].map(response);
+    assert!(
+        sptf < asptf && asptf < vscan && vscan < look && look < scan && scan < fcfs,
+        "fcfs {fcfs}, scan {scan}, look {look}, vscan {vscan}, asptf {asptf}, sptf {sptf}"
+    );
+}
+
+#[test]
 fn every_flag_of_a_load_does_something() {
     let base = "simulate --requests 2000 --json";
     let base_iops = number(&run(base).json(), "/foreground/iops");

@@ -23,14 +23,19 @@ pub(super) fn ln(x: f64) -> f64 {
         exponent += 1;
     }
     let s = (mantissa - 1.0) / (mantissa + 1.0);
+    let e = f64::from(exponent);
+    e * LN_2_HIGH + (2.0 * s + (atanh_tail(s) + e * LN_2_LOW))
+}
+
+/// Returns 2 atanh s - 2 s for |s| < 0.18.
+#[inline]
+fn atanh_tail(s: f64) -> f64 {
     let z = s * s;
     let w = z * z;
     // Two interleaved polynomials in w halve the chain of dependent operations.
     let odd = 1.0 / 3.0 + w * (1.0 / 7.0 + w * (1.0 / 11.0 + w * (1.0 / 15.0 + w * (1.0 / 19.0))));
     let even = 1.0 / 5.0 + w * (1.0 / 9.0 + w * (1.0 / 13.0 + w * (1.0 / 17.0 + w * (1.0 / 21.0))));
-    let tail = 2.0 * s * (z * odd + w * even);
-    let e = f64::from(exponent);
-    e * LN_2_HIGH + (2.0 * s + (tail + e * LN_2_LOW))
+    2.0 * s * (z * odd + w * even)
 }
 
 /// Returns e^-x for x >= 0, with a relative error of some 1e-15; 0 if that is below 1e-300.
@@ -43,6 +48,33 @@ pub(crate) fn exp_neg(x: f64) -> f64 {
     let rest = -((x - halvings * LN_2_HIGH) - halvings * LN_2_LOW);
     let series = (1..=TERMS).rev().fold(1.0, |sum, n| 1.0 + sum * rest / f64::from(n));
     series * f64::from_bits(((1023 - halvings as i64) as u64) << 52)
+}
+
+/// Returns ln(1 + x) / x for x > -1, with a relative error of some 1e-15; 1 for x = 0.
+pub(super) fn ln_1p_over(x: f64) -> f64 {
+    if x == 0.0 {
+        return 1.0;
+    }
+    // Around 0 the sum 1 + x would lose the last digits of x; s of the series is exact without it.
+    const NEAR: f64 = 0.3;
+    if x.abs() < NEAR {
+        let s = x / (2.0 + x);
+        (2.0 * s + atanh_tail(s)) / x
+    } else {
+        ln(1.0 + x) / x
+    }
+}
+
+/// Returns (e^x - 1) / x for x < 690, with a relative error of some 1e-15; 1 for x = 0.
+pub(super) fn exp_m1_over(x: f64) -> f64 {
+    const NEAR: f64 = 0.5;
+    const TERMS: u32 = 16;
+    if x.abs() < NEAR {
+        // 1 + x/2 (1 + x/3 (1 + ...)): the term after the last is below 1e-20.
+        return (2..=TERMS).rev().fold(1.0, |sum, n| 1.0 + sum * x / f64::from(n));
+    }
+    let power = if x < 0.0 { exp_neg(-x) } else { 1.0 / exp_neg(x) };
+    (power - 1.0) / x
 }
 
 #[cfg(test)]
@@ -74,6 +106,15 @@ mod tests {
         fn exponential_agrees_with_the_platform(x in 0.0f64..600.0) {
             let exact = (-x).exp();
             prop_assert!((exp_neg(x) - exact).abs() <= 2e-15 * exact, "{} {}", exp_neg(x), exact);
+        }
+
+        #[test]
+        fn quotients_with_the_logarithm_and_the_exponential_agree_with_the_platform(
+            x in prop_oneof![-1e-6f64..1e-6, -0.999f64..0.999, -0.999f64..600.0],
+        ) {
+            let (log, power) = if x == 0.0 { (1.0, 1.0) } else { (x.ln_1p() / x, x.exp_m1() / x) };
+            prop_assert!((ln_1p_over(x) - log).abs() <= 4e-15 * log.abs(), "{} {}", ln_1p_over(x), log);
+            prop_assert!((exp_m1_over(x) - power).abs() <= 4e-15 * power, "{} {}", exp_m1_over(x), power);
         }
     }
 }

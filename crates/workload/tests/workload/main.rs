@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests stand outside test functions")]
 
 mod loads;
+mod mixtures;
 mod postmark;
 mod postmark_blocks;
 mod side;

@@ -1,8 +1,12 @@
 //! A load directly on a black box: the only scheduler is the device's own.
 
-use crate::report::{BackgroundReport, ForegroundReport, HeadNanos, Report, Times};
+use crate::inside::{Observer, SetupError};
+use crate::outside::explained;
+use crate::report::{BackgroundReport, ForegroundReport, HeadNanos, Report};
 use crate::rival::{Reader, Rival};
-use drive::{BlackBox, Command, CommandError};
+use crate::statistics::{Ended, Statistics};
+use drive::{BlackBox, Breakdown, Command};
+use scheduler::SubmitError;
 use std::collections::{BTreeMap, VecDeque};
 use units::{Duration, Instant, Op, RequestId, Sectors};
 use workload::{ClosedTask, Issuer, Request, Source};
@@ -18,6 +22,53 @@ pub struct Done {
     pub sent: Instant,
     /// The instant at which the host received the completion.
     pub at: Instant,
+    /// The parts of its time, if the device reports them.
+    pub breakdown: Option<Breakdown>,
+}
+
+/// The most requests that wait in the host; a load that brings more is faster than the device for good.
+const WAITING_MAX: usize = 65_536;
+
+/// The receiver of a run's events.
+trait Watch {
+    /// A request has arrived.
+    fn arrived(&mut self, id: RequestId, request: Request, at: Instant);
+
+    /// A request is done.
+    fn done(&mut self, id: RequestId, done: Done);
+}
+
+/// A function of the finished requests.
+struct Each<F>(F);
+
+impl<F: FnMut(Done)> Watch for Each<F> {
+    fn arrived(&mut self, _: RequestId, _: Request, _: Instant) {}
+
+    fn done(&mut self, _: RequestId, done: Done) {
+        (self.0)(done);
+    }
+}
+
+/// An observer of the other hosts' kind.
+struct Observed<'a, O>(&'a mut O);
+
+/// Returns the request in the scheduler's form.
+fn numbered(id: RequestId, request: Request) -> scheduler::Request {
+    scheduler::Request { id, op: request.op, range: request.range }
+}
+
+impl<O: Observer> Watch for Observed<'_, O> {
+    fn arrived(&mut self, id: RequestId, request: Request, at: Instant) {
+        self.0.arrived(numbered(id, request), at);
+    }
+
+    fn done(&mut self, id: RequestId, done: Done) {
+        let (request, Done { arrived, sent, at, breakdown, .. }) = (numbered(id, done.request), done);
+        self.0.completed(request, arrived, at);
+        let mut finished = explained(request, arrived, at, breakdown);
+        finished.started = finished.started.max(sent);
+        self.0.finished(&finished);
+    }
 }
 
 /// A device and a load, whose requests are sent to the device in order of arrival, with a maximum of commands at a time.
@@ -43,14 +94,17 @@ pub struct Direct<B, S> {
     /// The maximum of commands at the device.
     most: usize,
     load: Issuer<S>,
-    waiting: VecDeque<(Instant, ClosedTask, Request)>,
+    waiting: VecDeque<(RequestId, Instant, ClosedTask, Request)>,
     sent: BTreeMap<RequestId, (Instant, Instant, ClosedTask, Request)>,
     next: u64,
     now: Instant,
     last_done: Instant,
-    times: Times,
+    statistics: Statistics,
+    completed: u64,
     rival: Option<Reader>,
     head: HeadNanos,
+    /// The head's time at the beginning of the measured stretch.
+    head_before: HeadNanos,
 }
 
 /// The number of a competing reader's read; foreground requests count from zero.
@@ -62,6 +116,8 @@ impl<B: BlackBox, S: Source> Direct<B, S> {
     pub fn new(device: B, most: usize, load: Issuer<S>) -> Self {
         let most = most.clamp(1, device.queue_depth().max(1));
         Self {
+            statistics: Statistics::new(device.sector_bytes(), Instant::ZERO),
+            completed: 0,
             device,
             most,
             load,
@@ -70,9 +126,9 @@ impl<B: BlackBox, S: Source> Direct<B, S> {
             next: 0,
             now: Instant::ZERO,
             last_done: Instant::ZERO,
-            times: Times::new(),
             rival: None,
             head: HeadNanos::default(),
+            head_before: HeadNanos::default(),
         }
     }
 
@@ -87,45 +143,89 @@ impl<B: BlackBox, S: Source> Direct<B, S> {
     /// continues.
     ///
     /// # Errors
-    /// A request that the device refuses.
-    pub fn advance(&mut self, requests: u64, mut each: impl FnMut(Done)) -> Result<bool, CommandError> {
-        let goal = self.times.requests().saturating_add(requests);
-        while self.times.requests() < goal {
-            let reader = self.rival_due();
-            let next = self.device.next_event().into_iter().chain(self.load.due()).chain(reader).min();
-            let Some(at) = next else { return Ok(false) };
-            self.now = self.now.max(at);
-            self.device.advance(self.now);
-            while let Some((reply, breakdown)) = self.device.pop_explained() {
-                if let Some(reader) = self.rival.as_mut().filter(|_| reply.id == RIVAL) {
-                    reader.done();
-                    continue;
-                }
-                let Some((arrived, sent, task, request)) = self.sent.remove(&reply.id) else { continue };
-                if let Some(spent) = breakdown {
-                    self.head.seek += spent.seek;
-                    self.head.rotation += spent.latency;
-                    self.head.transfer += spent.transfer;
-                }
-                let began = self.last_done.max(arrived);
-                self.times.record(reply.at.since(arrived), reply.at.since(began));
-                self.last_done = reply.at;
-                self.load.complete(task, reply.at);
-                each(Done { request, arrived, sent, at: reply.at });
-            }
-            self.send()?;
+    /// A request that the device refuses, or more than 65,536 waiting requests.
+    pub fn advance(&mut self, requests: u64, each: impl FnMut(Done)) -> Result<bool, SetupError> {
+        self.go_on(requests, &mut Each(each))
+    }
+
+    /// Runs like [`advance`](Self::advance), and reports arrivals and completions as the hosts with a core do.
+    ///
+    /// # Errors
+    /// As [`advance`](Self::advance).
+    pub fn advance_observed(
+        &mut self,
+        requests: u64,
+        observer: &mut impl Observer,
+    ) -> Result<bool, SetupError> {
+        self.go_on(requests, &mut Observed(observer))
+    }
+
+    /// Processes every event before `end`.
+    ///
+    /// # Errors
+    /// As [`advance`](Self::advance).
+    pub fn advance_to(&mut self, end: Instant, observer: &mut impl Observer) -> Result<(), SetupError> {
+        let watch = &mut Observed(observer);
+        while let Some(at) = self.next_event().filter(|at| *at < end) {
+            self.step(at, watch)?;
+        }
+        self.now = self.now.max(end);
+        Ok(())
+    }
+
+    fn go_on(&mut self, requests: u64, watch: &mut impl Watch) -> Result<bool, SetupError> {
+        let goal = self.completed.saturating_add(requests);
+        while self.completed < goal {
+            let Some(at) = self.next_event() else { return Ok(false) };
+            self.step(at, watch)?;
         }
         Ok(true)
     }
 
-    fn send(&mut self) -> Result<(), CommandError> {
+    fn next_event(&self) -> Option<Instant> {
+        let reader = self.rival_due();
+        self.device.next_event().into_iter().chain(self.load.due()).chain(reader).min()
+    }
+
+    /// Processes the events of an instant.
+    fn step(&mut self, at: Instant, watch: &mut impl Watch) -> Result<(), SetupError> {
+        self.now = self.now.max(at);
+        self.device.advance(self.now);
+        while let Some((reply, breakdown)) = self.device.pop_explained() {
+            if let Some(reader) = self.rival.as_mut().filter(|_| reply.id == RIVAL) {
+                reader.done();
+                continue;
+            }
+            let Some((arrived, sent, task, request)) = self.sent.remove(&reply.id) else { continue };
+            if let Some(spent) = breakdown {
+                self.head.seek += spent.seek;
+                self.head.rotation += spent.latency;
+                self.head.transfer += spent.transfer;
+            }
+            let access = reply.at.since(self.last_done.max(arrived));
+            let (op, sectors) = (request.op, request.range.len());
+            self.statistics.completed(Ended { op, sectors, arrived, access }, reply.at);
+            self.completed += 1;
+            self.last_done = reply.at;
+            self.load.complete(task, reply.at);
+            watch.done(reply.id, Done { request, arrived, sent, at: reply.at, breakdown });
+        }
+        self.send(watch)
+    }
+
+    fn send(&mut self, watch: &mut impl Watch) -> Result<(), SetupError> {
         while let Some(issued) = self.load.issue(self.now) {
-            self.waiting.push_back((self.now, issued.task, issued.request));
+            let id = RequestId::new(self.next);
+            if self.waiting.len() >= WAITING_MAX {
+                return Err(SubmitError::Full { id, most: WAITING_MAX }.into());
+            }
+            self.next += 1;
+            self.statistics.arrived(self.now);
+            watch.arrived(id, issued.request, self.now);
+            self.waiting.push_back((id, self.now, issued.task, issued.request));
         }
         while self.sent.len() < self.most && self.has_room() {
-            let Some((arrived, task, request)) = self.waiting.pop_front() else { break };
-            let id = RequestId::new(self.next);
-            self.next += 1;
+            let Some((id, arrived, task, request)) = self.waiting.pop_front() else { break };
             self.device.submit(self.now, Command { id, op: request.op, range: request.range })?;
             self.sent.insert(id, (arrived, self.now, task, request));
         }
@@ -160,9 +260,16 @@ impl<B: BlackBox, S: Source> Direct<B, S> {
         self.now
     }
 
+    /// Discards the results so far: [`report`](Self::report) and [`whole_report`](Self::whole_report) cover the time from
+    /// now on. Requests that wait or are in service stay. The rate of a competing reader stays that of the whole run.
+    pub fn measure_from_now(&mut self) {
+        self.statistics.restart(self.now);
+        self.head_before = self.head;
+    }
+
     /// Returns the load's results so far.
     pub fn report(&self) -> ForegroundReport {
-        self.times.report(self.ran())
+        self.statistics.report(self.now)
     }
 
     /// Returns the background reader's rate in millions of bytes a second; 0 without one.
@@ -175,17 +282,18 @@ impl<B: BlackBox, S: Source> Direct<B, S> {
     /// Returns the results with the head's time for the load, as reported by the device. Its work after a command's
     /// completion counts for the command; reads of a competing reader are left out.
     pub fn whole_report(&self) -> Report {
+        let run = self.now.saturating_since(self.statistics.from());
         Report {
             foreground: self.report(),
-            head_time: self.head.shares(self.ran()),
+            head_time: self.head.since(&self.head_before).shares(run),
             background: BackgroundReport::default(),
-            simulated: self.now.since(Instant::ZERO),
+            simulated: run,
         }
     }
 
     /// Returns the number of finished requests.
     pub fn requests(&self) -> u64 {
-        self.times.requests()
+        self.completed
     }
 
     fn ran(&self) -> Duration {

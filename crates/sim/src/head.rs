@@ -13,6 +13,8 @@ pub(crate) struct Head {
     mechanics: Mechanics,
     /// The head's time so far, up to the end of the work under way.
     pub spent: HeadNanos,
+    /// The part of that time for the work under way.
+    pub last: HeadNanos,
     /// The moves of idle work under way.
     idle_move: Option<Duration>,
 }
@@ -21,7 +23,7 @@ impl Head {
     /// Returns a head at rest at cylinder 0.
     pub fn new(drive: Arc<DriveModel>) -> Self {
         let mechanics = Mechanics::new(Arc::clone(&drive));
-        Self { mechanics, drive, spent: HeadNanos::default(), idle_move: None }
+        Self { mechanics, drive, spent: HeadNanos::default(), last: HeadNanos::default(), idle_move: None }
     }
 
     pub fn position(&self) -> Position {
@@ -44,6 +46,7 @@ impl Head {
     /// Carries out the core's accesses and returns their end.
     pub fn execute(&mut self, now: Instant, accesses: &[Access]) -> Instant {
         let mut at = now;
+        let before = self.spent;
         self.idle_move = None;
         let mut group_from = self.mechanics.position();
         let (mut group_moves, mut rotation) = (Duration::ZERO, Duration::ZERO);
@@ -90,6 +93,7 @@ impl Head {
             }
             at = end;
         }
+        self.last = self.spent.since(&before);
         at
     }
 }

@@ -1,7 +1,9 @@
 //! A host with the core inside the drive, on the true mechanics.
 
 use crate::head::Head;
-use crate::report::{BackgroundReport, HeadNanos, Report, ScanProgress, Times};
+use crate::report::{BackgroundReport, HeadNanos, Report, ScanProgress};
+use crate::statistics::{Ended, Statistics};
+use drive::Served;
 use model::DriveModel;
 use scheduler::{
     Action, Config, Core, Harm, IdleTimeError, Parameter, Place, PlannerStats, Priority, Record, Request,
@@ -10,7 +12,7 @@ use scheduler::{
 use std::collections::VecDeque;
 use std::sync::Arc;
 use thiserror::Error;
-use units::{Instant, Lbn, LbnRange, RequestId, Sectors};
+use units::{Duration, Instant, Lbn, LbnRange, RequestId, Sectors};
 use workload::{ClosedTask, Issuer, Source};
 
 /// The background work of a run.
@@ -42,11 +44,51 @@ pub enum SetupError {
     Drive(#[from] drive::CommandError),
 }
 
+/// A completed request with the parts of its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Finished {
+    /// The request.
+    pub request: Request,
+    /// The instant of its arrival at the host.
+    pub arrived: Instant,
+    /// The instant at which its service began. Until then it waited in the host or in the drive's queue.
+    pub started: Instant,
+    /// The instant of its completion.
+    pub at: Instant,
+    /// The way in which the drive served it; `None` in a drive without a buffer, and if the device does not report it.
+    pub served: Option<Served>,
+    /// Moves of the arm for it. Those for a write that was acknowledged from the buffer follow its completion, and so does
+    /// their latency.
+    pub seek: Duration,
+    /// The unused rotational latency.
+    pub rotation: Duration,
+    /// The time in which its sectors passed under the head; zero if it was served from the buffer.
+    pub transfer: Duration,
+}
+
+impl Finished {
+    /// Returns a request of which only these instants are known.
+    pub fn of(request: Request, arrived: Instant, started: Instant, at: Instant) -> Self {
+        let none = Duration::ZERO;
+        Self { request, arrived, started, at, served: None, seek: none, rotation: none, transfer: none }
+    }
+}
+
 /// Callbacks for the events of a run.
 pub trait Observer {
+    /// A foreground request has arrived.
+    fn arrived(&mut self, request: Request, at: Instant) {
+        let _ = (request, at);
+    }
+
     /// A foreground request that arrived at `arrived` is done at `at`.
     fn completed(&mut self, request: Request, arrived: Instant, at: Instant) {
         let _ = (request, arrived, at);
+    }
+
+    /// A foreground request is done; called after [`completed`](Self::completed), with the parts of the request's time.
+    fn finished(&mut self, done: &Finished) {
+        let _ = done;
     }
 
     /// A background block is delivered. An application may register, abort or close in `core`.
@@ -99,7 +141,10 @@ pub struct Inside<S> {
     /// The begin and end of the head's work.
     busy: Option<(Instant, Instant)>,
     head: Head,
-    times: Times,
+    /// The head's time and the instant up to which it was counted, at the beginning of the measured stretch.
+    head_before: (HeadNanos, Instant),
+    statistics: Statistics,
+    completed: u64,
     scan: Option<ScanProgress>,
 }
 
@@ -131,13 +176,15 @@ impl<S: Source> Inside<S> {
         let scan = begin_scan(&mut core, background)?;
         Ok(Self {
             core,
+            statistics: Statistics::new(drive.sector_bytes(), Instant::ZERO),
+            completed: 0,
+            head_before: (HeadNanos::default(), Instant::ZERO),
             head: Head::new(drive),
             foreground,
             in_flight: VecDeque::new(),
             first_in_flight: 0,
             now: Instant::ZERO,
             busy: None,
-            times: Times::new(),
             scan,
         })
     }
@@ -187,8 +234,8 @@ impl<S: Source> Inside<S> {
         to_scan_end: bool,
         observer: &mut impl Observer,
     ) -> Result<bool, SetupError> {
-        let goal = self.times.requests().saturating_add(requests);
-        while self.times.requests() < goal && !(to_scan_end && self.is_scanned()) {
+        let goal = self.completed.saturating_add(requests);
+        while self.completed < goal && !(to_scan_end && self.is_scanned()) {
             if !self.step(observer)? {
                 return Ok(false);
             }
@@ -208,7 +255,17 @@ impl<S: Source> Inside<S> {
 
     /// Returns the number of finished foreground requests.
     pub fn requests(&self) -> u64 {
-        self.times.requests()
+        self.completed
+    }
+
+    /// Discards the results so far: [`report`](Self::report) covers the time from now on. Requests that wait or are in
+    /// service stay, and so does the scan's progress.
+    pub fn measure_from_now(&mut self) {
+        self.statistics.restart(self.now);
+        self.head_before = (self.head.spent, self.counted());
+        if let Some(scan) = &mut self.scan {
+            scan.restart(self.now);
+        }
     }
 
     /// Returns the virtual time.
@@ -236,16 +293,23 @@ impl<S: Source> Inside<S> {
         self.core.harm()
     }
 
+    /// Returns the instant up to which the head's time is counted: the end of the work under way.
+    fn counted(&self) -> Instant {
+        self.busy.map_or(self.now, |(_, until)| until.max(self.now))
+    }
+
     /// Returns the result so far.
     pub fn report(&self) -> Report {
         // The work under way is counted up to its end, so the run is measured up to there.
-        let end = self.busy.map_or(self.now, |(_, until)| until.max(self.now));
-        let run = end.since(Instant::ZERO);
+        let end = self.counted();
+        let (before, from) = self.head_before;
+        let spent = self.head.spent.since(&before);
+        let run = end.saturating_since(from);
         Report {
-            foreground: self.times.report(run),
-            head_time: self.head.spent.shares(run),
+            foreground: self.statistics.report(end),
+            head_time: spent.shares(run),
             background: match self.scan {
-                Some(scan) => scan.report(self.now, self.head.spent.potential_used()),
+                Some(scan) => scan.report(self.now, spent.potential_used()),
                 None => BackgroundReport::default(),
             },
             simulated: run,
@@ -270,7 +334,7 @@ impl<S: Source> Inside<S> {
                     (Some(wake), _) => self.now = wake,
                     (None, Some(due)) => {
                         self.now = self.now.max(due);
-                        self.issue()?;
+                        self.issue(observer)?;
                     }
                     (None, None) => return Ok(false),
                 }
@@ -281,11 +345,13 @@ impl<S: Source> Inside<S> {
     }
 
     /// Submits every request that is due.
-    fn issue(&mut self) -> Result<(), SetupError> {
+    fn issue(&mut self, observer: &mut impl Observer) -> Result<(), SetupError> {
         while let Some(issued) = self.foreground.issue(self.now) {
             let id = RequestId::new(self.first_in_flight + self.in_flight.len() as u64);
             let request = Request { id, op: issued.request.op, range: issued.request.range };
             self.in_flight.push_back(Some(InFlight { request, task: issued.task, arrived: self.now }));
+            self.statistics.arrived(self.now);
+            observer.arrived(request, self.now);
             self.core.submit(self.now, request)?;
         }
         Ok(())
@@ -313,11 +379,18 @@ impl<S: Source> Inside<S> {
                         self.in_flight.pop_front();
                         self.first_in_flight += 1;
                     }
-                    self.times.record(self.now.since(done.arrived), self.now.since(began));
-                    observer.completed(done.request, done.arrived, self.now);
-                    self.foreground.complete(done.task, self.now);
+                    let InFlight { request, task, arrived } = done;
+                    let HeadNanos { seek, rotation, transfer, .. } = self.head.last;
+                    let access = self.now.since(began);
+                    let (op, sectors) = (request.op, request.range.len());
+                    self.statistics.completed(Ended { op, sectors, arrived, access }, self.now);
+                    self.completed += 1;
+                    observer.completed(request, arrived, self.now);
+                    let done = Finished::of(request, arrived, began, self.now);
+                    observer.finished(&Finished { seek, rotation, transfer, ..done });
+                    self.foreground.complete(task, self.now);
                     // A task without a think time has its next request in the pool before the core chooses again.
-                    self.issue()?;
+                    self.issue(observer)?;
                 }
                 Action::Deliver(record) => {
                     if let Some(scan) = &mut self.scan {

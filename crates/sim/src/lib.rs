@@ -12,14 +12,18 @@ mod inside;
 mod outside;
 mod report;
 mod rival;
+mod series;
+mod statistics;
 mod trust;
 mod volume;
 
 pub use direct::{Direct, Done};
-pub use inside::{Background, Inside, Nothing, Observer, SetupError};
+pub use inside::{Background, Finished, Inside, Nothing, Observer, SetupError};
 pub use outside::{Outside, black_box};
-pub use report::{BackgroundReport, ForegroundReport, HeadNanos, HeadTime, Report};
+pub use report::{BackgroundReport, ForegroundReport, HeadNanos, HeadTime, Report, ResponseReport};
 pub use rival::{Rival, When};
+pub use series::{INTERVALS_MAX, Interval, Series, SeriesError};
+pub use statistics::{Ended, Statistics};
 pub use trust::Trust;
 pub use volume::{
     Completion, Content, Cure, Faults, Hosted, Passed, Place, Platters, Tally, Volume, VolumeError,

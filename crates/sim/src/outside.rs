@@ -1,7 +1,8 @@
 //! A host with the core outside the drive: it sends commands and receives completions (FAST'02).
 
-use crate::inside::{Background, InFlight, Observer, SetupError, begin_scan};
-use crate::report::{BackgroundReport, HeadNanos, Report, ScanProgress, Times};
+use crate::inside::{Background, Finished, InFlight, Observer, SetupError, begin_scan};
+use crate::report::{BackgroundReport, HeadNanos, Report, ScanProgress};
+use crate::statistics::{Ended, Statistics};
 use crate::trust::Trust;
 use drive::{Behaviour, BlackBox, Breakdown, Drive, DriveError, Queue, Reply, Rules, Served};
 use model::{DriveModel, Position, Profile};
@@ -56,8 +57,13 @@ pub struct Outside<S> {
     sent: BTreeMap<u64, Command>,
     /// The last foreground completion.
     last_done: Instant,
+    /// The last completed command's report.
+    last: Option<Breakdown>,
     head: Spent,
-    times: Times,
+    /// The head's time at the beginning of the measured stretch.
+    head_before: HeadNanos,
+    statistics: Statistics,
+    completed: u64,
     trust: Trust,
     scan: Option<ScanProgress>,
 }
@@ -150,7 +156,11 @@ impl<S: Source> Outside<S> {
         let scan = begin_scan(&mut core, background)?;
         Ok(Self {
             trust: Trust::new(&core),
+            statistics: Statistics::new(core.drive().sector_bytes(), Instant::ZERO),
+            completed: 0,
             core,
+            last: None,
+            head_before: HeadNanos::default(),
             head: Spent {
                 model,
                 position,
@@ -167,7 +177,6 @@ impl<S: Source> Outside<S> {
             held: VecDeque::new(),
             sent: BTreeMap::new(),
             last_done: Instant::ZERO,
-            times: Times::new(),
             scan,
         })
     }
@@ -217,7 +226,17 @@ impl<S: Source> Outside<S> {
 
     /// Returns the number of finished foreground requests.
     pub fn requests(&self) -> u64 {
-        self.times.requests()
+        self.completed
+    }
+
+    /// Discards the results so far: [`report`](Self::report) covers the time from now on. Requests that wait or are in
+    /// service stay, and so does the scan's progress. The times in [`trust`](Self::trust) stay those of the whole run.
+    pub fn measure_from_now(&mut self) {
+        self.statistics.restart(self.now);
+        self.head_before = self.head.spent;
+        if let Some(scan) = &mut self.scan {
+            scan.restart(self.now);
+        }
     }
 
     /// Returns the virtual time.
@@ -257,12 +276,13 @@ impl<S: Source> Outside<S> {
 
     /// Returns the result so far.
     pub fn report(&self) -> Report {
-        let run = self.now.since(Instant::ZERO);
+        let run = self.now.saturating_since(self.statistics.from());
+        let spent = self.head.spent.since(&self.head_before);
         Report {
-            foreground: self.times.report(run),
-            head_time: self.head.spent.shares(run),
+            foreground: self.statistics.report(self.now),
+            head_time: spent.shares(run),
             background: match self.scan {
-                Some(scan) => scan.report(self.now, self.head.spent.potential_used()),
+                Some(scan) => scan.report(self.now, spent.potential_used()),
                 None => BackgroundReport::default(),
             },
             simulated: run,
@@ -275,8 +295,8 @@ impl<S: Source> Outside<S> {
         to_scan_end: bool,
         observer: &mut impl Observer,
     ) -> Result<bool, SetupError> {
-        let goal = self.times.requests().saturating_add(requests);
-        while self.times.requests() < goal && !(to_scan_end && self.is_scanned()) {
+        let goal = self.completed.saturating_add(requests);
+        while self.completed < goal && !(to_scan_end && self.is_scanned()) {
             if !self.step(observer)? {
                 return Ok(false);
             }
@@ -303,6 +323,7 @@ impl<S: Source> Outside<S> {
                 if let Some(breakdown) = breakdown {
                     self.head.account(&command, &breakdown);
                 }
+                self.last = breakdown;
                 let outcome = reply.failed.map_or(Outcome::Done, Outcome::NoData);
                 self.core.command_done(reply.at, command.id, outcome);
             }
@@ -310,18 +331,20 @@ impl<S: Source> Outside<S> {
             self.trust.note(self.now, &self.core);
         }
         if !heard {
-            self.issue()?;
+            self.issue(observer)?;
             self.drain(observer)?;
         }
         Ok(true)
     }
 
     /// Submits every request that is due.
-    fn issue(&mut self) -> Result<(), SetupError> {
+    fn issue(&mut self, observer: &mut impl Observer) -> Result<(), SetupError> {
         while let Some(issued) = self.foreground.issue(self.now) {
             let id = RequestId::new(self.first_in_flight + self.in_flight.len() as u64);
             let request = Request { id, op: issued.request.op, range: issued.request.range };
             self.in_flight.push_back(Some(InFlight { request, task: issued.task, arrived: self.now }));
+            self.statistics.arrived(self.now);
+            observer.arrived(request, self.now);
             self.core.submit(self.now, request)?;
         }
         Ok(())
@@ -354,13 +377,17 @@ impl<S: Source> Outside<S> {
                         self.in_flight.pop_front();
                         self.first_in_flight += 1;
                     }
-                    let began = self.last_done.max(done.arrived);
-                    self.times.record(self.now.since(done.arrived), self.now.since(began));
+                    let InFlight { request, task, arrived } = done;
+                    let access = self.now.since(self.last_done.max(arrived));
+                    let (op, sectors) = (request.op, request.range.len());
+                    self.statistics.completed(Ended { op, sectors, arrived, access }, self.now);
+                    self.completed += 1;
                     self.last_done = self.now;
-                    observer.completed(done.request, done.arrived, self.now);
-                    self.foreground.complete(done.task, self.now);
+                    observer.completed(request, arrived, self.now);
+                    observer.finished(&explained(request, arrived, self.now, self.last));
+                    self.foreground.complete(task, self.now);
                     // A task without a think time has its next request in the pool before the core chooses again.
-                    self.issue()?;
+                    self.issue(observer)?;
                 }
                 Action::Deliver(record) => {
                     if let Some(scan) = &mut self.scan {
@@ -376,6 +403,20 @@ impl<S: Source> Outside<S> {
         }
         Ok(())
     }
+}
+
+/// Returns a completed request with the parts of its command's time, as far as the device reports them.
+pub(crate) fn explained(
+    request: Request,
+    arrived: Instant,
+    at: Instant,
+    breakdown: Option<Breakdown>,
+) -> Finished {
+    let Some(Breakdown { served, began, seek, latency, transfer, .. }) = breakdown else {
+        return Finished::of(request, arrived, arrived, at);
+    };
+    let started = began.max(arrived);
+    Finished { request, arrived, started, at, served: Some(served), seek, rotation: latency, transfer }
 }
 
 impl Spent {

@@ -1,6 +1,5 @@
 //! The results of a run.
 
-use hdrhistogram::Histogram;
 use units::{Bytes, Duration, Instant};
 
 /// The result of a run.
@@ -16,19 +15,70 @@ pub struct Report {
     pub simulated: Duration,
 }
 
-/// The foreground's results.
+/// The foreground's results. Response times are from arrival to completion; percentiles are exact to three digits.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ForegroundReport {
     /// Requests completed.
     pub requests: u64,
-    /// Mean time from arrival to completion.
+    /// Mean response time.
     pub mean_response_ms: f64,
     /// Mean time at the head: from the end of the request before (or the arrival at an idle drive) to completion.
     pub mean_access_ms: f64,
-    /// 99th percentile of the time from arrival to completion, to three digits.
+    /// Median of the response times.
+    pub p50_ms: f64,
+    /// 90th percentile of the response times.
+    pub p90_ms: f64,
+    /// 95th percentile of the response times.
+    pub p95_ms: f64,
+    /// 99th percentile of the response times.
     pub p99_response_ms: f64,
+    /// 99.9th percentile of the response times.
+    pub p999_ms: f64,
+    /// The longest response time.
+    pub max_ms: f64,
+    /// Standard deviation of the response times.
+    pub sd_ms: f64,
     /// Requests a second.
     pub iops: f64,
+    /// Bytes a second, in millions.
+    pub mb_per_s: f64,
+    /// Mean number of requests that wait or are in service, weighted by time.
+    pub queue_length: f64,
+    /// The largest number of requests that waited or were in service at one instant.
+    pub queue_length_max: u64,
+    /// The share of the time in which at least one request waited or was in service.
+    pub utilisation: f64,
+    /// The reads alone.
+    pub reads: ResponseReport,
+    /// The writes alone.
+    pub writes: ResponseReport,
+}
+
+/// The results of the reads or of the writes; zeros without any.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ResponseReport {
+    /// Requests completed.
+    pub requests: u64,
+    /// Mean response time.
+    pub mean_ms: f64,
+    /// Standard deviation of the response times.
+    pub sd_ms: f64,
+    /// Median of the response times.
+    pub p50_ms: f64,
+    /// 90th percentile of the response times.
+    pub p90_ms: f64,
+    /// 95th percentile of the response times.
+    pub p95_ms: f64,
+    /// 99th percentile of the response times.
+    pub p99_ms: f64,
+    /// 99.9th percentile of the response times.
+    pub p999_ms: f64,
+    /// The longest response time.
+    pub max_ms: f64,
+    /// Requests a second.
+    pub iops: f64,
+    /// Bytes a second, in millions.
+    pub mb_per_s: f64,
 }
 
 /// The parts of the head's time. `rotation` is the unused latency.
@@ -128,46 +178,6 @@ impl HeadNanos {
     }
 }
 
-/// Response and access times.
-#[derive(Clone, Debug)]
-pub(crate) struct Times {
-    requests: u64,
-    response: u128,
-    access: u128,
-    responses: Histogram<u64>,
-}
-
-impl Times {
-    pub fn new() -> Self {
-        // Three digits are within the bounds that the histogram accepts, so this cannot fail.
-        let responses = Histogram::new(3).unwrap_or_else(|e| unreachable!("{e}"));
-        Self { requests: 0, response: 0, access: 0, responses }
-    }
-
-    pub fn record(&mut self, response: Duration, access: Duration) {
-        self.requests += 1;
-        self.response += u128::from(response.as_nanos());
-        self.access += u128::from(access.as_nanos());
-        // The histogram grows as needed; a value it could not take would only be missing from the percentile.
-        let _ = self.responses.record(response.as_nanos());
-    }
-
-    pub fn requests(&self) -> u64 {
-        self.requests
-    }
-
-    pub fn report(&self, run: Duration) -> ForegroundReport {
-        let n = self.requests.max(1) as f64;
-        ForegroundReport {
-            requests: self.requests,
-            mean_response_ms: self.response as f64 / n / 1e6,
-            mean_access_ms: self.access as f64 / n / 1e6,
-            p99_response_ms: self.responses.value_at_quantile(0.99) as f64 / 1e6,
-            iops: self.requests as f64 / run.as_secs_f64().max(1e-9),
-        }
-    }
-}
-
 /// Progress of one scan.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ScanProgress {
@@ -175,6 +185,9 @@ pub(crate) struct ScanProgress {
     pub delivered: u64,
     pub bytes: u64,
     pub started: Instant,
+    /// The beginning of the measured stretch, with the blocks and the bytes delivered before it.
+    from: Instant,
+    before: (u64, u64),
     /// The instant at which 95% of the blocks had been delivered.
     pub nearly: Option<Instant>,
     pub finished: Option<Instant>,
@@ -184,7 +197,22 @@ pub(crate) struct ScanProgress {
 
 impl ScanProgress {
     pub fn new(blocks: u64, started: Instant) -> Self {
-        Self { blocks, delivered: 0, bytes: 0, started, nearly: None, finished: None, potential_used: 0.0 }
+        Self {
+            blocks,
+            delivered: 0,
+            bytes: 0,
+            started,
+            from: started,
+            before: (0, 0),
+            nearly: None,
+            finished: None,
+            potential_used: 0.0,
+        }
+    }
+
+    /// Measures from this instant on; the scan goes on.
+    pub fn restart(&mut self, now: Instant) {
+        (self.from, self.before) = (now, (self.delivered, self.bytes));
     }
 
     pub fn delivered(&mut self, bytes: Bytes, now: Instant, potential_used: f64) {
@@ -200,15 +228,17 @@ impl ScanProgress {
     }
 
     pub fn report(&self, now: Instant, potential_used: f64) -> BackgroundReport {
-        let took = self.finished.unwrap_or(now).saturating_since(self.started);
-        let seconds = took.as_secs_f64().max(1e-9);
+        let seconds = |from: Instant, to: Instant| to.saturating_since(from).as_secs_f64().max(1e-9);
+        let measured = seconds(self.from, self.finished.unwrap_or(now));
+        let (delivered, bytes) = (self.delivered - self.before.0, self.bytes - self.before.1);
         let last5 = self.finished.zip(self.nearly);
         BackgroundReport {
-            blocks: self.delivered,
-            mb_per_s: self.bytes as f64 / 1e6 / seconds,
-            scans_per_day: 86_400.0 / seconds * self.delivered as f64 / self.blocks.max(1) as f64,
+            blocks: delivered,
+            mb_per_s: bytes as f64 / 1e6 / measured,
+            scans_per_day: 86_400.0 / measured * delivered as f64 / self.blocks.max(1) as f64,
             potential_used: if self.finished.is_some() { self.potential_used } else { potential_used },
-            last5_time_share: last5.map(|(end, nearly)| end.since(nearly).as_secs_f64() / seconds),
+            last5_time_share: last5
+                .map(|(end, nearly)| end.since(nearly).as_secs_f64() / seconds(self.started, end)),
             done: self.finished.is_some(),
         }
     }

@@ -8,11 +8,11 @@ use crate::progress::Progress;
 use drive::Drive;
 use mimic::Learner;
 use model::DriveModel;
-use scheduler::{Config, Request, SubmitError};
+use scheduler::{Config, SubmitError};
 use sim::{Background, Direct, Inside, Observer, Outside, Report, SetupError};
 use std::any::Any;
 use std::sync::Arc;
-use units::{Instant, RequestId};
+use units::Instant;
 use workload::{Issuer, Source};
 
 /// The end of a run.
@@ -146,15 +146,7 @@ impl<S: Source> Run<S> {
         let more = either!(&mut self.host, run => match goal {
             Goal::Requests(_) => run.advance(stride, observer),
             Goal::ScanDone => run.advance_scan(stride, observer),
-        }, run => {
-            let mut number = run.requests();
-            run.advance(stride, |done| {
-                let request = Request { id: RequestId::new(number), op: done.request.op, range: done.request.range };
-                number += 1;
-                observer.completed(request, done.arrived, done.at);
-            })
-            .map_err(SetupError::from)
-        });
+        }, run => run.advance_observed(stride, observer));
         let more = more.map_err(problem)?;
         let (done, delivered) = (self.requests(), self.delivered());
         if !more || matches!(goal, Goal::Requests(requests) if done >= requests) {

@@ -7,7 +7,7 @@ use crate::bars::{bar, parts};
 use crate::tables::{grouped, percent, span};
 use mimic::LearnerStats;
 use serde::Serialize;
-use sim::Report;
+use sim::{ForegroundReport, Report, ResponseReport};
 use std::fmt::Write;
 use std::time::Duration;
 
@@ -47,8 +47,78 @@ struct Foreground {
     requests: u64,
     mean_response_ms: f64,
     mean_access_ms: f64,
+    sd_ms: f64,
+    p50_ms: f64,
+    p90_ms: f64,
+    p95_ms: f64,
     p99_response_ms: f64,
+    p999_ms: f64,
+    max_ms: f64,
     iops: f64,
+    mb_per_s: f64,
+    queue_length: f64,
+    queue_length_max: u64,
+    utilisation: f64,
+    reads: Responses,
+    writes: Responses,
+}
+
+/// The reads or the writes of the foreground.
+#[derive(Serialize)]
+struct Responses {
+    requests: u64,
+    mean_ms: f64,
+    sd_ms: f64,
+    p50_ms: f64,
+    p90_ms: f64,
+    p95_ms: f64,
+    p99_ms: f64,
+    p999_ms: f64,
+    max_ms: f64,
+    iops: f64,
+    mb_per_s: f64,
+}
+
+impl From<&ForegroundReport> for Foreground {
+    fn from(report: &ForegroundReport) -> Self {
+        Self {
+            requests: report.requests,
+            mean_response_ms: report.mean_response_ms,
+            mean_access_ms: report.mean_access_ms,
+            sd_ms: report.sd_ms,
+            p50_ms: report.p50_ms,
+            p90_ms: report.p90_ms,
+            p95_ms: report.p95_ms,
+            p99_response_ms: report.p99_response_ms,
+            p999_ms: report.p999_ms,
+            max_ms: report.max_ms,
+            iops: report.iops,
+            mb_per_s: report.mb_per_s,
+            queue_length: report.queue_length,
+            queue_length_max: report.queue_length_max,
+            utilisation: report.utilisation,
+            reads: (&report.reads).into(),
+            writes: (&report.writes).into(),
+        }
+    }
+}
+
+impl From<&ResponseReport> for Responses {
+    fn from(report: &ResponseReport) -> Self {
+        Self {
+            requests: report.requests,
+            mean_ms: report.mean_ms,
+            sd_ms: report.sd_ms,
+            p50_ms: report.p50_ms,
+            p90_ms: report.p90_ms,
+            p95_ms: report.p95_ms,
+            p99_ms: report.p99_ms,
+            p999_ms: report.p999_ms,
+            max_ms: report.max_ms,
+            iops: report.iops,
+            mb_per_s: report.mb_per_s,
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -85,13 +155,7 @@ impl Result {
     pub(crate) fn json(&self) -> Json {
         let Report { foreground, head_time, background, simulated } = &self.report;
         Json {
-            foreground: Foreground {
-                requests: foreground.requests,
-                mean_response_ms: foreground.mean_response_ms,
-                mean_access_ms: foreground.mean_access_ms,
-                p99_response_ms: foreground.p99_response_ms,
-                iops: foreground.iops,
-            },
+            foreground: foreground.into(),
             head_time: HeadTime {
                 seek: head_time.seek,
                 rotation: head_time.rotation,
@@ -130,18 +194,9 @@ impl Result {
             // Writing to a string does not fail.
             let _ = writeln!(text, "{what:15} {value}");
         };
-        line(
-            "foreground",
-            format!("{} requests, {:.1} a second", grouped(foreground.requests), foreground.iops),
-        );
-        line(
-            "response time",
-            format!(
-                "{:.3} ms mean, {:.3} ms 99th percentile",
-                foreground.mean_response_ms, foreground.p99_response_ms
-            ),
-        );
-        line("access time", format!("{:.3} ms mean", foreground.mean_access_ms));
+        for (what, value) in foreground_lines(foreground) {
+            line(what, value);
+        }
         if background == BackgroundTask::Scan {
             let state = if scan.done { "all of them" } else { "not done" };
             line("scan", format!("{} blocks, {state}", grouped(scan.blocks)));
@@ -181,4 +236,56 @@ impl Result {
         }
         text
     }
+}
+
+/// Returns the foreground's results as lines of a page; reads and writes are apart if there are both.
+fn foreground_lines(report: &ForegroundReport) -> Vec<(&'static str, String)> {
+    let mut lines = vec![
+        (
+            "foreground",
+            format!(
+                "{} requests, {:.1} a second, {:.2} MB/s",
+                grouped(report.requests),
+                report.iops,
+                report.mb_per_s
+            ),
+        ),
+        (
+            "response time",
+            format!(
+                "{:.3} ms mean, {:.3} ms 99th percentile, {:.3} ms standard deviation",
+                report.mean_response_ms, report.p99_response_ms, report.sd_ms
+            ),
+        ),
+        (
+            "percentiles, ms",
+            format!(
+                "{:.3} (50%), {:.3} (90%), {:.3} (95%), {:.3} (99%), {:.3} (99.9%), {:.3} (longest)",
+                report.p50_ms,
+                report.p90_ms,
+                report.p95_ms,
+                report.p99_response_ms,
+                report.p999_ms,
+                report.max_ms
+            ),
+        ),
+    ];
+    let kinds = [("reads", &report.reads), ("writes", &report.writes)];
+    let both = kinds.iter().all(|(_, kind)| kind.requests > 0);
+    for (what, kind) in kinds.into_iter().filter(|_| both) {
+        let ResponseReport { mean_ms, p50_ms, p99_ms, max_ms, mb_per_s, .. } = kind;
+        let times = format!("{mean_ms:.3} ms mean, {p50_ms:.3} (50%), {p99_ms:.3} (99%), {max_ms:.3} (longest)");
+        lines.push((what, format!("{}, {times}, {mb_per_s:.2} MB/s", grouped(kind.requests))));
+    }
+    lines.push(("access time", format!("{:.3} ms mean", report.mean_access_ms)));
+    lines.push((
+        "queue",
+        format!(
+            "{:.2} requests on average, {} at most; at least one during {} of the time",
+            report.queue_length,
+            grouped(report.queue_length_max),
+            percent(report.utilisation)
+        ),
+    ));
+    lines
 }

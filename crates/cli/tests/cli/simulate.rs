@@ -9,8 +9,34 @@ fn json_has_the_keys_that_scripts_read() {
     assert_eq!(keys(&json), ["background", "foreground", "head_time", "seed", "simulated_s", "wall_s"]);
     assert_eq!(
         keys(&json["foreground"]),
-        ["iops", "mean_access_ms", "mean_response_ms", "p99_response_ms", "requests"]
+        [
+            "iops",
+            "max_ms",
+            "mb_per_s",
+            "mean_access_ms",
+            "mean_response_ms",
+            "p50_ms",
+            "p90_ms",
+            "p95_ms",
+            "p999_ms",
+            "p99_response_ms",
+            "queue_length",
+            "queue_length_max",
+            "reads",
+            "requests",
+            "sd_ms",
+            "utilisation",
+            "writes"
+        ]
     );
+    assert_eq!(
+        keys(&json["foreground"]["reads"]),
+        [
+            "iops", "max_ms", "mb_per_s", "mean_ms", "p50_ms", "p90_ms", "p95_ms", "p999_ms", "p99_ms",
+            "requests", "sd_ms"
+        ]
+    );
+    assert_eq!(keys(&json["foreground"]["reads"]), keys(&json["foreground"]["writes"]));
     assert_eq!(
         keys(&json["head_time"]),
         ["extra_seek", "free_transfer", "idle", "rotation", "seek", "transfer"]
@@ -156,6 +182,36 @@ fn a_page_shows_where_the_heads_time_goes() {
     for word in ["OLTP, 10 tasks, think time 30", "free bandwidth", "potential used", "rotation", "█"] {
         assert!(page.contains(word), "no {word:?} in:\n{page}");
     }
+}
+
+#[test]
+fn a_page_shows_percentiles_reads_writes_and_the_queue() {
+    let args = "simulate --rate 60 --requests 2000";
+    let (page, json) = (run(args).worked(), run(&format!("{args} --json")).json());
+    let foreground = &json["foreground"];
+    let value = |path: &str| format!("{:.3}", number(foreground, path));
+    for (row, parts) in [
+        ("response time", vec![value("/mean_response_ms") + " ms mean", value("/sd_ms") + " ms standard"]),
+        ("percentiles, ms", vec![value("/p50_ms") + " (50%)", value("/p999_ms") + " (99.9%)"]),
+        ("percentiles, ms", vec![value("/p90_ms") + " (90%)", value("/max_ms") + " (longest)"]),
+        ("reads", vec![value("/reads/mean_ms") + " ms mean", value("/reads/p99_ms") + " (99%)"]),
+        ("writes", vec![value("/writes/mean_ms") + " ms mean", value("/writes/max_ms") + " (longest)"]),
+        ("queue", vec![format!("{:.2} requests on average", number(foreground, "/queue_length"))]),
+    ] {
+        let line = page.lines().find(|line| line.starts_with(row)).unwrap_or_else(|| panic!("{row}:\n{page}"));
+        for part in parts {
+            assert!(line.contains(&part), "no {part:?} in {line:?}");
+        }
+    }
+    // By Little's law, up to the requests that are left at the end.
+    let little = number(foreground, "/iops") * number(foreground, "/mean_response_ms") / 1e3;
+    let queue = number(foreground, "/queue_length");
+    assert!((queue / little - 1.0).abs() < 0.01, "{queue} {little}");
+    let ordered = ["p50_ms", "p90_ms", "p95_ms", "p99_response_ms", "p999_ms", "max_ms"]
+        .map(|name| foreground[name].as_f64().unwrap());
+    assert!(ordered.is_sorted(), "{ordered:?}");
+    // Reads alone have no rows of their own.
+    assert!(!run("simulate --requests 50 --reads 1").worked().contains("\nreads "));
 }
 
 #[test]

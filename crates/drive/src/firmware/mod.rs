@@ -71,6 +71,9 @@ pub struct Breakdown {
     pub served: Served,
     /// The time of submission.
     pub submitted: Instant,
+    /// The time at which its service began: it was chosen, and the arm had done its earlier work. A write that is acknowledged
+    /// from a write cache begins when it is submitted, or when the cache has room for it.
+    pub began: Instant,
     /// Seek, head switch and settling before its first sector.
     pub seek: Duration,
     /// Rotational latency of its first sector.
@@ -361,7 +364,7 @@ impl Drive {
         Completion {
             id: command.id,
             at,
-            breakdown: Breakdown { served, submitted: came, seek, latency, transfer, medium_end },
+            breakdown: Breakdown { served, submitted: came, began: now, seek, latency, transfer, medium_end },
             failed,
         }
     }

@@ -102,6 +102,7 @@ impl Drive {
         let breakdown = Breakdown {
             served: Served::Buffered,
             submitted: came,
+            began: now,
             seek: Duration::ZERO,
             latency: Duration::ZERO,
             transfer: Duration::ZERO,

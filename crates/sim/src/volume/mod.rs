@@ -15,7 +15,7 @@ pub use platters::{Cure, Platters};
 pub use told::{Completion, Content, Passed, VolumeError, VolumeReport};
 
 use crate::head::Head;
-use crate::report::Times;
+use crate::statistics::{Ended, Statistics};
 use faults::Chance;
 use hosted::{Apps, Asker};
 use load::Load;
@@ -126,7 +126,7 @@ pub struct Volume {
     /// The number of loads so far.
     loads: u64,
     chance: Chance,
-    times: Times,
+    statistics: Statistics,
     executes: u64,
     watcher: Option<Watcher>,
 }
@@ -183,7 +183,7 @@ impl Volume {
             load: None,
             loads: 0,
             chance: Chance::new(Faults::default()),
-            times: Times::new(),
+            statistics: Statistics::new(sector, now),
             executes: 0,
             watcher: None,
         })
@@ -255,6 +255,7 @@ impl Volume {
         let request = Request { id, op, range };
         self.core.submit(self.now, request)?;
         self.next_request += 1;
+        self.statistics.arrived(self.now);
         self.in_flight.insert(id, InFlight { request, arrived: self.now, bytes, load });
         self.stirred = true;
         Ok(id)
@@ -306,7 +307,7 @@ impl Volume {
         let end = self.under_way.as_ref().map_or(self.now, |u| u.until.max(self.now));
         let run = end.since(self.started);
         VolumeReport {
-            foreground: self.times.report(run),
+            foreground: self.statistics.report(end),
             head_time: self.head.spent.shares(run),
             potential_used: self.head.spent.potential_used(),
             harm: self.core.harm(),
@@ -424,8 +425,9 @@ impl Volume {
             debug_assert!(false, "{id} was completed twice, or never submitted");
             return Ok(());
         };
-        self.times.record(self.now.since(done.arrived), self.now.since(began));
         let Request { op, range, .. } = done.request;
+        let (sectors, arrived, access) = (range.len(), done.arrived, self.now.since(began));
+        self.statistics.completed(Ended { op, sectors, arrived, access }, self.now);
         if let Some((number, task)) = done.load {
             if let Some(load) = self.load.as_mut().filter(|load| load.number == number) {
                 load.issuer.complete(task, self.now);

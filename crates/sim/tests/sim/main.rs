@@ -5,5 +5,6 @@
 mod idle;
 mod outside;
 mod promises;
+mod statistics;
 mod utilisation;
 mod volume;

@@ -2,11 +2,12 @@
 
 use crate::mimic::LearningArgs;
 use crate::probe::DeviceName;
+use crate::simulate::log::{LogFile, log_file};
 #[cfg(unix)]
 use crate::tasks::args::{
     BackupArgs, Daemon, OneTask, PriorityArgs, ReorganizeArgs, ReplicaArgs, RestoreArgs, ScrubArgs,
 };
-use crate::values::{self, Load, ReadAs, TraceDevices};
+use crate::values::{self, Load, ReadAs, TraceDevices, Warmup};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use drive::Behaviour;
 use scheduler::policy::{AgeWeight, PolicyName};
@@ -38,7 +39,7 @@ pub(crate) enum Command {
     Drive(DriveCommand),
     /// Simulate a foreground load on a drive, with or without a background scan in its free bandwidth
     #[command(
-        after_help = "Example:\n  freeblock simulate --workload oltp --mpl 10 --background scan\n  freeblock simulate --policy sptf --outstanding 20 --json\n  freeblock simulate --workload replay:disk.trace --wrap\n  freeblock simulate --workload utilisation:50 --background scan --requests 100000\n  freeblock simulate --workload tpcc --policy sptf\n  freeblock simulate --where outside --profile found.toml --workload oltp --background scan --requests 20000\n  freeblock simulate --replay-live d0.recording\n\nThe same seed gives the same output except wall_s. Ctrl-C ends the run at once; nothing has been written by then."
+        after_help = "Example:\n  freeblock simulate --workload oltp --mpl 10 --background scan\n  freeblock simulate --policy sptf --outstanding 20 --json\n  freeblock simulate --workload replay:disk.trace --wrap --log requests.csv\n  freeblock simulate --rate 60 --requests 20000 --warmup 1000 --seeds 10\n  freeblock simulate --workload utilisation:50 --background scan --requests 100000\n  freeblock simulate --workload tpcc --policy sptf\n  freeblock simulate --where outside --profile found.toml --workload oltp --background scan --requests 20000\n  freeblock simulate --replay-live d0.recording\n\nThe same seed gives the same output except wall_s. Ctrl-C ends the run at once; nothing has been written by then but the rows of --log."
     )]
     Simulate(Box<SimulateArgs>),
     /// The papers' experiments: figures, claims with their bands, a report
@@ -333,20 +334,14 @@ pub(crate) enum Switch {
     Off,
 }
 
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct SimulateArgs {
     /// A built-in drive's name, a profile (.toml) or a DiskSim file (.parv, .diskspecs, .model)
     #[arg(help_heading = "Drive", long, value_name = "NAME|FILE", default_value = DEFAULT_DRIVE)]
     pub(crate) drive: String,
-    /// Where the scheduler runs
-    #[arg(
-        help_heading = "Drive",
-        long = "where",
-        value_name = "PLACE",
-        value_enum,
-        default_value = "inside"
-    )]
-    pub(crate) place: Where,
+    /// Where the scheduler runs [default: device for a replay, inside for any other load]
+    #[arg(help_heading = "Drive", long = "where", value_name = "PLACE", value_enum)]
+    pub(crate) place: Option<Where>,
     /// Outside the drive: the scheduler knows the drive's size only; no gap is used, and smtf learns from completions
     #[arg(help_heading = "Drive", long)]
     pub(crate) blind: bool,
@@ -359,7 +354,7 @@ pub(crate) struct SimulateArgs {
     /// any drive with the bus and the buffer that its file has, `fast02` that with a bus and a firmware of 2001, `modern` that with
     /// a SATA bus and command queueing (NCQ); `none` is the drive by its file, without a command queue. FAST 2002's drive without
     /// noise: queue=sptf:64,bus_sector=6.4us,read_ahead=off,write_back=off [default: modern for a drive of 320 GB or more,
-    /// otherwise fast02]
+    /// otherwise none with --where device and fast02 with --where outside]
     #[arg(help_heading = "Drive", long, value_name = "LIST", value_parser = values::behaviour)]
     pub(crate) behaviour: Option<Behaviour>,
     /// The foreground's policy: fcfs, c-look, look, scan (to the drive's end), vscan:R (from the nearest address, R = 0, to look,
@@ -421,10 +416,23 @@ pub(crate) struct SimulateArgs {
     /// Seed of everything random
     #[arg(long, value_name = "N", value_parser = values::seed, default_value = "42", allow_negative_numbers = true)]
     pub(crate) seed: u64,
+    /// Simulate with N seeds, from --seed on, and give means with 95% confidence intervals (Student's t)
+    #[arg(help_heading = "Results", long, value_name = "N", value_parser = values::seeds, allow_negative_numbers = true)]
+    pub(crate) seeds: Option<u64>,
+    /// Leave the beginning out of all results: a number of requests, or a time such as 60s. --requests counts these requests
+    /// too
+    #[arg(help_heading = "Results", long, value_name = "N|SECONDSs", value_parser = values::warmup, allow_negative_numbers = true)]
+    pub(crate) warmup: Option<Warmup>,
+    /// Give the results of every interval of this length too
+    #[arg(help_heading = "Results", long, value_name = "SECONDS", value_parser = values::interval, allow_negative_numbers = true)]
+    pub(crate) every: Option<Duration>,
+    /// Write a row for each request to this file, FILE.csv or FILE.parquet, with its times in ns (docs/SIMULATE.md)
+    #[arg(help_heading = "Results", long, value_name = "FILE", value_parser = log_file)]
+    pub(crate) log: Option<LogFile>,
     /// Give a fresh scheduler the inputs of a daemon's, from a recording of `freeblock serve --record`, and compare every
     /// decision; the exit code is 1 if one differs. Only --json may be combined with it
     #[cfg(target_os = "linux")]
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["drive", "place", "blind", "profile", "behaviour", "policy", "mimic", "learnt", "mimic_memory", "mimic_minimum_samples", "mimic_probe_idle", "workload", "mpl", "outstanding", "requests", "background", "block_size", "conservatism", "harm", "pass_through", "plan_rest", "bought_turns", "seed", "request_size", "locality", "reads", "think", "rate", "scale", "compress", "format", "time_unit", "event", "device", "wrap", "zero_latency", "age_weight", "budget", "idle_time"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["drive", "place", "blind", "profile", "behaviour", "policy", "mimic", "learnt", "mimic_memory", "mimic_minimum_samples", "mimic_probe_idle", "workload", "mpl", "outstanding", "requests", "background", "block_size", "conservatism", "harm", "pass_through", "plan_rest", "bought_turns", "seed", "seeds", "warmup", "every", "log", "request_size", "locality", "reads", "think", "rate", "scale", "compress", "format", "time_unit", "event", "device", "wrap", "zero_latency", "age_weight", "budget", "idle_time"])]
     pub(crate) replay_live: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
@@ -484,6 +492,14 @@ pub(crate) struct SimulateArgs {
     /// Whether idle time is used too, within a harm of 1%; outside the drive detours and idle time share one bound [default: off]
     #[arg(help_heading = "Background", long, value_name = "SWITCH", value_enum)]
     pub(crate) idle_time: Option<Switch>,
+}
+
+impl SimulateArgs {
+    /// Returns where the scheduler runs.
+    pub(crate) fn place(&self) -> Where {
+        let replay = matches!(self.workload, Load::Replay(_));
+        self.place.unwrap_or(if replay { Where::Device } else { Where::Inside })
+    }
 }
 
 #[derive(Debug, Args)]

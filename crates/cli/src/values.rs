@@ -85,6 +85,9 @@ const MOST_REQUESTS: u64 = 1_000_000_000;
 /// The most tasks: this number may wait at a drive.
 const MOST_TASKS: u64 = 65_536;
 
+/// The most seeds of one command: more would take too long.
+const MOST_SEEDS: u64 = 10_000;
+
 /// The most tracks of a search.
 const MOST_TRACKS: u64 = 100_000_000;
 
@@ -94,6 +97,40 @@ const MOST_JOBS: u64 = 1_024;
 /// Reads the number of requests of a run.
 pub(crate) fn requests(text: &str) -> Result<u64, String> {
     whole(text, 1, MOST_REQUESTS)
+}
+
+/// Reads the number of seeds.
+pub(crate) fn seeds(text: &str) -> Result<u64, String> {
+    whole(text, 2, MOST_SEEDS)
+}
+
+/// The beginning of a run that its results leave out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Warmup {
+    /// This number of requests.
+    Requests(u64),
+    /// This time.
+    Time(Duration),
+}
+
+/// Reads a number of requests, or seconds with an `s` behind them.
+pub(crate) fn warmup(text: &str) -> Result<Warmup, String> {
+    let mend = || "give requests, such as 1000, or seconds with an s, such as 60s".to_owned();
+    match text.strip_suffix('s') {
+        Some(seconds) => seconds_up_to_years(seconds.trim_end()).map(Warmup::Time).ok_or_else(mend),
+        None => whole(text, 1, MOST_REQUESTS).map(Warmup::Requests).map_err(|_| mend()),
+    }
+}
+
+/// Reads the length of an interval in seconds.
+pub(crate) fn interval(text: &str) -> Result<Duration, String> {
+    seconds_up_to_years(text).ok_or_else(|| "give seconds, more than 0, such as 60 or 0.5".to_owned())
+}
+
+/// Reads seconds, to the nanosecond: more than 0 and up to ten years.
+fn seconds_up_to_years(text: &str) -> Option<Duration> {
+    let seconds = text.parse::<f64>().ok().filter(|s| *s > 0.0 && *s <= 315_360_000.0)?;
+    Duration::from_millis_f64(seconds * 1e3).filter(|time| *time > Duration::ZERO)
 }
 
 /// Reads the number of tasks of a closed loop.
@@ -411,6 +448,19 @@ mod tests {
             assert!(requests(wrong).is_err() && tasks(wrong).is_err() && seed(wrong).is_err(), "{wrong}");
         }
         assert!(requests("0").is_err() && requests("1000000001").is_err() && tasks("65537").is_err());
+    }
+
+    #[test]
+    fn a_warm_up_is_requests_or_seconds() {
+        assert_eq!(warmup("1000"), Ok(Warmup::Requests(1_000)));
+        for text in ["60s", "60.0s", "60 s"] {
+            assert_eq!(warmup(text), Ok(Warmup::Time(Duration::from_secs(60))), "{text}");
+        }
+        for wrong in ["", "s", "0", "0s", "-1", "-1s", "1.5", "nans", "infs", "1m", "1e-20s", "400000000s"] {
+            assert!(warmup(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(interval("0.5"), Ok(Duration::from_millis(500)));
+        assert!(interval("0").is_err() && interval("nan").is_err() && interval("1s").is_err());
     }
 
     #[test]

@@ -151,7 +151,7 @@ fn random(args: &SimulateArgs, drive: &DriveModel) -> Result<Foreground, Problem
     let mut config = RandomConfig::new(drive.layout().capacity(), sector);
     if let Some(size) = args.request_size {
         config.size = request_size(size, sector)?;
-        if args.place == Where::Outside && config.size > MOST_SECTORS {
+        if args.place() == Where::Outside && config.size > MOST_SECTORS {
             return Err(Problem::usage(format!(
                 "--request-size {size}: outside the drive a request is one command, of {MOST_SECTORS} sectors at most"
             ))

@@ -21,7 +21,7 @@ impl Told {
     /// The profile is not used, cannot be read, has no costs of commands, or is of another size.
     pub(super) fn of(args: &SimulateArgs, drive: &DriveModel) -> Result<Option<Self>, Problem> {
         let Some(name) = &args.profile else { return Ok(None) };
-        if args.place != Where::Outside {
+        if args.place() != Where::Outside {
             return Err(Problem::usage("--profile does not go with a scheduler in the drive").help(
                 "give --where outside as well: in the drive everything is known, and --drive says what it is",
             ));

@@ -1,14 +1,18 @@
 //! `freeblock simulate`.
 
+mod confidence;
 mod foreground;
 pub(crate) mod known;
 #[cfg(target_os = "linux")]
 mod live;
+pub(crate) mod log;
 mod mimicked;
 mod outside;
 pub(crate) mod run;
+mod seeds;
 mod show;
 pub(crate) mod trace;
+mod watch;
 
 use crate::Outcome;
 use crate::args::{BackgroundTask, SimulateArgs, Switch, Where};
@@ -17,19 +21,22 @@ use crate::drive::resolve::resolve;
 use crate::interrupt;
 use crate::output::Console;
 use crate::problem::Problem;
-use crate::values::{self, Load};
+use crate::values::{self, Load, Warmup};
 use drive::{Behaviour, DriveError};
 use foreground::Foreground;
 use known::Told;
+use log::Log;
 use mimic::Learner;
 use model::Profile;
 use run::{Goal, Run};
 use scheduler::policy::PolicyName;
 use scheduler::{Config, IdleTime, MOST_BLOCK_SECTORS, OutsideConfig, Place, SearchBudget};
-use sim::{Background, Nothing, black_box};
+use show::Left;
+use sim::{Background, Series, black_box};
 use std::sync::Arc;
 use std::time::Instant;
-use units::{Bytes, Sectors};
+use units::{Bytes, Instant as Start, Sectors};
+use watch::Watch;
 
 /// One page of most hosts; the scans of the documentation use it.
 const DEFAULT_BLOCK: Bytes = Bytes::new(4096);
@@ -43,10 +50,27 @@ pub(crate) fn execute(args: &SimulateArgs, console: &Console) -> Result<Outcome,
 }
 
 fn simulate(args: &SimulateArgs, console: &Console) -> Result<String, Problem> {
-    let started = Instant::now();
     check_place(args)?;
     foreground::check_flags(args)?;
     mimicked::check_flags(args)?;
+    check_results(args)?;
+    if let Some(count) = args.seeds {
+        return seeds::execute(args, count, console);
+    }
+    let Simulated { result, notes } = simulate_once(args, console)?;
+    notes.iter().for_each(|note| console.note(&format!("note: {note}")));
+    if args.json { crate::drive::json(&result.json()) } else { Ok(result.page(args.background)) }
+}
+
+/// The result of one seed, and remarks for standard error.
+struct Simulated {
+    result: show::Result,
+    notes: Vec<String>,
+}
+
+fn simulate_once(args: &SimulateArgs, console: &Console) -> Result<Simulated, Problem> {
+    let started = Instant::now();
+    let place = args.place();
     let mut drive = resolve(&args.drive)?;
     if let Some(switch) = args.zero_latency {
         // The drive behaves so, and a scheduler outside knows that.
@@ -88,17 +112,21 @@ fn simulate(args: &SimulateArgs, console: &Console) -> Result<String, Problem> {
         (BackgroundTask::None, None) => Goal::Requests(requests.unwrap_or(foreground::DEFAULT_REQUESTS)),
         (BackgroundTask::Scan, None) => Goal::ScanDone,
     };
-    let behaviour = args
-        .behaviour
-        .unwrap_or_else(|| Behaviour::of_generation(model.layout().capacity().bytes(model.sector_bytes())));
-    let served = match args.place {
-        Where::Inside => format!("{} in the drive", args.policy),
-        _ => served(args, behaviour, &drive.profile),
-    };
-    let title = title(args, &drive.profile.title, &description, &served, console);
+    let sector = model.sector_bytes();
+    let behaviour =
+        args.behaviour.unwrap_or_else(|| usual_behaviour(place, model.layout().capacity().bytes(sector)));
+    let mut notes = Vec::new();
+    let served = served(args, behaviour, &drive.profile);
+    let title = title(args, &drive.profile.title, &description, &served, &mut notes);
     let mut harm_ppm = None;
-    let refused = |error: DriveError| Problem::failed(format!("{}: {error}", args.drive));
-    let mut run = match args.place {
+    let refused = |error: DriveError| {
+        let problem = Problem::failed(format!("{}: {error}", args.drive));
+        match error {
+            DriveError::NoFirmware => problem.help("give --where inside: it needs the mechanics alone"),
+            _ => problem,
+        }
+    };
+    let mut run = match place {
         Where::Inside => Run::new(model, config, issuer, background)?,
         Where::Device => {
             Run::device(black_box(&drive.profile, behaviour, args.seed).map_err(refused)?.0, issuer)
@@ -122,17 +150,29 @@ fn simulate(args: &SimulateArgs, console: &Console) -> Result<String, Problem> {
         // The knowledge learned so far may have taken hours.
         interrupt::watch(|| {});
     }
-    let ended = run.advance(goal, "simulating", &mut Nothing, console)?;
+    let series = args.every.map(|every| Series::new(every, sector)).transpose();
+    let series = series.map_err(|error| Problem::usage(format!("--every: {error}")))?;
+    let log = args.log.as_ref().map(Log::create).transpose()?;
+    let mut watch = Watch { log, series, warm: false };
+    run.warm_up(args.warmup, &mut watch, console)?;
+    let warmup = args.warmup.map(|_| Left { requests: run.requests(), time: run.now().since(Start::ZERO) });
+    let ended = run.advance(goal, "simulating", &mut watch, console)?;
     if let Some(replayed) = &replayed {
         replayed.check()?;
-        for remark in replayed.remarks().iter().filter(|_| !args.json) {
-            console.note(&format!("note: {remark}"));
-        }
+        notes.extend(replayed.remarks().into_iter().filter(|_| !args.json));
+    }
+    let series = watch.finish(run.now())?;
+    let load = if matches!(args.workload, Load::Replay(_)) { "trace" } else { "load" };
+    if let Some(left) = warmup.filter(|left| left.requests >= run.requests()) {
+        return Err(Problem::failed(format!(
+            "nothing is left to measure: the {load} ended after {} requests, within the warm-up",
+            left.requests
+        ))
+        .help("give a shorter --warmup, or more requests"));
     }
     if let Some(asked) = args.requests.filter(|&asked| asked > run.requests()) {
-        console.note(&format!(
-            "note: the {} ended after {} of {asked} requests; the run ends there",
-            if matches!(args.workload, Load::Replay(_)) { "trace" } else { "load" },
+        notes.push(format!(
+            "the {load} ended after {} of {asked} requests; the run ends there",
             run.requests()
         ));
     }
@@ -146,23 +186,63 @@ fn simulate(args: &SimulateArgs, console: &Console) -> Result<String, Problem> {
     let mimic = run.learner().map(Learner::stats);
     let outside = run.told(harm_ppm);
     let result = show::Result {
+        title,
+        place,
+        behaviour: (place != Where::Inside).then_some(behaviour),
         report: run.report(),
+        warmup,
+        series,
         replayed,
         mimic,
         outside,
         seed: args.seed,
         wall: started.elapsed(),
     };
-    if args.json { crate::drive::json(&result.json()) } else { Ok(result.page(&title, args.background)) }
+    Ok(Simulated { result, notes })
+}
+
+/// Returns the behaviour of a drive for which none is given. A drive alone is served by its file, whose queue, buffer and
+/// bus were validated; files of drives with SATA queues have no order of the queue, and get that of their generation.
+fn usual_behaviour(place: Where, capacity: Bytes) -> Behaviour {
+    let generation = Behaviour::of_generation(capacity);
+    if place == Where::Device && generation != Behaviour::modern() {
+        Behaviour::default()
+    } else {
+        generation
+    }
+}
+
+/// Refuses combinations of flags about the results.
+fn check_results(args: &SimulateArgs) -> Result<(), Problem> {
+    if let (Some(Warmup::Requests(warmup)), Some(requests)) = (args.warmup, args.requests)
+        && warmup >= requests
+    {
+        return Err(Problem::usage(format!("--warmup {warmup} leaves nothing of --requests {requests}"))
+            .help("give more requests: those of the warm-up count too"));
+    }
+    if args.seeds.is_none() {
+        return Ok(());
+    }
+    let standard_input = matches!(&args.workload, Load::Replay(path) if path.as_os_str() == "-");
+    let given = [
+        ("--log", args.log.is_some(), "give --seed with one seed at a time, and a file for each"),
+        ("--every", args.every.is_some(), "give --seed with one seed at a time"),
+        ("--learnt", args.learnt.is_some(), "leave it out: the seeds would not be independent"),
+        ("a trace from standard input", standard_input, "write it to a file first: it is read for each seed"),
+    ];
+    match given.into_iter().find(|(_, given, _)| *given) {
+        Some((flag, _, mend)) => Err(Problem::usage(format!("{flag} does not go with --seeds")).help(mend)),
+        None => Ok(()),
+    }
 }
 
 /// Returns one line about the simulation: drive, load, and scheduler.
-fn title(args: &SimulateArgs, drive: &str, load: &str, served: &str, console: &Console) -> String {
+fn title(args: &SimulateArgs, drive: &str, load: &str, served: &str, notes: &mut Vec<String>) -> String {
     let mut title = format!("{drive}, {load}, {served}");
     if let Some(remark) = known::without_positions(args.policy).filter(|_| args.blind)
         && !args.json
     {
-        console.note(&format!("note: {remark}"));
+        notes.push(remark);
     }
     if let Some(profile) = &args.profile {
         title += ", with the profile ";
@@ -171,9 +251,12 @@ fn title(args: &SimulateArgs, drive: &str, load: &str, served: &str, console: &C
     title
 }
 
-/// Returns the place of the scheduler unless it is in the drive, and the drive's preset, queue, buffer and bus.
+/// Returns the place of the scheduler, and the drive's preset, queue, buffer and bus.
 fn served(args: &SimulateArgs, behaviour: Behaviour, profile: &Profile) -> String {
-    let text = match args.place {
+    let text = match args.place() {
+        Where::Inside => {
+            return format!("{} in the drive: mechanics alone, no buffer, bus or overheads", args.policy);
+        }
         Where::Device => "the drive alone".to_owned(),
         _ if known::without_positions(args.policy).is_some() && args.blind => {
             format!("{} by LBN distance outside the drive", args.policy)
@@ -187,12 +270,12 @@ fn served(args: &SimulateArgs, behaviour: Behaviour, profile: &Profile) -> Strin
 fn check_place(args: &SimulateArgs) -> Result<(), Problem> {
     let buys = args.bought_turns == Some(Switch::On);
     let rests = args.plan_rest == Some(Switch::On);
-    match args.place {
+    match args.place() {
         Where::Outside => return check_outside(args, buys, rests),
         Where::Device => check_device(args)?,
         Where::Inside => {}
     }
-    let inside = args.place == Where::Inside;
+    let inside = args.place() == Where::Inside;
     let outside_only = [
         ("--conservatism", args.conservatism.is_some(), "inside the drive every time is known exactly"),
         ("--harm", args.harm.is_some(), "in the drive detours cost the foreground nothing"),
@@ -250,8 +333,13 @@ fn check_device(args: &SimulateArgs) -> Result<(), Problem> {
     ];
     match given.into_iter().find(|(_, given)| *given) {
         Some((flag, _)) => {
-            Err(Problem::usage(format!("{flag} does not go with --where device: there the drive alone serves the requests"))
-                .help(format!("leave out {flag}, or give --where inside or --where outside; --behaviour says in which order the drive serves")))
+            let usual = if args.place.is_none() { ", the default for a replay" } else { "" };
+            Err(Problem::usage(format!(
+                "{flag} does not go with --where device{usual}: there the drive alone serves the requests"
+            ))
+            .help(format!(
+                "leave out {flag}, or give --where inside or --where outside; --behaviour says in which order the drive serves"
+            )))
         }
         None => Ok(()),
     }

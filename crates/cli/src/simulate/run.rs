@@ -1,10 +1,12 @@
 //! A run of the simulator with several kinds of end.
 
 use super::outside::Told;
+use super::watch::Watch;
 use crate::interrupt;
 use crate::output::Console;
 use crate::problem::Problem;
 use crate::progress::Progress;
+use crate::values::Warmup;
 use drive::Drive;
 use mimic::Learner;
 use model::DriveModel;
@@ -99,22 +101,57 @@ impl<S: Source> Run<S> {
     /// whether it ended without Ctrl-C.
     ///
     /// # Errors
-    /// As [`stride`](Self::stride).
-    pub(crate) fn advance(
+    /// As [`stride`](Self::stride), and the log or the time series cannot go on.
+    pub(super) fn advance(
         &mut self,
         goal: Goal,
         label: &str,
-        observer: &mut impl Observer,
+        watch: &mut Watch,
         console: &Console,
     ) -> Result<bool, Problem> {
         let mut progress = self.progress(goal, label, console);
-        while self.stride(goal, observer)? {
+        loop {
+            let more = self.stride(goal, watch)?;
+            watch.check()?;
+            if !more {
+                return Ok(true);
+            }
             progress.at(self.position(goal));
             if interrupt::came() {
                 return Ok(false);
             }
         }
-        Ok(true)
+    }
+
+    /// Runs the beginning that the results leave out.
+    ///
+    /// # Errors
+    /// As [`advance`](Self::advance).
+    pub(super) fn warm_up(
+        &mut self,
+        warmup: Option<Warmup>,
+        watch: &mut Watch,
+        console: &Console,
+    ) -> Result<(), Problem> {
+        match warmup {
+            None => {}
+            Some(Warmup::Requests(requests)) => {
+                self.advance(Goal::Requests(requests), "warming up", watch, console)?;
+            }
+            Some(Warmup::Time(time)) => {
+                let end = Instant::ZERO + time;
+                either!(&mut self.host, run => run.advance_to(end, watch), run => run.advance_to(end, watch))
+                    .map_err(problem)?;
+            }
+        }
+        either!(&mut self.host, run => run.measure_from_now(), run => run.measure_from_now());
+        watch.measure_from(self.now());
+        Ok(())
+    }
+
+    /// Returns the virtual time.
+    pub(crate) fn now(&self) -> Instant {
+        either!(&self.host, run => run.now(), run => run.now())
     }
 
     /// Returns a bar from here to the goal.
@@ -160,7 +197,7 @@ impl<S: Source> Run<S> {
             ))
             .help("give smaller blocks, another policy, or --requests to end the run there"));
         }
-        if either!(&self.host, run => run.now(), run => run.now()) > LONGEST {
+        if self.now() > LONGEST {
             return Err(Problem::failed(format!(
                 "a hundred years have been simulated after {done} requests"
             ))

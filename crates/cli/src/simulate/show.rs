@@ -2,18 +2,29 @@
 
 use super::outside::{self, Told};
 use super::trace::{self, Replayed};
-use crate::args::BackgroundTask;
+use crate::args::{BackgroundTask, Where};
 use crate::bars::{bar, parts};
-use crate::tables::{grouped, percent, span};
+use crate::tables::{grouped, percent, span, table};
+use drive::Behaviour;
 use mimic::LearnerStats;
 use serde::Serialize;
-use sim::{ForegroundReport, Report, ResponseReport};
+use sim::{ForegroundReport, Interval, Report, ResponseReport};
 use std::fmt::Write;
 use std::time::Duration;
+use units::Instant;
 
 /// The results of a run.
 pub(crate) struct Result {
+    /// One line about what was simulated.
+    pub(crate) title: String,
+    pub(crate) place: Where,
+    /// The behaviour of the drive, unless the scheduler is in it.
+    pub(crate) behaviour: Option<Behaviour>,
     pub(crate) report: Report,
+    /// The beginning that the report leaves out, if there is one.
+    pub(crate) warmup: Option<Left>,
+    /// The results interval by interval, if they are wanted.
+    pub(crate) series: Option<Vec<Interval>>,
     /// The replay of a trace, if there is one.
     pub(crate) replayed: Option<Replayed>,
     /// The learner of SMTF, if there is one.
@@ -25,9 +36,21 @@ pub(crate) struct Result {
     pub(crate) wall: Duration,
 }
 
+/// A warm-up.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Left {
+    pub(crate) requests: u64,
+    pub(crate) time: units::Duration,
+}
+
 /// The JSON output for scripts; its names are stable.
 #[derive(Serialize)]
 pub(crate) struct Json {
+    title: String,
+    #[serde(rename = "where")]
+    place: &'static str,
+    /// `null` in the drive.
+    behaviour: Option<String>,
     foreground: Foreground,
     head_time: HeadTime,
     background: Background,
@@ -37,9 +60,28 @@ pub(crate) struct Json {
     mimic: Option<Mimic>,
     #[serde(skip_serializing_if = "Option::is_none")]
     outside: Option<outside::Json>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    warmup: Option<Warmup>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    series: Option<Vec<InInterval>>,
     seed: u64,
     simulated_s: f64,
     wall_s: f64,
+}
+
+#[derive(Serialize)]
+struct Warmup {
+    requests: u64,
+    simulated_s: f64,
+}
+
+/// An interval of the time series.
+#[derive(Serialize)]
+struct InInterval {
+    from_s: f64,
+    to_s: f64,
+    #[serde(flatten)]
+    foreground: Foreground,
 }
 
 #[derive(Serialize)]
@@ -77,6 +119,14 @@ struct Responses {
     max_ms: f64,
     iops: f64,
     mb_per_s: f64,
+}
+
+impl From<&Interval> for InInterval {
+    fn from(interval: &Interval) -> Self {
+        let Interval { from, to, foreground } = interval;
+        let seconds = |at: &Instant| at.since(Instant::ZERO).as_secs_f64();
+        Self { from_s: seconds(from), to_s: seconds(to), foreground: foreground.into() }
+    }
 }
 
 impl From<&ForegroundReport> for Foreground {
@@ -155,6 +205,13 @@ impl Result {
     pub(crate) fn json(&self) -> Json {
         let Report { foreground, head_time, background, simulated } = &self.report;
         Json {
+            title: self.title.clone(),
+            place: match self.place {
+                Where::Inside => "inside",
+                Where::Outside => "outside",
+                Where::Device => "device",
+            },
+            behaviour: self.behaviour.as_ref().map(ToString::to_string),
             foreground: foreground.into(),
             head_time: HeadTime {
                 seek: head_time.seek,
@@ -181,15 +238,19 @@ impl Result {
                 memory_bytes: mimic.memory.get(),
             }),
             outside: self.outside.as_ref().map(Told::json),
+            warmup: self
+                .warmup
+                .map(|left| Warmup { requests: left.requests, simulated_s: left.time.as_secs_f64() }),
+            series: self.series.as_ref().map(|series| series.iter().map(InInterval::from).collect()),
             seed: self.seed,
             simulated_s: simulated.as_secs_f64(),
             wall_s: self.wall.as_secs_f64(),
         }
     }
 
-    pub(crate) fn page(&self, title: &str, background: BackgroundTask) -> String {
+    pub(crate) fn page(&self, background: BackgroundTask) -> String {
         let Report { foreground, head_time, background: scan, simulated } = &self.report;
-        let mut text = format!("{title}\n\n");
+        let mut text = format!("{}\n\n", self.title);
         let mut line = |what: &str, value: String| {
             // Writing to a string does not fail.
             let _ = writeln!(text, "{what:15} {value}");
@@ -225,6 +286,10 @@ impl Result {
             line(what, value);
         }
         line("seed", self.seed.to_string());
+        if let Some(Left { requests, time }) = self.warmup {
+            let (requests, time) = (grouped(requests), span(time.as_secs_f64()));
+            line("warm-up", format!("{requests} requests in the first {time}, in no figure"));
+        }
         line(
             "time",
             format!("{} simulated in {}", span(simulated.as_secs_f64()), span(self.wall.as_secs_f64())),
@@ -233,6 +298,10 @@ impl Result {
         for (name, share) in parts(head_time) {
             let _ =
                 writeln!(text, "{}", format!("{name:15} {:>6}  {}", percent(share), bar(share)).trim_end());
+        }
+        if let Some(series) = &self.series {
+            text.push_str("\nIntervals\n");
+            text.push_str(&table(&INTERVAL_HEADER, &[], series.iter().map(interval_row)));
         }
         text
     }
@@ -274,7 +343,8 @@ fn foreground_lines(report: &ForegroundReport) -> Vec<(&'static str, String)> {
     let both = kinds.iter().all(|(_, kind)| kind.requests > 0);
     for (what, kind) in kinds.into_iter().filter(|_| both) {
         let ResponseReport { mean_ms, p50_ms, p99_ms, max_ms, mb_per_s, .. } = kind;
-        let times = format!("{mean_ms:.3} ms mean, {p50_ms:.3} (50%), {p99_ms:.3} (99%), {max_ms:.3} (longest)");
+        let times =
+            format!("{mean_ms:.3} ms mean, {p50_ms:.3} (50%), {p99_ms:.3} (99%), {max_ms:.3} (longest)");
         lines.push((what, format!("{}, {times}, {mb_per_s:.2} MB/s", grouped(kind.requests))));
     }
     lines.push(("access time", format!("{:.3} ms mean", report.mean_access_ms)));
@@ -288,4 +358,22 @@ fn foreground_lines(report: &ForegroundReport) -> Vec<(&'static str, String)> {
         ),
     ));
     lines
+}
+
+const INTERVAL_HEADER: [&str; 9] =
+    ["from, s", "requests", "a second", "MB/s", "mean ms", "99% ms", "longest ms", "queue", "busy"];
+
+fn interval_row(interval: &Interval) -> Vec<String> {
+    let Interval { from, foreground, .. } = interval;
+    vec![
+        format!("{:.3}", from.since(Instant::ZERO).as_secs_f64()),
+        grouped(foreground.requests),
+        format!("{:.1}", foreground.iops),
+        format!("{:.2}", foreground.mb_per_s),
+        format!("{:.3}", foreground.mean_response_ms),
+        format!("{:.3}", foreground.p99_response_ms),
+        format!("{:.3}", foreground.max_ms),
+        format!("{:.2}", foreground.queue_length),
+        percent(foreground.utilisation),
+    ]
 }

@@ -35,6 +35,8 @@ mod reload;
 mod serve;
 mod simulate;
 mod simulate_device;
+mod simulate_replay;
+mod simulate_results;
 mod simulate_told;
 mod support;
 #[cfg(target_os = "linux")]

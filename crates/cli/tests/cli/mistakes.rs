@@ -133,11 +133,23 @@ fn the_error_for_a_record_larger_than_the_drive_does_not_advise_wrap() {
     let drive = dir.file("tiny.model", TINY_MODEL);
     let replay = format!("replay:{}", dir.file("large.trace", "R Hit 0 20000 1.0 1.0\n"));
     for wrap in [&[][..], &["--wrap"]] {
-        let args = ["simulate", "--drive", &drive, "--workload", &replay];
-        let run = run_with(&[&args, wrap].concat());
+        // The drive has no firmware, so that only its mechanics can be simulated.
+        let args = ["simulate", "--where", "inside", "--drive", &drive, "--workload", &replay];
+        let run = run_with(&[&args[..], wrap].concat());
         assert!(!run.err.contains("--wrap"), "{}", run.err);
         run.complained(1, &["record 1 (0+20000)", "16000 sectors", "choose a larger drive"]);
     }
+}
+
+#[test]
+fn a_drive_without_firmware_is_not_replayed_on_but_by_its_mechanics() {
+    let dir = Dir::new();
+    dir.file("tiny.seek", TINY_SEEK);
+    let drive = dir.file("tiny.model", TINY_MODEL);
+    let replay = format!("replay:{}", dir.file("few.trace", "R Hit 0 8 1.0 1.0\n"));
+    let args = ["simulate", "--drive", &drive, "--workload", &replay];
+    run_with(&args).complained(1, &["no [firmware]", "--where inside"]);
+    run_with(&[&args[..], &["--where", "inside"]].concat()).worked();
 }
 
 #[test]

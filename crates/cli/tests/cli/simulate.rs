@@ -6,7 +6,20 @@ use serde_json::Value;
 #[test]
 fn json_has_the_keys_that_scripts_read() {
     let json = run("simulate --requests 200 --json").json();
-    assert_eq!(keys(&json), ["background", "foreground", "head_time", "seed", "simulated_s", "wall_s"]);
+    assert_eq!(
+        keys(&json),
+        [
+            "background",
+            "behaviour",
+            "foreground",
+            "head_time",
+            "seed",
+            "simulated_s",
+            "title",
+            "wall_s",
+            "where"
+        ]
+    );
     assert_eq!(
         keys(&json["foreground"]),
         [
@@ -198,7 +211,8 @@ fn a_page_shows_percentiles_reads_writes_and_the_queue() {
         ("writes", vec![value("/writes/mean_ms") + " ms mean", value("/writes/max_ms") + " (longest)"]),
         ("queue", vec![format!("{:.2} requests on average", number(foreground, "/queue_length"))]),
     ] {
-        let line = page.lines().find(|line| line.starts_with(row)).unwrap_or_else(|| panic!("{row}:\n{page}"));
+        let line =
+            page.lines().find(|line| line.starts_with(row)).unwrap_or_else(|| panic!("{row}:\n{page}"));
         for part in parts {
             assert!(line.contains(&part), "no {part:?} in {line:?}");
         }

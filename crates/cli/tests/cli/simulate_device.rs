@@ -41,10 +41,12 @@ fn the_first_line_describes_the_simulation() {
         "behaviour modern: a queue of 32 in the drive's own order, a write cache, 850 ns a sector on the bus";
     let fast02 = "behaviour fast02: a queue of 64 in the order of shortest positioning time, a buffer that writes through, 6400 ns a \
                   sector on the bus";
+    let none = "behaviour none: one command at a time, 1 may wait, a buffer that writes back, 99000 ns a sector on the bus";
     for (args, parts) in [
-        ("", ["Quantum Atlas 10K", "1 outstanding", "fcfs in the drive"]),
+        ("", ["Quantum Atlas 10K", "1 outstanding", "fcfs in the drive: mechanics alone"]),
         ("--where outside", ["Quantum Atlas 10K", "fcfs outside the drive", fast02]),
-        ("--where device", ["Quantum Atlas 10K", "the drive alone", fast02]),
+        ("--where device", ["Quantum Atlas 10K", "the drive alone", none]),
+        ("--where device --behaviour fast02", ["Quantum Atlas 10K", "the drive alone", fast02]),
         ("--where device --drive nearline-20tb", ["Nearline 20 TB", "the drive alone", modern]),
         ("--where outside --drive nearline-20tb", ["Nearline 20 TB", "fcfs outside the drive", modern]),
         (

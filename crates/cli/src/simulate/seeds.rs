@@ -1,0 +1,116 @@
+//! `--seeds`: the same simulation with several seeds.
+
+use super::confidence::{CONFIDENCE, Estimate, half_widths, means};
+use super::{Simulated, simulate_once};
+use crate::args::{BackgroundTask, SimulateArgs};
+use crate::output::Console;
+use crate::problem::Problem;
+use crate::tables::table;
+use serde_json::{Value, json};
+use std::fmt::Write;
+
+/// Simulates with `count` seeds from the one of the flags on.
+///
+/// # Errors
+/// As one simulation, or the last seed is past the largest number.
+pub(super) fn execute(args: &SimulateArgs, count: u64, console: &Console) -> Result<String, Problem> {
+    let first = args.seed;
+    let last = first.checked_add(count - 1).ok_or_else(|| {
+        Problem::usage(format!("--seed {first} with --seeds {count} is past the largest seed"))
+            .help("give a smaller --seed")
+    })?;
+    let mut runs = Vec::new();
+    let mut title = String::new();
+    for seed in first..=last {
+        let one = SimulateArgs { seed, ..args.clone() };
+        let Simulated { result, notes } = simulate_once(&one, console)?;
+        if runs.is_empty() {
+            notes.iter().for_each(|note| console.note(&format!("note: {note}")));
+        }
+        runs.push(serde_json::to_value(result.json()).map_err(Problem::failed)?);
+        title = result.title;
+    }
+    let same = runs.windows(2).all(|pair| pair[0]["foreground"] == pair[1]["foreground"]);
+    if same {
+        console.note("note: every seed gave the same result: nothing random is in this load and this drive");
+    }
+    if args.json { crate::drive::json(&document(&runs, first)) } else { Ok(page(&title, &runs, first, args)) }
+}
+
+/// Returns the means in the form of one run, with half the widths of their intervals under `seeds`.
+fn document(runs: &[Value], first: u64) -> Value {
+    let all: Vec<&Value> = runs.iter().collect();
+    let mut document = means(&all);
+    let part = |name: &str| half_widths(&runs.iter().map(|run| &run[name]).collect::<Vec<_>>());
+    if let Some(fields) = document.as_object_mut() {
+        fields.insert("seed".to_owned(), first.into());
+        let each: Vec<Value> =
+            runs.iter().map(|run| json!({"seed": run["seed"], "foreground": run["foreground"]})).collect();
+        fields.insert(
+            "seeds".to_owned(),
+            json!({
+                "count": runs.len(),
+                "confidence": CONFIDENCE,
+                "half_width": {
+                    "foreground": part("foreground"),
+                    "head_time": part("head_time"),
+                    "background": part("background"),
+                },
+                "runs": each,
+            }),
+        );
+    }
+    document
+}
+
+/// The rows of the page: a name with its unit, the place in the JSON, and the factor to that unit.
+const ROWS: [(&str, &str, f64); 21] = [
+    ("response time, mean ms", "/foreground/mean_response_ms", 1.0),
+    ("standard deviation, ms", "/foreground/sd_ms", 1.0),
+    ("50%, ms", "/foreground/p50_ms", 1.0),
+    ("90%, ms", "/foreground/p90_ms", 1.0),
+    ("95%, ms", "/foreground/p95_ms", 1.0),
+    ("99%, ms", "/foreground/p99_response_ms", 1.0),
+    ("99.9%, ms", "/foreground/p999_ms", 1.0),
+    ("longest, ms", "/foreground/max_ms", 1.0),
+    ("reads, mean ms", "/foreground/reads/mean_ms", 1.0),
+    ("writes, mean ms", "/foreground/writes/mean_ms", 1.0),
+    ("access time, mean ms", "/foreground/mean_access_ms", 1.0),
+    ("requests", "/foreground/requests", 1.0),
+    ("requests a second", "/foreground/iops", 1.0),
+    ("MB/s", "/foreground/mb_per_s", 1.0),
+    ("queue length", "/foreground/queue_length", 1.0),
+    ("busy, %", "/foreground/utilisation", 100.0),
+    ("seek, % of the head's time", "/head_time/seek", 100.0),
+    ("rotation, %", "/head_time/rotation", 100.0),
+    ("transfer, %", "/head_time/transfer", 100.0),
+    ("free bandwidth, MB/s", "/background/mb_per_s", 1.0),
+    ("potential used, %", "/background/potential_used", 100.0),
+];
+
+fn page(title: &str, runs: &[Value], first: u64, args: &SimulateArgs) -> String {
+    let last = first + runs.len() as u64 - 1;
+    let mut text = format!("{title}\n\n");
+    let percent = CONFIDENCE * 100.0;
+    // Writing to a string does not fail.
+    let _ = writeln!(
+        text,
+        "{} runs, seeds {first} to {last}; intervals hold the mean with {percent}%\n",
+        runs.len()
+    );
+    let scan = args.background == BackgroundTask::Scan;
+    let shown = ROWS.iter().filter(|(_, path, _)| scan || !path.starts_with("/background"));
+    let rows = shown.filter_map(|(what, path, factor)| {
+        let Estimate { mean, half_width, least, most } = Estimate::at(runs, path)?;
+        let number = |value: f64| format!("{:.3}", value * factor);
+        Some(vec![
+            (*what).to_owned(),
+            number(mean),
+            format!("+- {}", number(half_width)),
+            number(least),
+            number(most),
+        ])
+    });
+    text.push_str(&table(&["", "mean", "95% interval", "least", "most"], &[0], rows));
+    text
+}

@@ -1,0 +1,60 @@
+//! The observer of a simulation: its log and its time series.
+
+use super::log::Log;
+use crate::problem::Problem;
+use scheduler::Request;
+use sim::{Finished, Interval, Observer, Series};
+use units::Instant;
+
+/// The log and the time series of a run, as far as they are wanted. Nothing is kept of a warm-up.
+#[derive(Debug, Default)]
+pub(super) struct Watch {
+    pub(super) log: Option<Log>,
+    pub(super) series: Option<Series>,
+    pub(super) warm: bool,
+}
+
+impl Watch {
+    /// Ends the warm-up.
+    pub(super) fn measure_from(&mut self, now: Instant) {
+        self.warm = true;
+        if let Some(series) = &mut self.series {
+            series.restart(now);
+        }
+    }
+
+    /// Returns the failure of the log, if there was one.
+    ///
+    /// # Errors
+    /// That failure.
+    pub(super) fn check(&self) -> Result<(), Problem> {
+        self.log.as_ref().map_or(Ok(()), Log::check)
+    }
+
+    /// Ends the log, and returns the time series.
+    ///
+    /// # Errors
+    /// The log cannot be written, or the series has too many intervals.
+    pub(super) fn finish(self, now: Instant) -> Result<Option<Vec<Interval>>, Problem> {
+        self.log.map_or(Ok(()), Log::finish)?;
+        let series = self.series.map(|series| series.finish(now)).transpose();
+        series.map_err(|error| Problem::usage(format!("--every: {error}")))
+    }
+}
+
+impl Observer for Watch {
+    fn arrived(&mut self, request: Request, at: Instant) {
+        if let Some(series) = &mut self.series {
+            series.arrived(request, at);
+        }
+    }
+
+    fn finished(&mut self, done: &Finished) {
+        if let Some(series) = &mut self.series {
+            series.finished(done);
+        }
+        if let Some(log) = self.log.as_mut().filter(|_| self.warm) {
+            log.add(done);
+        }
+    }
+}

@@ -36,5 +36,7 @@ pub use named::SwitchError;
 pub use rules::Rules;
 pub use shingled::{Shingled, ShingledConfig};
 pub use spindle::{Platter, Spindle};
-pub use validate::{ClassReport, Report, ValidateError, ValidateRecord, demerit_ms, validate, validate_with};
+pub use validate::{
+    CdfPoint, ClassReport, Report, ValidateError, ValidateRecord, demerit_ms, validate, validate_with,
+};
 pub use waiting::{NotDone, Waiting, Why};

@@ -68,6 +68,17 @@ pub struct ClassReport {
     pub residual_ms: [f64; 3],
 }
 
+/// A point of two cumulative distributions of service time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CdfPoint {
+    /// The share of the requests.
+    pub share: f64,
+    /// The time that this share of the trace's requests did not exceed.
+    pub trace_ms: f64,
+    /// The time that this share of the model's requests did not exceed.
+    pub model_ms: f64,
+}
+
 /// The accuracy of a simulated drive for a trace.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
@@ -83,6 +94,8 @@ pub struct Report {
     pub per_request_rms_ms: f64,
     /// The same by kind of request, the largest share of the squared demerit first.
     pub classes: Vec<ClassReport>,
+    /// The two distributions of service time, at every hundredth.
+    pub cdf: Vec<CdfPoint>,
     /// The model's service times, in the order of the trace.
     pub service: Vec<Duration>,
 }
@@ -132,12 +145,26 @@ fn complete(drive: &mut Drive) -> Option<Completion> {
 /// Returns the RMS of the differences of the sorted values: the demerit figure in the unit of the input. Both sides
 /// should have the same number of values; surplus ones are ignored. Zero without values.
 pub fn demerit_ms(a: &[f64], b: &[f64]) -> f64 {
-    let sorted = |x: &[f64]| {
-        let mut x = x.to_vec();
-        x.sort_by(f64::total_cmp);
-        x
-    };
     rms(sorted(a).iter().zip(&sorted(b)).map(|(x, y)| x - y))
+}
+
+fn sorted(x: &[f64]) -> Vec<f64> {
+    let mut x = x.to_vec();
+    x.sort_by(f64::total_cmp);
+    x
+}
+
+/// Returns both distributions at 1%, 2%, ... 100%.
+fn cdf(trace: &[f64], model: &[f64]) -> Vec<CdfPoint> {
+    let (trace, model) = (sorted(trace), sorted(model));
+    let at = |x: &[f64], percent: usize| x[(x.len() * percent).div_ceil(100).max(1) - 1];
+    (1..=100)
+        .map(|percent| CdfPoint {
+            share: percent as f64 / 100.0,
+            trace_ms: at(&trace, percent),
+            model_ms: at(&model, percent),
+        })
+        .collect()
 }
 
 fn rms(differences: impl Iterator<Item = f64>) -> f64 {
@@ -206,6 +233,7 @@ fn report(records: &[ValidateRecord], service: Vec<Duration>, served: &[Served])
         trace_mean_ms: mean(&trace),
         per_request_rms_ms: rms(trace.iter().zip(&model).map(|(t, m)| t - m)),
         classes,
+        cdf: cdf(&trace, &model),
         service,
     }
 }

@@ -5,7 +5,7 @@ use crate::output::Console;
 use crate::problem::Problem;
 use crate::simulate::trace::{open, unreadable};
 use crate::tables::{grouped, percent, table};
-use drive::{ClassReport, Report, ValidateRecord};
+use drive::{CdfPoint, ClassReport, Report, ValidateRecord};
 use serde::Serialize;
 use std::io::{self, Read};
 use std::path::Path;
@@ -20,6 +20,59 @@ struct Json {
     model_mean_ms: f64,
     trace_mean_ms: f64,
     per_request_rms_ms: f64,
+    cdf: Vec<Point>,
+    classes: Vec<Class>,
+}
+
+/// The time that this share of the requests did not exceed.
+#[derive(Serialize)]
+struct Point {
+    share: f64,
+    trace_ms: f64,
+    model_ms: f64,
+}
+
+/// The requests of one kind, the largest part of the demerit first.
+#[derive(Serialize)]
+struct Class {
+    op: String,
+    after: String,
+    distance: &'static str,
+    served: String,
+    requests: usize,
+    trace_mean_ms: f64,
+    model_mean_ms: f64,
+    demerit_ms: f64,
+    /// Trace minus model, request by request.
+    residual_p5_ms: f64,
+    residual_p50_ms: f64,
+    residual_p95_ms: f64,
+}
+
+impl From<&CdfPoint> for Point {
+    fn from(point: &CdfPoint) -> Self {
+        let CdfPoint { share, trace_ms, model_ms } = *point;
+        Self { share, trace_ms, model_ms }
+    }
+}
+
+impl From<&ClassReport> for Class {
+    fn from(class: &ClassReport) -> Self {
+        let [residual_p5_ms, residual_p50_ms, residual_p95_ms] = class.residual_ms;
+        Self {
+            op: class.op.to_string(),
+            after: class.after.to_string(),
+            distance: class.distance,
+            served: format!("{:?}", class.served).to_lowercase(),
+            requests: class.requests,
+            trace_mean_ms: class.trace_mean_ms,
+            model_mean_ms: class.model_mean_ms,
+            demerit_ms: class.demerit_ms,
+            residual_p5_ms,
+            residual_p50_ms,
+            residual_p95_ms,
+        }
+    }
 }
 
 pub(crate) fn execute(name: &str, trace: &Path, json: bool, console: &Console) -> Result<String, Problem> {
@@ -34,6 +87,8 @@ pub(crate) fn execute(name: &str, trace: &Path, json: bool, console: &Console) -
             model_mean_ms: report.model_mean_ms,
             trace_mean_ms: report.trace_mean_ms,
             per_request_rms_ms: report.per_request_rms_ms,
+            cdf: report.cdf.iter().map(Point::from).collect(),
+            classes: report.classes.iter().map(Class::from).collect(),
         });
     }
     Ok(shown(&drive.profile.title, &report))
@@ -140,7 +195,12 @@ fn shown(title: &str, report: &Report) -> String {
         report.model_mean_ms,
         report.per_request_rms_ms,
     );
-    text.push_str("By kind of request, the largest part of the demerit first\n");
+    text.push_str("Distribution of the service time: the time that a share of the requests did not exceed\n");
+    let header = ["share", "trace ms", "model ms", "model - trace, ms"];
+    let shown =
+        report.cdf.iter().filter(|point| SHOWN_PERCENT.contains(&((point.share * 100.0).round() as u64)));
+    text.push_str(&table(&header, &[], shown.map(cdf_row)));
+    text.push_str("\nBy kind of request, the largest part of the demerit first\n");
     let header = [
         "kind",
         "served",
@@ -152,6 +212,18 @@ fn shown(title: &str, report: &Report) -> String {
     ];
     text.push_str(&table(&header, &[0, 1], report.classes.iter().map(row)));
     text
+}
+
+/// The points of the distributions that a page shows.
+const SHOWN_PERCENT: [u64; 11] = [1, 5, 10, 25, 50, 75, 90, 95, 98, 99, 100];
+
+fn cdf_row(point: &CdfPoint) -> Vec<String> {
+    vec![
+        format!("{:.0}%", point.share * 100.0),
+        format!("{:.3}", point.trace_ms),
+        format!("{:.3}", point.model_ms),
+        format!("{:+.3}", point.model_ms - point.trace_ms),
+    ]
 }
 
 fn row(class: &ClassReport) -> Vec<String> {

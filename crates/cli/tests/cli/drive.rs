@@ -144,8 +144,8 @@ fn import_does_not_overwrite_its_input() {
     assert_eq!(dir.names(), ["sub", "tiny.model", "tiny.seek"]);
 }
 
-const VALIDATE: [&str; 5] =
-    ["demerit_ms", "model_mean_ms", "per_request_rms_ms", "requests", "trace_mean_ms"];
+const VALIDATE: [&str; 7] =
+    ["cdf", "classes", "demerit_ms", "model_mean_ms", "per_request_rms_ms", "requests", "trace_mean_ms"];
 
 #[test]
 fn validate_compares_times() {

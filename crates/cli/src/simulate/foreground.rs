@@ -192,7 +192,7 @@ fn mixture(args: &SimulateArgs, text: &str, drive: &DriveModel) -> Result<Foregr
     let source = Mixed::new(&load, drive.layout().capacity(), sector, args.seed)
         .map_err(|error| misread(text, &error))?;
     let largest = source.largest();
-    if args.place == Where::Outside && largest > MOST_SECTORS {
+    if args.place() == Where::Outside && largest > MOST_SECTORS {
         return Err(Problem::usage(format!(
             "--workload has requests of {} bytes: outside the drive a request is one command, of {MOST_SECTORS} sectors at most",
             largest.bytes(sector)

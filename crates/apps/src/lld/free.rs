@@ -181,7 +181,7 @@ impl FreeCleaner {
             self.kept.push_back(Kept { segment, slot, writing, bytes: bytes.to_vec() });
             return Ok(Taken::Kept);
         }
-        match log.copy((segment, slot), bytes, Who::Client) {
+        match log.copy((segment, slot), bytes, Who::FreeCleaner) {
             Ok(true) => {
                 self.tally.copied += 1;
                 Ok(Taken::Moved)
@@ -256,7 +256,7 @@ impl FreeCleaner {
     fn copy_kept(&mut self, log: &mut Log) -> Result<(), FreeCleanError> {
         while let Some(kept) = self.kept.front() {
             if log.writing_of(kept.segment) == Some(kept.writing) {
-                match log.copy((kept.segment, kept.slot), &kept.bytes, Who::Client) {
+                match log.copy((kept.segment, kept.slot), &kept.bytes, Who::FreeCleaner) {
                     Ok(copied) => self.tally.copied += u64::from(copied),
                     Err(CopyError::NoRoom(_)) => return Ok(()),
                     Err(error) => {
@@ -289,7 +289,10 @@ impl FreeCleaner {
                 self.tally.aborted += 1;
             }
             // If there is no room for the tombstones, the next step tries again.
-            if !ground || self.bad.contains(&segment) || log.carry_tombstones(segment, Who::Client).is_ok() {
+            if !ground
+                || self.bad.contains(&segment)
+                || log.carry_tombstones(segment, Who::FreeCleaner).is_ok()
+            {
                 self.victims.remove(&segment);
                 self.tally.cleaned += u64::from(!self.bad.contains(&segment));
             }

@@ -105,8 +105,11 @@ pub struct NotPending(pub SegmentIndex);
 /// The party that room is made for. The foreground cleaner may use segments that are reserved from the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Who {
-    /// The client and the free cleaner, which must leave the foreground cleaner's reserve.
+    /// The client, which leaves the last free segment to the foreground cleaner, and waits while that works.
     Client,
+    /// The cleaner in gaps, whose blocks arrive at any time, also while the foreground cleaner works. It leaves the last free
+    /// segment as well, and all room in that segment once the foreground cleaner fills it.
+    FreeCleaner,
     /// The foreground cleaner: it may take the last free segment, since every segment that it fills frees one.
     Cleaner,
 }
@@ -467,6 +470,10 @@ impl Log {
             Room::Slot => open.has_slot(),
             Room::Tombstone => open.has_tombstone_room(),
         };
+        // The live blocks of one segment leave room in another, but not if blocks of a third fill it: nothing would be freed.
+        if who == Who::FreeCleaner && self.soon_free_segments() == 0 {
+            return Err(WriteError::NeedsCleaning { free: 0 });
+        }
         match &self.open {
             Some(open) if fits(open) => return Ok(open.sequence),
             Some(_) => {
@@ -476,7 +483,7 @@ impl Log {
         }
         let free = self.free_segments();
         let keep = match who {
-            Who::Client => 1,
+            Who::Client | Who::FreeCleaner => 1,
             Who::Cleaner => 0,
         };
         if free <= keep {

@@ -11,6 +11,7 @@
 //! | the summary's checksum is ignored | `no_single_changed_byte_passes` (unit test) |
 //! | reads of dead blocks are not aborted | `reads_of_blocks_that_died_are_taken_back` |
 //! | a segment is freed before the copies of its blocks are durable | all three property tests: free segments are overwritten before a crash |
+//! | the cleaner in gaps may use room in the last free segment while the foreground cleaner fills it | `blocks_from_gaps_leave_the_last_segment_to_the_foreground_cleaner` |
 //! | a record of an earlier writing of a segment is accepted | `a_record_of_a_segments_earlier_contents_is_dropped` |
 
 mod rig;
@@ -98,6 +99,30 @@ fn a_log_that_is_95_percent_full_goes_on() {
             rig.happen(Event::Write(i * 389 % live));
         }
         assert_eq!(rig.live(), live);
+        rig.check();
+    }
+}
+
+/// If blocks of several segments share the last free one, none of those segments becomes empty.
+#[test]
+fn blocks_from_gaps_leave_the_last_segment_to_the_foreground_cleaner() {
+    for reads in [Reads::Block, Reads::Run, Reads::Segment] {
+        let config = LogConfig {
+            segments: 9,
+            blocks_per_segment: 8,
+            sectors_per_block: 1,
+            logical_blocks: 9 * 7,
+            minimum_free: 2,
+            ..LogConfig::default()
+        };
+        let mut rig = Rig::new(config, reads, true);
+        rig.fill(100);
+        let live = rig.live();
+        assert_eq!(live, rig.log.geometry().capacity());
+        for i in 0..2_000u32 {
+            rig.happen(Event::Write(i * 389 % live));
+        }
+        assert!(rig.free_copies > 100 && rig.foreground_copies > 100, "both cleaners copy blocks");
         rig.check();
     }
 }

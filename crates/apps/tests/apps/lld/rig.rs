@@ -222,7 +222,7 @@ impl Rig {
 
     fn clean(&mut self) -> Result<(), PowerFailed> {
         let before = self.foreground.tally().copied;
-        let mut steps = 0;
+        let mut steps = 0u32;
         loop {
             steps += 1;
             assert!(steps < 100_000, "the foreground cleaner does not come to an end");
@@ -230,6 +230,10 @@ impl Rig {
                 Ok(Step::Read(range)) => {
                     let bytes = self.medium[self.at(range)].to_vec();
                     self.foreground.deliver(&self.log, range, &bytes).unwrap();
+                    // The drive uses the gaps of this cleaner's reads as well.
+                    for gap in 0..3 {
+                        self.read_for_free(steps.wrapping_mul(0x9E37).wrapping_add(gap), true);
+                    }
                 }
                 Ok(Step::WriteOut) => self.write_out()?,
                 Ok(Step::Done) => break,

@@ -11,10 +11,14 @@ use model::{DriveModel, Profile};
 use scheduler::{Command, Config, Outcome, Place, Purpose};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use units::{Instant, Lbn, LbnRange, RequestId, Sectors};
+use units::{Instant, Lbn, LbnRange, Op, RequestId, Sectors};
 
 /// The maximum of promoted writes whose bytes are kept: more than are under way at once.
 const MOST_PROMOTED: usize = 1 << 10;
+
+/// The maximum of lost commands that are remembered until the core repeats them: more than are at the drive at once. A promoted
+/// block that was aborted meanwhile is never repeated.
+const MOST_LOST: usize = 1 << 10;
 
 /// A drive behind its interface, and its parameters for a new one after a reset.
 pub(super) struct Outside {
@@ -26,11 +30,16 @@ pub(super) struct Outside {
     sent: BTreeMap<u64, Sent>,
     /// The bytes of the last promoted writes: a lost one is sent again, and its bytes are not requested again.
     promoted: VecDeque<(LbnRange, Vec<u8>)>,
+    /// Lost commands of foreground requests and of promoted blocks, which the core repeats.
+    to_repeat: VecDeque<Lost>,
 }
 
 struct Sent {
     command: Command,
+    /// The foreground request that it serves; `None` for promoted blocks and background work.
+    request: Option<RequestId>,
     at: Instant,
+    first_ordered: Instant,
     fate: Fate,
     /// The bytes of a write.
     bytes: Vec<(LbnRange, Vec<u8>)>,
@@ -43,6 +52,25 @@ impl Sent {
     fn overlaps(&self, other: &Command) -> bool {
         let writes = self.command.op.is_write() || other.op.is_write();
         writes && self.command.range.overlaps(other.range)
+    }
+}
+
+/// A lost command that the core repeats.
+struct Lost {
+    op: Op,
+    range: LbnRange,
+    request: Option<RequestId>,
+    first_ordered: Instant,
+}
+
+impl Lost {
+    /// Returns whether a command for this request, or for these promoted blocks, repeats it.
+    fn is_repeated_by(&self, command: &Command, request: Option<RequestId>) -> bool {
+        match (self.request, request) {
+            (Some(lost), Some(request)) => lost == request,
+            (None, None) => self.op == command.op && self.range.overlaps(command.range),
+            _ => false,
+        }
     }
 }
 
@@ -62,6 +90,7 @@ impl Outside {
             seed,
             sent: BTreeMap::new(),
             promoted: VecDeque::new(),
+            to_repeat: VecDeque::new(),
         })
     }
 
@@ -78,6 +107,26 @@ impl Outside {
             Fate::Told(_) => None,
         });
         lost.min()
+    }
+
+    /// Records a lost command if the core will repeat it.
+    fn note_lost(&mut self, sent: &Sent) {
+        let Sent { command, request, first_ordered, .. } = *sent;
+        if command.purpose == Purpose::Foreground {
+            self.to_repeat.push_back(Lost { op: command.op, range: command.range, request, first_ordered });
+            self.to_repeat.drain(..self.to_repeat.len().saturating_sub(MOST_LOST));
+        }
+    }
+
+    /// Returns the instant at which the core first ordered this command, which it orders `now`, perhaps again.
+    fn first_ordered(&mut self, now: Instant, command: &Command, request: Option<RequestId>) -> Instant {
+        if command.purpose != Purpose::Foreground {
+            return now;
+        }
+        let repeated = |lost: &Lost| lost.is_repeated_by(command, request);
+        let first = self.to_repeat.iter().filter(|lost| repeated(lost)).map(|lost| lost.first_ordered).min();
+        self.to_repeat.retain(|lost| !repeated(lost));
+        first.unwrap_or(now)
     }
 
     /// Switches the drive on again, `now`.
@@ -144,7 +193,9 @@ impl Volume {
         let bytes = if command.op.is_write() { self.bytes_of(&command, request) } else { Vec::new() };
         let fate = self.chance.fate(self.now, self.now);
         let Some(outside) = &mut self.outside else { return Ok(()) };
-        let sent = Sent { command, at: self.now, fate, bytes, held: true, done: None };
+        let first_ordered = outside.first_ordered(self.now, &command, request);
+        let sent =
+            Sent { command, request, at: self.now, first_ordered, fate, bytes, held: true, done: None };
         outside.sent.insert(command.id.get(), sent);
         self.executes += 1;
         self.release_held()
@@ -261,7 +312,8 @@ impl Volume {
     fn tell(&mut self, sent: &Sent, range: LbnRange, lost: bool) {
         if let Some(watcher) = &mut self.watcher {
             let Command { id, op, purpose, .. } = sent.command;
-            watcher(&Passed { execute: id.get(), op, range, purpose, began: sent.at, lost });
+            let Sent { at: began, first_ordered, .. } = *sent;
+            watcher(&Passed { execute: id.get(), op, range, purpose, began, first_ordered, lost });
         }
     }
 
@@ -269,6 +321,7 @@ impl Volume {
     fn lose_outside(&mut self, outside: &mut Outside) -> Result<(), VolumeError> {
         let sector = self.drive.sector_bytes();
         for sent in std::mem::take(&mut outside.sent).into_values() {
+            outside.note_lost(&sent);
             let range = sent.command.range;
             if sent.done.is_none() && !sent.held {
                 let part = self.chance.part(range);

@@ -92,8 +92,11 @@ pub struct Passed {
     pub range: LbnRange,
     /// The purpose.
     pub purpose: Purpose,
-    /// The instant of the order.
+    /// The instant of the order; outside the drive, the instant at which the command was given to the drive.
     pub began: Instant,
+    /// The instant at which the core first ordered it. It is earlier than `began` if the command had to wait for one that it
+    /// overlaps, or if a command for the same request was lost and this one repeats it.
+    pub first_ordered: Instant,
     /// Whether its loss was reported to the core.
     pub lost: bool,
 }

@@ -126,7 +126,15 @@ impl Volume {
                 if let Some(watcher) = watcher {
                     let Access { op, purpose, .. } = *access;
                     let began = under_way.began;
-                    watcher(&Passed { execute: *executes, op, range, purpose, began, lost });
+                    watcher(&Passed {
+                        execute: *executes,
+                        op,
+                        range,
+                        purpose,
+                        began,
+                        first_ordered: began,
+                        lost,
+                    });
                 }
             });
         }

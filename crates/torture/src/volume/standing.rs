@@ -25,7 +25,7 @@ pub(super) struct Standing {
     writes_serve_reads: bool,
 }
 
-/// The ranges that could serve reads since power-up, each with the instant at which its command was sent.
+/// The ranges that could serve reads since power-up, each with the instant at which the core first ordered its command.
 type Served = Rc<RefCell<Vec<(Instant, LbnRange)>>>;
 
 impl Standing {
@@ -68,7 +68,7 @@ impl Standing {
             let (served, writes) = (Rc::clone(&self.passed), self.writes_serve_reads);
             volume.watch(move |passed| {
                 if (writes || passed.op == Op::Read) && !passed.lost {
-                    served.borrow_mut().push((passed.began, passed.range));
+                    served.borrow_mut().push((passed.first_ordered, passed.range));
                 }
             });
         }
@@ -83,11 +83,12 @@ impl Standing {
         self.black.is_some()
     }
 
-    /// Returns whether commands that were sent by then have read all of the range, or written it where writes complete
-    /// reads. In the drive no work is under way when a record comes.
+    /// Returns whether commands that the core had ordered by then have read all of the range, or written it where writes
+    /// complete reads. A command that repeats a lost one counts from the first. In the drive no work is under way when a
+    /// record comes.
     pub fn was_under_way(&self, range: LbnRange, by: Instant) -> bool {
         let passed = self.passed.borrow();
-        let of = |lbn| passed.iter().any(|(sent, range)| *sent <= by && range.contains(lbn));
+        let of = |lbn| passed.iter().any(|(ordered, range)| *ordered <= by && range.contains(lbn));
         lbns(range).all(of)
     }
 }

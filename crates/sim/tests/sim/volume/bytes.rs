@@ -1,9 +1,15 @@
 //! The bytes after each kind of fault, one at a time.
 
-use freeblock_sim::{Cure, Faults, Platters, Volume};
-use model::DriveModel;
+use drive::Behaviour;
+use freeblock_sim::{Cure, Faults, Platters, Volume, black_box};
 use model::random_profile::{Size, random_profile};
-use scheduler::{Application, Config, IdleTime, Parameter, Priority, Record, SessionError, Sessions, Wanted};
+use model::{DriveModel, builtin};
+use scheduler::{
+    Application, Config, IdleTime, OutsideConfig, Parameter, Place as Where, Priority, Record, SessionError,
+    Sessions, Wanted,
+};
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::sync::Arc;
 use units::{Duration, Instant, Lbn, LbnRange, Op, Sectors, SessionId};
 
@@ -188,6 +194,46 @@ fn a_promoted_write_keeps_its_buffer_when_it_is_lost() {
         volume.run_for(Duration::from_secs(60)).unwrap();
         assert_eq!(volume.app(app).unwrap().came.len(), 5);
         assert!(read(volume.platters(), &drive, range(30, 40)).iter().all(|byte| *byte == 9));
+    }
+}
+
+/// Outside the drive, a command that repeats a lost one is known by the instant of the first, for requests and for promoted
+/// blocks; one for another request, at the same place and later, is not.
+#[test]
+fn a_repeated_command_has_the_instant_of_the_first_order() {
+    let profile = builtin::find("quantum-atlas-10k").unwrap();
+    let known = Arc::new(DriveModel::from_profile(&profile).unwrap());
+    let behaviour = Behaviour { write_back: Some(false), ..Behaviour::fast02() };
+    let (_, overheads) = black_box(&profile, behaviour, 1).unwrap();
+    let config = Config { place: Where::Outside(OutsideConfig::beyond(overheads)), ..Config::default() };
+    let (platters, drive) = (Platters::blank(&known), (&profile, behaviour, 1));
+    let mut volume = Volume::outside(Instant::ZERO, drive, known, config, platters).unwrap();
+    let passed = Rc::new(RefCell::new(Vec::new()));
+    let passes = Rc::clone(&passed);
+    volume.watch(move |p| passes.borrow_mut().extend((!p.lost).then_some((p.began, p.first_ordered))));
+    let app = volume.host(Once::default());
+    for lost_ppm in [1_000_000, 0] {
+        volume.set_faults(Faults { lost_ppm, ..Faults::default() });
+        volume.submit_read(range(1_000, 8)).unwrap();
+        volume.call(app, |_, sessions| {
+            let session = sessions.open(Priority::default()).unwrap();
+            sessions.read(session, range(5_000, 8), Sectors::new(8), Parameter::default()).unwrap();
+            assert_eq!(sessions.promote(session, range(5_000, 8)), Ok(1));
+        });
+        let since = volume.now();
+        if lost_ppm > 0 {
+            // Every command is lost, half a second after it was sent.
+            volume.run_for(Duration::from_secs(2)).unwrap();
+            assert_eq!(*passed.borrow(), []);
+            volume.set_faults(Faults::default());
+        }
+        volume.run_for(Duration::from_secs(2)).unwrap();
+        let passed = std::mem::take(&mut *passed.borrow_mut());
+        assert_eq!(passed.len(), 2);
+        for (began, first) in passed {
+            let soon = since + Duration::from_millis(100);
+            assert!(first < soon && (began > soon) == (lost_ppm > 0), "{began:?}, first {first:?}");
+        }
     }
 }
 

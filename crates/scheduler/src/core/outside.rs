@@ -80,7 +80,7 @@ use shared::Shared;
 use stream::Streams;
 use taking_in::TakingIn;
 use through::Through;
-use units::{Duration, Instant, Lbn, Op, RequestId, TrackIndex};
+use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId, TrackIndex};
 
 /// The error of a completion that casts no doubt on the others, as a part of a revolution: an eighth.
 const NOISE: i64 = 8;
@@ -368,6 +368,11 @@ impl Outside {
             self.known_bad.clear();
         }
         self.known_bad.extend(bad.iter().take(MOST_KNOWN_BAD));
+    }
+
+    /// Returns whether a range has a sector that is known to be bad.
+    fn has_known_bad(&self, range: LbnRange) -> bool {
+        self.known_bad.range(range.start()..range.end()).next().is_some()
     }
 
     /// Discards the forecasts of commands under way.

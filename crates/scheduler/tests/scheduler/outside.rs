@@ -4,7 +4,7 @@ use freeblock_scheduler::{
     Action, Command, CommandId, Config, Core, IdleTime, Outcome, OutsideConfig, Overheads, Parameter, Place,
     Priority, Purpose, Record, Request, Sessions,
 };
-use model::{DriveModel, Profile};
+use model::{DriveModel, Profile, builtin};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use units::{Bytes, Duration, Instant, Lbn, LbnRange, Op, RequestId, Sectors, SessionId};
@@ -316,6 +316,39 @@ fn a_block_that_another_write_was_to_do_for_its_promotion_stays_promoted_if_that
     assert!(matches!(core.poll(at(10)), Some(Action::Failed { .. })));
     let (again, ..) = polled(&mut core, at(10));
     assert_eq!(promoted(&again), [range(96, 8)]);
+}
+
+/// The foreground has read the half of a block that lies on one track, and a sector of that half goes bad. The drive transfers
+/// nothing of a command with a bad sector, so the rest is read by a command without it.
+#[test]
+fn a_promoted_block_is_read_without_the_half_that_has_gone_bad_since_it_was_read() {
+    for fails in [Outcome::NoData, Outcome::StoppedAt] {
+        let drive = DriveModel::from_profile(&builtin::find("quantum-atlas-10k").unwrap()).unwrap();
+        let border = u64::from(drive.layout().pieces(range(0, 2_000)).next().unwrap().len);
+        let place = Place::Outside(OutsideConfig::blind());
+        let mut core = Core::new(Arc::new(drive), Config { place, ..Config::default() });
+        let session = core.open(Priority::default()).unwrap();
+        let block = range(border - 4, 8);
+        core.read(session, block, Sectors::new(8), Parameter::default()).unwrap();
+        let request = Request { id: RequestId::new(1), op: Op::Read, range: range(border - 4, 4) };
+        core.submit(at(0), request).unwrap();
+        let (sent, ..) = polled(&mut core, at(0));
+        core.command_done(at(5), sent[0].id, Outcome::Done);
+        let (_, delivered, completed) = polled(&mut core, at(5));
+        assert_eq!((delivered.len(), completed.len()), (0, 1));
+        assert_eq!(core.promote(session, block), Ok(1));
+        let (sent, ..) = polled(&mut core, at(6));
+        assert_eq!(promoted(&sent), [block]);
+        core.command_done(at(10), sent[0].id, fails(Lbn::new(border - 2)));
+        let (sent, delivered, _) = polled(&mut core, at(10));
+        assert_eq!((promoted(&sent), delivered.len()), (vec![range(border, 4)], 0));
+        core.command_done(at(20), sent[0].id, Outcome::Done);
+        let (_, delivered, _) = polled(&mut core, at(20));
+        assert_eq!(
+            delivered.iter().map(|record| (record.range, record.bad)).collect::<Vec<_>>(),
+            [(block, None)]
+        );
+    }
 }
 
 /// A read in idle time fails at a sector in the middle of eight wanted blocks. The core then knows that the sector is bad, and reads

@@ -144,19 +144,19 @@ fn a_load_in_one_line_runs_with_its_own_arrivals_or_those_of_the_flags() {
     assert!(page.contains("zipf:0.9,size=4k,reads=2/3; closed:2"), "{page}");
 }
 
-/// The order of mean response times that Worthington, Ganger and Patt (SIGMETRICS 1994) found for random loads, by policies that
-/// know addresses alone and by those that know positions; SCAN goes farther than LOOK for the same order.
+/// The order of mean response times in the literature, for random loads: policies that know positions are ahead of those that know
+/// addresses (Worthington, Ganger and Patt, SIGMETRICS 1994), ageing costs SPTF some of its lead, and SCAN takes longer than
+/// LOOK for the same order.
 #[test]
-fn policies_for_comparison_are_in_the_order_of_the_literature() {
+fn policies_for_comparison_have_their_known_order() {
     let response = |policy: &str| {
         let args = format!("simulate --policy {policy} --outstanding 20 --requests 20000 --json");
         number(&run(&args).json(), "/foreground/mean_response_ms")
     };
-    let [fcfs, scan, look, vscan, asptf, sptf] =
-        ["fcfs", "scan", "look", "vscan:0.2", "asptf:6", "sptf"].map(response);
+    let [fcfs, scan, look, asptf, sptf] = ["fcfs", "scan", "look", "asptf:20", "sptf"].map(response);
     assert!(
-        sptf < asptf && asptf < vscan && vscan < look && look < scan && scan < fcfs,
-        "fcfs {fcfs}, scan {scan}, look {look}, vscan {vscan}, asptf {asptf}, sptf {sptf}"
+        sptf < asptf && asptf < look && look < scan && scan < fcfs,
+        "fcfs {fcfs}, scan {scan}, look {look}, asptf {asptf}, sptf {sptf}"
     );
 }
 

@@ -1,0 +1,69 @@
+//! The load of one drive of an array: the array's commands, at the times at which it sends them.
+
+use std::collections::VecDeque;
+use units::Instant;
+use workload::{ClosedTask, Issued, Request, Script, Source};
+
+/// A source that issues what it is given, and keeps the completions.
+#[derive(Debug, Default)]
+pub(super) struct Port {
+    waiting: VecDeque<Issued>,
+    done: Vec<ClosedTask>,
+    /// Commands given and not completed.
+    outstanding: usize,
+}
+
+impl Port {
+    /// Gives a command, to be issued at `at`. Times must not go back.
+    pub fn send(&mut self, at: Instant, task: ClosedTask, request: Request) {
+        self.waiting.push_back(Issued { at, task, request });
+        self.outstanding += 1;
+    }
+
+    /// Returns the number of commands given and not completed.
+    pub fn outstanding(&self) -> usize {
+        self.outstanding
+    }
+
+    /// Takes a completed command.
+    pub fn take_done(&mut self) -> Option<ClosedTask> {
+        self.done.pop()
+    }
+}
+
+impl Source for Port {
+    fn next_request(&mut self) -> Option<Request> {
+        self.waiting.pop_front().map(|issued| issued.request)
+    }
+
+    fn script(&self) -> Option<&dyn Script> {
+        Some(self)
+    }
+
+    fn script_mut(&mut self) -> Option<&mut dyn Script> {
+        Some(self)
+    }
+}
+
+impl Script for Port {
+    fn start(&mut self, _: Instant) {}
+
+    fn due(&self) -> Option<Instant> {
+        self.waiting.front().map(|issued| issued.at)
+    }
+
+    fn issue(&mut self, now: Instant) -> Option<Issued> {
+        self.due().filter(|due| *due <= now)?;
+        self.waiting.pop_front()
+    }
+
+    fn complete(&mut self, task: ClosedTask, _: Instant) {
+        self.outstanding = self.outstanding.saturating_sub(1);
+        self.done.push(task);
+    }
+
+    /// The array may always send more.
+    fn is_done(&self) -> bool {
+        false
+    }
+}

@@ -132,7 +132,7 @@ fn a_scan_leaves_the_foreground_as_it_was() {
 fn a_load_in_one_line_runs_with_its_own_arrivals_or_those_of_the_flags() {
     let iops = |load: &str, flags: &[&str]| {
         let args = ["simulate", "--requests", "3000", "--json", "--workload", load];
-        number(&run_with(&[&args, flags].concat()).json(), "/foreground/iops")
+        number(&run_with(&[&args[..], flags].concat()).json(), "/foreground/iops")
     };
     let open = iops("3*zipf:0.9,size=4k/64k,range=0%-50% + sequential:4,run=256; constant:50", &[]);
     assert!((open - 50.0).abs() < 0.5, "{open}");

@@ -3,9 +3,11 @@
 //! [`Inside`] is the core in the drive's firmware: it knows the mechanics exactly and moves the head itself.
 //! [`Outside`] is the core in front of a drive: it sends commands and sees completions.
 //! [`Direct`] is a load on a device without any core, and perhaps a background reader that has none either.
+//! [`Array`] is several drives with a core each under one load: concatenation, striping, mirror, RAID 5.
 //! [`Volume`] is the same with bytes on the medium, applications over the core, and faults. Nothing here sleeps or reads
 //! a clock; a run jumps from event to event, and the same set-up gives the same result.
 
+mod array;
 mod direct;
 mod head;
 mod inside;
@@ -17,6 +19,10 @@ mod statistics;
 mod trust;
 mod volume;
 
+pub use array::{
+    Array, ArrayError, ArrayLayout, ArrayMap, ArrayReport, DRIVES_MAX, Drives, Member, MirrorReads, Part,
+    Step, UNIT_MAX, UnknownLayout,
+};
 pub use direct::{Direct, Done};
 pub use inside::{Background, Finished, Inside, Nothing, Observer, SetupError};
 pub use outside::{Outside, black_box};

@@ -405,6 +405,29 @@ impl<S: Source> Outside<S> {
     }
 }
 
+/// The drive as one of several in an array, which owns the loop over all of them.
+impl<S: Source> Outside<S> {
+    /// Returns the instant of the next event.
+    pub(crate) fn next_instant(&self) -> Option<Instant> {
+        self.next_event()
+    }
+
+    /// Processes one event. Returns false without a further event.
+    pub(crate) fn advance_once(&mut self, observer: &mut impl Observer) -> Result<bool, SetupError> {
+        self.step(observer)
+    }
+
+    /// Returns the load.
+    pub(crate) fn load(&self) -> &Issuer<S> {
+        &self.foreground
+    }
+
+    /// Returns the load, to be given requests.
+    pub(crate) fn load_mut(&mut self) -> &mut Issuer<S> {
+        &mut self.foreground
+    }
+}
+
 /// Returns a completed request with the parts of its command's time, as far as the device reports them.
 pub(crate) fn explained(
     request: Request,

@@ -328,6 +328,11 @@ impl<S: Source> Issuer<S> {
         &self.source
     }
 
+    /// Returns the source, to be given requests if it keeps its own times.
+    pub const fn source_mut(&mut self) -> &mut S {
+        &mut self.source
+    }
+
     /// Returns the number of requests issued and not completed.
     pub const fn outstanding(&self) -> u64 {
         self.outstanding

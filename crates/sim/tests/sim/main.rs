@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests stand outside test functions")]
 
+mod array;
 mod idle;
 mod outside;
 mod promises;

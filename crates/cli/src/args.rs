@@ -149,6 +149,35 @@ pub(crate) enum Command {
         after_help = "Example:\n  freeblock mimic probe emulated:quantum-atlas-10k -o atlas.mimic\n  freeblock mimic show atlas.mimic\n  freeblock simulate --policy smtf --mimic atlas.mimic --outstanding 20"
     )]
     Mimic(crate::mimic::MimicCommand),
+    /// Print the completion script for a shell
+    #[command(
+        after_help = "Example:\n  freeblock completions bash > ~/.local/share/bash-completion/completions/freeblock\n  freeblock completions zsh > ~/.zfunc/_freeblock\n  freeblock completions fish > ~/.config/fish/completions/freeblock.fish\n\nFor zsh the directory must be in `fpath`. The Debian package installs all three."
+    )]
+    Completions(CompletionsArgs),
+    /// Write a man page for each command to a directory
+    #[command(hide = true, after_help = "Example:\n  freeblock man /usr/local/share/man/man1")]
+    Man(ManArgs),
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct CompletionsArgs {
+    /// The shell
+    pub(crate) shell: Shell,
+}
+
+/// A shell for which a test has tried the completions.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Shell {
+    Bash,
+    Zsh,
+    Fish,
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ManArgs {
+    /// An existing directory; pages in it are replaced
+    #[arg(value_name = "DIR")]
+    pub(crate) directory: PathBuf,
 }
 
 #[derive(Debug, Subcommand)]

@@ -19,6 +19,7 @@ mod interrupt;
 mod lab;
 mod mimic;
 mod output;
+mod pages;
 mod probe;
 mod problem;
 mod progress;
@@ -146,5 +147,7 @@ fn execute(cli: Cli, console: &Console) -> Result<Outcome, Problem> {
         Command::Priority(args) => tasks::priority(&args).map(Outcome::from),
         Command::Torture(args) => torture::execute(&args, console),
         Command::Mimic(command) => mimic::execute(command, console).map(Outcome::from),
+        Command::Completions(args) => Ok(pages::completions(&args).into()),
+        Command::Man(args) => pages::man(&args).map(Outcome::from),
     }
 }

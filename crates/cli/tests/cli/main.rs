@@ -48,3 +48,5 @@ mod torture;
 #[cfg(target_os = "linux")]
 mod tour;
 mod traces;
+#[cfg(target_os = "linux")]
+mod watching;

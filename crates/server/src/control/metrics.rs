@@ -95,6 +95,10 @@ impl Collector for Snapshot {
                 self.0.iter().map(|one| (disk(one), value(&one.status))).collect();
             family(&mut to, name, help, MetricType::Gauge, &values)?;
         }
+        let bounds: Vec<(Labels<'_>, f64)> =
+            self.0.iter().filter_map(|one| Some((disk(one), one.status.harm_bound?))).collect();
+        let help = "The bound on the harm of idle work and detours together";
+        family(&mut to, "harm_bound_ratio", help, MetricType::Gauge, &bounds)?;
         let values: Vec<(Labels<'_>, f64)> =
             self.0.iter().filter_map(|one| Some((disk(one), wrong_blocks(&one.tasks)?))).collect();
         let (name, help) =

@@ -178,6 +178,8 @@ pub struct DiskStatus {
     pub detours: Paid,
     /// The harm of work in idle time.
     pub idle: Paid,
+    /// The bound on both shares together (`harm_percent` as a share), if there is one.
+    pub harm_bound: Option<f64>,
     /// Commands that were given up, because the device did not answer in time.
     pub timed_out: u64,
     /// Those of them that it has not answered yet.
@@ -338,6 +340,7 @@ impl Counters {
             foresight: foresight.unwrap_or_default(),
             detours: core.detour_harm().map(Paid::of).unwrap_or_default(),
             idle: Paid::of(core.harm()),
+            harm_bound: core.harm_bound_ppm().map(|ppm| f64::from(ppm) / 1e6),
             caution: core.caution().map(Caution::name),
             mistrusted: false,
         }

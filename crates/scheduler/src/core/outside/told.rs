@@ -24,6 +24,15 @@ impl Core {
         self.outside.as_ref().map(|o| o.guard.harm())
     }
 
+    /// Returns the bound on the harm of detours and idle time together, in ppm of the foreground's time; `None` if neither has a
+    /// bound. It is the smaller one of [`IdleTime::harm_ppm`](crate::IdleTime::harm_ppm) and
+    /// [`OutsideConfig::harm_ppm`](crate::OutsideConfig::harm_ppm).
+    pub fn harm_bound_ppm(&self) -> Option<u32> {
+        let idle = self.config.idle.map(|idle| idle.harm_ppm);
+        let detours = self.outside.as_ref().and_then(|outside| outside.config.harm_ppm);
+        idle.into_iter().chain(detours).min()
+    }
+
     /// Returns, outside the drive, the cost of background work from windows without it, if it is
     /// [measured](crate::OutsideConfig::audit).
     pub fn audit_report(&self) -> Option<AuditReport> {

@@ -10,7 +10,7 @@ RUST_MIN := $(shell sed -n 's/^rust-version *= *"\([0-9.]*\)".*/\1/p' Cargo.toml
 CARGO := cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: help demo test test-long torture proofs-long explore lab reproduction bench bench-nbd bench-harm fuzz-check policy lint ublk rust cc clients guest libclang
+.PHONY: help demo deb deb-check static container packager prometheus debian test test-long torture proofs-long explore lab reproduction bench bench-nbd bench-harm fuzz-check policy lint ublk rust cc clients guest libclang
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/make \1: \2/p' Makefile
@@ -39,7 +39,7 @@ test-long: rust cc clients ## every test at full size, more than an hour; keeps 
 KINDS := raw serve live
 PROOFS := fio filesystems postgres
 proof = echo "$(1) over $(2)"; LENGTH=long KIND=$(2) EXPORT=$(TARGET)/release/examples/export GUEST=$(TARGET)/guest \
-  FREEBLOCK=$(TARGET)/release/freeblock bash proofs/$(1).sh || [ $$? = 77 ]
+  DEBIAN=$(TARGET)/debian FREEBLOCK=$(TARGET)/release/freeblock bash proofs/$(1).sh || [ $$? = 77 ]
 # Other histories for each commit.
 TORTURE_SEED = $(shell printf '%d' "0x$$(git rev-parse --short=8 HEAD 2>/dev/null || echo 2a)")
 torture: rust cc ## random histories with the commit's seed, 30 minutes on two cores (docs/TORTURE.md)
@@ -47,10 +47,11 @@ torture: rust cc ## random histories with the commit's seed, 30 minutes on two c
 	@$(TARGET)/release/freeblock torture --minutes 30 --jobs 2 --seed $(TORTURE_SEED)
 
 proofs-long: export FREEBLOCK_LONG = 1
-proofs-long: rust cc clients guest ## the proofs with other people's programs at length, with tasks at work and in a guest; kill -9 by the hundred; hostile bytes; a black box in every way we know
+proofs-long: rust cc clients guest debian ## the proofs with other people's programs at length, with tasks at work and in a guest; kill -9 by the hundred; hostile bytes; a black box in every way we know
 	@$(CARGO) build --release --locked --quiet --package freeblock-server --example export --package freeblock-cli --bin freeblock
 	@for kind in $(KINDS); do for proof in $(PROOFS); do $(call proof,$$proof,$$kind); done; done
 	@$(call proof,guest,serve)
+	@$(call proof,package,serve)
 	@if $(MAKE) --no-print-directory libclang; then \
 	  $(CARGO) test --release --locked --package freeblock-device --features ublk --lib && $(MAKE) --no-print-directory ublk && { $(call proof,ublk,serve); }; \
 	else echo "skipped: libclang not found, and ublk needs it"; fi
@@ -67,6 +68,31 @@ reproduction: rust cc ## the papers' claims at the quick size; writes docs/resul
 
 ublk: rust cc libclang ## the release binary with `freeblock serve --ublk`: disks as /dev/ublkbN of this machine's kernel
 	@$(CARGO) build --release --locked --quiet --package freeblock-cli --bin freeblock --features ublk
+
+deb: rust cc packager ## the Debian package, target/freeblock_VERSION_ARCHITECTURE.deb; with ublk where libclang is found
+	@features=; if $(HAS_LIBCLANG); then features=--features=ublk; else \
+	  echo "make: libclang not found; the package's daemon has no ublk (Debian: apt-get install libclang-dev)" >&2; fi; \
+	$(CARGO) build --release --locked --quiet --package freeblock-cli --bin freeblock $$features
+	@bash packaging/deb.sh $(TARGET)/release/freeblock $(TARGET)
+
+deb-check: deb clients debian ## install, upgrade, remove and purge that package in a clean Debian (root; minutes)
+	@$(call proof,package,serve)
+
+# A libc of its own, so that the binary runs on any Linux of this architecture. ring and zstd have parts in C.
+MUSL := $(shell uname -m)-unknown-linux-musl
+static: rust cc ## a binary without shared libraries, target/MUSL/release/freeblock; needs rustup and musl-gcc
+	@command -v musl-gcc >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
+	  timeout 60 apt-get update -qq && DEBIAN_FRONTEND=noninteractive timeout 400 apt-get install -qq -y --no-install-recommends musl-tools >/dev/null; } || { \
+	  echo "make: musl-gcc is missing (Debian: apt-get install musl-tools)" >&2; exit 1; }
+	@rustup target list --installed 2>/dev/null | grep -qx $(MUSL) || rustup target add $(MUSL) >/dev/null || { \
+	  echo "make: Rust for $(MUSL) cannot be had (rustup target add $(MUSL))" >&2; exit 1; }
+	@$(CARGO) build --release --locked --quiet --package freeblock-cli --bin freeblock --target $(MUSL)
+	@echo $(TARGET)/$(MUSL)/release/freeblock
+
+container: ## an image of the daemon from Containerfile, where podman or docker works
+	@for engine in podman docker; do \
+	  if $$engine info >/dev/null 2>&1; then exec $$engine build --file packaging/Containerfile --tag freeblock .; fi; \
+	done; echo "skipped: neither podman nor docker works here" >&2
 
 bench-nbd: rust cc clients ## the same fio job against ours, nbdkit and qemu-nbd over a file in memory (KIND=raw without the scheduler)
 	@$(CARGO) build --release --locked --quiet --package freeblock-server --example export --package freeblock-cli --bin freeblock
@@ -170,9 +196,9 @@ libclang:
 
 # Programs that nobody here wrote, for the tests and proofs that hold ours against them. What misses its program says so and
 # passes. nbdfuse mounts what it serves, so that it needs no fusermount.
-CLIENTS := nbdinfo nbdcopy nbdfuse qemu-img qemu-io fio mkfs.ext4 mkfs.xfs mkfs.btrfs sqlite3 pgbench nbdkit git losetup curl
-PACKAGES := libnbd-bin nbdfuse qemu-utils fio e2fsprogs xfsprogs btrfs-progs sqlite3 postgresql nbdkit nbdkit-plugin-python git mount curl
-clients:
+CLIENTS := nbdinfo nbdcopy nbdfuse qemu-img qemu-io fio mkfs.ext4 mkfs.xfs mkfs.btrfs sqlite3 pgbench nbdkit git losetup curl zsh fish
+PACKAGES := libnbd-bin nbdfuse qemu-utils fio e2fsprogs xfsprogs btrfs-progs sqlite3 postgresql nbdkit nbdkit-plugin-python git mount curl zsh fish
+clients: packager prometheus
 	@missing=; \
 	for program in $(CLIENTS); do \
 	  PATH="$$PATH:/usr/sbin:/sbin" command -v $$program >/dev/null || missing="$$missing $$program"; \
@@ -186,6 +212,43 @@ clients:
 	    echo "make: that failed; the tests that need them are skipped" >&2; \
 	else \
 	  echo "make: no$$missing; tests that need them are skipped (Debian: apt-get install $(PACKAGES))" >&2; \
+	fi
+
+packager:
+	@missing=; for program in dpkg-deb dpkg-shlibdeps strip; do command -v $$program >/dev/null || missing="$$missing $$program"; done; \
+	[ -z "$$missing" ] && exit 0; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  echo "make: for the package, installing$$missing (dpkg-dev binutils)" >&2; \
+	  { timeout 60 apt-get update -qq && \
+	    DEBIAN_FRONTEND=noninteractive timeout 400 apt-get install -qq -y --no-install-recommends dpkg-dev binutils >/dev/null; } || \
+	    echo "make: that failed; no package can be made" >&2; \
+	else \
+	  echo "make: no$$missing; no package can be made (Debian: apt-get install dpkg-dev binutils)" >&2; \
+	fi
+
+# Unpacked and not installed: an installation starts a service.
+prometheus:
+	@command -v promtool >/dev/null && command -v prometheus >/dev/null && exit 0; [ -x $(TARGET)/prometheus/usr/bin/promtool ] && exit 0; \
+	command -v apt-get >/dev/null || { echo "make: no promtool; tests of the alerts are skipped (Debian: package prometheus)" >&2; exit 0; }; \
+	echo "make: to test alerts with, unpacking prometheus below $(TARGET)" >&2; \
+	mkdir -p $(TARGET)/prometheus/debs; \
+	{ [ "$$(id -u)" != 0 ] || timeout 60 apt-get update -qq || true; } && (cd $(TARGET)/prometheus/debs && timeout 300 apt-get download -qq prometheus 2>/dev/null) && \
+	  dpkg-deb -x $(TARGET)/prometheus/debs/prometheus_*.deb $(TARGET)/prometheus || \
+	  echo "make: that failed; the tests that need it are skipped" >&2; \
+	rm -rf $(TARGET)/prometheus/debs
+
+DEBIAN_CLIENTS := debootstrap systemd-nspawn lintian
+DEBIAN_PACKAGES := debootstrap systemd-container lintian
+debian: packager
+	@missing=; for program in $(DEBIAN_CLIENTS); do PATH="$$PATH:/usr/sbin:/sbin" command -v $$program >/dev/null || missing="$$missing $$program"; done; \
+	[ -z "$$missing" ] && exit 0; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  echo "make: for a clean Debian, installing$$missing ($(DEBIAN_PACKAGES))" >&2; \
+	  { timeout 60 apt-get update -qq && \
+	    DEBIAN_FRONTEND=noninteractive timeout 400 apt-get install -qq -y --no-install-recommends $(DEBIAN_PACKAGES) >/dev/null; } || \
+	    echo "make: that failed; the package is not tried" >&2; \
+	else \
+	  echo "make: no$$missing; the package is not tried (Debian: apt-get install $(DEBIAN_PACKAGES))" >&2; \
 	fi
 
 # What a guest boots from is downloaded by its proof; only the emulator is installed.

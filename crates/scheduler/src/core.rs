@@ -19,7 +19,7 @@ use crate::foreground::{Pending, Request, follows};
 use crate::idle::{Harm, Idle, IdleTime, IdleTimeError};
 use crate::lottery::Lottery;
 use crate::planner::{Planner, SearchBudget};
-use crate::policy::{AgeWeight, AnyPolicy, PolicyName};
+use crate::policy::{AgeWeight, AnyPolicy, ForeignPolicy, PolicyName};
 use crate::predictor::Mimic;
 use crate::sessions::{Parameter, Priority, Record, SessionError, Sessions};
 use alloc::collections::VecDeque;
@@ -335,6 +335,11 @@ impl Core {
             },
             drive,
         }
+    }
+
+    /// Sets a policy of the host's own in place of [`Config::policy`], from the next choice on.
+    pub fn set_policy(&mut self, policy: Box<dyn ForeignPolicy>) {
+        self.policy = AnyPolicy::Foreign(policy);
     }
 
     /// Sets the mimic that SMTF queries, and reports each foreground request to it from here on, under any policy. Returns

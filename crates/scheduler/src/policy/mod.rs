@@ -5,6 +5,7 @@
 mod asptf;
 mod c_look;
 mod fcfs;
+mod foreign;
 mod look;
 mod scan;
 mod smtf;
@@ -16,6 +17,7 @@ mod vscan;
 pub use asptf::Asptf;
 pub use c_look::CLook;
 pub use fcfs::Fcfs;
+pub use foreign::{Choice, ForeignPolicy};
 pub use look::Look;
 pub use scan::Scan;
 pub use smtf::{Base, Smtf, SmtfRule, Unknown};
@@ -27,6 +29,7 @@ pub use vscan::VScan;
 use crate::foreground::Pending;
 use crate::predictor::{Last, Mimic, Predictor};
 use alloc::borrow::ToOwned;
+use alloc::boxed::Box;
 use alloc::string::String;
 use core::fmt;
 use core::str::FromStr;
@@ -292,6 +295,7 @@ pub(crate) enum AnyPolicy {
     Asptf(Asptf),
     SptfSw(SptfSw),
     Smtf(Smtf),
+    Foreign(Box<dyn ForeignPolicy>),
 }
 
 impl From<PolicyName> for AnyPolicy {
@@ -325,6 +329,7 @@ impl Policy for AnyPolicy {
             Self::Sptf(p) => p.choose(view),
             Self::SptfSw(p) => p.choose(view),
             Self::Smtf(p) => p.choose(view),
+            Self::Foreign(p) => Policy::choose(p, view),
         }
     }
 

@@ -485,3 +485,46 @@ proptest! {
         prop_assert_eq!(Fcfs.choose(&view), 0);
     }
 }
+
+/// A policy from outside: the shortest positioning time, or an index past the end of the pool.
+#[derive(Clone, Debug)]
+enum Own {
+    Shortest,
+    PastTheEnd,
+}
+
+impl ForeignPolicy for Own {
+    fn choose(&mut self, choice: &Choice<'_>) -> usize {
+        let totals = choice.pool.iter().map(|pending| choice.positioning(pending).total());
+        match self {
+            Self::Shortest => {
+                totals.enumerate().min_by_key(|&(_, total)| total).map_or(0, |(index, _)| index)
+            }
+            Self::PastTheEnd => choice.pool.len(),
+        }
+    }
+
+    fn boxed_clone(&self) -> Box<dyn ForeignPolicy> {
+        Box::new(self.clone())
+    }
+}
+
+fn choice_of(own: Own, pool: &[Pending], table: &Table) -> u64 {
+    let mut policy = AnyPolicy::Foreign(Box::new(own)).clone();
+    pool[policy.choose(&view(pool, table, AgeWeight::default()))].sequence
+}
+
+#[test]
+fn a_policy_from_outside_sees_the_positioning_times_of_the_named_ones() {
+    let table = Table(vec![(900, 50), (100, 700), (300, 20)]);
+    let pool: Vec<Pending> = (0..3).map(|n| pending(n, 100 * n, n)).collect();
+    assert_eq!(choice_of(Own::Shortest, &pool, &table), 2);
+    assert_eq!(first("sptf", &pool, &table, AgeWeight::default()), 2);
+}
+
+#[test]
+fn a_choice_past_the_end_of_the_pool_stands_for_the_earliest_arrival() {
+    let table = Table(vec![(9, 9), (1, 1)]);
+    let pool = [pending(1, 0, 20), pending(0, 8, 10)];
+    assert_eq!(choice_of(Own::PastTheEnd, &pool, &table), 0);
+}

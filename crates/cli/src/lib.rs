@@ -17,6 +17,7 @@ mod files;
 mod inspect;
 mod interrupt;
 mod lab;
+pub mod library;
 mod mimic;
 mod output;
 mod pages;

@@ -4,14 +4,22 @@ use crate::problem::Problem;
 use miette::{GraphicalReportHandler, GraphicalTheme};
 use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
+use std::sync::{Mutex, PoisonError};
 
-/// The terminal, pipe or file for the command's output.
-#[derive(Debug)]
+/// The terminal, pipe or file for the command's output, or a program that calls the command as a library.
 pub(crate) struct Console {
     /// Whether standard error is a terminal.
     terminal: bool,
     /// Whether that terminal may be sent colours.
     colour: bool,
+    /// The calling program.
+    caller: Option<Caller>,
+}
+
+/// A program that calls the command as a library: it gets notes in place of standard error, and may end a run.
+struct Caller {
+    notes: Mutex<Vec<String>>,
+    stop: Box<dyn Fn() -> bool + Send + Sync>,
 }
 
 impl Console {
@@ -19,7 +27,24 @@ impl Console {
     pub(crate) fn new() -> Self {
         let terminal = io::stderr().is_terminal();
         let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        Self { terminal, colour: terminal && !unwanted }
+        Self { terminal, colour: terminal && !unwanted, caller: None }
+    }
+
+    /// Returns a console that keeps its notes and prints nothing. A run ends early once `stop` returns true.
+    pub(crate) fn of_caller(stop: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        let caller = Caller { notes: Mutex::default(), stop: Box::new(stop) };
+        Self { terminal: false, colour: false, caller: Some(caller) }
+    }
+
+    /// Returns the notes that were kept.
+    pub(crate) fn into_notes(self) -> Vec<String> {
+        self.caller
+            .map_or_else(Vec::new, |caller| caller.notes.into_inner().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Returns whether the calling program ends the run.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.caller.as_ref().is_some_and(|caller| (caller.stop)())
     }
 
     /// Returns whether standard error is a terminal.
@@ -36,9 +61,15 @@ impl Console {
         }
     }
 
-    /// Writes a note to standard error.
+    /// Writes a note to standard error, or keeps it for the calling program.
     pub(crate) fn note(&self, text: &str) {
-        self.complain(&plain(text));
+        match &self.caller {
+            None => self.complain(&plain(text)),
+            Some(caller) => {
+                let mut notes = caller.notes.lock().unwrap_or_else(PoisonError::into_inner);
+                notes.push(plain(text).into_owned());
+            }
+        }
     }
 
     fn complain(&self, text: &str) {

@@ -58,6 +58,12 @@ pub(crate) fn obtain(
     let lab = lab.with_progress(&bar);
     let mut findings = Vec::with_capacity(experiments.len());
     for (index, experiment) in experiments.iter().enumerate() {
+        if console.is_stopped() {
+            return Err(Problem::failed(format!(
+                "interrupted after {index} of {} experiments",
+                experiments.len()
+            )));
+        }
         bar.with(|p| p.step(&format!("{} ({} of {})", experiment.id, index + 1, experiments.len())));
         let before = kept.and_then(|directory| read(directory, experiment, &stamp, console));
         let finding = match before {

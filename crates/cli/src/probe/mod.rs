@@ -56,7 +56,7 @@ pub(crate) fn execute(args: &ProbeArgs, console: &Console) -> Result<crate::Outc
     let mut trouble = None;
     let result = probe.run(device.as_mut(), &mut |at| {
         progress.at((at.share * PARTS) as u64);
-        if interrupt::came() {
+        if interrupt::came() || console.is_stopped() {
             return ControlFlow::Break(());
         }
         if let Some(path) = &args.resume

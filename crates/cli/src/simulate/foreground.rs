@@ -115,15 +115,19 @@ pub(crate) fn check_flags(args: &SimulateArgs) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Builds the requests and their times.
+/// Builds the requests and their times. `given` are the requests of a calling program.
 ///
 /// # Errors
 /// A size is not whole sectors or larger than the drive, or a trace cannot be read or does not fit.
 pub(crate) fn build(
     args: &SimulateArgs,
+    given: Option<Box<dyn Source>>,
     drive: &Arc<DriveModel>,
     config: Config,
 ) -> Result<Foreground, Problem> {
+    if let Some(source) = given {
+        return of_caller(args, source);
+    }
     let foreground = match &args.workload {
         Load::Utilisation(share) => utilisation(args, *share, drive, config),
         Load::Tpcc => tpcc(args, drive),
@@ -211,6 +215,16 @@ fn mixture(args: &SimulateArgs, text: &str, drive: &DriveModel) -> Result<Foregr
     let grain = source.grain();
     let foreground = assemble(Box::new(source), arrival, args.seed, None, format!("{load}{times}"))?;
     Ok(Foreground { grain, ..foreground })
+}
+
+/// Returns the times of [`random`] for requests of a calling program.
+fn of_caller(args: &SimulateArgs, source: Box<dyn Source>) -> Result<Foreground, Problem> {
+    let outstanding = args.outstanding.or(args.mpl).unwrap_or(1);
+    let (arrival, times) = match args.rate {
+        Some(rate) => (Arrival::Poisson { rate }, format!("{rate} requests a second")),
+        None => closed(outstanding, args.think.unwrap_or(Duration::ZERO), "outstanding"),
+    };
+    assemble(source, arrival, args.seed, None, format!("requests of the program's own, {times}"))
 }
 
 fn request_size(size: Bytes, sector: Bytes) -> Result<Sectors, Problem> {

@@ -2,6 +2,7 @@
 
 mod confidence;
 mod foreground;
+mod given;
 pub(crate) mod known;
 #[cfg(target_os = "linux")]
 mod live;
@@ -24,6 +25,7 @@ use crate::problem::Problem;
 use crate::values::{self, Load, Warmup};
 use drive::{Behaviour, DriveError};
 use foreground::Foreground;
+pub(crate) use given::Given;
 use known::Told;
 use log::Log;
 use mimic::Learner;
@@ -46,18 +48,24 @@ pub(crate) fn execute(args: &SimulateArgs, console: &Console) -> Result<Outcome,
     if let Some(path) = &args.replay_live {
         return live::execute(path, args.json, console);
     }
-    simulate(args, console).map(Outcome::from)
+    with_parts(args, Given::default(), console).map(Outcome::from)
 }
 
-fn simulate(args: &SimulateArgs, console: &Console) -> Result<String, Problem> {
+/// Simulates, with parts that a calling program may have given.
+pub(crate) fn with_parts(
+    args: &SimulateArgs,
+    given: Given<'_>,
+    console: &Console,
+) -> Result<String, Problem> {
     check_place(args)?;
     foreground::check_flags(args)?;
+    given::check_flags(args, &given)?;
     mimicked::check_flags(args)?;
     check_results(args)?;
     if let Some(count) = args.seeds {
         return seeds::execute(args, count, console);
     }
-    let Simulated { result, notes } = simulate_once(args, console)?;
+    let Simulated { result, notes } = simulate_once(args, given, console)?;
     notes.iter().for_each(|note| console.note(&format!("note: {note}")));
     if args.json { crate::drive::json(&result.json()) } else { Ok(result.page(args.background)) }
 }
@@ -68,7 +76,7 @@ struct Simulated {
     notes: Vec<String>,
 }
 
-fn simulate_once(args: &SimulateArgs, console: &Console) -> Result<Simulated, Problem> {
+fn simulate_once(args: &SimulateArgs, given: Given<'_>, console: &Console) -> Result<Simulated, Problem> {
     let started = Instant::now();
     let place = args.place();
     let mut drive = resolve(&args.drive)?;
@@ -105,7 +113,7 @@ fn simulate_once(args: &SimulateArgs, console: &Console) -> Result<Simulated, Pr
     };
     let model = Arc::new(model);
     let Foreground { issuer, requests, description, replayed, grain } =
-        foreground::build(args, &model, config)?;
+        foreground::build(args, given.requests, &model, config)?;
     let learner = mimicked::learner(args, &drive.profile.name, &model, grain)?;
     let goal = match (args.background, args.requests) {
         (_, Some(requests)) => Goal::Requests(requests),
@@ -145,6 +153,7 @@ fn simulate_once(args: &SimulateArgs, console: &Console) -> Result<Simulated, Pr
             Run::outside(device, known, Config { place, ..config }, issuer, background)?
         }
     };
+    run.set_policy(given.policy);
     run.set_mimic(learner);
     if args.learnt.is_some() {
         // The knowledge learned so far may have taken hours.
@@ -153,7 +162,7 @@ fn simulate_once(args: &SimulateArgs, console: &Console) -> Result<Simulated, Pr
     let series = args.every.map(|every| Series::new(every, sector)).transpose();
     let series = series.map_err(|error| Problem::usage(format!("--every: {error}")))?;
     let log = args.log.as_ref().map(Log::create).transpose()?;
-    let mut watch = Watch { log, series, warm: false };
+    let mut watch = Watch { log, series, caller: given.watch, warm: false };
     run.warm_up(args.warmup, &mut watch, console)?;
     let warmup = args.warmup.map(|_| Left { requests: run.requests(), time: run.now().since(Start::ZERO) });
     let ended = run.advance(goal, "simulating", &mut watch, console)?;

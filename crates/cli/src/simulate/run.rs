@@ -10,6 +10,7 @@ use crate::values::Warmup;
 use drive::Drive;
 use mimic::Learner;
 use model::DriveModel;
+use scheduler::policy::ForeignPolicy;
 use scheduler::{Config, SubmitError};
 use sim::{Background, Direct, Inside, Observer, Outside, Report, SetupError};
 use std::any::Any;
@@ -97,8 +98,8 @@ impl<S: Source> Run<S> {
         Self { host: Host::Device(Box::new(direct)), yielded: (0, 0) }
     }
 
-    /// Runs until the goal is reached, the load has ended, or Ctrl-C if that is [watched](interrupt::watch). Returns
-    /// whether it ended without Ctrl-C.
+    /// Runs until the goal is reached, the load has ended, or Ctrl-C if that is [watched](interrupt::watch), or until a
+    /// calling program ends it. Returns whether it ended by itself.
     ///
     /// # Errors
     /// As [`stride`](Self::stride), and the log or the time series cannot go on.
@@ -106,7 +107,7 @@ impl<S: Source> Run<S> {
         &mut self,
         goal: Goal,
         label: &str,
-        watch: &mut Watch,
+        watch: &mut Watch<'_>,
         console: &Console,
     ) -> Result<bool, Problem> {
         let mut progress = self.progress(goal, label, console);
@@ -117,7 +118,7 @@ impl<S: Source> Run<S> {
                 return Ok(true);
             }
             progress.at(self.position(goal));
-            if interrupt::came() {
+            if interrupt::came() || console.is_stopped() {
                 return Ok(false);
             }
         }
@@ -130,7 +131,7 @@ impl<S: Source> Run<S> {
     pub(super) fn warm_up(
         &mut self,
         warmup: Option<Warmup>,
-        watch: &mut Watch,
+        watch: &mut Watch<'_>,
         console: &Console,
     ) -> Result<(), Problem> {
         match warmup {
@@ -217,6 +218,13 @@ impl<S: Source> Run<S> {
     /// Returns the foreground requests done.
     pub(crate) fn requests(&self) -> u64 {
         either!(&self.host, run => run.requests(), run => run.requests())
+    }
+
+    /// Sets a policy in place of the named one.
+    pub(crate) fn set_policy(&mut self, policy: Option<Box<dyn ForeignPolicy>>) {
+        if let Some(policy) = policy {
+            either!(&mut self.host, run => run.core_mut().set_policy(policy), _ => ());
+        }
     }
 
     /// Sets the mimic of SMTF.

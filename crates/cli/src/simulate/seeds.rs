@@ -1,7 +1,7 @@
 //! `--seeds`: the same simulation with several seeds.
 
 use super::confidence::{CONFIDENCE, Estimate, half_widths, means};
-use super::{Simulated, simulate_once};
+use super::{Given, Simulated, simulate_once};
 use crate::args::{BackgroundTask, SimulateArgs};
 use crate::output::Console;
 use crate::problem::Problem;
@@ -23,7 +23,7 @@ pub(super) fn execute(args: &SimulateArgs, count: u64, console: &Console) -> Res
     let mut title = String::new();
     for seed in first..=last {
         let one = SimulateArgs { seed, ..args.clone() };
-        let Simulated { result, notes } = simulate_once(&one, console)?;
+        let Simulated { result, notes } = simulate_once(&one, Given::default(), console)?;
         if runs.is_empty() {
             notes.iter().for_each(|note| console.note(&format!("note: {note}")));
         }

@@ -1,20 +1,21 @@
 //! The observer of a simulation: its log and its time series.
 
+use super::given::Caller;
 use super::log::Log;
 use crate::problem::Problem;
 use scheduler::Request;
 use sim::{Finished, Interval, Observer, Series};
 use units::Instant;
 
-/// The log and the time series of a run, as far as they are wanted. Nothing is kept of a warm-up.
-#[derive(Debug, Default)]
-pub(super) struct Watch {
+/// The log and the time series of a run, and a calling program that sees its requests, as far as they are wanted. Nothing is kept of a warm-up.
+pub(super) struct Watch<'a> {
     pub(super) log: Option<Log>,
     pub(super) series: Option<Series>,
+    pub(super) caller: Caller<'a>,
     pub(super) warm: bool,
 }
 
-impl Watch {
+impl Watch<'_> {
     /// Ends the warm-up.
     pub(super) fn measure_from(&mut self, now: Instant) {
         self.warm = true;
@@ -42,7 +43,7 @@ impl Watch {
     }
 }
 
-impl Observer for Watch {
+impl Observer for Watch<'_> {
     fn arrived(&mut self, request: Request, at: Instant) {
         if let Some(series) = &mut self.series {
             series.arrived(request, at);
@@ -55,6 +56,9 @@ impl Observer for Watch {
         }
         if let Some(log) = self.log.as_mut().filter(|_| self.warm) {
             log.add(done);
+        }
+        if self.warm {
+            self.caller.finished(done);
         }
     }
 }

@@ -10,13 +10,19 @@ RUST_MIN := $(shell sed -n 's/^rust-version *= *"\([0-9.]*\)".*/\1/p' Cargo.toml
 CARGO := cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: help demo deb deb-check static container packager prometheus debian test test-long torture proofs-long explore lab reproduction bench bench-nbd bench-harm fuzz-check policy lint ublk rust cc clients guest libclang
+.PHONY: help demo deb deb-check static container packager prometheus debian test test-long torture proofs-long explore lab reproduction bench bench-nbd bench-harm fuzz-check policy lint ublk rust cc clients guest libclang wheel
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/make \1: \2/p' Makefile
 
 demo: rust cc ## build the release binary, then run `freeblock demo`
 	@$(CARGO) run --release --locked --quiet --package freeblock-cli --bin freeblock -- demo
+
+WHEEL := $(abspath $(TARGET))/wheel
+wheel: rust cc ## the Python wheel in target/wheels (docs/PYTHON.md); maturin is installed below target
+	@[ -x $(WHEEL)/bin/maturin ] || { python3 -m venv $(WHEEL) && \
+	  $(WHEEL)/bin/pip install --quiet --disable-pip-version-check maturin==1.16.0; }
+	@cd clients/python && $(WHEEL)/bin/maturin build --release --strip --locked --out $(abspath $(TARGET))/wheels
 
 # Fixed, so that a commit passes or fails for itself; `make explore` looks further.
 export PROPTEST_RNG_SEED ?= 20001023

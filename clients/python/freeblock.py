@@ -1,218 +1,23 @@
-"""Talks to a freeblock daemon over its control socket (docs/CONTROL.md). Python 3.9 or later, nothing else.
+"""The control client alone, for programs that have this directory in their path and no wheel installed.
 
-    with Session("data", priority=20) as session:
-        session.read(0, session.sectors, block=128)
-        for record in session:              # in whatever order is free; select and poll work on a session (fileno)
-            print(record.start, len(record.data))
+It is `src/freeblock/control.py`, one file of the standard library; the wheel has the same names, and simulations beside them.
 """
-import json
-import socket
-import struct
-import time
-from typing import NamedTuple, Optional, Union
+import importlib.util
+import pathlib
+import sys
 
-USUAL_PATH = "/run/freeblock/control.sock"
-_VERSION = 1
+_PATH = pathlib.Path(__file__).resolve().parent / "src" / "freeblock" / "control.py"
+_spec = importlib.util.spec_from_file_location("freeblock_control", _PATH)
+if _spec is None or _spec.loader is None:
+    raise ImportError(f"{_PATH} cannot be read; this file needs it beside it")
+_control = importlib.util.module_from_spec(_spec)
+sys.modules[_spec.name] = _control
+_spec.loader.exec_module(_control)
 
-
-class Refused(Exception):
-    """The daemon refuses, and says why; nothing has changed."""
-
-
-class Gone(Exception):
-    """The daemon has hung up, and the session is over."""
-
-
-class Record(NamedTuple):
-    """A block that is done with."""
-    task: int
-    start: int  # its first LBN
-    sectors: int
-    parameter: int  # what came with the task
-    write: bool
-    bad: Optional[int]  # the first bad sector, where the medium could not serve it: then there are no data
-    last: bool  # nothing more is to come
-    data: bytes
-
-
-class Wanted(NamedTuple):
-    """A block that is about to be written: answer with give() or not_now()."""
-    task: int
-    start: int
-    sectors: int
-    parameter: int
-
-
-def _connect(path: str, head: str, body: bytes = b"") -> "tuple[socket.socket, int, bytes]":
-    """The connection, the answer's code, and what has come of its body."""
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    connection.connect(path)
-    try:
-        connection.sendall(f"{head}\r\nHost: freeblock\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
-    except BrokenPipeError:
-        pass  # a daemon that refuses may answer and hang up before it has taken all
-    answer = b""
-    while b"\r\n\r\n" not in answer:
-        some = connection.recv(65536)
-        if not some:
-            raise Gone("the daemon hung up")
-        answer += some
-    head_bytes, rest = answer.split(b"\r\n\r\n", 1)
-    return connection, int(head_bytes.split(b" ", 2)[1]), rest
-
-
-def _body(connection: socket.socket, rest: bytes) -> bytes:
-    with connection:
-        while some := connection.recv(65536):
-            rest += some
-    return rest
-
-
-def _refused(body: bytes) -> Refused:
-    try:
-        return Refused(json.loads(body)["error"]["message"])
-    except (ValueError, KeyError, TypeError):
-        return Refused("what answers there is no freeblock daemon")
-
-
-def request(method: str, path: str, body: Union[dict, None] = None, control: str = USUAL_PATH) -> dict:
-    """One request: request("POST", "/v1/disks/data/tasks", {"kind": "scrub"})."""
-    data = b"" if body is None else json.dumps(body).encode()
-    connection, code, rest = _connect(control, f"{method} {path} HTTP/1.1\r\nConnection: close", data)
-    whole = _body(connection, rest)
-    if not 200 <= code < 300:
-        raise _refused(whole)
-    return json.loads(whole)
-
-
-class Session:
-    """Blocks of a disk in whatever order is free. Who does not fetch suspends their own session, nobody else's."""
-
-    def __init__(self, disk: str, priority: int = 20, control: str = USUAL_PATH):
-        head = f"POST /v1/disks/{disk}/sessions?priority={priority} HTTP/1.1"
-        head += "\r\nConnection: Upgrade\r\nUpgrade: freeblock-session"
-        self._socket, code, self._bytes = _connect(control, head)
-        if code != 101:
-            self._socket.settimeout(1)  # it keeps the connection, and has said all
-            raise _refused(self._bytes)
-        self._waiting: list = []
-        self._calls = 0
-        version, self.sectors, self.sector_bytes = self._event(None)[1]
-        if version != _VERSION:
-            raise Refused(f"the daemon speaks version {version} of the protocol, this file {_VERSION}")
-
-    def fileno(self) -> int:
-        """Readable while there is something for get(), or a part of it, that has not been taken, and when the daemon is gone:
-        select or poll and one get(0), again and again, miss nothing. But for what comes while a call waits for its answer
-        (any method but get, give and not_now): so after a call get(0) until None, then select or poll."""
-        return self._socket.fileno()
-
-    def read(self, start: int, sectors: int, block: int = 8, parameter: int = 0) -> int:
-        """Registers blocks of `block` sectors to be read, each once; the task's number."""
-        return self._call(1, start, sectors, block, parameter)
-
-    def write(self, start: int, sectors: int, block: int = 8, parameter: int = 0) -> int:
-        """The same for writing: get() gives a Wanted for each."""
-        return self._call(2, start, sectors, block, parameter)
-
-    def abort(self, task: int) -> int:
-        return self._call(3, task)
-
-    def abort_range(self, start: int, sectors: int) -> int:
-        return self._call(4, start, sectors)
-
-    def promote(self, start: int, sectors: int) -> int:
-        """Makes every block that touches the range foreground work; how many."""
-        return self._call(5, start, sectors)
-
-    def suspend(self) -> None:
-        self._call(6)
-
-    def resume(self) -> None:
-        self._call(7)
-
-    def close(self) -> None:
-        self._socket.close()
-
-    def give(self, wanted: Wanted, data: bytes) -> None:
-        """All bytes of a wanted block."""
-        self._send(9, struct.pack("<QQ", wanted.task, wanted.start) + data)
-
-    def not_now(self, wanted: Wanted) -> None:
-        """They are not at hand: it is asked again later."""
-        self._send(10, struct.pack("<QQ", wanted.task, wanted.start))
-
-    def get(self, timeout: Optional[float] = None) -> Union[Record, Wanted, None]:
-        """What comes next, waiting so long at most; None: nothing came."""
-        deadline = None if timeout is None else time.monotonic() + timeout
-        while True:
-            event = self._waiting.pop(0) if self._waiting else self._event(deadline)
-            if event is None:
-                return None
-            kind, fields = event
-            if kind == 131:
-                task, start, sectors, parameter, flags, bad, data = fields
-                last = bool(flags & 4) and not self._waiting
-                return Record(task, start, sectors, parameter, bool(flags & 1), bad if flags & 2 else None, last, data)
-            if kind == 132:
-                return Wanted(*fields)
-
-    def __iter__(self):
-        """Records up to the last; for sessions that read."""
-        while True:
-            got = self.get()
-            if isinstance(got, Record):
-                yield got
-                if got.last:
-                    return
-
-    def __enter__(self) -> "Session":
-        return self
-
-    def __exit__(self, *_) -> None:
-        self.close()
-
-    def _send(self, kind: int, fields: bytes) -> None:
-        self._socket.settimeout(None)
-        self._socket.sendall(struct.pack("<IB", 1 + len(fields), kind) + fields)
-
-    def _call(self, kind: int, *fields: int) -> int:
-        self._calls += 1
-        self._send(kind, struct.pack(f"<{1 + len(fields)}Q", self._calls, *fields))
-        while True:
-            event = self._event(None)
-            if event[0] == 129 and event[1][0] == self._calls:
-                return event[1][1]
-            if event[0] == 130 and event[1][0] == self._calls:
-                raise Refused(event[1][1])
-            self._waiting.append(event)
-
-    def _event(self, deadline: Optional[float]):
-        """Kind and fields of the next frame; None when the time is up."""
-        while True:
-            # No more is read than the frame that is under way: what was kept here, select would not tell of.
-            end = 4
-            if len(self._bytes) >= 4:
-                (length,) = struct.unpack_from("<I", self._bytes)
-                end += length
-                if len(self._bytes) >= end:
-                    kind, body = self._bytes[4], self._bytes[5:end]
-                    self._bytes = self._bytes[end:]
-                    return kind, self._fields(kind, body)
-            left = None if deadline is None else max(deadline - time.monotonic(), 0)
-            self._socket.settimeout(left)
-            try:
-                some = self._socket.recv(min(end - len(self._bytes), 1 << 20))
-            except (BlockingIOError, socket.timeout):
-                return None
-            if not some:
-                raise Gone("the daemon has ended the session")
-            self._bytes += some
-
-    @staticmethod
-    def _fields(kind: int, body: bytes) -> tuple:
-        if kind == 130:
-            return struct.unpack_from("<Q", body) + (body[8:].decode(errors="replace"),)
-        if kind == 131:
-            return struct.unpack_from("<6Q", body) + (body[48:],)
-        return struct.unpack(f"<{len(body) // 8}Q", body)
+USUAL_PATH = _control.USUAL_PATH
+Refused = _control.Refused
+Gone = _control.Gone
+Record = _control.Record
+Wanted = _control.Wanted
+Session = _control.Session
+request = _control.request

@@ -50,7 +50,8 @@ pub(super) fn check_flags(args: &SimulateArgs, given: &Given<'_>) -> Result<(), 
                 .help("give --where inside or --where outside: there the drive alone serves the requests"));
         }
     }
-    if args.seeds.is_some() && (given.policy.is_some() || given.requests.is_some() || given.watch.0.is_some()) {
+    if args.seeds.is_some() && (given.policy.is_some() || given.requests.is_some() || given.watch.0.is_some())
+    {
         return Err(Problem::usage("--seeds does not go with parts of the program's own")
             .help("give --seed with one seed at a time"));
     }

@@ -7,7 +7,8 @@ use scheduler::Request;
 use sim::{Finished, Interval, Observer, Series};
 use units::Instant;
 
-/// The log and the time series of a run, and a calling program that sees its requests, as far as they are wanted. Nothing is kept of a warm-up.
+/// The log and the time series of a run, and a calling program that sees its requests, as far as they are wanted. Nothing
+/// is kept of a warm-up.
 pub(super) struct Watch<'a> {
     pub(super) log: Option<Log>,
     pub(super) series: Option<Series>,

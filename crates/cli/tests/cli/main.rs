@@ -28,6 +28,8 @@ mod probe;
 #[cfg(target_os = "linux")]
 mod proofs;
 #[cfg(target_os = "linux")]
+mod python;
+#[cfg(target_os = "linux")]
 mod record;
 #[cfg(target_os = "linux")]
 mod reload;

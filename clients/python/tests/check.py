@@ -1,0 +1,414 @@
+"""Checks of an installed wheel, without a test framework: `python check.py FREEBLOCK`, with the path of the binary.
+
+Every function called `check_...` is a check. The first that fails ends the program.
+"""
+import inspect
+import json
+import pathlib
+import pickle
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import warnings
+
+import nanoarrow
+
+import freeblock
+
+BINARY = sys.argv[1]
+
+
+def binary(*arguments):
+    ran = subprocess.run([BINARY, *arguments], capture_output=True, text=True, check=False)
+    assert ran.returncode in (0, 1, 3), ran.stderr
+    return json.loads(ran.stdout)
+
+
+def without_wall(values):
+    return {key: value for key, value in values.items() if key != "wall_s"}
+
+
+def raises(kind, call):
+    try:
+        call()
+    except kind as error:
+        return error
+    raise AssertionError(f"no {kind.__name__}")
+
+
+def check_numbers_are_those_of_the_binary():
+    cases = [
+        {},
+        {"policy": "sptf", "outstanding": 12, "requests": 3_000, "background": "scan", "seed": 7},
+        {"drive": "nearline-4tb", "where": "outside", "rate": 40, "requests": 1_500, "background": "scan", "idle_time": True},
+        {"where": "device", "workload": "oltp", "requests": 1_000, "behaviour": "none"},
+        {"policy": "smtf", "outstanding": 4, "requests": 2_000, "blind": True, "where": "outside"},
+        {"workload": "tpcc", "requests": 1_000, "block_size": "64k", "background": "scan"},
+    ]
+    for case in cases:
+        flags = []
+        for name, value in case.items():
+            flag = "--" + name.replace("_", "-")
+            flags += [flag] if name == "blind" else [flag, "on" if value is True else str(value)]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            ours = dict(freeblock.simulate(**case))
+        theirs = binary("simulate", "--json", *flags)
+        assert without_wall(ours) == without_wall(theirs), (case, ours, theirs)
+
+
+def check_every_request_is_in_the_table():
+    run = freeblock.simulate(policy="sptf", outstanding=8, requests=2_000, reads=0.5, keep_requests=True)
+    table = run.requests
+    assert len(table) == run["foreground"]["requests"] == 2_000
+    response = [done - came for came, done in zip(table["arrival_ns"], table["completion_ns"])]
+    mean_ms = sum(response) / len(response) / 1e6
+    assert abs(mean_ms - run["foreground"]["mean_response_ms"]) < 1e-9, mean_ms
+    assert set(table["op"]) == {"read", "write"}
+    assert len(set(table["id"])) == 2_000
+    assert freeblock.simulate(requests=10).requests is None
+
+
+def check_a_table_is_read_through_the_arrow_interface():
+    table = freeblock.simulate(requests=500, keep_requests=True).requests
+    array = nanoarrow.Array(table)
+    assert [field.name for field in array.schema.fields] == table.column_names
+    assert len(array) == len(table) == 500
+    rows = array.to_pylist()
+    lists = table.to_pydict()
+    for n in (0, 1, 250, 499):
+        assert rows[n] == {name: lists[name][n] for name in lists}, rows[n]
+    assert [len(batch) for batch in nanoarrow.ArrayStream(table).iter_chunks()] == [500]
+    schema = nanoarrow.Schema(table)
+    assert str(schema.field(0).type) == "Type.UINT64", schema
+
+
+def check_a_table_outlives_the_run_and_its_own_object():
+    array = nanoarrow.Array(freeblock.simulate(requests=300, keep_requests=True).requests)
+    assert len(array.child(4).to_pylist()) == 300
+
+
+def check_a_table_goes_to_another_process():
+    table = freeblock.simulate(requests=50, keep_requests=True).requests
+    assert pickle.loads(pickle.dumps(table)).to_pydict() == table.to_pydict()
+    error = raises(freeblock.UsageError, lambda: freeblock.simulate(requests=0))
+    again = pickle.loads(pickle.dumps(error))
+    assert (str(again), again.help) == (str(error), error.help)
+
+
+def check_drives_are_listed():
+    drives = freeblock.drives()
+    theirs = binary("drive", "list", "--json")
+    assert drives["name"] == [drive["name"] for drive in theirs]
+    assert drives["capacity_bytes"] == [drive["capacity_bytes"] for drive in theirs]
+    assert freeblock.drive("quantum-atlas-10k") == binary("drive", "show", "quantum-atlas-10k", "--json")
+
+
+def check_a_policy_of_python_repeats_a_named_one():
+    def sptf(waiting, now):
+        assert all(request.arrived <= now for request in waiting)
+        return min(range(len(waiting)), key=lambda n: (waiting[n].seek + waiting[n].rest, waiting[n].arrived, waiting[n].id))
+
+    same = {"outstanding": 6, "requests": 800, "seed": 3, "background": "scan"}
+    ours = without_wall(freeblock.simulate(policy=sptf, **same))
+    assert ours == without_wall(freeblock.simulate(policy="sptf", **same))
+    assert ours != without_wall(freeblock.simulate(policy="fcfs", **same))
+
+
+def check_requests_of_python_are_served():
+    load = [("read" if n % 3 else "write", 4096 * n, 8) for n in range(200)]
+    run = freeblock.simulate(workload=load, keep_requests=True, requests=200)
+    table = run.requests
+    served = sorted(zip(table["id"], table["op"], table["lbn"], table["sectors"]))
+    assert [request[1:] for request in served] == load
+    endless = freeblock.simulate(workload=(("read", 0, 1) for _ in iter(int, 1)), requests=100, outstanding=2)
+    assert endless["foreground"]["requests"] == 100
+
+
+def check_exceptions_of_python_end_the_run():
+    def broken(waiting, now):
+        raise KeyError("mine")
+
+    raises(KeyError, lambda: freeblock.simulate(policy=broken, outstanding=4, requests=100))
+    raises(ValueError, lambda: freeblock.simulate(policy=lambda waiting, now: len(waiting), outstanding=4, requests=100))
+    raises(ValueError, lambda: freeblock.simulate(workload=[("rewind", 0, 8)], requests=10))
+    raises(ValueError, lambda: freeblock.simulate(workload=[("read", 2**64 - 1, 8)], requests=10))
+    raises(freeblock.CommandError, lambda: freeblock.simulate(workload=[("read", 2**60, 8)], requests=10))
+
+
+def check_wrong_options_are_refused_with_a_mend():
+    error = raises(freeblock.UsageError, lambda: freeblock.simulate(ploicy="sptf"))
+    assert "did you mean policy?" in str(error), error
+    error = raises(freeblock.UsageError, lambda: freeblock.simulate(block_size=100))
+    assert "block_size 100" in str(error) and "multiple of 512" in error.help, error
+    error = raises(freeblock.UsageError, lambda: freeblock.simulate(policy="sjf"))
+    assert "sptf" in str(error) and "--help" not in str(error), error
+    error = raises(freeblock.CommandError, lambda: freeblock.simulate("missing.toml"))
+    assert not isinstance(error, freeblock.UsageError) and "missing.toml" in str(error), error
+    raises(freeblock.UsageError, lambda: freeblock.simulate(policy=lambda waiting, now: 0, where="device"))
+    raises(freeblock.UsageError, lambda: freeblock.simulate(workload=[], locality=5))
+
+
+def check_options_are_described():
+    options = {option.name: option for option in freeblock.options("simulate")}
+    assert options["block_size"].takes_value and "4096" in options["block_size"].help
+    assert options["where"].values == ["inside", "outside", "device"]
+    assert not options["blind"].takes_value
+    assert freeblock.options("no-such-command") == []
+
+
+def check_the_lock_is_released_while_simulating():
+    ended = threading.Event()
+
+    def simulate():
+        freeblock.simulate(policy="sptf", outstanding=20, requests=150_000)
+        ended.set()
+
+    thread = threading.Thread(target=simulate)
+    thread.start()
+    turns = 0
+    while not ended.is_set():
+        turns += 1
+        time.sleep(0)
+    thread.join()
+    # With the lock held, this thread would get a turn before the run and one after it.
+    assert turns > 10, turns
+
+
+def check_two_runs_at_once_are_the_same_as_one():
+    alone = without_wall(freeblock.simulate(policy="sptf", outstanding=5, requests=4_000, seed=11))
+    together = [None, None]
+
+    def simulate(n):
+        together[n] = without_wall(freeblock.simulate(policy="sptf", outstanding=5, requests=4_000, seed=11))
+
+    threads = [threading.Thread(target=simulate, args=(n,)) for n in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert together == [alone, alone]
+
+
+def check_ctrl_c_ends_a_run():
+    program = "import freeblock; print('on', flush=True); freeblock.simulate(requests=1_000_000_000)"
+    ran = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert ran.stdout.readline() == "on\n"
+    # A signal before the run has begun ends it as well, before it begins.
+    time.sleep(0.5)
+    ran.send_signal(2)
+    _, complaint = ran.communicate(timeout=60)
+    assert "KeyboardInterrupt" in complaint, complaint
+
+
+def check_a_core_in_the_drive_delivers_every_block_once():
+    drive = freeblock.Drive("quantum-atlas-10k")
+    core = freeblock.Core(drive, policy="fcfs")
+    session = core.open(priority=50)
+    task = core.read(session, 0, 4_900, block=8, parameter=7)
+    now, seen, completed, id = 0, [], [], 0
+    while core.to_come(session):
+        id += 1
+        core.submit(now, id, "read", id * 1_237 % 4_900, 8)
+        while (action := core.poll(now)) is not None:
+            if isinstance(action, freeblock.Execute):
+                assert action.request == id and action.accesses[-1].purpose == "foreground"
+                now = action.until
+                core.completed(now)
+            elif isinstance(action, freeblock.Completed):
+                completed.append(action.id)
+            else:
+                assert isinstance(action, freeblock.Deliver), action
+                assert (action.session, action.task, action.parameter, action.bad) == (session, task, 7, None)
+                seen.append(action.lbn)
+    assert sorted(seen) == list(range(0, 4_900, 8))
+    assert completed == list(range(1, id + 1))
+    gaps, used = core.gaps
+    assert 0 < used <= gaps
+
+
+def outside(policy, requests=300):
+    """A host outside the drive: responses in ns by request, and blocks delivered."""
+    drive = freeblock.Drive("quantum-atlas-10k", behaviour="fast02", seed=5)
+    core = freeblock.Core(drive, where="outside", policy=policy, harm=20_000)
+    session = core.open()
+    core.read(session, 0, 200_000, block=64)
+    now, sent, blocks, responses, came = 0, 0, 0, {}, {}
+
+    def submit(now):
+        nonlocal sent
+        sent += 1
+        came[sent] = now
+        core.submit(now, sent, "read", sent * 7_919_993 % (core.capacity - 8), 8)
+
+    for _ in range(4):
+        submit(now)
+    while len(responses) < requests:
+        while (action := core.poll(now)) is not None:
+            if isinstance(action, freeblock.Send):
+                drive.submit(now, action.id, action.op, action.lbn, action.sectors)
+            elif isinstance(action, freeblock.Completed):
+                responses[action.id] = now - came[action.id]
+                submit(now)
+            elif isinstance(action, freeblock.Deliver):
+                blocks += 1
+        times = [at for at in (drive.next_event(), core.wake_at()) if at is not None]
+        now = max(now, min(times))
+        for reply in drive.advance(now):
+            core.command_done(reply.at, reply.id)
+    return responses, blocks
+
+
+def check_a_core_outside_the_drive_serves_every_request():
+    responses, blocks = outside("sptf")
+    assert set(range(1, 200)) <= set(responses) and blocks > 0, (len(responses), blocks)
+    assert all(0 < response < 10**9 for response in responses.values())
+    assert outside("sptf") == (responses, blocks)
+
+
+def check_a_policy_of_python_serves_a_core_outside_the_drive():
+    assert outside(lambda waiting, now: min(range(len(waiting)), key=lambda n: waiting[n].id))[1] > 0
+    raises(KeyError, lambda: outside(lambda waiting, now: {}["no"]))
+
+
+def check_writes_of_a_core_wait_for_their_bytes():
+    core = freeblock.Core(freeblock.Drive("quantum-atlas-10k"))
+    session = core.open()
+    core.write(session, 800, 8, block=8, parameter=3)
+    core.promote(session, 800, 8)
+    asked = []
+
+    def not_now(*wanted):
+        asked.append(wanted)
+        return False
+
+    assert core.poll(0, not_now) is None and asked[0][0] == session and asked[0][2:] == (800, 8, 3)
+    core.promote(session, 800, 8)
+    action = core.poll(0, lambda *wanted: True)
+    assert isinstance(action, freeblock.Execute) and action.accesses[0].op == "write" and action.request is None
+
+
+def check_wrong_calls_of_a_core_are_refused():
+    drive = freeblock.Drive("quantum-atlas-10k")
+    core = freeblock.Core(drive)
+    raises(ValueError, lambda: core.submit(0, 1, "read", core.capacity, 8))
+    raises(ValueError, lambda: core.submit(0, 1, "read", 0, 0))
+    raises(ValueError, lambda: core.submit(0, 1, "erase", 0, 8))
+    raises(RuntimeError, lambda: core.completed(0))
+    raises(RuntimeError, lambda: core.command_done(0, 1))
+    raises(ValueError, lambda: core.open(priority=0))
+    raises(ValueError, lambda: core.to_come(99))
+    raises(ValueError, lambda: freeblock.Core(drive, where="beside"))
+    raises(ValueError, lambda: freeblock.Core(drive, policy="sjf"))
+    raises(ValueError, lambda: freeblock.Drive("no-such-drive"))
+    assert core.poll(100) is None
+    error = raises(ValueError, lambda: core.poll(99))
+    assert "does not go backwards" in str(error)
+
+
+def check_an_emulated_drive_is_probed_as_by_the_binary():
+    with tempfile.TemporaryDirectory() as directory:
+        path = f"{directory}/found.toml"
+        found = freeblock.probe("emulated:seagate-cheetah-4lp,none", output=path)
+        theirs = binary("probe", "emulated:seagate-cheetah-4lp,none", "--json")
+        assert found.profile == theirs["profile"] and found.report == theirs["report"]
+        assert freeblock.simulate(path, requests=100)["foreground"]["requests"] == 100
+
+
+def check_a_claim_of_the_lab_is_that_of_the_binary():
+    lab = freeblock.lab("osdi00-fig5", quick=True)
+    theirs = binary("lab", "check", "osdi00-fig5", "--quick", "--json")["claims"]
+    measures = [measure for claim in theirs for measure in claim["measures"]]
+    assert lab.claims["ours"] == [measure["ours"]["mean"] for measure in measures]
+    assert lab.claims["holds"] == [measure["holds"] for measure in measures]
+    assert lab.holds == all(claim["holds"] for claim in theirs)
+
+
+GRID = {"policy": ["fcfs", "sptf"], "outstanding": [2, 8], "requests": [400]}
+
+
+def check_a_sweep_has_the_numbers_of_single_runs_in_the_order_of_the_grid():
+    table = freeblock.sweep(GRID, seeds=2, workers=3)
+    rows = [(policy, outstanding, seed) for policy in GRID["policy"] for outstanding in GRID["outstanding"] for seed in (1, 2)]
+    assert list(zip(table["policy"], table["outstanding"], table["seed"])) == rows
+    means = [
+        freeblock.simulate(policy=policy, outstanding=outstanding, requests=400, seed=seed)["foreground"]["mean_response_ms"]
+        for policy, outstanding, seed in rows
+    ]
+    assert table["foreground.mean_response_ms"] == means
+    assert "wall_s" not in table.column_names
+    assert len(nanoarrow.Array(table)) == 8
+
+
+def check_a_sweep_goes_on_from_its_directory():
+    with tempfile.TemporaryDirectory() as directory:
+        whole = freeblock.sweep(GRID, seeds=[5], directory=directory, workers=1).to_pydict()
+        files = sorted(pathlib.Path(directory).iterdir())
+        assert len(files) == 4 and all(file.suffix == ".json" for file in files), files
+        # A result that is there is not computed again: a changed one is given back. One that is damaged or gone is.
+        changed = json.loads(files[0].read_text())
+        changed["result"]["foreground"]["requests"] = 77
+        files[0].write_text(json.dumps(changed))
+        files[1].write_text(files[1].read_text()[:-20])
+        files[2].unlink()
+        again = freeblock.sweep(GRID, seeds=[5], directory=directory).to_pydict()
+        assert sorted(again["foreground.requests"]) == [77, 400, 400, 400]
+        del whole["foreground.requests"], again["foreground.requests"]
+        assert again == whole
+
+
+def check_a_worker_that_dies_is_replaced_and_its_run_is_not_lost():
+    alone = freeblock.sweep(GRID, seeds=3, workers=1).to_pydict()
+    started = []
+    popen = subprocess.Popen
+
+    def start(*arguments, **options):
+        process = popen(*arguments, **options)
+        started.append(process)
+        if len(started) <= 2:
+            process.kill()
+        return process
+
+    sweeping = sys.modules["freeblock.sweeping"]
+    sweeping.subprocess.Popen = start
+    try:
+        assert freeblock.sweep(GRID, seeds=3, workers=2).to_pydict() == alone
+    finally:
+        sweeping.subprocess.Popen = popen
+    assert len(started) >= 4, started
+    assert all(process.returncode is not None for process in started)
+
+
+def check_a_sweep_ends_with_the_first_simulation_that_fails():
+    error = raises(freeblock.CommandError, lambda: freeblock.sweep({"drive": ["quantum-atlas-10k", "missing.toml"], "requests": [50]}))
+    assert "missing.toml" in str(error), error
+    raises(freeblock.UsageError, lambda: freeblock.sweep({"policy": "sptf"}))
+    raises(freeblock.UsageError, lambda: freeblock.sweep([{"policy": lambda waiting, now: 0}]))
+    raises(freeblock.UsageError, lambda: freeblock.sweep([{"seed": 1}]))
+    assert len(freeblock.sweep([], seeds=3)) == 0
+
+
+def check_the_control_client_is_in_the_wheel():
+    assert freeblock.Session.__module__ == "freeblock.control"
+    raises(OSError, lambda: freeblock.request("GET", "/v1/status", control="/no/such/socket"))
+
+
+def check_every_public_name_is_documented():
+    for name in freeblock.__all__:
+        value = getattr(freeblock, name)
+        if inspect.isclass(value) or inspect.isfunction(value):
+            assert (value.__doc__ or "").strip(), name
+            methods = inspect.getmembers(value, lambda member: inspect.ismethoddescriptor(member) or inspect.isfunction(member))
+            for method, member in methods:
+                if inspect.isclass(value) and not method.startswith("_") and method in vars(value):
+                    assert (member.__doc__ or "").strip() or value.__module__ == "freeblock.control", (name, method)
+
+
+for name, check in list(globals().items()):
+    if name.startswith("check_"):
+        began = time.perf_counter()
+        check()
+        print(f"{name} {time.perf_counter() - began:.1f} s", flush=True)
+print("all checks passed")

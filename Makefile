@@ -58,6 +58,7 @@ proofs-long: rust cc clients guest debian ## the proofs with other people's prog
 	@for kind in $(KINDS); do for proof in $(PROOFS); do $(call proof,$$proof,$$kind); done; done
 	@$(call proof,guest,serve)
 	@$(call proof,package,serve)
+	@$(call proof,boot,serve)
 	@if $(MAKE) --no-print-directory libclang; then \
 	  $(CARGO) test --release --locked --package freeblock-device --features ublk --lib && $(MAKE) --no-print-directory ublk && { $(call proof,ublk,serve); }; \
 	else echo "skipped: libclang not found, and ublk needs it"; fi

@@ -50,7 +50,7 @@ macro_rules! drive {
     };
 }
 
-drive! { nbd session http task config journal backup reorganizer recording mimic learner probe profile disksim trace policy scenario }
+drive! { nbd session http task config journal backup reorganizer recording mimic learner probe profile disksim trace mixture policy scenario }
 
 /// Each target has a binary for the fuzzer.
 #[test]

@@ -40,6 +40,7 @@ fn asked<'a>(parts: impl Iterator<Item = &'a [u8]>, tls: Tls) -> Asked {
         write_zeroes: true,
         cache: true,
         block_status: true,
+        memory_status: true,
         ..Abilities::default()
     };
     let export = Export::new("", SIZE).map(|export| export.with(all));

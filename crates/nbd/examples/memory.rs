@@ -35,6 +35,7 @@ pub fn listen(listener: &UnixListener, bytes: usize) -> Result<(), Box<dyn Error
         multi_conn: true,
         rotational: false,
         block_status: true,
+        memory_status: false,
     };
     let size = bytes as u64;
     let exports: Arc<[Export]> = Arc::from([

@@ -7,7 +7,7 @@ use crate::error::{Errno, Violation};
 use crate::export::Export;
 use crate::output::Output;
 use crate::reply::{self, Reply};
-use crate::request::{Command, Header, Request};
+use crate::request::{Command, Contexts, Header, Request};
 use crate::wire::{
     GREETING, OPTION, Put, REQUEST, REQUEST_HEADER, Reader, command, flag, handshake as greeting,
 };
@@ -133,8 +133,8 @@ pub struct Connection {
     no_zeroes: bool,
     /// Whether it has asked for structured replies.
     structured: bool,
-    /// The export for which it has asked for `base:allocation`.
-    allocation_of: Option<usize>,
+    /// The export for which it has chosen metadata contexts, and these.
+    contexts_of: Option<(usize, Contexts)>,
     options: u32,
     /// The admitted requests without answer, and the bytes that are or will be held for them.
     requests: usize,
@@ -189,7 +189,7 @@ impl Connection {
             events: VecDeque::new(),
             no_zeroes: false,
             structured: false,
-            allocation_of: None,
+            contexts_of: None,
             options: 0,
             requests: 0,
             claimed: 0,
@@ -551,13 +551,16 @@ impl Connection {
             return Ok(Some(()));
         }
         let (structured, cookie) = (self.structured, header.cookie);
-        let checked = header.check(export, structured, self.allocation_of == Some(at));
+        let chosen = self.contexts_of.filter(|(of, _)| *of == at);
+        let contexts = chosen.map(|(_, contexts)| contexts).unwrap_or_default();
+        let checked = header.check(export, structured, contexts);
         let fua = header.flags & flag::FUA != 0;
         let minimum = export.block_sizes().minimum;
         let Header { offset, length, .. } = header;
         let request = checked.map(|command| Request {
             cookie,
             structured,
+            contexts,
             command,
             fua,
             offset,

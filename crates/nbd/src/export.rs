@@ -59,6 +59,8 @@ pub struct Abilities {
     pub rotational: bool,
     /// Reporting which parts are holes or zero.
     pub block_status: bool,
+    /// Reporting which parts are in memory, too, as the metadata context `freeblock:memory`.
+    pub memory_status: bool,
 }
 
 /// A device offered under a name.

@@ -19,5 +19,5 @@ mod wire;
 pub use connection::{Answered, Connection, Event, Limits, Tls};
 pub use error::{Errno, Violation};
 pub use export::{Abilities, BlockSizes, Export, ExportError, MOST_NAME_BYTES};
-pub use reply::{Extent, Reply};
+pub use reply::{Extent, MemoryExtent, Reply};
 pub use request::{Command, PIECE_BYTES_MAX, Request};

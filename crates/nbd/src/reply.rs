@@ -8,6 +8,12 @@ use crate::wire::{CHUNK, Put, SIMPLE_REPLY, chunk, state};
 /// The number by which `base:allocation` goes on a connection.
 pub(crate) const ALLOCATION: u32 = 1;
 
+/// The number by which `freeblock:memory` goes on a connection.
+pub(crate) const MEMORY: u32 = 2;
+
+/// The state of an extent of `freeblock:memory` that is in memory; 0 if it is not.
+const IN_MEMORY: u32 = 1;
+
 /// A part of a client's block status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
@@ -17,6 +23,15 @@ pub struct Extent {
     pub hole: bool,
     /// Whether it reads as zeroes.
     pub zero: bool,
+}
+
+/// A part of a client's block status about the server's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryExtent {
+    /// Bytes.
+    pub length: u32,
+    /// Whether it is in memory, so that a read of it does not wait for the disk.
+    pub in_memory: bool,
 }
 
 /// The result of a request.
@@ -29,6 +44,14 @@ pub enum Reply<'a> {
     /// The extents from the request's offset on. Those beyond its end are cut off; an empty list counts as an I/O
     /// error.
     Status(&'a [Extent]),
+    /// The extents in both metadata contexts, as for [`Status`](Self::Status). The client gets those of the contexts
+    /// that it has chosen.
+    Maps {
+        /// Holes and zeroes.
+        allocation: &'a [Extent],
+        /// The parts in memory.
+        memory: &'a [MemoryExtent],
+    },
     /// Failure, perhaps after a part was done.
     Failed {
         /// The error, which a client's kernel passes to its users.
@@ -45,7 +68,7 @@ pub(crate) const NO_ANSWER: Reply<'static> =
 
 /// Writes the answer to `request` to the end of `out`.
 pub(crate) fn write(out: &mut Vec<u8>, request: &Request, reply: &Reply<'_>) {
-    let Request { cookie, structured, command, length, .. } = *request;
+    let Request { cookie, structured, contexts, command, .. } = *request;
     match (command, *reply) {
         (_, Reply::Failed { errno, offset, message }) => {
             failed(out, structured, cookie, (errno, offset), message)
@@ -54,17 +77,16 @@ pub(crate) fn write(out: &mut Vec<u8>, request: &Request, reply: &Reply<'_>) {
             out.extend_from_slice(data);
         }
         (Command::BlockStatus { one }, Reply::Status(extents)) => {
-            let extents = fitting(extents, length, if one { 1 } else { extents_max(length) });
-            if extents.is_empty() {
-                return write(out, request, &NO_ANSWER);
-            }
-            begin(out, true, chunk::BLOCK_STATUS, cookie, 4 + 8 * extents.len() as u32);
-            out.put_u32(ALLOCATION);
-            for extent in extents {
-                out.put_u32(extent.length);
-                let flag = |on: bool, flag: u32| if on { flag } else { 0 };
-                out.put_u32(flag(extent.hole, state::HOLE) | flag(extent.zero, state::ZERO));
-            }
+            let maps = [contexts.allocation.then(|| (ALLOCATION, allocated(extents)))];
+            statuses(out, request, one, maps.into_iter().flatten().collect());
+        }
+        (Command::BlockStatus { one }, Reply::Maps { allocation, memory }) => {
+            let here = |extent: &MemoryExtent| (extent.length, if extent.in_memory { IN_MEMORY } else { 0 });
+            let maps = [
+                contexts.allocation.then(|| (ALLOCATION, allocated(allocation))),
+                contexts.memory.then(|| (MEMORY, memory.iter().map(here).collect())),
+            ];
+            statuses(out, request, one, maps.into_iter().flatten().collect());
         }
         (Command::Read | Command::BlockStatus { .. }, _) => write(out, request, &NO_ANSWER),
         (_, _) => simple(out, cookie, 0),
@@ -91,17 +113,47 @@ pub(crate) fn data_chunk(out: &mut Vec<u8>, part: &Request, last: bool) {
     out.put_u64(part.offset);
 }
 
+/// A length in bytes and the state of an extent, as they are sent.
+type Piece = (u32, u32);
+
+fn allocated(extents: &[Extent]) -> Vec<Piece> {
+    let flag = |on: bool, flag: u32| if on { flag } else { 0 };
+    let piece =
+        |extent: &Extent| (extent.length, flag(extent.hole, state::HOLE) | flag(extent.zero, state::ZERO));
+    extents.iter().map(piece).collect()
+}
+
+/// Writes a block status in each of these contexts; without one, or with one that has no extent, an error.
+fn statuses(out: &mut Vec<u8>, request: &Request, one: bool, maps: Vec<(u32, Vec<Piece>)>) {
+    let Request { cookie, length, .. } = *request;
+    let most = if one { 1 } else { extents_max(length) };
+    let maps: Vec<_> =
+        maps.into_iter().map(|(context, pieces)| (context, fitting(&pieces, length, most))).collect();
+    if maps.is_empty() || maps.iter().any(|(_, pieces)| pieces.is_empty()) {
+        return write(out, request, &NO_ANSWER);
+    }
+    let last = maps.len() - 1;
+    for (nth, (context, pieces)) in maps.into_iter().enumerate() {
+        begin(out, nth == last, chunk::BLOCK_STATUS, cookie, 4 + 8 * pieces.len() as u32);
+        out.put_u32(context);
+        for (length, state) in pieces {
+            out.put_u32(length);
+            out.put_u32(state);
+        }
+    }
+}
+
 /// Merges adjacent extents of the same state, and cuts them at the request's end and at `most` extents.
-fn fitting(extents: &[Extent], length: u32, most: usize) -> Vec<Extent> {
+fn fitting(extents: &[Piece], length: u32, most: usize) -> Vec<Piece> {
     let mut left = length;
-    let mut fitting: Vec<Extent> = Vec::new();
-    for extent in extents {
-        let length = extent.length.min(left);
+    let mut fitting: Vec<Piece> = Vec::new();
+    for (length, state) in extents {
+        let length = (*length).min(left);
         left -= length;
         match fitting.last_mut() {
             _ if length == 0 => {}
-            Some(last) if (last.hole, last.zero) == (extent.hole, extent.zero) => last.length += length,
-            _ => fitting.push(Extent { length, ..*extent }),
+            Some((last, of)) if of == state => *last += length,
+            _ => fitting.push((length, *state)),
         }
     }
     fitting.truncate(most);

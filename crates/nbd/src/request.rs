@@ -31,12 +31,28 @@ pub enum Command {
     },
 }
 
+/// The metadata contexts that a client has chosen for an export.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Contexts {
+    /// `base:allocation`.
+    pub allocation: bool,
+    /// `freeblock:memory`.
+    pub memory: bool,
+}
+
+impl Contexts {
+    pub fn count(self) -> usize {
+        usize::from(self.allocation) + usize::from(self.memory)
+    }
+}
+
 /// A request that was checked, or a piece of one: a part of the export, a command that the export supports. It has to
 /// be answered once, in any order ([`Connection::reply`](crate::Connection::reply)).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     pub(crate) cookie: u64,
     pub(crate) structured: bool,
+    pub(crate) contexts: Contexts,
     /// The command.
     pub command: Command,
     /// Whether it is to be acknowledged from the medium.
@@ -58,7 +74,9 @@ impl Request {
         match self.command {
             Command::Read | Command::Write => self.length as usize,
             Command::WriteZeroes { .. } | Command::Cache => self.length.min(PIECE_BYTES_MAX) as usize,
-            Command::BlockStatus { .. } => 8 * crate::reply::extents_max(self.length),
+            Command::BlockStatus { .. } => {
+                8 * crate::reply::extents_max(self.length) * self.contexts.count().max(1)
+            }
             Command::Flush | Command::Trim => 0,
         }
     }
@@ -66,7 +84,8 @@ impl Request {
     /// Makes a request that did not come over a connection and is not answered over one. It has no data, and is not
     /// write-through.
     pub fn elsewhere(command: Command, offset: u64, length: u32) -> Self {
-        Self { cookie: 0, structured: false, command, fua: false, offset, length, data: Vec::new() }
+        let contexts = Contexts::default();
+        Self { cookie: 0, structured: false, contexts, command, fua: false, offset, length, data: Vec::new() }
     }
 }
 
@@ -101,7 +120,7 @@ impl Header {
     }
 
     /// Returns its command, if the export supports it.
-    pub fn check(&self, export: &Export, structured: bool, contexts: bool) -> Result<Command, Refusal> {
+    pub fn check(&self, export: &Export, structured: bool, contexts: Contexts) -> Result<Command, Refusal> {
         let can = export.abilities();
         let has = |flag: u16| self.flags & flag != 0;
         let (asked, available, own_flags) = match self.kind {
@@ -116,7 +135,7 @@ impl Header {
                 (asked, can.write_zeroes || !can.write, flag::NO_HOLE | fast)
             }
             command::BLOCK_STATUS => {
-                (Command::BlockStatus { one: has(flag::REQ_ONE) }, contexts, flag::REQ_ONE)
+                (Command::BlockStatus { one: has(flag::REQ_ONE) }, contexts.count() > 0, flag::REQ_ONE)
             }
             _ => return Err((Errno::Invalid, "unknown command")),
         };

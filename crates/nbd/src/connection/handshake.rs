@@ -3,7 +3,8 @@
 use super::{Connection, Event, State, Tls};
 use crate::error::Violation;
 use crate::export::{Export, MOST_NAME_BYTES};
-use crate::reply::ALLOCATION;
+use crate::reply::{ALLOCATION, MEMORY};
+use crate::request::Contexts;
 use crate::wire::{OPTION, OPTION_HEADER, OPTION_REPLY, Put, Reader, handshake, info, option, reply};
 
 /// The most data of an option that are parsed. Longer ones are skipped.
@@ -14,6 +15,9 @@ const MOST_PASSED: u32 = 1 << 20;
 
 /// The context that every client knows: which parts are holes, which are zero.
 const BASE_ALLOCATION: &str = "base:allocation";
+
+/// The context that says which parts are in the server's memory, so that a read of them does not wait for the disk.
+const FREEBLOCK_MEMORY: &str = "freeblock:memory";
 
 /// The answer to an option.
 enum Answer {
@@ -113,7 +117,7 @@ impl Connection {
             option::STARTTLS => {
                 // Agreements made without encryption are void.
                 self.structured = false;
-                self.allocation_of = None;
+                self.contexts_of = None;
                 self.state = State::AwaitsTls;
                 self.events.push_back(Event::StartTls);
                 Answer::Done
@@ -126,7 +130,7 @@ impl Connection {
             option::INFO | option::GO => self.info(option, &mut data).unwrap_or(MALFORMED),
             option::LIST_META_CONTEXT | option::SET_META_CONTEXT => {
                 if option == option::SET_META_CONTEXT {
-                    self.allocation_of = None;
+                    self.contexts_of = None;
                 }
                 self.contexts(option, &mut data).unwrap_or(MALFORMED)
             }
@@ -182,10 +186,12 @@ impl Connection {
         }
         let name = name(data.string()?)?;
         let count = data.u32()?;
-        let mut wanted = count == 0 && !set;
+        let all = count == 0 && !set;
+        let mut wanted = Contexts { allocation: all, memory: all };
         for _ in 0..count {
             let query = data.string()?;
-            wanted |= query == BASE_ALLOCATION.as_bytes() || (query == b"base:" && !set);
+            wanted.allocation |= query == BASE_ALLOCATION.as_bytes() || (query == b"base:" && !set);
+            wanted.memory |= query == FREEBLOCK_MEMORY.as_bytes() || (query == b"freeblock:" && !set);
         }
         if !data.is_empty() {
             return None;
@@ -193,14 +199,21 @@ impl Connection {
         let Some(at) = self.find(name) else {
             return Some(Answer::Refused(reply::ERR_UNKNOWN, "there is no export of this name"));
         };
-        if wanted && self.exports.get(at)?.abilities().block_status {
+        let can = self.exports.get(at)?.abilities();
+        let chosen = Contexts {
+            allocation: wanted.allocation && can.block_status,
+            memory: wanted.memory && can.memory_status,
+        };
+        let offers =
+            [(chosen.allocation, ALLOCATION, BASE_ALLOCATION), (chosen.memory, MEMORY, FREEBLOCK_MEMORY)];
+        for (_, number, context) in offers.into_iter().filter(|(on, ..)| *on) {
             let mut data = Vec::new();
-            data.put_u32(if set { ALLOCATION } else { 0 });
-            data.extend_from_slice(BASE_ALLOCATION.as_bytes());
+            data.put_u32(if set { number } else { 0 });
+            data.extend_from_slice(context.as_bytes());
             self.option_reply(option, reply::META_CONTEXT, &data);
-            if set {
-                self.allocation_of = Some(at);
-            }
+        }
+        if set && chosen.count() > 0 {
+            self.contexts_of = Some((at, chosen));
         }
         Some(Answer::Done)
     }

@@ -54,8 +54,9 @@ impl Large {
     fn piece(&self) -> Option<Request> {
         let until = (self.next / self.piece + 1).saturating_mul(self.piece).min(self.end());
         let length = u32::try_from(until - self.next).unwrap_or(u32::MAX);
-        let Request { cookie, structured, command, fua, .. } = self.whole;
-        let piece = Request { cookie, structured, command, fua, offset: self.next, length, data: Vec::new() };
+        let Request { cookie, structured, contexts, command, fua, .. } = self.whole;
+        let data = Vec::new();
+        let piece = Request { cookie, structured, contexts, command, fua, offset: self.next, length, data };
         (length > 0).then_some(piece)
     }
 }

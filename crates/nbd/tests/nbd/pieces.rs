@@ -68,6 +68,7 @@ fn open(structured: bool, limits: Limits) -> Connection {
         write_zeroes: true,
         cache: true,
         block_status: true,
+        memory_status: false,
         ..Abilities::default()
     };
     let disk =

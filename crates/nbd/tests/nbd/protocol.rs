@@ -1,8 +1,8 @@
 //! Bytes in, bytes out: every option and command, and garbage.
 
 use nbd::{
-    Abilities, BlockSizes, Command, Connection, Errno, Event, Export, Extent, Limits, Reply, Request, Tls,
-    Violation,
+    Abilities, BlockSizes, Command, Connection, Errno, Event, Export, Extent, Limits, MemoryExtent, Reply,
+    Request, Tls, Violation,
 };
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -18,6 +18,7 @@ const ALL: Abilities = Abilities {
     multi_conn: true,
     rotational: true,
     block_status: true,
+    memory_status: false,
 };
 
 fn exports() -> Arc<[Export]> {
@@ -284,6 +285,44 @@ fn answers_are_as_the_protocol_has_them() {
     let long = "ä".repeat(3000);
     let cut = Reply::Failed { errno: Errno::Io, offset: None, message: &long };
     assert_eq!(failed(&mut connection, &cut).len(), 20 + 6 + 4096);
+}
+
+#[test]
+fn a_client_gets_the_map_of_each_context_that_it_has_chosen() {
+    let reply = |contexts: &[&str]| {
+        let disk = Export::new("disk", 1 << 20).unwrap().with(Abilities { memory_status: true, ..ALL });
+        let mut connection = Connection::new([disk].into(), Tls::Off, Limits::default());
+        let queries: Vec<u8> = contexts.iter().flat_map(|context| string(context)).collect();
+        let count = (contexts.len() as u32).to_be_bytes();
+        let list = option(9, &[string("disk"), vec![0; 4]].concat());
+        let set = option(10, &[&string("disk")[..], &count, &queries].concat());
+        let go = option(7, &[string("disk"), vec![0, 0]].concat());
+        connection.receive(&[vec![0, 0, 0, 3], option(8, b""), list].concat()).unwrap();
+        let listed = taken(&mut connection);
+        for name in ["base:allocation", "freeblock:memory"] {
+            assert!(listed.windows(name.len()).any(|part| part == name.as_bytes()), "{name} is not listed");
+        }
+        connection.receive(&[set, go, request(0, 7, 8, 0, 1024)].concat()).unwrap();
+        assert_eq!(connection.poll(), Some(Event::Opened(0)));
+        taken(&mut connection);
+        let status = next(&mut connection);
+        let allocation = [Extent { length: 1024, hole: true, zero: true }];
+        let memory = [(512, true), (512, false)];
+        let memory = memory.map(|(length, in_memory)| MemoryExtent { length, in_memory });
+        connection.reply(&status, &Reply::Maps { allocation: &allocation, memory: &memory }).unwrap();
+        taken(&mut connection)
+    };
+    let chunk = |last: u8, context: u8, extents: &[[u32; 2]]| {
+        let header = [0x66, 0x8e, 0x33, 0xef, 0, last, 0, 5, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0];
+        let length = [4 + 8 * extents.len() as u8, 0, 0, 0, context];
+        let extents = extents.iter().flatten().flat_map(|number| number.to_be_bytes());
+        header.into_iter().chain(length).chain(extents).collect::<Vec<u8>>()
+    };
+    let (allocation, memory) = ([[1024, 3]], [[512, 1], [512, 0]]);
+    let both = reply(&["base:allocation", "freeblock:memory"]);
+    assert_eq!(both, [chunk(0, 1, &allocation), chunk(1, 2, &memory)].concat());
+    assert_eq!(reply(&["freeblock:memory"]), chunk(1, 2, &memory));
+    assert_eq!(reply(&["base:allocation", "freeblock:", "other:memory"]), chunk(1, 1, &allocation));
 }
 
 #[test]

@@ -27,6 +27,19 @@ pub struct Run {
     pub hole: bool,
 }
 
+/// A request of a client that can wait: the device carries it out when that costs other requests nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BackgroundRequest {
+    /// The caller's number of the request. Numbers grow, and are not those of other requests.
+    pub id: u64,
+    /// The client, whose requests are dropped together.
+    pub client: u64,
+    /// The sectors.
+    pub range: LbnRange,
+    /// The operation.
+    pub ask: Ask,
+}
+
 /// A block device for a disk's event loop. It takes the time and the requests, and returns answers. It does no I/O on
 /// a ring itself: it returns the work to be done.
 ///
@@ -56,6 +69,29 @@ pub trait Device: Debug {
 
     /// Starts a request at `now`; its answer will have the number `id`.
     fn ask(&mut self, now: Instant, id: u64, range: LbnRange, ask: Ask);
+
+    /// Starts a request that can wait. A device without a scheduler carries it out as any other.
+    fn ask_in_background(&mut self, now: Instant, request: BackgroundRequest) {
+        self.ask(now, request.id, request.range, request.ask);
+    }
+
+    /// Declares that a client will ask for a range in the background. Nothing is answered.
+    fn declare(&mut self, now: Instant, client: u64, range: LbnRange) {
+        let _ = (now, client, range);
+    }
+
+    /// Returns the parts of a range, in order, that a request in the background gets from memory.
+    fn in_memory(&self, range: LbnRange) -> Vec<LbnRange> {
+        let _ = range;
+        Vec::new()
+    }
+
+    /// Drops the requests of a client that can wait, because the client is gone. Returns their numbers; the client's
+    /// other requests are still answered.
+    fn leave(&mut self, now: Instant, client: u64) -> Vec<u64> {
+        let _ = (now, client);
+        Vec::new()
+    }
 
     /// Returns the next operation to be started on the ring, with the device's number for it.
     fn next_work(&mut self) -> Option<(u64, Work)> {
@@ -115,6 +151,22 @@ impl<D: Device + ?Sized> Device for Box<D> {
 
     fn ask(&mut self, now: Instant, id: u64, range: LbnRange, ask: Ask) {
         (**self).ask(now, id, range, ask);
+    }
+
+    fn ask_in_background(&mut self, now: Instant, request: BackgroundRequest) {
+        (**self).ask_in_background(now, request);
+    }
+
+    fn declare(&mut self, now: Instant, client: u64, range: LbnRange) {
+        (**self).declare(now, client, range);
+    }
+
+    fn in_memory(&self, range: LbnRange) -> Vec<LbnRange> {
+        (**self).in_memory(range)
+    }
+
+    fn leave(&mut self, now: Instant, client: u64) -> Vec<u64> {
+        (**self).leave(now, client)
     }
 
     fn next_work(&mut self) -> Option<(u64, Work)> {

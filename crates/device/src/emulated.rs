@@ -89,6 +89,9 @@ pub enum Failure {
     /// The device must not be written now.
     #[error("{0}")]
     Taken(String),
+    /// There is no room for one more request; with the bound that is reached.
+    #[error("{0}")]
+    Busy(String),
     /// The file or the device node below it failed.
     #[error("what the device's bytes are kept in: {0}")]
     File(#[from] io::Error),

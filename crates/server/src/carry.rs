@@ -1,7 +1,7 @@
 //! A client's request as a device sees it: a sequence of asks, one after the other.
 
 use device::{Abilities, Ask, Failure, Run};
-use nbd::{Command, Errno, Extent, Request};
+use nbd::{Command, Errno, Extent, MemoryExtent, Request};
 use std::io;
 use units::{Bytes, Lbn, LbnRange, Sectors};
 
@@ -34,6 +34,8 @@ pub(crate) struct Carried {
     rest: LbnRange,
     /// Whether the request ends with a flush.
     flush: bool,
+    /// Whether the request can wait: it came to the background export.
+    pub background: bool,
     /// Bytes of zeroes or prefetched data that the request holds. A connection counts them, the kernel's queue does
     /// not.
     pub extra: usize,
@@ -59,7 +61,7 @@ impl Target {
         let range = self.range(&request);
         let data = std::mem::take(&mut request.data);
         let none = LbnRange::new(range.end(), Sectors::new(0));
-        let mut carried = Carried { from, request, rest: none, flush: false, extra: 0 };
+        let mut carried = Carried { from, request, rest: none, flush: false, background: false, extra: 0 };
         let ask = match carried.request.command {
             Command::Read => Ask::Read,
             Command::Write => Ask::Write { bytes: data, through: carried.request.fua },
@@ -117,6 +119,25 @@ pub(crate) fn extents(runs: &[Run], sector: Bytes) -> Vec<Extent> {
     // A status is asked for at most 4 GiB.
     let bytes = |run: &Run| u32::try_from(run.len.get().saturating_mul(sector.get())).unwrap_or(u32::MAX);
     runs.iter().map(|run| Extent { length: bytes(run), hole: run.hole, zero: run.hole }).collect()
+}
+
+/// Converts the parts of a range that are in memory into the extents of an NBD block status.
+pub(crate) fn memory(range: LbnRange, parts: &[LbnRange], sector: Bytes) -> Vec<MemoryExtent> {
+    let mut extents = Vec::new();
+    let mut add = |from: Lbn, to: Lbn, in_memory| {
+        let bytes = to.get().saturating_sub(from.get()).saturating_mul(sector.get());
+        if bytes > 0 {
+            extents.push(MemoryExtent { length: u32::try_from(bytes).unwrap_or(u32::MAX), in_memory });
+        }
+    };
+    let mut at = range.start();
+    for part in parts {
+        add(at, part.start(), false);
+        add(part.start(), part.end(), true);
+        at = part.end();
+    }
+    add(at, range.end(), false);
+    extents
 }
 
 /// Returns the error for a client, and the first byte that failed.

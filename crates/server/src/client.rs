@@ -53,8 +53,10 @@ pub(crate) struct Client {
     pub asked: usize,
     /// Whether the client has said goodbye: requests in flight are still answered.
     pub ending: bool,
-    /// Whether the client has chosen the export.
+    /// Whether the client has chosen an export.
     pub opened: bool,
+    /// Whether that is the background export.
+    pub background: bool,
     /// Whether the connection is dead in both directions.
     pub gone: bool,
     /// When the client connected.
@@ -81,6 +83,7 @@ impl Client {
             asked: 0,
             ending: false,
             opened: false,
+            background: false,
             gone: false,
             since: now,
         }

@@ -4,7 +4,7 @@ mod hearing;
 mod kernel;
 mod leaving;
 
-use crate::carry::{Begun, Carried, From, Target, blame, extents};
+use crate::carry::{Begun, Carried, From, Target, blame, extents, memory};
 use crate::client::{Client, ClientError};
 use crate::limits::{Limits, Shares};
 use crate::listen::Listener;
@@ -13,7 +13,8 @@ use crate::offer::{Offer, ServeError, Tally, Terms};
 use crate::tls::Tls;
 use crate::turns::Turns;
 use device::{
-    Answer, Ask, Clock, Device, Ended, KernelError, KernelQueue, Ring, Token, Ublk, UblkError, UblkPlan, Work,
+    Answer, Ask, BackgroundRequest, Clock, Device, Ended, KernelError, KernelQueue, Ring, Token, Ublk,
+    UblkError, UblkPlan, Work,
 };
 use kernel::Kernel;
 use leaving::{Lines, Lost};
@@ -23,6 +24,12 @@ use std::io;
 use std::sync::Arc;
 use tracing::{error, info, warn};
 use units::{Instant, Lbn, LbnRange, Sectors};
+
+/// The place of the background export in the list of exports; the foreground's is the first.
+const BACKGROUND: usize = 1;
+
+/// The line about it that clients show to people.
+const BACKGROUND_DESCRIPTION: &str = "the same disk; requests wait for time that other clients leave";
 
 /// The callback for when the kernel shows the device, or why it does not.
 type Shown = Box<dyn FnOnce(Result<(), UblkError>) + Send>;
@@ -44,6 +51,8 @@ pub struct Exporter<D> {
     clients: BTreeMap<u64, Client>,
     /// Clients' requests that wait for the device.
     turns: Turns<(Carried, LbnRange, Ask)>,
+    /// The same at the background export. They take no turns from the others: they are at the device for long.
+    background_turns: Turns<(Carried, LbnRange, Ask)>,
     /// Requests at the device, by the name that the device knows them under.
     asked: BTreeMap<u64, Carried>,
     /// Bytes that these hold for the kernel and for clients that are gone.
@@ -99,7 +108,14 @@ impl<D: Device> Exporter<D> {
         };
         let sector = disk.sector_bytes();
         let blocks = BlockSizes::sectors(u32::try_from(sector.get()).unwrap_or(u32::MAX));
-        let export = Export::new(offer.name, disk.size().get())?.with(abilities).blocks(blocks)?;
+        let size = disk.size().get();
+        let mut exports = vec![Export::new(offer.name, size)?.with(abilities).blocks(blocks)?];
+        if let Some(name) = offer.background {
+            let abilities = Abilities { write: false, fua: false, memory_status: true, ..abilities };
+            let export = Export::new(name, size)?.describe(BACKGROUND_DESCRIPTION)?;
+            debug_assert_eq!(exports.len(), BACKGROUND);
+            exports.push(export.with(abilities).blocks(blocks)?);
+        }
         let sectors = Sectors::new(disk.size().get() / sector.get().max(1));
         let plan = offer.ublk.map(|ublk| UblkPlan {
             number: ublk.number,
@@ -120,7 +136,7 @@ impl<D: Device> Exporter<D> {
             disk,
             writes: !offer.read_only,
             writers: 0,
-            exports: Arc::from([export]),
+            exports: Arc::from(exports),
             tls: offer.tls,
             limits: offer.limits,
             shares: Shares::default(),
@@ -128,6 +144,7 @@ impl<D: Device> Exporter<D> {
             accepting: Vec::new(),
             clients: BTreeMap::new(),
             turns: Turns::default(),
+            background_turns: Turns::default(),
             asked: BTreeMap::new(),
             others: 0,
             works: BTreeMap::new(),
@@ -324,14 +341,19 @@ impl<D: Device> Exporter<D> {
             for token in client.under_way() {
                 self.ring.cancel(token)?;
             }
+            if client.background {
+                self.leave(id);
+            }
             // The device still works on its requests; their memory counts for no present client.
             self.turns.forget(id);
+            self.background_turns.forget(id);
             let its = |carried: &&Carried| carried.from == From::Client(id);
             self.others +=
                 self.asked.values().filter(its).map(|carried| carried.request.weight()).sum::<usize>();
         }
         // The kernel does not say whether the block device is open: it counts as open while it exists.
-        let opened = self.clients.values().filter(|client| client.opened).count() + usize::from(kernel);
+        let writes = |client: &&Client| client.opened && !client.background;
+        let opened = self.clients.values().filter(writes).count() + usize::from(kernel);
         let writers = if self.writes { opened } else { 0 };
         if writers != self.writers {
             self.writers = writers;
@@ -406,17 +428,29 @@ impl<D: Device> Exporter<D> {
     }
 
     fn request(&mut self, id: u64, request: Request) {
+        let background = self.clients.get(&id).is_some_and(|client| client.background);
+        if background && request.command == Command::Cache {
+            let range = self.target.range(&request);
+            self.disk.declare(self.clock.now(), id, range);
+            return self.reply(id, &request, &Reply::Done);
+        }
         let bytes = request.weight() as u64;
         match self.target.begin(From::Client(id), request) {
-            Begun::Asks(carried, range, ask) => {
+            Begun::Asks(mut carried, range, ask) => {
                 if let Some(client) = self.clients.get_mut(&id) {
                     client.asked += 1;
-                    self.turns.push(id, bytes, (carried, range, ask));
+                    carried.background = background;
+                    self.turns_of(background).push(id, bytes, (carried, range, ask));
                 }
             }
             Begun::Runs(request, range) => {
                 let extents = extents(&self.disk.runs(range), self.target.sector);
-                self.reply(id, &request, &Reply::Status(&extents));
+                if background {
+                    let memory = memory(range, &self.disk.in_memory(range), self.target.sector);
+                    self.reply(id, &request, &Reply::Maps { allocation: &extents, memory: &memory });
+                } else {
+                    self.reply(id, &request, &Reply::Status(&extents));
+                }
             }
             Begun::Refused(request, errno, message) => {
                 self.reply(id, &request, &Reply::Failed { errno, offset: None, message });
@@ -429,6 +463,22 @@ impl<D: Device> Exporter<D> {
         while let Some((_, (carried, range, ask))) = self.turns.next() {
             self.ask(carried, range, ask);
         }
+        while let Some((_, (carried, range, ask))) = self.background_turns.next() {
+            self.ask(carried, range, ask);
+        }
+    }
+
+    fn turns_of(&mut self, background: bool) -> &mut Turns<(Carried, LbnRange, Ask)> {
+        if background { &mut self.background_turns } else { &mut self.turns }
+    }
+
+    /// Drops the requests at the device of a client of the background export that is gone.
+    fn leave(&mut self, client: u64) {
+        for name in self.disk.leave(self.clock.now(), client) {
+            if let Some(carried) = self.asked.remove(&name) {
+                self.background_turns.done(client, carried.request.weight() as u64);
+            }
+        }
     }
 
     fn ask(&mut self, carried: Carried, range: LbnRange, ask: Ask) {
@@ -437,8 +487,15 @@ impl<D: Device> Exporter<D> {
         if matches!(carried.from, From::Kernel(_)) {
             self.others += carried.extra;
         }
+        let (background, from) = (carried.background, carried.from);
         self.asked.insert(name, carried);
-        self.disk.ask(self.clock.now(), name, range, ask);
+        let now = self.clock.now();
+        match from {
+            From::Client(client) if background => {
+                self.disk.ask_in_background(now, BackgroundRequest { id: name, client, range, ask });
+            }
+            _ => self.disk.ask(now, name, range, ask),
+        }
     }
 
     fn answered(&mut self, answer: Answer) {
@@ -454,7 +511,7 @@ impl<D: Device> Exporter<D> {
         let gone = id.filter(|id| !self.clients.contains_key(id));
         if let Some(id) = gone {
             self.others -= weight;
-            return self.turns.done(id, weight as u64);
+            return self.turns_of(carried.background).done(id, weight as u64);
         }
         if answer.result.is_ok()
             && let Some((range, ask)) = carried.next(&self.target)
@@ -471,7 +528,7 @@ impl<D: Device> Exporter<D> {
                 return self.tell(tag, answer.result.map_err(|failure| kernel::blame(&failure)));
             }
         };
-        self.turns.done(id, weight as u64);
+        self.turns_of(carried.background).done(id, weight as u64);
         if let Some(client) = self.clients.get_mut(&id) {
             client.asked -= 1;
         }

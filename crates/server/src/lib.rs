@@ -29,8 +29,8 @@ mod tls;
 mod turns;
 
 pub use disk::{
-    BOUNDS_US, Disk, DiskError, DiskStatus, Foresight, Gaps, Guard, Hosted, Latency, Paid, Place, Space,
-    TIMEOUT,
+    BOUNDS_US, BackgroundStatus, BackgroundTerms, Disk, DiskError, DiskStatus, Fence, Floor, Foresight, Gaps,
+    Guard, Hosted, Latency, MemoryStatus, Paid, Place, PromotedStatus, Space, TIMEOUT,
 };
 pub use exporter::Exporter;
 pub use learnt::{Learnt, LearntKeeper, SAVE_EVERY};

@@ -181,7 +181,13 @@ impl Office {
             })
         };
         let asker = mailbox.clone();
-        let status = move |told: Ask| asker.send(move |disk: &mut Disk<D>, _| told(disk.status()));
+        let status = move |told: Ask| {
+            asker.send(move |disk: &mut Disk<D>, now| {
+                // The status says for how long requests have waited until now.
+                disk.advance(now);
+                told(disk.status());
+            })
+        };
         let handle = Handle { facts, places, post: Arc::new(post), status: Arc::new(status) };
         let thread = Builder::new().name("orders".into()).spawn(move || {
             let mut clerks = clerks;

@@ -102,6 +102,12 @@ pub(crate) struct DiskConfig {
     pub(crate) record_limit: u64,
     /// The N of a /dev/ublkbN.
     pub(crate) ublk: Option<u32>,
+    /// The name of the background export.
+    pub(crate) background: Option<String>,
+    /// The least service there.
+    pub(crate) background_floor: Option<server::Floor>,
+    /// The most memory for what is read ahead there.
+    pub(crate) background_memory: units::Bytes,
     pub(crate) tls: Option<Tls>,
     /// The places of its options in the file.
     pub(crate) places: Places,
@@ -171,6 +177,9 @@ impl Config {
                         record: args.record.clone(),
                         record_limit: args.record_limit.get(),
                         ublk: args.ublk,
+                        background: args.background.clone(),
+                        background_floor: args.background_floor,
+                        background_memory: args.background_memory,
                         tls: crate::emulate::tls(&args.tls)?,
                         places: Places::default(),
                     }],
@@ -330,9 +339,12 @@ impl DiskConfig {
             record,
             record_limit,
             ublk,
+            background,
+            background_floor,
+            background_memory,
         } = self;
         let Learning { memory_bytes, minimum_samples, probe_idle } = learning;
-        let all: [(&'static str, &dyn std::fmt::Debug); 20] = [
+        let all: [(&'static str, &dyn std::fmt::Debug); 23] = [
             ("device", device),
             ("listen", listen),
             ("allow_remote", allow_remote),
@@ -353,6 +365,9 @@ impl DiskConfig {
             ("record", record),
             ("record_limit", record_limit),
             ("ublk", ublk),
+            ("background", background),
+            ("background_floor", background_floor),
+            ("background_memory", background_memory),
         ];
         all.into_iter().map(|(option, value)| (option, format!("{value:?}"))).collect()
     }
@@ -409,6 +424,7 @@ impl LimitsText {
 
 #[cfg(test)]
 mod tests {
+    use super::super::background;
     use super::*;
 
     const EXAMPLE: &str = include_str!("../../../../docs/freeblock.toml");
@@ -440,8 +456,17 @@ mod tests {
         let record = Some("/var/lib/freeblock/d0.recording".into());
         let mimic_table = Some("/etc/freeblock/d0.mimic".into());
         let conservatism = Duration::from_millis_f64(0.3);
-        let named =
-            DiskConfig { policy, profile, record, mimic_table, conservatism, ublk: Some(0), ..short.clone() };
+        let named = DiskConfig {
+            policy,
+            profile,
+            record,
+            mimic_table,
+            conservatism,
+            ublk: Some(0),
+            background: Some("d0-background".into()),
+            background_floor: Some(background::floor("2MB/s").unwrap()),
+            ..short.clone()
+        };
         assert_eq!(format!("{named:?}"), format!("{long:?}"));
         assert_eq!((short.harm_ppm, short.idle_after), (10_000, Some(Duration::from_millis(20))));
     }
@@ -458,7 +483,7 @@ mod tests {
         let expected = "bytes bytes_per_client clients drain_s handshake_s partial_blocks patience_s requests_per_client";
         assert_eq!(keys(limits), expected);
         let disk = table["disk"].as_array().unwrap()[0].as_table().unwrap();
-        let expected = "allow_remote bought_turns buffered conservatism_ms device export harm_percent idle_after_ms listen mimic_memory mimic_minimum_samples mimic_probe_idle mimic_table name policy profile read_only record record_limit timeout_s ublk";
+        let expected = "allow_remote background background_floor background_memory bought_turns buffered conservatism_ms device export harm_percent idle_after_ms listen mimic_memory mimic_minimum_samples mimic_probe_idle mimic_table name policy profile read_only record record_limit timeout_s ublk";
         assert_eq!(keys(disk), expected);
     }
 
@@ -524,6 +549,14 @@ mod tests {
             (&disk.replace("unix:/s", "tcp:0.0.0.0:10809"), "reached from other machines"),
             (&format!("{disk}timeout_s = 0\n"), "give 1 to 3600"),
             (&format!("{disk}ublk = 1048576\n"), "give 0 to 1048575"),
+            (&format!("{disk}background = \"\"\n"), "needs a name"),
+            (&format!("{disk}export = \"b\"\nbackground = \"b\"\n"), "the disk's other export has this name"),
+            (&format!("{disk}background_floor = \"2MB/s\"\n"), "without a background export"),
+            (&format!("{disk}background_memory = \"64k\"\n"), "give 1MiB to 64GiB"),
+            (
+                &format!("{disk}background = \"b\"\nbackground_floor = \"fast\"\n"),
+                "give a rate, as 2MB/s, or seconds, as 30s",
+            ),
             (
                 &format!("{disk}ublk = 3\n{}ublk = 3\n", disk.replace("\"a\"", "\"b\"")),
                 "another disk has this number",

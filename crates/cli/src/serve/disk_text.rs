@@ -1,5 +1,6 @@
 //! The table of one disk in the configuration file: parsed, then checked.
 
+use super::background;
 use super::config::{DiskConfig, HARM_PPM, IDLE_AFTER, MOST_MARGIN_MS, MOST_UBLK, RECORD_LIMIT};
 use super::names::Place;
 use super::places::Places;
@@ -43,6 +44,9 @@ pub(super) struct DiskText {
     record: Option<Spanned<PathBuf>>,
     record_limit: Option<Spanned<String>>,
     pub(super) ublk: Option<Spanned<u64>>,
+    background: Option<Spanned<String>>,
+    background_floor: Option<Spanned<String>>,
+    background_memory: Option<Spanned<String>>,
     pub(super) tls: Option<TlsText>,
 }
 
@@ -116,6 +120,12 @@ impl DiskText {
         let record_limit = self.record_limit.as_ref().map(bytes).transpose()?.unwrap_or(RECORD_LIMIT);
         let ublk = |number: &Spanned<u64>| place.within(Some(number), (0, MOST_UBLK.into()), 0);
         let ublk = self.ublk.as_ref().map(ublk).transpose()?.map(|number| number as u32);
+        let background = background::name(self.background.as_ref(), self.export.as_ref(), place)?;
+        let background_floor =
+            background::checked(self.background_floor.as_ref(), background.is_some(), place)?;
+        let memory = |text: &Spanned<String>| place.parsed(text, background::memory);
+        let background_memory = self.background_memory.as_ref().map(memory).transpose()?;
+        let background_memory = background_memory.unwrap_or(server::BackgroundTerms::default().memory);
         let idle_after = Duration::from_millis_f64(idle).filter(|time| *time > Duration::ZERO);
         Ok(DiskConfig {
             places: self.places(place),
@@ -138,6 +148,9 @@ impl DiskText {
             record: self.record.map(Spanned::into_inner),
             record_limit,
             ublk,
+            background,
+            background_floor,
+            background_memory,
             tls,
         })
     }

@@ -1,6 +1,7 @@
 //! `freeblock serve`: disks served to NBD clients, with background work in their gaps.
 
 pub(crate) mod args;
+mod background;
 mod config;
 mod disk_text;
 mod hangup;
@@ -32,7 +33,8 @@ use server::desk::spec::DiskFacts;
 use server::office::{Office, OfficeError, Open, random_seed};
 use server::tasks::Places;
 use server::{
-    Address, Disk, DiskStatus, LearntKeeper, Listener, Moment, Offer, Running, ServeError, Tally, Tls, Ublk,
+    Address, BackgroundTerms, Disk, DiskStatus, LearntKeeper, Listener, Moment, Offer, Running, ServeError,
+    Tally, Tls, Ublk,
 };
 use std::fmt::Write;
 use std::sync::Arc;
@@ -196,7 +198,12 @@ fn start(disk: &DiskConfig, config: &Config, allowed: &Places, console: &Console
         tls: disk.tls.clone(),
         limits: config.limits,
         ublk: disk.ublk.map(|number| Ublk { number, disk: disk.name.clone() }),
+        background: disk.background.clone(),
     };
+    if disk.background.is_some() {
+        let terms = BackgroundTerms { floor: disk.background_floor, memory: disk.background_memory };
+        opened.take_background_requests(terms);
+    }
     let learnt = learnt::go_on(disk, config, &mut opened)?;
     // Record from the first input of the core; its earlier knowledge is in the recording's setup.
     if let Some(path) = &disk.record {
@@ -217,6 +224,9 @@ fn start(disk: &DiskConfig, config: &Config, allowed: &Places, console: &Console
     }
     if let Some(preset) = preset {
         console.note(&format!("{}: {preset}", disk.name));
+    }
+    if let Some(name) = &disk.background {
+        console.note(&format!("{}: background export {name}", disk.name));
     }
     if let Some(number) = disk.ublk {
         console.note(&format!("{} at /dev/ublkb{number}", disk.name));

@@ -135,6 +135,46 @@ pub(crate) fn task(task: &Value) -> String {
     out
 }
 
+/// Returns the lines about the background export; none if there is no such export.
+fn background_requests(of: &Value) -> String {
+    let mut out = String::new();
+    if !of.is_object() {
+        return out;
+    }
+    let number = |value: &Value| value.as_f64().unwrap_or(0.0);
+    let (reads, mb) = (of["reads"]["count"].as_u64().unwrap_or(0), number(&of["read_bytes"]) / 1e6);
+    let waiting = of["waiting"].as_u64().unwrap_or(0);
+    let _ = write!(
+        out,
+        "  export      background: {} reads, {mb:.1} MB; {} waiting",
+        grouped(reads),
+        grouped(waiting)
+    );
+    if waiting > 0 {
+        let _ = write!(out, ", the oldest for {:.1} s", number(&of["oldest_wait_us"]) / 1e6);
+    }
+    out.push('\n');
+    let mb = |key: &str| number(&of["memory"][key]) / 1e6;
+    if mb("given_bytes") + mb("held_bytes") > 0.0 {
+        let (given, held, unread) = (mb("given_bytes"), mb("held_bytes"), mb("unread_bytes"));
+        let _ = writeln!(
+            out,
+            "  read ahead  {given:.1} MB given to readers, {held:.1} MB in memory or under way, {unread:.1} MB dropped unread"
+        );
+    }
+    if let Some(floor) = of["floor"].as_str() {
+        let promoted = &of["promoted"];
+        let (requests, mb) = (promoted["requests"].as_u64().unwrap_or(0), number(&promoted["bytes"]) / 1e6);
+        let seconds = number(&promoted["device_us"]) / 1e6;
+        let _ = writeln!(
+            out,
+            "  floor       {floor}: {} requests became foreground work, {mb:.1} MB in at most {seconds:.1} s of the disk's time",
+            grouped(requests)
+        );
+    }
+    out
+}
+
 /// Returns disks and tasks.
 pub(crate) fn status(status: &Value) -> String {
     let mut out = String::new();
@@ -160,6 +200,7 @@ pub(crate) fn status(status: &Value) -> String {
             out,
             "  background  {gaps:.1} MB in gaps, harm {detours:.2}%; {idle:.1} MB in idle time, harm {idling:.2}%"
         );
+        out.push_str(&background_requests(&now["background_requests"]));
         // A drive without a profile has no gaps to report.
         let why =
             now["caution"].as_str().filter(|name| *name != Caution::Unknown.name()).and_then(unused_because);
@@ -191,6 +232,30 @@ pub(crate) fn status(status: &Value) -> String {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn status_reports_the_wait_at_the_background_export_and_the_cost_of_its_floor() {
+        let of = |background: Value| {
+            let now = json!({ "background_requests": background });
+            status(&json!({ "disks": [{ "name": "d0", "status": now }], "tasks": [] }))
+        };
+        assert!(!of(Value::Null).contains("export"));
+        let waits =
+            json!({ "reads": { "count": 1_200 }, "read_bytes": 5e6, "waiting": 3, "oldest_wait_us": 2.5e6 });
+        let told = of(waits.clone());
+        let expected = "\n  export      background: 1,200 reads, 5.0 MB; 3 waiting, the oldest for 2.5 s\n";
+        assert!(told.contains(expected) && !told.contains("floor") && !told.contains("ahead"), "{told}");
+        let promoted = json!({ "requests": 7, "bytes": 3e6, "device_us": 1.25e6 });
+        let mut with_floor = waits;
+        with_floor["memory"] = json!({ "given_bytes": 3e6, "held_bytes": 1.5e6, "unread_bytes": 5e5 });
+        (with_floor["floor"], with_floor["promoted"]) = ("2 MB/s".into(), promoted);
+        let told = of(with_floor);
+        let expected =
+            "\n  read ahead  3.0 MB given to readers, 1.5 MB in memory or under way, 0.5 MB dropped unread\n";
+        assert!(told.contains(expected), "{told}");
+        let expected = "\n  floor       2 MB/s: 7 requests became foreground work, 3.0 MB in at most 1.2 s of the disk's time\n";
+        assert!(told.contains(expected), "{told}");
+    }
 
     #[test]
     fn status_gives_the_reason_for_unused_gaps_and_names_a_mistrusted_drive() {

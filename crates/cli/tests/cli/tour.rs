@@ -1,4 +1,4 @@
-//! The tour for operators in docs/SERVE.md, run as written.
+//! The scripts for operators in docs/SERVE.md, run as written.
 
 use crate::support::Dir;
 use std::path::Path;
@@ -13,8 +13,38 @@ fn the_tour_of_the_operators_page_runs_as_it_stands() {
     if !testing::needs_program("curl") {
         return;
     }
+    let (out, err) = run("## A tour, without a hard disk");
+    for said in [
+        "scrub 1 of d0 is done",
+        "backup 2 of d0 is ",
+        "freeblock_background_idle_bytes_total{disk=\"d0\"}",
+        "backup 2 of d0 is cancelled",
+        "  background  0.0 MB in gaps",
+    ] {
+        assert!(out.contains(said), "no {said:?} in:\n{out}{err}");
+    }
+}
+
+#[test]
+fn the_lines_that_make_a_backup_free_run_as_they_stand() {
+    if device::Ring::new().is_err() {
+        testing::missing("io_uring");
+        return;
+    }
+    if !(testing::needs_program("nbdinfo") && testing::needs_program("qemu-img")) {
+        return;
+    }
+    let (out, err) = run("## Make your own backups free");
+    for said in ["9199079936\n", "  export      background: ", " MB; 0 waiting", "  floor       1 MB/s: "] {
+        assert!(out.contains(said), "no {said:?} in:\n{out}{err}");
+    }
+}
+
+/// Runs the script of a section of the page in an empty directory; returns its output.
+fn run(section: &str) -> (String, String) {
     let page = include_str!("../../../../docs/SERVE.md");
-    let tour = page.split("```sh\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let section = page.split(&format!("{section}\n")).nth(1).unwrap();
+    let tour = section.split("```sh\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
     let here = Dir::new();
     let binaries = Path::new(env!("CARGO_BIN_EXE_freeblock")).parent().unwrap();
     let path = format!("{}:{}", binaries.display(), std::env::var("PATH").unwrap());
@@ -26,15 +56,8 @@ fn the_tour_of_the_operators_page_runs_as_it_stands() {
         .current_dir(here.path("."))
         .output()
         .unwrap();
-    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    let (out, err) = (text(output.stdout), text(output.stderr));
     assert!(output.status.success(), "{out}{err}");
-    for said in [
-        "scrub 1 of d0 is done",
-        "backup 2 of d0 is ",
-        "freeblock_background_idle_bytes_total{disk=\"d0\"}",
-        "backup 2 of d0 is cancelled",
-        "  background  0.0 MB in gaps",
-    ] {
-        assert!(out.contains(said), "no {said:?} in:\n{out}{err}");
-    }
+    (out, err)
 }

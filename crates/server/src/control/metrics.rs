@@ -3,7 +3,7 @@
 use crate::desk::spec::Kind;
 use crate::desk::status::{Outcome, TaskStatus};
 use crate::desk::table::TaskState;
-use crate::disk::{BOUNDS_US, DiskStatus, Latency};
+use crate::disk::{BOUNDS_US, BackgroundStatus, DiskStatus, Latency};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, text};
 use prometheus_client::metrics::MetricType;
@@ -104,6 +104,7 @@ impl Collector for Snapshot {
         let (name, help) =
             ("wrong_blocks", "Blocks that were not what was recorded, in the last scrub with checksums");
         family(&mut to, name, help, MetricType::Gauge, &values)?;
+        self.background(&mut to)?;
         let tasks: [Named<TaskStatus, f64>; 8] = [
             ("task_running", "Whether a task works", |t| f64::from(u8::from(t.state == TaskState::Running))),
             ("task_paused", "Whether it stands still, on request or because it cannot go on", |t| {
@@ -156,6 +157,58 @@ fn wrong_blocks(tasks: &[TaskStatus]) -> Option<f64> {
 }
 
 impl Snapshot {
+    /// Writes the metrics of background requests, for the disks that take some.
+    fn background(&self, to: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+        type Figure = Named<BackgroundStatus, f64>;
+        let counters: [Figure; 7] = [
+            ("background_requests", "Background requests of clients that were done", |b| {
+                b.reads.count as f64
+            }),
+            ("background_requests_read_bytes", "Bytes that they read", |b| b.read_bytes as f64),
+            ("background_requests_failed", "Background requests of clients that failed", |b| b.failed as f64),
+            (
+                "background_requests_promoted",
+                "Background requests that waited longer than the floor permits, and took time from the foreground",
+                |b| b.promoted.requests as f64,
+            ),
+            (
+                "background_requests_promoted_device_seconds",
+                "The time for which the device was busy with these, at most",
+                |b| b.promoted.device_us / 1e6,
+            ),
+            ("background_requests_ahead_bytes", "Bytes that they got from memory, read ahead", |b| {
+                b.memory.given_bytes as f64
+            }),
+            (
+                "background_requests_unread_bytes",
+                "Bytes read ahead that were dropped before a request",
+                |b| b.memory.unread_bytes as f64,
+            ),
+        ];
+        let gauges: [Figure; 3] = [
+            ("background_requests_waiting", "Background requests that are not answered yet", |b| {
+                b.waiting as f64
+            }),
+            ("background_requests_oldest_seconds", "The time for which the oldest of them has waited", |b| {
+                b.oldest_wait_us / 1e6
+            }),
+            ("background_requests_memory_bytes", "Memory of blocks that are read ahead", |b| {
+                b.memory.held_bytes as f64
+            }),
+        ];
+        let counters = counters.map(|figure| (figure, MetricType::Counter));
+        let gauges = gauges.map(|figure| (figure, MetricType::Gauge));
+        for ((name, help, value), kind) in counters.into_iter().chain(gauges) {
+            let of = |one: &One| {
+                let background = one.status.background_requests.as_ref()?;
+                Some((vec![("disk", one.disk.clone())], value(background)))
+            };
+            let values: Vec<(Labels<'_>, f64)> = self.0.iter().filter_map(of).collect();
+            family(to, name, help, kind, &values)?;
+        }
+        Ok(())
+    }
+
     /// Returns a value for each task that is not over: those of finished tasks no longer change. The labels stay
     /// constant for the life of a task, so its state is not among them.
     fn tasks(&self, value: fn(&TaskStatus) -> f64) -> Vec<(Labels<'static>, f64)> {

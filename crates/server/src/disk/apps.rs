@@ -175,6 +175,11 @@ impl Apps {
         app.downcast_ref()
     }
 
+    pub fn get_mut<T: 'static>(&mut self, place: Place<T>) -> Option<&mut T> {
+        let app: &mut dyn Any = &mut *self.apps.get_mut(place.index)?.app;
+        app.downcast_mut()
+    }
+
     fn with<R>(
         &mut self,
         index: usize,

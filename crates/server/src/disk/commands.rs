@@ -32,7 +32,7 @@ pub(super) struct Sent {
     pub errand: Errand,
     pub range: LbnRange,
     pub since: Instant,
-    writes: bool,
+    pub writes: bool,
     /// The bytes written, if a background block has to learn of them.
     pub written: Option<Vec<u8>>,
 }

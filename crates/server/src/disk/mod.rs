@@ -1,6 +1,7 @@
 //! A device with the core over it: foreground requests in, and background work in their gaps.
 
 mod apps;
+mod background;
 mod blocks;
 mod commands;
 mod patience;
@@ -10,11 +11,13 @@ mod status;
 mod traffic;
 
 pub use apps::{Fence, Guard, Hosted, Place, Spare};
+pub use background::{BackgroundStatus, BackgroundTerms, Floor, MemoryStatus, PromotedStatus};
 pub use patience::TIMEOUT;
 pub use status::{BOUNDS_US, DiskStatus, Foresight, Gaps, Latency, Paid, Space};
 
 use crate::tape::{Tape, Taped};
 use apps::{Apps, Asker, World};
+use background::Background;
 use blocks::Blocks;
 use commands::{Commands, Errand};
 use device::{Answer, Ask, Device, Failure};
@@ -139,6 +142,8 @@ pub struct Disk<D> {
     queued: VecDeque<Turn>,
     commands: Commands,
     blocks: Blocks,
+    /// The application that has the background requests of clients, if the disk takes some.
+    background: Option<Place<Background>>,
     answers: VecDeque<Answer>,
     counters: Counters,
     watch: TrustWatch,
@@ -176,6 +181,7 @@ impl<D: Device> Disk<D> {
             queued: VecDeque::new(),
             commands: Commands::default(),
             blocks: Blocks::new(sector),
+            background: None,
             answers: VecDeque::new(),
             counters: Counters::new(),
             watch: TrustWatch::default(),
@@ -201,6 +207,13 @@ impl<D: Device> Disk<D> {
     /// The writer has failed: the recording is cut off then.
     pub fn end_recording(&mut self) -> std::io::Result<()> {
         self.core.tape.take().map_or(Ok(()), Tape::end)
+    }
+
+    /// Takes [background requests](Device::ask_in_background) of clients as background work from here on. Without this
+    /// call they are foreground requests.
+    pub fn take_background_requests(&mut self, terms: BackgroundTerms) {
+        let capacity = self.core().drive().layout().capacity();
+        self.background = Some(self.apps.add(Background::new(terms, self.sector, capacity)));
     }
 
     /// Adds an application.
@@ -252,7 +265,12 @@ impl<D: Device> Disk<D> {
             parts_kept: self.blocks.len(),
             unanswered: self.commands.silent(),
         };
-        DiskStatus { mistrusted: self.watch.is_mistrusted(), ..self.counters.status(&self.core, &waits) }
+        let background = self.background.and_then(|place| self.apps.get(place));
+        DiskStatus {
+            mistrusted: self.watch.is_mistrusted(),
+            background_requests: background.map(|background| background.status(self.told)),
+            ..self.counters.status(&self.core, &waits)
+        }
     }
 
     /// Does all work that needs no time to pass.
@@ -273,6 +291,7 @@ impl<D: Device> Disk<D> {
             }
             if let Some(app) = self.apps.wants_clear()
                 && !self.requests.begun().any(|range| self.apps.fenced(range).0 != Fence::Open)
+                && !self.background_is_fenced()
             {
                 let world = World { core: &mut self.core, blocks: &mut self.blocks };
                 self.apps.clear(app, world);
@@ -280,6 +299,7 @@ impl<D: Device> Disk<D> {
                 moved = true;
             }
             moved |= self.send(now);
+            moved |= self.take_background_answers();
             if !moved {
                 return;
             }
@@ -355,7 +375,7 @@ impl<D: Device> Disk<D> {
             Ask::Read => Op::Read,
             Ask::Write { .. } => Op::Write,
             Ask::Discard | Ask::Flush | Ask::WriteZeroes { .. } => {
-                let ask = std::mem::replace(&mut request.ask, Ask::Discard);
+                let ask = request.ask.clone();
                 return self.commands.push(self.told, Errand::Request(turn), range, ask);
             }
         };
@@ -392,6 +412,10 @@ impl<D: Device> Disk<D> {
     fn ask_again(&mut self) {
         for turn in std::mem::take(&mut self.held) {
             self.begin(turn);
+        }
+        let fenced = self.background().map(Background::take_fenced).unwrap_or_default();
+        for (id, asked) in fenced {
+            self.begin_in_background(id, asked);
         }
     }
 }

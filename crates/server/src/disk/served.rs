@@ -1,7 +1,8 @@
 //! The disk as a device for its server.
 
+use super::background::Asked;
 use super::{Disk, bytes_of};
-use device::{Abilities, Answer, Ask, Device, Ended, Failure, Run, Work};
+use device::{Abilities, Answer, Ask, BackgroundRequest, Device, Ended, Failure, Run, Work};
 use units::{Bytes, Instant, LbnRange, Sectors};
 
 impl<D: Device> Device for Disk<D> {
@@ -50,6 +51,43 @@ impl<D: Device> Device for Disk<D> {
         self.pump(now);
     }
 
+    fn ask_in_background(&mut self, now: Instant, request: BackgroundRequest) {
+        let BackgroundRequest { id, client, range, ask } = request;
+        if self.background.is_none() {
+            return self.ask(now, id, range, ask);
+        }
+        self.device.advance(now);
+        self.pump(now);
+        self.told = self.told.max(now);
+        match (ask, self.refused(range, &Ask::Read)) {
+            (Ask::Read, None) => self.begin_in_background(id, Asked { client, range, arrived: now }),
+            (Ask::Read, Some(failure)) => self.refuse_in_background(id, failure),
+            // Nothing was written there that a flush could be for.
+            (Ask::Flush, _) => self.answers.push_back(Answer { id, at: now, result: Ok(Vec::new()) }),
+            (Ask::Write { .. } | Ask::Discard | Ask::WriteZeroes { .. }, _) => {
+                self.refuse_in_background(id, Failure::Unsupported("write in the background"));
+            }
+        }
+        self.pump(now);
+    }
+
+    fn declare(&mut self, now: Instant, client: u64, range: LbnRange) {
+        let Some(place) = self.background else { return };
+        if self.refused(range, &Ask::Read).is_none() {
+            self.call(place, now, |background, sessions| background.declare(sessions, client, range));
+        }
+    }
+
+    fn in_memory(&self, range: LbnRange) -> Vec<LbnRange> {
+        let background = self.background.and_then(|place| self.apps.get(place));
+        background.map(|background| background.in_memory(range)).unwrap_or_default()
+    }
+
+    fn leave(&mut self, now: Instant, client: u64) -> Vec<u64> {
+        let Some(place) = self.background else { return Vec::new() };
+        self.call(place, now, |background, sessions| background.leave(sessions, client)).unwrap_or_default()
+    }
+
     fn next_work(&mut self) -> Option<(u64, Work)> {
         self.device.next_work()
     }
@@ -64,7 +102,8 @@ impl<D: Device> Device for Disk<D> {
             Some(answer) => Some(answer.at),
             None => {
                 let due = self.commands.due(self.timeout);
-                [self.device.next_event(), self.core.wake_at(), due].into_iter().flatten().min()
+                let floor = self.background.and_then(|place| self.apps.get(place)?.due());
+                [self.device.next_event(), self.core.wake_at(), due, floor].into_iter().flatten().min()
             }
         }
     }
@@ -73,7 +112,7 @@ impl<D: Device> Device for Disk<D> {
     fn advance(&mut self, now: Instant) {
         self.device.advance(now);
         self.pump(now);
-        if self.give_up(now) {
+        if self.give_up(now) | self.keep_floor(now) {
             self.pump(now);
         }
     }

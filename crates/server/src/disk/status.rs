@@ -1,5 +1,6 @@
 //! The figures of a disk.
 
+use super::background::BackgroundStatus;
 use super::requests::Request;
 use device::Ask;
 use hdrhistogram::Histogram;
@@ -36,7 +37,7 @@ pub struct Latency {
 }
 
 impl Latency {
-    fn of(meter: &Meter) -> Self {
+    pub(super) fn of(meter: &Meter) -> Self {
         let us = |ns: u64| ns as f64 / 1e3;
         let at = |quantile| us(meter.times.value_at_quantile(quantile));
         let mut sum = 0;
@@ -192,23 +193,25 @@ pub struct DiskStatus {
     pub mistrusted: bool,
     /// The delay between the device's completion and the host's notice of it.
     pub lateness: Latency,
+    /// The requests of clients that are background work, if the disk takes some.
+    pub background_requests: Option<BackgroundStatus>,
 }
 
 #[derive(Debug)]
-struct Meter {
+pub(super) struct Meter {
     times: Histogram<u64>,
     sum_ns: u128,
     buckets: [u64; BOUNDS_US.len()],
 }
 
 impl Meter {
-    fn new() -> Self {
+    pub fn new() -> Self {
         // Three digits are a valid precision.
         let times = Histogram::new(3).unwrap_or_else(|e| unreachable!("{e}"));
         Self { times, sum_ns: 0, buckets: [0; BOUNDS_US.len()] }
     }
 
-    fn note(&mut self, time: Duration) {
+    pub fn note(&mut self, time: Duration) {
         let ns = time.as_nanos();
         // The histogram grows; it refuses only values that no histogram can hold.
         let _ = self.times.record(ns);
@@ -343,6 +346,7 @@ impl Counters {
             harm_bound: core.harm_bound_ppm().map(|ppm| f64::from(ppm) / 1e6),
             caution: core.caution().map(Caution::name),
             mistrusted: false,
+            background_requests: None,
         }
     }
 }

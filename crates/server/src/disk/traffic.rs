@@ -74,10 +74,18 @@ impl<D: Device> Disk<D> {
 
     /// Handles an answer of the device.
     pub(super) fn answered(&mut self, answer: Answer, now: Instant) {
-        let Some(Sent { errand, range, since, written, .. }) = self.commands.done(answer.id) else { return };
+        let Some(Sent { errand, range, since, writes, written }) = self.commands.done(answer.id) else {
+            return;
+        };
+        if writes && let Some(background) = self.background() {
+            background.overwritten(range);
+        }
         match errand {
             Errand::Command(command, turn) => {
                 self.told = self.told.max(answer.at);
+                if turn.is_none() && command.purpose == Purpose::Foreground && answer.result.is_ok() {
+                    self.promoted(&command, answer.at.saturating_since(since));
+                }
                 self.command_done(&command, turn, answer.result, written);
                 self.look(now);
             }
@@ -153,6 +161,21 @@ impl<D: Device> Disk<D> {
             request.failure = failure;
         }
         self.core.command_done(self.told, id, outcome);
+    }
+
+    /// Records the time of a command that was sent for promoted blocks, if they are of background requests.
+    fn promoted(&mut self, command: &Command, took: Duration) {
+        let Self { core, apps, sector, background, .. } = self;
+        let Some(background) = background.and_then(|place| apps.get_mut(place)) else { return };
+        let all = command.range.len().get().max(1);
+        for part in core.parts(command.id) {
+            if command.foreground.is_some_and(|own| own.covers(part.part)) {
+                let sectors = part.part.len();
+                let share = u128::from(took.as_nanos()) * u128::from(sectors.get()) / u128::from(all);
+                let share = Duration::from_nanos(u64::try_from(share).unwrap_or(u64::MAX));
+                background.promoted(part.session, sectors.bytes(*sector), share);
+            }
+        }
     }
 
     /// Reports to each application the bytes of its blocks that a command has moved, unless they were promoted to

@@ -1,6 +1,6 @@
 //! Admission of clients, and their input, admitted by turns while there is memory for it.
 
-use super::Exporter;
+use super::{BACKGROUND, Exporter};
 use crate::client::{Client, ClientError};
 use crate::limits::{Shares, Verdict};
 use crate::tls::Tls;
@@ -80,12 +80,14 @@ impl<D: Device> Exporter<D> {
                         client.ending = true;
                     }
                 }
-                Event::Opened(_) => {
+                Event::Opened(export) => {
                     let told = self.lines.usual(self.clock.now());
                     if let Some(client) = self.clients.get_mut(&id) {
                         client.opened = true;
+                        client.background = export == BACKGROUND;
                         if told {
-                            info!(client = id, from = client.from, "opened");
+                            let background = client.background;
+                            info!(client = id, from = client.from, background, "opened");
                         }
                     }
                 }

@@ -8,6 +8,7 @@
     reason = "helpers of tests stand outside test functions"
 )]
 
+mod background;
 mod clients;
 mod commands;
 mod control;

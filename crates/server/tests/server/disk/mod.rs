@@ -1,6 +1,7 @@
 //! A disk on virtual time, compared with the true content of the medium: random foreground and background work that
 //! overlaps, with errors, on a drive that reorders its commands.
 
+mod background;
 mod mistrust;
 mod silence;
 mod snapshot;

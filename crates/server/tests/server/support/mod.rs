@@ -148,6 +148,16 @@ pub fn choose(client: &mut UnixStream) {
     client.read_exact(&mut [0; 10]).unwrap();
 }
 
+/// Returns a client of a socket that has chosen the export of this name.
+pub fn named(socket: &Path, export: &str) -> UnixStream {
+    let mut client = UnixStream::connect(socket).unwrap();
+    client.read_exact(&mut [0; 18]).unwrap();
+    let length = (export.len() as u32).to_be_bytes();
+    client.write_all(&[b"\0\0\0\x03IHAVEOPT\0\0\0\x01", &length[..], export.as_bytes()].concat()).unwrap();
+    client.read_exact(&mut [0; 10]).unwrap();
+    client
+}
+
 pub fn request(kind: u16, cookie: u64, offset: u64, length: u32) -> Vec<u8> {
     [
         &0x2560_9513u32.to_be_bytes()[..],

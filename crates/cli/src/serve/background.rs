@@ -1,0 +1,104 @@
+//! The options of the background export.
+
+use super::source::Source;
+use crate::problem::Problem;
+use crate::values;
+use server::Floor;
+use std::num::NonZeroU64;
+use toml::Spanned;
+use units::{Bytes, Duration};
+
+/// The most seconds of a floor: a day.
+const FLOOR_SECONDS_MAX: f64 = 86_400.0;
+
+/// The units of a rate, in bytes.
+const UNITS: [(&str, f64); 4] = [("kB", 1e3), ("MB", 1e6), ("MiB", 1_048_576.0), ("GB", 1e9)];
+
+/// Reads a floor: a rate in bytes a second, or the most seconds for which a request waits.
+pub(super) fn floor(text: &str) -> Result<Floor, String> {
+    let mend = || format!("{text:?} is no floor; give a rate, as 2MB/s, or seconds, as 30s");
+    if let Some(rate) = text.strip_suffix("/s") {
+        let digits = rate.trim_end_matches(char::is_alphabetic);
+        let (_, unit) =
+            UNITS.iter().find(|(unit, _)| rate.get(digits.len()..) == Some(unit)).ok_or_else(mend)?;
+        let rate = digits.parse::<f64>().map_err(|_| mend())? * unit;
+        if !(1e3..=1e10).contains(&rate) {
+            return Err(format!("{text:?} is out of range; give 1kB/s to 10GB/s"));
+        }
+        return NonZeroU64::new(rate.round() as u64).map(Floor::BytesPerSecond).ok_or_else(mend);
+    }
+    let seconds: f64 = text.strip_suffix('s').and_then(|seconds| seconds.parse().ok()).ok_or_else(mend)?;
+    if !(0.001..=FLOOR_SECONDS_MAX).contains(&seconds) {
+        return Err(format!("{text:?} is out of range; give 0.001s to {FLOOR_SECONDS_MAX}s"));
+    }
+    Duration::from_millis_f64(seconds * 1e3).map(Floor::Within).ok_or_else(mend)
+}
+
+/// Reads a size of memory for blocks that are read ahead.
+pub(super) fn memory(text: &str) -> Result<Bytes, String> {
+    let bytes = values::bytes(text)?;
+    if !(1 << 20..=64 << 30).contains(&bytes.get()) {
+        return Err(format!("{text:?} is out of range; give 1MiB to 64GiB"));
+    }
+    Ok(bytes)
+}
+
+/// Returns the name of the background export.
+///
+/// # Errors
+/// The name is empty, or is that of the foreground's export.
+pub(super) fn name(
+    text: Option<&Spanned<String>>,
+    export: Option<&Spanned<String>>,
+    place: &Source<'_>,
+) -> Result<Option<String>, Problem> {
+    let Some(text) = text else { return Ok(None) };
+    let name = text.get_ref();
+    if name.is_empty() {
+        let message = "the background export needs a name of its own; give one, as d0-background";
+        return Err(place.problem(text.span(), message));
+    }
+    if export.is_some_and(|export| export.get_ref() == name) {
+        return Err(place.problem(text.span(), "the disk's other export has this name; give another"));
+    }
+    Ok(Some(name.clone()))
+}
+
+/// Returns the floor of the background export.
+///
+/// # Errors
+/// It is no floor, or there is no such export.
+pub(super) fn checked(
+    text: Option<&Spanned<String>>,
+    has_export: bool,
+    place: &Source<'_>,
+) -> Result<Option<Floor>, Problem> {
+    let Some(text) = text else { return Ok(None) };
+    if !has_export {
+        let message =
+            "without a background export nothing has this floor; give `background`, or leave it out";
+        return Err(place.problem(text.span(), message));
+    }
+    place.parsed(text, floor).map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_floor_is_a_rate_or_a_time() {
+        let rate = |bytes| Ok(Floor::BytesPerSecond(NonZeroU64::new(bytes).unwrap()));
+        assert_eq!(floor("2MB/s"), rate(2_000_000));
+        assert_eq!(floor("0.5MB/s"), rate(500_000));
+        assert_eq!(floor("1MiB/s"), rate(1 << 20));
+        assert_eq!(floor("30s"), Ok(Floor::Within(Duration::from_secs(30))));
+        assert_eq!(floor("0.5s"), Ok(Floor::Within(Duration::from_millis(500))));
+        for wrong in [
+            "", "s", "/s", "2", "0MB/s", "0s", "-1s", "NaNs", "infs", "1e9s", "2MB", "-2MB/s", "1e9GB/s",
+            "2xB/s",
+        ] {
+            assert!(floor(wrong).is_err(), "{wrong}");
+        }
+    }
+}

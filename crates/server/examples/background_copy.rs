@@ -1,0 +1,143 @@
+//! Measures what a copy of a disk costs its other clients, on the background export and on the usual one, in the daemon's
+//! own disk on virtual time: `cargo run --release -p freeblock-server --example background_copy [DRIVE] [DIRECTORY]`
+//!
+//! The drive is an emulated one with the behaviour `modern`, by default nearline-20tb over a sparse file in /dev/shm: few
+//! file systems on a disk take a file of its size. The foreground is 50 requests of 4 KiB a second at random places and
+//! times, two thirds of them reads. The copy reads 2 GB as `nbdcopy --requests=64` does: 64 requests of 256 KiB at a time. The
+//! response times are those of the foreground until the copy is done; alone, of the same requests in five minutes.
+
+#![cfg(target_os = "linux")]
+#![allow(clippy::print_stdout, clippy::unwrap_used)] // an example, of a drive that is there
+
+use device::{Ask, BackgroundRequest, Device, Emulated};
+use drive::Behaviour;
+use model::{DriveModel, Profile};
+use scheduler::{Config, IdleTime, OutsideConfig, Place};
+use server::{BackgroundTerms, Disk};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use units::{Duration, Instant, Lbn, LbnRange, Sectors};
+use workload::random::Stream;
+
+const REQUESTS_PER_SECOND: f64 = 50.0;
+const COPY_BYTES: u64 = 2_000_000_000;
+const REQUEST_BYTES: u64 = 256 << 10;
+const REQUESTS: u64 = 64;
+const ALONE: Duration = Duration::from_secs(300);
+/// Requests of the copy have numbers from here on.
+const COPY: u64 = 1 << 40;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum By {
+    Nothing,
+    Foreground,
+    Background,
+}
+
+fn disk(profile: &Profile, directory: &str) -> Disk<Emulated> {
+    let model = Arc::new(DriveModel::from_profile(profile).unwrap());
+    let behaviour = Behaviour::modern();
+    let (_, overheads) = sim::black_box(profile, behaviour, 1).unwrap();
+    let path = format!("{directory}/freeblock-background-copy-{}", std::process::id());
+    let file =
+        std::fs::File::options().read(true).write(true).create(true).truncate(true).open(&path).unwrap();
+    std::fs::remove_file(path).unwrap();
+    let drive = Emulated::new(profile, behaviour, 1, file).unwrap();
+    let outside = OutsideConfig { harm_ppm: Some(10_000), ..OutsideConfig::beyond(overheads) };
+    let config = Config {
+        policy: "sptf".parse().unwrap(),
+        idle: Some(IdleTime::default()),
+        place: Place::Outside(outside),
+        most_partials: 1 << 10,
+        ..Config::default()
+    };
+    let mut disk = Disk::new(drive, model, config).unwrap();
+    disk.take_background_requests(BackgroundTerms::default());
+    disk
+}
+
+fn run(profile: &Profile, directory: &str, by: By) {
+    let mut disk = disk(profile, directory);
+    let sector = disk.sector_bytes().get();
+    let sectors = disk.size().get() / sector;
+    let mut chance = Stream::new(42, "clients");
+    let mut gap = || {
+        let part = ((chance.next_u64() >> 11) + 1) as f64 / (1u64 << 53) as f64;
+        (
+            Duration::from_millis_f64(-part.ln() * 1e3 / REQUESTS_PER_SECOND).unwrap(),
+            chance.next_u64(),
+            chance.next_u64(),
+        )
+    };
+    let (mut now, mut due, mut id) = (Instant::ZERO, Instant::ZERO, 0);
+    let (mut asked, mut times) = (BTreeMap::new(), Vec::new());
+    let (mut sent, mut copied) = (0, 0);
+    let ask_copy = |disk: &mut Disk<Emulated>, now, nth: u64| {
+        let range =
+            LbnRange::new(Lbn::new(nth * REQUEST_BYTES / sector), Sectors::new(REQUEST_BYTES / sector));
+        if by == By::Background {
+            disk.ask_in_background(
+                now,
+                BackgroundRequest { id: COPY + nth, client: 1, range, ask: Ask::Read },
+            );
+        } else {
+            disk.ask(now, COPY + nth, range, Ask::Read);
+        }
+    };
+    if by != By::Nothing {
+        (0..REQUESTS).for_each(|nth| ask_copy(&mut disk, now, nth));
+        sent = REQUESTS;
+    }
+    let all = COPY_BYTES / REQUEST_BYTES;
+    while if by == By::Nothing { now < Instant::ZERO + ALONE } else { copied < all } {
+        let event = disk.next_event().filter(|at| *at <= due);
+        now = now.max(event.unwrap_or(due));
+        disk.advance(now);
+        if now >= due {
+            let (pause, place, kind) = gap();
+            due += pause;
+            let len = 4096 / sector.min(4096);
+            let range = LbnRange::new(Lbn::new(place % (sectors / len) * len), Sectors::new(len));
+            let write = Ask::Write { bytes: vec![0; 4096], through: false };
+            asked.insert(id, now);
+            disk.ask(now, id, range, if kind.is_multiple_of(3) { write } else { Ask::Read });
+            id += 1;
+        }
+        while let Some(answer) = disk.poll(now) {
+            assert!(answer.result.is_ok());
+            if let Some(since) = asked.remove(&answer.id) {
+                times.push(now.saturating_since(since).as_nanos() as f64 / 1e6);
+            } else {
+                copied += 1;
+                if sent < all {
+                    ask_copy(&mut disk, now, sent);
+                    sent += 1;
+                }
+            }
+        }
+    }
+    times.sort_by(f64::total_cmp);
+    let mean = times.iter().sum::<f64>() / times.len() as f64;
+    let p99 = times[times.len() * 99 / 100];
+    let seconds = now.as_nanos() as f64 / 1e9;
+    let name = match by {
+        By::Nothing => "no copy",
+        By::Foreground => "copy, usual export",
+        By::Background => "copy, background export",
+    };
+    let rate = copied as f64 * REQUEST_BYTES as f64 / 1e6 / seconds;
+    println!(
+        "{name:<24} {mean:>7.2} ms mean  {p99:>7.2} ms 99th percentile  {rate:>6.1} MB/s copied  {} requests",
+        times.len()
+    );
+}
+
+fn main() {
+    let mut args = std::env::args().skip(1);
+    let drive = args.next().unwrap_or_else(|| "nearline-20tb".into());
+    let directory = args.next().unwrap_or_else(|| "/dev/shm".into());
+    let profile = model::builtin::find(&drive).unwrap();
+    for by in [By::Nothing, By::Foreground, By::Background] {
+        run(&profile, &directory, by);
+    }
+}

@@ -1,0 +1,83 @@
+//! Background requests on their way between a disk and its core.
+
+use super::{Asked, Background};
+use crate::disk::apps::World;
+use crate::disk::{Disk, Fence};
+use device::{Device, Failure};
+use scheduler::Sessions;
+use units::Instant;
+
+impl<D: Device> Disk<D> {
+    pub(in crate::disk) fn background(&mut self) -> Option<&mut Background> {
+        self.apps.get_mut(self.background?)
+    }
+
+    /// Lets the application of the background requests make calls, if there is one.
+    fn with_background<R>(
+        &mut self,
+        call: impl FnOnce(&mut Background, &mut dyn Sessions) -> R,
+    ) -> Option<R> {
+        let world = World { core: &mut self.core, blocks: &mut self.blocks };
+        self.apps.call(self.background?, world, call)
+    }
+
+    /// Registers a read unless it has to wait for blocks that are moving, or is refused there.
+    pub(in crate::disk) fn begin_in_background(&mut self, id: u64, asked: Asked) {
+        let now = self.told;
+        match self.apps.fenced(asked.range) {
+            (Fence::Open, _) => {
+                self.with_background(|background, sessions| background.read(sessions, id, asked, now));
+            }
+            (Fence::Wait, _) => {
+                if let Some(background) = self.background() {
+                    background.wait(id, asked);
+                }
+            }
+            (Fence::Closed, app) => {
+                let why = app.map_or_else(String::new, |app| app.fence());
+                self.refuse_in_background(id, Failure::Taken(why));
+            }
+        }
+    }
+
+    pub(in crate::disk) fn refuse_in_background(&mut self, id: u64, failure: Failure) {
+        let now = self.told;
+        if let Some(background) = self.background() {
+            background.refuse(id, failure, now);
+        }
+    }
+
+    /// Returns whether a background request is at work within a fence; then it becomes foreground work, because an
+    /// application waits for its end.
+    pub(in crate::disk) fn background_is_fenced(&mut self) -> bool {
+        let Some(background) = self.background.and_then(|place| self.apps.get(place)) else { return false };
+        let fenced: Vec<_> =
+            background.begun().filter(|range| self.apps.fenced(*range).0 != Fence::Open).collect();
+        if !fenced.is_empty() {
+            let now = self.told;
+            self.with_background(|background, sessions| {
+                background.hurry(sessions, |range| fenced.contains(&range), now);
+            });
+        }
+        !fenced.is_empty()
+    }
+
+    /// Makes background requests foreground work that have waited as long as the floor permits. Returns whether that
+    /// was due.
+    pub(in crate::disk) fn keep_floor(&mut self, now: Instant) -> bool {
+        let due = self.background().and_then(|background| background.due()).is_some_and(|at| at <= now);
+        if due {
+            self.with_background(|background, sessions| background.keep_floor(sessions, now));
+        }
+        due
+    }
+
+    /// Takes the answers to background requests. Returns whether there were any.
+    pub(in crate::disk) fn take_background_answers(&mut self) -> bool {
+        let Some(background) = self.background() else { return false };
+        let answers: Vec<_> = std::iter::from_fn(|| background.poll()).collect();
+        let any = !answers.is_empty();
+        self.answers.extend(answers);
+        any
+    }
+}

@@ -1,0 +1,435 @@
+//! Reads of clients as background work: they become reads of a session of the core, which has them in gaps of the
+//! foreground and in idle time, in the order that is cheapest. A read is answered when all its blocks have arrived.
+//!
+//! The core's promise about a record, that its bytes equal the medium at one instant before its delivery, gives a
+//! client what it expects of a disk: each block of a read is taken from the medium after the read has arrived, so it
+//! holds every write that was acknowledged before.
+
+mod carried;
+mod floor;
+mod memory;
+mod streams;
+
+use floor::Debt;
+pub use floor::Floor;
+use memory::{Arrived, Memory};
+
+use super::blocks::within;
+use super::status::{Latency, Meter};
+use device::{Answer, Failure};
+use scheduler::{Application, Parameter, Priority, Record, SessionError, Sessions};
+use serde::Serialize;
+use std::collections::{BTreeMap, VecDeque};
+use units::{Bytes, Duration, Instant, LbnRange, Sectors, SessionId, TaskId};
+
+/// The bytes in a block of a background read: the default of tasks, for the same reason. A block has to fit into a gap
+/// whole.
+const BLOCK_BYTES: u64 = 16 << 10;
+
+/// The interval at which blocks of a request are promoted again. One call promotes only as many as the core's pool has
+/// room for.
+const PROMOTE_EVERY: Duration = Duration::from_millis(1_000);
+
+/// The terms of a disk's background requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BackgroundTerms {
+    /// The least service that requests get even if the foreground leaves no time. `None`: they wait as long as that
+    /// lasts.
+    pub floor: Option<Floor>,
+    /// The most memory for blocks that are read before they are asked for.
+    pub memory: Bytes,
+}
+
+/// No floor, and 256 MiB.
+impl Default for BackgroundTerms {
+    fn default() -> Self {
+        Self { floor: None, memory: Bytes::new(256 << 20) }
+    }
+}
+
+/// The figures of a disk's background requests since its start.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct BackgroundStatus {
+    /// Reads that were done.
+    pub reads: Latency,
+    /// Their bytes.
+    pub read_bytes: u64,
+    /// Requests that failed.
+    pub failed: u64,
+    /// Requests that are not answered yet.
+    pub waiting: usize,
+    /// The time for which the oldest of them has waited, in microseconds.
+    pub oldest_wait_us: f64,
+    /// The floor in words, if there is one.
+    pub floor: Option<String>,
+    /// The requests that the floor has made foreground work, and their cost.
+    pub promoted: PromotedStatus,
+    /// The blocks that are read before they are asked for.
+    pub memory: MemoryStatus,
+}
+
+/// The use of the memory for blocks that are read before they are asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct MemoryStatus {
+    /// Bytes of blocks that are in memory, or are registered to be.
+    pub held_bytes: u64,
+    /// The most of these.
+    pub most_bytes: u64,
+    /// Bytes that reads were given from there.
+    pub given_bytes: u64,
+    /// Bytes that were dropped before a read asked for them.
+    pub unread_bytes: u64,
+}
+
+/// The cost of a floor.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct PromotedStatus {
+    /// Requests that waited longer than the floor permits, and became foreground work.
+    pub requests: u64,
+    /// Bytes that were read as foreground work for them.
+    pub bytes: u64,
+    /// The time from the sending of these commands until their completion, in microseconds: at most this much of the
+    /// device's time was not the foreground's.
+    pub device_us: f64,
+}
+
+/// A read that is not answered yet.
+#[derive(Debug)]
+struct Read {
+    client: u64,
+    range: LbnRange,
+    arrived: Instant,
+    /// The tasks for what was not read ahead.
+    tasks: Vec<TaskId>,
+    bytes: Vec<u8>,
+    /// The sectors that have not arrived.
+    left: Sectors,
+    /// When its blocks are promoted again, if they have been promoted.
+    promote_at: Option<Instant>,
+}
+
+/// A read as it arrived.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked {
+    pub client: u64,
+    pub range: LbnRange,
+    pub arrived: Instant,
+}
+
+/// The background requests of a disk, as one of its applications.
+#[derive(Debug)]
+pub(super) struct Background {
+    sector: Bytes,
+    block: Sectors,
+    floor: Option<Floor>,
+    debt: Debt,
+    memory: Memory,
+    session: Option<SessionId>,
+    /// Reads by the caller's number, which grows: the first is the oldest.
+    reads: BTreeMap<u64, Read>,
+    tasks: BTreeMap<TaskId, u64>,
+    /// Reads that wait until an application has moved the blocks that they ask for.
+    fenced: BTreeMap<u64, Asked>,
+    answers: VecDeque<Answer>,
+    times: Meter,
+    read_bytes: u64,
+    failed: u64,
+    promoted: PromotedStatus,
+    promoted_time: Duration,
+}
+
+impl Background {
+    /// Returns the application of a disk with this number of sectors of this size.
+    pub fn new(terms: BackgroundTerms, sector: Bytes, capacity: Sectors) -> Self {
+        let block = Sectors::new((BLOCK_BYTES / sector.get().max(1)).max(1));
+        Self {
+            memory: Memory::new(sector, block, capacity, terms.memory),
+            sector,
+            block,
+            floor: terms.floor,
+            debt: Debt::default(),
+            session: None,
+            reads: BTreeMap::new(),
+            tasks: BTreeMap::new(),
+            fenced: BTreeMap::new(),
+            answers: VecDeque::new(),
+            times: Meter::new(),
+            read_bytes: 0,
+            failed: 0,
+            promoted: PromotedStatus::default(),
+            promoted_time: Duration::ZERO,
+        }
+    }
+
+    /// Registers a read.
+    pub fn read(&mut self, sessions: &mut dyn Sessions, id: u64, asked: Asked, now: Instant) {
+        let Asked { client, range, arrived } = asked;
+        if self.reads.is_empty() {
+            self.debt.begin(now);
+        }
+        let sector = self.sector;
+        let mut bytes = vec![0; usize::try_from(range.len().bytes(sector).get()).unwrap_or(0)];
+        let mut left = range.len();
+        let missing = self.memory.take(id, range, |part, from| {
+            copy((range, &mut bytes), (part, from), sector);
+            left = Sectors::new(left.get().saturating_sub(part.len().get()));
+        });
+        let tasks = Vec::new();
+        self.reads.insert(id, Read { client, range, arrived, tasks, bytes, left, promote_at: None });
+        for part in missing {
+            self.fetch(sessions, id, part, now);
+        }
+        self.finish(id, now);
+        if let Some(ahead) = self.memory.streams.read(range) {
+            self.memory.declare(sessions, client, ahead);
+        }
+    }
+
+    /// Registers a part of a read, which ends if that is refused.
+    fn fetch(&mut self, sessions: &mut dyn Sessions, id: u64, part: LbnRange, now: Instant) {
+        if !self.reads.contains_key(&id) {
+            return;
+        }
+        match self.register(sessions, part) {
+            Ok(task) => {
+                self.tasks.insert(task, id);
+                if let Some(read) = self.reads.get_mut(&id) {
+                    read.tasks.push(task);
+                }
+            }
+            Err(error) => {
+                self.abort(sessions, id);
+                self.refuse(id, Failure::Busy(error.to_string()), now);
+            }
+        }
+    }
+
+    fn register(&mut self, sessions: &mut dyn Sessions, range: LbnRange) -> Result<TaskId, SessionError> {
+        let session = match self.session {
+            Some(session) => session,
+            None => *self.session.insert(sessions.open(Priority::default())?),
+        };
+        sessions.read(session, range, self.block, Parameter::default())
+    }
+
+    /// Answers a read if all of it has arrived.
+    fn finish(&mut self, id: u64, now: Instant) {
+        if self.reads.get(&id).is_some_and(|read| read.left == Sectors::ZERO)
+            && let Some(read) = self.remove(id)
+        {
+            self.times.note(now.saturating_since(read.arrived));
+            self.read_bytes += read.bytes.len() as u64;
+            self.answers.push_back(Answer { id, at: now, result: Ok(read.bytes) });
+        }
+    }
+
+    /// Gives a read a part of its bytes.
+    fn give(&mut self, id: u64, part: LbnRange, bytes: &[u8], now: Instant) {
+        let sector = self.sector;
+        let Some(read) = self.reads.get_mut(&id) else { return };
+        let sectors = copy((read.range, &mut read.bytes), (part, bytes), sector);
+        read.left = Sectors::new(read.left.get().saturating_sub(sectors.get()));
+        if let (Some(Floor::BytesPerSecond(rate)), None) = (self.floor, read.promote_at) {
+            self.debt.paid(rate, sectors.bytes(sector), now);
+        }
+        self.finish(id, now);
+    }
+
+    /// Registers a range that a client will read, without an answer.
+    pub fn declare(&mut self, sessions: &mut dyn Sessions, client: u64, range: LbnRange) {
+        self.memory.declare(sessions, client, range);
+    }
+
+    /// Returns the parts of a range that a read gets from memory, in order.
+    pub fn in_memory(&self, range: LbnRange) -> Vec<LbnRange> {
+        self.memory.parts(range)
+    }
+
+    /// Records that a write has changed these sectors, or may have.
+    pub fn overwritten(&mut self, range: LbnRange) {
+        self.memory.overwritten(range);
+    }
+
+    /// Takes a block that was read ahead.
+    fn arrived(&mut self, sessions: &mut dyn Sessions, done: &Record, bytes: &[u8], now: Instant) {
+        let Some(Arrived { range, readers }) = self.memory.arrived(done.range) else { return };
+        let part = |of: LbnRange| memory::overlap(of, range);
+        let parts = readers.iter().filter_map(|id| Some((*id, part(self.reads.get(id)?.range)?)));
+        let parts: Vec<(u64, LbnRange)> = parts.collect();
+        if done.bad.is_some() {
+            self.memory.failed(range);
+            // The bad sector may lie beside what they ask for.
+            return parts.into_iter().for_each(|(id, part)| self.fetch(sessions, id, part, now));
+        }
+        self.memory.keep(range, bytes, parts.iter().map(|(_, part)| *part));
+        for (id, _) in parts {
+            self.give(id, range, bytes, now);
+        }
+    }
+
+    /// Answers a request with an error.
+    pub fn refuse(&mut self, id: u64, failure: Failure, now: Instant) {
+        self.failed += 1;
+        self.answers.push_back(Answer { id, at: now, result: Err(failure) });
+    }
+
+    /// Keeps a read until its fence changes.
+    pub fn wait(&mut self, id: u64, asked: Asked) {
+        self.fenced.insert(id, asked);
+    }
+
+    /// Takes the reads that wait at fences, to be tried again.
+    pub fn take_fenced(&mut self) -> BTreeMap<u64, Asked> {
+        std::mem::take(&mut self.fenced)
+    }
+
+    /// Drops everything that a client has asked for and that is not answered. Returns the numbers of its requests.
+    pub fn leave(&mut self, sessions: &mut dyn Sessions, client: u64) -> Vec<u64> {
+        let of = |asked: &u64| *asked == client;
+        let mut left: Vec<u64> =
+            self.fenced.iter().filter(|(_, asked)| of(&asked.client)).map(|(id, _)| *id).collect();
+        self.fenced.retain(|_, asked| !of(&asked.client));
+        let reads: Vec<u64> =
+            self.reads.iter().filter(|(_, read)| of(&read.client)).map(|(id, _)| *id).collect();
+        reads.iter().for_each(|id| self.abort(sessions, *id));
+        left.extend(reads);
+        self.memory.leave(sessions, client, &left);
+        left
+    }
+
+    /// Ends a read and withdraws its blocks.
+    fn abort(&mut self, sessions: &mut dyn Sessions, id: u64) {
+        if let Some(read) = self.remove(id) {
+            for task in read.tasks {
+                // A task whose last block is being delivered has ended.
+                let _ = sessions.abort(task);
+            }
+        }
+    }
+
+    fn remove(&mut self, id: u64) -> Option<Read> {
+        let read = self.reads.remove(&id)?;
+        for task in &read.tasks {
+            self.tasks.remove(task);
+        }
+        Some(read)
+    }
+
+    /// Returns the next answer.
+    pub fn poll(&mut self) -> Option<Answer> {
+        self.answers.pop_front()
+    }
+
+    /// Returns the ranges of the reads that are registered.
+    pub fn begun(&self) -> impl Iterator<Item = LbnRange> {
+        self.reads.values().map(|read| read.range)
+    }
+
+    /// Returns when the floor next makes a request foreground work.
+    pub fn due(&self) -> Option<Instant> {
+        let again = self.reads.values().filter_map(|read| read.promote_at).min();
+        again.into_iter().chain(self.first_due().map(|(_, at)| at)).min()
+    }
+
+    /// Returns the oldest request that is not promoted, and when it is due.
+    fn first_due(&self) -> Option<(u64, Instant)> {
+        let floor = self.floor?;
+        let (id, read) = self.reads.iter().find(|(_, read)| read.promote_at.is_none())?;
+        let at = match floor {
+            Floor::Within(most) => read.arrived + most,
+            Floor::BytesPerSecond(rate) => self.debt.due(rate, read.left.bytes(self.sector)),
+        };
+        Some((*id, at))
+    }
+
+    /// Makes the requests foreground work that are due by `now`.
+    pub fn keep_floor(&mut self, sessions: &mut dyn Sessions, now: Instant) {
+        while let Some((id, _)) = self.first_due().filter(|(_, at)| *at <= now) {
+            let Some(read) = self.reads.get_mut(&id) else { return };
+            read.promote_at = Some(now);
+            self.promoted.requests += 1;
+            if let Some(Floor::BytesPerSecond(rate)) = self.floor {
+                self.debt.paid(rate, read.left.bytes(self.sector), now);
+            }
+        }
+        self.promote_again(sessions, now);
+    }
+
+    /// Promotes the blocks that promoted requests still wait for.
+    fn promote_again(&mut self, sessions: &mut dyn Sessions, now: Instant) {
+        let both = [self.session, self.memory.session()];
+        for read in self.reads.values_mut().filter(|read| read.promote_at.is_some_and(|at| at <= now)) {
+            read.promote_at = Some(now + PROMOTE_EVERY);
+            for session in both.into_iter().flatten() {
+                // The range is on the disk, and the session is open.
+                let _ = sessions.promote(session, read.range);
+            }
+        }
+    }
+
+    /// Makes all requests for these blocks foreground work, because an application waits for them to end.
+    pub fn hurry(
+        &mut self,
+        sessions: &mut dyn Sessions,
+        in_the_way: impl Fn(LbnRange) -> bool,
+        now: Instant,
+    ) {
+        for read in self.reads.values_mut().filter(|read| in_the_way(read.range)) {
+            read.promote_at.get_or_insert(now);
+        }
+        self.promote_again(sessions, now);
+    }
+
+    /// Records that a command of the foreground has read bytes of promoted requests in this time.
+    pub fn promoted(&mut self, session: SessionId, bytes: Bytes, took: Duration) {
+        if [self.session, self.memory.session()].contains(&Some(session)) {
+            self.promoted.bytes += bytes.get();
+            self.promoted_time += took;
+        }
+    }
+
+    pub fn status(&self, now: Instant) -> BackgroundStatus {
+        let fenced = self.fenced.values().map(|asked| asked.arrived);
+        let oldest = self.reads.values().map(|read| read.arrived).chain(fenced).min();
+        let us = |time: Duration| time.as_nanos() as f64 / 1e3;
+        BackgroundStatus {
+            reads: Latency::of(&self.times),
+            read_bytes: self.read_bytes,
+            failed: self.failed,
+            waiting: self.reads.len() + self.fenced.len(),
+            oldest_wait_us: oldest.map_or(0.0, |arrived| us(now.saturating_since(arrived))),
+            floor: self.floor.map(|floor| floor.to_string()),
+            promoted: PromotedStatus { device_us: us(self.promoted_time), ..self.promoted },
+            memory: self.memory.status(),
+        }
+    }
+}
+
+impl Application for Background {
+    fn done(&mut self, sessions: &mut dyn Sessions, done: &Record, bytes: &[u8], now: Instant) {
+        if self.memory.session() == Some(done.session) {
+            return self.arrived(sessions, done, bytes, now);
+        }
+        let Some(&id) = self.tasks.get(&done.task) else { return };
+        match done.bad {
+            Some(bad) => {
+                self.abort(sessions, id);
+                self.refuse(id, Failure::Medium(bad), now);
+            }
+            None => self.give(id, done.range, bytes, now),
+        }
+    }
+}
+
+/// Copies the common part of two ranges from one's bytes to the other's. Returns its size.
+fn copy((to, into): (LbnRange, &mut [u8]), (from, bytes): (LbnRange, &[u8]), sector: Bytes) -> Sectors {
+    let Some(shared) = memory::overlap(to, from) else { return Sectors::ZERO };
+    let places = within(to, shared, sector).zip(within(from, shared, sector));
+    let parts = places.and_then(|(to, from)| into.get_mut(to).zip(bytes.get(from)));
+    parts.map_or(Sectors::ZERO, |(into, bytes)| {
+        into.copy_from_slice(bytes);
+        shared.len()
+    })
+}
+
+impl super::Guard for Background {}

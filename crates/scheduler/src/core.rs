@@ -1,6 +1,7 @@
 //! The core: times, completions and calls go in, and actions come out.
 
 mod bad;
+mod builder;
 mod dispatch;
 mod idle_search;
 mod outside;
@@ -94,6 +95,7 @@ impl Default for Config {
 
 /// The reason why a foreground request was refused. A refusal changes nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum SubmitError {
     /// The pool is full.
     #[error("{most} requests are waiting; submit {id} again after a completion")]
@@ -199,6 +201,7 @@ pub struct Access {
 
 /// The planner's counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PlannerStats {
     /// Gaps looked at.
     pub gaps: u64,

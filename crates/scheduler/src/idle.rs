@@ -55,6 +55,7 @@ impl Default for IdleTime {
 
 /// An invalid setting of idle time. The message names the field and its valid values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum IdleTimeError {
     /// The threshold is zero, after which no work would be tried again, or too long.
     #[error("idle.threshold is {} ns; give 1 ns to an hour, 20 ms where nothing is known", .found.as_nanos())]

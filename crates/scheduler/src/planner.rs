@@ -20,6 +20,7 @@ use units::{Arc, Cylinder, Duration, FULL_TURN, Instant, Op, TrackIndex};
 
 /// The rotational latency of the next foreground access, to be used by a detour.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Gap {
     /// The instant at which the head is free.
     pub at: Instant,
@@ -39,6 +40,7 @@ pub struct Gap {
 
 /// A read or write on one track within a gap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Stop {
     /// The track.
     pub track: TrackIndex,
@@ -55,6 +57,7 @@ pub(crate) const MOST_STOPS: usize = 4;
 
 /// The best detour found for a gap: one track, or two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Detour {
     /// Wanted sectors in it.
     pub score: u64,

@@ -32,6 +32,7 @@ impl Default for Priority {
 
 /// The reason why a session call was refused. A refusal changes nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum SessionError {
     /// The session was closed, or never opened.
     #[error("{0} is not open; use the id that open returned")]

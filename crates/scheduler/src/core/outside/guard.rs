@@ -31,6 +31,7 @@ const LOOK: u32 = 512;
 
 /// The reason why a core outside the drive does not use gaps; idle time is used all the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Caution {
     /// The platter's angle is unknown: at the start, or after too many completions that fit none.
     Unsynchronised,

@@ -72,6 +72,7 @@ impl Default for Arrivals {
 /// An error is the observed head time less the predicted one, where head time is counted from the completion before
 /// (FAST'02, section 5.2).
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct ErrorRecord {
     bins: Vec<u32>,
     count: u64,

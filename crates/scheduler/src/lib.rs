@@ -14,11 +14,6 @@
 
 extern crate alloc;
 
-/// The README's example, so that it continues to compile and run.
-#[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-struct Readme;
-
 mod background;
 mod block_set;
 mod bounds;

@@ -7,6 +7,11 @@
 //! A few tests, which `waits.txt` names, wait for time to pass. Each of them runs beside one that computes. Those
 //! that `alone.txt` names measure this machine and run before the others, one after another.
 
+/// The README's example, so that it continues to compile and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
+
 mod binaries;
 mod listed;
 mod order;

@@ -6,10 +6,15 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The crates that are to be published, by their directories.
-const PUBLISHED: [&str; 3] = ["units", "model", "scheduler"];
+pub(crate) const PUBLISHED: [&str; 4] = ["units", "model", "scheduler", "freeblock"];
 
-/// A crate whose documentation includes the README, and with it the README's example.
-const OF_README: &str = "scheduler";
+/// The crate that the README's example is about.
+const OF_README: &str = "freeblock";
+
+/// Returns the name of a published package, by its directory.
+pub(crate) fn package_name(directory: &str) -> String {
+    if directory == "freeblock" { directory.into() } else { format!("freeblock-{directory}") }
+}
 
 /// An example in a document.
 #[derive(Debug, PartialEq, Eq)]
@@ -59,7 +64,8 @@ fn write_member(root: &Path, member: &Path, name: &str) {
     let source = member.join("src");
     std::fs::create_dir_all(&source).unwrap();
     let manifest = format!(
-        "[package]\nname = \"examples-of-{name}\"\nedition = \"2024\"\n\n[dependencies]\nfreeblock-{name} = {{ path = \"{}\" }}\n",
+        "[package]\nname = \"examples-of-{name}\"\nedition = \"2024\"\n\n[dependencies]\n{} = {{ path = \"{}\" }}\n",
+        package_name(name),
         package.display()
     );
     std::fs::write(member.join("Cargo.toml"), manifest).unwrap();

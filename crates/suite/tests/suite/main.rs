@@ -5,6 +5,7 @@
 
 mod documents;
 mod examples;
+mod packages;
 
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;

@@ -23,11 +23,17 @@ use alloc::vec::Vec;
 /// while let Some(Action::Send(command)) = core.poll(now) {
 ///     commands.push(command);
 /// }
-/// let write = commands.next().ok_or("the write can be sent")?;
-/// assert!(write.op.is_write() && commands.next().is_none());
-/// commands.done(write.id);
-/// core.command_done(now, write.id, Outcome::Done);
-/// assert_eq!(commands.next().map(|read| read.op), Some(Op::Read));
+/// while let Some(command) = commands.next() {
+///     // Here the host gives the command to its device, and waits for its completion.
+///     commands.done(command.id);
+///     core.command_done(now, command.id, Outcome::Done);
+///     while let Some(action) = core.poll(now) {
+///         if let Action::Send(command) = action {
+///             commands.push(command);
+///         }
+///     }
+/// }
+/// assert!(commands.is_empty() && core.pending() == 0);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, Default)]

@@ -8,7 +8,6 @@
     reason = "helpers of tests stand outside test functions"
 )]
 
-mod embed;
 mod emulated;
 mod faulty;
 mod inspect;

@@ -8,6 +8,7 @@
     reason = "helpers of tests stand outside test functions"
 )]
 
+mod embed;
 mod emulated;
 mod faulty;
 mod inspect;

@@ -36,8 +36,11 @@ pub struct Report {
     pub scanned: u64,
 }
 
+/// The arrival, the direction and the place of a request.
+type Arrival = (Instant, Op, LbnRange);
+
 /// Returns the requests of an iolog by arrival. Its times are microseconds.
-fn parse(log: &str) -> Result<Vec<(Instant, Op, LbnRange)>, Box<dyn Error>> {
+fn parse(log: &str) -> Result<Vec<Arrival>, Box<dyn Error>> {
     let mut lines = log.lines();
     if lines.next() != Some("fio version 3 iolog") {
         return Err("line 1: not `fio version 3 iolog`; write the log with fio 3.31 or later".into());

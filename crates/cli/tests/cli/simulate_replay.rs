@@ -61,7 +61,7 @@ fn a_replay_is_as_near_to_disksims_answers_as_both_are_to_the_drive() {
         let ours = &ours[..disksim.len()];
         let found = demerit(ours, &disksim);
         assert!(found <= most + 0.001, "{name}: {found} ms, at most {most}");
-        println!(
+        eprintln!(
             "{name}: {found:.3} ms from DiskSim's answers; means {:.3} and {:.3}",
             mean(ours),
             mean(&disksim)

@@ -2,9 +2,9 @@
 
 #[path = "../../examples/embed.rs"]
 #[allow(dead_code, reason = "its `main` is not called")]
-mod embed;
+mod example;
 
-use embed::{Sums, embed};
+use example::{Sums, embed};
 
 #[test]
 fn the_embedded_core_reads_each_byte_of_a_file_once_beside_the_foreground() {

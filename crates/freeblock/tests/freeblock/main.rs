@@ -1,4 +1,6 @@
 //! The facade from outside: its own parts, and its examples.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests stand outside test functions")]
+
 mod commands;
 mod examples;

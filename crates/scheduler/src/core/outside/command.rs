@@ -131,6 +131,10 @@ pub(super) enum Passed {
 }
 
 #[derive(Clone, Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a core holds as many as the drive has commands, and a box would cost an allocation a request"
+)]
 pub(super) enum Work {
     Foreground {
         job: Job,

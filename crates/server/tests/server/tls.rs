@@ -7,10 +7,10 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 /// A directory of certificates as GnuTLS's programs expect it: a root, the server's, a client's.
-struct Certificates(PathBuf);
+pub(crate) struct Certificates(PathBuf);
 
 impl Certificates {
-    fn new(test: &str) -> Self {
+    pub(crate) fn new(test: &str) -> Self {
         let dir = std::env::temp_dir().join(format!("freeblock-tls-{}-{test}", std::process::id()));
         std::fs::create_dir_all(&dir).unwrap();
         let mut root = CertificateParams::new(vec![]).unwrap();
@@ -31,7 +31,7 @@ impl Certificates {
         Self(dir)
     }
 
-    fn file(&self, name: &str) -> PathBuf {
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
 
@@ -43,7 +43,7 @@ impl Certificates {
         dir
     }
 
-    fn offer(&self, clients: bool, required: bool) -> Offer {
+    pub(crate) fn offer(&self, clients: bool, required: bool) -> Offer {
         let root = self.file("ca-cert.pem");
         let clients = clients.then_some(root.as_path());
         let tls =

@@ -100,7 +100,7 @@ fn encrypt(mut client: Client, certificates: &Certificates) -> StreamOwned<Clien
 
 /// Returns the byte that write `number` puts at this place.
 fn byte(number: usize, at: usize) -> u8 {
-    (at ^ at >> 9 ^ at >> 15 ^ number * 0x55) as u8
+    (at ^ (at >> 9) ^ (at >> 15) ^ (number * 0x55)) as u8
 }
 
 fn bytes(number: usize) -> Vec<u8> {

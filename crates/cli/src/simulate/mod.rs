@@ -124,7 +124,12 @@ fn simulate_once(args: &SimulateArgs, given: Given<'_>, console: &Console) -> Re
     let behaviour =
         args.behaviour.unwrap_or_else(|| usual_behaviour(place, model.layout().capacity().bytes(sector)));
     let mut notes = Vec::new();
-    let served = served(args, behaviour, &drive.profile);
+    let policy = if given.policy.is_some() {
+        "a policy of the program's own".to_owned()
+    } else {
+        args.policy.to_string()
+    };
+    let served = served(args, &policy, behaviour, &drive.profile);
     let title = title(args, &drive.profile.title, &description, &served, &mut notes);
     let mut harm_ppm = None;
     let refused = |error: DriveError| {
@@ -261,16 +266,16 @@ fn title(args: &SimulateArgs, drive: &str, load: &str, served: &str, notes: &mut
 }
 
 /// Returns the place of the scheduler, and the drive's preset, queue, buffer and bus.
-fn served(args: &SimulateArgs, behaviour: Behaviour, profile: &Profile) -> String {
+fn served(args: &SimulateArgs, policy: &str, behaviour: Behaviour, profile: &Profile) -> String {
     let text = match args.place() {
         Where::Inside => {
-            return format!("{} in the drive: mechanics alone, no buffer, bus or overheads", args.policy);
+            return format!("{policy} in the drive: mechanics alone, no buffer, bus or overheads");
         }
         Where::Device => "the drive alone".to_owned(),
         _ if known::without_positions(args.policy).is_some() && args.blind => {
-            format!("{} by LBN distance outside the drive", args.policy)
+            format!("{policy} by LBN distance outside the drive")
         }
-        _ => format!("{} outside the drive", args.policy),
+        _ => format!("{policy} outside the drive"),
     };
     text + ", " + &in_force(profile, behaviour)
 }

@@ -3,7 +3,8 @@
 /// The functions on `f64` that the standard library has and `core` lacks.
 ///
 /// With the feature `std` each is the standard library's. Without it `libm` computes them: the same bits for roots,
-/// roundings and remainders; powers and logarithms may differ in the last bits, as they may between processors. A crate that is built in both ways imports the trait where it is needed:
+/// roundings and remainders; powers and logarithms may differ in the last bits, as they may between processors. A crate that is
+/// built in both ways imports the trait where it is needed:
 ///
 /// ```
 /// #[cfg(not(feature = "std"))]

@@ -105,7 +105,7 @@ impl Streams {
         let of = |stream: &&mut Stream| (stream.end..stream.ahead).contains(&at);
         if let Some(stream) = self.all.iter_mut().find(of) {
             let window = (stream.window.get() / 2).max(self.least.get());
-            // What lies behind the dropped block is read ahead again when the reader comes there.
+            // The blocks behind the dropped one are read ahead again when the reader reaches them.
             (stream.window, stream.ahead) = (Sectors::new(window), at.max(stream.end));
         }
     }

@@ -161,7 +161,7 @@ impl World {
             left -= 1;
             assert!(left > 0, "it never ends: {:?}", self.disk.status());
         }
-        // What is read ahead of the readers is done, too.
+        // The disk also finishes the blocks that it reads ahead of the readers.
         while let Some(at) = self.disk.next_event() {
             self.now = self.now.max(at);
             self.disk.advance(self.now);

@@ -183,14 +183,7 @@ impl Core {
         let mut over = job.over;
         for piece in job.ranges().iter().flat_map(|range| drive.layout().pieces(*range)) {
             let end = over.take();
-            let earliest = match end {
-                Some(end) => {
-                    let there = at + drive.move_time(self.position, end, Op::Read);
-                    there + drive.move_time(end, drive.layout().track(piece.track).into(), op)
-                }
-                None => at,
-            };
-            let approach = Approach::arriving_after(&drive, (self.position, at, earliest), op, &piece);
+            let approach = Approach::over(&drive, end, (self.position, at), op, &piece);
             let access = |sector, sectors| Access {
                 track: piece.track,
                 sector,

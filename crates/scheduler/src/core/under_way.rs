@@ -45,11 +45,7 @@ impl Job {
 
     /// Returns when a head that starts from `from` at `at` has done it without detours.
     pub fn plain_end(&self, drive: &DriveModel, from: Position, at: Instant) -> Instant {
-        let (from, at) = match self.over {
-            Some(over) => (over, at + drive.move_time(from, over, Op::Read)),
-            None => (from, at),
-        };
-        plain_end(drive, from, at, self.pending.request.op, self.ranges())
+        end_over(drive, self.over, (from, at), self.pending.request.op, self.ranges())
     }
 }
 
@@ -78,8 +74,20 @@ pub(super) struct Approach {
 }
 
 impl Approach {
-    pub fn new(drive: &DriveModel, from: Position, at: Instant, op: Op, piece: &Piece) -> Self {
-        Self::arriving_after(drive, (from, at, at), op, piece)
+    /// Returns the approach of a head that goes there over a position, or straight. Where the straight move takes longer, as on
+    /// a seek curve that goes down, the head is no sooner there.
+    pub fn over(
+        drive: &DriveModel,
+        over: Option<Position>,
+        (from, at): (Position, Instant),
+        op: Op,
+        piece: &Piece,
+    ) -> Self {
+        let earliest = over.map_or(at, |over| {
+            let track = drive.layout().track(piece.track).into();
+            at + drive.move_time(from, over, Op::Read) + drive.move_time(over, track, op)
+        });
+        Self::arriving_after(drive, (from, at, earliest), op, piece)
     }
 
     /// Returns the approach of a head that does not begin before `earliest`, even if it arrives earlier.
@@ -136,13 +144,24 @@ impl Approach {
 /// Returns when a head that starts from `from` at `at` has done all ranges without detours.
 pub(super) fn plain_end(
     drive: &DriveModel,
-    mut from: Position,
-    mut at: Instant,
+    from: Position,
+    at: Instant,
+    op: Op,
+    ranges: &[LbnRange],
+) -> Instant {
+    end_over(drive, None, (from, at), op, ranges)
+}
+
+/// Returns the same of a head that goes to the first range over a position, or straight.
+fn end_over(
+    drive: &DriveModel,
+    mut over: Option<Position>,
+    (mut from, mut at): (Position, Instant),
     op: Op,
     ranges: &[LbnRange],
 ) -> Instant {
     for piece in ranges.iter().flat_map(|range| drive.layout().pieces(*range)) {
-        let approach = Approach::new(drive, from, at, op, &piece);
+        let approach = Approach::over(drive, over.take(), (from, at), op, &piece);
         at = approach.end(drive, &piece);
         from = approach.track.into();
     }

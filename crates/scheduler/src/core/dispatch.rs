@@ -89,32 +89,41 @@ impl Core {
                 age: self.config.age,
                 capacity: self.drive.layout().capacity(),
             };
+            // A request that is dropped moves no arm, so the policy's sweep must not move either.
+            let before = (self.promoted > 0).then(|| self.policy.clone());
             let chosen = self.policy.choose(&view);
             let pending = self.pool.swap_remove(chosen);
             let mut job = Job { pending, runs: Vec::new(), over: self.end_passed() };
-            if let Some(session) = pending.promoted {
-                self.promoted -= 1;
-                if self.background.is_suspended(session) {
-                    self.held_back.push(pending);
-                    continue;
-                }
-                let (op, range) = (pending.request.op, pending.request.range);
-                self.background.promote_under_way(session, range);
-                // The block may have been done in a gap, or aborted, since it was promoted.
-                match op {
-                    Op::Read if !self.background.wants(session, op, range) => continue,
-                    Op::Read => {}
-                    Op::Write => {
-                        self.background.take_promoted(session, range, buffers, |run| job.runs.push(run));
-                        if job.runs.is_empty() {
-                            continue;
-                        }
-                    }
-                }
+            if self.promoted_goes(&mut job, buffers) {
+                return Some(job);
             }
-            return Some(job);
+            if let Some(before) = before {
+                self.policy = before;
+            }
         }
         None
+    }
+
+    /// Returns whether a chosen request is carried out. A promoted one is not while its session is suspended, nor if its block is
+    /// no longer wanted or has no buffer.
+    fn promoted_goes(&mut self, job: &mut Job, buffers: &mut dyn Buffers) -> bool {
+        let pending = job.pending;
+        let Some(session) = pending.promoted else { return true };
+        self.promoted -= 1;
+        if self.background.is_suspended(session) {
+            self.held_back.push(pending);
+            return false;
+        }
+        let (op, range) = (pending.request.op, pending.request.range);
+        self.background.promote_under_way(session, range);
+        // The block may have been done in a gap, or aborted, since it was promoted.
+        match op {
+            Op::Read => self.background.wants(session, op, range),
+            Op::Write => {
+                self.background.take_promoted(session, range, buffers, |run| job.runs.push(run));
+                !job.runs.is_empty()
+            }
+        }
     }
 
     /// Returns the position over which the arm goes to the policy's last choice, if it does not go straight.

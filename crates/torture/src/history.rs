@@ -14,6 +14,7 @@ use crate::troubles::Troubles;
 use crate::volume::House;
 use crate::world::{Counts, World};
 use scheduler::{Core, Harm};
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use units::{Instant, Lbn};
 
@@ -96,14 +97,15 @@ fn carry_out(scenario: &Scenario, bad_calls: bool) -> Result<Outcome, Failure> {
 
 fn on<S: Stage>(scenario: &Scenario, bad_calls: bool) -> Result<Outcome, Failure> {
     let start = Instant::from_nanos(scenario.setup.start_ns);
-    let (mut at_step, mut at) = (0, start);
+    // They are read after a panic too.
+    let (at_step, at) = (Cell::new(0), Cell::new(start));
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         let (mut stage, mut other) = (S::open(&scenario.setup)?, S::open(&scenario.setup)?);
         other.polls_once_more();
         for (number, step) in scenario.steps.iter().enumerate() {
-            (at_step, at) = (number, stage.now());
+            at_step.set(number);
             let held = stage.step(step).and_then(|()| stage.check());
-            at = stage.now();
+            at.set(stage.now());
             held?;
             let told = other.step(step).and_then(|()| other.check());
             let (here, there) = (stage.seen(), other.seen());
@@ -116,7 +118,7 @@ fn on<S: Stage>(scenario: &Scenario, bad_calls: bool) -> Result<Outcome, Failure
         }
         let Outcome { mut counts, hash } = stage.outcome();
         counts.steps = scenario.steps.len() as u64;
-        counts.time = at.saturating_since(start);
+        counts.time = at.get().saturating_since(start);
         Ok(Outcome { counts, hash })
     }));
     let broken: Broken = match outcome {
@@ -128,7 +130,7 @@ fn on<S: Stage>(scenario: &Scenario, bad_calls: bool) -> Result<Outcome, Failure
             (Check::Panic, format!("the scheduler panicked: {text}"))
         }
     };
-    Err(Failure { check: broken.0, step: at_step, at, what: broken.1 })
+    Err(Failure { check: broken.0, step: at_step.get(), at: at.get(), what: broken.1 })
 }
 
 impl Stage for World {

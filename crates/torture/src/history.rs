@@ -16,7 +16,7 @@ use crate::world::{Counts, World};
 use scheduler::{Core, Harm};
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use units::{Instant, Lbn};
+use units::{Duration, Instant, Lbn};
 
 /// The result of a history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -214,7 +214,8 @@ impl World {
     /// Ends all troubles, and checks that every client gets its blocks.
     fn settle(&mut self, hog: bool) -> Result<(), Broken> {
         self.troubles = Troubles::NONE;
-        self.drain()?;
+        self.late_is_now();
+        self.advance(Duration::ZERO)?;
         self.everybody_gets_everything(hog)?;
         self.check_scrub_over()?;
         self.check_mining_over()?;

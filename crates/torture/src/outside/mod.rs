@@ -361,7 +361,9 @@ impl Front {
 
     fn settle(&mut self, hog: bool) -> Result<(), Broken> {
         self.troubles = Troubles::NONE;
-        self.drain()?;
+        // A completion that was late is reported now.
+        self.replies.iter_mut().for_each(|reply| reply.at = self.now);
+        self.advance(Duration::ZERO)?;
         // A core that does not use gaps delivers nothing beside a steady foreground.
         self.everybody_gets_everything(hog && self.core.caution().is_none())?;
         if self.clients.active_wanted() == 0 {

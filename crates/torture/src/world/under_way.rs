@@ -167,6 +167,12 @@ impl World {
         self.completed(exec)
     }
 
+    /// Has a completion that was late reported now.
+    pub fn late_is_now(&mut self) {
+        let now = self.now;
+        self.exec.iter_mut().filter(|exec| exec.delayed).for_each(|exec| exec.due = now);
+    }
+
     fn lose(&mut self, exec: Exec, fate: Fate) -> Result<(), Broken> {
         self.counts.lost += 1;
         let done = match fate {

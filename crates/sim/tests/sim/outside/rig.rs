@@ -222,7 +222,8 @@ impl Rig {
         }
         self.done += 1;
         if self.loses_commands.is_some_and(|many| self.done.is_multiple_of(many)) {
-            // Whether the drive has done it is unknown, and the core must assume neither.
+            // Whether the drive has done it is unknown, and the core must assume neither; nor is the position of the head known.
+            self.source = None;
             self.lost.extend(self.core.request_of(command.id).map(RequestId::get));
             self.core.command_done(at, command.id, Outcome::Lost);
             return Ok(());

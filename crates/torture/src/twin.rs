@@ -15,9 +15,24 @@ use units::{Duration, Instant, Lbn, RequestId, SessionId};
 /// The twin's work for a request to which it was idle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Alone {
-    /// The request done before, which determines the position of the head.
-    pub before: Option<RequestId>,
+    pub before: Before,
     pub until: Instant,
+}
+
+/// The work done before, which determines the position of the head, and with SCAN the way to the next request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Before {
+    request: Option<RequestId>,
+    at: Lbn,
+    downward: bool,
+}
+
+impl Before {
+    /// Returns what was done before once a request at `at`, or promoted work, is done too.
+    pub fn then(self, request: Option<RequestId>, at: Lbn) -> Self {
+        let downward = if at == self.at { self.downward } else { at < self.at };
+        Self { request, at, downward }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -30,9 +45,9 @@ pub(crate) struct Twin {
     away: bool,
     /// On its own clock: the end of its work.
     due: Option<Instant>,
-    last: Option<RequestId>,
+    last: Before,
     /// Its requests, in order of arrival.
-    waiting: Vec<RequestId>,
+    waiting: Vec<Request>,
     alone: BTreeMap<RequestId, Alone>,
     /// In lockstep: actions that the other has reported and this has not yet.
     expected: Vec<Action>,
@@ -47,7 +62,7 @@ impl Twin {
             on: true,
             away: false,
             due: None,
-            last: None,
+            last: Before::default(),
             waiting: Vec::new(),
             alone: BTreeMap::new(),
             expected: Vec::new(),
@@ -69,14 +84,20 @@ impl Twin {
     }
 
     /// Restarts it from the state of `core` without its sessions: the next choice is among the same requests with the head
-    /// in the same place.
-    pub fn begin_again(&mut self, core: &Core, sessions: impl Iterator<Item = SessionId>, now: Instant) {
+    /// in the same place. `before` is the work that was done last.
+    pub fn begin_again(
+        &mut self,
+        core: &Core,
+        sessions: impl Iterator<Item = SessionId>,
+        now: Instant,
+        before: Before,
+    ) {
         self.core = core.clone();
         for session in sessions {
             // The session is open.
             let _ = self.core.close(session);
         }
-        (self.on, self.away, self.due, self.last) = (true, false, None, None);
+        (self.on, self.away, self.due, self.last) = (true, false, None, before);
         self.waiting.clear();
         self.alone.clear();
         self.expected.clear();
@@ -101,7 +122,7 @@ impl Twin {
                 self.on = false;
                 return Ok(());
             }
-            self.waiting.push(request.id);
+            self.waiting.push(request);
             self.go_on(now, true);
             return Ok(());
         }
@@ -187,12 +208,16 @@ impl Twin {
                 Action::Execute => {
                     self.due = self.core.busy_until();
                     if arrival && let ([only], Some(until)) = (self.waiting.as_slice(), self.due) {
-                        self.alone.insert(*only, Alone { before: self.last, until });
+                        self.alone.insert(only.id, Alone { before: self.last, until });
                     }
                 }
                 Action::Completed(id) => {
-                    self.last = Some(id);
-                    self.waiting.retain(|waiting| *waiting != id);
+                    // The request after which it began again is not among them.
+                    let at = self.waiting.iter().position(|waiting| waiting.id == id);
+                    self.last = match at.map(|at| self.waiting.remove(at)) {
+                        Some(request) => self.last.then(Some(id), request.range.start()),
+                        None => Before { request: Some(id), ..self.last },
+                    };
                 }
                 _ => {}
             }

@@ -16,7 +16,7 @@ use crate::mine::Mining;
 use crate::scenario::Setup;
 use crate::scrub::{Scrubbing, Tenants};
 use crate::troubles::Troubles;
-use crate::twin::{Alone, Twin};
+use crate::twin::{Alone, Before, Twin};
 use drive::Mechanics;
 use model::{DriveModel, Position};
 use scheduler::{Action, Config, Core, Harm, Request};
@@ -140,7 +140,7 @@ pub(crate) struct World {
     since: Instant,
     patience: idle::Patience,
     /// The last finished foreground request.
-    before: Option<RequestId>,
+    before: Before,
     /// A request to which the drive was idle: its harm according to the core.
     alone: Option<(RequestId, Alone, Harm, Harm)>,
     /// The hash of the events.
@@ -176,7 +176,7 @@ impl World {
             twin: Twin::new(setup, &drive, config),
             since: Instant::ZERO,
             patience: idle::Patience::default(),
-            before: None,
+            before: Before::default(),
             alone: None,
             hash: Hash::default(),
             counts: Counts::default(),
@@ -264,7 +264,7 @@ impl World {
         self.mechanics.place(Position::default());
         self.retry = None;
         (self.troubles.fate, self.troubles.late) = (None, Duration::ZERO);
-        (self.before, self.alone) = (None, None);
+        (self.before, self.alone) = (Before::default(), None);
         (self.since, self.patience) = (Instant::ZERO, idle::Patience::default());
         self.sequence += 1;
         self.clients.restart(&mut self.core, self.now, self.sequence)?;

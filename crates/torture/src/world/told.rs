@@ -27,7 +27,7 @@ impl World {
             self.counts.compared += 1;
         }
         self.since = self.now;
-        self.before = Some(id);
+        self.before = self.before.then(Some(id), request.range.start());
         if let Some((of, here, was, is)) = self.alone.take().filter(|a| a.0 == id) {
             self.compare_harm(of, request, here, was, is)?;
         }

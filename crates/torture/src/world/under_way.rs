@@ -221,8 +221,12 @@ impl World {
             None => self.twin.is_away(),
             Some(_) => !self.twin.on && self.troubles.polls.is_none() && !exec.is_idle() && alone,
         };
+        let before = exec.foreground.first().map_or(self.before, |at| self.before.then(None, *at));
+        if exec.promoted {
+            self.before = before;
+        }
         if begins {
-            self.twin.begin_again(&self.core, self.clients.sessions.keys().copied(), self.now);
+            self.twin.begin_again(&self.core, self.clients.sessions.keys().copied(), self.now, before);
         }
     }
 

@@ -64,7 +64,7 @@ SQL
     tar -C "$WORK/mnt/clone" -xf "$WORK/mnt/all.tar"
   fi
   sums >"$WORK/before"
-  umount "$WORK/mnt"
+  unmount "$WORK/mnt"
   clean $fs "$DEVICE"
   detach
   end_tasks
@@ -72,7 +72,7 @@ SQL
     mount -o loop "$WORK/restored" "$WORK/mnt"
     (cd "$WORK/mnt" && sha256sum --quiet -c "$WORK/then")
     [ "$(find "$WORK/mnt" -type f | wc -l)" = "$(wc -l <"$WORK/then")" ] || fail "the restored $fs holds more than was there"
-    umount "$WORK/mnt"
+    unmount "$WORK/mnt"
     clean $fs "$WORK/restored"
     echo "$fs: what was restored is clean, with the $(wc -l <"$WORK/then") files of its instant"
     rm -f "$WORK/restored"
@@ -84,7 +84,7 @@ SQL
   (cd "$WORK/mnt" && sha256sum --quiet -c "$WORK/before")
   [ "$(sqlite3 "$WORK/mnt/base.sqlite" 'PRAGMA integrity_check')" = ok ]
   tar -C "$WORK/mnt/clone" -df "$WORK/mnt/all.tar"
-  umount "$WORK/mnt"
+  unmount "$WORK/mnt"
   detach
   down
   echo "$fs: clean, $(wc -l <"$WORK/before") files the same after it was served anew"

@@ -72,7 +72,7 @@ if tasks && [ "$(id -u)" = 0 ]; then
   mkdir -p "$WORK/mnt"
   mount -o loop "$WORK/restored" "$WORK/mnt"
   (cd "$WORK/mnt" && sha256sum --quiet -c a.sums b.sums)
-  umount "$WORK/mnt"
+  unmount "$WORK/mnt"
   e2fsck -fn "$WORK/restored" >"$WORK/check" 2>&1 || { cat "$WORK/check" >&2; fail "the restored ext4 is not clean"; }
   echo "guest: the restored disk has all that was synced when the backup began, and is clean"
 fi

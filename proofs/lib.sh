@@ -136,6 +136,24 @@ end_tasks() {
   rm -f "$WORK/reference" "$WORK/image"
 }
 
+# holders DIRECTORY: what processes have open at or below it, with their numbers.
+holders() {
+  find /proc/[0-9]*/{cwd,root,exe,fd} -maxdepth 1 \( -lname "$1" -o -lname "$1/*" \) -printf '%p -> %l\n' 2>/dev/null || true
+}
+
+# unmount DIRECTORY: once no process has anything open there. A server that is said to have stopped may still be ending.
+unmount() {
+  local busy=
+  for _ in $(seq 1200); do
+    mountpoint -q "$1" || return 0
+    busy=$(holders "$1")
+    if [ -z "$busy" ] && busy=$(umount "$1" 2>&1); then return 0; fi
+    sleep 0.05
+  done
+  echo "$1 is still in use: $busy" >&2
+  return 1
+}
+
 # attach: the export as a block device, $DEVICE, by way of nbdfuse and a loop device.
 attach() {
   mkdir -p "$WORK/fuse"
@@ -171,7 +189,7 @@ cleanup() {
   type at_end >/dev/null 2>&1 && at_end
   if mountpoint -q "$WORK/mnt" 2>/dev/null; then
     fsfreeze --unfreeze "$WORK/mnt" 2>/dev/null
-    umount "$WORK/mnt" || umount -l "$WORK/mnt"
+    unmount "$WORK/mnt" || umount -l "$WORK/mnt"
   fi
   detach
   down

@@ -33,7 +33,7 @@ recovered() {
   sums=$(sql "select (select sum(abalance) from pgbench_accounts) = (select sum(bbalance) from pgbench_branches) and (select sum(bbalance) from pgbench_branches) = (select coalesce(sum(delta), 0) from pgbench_history)")
   [ "$sums" = t ] || fail "the balances disagree"
   pg "$bin/pg_ctl" -s -w -D "$WORK/mnt/data" -m fast stop
-  umount "$WORK/mnt"
+  unmount "$WORK/mnt"
   e2fsck -fn "$1" >"$WORK/check" 2>&1 || { cat "$WORK/check" >&2; exit 1; }
 }
 
@@ -63,7 +63,7 @@ sleep 1
 before=$(committed)
 pg "$bin/pg_ctl" -s -D "$WORK/mnt/data" -m immediate stop
 wait "$pid" || true
-umount "$WORK/mnt"
+unmount "$WORK/mnt"
 detach
 end_tasks
 up $disk

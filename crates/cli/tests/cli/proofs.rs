@@ -46,3 +46,23 @@ fn a_disk_is_a_block_device_of_a_guests_kernel_by_ublk() {
 fn postgres_beside_tasks_recovers_and_so_does_its_restored_backup() {
     proof("postgres.sh", &[]);
 }
+
+#[test]
+fn a_proof_unmounts_when_no_process_has_anything_open_there() {
+    const SCRIPT: &str = r#"
+        . "$0"
+        need_root
+        mkdir "$WORK/mnt"
+        mount -t tmpfs none "$WORK/mnt" || skip "tmpfs cannot be mounted here"
+        (cd "$WORK/mnt" && exec sleep 1) &
+        while [ -z "$(holders "$WORK/mnt")" ]; do sleep 0.01; done
+        unmount "$WORK/mnt"
+        mountpoint -q "$WORK/mnt" && fail "it is still mounted"
+        wait
+    "#;
+    let lib = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../proofs/lib.sh");
+    let output = Command::new("bash").args(["-c", SCRIPT]).arg(lib).output().unwrap();
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    out.lines().filter_map(|line| line.strip_prefix("skipped: ")).for_each(testing::missing);
+    assert!(matches!(output.status.code(), Some(0 | SKIPPED)), "{out}{err}");
+}

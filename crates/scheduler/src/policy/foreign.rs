@@ -56,8 +56,9 @@ impl fmt::Debug for Choice<'_> {
 /// }
 /// ```
 pub trait ForeignPolicy: fmt::Debug + Send + Sync {
-    /// Returns the index in the pool of the next request; an index past its end stands for the earliest arrival. A core outside
-    /// the drive looks ahead with a copy of the policy, so that a choice need not be carried out.
+    /// Returns the index in the pool of the next request; an index past its end stands for the earliest arrival. A choice need
+    /// not be carried out: a core outside the drive looks ahead with a copy of the policy, and if promoted work is dropped, a copy
+    /// from before that choice takes the policy's place.
     fn choose(&mut self, choice: &Choice<'_>) -> usize;
 
     /// Returns a copy, for a core that is cloned or looks ahead.

@@ -1,5 +1,7 @@
 //! `freeblock demo`: a scan inside a busy drive's rotational latency, and its cost to the foreground.
 
+mod today;
+
 use crate::Outcome;
 use crate::args::DemoArgs;
 use crate::bars::{bar, parts};
@@ -120,6 +122,8 @@ pub(crate) fn execute(args: &DemoArgs, console: &Console) -> Result<Outcome, Pro
         args.seed
     );
     head_times(&mut text, &without, &with);
+    text.push('\n');
+    text.push_str(&today::text(args.seed)?);
     if !pair.identical() {
         text.push_str("\nThe scan has changed the foreground's times: this must not be. Please report it with the seed.\n");
     }

@@ -17,8 +17,8 @@ pub const EXPERIMENT: Experiment = Experiment {
     title: "Ours outside a drive of today against the disk without us, the drive itself, and rivals",
     set_up: "Synthetic drives of 20 TB and 4 TB under the preset `modern`; random requests of 4 KiB, two reads for each write, \
              Poisson arrivals of 5, 20, 50 and 80 a second; SPTF; a scan of the whole disk with idle time. Every contestant \
-             serves the same requests: the drive's own queue alone, ours with pass-through and streams (which `freeblock serve` does \
-             not use yet) without and with a scan (bounds of 1 to 100%), the core in the drive, and rivals that read \
+             serves the same requests: the drive's own queue alone, ours as `freeblock serve` has it (pass-through and streams) \
+             without and with a scan (bounds of 1 to 100%), the core in the drive, and rivals that read \
              sequentially straight from the drive (quick: one seed, 3,000 requests; full: seeds 42 to 44, 12,000 requests each).",
     claims: &["duel-alone", "duel-harm", "duel-yield", "duel-rivals"],
     timed: false,

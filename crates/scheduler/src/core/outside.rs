@@ -424,7 +424,7 @@ impl Core {
                 outside.device.iter_mut().for_each(|before| before.in_any_order = true);
             }
             let command = order.command;
-            outside.stream_sees_sent(now, command.op);
+            outside.stream_sees_sent(&self.drive, now, command.op);
             outside.device.iter_mut().for_each(Order::is_not_alone);
             outside.device.push_back(order);
             outside.foresee(&self.drive);

@@ -101,7 +101,7 @@ impl Core {
         self.idle.not_before = Instant::ZERO;
         self.idle.visited(pending.position().cylinder);
         let alone = outside.device.is_empty() && outside.destaged_at <= now;
-        outside.stream_sees_sent(now, pending.request.op);
+        outside.stream_sees_sent(&self.drive, now, pending.request.op);
         outside.device.iter_mut().for_each(Order::is_not_alone);
         Some(outside.pass(&self.drive, job, tag, (now, alone)))
     }

@@ -27,10 +27,12 @@ mod tape;
 pub mod tasks;
 mod tls;
 mod turns;
+pub mod web;
 
 pub use disk::{
-    BOUNDS_US, BackgroundStatus, BackgroundTerms, Disk, DiskError, DiskStatus, Fence, Floor, Foresight, Gaps,
-    Guard, Hosted, Latency, MemoryStatus, Paid, Place, PromotedStatus, Space, TIMEOUT,
+    Accessed, BOUNDS_US, BackgroundStatus, BackgroundTerms, DeviceTime, Disk, DiskError, DiskStatus, Fence,
+    Floor, Foresight, Gaps, Guard, Hosted, Latency, MemoryStatus, Paid, Place, PromotedStatus, Space,
+    TIMEOUT,
 };
 pub use exporter::Exporter;
 pub use learnt::{Learnt, LearntKeeper, SAVE_EVERY};

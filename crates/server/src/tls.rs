@@ -108,6 +108,11 @@ impl Tls {
         self.required
     }
 
+    /// Returns the configuration, for a session of another kind than an export's.
+    pub(crate) fn config(&self) -> Arc<ServerConfig> {
+        Arc::clone(&self.config)
+    }
+
     pub(crate) fn offered(tls: Option<&Self>) -> nbd::Tls {
         match tls {
             None => nbd::Tls::Off,

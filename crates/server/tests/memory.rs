@@ -26,6 +26,9 @@ static ALLOCATOR: Cap<System> = Cap::new(System, 1 << 30);
 
 const MIB: usize = 1 << 20;
 
+/// The allocator counts for all tests together.
+static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
 /// Receive buffers, the log, and the test itself.
 const BESIDE: usize = 16 * MIB;
 
@@ -52,6 +55,7 @@ fn until_little_is_held(client: &mut UnixStream, what: &str) {
 /// copied (32 MiB, which is in the 256).
 #[test]
 fn no_more_is_held_for_clients_than_the_bounds_say() {
+    let _alone = ONE_AT_A_TIME.lock();
     // No client is hung up on during the test.
     let limits = Limits { patience: Duration::from_secs(3600), ..Limits::default() };
     assert_eq!((limits.client.bytes, limits.bytes), (64 * MIB, 256 * MIB));
@@ -104,4 +108,46 @@ fn no_more_is_held_for_clients_than_the_bounds_say() {
     assert!(most <= 256 * MIB + BESIDE, "{} MiB in all", most / MIB);
     drop(other);
     server.end();
+}
+
+/// A source of snapshots of 4 MiB.
+struct Large;
+
+impl server::web::Show for Large {
+    fn snapshot(&self) -> serde_json::Value {
+        "x".repeat(4 * MIB).into()
+    }
+
+    fn set(&self, _: &serde_json::Value) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+/// A browser holds the snapshot that it is being sent and the next one, whatever was made meanwhile; a snapshot is in memory
+/// once for all. With a queue for each browser there would be a gigabyte after fifty snapshots, and the process would end.
+#[test]
+fn browsers_that_take_nothing_hold_no_more_with_each_snapshot() {
+    use server::web::{MOST_BROWSERS, Shown, Web, WebConfig};
+    let _alone = ONE_AT_A_TIME.lock();
+    let every = std::time::Duration::from_millis(20);
+    let config = WebConfig { every, ..WebConfig::new("127.0.0.1:0".parse().unwrap()) };
+    let web = Web::open(config, Shown::Other(std::sync::Arc::new(Large))).unwrap();
+    let browsers: Vec<std::net::TcpStream> = (0..100)
+        .map(|_| {
+            let mut browser = std::net::TcpStream::connect(web.address()).unwrap();
+            // One beyond the limit may be hung up on already.
+            let _ = browser.write_all(b"GET /events HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n");
+            browser
+        })
+        .collect();
+    let after = |snapshots: u64| {
+        while web.snapshots() < snapshots {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        ALLOCATOR.allocated()
+    };
+    let few = after(10);
+    let many = after(60);
+    assert!(many < few + 16 * MIB, "{few} bytes after 10 snapshots, {many} after 60");
+    assert!(many < 2 * MOST_BROWSERS * 4 * MIB, "{many} bytes for {} browsers", browsers.len());
 }

@@ -247,6 +247,19 @@ impl<C: Checksums> Scrubber<C> {
         Figures { done: blocks - left, blocks, eta }
     }
 
+    /// Returns how many sectors are done of the blocks that begin in a part of the disk.
+    pub fn done_within(&self, part: LbnRange) -> Sectors {
+        let Plan { range, block, .. } = self.plan;
+        let size = block.get().max(1);
+        // The first block that begins at this LBN or after it.
+        let at = |lbn: u64| lbn.saturating_sub(range.start().get()).div_ceil(size).min(self.plan.blocks());
+        let first = at(part.start().get());
+        let end = at(part.start().get().saturating_add(part.len().get()));
+        let done = end.saturating_sub(first).saturating_sub(self.left.count(first, end.max(first)));
+        // The last block may be shorter.
+        Sectors::new((done * size).min(range.len().get()))
+    }
+
     fn proceed(&mut self, sessions: &mut dyn Sessions) {
         if self.is_done() {
             let _ = sessions.close(self.session);

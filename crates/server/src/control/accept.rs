@@ -39,6 +39,11 @@ impl Peer {
         Ok(Self { uid: Some(uid), gid: Some(gid), role: roles.role(uid, gid, own), trusted })
     }
 
+    /// Returns the peer of a connection that no user stands for: a browser.
+    pub fn of_page(role: Role) -> Self {
+        Self { role, ..Self::unknown() }
+    }
+
     fn unknown() -> Self {
         Self { uid: None, gid: None, role: Role::Nobody, trusted: false }
     }

@@ -156,7 +156,7 @@ pub(crate) async fn disk_status(disk: &Handle) -> Told<DiskStatus> {
     wait(told).await
 }
 
-fn facts(disk: &Handle) -> Value {
+pub(crate) fn facts(disk: &Handle) -> Value {
     let facts = disk.facts();
     json!({
         "name": facts.name,
@@ -221,7 +221,7 @@ fn may_name(places: &Places, spec: &TaskSpec, peer: Peer) -> Told<()> {
     places.check(spec).map_err(|error| DeskError::Field(error).into())
 }
 
-async fn start(
+pub(crate) async fn start(
     State(disks): State<Disks>,
     Path(name): Path<String>,
     Extension(peer): Extension<Peer>,
@@ -259,7 +259,7 @@ async fn change(
     Ok(Json(task.await?))
 }
 
-async fn act(
+pub(crate) async fn act(
     State(disks): State<Disks>,
     Path((name, id, what)): Path<(String, String, String)>,
 ) -> Told<Json<TaskStatus>> {

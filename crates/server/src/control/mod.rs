@@ -9,6 +9,9 @@ mod seats;
 mod session;
 mod trouble;
 
+pub(crate) use accept::Peer;
+pub(crate) use api::{Disks, act, facts, start};
+pub(crate) use reply::Refusal;
 pub use roles::{Role, Roles};
 pub use seats::Seating;
 

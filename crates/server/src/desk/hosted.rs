@@ -80,7 +80,10 @@ impl Application for Desk {
         }
         match owner {
             Some(Owner::Task(id)) => {
-                self.with(sessions, id, |live, cx| live.job.done(cx, done, bytes));
+                self.with(sessions, id, |live, cx| {
+                    live.rings.add(done.range, cx.disk.capacity);
+                    live.job.done(cx, done, bytes);
+                });
                 self.settle(sessions, id);
             }
             Some(Owner::Guest(id)) => {

@@ -11,6 +11,7 @@ mod hosted;
 mod ledger;
 pub mod order;
 mod pace;
+mod rings;
 mod routes;
 pub mod spec;
 pub mod status;
@@ -28,6 +29,7 @@ use ending::Ending;
 use guests::Guest;
 use order::{Lane, News, Order, Told};
 use pace::Pace;
+use rings::Rings;
 use routes::{Owner, Routes};
 use scheduler::{Harm, Sessions};
 use spec::{Checksums, DiskFacts, Kind, SpecError, What};
@@ -112,6 +114,8 @@ struct Live {
     /// Bytes moved in gaps, and in idle time.
     free_bytes: u64,
     idle_bytes: u64,
+    /// What has arrived, by the place.
+    rings: Rings,
     /// Whether the log says that it misses its deadline.
     late: bool,
     named: Named,
@@ -544,6 +548,7 @@ impl Desk {
             shared,
             free_bytes: 0,
             idle_bytes: 0,
+            rings: Rings::default(),
             late: false,
             named,
         };

@@ -13,7 +13,7 @@ mod traffic;
 pub use apps::{Fence, Guard, Hosted, Place, Spare};
 pub use background::{BackgroundStatus, BackgroundTerms, Floor, MemoryStatus, PromotedStatus};
 pub use patience::TIMEOUT;
-pub use status::{BOUNDS_US, DiskStatus, Foresight, Gaps, Latency, Paid, Space};
+pub use status::{Accessed, BOUNDS_US, DeviceTime, DiskStatus, Foresight, Gaps, Latency, Paid, Space};
 
 use crate::tape::{Tape, Taped};
 use apps::{Apps, Asker, World};
@@ -269,6 +269,8 @@ impl<D: Device> Disk<D> {
         DiskStatus {
             mistrusted: self.watch.is_mistrusted(),
             background_requests: background.map(|background| background.status(self.told)),
+            device_time: self.counters.device_time(self.told),
+            accesses: self.counters.accesses(self.told),
             ..self.counters.status(&self.core, &waits)
         }
     }

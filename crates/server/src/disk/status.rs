@@ -6,7 +6,8 @@ use device::Ask;
 use hdrhistogram::Histogram;
 use scheduler::{Caution, Command, Core, Harm, Purpose, Record};
 use serde::Serialize;
-use units::{Bytes, Duration, Instant, Op};
+use std::collections::VecDeque;
+use units::{Bytes, Duration, Instant, LbnRange, Op};
 
 /// The bounds of [`Latency::buckets`], in microseconds: about three to a decade, from a hit in the host's cache to a
 /// drive that recalibrates.
@@ -150,6 +151,40 @@ impl Paid {
     }
 }
 
+/// The device's time since the start, by what it was spent on. Of commands that were at the device together, each counts
+/// from the end of the one before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct DeviceTime {
+    /// All of it, in microseconds.
+    pub elapsed_us: f64,
+    /// Requests of the foreground, with the blocks that were read or written along with them.
+    pub requests_us: f64,
+    /// Commands for background blocks in gaps of the foreground.
+    pub gaps_us: f64,
+    /// Commands for background blocks in idle time.
+    pub idle_us: f64,
+    /// Flushes, discards, and commands that were given up.
+    pub others_us: f64,
+}
+
+/// An access of the device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Accessed {
+    /// Its first sector.
+    pub lbn: u64,
+    /// Its sectors.
+    pub sectors: u64,
+    /// What it was for: `request`, `gap` or `idle`.
+    pub purpose: &'static str,
+    /// Whether it was a write.
+    pub write: bool,
+    /// The time since its end, in microseconds.
+    pub ago_us: f64,
+}
+
+/// The most accesses in a status: a sample of where the arm was.
+const MOST_ACCESSES: usize = 24;
+
 /// The status of a disk since its start.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct DiskStatus {
@@ -195,6 +230,10 @@ pub struct DiskStatus {
     pub lateness: Latency,
     /// The requests of clients that are background work, if the disk takes some.
     pub background_requests: Option<BackgroundStatus>,
+    /// The device's time by what it was spent on.
+    pub device_time: DeviceTime,
+    /// The last accesses, the oldest first.
+    pub accesses: Vec<Accessed>,
 }
 
 #[derive(Debug)]
@@ -233,6 +272,12 @@ pub(super) struct Counters {
     timed_out: u64,
     bytes: [u64; 2],
     space: Space,
+    /// The end of the last command.
+    until: Instant,
+    /// The time of requests, of gaps, of idle time, and of others.
+    spent: [Duration; 4],
+    /// The last accesses, with the times of their ends.
+    accesses: VecDeque<(Instant, Accessed)>,
 }
 
 /// The requests and blocks that wait now.
@@ -254,7 +299,55 @@ impl Counters {
             timed_out: 0,
             bytes: [0; 2],
             space: Space::default(),
+            until: Instant::ZERO,
+            spent: [Duration::ZERO; 4],
+            accesses: VecDeque::with_capacity(MOST_ACCESSES),
         }
+    }
+
+    /// Records the time of a command that ended at `at`; one without a purpose is a flush, a discard, or was given up.
+    pub fn spent(
+        &mut self,
+        purpose: Option<Purpose>,
+        range: LbnRange,
+        write: bool,
+        since: Instant,
+        at: Instant,
+    ) {
+        let took = at.saturating_since(since.max(self.until));
+        self.until = self.until.max(at);
+        let (place, purpose) = match purpose {
+            Some(Purpose::Foreground) => (0, "request"),
+            Some(Purpose::Background { .. }) => (1, "gap"),
+            Some(Purpose::Idle { .. }) => (2, "idle"),
+            None => {
+                self.spent[3] += took;
+                return;
+            }
+        };
+        self.spent[place] += took;
+        if self.accesses.len() == MOST_ACCESSES {
+            self.accesses.pop_front();
+        }
+        let (lbn, sectors) = (range.start().get(), range.len().get());
+        self.accesses.push_back((at, Accessed { lbn, sectors, purpose, write, ago_us: 0.0 }));
+    }
+
+    /// Returns the device's time until now.
+    pub fn device_time(&self, now: Instant) -> DeviceTime {
+        let us = |time: Duration| time.as_nanos() as f64 / 1e3;
+        let [requests_us, gaps_us, idle_us, others_us] = self.spent.map(us);
+        let elapsed_us = us(now.max(self.until).saturating_since(Instant::ZERO));
+        DeviceTime { elapsed_us, requests_us, gaps_us, idle_us, others_us }
+    }
+
+    /// Returns the last accesses.
+    pub fn accesses(&self, now: Instant) -> Vec<Accessed> {
+        let aged = |(at, access): &(Instant, Accessed)| {
+            let ago_us = now.saturating_since(*at).as_nanos() as f64 / 1e3;
+            Accessed { ago_us, ..*access }
+        };
+        self.accesses.iter().map(aged).collect()
     }
 
     /// Records how late the host noticed a completion.
@@ -347,6 +440,8 @@ impl Counters {
             caution: core.caution().map(Caution::name),
             mistrusted: false,
             background_requests: None,
+            device_time: DeviceTime::default(),
+            accesses: Vec::new(),
         }
     }
 }
@@ -365,6 +460,30 @@ mod tests {
         );
         assert_eq!((latency.buckets[0], latency.buckets[6], latency.buckets.last()), (99, 100, Some(&100)));
         assert_eq!(Latency::of_counts([].into_iter()).p99_us, 0.0);
+    }
+
+    #[test]
+    fn commands_that_were_at_the_device_together_count_once() {
+        let at = |ms| Instant::ZERO + Duration::from_millis(ms);
+        let range = |lbn| LbnRange::new(units::Lbn::new(lbn), units::Sectors::new(8));
+        let mut counters = Counters::new();
+        counters.spent(Some(Purpose::Foreground), range(0), false, at(0), at(10));
+        counters.spent(Some(Purpose::Background { useful: 8 }), range(8), false, at(2), at(14));
+        counters.spent(Some(Purpose::Idle { useful: 8 }), range(16), true, at(20), at(21));
+        counters.spent(None, range(0), false, at(21), at(24));
+        let time = counters.device_time(at(30));
+        let all = [time.requests_us, time.gaps_us, time.idle_us, time.others_us, time.elapsed_us];
+        assert_eq!(all, [10_000.0, 4_000.0, 1_000.0, 3_000.0, 30_000.0]);
+        let seen = counters.accesses(at(30));
+        let seen: Vec<_> = seen.iter().map(|a| (a.lbn, a.purpose, a.write, a.ago_us)).collect();
+        let expected =
+            [(0, "request", false, 20_000.0), (8, "gap", false, 16_000.0), (16, "idle", true, 9_000.0)];
+        assert_eq!(seen, expected);
+        for n in 0..100 {
+            counters.spent(Some(Purpose::Foreground), range(n), false, at(30), at(31));
+        }
+        let seen = counters.accesses(at(31));
+        assert_eq!((seen.len(), seen[0].lbn), (MOST_ACCESSES, 76));
     }
 
     /// `saturating_record` caps values at the histogram's range, which is empty before it has grown.

@@ -77,6 +77,11 @@ impl<D: Device> Disk<D> {
         let Some(Sent { errand, range, since, writes, written }) = self.commands.done(answer.id) else {
             return;
         };
+        let purpose = match &errand {
+            Errand::Command(command, _) => Some(command.purpose),
+            Errand::Request(_) | Errand::Flush(_) | Errand::Nobody => None,
+        };
+        self.counters.spent(purpose, range, writes, since, answer.at);
         if writes && let Some(background) = self.background() {
             background.overwritten(range);
         }

@@ -124,6 +124,12 @@ pub(crate) trait Job: Send {
     /// Closes its sessions. No other call follows.
     fn close(&mut self, cx: &mut Context<'_>);
 
+    /// Returns how many sectors of a part of the disk are done, if it knows.
+    fn done_within(&self, part: LbnRange) -> Option<Sectors> {
+        let _ = part;
+        None
+    }
+
     /// Returns its stage.
     fn stage(&self) -> Stage;
 

@@ -114,6 +114,10 @@ impl Job for Scrub {
         self.settle(cx);
     }
 
+    fn done_within(&self, part: LbnRange) -> Option<Sectors> {
+        Some(self.scrubber.as_ref()?.done_within(part))
+    }
+
     fn wants_flush(&mut self) -> bool {
         self.contents.as_mut().is_some_and(Contents::wants_flush)
     }

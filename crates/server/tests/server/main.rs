@@ -19,6 +19,7 @@ mod faults;
 mod kernel;
 mod learnt;
 mod limits;
+mod page;
 mod pieces;
 mod proofs;
 mod support;

@@ -92,6 +92,11 @@ impl Daemon {
         Client::new(&self.socket)
     }
 
+    /// Returns a handle of its disk, for a page.
+    pub fn handles(&self) -> Vec<server::office::Handle> {
+        self.office.iter().map(Open::handle).collect()
+    }
+
     pub fn path(&self, name: &str) -> String {
         Path::new(&self.directory).join(name).display().to_string()
     }

@@ -1,7 +1,7 @@
 //! The control socket of a live disk, over a real socket.
 
 mod crowd;
-mod daemon;
+pub(crate) mod daemon;
 mod restores;
 mod rights;
 mod sessions;

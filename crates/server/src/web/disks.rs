@@ -1,0 +1,150 @@
+//! What the page shows of disks, and what it may do with their tasks.
+
+use crate::control::{self, Disks, Peer, Refusal, Role};
+use crate::desk::spec::{Kind, TaskSpec};
+use crate::disk::BOUNDS_US;
+use crate::office::Handle;
+use axum::body::Bytes;
+use axum::extract::{Extension, Path, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+/// A disk that does not answer in this time is shown as such; it is not asked again before it has answered.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// The most tasks of a disk that are shown: all that are not over, at most 64, and the last others.
+const MOST_TASKS: usize = 80;
+/// The most sectors that a task's row lists.
+const MOST_LISTED: usize = 10;
+
+/// The disks as a page sees them.
+pub(super) struct Gallery {
+    disks: Disks,
+    /// Questions that are not answered yet.
+    asked: BTreeMap<String, JoinHandle<Option<Value>>>,
+}
+
+impl Gallery {
+    pub fn new(disks: Disks) -> Self {
+        Self { disks, asked: BTreeMap::new() }
+    }
+
+    /// Returns a snapshot of all disks.
+    pub async fn snapshot(&mut self) -> Value {
+        for (name, disk) in self.disks.iter() {
+            self.asked.entry(name.clone()).or_insert_with(|| tokio::spawn(look(disk.clone())));
+        }
+        let mut all = Vec::new();
+        let until = tokio::time::Instant::now() + PATIENCE;
+        for (name, disk) in self.disks.iter() {
+            let Some(asked) = self.asked.get_mut(name) else { continue };
+            let answer = match tokio::time::timeout_at(until, asked).await {
+                Ok(answer) => {
+                    self.asked.remove(name);
+                    answer.ok().flatten()
+                }
+                Err(_) => None,
+            };
+            all.push(answer.unwrap_or_else(|| {
+                let mut value = control::facts(disk);
+                value["error"] = "the disk does not answer; look at the daemon's log".into();
+                value
+            }));
+        }
+        json!({ "bounds_us": BOUNDS_US, "disks": all })
+    }
+}
+
+/// Asks a disk.
+async fn look(disk: Handle) -> Option<Value> {
+    let (tell, status) = oneshot::channel();
+    disk.status(move |told| drop(tell.send(told))).ok()?;
+    let (tell, tasks) = oneshot::channel();
+    disk.post(Box::new(move |desk, _| {
+        let shown = desk.tasks().into_iter().map(|task| (desk.rings(task.id), task)).collect::<Vec<_>>();
+        // The page may be gone by now.
+        let _ = tell.send((shown, desk.trouble().or(desk.is_taken())));
+    }))
+    .ok()?;
+    let (status, (tasks, trouble)) = (status.await.ok()?, tasks.await.ok()?);
+    let over = tasks.iter().filter(|(_, task)| task.state.is_over()).count();
+    let mut left_out = over.saturating_sub(MOST_TASKS.saturating_sub(tasks.len() - over));
+    let shown = tasks.into_iter().filter(|(_, task)| {
+        let out = task.state.is_over() && left_out > 0;
+        left_out -= usize::from(out);
+        !out
+    });
+    let shown: Vec<Value> = shown
+        .map(|(rings, task)| {
+            let mut value = serde_json::to_value(&task).unwrap_or_default();
+            value["rings"] = json!(rings);
+            cut(value)
+        })
+        .collect();
+    let mut value = control::facts(&disk);
+    value["status"] = serde_json::to_value(status).ok()?;
+    value["tasks"] = shown.into();
+    value["trouble"] = trouble.into();
+    Some(value)
+}
+
+/// Leaves out of a task what a page does not show: the paths of its files, and long lists.
+fn cut(mut task: Value) -> Value {
+    if let Some(task) = task.as_object_mut() {
+        task.remove("spec");
+        if let Some(bad) = task.get_mut("bad_lbns").and_then(Value::as_array_mut) {
+            let more = bad.len().saturating_sub(MOST_LISTED) as u64;
+            bad.truncate(MOST_LISTED);
+            let known = task.get("bad_more").and_then(Value::as_u64).unwrap_or(0);
+            task.insert("bad_more".into(), (known + more).into());
+        }
+        if let Some(content) = task.get_mut("checksums")
+            && let Some(wrong) = content.get_mut("wrong").and_then(Value::as_array_mut)
+        {
+            let more = wrong.len().saturating_sub(MOST_LISTED) as u64;
+            wrong.truncate(MOST_LISTED);
+            let known = content.get("wrong_more").and_then(Value::as_u64).unwrap_or(0);
+            content["wrong_more"] = (known + more).into();
+        }
+    }
+    task
+}
+
+/// Starts a scrub: no other task, and none that names a file.
+pub(super) async fn start(disks: State<Disks>, path: Path<String>, body: Bytes) -> Result<Response, Refusal> {
+    let spec: TaskSpec = serde_json::from_slice(&body)?;
+    if spec.kind != Kind::Scrub || spec.names_files() {
+        let text = "the page starts scrubs without checksums; start other tasks at the control socket";
+        return Err(Refusal::new(StatusCode::FORBIDDEN, text));
+    }
+    control::start(disks, path, Extension(Peer::of_page(Role::Writer)), body).await
+}
+
+/// Pauses, resumes or cancels a task.
+pub(super) async fn act(
+    disks: State<Disks>,
+    path: Path<(String, String, String)>,
+) -> Result<axum::Json<crate::desk::status::TaskStatus>, Refusal> {
+    control::act(disks, path).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neither_paths_nor_long_lists_are_shown() {
+        let task = json!({
+            "id": 1, "spec": { "to": "/secret" }, "bad_lbns": (0..1_000).collect::<Vec<_>>(), "bad_more": 5,
+            "checksums": { "wrong": (0..12).collect::<Vec<_>>(), "wrong_more": 0 },
+        });
+        let cut = cut(task);
+        assert!(!cut.to_string().contains("secret"));
+        assert_eq!((cut["bad_lbns"].as_array().unwrap().len(), &cut["bad_more"]), (10, &json!(995)));
+        assert_eq!(cut["checksums"]["wrong_more"], 2);
+    }
+}

@@ -1,0 +1,184 @@
+//! The page: what a daemon or a demo does, in a browser. HTTP/1.1 on a thread of its own, off unless it is asked for
+//! (docs/SERVE.md, "The page").
+
+mod board;
+mod disks;
+mod door;
+mod routes;
+mod serve;
+
+pub use door::{Token, TokenError};
+
+use crate::office::{Handle, random_seed};
+use crate::tls::Tls;
+use board::Board;
+use door::Door;
+use serde_json::Value;
+use std::fmt;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+use thiserror::Error;
+use tokio::sync::watch;
+use tracing::warn;
+
+/// The most browsers that follow the page at once.
+pub const MOST_BROWSERS: usize = 32;
+
+/// The configuration of a page.
+#[derive(Clone, Debug)]
+pub struct WebConfig {
+    /// The address; one that other machines reach needs `token` and `tls`.
+    pub listen: SocketAddr,
+    /// Whether the page may start scrubs, and pause, resume and cancel tasks.
+    pub control: bool,
+    /// The password, if the page asks for one.
+    pub token: Option<Token>,
+    /// The certificate, if the page is encrypted.
+    pub tls: Option<Tls>,
+    /// The interval between snapshots, a second unless set otherwise. All browsers share each.
+    pub every: Duration,
+}
+
+impl WebConfig {
+    /// Configures a page that only shows, without password and encryption: for an address of this machine.
+    pub fn new(listen: SocketAddr) -> Self {
+        Self { listen, control: false, token: None, tls: None, every: Duration::from_secs(1) }
+    }
+
+    /// Checks whether the address may be listened on.
+    ///
+    /// # Errors
+    /// [`WebError::Remote`].
+    ///
+    /// ```
+    /// use server::web::WebConfig;
+    /// assert!(WebConfig::new("127.0.0.1:8080".parse()?).check().is_ok());
+    /// assert!(WebConfig::new("0.0.0.0:8080".parse()?).check().is_err());
+    /// # Ok::<(), std::net::AddrParseError>(())
+    /// ```
+    pub fn check(&self) -> Result<(), WebError> {
+        let guarded = self.token.is_some() && self.tls.is_some();
+        match self.listen.ip().is_loopback() || guarded {
+            true => Ok(()),
+            false => Err(WebError::Remote(self.listen)),
+        }
+    }
+}
+
+/// The reason why there is no page.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum WebError {
+    /// Other machines reach the address, and there is no password or no encryption.
+    #[error(
+        "{0} is reached from other machines, and the page there needs both a password and encryption; give a token and a certificate, or listen on 127.0.0.1 and reach it through ssh -L"
+    )]
+    Remote(SocketAddr),
+    /// The system refused it.
+    #[error("cannot show the page at {address}: {source}; give another address")]
+    System {
+        /// The address.
+        address: SocketAddr,
+        /// The system's error.
+        source: io::Error,
+    },
+}
+
+/// What a page shows that is not of disks: its own source of snapshots.
+pub trait Show: Send + Sync + 'static {
+    /// Returns the present state, in the form that docs/SERVE.md describes. It is called once a second at most, on the
+    /// page's thread, and must not wait.
+    fn snapshot(&self) -> Value;
+
+    /// Carries out what a control of the page asks for.
+    ///
+    /// # Errors
+    /// What is wrong with it, and the mend.
+    fn set(&self, asked: &Value) -> Result<(), String>;
+}
+
+/// The source of what a page shows.
+pub enum Shown {
+    /// The disks of a daemon.
+    Disks(Vec<Handle>),
+    /// Anything else.
+    Other(Arc<dyn Show>),
+}
+
+impl fmt::Debug for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Disks(disks) => f.debug_tuple("Disks").field(disks).finish(),
+            Self::Other(_) => f.write_str("Other"),
+        }
+    }
+}
+
+/// A page that is shown. Dropping it closes it, and hangs up on all browsers.
+#[derive(Debug)]
+pub struct Web {
+    address: SocketAddr,
+    encrypted: bool,
+    board: Arc<Board>,
+    stop: Option<watch::Sender<bool>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Web {
+    /// Shows a page. With port 0 the system chooses the port.
+    ///
+    /// # Errors
+    /// The address is refused, or taken.
+    pub fn open(config: WebConfig, shown: Shown) -> Result<Self, WebError> {
+        config.check()?;
+        let failed = |source| WebError::System { address: config.listen, source };
+        let listener = TcpListener::bind(config.listen).map_err(failed)?;
+        listener.set_nonblocking(true).map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        let secret = format!("{:032x}", random_seed().map_err(failed)?);
+        let encrypted = config.tls.is_some();
+        let door = Door::new(config.token, encrypted, config.control.then_some(secret));
+        let board = Arc::new(Board::default());
+        let inside = routes::Inside { door: Arc::new(door), board: Arc::clone(&board) };
+        let (stop, stopped) = watch::channel(false);
+        let (tls, every) = (config.tls, config.every);
+        let thread = Builder::new().name("web".into()).spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            match runtime {
+                Ok(runtime) => runtime.block_on(serve::serve(listener, tls, inside, (shown, every), stopped)),
+                Err(error) => warn!(%error, "no page"),
+            }
+        });
+        let thread = Some(thread.map_err(failed)?);
+        Ok(Self { address, encrypted, board, stop: Some(stop), thread })
+    }
+
+    /// Returns the address.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Returns the address as a browser takes it.
+    pub fn url(&self) -> String {
+        format!("http{}://{}/", if self.encrypted { "s" } else { "" }, self.address)
+    }
+
+    /// Returns how many snapshots were made since the start: one a second at most, whatever the number of browsers, and
+    /// none while there is no browser.
+    pub fn snapshots(&self) -> u64 {
+        self.board.made()
+    }
+}
+
+impl Drop for Web {
+    fn drop(&mut self) {
+        self.stop.take();
+        if let Some(thread) = self.thread.take() {
+            // The thread has logged its own panic.
+            let _ = thread.join();
+        }
+    }
+}

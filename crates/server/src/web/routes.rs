@@ -1,0 +1,207 @@
+//! The routes of the page.
+
+use super::board::{Board, Place};
+use super::door::{Away, Door};
+use super::serve::Line;
+use super::{MOST_BROWSERS, Show, disks};
+use crate::control::{Disks, Refusal};
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::{DefaultBodyLimit, Extension, Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use serde_json::{Value, json};
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+
+/// The largest body.
+const MOST_BODY: usize = 4 << 10;
+/// The whole body has to come in this time.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// A browser that takes nothing for this time is hung up on.
+const SLOW: Duration = Duration::from_secs(30);
+
+const PAGE: &str = include_str!("page/index.html");
+const STYLE: &str = include_str!("page/page.css");
+const SCRIPT: &str = include_str!("page/page.js");
+
+/// Nothing is loaded from elsewhere, nothing is sent elsewhere, and no other page has this one inside it.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// The state of the routes.
+#[derive(Clone, Debug)]
+pub(super) struct Inside {
+    pub door: Arc<Door>,
+    pub board: Arc<Board>,
+}
+
+/// Returns the routes of the page itself, and what it changes.
+pub(super) fn router(inside: Inside, changes: Router) -> Router {
+    let changes = changes
+        .layer(from_fn(whole))
+        .layer(from_fn_with_state(Arc::clone(&inside.door), change))
+        .layer(DefaultBodyLimit::max(MOST_BODY));
+    let door = Arc::clone(&inside.door);
+    Router::new()
+        .route("/", get(|| part("text/html; charset=utf-8", PAGE)))
+        .route("/page.css", get(|| part("text/css; charset=utf-8", STYLE)))
+        .route("/page.js", get(|| part("text/javascript; charset=utf-8", SCRIPT)))
+        .route("/events", get(events))
+        .with_state(inside)
+        .merge(changes)
+        .fallback(async || Refusal::new(StatusCode::NOT_FOUND, "the page has no such part; open /"))
+        .layer(from_fn_with_state(door, enter))
+        .layer(from_fn(sealed))
+}
+
+/// Returns the routes that change the tasks of disks: those that a page may start and steer, and no session.
+pub(super) fn of_disks(all: Disks) -> Router {
+    Router::new()
+        .route("/v1/disks/{disk}/tasks", post(disks::start))
+        .route("/v1/disks/{disk}/tasks/{id}/{what}", post(disks::act))
+        .with_state(all)
+}
+
+/// Returns the route that changes something else.
+pub(super) fn of_other(show: Arc<dyn Show>) -> Router {
+    let set = async |State(show): State<Arc<dyn Show>>, body: Bytes| {
+        let asked: Value = serde_json::from_slice(&body)?;
+        show.set(&asked).map_err(|why| Refusal::new(StatusCode::BAD_REQUEST, why))?;
+        Ok::<_, Refusal>(axum::Json(json!({})))
+    };
+    Router::new().route("/v1/set", post(set)).with_state(show)
+}
+
+impl IntoResponse for Away {
+    fn into_response(self) -> Response {
+        let mut response = Refusal::new(self.code, self.why).into_response();
+        if self.code == StatusCode::UNAUTHORIZED {
+            let ask = HeaderValue::from_static("Basic realm=\"freeblock\", charset=\"UTF-8\"");
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, ask);
+        }
+        response
+    }
+}
+
+async fn enter(State(door): State<Arc<Door>>, request: Request, next: Next) -> Response {
+    match door.enter(request.headers()) {
+        Ok(()) => next.run(request).await,
+        Err(away) => away.into_response(),
+    }
+}
+
+async fn change(State(door): State<Arc<Door>>, request: Request, next: Next) -> Response {
+    match door.change(request.headers()) {
+        Ok(()) => next.run(request).await,
+        Err(away) => away.into_response(),
+    }
+}
+
+/// Lets a request through when all of it has come.
+async fn whole(request: Request, next: Next) -> Response {
+    use axum::extract::FromRequest;
+    let (parts, body) = request.into_parts();
+    let all = Bytes::from_request(Request::from_parts(parts.clone(), body), &());
+    match tokio::time::timeout(PATIENCE, all).await {
+        Ok(Ok(body)) => next.run(Request::from_parts(parts, Body::from(body))).await,
+        Ok(Err(error)) => Refusal::new(error.status(), error.body_text()).into_response(),
+        Err(_) => {
+            let text = "the body did not come in ten seconds; send it with the head";
+            Refusal::new(StatusCode::REQUEST_TIMEOUT, text).into_response()
+        }
+    }
+}
+
+/// Adds what a browser needs to know to trust nothing but this page.
+async fn sealed(request: Request, next: Next) -> Response {
+    let mut response = next.run(request).await;
+    for (name, value) in [
+        ("content-security-policy", POLICY),
+        ("x-content-type-options", "nosniff"),
+        ("referrer-policy", "no-referrer"),
+        ("cross-origin-resource-policy", "same-origin"),
+        ("cache-control", "no-store"),
+    ] {
+        response.headers_mut().insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+    }
+    response
+}
+
+async fn part(kind: &'static str, text: &'static str) -> impl IntoResponse {
+    ([(header::CONTENT_TYPE, kind)], text)
+}
+
+/// Sends what the page may do, and then each snapshot that the browser is fast enough for.
+async fn events(
+    State(inside): State<Inside>,
+    Extension(line): Extension<Arc<Line>>,
+    headers: HeaderMap,
+) -> Result<Response, Response> {
+    inside.door.follow(&headers).map_err(IntoResponse::into_response)?;
+    let Some(place) = Place::take(&inside.board) else {
+        let text =
+            format!("{MOST_BROWSERS} browsers follow this page, and no more may; close one, and try again");
+        return Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, text).into_response());
+    };
+    let hello = json!({ "version": env!("CARGO_PKG_VERSION"), "control": inside.door.control() });
+    let mut snapshots = place.look();
+    let (sender, receiver) = mpsc::channel(1);
+    line.lasts();
+    tokio::spawn(async move {
+        let _place = place;
+        let mut next = Bytes::from(format!("event: hello\ndata: {hello}\n\n"));
+        while let Ok(()) = sender.send_timeout(next, SLOW).await {
+            let changed = tokio::select! {
+                changed = snapshots.changed() => changed.is_ok(),
+                () = sender.closed() => false,
+            };
+            if !changed {
+                break;
+            }
+            next = snapshots.borrow_and_update().clone();
+        }
+        line.hang_up();
+    });
+    let kind = [(header::CONTENT_TYPE, "text/event-stream")];
+    Ok((kind, Body::from_stream(Chunks(receiver))).into_response())
+}
+
+/// A channel's end as a stream.
+struct Chunks(mpsc::Receiver<Bytes>);
+
+impl futures_core::Stream for Chunks {
+    type Item = Result<Bytes, Infallible>;
+
+    fn poll_next(
+        mut self: std::pin::Pin<&mut Self>,
+        cx: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Self::Item>> {
+        self.0.poll_recv(cx).map(|chunk| chunk.map(Ok))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_reason_for_unused_gaps_is_in_words_on_the_page() {
+        for caution in scheduler::Caution::ALL {
+            assert!(SCRIPT.contains(&format!("\n  {}: \"", caution.name())), "{caution:?}");
+        }
+    }
+
+    /// The only address with a scheme is the name of SVG, which nothing is loaded from.
+    #[test]
+    fn the_page_names_no_other_place() {
+        for part in [PAGE, STYLE, SCRIPT] {
+            let text = part.replace("http://www.w3.org/2000/svg", "");
+            assert!(!text.contains("://") && !text.contains("url("), "{}", &text[..80]);
+        }
+        assert!(!PAGE.contains("<style") && !PAGE.contains(" style=") && !PAGE.contains(" onclick="));
+    }
+}

@@ -539,6 +539,10 @@ pub(crate) struct DemoArgs {
     /// A built-in drive's name, a profile (.toml) or a DiskSim file (.parv, .diskspecs, .model)
     #[arg(long, value_name = "NAME|FILE", default_value = DEFAULT_DRIVE)]
     pub(crate) drive: String,
+    /// Show both runs on a page for browsers until Ctrl-C, in real time or at another speed; at an address of this machine only
+    #[cfg(target_os = "linux")]
+    #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, default_missing_value = crate::serve::web::DEFAULT, value_parser = crate::serve::web::address)]
+    pub(crate) web: Option<std::net::SocketAddr>,
 }
 
 #[derive(Debug, Args)]

@@ -1,5 +1,7 @@
 //! `freeblock demo`: a scan inside a busy drive's rotational latency, and its cost to the foreground.
 
+#[cfg(target_os = "linux")]
+mod live;
 mod today;
 
 use crate::Outcome;
@@ -88,9 +90,14 @@ pub(crate) fn execute(args: &DemoArgs, console: &Console) -> Result<Outcome, Pro
         .help("choose another drive: `freeblock drive list` shows them")
     })?;
 
+    #[cfg(target_os = "linux")]
+    if let Some(listen) = args.web {
+        return live::show(listen, &drive.profile.title, &model, args.seed, block, console);
+    }
+
     let mut pair = Pair {
-        with: set_up(&model, args.seed, Background::Scan { block })?,
-        without: set_up(&model, args.seed, Background::None)?,
+        with: set_up(&model, args.seed, MPL, Background::Scan { block })?,
+        without: set_up(&model, args.seed, MPL, Background::None)?,
         kept: Default::default(),
         same: 0,
     };
@@ -130,10 +137,15 @@ pub(crate) fn execute(args: &DemoArgs, console: &Console) -> Result<Outcome, Pro
     Ok(Outcome { text, code: u8::from(!pair.identical()) })
 }
 
-fn set_up(model: &Arc<DriveModel>, seed: u64, background: Background) -> Result<Run<Oltp>, Problem> {
+fn set_up(
+    model: &Arc<DriveModel>,
+    seed: u64,
+    mpl: u32,
+    background: Background,
+) -> Result<Run<Oltp>, Problem> {
     let load = Oltp::new(OltpConfig::new(model.layout().capacity(), model.sector_bytes()), seed)
         .map_err(Problem::usage)?;
-    let foreground = Issuer::new(load, Arrival::oltp(MPL), Instant::ZERO, seed).map_err(Problem::usage)?;
+    let foreground = Issuer::new(load, Arrival::oltp(mpl), Instant::ZERO, seed).map_err(Problem::usage)?;
     Run::new(Arc::clone(model), Config::default(), foreground, background)
 }
 
@@ -196,8 +208,8 @@ mod tests {
     fn pair(with: u64, without: u64) -> Pair {
         let drive = drive();
         let mut pair = Pair {
-            with: set_up(&drive, with, Background::Scan { block: Sectors::new(8) }).unwrap(),
-            without: set_up(&drive, without, Background::None).unwrap(),
+            with: set_up(&drive, with, MPL, Background::Scan { block: Sectors::new(8) }).unwrap(),
+            without: set_up(&drive, without, MPL, Background::None).unwrap(),
             kept: Default::default(),
             same: 0,
         };

@@ -1,6 +1,7 @@
 //! The flags of `freeblock serve`.
 
 use super::names::{DeviceSpec, Place};
+use super::web::WebArgs;
 use crate::args::TlsArgs;
 use crate::mimic::LearningArgs;
 use clap::Args;
@@ -58,6 +59,8 @@ pub(crate) struct ServeArgs {
     /// The control socket
     #[arg(long, value_name = "PATH")]
     pub(crate) control: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) web: WebArgs,
     /// Print the summary as JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -6,6 +6,7 @@ use super::names::DeviceSpec;
 use super::places::Places;
 use super::source::Source;
 use super::tls::TlsText;
+use super::web::{WebOptions, WebText};
 use crate::files;
 use crate::mimic::Learning;
 use crate::problem::Problem;
@@ -26,6 +27,8 @@ struct FileText {
     control: Option<Spanned<PathBuf>>,
     #[serde(default)]
     control_roles: Roles,
+    #[serde(default)]
+    web: WebText,
     targets: Option<Spanned<Vec<Spanned<PathBuf>>>>,
     keep: Option<Spanned<String>>,
     log: Option<Spanned<String>>,
@@ -53,6 +56,8 @@ pub(crate) struct Config {
     pub(crate) state: Option<PathBuf>,
     pub(crate) control: Option<PathBuf>,
     pub(crate) control_roles: Roles,
+    /// The page, if it is shown.
+    pub(crate) web: Option<WebOptions>,
     /// Where tasks may access files that users name; `None`: only root and the daemon's own user name files.
     pub(crate) targets: Option<Vec<PathBuf>>,
     /// The configuration file, and the files that it names: no task accesses them.
@@ -151,6 +156,7 @@ impl Config {
                     state: None,
                     control: None,
                     control_roles: Roles::default(),
+                    web: None,
                     targets: None,
                     own: Vec::new(),
                     log: LOG,
@@ -197,6 +203,13 @@ impl Config {
         }
         config.state = args.state.clone().or(config.state);
         config.control = args.control.clone().or(config.control);
+        config.web = args.web.options().or(config.web);
+        config.own.extend(config.web.iter().flat_map(WebOptions::files));
+        if config.web.is_some() && config.state.is_none() {
+            let problem = Problem::usage("a page, and no state directory for the tasks that it shows")
+                .help("give --state, or state in the file");
+            return Err(config.places.underline("web", problem));
+        }
         if config.control.is_some() && config.state.is_none() {
             let problem =
                 Problem::usage("a control socket, and no state directory for what is started there")
@@ -268,12 +281,15 @@ impl Config {
         let mut places = Places::of(name, text);
         places.note("state", file.state.as_ref().map(Spanned::span));
         places.note("control", file.control.as_ref().map(Spanned::span));
+        places.note("web", file.web.listen.as_ref().map(Spanned::span));
+        let web = file.web.options(&place)?;
         let (state, control) = (file.state.map(Spanned::into_inner), file.control.map(Spanned::into_inner));
         let control_roles = file.control_roles;
         Ok(Self {
             state,
             control,
             control_roles,
+            web,
             targets,
             own,
             log,
@@ -476,9 +492,10 @@ mod tests {
         let text = uncommented();
         let table = text.parse::<toml::Table>().unwrap();
         let keys = |table: &toml::Table| table.keys().cloned().collect::<Vec<_>>().join(" ");
-        assert_eq!(keys(&table), "control control_roles disk keep limits log state targets");
+        assert_eq!(keys(&table), "control control_roles disk keep limits log state targets web");
         let roles = table["control_roles"].as_table().unwrap();
         assert_eq!(keys(roles), "read_gids read_uids write_gids write_uids");
+        assert_eq!(keys(table["web"].as_table().unwrap()), "certificate control key listen token");
         let limits = table["limits"].as_table().unwrap();
         let expected = "bytes bytes_per_client clients drain_s handshake_s partial_blocks patience_s requests_per_client";
         assert_eq!(keys(limits), expected);
@@ -495,6 +512,7 @@ mod tests {
             ("", format!("zz = 1\n{disk}")),
             ("control_roles", format!("[control_roles]\nzz = 1\n{disk}")),
             ("limits", format!("[limits]\nzz = 1\n{disk}")),
+            ("web", format!("[web]\nzz = 1\n{disk}")),
             ("disk", format!("{disk}zz = 1\n")),
             ("tls", format!("{disk}tls = {{ zz = 1 }}\n")),
         ] {
@@ -532,6 +550,10 @@ mod tests {
             ("lsten = 1\n", "unknown field `lsten`"),
             ("", "missing field `disk`"),
             ("disk = []\n", "no disk"),
+            (
+                &format!("[web]\nlisten = \"8080\"\n{disk}"),
+                "is no address with a port; give one as 127.0.0.1:8080",
+            ),
             (&format!("[limits]\nclients = 0\n{disk}"), "0 is out of range; give 1 to 1000"),
             (&format!("[limits]\nbytes = \"1k\"\n{disk}"), "at least 32MiB"),
             (&format!("{disk}policy = \"best\"\n"), "best"),

@@ -14,6 +14,7 @@ pub(crate) mod recipe;
 mod reload;
 mod source;
 mod tls;
+pub(crate) mod web;
 
 use crate::interrupt;
 use crate::output::Console;
@@ -32,12 +33,14 @@ use server::desk::Setup;
 use server::desk::spec::DiskFacts;
 use server::office::{Office, OfficeError, Open, random_seed};
 use server::tasks::Places;
+use server::web::{Shown, Web, WebConfig};
 use server::{
     Address, BackgroundTerms, Disk, DiskStatus, LearntKeeper, Listener, Moment, Offer, Running, ServeError,
     Tally, Tls, Ublk,
 };
 use std::fmt::Write;
 use std::sync::Arc;
+use web::WebOptions;
 
 /// A served disk with its tasks.
 struct Served {
@@ -57,6 +60,8 @@ pub(crate) fn execute(args: &ServeArgs, console: &Console) -> Result<String, Pro
             config.places.underline("state", problem.help("give a directory that can be made"))
         })?;
     }
+    let page = config.web.as_ref().map(WebOptions::read).transpose();
+    let page = page.map_err(|problem| config.places.underline("web", problem))?;
     let places = Places::new(config.targets.clone());
     places.keep(config.own.iter().cloned());
     if let Some(state) = &config.state {
@@ -86,6 +91,17 @@ pub(crate) fn execute(args: &ServeArgs, console: &Console) -> Result<String, Pro
     if let Some(control) = &control {
         console.note(&format!("control at {}", control.path().display()));
     }
+    let web = match page.map(|page| show(page, &config, &running)).transpose() {
+        Ok(web) => web,
+        Err(problem) => {
+            stop(&running);
+            end(running);
+            return Err(problem);
+        }
+    };
+    if let Some(web) = &web {
+        console.note(&format!("page at {}", web.url()));
+    }
     let mailboxes = running.iter().map(|served| (served.running.name().to_owned(), served.running.mailbox()));
     let mut reload = Reload {
         args: args.clone(),
@@ -112,6 +128,7 @@ pub(crate) fn execute(args: &ServeArgs, console: &Console) -> Result<String, Pro
     );
     let ended = end(running);
     drop(control);
+    drop(web);
     said(ended, args.json)
 }
 
@@ -141,6 +158,13 @@ fn control(config: &Config, running: &[Served]) -> Result<Option<Control>, Probl
     let asked = ControlConfig { roles: config.control_roles.clone(), ..ControlConfig::new(path) };
     let opened = Control::open(asked, handles);
     opened.map(Some).map_err(|e| config.places.underline("control", Problem::failed(e)))
+}
+
+/// Shows the page of all disks.
+fn show(page: WebConfig, config: &Config, running: &[Served]) -> Result<Web, Problem> {
+    let handles = running.iter().filter_map(|served| served.office.as_ref()).map(Open::handle).collect();
+    let web = Web::open(page, Shown::Disks(handles));
+    web.map_err(|error| config.places.underline("web", Problem::failed(error)))
 }
 
 /// Sets up a desk for a disk's tasks, in its part of the state directory.

@@ -68,6 +68,7 @@ fn fixed(old: &Config, new: &Config) -> Vec<String> {
     };
     differs("state", old.state != new.state);
     differs("control", old.control != new.control);
+    differs("web", old.web != new.web);
     differs("keep", old.keep_bytes_max != new.keep_bytes_max);
     differs("limits.partial_blocks", old.partial_blocks != new.partial_blocks);
     for disk in &old.disks {
@@ -103,11 +104,13 @@ mod tests {
             fixed(&old, &config("log = \"debug\"\ntargets = [\"/b\"]\n[limits]\nclients = 5\n", "")),
             [""; 0]
         );
-        let new =
-            config("keep = \"2GiB\"\n[limits]\npartial_blocks = 7\n", "policy = \"fcfs\"\ntimeout_s = 5\n");
+        let new = config(
+            "keep = \"2GiB\"\n[web]\nlisten = \"127.0.0.1:8080\"\n[limits]\npartial_blocks = 7\n",
+            "policy = \"fcfs\"\ntimeout_s = 5\n",
+        );
         assert_eq!(
             fixed(&old, &new),
-            ["keep", "limits.partial_blocks", "disk a: policy", "disk a: timeout_s"]
+            ["web", "keep", "limits.partial_blocks", "disk a: policy", "disk a: timeout_s"]
         );
         let other = "[[disk]]\nname = \"b\"\ndevice = \"y\"\nlisten = [\"unix:/t\"]\n";
         let both = config("", other);

@@ -34,7 +34,7 @@ const STRIDE: u64 = 2_000;
 const PATIENCE: u64 = 10_000_000;
 
 /// Virtual time ends after 584 years; this is far enough away from it for any stride.
-const LONGEST: Instant = Instant::from_nanos(100 * 365 * 86_400 * 1_000_000_000);
+pub(crate) const LONGEST: Instant = Instant::from_nanos(100 * 365 * 86_400 * 1_000_000_000);
 
 /// The place of the core.
 enum Host<S> {
@@ -140,14 +140,26 @@ impl<S: Source> Run<S> {
                 self.advance(Goal::Requests(requests), "warming up", watch, console)?;
             }
             Some(Warmup::Time(time)) => {
-                let end = Instant::ZERO + time;
-                either!(&mut self.host, run => run.advance_to(end, watch), run => run.advance_to(end, watch))
-                    .map_err(problem)?;
+                self.advance_to(Instant::ZERO + time, watch)?;
             }
         }
         either!(&mut self.host, run => run.measure_from_now(), run => run.measure_from_now());
         watch.measure_from(self.now());
         Ok(())
+    }
+
+    /// Processes every event before `end`.
+    ///
+    /// # Errors
+    /// As [`stride`](Self::stride).
+    pub(crate) fn advance_to(&mut self, end: Instant, observer: &mut impl Observer) -> Result<(), Problem> {
+        either!(&mut self.host, run => run.advance_to(end, observer), run => run.advance_to(end, observer))
+            .map_err(problem)
+    }
+
+    /// Returns the planner's counters; none of them counts without a core.
+    pub(crate) fn planner_stats(&self) -> scheduler::PlannerStats {
+        either!(&self.host, run => run.core().planner_stats(), _ => scheduler::PlannerStats::default())
     }
 
     /// Returns the virtual time.
@@ -207,7 +219,8 @@ impl<S: Source> Run<S> {
         Ok(true)
     }
 
-    fn scan_progress(&self) -> Option<(u64, u64)> {
+    /// Returns the blocks of the scan that were delivered, and all; none without a scan.
+    pub(crate) fn scan_progress(&self) -> Option<(u64, u64)> {
         either!(&self.host, run => run.scan_progress(), _ => None)
     }
 

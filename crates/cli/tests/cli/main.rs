@@ -6,6 +6,8 @@
 mod activation;
 mod behaviour;
 #[cfg(target_os = "linux")]
+mod browser;
+#[cfg(target_os = "linux")]
 mod crash;
 #[cfg(target_os = "linux")]
 mod damage;
@@ -24,6 +26,8 @@ mod mistakes;
 #[cfg(target_os = "linux")]
 mod nbdkit;
 mod packaging;
+#[cfg(target_os = "linux")]
+mod page;
 mod probe;
 #[cfg(target_os = "linux")]
 mod proofs;

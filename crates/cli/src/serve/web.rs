@@ -1,0 +1,115 @@
+//! The options of the page.
+
+use crate::files;
+use crate::problem::Problem;
+use clap::Args;
+use serde::Deserialize;
+use server::Tls;
+use server::web::{Token, WebConfig};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use toml::Spanned;
+
+/// The page's flags.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct WebArgs {
+    /// Show the page for browsers at this address: disks, tasks and what they cost; elsewhere than on this machine only with --web-token and --web-certificate
+    #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, default_missing_value = DEFAULT, value_parser = address)]
+    pub(crate) web: Option<SocketAddr>,
+    /// Let the page start scrubs, and pause, resume and cancel tasks: whoever may open it may do that
+    #[arg(long, requires = "web")]
+    pub(crate) web_control: bool,
+    /// A file with the password of the page, of 16 characters or more; the user is freeblock
+    #[arg(long, value_name = "FILE", requires = "web")]
+    pub(crate) web_token: Option<PathBuf>,
+    /// Encrypt the page with this certificate (PEM)
+    #[arg(long, value_name = "FILE", requires_all = ["web", "web_key"])]
+    pub(crate) web_certificate: Option<PathBuf>,
+    /// The certificate's key (PEM)
+    #[arg(long, value_name = "FILE", requires = "web_certificate")]
+    pub(crate) web_key: Option<PathBuf>,
+}
+
+/// The address of a page for which none is given.
+pub(crate) const DEFAULT: &str = "127.0.0.1:8080";
+
+/// Reads an address.
+pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse()
+        .map_err(|_| format!("{text:?} is no address with a port; give one as {DEFAULT} or [::1]:8080"))
+}
+
+/// `[web]`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WebText {
+    pub(super) listen: Option<Spanned<String>>,
+    control: Option<bool>,
+    token: Option<PathBuf>,
+    certificate: Option<PathBuf>,
+    key: Option<PathBuf>,
+}
+
+/// The page's options.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct WebOptions {
+    pub(crate) listen: SocketAddr,
+    control: bool,
+    token: Option<PathBuf>,
+    certificate: Option<PathBuf>,
+    key: Option<PathBuf>,
+}
+
+impl WebArgs {
+    /// Returns the options, if a page is asked for.
+    pub(super) fn options(&self) -> Option<WebOptions> {
+        let Self { web, web_control, web_token, web_certificate, web_key } = self.clone();
+        let (token, certificate, key) = (web_token, web_certificate, web_key);
+        web.map(|listen| WebOptions { listen, control: web_control, token, certificate, key })
+    }
+}
+
+impl WebText {
+    /// Returns the options, if a page is asked for.
+    pub(super) fn options(self, place: &super::source::Source<'_>) -> Result<Option<WebOptions>, Problem> {
+        let Self { listen, control, token, certificate, key } = self;
+        let Some(listen) = listen else { return Ok(None) };
+        let control = control.unwrap_or(false);
+        let listen = place.parsed(&listen, address)?;
+        Ok(Some(WebOptions { listen, control, token, certificate, key }))
+    }
+}
+
+impl WebOptions {
+    /// Returns the files that they name.
+    pub(super) fn files(&self) -> impl Iterator<Item = PathBuf> {
+        [&self.token, &self.certificate, &self.key].into_iter().flatten().cloned()
+    }
+
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// One cannot be used, or the address needs more of them.
+    pub(super) fn read(&self) -> Result<WebConfig, Problem> {
+        let tls = match (&self.certificate, &self.key) {
+            (Some(certificate), Some(key)) => {
+                Some(Tls::from_files(certificate, key, None, true).map_err(Problem::failed)?)
+            }
+            (None, None) => None,
+            _ => {
+                let problem = Problem::usage("the page's certificate and its key belong together");
+                return Err(problem.help("give both, or neither"));
+            }
+        };
+        let token = self.token.as_deref().map(token).transpose()?;
+        let config = WebConfig { control: self.control, token, tls, ..WebConfig::new(self.listen) };
+        config.check().map_err(Problem::usage)?;
+        Ok(config)
+    }
+}
+
+fn token(path: &Path) -> Result<Token, Problem> {
+    let text = files::read(path)?;
+    let wrong = |error| Problem::failed(format!("{}: {error}", path.display()));
+    Token::new(&String::from_utf8_lossy(&text)).map_err(wrong)
+}

@@ -1,0 +1,189 @@
+//! The page of `freeblock serve --web` and `freeblock demo --web`: what is refused, and with a browser and real clicks.
+
+use crate::browser::Browser;
+use crate::support::{command, run};
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+
+/// A program that shows a page.
+struct Shown {
+    child: Child,
+    url: String,
+    log: std::process::ChildStderr,
+}
+
+impl Shown {
+    /// Starts it; `None` if there is no io_uring.
+    fn start(arguments: &[&str]) -> Option<Self> {
+        let mut child =
+            command().args(arguments).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap());
+        let mut log = String::new();
+        loop {
+            let before = log.len();
+            let read = lines.read_line(&mut log).unwrap();
+            if let Some(url) = log[before..].strip_prefix("page at ") {
+                let url = url.split([';', '\n']).next().unwrap().to_owned();
+                return Some(Self { child, url, log: lines.into_inner() });
+            }
+            if read == 0 {
+                let _ = child.wait();
+                assert!(log.contains("io_uring"), "it does not start: {log}");
+                testing::missing("io_uring");
+                return None;
+            }
+        }
+    }
+
+    /// Starts a daemon with a large emulated drive, whose scrub lasts.
+    fn daemon(directory: &Path, page: &[&str]) -> Option<Self> {
+        let at = |name: &str| directory.join(name).display().to_string();
+        let disk = format!("d0=emulated:quantum-atlas-10k,noise,file={}", at("disk"));
+        let (listen, state) = (format!("unix:{}", at("nbd")), at("state"));
+        let mut arguments = vec!["serve", "--disk", &disk, "--listen", &listen, "--state", &state];
+        arguments.extend(page);
+        Self::start(&arguments)
+    }
+
+    fn port(&self) -> &str {
+        self.url.rsplit(':').next().unwrap().trim_end_matches('/')
+    }
+}
+
+impl Drop for Shown {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        // Its pipe is open until here, so that it never writes to one that is closed.
+        let _ = &self.log;
+    }
+}
+
+fn directory(name: &str) -> PathBuf {
+    let directory = std::env::temp_dir().join(format!("freeblock-cli-{name}-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&directory);
+    std::fs::create_dir_all(&directory).unwrap();
+    directory
+}
+
+#[test]
+fn a_page_that_other_machines_could_open_is_refused_with_the_mend() {
+    let directory = directory("page-refused");
+    let at = |name: &str| directory.join(name).display().to_string();
+    let serve = format!(
+        "serve --disk d0=emulated:quantum-atlas-10k,file={} --listen unix:{} --state {}",
+        at("disk"),
+        at("nbd"),
+        at("state")
+    );
+    let token = at("token");
+    std::fs::write(&token, "u2Yp0hXlQ8mZb7Rk\n").unwrap();
+    std::fs::write(at("short"), "secret\n").unwrap();
+    let open = "--web 0.0.0.0:0";
+    let mend = "give a token and a certificate, or listen on 127.0.0.1 and reach it through ssh -L";
+    run(&format!("{serve} {open}")).complained(2, &["0.0.0.0:0", mend]);
+    run(&format!("{serve} {open} --web-control --web-token {token}")).complained(2, &[mend]);
+    run(&format!("{serve} --web --web-token {}", at("short"))).complained(1, &["the token needs 16 to 256"]);
+    run(&format!("{serve} --web localhost")).complained(2, &["give one as 127.0.0.1:8080"]);
+    run(&format!("{serve} --web-control")).complained(2, &["--web"]);
+    let bare = serve.replace(&format!(" --state {}", at("state")), "");
+    run(&format!("{bare} --web")).complained(2, &["a page, and no state directory", "give --state"]);
+    run("demo --web 0.0.0.0:0").complained(2, &[mend]);
+    let _ = std::fs::remove_dir_all(directory);
+}
+
+const BAR: &str = "document.querySelector('.task progress').value";
+const CONNECTED: &str = "document.querySelector('#state').textContent.startsWith('Connected')";
+
+fn is(state: &str) -> String {
+    format!("document.querySelector('.task .is')?.textContent.startsWith('{state},')")
+}
+
+/// Checks the page at the widths of a window, a large screen and a telephone, and keeps pictures.
+fn at_all_widths(browser: &mut Browser, name: &str) {
+    for (width, scheme) in [(1000, "light"), (1600, "dark"), (390, "light")] {
+        browser.scheme(scheme);
+        browser.size(width, 900);
+        browser.until(&format!(
+            "innerWidth === {width} && document.documentElement.dataset.theme === '{scheme}'"
+        ));
+        let wide = browser.value("document.documentElement.scrollWidth");
+        assert!(wide.as_u64().unwrap() <= u64::from(width), "{name}: {wide} wide in a window of {width}");
+        browser.picture(&format!("{name}-{width}"));
+    }
+    browser.scheme("light");
+    browser.size(1000, 900);
+    // What is drawn is also said: by labels, and in tables.
+    let silent = "[...document.querySelectorAll('svg, button, input')].filter(e => !e.getAttribute('aria-label') && !e.textContent && !e.labels?.length).length";
+    assert_eq!(browser.value(silent), 0);
+    browser.value("document.querySelectorAll('details').forEach(d => d.open = true)");
+    let empty = "[...document.querySelectorAll('figure')].filter(f => f.querySelector('tbody') && !f.querySelector('tbody').rows.length).map(f => f.className)";
+    browser.until(&format!("({empty}).filter(c => c !== 'gaps').length === 0"));
+    browser.value("document.querySelectorAll('details').forEach(d => d.open = false)");
+}
+
+#[test]
+fn in_a_browser_a_scrub_is_started_paused_and_found_again_after_the_daemon_was_lost() {
+    let directory = directory("page-clicks");
+    let Some(mut browser) = Browser::start(&directory) else { return };
+    let Some(daemon) = Shown::daemon(&directory, &["--web", "127.0.0.1:0", "--web-control"]) else { return };
+    let address = format!("127.0.0.1:{}", daemon.port());
+    browser.size(1000, 900);
+    browser.open(&daemon.url);
+    browser.until(CONNECTED);
+    browser.until("document.querySelector('.scrub:not([hidden])')");
+    browser.click("document.querySelector('.scrub')");
+    browser.until(&is("running"));
+    // The bar moves, and the rings and the columns with it.
+    browser.until(&format!("{BAR} > 0"));
+    let before = browser.value(BAR).as_f64().unwrap();
+    browser.until(&format!("{BAR} > {before}"));
+    browser.until("[...document.querySelectorAll('.ring')].some(r => r.getAttribute('stroke-opacity') > 0)");
+    browser.until("document.querySelectorAll('.time svg .c2').length > 2");
+    at_all_widths(&mut browser, "serve");
+    browser.click("document.querySelector('[data-act=pause]')");
+    browser.until(&is("paused"));
+    browser.until("document.querySelector('#news').textContent.includes('is paused')");
+    // The focus is on what has taken the button's place, so the keyboard goes on from there.
+    browser.until("document.activeElement?.dataset.act === 'resume'");
+    browser.key("Enter", 13);
+    browser.until(&is("running"));
+
+    let before = browser.value(BAR).as_f64().unwrap();
+    drop(daemon);
+    browser.until("document.querySelector('#state.lost')?.textContent.includes('does not answer')");
+    browser.picture("serve-lost");
+    let Some(daemon) = Shown::daemon(&directory, &["--web", &address, "--web-control"]) else { return };
+    browser.until(CONNECTED);
+    browser.until(&format!("{} && {BAR} >= {before} && {BAR} > 0", is("running")));
+    // What the page was given by the daemon before is worth nothing now, and it has been given it anew.
+    browser.click("document.querySelector('[data-act=cancel]')");
+    browser.until(&is("cancelled"));
+    assert_eq!(browser.complaints, [""; 0]);
+    drop((browser, daemon));
+    let _ = std::fs::remove_dir_all(directory);
+}
+
+#[test]
+fn in_a_browser_the_demo_runs_at_the_speed_and_under_the_load_of_its_sliders() {
+    let directory = directory("page-demo");
+    let Some(mut browser) = Browser::start(&directory) else { return };
+    let Some(demo) = Shown::start(&["demo", "--web", "127.0.0.1:0"]) else { return };
+    browser.size(1000, 900);
+    browser.open(&demo.url);
+    browser.until("document.querySelector('#speed-is').textContent === 'real time'");
+    browser.value("document.querySelector('#speed').focus()");
+    (0..6).for_each(|_| browser.key("ArrowRight", 39));
+    browser.until("document.querySelector('#speed-is').textContent.startsWith('64 times as fast')");
+    browser.until("[...document.querySelectorAll('.ring')].every(r => r.getAttribute('stroke-opacity') > 0)");
+    let same = r"(/([\d,]+) of ([\d,]+) completion times are identical/.exec(document.querySelector('.arms').textContent))";
+    browser.until(&format!("{same}?.[1].length > 5 && {same}[1] === {same}[2]"));
+    at_all_widths(&mut browser, "demo");
+    browser.value("document.querySelector('#load').focus()");
+    browser.key("ArrowLeft", 37);
+    browser.until("document.querySelector('#demo-about').textContent.includes('with 9 tasks')");
+    assert_eq!(browser.complaints, [""; 0]);
+    drop((browser, demo));
+    let _ = std::fs::remove_dir_all(directory);
+}

@@ -134,7 +134,10 @@ impl Observer for Seen {
         if let Some(sectors) = self.rings.get_mut((ring / u128::from(self.capacity.get().max(1))) as usize) {
             *sectors += record.range.len().get();
         }
-        self.accessed(record.range.start(), "gap");
+        // One block stands for all of a gap.
+        if self.accesses.back().is_none_or(|(_, last)| *last != "gap") {
+            self.accessed(record.range.start(), "gap");
+        }
     }
 }
 

@@ -97,11 +97,14 @@ impl Browser {
         told["result"]["value"].take()
     }
 
-    /// Waits until an expression is true.
+    /// Waits until an expression is true; while it fails, because an element is not there yet, it is not.
     #[track_caller]
     pub fn until(&mut self, expression: &str) {
         for _ in 0..1_200 {
-            if self.value(&format!("!!({expression})")) == true {
+            if self
+                .value(&format!("(() => {{ try {{ return !!({expression}) }} catch {{ return false }} }})()"))
+                == true
+            {
                 return;
             }
             std::thread::sleep(Duration::from_millis(50));

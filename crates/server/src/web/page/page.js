@@ -213,6 +213,9 @@ function showGaps(view, disk, bounds) {
   put($(".gaps .why", view.node), why);
   const svg = $(".gaps svg", view.node);
   svg.replaceChildren();
+  // An SVG element has the attribute, and no property of this name.
+  svg.toggleAttribute("hidden", !foresight);
+  $(".gaps details", view.node).hidden = !foresight;
   if (!foresight) {
     put($(".gaps .note", view.node), "The simulated drive's core stands inside it and predicts exactly: there are no errors.");
     svg.setAttribute("aria-label", "Prediction errors: none.");
@@ -291,7 +294,9 @@ function showTask(view, item, task) {
 
 // Changes
 async function change(view, path, body, button) {
-  if (button) button.disabled = true;
+  // A button that is disabled would lose the focus.
+  if (button?.getAttribute("aria-busy") === "true") return;
+  button?.setAttribute("aria-busy", "true");
   try {
     const response = await fetch(path, { method: "POST", headers: { "x-freeblock-control": control, "content-type": "application/json" }, body: JSON.stringify(body) });
     if (!response.ok) throw new Error((await response.json()).error.message);
@@ -300,7 +305,7 @@ async function change(view, path, body, button) {
     if (view) { view.refused = error.message; show(view); }
     put($("#news"), error.message);
   } finally {
-    if (button) button.disabled = false;
+    button?.setAttribute("aria-busy", "false");
   }
 }
 

@@ -250,6 +250,27 @@ impl<B: BlackBox, S: Source> Direct<B, S> {
         reader.due(self.now, idle.then_some(self.last_done))
     }
 
+    /// Returns the load.
+    pub(crate) fn load(&self) -> &Issuer<S> {
+        &self.load
+    }
+
+    /// Returns the load, to be given requests.
+    pub(crate) fn load_mut(&mut self) -> &mut Issuer<S> {
+        &mut self.load
+    }
+
+    /// Returns the instant of the next event.
+    pub(crate) fn next_instant(&self) -> Option<Instant> {
+        self.next_event()
+    }
+
+    /// Processes the next event. Returns false without one.
+    pub(crate) fn advance_once(&mut self, observer: &mut impl Observer) -> Result<bool, SetupError> {
+        let Some(at) = self.next_event() else { return Ok(false) };
+        self.step(at, &mut Observed(observer)).map(|()| true)
+    }
+
     /// Returns the device.
     pub fn device(&self) -> &B {
         &self.device
@@ -265,6 +286,11 @@ impl<B: BlackBox, S: Source> Direct<B, S> {
     pub fn measure_from_now(&mut self) {
         self.statistics.restart(self.now);
         self.head_before = self.head;
+    }
+
+    /// Returns the statistics of the foreground.
+    pub fn statistics(&self) -> &Statistics {
+        &self.statistics
     }
 
     /// Returns the load's results so far.

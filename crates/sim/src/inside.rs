@@ -91,6 +91,13 @@ pub trait Observer {
         let _ = done;
     }
 
+    /// A command that an [`Array`](crate::Array) sent to one of its drives is done. `request` is the array's request that needed
+    /// it, and `done` has the drive's addresses. [`completed`](Self::completed) and [`finished`](Self::finished) report the requests
+    /// of the load, with addresses of the array.
+    fn command_finished(&mut self, drive: usize, request: RequestId, done: &Finished) {
+        let _ = (drive, request, done);
+    }
+
     /// A background block is delivered. An application may register, abort or close in `core`.
     fn delivered(&mut self, core: &mut Core, record: Record, at: Instant) {
         let _ = (core, record, at);
@@ -281,6 +288,11 @@ impl<S: Source> Inside<S> {
     /// Returns the head's time so far in nanoseconds, up to the end of the work under way.
     pub fn head(&self) -> HeadNanos {
         self.head.spent
+    }
+
+    /// Returns the statistics of the foreground.
+    pub fn statistics(&self) -> &Statistics {
+        &self.statistics
     }
 
     /// Returns the planner's counters.

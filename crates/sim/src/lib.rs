@@ -20,8 +20,8 @@ mod trust;
 mod volume;
 
 pub use array::{
-    Array, ArrayError, ArrayLayout, ArrayMap, ArrayReport, DRIVES_MAX, Drives, Member, MirrorReads, Part,
-    Step, UNIT_MAX, UnknownLayout,
+    Array, ArrayError, ArrayLayout, ArrayMap, DRIVES_MAX, Drives, Member, MirrorReads, Part, Step, UNIT_MAX,
+    UnknownLayout,
 };
 pub use direct::{Direct, Done};
 pub use inside::{Background, Finished, Inside, Nothing, Observer, SetupError};

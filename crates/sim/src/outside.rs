@@ -239,6 +239,11 @@ impl<S: Source> Outside<S> {
         }
     }
 
+    /// Returns the statistics of the foreground.
+    pub fn statistics(&self) -> &Statistics {
+        &self.statistics
+    }
+
     /// Returns the virtual time.
     pub fn now(&self) -> Instant {
         self.now

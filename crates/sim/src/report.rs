@@ -98,6 +98,41 @@ pub struct HeadTime {
     pub idle: f64,
 }
 
+/// The results of the background on several drives together: rates and blocks are sums, and shares are means.
+impl FromIterator<BackgroundReport> for BackgroundReport {
+    fn from_iter<T: IntoIterator<Item = Self>>(drives: T) -> Self {
+        let mut sum = Self { done: true, ..Self::default() };
+        let mut count = 0.0;
+        for drive in drives {
+            count += 1.0;
+            sum.blocks += drive.blocks;
+            sum.mb_per_s += drive.mb_per_s;
+            sum.scans_per_day += drive.scans_per_day;
+            sum.potential_used += drive.potential_used;
+            sum.done &= drive.done;
+        }
+        let of = f64::max(count, 1.0);
+        let (scans_per_day, potential_used) = (sum.scans_per_day / of, sum.potential_used / of);
+        Self { scans_per_day, potential_used, done: sum.done && count > 0.0, ..sum }
+    }
+}
+
+/// The mean of several drives.
+impl FromIterator<HeadTime> for HeadTime {
+    fn from_iter<T: IntoIterator<Item = Self>>(drives: T) -> Self {
+        let drives: Vec<Self> = drives.into_iter().collect();
+        let mean = |of: fn(&Self) -> f64| drives.iter().map(of).sum::<f64>() / drives.len().max(1) as f64;
+        Self {
+            seek: mean(|time| time.seek),
+            rotation: mean(|time| time.rotation),
+            transfer: mean(|time| time.transfer),
+            free_transfer: mean(|time| time.free_transfer),
+            extra_seek: mean(|time| time.extra_seek),
+            idle: mean(|time| time.idle),
+        }
+    }
+}
+
 /// The background's results.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct BackgroundReport {

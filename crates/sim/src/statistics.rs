@@ -105,6 +105,13 @@ impl Statistics {
         kind.record(at.saturating_since(request.arrived), request.sectors);
     }
 
+    /// Adds the requests of another drive, whose stretch may be another one; queues and times stay as they are.
+    pub fn add_requests(&mut self, other: &Self) {
+        self.reads.add(&other.reads);
+        self.writes.add(&other.writes);
+        self.access += other.access;
+    }
+
     /// Extends the integrals to this instant.
     fn settle(&mut self, at: Instant) {
         let (ns, end) = self.settled(at);

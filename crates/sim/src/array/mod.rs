@@ -7,20 +7,22 @@ pub use map::{
     ArrayError, ArrayLayout, ArrayMap, DRIVES_MAX, MirrorReads, Part, Step, UNIT_MAX, UnknownLayout,
 };
 
-use crate::inside::{Background, Inside, Observer, SetupError};
+use crate::direct::Direct;
+use crate::inside::{Background, Finished, Inside, Nothing, Observer, SetupError};
 use crate::outside::Outside;
 use crate::report::Report;
+use crate::statistics::{Ended, Statistics};
+use crate::trust::Trust;
 use drive::Drive;
-use hdrhistogram::Histogram;
 use model::DriveModel;
 use port::Port;
 use scheduler::{Config, Core, Record, Request, SubmitError};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use units::{Bytes, Duration, Instant, RequestId, Sectors};
+use units::{Bytes, Instant, RequestId, Sectors};
 use workload::{Arrival, ClosedTask, Issuer, Source};
 
-/// One drive of an array, with a scheduler in it or in front of it.
+/// One drive of an array, with a scheduler in it or in front of it, or alone.
 pub struct Member {
     host: Host,
     capacity: Sectors,
@@ -30,6 +32,7 @@ pub struct Member {
 enum Host {
     Inside(Box<Inside<Port>>),
     Outside(Box<Outside<Port>>),
+    Device(Box<Direct<Drive, Port>>),
 }
 
 /// Evaluates one expression for every kind of host.
@@ -38,6 +41,7 @@ macro_rules! each {
         match $host {
             Host::Inside($run) => $of,
             Host::Outside($run) => $of,
+            Host::Device($run) => $of,
         }
     };
 }
@@ -72,6 +76,13 @@ impl Member {
         Ok(Self { host: Host::Outside(Box::new(host)), capacity, sector })
     }
 
+    /// Returns a drive that serves the array's commands in its own order, without a core.
+    pub fn device(drive: Drive) -> Self {
+        let (capacity, sector) = (drive.model().layout().capacity(), drive.model().sector_bytes());
+        let host = Direct::new(drive, usize::MAX, feed());
+        Self { host: Host::Device(Box::new(host)), capacity, sector }
+    }
+
     /// Returns the drive's sectors.
     pub const fn capacity(&self) -> Sectors {
         self.capacity
@@ -84,12 +95,37 @@ impl Member {
 
     /// Returns the results of this drive: its foreground is the array's commands to it.
     pub fn report(&self) -> Report {
-        each!(&self.host, run => run.report())
+        match &self.host {
+            Host::Inside(run) => run.report(),
+            Host::Outside(run) => run.report(),
+            Host::Device(run) => run.whole_report(),
+        }
     }
 
     /// Returns the scan's delivered blocks, and their total.
     pub fn scan_progress(&self) -> Option<(u64, u64)> {
-        each!(&self.host, run => run.scan_progress())
+        match &self.host {
+            Host::Inside(run) => run.scan_progress(),
+            Host::Outside(run) => run.scan_progress(),
+            Host::Device(_) => None,
+        }
+    }
+
+    /// Returns a core in front of the drive, and its trust in its knowledge; `None` for a core in the drive, or none.
+    pub fn core_outside(&self) -> Option<(&Core, &Trust)> {
+        match &self.host {
+            Host::Outside(run) => Some((run.core(), run.trust())),
+            Host::Inside(_) | Host::Device(_) => None,
+        }
+    }
+
+    /// Lets the drive's time pass up to an instant before which it has no event.
+    fn wait_until(&mut self, at: Instant) -> Result<(), SetupError> {
+        each!(&mut self.host, run => run.advance_to(at, &mut Nothing))
+    }
+
+    fn measure_from_now(&mut self) {
+        each!(&mut self.host, run => run.measure_from_now());
     }
 
     fn next_event(&self) -> Option<Instant> {
@@ -115,32 +151,20 @@ fn feed() -> Issuer<Port> {
         .unwrap_or_else(|error| unreachable!("{error}"))
 }
 
-/// The observer of an array at one of its drives: it does not see the array's commands as requests.
-struct OfDrive<'a, O>(&'a mut O);
-
-impl<O: Observer> Observer for OfDrive<'_, O> {
-    fn delivered(&mut self, core: &mut Core, record: Record, at: Instant) {
-        self.0.delivered(core, record, at);
-    }
+/// The observer of an array at one of its drives: the array's commands are no requests of the load.
+struct OfDrive<'a, O> {
+    observer: &'a mut O,
+    finished: &'a mut Vec<Finished>,
 }
 
-/// The results of an array under its load.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct ArrayReport {
-    /// Requests of the load that are done.
-    pub requests: u64,
-    /// Mean time from the arrival of a request to the completion of its last command.
-    pub mean_response_ms: f64,
-    /// 99th percentile of that time, to three digits.
-    pub p99_response_ms: f64,
-    /// Requests a second.
-    pub iops: f64,
-    /// Background blocks delivered on all drives.
-    pub background_blocks: u64,
-    /// Bytes of background blocks a second on all drives, in millions.
-    pub background_mb_per_s: f64,
-    /// The duration of the run in virtual time.
-    pub simulated: Duration,
+impl<O: Observer> Observer for OfDrive<'_, O> {
+    fn finished(&mut self, done: &Finished) {
+        self.finished.push(*done);
+    }
+
+    fn delivered(&mut self, core: &mut Core, record: Record, at: Instant) {
+        self.observer.delivered(core, record, at);
+    }
 }
 
 /// A request of the load that is not finished.
@@ -149,6 +173,8 @@ struct Open {
     task: ClosedTask,
     request: Request,
     arrived: Instant,
+    /// The instant at which a drive began the first command.
+    started: Option<Instant>,
     /// The commands of each step that are not done, and those that wait for them.
     steps: Vec<(usize, Vec<Part>)>,
     /// The steps that are not done.
@@ -190,8 +216,11 @@ pub struct Array<S> {
     next: u64,
     now: Instant,
     completed: u64,
-    response_ns: u128,
-    responses: Histogram<u64>,
+    /// The completion before.
+    last_done: Instant,
+    statistics: Statistics,
+    /// The commands that a drive has finished in one event.
+    finished: Vec<Finished>,
 }
 
 /// The drives of an array that has no load yet.
@@ -213,6 +242,7 @@ impl Drives {
 
     /// Puts the array under a load. Its requests must lie within the capacity.
     pub fn under<S: Source>(self, foreground: Issuer<S>) -> Array<S> {
+        let statistics = Statistics::new(self.sector_bytes(), Instant::ZERO);
         Array {
             drives: self,
             foreground,
@@ -222,9 +252,9 @@ impl Drives {
             next: 0,
             now: Instant::ZERO,
             completed: 0,
-            response_ns: 0,
-            // Three digits are within the bounds that the histogram accepts, so this cannot fail.
-            responses: Histogram::new(3).unwrap_or_else(|e| unreachable!("{e}")),
+            last_done: Instant::ZERO,
+            statistics,
+            finished: Vec::new(),
         }
     }
 }
@@ -251,13 +281,7 @@ impl<S: Source> Array<S> {
     /// # Errors
     /// A command that a drive refuses, or a request past the end of the array.
     pub fn advance(&mut self, requests: u64, observer: &mut impl Observer) -> Result<bool, SetupError> {
-        let goal = self.completed.saturating_add(requests);
-        while self.completed < goal {
-            if !self.step(observer)? {
-                return Ok(false);
-            }
-        }
-        Ok(true)
+        self.go_on(requests, false, observer)
     }
 
     /// Runs like [`advance`](Self::advance), but at most to the end of all scans. Returns whether there is more to do.
@@ -265,13 +289,46 @@ impl<S: Source> Array<S> {
     /// # Errors
     /// As [`advance`](Self::advance).
     pub fn advance_scan(&mut self, requests: u64, observer: &mut impl Observer) -> Result<bool, SetupError> {
+        Ok(self.go_on(requests, true, observer)? && !self.is_scanned())
+    }
+
+    fn go_on(
+        &mut self,
+        requests: u64,
+        to_scan_end: bool,
+        observer: &mut impl Observer,
+    ) -> Result<bool, SetupError> {
         let goal = self.completed.saturating_add(requests);
-        while self.completed < goal && !self.is_scanned() {
-            if !self.step(observer)? {
-                return Ok(false);
-            }
+        let mut more = true;
+        while more && self.completed < goal && !(to_scan_end && self.is_scanned()) {
+            more = self.step(observer)?;
         }
-        Ok(!self.is_scanned())
+        self.settle()?;
+        Ok(more)
+    }
+
+    /// Processes every event before `end`.
+    ///
+    /// # Errors
+    /// As [`advance`](Self::advance).
+    pub fn advance_to(&mut self, end: Instant, observer: &mut impl Observer) -> Result<(), SetupError> {
+        while self.next_event().is_some_and(|at| at < end) {
+            self.step(observer)?;
+        }
+        self.now = self.now.max(end);
+        self.settle()
+    }
+
+    /// Lets every drive's time pass up to the array's, so that their results are of the same time.
+    fn settle(&mut self) -> Result<(), SetupError> {
+        self.drives.members.iter_mut().try_for_each(|member| member.wait_until(self.now))
+    }
+
+    /// Discards the results so far, of the drives too: they are of the time from now on. Requests that wait or are in service
+    /// stay, and so does the progress of scans.
+    pub fn measure_from_now(&mut self) {
+        self.statistics.restart(self.now);
+        self.drives.members.iter_mut().for_each(Member::measure_from_now);
     }
 
     /// Returns the number of finished requests.
@@ -284,6 +341,11 @@ impl<S: Source> Array<S> {
         self.now
     }
 
+    /// Returns the statistics of the foreground.
+    pub fn statistics(&self) -> &Statistics {
+        &self.statistics
+    }
+
     /// Returns the drives.
     pub fn drives(&self) -> impl Iterator<Item = &Member> {
         self.drives.members.iter()
@@ -291,29 +353,29 @@ impl<S: Source> Array<S> {
 
     /// Returns whether every scan has every block; false without scans.
     pub fn is_scanned(&self) -> bool {
-        let scans = self.drives().filter_map(Member::scan_progress);
-        let (mut any, mut all) = (false, true);
-        for (delivered, blocks) in scans {
-            any = true;
-            all &= delivered == blocks;
-        }
-        any && all
+        self.scan_progress().is_some_and(|(delivered, blocks)| delivered == blocks)
     }
 
-    /// Returns the results of the array; those of each drive are in [`drives`](Self::drives).
-    pub fn report(&self) -> ArrayReport {
-        let run = self.now.since(Instant::ZERO);
-        let seconds = run.as_secs_f64().max(1e-9);
-        let backgrounds: Vec<_> = self.drives().map(|drive| drive.report().background).collect();
-        ArrayReport {
-            requests: self.completed,
-            mean_response_ms: self.response_ns as f64 / self.completed.max(1) as f64 / 1e6,
-            p99_response_ms: self.responses.value_at_quantile(0.99) as f64 / 1e6,
-            iops: self.completed as f64 / seconds,
-            background_blocks: backgrounds.iter().map(|background| background.blocks).sum(),
-            background_mb_per_s: backgrounds.iter().map(|background| background.mb_per_s).sum(),
-            simulated: run,
+    /// Returns the delivered blocks of all scans, and their total; `None` without scans.
+    pub fn scan_progress(&self) -> Option<(u64, u64)> {
+        self.drives().filter_map(Member::scan_progress).reduce(|sum, one| (sum.0 + one.0, sum.1 + one.1))
+    }
+
+    /// Returns the results of the array: those of its load's requests, the mean of the drives' head times, and the sum of their
+    /// background work. Those of each drive are in [`drives`](Self::drives).
+    pub fn report(&self) -> Report {
+        let drives: Vec<Report> = self.drives().map(Member::report).collect();
+        Report {
+            foreground: self.statistics.report(self.now),
+            head_time: drives.iter().map(|drive| drive.head_time).collect(),
+            background: drives.iter().map(|drive| drive.background).collect(),
+            simulated: self.now.saturating_since(self.statistics.from()),
         }
+    }
+
+    /// Returns the instant of the next event.
+    fn next_event(&self) -> Option<Instant> {
+        self.drives().filter_map(Member::next_event).chain(self.foreground.due()).min()
     }
 
     /// Processes one event: a drive's, or an arrival. Returns false without a further event.
@@ -325,22 +387,25 @@ impl<S: Source> Array<S> {
             (Some((at, drive)), due) if due.is_none_or(|due| at <= due) => {
                 self.now = self.now.max(at);
                 let Some(member) = self.drives.members.get_mut(drive) else { return Ok(false) };
-                member.step(&mut OfDrive(observer))?;
-                while let Some(command) =
-                    self.drives.members.get_mut(drive).and_then(|member| member.port_mut().take_done())
-                {
-                    self.command_done(command, observer);
+                let mut finished = std::mem::take(&mut self.finished);
+                member.step(&mut OfDrive { observer, finished: &mut finished })?;
+                // A drive reports each command once to its observer and once to its load, in the same order.
+                for done in finished.drain(..) {
+                    let port = self.drives.members.get_mut(drive).map(Member::port_mut);
+                    let Some(command) = port.and_then(Port::take_done) else { break };
+                    self.command_done(command, drive, &done, observer);
                 }
+                self.finished = finished;
             }
             (_, Some(due)) => self.now = self.now.max(due),
             (_, None) => return Ok(false),
         }
-        self.issue()?;
+        self.issue(observer)?;
         Ok(true)
     }
 
     /// Sends the commands of every request that is due.
-    fn issue(&mut self) -> Result<(), SetupError> {
+    fn issue(&mut self, observer: &mut impl Observer) -> Result<(), SetupError> {
         while let Some(issued) = self.foreground.issue(self.now) {
             let (number, range, capacity) = (self.next, issued.request.range, self.drives.capacity());
             let id = RequestId::new(number);
@@ -357,9 +422,17 @@ impl<S: Source> Array<S> {
             let steps = self.drives.map.plan(issued.request, outstanding);
             let request =
                 Request { id: RequestId::new(id), op: issued.request.op, range: issued.request.range };
+            self.statistics.arrived(self.now);
+            observer.arrived(request, self.now);
             let left = steps.len();
-            let mut open =
-                Open { task: issued.task, request, arrived: self.now, steps: Vec::with_capacity(left), left };
+            let mut open = Open {
+                task: issued.task,
+                request,
+                arrived: self.now,
+                started: None,
+                steps: Vec::with_capacity(left),
+                left,
+            };
             for (n, step) in steps.into_iter().enumerate() {
                 let (now, later) =
                     if step.before.is_empty() { (step.after, Vec::new()) } else { (step.before, step.after) };
@@ -386,10 +459,18 @@ impl<S: Source> Array<S> {
         }
     }
 
-    fn command_done(&mut self, command: ClosedTask, observer: &mut impl Observer) {
+    fn command_done(
+        &mut self,
+        command: ClosedTask,
+        drive: usize,
+        done: &Finished,
+        observer: &mut impl Observer,
+    ) {
         let Some(&(id, n)) = self.commands.get(command.get() as usize) else { return };
+        observer.command_finished(drive, RequestId::new(id), done);
         self.free.push(command.get());
         let Some(open) = self.open.get_mut(&id) else { return };
+        open.started = Some(open.started.map_or(done.started, |first| first.min(done.started)));
         let Some((left, later)) = open.steps.get_mut(n) else { return };
         *left -= 1;
         if *left > 0 {
@@ -406,12 +487,14 @@ impl<S: Source> Array<S> {
             return;
         }
         let Some(done) = self.open.remove(&id) else { return };
-        let response = self.now.since(done.arrived).as_nanos();
+        let Open { task, request, arrived, started, .. } = done;
+        let access = self.now.saturating_since(self.last_done.max(arrived));
+        let ended = Ended { op: request.op, sectors: request.range.len(), arrived, access };
+        self.statistics.completed(ended, self.now);
         self.completed += 1;
-        self.response_ns += u128::from(response);
-        // The histogram grows as needed; a value it could not take would only be missing from the percentile.
-        let _ = self.responses.record(response);
-        observer.completed(done.request, done.arrived, self.now);
-        self.foreground.complete(done.task, self.now);
+        self.last_done = self.now;
+        observer.completed(request, arrived, self.now);
+        observer.finished(&Finished::of(request, arrived, started.unwrap_or(arrived), self.now));
+        self.foreground.complete(task, self.now);
     }
 }

@@ -8,7 +8,7 @@ use workload::{ClosedTask, Issued, Request, Script, Source};
 #[derive(Debug, Default)]
 pub(super) struct Port {
     waiting: VecDeque<Issued>,
-    done: Vec<ClosedTask>,
+    done: VecDeque<ClosedTask>,
     /// Commands given and not completed.
     outstanding: usize,
 }
@@ -25,9 +25,9 @@ impl Port {
         self.outstanding
     }
 
-    /// Takes a completed command.
+    /// Takes the first completed command.
     pub fn take_done(&mut self) -> Option<ClosedTask> {
-        self.done.pop()
+        self.done.pop_front()
     }
 }
 
@@ -59,7 +59,7 @@ impl Script for Port {
 
     fn complete(&mut self, task: ClosedTask, _: Instant) {
         self.outstanding = self.outstanding.saturating_sub(1);
-        self.done.push(task);
+        self.done.push_back(task);
     }
 
     /// The array may always send more.

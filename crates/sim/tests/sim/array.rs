@@ -1,14 +1,15 @@
 //! Arrays: their addresses, the commands of a request, and drives under one load.
 
 use freeblock_sim::{
-    ArrayLayout, ArrayMap, Background, Drives, Inside, Member, MirrorReads, Nothing, Observer, Part, Step,
+    ArrayLayout, ArrayMap, Background, Direct, Drives, Finished, Inside, Member, MirrorReads, Nothing,
+    Observer, Part, Step, black_box,
 };
 use model::{DriveModel, builtin};
 use proptest::prelude::*;
 use scheduler::{Config, Request as Submitted};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use units::{Bytes, Instant, Lbn, LbnRange, Op, Sectors};
+use units::{Bytes, Duration, Instant, Lbn, LbnRange, Op, RequestId, Sectors};
 use workload::{Arrival, Issuer, Limited, Random, RandomConfig, Request, Share};
 
 const SECTOR: Bytes = Bytes::new(512);
@@ -284,7 +285,7 @@ fn an_array_of_one_drive_is_that_drive_with_and_without_a_scan() {
         array.advance(2_000, &mut ours).unwrap();
         alone.advance(2_000, &mut its).unwrap();
         assert_eq!(ours.0, its.0);
-        assert_eq!(array.report().background_blocks, alone.report().background.blocks);
+        assert_eq!(array.report().background.blocks, alone.report().background.blocks);
     }
 }
 
@@ -330,8 +331,8 @@ fn drives_have_the_commands_that_their_layout_gives_them() {
     assert_eq!(commands.iter().sum::<u64>(), 8_000);
     assert!(commands.iter().all(|n| n.abs_diff(2_000) < 200), "{commands:?}");
     // Four drives with two commands each serve more than a mirror's writes, and those more than four commands a write.
-    assert!(stripe.iops > mirror.iops && mirror.iops > 0.0);
-    assert!(raid5.mean_response_ms > 2.0 * stripe.mean_response_ms);
+    assert!(stripe.foreground.iops > mirror.foreground.iops && mirror.foreground.iops > 0.0);
+    assert!(raid5.foreground.mean_response_ms > 2.0 * stripe.foreground.mean_response_ms);
 }
 
 #[test]
@@ -340,4 +341,97 @@ fn a_request_past_the_end_of_the_array_is_refused() {
     let twice = Sectors::new(array.capacity().get() * 2);
     let error = array.under(load(twice, Share::ALL, Arrival::outstanding(4))).advance(2_000, &mut Nothing);
     assert!(error.unwrap_err().to_string().contains("the drive ends at LBN"));
+}
+
+/// Every event that an array reports.
+#[derive(Default)]
+struct Seen {
+    arrived: Vec<(RequestId, Instant)>,
+    finished: Vec<Finished>,
+    commands: Vec<(usize, RequestId, Finished)>,
+}
+
+impl Observer for Seen {
+    fn arrived(&mut self, request: Submitted, at: Instant) {
+        self.arrived.push((request.id, at));
+    }
+
+    fn finished(&mut self, done: &Finished) {
+        self.finished.push(*done);
+    }
+
+    fn command_finished(&mut self, drive: usize, request: RequestId, done: &Finished) {
+        self.commands.push((drive, request, *done));
+    }
+}
+
+#[test]
+fn an_observer_sees_requests_of_the_array_and_commands_of_each_drive() {
+    let array = Drives::new("raid5:64k".parse().unwrap(), members(4, Background::None)).unwrap();
+    let capacity = array.capacity();
+    let mut array = array.under(load(capacity, Share::TWO_THIRDS, Arrival::outstanding(8)));
+    let mut seen = Seen::default();
+    while array.advance(100, &mut seen).unwrap() {}
+    assert_eq!((seen.arrived.len(), seen.finished.len()), (2_000, 2_000));
+    for (drive, member) in array.drives().enumerate() {
+        let of_drive = seen.commands.iter().filter(|(at, ..)| *at == drive).count() as u64;
+        assert_eq!(of_drive, member.report().foreground.requests);
+    }
+    for done in &seen.finished {
+        let its: Vec<_> =
+            seen.commands.iter().filter(|(_, request, _)| *request == done.request.id).collect();
+        // A read of 4 KB has one command on one drive, or two on two; a write reads what it needs, and writes on two drives.
+        assert!(if done.request.op == Op::Read { its.len() <= 2 } else { its.len() >= 4 }, "{its:?}");
+        assert_eq!(its.iter().map(|(_, _, command)| command.at).max(), Some(done.at));
+        assert_eq!(its.iter().map(|(_, _, command)| command.arrived).min(), Some(done.arrived));
+        assert_eq!(its.iter().map(|(_, _, command)| command.started).min(), Some(done.started));
+    }
+    // The mean over what was seen is the array's.
+    let total: f64 = seen.finished.iter().map(|done| done.at.since(done.arrived).as_millis_f64()).sum();
+    let report = array.report().foreground;
+    assert!((total / 2_000.0 - report.mean_response_ms).abs() < 1e-6);
+    assert!((report.queue_length - 8.0).abs() < 0.05, "{}", report.queue_length);
+}
+
+#[test]
+fn a_warm_up_is_in_no_result_of_the_array_or_of_a_drive() {
+    let array = Drives::new("stripe:64k".parse().unwrap(), members(3, Background::None)).unwrap();
+    let capacity = array.capacity();
+    let mut array = array.under(load(capacity, Share::ALL, Arrival::Poisson { rate: 100.0 }));
+    array.advance_to(Instant::ZERO + Duration::from_secs(5), &mut Nothing).unwrap();
+    let before = array.requests();
+    array.measure_from_now();
+    assert!((400..600).contains(&before), "{before}");
+    while array.advance(100, &mut Nothing).unwrap() {}
+    let report = array.report();
+    assert_eq!(report.foreground.requests, 2_000 - before);
+    let of_drives: Vec<_> = array.drives().map(|drive| drive.report()).collect();
+    // A few commands were under way at the end of the warm-up, or are two for one request.
+    let commands: u64 = of_drives.iter().map(|drive| drive.foreground.requests).sum();
+    assert!(commands.abs_diff(2_000 - before) < 60, "{commands}");
+    for drive in of_drives {
+        let off = drive.simulated.as_secs_f64() - report.simulated.as_secs_f64();
+        assert!(off.abs() < 0.03, "each drive is measured for the array's time: {off}");
+    }
+}
+
+#[test]
+fn an_array_of_one_drive_alone_is_that_drive() {
+    let device = || {
+        let profile = builtin::find("quantum-atlas-10k").unwrap();
+        black_box(&profile, drive::Behaviour::default(), 7).unwrap().0
+    };
+    let capacity = device().model().layout().capacity();
+    let load = || load(capacity, Share::TWO_THIRDS, Arrival::Poisson { rate: 80.0 });
+    let mut array =
+        Drives::new(ArrayLayout::Concatenation, vec![Member::device(device())]).unwrap().under(load());
+    let mut alone = Direct::new(device(), usize::MAX, load());
+    let (mut ours, mut its) = (Seen::default(), Seen::default());
+    while array.advance(100, &mut ours).unwrap() {}
+    while alone.advance_observed(100, &mut its).unwrap() {}
+    let times = |seen: &[Finished]| seen.iter().map(|done| (done.arrived, done.at)).collect::<Vec<_>>();
+    assert_eq!(times(&ours.finished), times(&its.finished));
+    let of_drive: Vec<Finished> = ours.commands.iter().map(|(.., done)| *done).collect();
+    assert_eq!(of_drive, its.finished);
+    assert_eq!(array.report().foreground.p99_response_ms, alone.report().p99_response_ms);
 }

@@ -7,10 +7,11 @@ use crate::simulate::log::{LogFile, log_file};
 use crate::tasks::args::{
     BackupArgs, Daemon, OneTask, PriorityArgs, ReorganizeArgs, ReplicaArgs, RestoreArgs, ScrubArgs,
 };
-use crate::values::{self, Load, ReadAs, TraceDevices, Warmup};
+use crate::values::{self, Drives, Load, ReadAs, TraceDevices, Warmup};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use drive::Behaviour;
 use scheduler::policy::{AgeWeight, PolicyName};
+use sim::ArrayLayout;
 use std::path::PathBuf;
 use units::{Bytes, Duration};
 use workload::Share;
@@ -39,7 +40,7 @@ pub(crate) enum Command {
     Drive(DriveCommand),
     /// Simulate a foreground load on a drive, with or without a background scan in its free bandwidth
     #[command(
-        after_help = "Example:\n  freeblock simulate --workload oltp --mpl 10 --background scan\n  freeblock simulate --policy sptf --outstanding 20 --json\n  freeblock simulate --workload replay:disk.trace --wrap --log requests.csv\n  freeblock simulate --rate 60 --requests 20000 --warmup 1000 --seeds 10\n  freeblock simulate --workload utilisation:50 --background scan --requests 100000\n  freeblock simulate --workload tpcc --policy sptf\n  freeblock simulate --where outside --profile found.toml --workload oltp --background scan --requests 20000\n  freeblock simulate --replay-live d0.recording\n\nThe same seed gives the same output except wall_s. Ctrl-C ends the run at once; nothing has been written by then but the rows of --log."
+        after_help = "Example:\n  freeblock simulate --workload oltp --mpl 10 --background scan\n  freeblock simulate --policy sptf --outstanding 20 --json\n  freeblock simulate --workload replay:disk.trace --wrap --log requests.csv\n  freeblock simulate --rate 60 --requests 20000 --warmup 1000 --seeds 10\n  freeblock simulate --workload utilisation:50 --background scan --requests 100000\n  freeblock simulate --workload tpcc --policy sptf\n  freeblock simulate --where outside --profile found.toml --workload oltp --background scan --requests 20000\n  freeblock simulate --drives 5 --array raid5:64k --rate 200 --background scan --requests 20000\n  freeblock simulate --replay-live d0.recording\n\nThe same seed gives the same output except wall_s. Ctrl-C ends the run with the results\nso far, which say so; the exit code is 3 then. A second Ctrl-C ends it at once."
     )]
     Simulate(Box<SimulateArgs>),
     /// The papers' experiments: figures, claims with their bands, a report
@@ -282,7 +283,7 @@ pub(crate) enum LabCommand {
     },
     /// Run experiments, and make one HTML page of their claims and figures
     #[command(
-        after_help = "Example:\n  freeblock lab report --quick\n  freeblock lab run && freeblock lab report --resume -o figures.html\n  freeblock lab report --quick --ledger docs/results/claims.json --commit 1234567 --date 2026-01-31 --markdown docs/REPRODUCTION.md\n\nWithout --commit and --date a ledger is only read: then --markdown writes the document anew and nothing runs."
+        after_help = "Example:\n  freeblock lab report --quick\n  freeblock lab run && freeblock lab report --resume -o figures.html\n  freeblock lab report duel --quick --validate quantum-atlas-10k=atlas10k.trace\n  freeblock lab report --quick --ledger docs/results/claims.json --commit 1234567 --date 2026-01-31 --markdown docs/REPRODUCTION.md\n\nWithout --commit and --date a ledger is only read: then --markdown writes the document anew and nothing runs."
     )]
     Report {
         #[command(flatten)]
@@ -293,6 +294,10 @@ pub(crate) enum LabCommand {
         /// Reuse results in the directory that this program wrote with the same size and seed
         #[arg(long, value_name = "DIR", num_args = 0..=1, require_equals = true, default_missing_value = LAB_DIRECTORY)]
         resume: Option<PathBuf>,
+        /// A drive and a trace with the times of a real one, DRIVE=TRACE, any number of times: the page has a table of how far each
+        /// drive is from its trace, as `freeblock drive validate` finds it
+        #[arg(long, value_name = "DRIVE=TRACE", value_parser = values::measured)]
+        validate: Vec<(String, PathBuf)>,
         #[command(flatten)]
         ledger: LedgerArgs,
     },
@@ -368,6 +373,17 @@ pub(crate) struct SimulateArgs {
     /// A built-in drive's name, a profile (.toml) or a DiskSim file (.parv, .diskspecs, .model)
     #[arg(help_heading = "Drive", long, value_name = "NAME|FILE", default_value = DEFAULT_DRIVE)]
     pub(crate) drive: String,
+    /// Several drives under one load: their number, each as --drive says, or a file with the name of one in each line
+    /// (docs/ARRAYS.md)
+    #[arg(help_heading = "Drive", long, value_name = "N|FILE", allow_negative_numbers = true)]
+    pub(crate) drives: Option<Drives>,
+    /// How --drives share their addresses: concatenation, stripe:BYTES, mirror, mirror:alternate or raid5:BYTES
+    /// [default: concatenation]
+    #[arg(help_heading = "Drive", long, value_name = "LAYOUT", requires = "drives")]
+    pub(crate) array: Option<ArrayLayout>,
+    /// Give each of --drives the whole load with a seed of its own, from --seed on, and sum up the results
+    #[arg(help_heading = "Drive", long, requires = "drives", conflicts_with = "array")]
+    pub(crate) independent: bool,
     /// Where the scheduler runs [default: device for a replay, inside for any other load]
     #[arg(help_heading = "Drive", long = "where", value_name = "PLACE", value_enum)]
     pub(crate) place: Option<Where>,
@@ -461,7 +477,7 @@ pub(crate) struct SimulateArgs {
     /// Give a fresh scheduler the inputs of a daemon's, from a recording of `freeblock serve --record`, and compare every
     /// decision; the exit code is 1 if one differs. Only --json may be combined with it
     #[cfg(target_os = "linux")]
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["drive", "place", "blind", "profile", "behaviour", "policy", "mimic", "learnt", "mimic_memory", "mimic_minimum_samples", "mimic_probe_idle", "workload", "mpl", "outstanding", "requests", "background", "block_size", "conservatism", "harm", "pass_through", "plan_rest", "bought_turns", "seed", "seeds", "warmup", "every", "log", "request_size", "locality", "reads", "think", "rate", "scale", "compress", "format", "time_unit", "event", "device", "wrap", "zero_latency", "age_weight", "budget", "idle_time"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["drive", "drives", "array", "independent", "place", "blind", "profile", "behaviour", "policy", "mimic", "learnt", "mimic_memory", "mimic_minimum_samples", "mimic_probe_idle", "workload", "mpl", "outstanding", "requests", "background", "block_size", "conservatism", "harm", "pass_through", "plan_rest", "bought_turns", "seed", "seeds", "warmup", "every", "log", "request_size", "locality", "reads", "think", "rate", "scale", "compress", "format", "time_unit", "event", "device", "wrap", "zero_latency", "age_weight", "budget", "idle_time"])]
     pub(crate) replay_live: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
@@ -500,9 +516,9 @@ pub(crate) struct SimulateArgs {
     /// [default: Q]
     #[arg(help_heading = "Foreground", long, value_name = "EVENT", value_parser = values::event)]
     pub(crate) event: Option<Event>,
-    /// The device of the trace to replay, by its number, or `all`, one behind the other [default: the one with the most
-    /// requests]
-    #[arg(help_heading = "Foreground", long, value_name = "N|all")]
+    /// The device of the trace to replay, by its number, or `all`, one behind the other, or `each`, every one on a drive of its own
+    /// of --drives [default: the one with the most requests]
+    #[arg(help_heading = "Foreground", long, value_name = "N|all|each")]
     pub(crate) device: Option<TraceDevices>,
     /// Wrap a trace's addresses past the drive's end around instead of refusing them. Every address keeps one place, and its
     /// alignment

@@ -109,7 +109,7 @@ pub fn simulate(
     match parse(args)?.command {
         Command::Simulate(args) => {
             let given = Given::from(parts);
-            answer(stop, |console| simulate::with_parts(&args, given, console).map(crate::Outcome::from))
+            answer(stop, |console| simulate::with_parts(&args, given, console))
         }
         _ => Err(Problem::usage("the arguments are not those of simulate").into()),
     }

@@ -340,11 +340,52 @@ pub(crate) fn event(text: &str) -> Result<Event, String> {
         .ok_or_else(|| "give Q (queued, before the kernel's scheduler) or D (sent to the driver)".to_owned())
 }
 
+/// Reads a drive and the trace that it is compared with.
+pub(crate) fn measured(text: &str) -> Result<(String, PathBuf), String> {
+    match text.rsplit_once('=') {
+        Some((drive, trace)) if !drive.is_empty() && !trace.is_empty() => {
+            Ok((drive.to_owned(), PathBuf::from(trace)))
+        }
+        _ => Err("give a drive's name and a trace, as quantum-atlas-10k=atlas10k.trace".to_owned()),
+    }
+}
+
+/// Several drives of a simulation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Drives {
+    /// So many equal ones.
+    Count(u32),
+    /// Those that a file names, one in a line.
+    File(PathBuf),
+}
+
+/// The most drives of a simulation; each is a row of the result.
+pub(crate) const DRIVES_MAX: u32 = 100_000;
+
+impl FromStr for Drives {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let number = text.trim_start_matches('-');
+        if number.is_empty() || !number.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Ok(Self::File(PathBuf::from(text)));
+        }
+        match text.parse() {
+            Ok(count) if (1..=DRIVES_MAX).contains(&count) => Ok(Self::Count(count)),
+            _ => Err(format!(
+                "give a number of drives from 1 to {DRIVES_MAX}, or a file with the name of one in each line"
+            )),
+        }
+    }
+}
+
 /// The devices of a trace to replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TraceDevices {
     /// All, concatenated.
     All,
+    /// All, every one on a drive of its own.
+    Each,
     /// This one.
     One(u32),
 }
@@ -355,10 +396,11 @@ impl FromStr for TraceDevices {
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
             "all" => Ok(Self::All),
+            "each" => Ok(Self::Each),
             _ => text
                 .parse()
                 .map(Self::One)
-                .map_err(|_| "give the number of a device in the trace, or all".to_owned()),
+                .map_err(|_| "give the number of a device in the trace, all or each".to_owned()),
         }
     }
 }

@@ -14,6 +14,8 @@ pub struct Page<'a> {
     pub command: &'a str,
     /// The experiments, in the order of the page.
     pub entries: Vec<Entry<'a>>,
+    /// Tables that belong to no experiment, behind the claims.
+    pub tables: Vec<Figure>,
 }
 
 /// An experiment on the page.
@@ -48,6 +50,10 @@ pub fn html(page: &Page) -> Result<String, PlotError> {
         escape(page.command)
     );
     claims(&mut text, page);
+    for table in &page.tables {
+        let _ = writeln!(text, "<h2>{}</h2>", escape(&table.title));
+        drawn(&mut text, table)?;
+    }
     let mut paper = None;
     for entry in &page.entries {
         if paper != Some(entry.experiment.paper) {
@@ -250,7 +256,16 @@ mod tests {
     fn page() -> String {
         let outcome = outcome();
         let entry = Entry { experiment: &EXPERIMENT, command: "freeblock lab run x-fig1", outcome: &outcome };
-        html(&Page { version: "1", command: "freeblock lab report", entries: vec![entry] }).unwrap()
+        let columns = vec!["drive".into(), "demerit, ms".into()];
+        let table = Figure {
+            id: "drives".into(),
+            title: "Drives & traces".into(),
+            x: Axis::default(),
+            y: Axis::default(),
+            kind: Kind::Table { columns, rows: vec![vec!["HP C2247A".into(), "0.076".into()]] },
+        };
+        let tables = vec![table];
+        html(&Page { version: "1", command: "freeblock lab report", entries: vec![entry], tables }).unwrap()
     }
 
     #[test]
@@ -274,6 +289,14 @@ mod tests {
             }
         }
         assert!(open.is_empty(), "{open:?}");
+    }
+
+    #[test]
+    fn a_table_of_no_experiment_stands_behind_the_claims() {
+        let page = page();
+        let (before, rest) = page.split_once("Drives &amp; traces").unwrap();
+        assert!(before.contains("Does not hold:") && !before.contains("<section"));
+        assert!(rest.contains("<td>HP C2247A</td><td>0.076</td>"));
     }
 
     #[test]

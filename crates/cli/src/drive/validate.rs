@@ -75,11 +75,20 @@ impl From<&ClassReport> for Class {
     }
 }
 
-pub(crate) fn execute(name: &str, trace: &Path, json: bool, console: &Console) -> Result<String, Problem> {
+/// Returns the title of a drive, and its comparison with a trace.
+///
+/// # Errors
+/// The drive or the trace cannot be read, or they do not fit each other.
+pub(crate) fn compare(name: &str, trace: &Path, console: &Console) -> Result<(String, Report), Problem> {
     let drive = resolve(name)?;
     let records = records(trace, drive.model.sector_bytes(), drive.model.layout().capacity(), console)?;
     let report = drive::validate(&drive.profile, &records)
         .map_err(|error| Problem::failed(format!("{}: {error}", trace.display())))?;
+    Ok((drive.profile.title, report))
+}
+
+pub(crate) fn execute(name: &str, trace: &Path, json: bool, console: &Console) -> Result<String, Problem> {
+    let (title, report) = compare(name, trace, console)?;
     if json {
         return super::json(&Json {
             requests: report.requests,
@@ -91,7 +100,7 @@ pub(crate) fn execute(name: &str, trace: &Path, json: bool, console: &Console) -
             classes: report.classes.iter().map(Class::from).collect(),
         });
     }
-    Ok(shown(&drive.profile.title, &report))
+    Ok(shown(&title, &report))
 }
 
 /// Returns the requests of a trace with the times that the real drive took.

@@ -22,8 +22,8 @@ pub(crate) fn execute(command: LabCommand, console: &Console) -> Result<Outcome,
         LabCommand::Check { lab, resume, known, json } => {
             check::execute(&lab, resume.as_deref(), known.as_deref(), json, console)
         }
-        LabCommand::Report { lab, output, resume, ledger } => {
-            report::execute(&lab, &output, resume.as_deref(), &ledger, console).map(Outcome::from)
+        LabCommand::Report { lab, output, resume, validate, ledger } => {
+            report::execute(&lab, &output, resume.as_deref(), &validate, &ledger, console).map(Outcome::from)
         }
     }
 }

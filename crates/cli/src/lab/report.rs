@@ -3,17 +3,20 @@
 use super::check::tally;
 use super::results::{self, Finding};
 use crate::args::{LabArgs, LedgerArgs};
+use crate::drive::validate;
 use crate::files;
 use crate::output::Console;
 use crate::problem::Problem;
 use lab::ledger::{Ledger, Run};
 use lab::report::{Entry, Page, html};
-use std::path::Path;
+use lab::{Axis, Figure, Kind};
+use std::path::{Path, PathBuf};
 
 pub(crate) fn execute(
     args: &LabArgs,
     output: &Path,
     kept: Option<&Path>,
+    measured: &[(String, PathBuf)],
     record: &LedgerArgs,
     console: &Console,
 ) -> Result<String, Problem> {
@@ -25,17 +28,61 @@ pub(crate) fn execute(
         results::make_directory(directory)?;
     }
     files::check_replaceable(output)?;
+    let tables = drives(measured, console)?;
     let findings = results::obtain(args, &experiments, kept, console, |_| Ok(()))?;
     let entries = findings
         .iter()
         .map(|f| Entry { experiment: f.experiment, command: &f.saved.command, outcome: &f.saved.outcome })
         .collect();
-    let page = Page { version: env!("CARGO_PKG_VERSION"), command: &command(args), entries };
+    let page = Page { version: env!("CARGO_PKG_VERSION"), command: &command(args), entries, tables };
     files::replace(output, &html(&page).map_err(Problem::failed)?)?;
     let claims = || findings.iter().flat_map(|f| &f.saved.outcome.claims);
     let holding = claims().filter(|claim| claim.holds()).count();
     let recorded = keep(record, &findings)?;
     Ok(format!("wrote {}: {}\n{recorded}", output.display(), tally(holding, claims().count())))
+}
+
+/// Returns the table of drives held against traces; none without a trace.
+fn drives(measured: &[(String, PathBuf)], console: &Console) -> Result<Vec<Figure>, Problem> {
+    let mut rows = Vec::new();
+    for (name, trace) in measured {
+        let (title, report) = validate::compare(name, trace, console)?;
+        let at = |share: f64| report.cdf.iter().find(|point| (point.share - share).abs() < 1e-9);
+        let both = |share: f64| {
+            at(share).map_or(String::new(), |point| format!("{:.2} / {:.2}", point.trace_ms, point.model_ms))
+        };
+        rows.push(vec![
+            title,
+            report.requests.to_string(),
+            format!("{:.3}", report.demerit_ms),
+            format!("{:.1}", 100.0 * report.demerit_ms / report.trace_mean_ms.max(f64::MIN_POSITIVE)),
+            format!("{:.3} / {:.3}", report.trace_mean_ms, report.model_mean_ms),
+            both(0.5),
+            both(0.9),
+            both(0.99),
+        ]);
+    }
+    if rows.is_empty() {
+        return Ok(Vec::new());
+    }
+    let columns = [
+        "drive",
+        "requests",
+        "demerit, ms",
+        "% of the mean",
+        "mean, drive / model, ms",
+        "50%, drive / model",
+        "90%",
+        "99%",
+    ];
+    let columns = columns.map(str::to_owned).into();
+    Ok(vec![Figure {
+        id: "drives".to_owned(),
+        title: "Drives held against traces of real ones".to_owned(),
+        x: Axis::default(),
+        y: Axis::default(),
+        kind: Kind::Table { columns, rows },
+    }])
 }
 
 /// Records the findings in the ledger, and writes the document; returns what was written.

@@ -60,7 +60,7 @@ impl Estimate {
 }
 
 /// Returns a value of the runs' form: numbers are means, and a flag is set if it is in every run. A value that is equal
-/// in all runs stays as it is; of other values, such as lists, the first run's is kept.
+/// in all runs stays as it is; of other values, such as words, the first run's is kept.
 pub(crate) fn means(runs: &[&Value]) -> Value {
     let Some((first, rest)) = runs.split_first() else { return Value::Null };
     if rest.iter().all(|run| run == first) {
@@ -71,6 +71,13 @@ pub(crate) fn means(runs: &[&Value]) -> Value {
     }
     match first {
         Value::Object(fields) => by_field(fields, runs, |of_one| Some(means(of_one))),
+        // The drives of an array, one by one; lists that differ in length are not of the same things.
+        Value::Array(items)
+            if runs.iter().all(|run| run.as_array().is_some_and(|of| of.len() == items.len())) =>
+        {
+            let item = |n: usize| means(&runs.iter().map(|run| &run[n]).collect::<Vec<_>>());
+            (0..items.len()).map(item).collect()
+        }
         Value::Bool(_) => runs.iter().all(|run| run.as_bool() == Some(true)).into(),
         Value::Number(_) | Value::Null => Value::Null,
         _ => (*first).clone(),
@@ -146,11 +153,12 @@ mod tests {
     #[test]
     fn numbers_are_averaged_where_they_stand() {
         let runs = [
-            json!({"a": {"x": 1, "same": 7}, "done": true, "s": "t", "n": null, "l": [1]}),
-            json!({"a": {"x": 2, "same": 7}, "done": false, "s": "t", "n": 3.0, "l": [2]}),
+            json!({"a": {"x": 1, "same": 7}, "done": true, "s": "t", "n": null, "l": [1, "a"]}),
+            json!({"a": {"x": 2, "same": 7}, "done": false, "s": "t", "n": 3.0, "l": [2, "b"]}),
         ];
         let runs: Vec<&Value> = runs.iter().collect();
-        let expected = json!({"a": {"x": 1.5, "same": 7}, "done": false, "s": "t", "n": null, "l": [1]});
+        let expected =
+            json!({"a": {"x": 1.5, "same": 7}, "done": false, "s": "t", "n": null, "l": [1.5, "a"]});
         assert_eq!(means(&runs), expected);
         let widths = half_widths(&runs).unwrap();
         assert_eq!(widths["a"]["same"], json!(0.0));

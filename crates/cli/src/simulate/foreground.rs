@@ -34,6 +34,16 @@ pub(crate) struct Foreground {
     pub(crate) grain: Sectors,
 }
 
+/// The addresses that a load is put on: those of a drive, or of an array.
+pub(crate) struct Space<'a> {
+    pub(crate) capacity: Sectors,
+    pub(crate) sector: Bytes,
+    /// The drive, or the first one.
+    pub(crate) drive: &'a Arc<DriveModel>,
+    /// The sizes of an array's drives; empty for one drive.
+    pub(crate) members: Vec<Sectors>,
+}
+
 /// Refuses flags that the workload does not use, before anything is read.
 ///
 /// # Errors
@@ -122,22 +132,22 @@ pub(crate) fn check_flags(args: &SimulateArgs) -> Result<(), Problem> {
 pub(crate) fn build(
     args: &SimulateArgs,
     given: Option<Box<dyn Source>>,
-    drive: &Arc<DriveModel>,
+    space: &Space<'_>,
     config: Config,
 ) -> Result<Foreground, Problem> {
     if let Some(source) = given {
         return of_caller(args, source);
     }
     let foreground = match &args.workload {
-        Load::Utilisation(share) => utilisation(args, *share, drive, config),
-        Load::Tpcc => tpcc(args, drive),
-        Load::Postmark => postmark(args, drive),
-        Load::Random => random(args, drive),
-        Load::Oltp => oltp(args, drive),
-        Load::Mixture(text) => return mixture(args, text, drive),
-        Load::Replay(path) => return trace::build(args, path, drive),
+        Load::Utilisation(share) => utilisation(args, *share, space.drive, config),
+        Load::Tpcc => tpcc(args, space),
+        Load::Postmark => postmark(args, space),
+        Load::Random => random(args, space),
+        Load::Oltp => oltp(args, space),
+        Load::Mixture(text) => return mixture(args, text, space),
+        Load::Replay(path) => return trace::build(args, path, space),
     }?;
-    Ok(Foreground { grain: grain(args, drive.sector_bytes()), ..foreground })
+    Ok(Foreground { grain: grain(args, space.sector), ..foreground })
 }
 
 /// Returns the grain: generators align their requests to 4 KB, and random requests to their own size if that is
@@ -150,9 +160,9 @@ fn grain(args: &SimulateArgs, sector: Bytes) -> Sectors {
 /// Bytes that generated requests are aligned to.
 const ALIGNMENT: Bytes = Bytes::new(4096);
 
-fn random(args: &SimulateArgs, drive: &DriveModel) -> Result<Foreground, Problem> {
-    let sector = drive.sector_bytes();
-    let mut config = RandomConfig::new(drive.layout().capacity(), sector);
+fn random(args: &SimulateArgs, space: &Space<'_>) -> Result<Foreground, Problem> {
+    let sector = space.sector;
+    let mut config = RandomConfig::new(space.capacity, sector);
     if let Some(size) = args.request_size {
         config.size = request_size(size, sector)?;
         if args.place() == Where::Outside && config.size > MOST_SECTORS {
@@ -190,11 +200,11 @@ fn misread(text: &str, error: &MixtureError) -> Problem {
     )
 }
 
-fn mixture(args: &SimulateArgs, text: &str, drive: &DriveModel) -> Result<Foreground, Problem> {
+fn mixture(args: &SimulateArgs, text: &str, space: &Space<'_>) -> Result<Foreground, Problem> {
     let load = parsed(text)?;
-    let sector = drive.sector_bytes();
-    let source = Mixed::new(&load, drive.layout().capacity(), sector, args.seed)
-        .map_err(|error| misread(text, &error))?;
+    let sector = space.sector;
+    let source =
+        Mixed::new(&load, space.capacity, sector, args.seed).map_err(|error| misread(text, &error))?;
     let largest = source.largest();
     if args.place() == Where::Outside && largest > MOST_SECTORS {
         return Err(Problem::usage(format!(
@@ -234,8 +244,8 @@ fn request_size(size: Bytes, sector: Bytes) -> Result<Sectors, Problem> {
     })
 }
 
-fn oltp(args: &SimulateArgs, drive: &DriveModel) -> Result<Foreground, Problem> {
-    let mut config = OltpConfig::new(drive.layout().capacity(), drive.sector_bytes());
+fn oltp(args: &SimulateArgs, space: &Space<'_>) -> Result<Foreground, Problem> {
+    let mut config = OltpConfig::new(space.capacity, space.sector);
     config.reads = args.reads.unwrap_or(config.reads);
     let source = Oltp::new(config, args.seed).map_err(Problem::usage)?;
     let tasks = args.mpl.or(args.outstanding).unwrap_or(10);
@@ -283,8 +293,8 @@ fn utilisation(
     assemble(Box::new(source), found.arrival, args.seed, None, description)
 }
 
-fn tpcc(args: &SimulateArgs, drive: &DriveModel) -> Result<Foreground, Problem> {
-    let mut config = TpccConfig::new(drive.layout().capacity(), drive.sector_bytes());
+fn tpcc(args: &SimulateArgs, space: &Space<'_>) -> Result<Foreground, Problem> {
+    let mut config = TpccConfig::new(space.capacity, space.sector);
     config.active = args.mpl.or(args.outstanding).unwrap_or(config.active);
     // The paper's pool, enlarged if it cannot hold the pages of all active transactions.
     config.pool = config.pool.max(Bytes::new(4 * u64::from(config.active) * config.page.get()));
@@ -298,8 +308,8 @@ fn tpcc(args: &SimulateArgs, drive: &DriveModel) -> Result<Foreground, Problem> 
     assemble(Box::new(source), Arrival::Scripted, args.seed, None, description)
 }
 
-fn postmark(args: &SimulateArgs, drive: &DriveModel) -> Result<Foreground, Problem> {
-    let config = PostmarkBlocksConfig::new(drive.layout().capacity(), drive.sector_bytes());
+fn postmark(args: &SimulateArgs, space: &Space<'_>) -> Result<Foreground, Problem> {
+    let config = PostmarkBlocksConfig::new(space.capacity, space.sector);
     let source = PostmarkBlocks::new(config, args.seed).map_err(Problem::usage)?;
     let description = format!(
         "Postmark-like, {} files in {} directories",

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 /// The profile of `--profile`, believed to the same extent as by a daemon.
 pub(super) struct Told {
-    model: DriveModel,
+    model: Arc<DriveModel>,
     overheads: Overheads,
 }
 
@@ -19,7 +19,7 @@ impl Told {
     ///
     /// # Errors
     /// The profile is not used, cannot be read, has no costs of commands, or is of another size.
-    pub(super) fn of(args: &SimulateArgs, drive: &DriveModel) -> Result<Option<Self>, Problem> {
+    pub(super) fn of(args: &SimulateArgs, of: &str, drive: &DriveModel) -> Result<Option<Self>, Problem> {
         let Some(name) = &args.profile else { return Ok(None) };
         if args.place() != Where::Outside {
             return Err(Problem::usage("--profile does not go with a scheduler in the drive").help(
@@ -38,8 +38,8 @@ impl Told {
         }
         let found = resolve(name).map_err(|problem| problem.of("--profile"))?;
         let overheads = found.overheads(&format!("--profile {name}: it"))?;
-        check_size(name, &found, &args.drive, drive)?;
-        Ok(Some(Self { model: found.model, overheads }))
+        check_size(name, &found, of, drive)?;
+        Ok(Some(Self { model: Arc::new(found.model), overheads }))
     }
 }
 
@@ -66,7 +66,7 @@ pub(super) fn believed(
     args: &SimulateArgs,
     truth: Arc<DriveModel>,
     overheads: Overheads,
-    told: Option<Told>,
+    told: Option<&Told>,
 ) -> Result<(Arc<DriveModel>, OutsideConfig), Problem> {
     let served = |place: OutsideConfig| match args.pass_through {
         Some(Switch::On) => place.serving(),
@@ -78,7 +78,7 @@ pub(super) fn believed(
     }
     let (known, overheads) = match told {
         None => (truth, overheads),
-        Some(told) => (Arc::new(told.model), told.overheads),
+        Some(told) => (Arc::clone(&told.model), told.overheads),
     };
     let place = match args.conservatism {
         Some(margin) => OutsideConfig::paper(overheads, margin),

@@ -1,6 +1,7 @@
 //! `freeblock simulate`.
 
 mod confidence;
+mod drives;
 mod foreground;
 mod given;
 pub(crate) mod known;
@@ -23,22 +24,26 @@ use crate::interrupt;
 use crate::output::Console;
 use crate::problem::Problem;
 use crate::values::{self, Load, Warmup};
-use drive::{Behaviour, DriveError};
-use foreground::Foreground;
+use drive::{Behaviour, Drive, DriveError};
+use foreground::{Foreground, Space};
 pub(crate) use given::Given;
 use known::Told;
 use log::Log;
 use mimic::Learner;
-use model::Profile;
+use model::{DriveModel, Profile};
 use run::{Goal, Run};
 use scheduler::policy::PolicyName;
-use scheduler::{Config, IdleTime, MOST_BLOCK_SECTORS, OutsideConfig, Place, SearchBudget};
-use show::Left;
-use sim::{Background, Series, black_box};
+use scheduler::{Config, IdleTime, MOST_BLOCK_SECTORS, OutsideConfig, Overheads, Place, SearchBudget};
+use show::{Left, Several};
+use sim::{ArrayLayout, Background, Member, Series, Statistics, black_box};
+use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
+use trace::Replayed;
 use units::{Bytes, Instant as Start, Sectors};
 use watch::Watch;
+use workload::Source;
 
 /// One page of most hosts; the scans of the documentation use it.
 const DEFAULT_BLOCK: Bytes = Bytes::new(4096);
@@ -48,7 +53,9 @@ pub(crate) fn execute(args: &SimulateArgs, console: &Console) -> Result<Outcome,
     if let Some(path) = &args.replay_live {
         return live::execute(path, args.json, console);
     }
-    with_parts(args, Given::default(), console).map(Outcome::from)
+    // The results so far may have taken hours.
+    interrupt::watch(|| {});
+    with_parts(args, Given::default(), console)
 }
 
 /// Simulates, with parts that a calling program may have given.
@@ -56,118 +63,235 @@ pub(crate) fn with_parts(
     args: &SimulateArgs,
     given: Given<'_>,
     console: &Console,
-) -> Result<String, Problem> {
+) -> Result<Outcome, Problem> {
     check_place(args)?;
     foreground::check_flags(args)?;
     given::check_flags(args, &given)?;
     mimicked::check_flags(args)?;
+    drives::check_flags(args, &given)?;
     check_results(args)?;
+    let names = drives::names(args)?;
     if let Some(count) = args.seeds {
-        return seeds::execute(args, count, console);
+        return seeds::execute(args, count, &names, console);
     }
-    let Simulated { result, notes } = simulate_once(args, given, console)?;
+    let Simulated { result, notes, .. } = if args.independent {
+        drives::fleet(args, &names, console)?
+    } else {
+        let mut log = args.log.as_ref().map(Log::create).transpose()?;
+        let done = simulate_once(args, &names, 0, given, log.as_mut(), console)?;
+        log.map_or(Ok(()), Log::finish)?;
+        done
+    };
     notes.iter().for_each(|note| console.note(&format!("note: {note}")));
-    if args.json { crate::drive::json(&result.json()) } else { Ok(result.page(args.background)) }
+    let text = if args.json { crate::drive::json(&result.json())? } else { result.page(args.background) };
+    Ok(Outcome { text, code: code(result.interrupted) })
 }
 
-/// The result of one seed, and remarks for standard error.
+/// The result of one run, and remarks for standard error.
 struct Simulated {
     result: show::Result,
+    statistics: Statistics,
     notes: Vec<String>,
 }
 
-fn simulate_once(args: &SimulateArgs, given: Given<'_>, console: &Console) -> Result<Simulated, Problem> {
-    let started = Instant::now();
-    let place = args.place();
-    let mut drive = resolve(&args.drive)?;
-    if let Some(switch) = args.zero_latency {
-        // The drive behaves so, and a scheduler outside knows that.
-        let on = switch == Switch::On;
-        drive.profile.mechanics.zero_latency_read = on;
-        drive.profile.mechanics.zero_latency_write = on;
-        drive.model = drive.model.with_zero_latency(on);
+/// A drive that is simulated, and what a scheduler outside it is told.
+struct Kit {
+    profile: Profile,
+    model: Arc<DriveModel>,
+    told: Option<Told>,
+    behaviour: Behaviour,
+    name: String,
+}
+
+impl Kit {
+    fn of(args: &SimulateArgs, name: &str) -> Result<Self, Problem> {
+        let mut drive = resolve(name)?;
+        if let Some(switch) = args.zero_latency {
+            // The drive behaves so, and a scheduler outside knows that.
+            let on = switch == Switch::On;
+            drive.profile.mechanics.zero_latency_read = on;
+            drive.profile.mechanics.zero_latency_write = on;
+            drive.model = drive.model.with_zero_latency(on);
+        }
+        let told = Told::of(args, name, &drive.model)?;
+        let capacity = drive.model.layout().capacity().bytes(drive.model.sector_bytes());
+        let behaviour = args.behaviour.unwrap_or_else(|| usual_behaviour(args.place(), capacity));
+        let (profile, model) = (drive.profile, Arc::new(drive.model));
+        Ok(Self { profile, model, told, behaviour, name: name.to_owned() })
     }
-    let told = Told::of(args, &drive.model)?;
-    let model = drive.model;
-    let background = match (args.background, args.block_size) {
-        (BackgroundTask::None, None) => Background::None,
-        (BackgroundTask::None, Some(size)) => {
+
+    /// Returns the drive behind its bus, and the costs of its commands.
+    fn device(&self, seed: u64) -> Result<(Drive, Overheads), Problem> {
+        black_box(&self.profile, self.behaviour, seed).map_err(|error| {
+            let problem = Problem::failed(format!("{}: {error}", self.name));
+            match error {
+                DriveError::NoFirmware => problem.help("give --where inside: it needs the mechanics alone"),
+                _ => problem,
+            }
+        })
+    }
+
+    /// Returns the model and the place of a scheduler outside the drive.
+    fn believed(
+        &self,
+        args: &SimulateArgs,
+        overheads: Overheads,
+    ) -> Result<(Arc<DriveModel>, OutsideConfig), Problem> {
+        let (known, place) = known::believed(args, Arc::clone(&self.model), overheads, self.told.as_ref())?;
+        if args.blind || args.conservatism.is_some() {
+            return Ok((known, place));
+        }
+        let harm_ppm = args.harm.or(place.harm_ppm);
+        let bought_turns = args.bought_turns == Some(Switch::On);
+        let plan_rest = args.plan_rest.map_or(bought_turns, |switch| switch == Switch::On);
+        Ok((known, OutsideConfig { harm_ppm, plan_rest, bought_turns, ..place }))
+    }
+
+    fn background(&self, args: &SimulateArgs) -> Result<Background, Problem> {
+        let sector = self.model.sector_bytes();
+        match (args.background, args.block_size) {
+            (BackgroundTask::None, None) => Ok(Background::None),
             // Report an invalid size before it is used.
-            block(size, model.sector_bytes())?;
-            Background::None
+            (BackgroundTask::None, Some(size)) => block(size, sector).map(|_| Background::None),
+            (BackgroundTask::Scan, size) => {
+                Ok(Background::Scan { block: block(size.unwrap_or(DEFAULT_BLOCK), sector)? })
+            }
         }
-        (BackgroundTask::Scan, size) => {
-            Background::Scan { block: block(size.unwrap_or(DEFAULT_BLOCK), model.sector_bytes())? }
-        }
-    };
+    }
+}
+
+/// Returns the configuration of a core, without its place.
+fn core_config(args: &SimulateArgs) -> Config {
     let idle = IdleTime::default();
-    let buys = args.bought_turns == Some(Switch::On);
-    let rests = args.plan_rest.map_or(buys, |switch| switch == Switch::On);
-    let config = Config {
+    Config {
         policy: args.policy,
         age: args.age_weight.unwrap_or_default(),
         budget: args.budget.map(SearchBudget::tracks).unwrap_or_default(),
         idle: (args.idle_time == Some(Switch::On))
             .then(|| IdleTime { harm_ppm: args.harm.unwrap_or(idle.harm_ppm), ..idle }),
         ..Config::default()
-    };
-    let model = Arc::new(model);
+    }
+}
+
+/// The drives of a run, their load, and the host that joins them.
+struct Hosted {
+    run: Run<Box<dyn Source>>,
+    requests: Option<u64>,
+    description: String,
+    replayed: Option<Replayed>,
+    grain: Sectors,
+    /// The bound on harm of schedulers outside the drives.
+    harm_ppm: Option<u32>,
+}
+
+/// Puts the load on one drive.
+fn alone(args: &SimulateArgs, kit: &Kit, requests: Option<Box<dyn Source>>) -> Result<Hosted, Problem> {
+    let (config, background) = (core_config(args), kit.background(args)?);
+    let model = Arc::clone(&kit.model);
+    let (capacity, sector) = (model.layout().capacity(), model.sector_bytes());
+    let space = Space { capacity, sector, drive: &kit.model, members: Vec::new() };
     let Foreground { issuer, requests, description, replayed, grain } =
-        foreground::build(args, given.requests, &model, config)?;
-    let learner = mimicked::learner(args, &drive.profile.name, &model, grain)?;
+        foreground::build(args, requests, &space, config)?;
+    let mut harm_ppm = None;
+    let run = match args.place() {
+        Where::Inside => Run::new(model, config, issuer, background)?,
+        Where::Device => Run::device(kit.device(args.seed)?.0, issuer),
+        Where::Outside => {
+            let (device, overheads) = kit.device(args.seed)?;
+            let (known, place) = kit.believed(args, overheads)?;
+            harm_ppm = place.harm_ppm;
+            let config = Config { place: Place::Outside(place), ..config };
+            Run::outside(device, known, config, issuer, background)?
+        }
+    };
+    Ok(Hosted { run, requests, description, replayed, grain, harm_ppm })
+}
+
+/// Puts the load on an array of drives.
+fn array(
+    args: &SimulateArgs,
+    kits: &[Rc<Kit>],
+    layout: ArrayLayout,
+    requests: Option<Box<dyn Source>>,
+) -> Result<Hosted, Problem> {
+    let config = core_config(args);
+    let mut harm_ppm = None;
+    let mut members = Vec::new();
+    for (kit, number) in kits.iter().zip(0..) {
+        let background = kit.background(args)?;
+        let seed = args.seed.wrapping_add(number);
+        let member = match args.place() {
+            Where::Inside => Member::inside(Arc::clone(&kit.model), config, background),
+            Where::Device => Ok(Member::device(kit.device(seed)?.0)),
+            Where::Outside => {
+                let (device, overheads) = kit.device(seed)?;
+                let (known, place) = kit.believed(args, overheads)?;
+                harm_ppm = place.harm_ppm;
+                Member::outside(device, known, Config { place: Place::Outside(place), ..config }, background)
+            }
+        };
+        members.push(member.map_err(Problem::failed)?);
+    }
+    let sizes = members.iter().map(Member::capacity).collect();
+    let joined = sim::Drives::new(layout, members).map_err(|error| drives::no_array(&error))?;
+    let first = kits.first().ok_or_else(|| Problem::failed("there is no drive"))?;
+    let (capacity, sector) = (joined.capacity(), joined.sector_bytes());
+    let space = Space { capacity, sector, drive: &first.model, members: sizes };
+    let Foreground { issuer, requests, description, replayed, grain } =
+        foreground::build(args, requests, &space, config)?;
+    let run = Run::array(joined.under(issuer));
+    Ok(Hosted { run, requests, description, replayed, grain, harm_ppm })
+}
+
+/// Simulates the drives called `names`: as an array, or the only one, which is number `drive` in the log.
+fn simulate_once(
+    args: &SimulateArgs,
+    names: &[String],
+    drive: u32,
+    given: Given<'_>,
+    log: Option<&mut Log>,
+    console: &Console,
+) -> Result<Simulated, Problem> {
+    let started = Instant::now();
+    let place = args.place();
+    let mut by_name: BTreeMap<&str, Rc<Kit>> = BTreeMap::new();
+    let mut kits = Vec::new();
+    for name in names {
+        let kit = match by_name.get(name.as_str()) {
+            Some(kit) => Rc::clone(kit),
+            None => Rc::new(Kit::of(args, name)?),
+        };
+        by_name.insert(name, Rc::clone(&kit));
+        kits.push(kit);
+    }
+    let first = kits.first().cloned().ok_or_else(|| Problem::failed("there is no drive"))?;
+    let layout = (args.drives.is_some() && !args.independent)
+        .then(|| args.array.unwrap_or(ArrayLayout::Concatenation));
+    let Hosted { mut run, requests, description, replayed, grain, harm_ppm } = match layout {
+        None => alone(args, &first, given.requests)?,
+        Some(layout) => array(args, &kits, layout, given.requests)?,
+    };
+    let learner = mimicked::learner(args, &first.profile.name, &first.model, grain)?;
     let goal = match (args.background, args.requests) {
         (_, Some(requests)) => Goal::Requests(requests),
         (BackgroundTask::None, None) => Goal::Requests(requests.unwrap_or(foreground::DEFAULT_REQUESTS)),
         (BackgroundTask::Scan, None) => Goal::ScanDone,
     };
-    let sector = model.sector_bytes();
-    let behaviour =
-        args.behaviour.unwrap_or_else(|| usual_behaviour(place, model.layout().capacity().bytes(sector)));
+    let sector = first.model.sector_bytes();
     let mut notes = Vec::new();
     let policy = if given.policy.is_some() {
         "a policy of the program's own".to_owned()
     } else {
         args.policy.to_string()
     };
-    let served = served(args, &policy, behaviour, &drive.profile);
-    let title = title(args, &drive.profile.title, &description, &served, &mut notes);
-    let mut harm_ppm = None;
-    let refused = |error: DriveError| {
-        let problem = Problem::failed(format!("{}: {error}", args.drive));
-        match error {
-            DriveError::NoFirmware => problem.help("give --where inside: it needs the mechanics alone"),
-            _ => problem,
-        }
-    };
-    let mut run = match place {
-        Where::Inside => Run::new(model, config, issuer, background)?,
-        Where::Device => {
-            Run::device(black_box(&drive.profile, behaviour, args.seed).map_err(refused)?.0, issuer)
-        }
-        Where::Outside => {
-            let (device, overheads) = black_box(&drive.profile, behaviour, args.seed).map_err(refused)?;
-            let (known, place) = known::believed(args, model, overheads, told)?;
-            let place = if args.blind || args.conservatism.is_some() {
-                place
-            } else {
-                let harm_ppm = args.harm.or(place.harm_ppm);
-                OutsideConfig { harm_ppm, plan_rest: rests, bought_turns: buys, ..place }
-            };
-            harm_ppm = place.harm_ppm;
-            let place = Place::Outside(place);
-            Run::outside(device, known, Config { place, ..config }, issuer, background)?
-        }
-    };
+    let drive_title = first.profile.title.clone();
+    let of_drive_title = of_drive_title(args, &description, &served(args, &policy, &kits), &mut notes);
     run.set_policy(given.policy);
     run.set_mimic(learner);
-    if args.learnt.is_some() {
-        // The knowledge learned so far may have taken hours.
-        interrupt::watch(|| {});
-    }
     let series = args.every.map(|every| Series::new(every, sector)).transpose();
     let series = series.map_err(|error| Problem::usage(format!("--every: {error}")))?;
-    let log = args.log.as_ref().map(Log::create).transpose()?;
-    let mut watch = Watch { log, series, caller: given.watch, warm: false };
+    let numbered = layout.is_none().then_some(drive);
+    let mut watch = Watch { log, series, caller: given.watch, warm: false, drive: numbered };
     run.warm_up(args.warmup, &mut watch, console)?;
     let warmup = args.warmup.map(|_| Left { requests: run.requests(), time: run.now().since(Start::ZERO) });
     let ended = run.advance(goal, "simulating", &mut watch, console)?;
@@ -177,42 +301,69 @@ fn simulate_once(args: &SimulateArgs, given: Given<'_>, console: &Console) -> Re
     }
     let series = watch.finish(run.now())?;
     let load = if matches!(args.workload, Load::Replay(_)) { "trace" } else { "load" };
-    if let Some(left) = warmup.filter(|left| left.requests >= run.requests()) {
-        return Err(Problem::failed(format!(
-            "nothing is left to measure: the {load} ended after {} requests, within the warm-up",
-            left.requests
-        ))
-        .help("give a shorter --warmup, or more requests"));
-    }
-    if let Some(asked) = args.requests.filter(|&asked| asked > run.requests()) {
-        notes.push(format!(
-            "the {load} ended after {} of {asked} requests; the run ends there",
-            run.requests()
-        ));
-    }
-    mimicked::keep(args, &drive.profile.name, run.learner())?;
+    mimicked::keep(args, &first.profile.name, run.learner())?;
     if let (Some(path), false) = (&args.learnt, ended) {
         return Err(Problem::failed(format!("interrupted after {} requests", run.requests())).help(format!(
             "what was learnt of them is in {}; the same command goes on from there",
             path.display()
         )));
     }
-    let mimic = run.learner().map(Learner::stats);
-    let outside = run.told(harm_ppm);
+    if let Some(left) = warmup.filter(|left| left.requests >= run.requests()) {
+        if !ended {
+            return Err(Problem::failed(format!(
+                "interrupted in the warm-up, after {} requests: nothing was measured",
+                left.requests
+            )));
+        }
+        return Err(Problem::failed(format!(
+            "nothing is left to measure: the {load} ended after {} requests, within the warm-up",
+            left.requests
+        ))
+        .help("give a shorter --warmup, or more requests"));
+    }
+    if let Some(asked) = args.requests.filter(|&asked| ended && asked > run.requests()) {
+        notes.push(format!(
+            "the {load} ended after {} of {asked} requests; the run ends there",
+            run.requests()
+        ));
+    }
+    let of_drives: Vec<show::OfDrive> = run
+        .members()
+        .zip(&kits)
+        .map(|(member, kit)| show::OfDrive {
+            name: kit.name.clone(),
+            title: kit.profile.title.clone(),
+            seed: None,
+            report: member.report(),
+            outside: member
+                .core_outside()
+                .and_then(|(core, trust)| outside::Told::of(core, *trust, harm_ppm)),
+        })
+        .collect();
+    let layout = layout.map(|layout| layout.to_string());
+    let title = match &layout {
+        Some(layout) => drives::several_title(&of_drives, layout, &of_drive_title),
+        None => format!("{drive_title}, {of_drive_title}"),
+    };
+    let same = kits.iter().all(|kit| kit.behaviour == first.behaviour);
     let result = show::Result {
         title,
+        drive_title,
+        of_drive_title,
         place,
-        behaviour: (place != Where::Inside).then_some(behaviour),
+        behaviour: (place != Where::Inside && same).then_some(first.behaviour),
         report: run.report(),
+        several: layout.map(|layout| Several { layout, drives: of_drives }),
         warmup,
         series,
         replayed,
-        mimic,
-        outside,
+        mimic: run.learner().map(Learner::stats),
+        outside: run.told(harm_ppm),
         seed: args.seed,
+        interrupted: !ended,
         wall: started.elapsed(),
     };
-    Ok(Simulated { result, notes })
+    Ok(Simulated { result, statistics: run.statistics().clone(), notes })
 }
 
 /// Returns the behaviour of a drive for which none is given. A drive alone is served by its file, whose queue, buffer and
@@ -224,6 +375,12 @@ fn usual_behaviour(place: Where, capacity: Bytes) -> Behaviour {
     } else {
         generation
     }
+}
+
+/// The exit code of results that Ctrl-C has cut short: 3, as of a profile of a part of a drive.
+fn code(interrupted: bool) -> u8 {
+    // A calling program that ends a run knows that it did.
+    if interrupted && interrupt::came() { 3 } else { 0 }
 }
 
 /// Refuses combinations of flags about the results.
@@ -250,9 +407,9 @@ fn check_results(args: &SimulateArgs) -> Result<(), Problem> {
     }
 }
 
-/// Returns one line about the simulation: drive, load, and scheduler.
-fn title(args: &SimulateArgs, drive: &str, load: &str, served: &str, notes: &mut Vec<String>) -> String {
-    let mut title = format!("{drive}, {load}, {served}");
+/// Returns the part of the title behind the drive: load and scheduler.
+fn of_drive_title(args: &SimulateArgs, load: &str, served: &str, notes: &mut Vec<String>) -> String {
+    let mut title = format!("{load}, {served}");
     if let Some(remark) = known::without_positions(args.policy).filter(|_| args.blind)
         && !args.json
     {
@@ -265,8 +422,8 @@ fn title(args: &SimulateArgs, drive: &str, load: &str, served: &str, notes: &mut
     title
 }
 
-/// Returns the place of the scheduler, and the drive's preset, queue, buffer and bus.
-fn served(args: &SimulateArgs, policy: &str, behaviour: Behaviour, profile: &Profile) -> String {
+/// Returns the place of the scheduler, and the preset, queue, buffer and bus of each kind of drive.
+fn served(args: &SimulateArgs, policy: &str, kits: &[Rc<Kit>]) -> String {
     let text = match args.place() {
         Where::Inside => {
             return format!("{policy} in the drive: mechanics alone, no buffer, bus or overheads");
@@ -277,7 +434,14 @@ fn served(args: &SimulateArgs, policy: &str, behaviour: Behaviour, profile: &Pro
         }
         _ => format!("{policy} outside the drive"),
     };
-    text + ", " + &in_force(profile, behaviour)
+    let mut kinds: Vec<String> = Vec::new();
+    for kit in kits {
+        let kind = in_force(&kit.profile, kit.behaviour);
+        if !kinds.contains(&kind) {
+            kinds.push(kind);
+        }
+    }
+    text + ", " + &kinds.join(" / ")
 }
 
 /// Refuses flags that have no effect at the scheduler's place.

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use units::Duration;
 
 /// The state of a scheduler after a run.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Told {
     trust: Trust,
     foresight: ErrorRecord,

@@ -12,7 +12,7 @@ use mimic::Learner;
 use model::DriveModel;
 use scheduler::policy::ForeignPolicy;
 use scheduler::{Config, SubmitError};
-use sim::{Background, Direct, Inside, Observer, Outside, Report, SetupError};
+use sim::{Array, Background, Direct, Inside, Member, Observer, Outside, Report, SetupError, Statistics};
 use std::any::Any;
 use std::sync::Arc;
 use units::Instant;
@@ -42,18 +42,35 @@ enum Host<S> {
     Outside(Box<Outside<S>>),
     /// No core: the drive serves the load alone.
     Device(Box<Direct<Drive, S>>),
+    /// Several drives, each in one of these ways.
+    Array(Box<Array<S>>),
 }
 
-/// Evaluates one expression for each host with a core, and another one without a core.
-macro_rules! either {
-    ($host:expr, $run:ident => $of:expr, $device:pat => $alone:expr) => {
+/// Evaluates an expression for every kind of host.
+macro_rules! every {
+    ($host:expr, $run:ident => $of:expr) => {
         match $host {
             Host::Inside($run) => $of,
             Host::Outside($run) => $of,
-            Host::Device($device) => $alone,
+            Host::Device($run) => $of,
+            Host::Array($run) => $of,
         }
     };
 }
+
+/// Evaluates an expression for a host with one core, and another one for the rest.
+macro_rules! with_core {
+    ($host:expr, $run:ident => $of:expr, $else:expr) => {
+        match $host {
+            Host::Inside($run) => $of,
+            Host::Outside($run) => $of,
+            Host::Device(_) | Host::Array(_) => $else,
+        }
+    };
+}
+
+/// The time slices of a warm-up, between which a run can be ended.
+const WARMUP_SLICES: u64 = 100;
 
 /// A simulation under way.
 pub(crate) struct Run<S> {
@@ -98,6 +115,11 @@ impl<S: Source> Run<S> {
         Self { host: Host::Device(Box::new(direct)), yielded: (0, 0) }
     }
 
+    /// Puts a load on several drives.
+    pub(crate) fn array(array: Array<S>) -> Self {
+        Self { host: Host::Array(Box::new(array)), yielded: (0, 0) }
+    }
+
     /// Runs until the goal is reached, the load has ended, or Ctrl-C if that is [watched](interrupt::watch), or until a
     /// calling program ends it. Returns whether it ended by itself.
     ///
@@ -107,7 +129,7 @@ impl<S: Source> Run<S> {
         &mut self,
         goal: Goal,
         label: &str,
-        watch: &mut Watch<'_>,
+        watch: &mut Watch<'_, '_>,
         console: &Console,
     ) -> Result<bool, Problem> {
         let mut progress = self.progress(goal, label, console);
@@ -131,7 +153,7 @@ impl<S: Source> Run<S> {
     pub(super) fn warm_up(
         &mut self,
         warmup: Option<Warmup>,
-        watch: &mut Watch<'_>,
+        watch: &mut Watch<'_, '_>,
         console: &Console,
     ) -> Result<(), Problem> {
         match warmup {
@@ -140,10 +162,16 @@ impl<S: Source> Run<S> {
                 self.advance(Goal::Requests(requests), "warming up", watch, console)?;
             }
             Some(Warmup::Time(time)) => {
-                self.advance_to(Instant::ZERO + time, watch)?;
+                for slice in 1..=WARMUP_SLICES {
+                    let end = Instant::ZERO + (time - time / WARMUP_SLICES * (WARMUP_SLICES - slice));
+                    self.advance_to(end, watch)?;
+                    if interrupt::came() || console.is_stopped() {
+                        break;
+                    }
+                }
             }
         }
-        either!(&mut self.host, run => run.measure_from_now(), run => run.measure_from_now());
+        every!(&mut self.host, run => run.measure_from_now());
         watch.measure_from(self.now());
         Ok(())
     }
@@ -153,18 +181,17 @@ impl<S: Source> Run<S> {
     /// # Errors
     /// As [`stride`](Self::stride).
     pub(crate) fn advance_to(&mut self, end: Instant, observer: &mut impl Observer) -> Result<(), Problem> {
-        either!(&mut self.host, run => run.advance_to(end, observer), run => run.advance_to(end, observer))
-            .map_err(problem)
+        every!(&mut self.host, run => run.advance_to(end, observer)).map_err(problem)
     }
 
     /// Returns the planner's counters; none of them counts without a core.
     pub(crate) fn planner_stats(&self) -> scheduler::PlannerStats {
-        either!(&self.host, run => run.core().planner_stats(), _ => scheduler::PlannerStats::default())
+        with_core!(&self.host, run => run.core().planner_stats(), scheduler::PlannerStats::default())
     }
 
     /// Returns the virtual time.
     pub(crate) fn now(&self) -> Instant {
-        either!(&self.host, run => run.now(), run => run.now())
+        every!(&self.host, run => run.now())
     }
 
     /// Returns a bar from here to the goal.
@@ -193,10 +220,16 @@ impl<S: Source> Run<S> {
             Goal::Requests(requests) => STRIDE.min(requests.saturating_sub(self.requests())),
             Goal::ScanDone => STRIDE,
         };
-        let more = either!(&mut self.host, run => match goal {
-            Goal::Requests(_) => run.advance(stride, observer),
-            Goal::ScanDone => run.advance_scan(stride, observer),
-        }, run => run.advance_observed(stride, observer));
+        let scan = goal == Goal::ScanDone;
+        let more = match &mut self.host {
+            Host::Inside(run) if scan => run.advance_scan(stride, observer),
+            Host::Inside(run) => run.advance(stride, observer),
+            Host::Outside(run) if scan => run.advance_scan(stride, observer),
+            Host::Outside(run) => run.advance(stride, observer),
+            Host::Array(run) if scan => run.advance_scan(stride, observer),
+            Host::Array(run) => run.advance(stride, observer),
+            Host::Device(run) => run.advance_observed(stride, observer),
+        };
         let more = more.map_err(problem)?;
         let (done, delivered) = (self.requests(), self.delivered());
         if !more || matches!(goal, Goal::Requests(requests) if done >= requests) {
@@ -221,7 +254,12 @@ impl<S: Source> Run<S> {
 
     /// Returns the blocks of the scan that were delivered, and all; none without a scan.
     pub(crate) fn scan_progress(&self) -> Option<(u64, u64)> {
-        either!(&self.host, run => run.scan_progress(), _ => None)
+        match &self.host {
+            Host::Inside(run) => run.scan_progress(),
+            Host::Outside(run) => run.scan_progress(),
+            Host::Array(run) => run.scan_progress(),
+            Host::Device(_) => None,
+        }
     }
 
     fn delivered(&self) -> u64 {
@@ -230,39 +268,58 @@ impl<S: Source> Run<S> {
 
     /// Returns the foreground requests done.
     pub(crate) fn requests(&self) -> u64 {
-        either!(&self.host, run => run.requests(), run => run.requests())
+        every!(&self.host, run => run.requests())
     }
 
     /// Sets a policy in place of the named one.
     pub(crate) fn set_policy(&mut self, policy: Option<Box<dyn ForeignPolicy>>) {
         if let Some(policy) = policy {
-            either!(&mut self.host, run => run.core_mut().set_policy(policy), _ => ());
+            with_core!(&mut self.host, run => run.core_mut().set_policy(policy), ());
         }
     }
 
     /// Sets the mimic of SMTF.
     pub(crate) fn set_mimic(&mut self, learner: Option<Learner>) {
         let mimic = learner.map(|learner| Box::new(learner) as _);
-        either!(&mut self.host, run => drop(run.core_mut().set_mimic(mimic)), _ => ());
+        with_core!(&mut self.host, run => drop(run.core_mut().set_mimic(mimic)), ());
     }
 
     /// Returns the mimic in its present state.
     pub(crate) fn learner(&self) -> Option<&Learner> {
-        let mimic: &dyn Any = either!(&self.host, run => run.core().mimic(), _ => None)?;
+        let mimic: &dyn Any = with_core!(&self.host, run => run.core().mimic(), None)?;
         mimic.downcast_ref::<Learner>()
     }
 
     /// Returns the state of a core outside the drive, with the bound on harm in millionths.
     pub(crate) fn told(&self, harm_ppm: Option<u32>) -> Option<Told> {
         match &self.host {
-            Host::Inside(_) | Host::Device(_) => None,
+            Host::Inside(_) | Host::Device(_) | Host::Array(_) => None,
             Host::Outside(run) => Told::of(run.core(), *run.trust(), harm_ppm),
         }
     }
 
     /// Returns the results.
     pub(crate) fn report(&self) -> Report {
-        either!(&self.host, run => run.report(), run => run.whole_report())
+        match &self.host {
+            Host::Inside(run) => run.report(),
+            Host::Outside(run) => run.report(),
+            Host::Array(run) => run.report(),
+            Host::Device(run) => run.whole_report(),
+        }
+    }
+
+    /// Returns the statistics of the foreground.
+    pub(crate) fn statistics(&self) -> &Statistics {
+        every!(&self.host, run => run.statistics())
+    }
+
+    /// Returns the drives of an array; none if there is only one drive.
+    pub(crate) fn members(&self) -> impl Iterator<Item = &Member> {
+        let array = match &self.host {
+            Host::Array(run) => Some(run),
+            _ => None,
+        };
+        array.into_iter().flat_map(|array| array.drives())
     }
 }
 

@@ -1,7 +1,8 @@
 //! `--seeds`: the same simulation with several seeds.
 
 use super::confidence::{CONFIDENCE, Estimate, half_widths, means};
-use super::{Given, Simulated, simulate_once};
+use super::{Given, Simulated, code, simulate_once};
+use crate::Outcome;
 use crate::args::{BackgroundTask, SimulateArgs};
 use crate::output::Console;
 use crate::problem::Problem;
@@ -13,7 +14,12 @@ use std::fmt::Write;
 ///
 /// # Errors
 /// As one simulation, or the last seed is past the largest number.
-pub(super) fn execute(args: &SimulateArgs, count: u64, console: &Console) -> Result<String, Problem> {
+pub(super) fn execute(
+    args: &SimulateArgs,
+    count: u64,
+    names: &[String],
+    console: &Console,
+) -> Result<Outcome, Problem> {
     let first = args.seed;
     let last = first.checked_add(count - 1).ok_or_else(|| {
         Problem::usage(format!("--seed {first} with --seeds {count} is past the largest seed"))
@@ -21,20 +27,38 @@ pub(super) fn execute(args: &SimulateArgs, count: u64, console: &Console) -> Res
     })?;
     let mut runs = Vec::new();
     let mut title = String::new();
+    let mut interrupted = false;
     for seed in first..=last {
         let one = SimulateArgs { seed, ..args.clone() };
-        let Simulated { result, notes } = simulate_once(&one, Given::default(), console)?;
+        let Simulated { result, notes, .. } = simulate_once(&one, names, 0, Given::default(), None, console)?;
+        if result.interrupted {
+            interrupted = true;
+            break;
+        }
         if runs.is_empty() {
             notes.iter().for_each(|note| console.note(&format!("note: {note}")));
         }
         runs.push(serde_json::to_value(result.json()).map_err(Problem::failed)?);
         title = result.title;
     }
+    if interrupted {
+        if runs.len() < 2 {
+            return Err(Problem::failed(
+                "interrupted before two seeds were simulated: there is no interval yet",
+            ));
+        }
+        console.note(&format!("note: interrupted: these are the first {} of {count} seeds", runs.len()));
+    }
     let same = runs.windows(2).all(|pair| pair[0]["foreground"] == pair[1]["foreground"]);
     if same {
         console.note("note: every seed gave the same result: nothing random is in this load and this drive");
     }
-    if args.json { crate::drive::json(&document(&runs, first)) } else { Ok(page(&title, &runs, first, args)) }
+    let text = if args.json {
+        crate::drive::json(&document(&runs, first))?
+    } else {
+        page(&title, &runs, first, args)
+    };
+    Ok(Outcome { text, code: code(interrupted) })
 }
 
 /// Returns the means in the form of one run, with half the widths of their intervals under `seeds`.

@@ -17,10 +17,15 @@ use units::Instant;
 pub(crate) struct Result {
     /// One line about what was simulated.
     pub(crate) title: String,
+    /// The drive's part of the title, of an array the first one's, and the rest.
+    pub(crate) drive_title: String,
+    pub(crate) of_drive_title: String,
     pub(crate) place: Where,
     /// The behaviour of the drive, unless the scheduler is in it.
     pub(crate) behaviour: Option<Behaviour>,
     pub(crate) report: Report,
+    /// The drives, if there are several.
+    pub(crate) several: Option<Several>,
     /// The beginning that the report leaves out, if there is one.
     pub(crate) warmup: Option<Left>,
     /// The results interval by interval, if they are wanted.
@@ -32,8 +37,30 @@ pub(crate) struct Result {
     /// The scheduler outside the drive, if there is one.
     pub(crate) outside: Option<Told>,
     pub(crate) seed: u64,
+    /// Whether the run was ended before its goal.
+    pub(crate) interrupted: bool,
     /// The real time of the run.
     pub(crate) wall: Duration,
+}
+
+/// Several drives.
+pub(crate) struct Several {
+    /// The array's layout, or `independent`.
+    pub(crate) layout: String,
+    pub(crate) drives: Vec<OfDrive>,
+}
+
+/// One of several drives.
+pub(crate) struct OfDrive {
+    /// The name that the user gave.
+    pub(crate) name: String,
+    pub(crate) title: String,
+    /// The seed, if it has one of its own.
+    pub(crate) seed: Option<u64>,
+    /// Its results; of an array, those of the commands sent to it.
+    pub(crate) report: Report,
+    /// The scheduler outside the drive, if there is one.
+    pub(crate) outside: Option<Told>,
 }
 
 /// A warm-up.
@@ -55,6 +82,10 @@ pub(crate) struct Json {
     head_time: HeadTime,
     background: Background,
     #[serde(skip_serializing_if = "Option::is_none")]
+    array: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    drives: Option<Vec<DriveJson>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     trace: Option<trace::Json>,
     #[serde(skip_serializing_if = "Option::is_none")]
     mimic: Option<Mimic>,
@@ -65,8 +96,46 @@ pub(crate) struct Json {
     #[serde(skip_serializing_if = "Option::is_none")]
     series: Option<Vec<InInterval>>,
     seed: u64,
+    #[serde(skip_serializing_if = "is_false")]
+    interrupted: bool,
     simulated_s: f64,
     wall_s: f64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+fn is_false(flag: &bool) -> bool {
+    !flag
+}
+
+/// The results of one of several drives.
+#[derive(Serialize)]
+struct DriveJson {
+    device: usize,
+    drive: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seed: Option<u64>,
+    foreground: Foreground,
+    head_time: HeadTime,
+    background: Background,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    outside: Option<outside::Json>,
+    simulated_s: f64,
+}
+
+impl DriveJson {
+    fn of((device, drive): (usize, &OfDrive)) -> Self {
+        let OfDrive { name, seed, report, outside, .. } = drive;
+        Self {
+            device,
+            drive: name.clone(),
+            seed: *seed,
+            foreground: (&report.foreground).into(),
+            head_time: (&report.head_time).into(),
+            background: (&report.background).into(),
+            outside: outside.as_ref().map(Told::json),
+            simulated_s: report.simulated.as_secs_f64(),
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -201,6 +270,32 @@ struct Background {
     done: bool,
 }
 
+impl From<&sim::HeadTime> for HeadTime {
+    fn from(time: &sim::HeadTime) -> Self {
+        Self {
+            seek: time.seek,
+            rotation: time.rotation,
+            transfer: time.transfer,
+            free_transfer: time.free_transfer,
+            extra_seek: time.extra_seek,
+            idle: time.idle,
+        }
+    }
+}
+
+impl From<&sim::BackgroundReport> for Background {
+    fn from(report: &sim::BackgroundReport) -> Self {
+        Self {
+            blocks: report.blocks,
+            mb_per_s: report.mb_per_s,
+            scans_per_day: report.scans_per_day,
+            potential_used: report.potential_used,
+            last5_time_share: report.last5_time_share,
+            done: report.done,
+        }
+    }
+}
+
 impl Result {
     pub(crate) fn json(&self) -> Json {
         let Report { foreground, head_time, background, simulated } = &self.report;
@@ -213,22 +308,13 @@ impl Result {
             },
             behaviour: self.behaviour.as_ref().map(ToString::to_string),
             foreground: foreground.into(),
-            head_time: HeadTime {
-                seek: head_time.seek,
-                rotation: head_time.rotation,
-                transfer: head_time.transfer,
-                free_transfer: head_time.free_transfer,
-                extra_seek: head_time.extra_seek,
-                idle: head_time.idle,
-            },
-            background: Background {
-                blocks: background.blocks,
-                mb_per_s: background.mb_per_s,
-                scans_per_day: background.scans_per_day,
-                potential_used: background.potential_used,
-                last5_time_share: background.last5_time_share,
-                done: background.done,
-            },
+            head_time: head_time.into(),
+            background: background.into(),
+            array: self.several.as_ref().map(|several| several.layout.clone()),
+            drives: self
+                .several
+                .as_ref()
+                .map(|several| several.drives.iter().enumerate().map(DriveJson::of).collect()),
             trace: self.replayed.as_ref().map(Replayed::json),
             mimic: self.mimic.map(|mimic| Mimic {
                 observed: mimic.observed,
@@ -243,6 +329,7 @@ impl Result {
                 .map(|left| Warmup { requests: left.requests, simulated_s: left.time.as_secs_f64() }),
             series: self.series.as_ref().map(|series| series.iter().map(InInterval::from).collect()),
             seed: self.seed,
+            interrupted: self.interrupted,
             simulated_s: simulated.as_secs_f64(),
             wall_s: self.wall.as_secs_f64(),
         }
@@ -255,6 +342,9 @@ impl Result {
             // Writing to a string does not fail.
             let _ = writeln!(text, "{what:15} {value}");
         };
+        if self.interrupted {
+            line("INTERRUPTED", "before the end: these are the results so far".to_owned());
+        }
         for (what, value) in foreground_lines(foreground) {
             line(what, value);
         }
@@ -298,6 +388,17 @@ impl Result {
         for (name, share) in parts(head_time) {
             let _ =
                 writeln!(text, "{}", format!("{name:15} {:>6}  {}", percent(share), bar(share)).trim_end());
+        }
+        if let Some(Several { drives, .. }) = &self.several {
+            text.push_str("\nDrives\n");
+            let scan = background == BackgroundTask::Scan;
+            let header = DRIVE_HEADER.len() - if scan { 0 } else { SCAN_COLUMNS };
+            let rows = drives.iter().enumerate().map(|(n, drive)| {
+                let mut row = drive_row(n, drive);
+                row.truncate(header);
+                row
+            });
+            text.push_str(&table(&DRIVE_HEADER[..header], &[1], rows));
         }
         if let Some(series) = &self.series {
             text.push_str("\nIntervals\n");
@@ -358,6 +459,40 @@ fn foreground_lines(report: &ForegroundReport) -> Vec<(&'static str, String)> {
         ),
     ));
     lines
+}
+
+const DRIVE_HEADER: [&str; 11] = [
+    "drive",
+    "name",
+    "requests",
+    "a second",
+    "MB/s",
+    "mean ms",
+    "99% ms",
+    "queue",
+    "busy",
+    "free MB/s",
+    "scanned blocks",
+];
+
+/// The last columns of [`DRIVE_HEADER`], for a scan.
+const SCAN_COLUMNS: usize = 2;
+
+fn drive_row(number: usize, drive: &OfDrive) -> Vec<String> {
+    let Report { foreground, background, .. } = &drive.report;
+    vec![
+        number.to_string(),
+        drive.name.clone(),
+        grouped(foreground.requests),
+        format!("{:.1}", foreground.iops),
+        format!("{:.2}", foreground.mb_per_s),
+        format!("{:.3}", foreground.mean_response_ms),
+        format!("{:.3}", foreground.p99_response_ms),
+        format!("{:.2}", foreground.queue_length),
+        percent(foreground.utilisation),
+        format!("{:.2}", background.mb_per_s),
+        grouped(background.blocks),
+    ]
 }
 
 const INTERVAL_HEADER: [&str; 9] =

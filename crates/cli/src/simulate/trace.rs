@@ -1,13 +1,12 @@
 //! A trace as the foreground: its file or pipe, a first pass over it, and its replay in bounded memory.
 
-use super::foreground::{Foreground, assemble, closed};
+use super::foreground::{Foreground, Space, assemble, closed};
 use crate::args::SimulateArgs;
 use crate::files;
 use crate::problem::Problem;
 use crate::tables::grouped;
 use crate::values::TraceDevices;
 use flate2::read::MultiGzDecoder;
-use model::DriveModel;
 use serde::Serialize;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -204,17 +203,22 @@ fn misplaced(path: &Path, device: Option<u32>, error: &ConfigError) -> Problem {
 ///
 /// # Errors
 /// The trace cannot be read, does not fit on the drive, or lacks the device or times.
-pub(crate) fn build(args: &SimulateArgs, path: &Path, drive: &DriveModel) -> Result<Foreground, Problem> {
+pub(crate) fn build(args: &SimulateArgs, path: &Path, space: &Space<'_>) -> Result<Foreground, Problem> {
     let failed = |error: ConfigError| Problem::failed(format!("{}: {error}", path.display()));
     let options = options(args);
     let again =
         path != Path::new(STANDARD_INPUT) && std::fs::metadata(path).is_ok_and(|found| found.is_file());
     let first = Reader::new(&options, open(path)?).map_err(|error| unreadable(path, &error))?;
     let (format, mut guess) = (first.format(), first.guess().map(str::to_owned));
-    let sector = drive.sector_bytes();
+    let sector = space.sector;
     let factor = (sector.get() / SECTOR_BYTES).max(1);
-    let capacity = drive.layout().capacity();
-    let limit = Sectors::new(capacity.get().saturating_mul(factor));
+    let capacity = space.capacity;
+    // A device on a drive of its own is compared with that drive.
+    let widest = match args.device {
+        Some(TraceDevices::Each) => Sectors::new(u64::MAX),
+        _ => capacity,
+    };
+    let limit = Sectors::new(widest.get().saturating_mul(factor));
 
     let (reader, survey, notes) = if again {
         let (survey, notes) = survey(first, path, limit)?;
@@ -234,11 +238,12 @@ pub(crate) fn build(args: &SimulateArgs, path: &Path, drive: &DriveModel) -> Res
         }
         (None, _) => Recorded::default(),
     };
-    let (devices, chosen) = choose(args.device, survey.as_ref(), path)?;
+    let (devices, chosen) = choose(args.device, survey.as_ref(), &space.members, factor, path)?;
     let device = match devices {
         Devices::One(device) => Some(device),
         _ => None,
     };
+    let each = args.device == Some(TraceDevices::Each);
     let fit = match (args.wrap, &chosen) {
         (false, _) => Fit::Refuse,
         // A trace that fits keeps its addresses.
@@ -283,13 +288,15 @@ pub(crate) fn build(args: &SimulateArgs, path: &Path, drive: &DriveModel) -> Res
     };
     let mut description = format!("{} as {format}, {times}", path.display());
     if let (Some(survey), Some(requests)) = (&survey, requests)
-        && all > 1
+        && survey.devices.len() > 1
     {
-        let which = device.map_or("all devices".to_owned(), |device| format!("device {device}"));
+        let all = if each { "each device on a drive of its own" } else { "all devices" };
+        let which = device.map_or(all.to_owned(), |device| format!("device {device}"));
         description += &format!(
             ", {which} with {} of the {} requests to {all} devices",
             grouped(requests),
-            grouped(survey.requests)
+            grouped(survey.requests),
+            all = survey.devices.len()
         );
     }
     let source: Box<dyn Source> = match args.compress {
@@ -325,14 +332,17 @@ fn survey(mut reader: Reader<'_>, path: &Path, limit: Sectors) -> Result<(Survey
 fn choose(
     asked: Option<TraceDevices>,
     survey: Option<&Survey>,
+    members: &[Sectors],
+    factor: u64,
     path: &Path,
 ) -> Result<(Devices, Option<DeviceSurvey>), Problem> {
     let Some(survey) = survey else {
         return match asked {
             None => Ok((Devices::Only, None)),
             Some(TraceDevices::One(device)) => Ok((Devices::One(device), None)),
-            Some(TraceDevices::All) => {
-                Err(Problem::usage("--device all needs a file: the trace is read twice")
+            Some(all) => {
+                let word = if all == TraceDevices::Each { "each" } else { "all" };
+                Err(Problem::usage(format!("--device {word} needs a file: the trace is read twice"))
                     .help("write the trace to a file first, or give --device with the number of one"))
             }
         };
@@ -350,6 +360,7 @@ fn choose(
                 .help(format!("its devices are {}{more}", numbers.join(", "))))
             }
         },
+        Some(TraceDevices::Each) => on_drives(survey, members, factor, path),
         _ => {
             let (starts, end) = survey.concatenated();
             let end = end.ok_or_else(|| {
@@ -362,6 +373,42 @@ fn choose(
             Ok((Devices::Concatenated(starts.clone()), Some(concatenated(survey, &starts, end))))
         }
     }
+}
+
+/// Puts each device on a drive of its own: their sizes in an array of drives one behind the other are `members`, in sectors of
+/// `factor` times 512 bytes.
+fn on_drives(
+    survey: &Survey,
+    members: &[Sectors],
+    factor: u64,
+    path: &Path,
+) -> Result<(Devices, Option<DeviceSurvey>), Problem> {
+    let devices = survey.devices.len();
+    if devices != members.len() {
+        return Err(Problem::failed(format!(
+            "{}: the trace has {devices} devices, and --drives gives {} drives",
+            path.display(),
+            members.len()
+        ))
+        .help(format!("give --drives {devices}, or a file that names {devices} drives")));
+    }
+    let mut starts = BTreeMap::new();
+    let mut end = 0u64;
+    for ((drive, size), (&number, device)) in members.iter().enumerate().zip(&survey.devices) {
+        let needed = device.end.get().div_ceil(factor);
+        if needed > size.get() {
+            return Err(Problem::failed(format!(
+                "{}: device {number} needs {needed} sectors, and drive {drive} has {}",
+                path.display(),
+                size.get()
+            ))
+            .help("choose larger drives; a file for --drives names a drive for each device, in order"));
+        }
+        starts.insert(number, end);
+        end = end.saturating_add(size.get().saturating_mul(factor));
+    }
+    let all = concatenated(survey, &starts, end);
+    Ok((Devices::Concatenated(starts), Some(all)))
 }
 
 /// Returns the summary of all devices, one behind the other.

@@ -5,18 +5,20 @@ use super::log::Log;
 use crate::problem::Problem;
 use scheduler::Request;
 use sim::{Finished, Interval, Observer, Series};
-use units::Instant;
+use units::{Instant, RequestId};
 
 /// The log and the time series of a run, and a calling program that sees its requests, as far as they are wanted. Nothing
 /// is kept of a warm-up.
-pub(super) struct Watch<'a> {
-    pub(super) log: Option<Log>,
+pub(super) struct Watch<'a, 'l> {
+    pub(super) log: Option<&'l mut Log>,
     pub(super) series: Option<Series>,
     pub(super) caller: Caller<'a>,
     pub(super) warm: bool,
+    /// The drive of the log's rows; `None` if an array names it with each command.
+    pub(super) drive: Option<u32>,
 }
 
-impl Watch<'_> {
+impl Watch<'_, '_> {
     /// Ends the warm-up.
     pub(super) fn measure_from(&mut self, now: Instant) {
         self.warm = true;
@@ -30,21 +32,20 @@ impl Watch<'_> {
     /// # Errors
     /// That failure.
     pub(super) fn check(&self) -> Result<(), Problem> {
-        self.log.as_ref().map_or(Ok(()), Log::check)
+        self.log.as_deref().map_or(Ok(()), Log::check)
     }
 
-    /// Ends the log, and returns the time series.
+    /// Returns the time series.
     ///
     /// # Errors
-    /// The log cannot be written, or the series has too many intervals.
+    /// The series has too many intervals.
     pub(super) fn finish(self, now: Instant) -> Result<Option<Vec<Interval>>, Problem> {
-        self.log.map_or(Ok(()), Log::finish)?;
         let series = self.series.map(|series| series.finish(now)).transpose();
         series.map_err(|error| Problem::usage(format!("--every: {error}")))
     }
 }
 
-impl Observer for Watch<'_> {
+impl Observer for Watch<'_, '_> {
     fn arrived(&mut self, request: Request, at: Instant) {
         if let Some(series) = &mut self.series {
             series.arrived(request, at);
@@ -55,11 +56,18 @@ impl Observer for Watch<'_> {
         if let Some(series) = &mut self.series {
             series.finished(done);
         }
-        if let Some(log) = self.log.as_mut().filter(|_| self.warm) {
-            log.add(done);
+        if !self.warm {
+            return;
         }
-        if self.warm {
-            self.caller.finished(done);
+        if let (Some(log), Some(drive)) = (&mut self.log, self.drive) {
+            log.add(drive, done.request.id, done);
+        }
+        self.caller.finished(done);
+    }
+
+    fn command_finished(&mut self, drive: usize, request: RequestId, done: &Finished) {
+        if let Some(log) = self.log.as_mut().filter(|_| self.warm) {
+            log.add(u32::try_from(drive).unwrap_or(u32::MAX), request, done);
         }
     }
 }

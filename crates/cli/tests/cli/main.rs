@@ -28,6 +28,7 @@ mod nbdkit;
 mod packaging;
 #[cfg(target_os = "linux")]
 mod page;
+mod parquet;
 mod probe;
 #[cfg(target_os = "linux")]
 mod proofs;
@@ -41,6 +42,7 @@ mod reload;
 mod serve;
 mod simulate;
 mod simulate_device;
+mod simulate_drives;
 mod simulate_replay;
 mod simulate_results;
 mod simulate_told;

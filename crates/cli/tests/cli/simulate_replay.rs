@@ -125,7 +125,7 @@ fn sectors_that_are_read_again_come_from_the_buffer() {
     for (ms, row) in ours.iter().zip(&rows).skip(1) {
         near(*ms, HIT_MS, 1e-6);
         // Columns 7 and 8 are the cache hit and how the request was served; 9 to 11 the head's time.
-        assert_eq!(row[7..], ["1", "hit", "0", "0", "0"]);
+        assert_eq!(row[7..12], ["1", "hit", "0", "0", "0"]);
     }
     assert_eq!(rows[0][7..9], ["0", "miss"]);
     let head: f64 = rows[0][9..].iter().map(|ns| ns.parse::<f64>().unwrap() / 1e6).sum();

@@ -112,7 +112,7 @@ fn seeds_that_change_nothing_are_told() {
     assert!(dir.names() == ["few.trace"]);
 }
 
-const HEADING: &str = "arrival_ns,start_ns,completion_ns,op,lbn,sectors,device,cache_hit,served,seek_ns,rotation_ns,transfer_ns";
+const HEADING: &str = "arrival_ns,start_ns,completion_ns,op,lbn,sectors,device,cache_hit,served,seek_ns,rotation_ns,transfer_ns,id";
 
 #[test]
 fn the_log_has_every_request_and_adds_up_to_the_result() {

@@ -127,7 +127,7 @@ fn mistakes_of_a_trace_are_named() {
     run("simulate --workload replay:x --format csv").complained(2, &["csv:time=5"]);
     run("simulate --workload replay:x --event X").complained(2, &["give Q"]);
     run("simulate --workload replay:x --time-unit h").complained(2, &["s, ms, us, 100ns and ns"]);
-    run("simulate --workload replay:x --device first").complained(2, &["or all"]);
+    run("simulate --workload replay:x --device first").complained(2, &["all or each"]);
     let cut = dir.path("cut.zst");
     let packed = zstd::stream::encode_all(&b"0.5 0 8 8 1\n".repeat(9_000)[..], 1).unwrap();
     std::fs::write(&cut, &packed[..packed.len() / 2]).unwrap();

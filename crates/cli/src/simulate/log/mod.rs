@@ -10,10 +10,11 @@ use sim::Finished;
 use std::fmt;
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use units::RequestId;
 
 /// The columns, in the order of a row: times in nanoseconds of the simulation, addresses and lengths in sectors of the
-/// drive, and the number of the drive, from 0.
-const COLUMNS: [&str; 12] = [
+/// drive, the number of the drive, from 0, and the number of the request, which the commands that an array makes of it share.
+const COLUMNS: [&str; 13] = [
     "arrival_ns",
     "start_ns",
     "completion_ns",
@@ -26,6 +27,7 @@ const COLUMNS: [&str; 12] = [
     "seek_ns",
     "rotation_ns",
     "transfer_ns",
+    "id",
 ];
 
 /// The format of a log, by the ending of its file's name.
@@ -74,10 +76,11 @@ struct Row {
     seek_ns: u64,
     rotation_ns: u64,
     transfer_ns: u64,
+    id: u64,
 }
 
 impl Row {
-    fn of(done: &Finished) -> Self {
+    fn of(drive: u32, request: RequestId, done: &Finished) -> Self {
         let served =
             done.served.unwrap_or(if done.request.op.is_write() { Served::Medium } else { Served::Miss });
         Self {
@@ -87,7 +90,7 @@ impl Row {
             write: done.request.op.is_write(),
             lbn: done.request.range.start().get(),
             sectors: done.request.range.len().get(),
-            device: 0,
+            device: drive,
             cache_hit: matches!(served, Served::Hit | Served::Buffered),
             served: match served {
                 Served::Hit => "hit",
@@ -99,6 +102,7 @@ impl Row {
             seek_ns: done.seek.as_nanos(),
             rotation_ns: done.rotation.as_nanos(),
             transfer_ns: done.transfer.as_nanos(),
+            id: request.get(),
         }
     }
 
@@ -146,9 +150,10 @@ impl Log {
         Ok(Self { path: path.clone(), writer, failed: None })
     }
 
-    pub(crate) fn add(&mut self, done: &Finished) {
+    /// Adds a request, or a command that an array sent to one of its drives for a request.
+    pub(crate) fn add(&mut self, drive: u32, request: RequestId, done: &Finished) {
         if self.failed.is_none() {
-            self.failed = self.writer.write(&Row::of(done)).err();
+            self.failed = self.writer.write(&Row::of(drive, request, done)).err();
         }
     }
 

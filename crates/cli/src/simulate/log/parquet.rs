@@ -56,6 +56,7 @@ impl Parquet {
         longs(&mut group, rows, |row| row.seek_ns)?;
         longs(&mut group, rows, |row| row.rotation_ns)?;
         longs(&mut group, rows, |row| row.transfer_ns)?;
+        longs(&mut group, rows, |row| row.id)?;
         group.close()?;
         self.rows.clear();
         Ok(())
@@ -126,12 +127,13 @@ mod tests {
             write: n % 3 == 0,
             lbn: n.wrapping_mul(0x9e37_79b9) % 17_000_000,
             sectors: 8 + n % 2,
-            device: 0,
+            device: (n % 4) as u32,
             cache_hit: n % 5 == 0,
             served: if n % 5 == 0 { "hit" } else { "miss" },
             seek_ns: n % 7,
             rotation_ns: n % 11,
             transfer_ns: n % 13,
+            id: n,
         }
     }
 
@@ -161,12 +163,13 @@ mod tests {
                 word(expected.op()),
                 long(expected.lbn),
                 long(expected.sectors),
-                Field::Int(0),
+                Field::Int(expected.device.cast_signed()),
                 Field::Bool(expected.cache_hit),
                 word(expected.served),
                 long(expected.seek_ns),
                 long(expected.rotation_ns),
                 long(expected.transfer_ns),
+                long(expected.id),
             ];
             let names = super::super::COLUMNS.map(str::to_owned);
             assert_eq!(read(&got.unwrap()), names.into_iter().zip(values).collect::<Vec<_>>());

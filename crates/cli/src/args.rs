@@ -448,9 +448,13 @@ pub(crate) struct SimulateArgs {
     #[arg(help_heading = "Background", long, value_name = "PERCENT", value_parser = values::harm, allow_negative_numbers = true)]
     pub(crate) harm: Option<u32>,
     /// Outside the drive: whether requests go straight to the drive, in its own order, while nothing is wanted or no gap can be used,
-    /// and idle time is used in streams [default: off]
+    /// and idle time is used in streams [default: on, as in `freeblock serve`; off with --conservatism]
     #[arg(help_heading = "Background", long, value_name = "SWITCH", value_enum)]
     pub(crate) pass_through: Option<Switch>,
+    /// Outside the drive: whether the cost of background work is measured, as in `freeblock serve`, by windows of time without it
+    /// [default: off]
+    #[arg(help_heading = "Background", long, value_name = "SWITCH", value_enum)]
+    pub(crate) audit: Option<Switch>,
     /// Outside the drive: whether the rest of a gap behind a detour is planned as another gap [default: off; on with `--bought-turns`]
     #[arg(help_heading = "Background", long, value_name = "SWITCH", value_enum)]
     pub(crate) plan_rest: Option<Switch>,
@@ -477,7 +481,7 @@ pub(crate) struct SimulateArgs {
     /// Give a fresh scheduler the inputs of a daemon's, from a recording of `freeblock serve --record`, and compare every
     /// decision; the exit code is 1 if one differs. Only --json may be combined with it
     #[cfg(target_os = "linux")]
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["drive", "drives", "array", "independent", "place", "blind", "profile", "behaviour", "policy", "mimic", "learnt", "mimic_memory", "mimic_minimum_samples", "mimic_probe_idle", "workload", "mpl", "outstanding", "requests", "background", "block_size", "conservatism", "harm", "pass_through", "plan_rest", "bought_turns", "seed", "seeds", "warmup", "every", "log", "request_size", "locality", "reads", "think", "rate", "scale", "compress", "format", "time_unit", "event", "device", "wrap", "zero_latency", "age_weight", "budget", "idle_time"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["drive", "drives", "array", "independent", "place", "blind", "profile", "behaviour", "policy", "mimic", "learnt", "mimic_memory", "mimic_minimum_samples", "mimic_probe_idle", "workload", "mpl", "outstanding", "requests", "background", "block_size", "conservatism", "harm", "pass_through", "audit", "plan_rest", "bought_turns", "seed", "seeds", "warmup", "every", "log", "request_size", "locality", "reads", "think", "rate", "scale", "compress", "format", "time_unit", "event", "device", "wrap", "zero_latency", "age_weight", "budget", "idle_time"])]
     pub(crate) replay_live: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]

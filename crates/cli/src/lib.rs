@@ -18,6 +18,7 @@ mod inspect;
 mod interrupt;
 mod lab;
 pub mod library;
+mod measured;
 mod mimic;
 mod output;
 mod pages;

@@ -31,8 +31,8 @@ pub mod web;
 
 pub use disk::{
     Accessed, BOUNDS_US, BackgroundStatus, BackgroundTerms, DeviceTime, Disk, DiskError, DiskStatus, Fence,
-    Floor, Foresight, Gaps, Guard, Hosted, Latency, MemoryStatus, Paid, Place, PromotedStatus, Space,
-    TIMEOUT,
+    Floor, Foresight, Gaps, Guard, Hosted, Latency, Measured, MeasuredArm, MeasuredShare, MemoryStatus, Paid,
+    Place, PromotedStatus, Space, TIMEOUT,
 };
 pub use exporter::Exporter;
 pub use learnt::{Learnt, LearntKeeper, SAVE_EVERY};

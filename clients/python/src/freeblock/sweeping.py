@@ -229,7 +229,7 @@ def _on_cluster(client: Any, runs: Mapping[str, Mapping[str, Any]], found: Calla
     futures = client.map(point, list(runs.values()), key=[f"freeblock-{key}" for key in runs], retries=_ATTEMPTS)
     keys = dict(zip(futures, runs))
     try:
-        for future in as_completed(futures):
+        for future in as_completed(futures):  # type: ignore[no-untyped-call, unused-ignore]
             found(keys[future], future.result())
     finally:
         client.cancel(futures)

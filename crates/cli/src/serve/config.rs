@@ -97,6 +97,8 @@ pub(crate) struct DiskConfig {
     pub(crate) conservatism: Option<Duration>,
     /// Whether unspent harm is spent on revolutions.
     pub(crate) bought_turns: bool,
+    /// Whether the cost of background work is measured, by windows without it.
+    pub(crate) audit: bool,
     /// `None`: idle time is not used.
     pub(crate) idle_after: Option<Duration>,
     /// The time that the device has for a command.
@@ -178,6 +180,7 @@ impl Config {
                         harm_ppm: HARM_PPM,
                         conservatism: None,
                         bought_turns: false,
+                        audit: true,
                         idle_after: Some(IDLE_AFTER),
                         timeout: server::TIMEOUT,
                         record: args.record.clone(),
@@ -350,6 +353,7 @@ impl DiskConfig {
             harm_ppm,
             conservatism,
             bought_turns,
+            audit,
             idle_after,
             timeout,
             record,
@@ -360,7 +364,7 @@ impl DiskConfig {
             background_memory,
         } = self;
         let Learning { memory_bytes, minimum_samples, probe_idle } = learning;
-        let all: [(&'static str, &dyn std::fmt::Debug); 23] = [
+        let all: [(&'static str, &dyn std::fmt::Debug); 24] = [
             ("device", device),
             ("listen", listen),
             ("allow_remote", allow_remote),
@@ -376,6 +380,7 @@ impl DiskConfig {
             ("harm_percent", harm_ppm),
             ("conservatism_ms", conservatism),
             ("bought_turns", bought_turns),
+            ("audit", audit),
             ("idle_after_ms", idle_after),
             ("timeout_s", timeout),
             ("record", record),
@@ -500,7 +505,7 @@ mod tests {
         let expected = "bytes bytes_per_client clients drain_s handshake_s partial_blocks patience_s requests_per_client";
         assert_eq!(keys(limits), expected);
         let disk = table["disk"].as_array().unwrap()[0].as_table().unwrap();
-        let expected = "allow_remote background background_floor background_memory bought_turns buffered conservatism_ms device export harm_percent idle_after_ms listen mimic_memory mimic_minimum_samples mimic_probe_idle mimic_table name policy profile read_only record record_limit timeout_s ublk";
+        let expected = "allow_remote audit background background_floor background_memory bought_turns buffered conservatism_ms device export harm_percent idle_after_ms listen mimic_memory mimic_minimum_samples mimic_probe_idle mimic_table name policy profile read_only record record_limit timeout_s ublk";
         assert_eq!(keys(disk), expected);
     }
 

@@ -33,6 +33,7 @@ pub(crate) fn open(config: &DiskConfig, partial_blocks: usize) -> Result<(Disk<A
         harm_ppm: config.harm_ppm,
         conservatism_ns: config.conservatism.map(units::Duration::as_nanos),
         bought_turns: config.bought_turns,
+        audit: config.audit,
         idle_after_ns: config.idle_after.map(units::Duration::as_nanos),
         partial_blocks,
         learning: config.learning,

@@ -5,7 +5,7 @@ use crate::simulate::known::without_positions;
 use mimic::Learner;
 use model::{DriveModel, Profile};
 use scheduler::policy::PolicyName;
-use scheduler::{Config, Core, IdleTime, Mimic, OutsideConfig, Overheads, Place};
+use scheduler::{AuditConfig, Config, Core, IdleTime, Mimic, OutsideConfig, Overheads, Place};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use units::{Bytes, Duration, Sectors};
@@ -35,6 +35,9 @@ pub(crate) struct Recipe {
     /// Whether unspent harm is spent on revolutions, and the rest of a gap behind a detour is planned for.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) bought_turns: bool,
+    /// Whether the cost of background work is measured, by windows without it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) audit: bool,
     /// `None`: idle time is not used.
     pub(crate) idle_after_ns: Option<u64>,
     pub(crate) partial_blocks: usize,
@@ -146,6 +149,11 @@ impl Recipe {
         Self::deserialize(setup).map_err(|error| error.to_string())
     }
 
+    /// Returns the seed of the audit's windows: another one for each disk, so that not all pause at once.
+    fn audit_seed(&self) -> u64 {
+        self.disk.bytes().fold(0, |seed: u64, byte| seed.wrapping_mul(31).wrapping_add(u64::from(byte)))
+    }
+
     /// Makes the parts.
     ///
     /// # Errors
@@ -157,13 +165,13 @@ impl Recipe {
                 let model = DriveModel::from_profile(&profile).map_err(|e| e.to_string())?;
                 costs.check()?;
                 let overheads = (*costs).into();
-                let beyond = OutsideConfig::beyond(overheads);
+                let beyond = OutsideConfig::beyond(overheads).serving();
                 let paper = |ns| OutsideConfig::paper(overheads, Duration::from_nanos(ns));
                 (model, self.conservatism_ns.map_or(beyond, paper))
             }
             Knowledge::Size { sectors, sector_bytes } => {
                 let model = DriveModel::unknown(Sectors::new(*sectors), Bytes::new(*sector_bytes));
-                (model.map_err(|e| e.to_string())?, OutsideConfig::blind())
+                (model.map_err(|e| e.to_string())?, OutsideConfig::blind().serving())
             }
         };
         let policy: PolicyName =
@@ -178,6 +186,7 @@ impl Recipe {
                 harm_ppm: Some(self.harm_ppm),
                 plan_rest: self.bought_turns,
                 bought_turns: self.bought_turns,
+                audit: self.audit.then(|| AuditConfig::new(self.audit_seed())),
                 ..outside
             }),
             most_partials: self.partial_blocks,
@@ -278,6 +287,7 @@ mod tests {
             harm_ppm: 5,
             conservatism_ns: None,
             bought_turns: false,
+            audit: false,
             idle_after_ns: None,
             partial_blocks: 7,
             learning: Learning::default(),

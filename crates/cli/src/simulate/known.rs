@@ -69,8 +69,8 @@ pub(super) fn believed(
     told: Option<&Told>,
 ) -> Result<(Arc<DriveModel>, OutsideConfig), Problem> {
     let served = |place: OutsideConfig| match args.pass_through {
-        Some(Switch::On) => place.serving(),
-        _ => place,
+        Some(Switch::Off) => place,
+        Some(Switch::On) | None => place.serving(),
     };
     if args.blind {
         let unknown = DriveModel::unknown(truth.layout().capacity(), truth.sector_bytes());

@@ -33,7 +33,9 @@ use mimic::Learner;
 use model::{DriveModel, Profile};
 use run::{Goal, Run};
 use scheduler::policy::PolicyName;
-use scheduler::{Config, IdleTime, MOST_BLOCK_SECTORS, OutsideConfig, Overheads, Place, SearchBudget};
+use scheduler::{
+    AuditConfig, Config, IdleTime, MOST_BLOCK_SECTORS, OutsideConfig, Overheads, Place, SearchBudget,
+};
 use show::{Left, Several};
 use sim::{ArrayLayout, Background, Member, Series, Statistics, black_box};
 use std::collections::BTreeMap;
@@ -138,6 +140,8 @@ impl Kit {
         overheads: Overheads,
     ) -> Result<(Arc<DriveModel>, OutsideConfig), Problem> {
         let (known, place) = known::believed(args, Arc::clone(&self.model), overheads, self.told.as_ref())?;
+        let audit = (args.audit == Some(Switch::On)).then(|| AuditConfig::new(args.seed));
+        let place = OutsideConfig { audit, ..place };
         if args.blind || args.conservatism.is_some() {
             return Ok((known, place));
         }
@@ -458,6 +462,7 @@ fn check_place(args: &SimulateArgs) -> Result<(), Problem> {
         ("--conservatism", args.conservatism.is_some(), "inside the drive every time is known exactly"),
         ("--harm", args.harm.is_some(), "in the drive detours cost the foreground nothing"),
         ("--pass-through", args.pass_through.is_some(), "there is no queue between the core and the drive"),
+        ("--audit", args.audit == Some(Switch::On), "in the drive the harm is exact"),
         ("--bought-turns", buys, "in the drive the papers' planner buys none"),
         ("--plan-rest", rests, "in the drive the papers' planner plans once for a gap"),
     ];

@@ -1,9 +1,11 @@
 //! The state of a scheduler outside the drive in a result, under the names of a daemon's status.
 
 use crate::caution::{MISTRUSTED, unused_because};
+use crate::measured::measured;
 use crate::tables::{grouped, percent, span};
 use scheduler::{Caution, Core, ErrorRecord, Harm, PlannerStats};
 use serde::Serialize;
+use server::Measured;
 use sim::Trust;
 use std::collections::BTreeMap;
 use units::Duration;
@@ -16,6 +18,7 @@ pub(crate) struct Told {
     gaps: PlannerStats,
     detours: Harm,
     idle: Harm,
+    measured: Option<Measured>,
     /// The bound on the harm of detours, in millionths of the foreground's time; without one it is only measured.
     harm_ppm: Option<u32>,
 }
@@ -31,6 +34,8 @@ pub(crate) struct Json {
     gaps: Gaps,
     detours: Paid,
     idle: Paid,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    measured: Option<Measured>,
     harm_percent: Option<f64>,
 }
 
@@ -75,6 +80,7 @@ impl Told {
             gaps: core.planner_stats(),
             detours: core.detour_harm()?,
             idle: core.harm(),
+            measured: core.audit_report().map(Measured::from),
             harm_ppm,
         })
     }
@@ -100,6 +106,7 @@ impl Told {
             gaps: Gaps { seen: gaps.gaps, used: gaps.detours, bought: gaps.bought },
             detours: Paid::of(*detours),
             idle: Paid::of(*idle),
+            measured: self.measured,
             harm_percent: self.harm_percent(),
         }
     }
@@ -144,6 +151,8 @@ impl Told {
             };
             let (detours, idle) = (share(detours), share(idle));
             lines.push(("harm", format!("detours {detours:.2}%, idle time {idle:.2}%; {most}")));
+            let told = self.measured.and_then(|told| serde_json::to_value(told).ok());
+            lines.extend(told.and_then(|told| measured(&told)).map(|line| ("measured", line)));
         }
         lines
     }

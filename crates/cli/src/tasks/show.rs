@@ -1,6 +1,7 @@
 //! Tasks and disks for people.
 
 use crate::caution::{MISTRUSTED, unused_because};
+use crate::measured::measured;
 use crate::tables::{grouped, table};
 use scheduler::Caution;
 use serde_json::Value;
@@ -200,6 +201,9 @@ pub(crate) fn status(status: &Value) -> String {
             out,
             "  background  {gaps:.1} MB in gaps, harm {detours:.2}%; {idle:.1} MB in idle time, harm {idling:.2}%"
         );
+        if let Some(measured) = measured(&now["measured"]) {
+            let _ = writeln!(out, "  measured    {measured}");
+        }
         out.push_str(&background_requests(&now["background_requests"]));
         // A drive without a profile has no gaps to report.
         let why =

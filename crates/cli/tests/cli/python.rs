@@ -105,6 +105,6 @@ fn the_wheel_works_in_a_clean_environment() {
         mypy.args(arguments).current_dir(packages.unwrap()).env("MYPY_CACHE_DIR", dir.path("mypy"));
         run(&mut mypy).unwrap();
     };
-    types(&["-m", "mypy", "--strict", "-p", "freeblock"]);
+    types(&["-m", "mypy", "--strict", "--follow-imports", "silent", "-p", "freeblock"]);
     types(&["-m", "mypy.stubtest", "--ignore-missing-stub", "freeblock._native"]);
 }

@@ -378,7 +378,7 @@ fn loads_with_times_of_their_own_take_no_others() {
 #[test]
 fn outside_the_drive_conservatism_costs_bandwidth_and_spares_the_foreground() {
     let of = |flags: &str| {
-        let args = "simulate --where outside --workload oltp --policy sptf --requests 4000 --json";
+        let args = "simulate --where outside --pass-through off --workload oltp --policy sptf --requests 4000 --json";
         let json = run(&format!("{args} {flags}")).json();
         let sum: f64 = json["head_time"].as_object().unwrap().values().map(|v| v.as_f64().unwrap()).sum();
         assert!((sum - 1.0).abs() < 1e-9, "{json}");

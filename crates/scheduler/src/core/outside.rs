@@ -276,7 +276,7 @@ impl Outside {
             shared: Shared::default(),
             known_bad: BTreeSet::new(),
             price: Price::of_track(drive.layout().track(TrackIndex::new(0)).sectors),
-            cost: config.audit.map(|audit| Box::new(Cost::new(audit, drive, base))),
+            cost: config.audit.map(|audit| Box::new(Cost::new(audit, drive, base, config.pass_through > 0))),
             destaged_at: Instant::ZERO,
             mistrusted_requests: 0,
             served_requests: 0,
@@ -395,7 +395,8 @@ impl Core {
             self.outside = Some(outside);
             return action;
         }
-        if let Some(action) = self.stream_next(&mut outside, now) {
+        let cached = self.pass_cached_write(&mut outside, now);
+        if let Some(action) = cached.or_else(|| self.stream_next(&mut outside, now)) {
             self.outside = Some(outside);
             return Some(action);
         }
@@ -424,7 +425,7 @@ impl Core {
                 outside.device.iter_mut().for_each(|before| before.in_any_order = true);
             }
             let command = order.command;
-            outside.stream_sees_sent(&self.drive, now, command.op);
+            outside.stream_sees_sent(now, command.op);
             outside.device.iter_mut().for_each(Order::is_not_alone);
             outside.device.push_back(order);
             outside.foresee(&self.drive);
@@ -449,8 +450,11 @@ impl Core {
             self.outside = Some(outside);
             return;
         };
-        // If the drive reorders commands, none of the overtaken ones is served as predicted.
-        outside.device.iter_mut().take(place.unwrap_or(0)).for_each(|order| order.overtaken = true);
+        // If the drive reorders commands, none of the overtaken ones is served as predicted. A cached write overtakes none: it
+        // does not wait for the arm.
+        if !outside.reports(order.command.op) {
+            outside.device.iter_mut().take(place.unwrap_or(0)).for_each(|order| order.overtaken = true);
+        }
         self.now = now;
         outside.heard_any = now;
         if outcome == Outcome::Lost {

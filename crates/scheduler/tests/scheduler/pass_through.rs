@@ -9,9 +9,13 @@ use std::sync::Arc;
 use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId, Sectors};
 
 fn core() -> Core {
+    core_of(false)
+}
+
+fn core_of(write_back: bool) -> Core {
     let toml = include_str!("../../../model/tests/data/tiny.toml");
     let drive = DriveModel::from_profile(&Profile::from_toml(toml, "tiny.toml").unwrap()).unwrap();
-    let overheads = Overheads { overlap: true, ..Overheads::default() };
+    let overheads = Overheads { overlap: true, write_back, ..Overheads::default() };
     let place = Place::Outside(OutsideConfig::beyond(overheads).serving());
     Core::new(Arc::new(drive), Config { place, ..Config::default() })
 }
@@ -140,5 +144,19 @@ fn fewer_go_through_where_the_setting_says_so_and_none_by_the_papers() {
         core = Core::new(drive, Config { place: Place::Outside(place), ..Config::default() });
         many(&mut core, 0, 1..11);
         assert_eq!(sent(&mut core, 0).len(), expected);
+    }
+}
+
+#[test]
+fn a_write_that_the_drive_caches_does_not_wait_with_the_reads_that_are_scheduled() {
+    for (caches, expected) in [(true, &[1_000][..]), (false, &[])] {
+        let mut core = core_of(caches);
+        let session = core.open(Priority::default()).unwrap();
+        core.read(session, range(4_000, 8), Sectors::new(8), Parameter::default()).unwrap();
+        many(&mut core, 0, 1..9);
+        assert_eq!(sent(&mut core, 0).len(), 2, "reads are scheduled");
+        submit(&mut core, 1, 20, Op::Write, range(82, 8));
+        submit(&mut core, 1, 21, Op::Write, range(1_000, 8));
+        assert_eq!(starts(&sent(&mut core, 1)), expected, "and not the one that overlaps a waiting read");
     }
 }

@@ -99,6 +99,7 @@ impl Collector for Snapshot {
             self.0.iter().filter_map(|one| Some((disk(one), one.status.harm_bound?))).collect();
         let help = "The bound on the harm of idle work and detours together";
         family(&mut to, "harm_bound_ratio", help, MetricType::Gauge, &bounds)?;
+        self.measured(&mut to)?;
         let values: Vec<(Labels<'_>, f64)> =
             self.0.iter().filter_map(|one| Some((disk(one), wrong_blocks(&one.tasks)?))).collect();
         let (name, help) =
@@ -157,6 +158,38 @@ fn wrong_blocks(tasks: &[TaskStatus]) -> Option<f64> {
 }
 
 impl Snapshot {
+    /// Writes the measured cost of background work, for the disks that measure it.
+    fn measured(&self, to: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+        let mut requests: Vec<(Labels<'_>, f64)> = Vec::new();
+        let (mut responses, mut shares) = (Vec::new(), Vec::new());
+        for (one, measured) in self.0.iter().filter_map(|one| Some((one, one.status.measured?))) {
+            let label = |name, value: &str| vec![("disk", one.disk.clone()), (name, value.to_owned())];
+            for (kind, arm) in [("on", measured.on), ("plain", measured.plain), ("through", measured.through)]
+            {
+                requests.push((label("window", kind), arm.requests as f64));
+                if arm.requests > 0 {
+                    responses.push((label("window", kind), arm.response_ms / 1e3));
+                }
+            }
+            for (of, share) in [("background", measured.background), ("order", measured.order)] {
+                let ends =
+                    share.map(|share| [("low", share.low), ("mean", share.mean), ("high", share.high)]);
+                for (end, value) in ends.into_iter().flatten() {
+                    let mut labels = label("of", of);
+                    labels.push(("end", end.to_owned()));
+                    shares.push((labels, value));
+                }
+            }
+        }
+        let help = "Requests of the windows in which the cost of background work is measured";
+        family(to, "measured_requests", help, MetricType::Counter, &requests)?;
+        let help = "The mean response time of these requests";
+        family(to, "measured_response_seconds", help, MetricType::Gauge, &responses)?;
+        let help =
+            "The measured increase of the mean response time, with the ends of its 95% confidence interval";
+        family(to, "measured_harm_ratio", help, MetricType::Gauge, &shares)
+    }
+
     /// Writes the metrics of background requests, for the disks that take some.
     fn background(&self, to: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
         type Figure = Named<BackgroundStatus, f64>;

@@ -4,6 +4,7 @@ mod apps;
 mod background;
 mod blocks;
 mod commands;
+mod measured;
 mod patience;
 mod requests;
 mod served;
@@ -12,6 +13,7 @@ mod traffic;
 
 pub use apps::{Fence, Guard, Hosted, Place, Spare};
 pub use background::{BackgroundStatus, BackgroundTerms, Floor, MemoryStatus, PromotedStatus};
+pub use measured::{Measured, MeasuredArm, MeasuredShare};
 pub use patience::TIMEOUT;
 pub use status::{Accessed, BOUNDS_US, DeviceTime, DiskStatus, Foresight, Gaps, Latency, Paid, Space};
 

@@ -1,6 +1,7 @@
 //! The figures of a disk.
 
 use super::background::BackgroundStatus;
+use super::measured::Measured;
 use super::requests::Request;
 use device::Ask;
 use hdrhistogram::Histogram;
@@ -216,6 +217,8 @@ pub struct DiskStatus {
     pub idle: Paid,
     /// The bound on both shares together (`harm_percent` as a share), if there is one.
     pub harm_bound: Option<f64>,
+    /// The cost of background work, measured, if it is.
+    pub measured: Option<Measured>,
     /// Commands that were given up, because the device did not answer in time.
     pub timed_out: u64,
     /// Those of them that it has not answered yet.
@@ -437,6 +440,7 @@ impl Counters {
             detours: core.detour_harm().map(Paid::of).unwrap_or_default(),
             idle: Paid::of(core.harm()),
             harm_bound: core.harm_bound_ppm().map(|ppm| f64::from(ppm) / 1e6),
+            measured: core.audit_report().map(Measured::from),
             caution: core.caution().map(Caution::name),
             mistrusted: false,
             background_requests: None,

@@ -10,6 +10,7 @@ use super::forecast::{Late, Standing};
 use super::{Caution, Outside, guard};
 use crate::core::under_way::{Job, turn};
 use crate::core::{Action, Core, Purpose};
+use crate::foreground::Pending;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -71,6 +72,7 @@ impl Core {
             && foreground
             && !after_idle
             && (self.background.is_idle()
+                || outside.is_through()
                 || self.streams_are_enough(outside)
                 || outside.leaves_the_order_to_the_drive())
     }
@@ -79,7 +81,27 @@ impl Core {
     /// one waits until that is done, if either of them writes.
     pub(super) fn pass_next(&mut self, outside: &mut Outside, now: Instant) -> Option<Action> {
         (outside.choose_at, outside.room_at) = (None, None);
-        if self.pool.is_empty() || outside.device.len() >= usize::from(outside.config.pass_through) {
+        self.pass_first(outside, now, |_| true)
+    }
+
+    /// Returns the oldest waiting write as a command if the drive caches writes: it is reported at once and takes no time of the
+    /// arm from the requests that are scheduled, so that it does not wait with them.
+    pub(super) fn pass_cached_write(&mut self, outside: &mut Outside, now: Instant) -> Option<Action> {
+        if !outside.retries.is_empty() || !outside.reports(Op::Write) {
+            return None;
+        }
+        self.pass_first(outside, now, |pending| pending.request.op.is_write() && pending.promoted.is_none())
+    }
+
+    /// Returns the oldest of some waiting requests as a command, if the drive has room for it.
+    fn pass_first(
+        &mut self,
+        outside: &mut Outside,
+        now: Instant,
+        passes: impl Fn(&Pending) -> bool,
+    ) -> Option<Action> {
+        if outside.device.len() >= usize::from(outside.config.pass_through) || !self.pool.iter().any(&passes)
+        {
             return None;
         }
         self.pool.sort_unstable_by_key(|pending| pending.sequence);
@@ -88,8 +110,9 @@ impl Core {
             let behind =
                 |op: Op, range| (op.is_write() || request.op.is_write()) && request.range.overlaps(range);
             let older = self.pool[..*at].iter().map(|older| (older.request.op, older.request.range));
-            let there = outside.device.iter().map(|order| (order.command.op, order.command.range));
-            !older.chain(there).any(|(op, range)| behind(op, range))
+            let decided = outside.device.iter().chain(&outside.queue);
+            let there = decided.map(|order| (order.command.op, order.command.range));
+            passes(&self.pool[*at]) && !older.chain(there).any(|(op, range)| behind(op, range))
         };
         let next = (0..self.pool.len().min(OVERTAKEN_REQUESTS_MAX)).find(free)?;
         let pending = self.pool.remove(next);
@@ -101,7 +124,7 @@ impl Core {
         self.idle.not_before = Instant::ZERO;
         self.idle.visited(pending.position().cylinder);
         let alone = outside.device.is_empty() && outside.destaged_at <= now;
-        outside.stream_sees_sent(&self.drive, now, pending.request.op);
+        outside.stream_sees_sent(now, pending.request.op);
         outside.device.iter_mut().for_each(Order::is_not_alone);
         Some(outside.pass(&self.drive, job, tag, (now, alone)))
     }

@@ -5,9 +5,9 @@
 //! the sectors when they have passed: then they come from the drive's buffer, and the arm is free. A request that meets such
 //! a command waits for the end of the command, and not for its sectors.
 //!
-//! A drive that caches writes puts them on the medium when no command waits for the arm, and then it does not read ahead: a
-//! stream ends with such a write. The writes, and so their time and the place where they leave the head, are known. When the
-//! last one must be on the medium, a new stream begins on its track, with the sectors that pass next.
+//! A drive that caches writes puts them on the medium when no command waits for the arm. Then it does not read ahead, and
+//! the position of the head is unknown: a stream ends with such a write, and a new one begins behind the next read for which
+//! the drive has written everything.
 
 use super::Outside;
 use super::clock::nanos;
@@ -15,14 +15,13 @@ use super::command::{Command, Order, Outcome, Work};
 use super::fit::range_of;
 use super::forecast::Standing;
 use crate::background::Focus;
-use crate::core::under_way::{pass, plain_end, turn};
+use crate::core::under_way::turn;
 use crate::core::{Action, Core, Purpose};
 use crate::planner::{Stop, straight_parts};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
+use model::DriveModel;
 use model::layout::Location;
-use model::{DriveModel, Position};
 use units::{Duration, FULL_TURN, Instant, Lbn, LbnRange, Op, Sectors, TrackIndex};
 
 /// The time in which the sectors of one command pass. A longer command keeps the arm no longer; but sectors that have passed
@@ -45,15 +44,8 @@ const AMPLIFICATION_PRIOR: u64 = 3;
 /// A stream passes over no more unwanted sectors than pass in this part of a revolution.
 const SKIP_REVOLUTION_PART: u32 = 16;
 
-/// The number of cached writes whose time on the medium is predicted; with more, no stream begins until the next read.
-const HELD_WRITES_MAX: usize = 16;
-
-/// The time from a command to the first cached write behind it, and between two of them, as measured by the preset of drives of
-/// today (docs/MODEL.md, section 8).
-const WRITE_CHOICE: Duration = Duration::from_micros(100);
-
-/// The time by which a cached write may be on the medium later than predicted, but for a missed revolution.
-const WRITTEN_LATE_MAX: Duration = Duration::from_millis(1);
+/// The number of writes that a drive is taken to hold at most.
+const HELD_WRITES_MAX: u64 = 128;
 
 /// Reads of which this part finds no other at the drive leave enough idle time: gaps are not needed.
 const IDLE_SHARE_PART: u64 = 5;
@@ -88,10 +80,10 @@ pub(super) struct Streams {
     found: u64,
     /// Nanoseconds by which all responses together may yet be longer: the bound's share of each, less what streams cost.
     credit: i64,
-    /// The writes that the drive has reported and not written, with the times of the reports.
-    held: Vec<(Instant, LbnRange)>,
-    /// Since when no command waits for the arm, and the last sector that it was at.
-    arm_free: Option<(Instant, Lbn)>,
+    /// The time that the drive needs for the writes that it holds.
+    held: Duration,
+    /// Since when no command waits for the arm.
+    arm_free: Option<Instant>,
 }
 
 /// The place at which a head reads ahead.
@@ -102,8 +94,6 @@ struct Place {
     passed: Instant,
     /// Whether nothing was looked for there yet.
     fresh: bool,
-    /// Whether the head has written there, so that the drive does not read ahead.
-    cold: bool,
 }
 
 impl Default for Streams {
@@ -117,8 +107,8 @@ impl Default for Streams {
             tries: 0,
             found: 0,
             credit: 0,
-            held: Vec::new(),
-            arm_free: Some((Instant::ZERO, Lbn::ZERO)),
+            held: Duration::ZERO,
+            arm_free: Some(Instant::ZERO),
         }
     }
 }
@@ -151,6 +141,19 @@ impl Streams {
         self.credit = self.credit.saturating_sub(nanos(self.amplified(waited)));
     }
 
+    /// Records that the arm has work from `now` on: until then the drive has written cached writes.
+    fn arm_is_taken(&mut self, now: Instant) {
+        if let Some(since) = self.arm_free.take() {
+            self.held = self.held.saturating_sub(now.saturating_since(since));
+        }
+    }
+
+    /// Returns whether the drive has cached writes.
+    fn holds_writes(&self, now: Instant) -> bool {
+        let idle = self.arm_free.map_or(Duration::ZERO, |since| now.saturating_since(since));
+        self.held > idle
+    }
+
     /// Returns whether many requests find the arm idle, and streams find wanted blocks before that.
     fn are_enough(&self) -> bool {
         let idle = (self.reads - self.behind_reads) * IDLE_SHARE_PART >= self.reads;
@@ -179,6 +182,11 @@ fn passing_time(drive: &DriveModel, range: LbnRange) -> Duration {
     time
 }
 
+/// Returns the time that a drive needs for a cached write: half of a full stroke and most of a revolution.
+fn time_of_write(drive: &DriveModel) -> Duration {
+    drive.seek(drive.layout().cylinders() / 8) + turn(drive) / 2
+}
+
 impl Outside {
     pub(super) fn bound_of_streams(&self, idle_ppm: u32) -> u32 {
         self.config.harm_ppm.map_or(idle_ppm, |bound| bound.min(idle_ppm))
@@ -187,64 +195,6 @@ impl Outside {
     /// Returns whether a command waits for the arm, and not for the drive's cache only.
     fn waits_for_arm(&self, op: Op) -> bool {
         !self.reports(op)
-    }
-
-    /// Predicts the cached writes from when the arm was free until `until`: the drive begins with the nearest one. Returns those
-    /// that are begun until then, by their places in the list, and the time and the last sector of the last of them.
-    fn written_until(&self, drive: &DriveModel, until: Instant) -> Option<(Vec<usize>, Instant, Lbn)> {
-        let held = &self.streams.held;
-        let (mut at, mut lbn) = self.streams.arm_free?;
-        let track = |lbn: Lbn| drive.layout().locate(lbn).map(|at| drive.layout().track(at.track));
-        let mut written: Vec<usize> = Vec::new();
-        while written.len() < held.len() {
-            let left = || (0..held.len()).filter(|which| !written.contains(which));
-            let came = left().map(|which| held[which].0).min()?;
-            let begins = at.max(came) + WRITE_CHOICE;
-            if begins >= until {
-                break;
-            }
-            let from = Position::from(track(lbn)?);
-            let seek = |which: &usize| {
-                let to = track(held[*which].1.start());
-                to.map_or(Duration::MAX, |to| drive.move_time(from, to.into(), Op::Write))
-            };
-            let next = left().filter(|which| held[*which].0 <= begins).min_by_key(seek)?;
-            let range = held[next].1;
-            let end = plain_end(drive, from, self.clock.platter(begins), Op::Write, &[range]);
-            (at, lbn) = (self.clock.host(end), Lbn::new(range.end().get() - 1));
-            written.push(next);
-        }
-        Some((written, at, lbn))
-    }
-
-    /// Records that the arm has work from `now` on: the cached writes that were begun until then are on the medium.
-    fn arm_is_taken(&mut self, drive: &DriveModel, now: Instant) {
-        if let Some((written, ..)) = self.written_until(drive, now) {
-            let mut which = 0..;
-            self.streams.held.retain(|_| which.next().is_some_and(|which| !written.contains(&which)));
-        }
-        self.streams.arm_free = None;
-    }
-
-    /// Returns where the head is and when, behind all cached writes, if there are some and the arm stays free.
-    fn behind_writes(&self, drive: &DriveModel) -> Option<Place> {
-        if self.streams.held.is_empty() || self.streams.held.len() > HELD_WRITES_MAX {
-            return None;
-        }
-        let (_, at, lbn) = self.written_until(drive, Instant::MAX)?;
-        Some(Place { lbn, passed: at + WRITTEN_LATE_MAX, fresh: true, cold: true })
-    }
-
-    /// Returns the first sector on the track of a place that a read can have which is sent now.
-    fn passes_next(&self, drive: &DriveModel, now: Instant, place: Lbn) -> Option<Lbn> {
-        let at = drive.layout().locate(place)?;
-        let track = drive.layout().track(at.track);
-        let ready = self.clock.platter(now + self.config.overheads.command(Op::Read) + PASSES_LATE_MAX);
-        let (first, _) = pass(drive, &track, ready, (0, 1));
-        let before = drive.rpm().arc_in(first.saturating_since(ready)).parts();
-        let sectors = u64::from(track.sectors) * before / FULL_TURN;
-        let sector = (u64::from(track.sectors) - sectors) % u64::from(track.sectors);
-        drive.layout().lbn_at(Location { track: at.track, sector: u32::try_from(sector).ok()? })
     }
 
     fn arm_has_commands(&self) -> bool {
@@ -301,9 +251,9 @@ impl Outside {
     }
 
     /// Records that a command is sent.
-    pub(super) fn stream_sees_sent(&mut self, drive: &DriveModel, now: Instant, op: Op) {
+    pub(super) fn stream_sees_sent(&mut self, now: Instant, op: Op) {
         if self.waits_for_arm(op) {
-            self.arm_is_taken(drive, now);
+            self.streams.arm_is_taken(now);
             self.streams.next = None;
         }
     }
@@ -320,20 +270,19 @@ impl Outside {
         if let Work::Foreground { job, .. } = &order.work {
             let response = now.saturating_since(job.pending.arrived);
             self.streams.earn(response, bound_ppm);
-            if !waits && self.streams.held.len() <= HELD_WRITES_MAX {
-                self.streams.held.push((now, order.command.range));
-                self.streams.next = None;
+            if !waits {
+                let most = time_of_write(drive) * HELD_WRITES_MAX;
+                self.streams.held = (self.streams.held + time_of_write(drive)).min(most);
             }
         }
         if waits && free {
-            let last = Lbn::new(order.command.range.end().get().saturating_sub(1));
-            self.streams.arm_free = Some((now, last));
+            self.streams.arm_free = Some(now);
         }
         // A command of a stream has come from the buffer: the head is further on.
         if waits && free && !matches!(order.work, Work::Stream) {
             let tail = self.config.overheads.tail(order.command.op);
             let passed = now.checked_sub(tail).unwrap_or_default();
-            let place = Place { lbn: order.command.range.end(), passed, fresh: true, cold: false };
+            let place = Place { lbn: order.command.range.end(), passed, fresh: true };
             self.streams.next = Some(place).filter(|_| !order.command.op.is_write());
         }
     }
@@ -376,24 +325,11 @@ impl Core {
         if !idle.short && now.saturating_since(self.idle.since) < idle.threshold {
             return None;
         }
-        let drive = Arc::clone(&self.drive);
-        let behind = outside.behind_writes(&drive);
-        let mut place = match behind {
-            Some(behind) => behind,
-            None if outside.streams.held.is_empty() => outside.streams.next.take()?,
-            None => return None,
-        };
-        if outside.streams.credit < 0 {
+        let place = outside.streams.next.take()?;
+        if outside.streams.holds_writes(now) || outside.streams.credit < 0 {
             return None;
         }
-        if place.cold {
-            if now < place.passed {
-                outside.streams.due = Some(place.passed);
-                return None;
-            }
-            outside.streams.held.clear();
-            place.lbn = outside.passes_next(&drive, now, place.lbn)?;
-        }
+        let drive = Arc::clone(&self.drive);
         let found = self.find_stream(place.lbn);
         outside.streams.tries += u64::from(place.fresh);
         outside.streams.found += u64::from(place.fresh && found.is_some());
@@ -403,7 +339,7 @@ impl Core {
         let passes = LbnRange::new(place.lbn, end.since(place.lbn));
         let passed = outside.passed_at(&drive, place.passed, passes);
         let due = passed + PASSES_LATE_MAX;
-        if now < due && !place.cold {
+        if now < due {
             outside.streams.due = Some(due);
             outside.streams.next = Some(Place { fresh: false, ..place });
             return None;
@@ -411,8 +347,8 @@ impl Core {
         let tag = outside.next_tag();
         self.background.take_for(tag);
         let (range, useful) = self.take_stream(outside, track, window, tag)?;
-        outside.stream_sees_sent(&drive, now, Op::Read);
-        outside.streams.next = Some(Place { lbn: end, passed, fresh: false, cold: false });
+        outside.stream_sees_sent(now, Op::Read);
+        outside.streams.next = Some(Place { lbn: end, passed, fresh: false });
         let command = outside.next_command((Op::Read, range), Purpose::Idle { useful }, None, useful);
         outside.last = (Op::Read, range.end());
         outside.decided = outside.clock.platter(now);

@@ -8,7 +8,7 @@
 //! - one window plain and one *through*, in an order that a coin decides. In a through window requests are handed to the drive
 //!   as they come, and the drive orders them. The difference is the cost of being scheduled from outside.
 //!
-//! Each window yields means over its requests, which the host can measure without a model:
+//! A window begins with a request, and the background work of a disk without requests goes on. Each window yields means over its requests, which the host can measure without a model:
 //! - head time: from the later of the last completion and the first arrival among the outstanding requests until the
 //!   completion. All of these together are the time in which a request was outstanding.
 //! - response time: from arrival until completion.
@@ -88,13 +88,14 @@ pub enum AuditWindow {
     Through,
 }
 
-/// A window that goes on.
+/// A pair of windows that goes on.
 #[derive(Clone, Copy, Debug)]
 struct Open {
     kinds: [AuditWindow; 2],
     /// The place of the window in its pair.
     place: usize,
-    began: Instant,
+    /// When the window began, if a request has come for it.
+    began: Option<Instant>,
     first: Sums,
     sums: Sums,
 }
@@ -145,50 +146,54 @@ impl Audit {
 
     /// Returns the kind of the current window.
     pub fn window(&self) -> AuditWindow {
-        self.open.map_or(AuditWindow::On, |open| open.kinds[open.place])
+        self.open.filter(|open| open.began.is_some()).map_or(AuditWindow::On, |open| open.kinds[open.place])
     }
 
     /// Returns the instant at which this window ends if no more requests come.
     pub fn ends_at(&self) -> Option<Instant> {
-        self.open.map(|open| open.began + WINDOW_LONGEST)
+        self.open?.began.map(|began| began + WINDOW_LONGEST)
     }
 
-    /// Begins the next window if this one is over. Without background work that is `wanted` there is nothing to compare, and
-    /// a pair that is not complete is dropped.
-    pub fn advance(&mut self, now: Instant, wanted: bool) {
+    /// Ends this window if it is over, and begins the next one if a request is `present`: a disk without requests has none to
+    /// compare, and its background work does not wait. Without background work that is `wanted` there is nothing to compare
+    /// either, and a pair that is not complete is dropped.
+    pub fn advance(&mut self, now: Instant, wanted: bool, present: bool) {
         if !wanted {
-            if let Some(open) = self.open.take() {
-                self.audited += now.saturating_since(open.began);
+            if let Some(began) = self.open.take().and_then(|open| open.began) {
+                self.audited += now.saturating_since(began);
             }
             return;
         }
-        let Some(open) = &mut self.open else {
+        if let Some(open) = &mut self.open
+            && let Some(began) = open.began
+        {
+            let age = now.saturating_since(began);
+            let enough = open.sums.requests >= WINDOW_REQUESTS << self.doublings && age >= WINDOW_SHORTEST;
+            if !enough && age < WINDOW_LONGEST {
+                return;
+            }
+            self.audited += age;
+            open.began = None;
+            let done = core::mem::replace(&mut open.sums, Sums::window());
+            if open.place == 0 {
+                (open.place, open.first) = (1, done);
+            } else {
+                let (kinds, first) = (open.kinds, open.first);
+                self.open = None;
+                self.compare(kinds, [first, done]);
+            }
+        }
+        if !present {
+            return;
+        }
+        if self.open.is_none() {
             let kinds = self.draw();
             self.open =
-                Some(Open { kinds, place: 0, began: now, first: Sums::window(), sums: Sums::window() });
-            return;
-        };
-        let age = now.saturating_since(open.began);
-        let enough = open.sums.requests >= WINDOW_REQUESTS << self.doublings && age >= WINDOW_SHORTEST;
-        if !enough && age < WINDOW_LONGEST {
-            return;
+                Some(Open { kinds, place: 0, began: None, first: Sums::window(), sums: Sums::window() });
         }
-        self.audited += age;
-        open.began = now;
-        let done = core::mem::replace(&mut open.sums, Sums::window());
-        if open.place == 0 {
-            (open.place, open.first) = (1, done);
-            return;
+        if let Some(open) = &mut self.open {
+            open.began = Some(now);
         }
-        let (kinds, first) = (open.kinds, open.first);
-        self.open = Some(Open {
-            kinds: self.draw(),
-            place: 0,
-            began: now,
-            first: Sums::window(),
-            sums: Sums::window(),
-        });
-        self.compare(kinds, [first, done]);
     }
 
     /// Returns the random kinds of the next pair's windows. Half of the windows off are in pairs with an on window, and half
@@ -246,21 +251,24 @@ impl Audit {
         }
     }
 
-    /// Records a completed foreground request. It counts for the window that goes on if it arrived in it.
+    /// Records a completed foreground request. It counts for the window that goes on if it arrived in it; the request with
+    /// which the window began may have met background work of the time before.
     pub fn served(&mut self, served: &Served) {
         let half = (WINDOW_REQUESTS << self.doublings) / 2;
         self.outstanding_max = self.outstanding_max.max(served.outstanding);
         let Some(open) = &mut self.open else { return };
+        let Some(began) = open.began else { return };
         self.requests += 1;
-        self.busy += served.heard.saturating_since(served.begun().max(open.began));
-        if served.arrived >= open.began {
+        self.busy += served.heard.saturating_since(served.begun().max(began));
+        if served.arrived > began {
             open.sums.note(served, self.revolution, half);
         }
     }
 
     /// Returns the queue as it was in the audited time.
     fn queue(&self, now: Instant) -> Queue {
-        let open = self.open.map_or(Duration::ZERO, |open| now.saturating_since(open.began));
+        let began = self.open.and_then(|open| open.began);
+        let open = began.map_or(Duration::ZERO, |began| now.saturating_since(began));
         let all = (self.audited + open).as_nanos().max(1) as f64;
         let [head, response, _] = self.background.untreated.means(self.revolution);
         Queue {
@@ -434,7 +442,7 @@ mod tests {
             // A mean head time of 4 + 8 ms.
             arrived += ms(-12.0 / load.utilisation * uniform(&mut lottery).ln());
             let begun = last.max(arrived);
-            audit.advance(begun, true);
+            audit.advance(begun, true, true);
             let head = 4.0 + 16.0 * uniform(&mut lottery);
             let noise = match load.noise {
                 Noise::Small => 0.1 * uniform(&mut lottery),
@@ -514,7 +522,7 @@ mod tests {
         let mut of = |minutes: u64| {
             let (mut seen, mut off, end) = (0u32, 0u32, now + Duration::from_secs(60 * minutes));
             while now < end {
-                audit.advance(now, true);
+                audit.advance(now, true, true);
                 seen += 1;
                 off += u32::from(audit.window() != AuditWindow::On);
                 now += WINDOW_LONGEST;
@@ -527,7 +535,7 @@ mod tests {
         assert!((later - 1.0 / 16.0).abs() < 0.005, "{later}");
         let early = (0..2_000).filter(|&seed| {
             let mut audit = Audit::new(AuditConfig::new(seed), REVOLUTION, true);
-            audit.advance(Instant::ZERO, true);
+            audit.advance(Instant::ZERO, true, true);
             audit.window() != AuditWindow::On
         });
         let early = early.count() as f64 / 2_000.0;
@@ -540,7 +548,7 @@ mod tests {
             let mut audit = Audit::new(AuditConfig::new(seed), REVOLUTION, true);
             let at = |n: u64| Instant::ZERO + WINDOW_LONGEST * n;
             let windows = (0..100).map(|n| {
-                audit.advance(at(n), true);
+                audit.advance(at(n), true, true);
                 audit.window()
             });
             windows.collect::<Vec<_>>()
@@ -553,13 +561,32 @@ mod tests {
     fn a_pair_during_which_nothing_was_wanted_counts_for_nothing() {
         let mut audit = Audit::new(HALF_OFF, REVOLUTION, false);
         let at = |seconds: u64| Instant::ZERO + Duration::from_secs(seconds);
-        audit.advance(at(0), true);
-        audit.advance(at(10), false);
+        audit.advance(at(0), true, true);
+        audit.advance(at(10), false, false);
         assert_eq!((audit.window(), audit.ends_at()), (AuditWindow::On, None));
-        audit.advance(at(20), true);
-        audit.advance(at(50), true);
+        audit.advance(at(20), true, true);
+        audit.advance(at(50), true, true);
         assert_eq!(audit.open.unwrap().place, 1);
         assert_eq!(audit.report(at(50)).plain.windows, 0);
+    }
+
+    #[test]
+    fn a_window_waits_for_a_request_and_until_then_background_work_goes_on() {
+        let at = |seconds: u64| Instant::ZERO + Duration::from_secs(seconds);
+        // A seed whose first pair is plain, then on.
+        let plain_first = |seed: &u64| {
+            let mut audit = Audit::new(AuditConfig { seed: *seed, ..HALF_OFF }, REVOLUTION, false);
+            audit.advance(at(0), true, true);
+            audit.window() == AuditWindow::Plain
+        };
+        let seed = (0..64).find(plain_first).unwrap();
+        let mut audit = Audit::new(AuditConfig { seed, ..HALF_OFF }, REVOLUTION, false);
+        audit.advance(at(0), true, false);
+        assert_eq!((audit.window(), audit.ends_at()), (AuditWindow::On, None));
+        audit.advance(at(7), true, true);
+        assert_eq!((audit.window(), audit.ends_at()), (AuditWindow::Plain, Some(at(37))));
+        audit.advance(at(37), true, false);
+        assert_eq!((audit.window(), audit.ends_at()), (AuditWindow::On, None));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The cost at the head of each foreground command, as input of the audit.
 
+use super::super::command::Passed;
 use super::super::forecast::{Standing, forecast};
 use super::super::{Order, Outcome, Outside, Work};
 use super::audit::{Audit, AuditReport, AuditWindow};
@@ -19,9 +20,9 @@ pub(in super::super) struct Cost {
 }
 
 impl Cost {
-    /// Returns an audit without through windows, of a drive in the state `from`.
-    pub fn new(config: super::AuditConfig, drive: &DriveModel, from: Standing) -> Self {
-        Self { audit: Audit::new(config, turn(drive), false), from, heard: [Instant::ZERO; 2] }
+    /// Returns an audit of a drive in the state `from`; `through` says whether requests can be handed through.
+    pub fn new(config: super::AuditConfig, drive: &DriveModel, from: Standing, through: bool) -> Self {
+        Self { audit: Audit::new(config, turn(drive), through), from, heard: [Instant::ZERO; 2] }
     }
 
     /// Returns the kind of the current window.
@@ -41,6 +42,11 @@ impl Outside {
         self.cost.as_ref().is_some_and(|cost| cost.window() != AuditWindow::On)
     }
 
+    /// Returns whether requests are handed to the drive as they come, for comparison.
+    pub(in super::super) fn is_through(&self) -> bool {
+        self.cost.as_ref().is_some_and(|cost| cost.window() == AuditWindow::Through)
+    }
+
     /// Returns the instant at which the audit's window ends if no more requests come.
     pub(in super::super) fn window_ends_at(&self) -> Option<Instant> {
         self.cost.as_ref().and_then(|cost| cost.audit.ends_at())
@@ -50,8 +56,9 @@ impl Outside {
 impl Core {
     /// Begins the audit's next window if this one is over.
     pub(in super::super) fn advance_audit(&self, outside: &mut Outside, now: Instant) {
+        let present = !self.pool.is_empty() || outside.foreground_commands().next().is_some();
         if let Some(cost) = &mut outside.cost {
-            cost.audit.advance(now, !self.background.is_idle());
+            cost.audit.advance(now, !self.background.is_idle(), present);
         }
     }
 
@@ -68,7 +75,8 @@ impl Core {
                 heard: self.now,
                 since: others().map(|other| other.arrived).fold(pending.arrived, Instant::min),
                 last: cost.heard[0],
-                forecast: (!outside.blind).then(|| {
+                // The drive chose the order: no single command is forecast.
+                forecast: (!outside.blind && order.passed != Some(Passed::BesideOthers)).then(|| {
                     // Without background work it would have been sent when the last command but one was done.
                     let sent = outside.clock.platter(pending.arrived.max(cost.heard[1]));
                     let what = (order.command.op, asked);

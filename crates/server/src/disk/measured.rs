@@ -1,0 +1,82 @@
+//! The measured cost of background work, as the status has it.
+
+use scheduler::{AuditArm, AuditReport, AuditWindow, Interval};
+use serde::Serialize;
+
+/// Requests of windows of one kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct MeasuredArm {
+    /// The number of windows.
+    pub windows: u64,
+    /// The requests that arrived and were done in them.
+    pub requests: u64,
+    /// Their mean response time in milliseconds.
+    pub response_ms: f64,
+}
+
+impl MeasuredArm {
+    fn of(arm: AuditArm) -> Self {
+        Self { windows: arm.windows, requests: arm.requests, response_ms: arm.response_ms }
+    }
+}
+
+/// An increase of the mean response time as a share of it, with the ends of its confidence interval of 95%.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct MeasuredShare {
+    /// The lower end.
+    pub low: f64,
+    /// The estimate.
+    pub mean: f64,
+    /// The upper end.
+    pub high: f64,
+}
+
+impl From<Interval> for MeasuredShare {
+    fn from(Interval { low, mean, high, .. }: Interval) -> Self {
+        Self { low, mean, high }
+    }
+}
+
+/// The cost of background work to clients, measured: in some windows of time no background work goes, and in some of them
+/// requests are handed to the drive as they come ([`AuditReport`]). Shares are missing until there are enough windows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Measured {
+    /// The requests that came while background work was wanted.
+    pub requests: u64,
+    /// Windows with background work.
+    pub on: MeasuredArm,
+    /// Windows without it.
+    pub plain: MeasuredArm,
+    /// Windows of the disk alone: without background work, and with requests in the drive's own order.
+    pub through: MeasuredArm,
+    /// The pairs of windows that are still needed for the two shares.
+    pub pairs_missing: [u64; 2],
+    /// The increase by background work: `on` against `plain`.
+    pub background: Option<MeasuredShare>,
+    /// The increase by the order in which requests are sent: `plain` against `through`.
+    pub order: Option<MeasuredShare>,
+    /// The upper end of both together, with 95% confidence at all times since the first interval.
+    pub bound: Option<f64>,
+    /// The kind of the current window: `on`, `plain` or `through`.
+    pub window: &'static str,
+}
+
+impl From<AuditReport> for Measured {
+    fn from(report: AuditReport) -> Self {
+        Self {
+            requests: report.requests,
+            on: MeasuredArm::of(report.on),
+            plain: MeasuredArm::of(report.plain),
+            through: MeasuredArm::of(report.through),
+            pairs_missing: report.pairs_missing,
+            background: report.background_response.map(MeasuredShare::from),
+            order: report.assistance_response.map(MeasuredShare::from),
+            bound: report.promise.map(|promise| promise.bound),
+            window: match report.window {
+                AuditWindow::Plain => "plain",
+                AuditWindow::Through => "through",
+                _ => "on",
+            },
+        }
+    }
+}

@@ -1,6 +1,6 @@
 //! The page, over real sockets.
 
-use crate::control::daemon::{Daemon, start};
+use crate::control::daemon::{Daemon, again, start};
 use crate::tls::Certificates;
 use serde_json::{Value, json};
 use server::Tls;
@@ -187,6 +187,34 @@ fn the_rings_fill_where_a_scrub_has_been() {
         }
     }
     assert!(partly, "no snapshot was taken while it ran");
+    drop(web);
+    daemon.end();
+}
+
+/// A paused task gets no block, so what the rings show then is from its journal.
+#[test]
+fn after_a_restart_the_rings_of_a_scrub_show_what_it_had_done_before() {
+    let Some((daemon, web)) = page("page-restart", here()) else { return };
+    let control = daemon.client();
+    control.post(TASKS, &json!({ "kind": "scrub", "block_sectors": 1 })).unwrap();
+    let rings = |browser: &mut Browser| -> f64 {
+        let snapshot = browser.next();
+        let rings = snapshot["disks"][0]["tasks"][0]["rings"].as_array().cloned().unwrap_or_default();
+        rings.iter().filter_map(Value::as_f64).sum()
+    };
+    let mut browser = Browser::new(web.address());
+    while rings(&mut browser) < 4.0 {}
+    control.post(&format!("{TASKS}/1/pause"), &json!({})).unwrap();
+    drop(web);
+    let Ok(daemon) = again(daemon.end(), Roles::default()) else { return };
+    let done = daemon.client().get(&format!("{TASKS}/1")).unwrap();
+    assert_eq!(done["state"], "paused", "it was over before it was paused");
+    let share = done["done"].as_f64().unwrap() / done["blocks"].as_f64().unwrap();
+    let web = Web::open(here(), Shown::Disks(daemon.handles())).unwrap();
+    let mut browser = Browser::new(web.address());
+    browser.next();
+    let shown = rings(&mut browser) / 64.0;
+    assert!(shown > 0.05 && (shown - share).abs() < 0.02, "{shown} is shown, and {share} is done");
     drop(web);
     daemon.end();
 }

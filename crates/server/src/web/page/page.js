@@ -187,7 +187,7 @@ function showResponse(view, disk) {
   const text = last == null ? "No request was answered in the last second." : `${ms(last)} in the last second; the top line is ${ms(top)}.`;
   put($(".response .note", view.node), text);
   svg.setAttribute("aria-label", `Mean response time: ${text}`);
-  const row = (word, of) => [word, whole(of.count), of.count ? ms(of.sum_us / of.count) : "none", of.p50_us == null ? "" : ms(of.p50_us), of.p99_us == null ? "" : ms(of.p99_us)];
+  const row = (word, of) => [word, whole(of.count), of.count ? ms(of.sum_us / of.count) : "none", ...[of.p50_us, of.p99_us].map(us => of.count ? ms(us) : "none")];
   const all = disk.arms ? [row("With the scan", disk.arms.with), row("Without it", without)] : [row("Reads", reads), row("Writes", writes)];
   rows($(".response tbody", view.node), all);
   put($(".response .arms", view.node), arms(disk));
@@ -395,7 +395,7 @@ function event(text) {
     const hello = JSON.parse(data);
     control = hello.control;
     put($("#version"), hello.version);
-    say(control ? "Connected; this page may start and steer tasks." : "Connected; this page only shows.");
+    say(control ? "Connected; this page may change what it shows." : "Connected; this page only shows.");
   } else shown(JSON.parse(data));
 }
 async function follow() {

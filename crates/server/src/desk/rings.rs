@@ -19,7 +19,8 @@ impl Default for Rings {
 
 /// Returns a part of a disk of this many sectors.
 fn part(ring: usize, capacity: Sectors) -> LbnRange {
-    let at = |ring: usize| (u128::from(capacity.get()) * ring as u128 / RINGS as u128) as u64;
+    // Rounded up, so that the part of a sector is its place times the number of parts, rounded down.
+    let at = |ring: usize| (u128::from(capacity.get()) * ring as u128).div_ceil(RINGS as u128) as u64;
     LbnRange::new(Lbn::new(at(ring)), Sectors::new(at(ring + 1) - at(ring)))
 }
 
@@ -72,9 +73,13 @@ mod tests {
             let capacity = Sectors::new(capacity);
             let parts: Vec<LbnRange> = (0..RINGS).map(|ring| part(ring, capacity)).collect();
             assert_eq!(parts.iter().map(|part| part.len().get()).sum::<u64>(), capacity.get());
-            let mut rings = Rings::default();
-            rings.add(LbnRange::new(Lbn::new(capacity.get() - 1), Sectors::new(1)), capacity);
-            assert_eq!(rings.0[RINGS - 1], 1, "{capacity:?}");
+            for lbn in [0, capacity.get() / 3, capacity.get() / 2, capacity.get() - 1] {
+                let sector = LbnRange::new(Lbn::new(lbn), Sectors::new(1));
+                let mut rings = Rings::default();
+                rings.add(sector, capacity);
+                let common = parts.iter().map(|part| common(*part, sector)).collect::<Vec<_>>();
+                assert_eq!(rings.0[..], common, "{lbn} of {capacity:?}");
+            }
         }
     }
 

@@ -24,17 +24,25 @@ pub struct Axis {
     pub label: String,
     /// Its range; by default that of the data.
     pub range: Option<(f64, f64)>,
+    /// The names of categories at 0, 1, 2 and so on, in place of numbers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub names: Vec<String>,
 }
 
 impl Axis {
     /// Makes an axis with the range of its data.
     pub fn new(label: &str) -> Self {
-        Self { label: label.into(), range: None }
+        Self { label: label.into(), ..Self::default() }
     }
 
     /// Makes an axis from `from` to `to`.
     pub fn between(label: &str, from: f64, to: f64) -> Self {
-        Self { label: label.into(), range: Some((from, to)) }
+        Self { label: label.into(), range: Some((from, to)), ..Self::default() }
+    }
+
+    /// Makes an axis with a name at 0, 1, 2 and so on.
+    pub fn named<'t>(label: &str, names: impl IntoIterator<Item = &'t str>) -> Self {
+        Self { names: names.into_iter().map(str::to_owned).collect(), ..Self::new(label) }
     }
 }
 

@@ -72,6 +72,12 @@ impl Ledger {
         serde_json::to_string_pretty(self).map(|text| text + "\n").map_err(LedgerError::Write)
     }
 
+    /// Returns the claims of an experiment's last run, of the full size if there is one.
+    pub fn claims(&self, experiment: &str) -> &[Claim] {
+        let of = |size| self.runs.iter().find(|run| run.experiment == experiment && run.size == size);
+        of(Size::Full).or_else(|| of(Size::Quick)).map_or(&[], |run| &run.claims)
+    }
+
     /// Records a run in place of the former one of the same experiment and size. Runs are kept in the order of their
     /// experiments' ids, so that a file changes only where a result does.
     pub fn record(&mut self, run: Run) {

@@ -103,7 +103,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let figure = Figure {
         id: "fast02-cpu".into(),
         title: EXPERIMENT.title.into(),
-        x: Axis::new("SPTF, SPTF-SW60%, SSTF"),
+        x: Axis::named("foreground policy", POLICIES.map(|(_, name)| name)),
         y: Axis::new("% of one core"),
         kind: Kind::Lines(lines),
     };

@@ -1,7 +1,7 @@
-//! Bars of parts on top of each other.
+//! Bars of parts on top of each other, or lying, if their names have no room under them.
 
 use super::marks;
-use super::sheet::{self, Drawn, Name, SCALE, Sheet, Swatch, unit};
+use super::sheet::{self, Drawn, Name, Names, SCALE, SIZE, Sheet, Swatch, unit};
 use crate::{Bar, Figure};
 
 /// The part of its slot that a bar fills.
@@ -9,6 +9,64 @@ const WIDTH: f64 = 0.62;
 
 /// The largest width of a bar, in pixels.
 const WIDEST: f64 = 70.0;
+
+/// The height of a lying bar with the space to the next, in pixels, if its name has one line.
+const ROW: f64 = 20.0;
+
+/// The most width for the names of lying bars, in pixels.
+const NAMES: f64 = 340.0;
+
+/// Returns the names of lying bars, and the height of each bar with the space to the next in pixels.
+fn lying_names(bars: &[Bar]) -> (Vec<Name>, f64) {
+    let names: Vec<Name> = bars.iter().map(|bar| Name::fit(&bar.label, NAMES)).collect();
+    let lines = names.iter().map(Name::lines).max().unwrap_or(1).max(1);
+    (names, ROW + sheet::LINE * (lines - 1) as f64)
+}
+
+/// Returns whether the bars lie: their names do not fit under standing ones.
+fn lie(bars: &[Bar]) -> bool {
+    // The legend's width depends on its names; a quarter of the sheet is what most have.
+    let width = f64::from(SIZE.0) * 0.75 / bars.len().max(1) as f64 - 5.0;
+    bars.iter().any(|bar| !Name::fits(&bar.label, width))
+}
+
+/// Returns the height of the figure in pixels.
+pub(super) fn height(bars: &[Bar]) -> u32 {
+    if !lie(bars) {
+        return SIZE.1;
+    }
+    (110.0 + lying_names(bars).1 * bars.len() as f64) as u32
+}
+
+/// Draws the bars below each other, each with its name at its left.
+fn draw_lying(area: &sheet::Area, figure: &Figure, bars: &[Bar], y: std::ops::Range<f64>) -> Drawn {
+    let (names, row) = lying_names(bars);
+    let widest = names.iter().map(Name::width).fold(0.0, f64::max);
+    let (from, to) = (y.start, y.end);
+    let slots = bars.len().max(1) as f64;
+    let chart = sheet::axes(area, figure, y, slots..0.0, Names::Left(widest + 10.0))?;
+    let (left, above) = area.get_base_pixel();
+    let here = |value: f64, slot: f64| {
+        let (px, py) = chart.backend_coord(&(value, slot));
+        (px - left, py - above)
+    };
+    let half = unit(row * WIDTH / 2.0) as i32;
+    for (index, (bar, name)) in bars.iter().zip(&names).enumerate() {
+        let middle = index as f64 + 0.5;
+        let mut base = from.max(0.0);
+        for (part, value) in bar.values.iter().enumerate().filter(|(_, value)| drawable(value)) {
+            let (x, y) = here(base, middle);
+            base = (base + value).min(to);
+            let (end, _) = here(base, middle);
+            if end > x {
+                marks::filled(area, [x, y - half, end, y + half], part)?;
+            }
+        }
+        let (x, y) = here(from, middle);
+        name.draw_left(area, (x - unit(8.0) as i32, y))?;
+    }
+    Ok(())
+}
 
 pub(super) fn draw(sheet: Sheet, figure: &Figure, parts: &[String], bars: &[Bar]) -> Drawn {
     // In the order of the bars from the top; parts that no bar has are left out.
@@ -18,16 +76,20 @@ pub(super) fn draw(sheet: Sheet, figure: &Figure, parts: &[String], bars: &[Bar]
         .filter(there)
         .filter_map(|part| Some((Swatch::Bar(part), parts.get(part)?.as_str())))
         .collect();
+    // The axis says what a lying bar of one part is.
+    let legend = if lie(bars) && legend.len() == 1 { Vec::new() } else { legend };
     let area = sheet.begin(figure, &legend)?;
     let totals = bars.iter().map(|bar| bar.values.iter().copied().filter(drawable).sum());
     let y = sheet::extent(figure.y.range, totals, true);
+    if lie(bars) {
+        return draw_lying(&area, figure, bars, y);
+    }
     let slots = bars.len().max(1) as f64;
     let top = y.end;
-    // The plot has the width of the area without the vertical axis and its margin.
-    let width = f64::from(area.dim_in_pixel().0.saturating_sub(unit(80.0))) / (slots * f64::from(SCALE));
+    let width = sheet::plot_width(&area) / (slots * f64::from(SCALE));
     let names: Vec<Name> = bars.iter().map(|bar| Name::fit(&bar.label, width - 5.0)).collect();
     let lines = names.iter().map(Name::lines).max().unwrap_or(0);
-    let chart = sheet::axes(&area, figure, 0.0..slots, y, Some(lines))?;
+    let chart = sheet::axes(&area, figure, 0.0..slots, y, Names::Below(lines))?;
     let (left, above) = area.get_base_pixel();
     let here = |x: f64, y: f64| {
         let (px, py) = chart.backend_coord(&(x, y));

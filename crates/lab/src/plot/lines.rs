@@ -1,7 +1,7 @@
 //! Curves with markers, and with the minimum and maximum over several seeds.
 
 use super::marks;
-use super::sheet::{self, Drawn, Sheet, Swatch, unit};
+use super::sheet::{self, Drawn, Name, SCALE, Sheet, Swatch, unit};
 use crate::{Figure, Line, Point};
 use plotters::element::PathElement;
 
@@ -18,23 +18,35 @@ pub(super) fn draw(sheet: Sheet, figure: &Figure, lines: &[Line]) -> Drawn {
     let legend = if legend.iter().all(|(_, name)| name.is_empty()) { Vec::new() } else { legend };
     let area = sheet.begin(figure, &legend)?;
     let points = || lines.iter().flat_map(|line| &line.points).filter(|p| drawable(p));
-    let x = sheet::extent(figure.x.range, points().map(|p| p.x), false);
+    let names = &figure.x.names;
+    let slots = names.len().max(1) as f64;
+    let x = if names.is_empty() {
+        sheet::extent(figure.x.range, points().map(|p| p.x), false)
+    } else {
+        -0.5..slots - 0.5
+    };
     let heights = points().flat_map(|p| [p.y, p.spread.map_or(p.y, |s| s.0), p.spread.map_or(p.y, |s| s.1)]);
     let y = sheet::extent(figure.y.range, heights, true);
     let room = [y.start, y.end];
     let sides = [x.start, x.end];
-    let chart = sheet::axes(&area, figure, x, y, None)?;
+    let width = sheet::plot_width(&area) / (slots * f64::from(SCALE));
+    let names: Vec<Name> = names.iter().map(|name| Name::fit(name, width - 5.0)).collect();
+    let below = names.iter().map(Name::lines).max();
+    let chart = sheet::axes(&area, figure, x, y, below.into())?;
     let (left, above) = area.get_base_pixel();
     let here = |x: f64, y: f64| {
         let (px, py) = chart.backend_coord(&(x, y.clamp(room[0], room[1])));
         (px - left, py - above)
     };
     let inside = |p: &&Point| drawable(p) && (sides[0]..=sides[1]).contains(&p.x);
+    for (at, name) in names.iter().enumerate() {
+        name.draw(&area, here(at as f64, room[0]))?;
+    }
     for (index, line) in lines.iter().enumerate() {
         let points: Vec<&Point> = line.points.iter().filter(inside).collect();
         let style = marks::curve(index);
         let path: Vec<_> = points.iter().map(|p| here(p.x, p.y)).collect();
-        area.draw(&PathElement::new(path, style))?;
+        marks::path(&area, path, index)?;
         for point in &points {
             let Some((low, high)) = point.spread.filter(|(l, h)| l.is_finite() && h.is_finite() && l < h)
             else {

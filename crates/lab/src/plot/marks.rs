@@ -1,7 +1,7 @@
 //! The distinguishing marks of series: colour, hatching, marker.
 
 use super::sheet::{Area, Drawn, unit};
-use plotters::element::{Circle, PathElement, Polygon, Rectangle};
+use plotters::element::{Circle, DashedPathElement, PathElement, Polygon, Rectangle};
 use plotters::style::{Color, RGBColor, ShapeStyle};
 
 /// Text, axes and outlines.
@@ -54,6 +54,9 @@ const CURVES: [RGBColor; 7] = [
     RGBColor(0x2F, 0x94, 0xCC),
     RGBColor(0x77, 0x77, 0x77),
 ];
+
+/// The lengths of a dash and of the gap behind it, in pixels.
+const DASH: (f64, f64) = (8.0, 5.0);
 
 /// The distance between two strokes of a hatch, in pixels.
 const HATCH_STEP: f64 = 7.0;
@@ -118,6 +121,14 @@ fn strokes([left, top, right, bottom]: Frame, rising: bool) -> Vec<((i32, i32), 
     found
 }
 
+/// Draws a path as the curve `index`. Those that share their colour with an earlier one are dashed.
+pub(super) fn path(area: &Area, path: Vec<(i32, i32)>, index: usize) -> Drawn {
+    if index < CURVES.len() {
+        return area.draw(&PathElement::new(path, curve(index)));
+    }
+    area.draw(&DashedPathElement::new(path, unit(DASH.0), unit(DASH.1), curve(index)))
+}
+
 /// Returns the style of the curve `index`.
 pub(super) fn curve(index: usize) -> ShapeStyle {
     ShapeStyle::from(CURVES[index % CURVES.len()]).stroke_width(unit(1.8))
@@ -139,7 +150,8 @@ pub(super) fn marker(area: &Area, (x, y): (i32, i32), index: usize) -> Drawn {
     let square = vec![(x - r, y - r), (x + r, y - r), (x + r, y + r), (x - r, y + r)];
     let triangle = vec![(x, y - r - r / 4), (x + r + r / 4, y + r), (x - r - r / 4, y + r)];
     let diamond = vec![(x, y - r - r / 3), (x + r + r / 3, y), (x, y + r + r / 3), (x - r - r / 3, y)];
-    match index % 7 {
+    // Markers go on in another order, so that a dashed curve has another one than its namesake in colour.
+    match (index + index / CURVES.len()) % 7 {
         0 => area.draw(&Circle::new((x, y), r, solid)),
         1 => closed(square, hollow),
         2 => closed(triangle, solid),

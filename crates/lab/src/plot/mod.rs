@@ -38,7 +38,7 @@ pub(crate) fn inline(figure: &Figure) -> Result<Option<String>, PlotError> {
 }
 
 fn element(body: &str, figure: &Figure, attributes: &str) -> String {
-    let (width, height) = sheet::SIZE;
+    let (width, height) = size(figure);
     let scale = sheet::SCALE;
     let title = crate::report::escape(&figure.title);
     format!(
@@ -48,10 +48,18 @@ fn element(body: &str, figure: &Figure, attributes: &str) -> String {
     )
 }
 
+/// Returns the width and height in pixels.
+fn size(figure: &Figure) -> (u32, u32) {
+    match &figure.kind {
+        Kind::Stacked { bars, .. } => (sheet::SIZE.0, bars::height(bars)),
+        _ => sheet::SIZE,
+    }
+}
+
 /// Returns the text between the opening tag and the end of the document.
 fn drawing(figure: &Figure) -> Result<Option<String>, PlotError> {
     let mut text = String::new();
-    let (width, height) = sheet::SIZE;
+    let (width, height) = size(figure);
     let area =
         SVGBackend::with_string(&mut text, (width * sheet::SCALE, height * sheet::SCALE)).into_drawing_area();
     let sheet = Sheet::new(area);

@@ -7,7 +7,7 @@ use plotters::chart::{ChartBuilder, ChartContext};
 use plotters::coord::Shift;
 use plotters::coord::types::RangedCoordf64;
 use plotters::drawing::{DrawingArea, DrawingAreaErrorKind};
-use plotters::element::{PathElement, Text};
+use plotters::element::Text;
 use plotters::prelude::Cartesian2d;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use plotters::style::{
@@ -21,12 +21,13 @@ pub(super) const SIZE: (u32, u32) = (720, 400);
 /// The scale of the drawing: the library places everything on whole numbers, which is invisible at this scale.
 pub(super) const SCALE: u32 = 4;
 
-/// The size of plain text, in pixels.
+/// The size of plain text, in pixels, and the smallest of a name under an axis.
 const TEXT: f64 = 13.0;
+const LEGIBLE: f64 = 11.0;
 const TITLE: f64 = 15.0;
 
 /// The distance between the lines of a name, and the most lines.
-const LINE: f64 = 14.0;
+pub(super) const LINE: f64 = 14.0;
 const MOST_LINES: usize = 4;
 
 pub(super) type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
@@ -58,24 +59,26 @@ impl<'a> Sheet<'a> {
     /// Draws paper, title and legend; returns the rest for the plot.
     pub(super) fn begin(self, figure: &Figure, legend: &[(Swatch, &str)]) -> Drawn<Area<'a>> {
         self.area.fill(&PAPER)?;
-        let (head, rest) = self.area.split_vertically(unit(36.0));
+        let title = wrapped(&figure.title, f64::from(SIZE.0) - 30.0, TITLE * BOLD);
+        let (head, rest) = self.area.split_vertically(unit(18.0 + 18.0 * title.len() as f64));
         let middle = SIZE.0 * SCALE / 2;
-        let size = TITLE.min(f64::from(SIZE.0 - 20) / (0.56 * figure.title.chars().count().max(1) as f64));
-        head.draw(&Text::new(
-            figure.title.clone(),
-            (middle as i32, unit(19.0) as i32),
-            style(size, FontStyle::Bold, HPos::Center, VPos::Center),
-        ))?;
-        let longest = legend.iter().map(|(_, name)| name.chars().count()).max().unwrap_or(0);
+        let size = fitting(&title, f64::from(SIZE.0) - 20.0, TITLE, BOLD);
+        for (row, line) in title.into_iter().enumerate() {
+            let at = (middle as i32, unit(19.0 + 18.0 * row as f64) as i32);
+            head.draw(&Text::new(line, at, style(size, FontStyle::Bold, HPos::Center, VPos::Center)))?;
+        }
         if legend.is_empty() {
             return Ok(rest);
         }
-        // A third of the sheet at most; longer names get smaller.
-        let room = (f64::from(SIZE.0) / 3.0).min(56.0 + 0.64 * TEXT * longest as f64);
-        let size = TEXT.min((room - 56.0) / (0.64 * longest.max(1) as f64));
+        // A third of the sheet at most; longer names get several lines.
+        let longest = legend.iter().map(|(_, name)| width(name, TEXT)).fold(0.0, f64::max);
+        let room = (f64::from(SIZE.0) / 3.0).min(56.0 + longest);
         let (plot, margin) = rest.split_horizontally(unit(f64::from(SIZE.0) - room));
-        for (row, (swatch, name)) in legend.iter().enumerate() {
-            let y = unit(22.0 + 23.0 * row as f64) as i32;
+        let names: Vec<Vec<String>> =
+            legend.iter().map(|(_, name)| wrapped(name, room - 56.0, TEXT)).collect();
+        let mut top = 22.0;
+        for ((swatch, _), name) in legend.iter().zip(names) {
+            let y = unit(top + LINE * (name.len().max(1) - 1) as f64 / 2.0) as i32;
             let (left, right) = (unit(6.0) as i32, unit(34.0) as i32);
             match *swatch {
                 Swatch::Bar(index) => {
@@ -83,89 +86,176 @@ impl<'a> Sheet<'a> {
                     marks::filled(&margin, [left, y - half, right, y + half], index)?;
                 }
                 Swatch::Curve(index) => {
-                    margin.draw(&PathElement::new(vec![(left, y), (right, y)], marks::curve(index)))?;
+                    marks::path(&margin, vec![(left, y), (right, y)], index)?;
                     marks::marker(&margin, ((left + right) / 2, y), index)?;
                 }
             }
-            let at = (unit(42.0) as i32, y);
-            margin.draw(&Text::new(
-                (*name).to_owned(),
-                at,
-                style(size, FontStyle::Normal, HPos::Left, VPos::Center),
-            ))?;
+            let size = fitting(&name, room - 50.0, TEXT, 1.0);
+            let style = style(size, FontStyle::Normal, HPos::Left, VPos::Center);
+            for line in &name {
+                margin.draw(&Text::new(
+                    line.clone(),
+                    (unit(42.0) as i32, unit(top) as i32),
+                    style.clone(),
+                ))?;
+                top += LINE;
+            }
+            top += 9.0;
         }
         Ok(plot)
     }
 }
 
-/// Draws axes with labels on the area. The horizontal one has numbers, or room for `lines` lines of names under it.
+/// The names of categories on one of the axes.
+pub(super) enum Names {
+    /// None: both axes have numbers.
+    No,
+    /// So many lines under the horizontal axis.
+    Below(usize),
+    /// At the left of the vertical axis, in so many pixels.
+    Left(f64),
+}
+
+impl From<Option<usize>> for Names {
+    fn from(below: Option<usize>) -> Self {
+        below.map_or(Self::No, Self::Below)
+    }
+}
+
+/// Returns the width of a plot on the area, in the library's units: the vertical axis and its margin are left out.
+pub(super) fn plot_width(area: &Area) -> f64 {
+    f64::from(area.dim_in_pixel().0.saturating_sub(unit(80.0)))
+}
+
+/// Draws axes with labels on the area. One of them may have room for names in place of numbers.
 pub(super) fn axes<'a, 'b>(
     area: &'b Area<'a>,
     figure: &Figure,
     x: Range<f64>,
     y: Range<f64>,
-    names: Option<usize>,
+    names: Names,
 ) -> Drawn<Chart<'a, 'b>> {
-    let foot = 34.0 + names.map_or(14.0, |lines| LINE * lines as f64);
+    let foot = 34.0 + if let Names::Below(lines) = names { LINE * lines as f64 } else { 14.0 };
+    let side = if let Names::Left(width) = names { 22.0 + width } else { 66.0 };
+    let lying = matches!(names, Names::Left(_));
+    let plot = f64::from(area.dim_in_pixel().0) / f64::from(SCALE) - side - 14.0;
     let mut chart = ChartBuilder::on(area)
         .margin_top(unit(6.0))
         .margin_right(unit(14.0))
         .margin_bottom(unit(4.0))
         .x_label_area_size(unit(foot))
-        .y_label_area_size(unit(66.0))
+        .y_label_area_size(unit(side))
         .build_cartesian_2d(x, y)?;
     let plain = style(TEXT, FontStyle::Normal, HPos::Center, VPos::Center);
     let title = style(TEXT + 0.5, FontStyle::Normal, HPos::Center, VPos::Center);
     let number = |value: &f64| tick(*value);
-    chart
-        .configure_mesh()
-        .disable_x_mesh()
-        .bold_line_style(ShapeStyle::from(RULE).stroke_width(unit(0.8)))
+    let mut mesh = chart.configure_mesh();
+    if lying {
+        mesh.disable_y_mesh();
+    } else {
+        mesh.disable_x_mesh();
+    }
+    mesh.bold_line_style(ShapeStyle::from(RULE).stroke_width(unit(0.8)))
         .light_line_style(TRANSPARENT)
         .axis_style(ShapeStyle::from(INK).stroke_width(unit(1.2)))
         .set_all_tick_mark_size(unit(5.0))
         .label_style(plain)
-        .x_labels(if names.is_none() { 11 } else { 0 })
-        .y_labels(8)
+        .x_labels(match names {
+            Names::No => 11,
+            Names::Below(_) => 0,
+            // A number has room for six digits.
+            Names::Left(_) => (plot / 60.0).clamp(2.0, 10.0) as usize,
+        })
+        .y_labels(if lying { 0 } else { 8 })
         .x_label_formatter(&number)
         .y_label_formatter(&number)
         .draw()?;
+    let (under, beside) = if lying { (&figure.y, &figure.x) } else { (&figure.x, &figure.y) };
     let (across, up) = chart.plotting_area().get_pixel_range();
     let (left, above) = area.get_base_pixel();
     let below = up.end - above + unit(foot - 10.0) as i32;
     area.draw(&Text::new(
-        figure.x.label.clone(),
+        under.label.clone(),
         ((across.start + across.end) / 2 - left, below),
         title.clone(),
     ))?;
     area.draw(&Text::new(
-        figure.y.label.clone(),
+        beside.label.clone(),
         (unit(14.0) as i32, (up.start + up.end) / 2 - above),
         title.transform(FontTransform::Rotate270),
     ))?;
     Ok(chart)
 }
 
-/// A name under an axis in a slot of this width in pixels, over several lines if that is too narrow.
-pub(super) struct Name<'t> {
-    lines: Vec<&'t str>,
+/// The width of a character of plain text, as a part of its size, and how much wider a bold one is. These are those of wide
+/// fonts, so that a text has room in whatever font a browser takes.
+const EM: f64 = 0.64;
+const BOLD: f64 = 1.13;
+
+/// Returns the width of a text of this size, in pixels.
+fn width(text: &str, size: f64) -> f64 {
+    text.chars().count() as f64 * EM * size
+}
+
+/// Breaks a text of this size between words into lines of a width in pixels; a longer word has a line of its own.
+fn wrapped(text: &str, room: f64, size: f64) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if width(line, size) + width(word, size) + EM * size <= room => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
+/// Returns the size at which lines fit into a width in pixels, at most `size`; characters are `wider` than plain ones.
+fn fitting(lines: &[String], room: f64, size: f64, wider: f64) -> f64 {
+    let longest = lines.iter().map(|line| width(line, 1.0) * wider).fold(0.0, f64::max);
+    if longest * size > room { room / longest } else { size }
+}
+
+/// A name beside or under an axis in a slot of this width in pixels, over several lines if that is too narrow.
+pub(super) struct Name {
+    lines: Vec<String>,
     size: f64,
 }
 
-impl<'t> Name<'t> {
-    pub(super) fn fit(name: &'t str, width: f64) -> Self {
-        let ems = |text: &str| text.chars().count() as f64 * 0.56;
-        let mut lines: Vec<&str> = vec![name];
-        if ems(name) * TEXT > width {
-            lines = name.split_whitespace().collect();
-            lines.truncate(MOST_LINES);
-        }
-        let size = lines.iter().fold(TEXT, |size, line| size.min(width / ems(line).max(0.1)));
+impl Name {
+    pub(super) fn fit(name: &str, room: f64) -> Self {
+        let mut lines = wrapped(name, room, TEXT);
+        lines.truncate(MOST_LINES);
+        let size = fitting(&lines, room, TEXT, 1.0);
         Self { lines, size }
+    }
+
+    /// Returns whether a name has room in a slot without smaller letters than are legible, and without loss.
+    pub(super) fn fits(name: &str, room: f64) -> bool {
+        let lines = wrapped(name, room, LEGIBLE);
+        lines.len() <= MOST_LINES && fitting(&lines, room, LEGIBLE, 1.0) >= LEGIBLE
     }
 
     pub(super) fn lines(&self) -> usize {
         self.lines.len()
+    }
+
+    /// Returns its width in pixels.
+    pub(super) fn width(&self) -> f64 {
+        self.lines.iter().map(|line| width(line, self.size)).fold(0.0, f64::max)
+    }
+
+    /// Draws it at the left of (x, y).
+    pub(super) fn draw_left(&self, area: &Area, (x, y): (i32, i32)) -> Drawn {
+        let first = -LINE * (self.lines.len().max(1) - 1) as f64 / 2.0;
+        for (row, line) in self.lines.iter().enumerate() {
+            let y = y + ((first + LINE * row as f64) * f64::from(SCALE)).round() as i32;
+            let style = style(self.size, FontStyle::Normal, HPos::Right, VPos::Center);
+            area.draw(&Text::new(line.clone(), (x, y), style))?;
+        }
+        Ok(())
     }
 
     /// Draws it below the axis at (x, y).
@@ -173,7 +263,7 @@ impl<'t> Name<'t> {
         for (row, line) in self.lines.iter().enumerate() {
             let y = y + unit(12.0 + LINE * row as f64) as i32;
             let style = style(self.size, FontStyle::Normal, HPos::Center, VPos::Center);
-            area.draw(&Text::new((*line).to_owned(), (x, y), style))?;
+            area.draw(&Text::new(line.clone(), (x, y), style))?;
         }
         Ok(())
     }

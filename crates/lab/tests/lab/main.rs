@@ -3,3 +3,4 @@
 #![allow(clippy::print_stderr, clippy::unwrap_used, reason = "helpers of tests stand outside test functions")]
 
 mod experiments;
+mod page;

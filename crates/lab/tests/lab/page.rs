@@ -1,0 +1,166 @@
+//! The page of `freeblock lab report` in a browser: nothing leaves the window or its figure, and every text is legible.
+
+use freeblock_lab::ledger::Ledger;
+use freeblock_lab::report::{Entry, Page, html};
+use freeblock_lab::{Axis, Bar, Figure, Kind, Line, Outcome, experiments};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Adds what is wrong to the page as text: an element past the window or its figure, two texts of a figure on top of each other,
+/// and letters smaller than 10 pixels.
+const LOOK: &str = r#"<script>
+const found = [];
+const width = document.documentElement.clientWidth;
+document.querySelectorAll('details').forEach(details => details.open = true);
+if (document.documentElement.scrollWidth > width) found.push('the page is ' + document.documentElement.scrollWidth + ' wide');
+for (const e of document.querySelectorAll('h1, h2, h3, p, pre, li, figure, .wide, .claims, .claims th, .claims td')) {
+  const box = e.getBoundingClientRect();
+  if (box.left < 0 || box.right > width || (!e.matches('.wide') && e.scrollWidth > e.clientWidth + 1))
+    found.push('past the window: ' + e.tagName + ' ' + e.textContent.slice(0, 60));
+}
+for (const svg of document.querySelectorAll('svg')) {
+  const frame = svg.getBoundingClientRect(), scale = frame.width / svg.viewBox.baseVal.width;
+  const texts = [...svg.querySelectorAll('text')].map(text => [text.textContent.trim(), text.getBoundingClientRect(), text]);
+  texts.forEach(([said, box, text], n) => {
+    if (box.left < frame.left || box.right > frame.right || box.top < frame.top || box.bottom > frame.bottom)
+      found.push('past its figure: ' + said);
+    if (parseFloat(text.getAttribute('font-size')) * scale < 10) found.push('small: ' + said);
+    for (const [other, of] of texts.slice(n + 1))
+      if (box.left + 1 < of.right && of.left + 1 < box.right && box.top + 3 < of.bottom && of.top + 3 < box.bottom)
+        found.push('on each other: ' + said + ' and ' + other);
+  });
+}
+const seen = [innerWidth, document.querySelectorAll('svg text').length, document.querySelectorAll('.claims tr').length];
+document.body.innerHTML = '<pre id="looked"></pre>';
+document.getElementById('looked').textContent = seen.join(' ') + '\n' + found.join('\n') + '\n';
+</script>
+"#;
+
+fn figure(title: &str, x: Axis, kind: Kind) -> Figure {
+    Figure { id: "x".into(), title: title.into(), x, y: Axis::new("% of the in-drive free bandwidth"), kind }
+}
+
+fn bars(labels: &[&str], parts: usize) -> Kind {
+    let bar = |(n, label): (usize, &&str)| Bar {
+        label: (*label).to_owned(),
+        values: [20.0 + n as f64, 30.0][..parts].to_vec(),
+    };
+    let names = ["free bandwidth", "rotational latency that no wanted sector filled"].map(str::to_owned);
+    Kind::Stacked { parts: names[..parts].to_vec(), bars: labels.iter().enumerate().map(bar).collect() }
+}
+
+fn curves(labels: &[&str], points: usize) -> Kind {
+    let line = |(n, label): (usize, &&str)| {
+        Line::new(label, (0..points).map(|x| (x as f64, (n * 7 % 5) as f64 + x as f64 * 0.1)))
+    };
+    Kind::Lines(labels.iter().enumerate().map(line).collect())
+}
+
+/// The longest labels of the experiments' figures.
+fn outcomes() -> Vec<Figure> {
+    let many: Vec<String> = (0..42)
+        .map(|n| {
+            let words = [
+                "paper, 0.3 ms",
+                "read_ahead,eager_read_ahead",
+                "both sides of a track's end, ahead of writes too",
+            ];
+            format!("SPTF-SW60%: {}", words[n % 3])
+        })
+        .collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
+    let eight = [
+        "Quantum Atlas 10K, true profile",
+        "Quantum Atlas 10K, probed over the same black box",
+        "Seagate Cheetah 18LP (synthetic), true profile",
+        "Seagate Cheetah 18LP (synthetic), probed",
+        "nearline drive of 4 TB, true profile",
+        "nearline drive of 4 TB, probed with its noise",
+        "drive 7",
+        "drive 8",
+    ];
+    let long = "Ours outside a drive of today against the disk without us, the drive itself, and rivals of every kind";
+    vec![
+        figure(long, Axis::new("each idea on top of those before"), bars(&many, 1)),
+        figure(
+            "Bars with room",
+            Axis::new("drive"),
+            bars(&["Cheetah 9LP", "Atlas 10K", "HP C3323A", "no name"], 2),
+        ),
+        figure(long, Axis::new("observed less predicted head time (ms)"), curves(&eight, 60)),
+        figure(
+            "Categories",
+            Axis::named("foreground policy", ["SPTF", "SPTF-SW60%", "SSTF"]),
+            curves(&["Atlas 10K", "Atlas 10K, all ideas"], 3),
+        ),
+    ]
+}
+
+/// Returns the page of all experiments, with the claims of the last runs and figures with long labels.
+fn page() -> String {
+    let ledger = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/results/claims.json");
+    let ledger = Ledger::from_json(&std::fs::read_to_string(ledger).unwrap()).unwrap();
+    let figures = outcomes();
+    let outcomes: Vec<Outcome> = experiments()
+        .iter()
+        .enumerate()
+        .map(|(n, experiment)| Outcome {
+            claims: ledger.claims(experiment.id).to_vec(),
+            figures: figures.iter().skip(n).take(1).cloned().collect(),
+            notes: Vec::new(),
+        })
+        .collect();
+    let entries = experiments()
+        .iter()
+        .zip(&outcomes)
+        .map(|(experiment, outcome)| Entry {
+            experiment,
+            command: "freeblock lab run --quick --seed 42",
+            outcome,
+        })
+        .collect();
+    html(&Page {
+        version: "0.1.0",
+        command: "freeblock lab report --quick --seed 42",
+        entries,
+        tables: Vec::new(),
+    })
+    .unwrap()
+}
+
+/// Returns what [`LOOK`] finds in a window of this width.
+fn looked(chromium: &Path, directory: &Path, page: &str, width: u32) -> String {
+    let file = directory.join("page.html");
+    std::fs::write(&file, page.replace("</body>", &format!("{LOOK}</body>"))).unwrap();
+    let output = Command::new(chromium)
+        .args(["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--dump-dom"])
+        .arg(format!("--user-data-dir={}", directory.join("profile").display()))
+        .arg(format!("--window-size={width},900"))
+        .arg(format!("file://{}", file.display()))
+        .output()
+        .unwrap();
+    let dom = String::from_utf8_lossy(&output.stdout);
+    let text = dom.split_once("<pre id=\"looked\">").and_then(|(_, rest)| rest.split_once("</pre>"));
+    text.map(|(text, _)| text.to_owned())
+        .unwrap_or_else(|| panic!("{dom}\n{}", String::from_utf8_lossy(&output.stderr)))
+}
+
+#[test]
+fn nothing_of_the_page_overflows_and_every_text_is_legible() {
+    if !testing::needs_program("chromium") {
+        return;
+    }
+    let chromium = testing::program("chromium").unwrap();
+    let directory: PathBuf = std::env::temp_dir().join(format!("freeblock-page-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).unwrap();
+    let page = page();
+    for width in [1_000, 1_600] {
+        let text = looked(&chromium, &directory, &page, width);
+        let (seen, found) = text.split_once('\n').unwrap();
+        let seen: Vec<u32> = seen.split(' ').map(|number| number.parse().unwrap()).collect();
+        assert_eq!(seen[0], width);
+        assert!(seen[1] > 80 && seen[2] > 60, "the page is there: {seen:?}");
+        assert_eq!(found.trim(), "", "at {width} pixels");
+    }
+    std::fs::remove_dir_all(directory).unwrap();
+}

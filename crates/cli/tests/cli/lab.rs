@@ -1,6 +1,6 @@
 //! `freeblock lab`.
 
-use crate::support::{Dir, command, keys, run, run_with};
+use crate::support::{Dir, command, keys, run, run_with, shared};
 use serde_json::Value;
 
 /// One of the fastest experiments, with exact numbers.
@@ -163,4 +163,21 @@ fn results_go_to_a_directory_of_their_own() {
     let dir = Dir::new();
     let output = command().args(["lab", "run", ONE, "--quick"]).current_dir(dir.path("")).output().unwrap();
     assert_eq!((output.status.code(), dir.names()), (Some(0), vec!["lab".to_owned()]));
+}
+
+#[test]
+fn a_report_has_the_table_of_drives_held_against_their_traces() {
+    let Some(trace) = shared("drives/traces/atlas10k.trace") else { return };
+    let dir = Dir::new();
+    let page = dir.path("page.html");
+    let measured = format!("quantum-atlas-10k={trace}");
+    run_with(&["lab", "report", ONE, "--quick", "-o", &page, "--validate", &measured]).worked();
+    let text = std::fs::read_to_string(&page).unwrap();
+    let (_, table) = text.split_once("<h2>Drives held against traces of real ones</h2>").unwrap();
+    let row = "<td>Quantum Atlas 10K (9 GB, 1999)</td><td>10000</td><td>0.073</td>";
+    assert!(table.contains(row), "{}", &table[..900]);
+    run_with(&["lab", "report", ONE, "--quick", "-o", &page, "--validate", "atlas"])
+        .complained(2, &["--validate", "quantum-atlas-10k=atlas10k.trace"]);
+    run_with(&["lab", "report", ONE, "--quick", "-o", &page, "--validate", "quantum-atlas-10k=/nonexistent"])
+        .complained(1, &["/nonexistent"]);
 }

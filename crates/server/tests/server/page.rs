@@ -180,7 +180,7 @@ fn the_rings_fill_where_a_scrub_has_been() {
         let Some(rings) = task["rings"].as_array().filter(|rings| !rings.is_empty()) else { continue };
         let rings: Vec<f64> = rings.iter().map(|ring| ring.as_f64().unwrap()).collect();
         assert!(rings[..31].iter().chain(&rings[49..]).all(|ring| *ring == 0.0), "{rings:?}");
-        partly |= rings.iter().any(|ring| *ring > 0.0) && rings[32..48].iter().any(|ring| *ring < 1.0);
+        partly |= task["state"] == "running" && rings.iter().any(|ring| *ring > 0.0);
         if task["state"] == "done" {
             assert!(rings[33..47].iter().all(|ring| *ring == 1.0), "{rings:?}");
             break;
@@ -203,7 +203,7 @@ fn after_a_restart_the_rings_of_a_scrub_show_what_it_had_done_before() {
         rings.iter().filter_map(Value::as_f64).sum()
     };
     let mut browser = Browser::new(web.address());
-    while rings(&mut browser) < 4.0 {}
+    assert!((0..3_000).any(|_| rings(&mut browser) > 4.0), "the rings do not fill");
     control.post(&format!("{TASKS}/1/pause"), &json!({})).unwrap();
     drop(web);
     let Ok(daemon) = again(daemon.end(), Roles::default()) else { return };

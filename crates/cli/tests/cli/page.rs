@@ -19,21 +19,22 @@ impl Shown {
         let mut child =
             command().args(arguments).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap());
-        let mut log = String::new();
-        loop {
+        let (mut log, mut url) = (String::new(), None);
+        while url.is_none() {
             let before = log.len();
-            let read = lines.read_line(&mut log).unwrap();
-            if let Some(url) = log[before..].strip_prefix("page at ") {
-                let url = url.split([';', '\n']).next().unwrap().to_owned();
-                return Some(Self { child, url, log: lines.into_inner() });
+            if lines.read_line(&mut log).unwrap() == 0 {
+                break;
             }
-            if read == 0 {
-                let _ = child.wait();
-                assert!(log.contains("io_uring"), "it does not start: {log}");
-                testing::missing("io_uring");
-                return None;
-            }
+            let told = log[before..].strip_prefix("page at ");
+            url = told.and_then(|url| url.split([';', '\n']).next()).map(str::to_owned);
         }
+        let started = url.is_some();
+        let shown = Self { child, url: url.unwrap_or_default(), log: lines.into_inner() };
+        if !started {
+            assert!(log.contains("io_uring"), "it does not start: {log}");
+            testing::missing("io_uring");
+        }
+        started.then_some(shown)
     }
 
     /// Starts a daemon with a large emulated drive, whose scrub lasts.

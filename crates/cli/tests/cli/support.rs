@@ -81,11 +81,22 @@ pub struct Dir(PathBuf);
 
 impl Dir {
     pub fn new() -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("cli-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(Self::name());
         std::fs::create_dir_all(&path).unwrap();
         Self(path)
+    }
+
+    /// Creates it in a file system in memory, if the system has one.
+    #[cfg(target_os = "linux")]
+    pub fn in_memory() -> Option<Self> {
+        let path = Path::new("/dev/shm").join(format!("freeblock-{}", Self::name()));
+        std::fs::create_dir(&path).ok()?;
+        Some(Self(path))
+    }
+
+    fn name() -> String {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        format!("cli-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
     }
 
     /// Returns the path of a file in it.

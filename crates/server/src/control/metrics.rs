@@ -3,7 +3,7 @@
 use crate::desk::spec::Kind;
 use crate::desk::status::{Outcome, TaskStatus};
 use crate::desk::table::TaskState;
-use crate::disk::{BOUNDS_US, BackgroundStatus, DiskStatus, Latency};
+use crate::disk::{BOUNDS_US, BackgroundStatus, DiskStatus, Latency, MeasuredShare};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, text};
 use prometheus_client::metrics::MetricType;
@@ -158,7 +158,7 @@ fn wrong_blocks(tasks: &[TaskStatus]) -> Option<f64> {
 }
 
 impl Snapshot {
-    /// Writes the measured cost of background work, for the disks that measure it.
+    /// Writes the measured cost of background work, for the disks that measure it. What is not known yet is no number (NaN).
     fn measured(&self, to: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
         let mut requests: Vec<(Labels<'_>, f64)> = Vec::new();
         let (mut responses, mut shares) = (Vec::new(), Vec::new());
@@ -167,14 +167,17 @@ impl Snapshot {
             for (kind, arm) in [("on", measured.on), ("plain", measured.plain), ("through", measured.through)]
             {
                 requests.push((label("window", kind), arm.requests as f64));
-                if arm.requests > 0 {
-                    responses.push((label("window", kind), arm.response_ms / 1e3));
-                }
+                let mean = if arm.requests > 0 { arm.response_ms / 1e3 } else { f64::NAN };
+                responses.push((label("window", kind), mean));
             }
             for (of, share) in [("background", measured.background), ("order", measured.order)] {
-                let ends =
-                    share.map(|share| [("low", share.low), ("mean", share.mean), ("high", share.high)]);
-                for (end, value) in ends.into_iter().flatten() {
+                let of_share = |end: fn(&MeasuredShare) -> f64| share.as_ref().map_or(f64::NAN, end);
+                let ends = [
+                    ("low", of_share(|share| share.low)),
+                    ("mean", of_share(|share| share.mean)),
+                    ("high", of_share(|share| share.high)),
+                ];
+                for (end, value) in ends {
                     let mut labels = label("of", of);
                     labels.push(("end", end.to_owned()));
                     shares.push((labels, value));

@@ -197,9 +197,15 @@ function arms(disk) {
     const { same, compared } = disk.arms;
     return `Both arms are simulated: the same requests with and without the scan. ${whole(same)} of ${whole(compared)} completion times are identical to the nanosecond.`;
   }
-  const { detours, idle, harm_bound } = disk.status;
+  const { detours, idle, harm_bound, measured } = disk.status;
   const bound = harm_bound == null ? "without a bound" : `the bound is ${percent(harm_bound)}`;
-  return `With and without background work: not measured yet, because this daemon sets no time without it aside. Its estimate of what background work costs the clients is ${percent(detours.share + idle.share)} (${percent(detours.share)} by gaps, ${percent(idle.share)} by idle time); ${bound}.`;
+  const estimate = `The estimate of what background work costs the clients is ${percent(detours.share + idle.share)} (${percent(detours.share)} by gaps, ${percent(idle.share)} by idle time); ${bound}.`;
+  if (!measured) return `With and without background work: not measured, because the configuration says so (audit = false). ${estimate}`;
+  const { on, plain, background, pairs_missing } = measured;
+  if (!background) return `With and without background work: not measured yet; ${whole(pairs_missing[0])} more pairs of windows of requests are needed. ${estimate}`;
+  const arm = of => `${of.response_ms.toFixed(2)} ms of ${whole(of.requests)} requests`;
+  const { low, mean, high } = background;
+  return `With background work ${arm(on)}, without it ${arm(plain)}: ${percent(mean)} longer, from ${percent(low)} to ${percent(high)} with 95% confidence. ${estimate}`;
 }
 
 // Gaps and predictions

@@ -41,7 +41,7 @@ impl Rings {
 }
 
 impl Desk {
-    /// Returns for each of [`RINGS`] parts of the disk, in order of the sectors, the share that a task has done. Of a scrub
+    /// Returns for each of 64 parts of the disk, in order of the sectors, the share that a task has done. Of a scrub
     /// it is exact. Of other tasks it counts what has arrived since the daemon started; empty for those that were given up.
     pub fn rings(&self, id: u64) -> Vec<f64> {
         let capacity = self.setup.disk.capacity;

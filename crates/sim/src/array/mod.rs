@@ -202,7 +202,7 @@ struct Open {
 /// let load = Random::new(RandomConfig::new(array.capacity(), drive.sector_bytes()), 42)?;
 /// let mut run = array.under(Issuer::new(load, Arrival::outstanding(4), Instant::ZERO, 42)?);
 /// run.advance(500, &mut Nothing)?;
-/// assert_eq!(run.report().requests, 500);
+/// assert_eq!(run.report().foreground.requests, 500);
 /// assert!(run.drives().all(|drive| drive.report().background.mb_per_s > 1.0));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

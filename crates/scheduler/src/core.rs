@@ -2,6 +2,7 @@
 
 mod bad;
 mod builder;
+mod config;
 mod dispatch;
 mod idle_search;
 mod outside;
@@ -17,15 +18,16 @@ pub use outside::{
 
 use crate::background::{Background, Buffers, Ready, Urgent};
 use crate::foreground::{Pending, Request, follows};
-use crate::idle::{Harm, Idle, IdleTime, IdleTimeError};
+use crate::idle::{Harm, Idle, IdleTimeError};
 use crate::lottery::Lottery;
-use crate::planner::{Planner, SearchBudget};
-use crate::policy::{AgeWeight, AnyPolicy, ForeignPolicy, PolicyName};
+use crate::planner::Planner;
+use crate::policy::{AnyPolicy, ForeignPolicy};
 use crate::predictor::Mimic;
 use crate::sessions::{Parameter, Priority, Record, SessionError, Sessions};
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 pub use bad::Bad;
+pub use config::{Config, Sharing};
 use model::{DriveModel, Position};
 use outside::Outside;
 use thiserror::Error;
@@ -35,63 +37,6 @@ use watch::Watch;
 
 /// The maximum of sectors of a request that joins promoted reads: half a megabyte of 512-byte sectors.
 const MOST_PROMOTED: u64 = 1 << 10;
-
-/// The sharing of gaps among sessions.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Sharing {
-    /// The blocks of a drawn session are searched for first, and win (FAST'04, section 5.2). A single session has all gaps.
-    #[default]
-    Lottery,
-    /// The detour with the most blocks wins, whichever sessions want them.
-    Greedy,
-}
-
-/// The configuration of a core.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Config {
-    /// The foreground policy.
-    pub policy: PolicyName,
-    /// The weight of the waiting time.
-    pub age: AgeWeight,
-    /// How far the gap planner searches.
-    pub budget: SearchBudget,
-    /// The maximum of foreground requests that wait; as many promoted ones may wait in addition.
-    pub most_pending: usize,
-    /// The maximum of half-read blocks; their data wait in memory.
-    pub most_partials: usize,
-    /// Whether a write serves reads of the range that it overwrites, by default for a session
-    /// ([`Sessions::serve_reads_by_writes`]): its data are the content.
-    pub writes_serve_reads: bool,
-    /// Whether a background write completes pending background writes of the range that it covers, by default for a session
-    /// ([`Sessions::serve_writes_by_writes`]).
-    pub writes_serve_writes: bool,
-    /// How sessions share the gaps.
-    pub sharing: Sharing,
-    /// The seed of the lottery.
-    pub seed: u64,
-    /// The use of idle time; `None` for gaps alone, as in OSDI'00.
-    pub idle: Option<IdleTime>,
-    /// The core's place: in the drive or outside.
-    pub place: Place,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            policy: PolicyName::Fcfs,
-            age: AgeWeight::default(),
-            budget: SearchBudget::default(),
-            most_pending: 1 << 16,
-            most_partials: 1 << 15,
-            writes_serve_reads: true,
-            writes_serve_writes: true,
-            sharing: Sharing::Lottery,
-            seed: 1,
-            idle: None,
-            place: Place::Inside,
-        }
-    }
-}
 
 /// The reason why a foreground request was refused. A refusal changes nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -295,7 +240,7 @@ impl Core {
     /// Returns a new core, like [`new`](Self::new), for a configuration from outside.
     ///
     /// # Errors
-    /// The invalid field and its valid values ([`IdleTime::check`]).
+    /// The invalid field and its valid values ([`IdleTime::check`](crate::IdleTime::check)).
     pub fn try_new(drive: Arc<DriveModel>, config: Config) -> Result<Self, IdleTimeError> {
         config.idle.map_or(Ok(()), |idle| idle.check())?;
         Ok(Self::new(drive, config))

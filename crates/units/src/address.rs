@@ -195,6 +195,22 @@ impl LbnRange {
         !self.is_empty() && !other.is_empty() && self.start.0 < other.end().0 && other.start.0 < self.end().0
     }
 
+    /// Returns the sectors that the two have in common, if there are some. A range that would end past the largest number ends
+    /// there.
+    ///
+    /// ```
+    /// use freeblock_units::{Lbn, LbnRange, Sectors};
+    /// let range = |start, len| LbnRange::new(Lbn::new(start), Sectors::new(len));
+    /// assert_eq!(range(8, 8).intersection(range(12, 20)), Some(range(12, 4)));
+    /// assert_eq!(range(8, 8).intersection(range(16, 2)), None);
+    /// assert_eq!(range(8, u64::MAX).intersection(range(0, 10)), Some(range(8, 2)));
+    /// ```
+    pub fn intersection(self, other: Self) -> Option<Self> {
+        let end = |range: Self| range.checked_end().unwrap_or(Lbn(u64::MAX));
+        let (start, end) = (self.start.max(other.start), end(self).min(end(other)));
+        (start < end).then(|| Self::new(start, end.since(start)))
+    }
+
     /// Returns whether all of `other` lies inside.
     #[inline]
     pub const fn covers(self, other: Self) -> bool {

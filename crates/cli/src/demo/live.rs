@@ -11,7 +11,7 @@ use crate::tables::{grouped, span};
 use model::DriveModel;
 use scheduler::{Core, Record, Request};
 use serde_json::{Value, json};
-use server::web::{Show, Shown, Web, WebConfig};
+use server::web::{Rings, Show, Shown, Web, WebConfig};
 use sim::{Background, Observer};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -20,8 +20,6 @@ use std::time::{Duration as Wait, Instant as Clock};
 use units::{Duration, Instant, Lbn, Sectors};
 use workload::Oltp;
 
-/// The parts of the platter that the page draws.
-const RINGS: usize = 64;
 /// The most accesses in a snapshot.
 const MOST_ACCESSES: usize = 24;
 /// The interval at which the virtual clock follows the machine's.
@@ -35,7 +33,7 @@ const MOST_TASKS: u32 = 30;
 /// The bounds of the page's histograms; a drive with the core in it has no prediction errors.
 const NO_BOUNDS: [u64; 0] = [];
 
-/// What the sliders ask for.
+/// The speed and the load that the sliders ask for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Asked {
     /// As a multiple of real time.
@@ -68,7 +66,7 @@ impl Asked {
     }
 }
 
-/// What the page and the simulation share.
+/// The state that the page and the simulation share.
 struct Stage {
     latest: Mutex<Value>,
     asked: Mutex<Asked>,
@@ -90,7 +88,7 @@ impl Show for Stage {
     }
 }
 
-/// What is seen of a run.
+/// The part of a run that the page shows.
 struct Seen {
     capacity: Sectors,
     /// Completions that were not compared with the other run's.
@@ -98,7 +96,7 @@ struct Seen {
     /// The sum of the response times.
     sum: Duration,
     /// Sectors of the scan by part of the disk.
-    rings: [u64; RINGS],
+    rings: Rings,
     /// The last accesses with their purposes.
     accesses: VecDeque<(Lbn, &'static str)>,
 }
@@ -109,7 +107,7 @@ impl Seen {
             capacity,
             done: VecDeque::new(),
             sum: Duration::ZERO,
-            rings: [0; RINGS],
+            rings: Rings::default(),
             accesses: VecDeque::new(),
         }
     }
@@ -130,10 +128,7 @@ impl Observer for Seen {
     }
 
     fn delivered(&mut self, _: &mut Core, record: Record, _: Instant) {
-        let ring = u128::from(record.range.start().get()) * RINGS as u128;
-        if let Some(sectors) = self.rings.get_mut((ring / u128::from(self.capacity.get().max(1))) as usize) {
-            *sectors += record.range.len().get();
-        }
+        self.rings.add(record.range, self.capacity);
         // One block stands for all of a gap.
         if self.accesses.back().is_none_or(|(_, last)| *last != "gap") {
             self.accessed(record.range.start(), "gap");
@@ -192,9 +187,7 @@ impl Both {
             json!({ "word": word, "kind": kind, "us": share * simulated * 1e6 })
         });
         let sector = model.sector_bytes();
-        let part = self.seen.0.capacity.get() as f64 / RINGS as f64;
-        let share = |sectors: &u64| (*sectors as f64 / part * 1e3).round().min(1e3) / 1e3;
-        let rings: Vec<f64> = self.seen.0.rings.iter().map(share).collect();
+        let rings = self.seen.0.rings.shares(self.seen.0.capacity);
         let accesses: Vec<Value> = self
             .seen
             .0

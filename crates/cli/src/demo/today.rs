@@ -1,5 +1,6 @@
 //! The second part of the demo: a drive of today, scheduled from outside.
 
+use super::BLOCK;
 use crate::problem::Problem;
 use crate::simulate::run::{Goal, Run};
 use crate::tables::{capacity, grouped, table};
@@ -7,9 +8,9 @@ use drive::Behaviour;
 use model::{DriveModel, builtin};
 use scheduler::policy::PolicyName;
 use scheduler::{Config, IdleTime, OutsideConfig, Place};
-use sim::{Background, Observer, black_box};
+use sim::{Background, Nothing, black_box};
 use std::sync::Arc;
-use units::{Bytes, Instant, Sectors};
+use units::{Instant, Sectors};
 use workload::{Arrival, Issuer, Random, RandomConfig};
 
 const DRIVE: &str = "nearline-20tb";
@@ -19,14 +20,7 @@ const RATE: f64 = 50.0;
 
 const REQUESTS: u64 = 20_000;
 
-/// The scan's block.
-const BLOCK: Bytes = Bytes::new(4096);
-
-struct Unseen;
-
-impl Observer for Unseen {}
-
-/// Who serves the requests.
+/// The server of the requests.
 #[derive(Clone, Copy)]
 enum Server {
     Alone,
@@ -69,7 +63,7 @@ pub(super) fn text(seed: u64) -> Result<String, Problem> {
                 Run::outside(device, Arc::clone(&model), config, load, background)?
             }
         };
-        while run.stride(Goal::Requests(REQUESTS), &mut Unseen)? {}
+        while run.stride(Goal::Requests(REQUESTS), &mut Nothing)? {}
         let report = run.report();
         let mb_per_s = report.background.mb_per_s;
         let days = size as f64 / 1e6 / mb_per_s / 86_400.0;

@@ -15,7 +15,7 @@ pub struct Browser {
     session: String,
     last: u64,
     profile: PathBuf,
-    /// What the page has complained about.
+    /// The complaints of the page.
     pub complaints: Vec<String>,
 }
 

@@ -115,7 +115,7 @@ fn at_all_widths(browser: &mut Browser, name: &str) {
     }
     browser.scheme("light");
     browser.size(1000, 900);
-    // What is drawn is also said: by labels, and in tables.
+    // Labels and tables say what is drawn.
     let silent = "[...document.querySelectorAll('svg, button, input')].filter(e => !e.getAttribute('aria-label') && !e.textContent && !e.labels?.length).length";
     assert_eq!(browser.value(silent), 0);
     browser.value("document.querySelectorAll('details').forEach(d => d.open = true)");
@@ -158,7 +158,7 @@ fn in_a_browser_a_scrub_is_started_paused_and_found_again_after_the_daemon_was_l
     let Some(daemon) = Shown::daemon(&directory, &["--web", &address, "--web-control"]) else { return };
     browser.until(CONNECTED);
     browser.until(&format!("{} && {BAR} >= {before} && {BAR} > 0", is("running")));
-    // What the page was given by the daemon before is worth nothing now, and it has been given it anew.
+    // The new daemon takes no secret of the one before, and has given the page a new one.
     browser.click("document.querySelector('[data-act=cancel]')");
     browser.until(&is("cancelled"));
     assert_eq!(browser.complaints, [""; 0]);

@@ -420,6 +420,15 @@ fn outside_the_result_shows_trust_in_the_drive_and_the_harm_of_detours() {
     for line in ["predicted  ", "gaps  ", "gaps unused  ", "harm  ", "; bound 1%\n"] {
         assert!(page.contains(line), "no {line:?} in:\n{page}");
     }
+    // Asked for, the cost is measured as well, against windows without background work.
+    let audited = simulate("--audit on --json").json();
+    let measured = &audited["outside"]["measured"];
+    for window in ["on", "plain"] {
+        assert!(number(measured, &format!("/{window}/requests")) > 100.0, "{measured}");
+        assert!(number(measured, &format!("/{window}/response_ms")) > 1.0, "{measured}");
+    }
+    let page = simulate("--audit on").worked();
+    assert!(page.contains("\nmeasured  "), "{page}");
     // FAST 2002's scheduler has no bound; in the drive there is nothing to trust.
     let paper = simulate("--conservatism 0.3 --json").json();
     assert_eq!(

@@ -1,23 +1,23 @@
 //! Requests that are sent directly to the drive while no block is wanted.
 
 use freeblock_scheduler::{
-    Action, Caution, Command, Config, Core, Outcome, OutsideConfig, Overheads, Parameter, Place, Priority,
-    Request, Sessions,
+    Action, AuditConfig, AuditWindow, Caution, Command, Config, Core, Outcome, OutsideConfig, Overheads,
+    Parameter, Place, Priority, Request, Sessions,
 };
 use model::{DriveModel, Profile};
 use std::sync::Arc;
 use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId, Sectors};
 
 fn core() -> Core {
-    core_of(false)
+    core_of(false, None)
 }
 
-fn core_of(write_back: bool) -> Core {
+fn core_of(write_back: bool, audit: Option<AuditConfig>) -> Core {
     let toml = include_str!("../../../model/tests/data/tiny.toml");
     let drive = DriveModel::from_profile(&Profile::from_toml(toml, "tiny.toml").unwrap()).unwrap();
     let overheads = Overheads { overlap: true, write_back, ..Overheads::default() };
-    let place = Place::Outside(OutsideConfig::beyond(overheads).serving());
-    Core::new(Arc::new(drive), Config { place, ..Config::default() })
+    let outside = OutsideConfig { audit, ..OutsideConfig::beyond(overheads).serving() };
+    Core::new(Arc::new(drive), Config { place: Place::Outside(outside), ..Config::default() })
 }
 
 fn range(start: u64, len: u64) -> LbnRange {
@@ -150,7 +150,7 @@ fn fewer_go_through_where_the_setting_says_so_and_none_by_the_papers() {
 #[test]
 fn a_write_that_the_drive_caches_does_not_wait_with_the_reads_that_are_scheduled() {
     for (caches, expected) in [(true, &[1_000][..]), (false, &[])] {
-        let mut core = core_of(caches);
+        let mut core = core_of(caches, None);
         let session = core.open(Priority::default()).unwrap();
         core.read(session, range(4_000, 8), Sectors::new(8), Parameter::default()).unwrap();
         many(&mut core, 0, 1..9);
@@ -159,4 +159,21 @@ fn a_write_that_the_drive_caches_does_not_wait_with_the_reads_that_are_scheduled
         submit(&mut core, 1, 21, Op::Write, range(1_000, 8));
         assert_eq!(starts(&sent(&mut core, 1)), expected, "and not the one that overlaps a waiting read");
     }
+}
+
+/// The drive's own order is the third arm of the audit: in such a window nothing is scheduled, although a block is wanted.
+#[test]
+fn in_a_through_window_of_the_audit_requests_go_to_the_drive_as_they_come_and_in_others_they_are_scheduled() {
+    let mut seen = std::collections::BTreeMap::new();
+    for seed in 0..64 {
+        let mut core = core_of(false, Some(AuditConfig::new(seed)));
+        let session = core.open(Priority::default()).unwrap();
+        core.read(session, range(4_000, 8), Sectors::new(8), Parameter::default()).unwrap();
+        many(&mut core, 0, 1..11);
+        let sent = sent(&mut core, 0).len();
+        let window = core.audit_report().unwrap().window;
+        assert_eq!(sent, if window == AuditWindow::Through { 10 } else { 2 }, "{window:?} of seed {seed}");
+        *seen.entry(format!("{window:?}")).or_insert(0) += 1;
+    }
+    assert_eq!(seen.len(), 3, "{seen:?}");
 }

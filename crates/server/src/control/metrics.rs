@@ -158,7 +158,7 @@ fn wrong_blocks(tasks: &[TaskStatus]) -> Option<f64> {
 }
 
 impl Snapshot {
-    /// Writes the measured cost of background work, for the disks that measure it. What is not known yet is no number (NaN).
+    /// Writes the measured cost of background work, for the disks that measure it. A value that is not known yet is no number (NaN).
     fn measured(&self, to: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
         let mut requests: Vec<(Labels<'_>, f64)> = Vec::new();
         let (mut responses, mut shares) = (Vec::new(), Vec::new());

@@ -29,7 +29,7 @@ use ending::Ending;
 use guests::Guest;
 use order::{Lane, News, Order, Told};
 use pace::Pace;
-use rings::Rings;
+pub use rings::Rings;
 use routes::{Owner, Routes};
 use scheduler::{Harm, Sessions};
 use spec::{Checksums, DiskFacts, Kind, SpecError, What};

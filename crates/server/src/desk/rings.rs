@@ -1,20 +1,25 @@
-//! How far a task has come, by the place on the disk.
+//! The rings of the page: how far a task has come, by the place on the disk.
 
 use super::Desk;
 use super::table::TaskState;
 use units::{Lbn, LbnRange, Sectors};
 
 /// The parts into which a disk is divided, by its sectors.
-pub const RINGS: usize = 64;
+const RINGS: usize = 64;
 
-/// The sectors of a task that have arrived since it was begun or taken up again, by part.
+/// Sectors that have arrived, by part of the disk.
 #[derive(Clone, Debug)]
-pub(super) struct Rings([u64; RINGS]);
+pub struct Rings([u64; RINGS]);
 
 impl Default for Rings {
     fn default() -> Self {
         Self([0; RINGS])
     }
+}
+
+/// Returns the share of a part, to the three digits that a ring shows at most.
+fn share(sectors: u64, part: LbnRange) -> f64 {
+    (sectors as f64 / part.len().get().max(1) as f64 * 1e3).round().min(1e3) / 1e3
 }
 
 /// Returns a part of a disk of this many sectors.
@@ -24,12 +29,6 @@ fn part(ring: usize, capacity: Sectors) -> LbnRange {
     LbnRange::new(Lbn::new(at(ring)), Sectors::new(at(ring + 1) - at(ring)))
 }
 
-/// Returns the sectors that two ranges have in common.
-fn common(a: LbnRange, b: LbnRange) -> u64 {
-    let end = |range: LbnRange| range.start().get().saturating_add(range.len().get());
-    end(a).min(end(b)).saturating_sub(a.start().get().max(b.start().get()))
-}
-
 impl Rings {
     /// Adds a block, to the part in which it begins.
     pub fn add(&mut self, block: LbnRange, capacity: Sectors) {
@@ -37,6 +36,11 @@ impl Rings {
         if let Some(sectors) = self.0.get_mut(ring as usize) {
             *sectors += block.len().get();
         }
+    }
+
+    /// Returns the share of each of 64 parts of a disk that has arrived, in order of the sectors.
+    pub fn shares(&self, capacity: Sectors) -> Vec<f64> {
+        self.0.iter().enumerate().map(|(ring, sectors)| share(*sectors, part(ring, capacity))).collect()
     }
 }
 
@@ -53,11 +57,12 @@ impl Desk {
             let part = part(ring, capacity);
             let sectors = match live {
                 Some(live) => live.job.done_within(part).map_or(live.rings.0[ring], Sectors::get),
-                None if entry.state == TaskState::Done => common(part, asked),
+                None if entry.state == TaskState::Done => {
+                    part.intersection(asked).map_or(0, |both| both.len().get())
+                }
                 None => return None,
             };
-            // Three digits are more than a ring shows.
-            Some((sectors as f64 / part.len().get().max(1) as f64 * 1e3).round().min(1e3) / 1e3)
+            Some(share(sectors, part))
         };
         (0..RINGS).map_while(done).collect()
     }
@@ -77,18 +82,12 @@ mod tests {
                 let sector = LbnRange::new(Lbn::new(lbn), Sectors::new(1));
                 let mut rings = Rings::default();
                 rings.add(sector, capacity);
-                let common = parts.iter().map(|part| common(*part, sector)).collect::<Vec<_>>();
+                let common = parts
+                    .iter()
+                    .map(|part| part.intersection(sector).map_or(0, |both| both.len().get()))
+                    .collect::<Vec<_>>();
                 assert_eq!(rings.0[..], common, "{lbn} of {capacity:?}");
             }
         }
-    }
-
-    #[test]
-    fn ranges_have_in_common_what_is_in_both() {
-        let range = |start, len| LbnRange::new(Lbn::new(start), Sectors::new(len));
-        assert_eq!(common(range(0, 10), range(5, 10)), 5);
-        assert_eq!(common(range(5, 10), range(0, 10)), 5);
-        assert_eq!(common(range(0, 5), range(5, 10)), 0);
-        assert_eq!(common(range(0, 100), range(5, 10)), 10);
     }
 }

@@ -7,6 +7,7 @@ mod door;
 mod routes;
 mod serve;
 
+pub use crate::desk::Rings;
 pub use door::{Token, TokenError};
 
 use crate::office::{Handle, random_seed};

@@ -53,12 +53,6 @@ pub(super) struct Arrived {
     pub readers: Vec<u64>,
 }
 
-/// Returns the common part of two ranges.
-pub(super) fn overlap(one: LbnRange, other: LbnRange) -> Option<LbnRange> {
-    let (start, end) = (one.start().max(other.start()), one.end().min(other.end()));
-    (start < end).then(|| LbnRange::new(start, end.since(start)))
-}
-
 /// Removes a range from ordered ranges that do not overlap.
 fn cut(ranges: &mut Vec<LbnRange>, gone: LbnRange) {
     let rest = |range: &LbnRange| {
@@ -234,7 +228,7 @@ impl Memory {
                 }
                 Some(bytes) => {
                     let parts: Vec<LbnRange> =
-                        block.left.iter().filter_map(|left| overlap(*left, range)).collect();
+                        block.left.iter().filter_map(|left| left.intersection(range)).collect();
                     for part in parts {
                         let place = crate::disk::blocks::within(block.range, part, self.sector);
                         let Some(part_bytes) = place.and_then(|place| bytes.get(place)) else { continue };
@@ -262,7 +256,7 @@ impl Memory {
     pub fn keep(&mut self, range: LbnRange, bytes: &[u8], given: impl Iterator<Item = LbnRange>) {
         let Some(block) = self.blocks.get_mut(&range.start()) else { return };
         for part in given {
-            if let Some(part) = overlap(part, range) {
+            if let Some(part) = part.intersection(range) {
                 cut(&mut block.left, part);
                 self.given = Bytes::new(self.given.get() + part.len().bytes(self.sector).get());
             }
@@ -306,6 +300,6 @@ impl Memory {
     /// Returns the parts of a range that are in memory, in order.
     pub fn parts(&self, range: LbnRange) -> Vec<LbnRange> {
         let here = self.over(range).filter(|block| block.bytes.is_some());
-        here.flat_map(|block| &block.left).filter_map(|part| overlap(*part, range)).collect()
+        here.flat_map(|block| &block.left).filter_map(|part| part.intersection(range)).collect()
     }
 }

@@ -253,7 +253,7 @@ impl Background {
     /// Takes a block that was read ahead.
     fn arrived(&mut self, sessions: &mut dyn Sessions, done: &Record, bytes: &[u8], now: Instant) {
         let Some(Arrived { range, readers }) = self.memory.arrived(done.range) else { return };
-        let part = |of: LbnRange| memory::overlap(of, range);
+        let part = |of: LbnRange| of.intersection(range);
         let parts = readers.iter().filter_map(|id| Some((*id, part(self.reads.get(id)?.range)?)));
         let parts: Vec<(u64, LbnRange)> = parts.collect();
         if done.bad.is_some() {
@@ -423,7 +423,7 @@ impl Application for Background {
 
 /// Copies the common part of two ranges from one's bytes to the other's. Returns its size.
 fn copy((to, into): (LbnRange, &mut [u8]), (from, bytes): (LbnRange, &[u8]), sector: Bytes) -> Sectors {
-    let Some(shared) = memory::overlap(to, from) else { return Sectors::ZERO };
+    let Some(shared) = to.intersection(from) else { return Sectors::ZERO };
     let places = within(to, shared, sector).zip(within(from, shared, sector));
     let parts = places.and_then(|(to, from)| into.get_mut(to).zip(bytes.get(from)));
     parts.map_or(Sectors::ZERO, |(into, bytes)| {

@@ -8,7 +8,8 @@
 //! - one window plain and one *through*, in an order that a coin decides. In a through window requests are handed to the drive
 //!   as they come, and the drive orders them. The difference is the cost of being scheduled from outside.
 //!
-//! A window begins with a request, and the background work of a disk without requests goes on. Each window yields means over its requests, which the host can measure without a model:
+//! A window begins with a request, and the background work of a disk without requests goes on. Each window yields means over
+//! its requests, which the host can measure without a model:
 //! - head time: from the later of the last completion and the first arrival among the outstanding requests until the
 //!   completion. All of these together are the time in which a request was outstanding.
 //! - response time: from arrival until completion.
@@ -186,14 +187,14 @@ impl Audit {
         if !present {
             return;
         }
-        if self.open.is_none() {
-            let kinds = self.draw();
-            self.open =
-                Some(Open { kinds, place: 0, began: None, first: Sums::window(), sums: Sums::window() });
-        }
-        if let Some(open) = &mut self.open {
-            open.began = Some(now);
-        }
+        let open = self.open.unwrap_or_else(|| Open {
+            kinds: self.draw(),
+            place: 0,
+            began: None,
+            first: Sums::window(),
+            sums: Sums::window(),
+        });
+        self.open = Some(Open { began: Some(now), ..open });
     }
 
     /// Returns the random kinds of the next pair's windows. Half of the windows off are in pairs with an on window, and half

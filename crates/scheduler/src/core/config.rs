@@ -1,0 +1,63 @@
+//! The configuration of a core.
+
+use super::outside::Place;
+use crate::idle::IdleTime;
+use crate::planner::SearchBudget;
+use crate::policy::{AgeWeight, PolicyName};
+
+/// The sharing of gaps among sessions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sharing {
+    /// The blocks of a drawn session are searched for first, and win (FAST'04, section 5.2). A single session has all gaps.
+    #[default]
+    Lottery,
+    /// The detour with the most blocks wins, whichever sessions want them.
+    Greedy,
+}
+
+/// The configuration of a core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// The foreground policy.
+    pub policy: PolicyName,
+    /// The weight of the waiting time.
+    pub age: AgeWeight,
+    /// How far the gap planner searches.
+    pub budget: SearchBudget,
+    /// The maximum of foreground requests that wait; as many promoted ones may wait in addition.
+    pub most_pending: usize,
+    /// The maximum of half-read blocks; their data wait in memory.
+    pub most_partials: usize,
+    /// Whether a write serves reads of the range that it overwrites, by default for a session
+    /// ([`Sessions::serve_reads_by_writes`](crate::Sessions::serve_reads_by_writes)): its data are the content.
+    pub writes_serve_reads: bool,
+    /// Whether a background write completes pending background writes of the range that it covers, by default for a session
+    /// ([`Sessions::serve_writes_by_writes`](crate::Sessions::serve_writes_by_writes)).
+    pub writes_serve_writes: bool,
+    /// How sessions share the gaps.
+    pub sharing: Sharing,
+    /// The seed of the lottery.
+    pub seed: u64,
+    /// The use of idle time; `None` for gaps alone, as in OSDI'00.
+    pub idle: Option<IdleTime>,
+    /// The core's place: in the drive or outside.
+    pub place: Place,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            policy: PolicyName::Fcfs,
+            age: AgeWeight::default(),
+            budget: SearchBudget::default(),
+            most_pending: 1 << 16,
+            most_partials: 1 << 15,
+            writes_serve_reads: true,
+            writes_serve_writes: true,
+            sharing: Sharing::Lottery,
+            seed: 1,
+            idle: None,
+            place: Place::Inside,
+        }
+    }
+}

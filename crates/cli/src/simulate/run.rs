@@ -7,7 +7,7 @@ use crate::output::Console;
 use crate::problem::Problem;
 use crate::progress::Progress;
 use crate::values::Warmup;
-use drive::Drive;
+use drive::{CommandError, Drive};
 use mimic::Learner;
 use model::DriveModel;
 use scheduler::policy::ForeignPolicy;
@@ -328,6 +328,9 @@ fn problem(error: SetupError) -> Problem {
         SetupError::Foreground(SubmitError::Full { most, .. }) => {
             Problem::failed(format!("{most} requests wait at the drive: it cannot keep up with the load"))
                 .help("lower --rate, or raise --scale of a trace")
+        }
+        SetupError::Drive(CommandError::TooLong { .. }) => {
+            Problem::failed(error).help("give a load or a trace whose requests are shorter")
         }
         other => Problem::failed(other),
     }

@@ -65,7 +65,19 @@ pub(super) fn execute(
 fn document(runs: &[Value], first: u64) -> Value {
     let all: Vec<&Value> = runs.iter().collect();
     let mut document = means(&all);
-    let part = |name: &str| half_widths(&runs.iter().map(|run| &run[name]).collect::<Vec<_>>());
+    let part = |of: &[&Value], name: &str| half_widths(&of.iter().map(|one| &one[name]).collect::<Vec<_>>());
+    let parts = |of: &[&Value]| {
+        json!({
+            "foreground": part(of, "foreground"),
+            "head_time": part(of, "head_time"),
+            "background": part(of, "background"),
+        })
+    };
+    let mut half_width = parts(&all);
+    if let (Some(drives), Some(widths)) = (runs[0]["drives"].as_array(), half_width.as_object_mut()) {
+        let of_drive = |n: usize| parts(&runs.iter().map(|run| &run["drives"][n]).collect::<Vec<_>>());
+        widths.insert("drives".to_owned(), (0..drives.len()).map(of_drive).collect());
+    }
     if let Some(fields) = document.as_object_mut() {
         fields.insert("seed".to_owned(), first.into());
         let each: Vec<Value> =
@@ -75,11 +87,7 @@ fn document(runs: &[Value], first: u64) -> Value {
             json!({
                 "count": runs.len(),
                 "confidence": CONFIDENCE,
-                "half_width": {
-                    "foreground": part("foreground"),
-                    "head_time": part("head_time"),
-                    "background": part("background"),
-                },
+                "half_width": half_width,
                 "runs": each,
             }),
         );
@@ -136,5 +144,33 @@ fn page(title: &str, runs: &[Value], first: u64, args: &SimulateArgs) -> String 
         ])
     });
     text.push_str(&table(&["", "mean", "95% interval", "least", "most"], &[0], rows));
+    if let Some(drives) = runs.first().and_then(|run| run["drives"].as_array()) {
+        text.push_str("\nDrives\n");
+        let shown = DRIVE_COLUMNS.len() - if scan { 0 } else { 1 };
+        let columns = DRIVE_COLUMNS.iter().take(shown);
+        let header: Vec<&str> = ["drive", "name"]
+            .into_iter()
+            .chain(columns.clone().flat_map(|of| [of.0, "95% interval"]))
+            .collect();
+        let rows = drives.iter().enumerate().map(|(n, drive)| {
+            let mut row = vec![n.to_string(), drive["drive"].as_str().unwrap_or_default().to_owned()];
+            for (_, path, factor) in columns.clone() {
+                let estimate = Estimate::at(runs, &format!("/drives/{n}{path}"));
+                let (mean, half) = estimate.map_or((0.0, 0.0), |found| (found.mean, found.half_width));
+                row.extend([format!("{:.3}", mean * factor), format!("+- {:.3}", half * factor)]);
+            }
+            row
+        });
+        text.push_str(&table(&header, &[1], rows));
+    }
     text
 }
+
+/// The columns of each drive of an array, as [`ROWS`]; the last one is of a scan.
+const DRIVE_COLUMNS: [(&str, &str, f64); 5] = [
+    ("mean ms", "/foreground/mean_response_ms", 1.0),
+    ("99% ms", "/foreground/p99_response_ms", 1.0),
+    ("a second", "/foreground/iops", 1.0),
+    ("busy %", "/foreground/utilisation", 100.0),
+    ("free MB/s", "/background/mb_per_s", 1.0),
+];

@@ -219,7 +219,16 @@ fn seeds_of_an_array_average_each_drive() {
         let path = format!("/drives/{drive}/foreground/mean_response_ms");
         let expected = (number(&both[0], &path) + number(&both[1], &path)) / 2.0;
         assert!((number(&mean, &path) - expected).abs() < 1e-9);
+        // Of two results, half the width is their distance times half the quantile of one degree of freedom.
+        let half = (number(&both[0], &path) - number(&both[1], &path)).abs() / 2.0 * 12.7062;
+        let found = number(&mean, &format!("/seeds/half_width{path}"));
+        assert!(half > 0.0 && (found - half).abs() < 1e-6 * half, "{found}, not {half}");
     }
+    let page = run("simulate --drives 3 --array mirror --background scan --rate 80 --requests 200 --seeds 2")
+        .worked();
+    let drives: Vec<&str> = page.lines().skip_while(|line| *line != "Drives").collect();
+    assert_eq!((drives.len(), drives[1].matches("95% interval").count()), (6, 5), "{page}");
+    assert!(drives[3..].iter().all(|line| line.matches("+- ").count() == 5), "{page}");
 }
 
 /// The log says that the run has begun; 10^9 requests take hours.

@@ -8,10 +8,12 @@ use std::cell::RefCell;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::rc::Rc;
-use units::{Bytes, Duration, Instant, Lbn, LbnRange, Sectors};
+use units::{Bytes, Duration, Instant, Lbn, LbnRange, Op, Sectors};
 
-/// Requests that wait for an earlier one of the file to be replayed in the order of their arrivals: 32 MB of them.
+/// Requests that wait for an earlier one of the file to be replayed in the order of their arrivals: 16 MiB of them, so
+/// that a replay of a trace packed with zstd's largest window stays below 64 MiB (docs/BENCHMARKS.md).
 const WINDOW_RECORDS: usize = 1 << 19;
+const _: () = assert!(WINDOW_RECORDS * size_of::<Waiting>() <= 16 << 20);
 
 /// The devices of a trace that are replayed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,7 +39,7 @@ pub struct StreamedConfig {
     pub fit: Fit,
     /// The longest request in sectors of 512 bytes, if it is known.
     pub longest: Option<Sectors>,
-    /// The times that all requests have recorded.
+    /// The times that all requests have recorded. Requests that are sorted by their arrivals lose their think times.
     pub recorded: Recorded,
     /// Whether requests come in the order of their arrivals.
     pub sorted: bool,
@@ -128,17 +130,31 @@ pub struct Streamed<I> {
     account: Rc<RefCell<ReplayAccount>>,
 }
 
-/// A record in the window; the earliest is the greatest.
+/// A record in the window, as small as can be; the earliest is the greatest.
 #[derive(Debug, PartialEq, Eq)]
 struct Waiting {
     arrival: Instant,
-    number: u64,
-    record: TraceRecord,
+    /// Twice the record's number, plus one for a write.
+    number_and_op: u64,
+    range: LbnRange,
+}
+
+impl Waiting {
+    fn new(number: u64, record: &TraceRecord) -> Self {
+        let arrival = record.arrival.unwrap_or_default();
+        let number_and_op = number << 1 | u64::from(record.op.is_write());
+        Self { arrival, number_and_op, range: record.range }
+    }
+
+    const fn record(&self) -> TraceRecord {
+        let op = if self.number_and_op & 1 == 1 { Op::Write } else { Op::Read };
+        TraceRecord { arrival: Some(self.arrival), ..TraceRecord::new(op, self.range) }
+    }
 }
 
 impl Ord for Waiting {
     fn cmp(&self, other: &Self) -> Ordering {
-        (other.arrival, other.number).cmp(&(self.arrival, self.number))
+        (other.arrival, other.number_and_op).cmp(&(self.arrival, self.number_and_op))
     }
 }
 
@@ -162,12 +178,15 @@ impl<I: Iterator<Item = Result<TraceRecord, TraceError>>> Streamed<I> {
         // A request that does not begin on a sector of the drive may need one more.
         let longest = config.longest.unwrap_or(LONGEST_SECTORS).get().div_ceil(factor).saturating_add(1);
         let placing = Placing::new(config.capacity, Sectors::new(longest), config.fit);
+        // Reserved at once, because a heap that grows leaves its smaller places behind in the process.
+        let sorts = config.recorded.arrivals && !config.sorted;
+        let window = BinaryHeap::with_capacity(if sorts { WINDOW_RECORDS } else { 0 });
         Ok(Self {
             records,
             config,
             placing,
             factor,
-            window: BinaryHeap::new(),
+            window,
             read: 0,
             ended: false,
             first_device: None,
@@ -234,14 +253,11 @@ impl<I: Iterator<Item = Result<TraceRecord, TraceError>>> Streamed<I> {
         }
         while self.window.len() < WINDOW_RECORDS && !self.ended {
             match self.read()? {
-                Some(record) => {
-                    let arrival = record.arrival.unwrap_or_default();
-                    self.window.push(Waiting { arrival, number: self.read, record });
-                }
+                Some(record) => self.window.push(Waiting::new(self.read, &record)),
                 None => self.ended = true,
             }
         }
-        Ok(self.window.pop().map(|waiting| waiting.record))
+        Ok(self.window.pop().map(|waiting| waiting.record()))
     }
 }
 
@@ -289,7 +305,6 @@ mod tests {
     use super::*;
     use crate::{Fit, Replay};
     use proptest::prelude::*;
-    use units::Op;
 
     fn record((start, len, ms, device): (u64, u64, u64, u32)) -> TraceRecord {
         let range = LbnRange::new(Lbn::new(start), Sectors::new(len));

@@ -6,7 +6,7 @@
 //! meaning.
 
 use super::reader::LineParser;
-use super::text::{Field, Fields, range};
+use super::text::{Field, Fields, sectors_at_lbn};
 use super::{Notes, TraceError, TraceRecord};
 use std::fmt::{self, Write};
 use units::Op;
@@ -19,15 +19,16 @@ pub(super) struct Ascii {
 }
 
 impl LineParser for Ascii {
-    fn line(&mut self, mut fields: Fields<'_>, _: &mut Notes) -> Result<Option<TraceRecord>, TraceError> {
+    fn line(&mut self, mut fields: Fields<'_>, notes: &mut Notes) -> Result<Option<TraceRecord>, TraceError> {
         let expected = "the arrival time, 0 or more";
         let arrival = fields.field(expected)?.arrival(self.unit_ns, expected)?;
         let expected = "the device, a whole number";
         let device = fields.field(expected)?.small_number(expected)?;
-        let range = range(fields.field("the first LBN")?, fields.field("the number of blocks")?)?;
+        let (lbn, blocks) = (fields.field("the first LBN")?, fields.field("the number of blocks")?);
+        let range = sectors_at_lbn(lbn, blocks, notes)?;
         let op = flags(fields.field("flags in hexadecimal")?)?;
         fields.end()?;
-        Ok(Some(TraceRecord { arrival: Some(arrival), device, ..TraceRecord::new(op, range) }))
+        Ok(range.map(|range| TraceRecord { arrival: Some(arrival), device, ..TraceRecord::new(op, range) }))
     }
 }
 
@@ -79,6 +80,12 @@ mod tests {
         assert_eq!(writes, [false, true, false, true, false]);
         assert_eq!(records[2].arrival.unwrap().as_nanos(), 1_250_000);
         assert_eq!(records[1].device, 1);
+    }
+
+    #[test]
+    fn a_request_without_blocks_is_left_out_and_counted() {
+        let trace = crate::trace::read(b"0.5 0 1 0 1\n1.5 0 8 8 1\n").unwrap();
+        assert_eq!((trace.records.len(), trace.notes.empty), (1, 1));
     }
 
     #[test]

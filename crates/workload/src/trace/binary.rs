@@ -201,9 +201,13 @@ impl RecordParser for Blktrace {
         const READ: u32 = 1;
         const WRITE: u32 = 1 << 1;
         const FLUSH: u32 = 1 << 2;
+        // A SCSI command that a program has sent.
+        const COMMAND: u32 = 1 << 9;
         const NOTIFY: u32 = 1 << 10;
         const DISCARD: u32 = 1 << 13;
         const FORCED: u32 = 1 << 15;
+        // An event may carry the number of its control group in front of its payload.
+        const CONTROL_GROUP: u32 = 1 << 8;
         let offset = input.offset();
         let Some(bytes) = take(input, BLKTRACE_BYTES)? else { return Ok(Next::End) };
         let big_endian = bytes.first() == Some(&0x65);
@@ -228,7 +232,11 @@ impl RecordParser for Blktrace {
         }
         input.consume(payload);
         let kind = action >> 16;
-        if kind & NOTIFY != 0 || action & 0xffff != self.event.number() {
+        if kind & NOTIFY != 0 || action & 0xffff & !CONTROL_GROUP != self.event.number() {
+            return Ok(Next::Skipped);
+        }
+        if kind & COMMAND != 0 {
+            notes.other += 1;
             return Ok(Next::Skipped);
         }
         if kind & DISCARD != 0 {
@@ -333,6 +341,14 @@ mod tests {
             assert_eq!((trace.notes.forced, trace.notes.discards), (1, 1));
             let options = Options { event: Event::Dispatch, ..Options::default() };
             assert_eq!(read_with(&options, &file[..]).unwrap().records.len(), 1);
+            // An event with its control group, and a SCSI command of a program.
+            let file = [
+                blktrace(1 << 16 | 1 << 8 | 1, 10, 8, big_endian),
+                blktrace((1 | 1 << 9) << 16 | 1, 20, 16, big_endian),
+            ]
+            .concat();
+            let trace = read(&file).unwrap();
+            assert_eq!((trace.records.len(), trace.notes.other), (1, 1));
         }
     }
 

@@ -4,7 +4,7 @@
 //! queueing (Q) or its dispatch to the driver (D). Lines of other events and the summary at the end are not requests.
 
 use super::reader::LineParser;
-use super::text::{Fields, sectors_at_lbn};
+use super::text::{Field, Fields, sectors_at_lbn};
 use super::{Event, Notes, TraceError, TraceRecord};
 use units::Op;
 
@@ -31,6 +31,18 @@ impl LineParser for Blkparse {
             return Ok(None);
         }
         let kind = fields.field("the kind of request, such as R or WS")?;
+        match after(fields.clone()) {
+            After::Sectors => {}
+            After::Command => {
+                notes.other += 1;
+                return Ok(None);
+            }
+            After::Nothing => {
+                notes.flushes += u64::from(kind.text.starts_with('F'));
+                notes.empty += u64::from(!kind.text.starts_with('F'));
+                return Ok(None);
+            }
+        }
         let Some(op) = op_of(kind.text, notes) else { return Ok(None) };
         let lbn = fields.field("the first LBN, a whole number")?;
         let plus = fields.field("a plus sign")?;
@@ -49,9 +61,36 @@ pub(super) fn device(major: u32, minor: u32) -> Option<u32> {
     (major < 1 << 12 && minor < 1 << 20).then_some(major << 20 | minor)
 }
 
-/// The direction of a request of blkparse's kind: a first F is a flush before it, a D a discard, an F after the W the
-/// forced unit access of a write.
+/// The form of the rest of a line.
+enum After {
+    /// `LBN + sectors [process]`.
+    Sectors,
+    /// `bytes (command block) [process]`: a SCSI command that a program has sent.
+    Command,
+    /// `[process]`: a flush, or another request without sectors.
+    Nothing,
+}
+
+fn after(mut fields: Fields<'_>) -> After {
+    let begins =
+        |field: Option<Field<'_>>, with: char| field.is_some_and(|field| field.text.starts_with(with));
+    let first = fields.optional();
+    if first.is_none() || begins(first, '[') {
+        After::Nothing
+    } else if begins(first, '(') || begins(fields.optional(), '(') {
+        After::Command
+    } else {
+        After::Sectors
+    }
+}
+
+/// The direction of a request of blkparse's kind: a first F is a flush before it, a first Z an operation on a zone, a D a
+/// discard, an F after the W the forced unit access of a write.
 fn op_of(kind: &str, notes: &mut Notes) -> Option<Op> {
+    if kind.starts_with('Z') {
+        notes.other += 1;
+        return None;
+    }
     if kind.contains('D') {
         notes.discards += 1;
         return None;
@@ -101,6 +140,52 @@ CPU0 (sda):
                 let notes = trace.notes;
                 assert_eq!((notes.flushes, notes.forced, notes.discards, notes.other), (2, 1, 1, 0));
             }
+        }
+    }
+
+    /// Every action and form of line that blkparse prints by default.
+    const ALL: &str = "\
+Input file sda.blktrace.0 added
+  8,0    3    1     0.000000000   697  A   W 223490 + 8 <- (8,1) 223427
+  8,0    3    2     0.000001829   697  Q   W 223490 + 8 [kjournald]
+  8,0    3    3     0.000006197   697  G   W 223490 + 8 [kjournald]
+  8,0    3    4     0.000008101   697  P   N [kjournald]
+  8,0    3    5     0.000009000   697  M   W 223498 + 8 [kjournald]
+  8,0    3    6     0.000009100   697  F   W 223506 + 8 [kjournald]
+  8,0    3    7     0.000009200   697  X   W 223498 / 223500 [kjournald]
+  8,0    3    8     0.000009300   697  B   W 223498 + 8 [kjournald]
+  8,0    3    9     0.000029400   697  U   N [kjournald] 1
+  8,0    3   10     0.000029500   697 UT   N [kjournald] 1
+  8,0    3   11     0.000030000   697  I   W 223490 + 8 [kjournald]
+  8,0    3   12     0.000036000   697  D   W 223490 + 8 [kjournald]
+  8,0    3   13     0.000100000   697  S   W 223490 + 8 [kjournald]
+  8,0    3   14     0.000200000   697  R   W 223490 + 8 [0]
+  8,0    1   15     0.004000000     0  C   W 223490 + 8 [0]
+  8,0    1   16     0.005000000   300  Q FWS [jbd2/sda1-8]
+  8,0    1   17     0.005100000   300  D  FN [kworker/1:1H]
+  8,0    1   18     0.006000000   300  D   R 36 (12 00 00 00 24 00 ..) [smartd]
+  8,0    1   19     0.006100000   300  D   N (00 ..) [smartd]
+  8,0    1   20     0.006500000   300  Q  ZR 0 + 524288 [a]
+  8,0    1   21     0.006600000   300  Q  DS 5000 + 1024 [fstrim]
+  8,0    1   22     0.006700000   300  Q RAM 7000 + 8 [my program]
+  8,0    1   23     0.006800000   300  Q WFS 8000 + 8 [a]
+  8,0    1   24     0.006900000   300  Q   W 9000 + 0 [a]
+  8,0    1   25     0.006950000   300  Q   W [a]
+  8,0    1   26     0.007000000     0  m   N cfq700 dispatch_insert
+";
+
+    #[test]
+    fn every_action_and_form_of_line_is_read() {
+        for (event, ranges, counts) in [
+            (Event::Queue, "223490+8 7000+8 8000+8", [1, 1, 1, 1, 2]),
+            (Event::Dispatch, "223490+8", [1, 0, 0, 2, 0]),
+        ] {
+            let trace = read_with(&Options { event, ..Options::default() }, ALL.as_bytes()).unwrap();
+            let found: Vec<_> = trace.records.iter().map(|record| record.range.to_string()).collect();
+            let notes = trace.notes;
+            assert_eq!((trace.format, found.join(" ").as_str()), (TraceFormat::Blkparse, ranges));
+            let found = [notes.flushes, notes.discards, notes.forced, notes.other, notes.empty];
+            assert_eq!(found, counts, "{event:?}");
         }
     }
 }

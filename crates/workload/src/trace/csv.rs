@@ -177,7 +177,9 @@ impl LineParser for Csv {
         let whole = fields.whole();
         let all = fields.rest();
         let at = |place: usize| {
-            all.get(place).copied().ok_or_else(|| whole.error("a line with all the columns that were named"))
+            all.get(place)
+                .map(Field::unquoted)
+                .ok_or_else(|| whole.error("a line with all the columns that were named"))
         };
         let arrival = match self.places.time {
             Some(place) => Some(at(place)?.arrival(self.unit_ns, "the time of arrival, 0 or more")?),
@@ -211,7 +213,7 @@ impl LineParser for Csv {
 
 /// A direction; `None`, and counted, for words that are neither.
 fn direction(field: Field<'_>, notes: &mut Notes) -> Result<Option<Op>, TraceError> {
-    let word = field.text.trim_matches('"');
+    let word = field.text;
     match (word, word.chars().next().map(|first| first.to_ascii_lowercase())) {
         ("0", _) | (_, Some('r')) => Ok(Some(Op::Read)),
         ("1", _) | (_, Some('w')) => Ok(Some(Op::Write)),
@@ -246,6 +248,15 @@ mod tests {
             ("1000+8", 5_000_000)
         );
         assert_eq!((trace.records[1].device, trace.records[1].op, trace.notes.other), (1, Op::Write, 1));
+    }
+
+    #[test]
+    fn fields_may_be_in_double_quotes() {
+        let quoted = "\"t\",\"op\",\"at\",\"n\",\"disk\"\n\"0.5\",\"Write\",\"512000\",\"4096\",\"7\"\n";
+        let columns = "time=t,op=op,offset=at,size=n,device=disk";
+        let trace = read(columns, quoted).unwrap();
+        assert_eq!(trace, read(columns, &quoted.replace('"', "")).unwrap());
+        assert_eq!((trace.records[0].device, trace.records[0].range.to_string().as_str()), (7, "1000+8"));
     }
 
     #[test]

@@ -79,6 +79,10 @@ fn by_blanks(line: &Fields<'_>) -> Option<TraceFormat> {
     if text.starts_with("fio version") {
         return Some(TraceFormat::Fio);
     }
+    // blkparse names its input files first.
+    if text.starts_with("Input file ") && text.ends_with(" added") {
+        return Some(TraceFormat::Blkparse);
+    }
     let all = line.clone().rest();
     let at = |place: usize| all.get(place).copied();
     let is_op = |field: Field<'_>| field.op("").is_ok();

@@ -228,6 +228,11 @@ impl LineParser for Biosnoop {
                 return Ok(None);
             }
         };
+        // The request of a program to the drive's controller has no place.
+        if matches!(lbn.text, "-1" | "-" | "?") {
+            notes.other += 1;
+            return Ok(None);
+        }
         let device = self.disks.number(*disk)?;
         let range = bytes_at_lbn(*lbn, *bytes, notes)?;
         Ok(range.map(|range| TraceRecord {
@@ -282,6 +287,10 @@ mod tests {
     fn other_commands_are_counted() {
         let trace = read_as(TraceFormat::CloudPhysics, b"1,35,0,0\n2,28,8,0\n3,28,8,8\n").unwrap();
         assert_eq!((trace.notes.other, trace.notes.empty, trace.records.len()), (1, 1, 1));
+        let text = "TIME(s) COMM PID DISK T SECTOR BYTES LAT(ms)\n0.1 a b 7 sda R -1 8 0.5\n0.2 a 7 sda FF 0 0 0.5\n\
+            0.3 a 7 sda WS 1000 4096 0.5\n";
+        let trace = read_as(TraceFormat::Biosnoop, text.as_bytes()).unwrap();
+        assert_eq!((trace.notes.other, trace.records.len()), (2, 1));
     }
 
     #[test]

@@ -135,6 +135,12 @@ impl Field<'_> {
         TraceError::Text { line: self.line, column: self.column, found: shown(self.text), expected }
     }
 
+    /// The field without double quotes around it.
+    pub(super) fn unquoted(&self) -> Self {
+        let inner = self.text.strip_prefix('"').and_then(|text| text.strip_suffix('"'));
+        inner.map_or(*self, |text| Self { text: text.trim(), column: self.column + 1, ..*self })
+    }
+
     /// A whole number, decimal. `expected` should say so.
     pub(super) fn number(&self, expected: &'static str) -> Result<u64, TraceError> {
         if self.text.is_empty() || !self.text.bytes().all(|b| b.is_ascii_digit()) {

@@ -59,6 +59,8 @@ pub enum Kind {
     },
     /// Curves.
     Lines(Vec<Line>),
+    /// Distributions over one horizontal axis, each in a row with a logarithmic scale of the vertical axis's range.
+    Distributions(Vec<Line>),
     /// Numbers in columns; the axes are not used.
     Table {
         /// The columns' heads.

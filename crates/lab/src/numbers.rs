@@ -26,7 +26,7 @@ pub fn numbers(figure: &Figure) -> Numbers {
                 })
                 .collect(),
         },
-        Kind::Lines(lines) => curves(figure, lines),
+        Kind::Lines(lines) | Kind::Distributions(lines) => curves(figure, lines),
         Kind::Table { columns, rows } => Numbers { columns: columns.clone(), rows: rows.clone() },
     }
 }

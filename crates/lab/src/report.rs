@@ -52,7 +52,9 @@ pub fn html(page: &Page) -> Result<String, PlotError> {
     claims(&mut text, page);
     for table in &page.tables {
         let _ = writeln!(text, "<h2>{}</h2>", escape(&table.title));
-        drawn(&mut text, table)?;
+        text.push_str("<figure>\n");
+        columns(&mut text, &numbers(table));
+        text.push_str("</figure>\n");
     }
     let mut paper = None;
     for entry in &page.entries {

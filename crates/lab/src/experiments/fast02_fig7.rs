@@ -211,12 +211,12 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         .zip(alone.chunks(SIZES.len()).zip(&own))
         .map(|(told, (alone, own))| Case { told, alone: alone.iter().map(Vec::as_slice).collect(), own })
         .collect();
-    let lines = |of: &dyn Fn(&Case<'_>) -> Line| Kind::Lines(cases.iter().map(of).collect());
+    let lines = |of: &dyn Fn(&Case<'_>) -> Line| Kind::Distributions(cases.iter().map(of).collect());
     let figure = |id: &str, title: String, kind| Figure {
         id: id.into(),
         title,
         x: Axis::new("observed less predicted head time (ms)"),
-        y: Axis::new("requests (%)"),
+        y: Axis::between("requests (%), each row 0.01 to 100 (log)", 0.01, 100.0),
         kind,
     };
     let by_profile = |id: &str, at: usize| {

@@ -44,7 +44,8 @@ fn draw_lying(area: &sheet::Area, figure: &Figure, bars: &[Bar], y: std::ops::Ra
     let widest = names.iter().map(Name::width).fold(0.0, f64::max);
     let (from, to) = (y.start, y.end);
     let slots = bars.len().max(1) as f64;
-    let chart = sheet::axes(area, figure, y, slots..0.0, Names::Left(widest + 10.0))?;
+    let labels = [figure.y.label.as_str(), figure.x.label.as_str()];
+    let chart = sheet::axes(area, labels, y, slots..0.0, Names::Left(widest + 10.0))?;
     let (left, above) = area.get_base_pixel();
     let here = |value: f64, slot: f64| {
         let (px, py) = chart.backend_coord(&(value, slot));
@@ -89,7 +90,8 @@ pub(super) fn draw(sheet: Sheet, figure: &Figure, parts: &[String], bars: &[Bar]
     let width = sheet::plot_width(&area) / (slots * f64::from(SCALE));
     let names: Vec<Name> = bars.iter().map(|bar| Name::fit(&bar.label, width - 5.0)).collect();
     let lines = names.iter().map(Name::lines).max().unwrap_or(0);
-    let chart = sheet::axes(&area, figure, 0.0..slots, y, Names::Below(lines))?;
+    let labels = [figure.x.label.as_str(), figure.y.label.as_str()];
+    let chart = sheet::axes(&area, labels, 0.0..slots, y, Names::Below(lines))?;
     let (left, above) = area.get_base_pixel();
     let here = |x: f64, y: f64| {
         let (px, py) = chart.backend_coord(&(x, y));

@@ -32,7 +32,8 @@ pub(super) fn draw(sheet: Sheet, figure: &Figure, lines: &[Line]) -> Drawn {
     let width = sheet::plot_width(&area) / (slots * f64::from(SCALE));
     let names: Vec<Name> = names.iter().map(|name| Name::fit(name, width - 5.0)).collect();
     let below = names.iter().map(Name::lines).max();
-    let chart = sheet::axes(&area, figure, x, y, below.into())?;
+    let labels = [figure.x.label.as_str(), figure.y.label.as_str()];
+    let chart = sheet::axes(&area, labels, x, y, below.into())?;
     let (left, above) = area.get_base_pixel();
     let here = |x: f64, y: f64| {
         let (px, py) = chart.backend_coord(&(x, y.clamp(room[0], room[1])));

@@ -6,6 +6,7 @@
 mod bars;
 mod lines;
 mod marks;
+mod rows;
 mod sheet;
 
 use crate::{Figure, Kind};
@@ -52,6 +53,7 @@ fn element(body: &str, figure: &Figure, attributes: &str) -> String {
 fn size(figure: &Figure) -> (u32, u32) {
     match &figure.kind {
         Kind::Stacked { bars, .. } => (sheet::SIZE.0, bars::height(bars)),
+        Kind::Distributions(lines) => (sheet::SIZE.0, rows::height(lines)),
         _ => sheet::SIZE,
     }
 }
@@ -66,6 +68,7 @@ fn drawing(figure: &Figure) -> Result<Option<String>, PlotError> {
     let drawn = match &figure.kind {
         Kind::Stacked { parts, bars } => bars::draw(sheet, figure, parts, bars),
         Kind::Lines(lines) => lines::draw(sheet, figure, lines),
+        Kind::Distributions(lines) => rows::draw(sheet, figure, lines),
         Kind::Table { .. } => return Ok(None),
     };
     drawn.map_err(|error| PlotError { figure: figure.id.clone(), reason: error.to_string() })?;
@@ -142,7 +145,12 @@ mod tests {
             bars: vec![Bar { label: String::new(), values: vec![f64::NAN, -1.0, 2.0] }],
         };
         svg(&figure).unwrap().unwrap();
-        figure.kind = Kind::Lines(vec![]);
+        for kind in [Kind::Lines(vec![]), Kind::Distributions(vec![])] {
+            figure.kind = kind;
+            svg(&figure).unwrap().unwrap();
+        }
+        let points = vec![odd(f64::NAN), odd(-1.0), odd(0.0), odd(1e308), Point { x: 2.0, ..odd(0.5) }];
+        figure.kind = Kind::Distributions(vec![Line { label: "d".into(), points }]);
         svg(&figure).unwrap().unwrap();
     }
 

@@ -127,10 +127,10 @@ pub(super) fn plot_width(area: &Area) -> f64 {
     f64::from(area.dim_in_pixel().0.saturating_sub(unit(80.0)))
 }
 
-/// Draws axes with labels on the area. One of them may have room for names in place of numbers.
+/// Draws axes on the area, with the labels under and beside them. One of them may have room for names in place of numbers.
 pub(super) fn axes<'a, 'b>(
     area: &'b Area<'a>,
-    figure: &Figure,
+    [under, beside]: [&str; 2],
     x: Range<f64>,
     y: Range<f64>,
     names: Names,
@@ -170,17 +170,12 @@ pub(super) fn axes<'a, 'b>(
         .x_label_formatter(&number)
         .y_label_formatter(&number)
         .draw()?;
-    let (under, beside) = if lying { (&figure.y, &figure.x) } else { (&figure.x, &figure.y) };
     let (across, up) = chart.plotting_area().get_pixel_range();
     let (left, above) = area.get_base_pixel();
     let below = up.end - above + unit(foot - 10.0) as i32;
+    area.draw(&Text::new(under.to_owned(), ((across.start + across.end) / 2 - left, below), title.clone()))?;
     area.draw(&Text::new(
-        under.label.clone(),
-        ((across.start + across.end) / 2 - left, below),
-        title.clone(),
-    ))?;
-    area.draw(&Text::new(
-        beside.label.clone(),
+        beside.to_owned(),
         (unit(14.0) as i32, (up.start + up.end) / 2 - above),
         title.transform(FontTransform::Rotate270),
     ))?;

@@ -1,6 +1,7 @@
 //! The page of `freeblock lab report` in a browser: nothing leaves the window or its figure, and every text is legible.
 
 use freeblock_lab::ledger::Ledger;
+use freeblock_lab::plot::svg;
 use freeblock_lab::report::{Entry, Page, html};
 use freeblock_lab::{Axis, Bar, Figure, Kind, Line, Outcome, experiments};
 use std::path::{Path, PathBuf};
@@ -89,6 +90,14 @@ fn outcomes() -> Vec<Figure> {
         ),
         figure(long, Axis::new("observed less predicted head time (ms)"), curves(&eight, 60)),
         figure(
+            long,
+            Axis::new("observed less predicted head time (ms)"),
+            match curves(&eight, 321) {
+                Kind::Lines(lines) => Kind::Distributions(lines),
+                other => other,
+            },
+        ),
+        figure(
             "Categories",
             Axis::named("foreground policy", ["SPTF", "SPTF-SW60%", "SSTF"]),
             curves(&["Atlas 10K", "Atlas 10K, all ideas"], 3),
@@ -163,4 +172,24 @@ fn nothing_of_the_page_overflows_and_every_text_is_legible() {
         assert_eq!(found.trim(), "", "at {width} pixels");
     }
     std::fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
+fn distributions_that_are_equal_have_rows_of_their_own() {
+    let line = |label: &str| Line::new(label, [(-1.0, 0.1), (0.0, 99.0), (1.0, 0.1)]);
+    let of = |kind| figure("Errors", Axis::new("ms"), kind);
+    let lines = || vec![line("a"), line("b")];
+    let curves = |kind| {
+        let text = svg(&of(kind)).unwrap().unwrap();
+        // The points of each curve; markers and axes are no lines.
+        let drawn = text.lines().filter(|line| line.contains("<polyline") && !line.contains("#222222"));
+        let points =
+            drawn.filter_map(|line| line.split_once("points=\"")).map(|(_, points)| points.to_owned());
+        points.collect::<Vec<String>>()
+    };
+    let rows = curves(Kind::Distributions(lines()));
+    assert_eq!(rows.len(), 2, "{rows:?}");
+    assert_ne!(rows[0], rows[1]);
+    let on_each_other = curves(Kind::Lines(lines()));
+    assert!(on_each_other.iter().any(|of| on_each_other.iter().filter(|other| *other == of).count() > 1));
 }

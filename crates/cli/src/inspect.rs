@@ -4,7 +4,7 @@ use crate::args::InspectArgs;
 use crate::drive::json;
 use crate::problem::Problem;
 use crate::tables::{capacity, table};
-use device::Inspection;
+use device::{Inspection, Recording};
 use serde::Serialize;
 
 #[derive(Serialize)]
@@ -21,6 +21,9 @@ struct Page {
     write_cache: Option<bool>,
     queue_depth: Option<u32>,
     actuators: Vec<Actuator>,
+    recording: Option<&'static str>,
+    heads_out_of_service: Option<bool>,
+    identity: Option<String>,
     can_be_served: bool,
     findings: Vec<Row>,
 }
@@ -67,6 +70,12 @@ fn page(disk: &Inspection) -> Page {
         write_cache: disk.write_cache,
         queue_depth: disk.queue_depth,
         actuators: actuators.collect(),
+        recording: disk.log.recording().map(|recording| match recording {
+            Recording::Conventional => "conventional",
+            Recording::Shingled => "shingled",
+        }),
+        heads_out_of_service: disk.log.depopulated(),
+        identity: disk.identity.clone(),
         can_be_served: disk.can_be_served(),
         findings: rows.collect(),
     }
@@ -81,7 +90,7 @@ fn shown(page: &Page) -> String {
         .map(|row| vec![row.property.into(), row.value.clone(), row.verdict.into(), row.reason.clone()]);
     let rows = table(&["property", "value", "verdict", "what follows"], &[0, 1, 2, 3], rows);
     let end = if page.can_be_served {
-        "nothing that the kernel reports keeps freeblock from scheduling this disk"
+        "nothing that the kernel or the disk reports keeps freeblock from scheduling this disk"
     } else {
         "freeblock cannot schedule this disk"
     };
@@ -91,7 +100,7 @@ fn shown(page: &Page) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use device::Zoned;
+    use device::{Farm, Log, Zoned};
 
     fn disk() -> Inspection {
         Inspection {
@@ -106,7 +115,8 @@ mod tests {
             discard: Some(true),
             write_cache: Some(true),
             queue_depth: Some(32),
-            actuators: Vec::new(),
+            log: Log::Read(Farm { recording: Some(Recording::Conventional), depopulated: Some(true) }),
+            ..Inspection::default()
         }
     }
 
@@ -123,7 +133,7 @@ mod tests {
         }
         assert!(text.ends_with("freeblock cannot schedule this disk\n"), "{text}");
         let conventional = page(&Inspection { discard: Some(false), ..disk() });
-        assert!(shown(&conventional).contains("nothing that the kernel reports keeps"));
+        assert!(shown(&conventional).contains("nothing that the kernel or the disk reports keeps"));
     }
 
     #[test]
@@ -134,6 +144,8 @@ mod tests {
             "\"zoned\": \"none\"",
             "\"physical_sector_bytes\": 4096",
             "\"verdict\": \"refused\"",
+            "\"recording\": \"conventional\"",
+            "\"heads_out_of_service\": true",
         ] {
             assert!(text.contains(key), "{key} in:\n{text}");
         }

@@ -1,18 +1,23 @@
-//! Reads the kernel's description of a disk from `/sys`, and decides whether its gaps can be used.
+//! Reads the kernel's description of a disk from `/sys` and the disk's own from its log, and decides whether its gaps can
+//! be used.
 //!
-//! Nothing is sent to the disk: the sources are files of the kernel only. Properties that they do not contain
-//! (drive-managed shingling of a disk without TRIM, heads taken out of service) are reported as unknown.
+//! The disk gets commands only that read (INQUIRY, IDENTIFY DEVICE, READ LOG EXT), and none if the kernel says that it
+//! does not rotate. A property that neither contains is reported as unknown.
 
+use crate::sg::{Farm, Recording, Scsi, ScsiError, Sg};
 use std::fs;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+/// The name of the property that says whether a disk rotates.
+pub const MEDIUM: &str = "medium";
+
 /// The unit of the kernel's sizes and places.
 const KERNEL_BYTES: u64 = 512;
 
 /// The shingling that the kernel reports.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Zoned {
     /// No zones are reported: a conventional disk, or a drive-managed shingled one.
     No,
@@ -21,6 +26,7 @@ pub enum Zoned {
     /// Random writes are refused.
     HostManaged,
     /// The kernel does not say.
+    #[default]
     Unknown,
 }
 
@@ -36,7 +42,7 @@ impl Zoned {
     }
 }
 
-/// Sectors of 512 bytes that one actuator reaches.
+/// Sectors of 512 bytes: those that one actuator reaches, or those of a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ActuatorRange {
     /// The first sector.
@@ -45,13 +51,64 @@ pub struct ActuatorRange {
     pub sectors: u64,
 }
 
-/// The kernel's description of a disk.
-#[derive(Clone, Debug, PartialEq, Eq)]
+impl ActuatorRange {
+    fn holds(self, other: Self) -> bool {
+        let end = |range: Self| range.start.saturating_add(range.sectors);
+        self.start <= other.start && end(other) <= end(self)
+    }
+}
+
+/// The disk's own description, from the log that Seagate's ATA disks have.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Log {
+    /// The disk was not asked, since the kernel's description is enough.
+    #[default]
+    NotAsked,
+    /// The disk has no such log.
+    None,
+    /// The log could not be read, for this reason.
+    Failed(String),
+    /// The description.
+    Read(Farm),
+}
+
+impl Log {
+    /// Returns the recording of the tracks, if the disk reports it.
+    pub fn recording(&self) -> Option<Recording> {
+        self.farm().recording
+    }
+
+    /// Returns whether heads are out of service, if the disk reports it.
+    pub fn depopulated(&self) -> Option<bool> {
+        self.farm().depopulated
+    }
+
+    fn farm(&self) -> Farm {
+        if let Self::Read(farm) = self { *farm } else { Farm::default() }
+    }
+
+    /// Returns the reason for which a property is unknown.
+    fn silence(&self) -> String {
+        match self {
+            Self::NotAsked => "the disk was not asked".to_owned(),
+            Self::None => "the disk has no log about it".to_owned(),
+            Self::Failed(why) => format!("its log cannot be read: {why}"),
+            Self::Read(_) => "its log does not tell".to_owned(),
+        }
+    }
+}
+
+/// The description of a disk.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inspection {
     /// The kernel's name of the whole disk, such as `sda`.
     pub disk: String,
     /// The partition that was named, if it was one.
     pub partition: Option<String>,
+    /// The sectors of that partition.
+    pub partition_sectors: Option<ActuatorRange>,
+    /// The identity that the kernel has of the disk (`wwid`); it stays when the disk gets another name.
+    pub identity: Option<String>,
     /// Vendor and model.
     pub model: Option<String>,
     /// Capacity of the whole disk.
@@ -72,6 +129,8 @@ pub struct Inspection {
     pub queue_depth: Option<u32>,
     /// The ranges of several actuators; empty if the drive has one.
     pub actuators: Vec<ActuatorRange>,
+    /// The disk's own description.
+    pub log: Log,
 }
 
 /// Whether a property of a disk lets freeblock schedule it.
@@ -148,10 +207,34 @@ pub fn inspect(path: &Path) -> Result<Inspection, InspectError> {
     }
     let device = metadata.rdev();
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
-    inspect_directory(&PathBuf::from(format!("/sys/dev/block/{major}:{minor}")))
+    let directory = PathBuf::from(format!("/sys/dev/block/{major}:{minor}"));
+    inspect_with(&directory, |disk| Sg::open(&Path::new("/dev").join(disk)))
 }
 
-/// Inspects the disk of which `directory` is the kernel's description, such as `/sys/class/block/sdb`.
+/// Inspects the disk of which `directory` is the kernel's description, and asks the disk that `open` opens by the kernel's
+/// name.
+///
+/// # Errors
+/// A directory that is not there. A disk that cannot be opened or asked is no error: the inspection has the reason.
+pub fn inspect_with<S: Scsi>(
+    directory: &Path,
+    open: impl FnOnce(&str) -> io::Result<S>,
+) -> Result<Inspection, InspectError> {
+    let mut found = inspect_directory(directory)?;
+    if found.rotational != Some(false) {
+        let asked = open(&found.disk).map_err(ScsiError::from).and_then(|mut disk| Farm::read(&mut disk));
+        found.log = match asked {
+            Ok(Some(farm)) => Log::Read(farm),
+            Ok(None) => Log::None,
+            Err(error) if error.is_no_scsi_disk() => Log::None,
+            Err(error) => Log::Failed(error.to_string()),
+        };
+    }
+    Ok(found)
+}
+
+/// Inspects the disk of which `directory` is the kernel's description, such as `/sys/class/block/sdb`, without asking the
+/// disk itself.
 ///
 /// # Errors
 /// A directory that is not there.
@@ -161,6 +244,10 @@ pub fn inspect_directory(directory: &Path) -> Result<Inspection, InspectError> {
     let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let is_partition = directory.join("partition").exists();
     let partition = is_partition.then(|| name(&directory));
+    let sectors_of = |file| fs::read_to_string(directory.join(file)).ok()?.trim().parse::<u64>().ok();
+    let partition_sectors = partition
+        .as_ref()
+        .and_then(|_| Some(ActuatorRange { start: sectors_of("start")?, sectors: sectors_of("size")? }));
     let disk = match directory.parent() {
         Some(parent) if is_partition => parent.to_owned(),
         _ => directory,
@@ -174,6 +261,9 @@ pub fn inspect_directory(directory: &Path) -> Result<Inspection, InspectError> {
     let model = [text("device/vendor"), text("device/model")].into_iter().flatten().collect::<Vec<_>>();
     Ok(Inspection {
         partition,
+        partition_sectors,
+        identity: text("device/wwid").or_else(|| text("wwid")),
+        log: Log::NotAsked,
         model: (!model.is_empty()).then(|| model.join(" ")),
         bytes: number("size").unwrap_or(0).saturating_mul(KERNEL_BYTES),
         logical_sector: small("queue/logical_block_size"),
@@ -222,32 +312,32 @@ impl Inspection {
             self.sectors(),
             self.cache(),
             self.depth(),
-            finding(
-                "heads out of service",
-                "unknown",
-                Verdict::Note,
-                "the kernel does not report them; a probe finds the layout as it is",
-            ),
+            self.heads(),
         ]
     }
 
-    /// Whether nothing that the kernel reports keeps freeblock from scheduling the disk.
+    /// Whether nothing that is reported keeps freeblock from scheduling the disk.
     pub fn can_be_served(&self) -> bool {
-        self.findings().iter().all(|finding| finding.verdict != Verdict::Refused)
+        self.refusals().next().is_none()
+    }
+
+    /// The findings for which the disk cannot be scheduled.
+    pub fn refusals(&self) -> impl Iterator<Item = Finding> {
+        self.findings().into_iter().filter(|finding| finding.verdict == Verdict::Refused)
     }
 
     fn rotation(&self) -> Finding {
         match self.rotational {
-            Some(true) => finding("medium", "rotating", Verdict::Fine, ""),
+            Some(true) => finding(MEDIUM, "rotating", Verdict::Fine, ""),
             Some(false) => finding(
-                "medium",
+                MEDIUM,
                 "flash",
                 Verdict::Refused,
                 "no rotation leaves gaps; serve a hard disk, or let the kernel schedule this one",
             ),
             None => {
                 let reason = "the kernel does not say whether it rotates; a probe finds out";
-                finding("medium", "unknown", Verdict::Note, reason)
+                finding(MEDIUM, "unknown", Verdict::Note, reason)
             }
         }
     }
@@ -273,26 +363,65 @@ impl Inspection {
             (Zoned::No | Zoned::Unknown, _) if self.rotational == Some(false) => {
                 finding("shingling", name, Verdict::Fine, "")
             }
-            (Zoned::No | Zoned::Unknown, _) => finding(
-                "shingling",
-                "none reported",
-                Verdict::Note,
-                "a drive-managed shingled disk without TRIM looks the same; look up the model",
-            ),
+            (Zoned::No | Zoned::Unknown, _) => match self.log.recording() {
+                Some(Recording::Shingled) => finding(
+                    "shingling",
+                    "drive-managed",
+                    Verdict::Refused,
+                    "the disk's log says so; it moves sectors by itself, so no profile holds; serve a conventional disk",
+                ),
+                Some(Recording::Conventional) => finding("shingling", "none", Verdict::Fine, ""),
+                None => {
+                    let why = self.log.silence();
+                    let reason = format!(
+                        "{why}; a drive-managed shingled disk without TRIM looks the same; look up the model"
+                    );
+                    finding("shingling", "unknown", Verdict::Note, &reason)
+                }
+            },
         }
     }
 
     fn arms(&self) -> Finding {
         match self.actuators.len() {
             0 | 1 => finding("actuators", "1", Verdict::Fine, ""),
+            n if self
+                .actuators
+                .iter()
+                .any(|range| self.partition_sectors.is_some_and(|p| range.holds(p))) =>
+            {
+                finding(
+                    "actuators",
+                    &format!("1 of {n}"),
+                    Verdict::Fine,
+                    "the partition lies in the range of one",
+                )
+            }
             n => {
                 let ranges: Vec<String> =
                     self.actuators.iter().map(|r| format!("{} + {}", r.start, r.sectors)).collect();
                 let reason = format!(
-                    "each range (sectors {}) has an arm of its own and one queue before them; no schedule of one arm holds",
+                    "each range (sectors {}) has an arm of its own and one queue before them; no schedule of one arm holds; make a partition in each range, and serve those",
                     ranges.join(", ")
                 );
                 finding("actuators", &n.to_string(), Verdict::Refused, &reason)
+            }
+        }
+    }
+
+    fn heads(&self) -> Finding {
+        let property = "heads out of service";
+        match self.log.depopulated() {
+            Some(false) => finding(property, "none", Verdict::Fine, ""),
+            Some(true) => finding(
+                property,
+                "some",
+                Verdict::Note,
+                "its layout is not that of its model; probe this disk, and take no other disk's profile",
+            ),
+            None => {
+                let reason = format!("{}; a probe finds the layout as it is", self.log.silence());
+                finding(property, "unknown", Verdict::Note, &reason)
             }
         }
     }

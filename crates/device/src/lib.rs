@@ -6,7 +6,7 @@
 //! [`Clock`] and [`Ring`] do that for their hosts. [`Ublk`] is the opposite: a disk as a block device of this
 //! machine's own kernel.
 //!
-//! This is the only crate with unsafe code, all of it in `ring.rs`.
+//! This crate and `columns` are the only ones with unsafe code; here it is in `ring.rs` and `sg/kernel.rs`.
 
 mod aligned;
 #[cfg(target_os = "linux")]
@@ -26,6 +26,8 @@ mod raw;
 #[cfg(target_os = "linux")]
 mod ring;
 #[cfg(target_os = "linux")]
+mod sg;
+#[cfg(target_os = "linux")]
 mod ublk;
 
 pub use aligned::Aligned;
@@ -37,7 +39,8 @@ pub use emulated::{Answer, Ask, Emulated, EmulatedError, Failure};
 pub use faulty::{Faults, Faulty};
 #[cfg(target_os = "linux")]
 pub use inspect::{
-    ActuatorRange, Finding, InspectError, Inspection, Verdict, Zoned, inspect, inspect_directory,
+    ActuatorRange, Finding, InspectError, Inspection, Log, MEDIUM, Verdict, Zoned, inspect,
+    inspect_directory, inspect_with,
 };
 #[cfg(target_os = "linux")]
 pub use kernel::{KERNEL_SECTOR, KernelError, KernelOp, KernelQueue, KernelRequest};
@@ -45,5 +48,10 @@ pub use kernel::{KERNEL_SECTOR, KernelError, KernelOp, KernelQueue, KernelReques
 pub use raw::{OpenError, Options, Raw, User};
 #[cfg(target_os = "linux")]
 pub use ring::{Ended, Make, Ring, Token, Work, is_closed};
+#[cfg(target_os = "linux")]
+pub use sg::{
+    Farm, Held, Identity, Journal, NotSwitched, Quiet, Record, Recording, Scsi, ScsiError, Sg, SwitchError,
+    SwitchJournal, SwitchJournalError, Switches, Transfer, put_back, switch_off,
+};
 #[cfg(target_os = "linux")]
 pub use ublk::{Ublk, UblkError, UblkPlan};

@@ -6,7 +6,7 @@ use super::recipe::{Knowledge, Made, Recipe, hex};
 use crate::differs::{Differs, in_force};
 use crate::drive::resolve::{Resolved, resolve};
 use crate::problem::Problem;
-use device::{Device, Emulated, Inspection, Options, Raw, Zoned};
+use device::{Device, Emulated, Finding, Inspection, Options, Raw};
 use drive::Behaviour;
 use mimic::Learner;
 use model::DriveModel;
@@ -104,23 +104,26 @@ fn from_table(
         .map_err(|e| Problem::failed(format!("{}: {e}", path.display())))
 }
 
-/// Refuses a disk whose zones take no random writes. For a file the kernel has no description, and there are no zones.
-fn refuse_zones(path: &Path) -> Result<(), Problem> {
+/// Refuses a disk that no schedule fits: a shingled one, and one with several actuators. Flash is served, and its lack of
+/// gaps is reported. A file has no description.
+fn refuse(path: &Path) -> Result<(), Problem> {
     match device::inspect(path) {
-        Ok(disk) => zones(path, &disk),
+        Ok(disk) => refuse_inspected(path, &disk),
         Err(_) => Ok(()),
     }
 }
 
-fn zones(path: &Path, disk: &Inspection) -> Result<(), Problem> {
-    match disk.zoned {
-        Zoned::HostAware | Zoned::HostManaged => {
-            let what = format!("{}: the disk is shingled ({})", path.display(), disk.zoned.name());
-            Err(Problem::failed(what)
-                .help("serve a conventional disk; `freeblock inspect` shows what the kernel reports"))
+fn refuse_inspected(path: &Path, disk: &Inspection) -> Result<(), Problem> {
+    for finding in disk.refusals() {
+        let Finding { property, value, reason, .. } = finding;
+        if property == device::MEDIUM {
+            tracing::warn!(path = %path.display(), "{value}: no rotation leaves gaps, so tasks have idle time only");
+            continue;
         }
-        Zoned::No | Zoned::Unknown => Ok(()),
+        return Err(Problem::failed(format!("{}: {property} {value}: {reason}", path.display()))
+            .help("`freeblock inspect` shows what the kernel and the disk report"));
     }
+    Ok(())
 }
 
 /// Opens the device; returns it with the knowledge about it.
@@ -136,7 +139,7 @@ fn device(config: &DiskConfig) -> Result<(AnyDevice, Knowledge), Problem> {
     let forget = config.profile.as_deref() == Some("none");
     match &config.device {
         DeviceSpec::Raw(path) => {
-            refuse_zones(path).map_err(wrong)?;
+            refuse(path).map_err(wrong)?;
             let options = Options { read_only: config.read_only, buffered: config.buffered };
             let device = Raw::open(path, options).map_err(|e| wrong(Problem::failed(e)))?;
             let known = match profile {
@@ -236,28 +239,27 @@ fn unknown(device: &dyn Device) -> Knowledge {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use device::{ActuatorRange, Farm, Log, Recording, Zoned};
 
     #[test]
-    fn a_disk_whose_zones_take_no_random_writes_is_refused() {
-        let disk = |zoned| Inspection {
-            disk: "sdb".into(),
-            partition: None,
-            model: None,
-            bytes: 0,
-            logical_sector: None,
-            physical_sector: None,
-            rotational: Some(true),
-            zoned,
-            discard: None,
-            write_cache: None,
-            queue_depth: None,
-            actuators: Vec::new(),
-        };
+    fn a_disk_that_no_schedule_fits_is_refused_and_flash_is_served() {
+        let plain = || Inspection { rotational: Some(true), ..Inspection::default() };
+        let range = |start| ActuatorRange { start, sectors: 1_000 };
+        let farm = Farm { recording: Some(Recording::Shingled), depopulated: None };
         let path = Path::new("/dev/sdb");
-        for zoned in [Zoned::HostAware, Zoned::HostManaged] {
-            assert!(zones(path, &disk(zoned)).is_err(), "{zoned:?}");
+        for disk in [
+            Inspection { zoned: Zoned::HostAware, ..plain() },
+            Inspection { zoned: Zoned::HostManaged, ..plain() },
+            Inspection { discard: Some(true), ..plain() },
+            Inspection { log: Log::Read(farm), ..plain() },
+            Inspection { actuators: vec![range(0), range(1_000)], ..plain() },
+        ] {
+            assert!(refuse_inspected(path, &disk).is_err(), "{disk:?}");
         }
-        assert!(zones(path, &disk(Zoned::No)).is_ok() && zones(path, &disk(Zoned::Unknown)).is_ok());
-        assert!(refuse_zones(Path::new("/dev/null")).is_ok());
+        let flash = Inspection { rotational: Some(false), discard: Some(true), ..plain() };
+        for disk in [plain(), Inspection::default(), flash] {
+            assert!(refuse_inspected(path, &disk).is_ok(), "{disk:?}");
+        }
+        assert!(refuse(Path::new("/dev/null")).is_ok());
     }
 }

@@ -1,6 +1,7 @@
 //! The kernel's description of disks, imitated in a directory.
 
-use device::{ActuatorRange, Inspection, Verdict, Zoned, inspect, inspect_directory};
+use crate::sg::{Simulated, State, farm};
+use device::{ActuatorRange, Inspection, Log, Verdict, Zoned, inspect, inspect_directory, inspect_with};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -34,11 +35,23 @@ impl Sys {
             ("sdb/queue/physical_block_size", "4096"),
             ("sdb/queue/discard_max_bytes", "0"),
             ("sdb/queue/write_cache", "write back"),
+            ("sdb/device/wwid", "naa.5000c500db1c4a2f"),
             ("sdb/sdb1/partition", "1"),
+            ("sdb/sdb1/start", "2048"),
+            ("sdb/sdb1/size", "1000000"),
         ] {
             sys.file(file, content);
         }
         sys
+    }
+
+    /// Inspects with this disk behind the kernel's description.
+    fn ask(&self, name: &str, disk: State) -> Inspection {
+        let opened = |name: &str| {
+            assert_eq!(name, "sdb");
+            Ok(Simulated::with(disk))
+        };
+        inspect_with(&self.0.join(name), opened).unwrap()
     }
 
     fn inspect(&self, name: &str) -> Inspection {
@@ -63,6 +76,7 @@ fn a_conventional_disk_is_described_and_can_be_served() {
     let disk = Sys::disk("plain").inspect("sdb");
     assert_eq!((disk.disk.as_str(), disk.partition.as_deref()), ("sdb", None));
     assert_eq!(disk.model.as_deref(), Some("ATA ST20000NM007D-3D"));
+    assert_eq!(disk.identity.as_deref(), Some("naa.5000c500db1c4a2f"));
     assert_eq!(
         (disk.bytes, disk.queue_depth, disk.write_cache),
         (39_063_650_304 * 512, Some(32), Some(true))
@@ -114,6 +128,58 @@ fn shingled_disks_flash_and_two_actuators_are_refused() {
     let (value, refused, reason) = verdict(&disk, "actuators");
     assert_eq!((value.as_str(), refused), ("2", Verdict::Refused));
     assert!(reason.contains("13672218624 + 13672218624"), "{reason}");
+    // A partition within the range of one actuator has one arm.
+    let disk = sys.inspect("sdb/sdb1");
+    assert_eq!(verdict(&disk, "actuators").0, "1 of 2");
+    assert!(disk.can_be_served());
+    sys.file("sdb/sdb1/start", "13672218000");
+    assert!(!sys.inspect("sdb/sdb1").can_be_served());
+}
+
+#[test]
+fn a_disk_whose_log_says_that_it_is_shingled_is_refused() {
+    let disk = |recording, depopulated| {
+        let logs = farm(recording, depopulated);
+        Sys::disk("farm").ask("sdb", State { ata: true, model: "ST8000AS0002", logs, ..State::default() })
+    };
+    let shingled = disk(1, 0);
+    let (value, refused, reason) = verdict(&shingled, "shingling");
+    assert_eq!((value.as_str(), refused), ("drive-managed", Verdict::Refused));
+    assert!(reason.contains("log"), "{reason}");
+    assert!(!shingled.can_be_served());
+    assert_eq!(verdict(&shingled, "heads out of service").1, Verdict::Fine);
+
+    let conventional = disk(2, 1);
+    assert!(conventional.can_be_served());
+    assert_eq!(verdict(&conventional, "shingling").1, Verdict::Fine);
+    let (value, note, _) = verdict(&conventional, "heads out of service");
+    assert_eq!((value.as_str(), note), ("some", Verdict::Note));
+}
+
+#[test]
+fn a_disk_that_does_not_tell_is_unknown_and_the_reason_is_given() {
+    let sys = Sys::disk("silent");
+    let unknown = |disk: &Inspection, why: &str| {
+        for property in ["shingling", "heads out of service"] {
+            let (value, note, reason) = verdict(disk, property);
+            assert_eq!((value.as_str(), note), ("unknown", Verdict::Note));
+            assert!(reason.contains(why), "{reason}");
+        }
+        assert!(disk.can_be_served());
+    };
+    let other = State { ata: true, model: "WDC WD80EFAX", ..State::default() };
+    unknown(&sys.ask("sdb", other), "has no log");
+    let broken = State { left: Some(0), ..State::default() };
+    unknown(&sys.ask("sdb", broken), "cannot be read: the kernel does not send");
+    let denied = |_: &str| Err::<Simulated, _>(std::io::Error::from_raw_os_error(13));
+    unknown(&inspect_with(&sys.0.join("sdb"), denied).unwrap(), "run as root");
+    // A device of another kind than SCSI has no such log: ENOTTY.
+    let other = |_: &str| Err::<Simulated, _>(std::io::Error::from_raw_os_error(25));
+    assert_eq!(inspect_with(&sys.0.join("sdb"), other).unwrap().log, Log::None);
+    // Flash is not asked.
+    sys.file("sdb/queue/rotational", "0");
+    let asked = |_: &str| -> std::io::Result<Simulated> { panic!("a disk that does not rotate was asked") };
+    assert_eq!(inspect_with(&sys.0.join("sdb"), asked).unwrap().log, Log::NotAsked);
 }
 
 #[test]

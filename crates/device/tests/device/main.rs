@@ -14,3 +14,4 @@ mod faulty;
 mod inspect;
 mod raw;
 mod ring;
+mod sg;

@@ -30,6 +30,8 @@ mod repair;
 #[cfg(target_os = "linux")]
 mod serve;
 mod simulate;
+#[cfg(target_os = "linux")]
+mod switches;
 mod tables;
 #[cfg(unix)]
 mod tasks;

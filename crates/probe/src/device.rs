@@ -51,6 +51,13 @@ pub trait Device {
     /// The command failed; the device accepts the next one. [`now`](Self::now) is past the failure.
     fn execute(&mut self, at: Instant, op: Op, range: LbnRange) -> Result<Timed, DeviceError>;
 
+    /// Switches the drive's look-ahead and read cache off, as far as the drive can, for all commands that follow; returns
+    /// whether anything changed. The handle puts back what it has changed when its use ends. The probe calls this at most
+    /// once, after it has measured the buffer; the default changes nothing.
+    fn switch_buffer_off(&mut self) -> bool {
+        false
+    }
+
     /// Returns whether [`execute_two`](Self::execute_two) submits the second command while the drive executes the first. The
     /// answer never changes; the default is one command at a time.
     fn takes_two(&self) -> bool {

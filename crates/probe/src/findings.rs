@@ -25,6 +25,12 @@ const FEW: u64 = 50;
 /// The confidence in one of two alternatives without any evidence.
 const ASSUMED: f64 = 0.5;
 
+pub(crate) fn of_switched_off(report: &mut Report, rest: &Buffer) {
+    let of = |on: bool| if on { "on" } else { "off" };
+    let value = format!("look-ahead {}, read cache {}", of(rest.reads_ahead), of(rest.keeps));
+    report.add("buffer while probing", value, 1.0, "switched by the probe for the measurements that follow");
+}
+
 pub(crate) fn of_buffer(report: &mut Report, buffer: &Buffer) {
     let yes = |on: bool| (if on { "on" } else { "off" }).to_owned();
     report.add("read cache", yes(buffer.keeps || buffer.reads_ahead), 1.0, "");

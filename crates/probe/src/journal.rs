@@ -12,11 +12,11 @@ use thiserror::Error;
 use units::{Duration, Instant, Lbn, LbnRange, Op, Sectors};
 
 /// The first bytes of a state file; the last is the version of the format and of the order of measurements.
-const MAGIC: &[u8; 8] = b"FBPROBE\x07";
+const MAGIC: &[u8; 8] = b"FBPROBE\x08";
 
 /// The bytes before the entries: magic, capacity, sector size, seed, revolution, number of entries, attempts, whether it
-/// ended with a part of the drive.
-const HEADER: usize = 8 + 7 * 8;
+/// ended with a part of the drive, whether the buffer was switched off.
+const HEADER: usize = 8 + 8 * 8;
 
 /// The difference between the seeds of two attempts.
 const OTHER_DICE: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -107,6 +107,8 @@ pub struct Journal {
     /// The number of earlier attempts that ended with a part of the drive, and whether this one has.
     attempts: u64,
     ended_partial: bool,
+    /// Whether the drive's buffer was switched off; `None` while that was not tried.
+    buffer_off: Option<bool>,
     /// The revolution in nanoseconds as the bits of a float; 0 while it is unknown.
     revolution: u64,
     entries: Vec<Entry>,
@@ -151,6 +153,7 @@ impl Journal {
     pub(crate) fn begin_again_if_partial(&mut self) {
         if self.ended_partial {
             (self.entries, self.revolution, self.ended_partial) = (Vec::new(), 0, false);
+            self.buffer_off = None;
             self.attempts = self.attempts.saturating_add(1);
         }
     }
@@ -167,6 +170,7 @@ impl Journal {
             self.entries.len() as u64,
             self.attempts,
             u64::from(self.ended_partial),
+            self.buffer_off.map_or(0, |off| 1 + u64::from(off)),
         ];
         head.iter().for_each(|n| out.extend_from_slice(&n.to_le_bytes()));
         for e in &self.entries {
@@ -209,6 +213,7 @@ impl Journal {
             let count = number()?;
             journal.attempts = number()?;
             journal.ended_partial = number()? != 0;
+            journal.buffer_off = number()?.checked_sub(1).map(|off| off != 0);
             Some(count)
         })();
         let count = count.ok_or_else(|| damaged("it ends early"))?;
@@ -277,6 +282,7 @@ mod tests {
             seed: 3,
             attempts: 2,
             ended_partial: true,
+            buffer_off: Some(true),
             revolution: 6e6f64.to_bits(),
             entries: (0..100).map(entry).collect(),
         }

@@ -217,6 +217,16 @@ impl<'a> Meter<'a> {
         self.recorder.set_buffer(self.hit_below, self.segments);
     }
 
+    /// Switches the drive's buffer off, if the drive can; returns whether it did. Nothing is known of the buffer then.
+    pub(crate) fn switch_buffer_off(&mut self) -> Result<bool, ProbeError> {
+        let off = self.recorder.switch_buffer_off()?;
+        if off {
+            (self.hit_below, self.segments, self.ahead, self.keeps_before) = (0.0, 0, 0, false);
+            self.buffer_is_known();
+        }
+        Ok(off)
+    }
+
     /// Says what is being done, and how far the whole has come: never back, for what is found anew may be less than was thought.
     pub(crate) fn stage(&mut self, stage: &'static str, share: f64) {
         self.stage = stage;

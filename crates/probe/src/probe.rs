@@ -126,6 +126,12 @@ fn characterise(meter: &mut Meter<'_>, options: &Options) -> Result<Outcome, Pro
         }
         None => Buffer::default(),
     };
+    if (buffer.keeps || buffer.reads_ahead) && meter.switch_buffer_off()? {
+        // The profile has the buffer as it serves; the measurements that follow have the buffer as it is now.
+        let rest = report.kept("read cache, switched off", buffer::find(meter))?.unwrap_or_default();
+        findings::of_switched_off(&mut report, &rest);
+        buffer.vary = rest.vary;
+    }
     if !spin.steady {
         meter.stage("spindle", 0.05);
         report.kept("spindle", meter.anchor())?;

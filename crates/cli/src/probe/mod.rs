@@ -41,15 +41,27 @@ pub(crate) fn execute(args: &ProbeArgs, console: &Console) -> Result<crate::Outc
     for path in args.output.iter().chain(&args.resume) {
         files::check_replaceable(path)?;
     }
+    #[cfg(target_os = "linux")]
+    let _back_at_the_end = match &args.device {
+        DeviceName::Raw { path } => {
+            refuse(path)?;
+            crate::switches::put_back_left(console);
+            Some(crate::switches::Guard)
+        }
+        DeviceName::Emulated { .. } => None,
+    };
     let (mut device, warning) = args.device.open_for(args.allow_writes)?;
     if let Some(warning) = warning {
         console.note(&warning);
     }
     let mut probe = begin(args)?;
     let mut progress = Progress::new(console, "probing", PARTS as u64);
-    if args.resume.is_some() {
-        // Ctrl-C saves the measurements so far.
-        interrupt::watch(|| {});
+    if args.resume.is_some() || matches!(args.device, DeviceName::Raw { .. }) {
+        // Ctrl-C saves the measurements so far, and puts back a disk's switches; a second one waits only for those.
+        interrupt::watch(|| {
+            #[cfg(target_os = "linux")]
+            let _ = crate::switches::back();
+        });
     }
     // When the state was saved, and with how many commands: those answered from the file are already in it.
     let mut saved: Option<(Instant, u64)> = None;
@@ -73,6 +85,10 @@ pub(crate) fn execute(args: &ProbeArgs, console: &Console) -> Result<crate::Outc
         ControlFlow::Continue(())
     });
     drop(progress);
+    #[cfg(target_os = "linux")]
+    for note in crate::switches::notes().into_iter().chain(crate::switches::back()) {
+        console.note(&format!("note: {note}"));
+    }
     if let Some(problem) = trouble {
         return Err(problem);
     }
@@ -111,6 +127,19 @@ pub(crate) fn execute(args: &ProbeArgs, console: &Console) -> Result<crate::Outc
     let more = if args.resume.is_some() { "; the same command measures it anew, with more time" } else { "" };
     console.note(&format!("partial: the report names what the profile is not sure of{more}"));
     Ok(crate::Outcome { text, code: PARTIAL })
+}
+
+/// Refuses a disk that no profile fits: a shingled one, flash, and one with several actuators. A file has no description.
+#[cfg(target_os = "linux")]
+fn refuse(path: &str) -> Result<(), Problem> {
+    let Ok(disk) = ::device::inspect(path.as_ref()) else { return Ok(()) };
+    match disk.refusals().next() {
+        None => Ok(()),
+        Some(::device::Finding { property, value, reason, .. }) => {
+            Err(Problem::failed(format!("{path}: {property} {value}: {reason}"))
+                .help("`freeblock inspect` shows what the kernel and the disk report"))
+        }
+    }
 }
 
 /// Begins anew, or from the state file if there is one.

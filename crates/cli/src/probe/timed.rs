@@ -204,6 +204,10 @@ impl Device for TimedRaw {
         self.carry_out(at, [(op, range)]).map(|[timed]| timed)
     }
 
+    fn switch_buffer_off(&mut self) -> bool {
+        crate::switches::off(self.path.as_ref())
+    }
+
     /// Returns true: the kernel passes both to a disk with a queue; to a disk without one it passes the second when the
     /// first is done, and the probe sees that from their times.
     fn takes_two(&self) -> bool {

@@ -67,6 +67,7 @@ pub(crate) fn execute(args: &ServeArgs, console: &Console) -> Result<String, Pro
     if let Some(state) = &config.state {
         places.keep_state(state);
     }
+    crate::switches::put_back_left(console);
     let mut running: Vec<Served> = Vec::new();
     for disk in &config.disks {
         match start(disk, &config, &places, console) {

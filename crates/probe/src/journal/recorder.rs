@@ -58,6 +58,7 @@ impl<'a> Recorder<'a> {
         if journal.revolution == 0 {
             // The journal is too short: the platter's angle cannot be found again.
             journal.entries.clear();
+            journal.buffer_off = None;
         }
         let fresh = journal.entries.is_empty();
         let (ahead, reason) = (fresh.then_some(0), String::new());
@@ -71,6 +72,23 @@ impl<'a> Recorder<'a> {
     /// Records that this attempt ended with a part of the drive.
     pub(crate) fn ended_partial(&mut self) {
         self.journal.ended_partial = true;
+    }
+
+    /// Switches the drive's buffer off if it was off in the record, or if that was not tried yet; returns whether it is off.
+    pub(crate) fn switch_buffer_off(&mut self) -> Result<bool, StateError> {
+        let off = match self.journal.buffer_off {
+            Some(false) => false,
+            Some(true) if self.device.switch_buffer_off() => true,
+            Some(true) => {
+                return Err(StateError::Other {
+                    problem: "its drive had look-ahead or read cache switched off, and this one does not"
+                        .to_owned(),
+                });
+            }
+            None => self.device.switch_buffer_off(),
+        };
+        self.journal.buffer_off = Some(off);
+        Ok(off)
     }
 
     pub(crate) fn set_revolution(&mut self, ns: f64) {

@@ -18,6 +18,7 @@ mod promises;
 mod regularity;
 mod resume;
 mod spread;
+mod switched;
 mod time;
 mod unwritable;
 mod writes;

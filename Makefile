@@ -55,10 +55,12 @@ torture: rust cc ## random histories with the commit's seed, 30 minutes on two c
 proofs-long: export FREEBLOCK_LONG = 1
 proofs-long: rust cc clients guest debian ## the proofs with other people's programs at length, with tasks at work and in a guest; kill -9 by the hundred; hostile bytes; a black box in every way we know
 	@$(CARGO) build --release --locked --quiet --package freeblock-server --example export --package freeblock-cli --bin freeblock
+	@$(CARGO) build --release --locked --quiet --package freeblock-device --example switches
 	@for kind in $(KINDS); do for proof in $(PROOFS); do $(call proof,$$proof,$$kind); done; done
 	@$(call proof,guest,serve)
 	@$(call proof,package,serve)
 	@$(call proof,boot,serve)
+	@export SWITCHES=$(TARGET)/release/examples/switches; $(call proof,switches,serve)
 	@if $(MAKE) --no-print-directory libclang; then \
 	  $(CARGO) test --release --locked --package freeblock-device --features ublk --lib && $(MAKE) --no-print-directory ublk && { $(call proof,ublk,serve); }; \
 	else echo "skipped: libclang not found, and ublk needs it"; fi

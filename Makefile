@@ -10,7 +10,7 @@ RUST_MIN := $(shell sed -n 's/^rust-version *= *"\([0-9.]*\)".*/\1/p' Cargo.toml
 CARGO := cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: help demo deb deb-check static container packager prometheus debian test test-long torture proofs-long explore lab reproduction bench bench-nbd bench-harm fuzz-check policy lint ublk rust cc clients guest libclang wheel
+.PHONY: help demo site bench-site deb deb-check static container packager prometheus debian test test-long torture proofs-long explore lab reproduction bench bench-nbd bench-harm fuzz-check policy lint ublk rust cc clients guest libclang wheel
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/make \1: \2/p' Makefile
@@ -36,6 +36,7 @@ define suite
 	time $(CARGO) test --workspace --locked --quiet --doc
 endef
 test: rust cc clients ## the short tier: every unit, property, integration and doc test at a size that finds bugs; benchmarks run tiny
+	@$(MAKE) --no-print-directory site || echo "make: without it the tests of the site are skipped" >&2
 	$(call suite,short $(FILTER))
 
 test-long: rust cc clients ## every test at full size, more than an hour; keeps its table in docs/results/tests.tsv and says what changed
@@ -83,6 +84,21 @@ deb: rust cc packager ## the Debian package, target/freeblock_VERSION_ARCHITECTU
 	  echo "make: libclang not found; the package's daemon has no ublk (Debian: apt-get install libclang-dev)" >&2; fi; \
 	$(CARGO) build --release --locked --quiet --package freeblock-cli --bin freeblock $$features
 	@bash packaging/deb.sh $(TARGET)/release/freeblock $(TARGET)
+
+bench-site: site ## the machine's time for a simulated minute of the demo as WebAssembly; prints, writes nothing
+	@node docs/site/node.js minute
+
+# One module without imports, as text in a script: so the page also opens from a file, which may load scripts but not modules.
+WASM := wasm32-unknown-unknown
+site: rust cc ## the demo for a browser alone, in docs/site (docs/site/README.md); needs Rust for WebAssembly
+	@[ -d "$$(rustc --print sysroot)/lib/rustlib/$(WASM)" ] || timeout 300 rustup target add $(WASM) >/dev/null 2>&1 || { \
+	  echo "make: Rust for $(WASM) cannot be had (rustup target add $(WASM))" >&2; exit 1; }
+	@$(CARGO) build --profile site --locked --quiet --package freeblock-site --target $(WASM)
+	@cp crates/page/files/page.css crates/page/files/page.js docs/site/
+	@sed 's|^<script src="page.js"|<script src="freeblock.wasm.js" defer></script>\n<script src="site.js" defer></script>\n&|' \
+	  crates/page/files/index.html >docs/site/index.html
+	@printf 'globalThis.freeblockWasm = "%s";\n' "$$(base64 -w0 $(TARGET)/$(WASM)/site/freeblock_site.wasm)" >docs/site/freeblock.wasm.js
+	@cd docs/site && echo "docs/site/index.html: $$(cat index.html page.css page.js site.js freeblock.wasm.js | gzip -9 | wc -c) bytes compressed, of 2000000 at most"
 
 deb-check: deb clients debian ## install, upgrade, remove and purge that package in a clean Debian (root; minutes)
 	@$(call proof,package,serve)
@@ -205,8 +221,8 @@ libclang:
 
 # Programs that nobody here wrote, for the tests and proofs that hold ours against them. What misses its program says so and
 # passes. nbdfuse mounts what it serves, so that it needs no fusermount.
-CLIENTS := nbdinfo nbdcopy nbdfuse qemu-img qemu-io fio mkfs.ext4 mkfs.xfs mkfs.btrfs sqlite3 pgbench nbdkit git losetup curl zsh fish chromium
-PACKAGES := libnbd-bin nbdfuse qemu-utils fio e2fsprogs xfsprogs btrfs-progs sqlite3 postgresql nbdkit nbdkit-plugin-python git mount curl zsh fish chromium fonts-dejavu-core
+CLIENTS := nbdinfo nbdcopy nbdfuse qemu-img qemu-io fio mkfs.ext4 mkfs.xfs mkfs.btrfs sqlite3 pgbench nbdkit git losetup curl zsh fish chromium node
+PACKAGES := libnbd-bin nbdfuse qemu-utils fio e2fsprogs xfsprogs btrfs-progs sqlite3 postgresql nbdkit nbdkit-plugin-python git mount curl zsh fish chromium fonts-dejavu-core nodejs
 clients: packager prometheus
 	@missing=; \
 	for program in $(CLIENTS); do \

@@ -12,7 +12,9 @@ use crate::output::Console;
 use crate::problem::Problem;
 use crate::simulate::run::{Goal, Run};
 use crate::tables::{capacity, grouped, percent, span, table};
-use crate::values;
+#[cfg(target_os = "linux")]
+use ::demo::OwnDrive;
+use ::demo::{BLOCK, block};
 use model::DriveModel;
 use scheduler::{Config, Request};
 use sim::{Background, Observer, Report};
@@ -20,14 +22,11 @@ use std::collections::VecDeque;
 use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Instant as Clock;
-use units::{Bytes, Instant};
+use units::Instant;
 use workload::{Arrival, Issuer, Oltp, OltpConfig};
 
 /// Tasks of the foreground.
 const MPL: u32 = 10;
-
-/// The scan's block.
-const BLOCK: Bytes = Bytes::new(4096);
 
 /// A foreground request with its arrival and completion.
 type Completion = (Request, Instant, Instant);
@@ -83,16 +82,13 @@ pub(crate) fn execute(args: &DemoArgs, console: &Console) -> Result<Outcome, Pro
     let started = Clock::now();
     let drive = resolve(&args.drive)?;
     let model = Arc::new(drive.model);
-    let block = values::sectors(BLOCK, model.sector_bytes()).ok_or_else(|| {
-        Problem::usage(format!(
-            "the demo scans in blocks of {BLOCK} bytes, and this drive's sectors are larger"
-        ))
-        .help("choose another drive: `freeblock drive list` shows them")
-    })?;
+    let block = block(model.sector_bytes())
+        .map_err(|error| Problem::usage(error).help("`freeblock drive list` shows the built-in ones"))?;
 
     #[cfg(target_os = "linux")]
     if let Some(listen) = args.web {
-        return live::show(listen, &drive.profile.title, &model, args.seed, block, console);
+        let own = OwnDrive { name: args.drive.clone(), title: drive.profile.title, model };
+        return live::show(listen, own, args.seed, console);
     }
 
     let mut pair = Pair {

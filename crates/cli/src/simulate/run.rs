@@ -34,7 +34,7 @@ const STRIDE: u64 = 2_000;
 const PATIENCE: u64 = 10_000_000;
 
 /// Virtual time ends after 584 years; this is far enough away from it for any stride.
-pub(crate) const LONGEST: Instant = Instant::from_nanos(100 * 365 * 86_400 * 1_000_000_000);
+const LONGEST: Instant = Instant::from_nanos(100 * 365 * 86_400 * 1_000_000_000);
 
 /// The place of the core.
 enum Host<S> {
@@ -182,11 +182,6 @@ impl<S: Source> Run<S> {
     /// As [`stride`](Self::stride).
     pub(crate) fn advance_to(&mut self, end: Instant, observer: &mut impl Observer) -> Result<(), Problem> {
         every!(&mut self.host, run => run.advance_to(end, observer)).map_err(problem)
-    }
-
-    /// Returns the planner's counters; none of them counts without a core.
-    pub(crate) fn planner_stats(&self) -> scheduler::PlannerStats {
-        with_core!(&self.host, run => run.core().planner_stats(), scheduler::PlannerStats::default())
     }
 
     /// Returns the virtual time.

@@ -46,6 +46,8 @@ mod simulate_drives;
 mod simulate_replay;
 mod simulate_results;
 mod simulate_told;
+#[cfg(target_os = "linux")]
+mod site;
 mod support;
 #[cfg(target_os = "linux")]
 mod tasks;

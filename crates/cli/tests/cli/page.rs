@@ -1,10 +1,12 @@
 //! The page of `freeblock serve --web` and `freeblock demo --web`: what is refused, and with a browser and real clicks.
 
 use crate::browser::Browser;
+use crate::crash::{Client, draw};
 use crate::support::{command, run};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A program that shows a page.
 struct Shown {
@@ -61,7 +63,7 @@ impl Drop for Shown {
     }
 }
 
-fn directory(name: &str) -> PathBuf {
+pub fn directory(name: &str) -> PathBuf {
     let directory = std::env::temp_dir().join(format!("freeblock-cli-{name}-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&directory);
     std::fs::create_dir_all(&directory).unwrap();
@@ -102,7 +104,7 @@ fn is(state: &str) -> String {
 }
 
 /// Checks the page at the widths of a window, a large screen and a telephone, and keeps pictures.
-fn at_all_widths(browser: &mut Browser, name: &str) {
+pub fn at_all_widths(browser: &mut Browser, name: &str) {
     for (width, scheme) in [(1000, "light"), (1600, "dark"), (390, "light")] {
         browser.scheme(scheme);
         browser.size(width, 900);
@@ -167,6 +169,61 @@ fn in_a_browser_a_scrub_is_started_paused_and_found_again_after_the_daemon_was_l
 }
 
 #[test]
+fn in_a_browser_two_disks_of_a_daemon_are_shown_and_steered_apart() {
+    let directory = directory("page-two");
+    let Some(mut browser) = Browser::start(&directory) else { return };
+    let at = |name: &str| directory.join(name).display().to_string();
+    let disk = |name: &str| {
+        let (file, socket) = (at(name), at(&format!("{name}.sock")));
+        format!(
+            "[[disk]]\nname = \"{name}\"\ndevice = \"emulated:quantum-atlas-10k,noise,file={file}\"\nlisten = [\"unix:{socket}\"]\n"
+        )
+    };
+    let web = "[web]\nlisten = \"127.0.0.1:0\"\ncontrol = true\n";
+    let config = at("freeblock.toml");
+    std::fs::write(&config, format!("state = \"{}\"\n{web}{}{}", at("state"), disk("a"), disk("b"))).unwrap();
+    let arguments = ["serve", "--config", &config];
+    let Some(daemon) = Shown::start(&arguments) else { return };
+    browser.size(1000, 900);
+    browser.open(&daemon.url);
+    browser.until(CONNECTED);
+    browser.until("document.querySelectorAll('.disk .scrub:not([hidden])').length === 2");
+    let names = browser.value("[...document.querySelectorAll('.disk h2')].map(h => h.textContent)");
+    assert_eq!(names, serde_json::json!(["a", "b"]));
+    browser.click("document.querySelectorAll('.disk .scrub')[1]");
+    let of = |disk: usize| format!("document.querySelectorAll('.disk')[{disk}]");
+    browser.until(&format!("{}.querySelector('.task progress')?.value > 0", of(1)));
+    browser.until(&format!(
+        "[...{}.querySelectorAll('.ring')].some(r => r.getAttribute('stroke-opacity') > 0)",
+        of(1)
+    ));
+    let first = browser.value(&format!("[{0}.querySelectorAll('.task').length, [...{0}.querySelectorAll('.ring')].filter(r => r.getAttribute('stroke-opacity') > 0).length]", of(0)));
+    assert_eq!(first, serde_json::json!([0, 0]), "the other disk has no part in it");
+    // Requests to the first disk alone: the parts of their time are in its bars.
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let (mut client, mut state) = (Client::open(&at("a.sock")), 7);
+            while !stop.load(Ordering::Relaxed) {
+                client.read(u64::from(draw(&mut state, 60_000)) * 200, 8);
+            }
+        });
+        browser.until(&format!("{}.querySelectorAll('.time svg .c0').length > 0", of(0)));
+        let label = format!("{}.querySelector('.time svg').getAttribute('aria-label')", of(0));
+        browser.until(&format!(
+            r"/Moves for requests (?!0\.0)\d.*Sectors of requests (?!0\.0%)\d/.test({label})"
+        ));
+        stop.store(true, Ordering::Relaxed);
+    });
+    browser.click("document.querySelectorAll('.disk .scrub')[0]");
+    browser.until(&format!("{}.querySelector('.task progress')?.value > 0", of(0)));
+    at_all_widths(&mut browser, "two");
+    assert_eq!(browser.complaints, [""; 0]);
+    drop((browser, daemon));
+    let _ = std::fs::remove_dir_all(directory);
+}
+
+#[test]
 fn in_a_browser_the_demo_runs_at_the_speed_and_under_the_load_of_its_sliders() {
     let directory = directory("page-demo");
     let Some(mut browser) = Browser::start(&directory) else { return };
@@ -181,9 +238,9 @@ fn in_a_browser_the_demo_runs_at_the_speed_and_under_the_load_of_its_sliders() {
     let same = r"(/([\d,]+) of ([\d,]+) completion times are identical/.exec(document.querySelector('.arms').textContent))";
     browser.until(&format!("{same}?.[1].length > 5 && {same}[1] === {same}[2]"));
     at_all_widths(&mut browser, "demo");
-    browser.value("document.querySelector('#load').focus()");
+    browser.value("document.querySelector('#tasks').focus()");
     browser.key("ArrowLeft", 37);
-    browser.until("document.querySelector('#demo-about').textContent.includes('with 9 tasks')");
+    browser.until("document.querySelector('#demo-about').textContent.includes('with 9 tasks of transactions (OLTP), policy fcfs')");
     assert_eq!(browser.complaints, [""; 0]);
     drop((browser, demo));
     let _ = std::fs::remove_dir_all(directory);

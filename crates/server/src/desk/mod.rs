@@ -29,7 +29,7 @@ use ending::Ending;
 use guests::Guest;
 use order::{Lane, News, Order, Told};
 use pace::Pace;
-pub use rings::Rings;
+use page::Rings;
 use routes::{Owner, Routes};
 use scheduler::{Harm, Sessions};
 use spec::{Checksums, DiskFacts, Kind, SpecError, What};

@@ -7,7 +7,6 @@ mod door;
 mod routes;
 mod serve;
 
-pub use crate::desk::Rings;
 pub use door::{Token, TokenError};
 
 use crate::office::{Handle, random_seed};

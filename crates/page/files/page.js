@@ -18,6 +18,8 @@ const TIME = [
   ["Flushes and others", "others_us", "c3"],
 ];
 const calm = matchMedia("(prefers-reduced-motion: reduce)");
+// The simulator in this browser, on the page of docs/site; elsewhere the page follows the daemon that served it.
+const site = globalThis.freeblockSite;
 let control = null;
 const disks = new Map();
 
@@ -111,7 +113,11 @@ function parts(disk) {
   if (disk.head) return disk.head;
   const time = disk.status.device_time;
   const used = TIME.reduce((sum, [, key]) => sum + time[key], 0);
-  return [...TIME.map(([word, key, kind]) => ({ word, kind, us: time[key] })),
+  // With a profile the time of requests has parts; without one it is a whole.
+  const moved = time.moves_us == null ? TIME : [["Moves for requests", "moves_us", "c0"], ["Waiting for a sector, and commands", "waits_us", "c4"],
+    ["Sectors of requests", "sectors_us", "c5"], ["Requests served by the drive's buffer", "buffered_us", "c6"], ...TIME.slice(1)];
+  time.waits_us = Math.max(0, time.requests_us - time.moves_us - time.sectors_us - time.buffered_us);
+  return [...moved.map(([word, key, kind]) => ({ word, kind, us: time[key] })),
     { word: "Nothing to do", kind: "rest", us: Math.max(0, time.elapsed_us - used) }];
 }
 function showTime(view, disk) {
@@ -213,10 +219,11 @@ function showGaps(view, disk, bounds) {
   const { gaps, caution, foresight, background } = disk.status;
   const left = gaps.seen - gaps.used;
   put($(".gaps .used", view.node), gaps.seen === 0 ? "No gap was seen yet: gaps come while requests wait for their sector and a task is at work."
-    : `${whole(gaps.used)} of ${whole(gaps.seen)} gaps were used, for ${bytes(background.gap_bytes)}; ${whole(left)} were left alone.`);
-  const why = caution ? `Gaps are left alone now: ${WHY[caution] ?? caution}.`
-    : left > 0 ? "A gap is left alone if no wanted block can be read in it without delaying its request." : "";
-  put($(".gaps .why", view.node), why);
+    : `${whole(gaps.used)} of ${whole(gaps.seen)} gaps were used, for ${bytes(background.gap_bytes)}; ${whole(left)} were looked at and stayed unused.`);
+  const now = caution ? `Gaps are passed over now: ${WHY[caution] ?? caution}.`
+    : left > 0 ? "A gap stays unused if no wanted block can be read in it without delaying its request." : "";
+  const over = Object.entries(gaps.passed_over ?? {}).sort((a, b) => b[1] - a[1]).map(([reason, n]) => `${whole(n)} because ${WHY[reason] ?? reason}`);
+  put($(".gaps .why", view.node), `${now}${over.length ? ` Requests without a look at their gap: ${over.join("; ")}.` : ""}`);
   const svg = $(".gaps svg", view.node);
   svg.replaceChildren();
   // An SVG element has the attribute, and no property of this name.
@@ -276,7 +283,7 @@ function showTask(view, item, task) {
   if (bad) pace.push(`${whole(bad)} bad ${bad === 1 ? "sector" : "sectors"}, the first at ${task.bad_lbns.slice(0, 5).join(", ")}`);
   if (task.checksums) pace.push(`${whole(task.checksums.verified)} blocks verified, ${whole(task.checksums.wrong.length + (task.checksums.wrong_more ?? 0))} wrong`);
   put($(".pace", item.node), `${pace.join("; ")}.`);
-  const cost = task.cost ?? `In gaps, planned to cost nothing: ${bytes(task.free_bytes)}. In idle time: ${bytes(task.idle_bytes)}, which cost requests ${percent(task.harm.share)} of their time at the head${task.harm.shared ? ", together with other tasks" : ""}.`;
+  const cost = task.potential_used != null ? `It reads only while the head waits for a sector of the load: ${percent(task.potential_used)} of that time is used. It costs the load nothing.` : `In gaps, planned to cost nothing: ${bytes(task.free_bytes)}. In idle time: ${bytes(task.idle_bytes)}, which cost requests ${percent(task.harm.share)} of their time at the head${task.harm.shared ? ", together with other tasks" : ""}.`;
   put($(".cost", item.node), cost);
   const reason = $(".reason", item.node);
   reason.hidden = !task.reason;
@@ -284,7 +291,7 @@ function showTask(view, item, task) {
   if (item.state !== task.state || item.control !== control) {
     if (item.state && item.state !== task.state) put($("#news"), `${name(task)} of ${view.name} is ${task.state}.`);
     [item.state, item.control] = [task.state, control];
-    const acts = control && !task.cost ? { running: ["pause", "cancel"], queued: ["pause", "cancel"], paused: ["resume", "cancel"] }[task.state] ?? [] : [];
+    const acts = control && task.potential_used == null ? { running: ["pause", "cancel"], queued: ["pause", "cancel"], paused: ["resume", "cancel"] }[task.state] ?? [] : [];
     const focused = item.node.contains(document.activeElement) && document.activeElement.matches("button");
     $(".acts", item.node).replaceChildren(...acts.map(act => {
       const button = Object.assign(document.createElement("button"), { type: "button", textContent: act[0].toUpperCase() + act.slice(1) });
@@ -304,6 +311,7 @@ async function change(view, path, body, button) {
   if (button?.getAttribute("aria-busy") === "true") return;
   button?.setAttribute("aria-busy", "true");
   try {
+    if (site) return site.change(body);
     const response = await fetch(path, { method: "POST", headers: { "x-freeblock-control": control, "content-type": "application/json" }, body: JSON.stringify(body) });
     if (!response.ok) throw new Error((await response.json()).error.message);
     if (view) view.refused = null;
@@ -367,21 +375,42 @@ function shown(snapshot) {
   showDemo(snapshot.demo);
 }
 
-// The demo's sliders: the speed in powers of two.
+// The demo's controls: the speed in powers of two.
 const speedWord = speed => speed === 1 ? "real time" : speed > 1 ? `${digits(speed, 5)} times as fast` : `${digits(1 / speed, 4)} times slower`;
+function choices(select, all, chosen) {
+  if (select.options.length !== all.length) select.replaceChildren(...all.map(([name, title]) => new Option(title, name)));
+  if (document.activeElement !== select) select.value = chosen;
+}
 function showDemo(demo) {
   const form = $("#demo");
   form.hidden = !demo;
   if (!demo) return;
-  put($("#demo-about"), demo.about);
-  const speed = $("#speed"), load = $("#load");
+  put($("#demo-about"), `${demo.title}, simulated, with ${demo.tasks} ${demo.load === "oltp" ? "tasks of transactions (OLTP)" : "requests outstanding"}, policy ${demo.policy}: ${span(demo.simulated_s)} of the drive's time so far.`);
+  const speed = $("#speed"), tasks = $("#tasks"), seed = $("#seed");
   if (document.activeElement !== speed) speed.value = Math.log2(demo.speed);
-  if (document.activeElement !== load) load.value = demo.load;
+  if (document.activeElement !== tasks) tasks.value = demo.tasks;
+  if (document.activeElement !== seed) seed.value = demo.seed;
+  choices($("#drive"), demo.drives.map(name => [name, name]), demo.drive);
+  choices($("#load"), demo.loads, demo.load);
+  choices($("#policy"), demo.policies.map(name => [name, name]), demo.policy);
   put($("#speed-is"), `${speedWord(demo.speed)}${demo.late ? "; this machine is not fast enough for more" : ""}`);
-  put($("#load-is"), `${demo.load}`);
+  put($("#tasks-is"), `${demo.tasks}`);
+  showNumbers(demo.numbers);
 }
-$("#speed").addEventListener("change", event => change(null, "v1/set", { speed: 2 ** Number(event.target.value) }));
-$("#load").addEventListener("change", event => change(null, "v1/set", { load: Number(event.target.value) }));
+// The names and values of an object, with the names of the objects that they are in.
+const leaves = (of, before = "") => Object.entries(of).flatMap(([key, value]) =>
+  value !== null && typeof value === "object" ? leaves(value, `${before}${key}.`) : [[`${before}${key}`, JSON.stringify(value)]]);
+function showNumbers(numbers) {
+  const section = $("#numbers");
+  section.hidden = !numbers;
+  if (!numbers) return;
+  put($("#numbers-about"), `After ${whole(numbers.results.foreground.requests)} requests of this run. With the same seed this command prints the same numbers:`);
+  put($("#numbers-command"), numbers.command);
+  rows($("tbody", section), leaves(numbers.results));
+}
+for (const [id, value] of [["speed", text => 2 ** Number(text)], ["drive", String], ["load", String], ["tasks", Number], ["policy", String], ["seed", String]]) {
+  $(`#${id}`).addEventListener("change", event => change(null, "v1/set", { [id]: value(event.target.value) }));
+}
 $("#demo").addEventListener("submit", event => event.preventDefault());
 
 // The stream
@@ -409,6 +438,10 @@ async function follow() {
   let timer = null;
   const wait = () => { clearTimeout(timer); timer = setTimeout(() => stop.abort(), SILENT_MS); };
   try {
+    if (site) {
+      say("Simulated in this browser.");
+      await site.follow(shown);
+    }
     wait();
     const response = await fetch("events", { signal: stop.signal });
     if (!response.ok) throw new Error((await response.json()).error.message);
@@ -423,7 +456,7 @@ async function follow() {
     }
   } catch (error) {
     // A refusal says why; a lost connection has no words of its own.
-    return error instanceof TypeError || error.name === "AbortError" ? "The daemon does not answer" : error.message;
+    return site ? `The simulation has ended: ${error.message}` : error instanceof TypeError || error.name === "AbortError" ? "The daemon does not answer" : error.message;
   } finally {
     clearTimeout(timer);
   }

@@ -1,0 +1,140 @@
+//! Both runs, request by request.
+
+use crate::asked::{Asked, Load};
+use crate::{DemoError, block};
+use model::DriveModel;
+use page::Rings;
+use scheduler::{Config, Core, Record, Request};
+use sim::{Background, Inside, Observer, Report};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use units::{Duration, Instant, Lbn, Sectors};
+use workload::{Arrival, Issuer, Oltp, OltpConfig, Random, RandomConfig, Source};
+
+/// The most accesses in a snapshot.
+const ACCESSES_MAX: usize = 24;
+/// The requests after which the numbers are kept first; then after ten times as many, and so on.
+const FIRST_MILESTONE: u64 = 1_000;
+
+/// One of the runs.
+pub(crate) struct Run {
+    pub run: Inside<Box<dyn Source>>,
+    /// The sum of the response times.
+    pub sum: Duration,
+}
+
+impl Run {
+    /// Sets up a run, with a scan in blocks of this size if there is one.
+    pub fn new(drive: &Arc<DriveModel>, asked: &Asked, scan: Option<Sectors>) -> Result<Self, DemoError> {
+        let (capacity, sector) = (drive.layout().capacity(), drive.sector_bytes());
+        let (source, arrival): (Box<dyn Source>, Arrival) = match asked.load {
+            Load::Oltp => {
+                let source = Oltp::new(OltpConfig::new(capacity, sector), asked.seed)?;
+                (Box::new(source), Arrival::oltp(asked.tasks))
+            }
+            Load::Random => {
+                let source = Random::new(RandomConfig::new(capacity, sector), asked.seed)?;
+                (Box::new(source), Arrival::outstanding(asked.tasks))
+            }
+        };
+        let foreground = Issuer::new(source, arrival, Instant::ZERO, asked.seed)?;
+        let config = Config { policy: asked.policy, ..Config::default() };
+        let background = scan.map_or(Background::None, |block| Background::Scan { block });
+        let run = Inside::new(Arc::clone(drive), config, foreground, background)?;
+        Ok(Self { run, sum: Duration::ZERO })
+    }
+}
+
+/// A completion: the request, its arrival and its end.
+type Completion = (Request, Instant, Instant);
+
+/// The view of one request of a run.
+#[derive(Default)]
+struct Seen {
+    done: Vec<Completion>,
+    blocks: Vec<Record>,
+}
+
+impl Observer for Seen {
+    fn completed(&mut self, request: Request, arrived: Instant, at: Instant) {
+        self.done.push((request, arrived, at));
+    }
+
+    fn delivered(&mut self, _: &mut Core, record: Record, _: Instant) {
+        self.blocks.push(record);
+    }
+}
+
+/// Two runs of one foreground, with a scan and without it.
+pub(crate) struct Both {
+    pub with: Run,
+    pub without: Run,
+    pub capacity: Sectors,
+    /// Sectors of the scan by part of the disk.
+    pub rings: Rings,
+    /// The last accesses with their purposes.
+    pub accesses: VecDeque<(Lbn, &'static str)>,
+    pub compared: u64,
+    pub same: u64,
+    /// The results after the last milestone.
+    pub milestone: Option<Report>,
+    next_milestone: u64,
+}
+
+impl Both {
+    pub fn new(drive: &Arc<DriveModel>, asked: &Asked) -> Result<Self, DemoError> {
+        Ok(Self {
+            with: Run::new(drive, asked, Some(block(drive.sector_bytes())?))?,
+            without: Run::new(drive, asked, None)?,
+            capacity: drive.layout().capacity(),
+            rings: Rings::default(),
+            accesses: VecDeque::new(),
+            compared: 0,
+            same: 0,
+            milestone: None,
+            next_milestone: FIRST_MILESTONE,
+        })
+    }
+
+    /// Returns the virtual time.
+    pub fn now(&self) -> Instant {
+        self.with.run.now()
+    }
+
+    /// Runs both, request by request, until the virtual time is `end` or later, and compares their completions.
+    pub fn advance_to(&mut self, end: Instant) -> Result<(), DemoError> {
+        let mut seen = (Seen::default(), Seen::default());
+        while self.now() < end {
+            self.with.run.advance(1, &mut seen.0)?;
+            self.without.run.advance(1, &mut seen.1)?;
+            self.compared += seen.0.done.len().max(seen.1.done.len()) as u64;
+            self.same += seen.0.done.iter().zip(&seen.1.done).filter(|(a, b)| a == b).count() as u64;
+            for record in seen.0.blocks.drain(..) {
+                self.rings.add(record.range, self.capacity);
+                // One block stands for all of a gap.
+                if self.accesses.back().is_none_or(|(_, last)| *last != "gap") {
+                    self.accesses.push_back((record.range.start(), "gap"));
+                }
+            }
+            for (request, arrived, at) in seen.0.done.drain(..) {
+                self.accesses.push_back((request.range.start(), "request"));
+                self.with.sum += at.saturating_since(arrived);
+            }
+            for (_, arrived, at) in seen.1.done.drain(..) {
+                self.without.sum += at.saturating_since(arrived);
+            }
+            while self.accesses.len() > ACCESSES_MAX {
+                self.accesses.pop_front();
+            }
+            if self.with.run.requests() >= self.next_milestone {
+                self.milestone = Some(self.with.run.report());
+                self.next_milestone *= 10;
+            }
+        }
+        Ok(())
+    }
+}
+
+pub(crate) fn us(time: Duration) -> f64 {
+    time.as_nanos() as f64 / 1e3
+}

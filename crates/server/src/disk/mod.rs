@@ -5,6 +5,7 @@ mod background;
 mod blocks;
 mod commands;
 mod measured;
+mod movement;
 mod patience;
 mod requests;
 mod served;
@@ -271,7 +272,7 @@ impl<D: Device> Disk<D> {
         DiskStatus {
             mistrusted: self.watch.is_mistrusted(),
             background_requests: background.map(|background| background.status(self.told)),
-            device_time: self.counters.device_time(self.told),
+            device_time: self.counters.device_time(self.core.core.drive(), self.told),
             accesses: self.counters.accesses(self.told),
             ..self.counters.status(&self.core, &waits)
         }

@@ -2,12 +2,14 @@
 
 use super::background::BackgroundStatus;
 use super::measured::Measured;
+use super::movement::Movement;
 use super::requests::Request;
 use device::Ask;
 use hdrhistogram::Histogram;
+use model::DriveModel;
 use scheduler::{Caution, Command, Core, Harm, Purpose, Record};
 use serde::Serialize;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use units::{Bytes, Duration, Instant, LbnRange, Op};
 
 /// The bounds of [`Latency::buckets`], in microseconds: about three to a decade, from a hit in the host's cache to a
@@ -107,7 +109,7 @@ pub struct Space {
 }
 
 /// The use of gaps.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Gaps {
     /// Gaps examined.
     pub seen: u64,
@@ -115,6 +117,8 @@ pub struct Gaps {
     pub used: u64,
     /// Gaps among those for which the request has waited one more revolution.
     pub bought: u64,
+    /// The commands for requests that were done while no gap was examined, by the name of the reason ([`Caution::name`]).
+    pub passed_over: BTreeMap<&'static str, u64>,
 }
 
 /// The accuracy of the core's predictions.
@@ -160,6 +164,13 @@ pub struct DeviceTime {
     pub elapsed_us: f64,
     /// Requests of the foreground, with the blocks that were read or written along with them.
     pub requests_us: f64,
+    /// Of the time of requests, the moves of the head, estimated from the profile; none without one.
+    pub moves_us: Option<f64>,
+    /// Of the time of requests, their sectors under the head, estimated from the profile; none without one.
+    pub sectors_us: Option<f64>,
+    /// Of the time of requests, those that were too short for the head, so that the drive's buffer has served them; none
+    /// without a profile. The rest of their time is waits for the platter and overheads of commands.
+    pub buffered_us: Option<f64>,
     /// Commands for background blocks in gaps of the foreground.
     pub gaps_us: f64,
     /// Commands for background blocks in idle time.
@@ -279,6 +290,10 @@ pub(super) struct Counters {
     until: Instant,
     /// The time of requests, of gaps, of idle time, and of others.
     spent: [Duration; 4],
+    /// The parts of the time of requests.
+    movement: Movement,
+    /// The commands for requests that were done while no gap was examined, by reason.
+    passed_over: BTreeMap<&'static str, u64>,
     /// The last accesses, with the times of their ends.
     accesses: VecDeque<(Instant, Accessed)>,
 }
@@ -304,6 +319,8 @@ impl Counters {
             space: Space::default(),
             until: Instant::ZERO,
             spent: [Duration::ZERO; 4],
+            movement: Movement::default(),
+            passed_over: BTreeMap::new(),
             accesses: VecDeque::with_capacity(MOST_ACCESSES),
         }
     }
@@ -311,6 +328,7 @@ impl Counters {
     /// Records the time of a command that ended at `at`; one without a purpose is a flush, a discard, or was given up.
     pub fn spent(
         &mut self,
+        core: &Core,
         purpose: Option<Purpose>,
         range: LbnRange,
         write: bool,
@@ -329,6 +347,11 @@ impl Counters {
             }
         };
         self.spent[place] += took;
+        let op = if write { Op::Write } else { Op::Read };
+        self.movement.note(core.drive(), op, range, (place == 0).then_some(took));
+        if let (0, Some(caution)) = (place, core.caution()) {
+            *self.passed_over.entry(caution.name()).or_default() += 1;
+        }
         if self.accesses.len() == MOST_ACCESSES {
             self.accesses.pop_front();
         }
@@ -337,11 +360,14 @@ impl Counters {
     }
 
     /// Returns the device's time until now.
-    pub fn device_time(&self, now: Instant) -> DeviceTime {
+    pub fn device_time(&self, drive: &DriveModel, now: Instant) -> DeviceTime {
         let us = |time: Duration| time.as_nanos() as f64 / 1e3;
         let [requests_us, gaps_us, idle_us, others_us] = self.spent.map(us);
         let elapsed_us = us(now.max(self.until).saturating_since(Instant::ZERO));
-        DeviceTime { elapsed_us, requests_us, gaps_us, idle_us, others_us }
+        let part = |time: Duration| drive.is_known().then(|| us(time));
+        let Movement { moves, sectors, buffered, .. } = self.movement;
+        let (moves_us, sectors_us, buffered_us) = (part(moves), part(sectors), part(buffered));
+        DeviceTime { elapsed_us, requests_us, moves_us, sectors_us, buffered_us, gaps_us, idle_us, others_us }
     }
 
     /// Returns the last accesses.
@@ -435,7 +461,12 @@ impl Counters {
             unanswered,
             failing: (unanswered > 0).then_some("it does not answer"),
             background: Space { parts_kept, ..self.space },
-            gaps: Gaps { seen: plans.gaps, used: plans.detours, bought: plans.bought },
+            gaps: Gaps {
+                seen: plans.gaps,
+                used: plans.detours,
+                bought: plans.bought,
+                passed_over: self.passed_over.clone(),
+            },
             foresight: foresight.unwrap_or_default(),
             detours: core.detour_harm().map(Paid::of).unwrap_or_default(),
             idle: Paid::of(core.harm()),
@@ -470,21 +501,28 @@ mod tests {
     fn commands_that_were_at_the_device_together_count_once() {
         let at = |ms| Instant::ZERO + Duration::from_millis(ms);
         let range = |lbn| LbnRange::new(units::Lbn::new(lbn), units::Sectors::new(8));
+        let drive = DriveModel::unknown(units::Sectors::new(1_000), Bytes::new(512)).unwrap();
+        let place = scheduler::Place::Outside(scheduler::OutsideConfig::blind());
+        let core =
+            Core::new(drive.clone().into(), scheduler::Config { place, ..scheduler::Config::default() });
         let mut counters = Counters::new();
-        counters.spent(Some(Purpose::Foreground), range(0), false, at(0), at(10));
-        counters.spent(Some(Purpose::Background { useful: 8 }), range(8), false, at(2), at(14));
-        counters.spent(Some(Purpose::Idle { useful: 8 }), range(16), true, at(20), at(21));
-        counters.spent(None, range(0), false, at(21), at(24));
-        let time = counters.device_time(at(30));
+        counters.spent(&core, Some(Purpose::Foreground), range(0), false, at(0), at(10));
+        counters.spent(&core, Some(Purpose::Background { useful: 8 }), range(8), false, at(2), at(14));
+        counters.spent(&core, Some(Purpose::Idle { useful: 8 }), range(16), true, at(20), at(21));
+        counters.spent(&core, None, range(0), false, at(21), at(24));
+        let time = counters.device_time(&drive, at(30));
         let all = [time.requests_us, time.gaps_us, time.idle_us, time.others_us, time.elapsed_us];
         assert_eq!(all, [10_000.0, 4_000.0, 1_000.0, 3_000.0, 30_000.0]);
+        assert_eq!(time.moves_us, None, "nothing is known of the drive");
         let seen = counters.accesses(at(30));
         let seen: Vec<_> = seen.iter().map(|a| (a.lbn, a.purpose, a.write, a.ago_us)).collect();
         let expected =
             [(0, "request", false, 20_000.0), (8, "gap", false, 16_000.0), (16, "idle", true, 9_000.0)];
         assert_eq!(seen, expected);
+        let waits = Waits { outstanding: 0, parts_kept: 0, unanswered: 0 };
+        assert_eq!(counters.status(&core, &waits).gaps.passed_over, BTreeMap::from([("unknown", 1)]));
         for n in 0..100 {
-            counters.spent(Some(Purpose::Foreground), range(n), false, at(30), at(31));
+            counters.spent(&core, Some(Purpose::Foreground), range(n), false, at(30), at(31));
         }
         let seen = counters.accesses(at(31));
         assert_eq!((seen.len(), seen[0].lbn), (MOST_ACCESSES, 76));

@@ -81,7 +81,7 @@ impl<D: Device> Disk<D> {
             Errand::Command(command, _) => Some(command.purpose),
             Errand::Request(_) | Errand::Flush(_) | Errand::Nobody => None,
         };
-        self.counters.spent(purpose, range, writes, since, answer.at);
+        self.counters.spent(&self.core.core, purpose, range, writes, since, answer.at);
         if writes && let Some(background) = self.background() {
             background.overwritten(range);
         }

@@ -1,7 +1,8 @@
 //! Probes drives, then predicts 2,000 random reads of 4 KiB with the found profiles. A line a drive.
 //!
 //! `cargo run --release -p freeblock-probe --example builtin` takes every built-in drive; names may be given instead, and
-//! `random:SEED`. `--noise` makes drives that differ from their profiles as `drive::Behaviour::fast02` has it, `--seed N`
+//! `random:SEED`, `wong:NAME:SEED` or the path of a DiskSim parameter file. `--segments N` gives the drives a cache of so many
+//! segments. `--noise` makes drives that differ from their profiles as `drive::Behaviour::fast02` has it, `--seed N`
 //! by other dice; `--random N` adds the hidden drives of seeds 0 to N; `--stages` says when each measurement began,
 //! `--profile` prints what was found.
 //!
@@ -26,10 +27,12 @@ struct Wanted {
     seed: u64,
     stages: bool,
     profile: bool,
+    segments: Option<u32>,
 }
 
 fn wanted() -> Option<Wanted> {
-    let mut wanted = Wanted { names: Vec::new(), noise: false, seed: 1, stages: false, profile: false };
+    let mut wanted =
+        Wanted { names: Vec::new(), noise: false, seed: 1, stages: false, profile: false, segments: None };
     let mut args = std::env::args().skip(1);
     while let Some(arg) = args.next() {
         match arg.as_str() {
@@ -37,6 +40,7 @@ fn wanted() -> Option<Wanted> {
             "--stages" => wanted.stages = true,
             "--profile" => wanted.profile = true,
             "--seed" => wanted.seed = args.next()?.parse().ok()?,
+            "--segments" => wanted.segments = Some(args.next()?.parse().ok()?),
             "--random" => {
                 let most: u64 = args.next()?.parse().ok()?;
                 wanted.names.extend((0..=most).map(|seed| format!("random:{seed}")));
@@ -53,7 +57,7 @@ fn wanted() -> Option<Wanted> {
 #[expect(clippy::print_stdout, reason = "an example")]
 fn main() {
     let Some(wanted) = wanted() else {
-        println!("give names of drives, --noise, --seed N, --random N, --stages, --profile");
+        println!("give names of drives, --noise, --seed N, --random N, --segments N, --stages, --profile");
         return;
     };
     println!(
@@ -62,10 +66,13 @@ fn main() {
     );
     let (mut lines, mut whole, mut least) = (0, 0, 1.0_f64);
     for name in &wanted.names {
-        let Some(truth) = profile_of(name) else {
+        let Some(mut truth) = profile_of(name) else {
             println!("{name:24} no such drive");
             continue;
         };
+        if let (Some(segments), Some(firmware)) = (wanted.segments, truth.firmware.as_mut()) {
+            firmware.cache.segments = segments;
+        }
         if let Some(sure) = line(&wanted, name, &truth) {
             lines += 1;
             whole += u32::from(sure.is_none());

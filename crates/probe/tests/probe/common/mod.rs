@@ -195,12 +195,20 @@ pub const WAYS: &[&str] = &[
     "fast02,recalibration=5s:200ms",
 ];
 
-/// Returns a drive by its name: a built-in one's, or `random:SEED`.
+/// Returns a drive by its name: a built-in one's, `random:SEED`, `wong:NAME:SEED` for a drive with the numbers that Wong
+/// measured, or the path of a DiskSim parameter file.
 pub fn profile_of(name: &str) -> Option<Profile> {
-    match name.strip_prefix("random:") {
-        Some(seed) => Some(random(seed.parse().ok()?)),
-        None => model::builtin::find(name).ok(),
+    if let Some(seed) = name.strip_prefix("random:") {
+        return Some(random(seed.parse().ok()?));
     }
+    if let Some((name, seed)) = name.strip_prefix("wong:").and_then(|named| named.split_once(':')) {
+        let drive = model::wong::DRIVES.iter().find(|drive| drive.name == name)?;
+        return Some(drive.draw(seed.parse().ok()?, model::wong::Scale::Full));
+    }
+    if name.ends_with(".parv") {
+        return Some(model::disksim::import(name.as_ref()).ok()?.profile);
+    }
+    model::builtin::find(name).ok()
 }
 
 /// Returns a random drive with some electronics.

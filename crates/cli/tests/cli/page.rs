@@ -205,7 +205,7 @@ fn in_a_browser_two_disks_of_a_daemon_are_shown_and_steered_apart() {
         scope.spawn(|| {
             let (mut client, mut state) = (Client::open(&at("a.sock")), 7);
             while !stop.load(Ordering::Relaxed) {
-                client.read(u64::from(draw(&mut state, 60_000)) * 200, 8);
+                client.read(draw(&mut state, 60_000) * 200, 8);
             }
         });
         browser.until(&format!("{}.querySelectorAll('.time svg .c0').length > 0", of(0)));

@@ -9,7 +9,6 @@ mod again;
 mod answers;
 mod arrivals;
 mod bought;
-mod busy;
 mod clock;
 mod command;
 mod config;
@@ -30,11 +29,8 @@ mod neighbours;
 mod parts;
 mod pass_through;
 mod record;
-mod rehearsal;
 mod reported;
 mod rest;
-mod returns;
-mod script;
 mod sequences;
 mod shared;
 mod speed;
@@ -73,6 +69,7 @@ use kept::Kept;
 use margin::Margins;
 use model::{DriveModel, Position};
 use neighbours::Learned;
+use pass_through::Unseen;
 use record::{Came, Observed};
 use reported::Report;
 use sequences::Sequences;
@@ -92,14 +89,6 @@ const CHANCE: i64 = 32;
 
 /// The maximal error of a spindle's speed that was right at the last completion, in ppm: half a percent.
 const DRIFT_PPM: i64 = 5_000;
-
-/// Percentage of the harm bound held in reserve when the drive is not predictable and most clients have a constant think
-/// time, because the estimate is too low there: idle time is long, and the few delays are of several revolutions each.
-const OF_RETURNING: u32 = 60;
-
-/// The same for a predictable drive whose idle time is used: the estimate shows about four fifths of the effect of one delay
-/// on later collisions of clients.
-const OF_RETURNING_IDLE: u32 = 20;
 
 /// The number of consistent completions after which the platter's angle is known.
 const AGREEING: u32 = 4;
@@ -210,10 +199,7 @@ pub(super) struct Outside {
     cost: Option<Box<Cost>>,
     /// The latest instant at which the drive has written all cached writes.
     destaged_at: Instant,
-    /// Foreground requests since trust ended.
-    mistrusted_requests: u32,
-    /// Foreground requests since the start.
-    served_requests: u32,
+    unseen: Unseen,
     streams: Streams,
 }
 
@@ -278,8 +264,7 @@ impl Outside {
             price: Price::of_track(drive.layout().track(TrackIndex::new(0)).sectors),
             cost: config.audit.map(|audit| Box::new(Cost::new(audit, drive, base, config.pass_through > 0))),
             destaged_at: Instant::ZERO,
-            mistrusted_requests: 0,
-            served_requests: 0,
+            unseen: Unseen::default(),
             streams: Streams::default(),
         }
     }
@@ -338,16 +323,9 @@ impl Outside {
     /// where writes are reported from the buffer, because the drive's later work is invisible, and where reads repeat. For
     /// an unpredictable drive it is unknown whether writes are cached.
     fn by_account(&self, bound_ppm: u32) -> u32 {
-        let foresees = self.foresees();
-        let from_buffer = self.config.overheads.write_back || !foresees;
+        let from_buffer = self.config.overheads.write_back || !self.foresees();
         let of_writes = if from_buffer { bound_ppm / 10 } else { 0 };
-        let hundredths = match foresees {
-            false => OF_RETURNING,
-            true if self.shared.uses_idle_time() => OF_RETURNING_IDLE,
-            true => 0,
-        };
-        let of_returning = if self.felt.most_return() { bound_ppm / 100 * hundredths } else { 0 };
-        self.again.by_account(bound_ppm - of_writes.max(of_returning))
+        self.again.by_account(bound_ppm - of_writes)
     }
 
     /// Returns the share of the foreground's time that detours may cost, in ppm.
@@ -637,7 +615,6 @@ impl Core {
         let all = self.pool.iter().chain(commanded).chain([&job.pending]);
         let mut waiting = Waiting::of(all, outside.heard_at);
         waiting.to_write = outside.buffered;
-        waiting.done = job.pending.sequence;
         if outside.written != Instant::ZERO && outside.written <= outside.clock.platter(waiting.since) {
             outside.felt.nobody_waits();
         }
@@ -651,16 +628,9 @@ impl Core {
             waiting.to_write |= op.is_write();
             time = time.and_then(|time| outside.at_head_unforeseen(op, time));
         }
-        waiting.frees = outside.frees(now, job.pending.request.op);
         let waited =
             time.map_or(Duration::MAX, |time| now.saturating_since(waiting.since).saturating_sub(time));
-        let [detours, idle] = outside.felt.done(
-            now,
-            late,
-            waiting,
-            (waited, super::under_way::turn(&self.drive)),
-            !outside.foresees(),
-        );
+        let [detours, idle] = outside.felt.done(now, late, waiting, waited);
         if self.config.idle.is_some() {
             self.idle.felt.foreground += now.saturating_since(job.pending.arrived);
             self.idle.felt.late_by(idle);

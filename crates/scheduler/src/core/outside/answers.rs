@@ -28,14 +28,14 @@ const MEMORY: u32 = 8_192;
 const FEW: u32 = 256;
 
 /// The service time depends on the number of requests to choose from; larger numbers than this count as this.
-pub(super) const DEPTHS: usize = 16;
+const DEPTHS: usize = 16;
 
 /// The number of requests in a mean, and the minimum before it counts as known.
 const MEAN_OF: f64 = 512.0;
 const KNOWN: f64 = 8.0;
 
 /// A service this many times the mean is not a request's: the drive did something else.
-pub(super) const STALL: f64 = 4.0;
+const STALL: f64 = 4.0;
 
 /// The number of rounds of a busy loop after which at least half of the missing completions is missing in arrivals too; with
 /// exponential think times at least a third.

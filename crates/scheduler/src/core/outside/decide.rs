@@ -206,27 +206,11 @@ impl Core {
         self.watch.look_past(outside.device.back().map(|o| Last::after(o.command.op, o.command.range)));
         // A sequential read needs no seek, so choose as if the head had stayed.
         let at = if outside.blind { now } else { outside.set_out(&standing.not_reading_on(), Op::Read) };
-        let later = self.who_is_too_late(outside, now);
-        let job = self.choose(at, buffers);
-        self.pool.extend(later);
-        // If the early requests were promoted work that is no longer wanted, a late one is next.
-        if let Some(job) = job.or_else(|| self.choose(at, buffers)) {
+        if let Some(job) = self.choose(at, buffers) {
             self.decide_foreground(outside, &standing, job, tag, buffers);
         } else if outside.device.is_empty() {
             self.decide_idle(outside, now, tag, buffers);
         }
-    }
-
-    /// Removes from the pool the requests that arrived after the choice without detours would have been made, if an earlier
-    /// one waits. A choice from more is faster for the head; but for clients that send several requests before a constant
-    /// pause, the cost of being overtaken is unknown, because it changes which clients collide.
-    fn who_is_too_late(&mut self, outside: &Outside, now: Instant) -> Vec<Pending> {
-        let until = outside.plain_choice(now);
-        let early = |pending: &Pending| pending.arrived <= until;
-        if !outside.felt.in_sessions() || !self.pool.iter().any(early) {
-            return Vec::new();
-        }
-        self.pool.extract_if(.., |pending| !early(pending)).collect()
     }
 
     fn arrive_at(&mut self, standing: &Standing) {

@@ -6,17 +6,11 @@
 //! delays at most as many requests as there are clients: those that wait, and as many more as recently waited at once, or as
 //! the [`arrivals`](super::arrivals) show for a loop. Without a loop there is no such limit. A burst of simultaneous
 //! requests, such as a cache's write-backs, counts as one client; otherwise each of its requests would count as a client
-//! long after the burst. If most clients return after a constant think time, those that were late together return together,
-//! and one loss delays them for many rounds. A [rehearsal](super::rehearsal) estimates the mean of that, and all of it is
-//! charged at once. The bound therefore holds for open and paced arrivals, for closed loops with and without think times in
-//! any order, and for bursts.
+//! long after the burst. The bound therefore holds for open and paced arrivals, for closed loops, and for bursts.
 
 use super::arrivals::Arrivals;
-use super::busy::Frees;
 use super::clock::nanos;
 use super::forecast::Late;
-use super::rehearsal::Rehearsal;
-use super::script::Came;
 use crate::foreground::Pending;
 use alloc::vec::Vec;
 #[cfg(not(feature = "std"))]
@@ -42,37 +36,27 @@ pub(super) struct Waiting {
     pub since: Instant,
     /// The previous completion at the host.
     heard: Instant,
-    /// Arrivals since then.
-    came: Vec<Came>,
+    /// Arrivals since then, of single requests and of the first of each burst.
+    came: Vec<Instant>,
+    /// All arrivals since then.
+    new: usize,
     /// Whether cached writes are still to be written: a request that arrives meanwhile waits for them.
     pub to_write: bool,
-    /// The place in the order of arrival of the finished request.
-    pub done: u64,
-    /// The end of the head's work for it.
-    pub frees: Frees,
 }
 
 impl Waiting {
     /// Returns the waiting requests at a completion, where `heard` is the completion before. A burst whose first request is
     /// done counts no more; its requests do.
     pub fn of<'a>(requests: impl Iterator<Item = &'a Pending>, heard: Instant) -> Self {
-        let none = Self {
-            all: 0,
-            bursts: 0,
-            since: Instant::MAX,
-            heard,
-            came: Vec::new(),
-            to_write: false,
-            done: 0,
-            frees: Frees::At(Instant::ZERO),
-        };
+        let none =
+            Self { all: 0, bursts: 0, since: Instant::MAX, heard, came: Vec::new(), new: 0, to_write: false };
         requests.fold(none, |mut waiting, request| {
             waiting.all += 1;
             waiting.since = waiting.since.min(request.arrived);
             waiting.bursts += usize::from(!request.follows);
             if request.arrived >= heard {
-                let Pending { sequence, arrived, follows, .. } = *request;
-                waiting.came.push(Came { sequence, arrived, follows });
+                waiting.new += 1;
+                waiting.came.extend((!request.follows).then_some(request.arrived));
             }
             waiting
         })
@@ -102,8 +86,6 @@ pub(super) struct Felt {
     most: [usize; 2],
     seen: u32,
     arrivals: Arrivals,
-    /// The rehearsal of clients with a constant think time.
-    rehearsal: Rehearsal,
 }
 
 impl Felt {
@@ -119,29 +101,12 @@ impl Felt {
 
     /// Records a completion at `now` that was `late` for detours, with `waiting` requests, the first of which had waited for
     /// a while when the head began with it. Returns its delay in ns by detours and by idle time; negative if they gained
-    /// more. The cost of idle time may be `unforeseen`.
-    pub fn done(
-        &mut self,
-        now: Instant,
-        late: Late,
-        waiting: Waiting,
-        (waited, turn): (Duration, Duration),
-        unforeseen: bool,
-    ) -> [i64; 2] {
-        let Waiting { all: waiting, bursts, since, heard, mut came, to_write, done: sequence, frees } =
-            waiting;
+    /// more.
+    pub fn done(&mut self, now: Instant, late: Late, waiting: Waiting, waited: Duration) -> [i64; 2] {
+        let Waiting { all: waiting, bursts, heard, came, new, to_write, .. } = waiting;
         let behind = waiting + usize::from(to_write);
         self.catch_up(nanos(waited));
-        self.arrivals.done(
-            heard,
-            now,
-            waiting - came.len(),
-            bursts,
-            came.iter().filter(|of| !of.follows).map(|of| of.arrived).collect(),
-        );
-        let from = waiting - came.len();
-        self.rehearsal.forget_before(since);
-        self.rehearsal.came(&mut came);
+        self.arrivals.done(heard, now, waiting - new, bursts, came);
         self.done += 1;
         self.seen += 1;
         if self.seen == MEMORY / 2 {
@@ -149,7 +114,6 @@ impl Felt {
         }
         self.most[0] = self.most[0].max(bursts);
         let head = [late.head, core::mem::take(&mut self.after_idle)];
-        self.rehearsal.served(now, sequence, (heard, from, frees), (turn, head[1], unforeseen));
         if head != [0, 0] {
             self.remember((self.done + (waiting - bursts) as u64, head));
         }
@@ -167,14 +131,7 @@ impl Felt {
             .fold(0, |owed: i64, &(from, [head, _])| owed.saturating_add(head.saturating_mul(left(from))));
         self.next = left(self.done + 1 + (waiting - bursts) as u64).saturating_add(1);
         let client = [nanos(late.bus), core::mem::take(&mut self.heard_after_idle)];
-        let Some([detours, idle]) = self.rehearsal.who_feel() else {
-            return [0, 1].map(|why| felt[why] + client[why]);
-        };
-        // Without a loss to idle time so far, assume that it delays as many requests as a detour's.
-        let who_feel = [detours, if unforeseen { idle.max(detours) } else { idle }];
-        // All of it is charged at once. Without predictions there are no detours.
-        (self.next, self.owed) = (self.next.max(who_feel[usize::from(unforeseen)].ceil() as i64), 0);
-        [0, 1].map(|why| (head[why] as f64 * who_feel[why]) as i64 + client[why])
+        [0, 1].map(|why| felt[why] + client[why])
     }
 
     /// Joins, among too many losses, two close ones at the time of the later.
@@ -186,22 +143,6 @@ impl Felt {
             }
         }
         self.lost.push(lost);
-    }
-
-    /// Returns whether most clients have a constant think time and wait for each other; a single client is late only by the
-    /// head's loss.
-    pub fn most_return(&self) -> bool {
-        self.most[0].max(self.most[1]) > 1 && self.rehearsal.most_return()
-    }
-
-    /// Returns whether the effect of a loss on clients with constant think times is still unknown.
-    pub fn is_to_be_rehearsed(&self) -> bool {
-        self.most_return() && self.rehearsal.who_feel().is_none()
-    }
-
-    /// Returns whether clients send several requests before they pause for a constant time.
-    pub fn in_sessions(&self) -> bool {
-        self.rehearsal.in_sessions()
     }
 
     /// Records that the queue was empty before the next request arrived.
@@ -242,14 +183,13 @@ mod tests {
     use super::*;
 
     const LOST: i64 = 6_000_000;
-    const TURN: Duration = Duration::from_millis(6);
     const LONG: Duration = Duration::from_secs(1);
     const NOW: Instant = Instant::ZERO;
     const LATE: Late = Late { head: LOST, bus: Duration::ZERO };
 
     impl Felt {
         fn of_detours(&mut self, late: Late, waiting: Waiting, waited: Duration) -> i64 {
-            let [detours, idle] = self.done(NOW, late, waiting, (waited, TURN), false);
+            let [detours, idle] = self.done(NOW, late, waiting, waited);
             assert_eq!(idle, 0);
             detours
         }
@@ -262,9 +202,8 @@ mod tests {
             since: Instant::ZERO,
             heard: NOW,
             came: Vec::new(),
+            new: 0,
             to_write: false,
-            done: 0,
-            frees: Frees::At(Instant::ZERO),
         }
     }
 
@@ -350,10 +289,10 @@ mod tests {
     fn losses_to_idle_time_delay_clients_like_those_to_detours() {
         let mut felt = Felt::default();
         felt.after_idle(LOST);
-        assert_eq!(felt.done(NOW, LATE, alone(3), (LONG, TURN), false), [LOST; 2]);
+        assert_eq!(felt.done(NOW, LATE, alone(3), LONG), [LOST; 2]);
         assert_eq!(felt.at_risk(0), LOST * 2);
-        assert_eq!(felt.done(NOW, Late::default(), alone(3), (LONG, TURN), false), [LOST; 2]);
-        assert_eq!(felt.done(NOW, LATE, alone(1), (LONG, TURN), false), [LOST * 2, LOST]);
-        assert_eq!(felt.done(NOW, Late::default(), alone(1), (LONG, TURN), false), [0; 2]);
+        assert_eq!(felt.done(NOW, Late::default(), alone(3), LONG), [LOST; 2]);
+        assert_eq!(felt.done(NOW, LATE, alone(1), LONG), [LOST * 2, LOST]);
+        assert_eq!(felt.done(NOW, Late::default(), alone(1), LONG), [0; 2]);
     }
 }

@@ -325,9 +325,7 @@ impl Core {
         let trusted = outside.foresees() || self.idle.untold;
         self.idle.untold = trusted && outside.again.most_come_back();
         self.idle.unpredicted = !outside.foresees();
-        // An effect on many requests is not charged before its size is known.
-        let untold = outside.felt.is_to_be_rehearsed() && now < self.idle.relief();
-        let allowed = !untold && self.idle.range(&idle, now) != Range::Track;
+        let allowed = self.idle.range(&idle, now) != Range::Track;
         self.accesses.clear();
         // A long silence of the foreground gives no further information.
         let ends = self.idle.since + CONTROL_ENDS;
@@ -366,9 +364,7 @@ impl Core {
         let visit = outside.visits.mean().unwrap_or(turn(&self.drive) * 2);
         let used = self.idle.asked.map(|first| self.idle.since.saturating_since(first));
         let left = used.map(|used| self.idle.since + (used + outside.idle_spent + visit) * AS_LONG_AGAIN);
-        // Where clients return and nothing is predicted, one command may cost a percent of minutes.
-        let returning = !outside.foresees() && outside.felt.most_return();
-        if returning || left.is_some_and(|left| now < left) {
+        if left.is_some_and(|left| now < left) {
             let (first, meanwhile) =
                 (outside.felt.at_risk(nanos(visit)), outside.felt.at_risk_meanwhile(nanos(visit)));
             let risk = first.saturating_add(meanwhile);

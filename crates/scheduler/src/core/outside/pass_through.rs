@@ -23,33 +23,46 @@ const DESTAGE_REVOLUTIONS_MAX: u64 = 3;
 /// The maximum of waiting requests that a later one may overtake because they overlap older ones; it bounds the search.
 const OVERTAKEN_REQUESTS_MAX: usize = 64;
 
-/// While the drive is mistrusted, the core passes requests through and watches the drive by turns, so that trust can come
-/// back although no command is ever alone: this many foreground requests make one cycle, of which the last are watched.
-const MISTRUST_CYCLE_REQUESTS: u32 = 128;
-const MISTRUST_WATCHED_REQUESTS: u32 = 16;
+/// Commands beside others, per command that is predicted, after which more are to be predicted: trust can then come back although
+/// no command is alone at the drive.
+const UNSEEN_PER_SEEN: u32 = 7;
 
-/// The number of foreground requests at the start that are all watched, so that trust is soon reached.
-const LEARNING_REQUESTS: u32 = 512;
+/// The unpredicted commands after which requests are no longer passed through while the drive is mistrusted.
+const UNSEEN_MAX: u32 = 112;
+
+/// The commands that the drive served in its own order since the core last predicted enough.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Unseen {
+    commands: u32,
+    /// Whether requests are scheduled, so that they can be predicted.
+    watches: bool,
+}
+
+impl Default for Unseen {
+    /// Nothing is known at the start: the first requests are predicted.
+    fn default() -> Self {
+        Self { commands: UNSEEN_MAX, watches: true }
+    }
+}
+
+impl Unseen {
+    fn note(&mut self, predicted: bool) {
+        self.commands = match predicted {
+            true => self.commands.saturating_sub(UNSEEN_PER_SEEN),
+            false => (self.commands + 1).min(UNSEEN_MAX),
+        };
+        self.watches = self.commands == UNSEEN_MAX || self.watches && self.commands > 0;
+    }
+}
 
 impl Outside {
     /// Returns whether no gap can be used, so that the order of requests may be the drive's.
     fn leaves_the_order_to_the_drive(&self) -> bool {
         match self.caution() {
             Some(Caution::Harm | Caution::Unknown) => true,
-            Some(Caution::Mistrust) => {
-                let through = MISTRUST_CYCLE_REQUESTS - MISTRUST_WATCHED_REQUESTS;
-                self.served_requests >= LEARNING_REQUESTS
-                    && self.mistrusted_requests % MISTRUST_CYCLE_REQUESTS < through
-            }
+            Some(Caution::Mistrust) => !self.unseen.watches,
             Some(Caution::Unsynchronised | Caution::Buffered) | None => false,
         }
-    }
-
-    /// Records that a foreground request is done, with or without trust.
-    fn count_mistrusted(&mut self) {
-        self.served_requests = self.served_requests.saturating_add(1);
-        let mistrusted = self.caution() == Some(Caution::Mistrust);
-        self.mistrusted_requests = if mistrusted { self.mistrusted_requests.wrapping_add(1) } else { 0 };
     }
 
     /// Records when all writes that the drive has reported are on the medium, if nothing else comes.
@@ -163,7 +176,9 @@ impl Core {
             if order.passed.is_some() && self.config.idle.is_some() {
                 self.idle.head.foreground += self.now.saturating_since(begun);
             }
-            outside.count_mistrusted();
+            if !outside.reports(order.command.op) {
+                outside.unseen.note(order.passed != Some(Passed::BesideOthers));
+            }
             if order.command.op.is_write() && outside.config.overheads.write_back {
                 outside.reported_a_write(&self.drive, self.now);
             }

@@ -56,11 +56,6 @@ impl Shared {
         });
     }
 
-    /// Returns whether idle time has yielded any sectors.
-    pub fn uses_idle_time(&self) -> bool {
-        self.sectors[1] > 0
-    }
-
     /// Returns the bound of detours in ppm.
     pub fn for_detours(&self, bound_ppm: u32) -> u32 {
         self.part(0, bound_ppm)

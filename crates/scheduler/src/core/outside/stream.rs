@@ -50,9 +50,15 @@ const HELD_WRITES_MAX: u64 = 128;
 /// Reads of which this part finds no other at the drive leave enough idle time: gaps are not needed.
 const IDLE_SHARE_PART: u64 = 5;
 
-/// The silence after which idle time is used elsewhere although streams bring enough: a request that ends a shorter one would often meet
-/// a command of that.
-const ELSEWHERE_SILENCE: Duration = Duration::from_secs(10);
+/// Idle time is used elsewhere than in a stream after a silence of this many times the mean one: a request that ends a shorter
+/// silence would meet a command elsewhere, and of random arrivals one in 22,000 ends a longer one.
+const ELSEWHERE_SILENCES: u64 = 10;
+
+/// The number of silences in the mean.
+const SILENCES_OF: u64 = 64;
+
+/// The longest silence that is waited for, and that counts in the mean: a night shows nothing of the silences between requests.
+const ELSEWHERE_SILENCE_MAX: Duration = Duration::from_secs(10);
 
 /// The percentage of the bound that streams may spend; the rest is for what the core does not see of their cost.
 const SPENT_PERCENT: i64 = 75;
@@ -84,6 +90,10 @@ pub(super) struct Streams {
     held: Duration,
     /// Since when no command waits for the arm.
     arm_free: Option<Instant>,
+    /// The mean time without foreground requests, from the end of the last one to the arrival of the next.
+    silence: Duration,
+    /// The number of silences in that mean.
+    silences: u64,
 }
 
 /// The place at which a head reads ahead.
@@ -109,6 +119,9 @@ impl Default for Streams {
             credit: 0,
             held: Duration::ZERO,
             arm_free: Some(Instant::ZERO),
+            // As if one such silence had been seen.
+            silence: ELSEWHERE_SILENCE_MAX / ELSEWHERE_SILENCES,
+            silences: 1,
         }
     }
 }
@@ -128,6 +141,13 @@ impl Streams {
         }
         let alone = (self.reads - self.behind_reads).max(1);
         (waited * self.reads / alone).min(waited * AMPLIFICATION_MAX)
+    }
+
+    /// Records a time without foreground requests, which a request has ended.
+    fn silent_for(&mut self, silence: Duration) {
+        self.silences = (self.silences + 1).min(SILENCES_OF);
+        self.silence =
+            (self.silence * (self.silences - 1) + silence.min(ELSEWHERE_SILENCE_MAX)) / self.silences;
     }
 
     /// Adds the bound's share of a finished request's response time to the credit.
@@ -292,8 +312,14 @@ impl Core {
     /// Records the arrival of a foreground request.
     pub(in crate::core) fn meet_stream(&mut self, now: Instant, op: Op) {
         let Some(outside) = &mut self.outside else { return };
-        let waits = |op: Op| !outside.reports(op);
-        let others = self.pool.iter().chain(outside.foreground_commands()).any(|p| waits(p.request.op));
+        let (mut silent, mut others) = (self.idle.asked.is_some(), false);
+        for pending in self.pool.iter().chain(outside.foreground_commands()) {
+            silent = false;
+            others |= !outside.reports(pending.request.op);
+        }
+        if silent {
+            outside.streams.silent_for(now.saturating_since(self.idle.since));
+        }
         outside.stream_is_met(now, op, others);
     }
 
@@ -304,16 +330,19 @@ impl Core {
         streams && self.background.in_focus() <= 1 && !self.background.has(Op::Write)
     }
 
-    /// Returns the instant until which the arm is not moved for idle work, because streams yield enough.
+    /// Returns the instant until which the arm is not moved for idle work.
     pub(super) fn stays_until(&self, outside: &Outside) -> Option<Instant> {
-        self.streams_are_enough(outside).then(|| self.idle.since + ELSEWHERE_SILENCE)
+        let silence = (outside.streams.silence * ELSEWHERE_SILENCES).min(ELSEWHERE_SILENCE_MAX);
+        let waits = outside.config.streams && self.config.idle.is_some() && self.idle.asked.is_some();
+        waits.then(|| self.idle.since + silence)
     }
 
     /// Returns the next command of a stream, if one begins or continues now.
     pub(super) fn stream_next(&mut self, outside: &mut Outside, now: Instant) -> Option<Action> {
         // A command that is ready to be sent does not wait for sectors to pass.
         outside.streams.due = None;
-        let idle = self.config.idle.filter(|_| outside.config.streams)?;
+        // Where it is unknown when sectors pass, a command may keep the arm for a revolution.
+        let idle = self.config.idle.filter(|_| outside.config.streams && !outside.blind)?;
         let quiet = self.pool.is_empty() && outside.queue.is_empty() && outside.retries.is_empty();
         if !quiet || outside.is_off() || self.background.is_idle() || !self.background.has(Op::Read) {
             return None;

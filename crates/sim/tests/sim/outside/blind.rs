@@ -1,7 +1,8 @@
 //! Idle time without predictions: on a drive of which only the size is known, and on one that caches writes against its
-//! profile and is therefore mistrusted. The completions alone show the cost.
+//! profile and is therefore mistrusted. The completions alone show the cost. The core serves as in the daemon, and is compared
+//! with the disk alone.
 
-use super::responses::{Pair, Pairs};
+use super::responses::{Pair, Pairs, alone_ms};
 use drive::Behaviour;
 use freeblock_sim::{Background, Nothing, Outside, black_box};
 use model::{DriveModel, builtin};
@@ -47,28 +48,31 @@ impl Load {
         let profile = builtin::find(self.drive).unwrap();
         let all = Arc::new(DriveModel::from_profile(&profile).unwrap());
         let behaviour = Behaviour { write_back: Some(self.writes_back), ..Behaviour::fast02() };
-        let run = |background, idle| {
-            let (drive, overheads) = black_box(&profile, behaviour, seed).unwrap();
-            let (known, place) = match self.told {
-                Told::Nothing => {
-                    let size = (all.layout().capacity(), all.sector_bytes());
-                    (Arc::new(DriveModel::unknown(size.0, size.1).unwrap()), OutsideConfig::blind())
-                }
-                Told::All => (Arc::clone(&all), OutsideConfig::beyond(overheads)),
-                Told::WritesThrough => {
-                    let firmware = profile.firmware.as_ref().unwrap();
-                    (Arc::clone(&all), OutsideConfig::beyond(overheads.writing_back(firmware, false)))
-                }
-            };
-            let load = Issuer::new(drawn(&all, self.reads), self.arrival, Instant::ZERO, seed).unwrap();
-            let config =
-                Config { place: Place::Outside(place), idle, policy: self.policy, seed, ..Config::default() };
-            let mut run = Outside::new(drive, known, config, load, background).unwrap();
-            run.advance(requests, &mut Nothing).unwrap();
-            run
+        let load = || Issuer::new(drawn(&all, self.reads), self.arrival, Instant::ZERO, seed).unwrap();
+        let alone_ms = alone_ms(black_box(&profile, behaviour, seed).unwrap().0, load(), requests);
+        let (drive, overheads) = black_box(&profile, behaviour, seed).unwrap();
+        let (known, place) = match self.told {
+            Told::Nothing => {
+                let size = (all.layout().capacity(), all.sector_bytes());
+                (Arc::new(DriveModel::unknown(size.0, size.1).unwrap()), OutsideConfig::blind())
+            }
+            Told::All => (Arc::clone(&all), OutsideConfig::beyond(overheads)),
+            Told::WritesThrough => {
+                let firmware = profile.firmware.as_ref().unwrap();
+                (Arc::clone(&all), OutsideConfig::beyond(overheads.writing_back(firmware, false)))
+            }
+        };
+        let config = Config {
+            place: Place::Outside(place.serving()),
+            idle: Some(IdleTime::default()),
+            policy: self.policy,
+            seed,
+            ..Config::default()
         };
         let scan = Background::Scan { block: Sectors::new(16) };
-        Pair::of(&run(Background::None, None), &run(scan, Some(IdleTime::default())))
+        let mut run = Outside::new(drive, known, config, load(), scan).unwrap();
+        run.advance(requests, &mut Nothing).unwrap();
+        Pair::against(alone_ms, &run)
     }
 
     fn random(self, requests: u64, seeds: impl IntoIterator<Item = u64>) -> Pairs {
@@ -124,7 +128,7 @@ fn the_harm_under_a_profile_that_denies_write_back_is_bounded() {
 
 #[test]
 fn the_harm_of_a_blind_core_to_constant_think_times_is_bounded() {
-    // An idle command takes 40 ms here, several revolutions, and the rehearsed losses must be as long.
+    // An idle command takes 40 ms here, several revolutions.
     let policy = PolicyName::CLook;
     for writes_back in testing::some(1, [false, true]) {
         let oltp = Load { policy, writes_back, ..Load::blind(closed(20, 200)) };
@@ -150,8 +154,7 @@ fn the_first_minutes_of_a_blind_core_are_bounded() {
 
 #[test]
 fn the_harm_in_the_first_seconds_of_a_busy_drive_is_bounded() {
-    // No idle command may begin before the clients are known to return. Nor may a core that knows the Cheetah and trusts it
-    // by then.
+    // A core that knows the Cheetah trusts it by then.
     let cheetah = "seagate-cheetah-9lp";
     for (drive, told, rate) in [
         ("quantum-atlas-10k", Told::Nothing, 60.0),
@@ -166,7 +169,7 @@ fn the_harm_in_the_first_seconds_of_a_busy_drive_is_bounded() {
 
 #[test]
 fn the_harm_of_clients_that_only_write_is_bounded() {
-    // A head is busy after a write's report: rehearsed clients must collide as often as real ones.
+    // A head is busy after a write's report.
     let load = Load { writes_back: true, reads: tenths(0), ..Load::blind(closed(100, 1_000)) };
     load.random(REQUESTS, 42..62).assert_bounded(&format!("{load:?}"));
 }

@@ -1,8 +1,8 @@
 //! Harm to clients: response times, from arrival to completion, with open arrivals, against those of a run without
 //! background work.
 
-use drive::{Behaviour, Flash, FlashConfig, Queue, QueueOrder};
-use freeblock_sim::{Background, Nothing, Outside, black_box};
+use drive::{Behaviour, Drive, Flash, FlashConfig, Queue, QueueOrder};
+use freeblock_sim::{Background, Direct, Nothing, Outside, black_box};
 use model::{DriveModel, builtin};
 use scheduler::policy::PolicyName;
 use scheduler::{Caution, Config, IdleTime, OutsideConfig, Overheads, Place};
@@ -21,6 +21,9 @@ const SAYS_SOMETHING: f64 = BOUND / 4.0;
 /// The number of standard errors of the mean that chance explains.
 const ERRORS: f64 = 2.0;
 
+/// The one-sided 95% quantiles of Student's t with 1 to 11 degrees of freedom.
+const ONE_SIDED_95: [f64; 11] = [6.314, 2.920, 2.353, 2.132, 2.015, 1.943, 1.895, 1.860, 1.833, 1.812, 1.796];
+
 /// A run and its twin without background work.
 #[derive(Clone, Copy, Debug)]
 pub struct Pair {
@@ -34,13 +37,21 @@ pub struct Pair {
     pub trusted: f64,
 }
 
+fn mean_response_ms<S: Source>(run: &Outside<S>) -> f64 {
+    run.report().foreground.mean_response_ms
+}
+
 impl Pair {
     pub fn of<S: Source>(plain: &Outside<S>, scan: &Outside<S>) -> Self {
-        let mean = |run: &Outside<S>| run.report().foreground.mean_response_ms;
+        Self::against(mean_response_ms(plain), scan)
+    }
+
+    /// Returns the increase over the mean response time of a run of any kind.
+    pub fn against<S: Source>(plain_ms: f64, scan: &Outside<S>) -> Self {
         let lasted = |caution| scan.trust().lasted(caution).as_secs_f64();
         let doubted = lasted(Caution::Mistrust) + lasted(Caution::Unsynchronised) + lasted(Caution::Unknown);
         Self {
-            slower: (mean(scan) / mean(plain) - 1.0) * 100.0,
+            slower: (mean_response_ms(scan) / plain_ms - 1.0) * 100.0,
             told: [scan.core().detour_harm().unwrap().share(), scan.harm().share()].map(|part| part * 100.0),
             detours: scan.planner_stats().detours,
             trusted: 1.0 - doubted / scan.now().saturating_since(Instant::ZERO).as_secs_f64(),
@@ -87,6 +98,13 @@ impl Pairs {
         let (n, mean) = (self.0.len() as f64, self.slower());
         let squares: f64 = self.0.iter().map(|pair| (pair.slower - mean).powi(2)).sum();
         (squares / (n - 1.0) / n).sqrt()
+    }
+
+    /// Checks that with 95% confidence the increase is at most the bound: the upper end of the one-sided interval of Student's t.
+    pub fn assert_kept(&self, what: &str) {
+        let quantile = ONE_SIDED_95.get(self.0.len().wrapping_sub(2)).expect("2 to 12 seeds");
+        let upper = self.slower() + quantile * self.error();
+        assert!(upper <= BOUND, "{what}: at most {upper:.2}%: {self}");
     }
 
     /// Checks that the increase is at most the bound plus two standard errors, which must be small enough for a conclusion.
@@ -155,6 +173,40 @@ pub fn pair_of(
 ) -> Pair {
     let load = |drawn| Issuer::new(drawn, arrival, Instant::ZERO, seed).unwrap();
     pair_of_load(drive, how, OutsideConfig::beyond, (reads, load), (requests, seed))
+}
+
+/// Returns the mean response time at the disk alone.
+pub fn alone_ms<S: Source>(drive: Drive, load: Issuer<S>, requests: u64) -> f64 {
+    let (mut all_ms, mut done) = (0.0, 0.0);
+    let mut run = Direct::new(drive, usize::MAX, load);
+    run.advance(requests, |request| {
+        all_ms += request.at.since(request.arrived).as_millis_f64();
+        done += 1.0;
+    })
+    .unwrap();
+    all_ms / done
+}
+
+/// Runs the random requests that `load` transforms as the daemon serves them, with a scan, against the disk alone: there all
+/// requests go to the drive as they come, in its own order.
+pub fn served_of_load<S: Source>(
+    (drive, behaviour): (&str, Behaviour),
+    idle: Option<IdleTime>,
+    (reads, load): (Share, impl Fn(Random) -> Issuer<S>),
+    (requests, seed): (u64, u64),
+) -> Pair {
+    let profile = builtin::find(drive).unwrap();
+    let known = Arc::new(DriveModel::from_profile(&profile).unwrap());
+    let drawn = RandomConfig { reads, ..RandomConfig::new(known.layout().capacity(), known.sector_bytes()) };
+    let drawn = || load(Random::new(drawn, seed).unwrap());
+    let alone_ms = alone_ms(black_box(&profile, behaviour, seed).unwrap().0, drawn(), requests);
+    let (drive, overheads) = black_box(&profile, behaviour, seed).unwrap();
+    let place = Place::Outside(OutsideConfig::beyond(overheads).serving());
+    let config = Config { place, idle, policy: PolicyName::Sptf, seed, ..Config::default() };
+    let scan = Background::Scan { block: Sectors::new(16) };
+    let mut run = Outside::new(drive, known, config, drawn(), scan).unwrap();
+    run.advance(requests, &mut Nothing).unwrap();
+    Pair::against(alone_ms, &run)
 }
 
 /// Runs the random requests that `load` transforms on a drive with this behaviour; `place` configures the core outside.

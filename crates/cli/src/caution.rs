@@ -15,8 +15,8 @@ pub(crate) fn unused_because(caution: &str) -> Option<&'static str> {
 }
 
 /// The message about a drive that is mistrusted.
-pub(crate) const MISTRUSTED: &str =
-    "the drive has not behaved as its profile says for at least half a minute; probe it again";
+pub(crate) const MISTRUSTED: &str = "the drive has not behaved as its profile says for at least half a minute: usual for one that caches \
+     writes, else probe it again";
 
 #[cfg(test)]
 mod tests {

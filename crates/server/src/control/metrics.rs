@@ -63,7 +63,7 @@ impl Collector for Snapshot {
             ("gaps_used", "Gaps with a detour", |s| s.gaps.used),
             ("gaps_bought", "Gaps for which a request has waited one more turn", |s| s.gaps.bought),
             ("timed_out_commands", "Commands that the device did not answer in time", |s| s.timed_out),
-            ("missed_revolutions", "Commands that took whole revolutions longer than foreseen", |s| {
+            ("missed_revolutions", "Commands that took whole revolutions longer than predicted", |s| {
                 s.foresight.late
             }),
         ];
@@ -77,7 +77,7 @@ impl Collector for Snapshot {
             ("unanswered_commands", "Of these, those that it still has not answered", |s| {
                 s.unanswered as f64
             }),
-            ("foreseen_ratio", "The part of commands foreseen to a tenth of a millisecond", |s| {
+            ("foreseen_ratio", "The part of commands predicted to a tenth of a millisecond", |s| {
                 s.foresight.within_100us
             }),
             (
@@ -295,7 +295,7 @@ fn histograms(out: &mut String, disks: &[One]) {
         ("write_seconds", "Foreground writes", |s| &s.writes),
         ("flush_seconds", "Flushes", |s| &s.flushes),
         ("discard_seconds", "Discards", |s| &s.discards),
-        ("prediction_error_seconds", "How far commands' times were from what was foreseen", |s| {
+        ("prediction_error_seconds", "How far commands' times were from the prediction", |s| {
             &s.foresight.errors
         }),
         ("lateness_seconds", "How long after the device was done the host knew", |s| &s.lateness),

@@ -121,7 +121,8 @@ impl<D: Device> Disk<D> {
             Some(true) => warn!(
                 ?caution,
                 foreseen = within(),
-                "the disk does not do what its profile says: gaps are left alone, and tasks have idle time only; probe it again"
+                "the disk does not do what its profile says: gaps are unused, and tasks have idle time only; usual where the \
+                 disk caches writes, else probe it again"
             ),
             Some(false) => {
                 info!(foreseen = within(), "the disk does what its profile says again: gaps are used");

@@ -4,8 +4,20 @@ use crate::error::ProbeError;
 use crate::meter::Meter;
 use units::{Duration, Op};
 
-/// The highest number of segments that is looked for.
-const MOST_SEGMENTS: u64 = 512;
+/// The highest number of segments that is looked for: 512 MB in segments of 64 KiB.
+const MOST_SEGMENTS: u64 = 8_192;
+
+/// The number of segments up to which a place is read again after reads of others at random; beyond, that would take too long.
+const FEW_SEGMENTS: u64 = 32;
+
+/// The most reads of random places on a drive that is too small for as many places apart.
+const MOST_AT_RANDOM: u64 = 512;
+
+/// The most counts of the segments, the confidence that ends them, and the share of the probe's time after which no other
+/// begins.
+const MOST_PASSES: usize = 4;
+const SURE: f64 = 0.99;
+const LONGEST: f64 = 0.12;
 
 /// The longest read to time the bus, in sectors.
 const BUS_SECTORS: u64 = 64;
@@ -234,10 +246,16 @@ fn how_far(meter: &mut Meter<'_>) -> Result<u64, ProbeError> {
 fn places(meter: &mut Meter<'_>, found: &Buffer) -> Result<(u64, f64), ProbeError> {
     // If a single read does not show a hit, more reads do.
     let looks = if found.vary { 9 } else { 3 };
-    let mut seen: Vec<Looks> = Vec::new();
+    let few = few_places(meter, found, looks)?;
+    few.map_or_else(|| many_places(meter, found, looks), Ok)
+}
+
+/// Returns the same for a few segments, found by doubling and bisection; `None` for more.
+fn few_places(meter: &mut Meter<'_>, found: &Buffer, looks: usize) -> Result<Option<(u64, f64)>, ProbeError> {
+    let mut seen: Vec<Look> = Vec::new();
     let mut forgotten_after = |meter: &mut Meter<'_>, others: u64| -> Result<bool, ProbeError> {
         let capacity = meter.capacity();
-        let mut gone = 0;
+        let mut all_gone = 0;
         for _ in 0..looks {
             let place = meter.draw.below(capacity - 2);
             meter.read(place, 1)?;
@@ -247,13 +265,17 @@ fn places(meter: &mut Meter<'_>, found: &Buffer) -> Result<(u64, f64), ProbeErro
             }
             let again = if found.keeps { place } else { place + 1 };
             let reading = meter.read(again, 1)?;
-            gone += u32::from(!meter.is_hit(&reading));
+            let gone = !meter.is_hit(&reading);
+            seen.push(Look { others, gone });
+            all_gone += usize::from(gone);
         }
-        seen.push(Looks { others, gone, of: looks });
-        Ok(2 * gone > looks)
+        Ok(2 * all_gone > looks)
     };
     let mut enough = 1;
-    while enough < MOST_SEGMENTS && !forgotten_after(meter, enough)? {
+    while !forgotten_after(meter, enough)? {
+        if enough >= FEW_SEGMENTS {
+            return Ok(None);
+        }
         enough *= 2;
     }
     let (mut low, mut high) = (enough / 2, enough);
@@ -261,32 +283,145 @@ fn places(meter: &mut Meter<'_>, found: &Buffer) -> Result<(u64, f64), ProbeErro
         let middle = low + (high - low) / 2;
         if forgotten_after(meter, middle)? { high = middle } else { low = middle }
     }
-    // A read from the medium waits for any angle.
-    let quick = (meter.hit_below / meter.revolution()).clamp(SLOW_HITS, 0.5);
-    Ok((high, sure_of_places(high, &seen, quick)))
+    let quick = quick_share(meter);
+    Ok(Some((high, sure_of(high, &log_likelihoods(&seen, quick)))))
 }
 
-/// The number of looks at a place after reads of other places, and how often it had been evicted.
-#[derive(Clone, Copy, Debug)]
-struct Looks {
-    others: u64,
-    gone: u32,
-    of: u32,
+/// Returns the share of reads from the medium that are as quick as a hit: such a read waits for any angle.
+fn quick_share(meter: &Meter<'_>) -> f64 {
+    (meter.hit_below / meter.revolution()).clamp(SLOW_HITS, 0.5)
 }
 
-/// Returns the probability that a buffer has this many segments, all numbers being equally likely beforehand, if it evicts
-/// the one used least recently. The share `quick` of reads from the medium is as quick as a hit.
-fn sure_of_places(places: u64, seen: &[Looks], quick: f64) -> f64 {
-    let log_of = |places: u64| -> f64 {
-        let of = |looks: &Looks| {
-            let gone = if looks.others >= places { 1.0 - quick } else { SLOW_HITS };
-            f64::from(looks.gone) * gone.ln() + f64::from(looks.of - looks.gone) * (1.0 - gone).ln()
+/// Returns the same for many segments.
+///
+/// After reads of many places, reads of them in reverse order are hits as long as the buffer has segments: a hit evicts
+/// nothing. So one pass there and back counts all segments.
+fn many_places(meter: &mut Meter<'_>, found: &Buffer, looks: usize) -> Result<(u64, f64), ProbeError> {
+    let quick = quick_share(meter);
+    // No place may hold what the drive read ahead of another.
+    let stride = 3 * (2 * found.ahead + 2);
+    let most = (meter.capacity() / stride / 2).clamp(MOST_AT_RANDOM, MOST_SEGMENTS);
+    let mut enough = FEW_SEGMENTS;
+    let mut seen: Vec<Look> = Vec::new();
+    let (mut segments, mut sure) = (1, 0.0);
+    for _ in 0..MOST_PASSES {
+        let mut pass = loop {
+            let mut pass = Pass::fill(meter, found, stride, enough.min(most))?;
+            let gone = pass.oldest(meter, looks)?;
+            if 2 * gone > looks || enough >= most || !meter.is_within(LONGEST) {
+                break pass;
+            }
+            enough *= 2;
         };
-        seen.iter().map(of).sum()
+        pass.back(meter, looks)?;
+        seen.append(&mut pass.seen);
+        (segments, sure) = most_likely(&seen, quick);
+        if sure > SURE || !meter.is_within(LONGEST) {
+            break;
+        }
+    }
+    Ok((segments, sure))
+}
+
+/// Places read one after another, the least recently used first, and the looks at them.
+struct Pass<'b> {
+    found: &'b Buffer,
+    places: Vec<u64>,
+    seen: Vec<Look>,
+}
+
+impl<'b> Pass<'b> {
+    /// Reads this many places in ascending order, so that the arm moves little.
+    fn fill(meter: &mut Meter<'_>, found: &'b Buffer, stride: u64, count: u64) -> Result<Self, ProbeError> {
+        let capacity = meter.capacity();
+        let room = capacity.checked_sub(count * stride).filter(|&room| room > 0);
+        let low = room.map(|room| meter.draw.below(room));
+        let mut places = Vec::new();
+        for i in 0..count {
+            let place = match low {
+                // At angles that differ, or each read would take the same time.
+                Some(low) => low + i * stride + meter.draw.below(stride / 3),
+                // On a drive that is too small for that, some reads are of what is in the buffer.
+                None => meter.draw.below(capacity - 2),
+            };
+            if !meter.read(place, 1)?.failed {
+                places.push(place);
+            }
+        }
+        Ok(Self { found, places, seen: Vec::new() })
+    }
+
+    /// Reads a place again; returns whether it had been evicted.
+    fn look(&mut self, meter: &mut Meter<'_>, place: u64, others: u64) -> Result<bool, ProbeError> {
+        let again = if self.found.keeps { place } else { place + 1 };
+        let gone = !meter.read(again, 1).map(|reading| meter.is_hit(&reading))?;
+        self.seen.push(Look { others, gone });
+        Ok(gone)
+    }
+
+    /// Looks at this many of the oldest places; returns how many of them were evicted.
+    fn oldest(&mut self, meter: &mut Meter<'_>, looks: usize) -> Result<usize, ProbeError> {
+        let count = self.places.len();
+        let mut gone = 0;
+        for _ in 0..looks.min(count) {
+            // As many others were read since: those after it, and those before it once more.
+            let place = self.places.remove(0);
+            gone += usize::from(self.look(meter, place, count as u64 - 1)?);
+            self.places.push(place);
+        }
+        Ok(gone)
+    }
+
+    /// Looks at the places from the most recent one on, until one after another was evicted.
+    fn back(&mut self, meter: &mut Meter<'_>, looks: usize) -> Result<(), ProbeError> {
+        let mut gone = 0_usize;
+        for (others, place) in std::mem::take(&mut self.places).into_iter().rev().enumerate() {
+            gone = if self.look(meter, place, others as u64)? { gone + 1 } else { gone.saturating_sub(1) };
+            if gone > looks {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A look at a place after reads of other places, and whether it had been evicted.
+#[derive(Clone, Copy, Debug)]
+struct Look {
+    others: u64,
+    gone: bool,
+}
+
+/// Returns the logarithms of the likelihoods of 1, 2, ... segments, less that of none, if a buffer evicts the segment used least
+/// recently. The share `quick` of reads from the medium is as quick as a hit. There may be more segments than are looked for.
+fn log_likelihoods(seen: &[Look], quick: f64) -> Vec<f64> {
+    // What each number gains over the number before.
+    let mut gains: Vec<f64> = vec![0.0; 2 * MOST_SEGMENTS as usize + 1];
+    for look in seen {
+        let of = |share: f64| if look.gone { share.ln() } else { (1.0 - share).ln() };
+        if let Some(gain) = gains.get_mut(look.others as usize + 1) {
+            *gain += of(SLOW_HITS) - of(1.0 - quick);
+        }
+    }
+    let sum = |log: &mut f64, gain: f64| {
+        *log += gain;
+        Some(*log)
     };
-    let own = log_of(places);
-    // There may be more segments than are looked for.
-    1.0 / (1..=2 * MOST_SEGMENTS).map(|other| (log_of(other) - own).exp()).sum::<f64>()
+    gains.into_iter().skip(1).scan(0.0, sum).collect()
+}
+
+/// Returns the probability of this number of segments, all numbers being equally likely beforehand.
+fn sure_of(segments: u64, logs: &[f64]) -> f64 {
+    let own = logs.get(segments as usize - 1).copied().unwrap_or(f64::MIN);
+    1.0 / logs.iter().map(|log| (log - own).exp()).sum::<f64>()
+}
+
+/// Returns the likeliest number of segments and its probability.
+fn most_likely(seen: &[Look], quick: f64) -> (u64, f64) {
+    let logs = log_likelihoods(seen, quick);
+    let best = logs.iter().copied().fold(f64::MIN, f64::max);
+    let segments = logs.iter().position(|&log| log >= best).map_or(1, |at| at as u64 + 1);
+    (segments, sure_of(segments, &logs))
 }
 
 #[cfg(test)]
@@ -295,23 +430,25 @@ mod tests {
 
     #[test]
     fn confidence_in_segments_follows_the_looks_around_their_number() {
-        let seen = |below: u32, at: u32, of: u32| {
-            let looks = |others, gone| Looks { others, gone, of };
-            [looks(1, 0), looks(2, 0), looks(4, below), looks(8, of), looks(6, of), looks(5, at)]
+        // A pass back over a buffer of five segments, some passes.
+        let seen = |passes: usize| {
+            let pass = (0..9).map(|others| Look { others, gone: others >= 5 });
+            (0..passes).flat_map(|_| pass.clone()).collect::<Vec<_>>()
         };
-        // Three unanimous looks each: the remaining doubt is that all three reads from the medium were quick.
-        let three = sure_of_places(5, &seen(0, 3, 3), 0.1);
-        assert!((0.99..0.999_99).contains(&three), "{three}");
+        // The remaining doubt is that the first read from the medium was quick.
+        let (segments, one) = most_likely(&seen(1), 0.1);
+        assert!(segments == 5 && (0.8..0.95).contains(&one), "{segments}, {one}");
         // The more reads are as quick as hits, the less a look shows; more looks show more.
-        let quick = sure_of_places(5, &seen(0, 3, 3), 0.4);
-        assert!(quick < three && sure_of_places(5, &seen(0, 9, 9), 0.4) > quick, "{quick}");
-        // A place that was not evicted once, and one that was once.
-        assert!(sure_of_places(5, &seen(0, 2, 3), 0.1) < three);
-        assert!(sure_of_places(5, &seen(1, 3, 3), 0.1) < three);
+        let (_, quick) = most_likely(&seen(1), 0.4);
+        let (_, three) = most_likely(&seen(3), 0.4);
+        assert!(quick < one && three > quick, "{quick}, {three}");
+        assert!(most_likely(&seen(3), 0.1).1 > 0.99);
+        // One look in the middle that was slow by chance does not make the buffer smaller.
+        let mut slow = seen(2);
+        slow[2].gone = true;
+        assert_eq!(most_likely(&slow, 0.1).0, 5);
         // No place was ever evicted: the number may be larger.
-        let never: Vec<Looks> = [1, 2, 4, 8, 256, 384, 448, 480, 496, 504, 508, 510, 511]
-            .map(|others| Looks { others, gone: 0, of: 3 })
-            .to_vec();
-        assert!(sure_of_places(MOST_SEGMENTS, &never, 0.1) < 0.01);
+        let never: Vec<Look> = (0..MOST_SEGMENTS).map(|others| Look { others, gone: false }).collect();
+        assert!(most_likely(&never, 0.1).1 < 0.01);
     }
 }

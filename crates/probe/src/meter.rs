@@ -42,6 +42,12 @@ const MOST_HITS: u32 = 6;
 /// The most sectors of a read that is to drive all else from the buffer: what a host hands over at once.
 const MOST_AT_ONCE: u64 = 2_048;
 
+/// The number of segments from which it pays to avoid driving data from the buffer, the same if readings vary, and the number
+/// of sectors that are read with one that left it.
+const MANY_SEGMENTS: u64 = 33;
+const MANY_SEGMENTS_IF_NOISY: u64 = 128;
+const ABOVE: u64 = 3;
+
 /// Drive time that a probe may take, s: of a drive of so many bytes, how it grows, at most.
 const LEAST_S: f64 = 300.0;
 const SMALL: f64 = 9e9;
@@ -113,6 +119,12 @@ pub(crate) struct Meter<'a> {
     elsewhere: Option<Elsewhere>,
     /// Whether sectors just before one read are in the buffer.
     pub(crate) keeps_before: bool,
+    /// The sector that [`Meter::fresh_sector`] returned last.
+    lowered: u64,
+    /// The last LBN that was read there.
+    swept: u64,
+    /// Angles of sectors above one that had to leave the buffer, which were read with it.
+    above: Vec<(u64, f64)>,
     commands: u64,
     defects: Defects,
     /// LBNs whose angles were taken.
@@ -146,6 +158,9 @@ impl<'a> Meter<'a> {
             ahead: 0,
             elsewhere: None,
             keeps_before: false,
+            lowered: u64::MAX,
+            swept: 0,
+            above: Vec::new(),
             commands: 0,
             defects: Defects::default(),
             measured: Vec::new(),
@@ -386,13 +401,53 @@ impl<'a> Meter<'a> {
                 self.measured.push(lbn);
                 return Ok(Some(self.turns_at(reading.completed)));
             }
-            if hits < MOST_HITS / 2 { self.leave(lbn)? } else { self.overrun(lbn)? }
+            if let Some(known) = self.above.iter().position(|&(above, _)| above == lbn) {
+                // A reading of its own counts once.
+                self.measured.push(lbn);
+                return Ok(Some(self.above.swap_remove(known).1));
+            }
+            if hits < MOST_HITS / 2 {
+                self.leave(lbn)?
+            } else {
+                self.overrun(lbn)?
+            }
+            self.read_above(lbn)?;
         }
         Err(ProbeError::Unlike {
             stage: self.stage,
             problem: format!("LBN {lbn} does not leave the drive's buffer"),
             mend: "switch the drive's read cache off and probe again".to_owned(),
         })
+    }
+
+    /// Reads the sectors above one that has just left the buffer, from the highest down, since the drive reads ahead. A search
+    /// that meets a hit wants those next, and each would have to leave the buffer again.
+    fn read_above(&mut self, lbn: u64) -> Result<(), ProbeError> {
+        self.above.clear();
+        if !self.leaving_is_dear() {
+            return Ok(());
+        }
+        let highest = (lbn + ABOVE).min(self.capacity() - 1);
+        for above in (lbn + 1..=highest).rev() {
+            let reading = self.read(above, 1)?;
+            if !self.is_hit(&reading) {
+                self.above.push((above, self.turns_at(reading.completed)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns a sector of a track of `sectors` that is probably not in the buffer: below those returned before, for as many
+    /// calls as it takes to read other data into all segments.
+    pub(crate) fn fresh_sector(&mut self, sectors: u64) -> u64 {
+        let room = (sectors - sectors / 8).max(1);
+        if self.segments < MANY_SEGMENTS || self.keeps_before {
+            return self.draw.below(room);
+        }
+        let stride = (room / self.segments).max(1);
+        let by = stride + self.draw.below(stride);
+        self.lowered = self.lowered.min(room).checked_sub(by).unwrap_or(room - 1);
+        self.lowered
     }
 
     /// One read elsewhere: what follows is no sequel of what went before.
@@ -469,11 +524,42 @@ impl<'a> Meter<'a> {
         Ok(false)
     }
 
+    /// Returns whether reads elsewhere for each segment take so long that it pays to do with fewer of them. If readings vary,
+    /// reads of anchors are worth more, since they tell the phase as well.
+    fn leaving_is_dear(&self) -> bool {
+        self.segments >= if self.is_noisy() { MANY_SEGMENTS_IF_NOISY } else { MANY_SEGMENTS }
+    }
+
+    /// Returns the distance in LBNs of reads in a zone of which none is in what the drive read ahead of another, and the room
+    /// that a read for each segment takes.
+    fn sweep(&self, zone: &Zone) -> (u64, u64) {
+        let step = 2 * self.ahead.max(256) + zone.sectors;
+        (step, step * (self.segments + 2))
+    }
+
     /// A sector not far from `lbn` that will pass soon.
     fn known_elsewhere(&mut self, lbn: u64) -> Option<u64> {
         let margin = 2 * self.ahead.max(256);
-        let reach = (10 * margin * (self.segments + 1)).max(50_000).min(self.capacity() / 4);
         let known = self.elsewhere.as_ref()?;
+        if self.leaving_is_dear() {
+            // So many reads are worth two long seeks. From each to the next the arm hardly moves.
+            let (step, room) = self.sweep(&known.zone);
+            let high = lbn.saturating_add(room).min(known.end);
+            let low = high.saturating_sub(2 * room).max(known.zone.first);
+            if high.saturating_sub(low) < room {
+                return None;
+            }
+            let next = self.swept + step;
+            let mut somewhere = if (low..high).contains(&next) { next } else { low };
+            if somewhere.abs_diff(lbn) <= step {
+                somewhere = (somewhere + 2 * step).min(high);
+            }
+            self.swept = somewhere;
+            let angle = self.platter.turns_at(self.now) + known.wait;
+            let other = known.passing(somewhere, angle);
+            return (other.abs_diff(lbn) > margin).then_some(other);
+        }
+        let reach = (10 * margin * (self.segments + 1)).max(50_000).min(self.capacity() / 4);
         let low = lbn.saturating_sub(reach).max(known.zone.first);
         let high = lbn.saturating_add(reach).min(known.end);
         let room = high.checked_sub(low).filter(|&room| room > reach / 4)?;
@@ -486,6 +572,13 @@ impl<'a> Meter<'a> {
     /// LBNs of `zone` until `end` stand where it has them, to a standard deviation of `spread`:
     /// [`leave`](Self::leave) goes there.
     pub(crate) fn knows(&mut self, zone: &Zone, end: u64, spread: f64) {
+        if self.leaving_is_dear()
+            && self.elsewhere.is_some()
+            && end.saturating_sub(zone.first) < self.sweep(zone).1
+        {
+            // What was known before has more room.
+            return;
+        }
         let wait = self.elsewhere.as_ref().map_or(0.5, |known| known.wait);
         self.elsewhere = Some(Elsewhere { zone: zone.clone(), end, spread, wait });
     }

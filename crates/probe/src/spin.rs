@@ -3,6 +3,7 @@
 use crate::error::ProbeError;
 use crate::meter::Meter;
 use crate::turns::wrap;
+use std::collections::VecDeque;
 use std::f64::consts::TAU;
 
 /// The range of speeds, in revolutions per second: 1,500 to 60,000 rpm.
@@ -12,9 +13,16 @@ const FASTEST: f64 = 1_000.0;
 /// The number of visits to each sector.
 const ROUNDS: usize = 6;
 
-/// The number of sectors at first; doubled while they are cache hits.
+/// The number of sectors at first, and the most that are visited in turns.
 const SECTORS: usize = 24;
-const MOST_SECTORS: usize = 4_096;
+const MOST_VISITED: usize = 96;
+
+/// The most sectors that are read before one is read again, the looks whether it left the buffer, the intervals measured
+/// then, and the distance of two sectors unless the drive is too small for it.
+const MOST_SECTORS: u64 = 16_384;
+const LOOKS: usize = 8;
+const PAIRS: usize = 96;
+const STRIDE: u64 = 16_384;
 
 /// A response shorter than this, with a far seek in it, is a cache hit (ns).
 const SURELY_HIT: f64 = 900_000.0;
@@ -37,23 +45,24 @@ pub(crate) struct Spin {
 /// Finds the revolution time and the spread of one angle.
 pub(crate) fn find(meter: &mut Meter<'_>) -> Result<Spin, ProbeError> {
     let capacity = meter.capacity();
-    let mut sectors = SECTORS;
-    let mut reach = capacity;
-    loop {
+    let (mut sectors, mut reach) = (SECTORS, capacity);
+    while sectors <= MOST_VISITED {
         let (times, hits, mean_ns) = visits(meter, sectors, reach)?;
         if reach == capacity {
             meter.far_ns = mean_ns;
         }
-        if hits * 8 > times.iter().map(Vec::len).sum::<usize>() && sectors < MOST_SECTORS {
-            sectors *= 4;
-            if meter.is_slow() {
-                // More sectors need not be spread over all of the drive.
-                reach = meter.near_by();
-            }
-            continue;
+        if hits * 8 <= times.iter().map(Vec::len).sum::<usize>() {
+            return fit(meter, &times);
         }
-        return fit(meter, &times);
+        sectors *= 4;
+        if meter.is_slow() {
+            // More sectors need not be spread over all of the drive.
+            reach = meter.near_by();
+        }
     }
+    // The buffer holds so many sectors: others are read until it does not.
+    let times = Ring::new(meter.draw.below(meter.capacity())).run(meter)?;
+    fit(meter, &times)
 }
 
 /// Returns when the reads of each of this many sectors ended, ns, the number of cache hits, and the mean time of the others,
@@ -84,10 +93,79 @@ fn visits(
     Ok((times, hits, mean_ns))
 }
 
+/// Sectors that are read one after another, near to one another, until the first of them are no longer in the buffer. Each of
+/// those is then read a second time, after one to two times as many others.
+struct Ring {
+    /// The next new sector.
+    next: u64,
+    /// The sectors that were read, the least recently read first, and when.
+    read: VecDeque<(u64, f64)>,
+}
+
+impl Ring {
+    const fn new(next: u64) -> Self {
+        Self { next, read: VecDeque::new() }
+    }
+
+    /// Reads a new sector.
+    fn further(&mut self, meter: &mut Meter<'_>) -> Result<(), ProbeError> {
+        // Not in the data that the drive read ahead of the one before, and at another angle.
+        let all = self.read.len().max(SECTORS) as u64;
+        let stride = (meter.capacity() / 8 / all).clamp(2, STRIDE);
+        self.next = (self.next + stride + meter.draw.below(stride)) % meter.capacity();
+        let reading = meter.read(self.next, 1)?;
+        if reading.response_ns() >= SURELY_HIT {
+            self.read.push_back((self.next, reading.completed.as_nanos() as f64));
+        }
+        Ok(())
+    }
+
+    /// Reads the sector that was read least recently; returns both times if it did not come from the buffer.
+    fn again(&mut self, meter: &mut Meter<'_>) -> Result<Option<Vec<f64>>, ProbeError> {
+        let Some((lbn, before)) = self.read.pop_front() else { return Ok(None) };
+        let reading = meter.read(lbn, 1)?;
+        let now = reading.completed.as_nanos() as f64;
+        let from_medium = reading.response_ns() >= SURELY_HIT;
+        Ok(from_medium.then(|| vec![before, now]))
+    }
+
+    fn run(mut self, meter: &mut Meter<'_>) -> Result<Vec<Vec<f64>>, ProbeError> {
+        let mut sectors = 2 * SECTORS;
+        loop {
+            let mut tries = 0;
+            while self.read.len() < sectors && tries < 2 * sectors {
+                self.further(meter)?;
+                tries += 1;
+            }
+            let mut hits = 0;
+            for _ in 0..LOOKS {
+                hits += usize::from(self.again(meter)?.is_none());
+            }
+            if hits <= LOOKS / 4 || sectors as u64 >= MOST_SECTORS {
+                break;
+            }
+            sectors *= 2;
+        }
+        // As many others as it takes, and up to as many again: equal intervals would not tell a speed from others beside it.
+        let mut times = Vec::new();
+        let sectors = self.read.len();
+        let pairs = sectors.min(PAIRS);
+        for _ in 0..pairs {
+            times.extend(self.again(meter)?);
+            for _ in 0..=sectors / pairs {
+                self.further(meter)?;
+            }
+        }
+        Ok(times)
+    }
+}
+
 /// Returns how well the ends agree on `speed` revolutions per second: 1 if all do.
 fn strength(times: &[Vec<f64>], speed: f64) -> f64 {
     let (mut sum, mut count) = (0.0, 0.0);
-    for list in times.iter().filter(|l| l.len() > 1) {
+    // Where each sector was read twice only, pairs are all there is.
+    let least = if times.iter().any(|l| l.len() > 2) { 3 } else { 2 };
+    for list in times.iter().filter(|l| l.len() >= least) {
         let (mut x, mut y) = (0.0, 0.0);
         for t in list {
             let (sin, cos) = (TAU * (t * 1e-9 * speed).fract()).sin_cos();
@@ -192,7 +270,7 @@ fn snapped(revolution: f64, span: f64) -> f64 {
 /// Returns the root mean square of an angle's error, in revolutions.
 fn spread(times: &[Vec<f64>], revolution: f64) -> f64 {
     let (mut sum, mut count) = (0.0, 0.0);
-    for list in times.iter().filter(|l| l.len() > 2) {
+    for list in times.iter().filter(|l| l.len() > 1) {
         let Some(&first) = list.first() else { continue };
         let offsets: Vec<f64> = list.iter().map(|t| wrap((t - first) / revolution)).collect();
         let mut sorted = offsets.clone();

@@ -80,8 +80,7 @@ fn timed(
     let from = 0;
     let mut leg = |meter: &mut Meter<'_>| -> Result<Option<OnTrack<'_>>, ProbeError> {
         // A different sector each time, so that it is not in the buffer.
-        let n = zone.sectors;
-        let sector = meter.draw.below(n - n / 8);
+        let sector = meter.fresh_sector(zone.sectors);
         let source = zone.lbn_near(from, sector);
         let mut reading = meter.read(source, 1)?;
         if meter.is_hit(&reading) {

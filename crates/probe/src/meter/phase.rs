@@ -133,6 +133,7 @@ impl Meter<'_> {
             if self.astray > MOST_ASTRAY {
                 // What was taken for known near by was not.
                 self.elsewhere = None;
+                self.above.clear();
                 self.platter.find_again(visit.at, anchor.angle, spread);
                 self.astray = 0;
             }
@@ -202,6 +203,8 @@ impl Meter<'_> {
     /// where they should.
     pub(crate) fn find_phase(&mut self) -> Result<(), ProbeError> {
         let mut errors: Vec<f64> = Vec::new();
+        // Angles that were taken before are of a platter that may have been elsewhere.
+        self.above.clear();
         for _ in 0..FIND_AGAIN {
             if !self.is_noisy() {
                 break;

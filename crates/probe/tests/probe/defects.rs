@@ -3,10 +3,10 @@
 use crate::common::{self, Emulated};
 use drive::{BadSectors, Behaviour, Recalibration};
 use model::Profile;
-use probe::{Device, Journal, Options, Outcome, Probe, ProbeError, Unreadable};
+use probe::{Device, DeviceError, Journal, Options, Outcome, Probe, ProbeError, Timed, Unreadable};
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
-use units::{Duration, Lbn, LbnRange, Sectors};
+use units::{Bytes, Duration, Instant, Lbn, LbnRange, Op, Sectors};
 
 fn truth() -> Profile {
     model::builtin::find("mimic-less-capacity").unwrap()
@@ -137,15 +137,51 @@ fn moved_sectors_and_pauses_are_no_failures() {
     common::holds(device, &truth(), &found, 300.0);
 }
 
+/// A drive that reads nothing.
+struct Dead(Emulated);
+
+impl Device for Dead {
+    fn capacity(&self) -> Sectors {
+        self.0.capacity()
+    }
+
+    fn sector_bytes(&self) -> Bytes {
+        self.0.sector_bytes()
+    }
+
+    fn now(&self) -> Instant {
+        self.0.now()
+    }
+
+    fn execute(&mut self, at: Instant, op: Op, range: LbnRange) -> Result<Timed, DeviceError> {
+        // The drive tries for as long as another reads.
+        self.0.execute(at, op, range)?;
+        let (reason, mend) = ("no sector can be read".to_owned(), "look at its cable".to_owned());
+        Err(DeviceError { op, range, unreadable: Some(range.start()), reason, mend })
+    }
+}
+
 /// Not even the revolution time of such a drive is found.
 #[test]
-fn a_drive_that_has_lost_too_much_is_given_up_with_place_and_mend() {
-    let error = run(&mut Emulated::with(&truth(), bad(1_000_000, Behaviour::default()), 1)).unwrap_err();
+fn a_drive_that_reads_nothing_is_given_up_with_place_and_mend() {
+    let mut device = Dead(Emulated::with(&truth(), Behaviour::default(), 1));
+    let error =
+        Probe::new(Options::default()).run(&mut device, &mut |_| ControlFlow::Continue(())).unwrap_err();
     assert!(matches!(error, ProbeError::Unreadable { .. }), "{error}");
     let said = error.to_string();
-    for word in ["cannot be read, the last at LBN ", "save what is on the drive"] {
+    for word in ["reads in a row failed, the last at LBN ", "save what is on the drive"] {
         assert!(said.contains(word), "no {word:?} in {said}");
     }
+}
+
+#[test]
+fn a_drive_that_has_lost_much_has_a_profile_that_names_all_of_it_as_unsure() {
+    let device = &mut Emulated::with(&truth(), bad(1_000_000, Behaviour::default()), 1);
+    let found = run(device).unwrap();
+    let all = LbnRange::new(Lbn::ZERO, device.capacity());
+    let unsure: u64 = found.report.unsure.iter().map(|part| part.end.get() - part.first.get()).sum();
+    assert_eq!(unsure, all.len().get(), "{:?}", found.report.unsure);
+    assert!(!found.report.unreadable.is_empty());
 }
 
 #[test]

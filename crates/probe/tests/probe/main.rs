@@ -4,6 +4,7 @@
 
 mod anywhere;
 mod builtin;
+mod caches;
 mod calibration;
 mod common;
 mod confidence;

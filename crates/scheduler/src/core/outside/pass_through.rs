@@ -30,6 +30,9 @@ const UNSEEN_PER_SEEN: u32 = 7;
 /// The unpredicted commands after which requests are no longer passed through while the drive is mistrusted.
 const UNSEEN_MAX: u32 = 112;
 
+/// The commands that are predicted at the start, as many as trust remembers.
+const SEEN_AT_START: u32 = 128;
+
 /// The commands that the drive served in its own order since the core last predicted enough.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Unseen {
@@ -39,9 +42,8 @@ pub(super) struct Unseen {
 }
 
 impl Default for Unseen {
-    /// Nothing is known at the start: the first requests are predicted.
     fn default() -> Self {
-        Self { commands: UNSEEN_MAX, watches: true }
+        Self { commands: SEEN_AT_START * UNSEEN_PER_SEEN, watches: true }
     }
 }
 
@@ -49,9 +51,9 @@ impl Unseen {
     fn note(&mut self, predicted: bool) {
         self.commands = match predicted {
             true => self.commands.saturating_sub(UNSEEN_PER_SEEN),
-            false => (self.commands + 1).min(UNSEEN_MAX),
+            false => self.commands.max((self.commands + 1).min(UNSEEN_MAX)),
         };
-        self.watches = self.commands == UNSEEN_MAX || self.watches && self.commands > 0;
+        self.watches = self.commands >= UNSEEN_MAX || self.watches && self.commands > 0;
     }
 }
 

@@ -30,8 +30,8 @@ const UNSEEN_PER_SEEN: u32 = 7;
 /// The unpredicted commands after which requests are no longer passed through while the drive is mistrusted.
 const UNSEEN_MAX: u32 = 112;
 
-/// The commands that are predicted at the start, as many as trust remembers.
-const SEEN_AT_START: u32 = 128;
+/// The commands that are predicted at the start.
+const SEEN_AT_START: u32 = 64;
 
 /// The commands that the drive served in its own order since the core last predicted enough.
 #[derive(Clone, Copy, Debug)]

@@ -162,7 +162,8 @@ fn the_harm_in_the_first_seconds_of_a_busy_drive_is_bounded() {
         (cheetah, Told::Nothing, 80.0),
         (cheetah, Told::All, 60.0),
     ] {
-        let load = Load { drive, told, writes_back: true, ..Load::blind(Arrival::Poisson { rate }) };
+        let policy = if matches!(told, Told::All) { PolicyName::Sptf } else { PolicyName::Fcfs };
+        let load = Load { drive, told, policy, writes_back: true, ..Load::blind(Arrival::Poisson { rate }) };
         load.random(300, 42..242).assert_bounded(&format!("{load:?}"));
     }
 }

@@ -73,7 +73,7 @@ impl Asked {
     /// A field that there is not, or a value that it cannot have, with those that it can.
     ///
     /// ```
-    /// use demo::Asked;
+    /// use freeblock_demo::Asked;
     /// let asked = Asked::default().changed(&serde_json::json!({ "policy": "sptf", "speed": 64 }), None)?;
     /// assert_eq!((asked.policy.to_string(), asked.speed), ("sptf".to_owned(), 64.0));
     /// # Ok::<(), String>(())

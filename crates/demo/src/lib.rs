@@ -5,7 +5,7 @@
 //! `freeblock simulate --json`, so that the page and the command print the same numbers in the same form.
 //!
 //! ```
-//! use demo::{Asked, Demo};
+//! use freeblock_demo::{Asked, Demo};
 //! use units::{Duration, Instant};
 //!
 //! let mut demo = Demo::new(Asked::default(), None, Instant::ZERO)?;
@@ -14,7 +14,7 @@
 //! let snapshot = demo.snapshot();
 //! let arms = &snapshot["disks"][0]["arms"];
 //! assert_eq!(arms["same"], arms["compared"]);
-//! # Ok::<(), demo::DemoError>(())
+//! # Ok::<(), freeblock_demo::DemoError>(())
 //! ```
 
 mod asked;

@@ -7,9 +7,17 @@ use sim::{ForegroundReport, Report, ResponseReport};
 /// The results of a run.
 ///
 /// ```
-/// let json = serde_json::to_value(demo::results::Results::from(&sim::Report::default()))?;
-/// assert_eq!(json["foreground"]["requests"], 0);
-/// # Ok::<(), serde_json::Error>(())
+/// use model::{DriveModel, builtin};
+/// use units::Instant;
+/// use workload::{Arrival, Issuer, Oltp, OltpConfig};
+/// let drive = DriveModel::from_profile(&builtin::find("quantum-atlas-10k")?)?;
+/// let load = Oltp::new(OltpConfig::new(drive.layout().capacity(), drive.sector_bytes()), 1)?;
+/// let load = Issuer::new(load, Arrival::oltp(10), Instant::ZERO, 1)?;
+/// let mut run = sim::Inside::new(drive.into(), scheduler::Config::default(), load, sim::Background::None)?;
+/// run.advance(100, &mut sim::Nothing)?;
+/// let json = serde_json::to_value(freeblock_demo::results::Results::from(&run.report()))?;
+/// assert_eq!(json["foreground"]["requests"], 100);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Serialize)]
 pub struct Results {

@@ -8,7 +8,7 @@ pub const RINGS: usize = 64;
 /// Sectors that have arrived, by part of the disk.
 ///
 /// ```
-/// use page::Rings;
+/// use freeblock_page::Rings;
 /// use units::{Lbn, LbnRange, Sectors};
 /// let capacity = Sectors::new(6_400);
 /// let mut rings = Rings::default();

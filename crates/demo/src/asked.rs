@@ -1,4 +1,4 @@
-//! What the page's controls ask for.
+//! The settings of the page's controls.
 
 use model::builtin;
 use scheduler::policy::PolicyName;

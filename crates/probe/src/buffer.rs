@@ -395,7 +395,7 @@ struct Look {
 /// Returns the logarithms of the likelihoods of 1, 2, ... segments, less that of none, if a buffer evicts the segment used least
 /// recently. The share `quick` of reads from the medium is as quick as a hit. There may be more segments than are looked for.
 fn log_likelihoods(seen: &[Look], quick: f64) -> Vec<f64> {
-    // What each number gains over the number before.
+    // The gain of each number over the number before.
     let mut gains: Vec<f64> = vec![0.0; 2 * MOST_SEGMENTS as usize + 1];
     for look in seen {
         let of = |share: f64| if look.gone { share.ln() } else { (1.0 - share).ln() };

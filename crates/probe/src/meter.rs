@@ -576,7 +576,7 @@ impl<'a> Meter<'a> {
             && self.elsewhere.is_some()
             && end.saturating_sub(zone.first) < self.sweep(zone).1
         {
-            // What was known before has more room.
+            // The place that was known before has more room.
             return;
         }
         let wait = self.elsewhere.as_ref().map_or(0.5, |known| known.wait);

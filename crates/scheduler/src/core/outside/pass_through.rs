@@ -229,3 +229,30 @@ impl Order {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_scheduled_only_while_too_few_are_predicted() {
+        let mut unseen = Unseen::default();
+        let noted =
+            |unseen: &mut Unseen, predicted, count: u32| (0..count).for_each(|_| unseen.note(predicted));
+        noted(&mut unseen, true, SEEN_AT_START - 1);
+        assert!(unseen.watches, "the first requests are predicted");
+        noted(&mut unseen, true, 1);
+        assert!(!unseen.watches);
+        noted(&mut unseen, false, UNSEEN_MAX - 1);
+        assert!(!unseen.watches);
+        noted(&mut unseen, false, 1);
+        assert!(unseen.watches);
+        noted(&mut unseen, true, UNSEEN_MAX / UNSEEN_PER_SEEN);
+        assert!(!unseen.watches);
+        // One in eight is alone at the drive: that is enough for ever.
+        for n in 0..10_000 {
+            unseen.note(n % 8 == 0);
+            assert!(!unseen.watches);
+        }
+    }
+}

@@ -36,7 +36,7 @@ fn the_harm_to_clients_with_constant_think_times_is_bounded() {
 
 #[test]
 fn the_harm_of_idle_time_to_constant_think_times_is_bounded() {
-    for crew in testing::some(1, [(10, 100), (20, 200)]) {
+    for crew in testing::some(1, [(10, 100), (20, 200), (40, 400)]) {
         bounded(
             crew,
             ("quantum-atlas-10k", Behaviour::fast02()),
@@ -49,8 +49,11 @@ fn the_harm_of_idle_time_to_constant_think_times_is_bounded() {
 #[test]
 fn the_harm_to_constant_think_times_is_bounded_on_a_drive_that_caches_writes() {
     let behaviour = Behaviour { write_back: Some(true), ..Behaviour::fast02() };
-    for crew in testing::some(1, [(20, 200), (10, 100)]) {
-        bounded(crew, ("quantum-atlas-10k", behaviour), Share::TWO_THIRDS, None);
+    let idle = Some(IdleTime::default());
+    // With idle time the bound does not hold (docs/FAST02.md): the long tier shows it.
+    let cells = [((20, 200), None), ((10, 100), None), ((10, 100), idle), ((20, 200), idle)];
+    for (crew, idle) in testing::some(1, cells) {
+        bounded(crew, ("quantum-atlas-10k", behaviour), Share::TWO_THIRDS, idle);
     }
 }
 

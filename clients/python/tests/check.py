@@ -393,6 +393,74 @@ def check_a_sweep_ends_with_the_first_simulation_that_fails():
     assert len(freeblock.sweep([], seeds=3)) == 0
 
 
+SMALL = {"drives": {"mimic-less-capacity": 1, "quantum-atlas-10k": 2}, "window_s": 20, "where": "inside"}
+
+
+def check_a_fleet_is_the_same_by_its_seed_and_names_each_disk():
+    loads = [(1, {"workload": "random", "rate": 20}), (1, {"workload": "utilisation:30"})]
+    fleet = freeblock.fleet(6, "rebuild", group=2, loads=loads, seed=3, workers=2, **SMALL)
+    table = fleet.disks.to_pydict()
+    assert table["disk"] == list(range(6)) and table["group"] == [0, 0, 1, 1, 2, 2]
+    assert len(set(table["seed"])) == 6
+    for name in ("drive", "load"):
+        assert table[name][::2] == table[name][1::2], "disks of a group differ"
+    for low, hours, high in zip(table["hours_low"], table["hours"], table["hours_high"]):
+        assert 0 < low <= hours <= high
+    # A smaller fleet of the seed is the beginning of a larger one.
+    fewer = freeblock.fleet(2, "rebuild", group=2, loads=loads, seed=3, workers=1, **SMALL).disks.to_pydict()
+    assert fewer == {name: values[:2] for name, values in table.items()}
+    other = freeblock.fleet(2, "rebuild", group=2, loads=loads, seed=4, workers=1, **SMALL).disks.to_pydict()
+    assert other["seed"] != fewer["seed"] and other["hours"] != fewer["hours"]
+    # The slowest disk of a group counts.
+    slow = [max(table["hours"][n : n + 2]) for n in (0, 2, 4)]
+    hours = {name: values[0] for name, values in fleet.summary.to_pydict().items()}
+    assert (hours["quantity"], hours["p100"], hours["p50"]) == ("hours", max(slow), sorted(slow)[1])
+    assert fleet.unfinished_share == 0 and abs(fleet.disk_days * 24 - sum(table["hours"])) < 1e-9
+    assert len(nanoarrow.Array(fleet.disks)) == 6
+
+
+def check_disks_that_do_not_finish_are_counted():
+    load = [(1, {"workload": "random", "rate": 40})]
+    # A scheduler that knows only the size of a drive uses no gap.
+    fleet = freeblock.fleet(3, loads=load, workers=2, **{**SMALL, "where": "outside", "blind": True, "idle_time": False})
+    table = fleet.disks.to_pydict()
+    assert table["hours"] == table["hours_high"] == [None] * 3 and table["mb_per_s"] == [0] * 3, table
+    assert fleet.unfinished_share == 1 and fleet.disk_days == 0
+    assert fleet.summary["p10"][0] is None and fleet.summary["p10"][3] is not None
+    whole = freeblock.fleet(3, loads=load, workers=2, **SMALL)
+    assert whole.unfinished_share == 0 and None not in whole.disks["hours"]
+    limit = sorted(whole.disks["hours"])[1]
+    late = freeblock.fleet(3, loads=load, workers=2, within_hours=limit, **SMALL)
+    assert late.unfinished_share == 1 / 3 and late.disks.to_pydict() == whole.disks.to_pydict()
+
+
+def check_a_backup_reads_the_part_in_use_and_a_fleet_goes_on_from_its_directory():
+    load = [(1, {"workload": "random", "rate": 20})]
+    with tempfile.TemporaryDirectory() as directory:
+        backup = freeblock.fleet(2, "backup", loads=load, full=(0.4, 0.6), directory=directory, workers=2, **SMALL)
+        parts = backup.disks["part"]
+        assert all(0.4 <= part <= 0.6 for part in parts), parts
+        for part, hours, rate, drive in zip(parts, *(backup.disks[name] for name in ("hours", "mb_per_s", "drive"))):
+            assert abs(hours * 3600 * rate * 1e6 / (freeblock.drive(drive)["capacity_bytes"] * part) - 1) < 1e-9
+        files = {file.name: file.stat().st_mtime_ns for file in pathlib.Path(directory).iterdir()}
+        again = freeblock.fleet(2, "backup", loads=load, full=(0.4, 0.6), directory=directory, workers=2, **SMALL)
+        assert again.disks.to_pydict() == backup.disks.to_pydict()
+        assert files == {file.name: file.stat().st_mtime_ns for file in pathlib.Path(directory).iterdir()}
+    raises(freeblock.UsageError, lambda: freeblock.fleet(2, "defragment"))
+    raises(freeblock.UsageError, lambda: freeblock.fleet(2, full=(0.6, 0.4)))
+    raises(freeblock.UsageError, lambda: freeblock.fleet(0))
+
+
+def check_the_hours_of_a_whole_scan_are_in_the_interval():
+    load = {"workload": "random", "rate": 40}
+    fleet = freeblock.fleet(1, drives={"mimic-less-capacity": 1}, loads=[(1, load)], workers=2, where="inside", idle_time=False)
+    table = fleet.disks.to_pydict()
+    assert table["extrapolated"][0] > 0.7, table
+    run = freeblock.simulate("mimic-less-capacity", where="inside", background="scan", block_size=8192, seed=table["seed"][0], **load)
+    hours = 24 / run["background"]["scans_per_day"]
+    assert table["hours_low"][0] < hours < table["hours_high"][0], (hours, table)
+
+
 def check_the_control_client_is_in_the_wheel():
     assert freeblock.Session.__module__ == "freeblock.control"
     raises(OSError, lambda: freeblock.request("GET", "/v1/status", control="/no/such/socket"))

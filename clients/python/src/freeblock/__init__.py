@@ -5,7 +5,7 @@
     print(run["foreground"]["mean_response_ms"])
     pandas.DataFrame(run.requests.to_pydict())      # or polars.from_arrow(run.requests), pyarrow.table(run.requests)
 
-Simulations: `simulate`, `sweep`, `replay`, `validate`, `probe`, `lab`, `drives`, `drive`, `options`. The scheduler itself, for a host or a
+Simulations: `simulate`, `sweep`, `fleet`, `replay`, `validate`, `probe`, `lab`, `drives`, `drive`, `options`. The scheduler itself, for a host or a
 policy in Python: `Core`, `Drive`. A daemon's background sessions: `Session`, `request`. docs/PYTHON.md has recipes.
 
 The same options and the same seed give the same numbers as the command `freeblock`, bit for bit. Results as tables leave through
@@ -27,6 +27,7 @@ from ._native import (
     __version__,
 )
 from .control import USUAL_PATH, Gone, Record, Refused, Session, Wanted, request
+from .fleets import Fleet, fleet
 from .simulation import (
     CommandError,
     Lab,
@@ -56,6 +57,7 @@ __all__ = [
     "Drive",
     "Execute",
     "Failed",
+    "Fleet",
     "Gone",
     "Lab",
     "Option",
@@ -75,6 +77,7 @@ __all__ = [
     "__version__",
     "drive",
     "drives",
+    "fleet",
     "lab",
     "options",
     "probe",

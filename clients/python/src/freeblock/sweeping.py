@@ -51,6 +51,17 @@ def sweep(
     points = [_checked(options) for options in _points(grid)]
     chosen = list(range(1, seeds + 1)) if isinstance(seeds, int) else list(seeds)
     runs = [{**options, "seed": seed} for options in points for seed in chosen]
+    return _table(list(zip(runs, _computed(runs, client, directory, workers, progress))))
+
+
+def _computed(
+    runs: Sequence[Mapping[str, Any]],
+    client: Any,
+    directory: "Union[str, os.PathLike[str], None]",
+    workers: Optional[int],
+    progress: Optional[bool],
+) -> List[Dict[str, Any]]:
+    """The results of all runs in their order; those that the directory has are not computed again."""
     store = None if directory is None else pathlib.Path(directory)
     if store is not None:
         store.mkdir(parents=True, exist_ok=True)
@@ -81,7 +92,7 @@ def sweep(
             _on_cluster(client, missing, found)
     finally:
         bar.end()
-    return _table([(run, known[key]) for run, key in zip(runs, keys)])
+    return [known[key] for key in keys]
 
 
 def _points(grid: Grid) -> List[Dict[str, Any]]:

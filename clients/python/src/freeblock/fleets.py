@@ -1,0 +1,241 @@
+"""Fleets: the time that a scrub, a rebuild or a backup takes over many disks."""
+import os
+import random
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+
+from . import _native
+from .simulation import UsageError, Value, drive as described
+from .sweeping import _computed
+
+DRIVES = {"desktop-2tb": 1.0, "nearline-4tb": 2.0, "nearline-20tb": 2.0}
+"""The mix of drives by default: names with their weights."""
+
+LOADS: Sequence[Tuple[float, Mapping[str, Value]]] = (
+    (5.0, {"workload": "utilisation:5"}),
+    (3.0, {"workload": "utilisation:20"}),
+    (2.0, {"workload": "utilisation:50"}),
+)
+"""The mix of loads by default: weights with options of `simulate`."""
+
+PERCENTILES = (10, 50, 90, 99, 100)
+
+_TASKS = {"scrub": (1.0, 1), "rebuild": (10.0, 8), "backup": (1.0, 1)}
+"""The bound on harm in percent, and the disks of a group, by task."""
+
+_TAIL = 3.0
+"""The most by which the mean rate of a whole task is lower than that of its windows, which lie at its beginning; scans of whole drives
+had 1.4 to 2.9 (docs/PYTHON.md). The last blocks are far apart."""
+
+_PILOT = 300
+"""The requests of the simulation that measures how many arrive in a second."""
+
+_ONLY_WITH_BACKGROUND = frozenset(
+    ("background", "block_size", "idle_time", "harm", "conservatism", "pass_through", "audit", "plan_rest", "bought_turns", "budget")
+)
+
+
+class Fleet(NamedTuple):
+    """The results of `fleet`."""
+
+    disks: _native.Table
+    """A row for each disk: disk, group, drive, load, part (the share of the disk that the task reads), mb_per_s (of the task), hours,
+    hours_low and hours_high (null if the task read nothing in the windows), harm_percent (the added mean response time), harm_ms,
+    response_ms (with the task), window_s (simulated), extrapolated (the share of the task that lies outside the windows), seed."""
+    summary: _native.Table
+    """Rows hours, hours_low, hours_high and harm_percent, with the percentiles p10, p50, p90, p99 and p100 over the groups, of which
+    the slowest disk counts. A percentile among the tasks without an end is null: it is longer than any number in its row."""
+    unfinished_share: float
+    """The share of groups whose task reads nothing in the windows, or takes longer than `within_hours`."""
+    disk_days: float
+    """The days of disks that the results speak of: the hours of all disks."""
+    simulated_days: float
+    """The days of disks that were simulated."""
+
+
+def fleet(
+    disks: int = 1000,
+    task: str = "scrub",
+    *,
+    drives: Optional[Mapping[str, float]] = None,
+    loads: Optional[Sequence[Tuple[float, Mapping[str, Value]]]] = None,
+    full: Tuple[float, float] = (0.3, 0.9),
+    group: Optional[int] = None,
+    within_hours: Optional[float] = None,
+    seed: int = 1,
+    window_s: float = 200.0,
+    client: Any = None,
+    directory: "Union[str, os.PathLike[str], None]" = None,
+    workers: Optional[int] = None,
+    progress: Optional[bool] = None,
+    **options: Value,
+) -> Fleet:
+    """Estimates how long a task takes on each disk of a fleet, and what it costs the foreground.
+
+    disks: the number of disks.
+    task: "scrub" reads each disk as a whole; "rebuild" does so too, and ends with the slowest disk of a group; "backup" reads the
+        outer part of each disk that is in use.
+    drives: names or profiles with their weights in the mix; by default `fleets.DRIVES`.
+    loads: weights and options of `simulate`, such as (2, {"workload": "oltp", "rate": 40}); by default `fleets.LOADS`. For a rebuild,
+        give the load of a degraded array.
+    full: the least and the most share of a disk that is in use; a backup draws from it evenly.
+    group: disks that are drawn alike, and of which the slowest counts; by default 8 for a rebuild and 1 otherwise.
+    within_hours: a task that takes longer counts as unfinished.
+    seed: decides the mix and every simulation; disk n has the same drive, load and seed in every fleet with more than n disks.
+    window_s: the time of a disk that is simulated, in s; its first quarter, in which the scheduler learns the drive, does not count.
+    client, directory, workers, progress: as in `sweep`, which runs the simulations.
+    options: those of `simulate` for all disks. By default where="outside" with idle_time=True, block_size=8192, and harm=1 (in
+        percent), or harm=10 for a rebuild.
+
+    A task of hours is not simulated to its end. Two windows of each disk are, with two seeds, at the beginning of the task, and a third
+    without the task. The hours are the bytes of the task at the mean rate of the windows: `extrapolated` says how much of it no
+    window has. hours_low is at the rate of the faster window, and hours_high at a third of the slower one's, because the rate falls when
+    few blocks are left. A task that idle time carries is nearer to hours, and one that only gaps carry nearer to hours_high.
+    """
+    if task not in _TASKS:
+        raise UsageError(f"no task is called {task!r}; give {', '.join(_TASKS)}")
+    harm, usual_group = _TASKS[task]
+    together = usual_group if group is None else group
+    if disks < 1 or together < 1 or not window_s > 0 or not 0 < full[0] <= full[1] <= 1:
+        raise UsageError("a fleet needs a disk, groups of a disk, a window, and shares `full` in (0, 1]")
+    usual = {"where": "outside", "idle_time": True, "block_size": 8192, "harm": harm, **options}
+    if usual["where"] != "outside":
+        usual.pop("harm")
+    plans = [_drawn(n, together, task, drives or DRIVES, LOADS if loads is None else loads, full, seed) for n in range(disks)]
+    pilots = [{"drive": plan.drive, **_without_task({**usual, **plan.load}), "requests": _PILOT, "seed": 1} for plan in plans]
+
+    def computed(runs: Sequence[Mapping[str, Any]]) -> List[Dict[str, Any]]:
+        return _computed(runs, client, directory, workers, progress)
+
+    runs: List[Dict[str, Any]] = []
+    for plan, pilot in zip(plans, computed(pilots)):
+        requests = max(100, round(pilot["foreground"]["iops"] * window_s))
+        with_task = {"drive": plan.drive, **usual, **plan.load, "background": "scan", "requests": requests, "warmup": requests // 4}
+        runs.append({**with_task, "seed": plan.seed})
+        runs.append({**with_task, "seed": plan.seed ^ 1})
+        runs.append({**_without_task(with_task), "seed": plan.seed})
+    results = computed(runs)
+    shown = {name: described(name) for name in {plan.drive for plan in plans}}
+    rows = [
+        _row(n, plan, int(shown[plan.drive]["capacity_bytes"]) * plan.part, *results[3 * n : 3 * n + 3])
+        for n, plan in enumerate(plans)
+    ]
+    table = _native.table([(name, kind, [row[name] for row in rows]) for name, kind in _COLUMNS])
+    groups = [rows[first : first + together] for first in range(0, disks, together)]
+    slow = [_slowest(group) for group in groups]
+    late = [hours is None or (within_hours is not None and hours > within_hours) for hours in (row["hours"] for row in slow)]
+    simulated = sum(result["simulated_s"] for result in results) / 86_400
+    return Fleet(
+        table,
+        _summary(slow),
+        sum(late) / len(late),
+        sum(row["hours"] or 0.0 for row in rows) / 24,
+        simulated,
+    )
+
+
+class _Plan(NamedTuple):
+    group: int
+    drive: str
+    load: Mapping[str, Value]
+    part: float
+    seed: int
+
+
+_COLUMNS = (
+    ("disk", "uint64"),
+    ("group", "uint64"),
+    ("drive", "text"),
+    ("load", "text"),
+    ("part", "double"),
+    ("mb_per_s", "double"),
+    ("hours", "double"),
+    ("hours_low", "double"),
+    ("hours_high", "double"),
+    ("harm_percent", "double"),
+    ("harm_ms", "double"),
+    ("response_ms", "double"),
+    ("window_s", "double"),
+    ("extrapolated", "double"),
+    ("seed", "uint64"),
+)
+
+
+def _drawn(
+    disk: int,
+    together: int,
+    task: str,
+    drives: Mapping[str, float],
+    loads: Sequence[Tuple[float, Mapping[str, Value]]],
+    full: Tuple[float, float],
+    seed: int,
+) -> _Plan:
+    group = disk // together
+    draw = random.Random(f"freeblock fleet {seed} group {group}")
+    name = draw.choices(list(drives), list(drives.values()))[0]
+    load = draw.choices([load for _, load in loads], [weight for weight, _ in loads])[0]
+    # In steps, so that the disks of a fleet share copies.
+    part = round(draw.uniform(*full), 2) if task == "backup" else 1.0
+    return _Plan(group, name, load, part, random.Random(f"freeblock fleet {seed} disk {disk}").getrandbits(32))
+
+
+def _without_task(options: Mapping[str, Any]) -> Dict[str, Any]:
+    return {name: value for name, value in options.items() if name not in _ONLY_WITH_BACKGROUND}
+
+
+def _text(load: Mapping[str, Value]) -> str:
+    return " ".join(str(value) if name == "workload" else f"{name}={value}" for name, value in load.items())
+
+
+def _row(
+    disk: int, plan: _Plan, size: float, scan: Mapping[str, Any], second: Mapping[str, Any], alone: Mapping[str, Any]
+) -> Dict[str, Any]:
+    response, before = scan["foreground"]["mean_response_ms"], alone["foreground"]["mean_response_ms"]
+    rates = [(window["background"]["mb_per_s"] or 0.0) * 1e6 for window in (scan, second)]
+    rate = sum(rates) / 2
+    seen = rates[0] * scan["simulated_s"] + rates[1] * second["simulated_s"]
+
+    def hours(rate: float) -> Optional[float]:
+        return size / rate / 3600 if rate > 0 else None
+
+    return {
+        "disk": disk,
+        "group": plan.group,
+        "drive": plan.drive,
+        "load": _text(plan.load),
+        "part": plan.part,
+        "mb_per_s": rate / 1e6,
+        "hours": hours(rate),
+        "hours_low": hours(max(rates)),
+        "hours_high": hours(min(rates) / _TAIL),
+        "harm_percent": (response / before - 1) * 100 if before else None,
+        "harm_ms": response - before,
+        "response_ms": response,
+        "window_s": scan["simulated_s"],
+        "extrapolated": max(0.0, 1 - seen / size),
+        "seed": plan.seed,
+    }
+
+
+def _slowest(rows: Sequence[Mapping[str, Any]]) -> Dict[str, Optional[float]]:
+    slow: Dict[str, Optional[float]] = {}
+    for name in _SUMMED:
+        values = [row[name] for row in rows]
+        slow[name] = None if None in values else max(values)
+    return slow
+
+
+_SUMMED = ("hours", "hours_low", "hours_high", "harm_percent")
+
+
+def _summary(slow: Sequence[Mapping[str, Optional[float]]]) -> _native.Table:
+    columns: List[Tuple[str, str, List[Any]]] = [("quantity", "text", list(_SUMMED))]
+    for percentile in PERCENTILES:
+        columns.append((f"p{percentile}", "double", [_percentile([row[name] for row in slow], percentile) for name in _SUMMED]))
+    return _native.table(columns)
+
+
+def _percentile(values: Sequence[Optional[float]], percent: int) -> Optional[float]:
+    """The least value that `percent` of the values do not exceed; a value that is unknown is larger than all others."""
+    known = sorted(value for value in values if value is not None)
+    rank = max(1, -(-len(values) * percent // 100))
+    return known[rank - 1] if rank <= len(known) else None

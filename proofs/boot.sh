@@ -108,8 +108,9 @@ mount -t ext4 /dev/vda /system || die "mount the system"
 umount /proc /sys /dev
 exec switch_root /system /sbin/init
 INIT
+# A disk that says that it rotates and takes TRIM is refused as shingled (docs/SERVE.md, "Which disks").
 DISKS="-m 1024 -nic none -drive file=$WORK/system.img,format=raw,if=none,id=system -device virtio-blk-pci,drive=system
-  -drive file=$WORK/data.img,format=raw,if=none,id=data -device virtio-blk-pci,drive=data,serial=DATA"
+  -drive file=$WORK/data.img,format=raw,if=none,id=data -device virtio-blk-pci,drive=data,serial=DATA,discard=off"
 for number in 1 2; do
   boot "$number" $DISKS
   for _ in $(seq 1200); do kill -0 "$guest" 2>/dev/null || break; sleep 1; done

@@ -59,9 +59,9 @@ up() {
   fail "the export does not listen"
 }
 
-# daemon DEVICE: also at the TCP address TCP, if there is to be one.
+# daemon DEVICE: also at the TCP address TCP, and with the page at the address WEB, if there are to be any.
 daemon() {
-  "$FREEBLOCK" serve --disk "d0=$1" --listen "unix:$SOCKET" ${TCP:+--listen "tcp:$TCP"} --state "$WORK/state" --control "$CONTROL" >>"$WORK/log" 2>&1 &
+  "$FREEBLOCK" serve --disk "d0=$1" --listen "unix:$SOCKET" ${TCP:+--listen "tcp:$TCP"} ${WEB:+--web "$WEB"} --state "$WORK/state" --control "$CONTROL" >>"$WORK/log" 2>&1 &
 }
 
 # down: ends it in order.

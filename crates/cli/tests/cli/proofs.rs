@@ -34,6 +34,12 @@ fn a_file_system_beside_tasks_is_clean_and_so_is_its_restored_backup() {
     proof("filesystems.sh", &[("SYSTEMS", "ext4")]);
 }
 
+/// The figures of a short run are not held against a bound; the script fails if no browser follows.
+#[test]
+fn the_benchmark_of_the_page_runs() {
+    proof("page.sh", &[]);
+}
+
 /// Only if the binary has ublk, which `make test` does not build. It takes some minutes: `cargo test -p freeblock-cli
 /// --features ublk --test cli ublk`.
 #[test]

@@ -241,7 +241,7 @@ impl Outside {
             heard_foreground: Instant::ZERO,
             heard_at: Instant::ZERO,
             heard_any: Instant::ZERO,
-            plain_since: u32::MAX,
+            plain_since: kept::NONE_YET,
             on_bus: Duration::ZERO,
             queue: VecDeque::new(),
             device: VecDeque::new(),

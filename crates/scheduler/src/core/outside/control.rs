@@ -136,7 +136,7 @@ impl Outside {
     /// Returns whether the gap before `asked` is left unused as a control, and the request's mean lead in ns without a
     /// detour.
     pub(super) fn control(&mut self, drive: &DriveModel, (op, asked): (Op, LbnRange)) -> (bool, i64) {
-        if self.may_be_buffered(drive, op, asked) {
+        if self.leaves_to_buffer(drive, op, asked) {
             return (true, 0);
         }
         if !self.config.control_gaps || self.caution().is_some() {

@@ -31,6 +31,14 @@ const SHARE_OF: u32 = 64;
 /// If more than one in this number is a hit, no gap before a possible hit is used.
 const SELDOM: u32 = 32;
 
+/// The foreground requests without a detour after which a gap before a possible hit is used. Where nearly every read may be a
+/// hit, and idle time never comes, no session would get a block otherwise. The detour delays a hit by two revolutions at
+/// most, which is a part of the foreground's time far below any bound, and its evictions are charged.
+const PATIENCE: u32 = 1_024;
+
+/// The number of those requests before the first detour: more than there can be commands at the drive.
+pub(super) const NONE_YET: u32 = u8::MAX as u32 + 1;
+
 impl Order {
     /// Returns whether it is a detour's command.
     fn detours(&self) -> bool {
@@ -286,8 +294,12 @@ impl Outside {
         self.config.reads_on && self.again.most_hit()
     }
 
-    /// Returns whether the gap before `range` is not used because it may be a hit without a detour.
-    pub(super) fn may_be_buffered(&self, drive: &DriveModel, op: Op, range: LbnRange) -> bool {
+    /// Returns whether the gap before `range` is not used because it may be a hit without a detour. Where most reads are hits
+    /// none is used, as [`caution`](crate::Core::caution) reports; otherwise some are, so that no session starves.
+    pub(super) fn leaves_to_buffer(&self, drive: &DriveModel, op: Op, range: LbnRange) -> bool {
+        if self.plain_since >= PATIENCE && !self.most_come_from_buffer() {
+            return false;
+        }
         let read_on = || !op.is_write() && self.kept.hit_often() && self.then(drive, range).is_some();
         let before = self.device.iter().chain(&self.queue).map(|order| order.command);
         let before = before.filter_map(|command| Some((command.op, command.foreground?)));

@@ -185,6 +185,7 @@ lint: rust cc fuzz-check ## formatting, clippy, rustdoc and the language of comm
 	@$(CARGO) fmt --all --check
 	@rustfmt --check --edition 2024 crates/lab/src/experiments/*.rs # a build script lists them, out of cargo fmt's sight
 	@python3 scripts/prose.py --max 0.5 # comments and documents (docs/STYLE.md)
+	@python3 scripts/modules.py # files that are not compiled
 	@$(CARGO) clippy --workspace --locked --all-targets -- -D warnings
 	@if $(HAS_LIBCLANG) && $(CARGO) fetch --locked --quiet 2>/dev/null; then \
 	  $(CARGO) clippy --locked --package freeblock-device --package freeblock-server --package freeblock-cli \

@@ -205,7 +205,7 @@ impl Behaviour {
             bus_sector: Some(Duration::from_nanos(850)),
             write_back: Some(true),
             prompt_read_ahead: true,
-            rereads_ppm: 6_000,
+            rereads_ppm: 5_000,
             write_cache: 128,
             queue: Queue::Tagged { order: QueueOrder::Own, depth: 32 },
             ..Self::noisy()

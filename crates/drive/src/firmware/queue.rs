@@ -7,7 +7,7 @@ use units::{Duration, Instant, LbnRange, Op};
 
 /// The nanoseconds of waiting that offset one nanosecond of a longer seek in a drive's own order, fitted to a SATA
 /// drive (docs/MODEL.md, section 8).
-const OWN_AGE_DIVISOR: i128 = 50;
+const OWN_AGE_DIVISOR: i128 = 20;
 
 /// The time from a command's last sector to the choice of the next one in a drive's own order; assumed.
 const OWN_CHOICE: Duration = Duration::from_micros(100);

@@ -2,10 +2,15 @@
 //! do.
 
 use super::{Breakdown, Command, Completion, Drive, Served, Turn, Waiting};
+use crate::behaviour::{Queue, QueueOrder};
 use units::{Duration, Instant, LbnRange, Op, RequestId, Sectors};
 
 /// The most sectors of contiguous writes that go to the medium together.
 const JOINED_SECTORS_MAX: Sectors = Sectors::new(2_048);
+
+/// The number of held writes, the oldest, from which a drive with its own order chooses the next one, fitted to a SATA drive's
+/// flushes (docs/MODEL.md, section 8).
+const OWN_CHOICE_WRITES: usize = 16;
 
 /// A write that has been reported and is not on the medium.
 #[derive(Clone, Copy, Debug)]
@@ -141,7 +146,11 @@ impl Drive {
             Waiting { came: held.came, command: Command { id, op: Op::Write, range: held.range } }
         };
         let order = |waiting: &Waiting| self.order(now, waiting);
-        let held = self.write_cache.held.iter().map(of).enumerate();
+        let window = match self.queue {
+            Queue::Tagged { order: QueueOrder::Own, .. } => OWN_CHOICE_WRITES,
+            Queue::Tagged { .. } | Queue::Serial => usize::MAX,
+        };
+        let held = self.write_cache.held.iter().map(of).enumerate().take(window);
         let (at, best) = held.map(|(at, held)| (at, order(&held))).min_by_key(|(_, cost)| *cost)?;
         let mut waiting = self.waiting.iter();
         let reads = || self.waiting.iter().filter(|waiting| waiting.command.op == Op::Read);

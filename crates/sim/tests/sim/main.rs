@@ -6,6 +6,7 @@ mod array;
 mod idle;
 mod outside;
 mod promises;
+mod real_sata;
 mod statistics;
 mod utilisation;
 mod volume;

@@ -2,18 +2,16 @@
 //!
 //! The drive: a Seagate BarraCuda ST2000DM006 (2 TB, 7200 rpm, write cache on), through a file system and a file that covers the
 //! platter; medians of its times as ublk-disksim publishes them (docs/img/data/latency.tsv and qd.tsv at commit 2b73b07d). Single
-//! numbers are cited here, no file of theirs is used. `cargo test -p freeblock-sim --test real_sata -- --nocapture` prints the table of
-//! docs/MODEL.md, section 8.
+//! numbers are cited here, no file of theirs is used. `cargo test -p freeblock-sim --test sim -- real_sata --nocapture` prints the table
+//! of docs/MODEL.md, section 8.
 
-// The helpers of tests are tests.
-#![allow(clippy::unwrap_used, clippy::print_stdout)]
+#![allow(clippy::print_stdout, reason = "the test prints a table")]
 
-use drive::{Behaviour, Drive, Rules};
+use drive::{Behaviour, Command, Drive, Rules};
 use freeblock_sim::Direct;
 use model::builtin;
-use units::Instant;
-use workload::random::Share;
-use workload::{Arrival, Issuer, Random, RandomConfig};
+use units::{Instant, Op, RequestId};
+use workload::{Arrival, Issuer, Random, RandomConfig, Share, Source};
 
 /// Commands outstanding, and 4 KiB random reads a second of the real drive.
 const IOPS: [(u32, f64); 6] = [(1, 57.6), (2, 64.5), (4, 71.2), (8, 78.6), (16, 86.3), (32, 93.6)];
@@ -36,6 +34,13 @@ const PERCENTILES: [(f64, f64); 12] = [
 
 /// The mean of the same reads, in ms.
 const MEAN_MS: f64 = 17.57;
+
+/// Scattered cached writes of 4 KiB, and the median time of the flush behind them in ms.
+const FLUSHES: [(u64, f64); 2] = [(8, 127.0), (64, 630.0)];
+
+/// The part of a flush that does not depend on the number of writes, in ms: the file system's own writes (28 + 9.4 ms a write is the
+/// fit that is published with the measurement).
+const FLUSH_OF_FILE_SYSTEM_MS: f64 = 28.0;
 
 /// The largest error of each number in percent.
 const NEAR: f64 = 10.0;
@@ -62,6 +67,39 @@ fn reads(outstanding: u32, requests: u64) -> (Vec<f64>, f64) {
     (times, run.report().iops)
 }
 
+/// Returns the median time in ms from the report of the last of so many random cached writes until all are on the medium.
+fn flush_ms(writes: u64) -> f64 {
+    let mut times: Vec<f64> = (0..101).map(|seed| one_flush_ms(writes, seed)).collect();
+    times.sort_by(f64::total_cmp);
+    times[times.len() / 2]
+}
+
+fn one_flush_ms(writes: u64, seed: u64) -> f64 {
+    let mut drive = drive(seed);
+    let model = drive.model();
+    let config = RandomConfig {
+        reads: Share::NONE,
+        ..RandomConfig::new(model.layout().capacity(), model.sector_bytes())
+    };
+    let mut load = Random::new(config, seed).unwrap();
+    let mut now = Instant::ZERO;
+    for id in 0..writes {
+        let range = load.next_request().unwrap().range;
+        drive.submit(now, Command { id: RequestId::new(id), op: Op::Write, range }).unwrap();
+        while drive.outstanding() > 0 {
+            now = drive.next_event().unwrap();
+            drive.advance(now);
+            while drive.pop_completion().is_some() {}
+        }
+    }
+    let reported = now;
+    while drive.unwritten() > 0 {
+        now = drive.next_event().unwrap();
+        drive.advance(now);
+    }
+    now.since(reported).as_millis_f64()
+}
+
 /// Prints a row, and returns whether the number is near enough.
 fn row(what: &str, real: f64, ours: f64) -> bool {
     let off = (ours / real - 1.0) * 100.0;
@@ -70,7 +108,7 @@ fn row(what: &str, real: f64, ours: f64) -> bool {
 }
 
 #[test]
-fn random_reads_take_as_long_as_those_of_a_real_drive() {
+fn reads_and_flushes_take_as_long_as_those_of_a_real_drive() {
     println!("| 4 KiB random reads | real | desktop-2tb, modern | off by |");
     let mut near = true;
     for (outstanding, real) in IOPS {
@@ -81,6 +119,13 @@ fn random_reads_take_as_long_as_those_of_a_real_drive() {
     for (percent, real) in PERCENTILES {
         let at = ((times.len() as f64 * percent / 100.0).ceil() as usize).max(1) - 1;
         near &= row(&format!("1 outstanding, {percent}% within ms"), real, times[at]);
+    }
+    for (writes, real) in FLUSHES {
+        near &= row(
+            &format!("flush behind {writes} writes, ms"),
+            real,
+            flush_ms(writes) + FLUSH_OF_FILE_SYSTEM_MS,
+        );
     }
     assert!(near, "a row is off by more than {NEAR}%");
 }

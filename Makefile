@@ -39,7 +39,7 @@ test: rust cc clients ## the short tier: every unit, property, integration and d
 	@$(MAKE) --no-print-directory site || echo "make: without it the tests of the site are skipped" >&2
 	$(call suite,short $(FILTER))
 
-test-long: rust cc clients ## every test at full size, more than an hour; keeps its table in docs/results/tests.tsv and says what changed
+test-long: rust cc clients ## every test at full size, more than an hour, in parts if it is stopped; keeps docs/results/tests.tsv and says what changed
 	$(call suite,long --results docs/results/tests.tsv $(FILTER))
 
 # Each script says what it skips, and ends with 77 then.

@@ -21,5 +21,5 @@ mod run;
 pub use binaries::{Binary, BinaryError, Kind, Test, binaries, tests};
 pub use listed::{Listed, ListedError};
 pub use order::order;
-pub use results::{Kept, Results, ResultsError};
+pub use results::{Kept, Ran, Results, ResultsError};
 pub use run::{Finished, Outcome, run};

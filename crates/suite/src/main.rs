@@ -6,13 +6,14 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
-use suite::{Binary, Finished, Listed, Outcome, Results, Test, binaries, order, run, tests};
+use suite::{Binary, Finished, Listed, Outcome, Ran, Results, Test, binaries, order, run, tests};
 
 const USAGE: &str = "usage: suite short|long [--lists DIRECTORY] [--results FILE] [--times FILE] [FILTER] < MESSAGES
 
 MESSAGES is what cargo test --workspace --no-run --message-format=json-render-diagnostics prints. Only tests run whose name
-has FILTER in it. With --results the table in FILE is compared and, where nothing failed and nothing was filtered, written. FILE
-of --times keeps how long each test took, and the longest begin first.";
+has FILTER in it. FILE of --results is a table with the last result of each test, its commit and day; a row is written when a test
+ends, so that the next run goes on: without FILTER only tests run that have no row of this commit. FILE of --times keeps how long
+each test took, and the longest begin first.";
 
 /// The number of tests in the table of the slowest.
 const SLOWEST: usize = 20;
@@ -71,35 +72,94 @@ fn suite(arguments: &Arguments) -> Result<bool, String> {
     let binaries = binaries(&messages).map_err(|error| text(&error))?;
     let all = tests(&binaries).map_err(|error| text(&error))?;
     let chosen = chosen(arguments, &all)?;
-    let count = chosen.len();
+    let (count, ran) = (chosen.len(), ran());
     println!("{count} tests of {}, in {} binaries", all.len(), binaries.len());
 
-    let before = before(arguments)?;
-    let times = times(arguments);
+    let (before, times) = (before(arguments)?, times(arguments));
     let took = |kept: &Results, test: &Test| kept.tests.get(&test.name).map(|kept| kept.took);
     let known = [&times, &before];
-    let chosen = order(chosen, |test| known.into_iter().flatten().find_map(|kept| took(kept, test)));
+    let mut chosen = order(chosen, |test| known.into_iter().flatten().find_map(|kept| took(kept, test)));
+    // The tests that have waited longest for a run begin, so that runs that are stopped reach all of them in the end.
+    let day = |test: &Test| before.as_ref()?.tests.get(&test.name).map(|kept| kept.ran.day.clone());
+    chosen.sort_by_key(day);
+    if let (Some(before), true) = (&before, arguments.filter.is_empty()) {
+        chosen.retain(|test| !before.has(&test.name, &ran));
+        if chosen.len() < count {
+            println!("{} have a row of commit {}, and do not run again", count - chosen.len(), ran.commit);
+        }
+    }
     let alone = list(arguments, "alone.txt", &all)?;
     let is_alone = |test: &Test| alone.iter().any(|listed| listed.name == test.name);
     let (alone, others): (Vec<Test>, Vec<Test>) = chosen.into_iter().partition(is_alone);
-    let finished = under_way(&binaries, [&alone, &others], arguments.long).map_err(|error| text(&error))?;
-    let failed = finished.len() < count || finished.iter().any(|test| test.outcome == Outcome::Failed);
+    let mut tables = Tables::new(arguments, &all, ran, [before.clone(), times]);
+    let running = [alone.as_slice(), &others];
+    let finished = under_way(&binaries, running, arguments.long, |test| tables.put(test));
+    let finished = finished.map_err(|error| text(&error))?;
+    tables.write()?;
+    let missing = finished.len() < alone.len() + others.len();
+    let failed = missing || finished.iter().any(|test| test.outcome == Outcome::Failed);
+    if arguments.results.is_none() {
+        return Ok(!failed);
+    }
+    let Tables { ran, results: kept, .. } = tables;
+    if let Some(before) = &before {
+        println!("\nsince the last results of each test:");
+        kept.since(before).iter().for_each(|change| println!("  {change}"));
+    }
+    let [passed, skipped, failures] = kept.counts();
+    println!(
+        "the table has {passed} tests that passed, {skipped} that were skipped and {failures} that failed"
+    );
+    let failed_at_this_commit =
+        kept.tests.iter().any(|(name, row)| row.outcome == Outcome::Failed && kept.has(name, &ran));
+    // A failure before a run was stopped is one of the tier's.
+    Ok(!failed && !(arguments.filter.is_empty() && failed_at_this_commit))
+}
 
-    let now = Results::of(heading(arguments.long), &finished);
-    if let Some(file) = &arguments.times {
-        write(file, &times.into_iter().fold(now.clone(), Results::over))?;
+/// The tables of results and of times.
+struct Tables {
+    ran: Ran,
+    results: Results,
+    times: Results,
+    files: [Option<PathBuf>; 2],
+    error: Option<String>,
+}
+
+impl Tables {
+    /// Begins with the results of `before`, without those of tests that are gone.
+    fn new(arguments: &Arguments, all: &[Test], ran: Ran, before: [Option<Results>; 2]) -> Self {
+        let tier = if arguments.long { "long" } else { "short" };
+        let heading = format!("{tier} tier, {} processors", processors());
+        let [results, times] = before.map(|before| {
+            let mut tests = before.map(|before| before.tests).unwrap_or_default();
+            tests.retain(|name, _| all.iter().any(|test| test.name == *name));
+            Results { heading: heading.clone(), tests }
+        });
+        let files = [arguments.results.clone(), arguments.times.clone()];
+        Self { ran, results, times, files, error: None }
     }
-    if let (Some(file), true) = (&arguments.results, arguments.filter.is_empty()) {
-        if let Some(before) = &before {
-            println!("\nsince {}:", before.heading);
-            now.since(before).iter().for_each(|change| println!("  {change}"));
-        }
-        if !failed {
-            write(file, &now)?;
-            println!("written: {}", file.display());
-        }
+
+    /// Adds a row, and writes the table of results, so that a run that is stopped loses none.
+    fn put(&mut self, test: &Finished) {
+        self.results.put(test, &self.ran);
+        self.times.put(test, &self.ran);
+        self.error = self.error.take().or(write(self.files[0].as_deref(), &self.results).err());
     }
-    Ok(!failed)
+
+    fn write(&mut self) -> Result<(), String> {
+        self.error.take().map_or(Ok(()), Err)?;
+        write(self.files[0].as_deref(), &self.results)?;
+        write(self.files[1].as_deref(), &self.times)
+    }
+}
+
+/// Writes a table, in place of the old one at once.
+fn write(file: Option<&Path>, table: &Results) -> Result<(), String> {
+    let Some(file) = file else { return Ok(()) };
+    let wrong = |error: std::io::Error| format!("{}: {error}", file.display());
+    let new = file.with_extension("new");
+    std::fs::write(&new, table.table()).map_err(wrong)?;
+    std::fs::rename(&new, file).map_err(wrong)
 }
 
 /// Reads a list: `long.txt`, `waits.txt` or `alone.txt`.
@@ -133,11 +193,13 @@ fn under_way(
     binaries: &[Binary],
     [alone, others]: [&[Test]; 2],
     long: bool,
+    mut keep: impl FnMut(&Finished),
 ) -> std::io::Result<Vec<Finished>> {
     let (begun, count) = (Instant::now(), alone.len() + others.len());
     let mut done = 0;
     let mut each = |test: &Finished| {
         done += 1;
+        keep(test);
         if test.outcome == Outcome::Failed {
             println!("FAILED {}", test.name);
         } else if done % 100 == 0 {
@@ -158,10 +220,6 @@ fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
-fn write(file: &Path, results: &Results) -> Result<(), String> {
-    std::fs::write(file, results.table()).map_err(|error| format!("{}: {error}", file.display()))
-}
-
 /// Returns the times of earlier runs, or `None` if there are none or a runner of another version has written them.
 fn times(arguments: &Arguments) -> Option<Results> {
     let text = std::fs::read_to_string(arguments.times.as_ref()?).ok()?;
@@ -178,19 +236,23 @@ fn before(arguments: &Arguments) -> Result<Option<Results>, String> {
     }
 }
 
-fn heading(long: bool) -> String {
+/// Returns the commit and the day. The kept tables of results may differ from the commit's: a run writes them.
+fn ran() -> Ran {
     let said = |program: &str, arguments: &[&str]| {
         let output =
-            Command::new(program).args(arguments).output().ok().filter(|output| output.status.success());
-        output.map_or("unknown".into(), |output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+            Command::new(program).args(arguments).output().ok().filter(|output| output.status.success())?;
+        Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
     };
-    format!(
-        "{} tier, commit {}, {}, {} processors",
-        if long { "long" } else { "short" },
-        said("git", &["rev-parse", "--short", "HEAD"]),
-        said("date", &["-u", "+%F"]),
-        processors(),
-    )
+    let changed = said(
+        "git",
+        &["status", "--porcelain", "--untracked-files=no", "--", ":/", ":(top,exclude)docs/results"],
+    );
+    let dirty = if changed.is_some_and(|changed| changed.is_empty()) { "" } else { "-dirty" };
+    let commit = said("git", &["rev-parse", "--short", "HEAD"]);
+    Ran {
+        commit: commit.unwrap_or_else(|| "unknown".into()) + dirty,
+        day: said("date", &["-u", "+%F"]).unwrap_or_else(|| "unknown".into()),
+    }
 }
 
 fn report(finished: &[Finished]) {

@@ -9,18 +9,20 @@ use std::time::Duration;
 const CHANGE_FACTOR: f64 = 1.5;
 /// The smallest difference of processor time that is reported; below it the machine's noise is as large.
 const CHANGE_MIN: Duration = Duration::from_secs(5);
+/// The end of a commit's name where the tree had changes that are not in the commit.
+pub(crate) const DIRTY: &str = "-dirty";
 
 /// The results of all tests of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Results {
-    /// The tier, the commit and the date, in one line.
+    /// The tier and the number of processors, in one line.
     pub heading: String,
     /// The result of each test, by name.
     pub tests: BTreeMap<String, Kept>,
 }
 
 /// The part of a test's result that is kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kept {
     /// The way in which it ended.
     pub outcome: Outcome,
@@ -28,6 +30,17 @@ pub struct Kept {
     pub processor: Duration,
     /// The time from its start to its end.
     pub took: Duration,
+    /// The commit and the day at which it ran.
+    pub ran: Ran,
+}
+
+/// The commit at which tests ran, and the day.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ran {
+    /// The commit's abbreviated hash, with `-dirty` behind it where the tree had other changes.
+    pub commit: String,
+    /// The day, as `2026-11-27`.
+    pub day: String,
 }
 
 /// An error in a kept table.
@@ -35,27 +48,29 @@ pub struct Kept {
 pub enum ResultsError {
     /// A line is none of a table.
     #[error(
-        "line {0}: not a result, two times and a test's name with tabs between; delete the file, a run writes it again"
+        "line {0}: not a result, two times, a commit, a day and a test's name with tabs between; delete the file, a run writes it again"
     )]
     Line(usize),
 }
 
 impl Results {
-    /// The results of these tests.
-    #[must_use]
-    pub fn of(heading: String, finished: &[Finished]) -> Self {
-        let kept =
-            |test: &Finished| Kept { outcome: test.outcome, processor: test.processor, took: test.took };
-        Self { heading, tests: finished.iter().map(|test| (test.name.clone(), kept(test))).collect() }
+    /// Puts the result of a test into the table, in place of an earlier one.
+    pub fn put(&mut self, test: &Finished, ran: &Ran) {
+        let Finished { outcome, processor, took, .. } = *test;
+        self.tests.insert(test.name.clone(), Kept { outcome, processor, took, ran: ran.clone() });
     }
 
-    /// Adds the results of `before` of tests that have none here.
+    /// Returns whether a test has a result of this commit. A tree with other changes has no commit of its own.
     #[must_use]
-    pub fn over(mut self, before: Self) -> Self {
-        for (name, kept) in before.tests {
-            self.tests.entry(name).or_insert(kept);
-        }
-        self
+    pub fn has(&self, test: &str, ran: &Ran) -> bool {
+        !ran.commit.ends_with(DIRTY) && self.tests.get(test).is_some_and(|kept| kept.ran.commit == ran.commit)
+    }
+
+    /// Returns the number of passed, skipped and failed tests of the table.
+    #[must_use]
+    pub fn counts(&self) -> [usize; 3] {
+        [Outcome::Passed, Outcome::Skipped, Outcome::Failed]
+            .map(|outcome| self.tests.values().filter(|kept| kept.outcome == outcome).count())
     }
 
     /// Reads a table.
@@ -76,10 +91,11 @@ impl Results {
     /// The table: a heading, and a line a test.
     #[must_use]
     pub fn table(&self) -> String {
-        let mut text = format!("# {}\n# result, seconds of processor time, seconds, test\n", self.heading);
-        for (name, Kept { outcome, processor, took }) in &self.tests {
+        let mut text =
+            format!("# {}\n# result, seconds of processor time, seconds, commit, day, test\n", self.heading);
+        for (name, Kept { outcome, processor, took, ran: Ran { commit, day } }) in &self.tests {
             let (processor, took) = (processor.as_secs_f64(), took.as_secs_f64());
-            let _ = writeln!(text, "{}\t{processor:.1}\t{took:.1}\t{name}", word(*outcome));
+            let _ = writeln!(text, "{}\t{processor:.1}\t{took:.1}\t{commit}\t{day}\t{name}", word(*outcome));
         }
         text
     }
@@ -126,19 +142,25 @@ fn result(line: &str) -> Option<(String, Kept)> {
     };
     let mut seconds = || Duration::try_from_secs_f64(fields.next()?.parse().ok()?).ok();
     let (processor, took) = (seconds()?, seconds()?);
-    Some((fields.next()?.to_owned(), Kept { outcome, processor, took }))
+    let mut text = || Some(fields.next()?.to_owned());
+    let ran = Ran { commit: text()?, day: text()? };
+    Some((text()?, Kept { outcome, processor, took, ran }))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn at(commit: &str) -> Ran {
+        Ran { commit: commit.into(), day: "2000-10-23".into() }
+    }
+
     fn results(of: &[(&str, Outcome, u64)]) -> Results {
         let test = |&(name, outcome, seconds): &(&str, _, _)| {
             let processor = Duration::from_secs(seconds);
-            (name.to_owned(), Kept { outcome, processor, took: 2 * processor })
+            (name.to_owned(), Kept { outcome, processor, took: 2 * processor, ran: at("abc") })
         };
-        Results { heading: "commit abc".into(), tests: of.iter().map(test).collect() }
+        Results { heading: "a tier".into(), tests: of.iter().map(test).collect() }
     }
 
     #[test]
@@ -146,15 +168,30 @@ mod tests {
         let some =
             results(&[("a::b", Outcome::Passed, 3), ("c", Outcome::Failed, 0), ("d", Outcome::Skipped, 1)]);
         assert_eq!(Results::read(&some.table()), Ok(some));
-        assert_eq!(Results::read("# x\npassed\t1.0\t2.0\ta\npassed\t1.0\tb"), Err(ResultsError::Line(3)));
+        assert_eq!(
+            Results::read("# x\npassed\t1.0\t2.0\tc\td\ta\npassed\t1.0\tb"),
+            Err(ResultsError::Line(3))
+        );
     }
 
     #[test]
-    fn a_test_that_did_not_run_keeps_its_result() {
-        let before = results(&[("a", Outcome::Passed, 3), ("b", Outcome::Passed, 5)]);
-        let now = results(&[("b", Outcome::Failed, 7), ("c", Outcome::Passed, 1)]);
-        let all = [("a", Outcome::Passed, 3), ("b", Outcome::Failed, 7), ("c", Outcome::Passed, 1)];
-        assert_eq!(now.over(before), results(&all));
+    fn a_test_that_ran_has_its_own_row_and_the_others_stay() {
+        let mut kept = results(&[("a", Outcome::Passed, 3), ("b", Outcome::Passed, 5)]);
+        let test = Finished {
+            name: "b".into(),
+            outcome: Outcome::Failed,
+            processor: Duration::from_secs(7),
+            took: Duration::from_secs(14),
+            skips: Vec::new(),
+            output: String::new(),
+        };
+        kept.put(&test, &at("def"));
+        assert_eq!(kept.counts(), [1, 0, 1]);
+        assert!(kept.has("a", &at("abc")) && !kept.has("a", &at("def")));
+        assert!(kept.has("b", &at("def")) && !kept.has("c", &at("def")));
+        // Nobody can say what the tree was.
+        kept.put(&test, &at("def-dirty"));
+        assert!(!kept.has("b", &at("def-dirty")));
     }
 
     #[test]

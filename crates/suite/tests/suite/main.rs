@@ -33,13 +33,25 @@ impl Suite {
     fn new(test: &str) -> Self {
         let directory = std::env::temp_dir().join(format!("freeblock-suite-{}-{test}", std::process::id()));
         std::fs::create_dir_all(directory.join("made")).unwrap();
-        let script = directory.join("script");
-        std::fs::write(&script, SCRIPT).unwrap();
-        std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
         std::fs::write(directory.join("long.txt"), "").unwrap();
         std::fs::write(directory.join("waits.txt"), "made/tests::works it is slow").unwrap();
         std::fs::write(directory.join("alone.txt"), "").unwrap();
-        Self { directory }
+        let suite = Self { directory };
+        suite.program("script", SCRIPT);
+        suite.program("git", "#!/bin/sh\n[ \"$1\" != rev-parse ] || cat \"$(dirname \"$0\")/commit\"\n");
+        suite.at_commit("aaaa")
+    }
+
+    /// Puts a program where the runner finds it first.
+    fn program(&self, name: &str, text: &str) {
+        let file = self.directory.join(name);
+        std::fs::write(&file, text).unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    fn at_commit(self, commit: &str) -> Self {
+        std::fs::write(self.directory.join("commit"), commit).unwrap();
+        self
     }
 
     fn long(self, list: &str) -> Self {
@@ -60,6 +72,7 @@ impl Suite {
             .arg("--lists")
             .arg(&self.directory)
             .env_remove("FREEBLOCK_LONG")
+            .env("PATH", format!("{at}:{}", std::env::var("PATH").unwrap()))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -131,17 +144,67 @@ fn a_table_is_kept_and_changes_since_are_named() {
     let table = || std::fs::read_to_string(&file).unwrap();
     let arguments = ["short", "--results", file.to_str().unwrap()];
     assert_eq!(suite.run(&arguments).0, Some(0));
-    assert!(table().starts_with("# short tier, commit "), "{}", table());
-    assert!(table().contains("\tmade/tests::passes\n"), "{}", table());
+    assert!(table().starts_with("# short tier, "), "{}", table());
+    let row = |result: &str, commit: &str, test: &str| {
+        let mut rows = table().lines().map(str::to_owned).collect::<Vec<_>>();
+        rows.retain(|row| row.starts_with(&format!("{result}\t")) && row.contains(&format!("\t{commit}\t")));
+        rows.iter().any(|row| row.ends_with(&format!("\tmade/tests::{test}")))
+    };
+    assert!(row("passed", "aaaa", "passes"), "{}", table());
     std::fs::write(&file, table().replace("made/tests::passes", "made/tests::was")).unwrap();
+    let suite = suite.at_commit("bbbb");
     let (_, said) = suite.run(&arguments);
     assert!(said.contains("  new: made/tests::passes (passed)\n  gone: made/tests::was\n"), "{said}");
-    // A failure is reported, and the stored times stay.
-    let kept = table();
-    let (code, said) = suite.run(&["long", "--results", file.to_str().unwrap()]);
+    // A failure is a row like any other.
+    let (code, said) = suite.run(&["long", "--results", file.to_str().unwrap(), "fails"]);
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("  new: made/tests::fails (failed)\n"), "{said}");
-    assert_eq!(table(), kept);
+    assert!(row("failed", "bbbb", "fails") && row("passed", "bbbb", "passes"), "{}", table());
+}
+
+#[test]
+fn a_run_goes_on_where_the_last_one_of_its_commit_was_stopped() {
+    const STOPS: &str = r#"#!/bin/sh
+case "$1 $2 $3 $4" in
+  *--ignored*) exit ;;
+  *--list*) for test in first stops then; do echo "$test: test"; done; exit ;;
+  *" stops "*) [ -e "$0.stopped" ] || { : >"$0.stopped"; kill -9 $PPID; exit 1; } ;;
+esac
+echo 'test result: ok. 1 passed; 0 failed'
+"#;
+    let suite = Suite::new("stopped");
+    suite.program("script", STOPS);
+    std::fs::write(suite.directory.join("waits.txt"), "").unwrap();
+    // One after another.
+    let alone =
+        ["first", "stops", "then"].map(|test| format!("made/tests::{test} it is in order\n")).concat();
+    std::fs::write(suite.directory.join("alone.txt"), alone).unwrap();
+    let file = suite.directory.join("table.tsv");
+    let arguments = ["long", "--results", file.to_str().unwrap()];
+    assert_eq!(suite.run(&arguments).0, None, "it was killed");
+    assert!(std::fs::read_to_string(&file).unwrap().ends_with("\tmade/tests::first\n"));
+    let (code, said) = suite.run(&arguments);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("1 have a row of commit aaaa, and do not run again\n"), "{said}");
+    assert!(said.contains("\n2 passed, 0 failed\n"), "{said}");
+    let suite = suite.at_commit("bbbb");
+    let (_, said) = suite.run(&arguments);
+    assert!(said.contains("\n3 passed, 0 failed\n"), "{said}");
+}
+
+#[test]
+fn a_failure_before_a_run_was_stopped_fails_the_run_that_goes_on() {
+    let suite = Suite::new("failed-before");
+    let file = suite.directory.join("table.tsv");
+    let arguments = ["short", "--results", file.to_str().unwrap()];
+    assert_eq!(suite.run(&arguments).0, Some(1));
+    let (code, said) = suite.run(&arguments);
+    assert!(said.contains("\n0 passed, 0 failed\n"), "{said}");
+    assert_eq!(code, Some(1), "{said}");
+    assert!(
+        said.contains("the table has 2 tests that passed, 1 that were skipped and 2 that failed"),
+        "{said}"
+    );
 }
 
 #[test]

@@ -202,6 +202,37 @@ fn the_rest_of_the_winners_gap_goes_to_the_others() {
     assert!(both > 250, "in {both} gaps of 1,000 the scan got something beside the winner");
 }
 
+/// A write waits for its first sector with the head on its track; others have the head until then, and the foreground's
+/// requests end at the instants at which they end without any session.
+#[test]
+fn the_time_before_the_winners_write_goes_to_the_others_and_costs_the_foreground_nothing() {
+    let mut host = Host::new(Config::default());
+    let mut alone = Host::new(Config::default());
+    let capacity = host.drive.layout().capacity().get();
+    let (scan, few) = (host.open(priority(1)), host.open(priority(100)));
+    host.read(scan, range(0, capacity));
+    for i in 0..5_000 {
+        host.write(few, range(i * (capacity / 5_000) / 8 * 8, 8));
+    }
+    let mut before_a_write = 0;
+    for i in 0..1_000u64 {
+        let start = i.wrapping_mul(0x9e37_79b9_7f4a_7c15) % (capacity - 8);
+        let end = [&mut host, &mut alone].map(|host| {
+            host.submit(Op::Read, range(start, 8));
+            host.run(host.now, &mut Ready);
+            let gap = host.core.accesses().iter().map(|access| (access.op, access.purpose));
+            let gap: Vec<Op> =
+                gap.filter(|(_, purpose)| *purpose != Purpose::Foreground).map(|(op, _)| op).collect();
+            before_a_write += u32::from(gap.starts_with(&[Op::Read]) && gap.contains(&Op::Write));
+            let end = host.core.busy_until().unwrap();
+            host.run(end, &mut Ready);
+            end
+        });
+        assert_eq!(end[0], end[1], "request {i}");
+    }
+    assert!(before_a_write > 250, "in {before_a_write} gaps of 1,000 something is read before a write");
+}
+
 /// FAST'04, section 5.2: the second phase gives the winner strict priority, and searches all other options as well.
 #[test]
 fn a_gap_with_nothing_for_the_winner_goes_to_the_others_wherever_their_blocks_lie() {

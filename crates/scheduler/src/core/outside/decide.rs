@@ -4,6 +4,7 @@
 use super::clock::difference;
 use super::fit::range_of;
 use super::forecast::{BURST, Plain, Standing, forecast};
+use super::rest::Sent;
 use super::{Command, CommandId, Conservatism, Neighbour, Order, Outside, Work};
 use crate::background::{Buffers, Focus};
 use crate::core::under_way::{Approach, Job};
@@ -32,10 +33,12 @@ pub(super) enum Part {
     Rest,
     /// The same, for blocks that one command can read with the request.
     Merged,
+    /// The time before the first command of a detour, which is this one.
+    Before(Op, LbnRange),
 }
 
 /// A detour's own commands with their tags and wanted sectors, and the range that is merged with the foreground's command.
-type Taken = (Vec<(Op, LbnRange, u64, u32)>, Option<(LbnRange, u32)>);
+type Taken = (Vec<Sent>, Option<(LbnRange, u32)>);
 
 impl Outside {
     pub(super) fn next_tag(&mut self) -> u64 {
@@ -241,7 +244,10 @@ impl Core {
             _ => (detour, Duration::ZERO),
         };
         self.background.look(Focus::All);
-        let (sent, mut merged) = self.take_detour(outside, detour, tag, buffers);
+        let (mut sent, mut merged) = self.take_detour(outside, detour, tag, buffers);
+        if let Some(first) = first {
+            self.plan_before(outside, standing, &job, (first, merged), &mut sent, buffers);
+        }
         self.stats.detours += u64::from(!sent.is_empty() || merged.is_some());
         let detoured = !sent.is_empty() || merged.is_some();
         outside.plain_since = if detoured { 0 } else { outside.plain_since.saturating_add(1) };
@@ -401,8 +407,10 @@ impl Core {
             return None;
         }
         let drive = Arc::clone(&self.drive);
-        let op = job.pending.request.op;
-        let first = *job.ranges().first()?;
+        let (op, first) = match part {
+            Part::Before(op, range) => (op, range),
+            _ => (job.pending.request.op, *job.ranges().first()?),
+        };
         if outside.is_streamed(&drive, standing, (op, first)) {
             return None;
         }
@@ -422,7 +430,7 @@ impl Core {
         let between = |last| if overheads.overlap { Duration::ZERO } else { overheads.between(last, op) };
         // Source and destination are examined separately.
         let ahead = outside.device.iter().chain(&outside.queue).map(|o| o.command.range);
-        let ranges = ahead.chain(job.ranges().iter().copied());
+        let ranges = ahead.chain(job.ranges().iter().copied()).chain([first]);
         let not_on: Vec<TrackIndex> =
             ranges.flat_map(|range| drive.layout().pieces(range).map(|piece| piece.track)).collect();
         let (config, reads_on) = (outside.config.neighbours, outside.sequences.is_suspect());
@@ -462,6 +470,9 @@ impl Core {
         };
         if part == Part::Merged {
             return self.search(&gap, Reach::Merged, self.config.budget, Some(&terms));
+        }
+        if matches!(part, Part::Before(..)) {
+            return self.search(&gap, Reach::Near, self.config.budget, Some(&terms));
         }
         self.stats.gaps += u64::from(part == Part::Whole);
         self.plan(&gap, self.config.budget, Some(&terms))

@@ -58,7 +58,7 @@ fn leave_out(detour: &mut Detour, at: usize) {
 }
 
 /// The rounding error of an instant that was converted to sectors and back.
-const ROUNDING: Duration = Duration::from_micros(1);
+pub(super) const ROUNDING: Duration = Duration::from_micros(1);
 
 /// The maximal delay of a request that is served in order, as a part of a revolution: 1 in this number.
 const LATER_IN_ORDER: u64 = 8;
@@ -70,7 +70,7 @@ impl Outside {
     }
 
     /// Returns the instant from which on the head is certainly ready for a detour's command.
-    fn sure_of(&self, foreseen: &Forecast) -> Instant {
+    pub(super) fn sure_of(&self, foreseen: &Forecast) -> Instant {
         match foreseen.approach() {
             (Way::Moved(distance), _) => foreseen.arrive + self.margin(distance),
             (Way::Stayed, _) => foreseen.arrive.max(foreseen.able + self.margins.staying()),

@@ -1,14 +1,21 @@
-//! The rest of a gap behind a detour.
+//! The rest of a gap beside a detour.
 //!
 //! The planner finds one place for a gap, and the work there may end long before the foreground's sectors pass: at the end
-//! of a scan a place has a block or two. The rest is a gap again, from the new position of the head.
+//! of a scan a place has a block or two. The rest is a gap again, from the new position of the head. If a lottery chose the
+//! detour's session, the time before the detour's first sectors is a gap, too: the head of a cache cleaner that writes one
+//! buffer waits for it half a revolution on average.
 
 use super::decide::Part;
-use super::forecast::Plain;
+use super::fit::{ROUNDING, range_of};
+use super::forecast::{Forecast, Plain, Standing};
 use super::{Outside, Work};
 use crate::background::{Buffers, Focus};
 use crate::core::under_way::Job;
-use crate::core::{Core, Purpose};
+use crate::core::{Core, Purpose, Sharing};
+use crate::planner::Detour;
+
+use alloc::vec::Vec;
+use model::DriveModel;
 use units::{Duration, LbnRange, Op};
 
 /// The number of further plans for one gap. A third has no effect beyond chance.
@@ -17,12 +24,41 @@ const MORE: usize = 2;
 /// LBNs, and the number of wanted sectors among them.
 pub(super) type Taken = (LbnRange, u32);
 
+/// A command of a detour, with its tag and its wanted sectors.
+pub(super) type Sent = (Op, LbnRange, u64, u32);
+
+impl Outside {
+    /// Returns whether the commands of a detour leave each of those `behind` them, of which the last is the foreground's, at
+    /// the same sectors in the same revolution as without the detour.
+    fn leaves_in_time(&self, drive: &DriveModel, detour: &Detour, behind: &[(Op, LbnRange)]) -> bool {
+        let mut plain: Vec<Forecast> = Vec::new();
+        self.walk(drive, behind, |foreseen| plain.push(*foreseen));
+        let stops = detour.stops.iter().flatten();
+        let Some(before) = stops.map(|stop| Some((stop.op, range_of(drive, stop)?))).collect() else {
+            return false;
+        };
+        let mut all: Vec<(Op, LbnRange)> = before;
+        let first = all.len();
+        all.extend_from_slice(behind);
+        let mut foreseen: Vec<Forecast> = Vec::new();
+        self.walk(drive, &all, |one| foreseen.push(*one));
+        let bus_sector = self.config.overheads.bus_sector;
+        plain.iter().zip(foreseen.iter().skip(first)).enumerate().all(|(i, (plain, foreseen))| {
+            let detours = i + 1 < behind.len();
+            let sure = !detours || foreseen.start + ROUNDING >= self.sure_of(foreseen);
+            sure && foreseen.in_two_parts == plain.in_two_parts
+                && foreseen.end <= plain.end + ROUNDING
+                && foreseen.heard <= plain.heard + bus_sector
+        })
+    }
+}
+
 impl Core {
     /// Queues a detour's commands and records their number in `plain`.
     pub(super) fn push_detour(
         &mut self,
         outside: &mut Outside,
-        sent: &[(Op, LbnRange, u64, u32)],
+        sent: &[Sent],
         merged: Option<Taken>,
         plain: &mut Option<Plain>,
     ) {
@@ -36,6 +72,35 @@ impl Core {
             plain.detour += sent.len() as u32 + u32::from(merged.is_some());
             plain.bus += outside.config.overheads.bus_sector * sectors;
         }
+    }
+
+    /// Plans the time before a detour's first command, in which its first sector comes round, for the blocks of all sessions
+    /// near the head and near that command (FAST'04, section 5.2). Puts the commands before the detour's in `sent`. `request`
+    /// is the foreground's first command and the part of the detour that is merged with it.
+    pub(super) fn plan_before(
+        &mut self,
+        outside: &mut Outside,
+        standing: &Standing,
+        job: &Job,
+        request: ((Op, LbnRange), Option<Taken>),
+        sent: &mut Vec<Sent>,
+        buffers: &mut dyn Buffers,
+    ) {
+        let shared = self.config.sharing == Sharing::Lottery && self.background.in_focus() > 1;
+        let Some(&(op, range, tag, _)) = sent.first().filter(|_| shared) else { return };
+        let found = self.detour_for(outside, standing, job, Part::Before(op, range));
+        // Blocks in one command with the winner's could not be given back without them.
+        let found = found.filter(|found| !found.merged);
+        let found = found.and_then(|found| self.fit(outside, found, (op, range), Duration::ZERO));
+        let ((asked_op, asked), merged) = request;
+        let start = merged.map_or(asked.start(), |(merged, _)| merged.start());
+        let behind = sent.iter().map(|&(op, range, ..)| (op, range));
+        let behind: Vec<(Op, LbnRange)> =
+            behind.chain([(asked_op, LbnRange::new(start, asked.end().since(start)))]).collect();
+        let found = found.filter(|found| outside.leaves_in_time(&self.drive, found, &behind));
+        self.background.look(Focus::All);
+        let (before, _) = self.take_detour(outside, found, tag, buffers);
+        sent.splice(0..0, before);
     }
 
     /// Plans the rest of a request's gap behind the chosen detour. Returns the part that is merged with the request.

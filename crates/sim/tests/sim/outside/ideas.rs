@@ -4,9 +4,11 @@ use drive::Behaviour;
 use freeblock_sim::{Background, Inside, Nothing, Observer, Outside, Report, black_box};
 use model::{DriveModel, builtin};
 use scheduler::policy::{PolicyName, SeekWeight};
-use scheduler::{Config, Core, Neighbours, OutsideConfig, Place, Record};
+use scheduler::{
+    Config, Core, Neighbours, OutsideConfig, Parameter, Place, Priority, Record, Request, Sessions,
+};
 use std::sync::Arc;
-use units::{Duration, Instant, Sectors};
+use units::{Duration, Instant, Lbn, LbnRange, Sectors};
 use workload::{Arrival, Issuer, Oltp, OltpConfig, Share};
 
 const REQUESTS: u64 = 5_000;
@@ -203,4 +205,58 @@ fn on_a_drive_that_is_never_late_expected_value_changes_nothing() {
         })
     });
     assert_eq!(weighed, plain);
+}
+
+/// Writes of one session, and those before which blocks of another were read in the same gap.
+#[derive(Default)]
+struct Writes {
+    all: u32,
+    after_a_read: u32,
+    /// Whether there was a read since the last request of the foreground.
+    read: bool,
+    ended: Instant,
+}
+
+impl Observer for Writes {
+    fn completed(&mut self, _: Request, _: Instant, at: Instant) {
+        (self.read, self.ended) = (false, at);
+    }
+
+    fn delivered(&mut self, _: &mut Core, record: Record, at: Instant) {
+        if record.op.is_write() {
+            self.all += 1;
+            self.after_a_read += u32::from(self.read);
+        } else {
+            // The foreground's own command delivers blocks, too.
+            self.read |= at > self.ended;
+        }
+    }
+}
+
+/// A write waits for its first sector with the head on its track; others have the head until then.
+#[test]
+fn the_time_before_the_lottery_winners_command_is_used_for_others_and_costs_the_foreground_nothing() {
+    let all = |plain| OutsideConfig { in_order: true, ..ideas(plain) };
+    let run = |tasks: bool| {
+        let load = load(&atlas(), Share::TWO_THIRDS);
+        let mut run = exact(PolicyName::Sptf, load, Background::None, all);
+        let core = run.core_mut();
+        let capacity = core.drive().layout().capacity().get();
+        let [scan, few] = [1, 100].map(|priority| core.open(Priority::new(priority).unwrap()).unwrap());
+        let range = |start: u64, len| LbnRange::new(Lbn::new(start / 8 * 8), Sectors::new(len));
+        let (block, none) = (Sectors::new(8), Parameter::default());
+        if tasks {
+            core.read(scan, range(0, capacity), block, none).unwrap();
+            for i in 0..5_000 {
+                core.write(few, range(i * (capacity / 5_000), 8), block, none).unwrap();
+            }
+        }
+        let mut writes = Writes::default();
+        run.advance(REQUESTS, &mut writes).unwrap();
+        (writes, run.report())
+    };
+    let ((writes, with), (_, without)) = (run(true), run(false));
+    let Writes { all, after_a_read, .. } = writes;
+    assert!(all > 1_000 && after_a_read * 4 > all, "{after_a_read} of {all} writes");
+    assert!(slower(&with, &without) < 0.3, "{:.2}% slower", slower(&with, &without));
 }

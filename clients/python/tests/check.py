@@ -6,6 +6,8 @@ import inspect
 import json
 import pathlib
 import pickle
+import random
+import struct
 import subprocess
 import sys
 import tempfile
@@ -459,6 +461,155 @@ def check_the_hours_of_a_whole_scan_are_in_the_interval():
     run = freeblock.simulate("mimic-less-capacity", where="inside", background="scan", block_size=8192, seed=table["seed"][0], **load)
     hours = 24 / run["background"]["scans_per_day"]
     assert table["hours_low"][0] < hours < table["hours_high"][0], (hours, table)
+
+
+def a_page(rows, lower=None, size=8196):
+    """A page of PostgreSQL's with tuples: each the xmin, xmax, infomask and data of one, whose columns are not null."""
+    page, upper, pointers = bytearray(8192), 8192, b""
+    for xmin, xmax, mask, columns, data in rows:
+        whole = struct.pack("<IIIHHHHHB", xmin, xmax, 0, 0, 0, 1, columns, mask, 24) + b"\0" + data
+        upper -= -(-len(whole) // 8) * 8
+        page[upper : upper + len(whole)] = whole
+        pointers += struct.pack("<I", upper | 1 << 15 | len(whole) << 17)
+    page[24 : 24 + len(pointers)] = pointers
+    struct.pack_into("<QHHHHHHI", page, 0, 0, 0, 0, lower or 24 + len(pointers), upper, 8192, size, 0)
+    return bytes(page)
+
+
+INT4 = freeblock.postgres.Column("a", 23, 4, "i", False, False)
+TEXT = freeblock.postgres.Column("b", 25, -1, "i", False, False)
+
+
+def decoded(data, *columns):
+    (tuple_,) = freeblock.postgres.tuples(a_page([(3, 0, 0x0900, len(columns), data)]))
+    return freeblock.postgres.values(tuple_, columns, [True] * len(columns))
+
+
+def check_values_of_postgres_are_decoded():
+    postgres = freeblock.postgres
+    assert decoded(struct.pack("<i", -7) + bytes([2 * 4 + 1]) + b"abc", INT4, TEXT) == [-7, "abc"]
+    assert decoded(bytes([3]) + b"\0\0\0" + struct.pack("<i", 9), TEXT, INT4) == ["", 9]
+    long = b"x" * 300
+    assert decoded(struct.pack("<I", 304 << 2) + long, TEXT) == ["x" * 300]
+    assert decoded(b"\1\x12" + bytes(16), TEXT) == [postgres.UNDECIDED]
+    # "ab" and nine bytes from two before.
+    packed = struct.pack("<I", 11) + bytes([0b100]) + b"ab" + bytes([6, 2])
+    assert decoded(struct.pack("<I", (4 + len(packed)) << 2 | 2) + packed, TEXT) == ["abababababa"]
+    numeric = postgres.TYPES[1700].read
+    for words, text in (
+        ((0x8000 | 2 << 7, 12, 3400), "12.34"),
+        ((0xA000 | 4 << 7 | 0x7F, 5), "-0.0005"),
+        ((0x4000 | 0, 1, 7), "-70000"),
+        ((0x8000,), "0"),
+        ((0xC000,), "NaN"),
+        ((0xF000,), "-Infinity"),
+    ):
+        assert format(numeric(struct.pack(f"<{len(words)}H", *words)), "f") == text, text
+    assert postgres.TYPES[1082].read(struct.pack("<i", -10_957)) == 0
+    assert postgres.TYPES[1114].read(struct.pack("<q", 2**63 - 1)) is postgres.UNDECIDED
+
+
+def check_damaged_pages_of_postgres_are_refused_and_never_misread():
+    postgres = freeblock.postgres
+    page = a_page([(3, 0, 0x0900, 2, struct.pack("<i", n) + bytes([2 * 9 + 1]) + b"freeblock"[:8]) for n in range(20)])
+    assert len(postgres.tuples(page)) == 20 and postgres.tuples(bytes(8192)) == []
+    for broken in (page[:-1], a_page([], size=4100), a_page([], lower=23), a_page([], lower=26), a_page([], lower=9000)):
+        raises(postgres.Damaged, lambda: postgres.tuples(broken))
+    raises(postgres.Damaged, lambda: postgres.tuples(page, 0))
+    summed = page[:8] + struct.pack("<H", postgres.page_checksum(page, 5)) + page[10:]
+    assert len(postgres.tuples(summed, 5)) == 20
+    raises(postgres.Damaged, lambda: postgres.tuples(summed, 6))
+    draw, refused = random.Random(1), 0
+    for _ in range(3_000):
+        hurt = bytearray(page)
+        for _ in range(draw.randrange(1, 6)):
+            hurt[draw.choice((draw.randrange(24), draw.randrange(104), draw.randrange(8192)))] = draw.randrange(256)
+        try:
+            for tuple_ in postgres.tuples(bytes(hurt)):
+                postgres.values(tuple_, (INT4, TEXT), (True, True))
+        except postgres.Damaged:
+            refused += 1
+    assert refused > 500, refused
+    for data in (b"", b"\x80\0\0\0", b"\1\5" + bytes(16), b"\xff", struct.pack("<I", 2 << 2), struct.pack("<II", 12 << 2 | 2, 90) + bytes(4)):
+        raises(postgres.Damaged, lambda: decoded(data, TEXT))
+    for data in (b"", b"\0", b"\0\0", struct.pack("<HHH", 0, 0, 10_000), struct.pack("<H", 0xE000)):
+        raises(postgres.Damaged, lambda: postgres.TYPES[1700].read(data))
+
+
+def a_snapshot(statuses, next_xid=1_000, active=0, members=()):
+    """A snapshot with the states of transactions, and with groups: lists of a transaction and its kind of lock."""
+    log = bytearray(8192)
+    for xid, status in statuses.items():
+        log[xid // 4] |= status << xid % 4 * 2
+    offsets, places, at = bytearray(8192), bytearray(8192), 1
+    for multi, group in enumerate(members, 1):
+        struct.pack_into("<I", offsets, multi * 4, at)
+        for xid, kind in group:
+            places[at // 4 * 20 + at % 4] = kind
+            struct.pack_into("<I", places, at // 4 * 20 + 4 + at % 4 * 4, xid)
+            at += 1
+    control = bytearray(292)
+    struct.pack_into("<IIi", control, 8, 1300, 0, 6)
+    struct.pack_into("<QIII", control, 64, next_xid, 0, len(members) + 1, at)
+    struct.pack_into("<I", control, 120, active)
+    struct.pack_into("<II", control, 216, 8192, 131_072)
+    struct.pack_into("<I", control, 288, freeblock.postgres._crc32c(bytes(control[:288])))
+    files = {
+        "global/pg_control": control,
+        "pg_xact/0000": log,
+        "pg_multixact/offsets/0000": offsets,
+        "pg_multixact/members/0000": places,
+    }
+    return freeblock.postgres.Snapshot(lambda path: None if path not in files else bytes(files[path]))
+
+
+def check_visibility_is_decided_by_the_commit_log():
+    committed, aborted, part = 1, 2, 3
+    snapshot = a_snapshot(
+        {10: committed, 11: aborted, 12: 0, 13: part, 20: committed, 900: committed},
+        active=800,
+        members=[[(10, 0), (20, 1)], [(10, 0), (20, 5)], [(11, 4)], [(13, 5)]],
+    )
+
+    def visible(xmin, xmax=0, mask=0):
+        (tuple_,) = freeblock.postgres.tuples(a_page([(xmin, xmax, mask, 0, b"")]))
+        return snapshot.visible(tuple_)
+
+    invalid, multi, only = 0x0800, 0x1000, 0x0080
+    assert visible(10, mask=invalid) is True and visible(11, mask=invalid) is False and visible(12, mask=invalid) is False
+    assert visible(13, mask=invalid) is None, "the part of a transaction whose end is unknown"
+    assert visible(1_000, mask=invalid) is False, "begun after the checkpoint"
+    assert visible(900, mask=invalid) is None, "under way at the checkpoint, and committed since"
+    assert visible(900, mask=invalid | 0x0100) is None, "a hint is not of the checkpoint"
+    assert visible(900, mask=invalid | 0x0300) is True, "frozen"
+    assert visible(10, 20) is False and visible(10, 11) is True and visible(10, 12) is True and visible(10, 1_001) is True
+    assert visible(10, 13) is None and visible(10, 20, only) is True and visible(10, 20, 0x0040) is True
+    assert [visible(10, n, multi) for n in (1, 2, 3, 4, 5)] == [True, False, True, None, True]
+    # The log of old transactions is removed when their tuples are marked.
+    old = a_snapshot({}, next_xid=2**31 + 5_000_000)
+    (tuple_,) = freeblock.postgres.tuples(a_page([(5_000_000, 0, invalid | 0x0100, 0, b"")]))
+    assert old.visible(tuple_) is True
+    assert old.visible(tuple_._replace(infomask=invalid)) is None
+    control = bytearray(292)
+    raises(freeblock.postgres.Damaged, lambda: freeblock.postgres.control(bytes(control)))
+    raises(freeblock.postgres.Damaged, lambda: freeblock.postgres.control(b""))
+
+
+def check_intervals_of_a_scan_hold_the_truth():
+    """Values that double over the table; pages come from its middle first, as the head's do."""
+    draw, held, trials = random.Random(2), [0, 0, 0], 150
+    pages = [(rows := draw.randrange(40, 60), [sum(draw.random() * (1 + n / 2_000) for _ in range(rows))], [rows]) for n in range(2_000)]
+    rows, total = sum(page[0] for page in pages), sum(page[1][0] for page in pages)
+    mining = sys.modules["freeblock.mining"]
+    for _ in range(trials):
+        scan = mining.Mine.__new__(mining.Mine)
+        scan.pages, scan._names, scan._numbers, scan._strata = 2_000, ["v"], [0], {}
+        for n, page in enumerate(pages):
+            if draw.random() < (0.5 if 600 < n < 1_400 else 0.2):
+                scan._strata.setdefault(n * 32 // 2_000, mining._Stratum()).pages.append(page)
+        for n, (estimate, truth) in enumerate(((scan.count(), rows), (scan.total("v"), total), (scan.mean("v"), total / rows))):
+            held[n] += estimate.low <= truth <= estimate.high
+    assert all(0.9 <= count / trials <= 0.99 for count in held), held
 
 
 def check_the_control_client_is_in_the_wheel():

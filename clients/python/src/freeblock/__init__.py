@@ -5,8 +5,9 @@
     print(run["foreground"]["mean_response_ms"])
     pandas.DataFrame(run.requests.to_pydict())      # or polars.from_arrow(run.requests), pyarrow.table(run.requests)
 
-Simulations: `simulate`, `sweep`, `fleet`, `replay`, `validate`, `probe`, `lab`, `drives`, `drive`, `options`. The scheduler itself, for a host or a
-policy in Python: `Core`, `Drive`. A daemon's background sessions: `Session`, `request`. docs/PYTHON.md has recipes.
+Simulations: `simulate`, `sweep`, `fleet`, `replay`, `validate`, `probe`, `lab`, `drives`, `drive`, `options`. The scheduler itself,
+for a host or a policy in Python: `Core`, `Drive`. A daemon's background sessions: `Session`, `request`; rows of a PostgreSQL table
+by them: `mine`. docs/PYTHON.md has recipes.
 
 The same options and the same seed give the same numbers as the command `freeblock`, bit for bit. Results as tables leave through
 the Arrow C interface without being copied.
@@ -28,6 +29,7 @@ from ._native import (
 )
 from .control import USUAL_PATH, Gone, Record, Refused, Session, Wanted, request
 from .fleets import Fleet, fleet
+from .mining import Estimate, Mine, mine
 from .simulation import (
     CommandError,
     Lab,
@@ -55,11 +57,13 @@ __all__ = [
     "Cut",
     "Deliver",
     "Drive",
+    "Estimate",
     "Execute",
     "Failed",
     "Fleet",
     "Gone",
     "Lab",
+    "Mine",
     "Option",
     "Policy",
     "Probed",
@@ -79,6 +83,7 @@ __all__ = [
     "drives",
     "fleet",
     "lab",
+    "mine",
     "options",
     "probe",
     "replay",

@@ -89,6 +89,17 @@ fn the_wheel_works_in_a_clean_environment() {
     let said = run(&mut cluster).unwrap();
     assert!(said.contains("all checks passed\n"), "{said}");
 
+    // A PostgreSQL of its own; the script names what it misses.
+    let mut mine = Command::new(format!("{clean}/bin/python"));
+    mine.args(["-I", "-W", "error", &format!("{ROOT}/clients/python/tests/mine.py")]);
+    let output = mine.arg(env!("CARGO_BIN_EXE_freeblock")).stdin(Stdio::null()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    match output.status.code() {
+        Some(77) => testing::missing(said.lines().last().unwrap_or("skipped").trim_start_matches("skipped: ")),
+        Some(0) => assert!(said.ends_with("all checks passed\n"), "{said}"),
+        _ => panic!("{said}{}", String::from_utf8_lossy(&output.stderr)),
+    }
+
     let recipes = recipes(&std::fs::read_to_string(format!("{ROOT}/docs/PYTHON.md")).unwrap());
     assert!(recipes.len() >= 5, "docs/PYTHON.md has {} recipes", recipes.len());
     for (n, recipe) in recipes.iter().enumerate() {

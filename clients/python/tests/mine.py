@@ -1,0 +1,407 @@
+"""Rows of a live PostgreSQL's tables against its own answers: `python mine.py [FREEBLOCK [SECONDS PAIRS]]`.
+
+It needs root, loop devices, mke2fs and PostgreSQL 15, and ends with 77 without one of them, which it names. With the path of the
+command, the scan also goes through a daemon with an emulated drive, while pgbench runs; that needs nbdfuse. PAIRS of SECONDS of pgbench
+alone and beside scans give the transactions a second with and without.
+"""
+import contextlib
+import datetime
+import decimal
+import glob
+import os
+import pathlib
+import pwd
+import random
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+import freeblock
+from freeblock import postgres
+
+WORK = pathlib.Path(tempfile.mkdtemp(prefix="freeblock-mine."))
+BIN = sorted(glob.glob("/usr/lib/postgresql/15/bin"))
+
+
+def skip(why):
+    print(f"skipped: {why}")
+    sys.exit(77)
+
+
+def run(*command, **options):
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False, cwd="/", **options)
+    assert done.returncode == 0, (command, done.stdout, done.stderr)
+    return done.stdout
+
+
+def pg(program, *arguments, **options):
+    return run("runuser", "-u", "postgres", "--", f"{BIN[0]}/{program}", *arguments, **options)
+
+
+def sql(text, database="postgres"):
+    return pg("psql", "-h", WORK / "run", "-qAtX", "-F", "\t", "-v", "ON_ERROR_STOP=1", database, input=text)
+
+
+def rows(text):
+    return [tuple(line.split("\t")) for line in sql(text).splitlines()]
+
+
+@contextlib.contextmanager
+def server(data, **settings):
+    options = " ".join(f"-c {name}={value}" for name, value in settings.items())
+    pg("pg_ctl", "-s", "-w", "-t", "120", "-D", data, "-l", WORK / "run" / "log", "-o", f"-k {WORK}/run -c listen_addresses= {options}", "start")
+    try:
+        yield
+    finally:
+        pg("pg_ctl", "-s", "-w", "-D", data, "-m", "fast", "stop")
+
+
+@contextlib.contextmanager
+def mounted(device, *options):
+    mount = WORK / "mnt"
+    mount.mkdir(exist_ok=True)
+    run("mount", *options, device, mount)
+    try:
+        yield mount
+    finally:
+        run("umount", mount)
+
+
+def cluster(directory, *options):
+    directory.mkdir()
+    shutil.chown(directory, "postgres")
+    pg("initdb", "-D", directory, "--no-sync", "-A", "trust", "-E", "UTF8", "--locale", "C", *options)
+    return directory
+
+
+TYPES = """
+create table kinds (
+  id int4, small int2, big int8, words text, letters varchar(80), padded char(12), single real, wide float8, exact numeric,
+  money numeric(14,3), truth bool, day date, moment timestamp, instant timestamptz, gone int4, late text
+);
+insert into kinds select
+  i, (i % 60000 - 30000)::int2, i * 10000000019::int8, repeat(chr(65 + i % 26), i % 300), 'v' || i, 'p' || i, i / 3.0, i / 7.0,
+  (i - 1500) * power(10::numeric, i % 41 - 20), i * 1.125, i % 3 = 0, date '1970-01-01' + i * 17 - 20000,
+  timestamp '2000-01-01' + i * interval '1 hour 1.000001 second', timestamptz '1999-01-01 00:00+00' + i * interval '1 day', i, 'old'
+from generate_series(1, 3000) i;
+insert into kinds (id, exact, day) values (3001, 'NaN', 'infinity'), (3002, 'Infinity', null), (3003, 0, '2000-01-01'), (3004, -0.00001, null);
+update kinds set words = null where id % 11 = 0;
+update kinds set words = repeat('freeblock ', 900) where id = 5;
+update kinds set wide = -wide where id % 13 = 0;
+delete from kinds where id % 17 = 0;
+alter table kinds drop column gone;
+alter table kinds add column more int4 default 7;
+alter table kinds add column less int4;
+insert into kinds (id, more, less) values (3005, 8, 9);
+begin; insert into kinds (id) select generate_series(5000, 5100); rollback;
+begin; savepoint a; insert into kinds (id) values (3006); release a; commit;
+create table wide_rows (id int4, body text);
+alter table wide_rows alter body set storage external;
+insert into wide_rows select i, repeat(md5(i::text), 200) from generate_series(1, 50) i;
+create schema other; create table other.empty (a int4);
+"""
+
+
+def shown(value):
+    """As psql prints it."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "t" if value else "f"
+    return str(value)
+
+
+def mined(table, order=0, **options):
+    scan = freeblock.mine(table, **options)
+    found = {}
+    for batch in scan:
+        for name, column in batch.to_pydict().items():
+            found.setdefault(name, []).extend(column)
+    lines = sorted(zip(*found.values()), key=lambda row: row[order])
+    return scan, lines
+
+
+def check_every_type(**options):
+    names = ["id", "small", "big", "words", "letters", "padded", "exact", "money", "truth", "late", "less"]
+    scan, ours = mined("kinds", columns=names, **options)
+    theirs = rows(f"select {', '.join(names)} from kinds order by id")
+    assert len(ours) == len(theirs) > 2_800, (len(ours), len(theirs))
+    for mine, row in zip(ours, theirs):
+        assert tuple(map(shown, mine)) == row, (mine, row)
+    assert (scan.undecided_rows, scan.undecided_values, scan.damaged_pages) == (0, 0, 0), vars(scan)
+    assert scan.rows == len(ours) and scan.pages_read == scan.pages
+    times = ["id", "single", "wide", "day", "moment", "instant"]
+    scan, ours = mined("kinds", columns=times, **options)
+    assert scan.undecided_values == 1  # the infinite day
+    asked = rows(
+        "select id, single::float8, wide, case when isfinite(day) then day - date '1970-01-01' end, "
+        "(extract(epoch from moment) * 1000000)::int8, (extract(epoch from instant) * 1000000)::int8 from kinds order by id"
+    )
+    for mine, row in zip(ours, asked):
+        assert [None if cell == "" else float(cell) for cell in row] == [None if v is None else float(v) for v in mine], (mine, row)
+    # A column that was added with a default is not in the old tuples.
+    scan, ours = mined("kinds", columns=["id", "more"], **options)
+    old = int(sql("select count(*) from kinds where id < 3005"))
+    assert scan.undecided_values == old and [row for row in ours if row[1] is not None] == [(3005, 8), (3006, 7)]
+    scan, ours = mined("wide_rows", **options)
+    assert len(ours) == 50 and scan.undecided_values == 50 and {row[1] for row in ours} == {None}
+    assert mined("other.empty", **options)[1] == []
+    for name in ("absent", "absent.kinds"):
+        try:
+            freeblock.mine(name, **options)
+        except LookupError:
+            continue
+        raise AssertionError(name)
+
+
+def check_aggregates(scale, **options):
+    scan, ours = mined("pgbench_accounts", columns=["aid", "bid", "abalance"], **options)
+    count, total, least, most = rows("select count(*), sum(abalance), min(abalance), max(abalance) from pgbench_accounts")[0]
+    balances = [row[2] for row in ours]
+    assert (len(ours), sum(balances), min(balances), max(balances)) == (int(count), int(total), int(least), int(most))
+    assert len({row[0] for row in ours}) == len(ours) == 100_000 * scale
+    by_branch = {}
+    for _, bid, balance in ours:
+        by_branch[bid] = by_branch.get(bid, 0) + balance
+    assert sorted(by_branch.items()) == [(int(a), int(b)) for a, b in rows("select bid, sum(abalance) from pgbench_accounts group by 1")]
+    assert scan.count() == (len(ours),) * 3 and scan.undecided_rows == 0
+    assert scan.total("abalance").value == sum(balances) and scan.mean("aid").low == scan.mean("aid").high
+
+
+def check_estimates(**options):
+    """A part of the scan gives estimates near the truth; check.py counts how often intervals hold it."""
+    scan = freeblock.mine("pgbench_accounts", columns=["aid", "abalance"], **options)
+    count, total, mean = (float(cell) for cell in rows("select count(*), sum(aid), avg(aid) from pgbench_accounts")[0])
+    for _ in scan:
+        if scan.pages_read > 0.3 * scan.pages:
+            break
+    assert 0.3 < scan.pages_read / scan.pages < 0.7
+    for estimate, truth in ((scan.count(), count), (scan.total("aid"), total), (scan.mean("aid"), mean)):
+        assert estimate.low < estimate.value < estimate.high
+        assert abs(estimate.value / truth - 1) < 0.02 and estimate.high - estimate.low < 0.05 * truth, (estimate, truth)
+
+
+def check_locks_of_groups(cluster_, **options):
+    """Rows with a multixact: only locked, and locked and changed."""
+    sql("create table locked (id int4 primary key, v int4); insert into locked select i, 0 from generate_series(1, 40) i; "
+        "create table child (id int4 references locked)")
+    keep = subprocess.Popen(
+        ["runuser", "-u", "postgres", "--", f"{BIN[0]}/psql", "-h", WORK / "run", "-qAtX", "postgres"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd="/",
+    )
+    keep.stdin.write("begin; select count(*) from (select * from locked where id <= 20 for key share) x;\n")
+    keep.stdin.flush()
+    assert keep.stdout.readline() == "20\n"
+    sql("update locked set v = 5 where id between 11 and 30")
+    sql("begin; select 1 from locked where id <= 5 for key share; commit")
+    keep.stdin.write("commit;\n")
+    keep.communicate()
+    assert keep.returncode == 0
+    sql("checkpoint")
+    scan, ours = mined("locked", **options)
+    multis = [t for n in range(scan.pages) for t in page_of(cluster_, "locked", n) if t.infomask & 0x1000]
+    assert any(not t.infomask & 0x80 for t in multis), "no row was changed in a group"
+    assert ours == [(int(a), int(b)) for a, b in rows("select * from locked order by id")] and scan.undecided_rows == 0
+
+
+def page_of(data, table, number):
+    path = data / sql(f"select pg_relation_filepath('{table}')").strip()
+    with open(path, "rb") as file:
+        file.seek(number * 8192)
+        return postgres.tuples(file.read(8192))
+
+
+def main():
+    if os.geteuid() != 0:
+        skip("loop devices need root")
+    if not BIN:
+        skip("PostgreSQL 15 not found; on Debian 12 it is in postgresql")
+    try:
+        pwd.getpwnam("postgres")
+    except KeyError:
+        skip("user postgres not found")
+    for program in ("mke2fs", "runuser", "mount", "unshare"):
+        if shutil.which(program) is None:
+            skip(f"{program} not found")
+    if "MINE_ALONE" not in os.environ:
+        # In a mount namespace of its own; in another one that begins meanwhile, the file system would stay mounted.
+        command = ["unshare", "--mount", sys.executable, *sys.orig_argv[1:]]
+        sys.exit(subprocess.run(command, env={**os.environ, "MINE_ALONE": "1"}, check=False).returncode)
+    image = WORK / "disk.img"
+    WORK.chmod(0o755)
+    (WORK / "run").mkdir()
+    shutil.chown(WORK / "run", "postgres")
+    # The file system begins at 1 MiB, as a first partition does.
+    offset = 1 << 20
+    with open(image, "wb") as file:
+        file.truncate(400 << 20)
+    run("mke2fs", "-q", "-F", "-t", "ext4", "-E", f"offset={offset}", image, f"{(400 << 10) - 1024}k")
+    where = {"image": image, "offset": offset}
+    with mounted(image, "-o", f"loop,offset={offset}") as mount:
+        data = cluster(mount / "data", "--data-checksums")
+        with server(data):
+            sql(TYPES)
+            pg("pgbench", "-h", WORK / "run", "-i", "-q", "-s", 1, "postgres")
+            pg("pgbench", "-h", WORK / "run", "-n", "-c", 2, "-t", 500, "postgres")
+            sql("checkpoint")
+            run("sync")
+            check_every_type(data=data, **where)
+            print("types, nulls, dropped and added columns: equal", flush=True)
+            check_aggregates(1, data=data, **where)
+            print("aggregates: equal", flush=True)
+            check_estimates(data=data, **where)
+            print("estimates hold the truth", flush=True)
+            check_locks_of_groups(data, data=data, **where)
+            print("groups of locks: equal", flush=True)
+            path = sql("select pg_relation_filepath('pgbench_accounts')").strip()
+            aids = len(rows("select aid from pgbench_accounts"))
+        # Unmounted, by ext4's own map.
+    scan, ours = mined("pgbench_accounts", data="/data", mounted=False, columns=["aid"], **where)
+    assert len(ours) == aids == scan.rows
+    print("by the map of an image: equal", flush=True)
+    check_damage(path, scan.pages, where)
+    print("damage is named and costs its page alone", flush=True)
+    if len(sys.argv) > 1:
+        if shutil.which("nbdfuse") is None:
+            skip("nbdfuse not found; the rest has passed")
+        check_while_pgbench_goes_on(sys.argv[1], *map(int, sys.argv[2:]))
+        print("a snapshot while pgbench goes on: equal", flush=True)
+
+
+@contextlib.contextmanager
+def served(freeblock_command):
+    """A daemon with an emulated drive, as a block device; yields the device and the daemon's control socket."""
+    drive = pathlib.Path(__file__).parents[3] / "proofs" / "drive.toml"
+    socket, control, fuse = WORK / "nbd", WORK / "control", WORK / "fuse"
+    fuse.mkdir()
+    with open(WORK / "log", "w") as log:
+        disk = f"d0=emulated:{drive},file={WORK / 'served'}"
+        command = [freeblock_command, "serve", "--disk", disk, "--listen", f"unix:{socket}", "--state", WORK / "state", "--control", control]
+        daemon = subprocess.Popen(command, stdout=log, stderr=log)
+        device = nbd = None
+        try:
+            waited(control.exists, daemon)
+            nbd = subprocess.Popen(["nbdfuse", fuse, f"nbd+unix:///?socket={socket}"], stdout=log, stderr=log)
+            waited((fuse / "nbd").exists, nbd)
+            device = run("losetup", "--find", "--show", fuse / "nbd").strip()
+            yield device, control
+        finally:
+            if device is not None:
+                run("losetup", "--detach", device)
+            if nbd is not None:
+                waited(lambda: subprocess.run(["umount", fuse], capture_output=True, check=False).returncode == 0, daemon)
+                nbd.wait()
+            daemon.terminate()
+            daemon.wait()
+
+
+def waited(there, process):
+    while not there():
+        assert process.poll() is None, (WORK / "log").read_text()
+        time.sleep(0.05)
+
+
+class Psql:
+    """A session that stays open."""
+
+    def __init__(self):
+        command = ["runuser", "-u", "postgres", "--", f"{BIN[0]}/psql", "-h", WORK / "run", "-qAtX", "-F", "\t", "postgres"]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd="/")
+
+    def ask(self, text):
+        self.process.stdin.write(text + ";\n\\echo end\n")
+        self.process.stdin.flush()
+        found = []
+        while (line := self.process.stdout.readline().rstrip("\n")) != "end":
+            assert self.process.poll() is None
+            found.append(tuple(line.split("\t")))
+        return found
+
+    def end(self):
+        self.process.communicate()
+
+
+def bench(seconds, seed):
+    command = ["runuser", "-u", "postgres", "--", f"{BIN[0]}/pgbench", "-h", WORK / "run", "-n", "-c", "4", "-T", str(seconds)]
+    return subprocess.Popen([*command, f"--random-seed={seed}", "postgres"], stdout=subprocess.PIPE, text=True, cwd="/")
+
+
+def tps(process):
+    said, _ = process.communicate()
+    assert process.returncode == 0, said
+    return float(re.search(r"tps = ([0-9.]+) \(without", said)[1])
+
+
+def check_while_pgbench_goes_on(command, seconds=6, pairs=1):
+    """The answer is that of a transaction which began when the checkpoint did, whatever pgbench changes meanwhile."""
+    names = ["aid", "bid", "abalance"]
+    with served(command) as (device, control):
+        run("mke2fs", "-q", "-F", "-t", "ext4", device)
+        with mounted(device) as mount:
+            data = cluster(mount / "data", "--data-checksums")
+            with server(data, shared_buffers="8MB", checkpoint_timeout="30s", max_wal_size="64MB"):
+                pg("pgbench", "-h", WORK / "run", "-i", "-q", "-s", 1, "postgres")
+                pg("pgbench", "-h", WORK / "run", "-n", "-t", 40, "postgres")
+                sql("checkpoint")
+                run_recipe(data, control)
+                for pair in range(pairs):
+                    alone = tps(bench(seconds, pair))
+                    keep = Psql()
+                    keep.ask("begin isolation level repeatable read")
+                    theirs = [tuple(map(int, row)) for row in keep.ask(f"select {', '.join(names)} from pgbench_accounts order by aid")]
+                    sql("checkpoint")
+                    before = sql("select sum(abalance * aid) from pgbench_accounts")
+                    going = bench(seconds, pair)
+                    time.sleep(0.5)
+                    began = time.monotonic()
+                    scan, ours = mined("pgbench_accounts", data=data, disk="d0", control=str(control), columns=names)
+                    took = time.monotonic() - began
+                    beside = tps(going)
+                    assert sql("select sum(abalance * aid) from pgbench_accounts") != before, "pgbench has changed nothing"
+                    assert scan.undecided_rows == scan.damaged_pages == 0, vars(scan)
+                    assert ours == theirs, (len(ours), len(theirs))
+                    keep.end()
+                    print(f"pgbench: {alone:.0f} tps alone, {beside:.0f} beside a scan of {scan.pages} pages in {took:.1f} s", flush=True)
+
+
+def run_recipe(data, control):
+    """The recipe of docs/PYTHON.md, with the places of this test."""
+    text = (pathlib.Path(__file__).parents[3] / "docs" / "PYTHON.md").read_text()
+    (recipe,) = [block.split("```")[0] for block in text.split("```python mine\n")[1:]]
+    for there, here in (("/srv/data", data), ("/run/freeblock/control.sock", control)):
+        assert there in recipe
+        recipe = recipe.replace(there, str(here))
+    names = {}
+    exec(compile(recipe, "recipe", "exec"), names)
+    theirs = {int(a): int(b) for a, b in rows("select bid, sum(abalance) from pgbench_accounts group by 1")}
+    assert any(theirs.values()) and names["by_branch"] == theirs, (names["by_branch"], theirs)
+
+
+def check_damage(path, pages, where):
+    files = freeblock.places.Ext4(where["image"], "/data", where["offset"])
+    _, extents = files.extents(path)
+    files.close()
+    draw = random.Random(7)
+    hurt = sorted(draw.sample(range(pages), 12))
+    with open(where["image"], "r+b") as file:
+        for page in hurt:
+            extent = next(e for e in extents if e.logical <= page * 8192 < e.logical + e.length)
+            file.seek(extent.physical + page * 8192 - extent.logical + draw.randrange(8192))
+            byte = file.read(1)
+            file.seek(-1, os.SEEK_CUR)
+            file.write(bytes([byte[0] ^ 0x40]))
+    scan, ours = mined("pgbench_accounts", data="/data", mounted=False, columns=["aid"], **where)
+    assert sorted(page for page, _ in scan.damaged) == hurt and scan.damaged_pages == 12, (scan.damaged, hurt)
+    assert scan.pages_read == pages - 12 and 0 < 100_000 - len(ours) < 12 * 70
+
+
+if __name__ == "__main__":
+    try:
+        main()
+        print("all checks passed")
+    finally:
+        if "KEEP" not in os.environ:
+            shutil.rmtree(WORK, ignore_errors=True)

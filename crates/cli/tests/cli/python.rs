@@ -95,7 +95,9 @@ fn the_wheel_works_in_a_clean_environment() {
     let output = mine.arg(env!("CARGO_BIN_EXE_freeblock")).stdin(Stdio::null()).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     match output.status.code() {
-        Some(77) => testing::missing(said.lines().last().unwrap_or("skipped").trim_start_matches("skipped: ")),
+        Some(77) => {
+            testing::missing(said.lines().last().unwrap_or("skipped").trim_start_matches("skipped: "))
+        }
         Some(0) => assert!(said.ends_with("all checks passed\n"), "{said}"),
         _ => panic!("{said}{}", String::from_utf8_lossy(&output.stderr)),
     }

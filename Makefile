@@ -10,7 +10,7 @@ RUST_MIN := $(shell sed -n 's/^rust-version *= *"\([0-9.]*\)".*/\1/p' Cargo.toml
 CARGO := cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: help demo site bench-site deb deb-check static container packager prometheus debian test test-long torture proofs-long explore lab reproduction bench bench-nbd bench-harm bench-page fuzz-check policy lint ublk rust cc clients guest libclang wheel
+.PHONY: help demo site bench-site deb deb-check static container packager prometheus debian test test-long torture proofs-long explore lab reproduction bench bench-nbd bench-harm bench-page fuzz-check policy lint ublk rust cc clients guest libclang wheel notebook
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/make \1: \2/p' Makefile
@@ -23,6 +23,12 @@ wheel: rust cc ## the Python wheel in target/wheels (docs/PYTHON.md); maturin is
 	@[ -x $(WHEEL)/bin/maturin ] || { python3 -m venv $(WHEEL) && \
 	  $(WHEEL)/bin/pip install --quiet --disable-pip-version-check maturin==1.16.0; }
 	@cd clients/python && $(WHEEL)/bin/maturin build --release --strip --locked --out $(abspath $(TARGET))/wheels
+
+notebook: wheel ## the notebook of OSDI 2000 (docs/PYTHON.md), run and rendered to target/notebook.html; marimo is installed below target
+	@$(WHEEL)/bin/pip install --quiet --disable-pip-version-check marimo==0.25.2
+	@$(WHEEL)/bin/pip install --quiet --disable-pip-version-check --force-reinstall --no-index $(TARGET)/wheels/freeblock-*.whl
+	@$(WHEEL)/bin/python -W ignore clients/python/notebooks/render.py $(TARGET)/notebook.html
+	@echo "$(TARGET)/notebook.html"
 
 # Fixed, so that a commit passes or fails for itself; `make explore` looks further.
 export PROPTEST_RNG_SEED ?= 20001023

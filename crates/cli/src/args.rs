@@ -6,6 +6,7 @@ use crate::simulate::log::{LogFile, log_file};
 #[cfg(unix)]
 use crate::tasks::args::{
     BackupArgs, Daemon, OneTask, PriorityArgs, ReorganizeArgs, ReplicaArgs, RestoreArgs, ScrubArgs,
+    SnapshotArgs,
 };
 use crate::values::{self, Drives, Load, ReadAs, TraceDevices, Warmup};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -113,6 +114,16 @@ pub(crate) enum Command {
         after_help = "Example:\n  freeblock repair --state /var/lib/freeblock\n  freeblock repair --state /var/lib/freeblock --disk data --give-up\n\nThe daemon must have ended. Without an option that decides something nothing is changed; the exit code is 1 when something is damaged. Damaged files are kept, as NAME.damaged. docs/SAFETY.md says what each decision means."
     )]
     Repair(crate::repair::RepairArgs),
+    /// Keep a disk as it is now, for programs to read while clients write on
+    #[cfg(unix)]
+    #[command(
+        after_help = "Example:\n  freeblock snapshot d0 --name nightly --expire 6h\n  nbdcopy \"nbd+unix:///d0@nightly?socket=/run/freeblock/d0.sock\" d0.img\n  freeblock snapshot d0 --name nightly --remove\n\nThe command returns when the snapshot can be read. Reads of it wait for time that other clients leave. Blocks are kept in the state directory before clients overwrite them, up to the bound `keep` of the configuration; a snapshot that passes it ends, and its readers get an error."
+    )]
+    Snapshot(SnapshotArgs),
+    /// List a daemon's snapshots
+    #[cfg(unix)]
+    #[command(after_help = "Example:\n  freeblock snapshots\n  freeblock snapshots --disk d0 --json")]
+    Snapshots(Daemon),
     /// Show a daemon's disks and tasks
     #[cfg(unix)]
     #[command(after_help = "Example:\n  freeblock status\n  freeblock status --json")]

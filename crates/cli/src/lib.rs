@@ -138,6 +138,10 @@ fn execute(cli: Cli, console: &Console) -> Result<Outcome, Problem> {
         #[cfg(unix)]
         Command::Reorganize(args) => tasks::reorganize(&args, console).map(Outcome::from),
         #[cfg(unix)]
+        Command::Snapshot(args) => tasks::snapshot(&args, console).map(Outcome::from),
+        #[cfg(unix)]
+        Command::Snapshots(args) => tasks::snapshots(&args).map(Outcome::from),
+        #[cfg(unix)]
         Command::Status(args) => tasks::status(&args).map(Outcome::from),
         #[cfg(unix)]
         Command::Tasks(args) => tasks::tasks(&args).map(Outcome::from),

@@ -38,6 +38,17 @@ pub struct BackgroundRequest {
     pub range: LbnRange,
     /// The operation.
     pub ask: Ask,
+    /// The number of the [snapshot](Device::snapshots) that it is for; `None`: the device as it is.
+    pub snapshot: Option<u64>,
+}
+
+/// The device as it was at one instant, for reading only.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    /// Its number. No other snapshot of the device ever has it.
+    pub number: u64,
+    /// The name under which clients ask for it.
+    pub name: String,
 }
 
 /// A block device for a disk's event loop. It takes the time and the requests, and returns answers. It does no I/O on
@@ -73,6 +84,11 @@ pub trait Device: Debug {
     /// Starts a request that can wait. A device without a scheduler carries it out as any other.
     fn ask_in_background(&mut self, now: Instant, request: BackgroundRequest) {
         self.ask(now, request.id, request.range, request.ask);
+    }
+
+    /// Returns the snapshots that can be read now.
+    fn snapshots(&self) -> Vec<Snapshot> {
+        Vec::new()
     }
 
     /// Declares that a client will ask for a range in the background. Nothing is answered.
@@ -155,6 +171,10 @@ impl<D: Device + ?Sized> Device for Box<D> {
 
     fn ask_in_background(&mut self, now: Instant, request: BackgroundRequest) {
         (**self).ask_in_background(now, request);
+    }
+
+    fn snapshots(&self) -> Vec<Snapshot> {
+        (**self).snapshots()
     }
 
     fn declare(&mut self, now: Instant, client: u64, range: LbnRange) {

@@ -89,6 +89,9 @@ pub enum Failure {
     /// The device must not be written now.
     #[error("{0}")]
     Taken(String),
+    /// The snapshot that was asked for has ended; with the reason.
+    #[error("{0}")]
+    Ended(String),
     /// There is no room for one more request; with the bound that is reached.
     #[error("{0}")]
     Busy(String),

@@ -32,7 +32,7 @@ mod ublk;
 
 pub use aligned::Aligned;
 #[cfg(target_os = "linux")]
-pub use block::{Abilities, BackgroundRequest, Device, Run};
+pub use block::{Abilities, BackgroundRequest, Device, Run, Snapshot};
 pub use clock::Clock;
 pub use emulated::{Answer, Ask, Emulated, EmulatedError, Failure};
 #[cfg(target_os = "linux")]

@@ -99,7 +99,13 @@ pub(crate) fn journal(bytes: &[u8]) {
             sector_bytes: Bytes::new(512),
             own: Vec::new(),
         };
-        let setup = Setup { disk, keep_bytes_max: 1 << 30, seed: 7, device: None };
+        let setup = Setup {
+            disk,
+            keep_bytes_max: 1 << 30,
+            background: server::BackgroundTerms::default(),
+            seed: 7,
+            device: None,
+        };
         let Ok(desk) = Desk::open(setup, journal) else { continue };
         for task in desk.tasks() {
             assert_eq!(desk.task(task.id).map(|again| again.id), Some(task.id));

@@ -151,6 +151,7 @@ pub(crate) fn task_seeds() -> Vec<Vec<u8>> {
         r#"{"kind":"backup","to":"/image","block_sectors":128,"deadline_unix_s":4000000000}"#,
         r#"{"kind":"restore","from":["/one","/two"],"force":true}"#,
         r#"{"kind":"replica","to":"/copy","force":true}"#,
+        r#"{"kind":"snapshot","name":"nightly","expires_unix_s":4000000000,"block_sectors":8}"#,
         r#"{"kind":"backup","to":"/image","since":["/one","/two"]}"#,
         r#"{"kind":"reorganize","plan":"/plan","block_sectors":32}"#,
         r#"{"kind":"scrub","first_lbn":64,"sectors":32,"block_sectors":16,"checksums":"/sums","force":true}"#,

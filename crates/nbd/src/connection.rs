@@ -298,6 +298,18 @@ impl Connection {
         self.closed = why;
     }
 
+    /// Replaces the exports that the client may choose among. An export already chosen stays open.
+    pub fn set_exports(&mut self, exports: Arc<[Export]>) {
+        if self.is_open() || self.exports == exports {
+            return;
+        }
+        // Contexts are agreed on for an export, which may be at another place now.
+        self.contexts_of = self
+            .contexts_of
+            .filter(|(of, _)| exports.get(*of).is_some_and(|e| self.exports.get(*of) == Some(e)));
+        self.exports = exports;
+    }
+
     /// Returns all bytes in memory: those [`held`](Self::held), and those received but not parsed, at most the number
     /// received at once.
     pub fn memory(&self) -> usize {

@@ -78,7 +78,7 @@ fn run(profile: &Profile, directory: &str, by: By) {
         if by == By::Background {
             disk.ask_in_background(
                 now,
-                BackgroundRequest { id: COPY + nth, client: 1, range, ask: Ask::Read },
+                BackgroundRequest { id: COPY + nth, client: 1, range, ask: Ask::Read, snapshot: None },
             );
         } else {
             disk.ask(now, COPY + nth, range, Ask::Read);

@@ -36,6 +36,8 @@ pub(crate) struct Carried {
     flush: bool,
     /// Whether the request can wait: it came to the background export.
     pub background: bool,
+    /// The number of the snapshot that it is for.
+    pub snapshot: Option<u64>,
     /// Bytes of zeroes or prefetched data that the request holds. A connection counts them, the kernel's queue does
     /// not.
     pub extra: usize,
@@ -61,7 +63,8 @@ impl Target {
         let range = self.range(&request);
         let data = std::mem::take(&mut request.data);
         let none = LbnRange::new(range.end(), Sectors::new(0));
-        let mut carried = Carried { from, request, rest: none, flush: false, background: false, extra: 0 };
+        let mut carried =
+            Carried { from, request, rest: none, flush: false, background: false, snapshot: None, extra: 0 };
         let ask = match carried.request.command {
             Command::Read => Ask::Read,
             Command::Write => Ask::Write { bytes: data, through: carried.request.fua },

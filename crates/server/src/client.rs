@@ -1,7 +1,7 @@
 //! A client's socket, and the operations in flight on it.
 
 use crate::tls::{Session, Tls};
-use device::{Ring, Token, Work, is_closed};
+use device::{Ring, Snapshot, Token, Work, is_closed};
 use nbd::{Connection, Violation};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -55,8 +55,12 @@ pub(crate) struct Client {
     pub ending: bool,
     /// Whether the client has chosen an export.
     pub opened: bool,
-    /// Whether that is the background export.
+    /// Whether that is the background export, or a snapshot.
     pub background: bool,
+    /// The number of the snapshot.
+    pub snapshot: Option<u64>,
+    /// The snapshots that the connection offers after the other exports.
+    pub snapshots: Arc<[Snapshot]>,
     /// Whether the connection is dead in both directions.
     pub gone: bool,
     /// When the client connected.
@@ -84,6 +88,8 @@ impl Client {
             ending: false,
             opened: false,
             background: false,
+            snapshot: None,
+            snapshots: Arc::default(),
             gone: false,
             since: now,
         }

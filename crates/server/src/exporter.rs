@@ -13,8 +13,8 @@ use crate::offer::{Offer, ServeError, Tally, Terms};
 use crate::tls::Tls;
 use crate::turns::Turns;
 use device::{
-    Answer, Ask, BackgroundRequest, Clock, Device, Ended, KernelError, KernelQueue, Ring, Token, Ublk,
-    UblkError, UblkPlan, Work,
+    Answer, Ask, BackgroundRequest, Clock, Device, Ended, KernelError, KernelQueue, Ring, Snapshot, Token,
+    Ublk, UblkError, UblkPlan, Work,
 };
 use kernel::Kernel;
 use leaving::{Lines, Lost};
@@ -42,6 +42,9 @@ pub struct Exporter<D> {
     writes: bool,
     writers: usize,
     exports: Arc<[Export]>,
+    /// All exports, with those of the snapshots that the device had last.
+    offered: Arc<[Export]>,
+    snapshots: Arc<[Snapshot]>,
     target: Target,
     tls: Option<Tls>,
     limits: Limits,
@@ -136,6 +139,8 @@ impl<D: Device> Exporter<D> {
             disk,
             writes: !offer.read_only,
             writers: 0,
+            offered: Arc::from(exports.clone()),
+            snapshots: Arc::default(),
             exports: Arc::from(exports),
             tls: offer.tls,
             limits: offer.limits,
@@ -429,7 +434,8 @@ impl<D: Device> Exporter<D> {
 
     fn request(&mut self, id: u64, request: Request) {
         let background = self.clients.get(&id).is_some_and(|client| client.background);
-        if background && request.command == Command::Cache {
+        let snapshot = self.clients.get(&id).and_then(|client| client.snapshot);
+        if background && snapshot.is_none() && request.command == Command::Cache {
             let range = self.target.range(&request);
             self.disk.declare(self.clock.now(), id, range);
             return self.reply(id, &request, &Reply::Done);
@@ -439,7 +445,7 @@ impl<D: Device> Exporter<D> {
             Begun::Asks(mut carried, range, ask) => {
                 if let Some(client) = self.clients.get_mut(&id) {
                     client.asked += 1;
-                    carried.background = background;
+                    (carried.background, carried.snapshot) = (background, snapshot);
                     self.turns_of(background).push(id, bytes, (carried, range, ask));
                 }
             }
@@ -487,12 +493,13 @@ impl<D: Device> Exporter<D> {
         if matches!(carried.from, From::Kernel(_)) {
             self.others += carried.extra;
         }
-        let (background, from) = (carried.background, carried.from);
+        let (background, snapshot, from) = (carried.background, carried.snapshot, carried.from);
         self.asked.insert(name, carried);
         let now = self.clock.now();
         match from {
             From::Client(client) if background => {
-                self.disk.ask_in_background(now, BackgroundRequest { id: name, client, range, ask });
+                let request = BackgroundRequest { id: name, client, range, ask, snapshot };
+                self.disk.ask_in_background(now, request);
             }
             _ => self.disk.ask(now, name, range, ask),
         }

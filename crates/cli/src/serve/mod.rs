@@ -188,7 +188,8 @@ fn office(
         _ => None,
     };
     let seed = random_seed().map_err(Problem::failed)?;
-    let setup = Setup { disk: facts, keep_bytes_max: config.keep_bytes_max, seed, device };
+    let (keep_bytes_max, background) = (config.keep_bytes_max, terms(disk));
+    let setup = Setup { disk: facts, keep_bytes_max, background, seed, device };
     let office = Office::set_up(opened, setup, &state.join(&disk.name));
     office.map(|office| Some(office.confined(allowed.clone()))).map_err(|error| match error {
         OfficeError::Journal(_) => disk.places.underline("device", Problem::failed(error)),
@@ -201,6 +202,10 @@ fn tell(moment: Moment) {
     if let Err(error) = server::notify(moment) {
         tracing::warn!(%error, ?moment, "the service manager was not told");
     }
+}
+
+fn terms(disk: &DiskConfig) -> BackgroundTerms {
+    BackgroundTerms { floor: disk.background_floor, memory: disk.background_memory }
 }
 
 fn start(disk: &DiskConfig, config: &Config, allowed: &Places, console: &Console) -> Result<Served, Problem> {
@@ -226,8 +231,7 @@ fn start(disk: &DiskConfig, config: &Config, allowed: &Places, console: &Console
         background: disk.background.clone(),
     };
     if disk.background.is_some() {
-        let terms = BackgroundTerms { floor: disk.background_floor, memory: disk.background_memory };
-        opened.take_background_requests(terms);
+        opened.take_background_requests(terms(disk));
     }
     let learnt = learnt::go_on(disk, config, &mut opened)?;
     // Record from the first input of the core; its earlier knowledge is in the recording's setup.

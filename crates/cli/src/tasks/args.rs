@@ -74,6 +74,31 @@ pub(crate) struct BackupArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct SnapshotArgs {
+    /// The disk; optional if the daemon has only one
+    #[arg(value_name = "DISK")]
+    pub(crate) of: Option<String>,
+    /// The snapshot's name: letters, digits, '-', '_' and '.'
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: String,
+    /// End the snapshot after this time: 90s, 30m, 6h, 2d
+    #[arg(long, value_name = "TIME", value_parser = seconds)]
+    pub(crate) expire: Option<u64>,
+    /// End the snapshot of this name now
+    #[arg(long, conflicts_with_all = ["expire", "priority"])]
+    pub(crate) remove: bool,
+    /// The share of the gaps of its readers relative to tasks, 1 to 100
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u8).range(1..=100), allow_negative_numbers = true)]
+    pub(crate) priority: u8,
+    /// The daemon's control socket
+    #[arg(long, value_name = "PATH", default_value = client::USUAL_PATH)]
+    pub(crate) control: PathBuf,
+    /// Print the daemon's answer as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct ReplicaArgs {
     /// A file or a block device
     #[arg(value_name = "FILE|DEVICE")]

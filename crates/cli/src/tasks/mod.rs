@@ -8,7 +8,8 @@ use crate::output::Console;
 use crate::problem::Problem;
 use crate::progress::Progress;
 use args::{
-    BackupArgs, Daemon, OneTask, PriorityArgs, ReorganizeArgs, ReplicaArgs, RestoreArgs, ScrubArgs, Start,
+    BackupArgs, Daemon, OneTask, PriorityArgs, ReorganizeArgs, ReplicaArgs, RestoreArgs, ScrubArgs,
+    SnapshotArgs, Start,
 };
 use client::{Control, ControlError};
 use serde_json::{Map, Value, json};
@@ -40,6 +41,55 @@ pub(crate) fn backup(args: &BackupArgs, console: &Console) -> Result<String, Pro
     }
     put(&mut spec, "block_sectors", args.block_sectors);
     start("backup", spec, &args.start, console)
+}
+
+/// Starts a snapshot, and waits until it can be read; or ends one.
+pub(crate) fn snapshot(args: &SnapshotArgs, console: &Console) -> Result<String, Problem> {
+    let (control, disk, json) = (args.control.clone(), args.of.clone(), args.json);
+    let to = Daemon { control, disk, json };
+    let (control, disk) = daemon(&to)?;
+    let path = format!("/v1/disks/{disk}/tasks");
+    if args.remove {
+        let listed = control.get(&path).map_err(problem)?;
+        let mut tasks = listed["tasks"].as_array().into_iter().flatten();
+        let its = |task: &&Value| {
+            show::is_snapshot(task) && !show::is_over(task) && task["spec"]["name"] == *args.name
+        };
+        let Some(id) = tasks.find(its).map(|task| task["id"].clone()) else {
+            let text = format!("{disk} has no snapshot {:?}", args.name);
+            return Err(Problem::failed(text).help("`freeblock snapshots` lists them"));
+        };
+        let task = control.post(&format!("{path}/{id}/cancel"), &json!({})).map_err(problem)?;
+        return told(&to, &task);
+    }
+    let mut spec = json!({ "kind": "snapshot", "name": args.name, "priority": args.priority });
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    if let Some(time) = args.expire {
+        spec["expires_unix_s"] = now.saturating_add(time).into();
+    }
+    let mut task = control.post(&path, &spec).map_err(problem)?;
+    interrupt::watch(|| {});
+    while task["state"] == "queued" && !interrupt::came() {
+        std::thread::sleep(LOOK / 5);
+        task = control.get(&format!("{path}/{}", task["id"])).map_err(problem)?;
+    }
+    if task["state"] == "failed" {
+        return Err(Problem::failed(show::task(&task).trim_end()));
+    }
+    if task["state"] == "running" {
+        console.note(&format!("clients read it as the export {disk}@{}", args.name));
+    }
+    told(&to, &task)
+}
+
+/// Lists snapshots.
+pub(crate) fn snapshots(args: &Daemon) -> Result<String, Problem> {
+    let status = all(args)?;
+    if args.json {
+        let snapshots: Vec<&Value> = show::tasks_of(&status).filter(|task| show::is_snapshot(task)).collect();
+        return crate::drive::json(&json!({ "snapshots": snapshots }));
+    }
+    Ok(show::snapshots(&status))
 }
 
 pub(crate) fn replica(args: &ReplicaArgs, console: &Console) -> Result<String, Problem> {

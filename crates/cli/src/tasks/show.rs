@@ -50,7 +50,7 @@ fn remark(task: &Value) -> String {
         remarks.push(reason.to_owned());
     }
     if task["misses_deadline"].as_bool() == Some(true) {
-        let over = matches!(text(task, "state"), "done" | "failed" | "cancelled");
+        let over = is_over(task);
         remarks.push(if over { "missed its deadline" } else { "will miss its deadline" }.into());
     }
     let bad = task["bad_lbns"].as_array().map_or(0, Vec::len) as u64 + task["bad_more"].as_u64().unwrap_or(0);
@@ -64,6 +64,42 @@ fn remark(task: &Value) -> String {
         remarks.push(format!("{} BLOCKS DIFFER FROM THEIR CHECKSUMS", grouped(wrong)));
     }
     remarks.join("; ")
+}
+
+/// Returns whether a task is a snapshot.
+pub(crate) fn is_snapshot(task: &Value) -> bool {
+    task["kind"] == "snapshot"
+}
+
+/// Returns whether a task is over.
+pub(crate) fn is_over(task: &Value) -> bool {
+    matches!(text(task, "state"), "done" | "failed" | "cancelled")
+}
+
+/// Returns a table of all snapshots.
+pub(crate) fn snapshots(status: &Value) -> String {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let left = |task: &Value| match task["spec"]["expires_unix_s"].as_f64() {
+        Some(at) if !is_over(task) => time(at - now.as_secs_f64()),
+        _ => "-".into(),
+    };
+    let rows: Vec<Vec<String>> = tasks_of(status)
+        .filter(|task| is_snapshot(task))
+        .map(|task| {
+            vec![
+                task["id"].to_string(),
+                format!("{}@{}", text(task, "disk"), text(&task["spec"], "name")),
+                text(task, "state").into(),
+                format!("{:.1} MB", task["bytes"].as_f64().unwrap_or(0.0) / 1e6),
+                left(task),
+                remark(task),
+            ]
+        })
+        .collect();
+    if rows.is_empty() {
+        return "no snapshots\n".into();
+    }
+    table(&["task", "export", "state", "kept", "ends in", ""], &[1, 2, 5], rows)
 }
 
 /// Returns a table of all tasks.

@@ -36,11 +36,18 @@ pub(crate) enum Asked {
 
 impl Client {
     pub(crate) fn open(socket: &str) -> Self {
+        Self::of_export(socket, "").unwrap()
+    }
+
+    /// Opens an export by its name; `None` if there is none.
+    pub(crate) fn of_export(socket: &str, name: &str) -> Option<Self> {
         let mut socket = UnixStream::connect(socket).unwrap();
         socket.read_exact(&mut [0; 18]).unwrap();
-        socket.write_all(b"\0\0\0\x03IHAVEOPT\0\0\0\x01\0\0\0\0").unwrap();
-        socket.read_exact(&mut [0; 10]).unwrap();
-        Self { socket, next: 0, asked: BTreeMap::new() }
+        let length = (name.len() as u32).to_be_bytes();
+        let option = [b"\0\0\0\x03IHAVEOPT\0\0\0\x01", &length[..], name.as_bytes()].concat();
+        socket.write_all(&option).unwrap();
+        socket.read_exact(&mut [0; 10]).ok()?;
+        Some(Self { socket, next: 0, asked: BTreeMap::new() })
     }
 
     fn send(&mut self, (flags, kind): (u16, u16), (offset, length): (u64, u32), data: &[u8]) -> u64 {
@@ -74,6 +81,14 @@ impl Client {
         self.socket.read_exact(&mut reply).ok()?;
         assert_eq!(&reply[..8], b"\x67\x44\x66\x98\0\0\0\0");
         self.asked.remove(&u64::from_be_bytes(reply[8..].try_into().unwrap()))
+    }
+
+    /// Returns the error of a read that has to fail.
+    pub(crate) fn refused(&mut self, lbn: u64) -> u32 {
+        self.send((0, 0), (lbn * 512, 512), &[]);
+        let mut reply = [0; 16];
+        self.socket.read_exact(&mut reply).unwrap();
+        u32::from_be_bytes(reply[4..8].try_into().unwrap())
     }
 
     pub(crate) fn read(&mut self, lbn: u64, sectors: u64) -> Vec<u64> {

@@ -176,6 +176,66 @@ fn tasks_are_started_steered_and_outlive_a_kill() {
     let _ = std::fs::remove_dir_all(&directory);
 }
 
+/// A snapshot over NBD: the daemon is killed, clients overwrite the disk, and the snapshot stays what it was.
+#[test]
+fn a_snapshot_is_an_export_of_one_instant_through_kill_9() {
+    use crate::crash::{Asked, Client};
+    let directory = std::env::temp_dir().join(format!("freeblock-cli-snapshot-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&directory);
+    let Some(mut daemon) = Daemon::start(&directory) else { return };
+    let socket = directory.join("nbd").display().to_string();
+    let write = |lbns: std::ops::Range<u64>, stamp| {
+        let mut client = Client::open(&socket);
+        for lbn in lbns.step_by(50) {
+            client.ask(Asked::Write { lbn, sectors: 50, stamp, fua: true });
+            assert!(client.answer().is_some());
+        }
+    };
+    write(0..3_000, 1);
+    assert_eq!(daemon.says(&["snapshots"]), "no snapshots\n");
+    assert!(Client::of_export(&socket, "d0@nightly").is_none());
+    let said = daemon.says(&["snapshot", "d0", "--name", "nightly", "--expire", "1h"]);
+    assert!(said.starts_with("snapshot 1 of d0 is running\n"), "{said}");
+    let whole = |client: &mut Client| {
+        (0..3_000).step_by(100).for_each(|lbn| assert_eq!(client.read(lbn, 100), [1; 100], "LBN {lbn}"));
+    };
+    for stamp in 2..4 {
+        write(stamp * 100..1_000 + stamp * 500, stamp);
+        whole(&mut Client::of_export(&socket, "d0@nightly").unwrap());
+        daemon.kill();
+        drop(daemon);
+        let Some(again) = Daemon::start(&directory) else { return };
+        daemon = again;
+    }
+    let mut client = Client::of_export(&socket, "d0@nightly").unwrap();
+    whole(&mut client);
+    assert_eq!(Client::open(&socket).read(1_000, 2), [3, 3], "the disk itself has changed");
+    if testing::needs_program("nbdcopy") {
+        let copy = directory.join("copy");
+        let uri = format!("nbd+unix:///d0@nightly?socket={socket}");
+        let copied = Command::new("nbdcopy").args(["--requests=64", &uri]).arg(&copy).status().unwrap();
+        assert!(copied.success());
+        let bytes = std::fs::read(&copy).unwrap();
+        assert!(bytes[..3_000 * 512].chunks(8).all(|eight| eight == 1u64.to_le_bytes()));
+    }
+    let listed = daemon.says(&["snapshots"]);
+    assert!(
+        listed.contains("d0@nightly") && listed.contains("running") && listed.contains("59 min"),
+        "{listed}"
+    );
+    let twice = daemon.run(&["snapshot", "d0", "--name", "nightly"]);
+    assert!(String::from_utf8_lossy(&twice.stderr).contains("has the name nightly"), "{twice:?}");
+    assert_eq!(daemon.run(&["snapshot", "--name", "a/b"]).status.code(), Some(1));
+    let said = daemon.says(&["snapshot", "d0", "--name", "nightly", "--remove"]);
+    assert!(said.starts_with("snapshot 1 of d0 is cancelled\n"), "{said}");
+    assert_eq!(client.refused(0), 5, "EIO");
+    assert!(Client::of_export(&socket, "d0@nightly").is_none());
+    assert!(daemon.says(&["snapshots", "--json"]).contains("\"cancelled\""));
+    assert!(!directory.join("state/d0/task-1.kept").exists());
+    drop(daemon);
+    std::fs::remove_dir_all(&directory).unwrap();
+}
+
 /// Returns bytes that hold their own address.
 fn pattern(sectors: u64) -> Vec<u8> {
     (0..sectors * 64).flat_map(u64::to_le_bytes).collect()

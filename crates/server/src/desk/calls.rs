@@ -1,7 +1,7 @@
 //! The calls of operators.
 
 use super::routes::Owner;
-use super::spec::{self, TaskSpec};
+use super::spec::{self, TaskSpec, What};
 use super::table::{Event, TaskState};
 use super::{Desk, DeskError, MOST_LIVE};
 use crate::tasks::job::Stage;
@@ -40,6 +40,13 @@ impl Desk {
                 return Err(DeskError::Busy(format!(
                     "scrub {id} of LBNs {first} to {end} is {}; wait for it, or cancel it",
                     entry.state
+                )));
+            }
+            if let (What::Snapshot { name, .. }, What::Snapshot { name: there, .. }) = (&what, &other)
+                && name == there
+            {
+                return Err(DeskError::Busy(format!(
+                    "snapshot {id} has the name {name}; give another, or remove that one first"
                 )));
             }
             let both = what.writes() && (other.writes() || other.is_snapshot());

@@ -3,6 +3,7 @@
 use super::routes::Owner;
 use super::{Desk, MOST_LIVE};
 use crate::disk::{Fence, Spare};
+use device::{Answer, BackgroundRequest, Snapshot};
 use scheduler::{Application, Record, Sessions, Wanted};
 use units::{Bytes, Instant, LbnRange, Op, SessionId};
 
@@ -44,6 +45,32 @@ impl crate::Guard for Desk {
 
     fn taken(&self) -> Option<String> {
         self.is_taken()
+    }
+
+    fn snapshots(&self) -> Vec<Snapshot> {
+        let disk = &self.setup.disk.name;
+        let of = |(id, live): (&u64, &super::Live)| {
+            let name = live.job.snapshot()?;
+            Some(Snapshot { number: *id, name: format!("{disk}@{name}") })
+        };
+        self.live.iter().filter_map(of).collect()
+    }
+
+    fn read_snapshot(&mut self, sessions: &mut dyn Sessions, request: &BackgroundRequest) -> bool {
+        let Some(id) = request.snapshot else { return false };
+        let taken = self.with(sessions, id, |live, cx| live.job.read(cx, request)).is_some();
+        self.settle(sessions, id);
+        taken
+    }
+
+    fn leave(&mut self, sessions: &mut dyn Sessions, client: u64) -> Vec<u64> {
+        let ids: Vec<u64> = self.live.keys().copied().collect();
+        let leave = |id| self.with(sessions, id, |live, cx| live.job.leave(cx, client)).unwrap_or_default();
+        ids.into_iter().flat_map(leave).collect()
+    }
+
+    fn answer(&mut self) -> Option<Answer> {
+        self.answers.pop_front()
     }
 
     fn fenced(&self, range: LbnRange) -> Fence {

@@ -18,13 +18,14 @@ pub mod status;
 pub(crate) mod sums;
 pub mod table;
 
-use crate::disk::Fence;
+use crate::disk::{BackgroundTerms, Fence};
 use crate::office::Hand;
 use crate::tasks::job::{Context, Job, Stage};
 use crate::tasks::journal::{self, Damaged, Journal, JournalError};
 use crate::tasks::{Begin, begin};
 use apps::snapshot::VolumeId;
 use bad::Named;
+use device::Answer;
 use ending::Ending;
 use guests::Guest;
 use order::{Lane, News, Order, Told};
@@ -66,6 +67,8 @@ pub struct Setup {
     pub disk: DiskFacts,
     /// The most bytes that a backup keeps in the state directory while its target takes nothing.
     pub keep_bytes_max: u64,
+    /// The terms of the reads of snapshots.
+    pub background: BackgroundTerms,
     /// A random seed, for the names of images, and of the disk if it has none.
     pub seed: u128,
     /// The serial number of the device, if it has one: tasks do not move to another disk.
@@ -168,6 +171,8 @@ pub struct Desk {
     hushing: Vec<u64>,
     /// Whether clients' writes are in flight.
     changing: bool,
+    /// Answers to requests to snapshots.
+    answers: VecDeque<Answer>,
 }
 
 impl std::fmt::Debug for Desk {
@@ -230,6 +235,7 @@ impl Desk {
             alone: BTreeSet::new(),
             hushing: Vec::new(),
             changing: false,
+            answers: VecDeque::new(),
         };
         // A damaged journal is not written to.
         if desk.damage.is_none() {
@@ -519,6 +525,7 @@ impl Desk {
             figures: &entry.figures,
             saved: &entry.saved,
             keep_bytes_max: self.setup.keep_bytes_max,
+            background: self.setup.background,
         };
         let priority = spec::check_priority(entry.spec.priority).unwrap_or_default();
         let mut routed = self.routes.of(Owner::Task(id), sessions);
@@ -531,6 +538,7 @@ impl Desk {
             sums: &mut self.sums,
             priority,
             now: self.now,
+            unix_ms: self.unix_ms,
         };
         let mut job = begin(&mut cx, &asked);
         if paused {
@@ -575,8 +583,10 @@ impl Desk {
             sums: &mut self.sums,
             priority: priority.unwrap_or_default(),
             now: self.now,
+            unix_ms: self.unix_ms,
         };
         let told = call(live, &mut cx);
+        self.answers.extend(live.job.answers());
         self.hand_over();
         Some(told)
     }

@@ -86,6 +86,13 @@ pub enum Work {
         /// The sectors in it that are bad.
         bad: Vec<u32>,
     },
+    /// Read a kept block back: [`News::KeptBlock`], or [`News::Refused`] if it may be lost.
+    ReadKept {
+        /// The number that the report repeats.
+        mark: u64,
+        /// Its number.
+        block: u64,
+    },
     /// Verify images: [`News::Verified`], or [`News::Refused`].
     Verify {
         /// In order.
@@ -249,6 +256,17 @@ pub enum News {
         mark: u64,
         /// Bytes for the journal: a replica's progress; for a difference, the blocks that do not differ.
         saved: Vec<u8>,
+    },
+    /// A block that was kept.
+    KeptBlock {
+        /// The mark in the order.
+        mark: u64,
+        /// Its number.
+        block: u64,
+        /// All its bytes.
+        bytes: Vec<u8>,
+        /// The sectors in it that could not be read when it was kept.
+        bad: Vec<u32>,
     },
     /// There is no space at present: try again.
     Full(String),

@@ -46,11 +46,14 @@ pub enum Kind {
     Replica,
     /// Moves blocks as a plan says.
     Reorganize,
+    /// The disk as it was when the task was started, for clients to read while the task lasts.
+    Snapshot,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Scrub, Self::Backup, Self::Restore, Self::Replica, Self::Reorganize];
+    pub const ALL: [Self; 6] =
+        [Self::Scrub, Self::Backup, Self::Restore, Self::Replica, Self::Reorganize, Self::Snapshot];
 }
 
 impl std::fmt::Display for Kind {
@@ -61,6 +64,7 @@ impl std::fmt::Display for Kind {
             Self::Restore => "restore",
             Self::Replica => "replica",
             Self::Reorganize => "reorganize",
+            Self::Snapshot => "snapshot",
         })
     }
 }
@@ -83,8 +87,8 @@ pub struct TaskSpec {
     /// Scrub: the number of sectors; by default all up to the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sectors: Option<u64>,
-    /// Scrub, backup, replica: sectors in a block, the unit of a read; 16 KiB by default. Reorganize: used if the plan
-    /// does not say.
+    /// Scrub, backup, replica: sectors in a block, the unit of a read; 16 KiB by default. Snapshot: the unit of what is
+    /// kept before it is overwritten. Reorganize: used if the plan does not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub block_sectors: Option<u64>,
     /// Backup: the image file, which must not exist. Replica: a file or block device.
@@ -103,6 +107,13 @@ pub struct TaskSpec {
     /// (docs/SCRUB.md).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checksums: Option<PathBuf>,
+    /// Snapshot: its name, of at most 64 letters, digits, `-`, `_` and `.`, the first a letter or digit. Clients read
+    /// the export `DISK@NAME`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Snapshot: when it ends by itself, in seconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_unix_s: Option<u64>,
     /// Restore: run although clients have the disk open. Backup, replica: overwrite an existing file. Scrub with
     /// checksums: replace a store that is unknown or distrusted by a new one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -134,6 +145,8 @@ impl TaskSpec {
             since: Vec::new(),
             plan: None,
             checksums: None,
+            name: None,
+            expires_unix_s: None,
             force: false,
         }
     }
@@ -143,7 +156,7 @@ impl TaskSpec {
     /// # Errors
     /// The first field that is wrong, with its permitted values.
     pub fn check(&self, disk: &DiskFacts) -> Result<What, SpecError> {
-        use Kind::{Backup, Reorganize, Replica, Restore, Scrub};
+        use Kind::{Backup, Reorganize, Replica, Restore, Scrub, Snapshot};
         check_priority(self.priority)?;
         let kind = self.kind;
         let stray = |field, given: bool, kinds: &[Kind]| match given && !kinds.contains(&kind) {
@@ -152,12 +165,18 @@ impl TaskSpec {
         };
         stray("first_lbn", self.first_lbn.is_some(), &[Scrub])?;
         stray("sectors", self.sectors.is_some(), &[Scrub])?;
-        stray("block_sectors", self.block_sectors.is_some(), &[Scrub, Backup, Replica, Reorganize])?;
+        stray(
+            "block_sectors",
+            self.block_sectors.is_some(),
+            &[Scrub, Backup, Replica, Reorganize, Snapshot],
+        )?;
         stray("to", self.to.is_some(), &[Backup, Replica])?;
         stray("from", !self.from.is_empty(), &[Restore])?;
         stray("since", !self.since.is_empty(), &[Backup])?;
         stray("plan", self.plan.is_some(), &[Reorganize])?;
         stray("checksums", self.checksums.is_some(), &[Scrub])?;
+        stray("name", self.name.is_some(), &[Snapshot])?;
+        stray("expires_unix_s", self.expires_unix_s.is_some(), &[Snapshot])?;
         stray("force", self.force, &[Restore, Backup, Replica, Scrub])?;
         Ok(match kind {
             Scrub => {
@@ -174,6 +193,10 @@ impl TaskSpec {
             }
             Reorganize => {
                 What::Reorganize { plan: path("plan", self.plan.as_ref())?, block: self.block(disk)? }
+            }
+            Snapshot => {
+                let name = snapshot_name(self.name.as_deref())?;
+                What::Snapshot { name, block: self.block(disk)?, expires_unix_s: self.expires_unix_s }
             }
             Restore => {
                 let given = self.from.first();
@@ -248,6 +271,24 @@ pub fn check_priority(priority: u8) -> Result<scheduler::Priority, SpecError> {
     known.ok_or_else(|| SpecError::new("priority", priority.to_string(), "give 1 to 100"))
 }
 
+/// The longest name of a snapshot, in bytes.
+const SNAPSHOT_NAME_BYTES_MAX: usize = 64;
+
+/// Checks the name of a snapshot: it is a part of an export's name, of paths and of command lines.
+fn snapshot_name(given: Option<&str>) -> Result<String, SpecError> {
+    let mend = "give at most 64 letters, digits, '-', '_' and '.', the first a letter or digit";
+    let Some(name) = given else { return Err(SpecError::new("name", "nothing is given".into(), mend)) };
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let first = name.starts_with(|c: char| c.is_ascii_alphanumeric());
+    match first && name.chars().all(plain) && name.len() <= SNAPSHOT_NAME_BYTES_MAX {
+        true => Ok(name.to_owned()),
+        false => {
+            let shown: String = name.chars().take(SNAPSHOT_NAME_BYTES_MAX + 1).collect();
+            Err(SpecError::new("name", format!("{shown:?}"), mend))
+        }
+    }
+}
+
 /// Checks that a path is absolute: the daemon's working directory is not the user's.
 fn path(field: &'static str, given: Option<&PathBuf>) -> Result<PathBuf, SpecError> {
     let Some(path) = given else {
@@ -316,6 +357,15 @@ pub enum What {
         /// The unit, where the plan does not say.
         block: Sectors,
     },
+    /// Keeps the disk as it is now for readers.
+    Snapshot {
+        /// Its name.
+        name: String,
+        /// The unit of what is kept.
+        block: Sectors,
+        /// When it ends, in seconds since 1970.
+        expires_unix_s: Option<u64>,
+    },
     /// Writes images to the disk.
     Restore {
         /// Their files, in order.
@@ -362,7 +412,7 @@ impl What {
 
     /// Returns whether its result is the disk at one instant.
     pub(crate) fn is_snapshot(&self) -> bool {
-        matches!(self, Self::Backup { .. } | Self::Replica { .. })
+        matches!(self, Self::Backup { .. } | Self::Replica { .. } | Self::Snapshot { .. })
     }
 }
 
@@ -438,6 +488,18 @@ mod tests {
     }
 
     #[test]
+    fn a_snapshot_has_a_name_of_plain_letters() {
+        let named = |name: &str| TaskSpec { name: Some(name.into()), ..TaskSpec::new(Kind::Snapshot) };
+        for name in ["nightly", "2026-11-27_01.00", "a", &"x".repeat(64)] {
+            let what = named(name).check(&disk()).unwrap();
+            assert!(what.is_snapshot() && !what.writes(), "{name}");
+        }
+        for name in ["", ".", "..", "-x", "_x", "a@b", "a b", "a\n", "ä", "a/b", &"x".repeat(65)] {
+            assert_eq!(named(name).check(&disk()).unwrap_err().field, "name", "{name:?}");
+        }
+    }
+
+    #[test]
     fn every_mistake_names_its_field_and_the_mend() {
         let mistakes = [
             (r#"{"kind":"scrub","priority":0}"#, "priority: 0; give 1 to 100"),
@@ -448,6 +510,15 @@ mod tests {
             (r#"{"kind":"scrub","first_lbn":990,"sectors":11}"#, "sectors: 11 from LBN 990 on; give 1 to 10"),
             (r#"{"kind":"scrub","block_sectors":0}"#, "block_sectors: 0; give 1 to 32768"),
             (r#"{"kind":"scrub","to":"/a"}"#, "to: a scrub has no such thing; leave it out"),
+            (
+                r#"{"kind":"snapshot"}"#,
+                "name: nothing is given; give at most 64 letters, digits, '-', '_' and '.', the first a letter or digit",
+            ),
+            (
+                r#"{"kind":"snapshot","name":"a/b"}"#,
+                "name: \"a/b\"; give at most 64 letters, digits, '-', '_' and '.', the first a letter or digit",
+            ),
+            (r#"{"kind":"scrub","name":"a"}"#, "name: a scrub has no such thing; leave it out"),
             (r#"{"kind":"backup"}"#, "to: nothing is given; name a file"),
             (r#"{"kind":"backup","to":"a"}"#, "to: a; give a path that begins with /"),
             (r#"{"kind":"restore"}"#, "from: nothing is given; name the images"),

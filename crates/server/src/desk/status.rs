@@ -138,7 +138,9 @@ impl Desk {
         let noted = !self.saving.iter().any(|(_, other, _)| *other == id);
         let state = if entry.state == TaskState::Done && !noted { TaskState::Running } else { entry.state };
         let runs = state == TaskState::Running && !stopped;
-        let eta = live.zip(left).filter(|_| runs).and_then(|(live, left)| live.pace.eta(left));
+        // A snapshot lasts until it is ended.
+        let grows = runs && entry.spec.kind != Kind::Snapshot;
+        let eta = live.zip(left).filter(|_| grows).and_then(|(live, left)| live.pace.eta(left));
         let now = self.unix_ms as f64 / 1e3;
         let end = if state.is_over() { entry.changed as f64 / 1e3 } else { now + eta.unwrap_or(0.0) };
         let ms = |d: Duration| d.as_nanos() as f64 / 1e6;

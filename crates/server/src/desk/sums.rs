@@ -88,6 +88,13 @@ impl Sums {
         self.watch.as_ref().is_some_and(|watch| watch.id == id)
     }
 
+    /// Returns the ranges of the writes in flight, of clients and of tasks and sessions.
+    pub fn in_flight(&self) -> Vec<LbnRange> {
+        let given = self.given.values().flatten();
+        let given = given.map(|(start, len)| LbnRange::new(units::Lbn::new(*start), Sectors::new(*len)));
+        self.writing.iter().copied().chain(given).collect()
+    }
+
     /// Returns the number of times that a write began or ended.
     pub fn writes(&self) -> u64 {
         self.writes

@@ -2,7 +2,7 @@
 
 use super::blocks::{Blocks, within};
 use crate::tape::{Noted, Taped};
-use device::Failure;
+use device::{Answer, BackgroundRequest, Failure, Snapshot};
 use scheduler::{
     Application, Buffers, Core, Given, Priority, Record, SessionError, Sessions, Wanted, Watch, Watched,
 };
@@ -63,6 +63,29 @@ pub trait Guard {
     /// Returns why no other writes are allowed now, if so: then new clients are refused, and writes of present ones
     /// fail.
     fn taken(&self) -> Option<String> {
+        None
+    }
+
+    /// Returns the snapshots of the disk that it serves.
+    fn snapshots(&self) -> Vec<Snapshot> {
+        Vec::new()
+    }
+
+    /// Takes a client's request to one of its snapshots. Returns whether it has that snapshot: then it gives an
+    /// [answer](Self::answer).
+    fn read_snapshot(&mut self, sessions: &mut dyn Sessions, request: &BackgroundRequest) -> bool {
+        let _ = (sessions, request);
+        false
+    }
+
+    /// Drops the requests to its snapshots of a client that is gone. Returns their numbers.
+    fn leave(&mut self, sessions: &mut dyn Sessions, client: u64) -> Vec<u64> {
+        let _ = (sessions, client);
+        Vec::new()
+    }
+
+    /// Returns the next answer to a request to one of its snapshots. The disk asks after each call and each record.
+    fn answer(&mut self) -> Option<Answer> {
         None
     }
 
@@ -216,6 +239,35 @@ impl Apps {
     /// Returns why no client may write, if none may.
     pub fn taken(&self) -> Option<String> {
         self.apps.iter().find_map(|app| app.app.taken())
+    }
+
+    /// Returns the snapshots of all applications.
+    pub fn snapshots(&self) -> Vec<Snapshot> {
+        self.apps.iter().flat_map(|app| app.app.snapshots()).collect()
+    }
+
+    /// Hands a request to the application that has its snapshot. Returns whether there is one.
+    pub fn read_snapshot(&mut self, world: World<'_>, request: &BackgroundRequest) -> bool {
+        let has = |app: &App| app.app.snapshots().iter().any(|of| Some(of.number) == request.snapshot);
+        let Some(index) = self.apps.iter().position(has) else { return false };
+        self.with(index, world, |app, sessions| app.read_snapshot(sessions, request)).unwrap_or(false)
+    }
+
+    /// Drops the requests to snapshots of a client that is gone. Returns their numbers.
+    pub fn leave(&mut self, world: World<'_>, client: u64) -> Vec<u64> {
+        let World { core, blocks } = world;
+        let mut left = Vec::new();
+        for index in 0..self.apps.len() {
+            let world = World { core: &mut *core, blocks: &mut *blocks };
+            let its = self.with(index, world, |app, sessions| app.leave(sessions, client));
+            left.extend(its.unwrap_or_default());
+        }
+        left
+    }
+
+    /// Takes the answers to requests to snapshots.
+    pub fn answers(&mut self) -> impl Iterator<Item = Answer> {
+        self.apps.iter_mut().flat_map(|app| std::iter::from_fn(|| app.app.answer()))
     }
 
     /// Reports the bytes moved to the application that opened the session.

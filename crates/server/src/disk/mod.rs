@@ -20,7 +20,7 @@ pub use status::{Accessed, BOUNDS_US, DeviceTime, DiskStatus, Foresight, Gaps, L
 
 use crate::tape::{Tape, Taped};
 use apps::{Apps, Asker, World};
-use background::Background;
+pub(crate) use background::{Asked, Background, copy};
 use blocks::Blocks;
 use commands::{Commands, Errand};
 use device::{Answer, Ask, Device, Failure};
@@ -216,7 +216,12 @@ impl<D: Device> Disk<D> {
     /// call they are foreground requests.
     pub fn take_background_requests(&mut self, terms: BackgroundTerms) {
         let capacity = self.core().drive().layout().capacity();
-        self.background = Some(self.apps.add(Background::new(terms, self.sector, capacity)));
+        self.background = Some(self.apps.add(Background::new(
+            terms,
+            scheduler::Priority::default(),
+            self.sector,
+            capacity,
+        )));
     }
 
     /// Adds an application.
@@ -304,7 +309,7 @@ impl<D: Device> Disk<D> {
                 moved = true;
             }
             moved |= self.send(now);
-            moved |= self.take_background_answers();
+            moved |= self.take_background_answers() | self.take_snapshot_answers();
             if !moved {
                 return;
             }

@@ -1,5 +1,6 @@
 //! The disk as a device for its server.
 
+use super::apps::World;
 use super::background::Asked;
 use super::{Disk, bytes_of};
 use device::{Abilities, Answer, Ask, BackgroundRequest, Device, Ended, Failure, Run, Work};
@@ -52,7 +53,14 @@ impl<D: Device> Device for Disk<D> {
     }
 
     fn ask_in_background(&mut self, now: Instant, request: BackgroundRequest) {
-        let BackgroundRequest { id, client, range, ask } = request;
+        if request.snapshot.is_some() {
+            self.device.advance(now);
+            self.pump(now);
+            self.told = self.told.max(now);
+            self.ask_snapshot(&request);
+            return self.pump(now);
+        }
+        let BackgroundRequest { id, client, range, ask, .. } = request;
         if self.background.is_none() {
             return self.ask(now, id, range, ask);
         }
@@ -71,6 +79,10 @@ impl<D: Device> Device for Disk<D> {
         self.pump(now);
     }
 
+    fn snapshots(&self) -> Vec<device::Snapshot> {
+        self.apps.snapshots()
+    }
+
     fn declare(&mut self, now: Instant, client: u64, range: LbnRange) {
         let Some(place) = self.background else { return };
         if self.refused(range, &Ask::Read).is_none() {
@@ -84,8 +96,16 @@ impl<D: Device> Device for Disk<D> {
     }
 
     fn leave(&mut self, now: Instant, client: u64) -> Vec<u64> {
-        let Some(place) = self.background else { return Vec::new() };
-        self.call(place, now, |background, sessions| background.leave(sessions, client)).unwrap_or_default()
+        self.device.advance(now);
+        self.pump(now);
+        let world = World { core: &mut self.core, blocks: &mut self.blocks };
+        let mut left = self.apps.leave(world, client);
+        if let Some(place) = self.background {
+            let its = self.call(place, now, |background, sessions| background.leave(sessions, client));
+            left.extend(its.unwrap_or_default());
+        }
+        self.pump(now);
+        left
     }
 
     fn next_work(&mut self) -> Option<(u64, Work)> {
@@ -124,7 +144,7 @@ impl<D: Device> Device for Disk<D> {
 
 impl<D: Device> Disk<D> {
     /// Returns why a request is refused, if it is.
-    fn refused(&self, range: LbnRange, ask: &Ask) -> Option<Failure> {
+    pub(super) fn refused(&self, range: LbnRange, ask: &Ask) -> Option<Failure> {
         let can = self.device.abilities();
         match ask {
             Ask::Flush => return None,

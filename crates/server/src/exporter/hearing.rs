@@ -4,8 +4,8 @@ use super::{BACKGROUND, Exporter};
 use crate::client::{Client, ClientError};
 use crate::limits::{Shares, Verdict};
 use crate::tls::Tls;
-use device::Device;
-use nbd::{Connection, Event};
+use device::{Device, Snapshot};
+use nbd::{Abilities, Connection, Event, Export};
 use rustix::net::sockopt;
 use std::io;
 use std::net::TcpStream;
@@ -13,6 +13,10 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 use tracing::{info, warn};
+
+/// The line about a snapshot that clients show to people.
+const SNAPSHOT_DESCRIPTION: &str =
+    "the disk as it was at one instant; requests wait for time that other clients leave";
 
 /// TCP keep-alive: a machine that is silent is probed after the first time, then at intervals of the second, and counts
 /// as gone after this number of probes: a minute in all.
@@ -62,9 +66,45 @@ impl<D: Device> Exporter<D> {
         let Some(client) = self.clients.get_mut(&id) else { return };
         if !client.connection.is_open() {
             client.connection.set_closed(self.disk.taken());
+            self.offer(id);
         }
+        let Some(client) = self.clients.get_mut(&id) else { return };
         let result = client.received(bytes);
         self.events(id, result);
+    }
+
+    /// Offers a client the snapshots that the device has now.
+    fn offer(&mut self, id: u64) {
+        let snapshots = self.disk.snapshots();
+        if *self.snapshots != *snapshots {
+            self.offered = self.with_snapshots(&snapshots);
+            self.snapshots = Arc::from(snapshots);
+        }
+        if let Some(client) = self.clients.get_mut(&id) {
+            client.connection.set_exports(Arc::clone(&self.offered));
+            client.snapshots = Arc::clone(&self.snapshots);
+        }
+    }
+
+    /// Returns the exports, and one for each snapshot. The device's holes are not those of a snapshot, so that has no
+    /// block status.
+    fn with_snapshots(&self, snapshots: &[Snapshot]) -> Arc<[Export]> {
+        let first = self.exports.first();
+        let of = |snapshot: &Snapshot| {
+            let first = first?;
+            let abilities = Abilities {
+                write: false,
+                fua: false,
+                cache: false,
+                block_status: false,
+                ..first.abilities()
+            };
+            let export =
+                Export::new(&snapshot.name, first.size()).ok()?.describe(SNAPSHOT_DESCRIPTION).ok()?;
+            export.with(abilities).blocks(first.block_sizes()).ok()
+        };
+        let all: Option<Vec<Export>> = snapshots.iter().map(of).collect();
+        self.exports.iter().cloned().chain(all.unwrap_or_default()).collect()
     }
 
     /// Handles the events of a client's connection, after input or an answer.
@@ -84,7 +124,11 @@ impl<D: Device> Exporter<D> {
                     let told = self.lines.usual(self.clock.now());
                     if let Some(client) = self.clients.get_mut(&id) {
                         client.opened = true;
-                        client.background = export == BACKGROUND;
+                        client.background = export >= BACKGROUND;
+                        client.snapshot = export
+                            .checked_sub(self.exports.len())
+                            .and_then(|at| client.snapshots.get(at))
+                            .map(|snapshot| snapshot.number);
                         if told {
                             let background = client.background;
                             info!(client = id, from = client.from, background, "opened");

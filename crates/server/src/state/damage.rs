@@ -43,6 +43,8 @@ pub(crate) enum Damage {
     Differs { sequence: u64 },
     #[error("record {sequence} at byte {at} is sound, and does not fit those before it")]
     Content { sequence: u64, at: u64 },
+    #[error("the record at byte {at} is not the one that was written there")]
+    ReadBack { at: u64 },
     #[error("neither of its two slots is sound")]
     End,
     #[error(

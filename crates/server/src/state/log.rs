@@ -208,6 +208,20 @@ impl Reader {
         Ok((tail == chain.to_le_bytes()).then_some(chain))
     }
 
+    /// Returns the body of the record at a place, if the record is sound.
+    fn record_at(&mut self, at: u64) -> Result<Option<Vec<u8>>, Damage> {
+        let Some(chain) = self.bytes(at.saturating_sub(TAIL as u64), TAIL as u64)? else { return Ok(None) };
+        let Some(head) = self.bytes(at, HEAD as u64)? else { return Ok(None) };
+        let number = |bytes: &[u8]| bytes.first_chunk::<4>().map(|b| u32::from_le_bytes(*b));
+        let Some((chain, len)) = number(&chain).zip(number(&head)) else { return Ok(None) };
+        self.chain = chain;
+        let start = at.saturating_add(HEAD as u64);
+        match self.chained(&head, start, len)? {
+            Some(_) => self.bytes(start, u64::from(len)),
+            None => Ok(None),
+        }
+    }
+
     /// Passes on all sound records, in order.
     fn records(
         &mut self,
@@ -306,6 +320,27 @@ impl Log {
     /// Returns the bytes of the log.
     pub fn bytes(&self) -> u64 {
         self.at
+    }
+
+    /// The place of the first record of a file.
+    pub const FIRST: u64 = HEADER as u64;
+
+    /// Returns the bytes that a record with a body of this length has in the file.
+    pub fn record_bytes(body: usize) -> u64 {
+        (HEAD + TAIL + body) as u64
+    }
+
+    /// Reads the body of the record at a place of the file back; `None` if the record is damaged.
+    ///
+    /// The checksum that the record continues from stands in the four bytes before it.
+    pub fn read_back(mut file: Box<dyn File>, at: u64) -> io::Result<Option<Vec<u8>>> {
+        let len = file.len()?;
+        let mut reader = Reader { file, len, at, chain: 0 };
+        let read = reader.record_at(at);
+        read.or_else(|damage| match damage {
+            Damage::Unreadable(why) => Err(io::Error::other(why)),
+            _ => Ok(None),
+        })
     }
 
     /// Adds a record, durably. After an error nothing can be added until the log is [replaced](Self::replace).

@@ -3,7 +3,7 @@
 use super::files::{Files, How};
 use super::images::Images;
 use super::journal::journal_path;
-use super::kept::Kept;
+use super::kept::{Found, Kept};
 use super::moves::Moves;
 use super::source::FileSource;
 use super::sums::Sums;
@@ -72,7 +72,7 @@ impl Clerk {
             Work::Finish => self.target()?.finish(),
             Work::OpenKept { header, most, begun } => {
                 let path = kept_path(&self.state, self.id());
-                Some(match Kept::open(&*self.files, &path, header, most, begun) {
+                Some(match Kept::open(&self.files, &path, header, most, begun) {
                     Ok((kept, present)) => {
                         self.has = Has::Kept(kept);
                         News::Opened(Box::new(present))
@@ -83,6 +83,13 @@ impl Clerk {
             Work::Keep { mark, block, bytes, bad } => match &mut self.has {
                 Has::Kept(kept) => Some(match kept.keep(block, &bytes, &bad) {
                     Ok(()) => News::Synced { mark, saved: Vec::new() },
+                    Err(why) => News::Refused(why),
+                }),
+                _ => None,
+            },
+            Work::ReadKept { mark, block } => match &self.has {
+                Has::Kept(kept) => Some(match kept.read(block) {
+                    Ok(Found { bytes, bad }) => News::KeptBlock { mark, block, bytes, bad },
                     Err(why) => News::Refused(why),
                 }),
                 _ => None,

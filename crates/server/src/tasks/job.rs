@@ -5,6 +5,7 @@ use crate::desk::spec::DiskFacts;
 use crate::desk::sums::Sums;
 use crate::desk::table::Figures;
 use crate::disk::Fence;
+use device::{Answer, BackgroundRequest};
 use scheduler::{Priority, Record, Sessions, Wanted};
 use std::collections::VecDeque;
 use units::{Instant, LbnRange, Sectors};
@@ -19,6 +20,8 @@ pub(crate) struct Context<'a> {
     pub sums: &'a mut Sums,
     pub priority: Priority,
     pub now: Instant,
+    /// The time of day, in milliseconds since 1970.
+    pub unix_ms: u64,
 }
 
 impl Context<'_> {
@@ -74,6 +77,27 @@ pub(crate) trait Job: Send {
     fn hold(&mut self, cx: &mut Context<'_>, range: LbnRange) -> bool {
         let _ = (cx, range);
         false
+    }
+
+    /// Returns its name, if clients can read it as a snapshot.
+    fn snapshot(&self) -> Option<&str> {
+        None
+    }
+
+    /// Takes a client's request to its snapshot. It is answered once, or dropped by [`leave`](Self::leave).
+    fn read(&mut self, cx: &mut Context<'_>, request: &BackgroundRequest) {
+        let _ = (cx, request);
+    }
+
+    /// Drops the requests of a client that is gone; returns their numbers.
+    fn leave(&mut self, cx: &mut Context<'_>, client: u64) -> Vec<u64> {
+        let _ = (cx, client);
+        Vec::new()
+    }
+
+    /// Takes the answers to clients' requests. The desk asks after each call.
+    fn answers(&mut self) -> Vec<Answer> {
+        Vec::new()
     }
 
     /// Returns whether others may access a place.

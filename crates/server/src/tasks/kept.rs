@@ -5,17 +5,31 @@
 //! number (u64), the number of its bad sectors (u32), those (u32), and its bytes. If one of them may be lost the backup
 //! fails: the disk's content there is newer.
 
-use super::files::{Files, put_aside};
+use super::files::{Files, How, put_aside};
 use super::source::no_room;
 use crate::state::{Broken, Damage, Kind, Log, Scan, end_path};
 use apps::backup::image::Header;
 use scheduler::BlockSet;
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// The kept blocks of a task.
 pub(crate) struct Kept {
     log: Log,
     most: u64,
+    files: Arc<dyn Files>,
+    path: PathBuf,
+    header: Header,
+    /// The place of each block's record in the log.
+    places: BTreeMap<u64, u64>,
+}
+
+/// A block that was read back.
+pub(crate) struct Found {
+    pub bytes: Vec<u8>,
+    /// The sectors in it that could not be read when it was kept.
+    pub bad: Vec<u32>,
 }
 
 /// A block that was kept.
@@ -50,14 +64,16 @@ fn read(
     files: &dyn Files,
     path: &Path,
     header: &Header,
-    mut each: impl FnMut(Block<'_>),
+    mut each: impl FnMut(Block<'_>, u64),
 ) -> Result<Option<Scan>, Broken> {
-    let mut first = true;
+    let (mut first, mut next) = (true, Log::FIRST);
     Scan::read(files, path, Kind::Kept, Some(header.image), |body| {
+        let at = next;
+        next += Log::record_bytes(body.len());
         if std::mem::take(&mut first) {
             return body == header.encode();
         }
-        Block::decode(body, header).map(&mut each).is_some()
+        Block::decode(body, header).map(|block| each(block, at)).is_some()
     })
 }
 
@@ -77,15 +93,18 @@ fn lost(broken: &Broken) -> String {
 impl Kept {
     /// Opens the file, or creates it; returns the blocks. If the task has `begun` the file must exist.
     pub fn open(
-        files: &dyn Files,
+        shared: &Arc<dyn Files>,
         path: &Path,
         header: Header,
         most: u64,
         begun: bool,
     ) -> Result<(Self, BlockSet), String> {
+        let files = &**shared;
         let mut present = BlockSet::empty(header.shape.blocks);
-        let read = read(files, path, &header, |block| {
-            let _ = present.insert(block.number);
+        let mut places = BTreeMap::new();
+        let read = read(files, path, &header, |block, at| {
+            present.insert(block.number);
+            places.entry(block.number).or_insert(at);
         });
         let log = match read {
             Ok(Some(scan)) => Log::resume(files, path, Kind::Kept, scan),
@@ -99,7 +118,27 @@ impl Kept {
             }
         };
         let log = log.map_err(|error| format!("{}: {error}", path.display()))?;
-        Ok((Self { log, most }, present))
+        let files = Arc::clone(shared);
+        Ok((Self { log, most, files, path: path.into(), header, places }, present))
+    }
+
+    /// Reads a block back.
+    ///
+    /// # Errors
+    /// The block may be lost.
+    pub fn read(&self, block: u64) -> Result<Found, String> {
+        let failed = |error: std::io::Error| format!("{}: {error}", self.path.display());
+        let Some(at) = self.places.get(&block) else { return Err(lost(&gone(&self.path))) };
+        let file = self.files.open(&self.path, How::Read).map_err(failed)?;
+        let body = Log::read_back(file, *at).map_err(failed)?;
+        let found = body.as_deref().and_then(|body| Block::decode(body, &self.header));
+        match found.filter(|found| found.number == block) {
+            Some(found) => Ok(Found { bytes: found.bytes.to_vec(), bad: found.bad }),
+            None => {
+                let damage = Damage::ReadBack { at: *at };
+                Err(lost(&Broken { path: self.path.clone(), damage, note: None, whole: false }))
+            }
+        }
     }
 
     /// Keeps a block, durably.
@@ -107,12 +146,17 @@ impl Kept {
         let size = self.log.bytes().saturating_add(bytes.len() as u64);
         if size > self.most {
             return Err(format!(
-                "more than {} bytes of the disk as it was had to be kept while the target took nothing; \
-                 give keep_bytes_max more, or a target with room, and begin anew",
+                "more than {} bytes of the disk as it was had to be kept, the bound of keep_bytes_max; \
+                 give that more, or a copy's target more room, and begin anew",
                 self.most
             ));
         }
-        self.log.append(&Block::encode(block, bytes, bad), &[]).map_err(|error| match no_room(&error) {
+        let at = self.log.bytes();
+        let appended = self.log.append(&Block::encode(block, bytes, bad), &[]);
+        if appended.is_ok() {
+            self.places.entry(block).or_insert(at);
+        }
+        appended.map_err(|error| match no_room(&error) {
             true => "the state directory is full; make room, and begin anew".into(),
             false => format!("the state directory fails: {error}; begin anew"),
         })
@@ -129,7 +173,7 @@ pub(crate) fn each(
     header: &Header,
     mut put: impl FnMut(u64, &[u8], &[u32]),
 ) -> Result<(), String> {
-    match read(files, path, header, |block| put(block.number, block.bytes, &block.bad)) {
+    match read(files, path, header, |block, _| put(block.number, block.bytes, &block.bad)) {
         Ok(Some(_)) => Ok(()),
         Ok(None) => Err(lost(&gone(path))),
         Err(broken) => Err(lost(&broken)),

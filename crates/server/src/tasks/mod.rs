@@ -4,6 +4,7 @@ mod chain;
 pub(crate) mod clerk;
 pub(crate) mod clerks;
 pub(crate) mod content;
+mod copies;
 pub(crate) mod files;
 mod images;
 pub(crate) mod job;
@@ -21,6 +22,7 @@ mod snapshot;
 mod source;
 mod sums;
 mod target;
+mod view;
 
 pub use clerks::{Clerks, OpenError, Tell};
 pub(crate) use files::open_regular;
@@ -46,6 +48,7 @@ pub fn restore_progress(bytes: &[u8], chunks: u64) -> Option<Vec<u8>> {
 use crate::desk::order::Target;
 use crate::desk::spec::What;
 use crate::desk::table::Figures;
+use crate::disk::{Background, BackgroundTerms};
 use apps::backup::image::Header;
 use apps::snapshot::{Shape, SnapshotId, VolumeId};
 use job::{Context, Job};
@@ -59,6 +62,7 @@ pub(crate) struct Begin<'a> {
     pub figures: &'a Figures,
     pub saved: &'a [u8],
     pub keep_bytes_max: u64,
+    pub background: BackgroundTerms,
 }
 
 /// Begins or continues a task.
@@ -74,6 +78,13 @@ pub(crate) fn begin(cx: &mut Context<'_>, asked: &Begin<'_>) -> Box<dyn Job> {
         What::Replica { to, block, force } => {
             Box::new(snapshot(cx, asked, to, *block, Output::Replica { force: *force }))
         }
+        What::Snapshot { name, block, expires_unix_s } => {
+            let (name, expires_unix_s) = (name.clone(), *expires_unix_s);
+            let terms = view::Terms { name, expires_unix_s, keep_bytes_max: asked.keep_bytes_max };
+            let (sector, capacity) = (cx.disk.sector_bytes, cx.disk.capacity);
+            let reads = Background::new(asked.background, cx.priority, sector, capacity);
+            Box::new(view::View::begin(cx, header(cx, asked, *block), terms, reads, asked.figures))
+        }
         What::Reorganize { plan, block } => {
             let plan = plan.clone();
             Box::new(reorganize::Reorganize::begin(cx, plan, *block, asked.saved, asked.figures))
@@ -84,7 +95,21 @@ pub(crate) fn begin(cx: &mut Context<'_>, asked: &Begin<'_>) -> Box<dyn Job> {
     }
 }
 
-/// The output of a snapshot.
+/// Returns the header of a full image of the disk.
+fn header(cx: &Context<'_>, asked: &Begin<'_>, block: units::Sectors) -> Header {
+    let blocks = cx.disk.capacity.get().div_ceil(block.get().max(1));
+    Header {
+        image: asked.image,
+        shape: Shape { volume: asked.volume, first: Lbn::ZERO, block, blocks },
+        // A task's number is never used again.
+        snapshot: SnapshotId(cx.id),
+        base: None,
+        sector_bytes: u32::try_from(cx.disk.sector_bytes.get()).unwrap_or(u32::MAX),
+        chunks: blocks,
+    }
+}
+
+/// The output of a copy.
 enum Output<'a> {
     /// An image, of the differences from others.
     Image {
@@ -103,19 +128,9 @@ fn snapshot(
     block: units::Sectors,
     output: Output<'_>,
 ) -> snapshot::Snapshot {
-    let blocks = cx.disk.capacity.get().div_ceil(block.get().max(1));
-    let header = Header {
-        image: asked.image,
-        shape: Shape { volume: asked.volume, first: Lbn::ZERO, block, blocks },
-        // A task's number is never used again.
-        snapshot: SnapshotId(cx.id),
-        base: None,
-        sector_bytes: u32::try_from(cx.disk.sector_bytes.get()).unwrap_or(u32::MAX),
-        chunks: blocks,
-    };
     let target = Target {
         path: to.to_owned(),
-        header,
+        header: header(cx, asked, block),
         replica: matches!(output, Output::Replica { .. }),
         fresh: asked.saved.is_empty() && asked.figures.blocks == 0,
         force: matches!(output, Output::Replica { force: true } | Output::Image { force: true, .. }),

@@ -1,21 +1,19 @@
 //! Backup and replica: the disk at one instant, read while clients write on.
 //!
-//! The instant is that of [`Snapshot::begin`]. From there on a foreground write to a block that is not safe yet is held
-//! ([`Job::hold`]), the block is read with priority ([`Keeper`]) and kept durably in the state directory; then the
-//! write goes. So a background read of a block that is not safe returns its content at that instant, and a background
-//! read of a kept block is not used. A target that is slow, full or unreachable delays no client.
+//! The instant is that of [`Snapshot::begin`]. From there on [`Copies`] keeps blocks before clients overwrite them, so
+//! reads return the content of that instant, and a background read of a kept block is not used. A target that is slow,
+//! full or unreachable delays no client.
 
-use super::job::{Context, Job, Stage, blocks_of};
-use super::keeper::{Keeper, Read};
+use super::copies::{Bad, Copies};
+use super::job::{Context, Job, Stage};
 use super::outlet::{Outlet, Still};
-use crate::desk::ANSWER;
 use crate::desk::order::{News, Target, Work};
-use crate::desk::table::{Figures, MOST_BAD};
+use crate::desk::table::Figures;
 use apps::backup::image::Header;
 use apps::backup::{Backup, State};
 use scheduler::{Application, BlockSet, Record};
-use std::collections::{BTreeSet, VecDeque};
-use units::{Instant, Lbn, LbnRange, Sectors};
+use std::collections::VecDeque;
+use units::LbnRange;
 
 /// The most bytes on their way to the target: beyond them reading waits. At half of them a sync is ordered, so that the
 /// disk is read while the target syncs. Fewer under test, so that small disks need several syncs, too.
@@ -30,15 +28,10 @@ pub(crate) struct Snapshot {
     /// Whether the journal says that the target is this task's: before that nothing is written to it.
     claimed: bool,
     backup: Option<Backup<Still, Outlet>>,
-    keeper: Keeper,
-    /// Blocks that are kept, or in the target and in the journal: writes to them may go.
-    safe: BlockSet,
+    /// Blocks are safe that are kept, or in the target and in the journal.
+    copies: Copies,
     /// Blocks that are in the target or kept, durably.
     durable: BlockSet,
-    /// Blocks ordered to be kept: background reads of them are too new.
-    kept: BlockSet,
-    /// The times of the orders to keep blocks that are not durable yet.
-    keeping: VecDeque<Instant>,
     /// Blocks put since the last sync was ordered.
     unsynced: Vec<u64>,
     /// The blocks of the sync that was ordered.
@@ -55,8 +48,6 @@ pub(crate) struct Snapshot {
     /// Why the target takes nothing, and whether it has to be opened again.
     trouble: Option<(String, bool)>,
     failed: Option<String>,
-    bad: BTreeSet<u64>,
-    bad_more: u64,
     /// Whether figures have changed since they were saved.
     news: bool,
     saved: Vec<u8>,
@@ -67,7 +58,8 @@ impl Snapshot {
     /// Begins at the instant of the call, or continues after a restart.
     pub fn begin(cx: &mut Context<'_>, target: Target, keep_most: u64, before: &Figures) -> Self {
         let (blocks, claimed) = (target.header.shape.blocks, !target.fresh);
-        cx.kept(Work::OpenKept { header: target.header, most: keep_most, begun: claimed });
+        let bad = Bad { lbns: before.bad.iter().copied().collect(), more: before.bad_more };
+        let copies = Copies::begin(cx, target.header, keep_most, claimed, bad);
         cx.target(Work::Open(Box::new(target.clone())));
         Self {
             saved: target.saved.clone(),
@@ -76,11 +68,8 @@ impl Snapshot {
             known: false,
             claimed,
             backup: None,
-            keeper: Keeper::default(),
-            safe: BlockSet::empty(blocks),
+            copies,
             durable: BlockSet::empty(blocks),
-            kept: BlockSet::empty(blocks),
-            keeping: VecDeque::new(),
             unsynced: Vec::new(),
             syncing: None,
             synced: Vec::new(),
@@ -92,8 +81,6 @@ impl Snapshot {
             suspended: false,
             trouble: None,
             failed: None,
-            bad: before.bad.iter().copied().collect(),
-            bad_more: before.bad_more,
             news: true,
             marks: 0,
         }
@@ -101,13 +88,6 @@ impl Snapshot {
 
     fn header(&self) -> Header {
         self.target.header
-    }
-
-    /// Returns the range of a block; the last may be shorter.
-    fn range(&self, cx: &Context<'_>, block: u64) -> LbnRange {
-        let start = self.header().shape.home(block);
-        let rest = cx.disk.capacity.get().saturating_sub(start.get());
-        LbnRange::new(start, Sectors::new(rest.min(self.header().shape.block.get())))
     }
 
     fn fail(&mut self, why: String) {
@@ -118,11 +98,12 @@ impl Snapshot {
     fn start(&mut self, cx: &mut Context<'_>) {
         let (Some(target), Some(_), true) = (&self.opened.0, &self.opened.1, self.claimed) else { return };
         let mut present = target.clone();
-        self.kept.for_each(0, self.kept.blocks(), |block| {
+        let kept = self.copies.kept();
+        kept.for_each(0, kept.blocks(), |block| {
             let _ = present.insert(block);
         });
         let still = Still { shape: self.header().shape, capacity: cx.disk.capacity };
-        let outlet = Outlet::new(self.header(), present, self.kept.clone());
+        let outlet = Outlet::new(self.header(), present, kept.clone());
         let snapshot = (self.header().snapshot, None);
         let sector = self.header().sector_bytes as usize;
         match Backup::start(still, outlet, snapshot, sector, cx.sessions, cx.priority) {
@@ -158,7 +139,7 @@ impl Snapshot {
             self.unsynced.push(put.block);
             self.bytes_out = self.bytes_out.saturating_add(put.bytes.len() as u64);
             let home = self.target.header.shape.home(put.block);
-            note_bad(&mut self.bad, &mut self.bad_more, home, &put.bad);
+            self.copies.bad.note(home, &put.bad);
             cx.target(Work::Put { block: put.block, bytes: put.bytes, bad: put.bad });
         }
         let ending = backup.output_mut().is_ending();
@@ -168,7 +149,7 @@ impl Snapshot {
             State::Refused(_) | State::Running | State::TargetFull | State::Finished => {}
         }
         // Otherwise a block still on its way to the kept file would be missing.
-        if ending && !self.finishing && self.trouble.is_none() && self.keeping.is_empty() {
+        if ending && !self.finishing && self.trouble.is_none() && !self.copies.is_keeping() {
             self.finishing = true;
             cx.target(Work::Finish);
         }
@@ -186,22 +167,6 @@ impl Snapshot {
             self.marks += 1;
             cx.target(Work::Sync { mark: self.marks });
         }
-    }
-
-    fn keep(&mut self, cx: &mut Context<'_>, read: Read) {
-        let Read { block, mut bytes, bad } = read;
-        if self.kept.contains(block) {
-            return;
-        }
-        bytes.resize(self.header().block_bytes(), 0);
-        let home = self.header().shape.home(block);
-        note_bad(&mut self.bad, &mut self.bad_more, home, &bad);
-        self.kept.insert(block);
-        if let Some(backup) = &mut self.backup {
-            backup.output_mut().keep(block);
-        }
-        self.keeping.push_back(cx.now);
-        cx.kept(Work::Keep { mark: block, block, bytes, bad });
     }
 
     fn told_target(&mut self, cx: &mut Context<'_>, news: News) {
@@ -235,7 +200,7 @@ impl Snapshot {
             News::Finished => {
                 (self.finished, self.news) = (true, true);
                 let shape = self.header().shape;
-                self.safe = BlockSet::full(shape.blocks);
+                self.copies.are_all_safe();
                 self.durable = BlockSet::full(shape.blocks);
                 if let Some(backup) = &mut self.backup {
                     backup.output_mut().end();
@@ -287,20 +252,18 @@ impl Snapshot {
         match news {
             News::Opened(present) => {
                 present.for_each(0, present.blocks(), |block| {
-                    self.safe.insert(block);
-                    self.durable.insert(block);
-                    self.kept.insert(block);
+                    let _ = self.durable.insert(block);
                 });
+                self.copies.opened(&present);
                 self.opened.1 = Some(*present);
                 self.news = true;
                 self.start(cx);
             }
             News::Synced { mark: block, .. } => {
-                self.keeping.pop_front();
-                self.safe.insert(block);
+                self.copies.synced(block);
                 self.durable.insert(block);
                 self.news = true;
-                if self.keeping.is_empty() {
+                if !self.copies.is_keeping() {
                     self.collect(cx);
                 }
             }
@@ -310,24 +273,17 @@ impl Snapshot {
     }
 }
 
-fn note_bad(bad: &mut BTreeSet<u64>, more: &mut u64, home: Lbn, sectors: &[u32]) {
-    for lbn in sectors.iter().map(|s| home.get().saturating_add(u64::from(*s))) {
-        if bad.len() < MOST_BAD {
-            bad.insert(lbn);
-        } else if !bad.contains(&lbn) {
-            *more += 1;
-        }
-    }
-}
-
 impl Job for Snapshot {
     fn done(&mut self, cx: &mut Context<'_>, record: &Record, bytes: &[u8]) {
-        if self.keeper.is_of(record) {
-            let sector = self.header().sector_bytes as usize;
-            match self.keeper.done(cx, record, bytes, sector) {
-                Ok(Some(read)) => self.keep(cx, read),
+        if self.copies.is_of(record) {
+            match self.copies.done(cx, record, bytes) {
+                Ok(Some(block)) => {
+                    if let Some(backup) = &mut self.backup {
+                        backup.output_mut().keep(block);
+                    }
+                }
                 Ok(None) => {}
-                Err(error) => self.fail(format!("a block could not be kept: {error}")),
+                Err(why) => self.fail(why),
             }
         } else if let Some(backup) = &mut self.backup {
             backup.done(cx.sessions, record, bytes, cx.now);
@@ -343,28 +299,17 @@ impl Job for Snapshot {
     }
 
     fn needs(&self, range: LbnRange) -> bool {
-        let (first, end) = blocks_of(range, self.header().shape.block, self.safe.blocks());
-        self.failed.is_none() && !self.finished && self.safe.count(first, end) < end.saturating_sub(first)
+        self.failed.is_none() && !self.finished && self.copies.needs(range)
     }
 
     fn hold(&mut self, cx: &mut Context<'_>, range: LbnRange) -> bool {
         if !self.needs(range) {
             return false;
         }
-        let (first, end) = blocks_of(range, self.header().shape.block, self.safe.blocks());
-        for block in first..end {
-            if self.safe.contains(block) || self.kept.contains(block) {
-                continue;
-            }
-            let place = self.range(cx, block);
-            if let Err(error) = self.keeper.ask(cx, block, place)
-                && !matches!(error, scheduler::SessionError::TooManyTasks { .. })
-            {
-                self.fail(format!("a block could not be kept: {error}"));
-                return false;
-            }
-        }
-        true
+        self.copies.hold(cx, range).unwrap_or_else(|why| {
+            self.fail(why);
+            false
+        })
     }
 
     fn pause(&mut self, cx: &mut Context<'_>, paused: bool) {
@@ -395,12 +340,8 @@ impl Job for Snapshot {
     }
 
     fn tick(&mut self, cx: &mut Context<'_>) {
-        if self.keeping.front().is_some_and(|at| *at + ANSWER <= cx.now) {
-            let s = ANSWER.as_secs_f64();
-            return self.fail(format!(
-                "what clients overwrite could not be kept: the state directory has not answered for {s:.0} s; put it on \
-                 another device, never on this disk itself, and begin anew"
-            ));
+        if let Err(why) = self.copies.check_time(cx.now) {
+            return self.fail(why);
         }
         if self.trouble.is_none() {
             self.sync(cx);
@@ -415,7 +356,7 @@ impl Job for Snapshot {
 
     fn close(&mut self, cx: &mut Context<'_>) {
         self.drop_backup(cx);
-        self.keeper.close(cx);
+        self.copies.close(cx);
     }
 
     fn stage(&self) -> Stage {
@@ -440,9 +381,9 @@ impl Job for Snapshot {
         let done = self.durable.len();
         let blocks = self.header().shape.blocks;
         let bytes = done.saturating_mul(self.header().block_bytes() as u64);
-        let bad = self.bad.iter().copied().collect();
-        let figures =
-            Figures { done: done.min(blocks), blocks, bytes, bad, bad_more: self.bad_more, content: None };
+        let Bad { lbns, more } = &self.copies.bad;
+        let (bad, bad_more) = (lbns.iter().copied().collect(), *more);
+        let figures = Figures { done: done.min(blocks), blocks, bytes, bad, bad_more, content: None };
         Some((figures, self.saved.clone()))
     }
 
@@ -451,7 +392,7 @@ impl Job for Snapshot {
             self.start(cx);
         }
         for block in self.journaling.pop_front().unwrap_or_default() {
-            self.safe.insert(block);
+            self.copies.is_safe(block);
         }
     }
 }

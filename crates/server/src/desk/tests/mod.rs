@@ -9,6 +9,7 @@ mod log;
 pub(crate) mod memory;
 mod moves;
 mod rig;
+mod snapshots;
 mod sums;
 mod tasks;
 

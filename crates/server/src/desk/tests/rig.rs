@@ -6,7 +6,7 @@ use crate::desk::spec::{DiskFacts, TaskSpec};
 use crate::desk::status::TaskStatus;
 use crate::desk::table::TaskState;
 use crate::desk::{Desk, Setup};
-use crate::disk::Fence;
+use crate::disk::{BackgroundTerms, Fence};
 use crate::tasks::clerk::Clerk;
 use crate::tasks::journal;
 use model::{DriveModel, Profile};
@@ -69,7 +69,7 @@ pub fn setup(drive: &DriveModel, keep: u64, seed: u128) -> Setup {
         sector_bytes: Bytes::new(SECTOR as u64),
         own: vec!["/disk".into()],
     };
-    Setup { disk, keep_bytes_max: keep, seed, device: None }
+    Setup { disk, keep_bytes_max: keep, background: BackgroundTerms::default(), seed, device: None }
 }
 
 impl Rig {

@@ -3,7 +3,7 @@
 use super::{Asked, Background};
 use crate::disk::apps::World;
 use crate::disk::{Disk, Fence};
-use device::{Device, Failure};
+use device::{Answer, Ask, BackgroundRequest, Device, Failure};
 use scheduler::Sessions;
 use units::Instant;
 
@@ -70,6 +70,34 @@ impl<D: Device> Disk<D> {
             self.with_background(|background, sessions| background.keep_floor(sessions, now));
         }
         due
+    }
+
+    /// Hands a request to the application that has its snapshot.
+    pub(in crate::disk) fn ask_snapshot(&mut self, request: &BackgroundRequest) {
+        let refused = match request.ask {
+            Ask::Flush => None,
+            _ => self.refused(request.range, &Ask::Read),
+        };
+        let refused = refused.or_else(|| match self.apps.fenced(request.range) {
+            (Fence::Closed, app) => Some(Failure::Taken(app.map_or_else(String::new, |app| app.fence()))),
+            _ => None,
+        });
+        let refused = refused.or_else(|| {
+            let world = World { core: &mut self.core, blocks: &mut self.blocks };
+            let taken = self.apps.read_snapshot(world, request);
+            let why = "the snapshot has ended; `freeblock snapshots` says why";
+            (!taken).then(|| Failure::Ended(why.into()))
+        });
+        if let Some(failure) = refused {
+            self.answers.push_back(Answer { id: request.id, at: self.told, result: Err(failure) });
+        }
+    }
+
+    /// Takes the answers to requests to snapshots. Returns whether there were any.
+    pub(in crate::disk) fn take_snapshot_answers(&mut self) -> bool {
+        let before = self.answers.len();
+        self.answers.extend(self.apps.answers());
+        self.answers.len() > before
     }
 
     /// Takes the answers to background requests. Returns whether there were any.

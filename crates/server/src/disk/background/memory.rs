@@ -32,6 +32,7 @@ pub(super) struct Memory {
     block: Sectors,
     capacity: Sectors,
     most: Bytes,
+    priority: Priority,
     session: Option<SessionId>,
     /// Blocks by their first sector. No two overlap.
     blocks: BTreeMap<Lbn, Block>,
@@ -67,12 +68,13 @@ fn cut(ranges: &mut Vec<LbnRange>, gone: LbnRange) {
 }
 
 impl Memory {
-    pub fn new(sector: Bytes, block: Sectors, capacity: Sectors, most: Bytes) -> Self {
+    pub fn new(sector: Bytes, block: Sectors, capacity: Sectors, most: Bytes, priority: Priority) -> Self {
         Self {
             sector,
             block,
             capacity,
             most,
+            priority,
             session: None,
             blocks: BTreeMap::new(),
             order: BTreeMap::new(),
@@ -125,7 +127,7 @@ impl Memory {
         self.make_room(sessions, wanted, range);
         let session = match self.session {
             Some(session) => session,
-            None => match sessions.open(Priority::default()) {
+            None => match sessions.open(self.priority) {
                 Ok(session) => *self.session.insert(session),
                 // Without a session nothing is read ahead, and reads are served all the same.
                 Err(_) => return,

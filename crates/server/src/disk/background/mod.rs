@@ -110,7 +110,7 @@ struct Read {
 
 /// A read as it arrived.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Asked {
+pub(crate) struct Asked {
     pub client: u64,
     pub range: LbnRange,
     pub arrived: Instant,
@@ -118,13 +118,15 @@ pub(super) struct Asked {
 
 /// The background requests of a disk, as one of its applications.
 #[derive(Debug)]
-pub(super) struct Background {
+pub(crate) struct Background {
     sector: Bytes,
     block: Sectors,
     floor: Option<Floor>,
     debt: Debt,
     memory: Memory,
+    priority: Priority,
     session: Option<SessionId>,
+    suspended: bool,
     /// Reads by the caller's number, which grows: the first is the oldest.
     reads: BTreeMap<u64, Read>,
     tasks: BTreeMap<TaskId, u64>,
@@ -140,15 +142,17 @@ pub(super) struct Background {
 
 impl Background {
     /// Returns the application of a disk with this number of sectors of this size.
-    pub fn new(terms: BackgroundTerms, sector: Bytes, capacity: Sectors) -> Self {
+    pub fn new(terms: BackgroundTerms, priority: Priority, sector: Bytes, capacity: Sectors) -> Self {
         let block = Sectors::new((BLOCK_BYTES / sector.get().max(1)).max(1));
         Self {
-            memory: Memory::new(sector, block, capacity, terms.memory),
+            memory: Memory::new(sector, block, capacity, terms.memory, priority),
+            priority,
             sector,
             block,
             floor: terms.floor,
             debt: Debt::default(),
             session: None,
+            suspended: false,
             reads: BTreeMap::new(),
             tasks: BTreeMap::new(),
             fenced: BTreeMap::new(),
@@ -207,9 +211,42 @@ impl Background {
     fn register(&mut self, sessions: &mut dyn Sessions, range: LbnRange) -> Result<TaskId, SessionError> {
         let session = match self.session {
             Some(session) => session,
-            None => *self.session.insert(sessions.open(Priority::default())?),
+            None => self.open(sessions)?,
         };
         sessions.read(session, range, self.block, Parameter::default())
+    }
+
+    fn open(&mut self, sessions: &mut dyn Sessions) -> Result<SessionId, SessionError> {
+        let session = sessions.open(self.priority)?;
+        if self.suspended {
+            sessions.suspend(session)?;
+        }
+        Ok(*self.session.insert(session))
+    }
+
+    /// Stops the reading for requests, or has it go on.
+    pub fn suspend(&mut self, sessions: &mut dyn Sessions, suspended: bool) {
+        self.suspended = suspended;
+        for session in [self.session, self.memory.session()].into_iter().flatten() {
+            // A session that is open can be suspended and resumed.
+            let _ = if suspended { sessions.suspend(session) } else { sessions.resume(session) };
+        }
+    }
+
+    /// Answers all requests with an error, and closes the sessions.
+    pub fn close(&mut self, sessions: &mut dyn Sessions, failure: impl Fn() -> Failure, now: Instant) {
+        let reads = std::mem::take(&mut self.reads).into_keys();
+        let fenced = std::mem::take(&mut self.fenced).into_keys();
+        reads.chain(fenced).for_each(|id| self.refuse(id, failure(), now));
+        self.tasks.clear();
+        for session in [self.session.take(), self.memory.session()].into_iter().flatten() {
+            let _ = sessions.close(session);
+        }
+    }
+
+    /// Answers a flush.
+    pub fn flushed(&mut self, id: u64, now: Instant) {
+        self.answers.push_back(Answer { id, at: now, result: Ok(Vec::new()) });
     }
 
     /// Answers a read if all of it has arrived.
@@ -422,7 +459,11 @@ impl Application for Background {
 }
 
 /// Copies the common part of two ranges from one's bytes to the other's. Returns its size.
-fn copy((to, into): (LbnRange, &mut [u8]), (from, bytes): (LbnRange, &[u8]), sector: Bytes) -> Sectors {
+pub(crate) fn copy(
+    (to, into): (LbnRange, &mut [u8]),
+    (from, bytes): (LbnRange, &[u8]),
+    sector: Bytes,
+) -> Sectors {
     let Some(shared) = to.intersection(from) else { return Sectors::ZERO };
     let places = within(to, shared, sector).zip(within(from, shared, sector));
     let parts = places.and_then(|(to, from)| into.get_mut(to).zip(bytes.get(from)));

@@ -64,7 +64,13 @@ fn within(directory: PathBuf, roles: Roles, places: Places) -> Result<Daemon, St
         own: vec![bytes],
     };
     let mut disk = Disk::new(drive, model, config).unwrap();
-    let setup = Setup { disk: facts, keep_bytes_max: 1 << 30, seed: 7, device: None };
+    let setup = Setup {
+        disk: facts,
+        keep_bytes_max: 1 << 30,
+        background: server::BackgroundTerms::default(),
+        seed: 7,
+        device: None,
+    };
     let office = Office::set_up(&mut disk, setup, &directory.join("state")).unwrap();
     let office = office.confined(places);
     let nbd = Listener::bind(Address::Unix(directory.join("nbd")), false).unwrap();

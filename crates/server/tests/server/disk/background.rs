@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use units::{Bytes, Duration, Instant, LbnRange};
 
 fn read(id: u64, client: u64, range: LbnRange) -> BackgroundRequest {
-    BackgroundRequest { id, client, range, ask: Ask::Read }
+    BackgroundRequest { id, client, range, ask: Ask::Read, snapshot: None }
 }
 
 #[derive(Clone, Debug)]

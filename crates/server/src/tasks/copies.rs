@@ -1,0 +1,191 @@
+//! Copy-before-write: the content of blocks at one instant, kept before clients overwrite it.
+//!
+//! From the instant on a foreground write to a block that is not safe yet is held ([`Copies::hold`]), the block is read
+//! with priority ([`Keeper`]) and kept durably in the state directory; then the write goes. So a background read of a
+//! block that is not safe returns its content at that instant, and a background read of a kept block may be too new.
+
+use super::job::{Context, blocks_of};
+use super::keeper::{Keeper, Read};
+use crate::desk::ANSWER;
+use crate::desk::order::Work;
+use crate::desk::table::MOST_BAD;
+use apps::backup::image::Header;
+use scheduler::{BlockSet, Record, SessionError};
+use std::collections::{BTreeSet, VecDeque};
+use units::{Instant, Lbn, LbnRange, Sectors};
+
+/// The bad sectors that a task has found.
+#[derive(Default)]
+pub(crate) struct Bad {
+    pub lbns: BTreeSet<u64>,
+    /// The number of further ones.
+    pub more: u64,
+}
+
+impl Bad {
+    /// Adds sectors of the block that begins at `home`.
+    pub fn note(&mut self, home: Lbn, sectors: &[u32]) {
+        for lbn in sectors.iter().map(|s| home.get().saturating_add(u64::from(*s))) {
+            if self.lbns.len() < MOST_BAD {
+                self.lbns.insert(lbn);
+            } else if !self.lbns.contains(&lbn) {
+                self.more += 1;
+            }
+        }
+    }
+}
+
+/// The blocks of a disk that are kept, or have to be before they are overwritten.
+pub(crate) struct Copies {
+    header: Header,
+    capacity: Sectors,
+    keeper: Keeper,
+    /// Blocks to which writes may go.
+    safe: BlockSet,
+    /// Blocks ordered to be kept: background reads of them are too new.
+    kept: BlockSet,
+    /// The times of the orders to keep blocks that are not durable yet.
+    keeping: VecDeque<Instant>,
+    pub bad: Bad,
+}
+
+impl Copies {
+    /// Begins at the instant of the call, or continues if `begun`. The report is [`opened`](Self::opened).
+    pub fn begin(cx: &mut Context<'_>, header: Header, most: u64, begun: bool, bad: Bad) -> Self {
+        cx.kept(Work::OpenKept { header, most, begun });
+        let blocks = header.shape.blocks;
+        Self {
+            header,
+            capacity: cx.disk.capacity,
+            keeper: Keeper::default(),
+            safe: BlockSet::empty(blocks),
+            kept: BlockSet::empty(blocks),
+            keeping: VecDeque::new(),
+            bad,
+        }
+    }
+
+    /// Records the blocks that were kept before.
+    pub fn opened(&mut self, present: &BlockSet) {
+        present.for_each(0, present.blocks(), |block| {
+            self.safe.insert(block);
+            self.kept.insert(block);
+        });
+    }
+
+    /// Returns the blocks that are kept, or ordered to be.
+    pub fn kept(&self) -> &BlockSet {
+        &self.kept
+    }
+
+    /// Returns whether blocks are on their way to the kept file.
+    pub fn is_keeping(&self) -> bool {
+        !self.keeping.is_empty()
+    }
+
+    /// Records that writes to a block may go.
+    pub fn is_safe(&mut self, block: u64) {
+        self.safe.insert(block);
+    }
+
+    /// Records that writes to all blocks may go.
+    pub fn are_all_safe(&mut self) {
+        self.safe = BlockSet::full(self.header.shape.blocks);
+    }
+
+    /// Records that a block is in the kept file, durably.
+    pub fn synced(&mut self, block: u64) {
+        self.keeping.pop_front();
+        self.safe.insert(block);
+    }
+
+    /// Returns the range of a block; the last may be shorter.
+    pub fn range(&self, block: u64) -> LbnRange {
+        let start = self.header.shape.home(block);
+        let rest = self.capacity.get().saturating_sub(start.get());
+        LbnRange::new(start, Sectors::new(rest.min(self.header.shape.block.get())))
+    }
+
+    /// Returns the blocks that a range touches: the first, and the one after the last.
+    pub fn blocks_of(&self, range: LbnRange) -> (u64, u64) {
+        blocks_of(range, self.header.shape.block, self.safe.blocks())
+    }
+
+    /// Returns whether a write to the range has to wait.
+    pub fn needs(&self, range: LbnRange) -> bool {
+        let (first, end) = self.blocks_of(range);
+        self.safe.count(first, end) < end.saturating_sub(first)
+    }
+
+    /// Returns the same; if so, also has the blocks read and kept soon.
+    ///
+    /// # Errors
+    /// A block cannot be kept.
+    pub fn hold(&mut self, cx: &mut Context<'_>, range: LbnRange) -> Result<bool, String> {
+        if !self.needs(range) {
+            return Ok(false);
+        }
+        let (first, end) = self.blocks_of(range);
+        for block in first..end {
+            if self.safe.contains(block) || self.kept.contains(block) {
+                continue;
+            }
+            let place = self.range(block);
+            match self.keeper.ask(cx, block, place) {
+                Ok(()) | Err(SessionError::TooManyTasks { .. }) => {}
+                Err(error) => return Err(not_kept(&error)),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Returns whether a record is of a block that is being read to be kept.
+    pub fn is_of(&self, record: &Record) -> bool {
+        self.keeper.is_of(record)
+    }
+
+    /// Takes such a record. Returns the block if it was ordered to be kept.
+    ///
+    /// # Errors
+    /// A block cannot be kept.
+    pub fn done(
+        &mut self,
+        cx: &mut Context<'_>,
+        record: &Record,
+        bytes: &[u8],
+    ) -> Result<Option<u64>, String> {
+        let sector = self.header.sector_bytes as usize;
+        let read = self.keeper.done(cx, record, bytes, sector).map_err(|error| not_kept(&error))?;
+        let Some(Read { block, mut bytes, bad }) = read.filter(|read| !self.kept.contains(read.block)) else {
+            return Ok(None);
+        };
+        bytes.resize(self.header.block_bytes(), 0);
+        self.bad.note(self.header.shape.home(block), &bad);
+        self.kept.insert(block);
+        self.keeping.push_back(cx.now);
+        cx.kept(Work::Keep { mark: block, block, bytes, bad });
+        Ok(Some(block))
+    }
+
+    /// # Errors
+    /// The state directory has not answered in time: writes must not wait longer.
+    pub fn check_time(&self, now: Instant) -> Result<(), String> {
+        match self.keeping.front() {
+            Some(at) if *at + ANSWER <= now => Err(format!(
+                "what clients overwrite could not be kept: the state directory has not answered for {:.0} s; put it on \
+                 another device, never on this disk itself, and begin anew",
+                ANSWER.as_secs_f64()
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Closes its session.
+    pub fn close(&mut self, cx: &mut Context<'_>) {
+        self.keeper.close(cx);
+    }
+}
+
+fn not_kept(error: &SessionError) -> String {
+    format!("a block could not be kept: {error}")
+}

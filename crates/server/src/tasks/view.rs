@@ -1,0 +1,276 @@
+//! A snapshot that clients read: the disk at one instant, for as long as the task lasts.
+//!
+//! The instant is that of [`View::begin`], and [`Copies`] keeps blocks before clients overwrite them. Clients' reads are
+//! background reads of the disk. When a block arrives that is kept by then, its bytes may be newer than the instant, so
+//! it is replaced by the kept one. Blocks with writes in flight at the instant may have their content before or after
+//! that; they are kept at once, so that all reads find the same, and reads wait until that is done.
+
+use super::copies::{Bad, Copies};
+use super::job::{Context, Job, Stage};
+use crate::desk::order::{News, Work};
+use crate::desk::table::Figures;
+use crate::disk::{Asked, Background};
+use apps::backup::image::Header;
+use device::{Answer, Ask, BackgroundRequest, Failure};
+use scheduler::{Application, Record};
+use std::collections::BTreeMap;
+use units::LbnRange;
+
+/// A block of a read that waits for the kept ones in it.
+struct Late {
+    record: Record,
+    bytes: Vec<u8>,
+    /// The number of kept blocks that have not been read back.
+    left: usize,
+}
+
+/// The terms of a snapshot.
+pub(crate) struct Terms {
+    pub name: String,
+    /// When it ends, in seconds since 1970.
+    pub expires_unix_s: Option<u64>,
+    pub keep_bytes_max: u64,
+}
+
+/// A snapshot at work.
+pub(crate) struct View {
+    header: Header,
+    terms: Terms,
+    copies: Copies,
+    reads: Background,
+    /// Reads that wait until it is complete.
+    waiting: BTreeMap<u64, Asked>,
+    late: BTreeMap<u64, Late>,
+    marks: u64,
+    /// The ranges with writes in flight at the instant, until their blocks are kept.
+    unsteady: Vec<LbnRange>,
+    opened: bool,
+    /// Whether the journal says that the instant has passed: then the kept file must exist after a restart.
+    claimed: bool,
+    ended: bool,
+    failed: Option<String>,
+    /// Whether figures have changed since they were saved.
+    news: bool,
+}
+
+impl View {
+    /// Begins at the instant of the call, or continues after a restart.
+    pub fn begin(
+        cx: &mut Context<'_>,
+        header: Header,
+        terms: Terms,
+        reads: Background,
+        before: &Figures,
+    ) -> Self {
+        let claimed = before.blocks > 0;
+        let bad = Bad { lbns: before.bad.iter().copied().collect(), more: before.bad_more };
+        let copies = Copies::begin(cx, header, terms.keep_bytes_max, claimed, bad);
+        Self {
+            header,
+            terms,
+            copies,
+            reads,
+            waiting: BTreeMap::new(),
+            late: BTreeMap::new(),
+            marks: 0,
+            // After a restart none is in flight.
+            unsteady: cx.sums.in_flight(),
+            opened: false,
+            claimed,
+            ended: false,
+            failed: None,
+            news: true,
+        }
+    }
+
+    fn fail(&mut self, why: String) {
+        self.failed.get_or_insert(why);
+    }
+
+    fn is_complete(&self) -> bool {
+        self.opened && self.claimed && self.unsteady.is_empty()
+    }
+
+    /// Has the unsteady blocks kept, and begins the reads that wait when all are.
+    fn go_on(&mut self, cx: &mut Context<'_>) {
+        for range in std::mem::take(&mut self.unsteady) {
+            match self.copies.hold(cx, range) {
+                Ok(true) => self.unsteady.push(range),
+                Ok(false) => {}
+                Err(why) => return self.fail(why),
+            }
+        }
+        if self.is_complete() {
+            for (id, asked) in std::mem::take(&mut self.waiting) {
+                self.reads.read(cx.sessions, id, asked, cx.now);
+            }
+        }
+    }
+
+    /// Takes a block of a read.
+    fn arrived(&mut self, cx: &mut Context<'_>, record: &Record, bytes: &[u8]) {
+        let (first, end) = self.copies.blocks_of(record.range);
+        let kept: Vec<u64> = (first..end).filter(|block| self.copies.kept().contains(*block)).collect();
+        let all = kept.len() as u64 == end.saturating_sub(first);
+        if kept.is_empty() || (record.bad.is_some() && !all) {
+            return self.reads.done(cx.sessions, record, bytes, cx.now);
+        }
+        self.marks += 1;
+        let size = record.range.len().bytes(cx.disk.sector_bytes).get();
+        let mut bytes = bytes.to_vec();
+        bytes.resize(usize::try_from(size).unwrap_or(0), 0);
+        // The sector that is bad now is in a block that is kept.
+        let record = Record { bad: None, ..*record };
+        self.late.insert(self.marks, Late { record, bytes, left: kept.len() });
+        for block in kept {
+            cx.kept(Work::ReadKept { mark: self.marks, block });
+        }
+    }
+
+    /// Puts a kept block in its place.
+    fn replace(&mut self, cx: &mut Context<'_>, mark: u64, block: u64, bytes: &[u8], bad: &[u32]) {
+        let place = self.copies.range(block);
+        let Some(late) = self.late.get_mut(&mark) else { return };
+        crate::disk::copy((late.record.range, &mut late.bytes), (place, bytes), cx.disk.sector_bytes);
+        let home = self.header.shape.home(block).get();
+        let lost = bad.iter().map(|sector| units::Lbn::new(home.saturating_add(u64::from(*sector))));
+        let first = lost.filter(|lbn| late.record.range.contains(*lbn)).chain(late.record.bad).min();
+        late.record.bad = first;
+        late.left = late.left.saturating_sub(1);
+        if late.left == 0
+            && let Some(Late { record, bytes, .. }) = self.late.remove(&mark)
+        {
+            self.reads.done(cx.sessions, &record, &bytes, cx.now);
+        }
+    }
+}
+
+impl Job for View {
+    fn done(&mut self, cx: &mut Context<'_>, record: &Record, bytes: &[u8]) {
+        if !self.copies.is_of(record) {
+            return self.arrived(cx, record, bytes);
+        }
+        if let Err(why) = self.copies.done(cx, record, bytes) {
+            self.fail(why);
+        }
+    }
+
+    fn told(&mut self, cx: &mut Context<'_>, _: bool, news: News) {
+        match news {
+            News::Opened(present) => {
+                self.copies.opened(&present);
+                (self.opened, self.news) = (true, true);
+                self.go_on(cx);
+            }
+            News::Synced { mark: block, .. } => {
+                self.copies.synced(block);
+                self.news = true;
+                if !self.unsteady.is_empty() {
+                    self.go_on(cx);
+                }
+            }
+            News::KeptBlock { mark, block, bytes, bad } => self.replace(cx, mark, block, &bytes, &bad),
+            News::Refused(why) | News::Trouble(why) => self.fail(why),
+            _ => {}
+        }
+    }
+
+    fn needs(&self, range: LbnRange) -> bool {
+        self.failed.is_none() && !self.ended && self.copies.needs(range)
+    }
+
+    fn hold(&mut self, cx: &mut Context<'_>, range: LbnRange) -> bool {
+        if !self.needs(range) {
+            return false;
+        }
+        self.copies.hold(cx, range).unwrap_or_else(|why| {
+            self.fail(why);
+            false
+        })
+    }
+
+    fn snapshot(&self) -> Option<&str> {
+        (self.claimed && self.failed.is_none() && !self.ended).then_some(&self.terms.name)
+    }
+
+    fn read(&mut self, cx: &mut Context<'_>, request: &BackgroundRequest) {
+        let BackgroundRequest { id, client, range, ref ask, .. } = *request;
+        match ask {
+            Ask::Read => {
+                self.waiting.insert(id, Asked { client, range, arrived: cx.now });
+                self.go_on(cx);
+            }
+            Ask::Flush => self.reads.flushed(id, cx.now),
+            Ask::Write { .. } | Ask::Discard | Ask::WriteZeroes { .. } => {
+                self.reads.refuse(id, Failure::Unsupported("write to a snapshot"), cx.now);
+            }
+        }
+    }
+
+    fn leave(&mut self, cx: &mut Context<'_>, client: u64) -> Vec<u64> {
+        let (its, others) =
+            std::mem::take(&mut self.waiting).into_iter().partition(|(_, asked)| asked.client == client);
+        self.waiting = others;
+        let its: BTreeMap<u64, Asked> = its;
+        let mut left = self.reads.leave(cx.sessions, client);
+        left.extend(its.into_keys());
+        left
+    }
+
+    fn answers(&mut self) -> Vec<Answer> {
+        std::iter::from_fn(|| self.reads.poll()).collect()
+    }
+
+    /// A paused snapshot goes on keeping blocks, and its readers wait.
+    fn pause(&mut self, cx: &mut Context<'_>, paused: bool) {
+        self.reads.suspend(cx.sessions, paused);
+    }
+
+    fn retry(&mut self, _: &mut Context<'_>) {}
+
+    fn tick(&mut self, cx: &mut Context<'_>) {
+        if let Err(why) = self.copies.check_time(cx.now) {
+            return self.fail(why);
+        }
+        self.ended |= self.terms.expires_unix_s.is_some_and(|at| cx.unix_ms / 1_000 >= at);
+        self.go_on(cx);
+        self.reads.keep_floor(cx.sessions, cx.now);
+    }
+
+    fn close(&mut self, cx: &mut Context<'_>) {
+        let name = &self.terms.name;
+        let why = self.failed.as_deref().unwrap_or("it was removed, or its time is over");
+        let failure = || Failure::Ended(format!("the snapshot {name} has ended: {why}"));
+        for id in std::mem::take(&mut self.waiting).into_keys() {
+            self.reads.refuse(id, failure(), cx.now);
+        }
+        self.reads.close(cx.sessions, failure, cx.now);
+        self.copies.close(cx);
+    }
+
+    fn stage(&self) -> Stage {
+        match &self.failed {
+            Some(why) => Stage::Failed(why.clone()),
+            None if self.ended => Stage::Done,
+            None if self.is_complete() => Stage::Running,
+            None => Stage::Opening,
+        }
+    }
+
+    /// The blocks that are done are those that are kept.
+    fn save(&mut self) -> Option<(Figures, Vec<u8>)> {
+        if !self.opened || !std::mem::take(&mut self.news) {
+            return None;
+        }
+        let (done, blocks) = (self.copies.kept().len(), self.header.shape.blocks);
+        let bytes = done.saturating_mul(self.header.block_bytes() as u64);
+        let Bad { lbns, more } = &self.copies.bad;
+        let (bad, bad_more) = (lbns.iter().copied().collect(), *more);
+        Some((Figures { done, blocks, bytes, bad, bad_more, content: None }, Vec::new()))
+    }
+
+    fn saved(&mut self, cx: &mut Context<'_>) {
+        self.claimed = true;
+        self.go_on(cx);
+    }
+}

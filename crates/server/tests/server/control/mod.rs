@@ -5,6 +5,7 @@ pub(crate) mod daemon;
 mod restores;
 mod rights;
 mod sessions;
+mod snapshots;
 
 use crate::support;
 use client::{Control, ControlError};

@@ -253,19 +253,31 @@ fn places(meter: &mut Meter<'_>, found: &Buffer) -> Result<(u64, f64), ProbeErro
 /// Returns the same for a few segments, found by doubling and bisection; `None` for more.
 fn few_places(meter: &mut Meter<'_>, found: &Buffer, looks: usize) -> Result<Option<(u64, f64)>, ProbeError> {
     let mut seen: Vec<Look> = Vec::new();
+    let mut guessed = false;
     let mut forgotten_after = |meter: &mut Meter<'_>, others: u64| -> Result<bool, ProbeError> {
         let capacity = meter.capacity();
         let mut all_gone = 0;
-        for _ in 0..looks {
+        let mut looked = 0;
+        while looked < looks {
+            let before = meter.disturbed();
             let place = meter.draw.below(capacity - 2);
             meter.read(place, 1)?;
             for _ in 0..others {
                 let other = meter.draw.below(capacity);
                 meter.read(other, 1)?;
+                if meter.disturbed() != before {
+                    break;
+                }
             }
             let again = if found.keeps { place } else { place + 1 };
+            if meter.disturbed() != before && meter.is_within(LONGEST) {
+                // Other hosts' commands have evicted places as well.
+                continue;
+            }
             let reading = meter.read(again, 1)?;
             let gone = !meter.is_hit(&reading);
+            looked += 1;
+            guessed |= meter.disturbed() != before;
             seen.push(Look { others, gone });
             all_gone += usize::from(gone);
         }
@@ -284,7 +296,8 @@ fn few_places(meter: &mut Meter<'_>, found: &Buffer, looks: usize) -> Result<Opt
         if forgotten_after(meter, middle)? { high = middle } else { low = middle }
     }
     let quick = quick_share(meter);
-    Ok(Some((high, sure_of(high, &log_likelihoods(&seen, quick)))))
+    let sure = if guessed { 0.0 } else { sure_of(high, &log_likelihoods(&seen, quick)) };
+    Ok(Some((high, sure)))
 }
 
 /// Returns the share of reads from the medium that are as quick as a hit: such a read waits for any angle.
@@ -304,6 +317,7 @@ fn many_places(meter: &mut Meter<'_>, found: &Buffer, looks: usize) -> Result<(u
     let mut enough = FEW_SEGMENTS;
     let mut seen: Vec<Look> = Vec::new();
     let (mut segments, mut sure) = (1, 0.0);
+    let before = meter.disturbed();
     for _ in 0..MOST_PASSES {
         let mut pass = loop {
             let mut pass = Pass::fill(meter, found, stride, enough.min(most))?;
@@ -320,7 +334,8 @@ fn many_places(meter: &mut Meter<'_>, found: &Buffer, looks: usize) -> Result<(u
             break;
         }
     }
-    Ok((segments, sure))
+    // Other hosts' commands have evicted places as well, so there are more segments.
+    Ok((segments, if meter.disturbed() == before { sure } else { 0.0 }))
 }
 
 /// Places read one after another, the least recently used first, and the looks at them.

@@ -51,6 +51,20 @@ pub trait Device {
     /// The command failed; the device accepts the next one. [`now`](Self::now) is past the failure.
     fn execute(&mut self, at: Instant, op: Op, range: LbnRange) -> Result<Timed, DeviceError>;
 
+    /// Does as [`execute`](Self::execute), unless the drive was given another host's command since the last command of this
+    /// handle: then it executes nothing and returns `None`, because the arm may have moved. The probe then returns the arm by
+    /// [`execute`](Self::execute) and tries again. No other host's command is at the drive when the command is submitted, so
+    /// its times are the drive's own.
+    ///
+    /// A handle of a drive that serves requests meanwhile implements this method. Its `execute` waits until the drive is idle
+    /// and background work is permitted. The default is for a drive that the probe has for itself.
+    ///
+    /// # Errors
+    /// As those of [`execute`](Self::execute).
+    fn execute_next(&mut self, at: Instant, op: Op, range: LbnRange) -> Result<Option<Timed>, DeviceError> {
+        self.execute(at, op, range).map(Some)
+    }
+
     /// Switches the drive's look-ahead and read cache off, as far as the drive can, for all commands that follow; returns
     /// whether anything changed. The handle puts back what it has changed when its use ends. The probe calls this at most
     /// once, after it has measured the buffer; the default changes nothing.

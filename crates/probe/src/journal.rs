@@ -27,6 +27,9 @@ const ENTRY: usize = 8 + 4 + 4 + 8 + 8;
 /// The top bit of an entry's LBN marks a write.
 const WRITE: u64 = 1 << 63;
 
+/// The next bit marks a command before which the arm was returned.
+const RETURNED: u64 = 1 << 62;
+
 /// The reason why a saved state cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum StateError {
@@ -75,6 +78,8 @@ struct Entry {
     op: Op,
     range: LbnRange,
     done: Done,
+    /// Whether the drive had served another host since the command before, so that the arm was returned first.
+    returned: bool,
 }
 
 impl Entry {
@@ -174,7 +179,9 @@ impl Journal {
         ];
         head.iter().for_each(|n| out.extend_from_slice(&n.to_le_bytes()));
         for e in &self.entries {
-            let lbn = e.range.start().get() | if e.op.is_write() { WRITE } else { 0 };
+            let marks = [(e.op.is_write(), WRITE), (e.returned, RETURNED)];
+            let lbn =
+                marks.iter().fold(e.range.start().get(), |lbn, (on, bit)| lbn | if *on { *bit } else { 0 });
             out.extend_from_slice(&lbn.to_le_bytes());
             out.extend_from_slice(&(e.range.len().get() as u32).to_le_bytes());
             out.extend_from_slice(&e.fault_code().to_le_bytes());
@@ -229,9 +236,10 @@ impl Journal {
                 let submitted = Instant::from_nanos(u64::from_le_bytes(take(&mut left)?));
                 let completed = Instant::from_nanos(u64::from_le_bytes(take(&mut left)?));
                 let op = if lbn & WRITE == 0 { Op::Read } else { Op::Write };
-                let range = LbnRange::new(Lbn::new(lbn & !WRITE), Sectors::new(len));
+                let range = LbnRange::new(Lbn::new(lbn & !(WRITE | RETURNED)), Sectors::new(len));
                 let timed = Timed { submitted, completed };
-                Some(Entry { op, range, done: Done { timed, fault: Entry::fault_of(code, range) } })
+                let done = Done { timed, fault: Entry::fault_of(code, range) };
+                Some(Entry { op, range, done, returned: lbn & RETURNED != 0 })
             })()
             .ok_or_else(|| damaged("it ends early"))?;
             let Timed { submitted, completed } = entry.done.timed;
@@ -275,6 +283,7 @@ mod tests {
                     _ => None,
                 },
             },
+            returned: n.is_multiple_of(4),
         };
         Journal {
             capacity: 1_000,

@@ -179,6 +179,11 @@ impl<'a> Meter<'a> {
         self.commands
     }
 
+    /// Returns the number of commands before which the arm had to be returned, because the drive had served another host.
+    pub(crate) fn disturbed(&self) -> u64 {
+        self.recorder.disturbed()
+    }
+
     pub(crate) fn now(&self) -> Instant {
         self.now
     }

@@ -5,15 +5,21 @@ use super::{Done, Entry, Fault, Journal, StateError};
 use crate::device::{Device, DeviceError, Timed};
 use crate::draw::Draw;
 use crate::error::ProbeError;
-use units::{Duration, Instant, Lbn, LbnRange, Op, Sectors};
+use units::{Instant, Lbn, LbnRange, Op, Sectors};
 
 /// The number of reads repeated after a pause to find the platter's angle, and the number of last reads from which they are
 /// chosen.
 const RESYNC: usize = 15;
 const RECENT: usize = 90;
 
+/// The number of last commands among which there is one that returns the arm after other hosts' commands.
+const RECENT_RETURN: usize = 10_000;
+
 /// Below this response a read counts as a cache hit, ns, until the time of a hit is known.
 const HIT_NS: f64 = 900_000.0;
+
+/// The most reads of other sectors to evict one from the buffer: more than the segments that are looked for.
+const MOST_RETURNS: u64 = 20_000;
 
 /// The number of reads elsewhere that evict the last ones from an unknown buffer.
 const FORGET: u64 = 4;
@@ -31,8 +37,10 @@ pub(crate) struct Recorder<'a> {
     journal: &'a mut Journal,
     /// The next entry to be answered from the record.
     replayed: usize,
-    /// The journal's clock minus the device's, once it is known.
-    ahead: Option<u64>,
+    /// The journal's clock relative to the device's, once it is known.
+    ahead: Option<Ahead>,
+    /// The number of commands before which the arm had to be returned, because the drive had served another host.
+    disturbed: u64,
     /// The device's message for the last failed command.
     reason: String,
     /// The response below which a read is a cache hit, ns; and the number of segments, once it is known.
@@ -61,8 +69,8 @@ impl<'a> Recorder<'a> {
             journal.buffer_off = None;
         }
         let fresh = journal.entries.is_empty();
-        let (ahead, reason) = (fresh.then_some(0), String::new());
-        Ok(Self { device, journal, replayed: 0, ahead, reason, hit_ns: HIT_NS, segments: 0 })
+        let (ahead, reason) = (fresh.then_some(Ahead(0)), String::new());
+        Ok(Self { device, journal, replayed: 0, ahead, disturbed: 0, reason, hit_ns: HIT_NS, segments: 0 })
     }
 
     pub(crate) fn journal(&self) -> &Journal {
@@ -107,13 +115,88 @@ impl<'a> Recorder<'a> {
         if let Some(done) = self.recorded(op, range)? {
             return Ok(done);
         }
-        let ahead = self.ahead()?;
-        let start = Instant::from_nanos(at.as_nanos().saturating_sub(ahead)).max(self.device.now());
-        let done = match self.device.execute(start, op, range) {
-            Ok(timed) => Done { timed, fault: None },
-            Err(error) => self.failed(start, error)?,
+        let mut ahead = self.ahead()?;
+        let mut returned = false;
+        let done = loop {
+            let start = ahead.on_device(at).max(self.device.now());
+            match self.device.execute_next(start, op, range) {
+                Ok(Some(timed)) => break Done { timed, fault: None },
+                Ok(None) => (ahead, returned) = (self.return_arm(ahead)?, true),
+                Err(error) => break self.failed(start, error)?,
+            }
         };
-        Ok(self.record(op, range, done, ahead))
+        self.disturbed += u64::from(returned);
+        Ok(self.record(op, range, done, ahead, returned))
+    }
+
+    /// Returns the arm to its place after other hosts' commands, and the clocks' offset from then on.
+    ///
+    /// The last single sector that was read from the medium is read again: with the offset its read ends when the recorded one
+    /// did. If the arm has moved since, the last read from the medium is repeated, and the offset changes by whole
+    /// revolutions to its recorded end. So the time between is cut out of the journal, in which the drive has done nothing
+    /// else. A cache hit would not move the arm: other sectors are read until the reads come from the medium.
+    fn return_arm(&mut self, ahead: Ahead) -> Result<Ahead, ProbeError> {
+        let recent = || self.journal.entries.iter().rev().take(RECENT_RETURN);
+        let Some(anchor) = recent().find(|entry| self.shows_angle(entry)).copied() else {
+            // Nothing was measured that has to continue.
+            repeated(self.device, LbnRange::new(Lbn::ZERO, Sectors::new(1)))?;
+            return Ok(ahead);
+        };
+        let last = recent().find(|entry| self.moved_arm(entry)).copied().filter(|last| *last != anchor);
+        let mut draw = Draw::new(self.journal.dice() ^ self.device.now().as_nanos());
+        for _ in 0..MOST_RETURNS {
+            let again = repeated(self.device, anchor.range)?.filter(|&timed| self.is_from_medium(timed));
+            let returned = again.map(|timed| Ahead::between(anchor.done.timed.completed, timed.completed));
+            let returned = match (returned, last) {
+                (Some(returned), Some(last)) => self.repeat(returned, &last)?,
+                (returned, _) => returned,
+            };
+            if let Some(returned) = returned {
+                self.ahead = Some(returned);
+                return Ok(returned);
+            }
+            let lbn = Lbn::new(draw.below(self.journal.capacity));
+            repeated(self.device, LbnRange::new(lbn, Sectors::new(1)))?;
+        }
+        Err(ProbeError::Unlike {
+            stage: "return of the arm",
+            problem: format!("{} stays in the drive's buffer", anchor.range),
+            mend: "probe the drive while nothing else uses it".to_owned(),
+        })
+    }
+
+    /// Repeats a read that moved the arm; returns the offset with which it ends nearest to its recorded end, a number of whole
+    /// revolutions from the given one. `None` if it came from the buffer, or another host's command came between.
+    fn repeat(&mut self, ahead: Ahead, last: &Entry) -> Result<Option<Ahead>, DeviceError> {
+        let timed = self.device.execute_next(self.device.now(), last.op, last.range)?;
+        Ok(timed.filter(|&timed| self.is_from_medium(timed)).map(|timed| {
+            let turn = f64::from_bits(self.journal.revolution);
+            let Ahead(late) = Ahead::between(last.done.timed.completed, ahead.in_journal(timed.completed));
+            let turns = if turn > 0.0 { (late as f64 / turn).round() * turn } else { 0.0 };
+            Ahead(ahead.0.saturating_add(turns.round() as i64))
+        }))
+    }
+
+    /// Returns whether a recorded command was a read that left the arm at its end.
+    fn moved_arm(&self, entry: &Entry) -> bool {
+        entry.op == Op::Read && entry.done.fault.is_none() && self.is_from_medium(entry.done.timed)
+    }
+
+    /// Returns whether the end of a recorded command shows the platter's angle. If a drive executed two commands in reverse
+    /// order, the second one's completion is unknown.
+    fn shows_angle(&self, entry: &Entry) -> bool {
+        let alone = entry.op == Op::Read && entry.range.len() == Sectors::new(1);
+        let Timed { submitted, completed } = entry.done.timed;
+        alone && entry.done.fault.is_none() && submitted < completed && self.is_from_medium(entry.done.timed)
+    }
+
+    fn is_from_medium(&self, timed: Timed) -> bool {
+        timed.completed.saturating_since(timed.submitted).as_nanos() as f64 >= self.hit_ns
+    }
+
+    /// Returns the number of commands so far before which the arm had to be returned.
+    pub(crate) const fn disturbed(&self) -> u64 {
+        self.disturbed
     }
 
     /// Records a command that failed because of a sector, or a write that is refused by a readable drive; any other failure
@@ -156,7 +239,7 @@ impl<'a> Recorder<'a> {
             return Ok([one, other.unwrap_or(lost)]);
         }
         let ahead = self.ahead()?;
-        let start = Instant::from_nanos(at.as_nanos().saturating_sub(ahead)).max(self.device.now());
+        let start = ahead.on_device(at).max(self.device.now());
         let done = match self.device.execute_two(start, two) {
             Ok([one, other]) => {
                 let behind =
@@ -177,7 +260,9 @@ impl<'a> Recorder<'a> {
             }
         };
         let [one, other] = done;
-        Ok([self.record(first.0, first.1, one, ahead), self.record(second.0, second.1, other, ahead)])
+        let [one, other] = [(first, one), (second, other)]
+            .map(|((op, range), done)| self.record(op, range, done, ahead, false));
+        Ok([one, other])
     }
 
     /// Returns the next command's times, if it is in the record.
@@ -189,25 +274,30 @@ impl<'a> Recorder<'a> {
             });
         }
         self.replayed += 1;
+        self.disturbed += u64::from(entry.returned);
         Ok(Some(entry.done))
     }
 
-    /// Returns the journal's clock minus the device's.
-    fn ahead(&mut self) -> Result<u64, ProbeError> {
+    /// Returns the journal's clock relative to the device's.
+    fn ahead(&mut self) -> Result<Ahead, ProbeError> {
         let ahead = match self.ahead {
             Some(ahead) => ahead,
-            None => self.resync()?,
+            None => {
+                let ahead = self.resync()?;
+                // A journal without the time of other requests continues without it.
+                let is_cut = self.journal.entries.iter().any(|entry| entry.returned);
+                if is_cut { self.return_arm(ahead)? } else { ahead }
+            }
         };
         self.ahead = Some(ahead);
         Ok(ahead)
     }
 
-    fn record(&mut self, op: Op, range: LbnRange, done: Done, ahead: u64) -> Done {
-        let shift = Duration::from_nanos(ahead);
+    fn record(&mut self, op: Op, range: LbnRange, done: Done, ahead: Ahead, returned: bool) -> Done {
         let Timed { submitted, completed } = done.timed;
-        let done =
-            Done { timed: Timed { submitted: submitted + shift, completed: completed + shift }, ..done };
-        self.journal.entries.push(Entry { op, range, done });
+        let timed = Timed { submitted: ahead.in_journal(submitted), completed: ahead.in_journal(completed) };
+        let done = Done { timed, ..done };
+        self.journal.entries.push(Entry { op, range, done, returned });
         self.replayed += 1;
         done
     }
@@ -220,19 +310,11 @@ impl<'a> Recorder<'a> {
 
     /// Repeats some of the last reads of the record; returns the offset of the journal's clock to the device's with which
     /// the platter stands as if there had been no pause.
-    fn resync(&mut self) -> Result<u64, ProbeError> {
+    fn resync(&mut self) -> Result<Ahead, ProbeError> {
         let turn = f64::from_bits(self.journal.revolution);
-        let from_medium =
-            |timed: Timed| timed.completed.saturating_since(timed.submitted).as_nanos() as f64 >= self.hit_ns;
-        // The end of such a read shows the angle of the platter. If a drive executed two commands in reverse order, the
-        // second one's completion is unknown.
-        let tells = |e: &&Entry| {
-            let alone = e.op == Op::Read && e.range.len() == Sectors::new(1);
-            let Timed { submitted, completed } = e.done.timed;
-            alone && e.done.fault.is_none() && submitted < completed && from_medium(e.done.timed)
-        };
+        let shows = |entry: &&Entry| self.shows_angle(entry);
         let reads: Vec<Entry> =
-            self.journal.entries.iter().rev().filter(tells).take(RECENT).copied().collect();
+            self.journal.entries.iter().rev().filter(shows).take(RECENT).copied().collect();
         let end = self.journal.entries.last().map_or(Instant::ZERO, |e| e.done.timed.completed);
         let phase = |t: Instant| (t.as_nanos() as f64 / turn).rem_euclid(1.0);
         // A drive that stayed on may have them in its buffer.
@@ -246,7 +328,8 @@ impl<'a> Recorder<'a> {
         let step = RECENT.div_ceil(RESYNC);
         let spread = (0..step).flat_map(|first| reads.iter().rev().skip(first).step_by(step));
         for entry in spread {
-            let Some(timed) = repeated(self.device, entry.range)?.filter(|&timed| from_medium(timed)) else {
+            let Some(timed) = repeated(self.device, entry.range)?.filter(|&timed| self.is_from_medium(timed))
+            else {
                 // Unreadable since, or a cache hit; the other reads suffice.
                 continue;
             };
@@ -268,7 +351,29 @@ impl<'a> Recorder<'a> {
             .into());
         }
         let behind = end.as_nanos().saturating_sub(self.device.now().as_nanos());
-        Ok(((behind as f64 / turn).ceil() * turn + offset * turn).round() as u64)
+        Ok(Ahead(((behind as f64 / turn).ceil() * turn + offset * turn).round() as i64))
+    }
+}
+
+/// The journal's clock minus the device's, ns: negative if time was cut out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Ahead(i64);
+
+impl Ahead {
+    /// Returns the offset with which these instants of the journal's and the device's clock are the same.
+    fn between(journal: Instant, device: Instant) -> Self {
+        let later = journal.saturating_since(device).as_nanos();
+        let sooner = device.saturating_since(journal).as_nanos();
+        let ns = |nanos: u64| i64::try_from(nanos).unwrap_or(i64::MAX);
+        Self(ns(later).saturating_sub(ns(sooner)))
+    }
+
+    fn in_journal(self, device: Instant) -> Instant {
+        Instant::from_nanos(device.as_nanos().saturating_add_signed(self.0))
+    }
+
+    fn on_device(self, journal: Instant) -> Instant {
+        Instant::from_nanos(journal.as_nanos().saturating_add_signed(self.0.saturating_neg()))
     }
 }
 

@@ -18,6 +18,7 @@ mod probing;
 mod promises;
 mod regularity;
 mod resume;
+mod serving;
 mod spread;
 mod switched;
 mod time;

@@ -5,7 +5,7 @@ use super::images::Images;
 use super::journal::journal_path;
 use super::kept::{Found, Kept};
 use super::moves::Moves;
-use super::source::FileSource;
+use super::source::{FileSource, no_room};
 use super::sums::Sums;
 use super::target::Open;
 use crate::desk::order::{Lane, News, Work};
@@ -31,7 +31,8 @@ pub(crate) struct Clerk {
     files: Arc<dyn Files>,
     state: PathBuf,
     has: Has,
-    journal: Option<Log>,
+    /// The journal; `Err` with the last failure until it is written anew, because the end of the file is in an unknown state.
+    journal: Result<Log, String>,
 }
 
 /// Returns the path of the blocks that a task keeps.
@@ -41,17 +42,16 @@ pub(crate) fn kept_path(state: &Path, id: u64) -> PathBuf {
 
 impl Clerk {
     pub fn new(lane: Lane, files: Arc<dyn Files>, state: PathBuf) -> Self {
-        Self { lane, files, state, has: Has::Nothing, journal: None }
+        Self { lane, files, state, has: Has::Nothing, journal: Err("it is not open yet".into()) }
     }
 
     /// Executes an order; returns the report, if there is one.
     pub fn execute(&mut self, work: Work) -> Option<News> {
         match work {
             Work::Journal { seq, bytes, replace, number, note } => {
-                let failed = self.journal(&bytes, replace, number, &note).err().map(|e| e.to_string());
-                if failed.is_some() {
-                    // The end of the file is in an unknown state: the journal is rewritten next time.
-                    self.journal = None;
+                let failed = self.journal(&bytes, replace, number, &note).err();
+                if let Some(why) = &failed {
+                    self.journal = Err(why.clone());
                 }
                 Some(News::Journal { seq, failed })
             }
@@ -197,28 +197,31 @@ impl Clerk {
         }
     }
 
-    fn journal(&mut self, bytes: &[u8], replace: bool, number: u64, note: &[u8]) -> io::Result<()> {
+    /// Writes to the journal. Returns why that is not possible: of a journal that has to be written anew, why it was not.
+    fn journal(&mut self, bytes: &[u8], replace: bool, number: u64, note: &[u8]) -> Result<(), String> {
         let path = journal_path(&self.state);
-        if !replace {
-            let log = self
-                .journal
-                .as_mut()
-                .ok_or_else(|| io::Error::other("the journal has to be written anew"))?;
-            return log.append(bytes, note);
-        }
-        if let Some(log) = &mut self.journal {
-            return log.replace(&*self.files, bytes, note);
-        }
+        let wrong = |error: io::Error| {
+            let mend = if no_room(&error) { "; make room there" } else { "" };
+            format!("{}: {error}{mend}", path.display())
+        };
         let files = &*self.files;
-        self.journal =
-            Some(match Scan::read(files, &path, Kind::Tasks, None, |_| true).map_err(io::Error::other)? {
-                Some(scan) => {
-                    let mut log = Log::resume(files, &path, Kind::Tasks, scan)?;
-                    log.replace(files, bytes, note)?;
-                    log
-                }
-                None => Log::create(files, &path, Kind::Tasks, number, bytes, note)?,
-            });
+        match (&mut self.journal, replace) {
+            (Err(why), false) => return Err(why.clone()),
+            (Ok(log), false) => log.append(bytes, note).map_err(wrong)?,
+            (Ok(log), true) => log.replace(files, bytes, note).map_err(wrong)?,
+            (Err(_), true) => {
+                let scan =
+                    Scan::read(files, &path, Kind::Tasks, None, |_| true).map_err(|e| e.to_string())?;
+                let log = match scan {
+                    Some(scan) => Log::resume(files, &path, Kind::Tasks, scan).and_then(|mut log| {
+                        log.replace(files, bytes, note)?;
+                        Ok(log)
+                    }),
+                    None => Log::create(files, &path, Kind::Tasks, number, bytes, note),
+                };
+                self.journal = Ok(log.map_err(wrong)?);
+            }
+        }
         Ok(())
     }
 }

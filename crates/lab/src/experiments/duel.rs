@@ -46,6 +46,10 @@ const LARGE: Sectors = Sectors::new(2_048);
 /// The ratio shown for all larger ones.
 const RATIO_MAX: f64 = 1_000.0;
 
+/// The harm in percent at which a figure ends. A contestant beyond it stands at the edge with its harm in its name, since
+/// with one rival at 2,000% all others would lie on each other.
+const HARM_DRAWN_PERCENT_MAX: f64 = 150.0;
+
 /// The least bandwidth, in percent of the core in the drive.
 const YIELD_PERCENT_MIN: f64 = 60.0;
 
@@ -204,11 +208,7 @@ impl Panel {
     }
 
     fn figure(&self) -> Figure {
-        let line = |label: &str, entries: &[Entry]| {
-            let mut points: Vec<Point> = entries.iter().map(Entry::point).collect();
-            points.sort_by(|a, b| a.x.total_cmp(&b.x));
-            Line { label: label.into(), points }
-        };
+        let line = |label: &str, entries: &[Entry]| drawn(label, entries.iter().map(Entry::point).collect());
         let mut lines = vec![line("ours, bounds of 1 to 100%", &self.scans), line("paced", &self.paced)];
         lines.extend(self.rivals.iter().map(|rival| line(&rival.name, std::slice::from_ref(rival))));
         Figure {
@@ -274,6 +274,15 @@ fn run(lab: &Lab) -> std::result::Result<Outcome, LabError> {
     let mut figures: Vec<Figure> = panels.iter().map(Panel::figure).collect();
     figures.push(table(&panels));
     Ok(Outcome { figures, claims: claims(&panels), notes: notes() })
+}
+
+/// Returns a contestant's curve, whose points beyond [`HARM_DRAWN_PERCENT_MAX`] stand at the edge.
+fn drawn(label: &str, mut points: Vec<Point>) -> Line {
+    points.sort_by(|a, b| a.x.total_cmp(&b.x));
+    let most = points.last().map_or(0.0, |last| last.x);
+    points.iter_mut().for_each(|point| point.x = point.x.min(HARM_DRAWN_PERCENT_MAX));
+    let beyond = most > HARM_DRAWN_PERCENT_MAX;
+    Line { label: if beyond { format!("{label}: {most:.0}%, at the edge") } else { label.into() }, points }
 }
 
 fn table(panels: &[Panel]) -> Figure {
@@ -348,4 +357,21 @@ fn notes() -> Vec<String> {
          requests and idle time, and no write cache."
             .to_owned(),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_contestant_beyond_the_figure_stands_at_its_edge_with_its_harm_in_its_name() {
+        let points = |all: &[f64]| all.iter().map(|&x| Point { x, y: 1.0, spread: None }).collect();
+        let far = drawn("always", points(&[2_117.0, 3.0]));
+        assert_eq!(
+            (far.label.as_str(), far.points[1].x),
+            ("always: 2117%, at the edge", HARM_DRAWN_PERCENT_MAX)
+        );
+        let near = drawn("idle", points(&[149.0]));
+        assert_eq!((near.label.as_str(), near.points[0].x), ("idle", 149.0));
+    }
 }

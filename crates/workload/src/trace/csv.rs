@@ -67,6 +67,7 @@ impl FromStr for Columns {
     fn from_str(text: &str) -> Result<Self, String> {
         let (mut time, mut op, mut device, mut start, mut length) = (None, None, None, None, None);
         let (mut unit, mut separator) = (TimeUnit::Seconds, ',');
+        let mut given = Vec::new();
         for item in text.split(',') {
             let (key, value) =
                 item.split_once('=').ok_or_else(|| format!("{} is not KEY=COLUMN", shown(item)))?;
@@ -76,6 +77,15 @@ impl FromStr for Columns {
                 Err(_) if value.is_empty() => Err(format!("{key} needs a column, a number or a name")),
                 Err(_) => Ok(Column::Name(value.to_owned())),
             };
+            let of = match key {
+                "offset" | "lbn" => "the place",
+                "size" | "sectors" => "the length",
+                other => other,
+            };
+            if given.contains(&of) {
+                return Err(format!("{of} is given twice"));
+            }
+            given.push(of);
             match key {
                 "time" => time = Some(column()?),
                 "op" => op = Some(column()?),
@@ -279,6 +289,8 @@ mod tests {
             ("offset=1,size=2,unit=h", "unit"),
             ("offset=1,size=2,separator=x", "none of comma"),
             ("offset=,size=2", "needs a column"),
+            ("time=1,offset=2,size=3,time=4", "time is given twice"),
+            ("offset=2,lbn=2,size=3", "the place is given twice"),
         ] {
             let error = text.parse::<Columns>().unwrap_err();
             assert!(error.contains(said), "{text}: {error}");

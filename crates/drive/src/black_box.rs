@@ -2,7 +2,7 @@
 
 use crate::error::CommandError;
 use crate::firmware::{Breakdown, Command, Completion, Drive};
-use units::{Bytes, Instant, Lbn, RequestId, Sectors};
+use units::{Bytes, CacheOps, Instant, Lbn, RequestId, Sectors};
 
 /// A completion as the host sees it: the time, and whether the command failed. How it was served is not visible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +61,18 @@ pub trait BlackBox {
     /// The command has no sectors or too many, is past the last LBN, or the queue is full; the device is unchanged.
     fn submit(&mut self, now: Instant, command: Command) -> Result<(), CommandError>;
 
+    /// Submits a command with orders for the cache at `now`. A device that has no such cache, as by default, takes a plain
+    /// command and a forced write, and has nothing to flush or to discard.
+    ///
+    /// # Errors
+    /// As [`submit`](Self::submit), and orders that the device does not take.
+    fn submit_with(&mut self, now: Instant, command: Command, cache: CacheOps) -> Result<(), CommandError> {
+        if cache.flush || cache.discard {
+            return Err(CommandError::CacheOps { id: command.id });
+        }
+        self.submit(now, command)
+    }
+
     /// Returns the time of the next event inside, if nothing is submitted before; no completion comes earlier.
     fn next_event(&self) -> Option<Instant>;
 
@@ -94,6 +106,10 @@ impl BlackBox for Drive {
 
     fn submit(&mut self, now: Instant, command: Command) -> Result<(), CommandError> {
         Drive::submit(self, now, command)
+    }
+
+    fn submit_with(&mut self, now: Instant, command: Command, cache: CacheOps) -> Result<(), CommandError> {
+        Drive::submit_with(self, now, command, cache)
     }
 
     fn next_event(&self) -> Option<Instant> {

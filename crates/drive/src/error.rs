@@ -64,6 +64,12 @@ pub enum CommandError {
         /// Most sectors.
         most: Sectors,
     },
+    /// It comes with a flush or a discard, and the device has no cache of writes.
+    #[error("{id}: this device takes no flush and no discard; send the command without")]
+    CacheOps {
+        /// The command.
+        id: RequestId,
+    },
     /// The queue is full.
     #[error("{id}: the drive already holds {depth} commands; wait for a completion")]
     QueueFull {

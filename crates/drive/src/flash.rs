@@ -5,7 +5,7 @@ use crate::dice::{Component, Dice};
 use crate::error::CommandError;
 use crate::firmware::Command;
 use std::collections::VecDeque;
-use units::{Bytes, Duration, Instant, Op, Sectors};
+use units::{Bytes, CacheOps, Duration, Instant, Op, Sectors};
 
 /// The configuration of a flash device. The default is a small SATA device; its numbers are assumed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,7 +92,7 @@ impl BlackBox for Flash {
     }
 
     fn submit(&mut self, now: Instant, command: Command) -> Result<(), CommandError> {
-        command.check(self.config.capacity)?;
+        command.check(self.config.capacity, CacheOps::default())?;
         self.advance(now);
         if self.finishing.len() >= self.queue_depth() {
             let depth = u32::from(self.config.depth.max(1));

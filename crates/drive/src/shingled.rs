@@ -5,7 +5,7 @@ use crate::black_box::{BlackBox, Reply};
 use crate::error::{CommandError, DriveError};
 use crate::firmware::{Command, Drive, MOST_SECTORS};
 use std::collections::{BTreeMap, VecDeque};
-use units::{Bytes, Instant, Lbn, LbnRange, Op, RequestId, Sectors};
+use units::{Bytes, CacheOps, Instant, Lbn, LbnRange, Op, RequestId, Sectors};
 
 /// The layout of a shingled drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -240,7 +240,7 @@ impl BlackBox for Shingled {
     }
 
     fn submit(&mut self, now: Instant, command: Command) -> Result<(), CommandError> {
-        command.check(BlackBox::capacity(self))?;
+        command.check(BlackBox::capacity(self), CacheOps::default())?;
         self.advance(now);
         if self.outstanding() >= self.queue_depth() {
             return Err(CommandError::QueueFull { id: command.id, depth: self.config.depth });

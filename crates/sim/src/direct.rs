@@ -5,11 +5,11 @@ use crate::outside::explained;
 use crate::report::{BackgroundReport, ForegroundReport, HeadNanos, Report};
 use crate::rival::{Reader, Rival};
 use crate::statistics::{Ended, Statistics};
-use drive::{BlackBox, Breakdown, Command};
+use drive::{BlackBox, Breakdown, Command, Served};
 use scheduler::SubmitError;
 use std::collections::{BTreeMap, VecDeque};
-use units::{Duration, Instant, Op, RequestId, Sectors};
-use workload::{ClosedTask, Issuer, Request, Source};
+use units::{CacheOps, Duration, Instant, Op, RequestId, Sectors};
+use workload::{ClosedTask, Issued, Issuer, Request, Source};
 
 /// A finished request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +64,10 @@ impl<O: Observer> Watch for Observed<'_, O> {
 
     fn done(&mut self, id: RequestId, done: Done) {
         let (request, Done { arrived, sent, at, breakdown, .. }) = (numbered(id, done.request), done);
-        self.0.completed(request, arrived, at);
+        let without = |of: Breakdown| matches!(of.served, Served::Flushed | Served::Discarded);
+        if !breakdown.is_some_and(without) {
+            self.0.completed(request, arrived, at);
+        }
         let mut finished = explained(request, arrived, at, breakdown);
         finished.started = finished.started.max(sent);
         self.0.finished(&finished);
@@ -94,17 +97,68 @@ pub struct Direct<B, S> {
     /// The maximum of commands at the device.
     most: usize,
     load: Issuer<S>,
-    waiting: VecDeque<(RequestId, Instant, ClosedTask, Request)>,
-    sent: BTreeMap<RequestId, (Instant, Instant, ClosedTask, Request)>,
+    waiting: VecDeque<(RequestId, Pending)>,
+    /// The requests at the device, with the instants at which they were sent.
+    sent: BTreeMap<RequestId, (Instant, Pending)>,
     next: u64,
     now: Instant,
     last_done: Instant,
     statistics: Statistics,
+    cache: CacheReport,
     completed: u64,
     rival: Option<Reader>,
     head: HeadNanos,
     /// The head's time at the beginning of the measured stretch.
     head_before: HeadNanos,
+}
+
+/// A request that has arrived and is not complete.
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    arrived: Instant,
+    task: ClosedTask,
+    request: Request,
+    cache: CacheOps,
+}
+
+impl Pending {
+    /// Returns whether it is a read or a write.
+    fn transfers(&self) -> bool {
+        self.cache.transfers() && !self.request.range.is_empty()
+    }
+}
+
+/// The flushes and the discards of a run. They are no part of a foreground's report, which has reads and writes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheReport {
+    /// The flushes without sectors. One that comes with a write is a part of that write's response time.
+    pub flushes: CacheCommands,
+    /// The discards.
+    pub discards: CacheCommands,
+}
+
+/// The response times of commands without a transfer, from arrival to completion.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheCommands {
+    /// Commands completed.
+    pub requests: u64,
+    /// Sum of their response times.
+    pub total: Duration,
+    /// The longest response time.
+    pub longest: Duration,
+}
+
+impl CacheCommands {
+    fn add(&mut self, response: Duration) {
+        self.requests += 1;
+        self.total += response;
+        self.longest = self.longest.max(response);
+    }
+
+    /// Returns the mean response time; zero without commands.
+    pub fn mean(&self) -> Duration {
+        Duration::from_nanos(self.total.as_nanos() / self.requests.max(1))
+    }
 }
 
 /// The number of a competing reader's read; foreground requests count from zero.
@@ -117,6 +171,7 @@ impl<B: BlackBox, S: Source> Direct<B, S> {
         let most = most.clamp(1, device.queue_depth().max(1));
         Self {
             statistics: Statistics::new(device.sector_bytes(), Instant::ZERO),
+            cache: CacheReport::default(),
             completed: 0,
             device,
             most,
@@ -196,7 +251,8 @@ impl<B: BlackBox, S: Source> Direct<B, S> {
                 reader.done();
                 continue;
             }
-            let Some((arrived, sent, task, request)) = self.sent.remove(&reply.id) else { continue };
+            let Some((sent, pending)) = self.sent.remove(&reply.id) else { continue };
+            let Pending { arrived, task, request, cache } = pending;
             if let Some(spent) = breakdown {
                 self.head.seek += spent.seek;
                 self.head.rotation += spent.latency;
@@ -204,7 +260,12 @@ impl<B: BlackBox, S: Source> Direct<B, S> {
             }
             let access = reply.at.since(self.last_done.max(arrived));
             let (op, sectors) = (request.op, request.range.len());
-            self.statistics.completed(Ended { op, sectors, arrived, access }, reply.at);
+            if pending.transfers() {
+                self.statistics.completed(Ended { op, sectors, arrived, access }, reply.at);
+            } else {
+                let kind = if cache.discard { &mut self.cache.discards } else { &mut self.cache.flushes };
+                kind.add(reply.at.since(arrived));
+            }
             self.completed += 1;
             self.last_done = reply.at;
             self.load.complete(task, reply.at);
@@ -220,14 +281,19 @@ impl<B: BlackBox, S: Source> Direct<B, S> {
                 return Err(SubmitError::Full { id, most: WAITING_MAX }.into());
             }
             self.next += 1;
-            self.statistics.arrived(self.now);
-            watch.arrived(id, issued.request, self.now);
-            self.waiting.push_back((id, self.now, issued.task, issued.request));
+            let Issued { task, request, cache, .. } = issued;
+            let pending = Pending { arrived: self.now, task, request, cache };
+            if pending.transfers() {
+                self.statistics.arrived(self.now);
+                watch.arrived(id, request, self.now);
+            }
+            self.waiting.push_back((id, pending));
         }
         while self.sent.len() < self.most && self.has_room() {
-            let Some((id, arrived, task, request)) = self.waiting.pop_front() else { break };
-            self.device.submit(self.now, Command { id, op: request.op, range: request.range })?;
-            self.sent.insert(id, (arrived, self.now, task, request));
+            let Some((id, pending)) = self.waiting.pop_front() else { break };
+            let Pending { request, cache, .. } = pending;
+            self.device.submit_with(self.now, Command { id, op: request.op, range: request.range }, cache)?;
+            self.sent.insert(id, (self.now, pending));
         }
         if self.has_room()
             && self.rival_due().is_some_and(|due| due <= self.now)
@@ -285,12 +351,18 @@ impl<B: BlackBox, S: Source> Direct<B, S> {
     /// now on. Requests that wait or are in service stay. The rate of a competing reader stays that of the whole run.
     pub fn measure_from_now(&mut self) {
         self.statistics.restart(self.now);
+        self.cache = CacheReport::default();
         self.head_before = self.head;
     }
 
     /// Returns the statistics of the foreground.
     pub fn statistics(&self) -> &Statistics {
         &self.statistics
+    }
+
+    /// Returns the flushes and discards so far.
+    pub fn cache_report(&self) -> CacheReport {
+        self.cache
     }
 
     /// Returns the load's results so far.

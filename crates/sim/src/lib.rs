@@ -23,7 +23,7 @@ pub use array::{
     Array, ArrayError, ArrayLayout, ArrayMap, DRIVES_MAX, Drives, Member, MirrorReads, Part, Step, UNIT_MAX,
     UnknownLayout,
 };
-pub use direct::{Direct, Done};
+pub use direct::{CacheCommands, CacheReport, Direct, Done};
 pub use inside::{Background, Finished, Inside, Nothing, Observer, SetupError};
 pub use outside::{Outside, black_box};
 pub use report::{BackgroundReport, ForegroundReport, HeadNanos, HeadTime, Report, ResponseReport};

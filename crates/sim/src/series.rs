@@ -3,6 +3,7 @@
 use crate::inside::{Finished, Observer};
 use crate::report::ForegroundReport;
 use crate::statistics::{Ended, Statistics};
+use drive::Served;
 use scheduler::Request;
 use thiserror::Error;
 use units::{Bytes, Duration, Instant};
@@ -127,6 +128,10 @@ impl Observer for Series {
 
     fn finished(&mut self, done: &Finished) {
         self.close_until(done.at);
+        // The figures are of reads and writes.
+        if matches!(done.served, Some(Served::Flushed | Served::Discarded)) {
+            return;
+        }
         let Finished { request, arrived, started, at, .. } = *done;
         let ended = Ended {
             op: request.op,

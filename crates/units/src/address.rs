@@ -241,6 +241,31 @@ impl Op {
     }
 }
 
+/// A host's orders for the write cache of a drive, which come with a request; by default none.
+///
+/// ```
+/// use freeblock_units::CacheOps;
+/// let forced = CacheOps { forced: true, ..CacheOps::default() };
+/// assert!(forced.transfers() && !CacheOps { discard: true, ..CacheOps::default() }.transfers());
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct CacheOps {
+    /// Before the request is served, all completed writes go to the medium. A request without sectors is a flush alone.
+    pub flush: bool,
+    /// Forced unit access: a write is complete when it is on the medium.
+    pub forced: bool,
+    /// The contents of the sectors are of no use any more; nothing is transferred.
+    pub discard: bool,
+}
+
+impl CacheOps {
+    /// Returns whether a request with these orders and with sectors transfers them.
+    #[inline]
+    pub const fn transfers(self) -> bool {
+        !self.discard
+    }
+}
+
 impl fmt::Display for Op {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

@@ -30,7 +30,7 @@ mod float;
 mod ids;
 mod time;
 
-pub use address::{Bytes, Cylinder, Head, Lbn, LbnRange, Op, Sectors, TrackIndex};
+pub use address::{Bytes, CacheOps, Cylinder, Head, Lbn, LbnRange, Op, Sectors, TrackIndex};
 pub use angle::{Angle, Arc, FULL_TURN, Rpm};
 pub use convert::TooLong;
 #[cfg(any(feature = "std", feature = "libm"))]

@@ -5,7 +5,7 @@ use crate::issue::{ClosedTask, Issued, later, within};
 use crate::request::{Request, Source};
 use crate::script::{Script, served_at_once};
 use std::collections::BTreeMap;
-use units::{Duration, Instant, LbnRange};
+use units::{CacheOps, Duration, Instant, LbnRange};
 
 /// A replay at a multiple of the recorded speed: ATC'03, section 4, makes heavier loads of a trace in this way.
 ///
@@ -38,7 +38,7 @@ pub struct Compressed<S> {
     source: S,
     factor: f64,
     /// The next request, and its arrival relative to the first.
-    next: Option<(Request, Duration)>,
+    next: Option<Following>,
     /// The task of the next request.
     task: u32,
     start: Instant,
@@ -92,10 +92,20 @@ impl<S: Source> Compressed<S> {
     }
 }
 
+/// A request of the source.
+#[derive(Clone, Copy, Debug)]
+struct Following {
+    request: Request,
+    /// Its arrival after the first one's.
+    since: Duration,
+    cache: CacheOps,
+}
+
 /// Returns the next request of a source, and its arrival relative to the first.
-fn following(source: &mut impl Source) -> Option<(Request, Duration)> {
+fn following(source: &mut impl Source) -> Option<Following> {
     let request = source.next_request()?;
-    Some((request, source.recorded_arrival()?.saturating_since(Instant::ZERO)))
+    let since = source.recorded_arrival()?.saturating_since(Instant::ZERO);
+    Some(Following { request, since, cache: source.cache_ops() })
 }
 
 impl<S: Source> Script for Compressed<S> {
@@ -105,7 +115,7 @@ impl<S: Source> Script for Compressed<S> {
     }
 
     fn due(&self) -> Option<Instant> {
-        let (request, since) = self.next?;
+        let Following { request, since, .. } = self.next?;
         if self.is_at_drive(request.range) {
             return None;
         }
@@ -114,20 +124,24 @@ impl<S: Source> Script for Compressed<S> {
 
     fn issue(&mut self, now: Instant) -> Option<Issued> {
         let at = self.due().filter(|at| *at <= now)?;
-        let (request, _) = self.next?;
+        let Following { request, cache, .. } = self.next?;
         self.next = following(&mut self.source);
         let task = ClosedTask::new(self.task);
         self.tasks.insert(self.task, request.range);
         self.task = self.task.wrapping_add(1);
         self.not_before = at;
-        self.at_drive.insert(request.range.start().get(), request.range.end().get());
-        Some(Issued { at, task, request })
+        if !request.range.is_empty() {
+            self.at_drive.insert(request.range.start().get(), request.range.end().get());
+        }
+        Some(Issued { at, task, request, cache })
     }
 
     fn complete(&mut self, task: ClosedTask, now: Instant) {
         let Some(done) = self.tasks.remove(&task.get()) else { return };
-        self.at_drive.remove(&done.start().get());
-        if self.next.is_some_and(|(next, _)| next.range.overlaps(done)) {
+        if !done.is_empty() {
+            self.at_drive.remove(&done.start().get());
+        }
+        if self.next.is_some_and(|next| next.request.range.overlaps(done)) {
             self.not_before = self.not_before.max(now);
         }
     }

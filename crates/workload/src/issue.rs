@@ -8,7 +8,7 @@ use crate::request::{Request, Source};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fmt;
-use units::{Duration, Instant};
+use units::{CacheOps, Duration, Instant};
 
 /// The think time: the pause between the completion of a task's request and the issue of its next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,6 +120,8 @@ pub struct Issued {
     pub task: ClosedTask,
     /// The request.
     pub request: Request,
+    /// The orders for the drive's cache that came with it.
+    pub cache: CacheOps,
 }
 
 /// The foreground as a state machine: a [`Source`] of requests and the times at which they are issued.
@@ -297,9 +299,10 @@ impl<S: Source> Issuer<S> {
             }
             Times::Silent | Times::Scripted | Times::Recorded { .. } => ClosedTask::default(),
         };
+        let cache = self.source.cache_ops();
         self.next = self.source.next_request();
         self.outstanding += 1;
-        Some(Issued { at, task, request })
+        Some(Issued { at, task, request, cache })
     }
 
     /// Records that the request of `task` completed at `now`. Call it once for every issued request.

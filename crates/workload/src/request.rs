@@ -1,14 +1,14 @@
 //! Requests and their sources.
 
 use crate::script::Script;
-use units::{Duration, Instant, LbnRange, Op};
+use units::{CacheOps, Duration, Instant, LbnRange, Op};
 
 /// One request of the foreground, without its timing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Request {
     /// Read or write.
     pub op: Op,
-    /// Its sectors; never empty.
+    /// Its sectors; none only for a flush alone, of a source that has [`cache_ops`](Source::cache_ops).
     pub range: LbnRange,
 }
 
@@ -29,6 +29,11 @@ pub trait Source {
     /// Returns the recorded arrival of the last request returned, relative to the first one's.
     fn recorded_arrival(&self) -> Option<Instant> {
         None
+    }
+
+    /// Returns the orders for the drive's cache that came with the last request returned.
+    fn cache_ops(&self) -> CacheOps {
+        CacheOps::default()
     }
 
     /// Returns the times that every request of this source has recorded.
@@ -68,6 +73,10 @@ impl<S: Source + ?Sized> Source for Box<S> {
 
     fn recorded_arrival(&self) -> Option<Instant> {
         (**self).recorded_arrival()
+    }
+
+    fn cache_ops(&self) -> CacheOps {
+        (**self).cache_ops()
     }
 
     fn recorded(&self) -> Recorded {
@@ -110,6 +119,10 @@ impl<S: Source> Source for Limited<S> {
 
     fn recorded_arrival(&self) -> Option<Instant> {
         self.source.recorded_arrival()
+    }
+
+    fn cache_ops(&self) -> CacheOps {
+        self.source.cache_ops()
     }
 
     fn recorded(&self) -> Recorded {

@@ -42,7 +42,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io::Read;
 use std::str::FromStr;
-use units::{Bytes, Duration, Instant, Lbn, LbnRange, Op, Sectors};
+use units::{Bytes, CacheOps, Duration, Instant, Lbn, LbnRange, Op, Sectors};
 
 /// Bytes in a sector of every trace format.
 pub const SECTOR_BYTES: u64 = 512;
@@ -62,12 +62,22 @@ pub struct TraceRecord {
     pub service: Option<Duration>,
     /// The pause between its completion and the issue of the next request.
     pub think: Option<Duration>,
+    /// Its orders for the drive's cache. A flush alone has no sectors.
+    pub cache: CacheOps,
 }
 
 impl TraceRecord {
     /// A request to device 0 without any times.
     pub const fn new(op: Op, range: LbnRange) -> Self {
-        Self { arrival: None, device: 0, op, range, service: None, think: None }
+        Self {
+            arrival: None,
+            device: 0,
+            op,
+            range,
+            service: None,
+            think: None,
+            cache: CacheOps { flush: false, forced: false, discard: false },
+        }
     }
 }
 
@@ -93,11 +103,12 @@ pub struct Notes {
     pub empty: u64,
     /// Requests that did not begin and end on 512-byte sectors; widened to those that enclose them.
     pub widened: u64,
-    /// Flushes of the drive's cache, alone or before a write, in a block trace; left out.
+    /// Flushes of the drive's cache, alone or before a write, in a block trace; left out unless
+    /// [`Options::cache_ops`] keeps them.
     pub flushes: u64,
-    /// Discards in a block trace; left out.
+    /// Discards in a block trace; left out in the same way.
     pub discards: u64,
-    /// Writes with forced unit access in a block trace; read as plain writes.
+    /// Writes with forced unit access in a block trace; read as plain writes in the same way.
     pub forced: u64,
 }
 

@@ -357,6 +357,7 @@ fn simulate_once(
         place,
         behaviour: (place != Where::Inside && same).then_some(first.behaviour),
         report: run.report(),
+        cache: run.cache_report(),
         several: layout.map(|layout| Several { layout, drives: of_drives }),
         warmup,
         series,

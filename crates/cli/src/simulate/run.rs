@@ -12,7 +12,9 @@ use mimic::Learner;
 use model::DriveModel;
 use scheduler::policy::ForeignPolicy;
 use scheduler::{Config, SubmitError};
-use sim::{Array, Background, Direct, Inside, Member, Observer, Outside, Report, SetupError, Statistics};
+use sim::{
+    Array, Background, CacheReport, Direct, Inside, Member, Observer, Outside, Report, SetupError, Statistics,
+};
 use std::any::Any;
 use std::sync::Arc;
 use units::Instant;
@@ -303,6 +305,14 @@ impl<S: Source> Run<S> {
         }
     }
 
+    /// Returns the flushes and discards of a drive alone.
+    pub(crate) fn cache_report(&self) -> CacheReport {
+        match &self.host {
+            Host::Device(run) => run.cache_report(),
+            Host::Inside(_) | Host::Outside(_) | Host::Array(_) => CacheReport::default(),
+        }
+    }
+
     /// Returns the statistics of the foreground.
     pub(crate) fn statistics(&self) -> &Statistics {
         every!(&self.host, run => run.statistics())
@@ -322,7 +332,9 @@ fn problem(error: SetupError) -> Problem {
     match error {
         SetupError::Foreground(SubmitError::Full { most, .. }) => {
             Problem::failed(format!("{most} requests wait at the drive: it cannot keep up with the load"))
-                .help("lower --rate, or raise --scale of a trace")
+                .help(
+                    "lower --rate, raise --scale of a trace, or replay it without its times by --outstanding",
+                )
         }
         SetupError::Drive(CommandError::TooLong { .. }) => {
             Problem::failed(error).help("give a load or a trace whose requests are shorter")

@@ -9,7 +9,7 @@ use demo::results::{Background, Foreground, HeadTime};
 use drive::Behaviour;
 use mimic::LearnerStats;
 use serde::Serialize;
-use sim::{ForegroundReport, Interval, Report, ResponseReport};
+use sim::{CacheCommands, CacheReport, ForegroundReport, Interval, Report, ResponseReport};
 use std::fmt::Write;
 use std::time::Duration;
 use units::Instant;
@@ -25,6 +25,8 @@ pub(crate) struct Result {
     /// The behaviour of the drive, unless the scheduler is in it.
     pub(crate) behaviour: Option<Behaviour>,
     pub(crate) report: Report,
+    /// The flushes and discards of a drive alone.
+    pub(crate) cache: CacheReport,
     /// The drives, if there are several.
     pub(crate) several: Option<Several>,
     /// The beginning that the report leaves out, if there is one.
@@ -80,6 +82,10 @@ pub(crate) struct Json {
     /// `null` in the drive.
     behaviour: Option<String>,
     foreground: Foreground,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    flushes: Option<WithoutTransfer>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    discards: Option<WithoutTransfer>,
     head_time: HeadTime,
     background: Background,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -139,6 +145,23 @@ impl DriveJson {
     }
 }
 
+/// The response times of flushes or of discards.
+#[derive(Serialize)]
+struct WithoutTransfer {
+    requests: u64,
+    mean_ms: f64,
+    max_ms: f64,
+}
+
+impl WithoutTransfer {
+    /// Returns them if there are any.
+    fn of(commands: CacheCommands) -> Option<Self> {
+        let CacheCommands { requests, longest, .. } = commands;
+        let (mean_ms, max_ms) = (commands.mean().as_millis_f64(), longest.as_millis_f64());
+        (requests > 0).then_some(Self { requests, mean_ms, max_ms })
+    }
+}
+
 #[derive(Serialize)]
 struct Warmup {
     requests: u64,
@@ -184,6 +207,8 @@ impl Result {
             },
             behaviour: self.behaviour.as_ref().map(ToString::to_string),
             foreground: foreground.into(),
+            flushes: WithoutTransfer::of(self.cache.flushes),
+            discards: WithoutTransfer::of(self.cache.discards),
             head_time: head_time.into(),
             background: background.into(),
             array: self.several.as_ref().map(|several| several.layout.clone()),
@@ -223,6 +248,11 @@ impl Result {
         }
         for (what, value) in foreground_lines(foreground) {
             line(what, value);
+        }
+        for (what, commands) in [("flushes", self.cache.flushes), ("discards", self.cache.discards)] {
+            if let Some(WithoutTransfer { requests, mean_ms, max_ms }) = WithoutTransfer::of(commands) {
+                line(what, format!("{}, {mean_ms:.3} ms mean, {max_ms:.3} (longest)", grouped(requests)));
+            }
         }
         if background == BackgroundTask::Scan {
             let state = if scan.done { "all of them" } else { "not done" };

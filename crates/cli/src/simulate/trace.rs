@@ -1,7 +1,7 @@
 //! A trace as the foreground: its file or pipe, a first pass over it, and its replay in bounded memory.
 
 use super::foreground::{Foreground, Space, assemble, closed};
-use crate::args::SimulateArgs;
+use crate::args::{SimulateArgs, Where};
 use crate::files;
 use crate::problem::Problem;
 use crate::tables::grouped;
@@ -39,7 +39,13 @@ pub(crate) fn options(args: &SimulateArgs) -> Options {
         columns: args.format.as_ref().and_then(|read_as| read_as.columns.clone()),
         time_unit: args.time_unit,
         event: args.event.unwrap_or_default(),
+        cache_ops: cache_ops(args),
     }
+}
+
+/// Returns whether the drive of a run takes flushes, discards and forced writes: it serves the load alone.
+fn cache_ops(args: &SimulateArgs) -> bool {
+    args.place() == Where::Device && (args.drives.is_none() || args.independent)
 }
 
 /// Opens a trace, which is unpacked while it is read.
@@ -94,6 +100,8 @@ pub(crate) struct Replayed {
     device: Option<u32>,
     out_of_order: Option<u64>,
     notes: Notes,
+    /// Whether flushes and discards were replayed, and forced writes as such.
+    cache_ops: bool,
     guess: Option<String>,
     path: String,
 }
@@ -141,6 +149,7 @@ impl Replayed {
     pub(crate) fn remarks(&self) -> Vec<String> {
         let account = self.account.borrow();
         let Notes { suspect, other, empty, widened, flushes, discards, forced } = self.notes;
+        let left = |count| if self.cache_ops { 0 } else { count };
         let counts = [
             (self.out_of_order.unwrap_or(0), "were sorted by arrival"),
             (
@@ -152,9 +161,9 @@ impl Replayed {
             (other, "are neither reads nor writes and left out"),
             (empty, "have no bytes and are left out"),
             (widened + account.widened, "were widened to whole sectors"),
-            (flushes, "are flushes and left out"),
-            (discards, "are discards and left out"),
-            (forced, "are writes with forced unit access, replayed as plain writes"),
+            (left(flushes), "are flushes and left out"),
+            (left(discards), "are discards and left out"),
+            (left(forced), "are writes with forced unit access, replayed as plain writes"),
         ];
         let counted = counts.into_iter().filter(|(count, _)| *count > 0);
         let counted =
@@ -283,6 +292,7 @@ pub(crate) fn build(args: &SimulateArgs, path: &Path, space: &Space<'_>) -> Resu
         device,
         out_of_order: survey.as_ref().filter(|survey| survey.arrivals).map(|survey| survey.out_of_order),
         notes,
+        cache_ops: cache_ops(args),
         guess,
         path: path.display().to_string(),
     };

@@ -3,6 +3,7 @@
 use super::given::Caller;
 use super::log::Log;
 use crate::problem::Problem;
+use drive::Served;
 use scheduler::Request;
 use sim::{Finished, Interval, Observer, Series};
 use units::{Instant, RequestId};
@@ -62,7 +63,9 @@ impl Observer for Watch<'_, '_> {
         if let (Some(log), Some(drive)) = (&mut self.log, self.drive) {
             log.add(drive, done.request.id, done);
         }
-        self.caller.finished(done);
+        if !matches!(done.served, Some(Served::Flushed | Served::Discarded)) {
+            self.caller.finished(done);
+        }
     }
 
     fn command_finished(&mut self, drive: usize, request: RequestId, done: &Finished) {

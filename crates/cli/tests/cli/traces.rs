@@ -207,3 +207,55 @@ fn a_hundred_million_requests_in_a_pipe() {
         assert!(peak < PEAK_MIB_MAX);
     }
 }
+
+/// Returns a block trace of 60 writes of blkparse's `kind`, each followed after 2 ms by `line`.
+fn writes(kind: &str, line: &str) -> String {
+    let at = |n: u64, us: u64| format!("8,0 0 {} {}.{:06} 1 Q", n + 1, n / 10, n % 10 * 100_000 + us);
+    let pair = |n: u64| {
+        let second = if line.is_empty() { String::new() } else { format!("{} {line} [a]\n", at(n, 2_000)) };
+        format!("{} {kind} {} + 8 [a]\n{second}", at(n, 0), n * 7_919_000 % 17_000_000)
+    };
+    (0..60).map(pair).collect()
+}
+
+#[test]
+fn flushes_forced_writes_and_discards_are_served_by_the_drive_alone() {
+    let dir = Dir::new();
+    let replay = |kind: &str, line: &str, place: &str| {
+        let trace = dir.file("trace", &writes(kind, line));
+        let (workload, log) = (format!("replay:{trace}"), dir.path("log.csv"));
+        let args = ["simulate", "--drive", "quantum-atlas-10k", "--json", "--where", place];
+        let json = run_with(&[&args[..], &["--workload", &workload, "--log", &log]].concat()).json();
+        (json, std::fs::read_to_string(log).unwrap())
+    };
+    let write_ms = |json: &Value| number(json, "/foreground/writes/mean_ms");
+    let (plain, _) = replay("WS", "", "device");
+    // A write goes to the buffer, and a flush behind it waits for the arm.
+    let (flushed, log) = replay("WS", "FN", "device");
+    assert_eq!((number(&flushed, "/flushes/requests"), write_ms(&flushed)), (60.0, write_ms(&plain)));
+    assert!(number(&flushed, "/flushes/mean_ms") > 3.0, "{}", flushed["flushes"]);
+    assert_eq!(number(&flushed, "/foreground/requests"), 60.0, "flushes are no reads and no writes");
+    assert_eq!((log.matches(",flush,0,0,").count(), log.matches(",flushed,").count()), (60, 60));
+    assert_eq!(flushed["trace"]["notes"], serde_json::json!([]));
+    // The same with the write: the one before is long on the medium. A forced one waits for the arm itself.
+    let (before, _) = replay("FWS", "", "device");
+    assert!(write_ms(&before) < write_ms(&plain) + 1.0, "{before}");
+    let (forced, _) = replay("WFS", "", "device");
+    assert!(write_ms(&forced) > write_ms(&plain) + 3.0, "{} {}", write_ms(&forced), write_ms(&plain));
+    let (discards, log) = replay("WS", "DS 0 + 4000000", "device");
+    assert!(number(&discards, "/discards/max_ms") < 10.0, "{}", discards["discards"]);
+    assert_eq!(log.matches(",discard,0,4000000,").count(), 60);
+    // A log is a trace: its flushes and discards are left out there.
+    let again = dir.file("again.csv", &log);
+    let columns = "csv:time=arrival_ns,unit=ns,op=op,lbn=lbn,sectors=sectors";
+    let workload = format!("replay:{again}");
+    let args = ["simulate", "--json", "--format", columns, "--workload", &workload];
+    assert_eq!(number(&run_with(&args).json(), "/foreground/requests"), 60.0);
+    // A scheduler of ours has no such commands: they are left out, and the result says so.
+    for line in ["FN", "DS 0 + 4000000"] {
+        let (outside, _) = replay("WFS", line, "outside");
+        assert_eq!(number(&outside, "/trace/requests"), 60.0);
+        let notes = outside["trace"]["notes"].to_string();
+        assert!(notes.contains("left out") && notes.contains("replayed as plain writes"), "{notes}");
+    }
+}

@@ -2,6 +2,7 @@
 
 mod arm;
 mod build;
+mod cache_ops;
 mod chance;
 mod queue;
 mod read;
@@ -29,7 +30,7 @@ use model::{DriveModel, Position};
 use recalibration::Recalibrations;
 use rereads::Rereads;
 use std::collections::VecDeque;
-use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId, Sectors, TrackIndex};
+use units::{CacheOps, Duration, Instant, Lbn, LbnRange, Op, RequestId, Sectors, TrackIndex};
 use write_cache::WriteCache;
 
 /// The most sectors in one command: half a gibibyte in sectors of 512 bytes.
@@ -62,6 +63,10 @@ pub enum Served {
     Buffered,
     /// A write acknowledged from the medium.
     Medium,
+    /// A flush without sectors: all completed writes are on the medium.
+    Flushed,
+    /// A discard.
+    Discarded,
 }
 
 /// The parts of a command's time at the medium.
@@ -104,6 +109,7 @@ pub struct Completion {
 struct Waiting {
     came: Instant,
     command: Command,
+    cache: CacheOps,
 }
 
 /// A command whose service begins.
@@ -265,13 +271,35 @@ impl Drive {
     /// # Panics
     /// In debug builds, if `now` is before an earlier call's.
     pub fn submit(&mut self, now: Instant, command: Command) -> Result<(), CommandError> {
+        self.submit_with(now, command, CacheOps::default())
+    }
+
+    /// Submits a command with orders for the cache at `now`.
+    ///
+    /// - A flush is a barrier, as in ATA, where it has no place in the queue: commands before it are completed, then all
+    ///   cached writes go to the medium, then it is complete or, with sectors, served. Until then, commands behind it wait.
+    /// - A forced write is complete when it is on the medium.
+    /// - A discard costs a command without a move of the arm; its sectors leave the buffer, and cached writes that lie in
+    ///   them are dropped. It may be as long as the drive.
+    ///
+    /// # Errors
+    /// As [`submit`](Self::submit); a flush may be without sectors.
+    ///
+    /// # Panics
+    /// As [`submit`](Self::submit).
+    pub fn submit_with(
+        &mut self,
+        now: Instant,
+        command: Command,
+        cache: CacheOps,
+    ) -> Result<(), CommandError> {
         let capacity = self.model().layout().capacity();
-        command.check(capacity)?;
+        command.check(capacity, cache)?;
         self.advance(now);
         if self.outstanding() >= self.queue_depth as usize {
             return Err(CommandError::QueueFull { id: command.id, depth: self.queue_depth });
         }
-        self.waiting.push_back(Waiting { came: now, command });
+        self.waiting.push_back(Waiting { came: now, command, cache });
         self.serve_next(now);
         Ok(())
     }
@@ -317,10 +345,11 @@ impl Drive {
     fn serve_next(&mut self, now: Instant) {
         loop {
             self.held_write_arrived(now);
-            let completion = match self.take_write(now) {
+            self.pass_barrier(now);
+            let completion = match self.take_write(now).or_else(|| self.take_discard(now)) {
                 Some(taken) => taken,
                 None => match self.choose(now) {
-                    Some(Waiting { came, command }) => self.serve(now, came, command),
+                    Some(chosen) => self.serve(now, chosen),
                     None if self.write_held(now) => continue,
                     None => break,
                 },
@@ -330,9 +359,12 @@ impl Drive {
         }
     }
 
-    fn serve(&mut self, now: Instant, came: Instant, command: Command) -> Completion {
+    fn serve(&mut self, now: Instant, Waiting { came, command, cache }: Waiting) -> Completion {
         if self.flush.is_some_and(|f| f.end <= now) {
             self.flush = None;
+        }
+        if cache.discard || cache.flush {
+            return self.without_the_arm(now, Waiting { came, command, cache });
         }
         let tagged = self.queue != Queue::Serial;
         if tagged {
@@ -344,7 +376,7 @@ impl Drive {
         let failed = self.before_the_medium(&command);
         let mut answer = match command.op {
             Op::Read => self.read(turn),
-            Op::Write => self.write(turn),
+            Op::Write => self.write(turn, cache.forced),
         };
         if failed.is_some() {
             self.try_again(&mut answer);
@@ -354,7 +386,7 @@ impl Drive {
         let Answer { at, served, seek, latency } = answer;
         let medium_end = self.free;
         let transfer = match served {
-            Served::Hit | Served::Buffered => Duration::ZERO,
+            Served::Hit | Served::Buffered | Served::Flushed | Served::Discarded => Duration::ZERO,
             Served::PartialHit | Served::Miss | Served::Medium => self.passing_time(command.range),
         };
         if tagged {
@@ -408,15 +440,18 @@ impl Drive {
 
 impl Command {
     /// Refuses a command that no drive of this capacity takes.
-    pub(crate) fn check(&self, capacity: Sectors) -> Result<(), CommandError> {
+    pub(crate) fn check(&self, capacity: Sectors, cache: CacheOps) -> Result<(), CommandError> {
         let Self { id, range, .. } = *self;
         if range.is_empty() {
+            if cache.flush {
+                return Ok(());
+            }
             return Err(CommandError::Empty { id, range });
         }
         if range.checked_end().is_none_or(|end| end.get() > capacity.get()) {
             return Err(CommandError::PastEnd { id, range, capacity });
         }
-        if range.len() > MOST_SECTORS {
+        if range.len() > MOST_SECTORS && cache.transfers() {
             return Err(CommandError::TooLong { id, range, most: MOST_SECTORS });
         }
         Ok(())

@@ -15,18 +15,20 @@ const OWN_CHOICE: Duration = Duration::from_micros(100);
 impl Drive {
     /// Returns the time at which the arm starts on the next command, for a queue with commands.
     pub(super) fn next_turn(&self) -> Option<Instant> {
+        let candidates = self.before_barrier().next().is_some();
         match self.queue {
-            Queue::Tagged { .. } if !self.waiting.is_empty() || self.has_held_writes() => {
+            Queue::Tagged { .. } if candidates || self.has_held_writes() => {
                 Some(self.chooses_at().max(self.now))
             }
-            _ => None,
+            _ => self.barrier_falls().map(|at| at.max(self.now)),
         }
     }
 
     /// Takes out the command to be served next.
     pub(super) fn choose(&mut self, now: Instant) -> Option<Waiting> {
         match self.queue {
-            Queue::Serial if !self.finishing.is_empty() => None,
+            _ if self.barrier_falls().is_some_and(|at| at <= now) => self.waiting.pop_front(),
+            Queue::Serial if !self.finishing.is_empty() || self.before_barrier().next().is_none() => None,
             Queue::Tagged { .. } if self.chooses_at() > now => None,
             Queue::Tagged { .. } => self.choose_for_the_arm(now),
             Queue::Serial => self.waiting.pop_front(),
@@ -38,13 +40,13 @@ impl Drive {
     pub(super) fn chooses_at(&self) -> Instant {
         let Queue::Tagged { order: QueueOrder::Own, .. } = self.queue else { return self.turn_at };
         let last = self.last_end;
-        let streams = self.waiting.iter().any(|waiting| Some(waiting.command.range.start()) == last);
+        let streams = self.before_barrier().any(|waiting| Some(waiting.command.range.start()) == last);
         if streams { self.turn_at } else { self.turn_at + OWN_CHOICE }
     }
 
     /// Takes out the first command in the queue's order; among equals, the oldest.
     fn choose_for_the_arm(&mut self, now: Instant) -> Option<Waiting> {
-        let waiting = self.waiting.iter().enumerate().filter(|(_, waiting)| self.wants_arm(waiting));
+        let waiting = self.before_barrier().enumerate().filter(|(_, waiting)| self.wants_arm(waiting));
         let first = waiting.min_by_key(|(_, waiting)| self.order(now, waiting));
         let index = first.map(|(index, _)| index)?;
         if self.held_write_comes_first(now) {
@@ -64,7 +66,7 @@ impl Drive {
 
     /// Returns the seek in nanoseconds, less a share of the waiting time.
     fn seek_less_age(&self, now: Instant, waiting: &Waiting) -> i128 {
-        let Waiting { came, command } = *waiting;
+        let Waiting { came, command, .. } = *waiting;
         if command.op == Op::Read && self.is_buffered(command.range) {
             return i128::MIN;
         }
@@ -85,7 +87,7 @@ impl Drive {
     /// rotation, mean seek times. With zero-latency access, the completion of its last sector, less the transfer time.
     /// Zero for a read from the buffer.
     pub(super) fn positioning(&self, now: Instant, waiting: &Waiting) -> Duration {
-        let Waiting { came, command } = *waiting;
+        let Waiting { came, command, .. } = *waiting;
         let overhead = match command.op {
             Op::Read => {
                 if self.is_buffered(command.range) {

@@ -28,15 +28,17 @@ fn continues(segment: &Segment, range: LbnRange) -> bool {
 }
 
 impl Drive {
-    pub(super) fn write(&mut self, turn: Turn) -> Answer {
+    pub(super) fn write(&mut self, turn: Turn, forced: bool) -> Answer {
         let range = turn.range;
         let appends = self
             .flush
             .map(|f| f.segment)
             .filter(|&i| self.cache.combine_sequential_writes && continues(self.segments.get(i), range));
         let segment = self.segment_for(range, appends);
+        self.write_cache.drop_inside(range);
         let answer = match (self.cache.write_back, self.cache.enabled) {
             (WriteBack::None | WriteBack::Unknown, _) | (_, false) => self.write_through(turn),
+            _ if forced => self.write_through(turn),
             _ => self.write_behind(turn, segment, appends.is_some()),
         };
         self.fill_segment(range, segment, appends.is_some());

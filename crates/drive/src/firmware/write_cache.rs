@@ -3,7 +3,7 @@
 
 use super::{Breakdown, Command, Completion, Drive, Served, Turn, Waiting};
 use crate::behaviour::{Queue, QueueOrder};
-use units::{Duration, Instant, LbnRange, Op, RequestId, Sectors};
+use units::{CacheOps, Duration, Instant, LbnRange, Op, RequestId, Sectors};
 
 /// The most sectors of contiguous writes that go to the medium together.
 const JOINED_SECTORS_MAX: Sectors = Sectors::new(2_048);
@@ -45,6 +45,11 @@ impl WriteCache {
         self.held.len() + usize::from(self.leaving.is_some())
     }
 
+    /// Drops the writes whose sectors are all in `range`, because newer data or none replace theirs.
+    pub(super) fn drop_inside(&mut self, range: LbnRange) {
+        self.held.retain(|held| !range.covers(held.range));
+    }
+
     fn is_full(&self) -> bool {
         self.len() >= self.room
     }
@@ -62,9 +67,16 @@ impl Drive {
         self.write_cache.len() > 0
     }
 
-    /// Returns whether a command waits for the arm; with a write cache a write waits only for room.
+    /// Returns whether a command waits for the arm; with a write cache a write waits only for room, unless it is forced.
     pub(super) fn wants_arm(&self, waiting: &Waiting) -> bool {
-        waiting.command.op == Op::Read || !self.write_cache.is_there()
+        let write = waiting.command.op == Op::Write && !waiting.cache.forced;
+        !(waiting.cache.discard || write && self.write_cache.is_there())
+    }
+
+    /// Returns whether a command is a write that the write cache takes.
+    fn is_for_the_cache(waiting: &Waiting) -> bool {
+        let CacheOps { forced, discard, .. } = waiting.cache;
+        waiting.command.op == Op::Write && !forced && !discard
     }
 
     /// Releases the room of a write that has reached the medium.
@@ -79,7 +91,7 @@ impl Drive {
         if !self.write_cache.is_there() {
             return None;
         }
-        let first = self.waiting.iter().position(|waiting| waiting.command.op == Op::Write)?;
+        let first = self.before_barrier().position(Self::is_for_the_cache)?;
         let range = self.waiting.get(first)?.command.range;
         let joins = |held: &Held| {
             let long = held.range.len() + range.len();
@@ -89,7 +101,7 @@ impl Drive {
         if joined.is_none() && self.write_cache.is_full() {
             return None;
         }
-        let Waiting { came, command } = self.waiting.remove(first)?;
+        let Waiting { came, command, .. } = self.waiting.remove(first)?;
         self.before_the_medium(&command);
         let overhead = self.write_hit_overhead(range);
         // With command queueing, reads take the bus for such short times that a write does not wait for it.
@@ -143,7 +155,8 @@ impl Drive {
     fn next_held(&self, now: Instant) -> Option<usize> {
         let of = |held: &Held| {
             let id = RequestId::new(0);
-            Waiting { came: held.came, command: Command { id, op: Op::Write, range: held.range } }
+            let command = Command { id, op: Op::Write, range: held.range };
+            Waiting { came: held.came, command, cache: CacheOps::default() }
         };
         let order = |waiting: &Waiting| self.order(now, waiting);
         let window = match self.queue {
@@ -152,12 +165,11 @@ impl Drive {
         };
         let held = self.write_cache.held.iter().map(of).enumerate().take(window);
         let (at, best) = held.map(|(at, held)| (at, order(&held))).min_by_key(|(_, cost)| *cost)?;
-        let mut waiting = self.waiting.iter();
-        let reads = || self.waiting.iter().filter(|waiting| waiting.command.op == Op::Read);
-        let pressed = self.write_cache.is_full() && waiting.any(|waiting| waiting.command.op == Op::Write);
-        let comes = match reads().map(order).min() {
+        let pressed = self.write_cache.is_full() && self.before_barrier().any(Self::is_for_the_cache);
+        let urgent = || self.before_barrier().filter(|waiting| self.wants_arm(waiting));
+        let comes = match urgent().map(order).min() {
             None => true,
-            Some(read) => pressed && best < read,
+            Some(command) => pressed && best < command,
         };
         comes.then_some(at)
     }

@@ -1,7 +1,7 @@
 //! The load of one drive of an array: the array's commands, at the times at which it sends them.
 
 use std::collections::VecDeque;
-use units::Instant;
+use units::{CacheOps, Instant};
 use workload::{ClosedTask, Issued, Request, Script, Source};
 
 /// A source that issues what it is given, and keeps the completions.
@@ -16,7 +16,7 @@ pub(super) struct Port {
 impl Port {
     /// Gives a command, to be issued at `at`. Times must not go back.
     pub fn send(&mut self, at: Instant, task: ClosedTask, request: Request) {
-        self.waiting.push_back(Issued { at, task, request });
+        self.waiting.push_back(Issued { at, task, request, cache: CacheOps::default() });
         self.outstanding += 1;
     }
 

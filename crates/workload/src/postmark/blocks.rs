@@ -9,7 +9,7 @@ use crate::request::{Request, Source};
 use crate::script::{Script, served_at_once};
 use crate::{ClosedTask, Issued};
 use std::collections::{BTreeMap, VecDeque};
-use units::{Bytes, Duration, Instant, Lbn, LbnRange, Op, Sectors};
+use units::{Bytes, CacheOps, Duration, Instant, Lbn, LbnRange, Op, Sectors};
 
 /// The configuration of [`PostmarkBlocks`].
 ///
@@ -450,7 +450,7 @@ impl PostmarkBlocks {
         let sectors = self.config.block_sectors();
         let start = self.config.volume.start() + Sectors::new(first * sectors);
         let request = Request { op, range: LbnRange::new(start, Sectors::new(blocks * sectors)) };
-        self.ready.push_back(Issued { at, task: ClosedTask::new(task), request });
+        self.ready.push_back(Issued { at, task: ClosedTask::new(task), request, cache: CacheOps::default() });
     }
 
     /// Continues all that waited for time or for room.

@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::rc::Rc;
-use units::{Bytes, Duration, Instant, Lbn, LbnRange, Op, Sectors};
+use units::{Bytes, CacheOps, Duration, Instant, Lbn, LbnRange, Op, Sectors};
 
 /// Requests that wait for an earlier one of the file to be replayed in the order of their arrivals: 16 MiB of them, so
 /// that a replay of a trace packed with zstd's largest window stays below 64 MiB (docs/BENCHMARKS.md).
@@ -134,27 +134,31 @@ pub struct Streamed<I> {
 #[derive(Debug, PartialEq, Eq)]
 struct Waiting {
     arrival: Instant,
-    /// Twice the record's number, plus one for a write.
-    number_and_op: u64,
+    /// The record's number, and below it a bit each for a write and the orders for the cache.
+    number_and_bits: u64,
     range: LbnRange,
 }
 
 impl Waiting {
     fn new(number: u64, record: &TraceRecord) -> Self {
         let arrival = record.arrival.unwrap_or_default();
-        let number_and_op = number << 1 | u64::from(record.op.is_write());
-        Self { arrival, number_and_op, range: record.range }
+        let CacheOps { flush, forced, discard } = record.cache;
+        let bits = [record.op.is_write(), flush, forced, discard];
+        let number_and_bits = bits.into_iter().fold(number, |all, bit| all << 1 | u64::from(bit));
+        Self { arrival, number_and_bits, range: record.range }
     }
 
     const fn record(&self) -> TraceRecord {
-        let op = if self.number_and_op & 1 == 1 { Op::Write } else { Op::Read };
-        TraceRecord { arrival: Some(self.arrival), ..TraceRecord::new(op, self.range) }
+        let bits = self.number_and_bits;
+        let op = if bits & 8 != 0 { Op::Write } else { Op::Read };
+        let cache = CacheOps { flush: bits & 4 != 0, forced: bits & 2 != 0, discard: bits & 1 != 0 };
+        TraceRecord { arrival: Some(self.arrival), cache, ..TraceRecord::new(op, self.range) }
     }
 }
 
 impl Ord for Waiting {
     fn cmp(&self, other: &Self) -> Ordering {
-        (other.arrival, other.number_and_op).cmp(&(self.arrival, self.number_and_op))
+        (other.arrival, other.number_and_bits).cmp(&(self.arrival, self.number_and_bits))
     }
 }
 
@@ -225,6 +229,9 @@ impl<I: Iterator<Item = Result<TraceRecord, TraceError>>> Streamed<I> {
                     None => continue,
                 },
             };
+            if record.range.is_empty() && record.cache.flush {
+                return Ok(Some(record));
+            }
             let range = self.on_drive(record.range, start)?;
             return Ok(Some(TraceRecord { range, ..record }));
         }
@@ -288,6 +295,10 @@ impl<I: Iterator<Item = Result<TraceRecord, TraceError>>> Source for Streamed<I>
 
     fn recorded_think(&self) -> Option<Duration> {
         self.last?.think
+    }
+
+    fn cache_ops(&self) -> CacheOps {
+        self.last.map_or_else(CacheOps::default, |last| last.cache)
     }
 
     fn recorded_arrival(&self) -> Option<Instant> {

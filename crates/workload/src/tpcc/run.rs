@@ -12,7 +12,7 @@ use crate::script::{Script, served_at_once};
 use crate::{ClosedTask, Issued};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
-use units::{Duration, Instant, Op};
+use units::{CacheOps, Duration, Instant, Op};
 
 /// The processor time of a transaction (assumed), spent before its first page. It also keeps virtual time moving if no
 /// terminal thinks and every page is in the pool.
@@ -317,7 +317,7 @@ impl Tpcc {
 
     fn ask(&mut self, who: u32, op: Op, page: u64, at: Instant) {
         let request = Request { op, range: self.database.tables().range(page) };
-        self.ready.push_back(Issued { at, task: ClosedTask::new(who), request });
+        self.ready.push_back(Issued { at, task: ClosedTask::new(who), request, cache: CacheOps::default() });
     }
 }
 

@@ -1,10 +1,11 @@
 //! Binary formats of records of one size: oracleGeneral, vscsi, blktrace.
 
+use super::blkparse::flush_alone;
 use super::input::Input;
 use super::lists::scsi_op;
 use super::reader::{Next, RecordParser};
 use super::{Event, Notes, SECTOR_BYTES, TraceError, TraceRecord, enclosing};
-use units::{Instant, LbnRange, Op};
+use units::{CacheOps, Instant, LbnRange, Op};
 
 /// The integer at `at` in `bytes`, little-endian or in the byte order of the file.
 struct Words<'a> {
@@ -185,6 +186,8 @@ impl RecordParser for Vscsi {
 #[derive(Debug)]
 pub(super) struct Blktrace {
     pub(super) event: Event,
+    /// Whether flushes and discards are requests.
+    pub(super) cache_ops: bool,
 }
 
 const BLKTRACE_MAGIC: u32 = 0x6561_7400;
@@ -239,27 +242,30 @@ impl RecordParser for Blktrace {
             notes.other += 1;
             return Ok(Next::Skipped);
         }
-        if kind & DISCARD != 0 {
-            notes.discards += 1;
-            return Ok(Next::Skipped);
-        }
-        notes.flushes += u64::from(kind & FLUSH != 0);
+        let (flush, discard) = (kind & FLUSH != 0, kind & DISCARD != 0);
+        notes.discards += u64::from(discard);
+        notes.flushes += u64::from(flush && !discard);
         let op = match kind & (READ | WRITE) {
-            WRITE => Op::Write,
-            READ => Op::Read,
-            _ => {
-                notes.other += u64::from(kind & FLUSH == 0);
-                return Ok(Next::Skipped);
-            }
+            READ => Some(Op::Read),
+            WRITE => Some(Op::Write),
+            _ => discard.then_some(Op::Write),
         };
-        if length == 0 {
-            notes.empty += u64::from(kind & FLUSH == 0);
+        let Some(op) = op.filter(|_| length > 0) else {
+            notes.empty += u64::from(!flush && op.is_some());
+            notes.other += u64::from(!flush && op.is_none());
+            let alone = flush && self.cache_ops;
+            return Ok(next(alone.then(|| flush_alone(Instant::from_nanos(time), device))));
+        };
+        if discard && !self.cache_ops {
             return Ok(Next::Skipped);
         }
-        notes.forced += u64::from(op.is_write() && kind & FORCED != 0);
+        let forced = op.is_write() && !discard && kind & FORCED != 0;
+        notes.forced += u64::from(forced);
+        let orders = CacheOps { flush: flush && !discard, forced, discard };
+        let cache = if self.cache_ops { orders } else { CacheOps::default() };
         let range = sectors(lbn, u64::from(length), offset, notes)?;
         let arrival = Some(Instant::from_nanos(time));
-        Ok(next(range.map(|range| TraceRecord { arrival, device, ..TraceRecord::new(op, range) })))
+        Ok(next(range.map(|range| TraceRecord { arrival, device, cache, ..TraceRecord::new(op, range) })))
     }
 }
 
@@ -339,6 +345,10 @@ mod tests {
             let arrivals: Vec<_> = trace.records.iter().map(|r| r.arrival.unwrap().as_nanos()).collect();
             assert_eq!((arrivals, trace.records[0].device), (vec![10, 30], 0x80_0010));
             assert_eq!((trace.notes.forced, trace.notes.discards), (1, 1));
+            let options = Options { cache_ops: true, ..Options::default() };
+            let kept = read_with(&options, &file[..]).unwrap().records;
+            let found: Vec<_> = kept.iter().map(|r| (r.cache.forced, r.cache.discard)).collect();
+            assert_eq!(found, [(false, false), (true, false), (false, true)]);
             let options = Options { event: Event::Dispatch, ..Options::default() };
             assert_eq!(read_with(&options, &file[..]).unwrap().records.len(), 1);
             // An event with its control group, and a SCSI command of a program.

@@ -6,7 +6,7 @@
 use super::reader::LineParser;
 use super::text::{Field, Fields, sectors_at_lbn};
 use super::{Event, Notes, TraceError, TraceRecord};
-use units::Op;
+use units::{CacheOps, Instant, Lbn, LbnRange, Op, Sectors};
 
 /// The reader of a line.
 #[derive(Debug)]
@@ -14,6 +14,8 @@ pub(super) struct Blkparse {
     /// Nanoseconds in a unit of the times.
     pub(super) unit_ns: u64,
     pub(super) event: Event,
+    /// Whether flushes and discards are requests.
+    pub(super) cache_ops: bool,
 }
 
 impl LineParser for Blkparse {
@@ -38,22 +40,46 @@ impl LineParser for Blkparse {
                 return Ok(None);
             }
             After::Nothing => {
-                notes.flushes += u64::from(kind.text.starts_with('F'));
-                notes.empty += u64::from(!kind.text.starts_with('F'));
-                return Ok(None);
+                let flush = kind.text.starts_with('F');
+                notes.flushes += u64::from(flush);
+                notes.empty += u64::from(!flush);
+                if !flush || !self.cache_ops {
+                    return Ok(None);
+                }
+                let arrival = time.arrival(self.unit_ns, TIME)?;
+                return Ok(Some(flush_alone(arrival, device)));
             }
         }
-        let Some(op) = op_of(kind.text, notes) else { return Ok(None) };
+        let Some((op, cache)) = op_of(kind.text, notes) else { return Ok(None) };
+        if cache.discard && !self.cache_ops {
+            return Ok(None);
+        }
+        let cache = if self.cache_ops { cache } else { CacheOps::default() };
         let lbn = fields.field("the first LBN, a whole number")?;
         let plus = fields.field("a plus sign")?;
         if plus.text != "+" {
             return Err(plus.error("a plus sign between the first LBN and the number of sectors"));
         }
         let sectors = fields.field("the number of sectors, a whole number")?;
-        let arrival = time.arrival(self.unit_ns, "the time in seconds, 0 or more")?;
+        let arrival = time.arrival(self.unit_ns, TIME)?;
         let range = sectors_at_lbn(lbn, sectors, notes)?;
-        Ok(range.map(|range| TraceRecord { arrival: Some(arrival), device, ..TraceRecord::new(op, range) }))
+        Ok(range.map(|range| TraceRecord {
+            arrival: Some(arrival),
+            device,
+            cache,
+            ..TraceRecord::new(op, range)
+        }))
     }
+}
+
+/// The expectation of a time.
+const TIME: &str = "the time in seconds, 0 or more";
+
+/// Returns a flush without a write.
+pub(super) fn flush_alone(arrival: Instant, device: u32) -> TraceRecord {
+    let cache = CacheOps { flush: true, ..CacheOps::default() };
+    let nothing = LbnRange::new(Lbn::ZERO, Sectors::new(0));
+    TraceRecord { arrival: Some(arrival), device, cache, ..TraceRecord::new(Op::Write, nothing) }
 }
 
 /// The number of a device: 2^20 times its major plus its minor number, as the kernel has it.
@@ -84,25 +110,27 @@ fn after(mut fields: Fields<'_>) -> After {
     }
 }
 
-/// The direction of a request of blkparse's kind: a first F is a flush before it, a first Z an operation on a zone, a D a
+/// The direction and the orders for the cache of a request of blkparse's kind: a first F is a flush before it, a first Z an operation on a zone, a D a
 /// discard, an F after the W the forced unit access of a write.
-fn op_of(kind: &str, notes: &mut Notes) -> Option<Op> {
+fn op_of(kind: &str, notes: &mut Notes) -> Option<(Op, CacheOps)> {
     if kind.starts_with('Z') {
         notes.other += 1;
         return None;
     }
     if kind.contains('D') {
         notes.discards += 1;
-        return None;
+        return Some((Op::Write, CacheOps { discard: true, ..CacheOps::default() }));
     }
-    notes.flushes += u64::from(kind.starts_with('F'));
+    let flush = kind.starts_with('F');
+    notes.flushes += u64::from(flush);
     if kind.contains('R') {
-        Some(Op::Read)
+        Some((Op::Read, CacheOps { flush, ..CacheOps::default() }))
     } else if let Some((_, after)) = kind.split_once('W') {
-        notes.forced += u64::from(after.contains('F'));
-        Some(Op::Write)
+        let forced = after.contains('F');
+        notes.forced += u64::from(forced);
+        Some((Op::Write, CacheOps { flush, forced, discard: false }))
     } else {
-        notes.other += u64::from(!kind.starts_with('F'));
+        notes.other += u64::from(!flush);
         None
     }
 }
@@ -110,6 +138,7 @@ fn op_of(kind: &str, notes: &mut Notes) -> Option<Op> {
 #[cfg(test)]
 mod tests {
     use crate::trace::{Event, Options, TraceFormat, read_with};
+    use units::CacheOps;
 
     const TEXT: &str = "\
   8,16   0        1    0.001565259  5000  Q  RS 1000 + 8 [a b]
@@ -141,6 +170,23 @@ CPU0 (sda):
                 assert_eq!((notes.flushes, notes.forced, notes.discards, notes.other), (2, 1, 1, 0));
             }
         }
+    }
+
+    #[test]
+    fn flushes_discards_and_forced_writes_are_requests_where_the_drive_takes_them() {
+        let options = Options { cache_ops: true, ..Options::default() };
+        let trace = read_with(&options, TEXT.as_bytes()).unwrap();
+        let found: Vec<_> =
+            trace.records.iter().map(|record| (record.range.to_string(), record.cache)).collect();
+        let cache = |flush, forced, discard| CacheOps { flush, forced, discard };
+        let expected = [
+            ("1000+8", cache(false, false, false)),
+            ("2000+16", cache(true, true, false)),
+            ("0+0", cache(true, false, false)),
+            ("0+1024", cache(false, false, true)),
+        ];
+        assert_eq!(found, expected.map(|(range, cache)| (range.to_owned(), cache)));
+        assert_eq!((trace.notes.flushes, trace.notes.forced, trace.notes.discards), (2, 1, 1));
     }
 
     /// Every action and form of line that blkparse prints by default.

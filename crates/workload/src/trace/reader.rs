@@ -50,6 +50,9 @@ pub struct Options {
     pub time_unit: Option<TimeUnit>,
     /// The event that counts as the arrival of a request in a block trace.
     pub event: Event,
+    /// Whether flushes and discards of a block trace are requests, and forced writes are marked. A host that replays them
+    /// needs a drive that takes [`CacheOps`](units::CacheOps).
+    pub cache_ops: bool,
     /// The columns of [`TraceFormat::Csv`].
     pub columns: Option<Columns>,
 }
@@ -143,7 +146,7 @@ const SAMPLE_BYTES: usize = 64 << 10;
 impl Parser {
     fn new(format: TraceFormat, options: &Options, sample: &[u8]) -> Result<Self, TraceError> {
         let unit = |own: TimeUnit| options.time_unit.unwrap_or(own).nanoseconds();
-        let event = options.event;
+        let (event, cache_ops) = (options.event, options.cache_ops);
         let mut separator = match format {
             TraceFormat::Validate
             | TraceFormat::Ascii
@@ -163,7 +166,7 @@ impl Parser {
                 let version = binary::vscsi_version(sample).unwrap_or(1);
                 return Ok(Self::Records(Box::new(Vscsi { unit_ns: unit(TimeUnit::Microseconds), version })));
             }
-            TraceFormat::Blktrace => return Ok(Self::Records(Box::new(Blktrace { event }))),
+            TraceFormat::Blktrace => return Ok(Self::Records(Box::new(Blktrace { event, cache_ops }))),
             TraceFormat::Validate => Box::new(Validate),
             TraceFormat::Ascii => Box::new(Ascii { unit_ns: unit(TimeUnit::Milliseconds) }),
             TraceFormat::MqSim => Box::new(Ascii { unit_ns: unit(TimeUnit::Nanoseconds) }),
@@ -178,7 +181,9 @@ impl Parser {
             TraceFormat::CloudPhysics => Box::new(CloudPhysics { unit_ns: unit(TimeUnit::Microseconds) }),
             TraceFormat::Fiu => Box::new(Fiu { unit_ns: unit(TimeUnit::Nanoseconds) }),
             TraceFormat::Biosnoop => Box::new(Biosnoop::new(unit(TimeUnit::Seconds))),
-            TraceFormat::Blkparse => Box::new(Blkparse { unit_ns: unit(TimeUnit::Seconds), event }),
+            TraceFormat::Blkparse => {
+                Box::new(Blkparse { unit_ns: unit(TimeUnit::Seconds), event, cache_ops })
+            }
             TraceFormat::Fio => Box::new(Fio::new(sample, unit(TimeUnit::Microseconds))),
             TraceFormat::Csv => {
                 let columns = options.columns.clone().ok_or(TraceError::NoColumns)?;

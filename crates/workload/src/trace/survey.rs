@@ -80,7 +80,9 @@ impl Survey {
         device.requests += 1;
         let end = record.range.end();
         device.end = device.end.max(end);
-        device.longest = device.longest.max(record.range.len());
+        if record.cache.transfers() {
+            device.longest = device.longest.max(record.range.len());
+        }
         let numbers = [record.range.start().get(), record.range.len().get()];
         device.grain = Sectors::new(numbers.into_iter().fold(device.grain.get(), common_divisor));
         if device.past_limit.is_none() && end.get() > self.limit.get() {

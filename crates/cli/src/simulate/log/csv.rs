@@ -21,7 +21,7 @@ impl Writer for Csv {
     fn write(&mut self, row: &Row) -> Result<(), WriteError> {
         let Row { arrival_ns, start_ns, completion_ns, lbn, sectors, device, cache_hit, served, .. } = row;
         let Row { seek_ns, rotation_ns, transfer_ns, id, .. } = row;
-        let (op, hit) = (row.op(), u8::from(*cache_hit));
+        let (op, hit) = (row.op, u8::from(*cache_hit));
         writeln!(
             self.file,
             "{arrival_ns},{start_ns},{completion_ns},{op},{lbn},{sectors},{device},{hit},{served},{seek_ns},{rotation_ns},{transfer_ns},{id}"

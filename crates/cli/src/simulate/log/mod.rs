@@ -67,7 +67,7 @@ struct Row {
     arrival_ns: u64,
     start_ns: u64,
     completion_ns: u64,
-    write: bool,
+    op: &'static str,
     lbn: u64,
     sectors: u64,
     device: u32,
@@ -87,7 +87,12 @@ impl Row {
             arrival_ns: done.arrived.as_nanos(),
             start_ns: done.started.as_nanos(),
             completion_ns: done.at.as_nanos(),
-            write: done.request.op.is_write(),
+            op: match served {
+                Served::Flushed => "flush",
+                Served::Discarded => "discard",
+                _ if done.request.op.is_write() => "write",
+                _ => "read",
+            },
             lbn: done.request.range.start().get(),
             sectors: done.request.range.len().get(),
             device: drive,
@@ -98,16 +103,14 @@ impl Row {
                 Served::Miss => "miss",
                 Served::Buffered => "buffered",
                 Served::Medium => "medium",
+                Served::Flushed => "flushed",
+                Served::Discarded => "discarded",
             },
             seek_ns: done.seek.as_nanos(),
             rotation_ns: done.rotation.as_nanos(),
             transfer_ns: done.transfer.as_nanos(),
             id: request.get(),
         }
-    }
-
-    const fn op(&self) -> &'static str {
-        if self.write { "write" } else { "read" }
     }
 }
 

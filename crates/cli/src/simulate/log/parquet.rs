@@ -47,7 +47,7 @@ impl Parquet {
         longs(&mut group, rows, |row| row.arrival_ns)?;
         longs(&mut group, rows, |row| row.start_ns)?;
         longs(&mut group, rows, |row| row.completion_ns)?;
-        column::<ByteArrayType>(&mut group, rows.iter().map(|row| ByteArray::from(row.op())))?;
+        column::<ByteArrayType>(&mut group, rows.iter().map(|row| ByteArray::from(row.op)))?;
         longs(&mut group, rows, |row| row.lbn)?;
         longs(&mut group, rows, |row| row.sectors)?;
         column::<Int32Type>(&mut group, rows.iter().map(|row| row.device.cast_signed()))?;
@@ -160,7 +160,7 @@ mod tests {
                 long(expected.arrival_ns),
                 long(expected.start_ns),
                 long(expected.completion_ns),
-                word(expected.op()),
+                word(expected.op),
                 long(expected.lbn),
                 long(expected.sectors),
                 Field::Int(expected.device.cast_signed()),

@@ -6,7 +6,7 @@ use model::{DriveModel, builtin};
 use scheduler::policy::PolicyName;
 use scheduler::{Config, OutsideConfig, Place};
 use std::sync::Arc;
-use units::{Duration, Instant, Sectors};
+use units::{CacheOps, Duration, Instant, Sectors};
 use workload::{Arrival, ClosedTask, Issued, Issuer, Random, RandomConfig, Request, Script, Source};
 
 const REQUESTS: u64 = 8_000;
@@ -62,7 +62,7 @@ impl Script for Bursts {
             self.tasks += 1;
             Some(ClosedTask::new(CLIENTS + self.tasks))
         })?;
-        Some(Issued { at: now, task, request: self.places.next_request()? })
+        Some(Issued { at: now, task, request: self.places.next_request()?, cache: CacheOps::default() })
     }
 
     fn complete(&mut self, task: ClosedTask, now: Instant) {

@@ -7,7 +7,7 @@ use drive::Behaviour;
 use scheduler::IdleTime;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use units::{Duration, Instant};
+use units::{CacheOps, Duration, Instant};
 use workload::random::Stream;
 use workload::{Arrival, ClosedTask, Issued, Issuer, Random, Request, Script, Share, Source};
 
@@ -80,7 +80,12 @@ impl Script for Asks {
     fn issue(&mut self, now: Instant) -> Option<Issued> {
         let Reverse((at, _, client)) = *self.ready.peek().filter(|Reverse((at, ..))| *at <= now)?;
         self.ready.pop();
-        Some(Issued { at, task: ClosedTask::new(client), request: self.drawn.next_request()? })
+        Some(Issued {
+            at,
+            task: ClosedTask::new(client),
+            request: self.drawn.next_request()?,
+            cache: CacheOps::default(),
+        })
     }
 
     fn complete(&mut self, task: ClosedTask, now: Instant) {

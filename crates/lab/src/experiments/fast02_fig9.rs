@@ -271,9 +271,9 @@ fn papers(curves: &Curves<'_>, beside: &Beside) -> [Claim; 3] {
     .measure("SW60's free bandwidth", percent_of(curves.at(sw, FAR), curves.at(sstf, FAR), Measured::mb_per_s), "% of SSTF's", Band::AtLeast(80.0))
     .measure("SW60's foreground lower by", slower_than(sw), "%", Band::AtMost(8.0))
     .note(format!(
-        "Foreground in requests a second without a scan; free bandwidth at 0.4 ms of conservatism. Of the ten tasks {} are \
-         waiting for the drive with SPTF, the others think; the fewer there are to choose from, the less policies differ. \
-         {} {}",
+        "Policies differ the less, the fewer requests there are to choose from, and of the ten tasks {} are waiting for the \
+         drive with SPTF, while the others think. The foreground is measured in requests a second without a scan, free \
+         bandwidth at 0.4 ms of conservatism. {} {}",
         spread(&sptf.without, |m| m.report.foreground.mean_response_ms * m.report.foreground.iops / 1e3),
         without_thinking(&beside.restless, &lower),
         in_the_drive(&beside.inside, sptf, sstf),

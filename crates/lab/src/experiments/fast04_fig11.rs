@@ -70,10 +70,11 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     .measure("outside the drive: cleaner, of its rate alone", of_alone(&outside[1], &outside[2]), "%", Band::AtLeast(80.0))
     .measure("outside the drive: both together lose", lost(&outside[1], &outside[0]), "%", Band::AtMost(8.0))
     .note(format!(
-        "The cleaner gets {} KB/s greedy, {} by lottery, {} alone; the scrubber {}, {}, {} MB/s. The lottery gives each \
-         half of the gaps, and what is free is gaps: of one in which the cleaner writes 4 KB somewhere else the scrubber \
-         gets what is left before and behind that, and a gap holds {} KB for it alone. By lottery {}% of all gaps have a cleaned block, greedy {}%. The \
-         cleaner alone writes in {}% of them, so that half of the gaps are not enough for 80% of its rate. {}",
+        "The lottery gives the cleaner half of the gaps, and alone it writes in {}% of them; of a gap in which it writes the \
+         others get what is left before and behind. The cleaner gets {} KB/s greedy, {} by lottery, {} alone; the \
+         scrubber {}, {}, {} MB/s, and a gap holds {} KB for it alone. By lottery {}% of all gaps have a cleaned block, \
+         greedy {}%. {}",
+        in_gaps(cleaner),
         kilobytes(greedy),
         kilobytes(lottery),
         kilobytes(cleaner),
@@ -83,7 +84,6 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         spread(scrubber, |r| r.scrubbed_mb_per_s * 1e3 / r.gaps_per_s()),
         in_gaps(lottery),
         in_gaps(greedy),
-        in_gaps(cleaner),
         why((greedy, lottery, cleaner), &outside, drive.sector_bytes()),
     ));
     let bars = CASES.iter().zip(&runs).map(|((label, ..), runs)| Bar {

@@ -44,7 +44,7 @@ impl<S: Source> Side<S> {
                         let n = self.requests.len() as u64;
                         let ms = 1 + n.wrapping_mul(0x9e37_79b9_7f4a_7c15) % most_ms;
                         self.at_drive.insert((self.now + Duration::from_millis(ms), n), issued);
-                        let Issued { at, task, request } = issued;
+                        let Issued { at, task, request, .. } = issued;
                         self.requests.push((at, task.get(), request.op, request.range));
                     }
                 }

@@ -259,6 +259,14 @@ fn answers_are_as_the_protocol_has_them() {
         &[0, 0, 3, 0, 0, 0, 0, 3],
     ];
     assert_eq!(taken(&mut connection), expected.concat(), "put together, and one");
+    connection.receive(&request(0, 7, 9, 0, 1024)).unwrap();
+    let all = next(&mut connection);
+    connection.reply(&all, &Reply::Status(&extents)).unwrap();
+    let expected = [
+        &b"\x66\x8e\x33\xef\0\x01\0\x05\0\0\0\0\0\0\0\x09\0\0\0\x14\0\0\0\x01"[..],
+        &[0, 0, 3, 0, 0, 0, 0, 3, 0, 0, 1, 0, 0, 0, 0, 0],
+    ];
+    assert_eq!(taken(&mut connection), expected.concat(), "the last one ends where the request does");
     connection.reply(&read, &Reply::Data(&[9; 512])).unwrap();
     let expected = [
         &b"\x66\x8e\x33\xef\0\x01\0\x01\0\0\0\0\0\0\0\x07\0\0\x02\x08"[..],

@@ -137,6 +137,27 @@ fn a_record_is_sound_whatever_its_length_and_a_damaged_length_is_noticed() {
     }
 }
 
+/// Its own checksum, its sequence and the end of the log fit: the records behind it do not, since each is chained to the one before.
+#[test]
+fn a_sound_record_of_another_log_between_others_is_noticed() {
+    let written = |middle: &[u8]| {
+        let files = Memory::default();
+        let mut log = create(&files, b"first");
+        let begin = files.get(LOG).unwrap().len();
+        log.append(middle, b"").unwrap();
+        let end = files.get(LOG).unwrap().len();
+        log.append(b"last", b"").unwrap();
+        (files, begin..end)
+    };
+    let ((files, place), (other, same)) = (written(b"this"), written(b"that"));
+    assert_eq!(place, same);
+    let mut bytes = files.get(LOG).unwrap();
+    bytes[place.clone()].copy_from_slice(&other.get(LOG).unwrap()[place]);
+    files.put(LOG, &bytes);
+    let broken = read(&files).unwrap_err();
+    assert!(matches!(broken.damage, Damage::Record { sequence: 3, .. }), "{broken}");
+}
+
 #[test]
 fn a_log_of_another_task_disk_or_kind_is_refused() {
     let files = Memory::default();

@@ -114,7 +114,8 @@ impl<D: Device> Exporter<D> {
         let size = disk.size().get();
         let mut exports = vec![Export::new(offer.name, size)?.with(abilities).blocks(blocks)?];
         if let Some(name) = offer.background {
-            let abilities = Abilities { write: false, fua: false, memory_status: true, ..abilities };
+            let write = offer.background_write && !offer.read_only;
+            let abilities = Abilities { write, fua: write, memory_status: true, ..abilities };
             let export = Export::new(name, size)?.describe(BACKGROUND_DESCRIPTION)?;
             debug_assert_eq!(exports.len(), BACKGROUND);
             exports.push(export.with(abilities).blocks(blocks)?);
@@ -357,7 +358,10 @@ impl<D: Device> Exporter<D> {
                 self.asked.values().filter(its).map(|carried| carried.request.weight()).sum::<usize>();
         }
         // The kernel does not say whether the block device is open: it counts as open while it exists.
-        let writes = |client: &&Client| client.opened && !client.background;
+        let background = self.exports.get(BACKGROUND).is_some_and(|export| export.abilities().write);
+        let writes = |client: &&Client| {
+            client.opened && client.snapshot.is_none() && (!client.background || background)
+        };
         let opened = self.clients.values().filter(writes).count() + usize::from(kernel);
         let writers = if self.writes { opened } else { 0 };
         if writers != self.writers {

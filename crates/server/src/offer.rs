@@ -69,9 +69,11 @@ pub struct Offer {
     pub limits: Limits,
     /// The block device of this machine's kernel, if it is to be one, too.
     pub ublk: Option<Ublk>,
-    /// The name of a second export of the device, for reading only, if there is to be one. Requests there are
+    /// The name of a second export of the device, if there is to be one. Requests there are
     /// [background requests](device::Device::ask_in_background): they wait for time that the others leave.
     pub background: Option<String>,
+    /// Whether clients may write there.
+    pub background_write: bool,
 }
 
 /// A block device in this machine's kernel that shows a disk.

@@ -11,7 +11,7 @@ use std::str::FromStr;
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ServeArgs {
     /// The configuration file; docs/freeblock.toml explains each option
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["disk", "listen", "profile", "policy", "mimic_memory", "mimic_minimum_samples", "mimic_probe_idle", "mimic_table", "allow_remote", "record", "record_limit", "ublk", "background", "background_floor", "background_memory", "tls_certificate"], required_unless_present = "disk")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["disk", "listen", "profile", "policy", "mimic_memory", "mimic_minimum_samples", "mimic_probe_idle", "mimic_table", "allow_remote", "record", "record_limit", "ublk", "background", "background_write", "background_floor", "background_memory", "tls_certificate"], required_unless_present = "disk")]
     pub(crate) config: Option<PathBuf>,
     /// A disk: /dev/NAME, a file, or emulated:NAME-or-FILE,file=PATH for a simulated drive (optionally with `,noise`, `,seed=N` and behaviours by name, see `freeblock probe --help`)
     #[arg(long, value_name = "NAME=DEVICE", requires = "listen")]
@@ -45,6 +45,9 @@ pub(crate) struct ServeArgs {
     /// The name of a second export of the disk, for reading: requests there wait for time that other clients leave
     #[arg(long, value_name = "NAME")]
     pub(crate) background: Option<String>,
+    /// Let clients write there, too: writes wait as reads do
+    #[arg(long, requires = "background")]
+    pub(crate) background_write: bool,
     /// The least service there: a rate (2MB/s) or the most seconds for which a request waits (30s); beyond it requests take time from other clients
     #[arg(long, value_name = "RATE|SECONDS", requires = "background", value_parser = super::background::floor)]
     pub(crate) background_floor: Option<server::Floor>,

@@ -64,6 +64,28 @@ pub(super) fn name(
     Ok(Some(name.clone()))
 }
 
+/// Returns whether clients may write to the background export.
+///
+/// # Errors
+/// There is no such export, or nobody may write to the disk.
+pub(super) fn write(
+    given: Option<&Spanned<bool>>,
+    has_export: bool,
+    read_only: bool,
+    place: &Source<'_>,
+) -> Result<bool, Problem> {
+    let Some(write) = given.filter(|write| *write.get_ref()) else { return Ok(false) };
+    if !has_export {
+        let message =
+            "without a background export nothing is written there; give `background`, or leave it out";
+        return Err(place.problem(write.span(), message));
+    }
+    if read_only {
+        return Err(place.problem(write.span(), "the disk is read_only; leave one of the two out"));
+    }
+    Ok(true)
+}
+
 /// Returns the floor of the background export.
 ///
 /// # Errors

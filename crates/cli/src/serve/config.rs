@@ -111,6 +111,8 @@ pub(crate) struct DiskConfig {
     pub(crate) ublk: Option<u32>,
     /// The name of the background export.
     pub(crate) background: Option<String>,
+    /// Whether clients may write there.
+    pub(crate) background_write: bool,
     /// The least service there.
     pub(crate) background_floor: Option<server::Floor>,
     /// The most memory for what is read ahead there.
@@ -187,6 +189,7 @@ impl Config {
                         record_limit: args.record_limit.get(),
                         ublk: args.ublk,
                         background: args.background.clone(),
+                        background_write: args.background_write,
                         background_floor: args.background_floor,
                         background_memory: args.background_memory,
                         tls: crate::emulate::tls(&args.tls)?,
@@ -360,11 +363,12 @@ impl DiskConfig {
             record_limit,
             ublk,
             background,
+            background_write,
             background_floor,
             background_memory,
         } = self;
         let Learning { memory_bytes, minimum_samples, probe_idle } = learning;
-        let all: [(&'static str, &dyn std::fmt::Debug); 24] = [
+        let all: [(&'static str, &dyn std::fmt::Debug); 25] = [
             ("device", device),
             ("listen", listen),
             ("allow_remote", allow_remote),
@@ -387,6 +391,7 @@ impl DiskConfig {
             ("record_limit", record_limit),
             ("ublk", ublk),
             ("background", background),
+            ("background_write", background_write),
             ("background_floor", background_floor),
             ("background_memory", background_memory),
         ];
@@ -485,6 +490,7 @@ mod tests {
             conservatism,
             ublk: Some(0),
             background: Some("d0-background".into()),
+            background_write: true,
             background_floor: Some(background::floor("2MB/s").unwrap()),
             ..short.clone()
         };
@@ -505,7 +511,7 @@ mod tests {
         let expected = "bytes bytes_per_client clients drain_s handshake_s partial_blocks patience_s requests_per_client";
         assert_eq!(keys(limits), expected);
         let disk = table["disk"].as_array().unwrap()[0].as_table().unwrap();
-        let expected = "allow_remote audit background background_floor background_memory bought_turns buffered conservatism_ms device export harm_percent idle_after_ms listen mimic_memory mimic_minimum_samples mimic_probe_idle mimic_table name policy profile read_only record record_limit timeout_s ublk";
+        let expected = "allow_remote audit background background_floor background_memory background_write bought_turns buffered conservatism_ms device export harm_percent idle_after_ms listen mimic_memory mimic_minimum_samples mimic_probe_idle mimic_table name policy profile read_only record record_limit timeout_s ublk";
         assert_eq!(keys(disk), expected);
     }
 
@@ -580,6 +586,11 @@ mod tests {
             (&format!("{disk}export = \"b\"\nbackground = \"b\"\n"), "the disk's other export has this name"),
             (&format!("{disk}background_floor = \"2MB/s\"\n"), "without a background export"),
             (&format!("{disk}background_memory = \"64k\"\n"), "give 1MiB to 64GiB"),
+            (&format!("{disk}background_write = true\n"), "without a background export"),
+            (
+                &format!("{disk}read_only = true\nbackground = \"b\"\nbackground_write = true\n"),
+                "the disk is read_only",
+            ),
             (
                 &format!("{disk}background = \"b\"\nbackground_floor = \"fast\"\n"),
                 "give a rate, as 2MB/s, or seconds, as 30s",

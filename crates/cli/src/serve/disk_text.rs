@@ -46,6 +46,7 @@ pub(super) struct DiskText {
     record_limit: Option<Spanned<String>>,
     pub(super) ublk: Option<Spanned<u64>>,
     background: Option<Spanned<String>>,
+    background_write: Option<Spanned<bool>>,
     background_floor: Option<Spanned<String>>,
     background_memory: Option<Spanned<String>>,
     pub(super) tls: Option<TlsText>,
@@ -124,6 +125,8 @@ impl DiskText {
         let background = background::name(self.background.as_ref(), self.export.as_ref(), place)?;
         let background_floor =
             background::checked(self.background_floor.as_ref(), background.is_some(), place)?;
+        let write = self.background_write.as_ref();
+        let background_write = background::write(write, background.is_some(), self.read_only, place)?;
         let memory = |text: &Spanned<String>| place.parsed(text, background::memory);
         let background_memory = self.background_memory.as_ref().map(memory).transpose()?;
         let background_memory = background_memory.unwrap_or(server::BackgroundTerms::default().memory);
@@ -151,6 +154,7 @@ impl DiskText {
             record_limit,
             ublk,
             background,
+            background_write,
             background_floor,
             background_memory,
             tls,

@@ -229,6 +229,7 @@ fn start(disk: &DiskConfig, config: &Config, allowed: &Places, console: &Console
         limits: config.limits,
         ublk: disk.ublk.map(|number| Ublk { number, disk: disk.name.clone() }),
         background: disk.background.clone(),
+        background_write: disk.background_write,
     };
     if disk.background.is_some() {
         opened.take_background_requests(terms(disk));

@@ -148,6 +148,8 @@ pub struct Disk<D> {
     /// The application that has the background requests of clients, if the disk takes some.
     background: Option<Place<Background>>,
     answers: VecDeque<Answer>,
+    /// Whether the applications know that writes are in flight.
+    changing: bool,
     counters: Counters,
     watch: TrustWatch,
     /// The latest time given to the core.
@@ -186,6 +188,7 @@ impl<D: Device> Disk<D> {
             blocks: Blocks::new(sector),
             background: None,
             answers: VecDeque::new(),
+            changing: false,
             counters: Counters::new(),
             watch: TrustWatch::default(),
             told: Instant::ZERO,
@@ -247,6 +250,7 @@ impl<D: Device> Disk<D> {
         let world = World { core: &mut self.core, blocks: &mut self.blocks };
         let answer = self.apps.call(place, world, call);
         self.ask_again();
+        self.hurry_writes_before_tasks();
         self.pump(now);
         answer
     }
@@ -299,6 +303,7 @@ impl<D: Device> Disk<D> {
             while let Some(app) = self.apps.wants_flush() {
                 self.commands.push(now, Errand::Flush(app), nowhere(), Ask::Flush);
             }
+            moved |= self.take_background_writes(now);
             if let Some(app) = self.apps.wants_clear()
                 && !self.requests.begun().any(|range| self.apps.fenced(range).0 != Fence::Open)
                 && !self.background_is_fenced()
@@ -340,13 +345,17 @@ impl<D: Device> Disk<D> {
     /// Ends a request, successfully or not.
     fn finish(&mut self, turn: Turn, now: Instant) {
         let Some(request) = self.requests.remove(turn) else { return };
-        if request.changes() && !self.requests.are_changing() {
+        if self.changing && !self.requests.are_changing() {
+            self.changing = false;
             self.apps.set_changing(false);
         }
         if request.changes() && matches!(request.state, State::Begun | State::Queued) {
             self.apps.wrote(request.range);
         }
-        self.counters.answered(&request, now, self.sector);
+        match self.background().filter(|_| request.background) {
+            Some(background) => background.wrote(&request, now),
+            None => self.counters.answered(&request, now, self.sector),
+        }
         let result = request.failure.map_or(Ok(request.read), Err);
         self.answers.push_back(Answer { id: request.id, at: now, result });
         for next in self.requests.unblocked(request.range).into_iter().chain(self.queued.pop_front()) {
@@ -383,6 +392,7 @@ impl<D: Device> Disk<D> {
         }
         let op = match &request.ask {
             Ask::Read => Op::Read,
+            Ask::Write { .. } if request.background => return self.begin_write_in_background(turn),
             Ask::Write { .. } => Op::Write,
             Ask::Discard | Ask::Flush | Ask::WriteZeroes { .. } => {
                 let ask = request.ask.clone();

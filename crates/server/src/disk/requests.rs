@@ -29,6 +29,8 @@ pub(super) struct Request {
     pub id: u64,
     pub range: LbnRange,
     pub ask: Ask,
+    /// Whether it is a write that can wait: the core gets it as background work.
+    pub background: bool,
     pub arrived: Instant,
     pub state: State,
     /// The bytes read.
@@ -53,6 +55,8 @@ pub(super) struct Requests {
     next: Turn,
     /// The number of requests that change the disk.
     changing: usize,
+    /// The number of requests that can wait.
+    background: usize,
 }
 
 impl Requests {
@@ -60,8 +64,16 @@ impl Requests {
     pub fn add(&mut self, id: u64, range: LbnRange, ask: Ask, arrived: Instant) -> Turn {
         let turn = self.next;
         self.next += 1;
-        let request =
-            Request { id, range, ask, arrived, state: State::Waits, read: Vec::new(), failure: None };
+        let request = Request {
+            id,
+            range,
+            ask,
+            background: false,
+            arrived,
+            state: State::Waits,
+            read: Vec::new(),
+            failure: None,
+        };
         if !matches!(request.ask, Ask::Flush) {
             self.longest = self.longest.max(range.len().get());
             self.changing += usize::from(request.changes());
@@ -71,8 +83,40 @@ impl Requests {
         turn
     }
 
+    /// Adds a write that can wait.
+    pub fn add_background(&mut self, id: u64, range: LbnRange, ask: Ask, arrived: Instant) -> Turn {
+        let turn = self.add(id, range, ask, arrived);
+        if let Some(request) = self.all.get_mut(&turn) {
+            request.background = true;
+            self.background += 1;
+        }
+        turn
+    }
+
+    /// Returns the number of requests of the foreground.
     pub fn len(&self) -> usize {
-        self.all.len()
+        self.all.len() - self.background
+    }
+
+    /// Returns the begun writes that can wait, with their ranges.
+    pub fn begun_in_background(&self) -> impl Iterator<Item = (Turn, LbnRange)> {
+        let begun = |request: &Request| request.background && request.state == State::Begun;
+        self.all
+            .iter()
+            .filter(move |(_, request)| begun(request))
+            .map(|(turn, request)| (*turn, request.range))
+    }
+
+    /// Returns whether a request of the foreground waits for this one.
+    pub fn is_awaited(&self, turn: Turn) -> bool {
+        self.all.get(&turn).is_some_and(|request| {
+            let changes = request.changes();
+            self.over(request.range).any(|(other, writes)| {
+                other > turn
+                    && (writes || changes)
+                    && self.all.get(&other).is_some_and(|other| !other.background)
+            })
+        })
     }
 
     /// Returns the ranges of the requests that the core or the device has, or will get without another check.
@@ -95,6 +139,7 @@ impl Requests {
         let request = self.all.remove(&turn)?;
         let place = self.places.remove(&(request.range.start(), turn));
         self.changing -= usize::from(place.is_some_and(|(_, changes)| changes));
+        self.background -= usize::from(request.background);
         if self.places.is_empty() {
             self.longest = 0;
         }

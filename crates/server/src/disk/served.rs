@@ -2,6 +2,7 @@
 
 use super::apps::World;
 use super::background::Asked;
+use super::requests::Turn;
 use super::{Disk, bytes_of};
 use device::{Abilities, Answer, Ask, BackgroundRequest, Device, Ended, Failure, Run, Work};
 use units::{Bytes, Instant, LbnRange, Sectors};
@@ -41,14 +42,8 @@ impl<D: Device> Device for Disk<D> {
             self.answers.push_back(Answer { id, at: now, result: Err(failure) });
             return;
         }
-        let before = self.requests.are_changing();
         let turn = self.requests.add(id, range, ask, now);
-        if self.requests.are_changing() && !before {
-            self.apps.set_changing(true);
-        }
-        if !self.requests.is_blocked(turn) {
-            self.begin(turn);
-        }
+        self.added(turn);
         self.pump(now);
     }
 
@@ -67,13 +62,22 @@ impl<D: Device> Device for Disk<D> {
         self.device.advance(now);
         self.pump(now);
         self.told = self.told.max(now);
-        match (ask, self.refused(range, &Ask::Read)) {
+        let refused = self.refused(range, &ask);
+        match (ask, refused) {
             (Ask::Read, None) => self.begin_in_background(id, Asked { client, range, arrived: now }),
-            (Ask::Read, Some(failure)) => self.refuse_in_background(id, failure),
+            (_, Some(failure)) => self.refuse_in_background(id, failure),
             // Nothing was written there that a flush could be for.
-            (Ask::Flush, _) => self.answers.push_back(Answer { id, at: now, result: Ok(Vec::new()) }),
-            (Ask::Write { .. } | Ask::Discard | Ask::WriteZeroes { .. }, _) => {
-                self.refuse_in_background(id, Failure::Unsupported("write in the background"));
+            (Ask::Flush, None) if !self.background().is_some_and(|background| background.has_written()) => {
+                self.answers.push_back(Answer { id, at: now, result: Ok(Vec::new()) });
+            }
+            (ask @ Ask::Write { .. }, None) => {
+                let turn = self.requests.add_background(id, range, ask, now);
+                self.added(turn);
+            }
+            // A flush covers writes that were acknowledged, so it cannot wait; a discard moves no head.
+            (ask @ (Ask::Flush | Ask::Discard | Ask::WriteZeroes { .. }), None) => {
+                let turn = self.requests.add(id, range, ask, now);
+                self.added(turn);
             }
         }
         self.pump(now);
@@ -143,6 +147,19 @@ impl<D: Device> Device for Disk<D> {
 }
 
 impl<D: Device> Disk<D> {
+    /// Begins a request that has been added, unless an older one has to be done first.
+    fn added(&mut self, turn: Turn) {
+        if self.requests.are_changing() && !self.changing {
+            self.changing = true;
+            self.apps.set_changing(true);
+        }
+        if self.requests.is_blocked(turn) {
+            self.hurry_awaited_writes();
+        } else {
+            self.begin(turn);
+        }
+    }
+
     /// Returns why a request is refused, if it is.
     pub(super) fn refused(&self, range: LbnRange, ask: &Ask) -> Option<Failure> {
         let can = self.device.abilities();

@@ -81,6 +81,37 @@ fn the_background_export_shows_what_the_other_has_written_and_refuses_writes() {
 }
 
 #[test]
+fn with_background_write_both_exports_read_what_the_other_has_written() {
+    let offer = Offer { background: Some("later".into()), background_write: true, ..Offer::default() };
+    let start = |directory: &Path| disk(directory, Some(IdleTime::default()));
+    let Some(server) = Server::start("background-write", offer, start) else { return };
+    let (mut foreground, mut background) = (server.client(), client(&server));
+    for byte in 1..5 {
+        // The first byte of a request's flags is for FUA.
+        let mut write = request(1, 1, 8_192, 65_536);
+        write[5] = byte % 2;
+        background.write_all(&[write, vec![byte; 65_536]].concat()).unwrap();
+        assert_eq!(reply(&mut background, 0).0, 0);
+        for client in [&mut foreground, &mut background] {
+            client.write_all(&request(0, 2, 8_192, 65_536)).unwrap();
+            assert_eq!(reply(client, 65_536), (0, vec![byte; 65_536]));
+        }
+        background.write_all(&request(3, 4, 0, 0)).unwrap();
+        assert_eq!(reply(&mut background, 0).0, 0);
+    }
+    background.write_all(&request(6, 3, 8_192, 4_096)).unwrap();
+    assert_eq!(reply(&mut background, 0).0, 0);
+    foreground.write_all(&request(0, 2, 8_192, 8_192)).unwrap();
+    assert_eq!(reply(&mut foreground, 8_192), (0, [vec![0; 4_096], vec![4; 4_096]].concat()));
+    drop((foreground, background));
+    let (_, disk) = server.ended();
+    let status = disk.status();
+    let background = status.background_requests.unwrap();
+    assert_eq!((background.writes.count, status.writes.count), (5, 0));
+    assert!(status.flushes.count >= 4 && background.failed == 0);
+}
+
+#[test]
 fn independent_programs_list_and_copy_the_background_export() {
     let Some(server) = usual("background-copy") else { return };
     if has("nbdinfo") && has("nbdcopy") {

@@ -1,11 +1,13 @@
 //! Background requests on their way between a disk and its core.
 
-use super::{Asked, Background};
+use super::{Asked, Background, Write, Written};
 use crate::disk::apps::World;
+use crate::disk::commands::Errand;
+use crate::disk::requests::Turn;
 use crate::disk::{Disk, Fence};
 use device::{Answer, Ask, BackgroundRequest, Device, Failure};
 use scheduler::Sessions;
-use units::Instant;
+use units::{Instant, LbnRange};
 
 impl<D: Device> Disk<D> {
     pub(in crate::disk) fn background(&mut self) -> Option<&mut Background> {
@@ -37,6 +39,69 @@ impl<D: Device> Disk<D> {
                 let why = app.map_or_else(String::new, |app| app.fence());
                 self.refuse_in_background(id, Failure::Taken(why));
             }
+        }
+    }
+
+    /// Registers a write that nothing blocks any more.
+    pub(in crate::disk) fn begin_write_in_background(&mut self, turn: Turn) {
+        let now = self.told;
+        let Some(request) = self.requests.get_mut(turn) else { return };
+        let Ask::Write { bytes, .. } = &mut request.ask else { return };
+        let (bytes, range, arrived) = (std::mem::take(bytes), request.range, request.arrived);
+        let write = Write { turn, range, arrived, bytes, left: range.len(), bad: None, promote_at: None };
+        let told = self.with_background(|background, sessions| background.write(sessions, write, now));
+        if let Some(Err(error)) = told {
+            if let Some(request) = self.requests.get_mut(turn) {
+                request.failure = Some(Failure::Busy(error.to_string()));
+            }
+            self.finish(turn, now);
+        }
+        self.hurry_awaited_writes();
+    }
+
+    /// Ends the background writes whose blocks are written; one that has to be on the medium gets a flush first. Returns
+    /// whether there were any.
+    pub(in crate::disk) fn take_background_writes(&mut self, now: Instant) -> bool {
+        let mut any = false;
+        while let Some(Written { turn, bad }) = self.background().and_then(Background::next_written) {
+            any = true;
+            let Some(request) = self.requests.get_mut(turn) else { continue };
+            request.failure = bad.map(Failure::Medium);
+            let through = matches!(request.ask, Ask::Write { through: true, .. });
+            if through && bad.is_none() {
+                self.commands.push(now, Errand::Request(turn), super::super::nowhere(), Ask::Flush);
+            } else {
+                self.finish(turn, now);
+            }
+        }
+        any
+    }
+
+    /// Makes the background writes foreground work that requests of the foreground wait for.
+    pub(in crate::disk) fn hurry_awaited_writes(&mut self) {
+        let Self { requests, .. } = self;
+        let turns: Vec<Turn> = requests.begun_in_background().map(|(turn, _)| turn).collect();
+        let turns: Vec<Turn> = turns.into_iter().filter(|turn| self.requests.is_awaited(*turn)).collect();
+        self.hurry_writes(&turns);
+    }
+
+    /// Makes the background writes foreground work that a task waits for: it takes the disk, or a place, for itself.
+    pub(in crate::disk) fn hurry_writes_before_tasks(&mut self) {
+        let all = self.requests.begun_in_background();
+        if all.size_hint().1 == Some(0) {
+            return;
+        }
+        let waits = |range: LbnRange| self.apps.fenced(range).0 != Fence::Open;
+        let taken = self.apps.taken().is_some();
+        let turns: Vec<Turn> =
+            all.filter(|(_, range)| taken || waits(*range)).map(|(turn, _)| turn).collect();
+        self.hurry_writes(&turns);
+    }
+
+    fn hurry_writes(&mut self, turns: &[Turn]) {
+        let now = self.told;
+        if !turns.is_empty() {
+            self.with_background(|background, sessions| background.hurry_writes(sessions, turns, now));
         }
     }
 

@@ -15,12 +15,13 @@ pub use floor::Floor;
 use memory::{Arrived, Memory};
 
 use super::blocks::within;
+use super::requests::{Request, Turn};
 use super::status::{Latency, Meter};
 use device::{Answer, Failure};
-use scheduler::{Application, Parameter, Priority, Record, SessionError, Sessions};
+use scheduler::{Application, Parameter, Priority, Record, SessionError, Sessions, Wanted};
 use serde::Serialize;
 use std::collections::{BTreeMap, VecDeque};
-use units::{Bytes, Duration, Instant, LbnRange, Sectors, SessionId, TaskId};
+use units::{Bytes, Duration, Instant, Lbn, LbnRange, Sectors, SessionId, TaskId};
 
 /// The bytes in a block of a background read: the default of tasks, for the same reason. A block has to fit into a gap
 /// whole.
@@ -54,6 +55,10 @@ pub struct BackgroundStatus {
     pub reads: Latency,
     /// Their bytes.
     pub read_bytes: u64,
+    /// Writes that were done.
+    pub writes: Latency,
+    /// Their bytes.
+    pub written_bytes: u64,
     /// Requests that failed.
     pub failed: u64,
     /// Requests that are not answered yet.
@@ -108,6 +113,36 @@ struct Read {
     promote_at: Option<Instant>,
 }
 
+/// A write that is not done yet.
+#[derive(Debug)]
+pub(in crate::disk) struct Write {
+    pub turn: Turn,
+    pub range: LbnRange,
+    pub arrived: Instant,
+    pub bytes: Vec<u8>,
+    /// The sectors that are not written.
+    pub left: Sectors,
+    /// The first sector that could not be written.
+    pub bad: Option<Lbn>,
+    /// When its blocks are promoted again, if they have been promoted.
+    pub promote_at: Option<Instant>,
+}
+
+/// A write whose blocks are done.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::disk) struct Written {
+    pub turn: Turn,
+    /// The first sector that could not be written.
+    pub bad: Option<Lbn>,
+}
+
+/// A request that is not promoted.
+#[derive(Clone, Copy, Debug)]
+enum Oldest {
+    Read(u64),
+    Write(TaskId),
+}
+
 /// A read as it arrived.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked {
@@ -127,6 +162,12 @@ pub(crate) struct Background {
     priority: Priority,
     session: Option<SessionId>,
     suspended: bool,
+    /// The session of writes, and the writes by their tasks, whose numbers grow.
+    writer: Option<SessionId>,
+    writes: BTreeMap<TaskId, Write>,
+    written: VecDeque<Written>,
+    write_times: Meter,
+    written_bytes: u64,
     /// Reads by the caller's number, which grows: the first is the oldest.
     reads: BTreeMap<u64, Read>,
     tasks: BTreeMap<TaskId, u64>,
@@ -153,6 +194,11 @@ impl Background {
             debt: Debt::default(),
             session: None,
             suspended: false,
+            writer: None,
+            writes: BTreeMap::new(),
+            written: VecDeque::new(),
+            write_times: Meter::new(),
+            written_bytes: 0,
             reads: BTreeMap::new(),
             tasks: BTreeMap::new(),
             fenced: BTreeMap::new(),
@@ -168,7 +214,7 @@ impl Background {
     /// Registers a read.
     pub fn read(&mut self, sessions: &mut dyn Sessions, id: u64, asked: Asked, now: Instant) {
         let Asked { client, range, arrived } = asked;
-        if self.reads.is_empty() {
+        if self.reads.is_empty() && self.writes.is_empty() {
             self.debt.begin(now);
         }
         let sector = self.sector;
@@ -187,6 +233,79 @@ impl Background {
         if let Some(ahead) = self.memory.streams.read(range) {
             self.memory.declare(sessions, client, ahead);
         }
+    }
+
+    /// Registers a write. Its blocks are written with these bytes, each once; no other request for its range is under
+    /// way until it is done.
+    pub(in crate::disk) fn write(
+        &mut self,
+        sessions: &mut dyn Sessions,
+        write: Write,
+        now: Instant,
+    ) -> Result<(), SessionError> {
+        if self.reads.is_empty() && self.writes.is_empty() {
+            self.debt.begin(now);
+        }
+        let writer = match self.writer {
+            Some(writer) => writer,
+            None => {
+                let writer = sessions.open(self.priority)?;
+                // Writes of tasks and of other sessions do not stand for those of a client.
+                sessions.serve_writes_by_writes(writer, false)?;
+                *self.writer.insert(writer)
+            }
+        };
+        let task = sessions.write(writer, write.range, self.block, Parameter::default())?;
+        self.writes.insert(task, write);
+        Ok(())
+    }
+
+    /// Takes a written block.
+    fn block_written(&mut self, done: &Record, now: Instant) {
+        let Some(write) = self.writes.get_mut(&done.task) else { return };
+        write.left = Sectors::new(write.left.get().saturating_sub(done.range.len().get()));
+        write.bad = write.bad.into_iter().chain(done.bad).min();
+        let (turn, bad, over) = (write.turn, write.bad, write.left == Sectors::ZERO);
+        if let (Some(Floor::BytesPerSecond(rate)), None) = (self.floor, write.promote_at) {
+            self.debt.paid(rate, done.range.len().bytes(self.sector), now);
+        }
+        if over {
+            self.writes.remove(&done.task);
+            self.written.push_back(Written { turn, bad });
+        }
+    }
+
+    /// Returns the next write whose blocks are done.
+    pub(in crate::disk) fn next_written(&mut self) -> Option<Written> {
+        self.written.pop_front()
+    }
+
+    /// Counts a write that is answered.
+    pub(in crate::disk) fn wrote(&mut self, request: &Request, now: Instant) {
+        if request.failure.is_some() {
+            self.failed += 1;
+        } else {
+            self.write_times.note(now.saturating_since(request.arrived));
+            self.written_bytes += request.range.len().bytes(self.sector).get();
+        }
+    }
+
+    /// Returns whether there has been a write.
+    pub fn has_written(&self) -> bool {
+        self.writer.is_some()
+    }
+
+    /// Makes these writes foreground work.
+    pub(in crate::disk) fn hurry_writes(
+        &mut self,
+        sessions: &mut dyn Sessions,
+        turns: &[Turn],
+        now: Instant,
+    ) {
+        for write in self.writes.values_mut().filter(|write| turns.contains(&write.turn)) {
+            write.promote_at.get_or_insert(now);
+        }
+        self.promote_again(sessions, now);
     }
 
     /// Registers a part of a read, which ends if that is refused.
@@ -364,29 +483,40 @@ impl Background {
 
     /// Returns when the floor next makes a request foreground work.
     pub fn due(&self) -> Option<Instant> {
-        let again = self.reads.values().filter_map(|read| read.promote_at).min();
+        let reads = self.reads.values().filter_map(|read| read.promote_at);
+        let again = reads.chain(self.writes.values().filter_map(|write| write.promote_at)).min();
         again.into_iter().chain(self.first_due().map(|(_, at)| at)).min()
     }
 
     /// Returns the oldest request that is not promoted, and when it is due.
-    fn first_due(&self) -> Option<(u64, Instant)> {
+    fn first_due(&self) -> Option<(Oldest, Instant)> {
         let floor = self.floor?;
-        let (id, read) = self.reads.iter().find(|(_, read)| read.promote_at.is_none())?;
+        let read = self.reads.iter().find(|(_, read)| read.promote_at.is_none());
+        let read = read.map(|(id, read)| (read.arrived, Oldest::Read(*id), read.left));
+        let write = self.writes.iter().find(|(_, write)| write.promote_at.is_none());
+        let write = write.map(|(task, write)| (write.arrived, Oldest::Write(*task), write.left));
+        let (arrived, oldest, left) = read.into_iter().chain(write).min_by_key(|(arrived, ..)| *arrived)?;
         let at = match floor {
-            Floor::Within(most) => read.arrived + most,
-            Floor::BytesPerSecond(rate) => self.debt.due(rate, read.left.bytes(self.sector)),
+            Floor::Within(most) => arrived + most,
+            Floor::BytesPerSecond(rate) => self.debt.due(rate, left.bytes(self.sector)),
         };
-        Some((*id, at))
+        Some((oldest, at))
     }
 
     /// Makes the requests foreground work that are due by `now`.
     pub fn keep_floor(&mut self, sessions: &mut dyn Sessions, now: Instant) {
-        while let Some((id, _)) = self.first_due().filter(|(_, at)| *at <= now) {
-            let Some(read) = self.reads.get_mut(&id) else { return };
-            read.promote_at = Some(now);
+        while let Some((oldest, _)) = self.first_due().filter(|(_, at)| *at <= now) {
+            let found = match oldest {
+                Oldest::Read(id) => self.reads.get_mut(&id).map(|read| (&mut read.promote_at, read.left)),
+                Oldest::Write(task) => {
+                    self.writes.get_mut(&task).map(|write| (&mut write.promote_at, write.left))
+                }
+            };
+            let Some((promote_at, left)) = found else { return };
+            *promote_at = Some(now);
             self.promoted.requests += 1;
             if let Some(Floor::BytesPerSecond(rate)) = self.floor {
-                self.debt.paid(rate, read.left.bytes(self.sector), now);
+                self.debt.paid(rate, left.bytes(self.sector), now);
             }
         }
         self.promote_again(sessions, now);
@@ -402,6 +532,17 @@ impl Background {
                 let _ = sessions.promote(session, read.range);
             }
         }
+        for write in self.writes.values_mut().filter(|write| write.promote_at.is_some_and(|at| at <= now)) {
+            write.promote_at = Some(now + PROMOTE_EVERY);
+            if let Some(writer) = self.writer {
+                let _ = sessions.promote(writer, write.range);
+            }
+        }
+    }
+
+    /// Returns whether a session is of requests here.
+    fn has(&self, session: SessionId) -> bool {
+        [self.session, self.memory.session(), self.writer].contains(&Some(session))
     }
 
     /// Makes all requests for these blocks foreground work, because an application waits for them to end.
@@ -419,7 +560,7 @@ impl Background {
 
     /// Records that a command of the foreground has read bytes of promoted requests in this time.
     pub fn promoted(&mut self, session: SessionId, bytes: Bytes, took: Duration) {
-        if [self.session, self.memory.session()].contains(&Some(session)) {
+        if self.has(session) {
             self.promoted.bytes += bytes.get();
             self.promoted_time += took;
         }
@@ -427,13 +568,16 @@ impl Background {
 
     pub fn status(&self, now: Instant) -> BackgroundStatus {
         let fenced = self.fenced.values().map(|asked| asked.arrived);
-        let oldest = self.reads.values().map(|read| read.arrived).chain(fenced).min();
+        let writes = self.writes.values().map(|write| write.arrived);
+        let oldest = self.reads.values().map(|read| read.arrived).chain(fenced).chain(writes).min();
         let us = |time: Duration| time.as_nanos() as f64 / 1e3;
         BackgroundStatus {
             reads: Latency::of(&self.times),
             read_bytes: self.read_bytes,
             failed: self.failed,
-            waiting: self.reads.len() + self.fenced.len(),
+            writes: Latency::of(&self.write_times),
+            written_bytes: self.written_bytes,
+            waiting: self.reads.len() + self.fenced.len() + self.writes.len(),
             oldest_wait_us: oldest.map_or(0.0, |arrived| us(now.saturating_since(arrived))),
             floor: self.floor.map(|floor| floor.to_string()),
             promoted: PromotedStatus { device_us: us(self.promoted_time), ..self.promoted },
@@ -447,6 +591,9 @@ impl Application for Background {
         if self.memory.session() == Some(done.session) {
             return self.arrived(sessions, done, bytes, now);
         }
+        if self.writer == Some(done.session) {
+            return self.block_written(done, now);
+        }
         let Some(&id) = self.tasks.get(&done.task) else { return };
         match done.bad {
             Some(bad) => {
@@ -454,6 +601,18 @@ impl Application for Background {
                 self.refuse(id, Failure::Medium(bad), now);
             }
             None => self.give(id, done.range, bytes, now),
+        }
+    }
+
+    fn buffer(&mut self, wanted: &Wanted, into: &mut [u8]) -> bool {
+        let Some(write) = self.writes.get(&wanted.task) else { return false };
+        let from = within(write.range, wanted.range, self.sector).and_then(|place| write.bytes.get(place));
+        match from.filter(|from| from.len() == into.len()) {
+            Some(from) => {
+                into.copy_from_slice(from);
+                true
+            }
+            None => false,
         }
     }
 }

@@ -26,6 +26,8 @@ enum Step {
     /// A declaration by one of four clients.
     Declare(u64, LbnRange),
     Write(LbnRange),
+    /// A background write by one of four clients, through to the medium or not.
+    WriteInBackground(u64, LbnRange, bool),
     Read(LbnRange),
     Wait(u64),
     Leave(u64),
@@ -37,6 +39,8 @@ fn step() -> impl Strategy<Value = Step> {
         6 => (0u64..2, 1u64..60).prop_map(|(reader, len)| Step::Next(reader, len)),
         2 => (0u64..4, any_range(300)).prop_map(|(client, range)| Step::Declare(client, range)),
         6 => any_range(40).prop_map(Step::Write),
+        4 => (0u64..4, any_range(40), any::<bool>())
+            .prop_map(|(client, range, through)| Step::WriteInBackground(client, range, through)),
         2 => any_range(40).prop_map(Step::Read),
         5 => (0u64..30_000).prop_map(Step::Wait),
         1 => (0u64..4).prop_map(Step::Leave),
@@ -46,8 +50,10 @@ fn step() -> impl Strategy<Value = Step> {
 enum Asked {
     /// A background read: for each sector the last write that was acknowledged before.
     InBackground(LbnRange, Vec<u64>),
-    Write(LbnRange),
-    Read,
+    /// A write, and whether it is answered from the medium.
+    Write(LbnRange, bool),
+    /// A read of the foreground: for each sector the last write that arrived before.
+    Read(LbnRange, Vec<u64>),
 }
 
 struct World {
@@ -59,6 +65,8 @@ struct World {
     clients: BTreeMap<u64, u64>,
     /// The last acknowledged write of each sector. Writes are numbered in order of arrival.
     acknowledged: Vec<u64>,
+    /// The last write of each sector that has arrived, at either door.
+    newest: Vec<u64>,
     /// The place of each sequential reader.
     readers: [u64; 2],
 }
@@ -68,8 +76,19 @@ impl World {
         let (mut disk, truth) = disk("sptf", seed);
         disk.take_background_requests(terms);
         let acknowledged = vec![0; disk.size().get() as usize / spy::SECTOR];
+        let newest = acknowledged.clone();
         let (asked, clients) = (BTreeMap::new(), BTreeMap::new());
-        Self { disk, truth, now: Instant::ZERO, next: 0, asked, clients, acknowledged, readers: [0, 1_000] }
+        Self {
+            disk,
+            truth,
+            now: Instant::ZERO,
+            next: 0,
+            asked,
+            clients,
+            acknowledged,
+            newest,
+            readers: [0, 1_000],
+        }
     }
 
     fn lbns(range: LbnRange) -> std::ops::Range<usize> {
@@ -94,12 +113,20 @@ impl World {
                 self.disk.ask_in_background(self.now, read(id, client, range));
             }
             Step::Write(range) => {
-                self.asked.insert(id, Asked::Write(range));
+                self.asked.insert(id, Asked::Write(range, false));
+                self.newest[Self::lbns(range)].fill(id);
                 let bytes = stamped(id).repeat(range.len().get() as usize);
                 self.disk.ask(self.now, id, range, Ask::Write { bytes, through: false });
             }
+            Step::WriteInBackground(client, range, through) => {
+                self.asked.insert(id, Asked::Write(range, through));
+                self.newest[Self::lbns(range)].fill(id);
+                let ask = Ask::Write { bytes: stamped(id).repeat(range.len().get() as usize), through };
+                let request = BackgroundRequest { id, client, range, ask, snapshot: None };
+                self.disk.ask_in_background(self.now, request);
+            }
             Step::Read(range) => {
-                self.asked.insert(id, Asked::Read);
+                self.asked.insert(id, Asked::Read(range, self.newest[Self::lbns(range)].to_vec()));
                 self.disk.ask(self.now, id, range, Ask::Read);
             }
             Step::Wait(us) => self.run_until(self.now + Duration::from_micros(us)),
@@ -141,12 +168,16 @@ impl World {
                         assert!(fits, "LBN {lbn} holds {found}, older than {before}; the medium has {there}");
                     }
                 }
-                Asked::Write(range) => {
+                Asked::Write(range, through) => {
+                    let truth = self.truth.get();
+                    let volatile = Self::lbns(range).find(|lbn| truth.volatile.contains_key(&(*lbn as u64)));
+                    assert!(!through || volatile.is_none(), "LBN {volatile:?} is not on the medium");
+                    drop(truth);
                     for last in &mut self.acknowledged[Self::lbns(range)] {
                         *last = (*last).max(answer.id);
                     }
                 }
-                Asked::Read => {}
+                Asked::Read(range, newest) => assert!(stamps(&bytes) == newest, "{range}"),
             }
         }
     }
@@ -166,6 +197,10 @@ impl World {
             self.now = self.now.max(at);
             self.disk.advance(self.now);
         }
+        assert!(
+            self.truth.get().sectors == self.newest,
+            "overlapping writes are not done in order of arrival"
+        );
         let status = self.disk.status();
         assert_eq!(status.background.parts_kept, 0, "parts of blocks of dropped requests");
         let background = status.background_requests.unwrap();
@@ -255,6 +290,51 @@ fn a_floor_in_bytes_a_second_is_kept_on_average_and_not_exceeded() {
         assert!(*at >= due && *at < due + Duration::from_millis(200), "{answers:?}");
     }
     assert_eq!(disk.status().background_requests.unwrap().promoted.requests, 10);
+}
+
+fn write(id: u64, range: LbnRange, stamp: u64) -> BackgroundRequest {
+    let bytes = stamped(stamp).repeat(range.len().get() as usize);
+    BackgroundRequest { id, client: 1, range, ask: Ask::Write { bytes, through: false }, snapshot: None }
+}
+
+#[test]
+fn a_write_without_time_waits_until_a_request_for_its_sectors_or_the_floor_makes_it_foreground_work() {
+    let mut disk = without_time(None);
+    disk.ask_in_background(Instant::ZERO, write(1, range(0, 64), 7));
+    disk.ask_in_background(Instant::ZERO, write(2, range(500, 64), 8));
+    disk.ask(Instant::ZERO, 3, range(2_000, 8), Ask::Read);
+    assert_eq!(run(&mut disk, second(60)).into_iter().map(|(id, _)| id).collect::<Vec<_>>(), [3]);
+    assert_eq!(disk.outstanding(), 0, "background writes are no requests of the foreground");
+    disk.ask(second(60), 4, range(40, 8), Ask::Read);
+    let answers = run(&mut disk, second(61));
+    assert_eq!(answers.into_iter().map(|(id, _)| id).collect::<Vec<_>>(), [1, 4]);
+    let status = disk.status();
+    assert_eq!((status.writes.count, status.reads.count), (0, 2));
+    let background = status.background_requests.unwrap();
+    assert_eq!((background.writes.count, background.written_bytes, background.waiting), (1, 64 * 512, 1));
+
+    let mut disk = without_time(Some(Floor::Within(Duration::from_secs(2))));
+    disk.ask_in_background(Instant::ZERO, write(1, range(0, 64), 7));
+    assert_eq!(run(&mut disk, second(1)), []);
+    assert_eq!(run(&mut disk, second(3)).len(), 1);
+}
+
+/// A flush covers the background writes that were acknowledged; one that never wrote has nothing to flush.
+#[test]
+fn a_flush_of_the_background_puts_its_writes_on_the_medium() {
+    let (mut disk, truth) = disk("sptf", 1);
+    disk.take_background_requests(BackgroundTerms::default());
+    let flush = |id| BackgroundRequest { id, client: 1, range: range(0, 0), ask: Ask::Flush, snapshot: None };
+    let mut now = Instant::ZERO;
+    disk.ask_in_background(now, flush(1));
+    assert!(settle(&mut disk, &mut now).contains_key(&1));
+    assert_eq!(truth.get().flushes, 0);
+    disk.ask_in_background(now, write(2, range(0, 64), 7));
+    assert!(settle(&mut disk, &mut now).contains_key(&2));
+    assert!(truth.get().volatile.contains_key(&0));
+    disk.ask_in_background(now, flush(3));
+    assert!(settle(&mut disk, &mut now).contains_key(&3));
+    assert!(truth.get().volatile.is_empty() && truth.get().of(range(0, 64)) == [7; 64]);
 }
 
 #[test]

@@ -1,9 +1,14 @@
 //! Drives whose medium has sectors larger than the host's.
 
-use freeblock_scheduler::{Config, Core, Parameter, Priority, SessionError, Sessions};
-use model::{DriveModel, builtin};
+use freeblock_scheduler::{
+    Action, Config, Core, IdleTime, Outcome, OutsideConfig, Parameter, Place, Priority, Purpose, Request,
+    SessionError, Sessions,
+};
+use model::{DriveModel, Location, builtin};
+use proptest::prelude::*;
+use std::collections::VecDeque;
 use std::sync::Arc;
-use units::{Lbn, LbnRange, Sectors};
+use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId, Sectors};
 
 fn range(start: u64, len: u64) -> LbnRange {
     LbnRange::new(Lbn::new(start), Sectors::new(len))
@@ -11,11 +16,15 @@ fn range(start: u64, len: u64) -> LbnRange {
 
 /// Returns a core over the 4 TB drive, with physical sectors of this size in bytes.
 fn core(physical: Option<u32>) -> Core {
+    core_with(physical, Config::default())
+}
+
+fn core_with(physical: Option<u32>, config: Config) -> Core {
     let mut profile = builtin::find("nearline-4tb").unwrap();
     profile.physical_sector_bytes = physical;
     // The last zones of the drive have densities that are no multiple of 8.
     profile.layout.zones.truncate(8);
-    Core::new(Arc::new(DriveModel::from_profile(&profile).unwrap()), Config::default())
+    Core::new(Arc::new(DriveModel::from_profile(&profile).unwrap()), config)
 }
 
 #[test]
@@ -38,4 +47,139 @@ fn a_medium_with_the_hosts_sectors_takes_any_background_write() {
     let mut core = core(None);
     let session = core.open(Priority::default()).unwrap();
     assert!(core.write(session, range(1, 1), Sectors::new(1), Parameter(0)).is_ok());
+}
+
+/// The part of the drive that requests and background writes share, in sectors.
+const SHARED: u64 = 8_000;
+
+/// The end of a run: the last request comes within four seconds, and background work waits for a silence of ten at most.
+const END: Instant = Instant::from_nanos(20_000_000_000);
+
+/// A foreground request, and the time before it.
+#[derive(Clone, Debug)]
+struct Step {
+    op: Op,
+    range: LbnRange,
+    wait: Duration,
+}
+
+/// Returns a write of whole sectors of the medium, or a read of any sectors.
+fn step() -> impl Strategy<Value = Step> {
+    let place = (0..SHARED / 8 - 8, 1u64..8, 0u64..8);
+    (any::<bool>(), place, 0u64..60_000).prop_map(|(writes, (at, len, off), us)| Step {
+        op: if writes { Op::Write } else { Op::Read },
+        range: if writes { range(8 * at, 8 * len) } else { range(8 * at + off, 5 * len) },
+        wait: Duration::from_micros(us),
+    })
+}
+
+fn is_whole(first: Lbn, last: Lbn) -> bool {
+    first.get().is_multiple_of(8) && (last.get() + 1).is_multiple_of(8)
+}
+
+/// Checks the background's part of the work that the core gives the head.
+fn check_accesses(core: &Core) -> u64 {
+    let layout = core.drive().layout();
+    let mut writes = 0;
+    for access in core.accesses() {
+        if access.op != Op::Write || access.purpose == Purpose::Foreground {
+            continue;
+        }
+        let sectors = layout.track(access.track).sectors;
+        let at = |sector| layout.lbn_at(Location { track: access.track, sector: sector % sectors }).unwrap();
+        let (first, last) = (at(access.sector), at(access.sector + access.sectors - 1));
+        assert!(is_whole(first, last), "{access:?}: LBN {first} to {last}");
+        writes += 1;
+    }
+    writes
+}
+
+/// Serves the requests in the drive as the core predicts; returns the number of background writes.
+fn serve_inside(core: &mut Core, steps: &[Step]) -> u64 {
+    let (mut now, mut writes) = (Instant::ZERO, 0);
+    let mut steps = steps.iter().enumerate();
+    let mut next = steps.next().map(|(id, step)| (id, now + step.wait, step));
+    loop {
+        while let Some(action) = core.poll(now) {
+            if matches!(action, Action::Execute | Action::Cut) {
+                writes += check_accesses(core);
+            }
+        }
+        let wakes = core.busy_until().or(core.wake_at());
+        match (next, wakes) {
+            (Some((id, at, step)), _) if wakes.is_none_or(|wakes| at <= wakes) => {
+                now = at;
+                let (id, op) = (RequestId::new(id as u64), step.op);
+                core.submit(now, Request { id, op, range: step.range }).unwrap();
+                next = steps.next().map(|(id, step)| (id, now + step.wait, step));
+            }
+            (_, Some(wakes)) if next.is_some() || now < END => {
+                now = now.max(wakes);
+                if core.busy_until().is_some_and(|until| until <= now) {
+                    core.completed(now);
+                }
+            }
+            _ => return writes,
+        }
+    }
+}
+
+/// Serves the requests outside the drive, one command after another; returns the number of background writes.
+fn serve_outside(core: &mut Core, steps: &[Step]) -> u64 {
+    let (mut now, mut writes) = (Instant::ZERO, 0);
+    let mut there = VecDeque::new();
+    let mut steps = steps.iter().enumerate();
+    let mut next = steps.next().map(|(id, step)| (id, now + step.wait, step));
+    loop {
+        while let Some(action) = core.poll(now) {
+            let Action::Send(command) = action else { continue };
+            let own = command.foreground.is_none();
+            if command.op == Op::Write && own {
+                let (first, end) = (command.range.start(), command.range.end());
+                assert!(is_whole(first, Lbn::new(end.get() - 1)), "{command:?}");
+                writes += 1;
+            }
+            there.push_back((command.id, now + Duration::from_millis(8)));
+        }
+        let done = there.front().map(|(_, at)| *at);
+        let wakes = done.into_iter().chain(core.wake_at()).min();
+        match (next, wakes) {
+            (Some((id, at, step)), _) if wakes.is_none_or(|wakes| at <= wakes) => {
+                now = at;
+                let (id, op) = (RequestId::new(id as u64), step.op);
+                core.submit(now, Request { id, op, range: step.range }).unwrap();
+                next = steps.next().map(|(id, step)| (id, now + step.wait, step));
+            }
+            (_, Some(wakes)) if next.is_some() || now < END => {
+                now = now.max(wakes);
+                if done.is_some_and(|done| done <= now)
+                    && let Some((id, _)) = there.pop_front()
+                {
+                    core.command_done(now, id, Outcome::Done);
+                }
+            }
+            _ => return writes,
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// Requests write over blocks that the background is about to write, in gaps and in idle time, and interrupt it.
+    #[test]
+    fn no_part_of_a_sector_of_the_medium_is_written_in_the_background_if_requests_write_whole_ones(
+        steps in proptest::collection::vec(step(), 1..60),
+        block in 1u64..9,
+        outside in any::<bool>(),
+    ) {
+        let config = Config::default().with_idle(Some(IdleTime::default()));
+        let place = Place::Outside(OutsideConfig::blind().serving());
+        let mut core = core_with(Some(4_096), if outside { config.with_place(place) } else { config });
+        let session = core.open(Priority::default()).unwrap();
+        let (range, block) = (range(0, SHARED), Sectors::new(8 * block));
+        core.write(session, range, block, Parameter(0)).unwrap();
+        let writes = if outside { serve_outside(&mut core, &steps) } else { serve_inside(&mut core, &steps) };
+        prop_assert!(writes > 0);
+    }
 }

@@ -113,7 +113,8 @@ fn suite(arguments: &Arguments) -> Result<bool, String> {
     let failed_at_this_commit =
         kept.tests.iter().any(|(name, row)| row.outcome == Outcome::Failed && kept.has(name, &ran));
     // A failure before a run was stopped is one of the tier's.
-    Ok(!failed && !(arguments.filter.is_empty() && failed_at_this_commit))
+    let failed_before = arguments.filter.is_empty() && failed_at_this_commit;
+    Ok(!failed && !failed_before)
 }
 
 /// The tables of results and of times.

@@ -86,7 +86,9 @@ impl Core {
         sent: &mut Vec<Sent>,
         buffers: &mut dyn Buffers,
     ) {
-        let shared = self.config.sharing == Sharing::Lottery && self.background.in_focus() > 1;
+        // FAST'02 has one detour in a gap.
+        let more = outside.config.plan_rest || outside.config.merge_after;
+        let shared = more && self.config.sharing == Sharing::Lottery && self.background.in_focus() > 1;
         let Some(&(op, range, tag, _)) = sent.first().filter(|_| shared) else { return };
         let found = self.detour_for(outside, standing, job, Part::Before(op, range));
         // Blocks in one command with the winner's could not be given back without them.

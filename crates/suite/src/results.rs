@@ -189,7 +189,7 @@ mod tests {
         assert_eq!(kept.counts(), [1, 0, 1]);
         assert!(kept.has("a", &at("abc")) && !kept.has("a", &at("def")));
         assert!(kept.has("b", &at("def")) && !kept.has("c", &at("def")));
-        // Nobody can say what the tree was.
+        // The changes of a dirty tree are unknown, so its row is never one of the same state.
         kept.put(&test, &at("def-dirty"));
         assert!(!kept.has("b", &at("def-dirty")));
     }

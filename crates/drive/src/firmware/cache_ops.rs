@@ -2,7 +2,7 @@
 
 use super::{Breakdown, Completion, Drive, Served, Waiting};
 use crate::behaviour::Queue;
-use units::{Duration, Instant};
+use units::Instant;
 
 impl Drive {
     /// Iterates over the waiting commands that no flush precedes.
@@ -46,15 +46,8 @@ impl Drive {
         let since = if self.queue == Queue::Serial { now } else { came } + self.chance.command();
         let ready = (since + self.timing.write_hit.after(self.last_op)).max(now);
         let at = ready + self.timing.write_completion + self.chance.completion();
-        let breakdown = Breakdown {
-            served: if cache.discard { Served::Discarded } else { Served::Flushed },
-            submitted: came,
-            began: now,
-            seek: Duration::ZERO,
-            latency: Duration::ZERO,
-            transfer: Duration::ZERO,
-            medium_end: self.free,
-        };
+        let served = if cache.discard { Served::Discarded } else { Served::Flushed };
+        let breakdown = Breakdown::without_the_arm(served, [came, now, self.free]);
         Completion { id: command.id, at, breakdown, failed: None }
     }
 }

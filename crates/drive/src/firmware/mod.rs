@@ -91,6 +91,14 @@ pub struct Breakdown {
     pub medium_end: Instant,
 }
 
+impl Breakdown {
+    /// Returns the parts of a command that the arm did not move for; `medium_end` is the end of its preceding work.
+    fn without_the_arm(served: Served, [submitted, began, medium_end]: [Instant; 3]) -> Self {
+        let none = Duration::ZERO;
+        Self { served, submitted, began, seek: none, latency: none, transfer: none, medium_end }
+    }
+}
+
 /// A completed command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {

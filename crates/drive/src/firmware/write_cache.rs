@@ -116,15 +116,7 @@ impl Drive {
         self.hold_in_a_segment(range);
         (self.last_op, self.last_end) = (Op::Write, Some(range.end()));
         let at = crossed + self.timing.write_completion + self.chance.completion();
-        let breakdown = Breakdown {
-            served: Served::Buffered,
-            submitted: came,
-            began: now,
-            seek: Duration::ZERO,
-            latency: Duration::ZERO,
-            transfer: Duration::ZERO,
-            medium_end: self.free,
-        };
+        let breakdown = Breakdown::without_the_arm(Served::Buffered, [came, now, self.free]);
         Some(Completion { id: command.id, at, breakdown, failed: None })
     }
 

@@ -368,6 +368,7 @@ impl Core {
     pub(super) fn send(&mut self, now: Instant, buffers: &mut dyn Buffers) -> Option<Action> {
         let mut outside = self.outside.take()?;
         self.advance_audit(&mut outside, now);
+        self.leave_visit(&mut outside);
         if self.passes_through(&outside) && !self.pool.is_empty() {
             let action = self.pass_next(&mut outside, now);
             self.outside = Some(outside);

@@ -71,6 +71,27 @@ impl Core {
         }
     }
 
+    /// Gives back the rest of a visit in idle time, none of which is at the drive yet, when a foreground request has come.
+    pub(super) fn leave_visit(&mut self, outside: &mut Outside) {
+        let waits = !self.pool.is_empty() || outside.foreground_commands().next().is_some();
+        let Some(Order { tag, work: Work::Idle, .. }) = outside.queue.front().filter(|_| waits) else {
+            return;
+        };
+        let tag = *tag;
+        // The last first: what was taken of a block in pieces goes back in the reverse order.
+        while let Some(Order { command, .. }) = outside.queue.pop_back() {
+            let rest = |item: LbnRange| item.overlaps(command.range);
+            self.background.give_back(self.drive.layout(), tag, true, rest);
+        }
+        if let Some(sent) = outside.device.back() {
+            outside.last = (sent.command.op, sent.command.range.end());
+        }
+        if !outside.device.iter().any(|order| order.tag == tag) {
+            let outbox = &mut self.outbox;
+            self.background.deliver_of(tag, |record| outbox.push_back(Action::Deliver(record)));
+        }
+    }
+
     /// Completes the blocks that command `id` returned and that later writes, sent while it held them, cover: those writes
     /// are under way, and an older one must not follow them.
     fn overtake_again(&mut self, outside: &Outside, id: CommandId, blocks: &[(TaskId, u64)]) {

@@ -3,7 +3,7 @@
 use super::reader::LineParser;
 use super::text::{Field, Fields, byte_range, bytes_at_lbn, sectors_at_lbn};
 use super::{Notes, TraceError, TraceRecord};
-use units::Op;
+use units::{Duration, Instant, Op};
 
 const TIME: &str = "the time of arrival, 0 or more";
 const DEVICE: &str = "the number of the device, a whole number";
@@ -180,18 +180,21 @@ impl LineParser for Fiu {
 
 /// `TIME(s) COMM PID DISK T SECTOR BYTES [QUE(ms)] LAT(ms)`: the output of biosnoop (bcc). The command may have blanks in
 /// it, so fields are taken from the end of the line. Disks become devices in the order in which they are first met.
+///
+/// TIME is that of the completion (bcc 0.26 reads the clock in the completion's handler). LAT begins with the dispatch to the disk, QUE
+/// with the queueing; the arrival is the earliest instant that the line has.
 #[derive(Debug)]
 pub(super) struct Biosnoop {
     /// Nanoseconds in a unit of the times.
     pub(super) unit_ns: u64,
     disks: super::text::Names,
-    /// The number of fields behind BYTES.
-    behind: usize,
+    /// Whether each field behind BYTES is a time; option `-P` has one that is not.
+    times: Vec<bool>,
 }
 
 impl Biosnoop {
     pub(super) fn new(unit_ns: u64) -> Self {
-        Self { unit_ns, disks: super::text::Names::default(), behind: 1 }
+        Self { unit_ns, disks: super::text::Names::default(), times: vec![true] }
     }
 }
 
@@ -200,7 +203,7 @@ impl LineParser for Biosnoop {
         let names = fields.clone().rest();
         let heading = names.first().is_some_and(|first| first.text.starts_with("TIME"));
         if let Some(bytes) = names.iter().position(|name| name.text == "BYTES") {
-            self.behind = names.len() - bytes - 1;
+            self.times = names.iter().skip(bytes + 1).map(|name| name.text.ends_with("(ms)")).collect();
         }
         Ok(heading)
     }
@@ -209,17 +212,27 @@ impl LineParser for Biosnoop {
         let whole = fields.whole();
         let all = fields.rest();
         let short = || whole.error("a line `TIME COMM PID DISK T SECTOR BYTES LAT`");
-        let bytes_at = all.len().checked_sub(self.behind + 1).filter(|&at| at >= 6).ok_or_else(short)?;
-        let [disk, op, lbn, bytes] = [3, 2, 1, 0].map(|before| all.get(bytes_at - before));
-        let (Some(time), Some(disk), Some(op)) = (all.first(), disk, op) else { return Err(short()) };
-        let (Some(lbn), Some(bytes)) = (lbn, bytes) else { return Err(short()) };
-        let arrival = time.arrival(self.unit_ns, TIME)?;
-        let service = match all.last() {
-            Some(latency) if self.behind > 0 => {
-                Some(latency.time(1_000_000, "the latency in milliseconds, 0 or more")?)
-            }
-            _ => None,
+        let bytes_at = all.len().checked_sub(self.times.len() + 1).filter(|&at| at >= 5).ok_or_else(short)?;
+        let [op, lbn, bytes] = [2, 1, 0].map(|before| all.get(bytes_at - before));
+        let (Some(time), Some(op), Some(lbn), Some(bytes)) = (all.first(), op, lbn, bytes) else {
+            return Err(short());
         };
+        let disk = all.get(bytes_at - 3).filter(|_| bytes_at >= 6);
+        // The request of a program to the drive's controller has no place, and one that began before biosnoop no disk.
+        if matches!(lbn.text, "-1" | "-" | "?") || disk.is_some_and(|disk| disk.text == "<unknown>") {
+            notes.other += 1;
+            return Ok(None);
+        }
+        let disk = disk.ok_or_else(short)?;
+        let early = || whole.error("a request that arrived less than an hour before the trace");
+        let mut arrival = time.time(self.unit_ns, TIME)?.as_nanos().checked_add(COMPLETION_SHIFT.as_nanos());
+        let mut service = None;
+        for (field, _) in all.iter().skip(bytes_at + 1).zip(&self.times).filter(|(_, is_time)| **is_time) {
+            let time = field.time(1_000_000, "a time in milliseconds, 0 or more")?;
+            arrival = arrival.and_then(|arrival| arrival.checked_sub(time.as_nanos()));
+            service = Some(time);
+        }
+        let arrival = arrival.map(Instant::from_nanos).ok_or_else(early)?;
         let op = match op.text.chars().next() {
             Some('R') => Op::Read,
             Some('W') => Op::Write,
@@ -228,11 +241,6 @@ impl LineParser for Biosnoop {
                 return Ok(None);
             }
         };
-        // The request of a program to the drive's controller has no place.
-        if matches!(lbn.text, "-1" | "-" | "?") {
-            notes.other += 1;
-            return Ok(None);
-        }
         let device = self.disks.number(*disk)?;
         let range = bytes_at_lbn(*lbn, *bytes, notes)?;
         Ok(range.map(|range| TraceRecord {
@@ -244,8 +252,13 @@ impl LineParser for Biosnoop {
     }
 }
 
+/// The time added to biosnoop's times, because requests may have arrived before its time 0: it counts from the first
+/// completion.
+const COMPLETION_SHIFT: Duration = Duration::from_secs(3_600);
+
 #[cfg(test)]
 mod tests {
+    use super::COMPLETION_SHIFT;
     use crate::trace::{Trace, TraceFormat, read_as};
 
     fn one(format: TraceFormat, text: &str) -> (u64, u32, bool, String) {
@@ -278,9 +291,15 @@ mod tests {
         );
         assert_eq!(one(TraceFormat::Fiu, "899 4892 syslogd 1000 8 W 6 2 531e"), expected(899, 1_538, true));
         let text = "TIME(s) COMM PID DISK T SECTOR BYTES LAT(ms)\n0.5 a b c 7 sdb R 1000 4096 3.2\n";
-        assert_eq!(one(TraceFormat::Biosnoop, text), expected(500_000_000, 0, false));
+        // The time is that of the completion.
+        let before = |ns| COMPLETION_SHIFT.as_nanos() + 500_000_000 - ns;
+        assert_eq!(one(TraceFormat::Biosnoop, text), expected(before(3_200_000), 0, false));
         let queued = text.replace("LAT(ms)", "QUE(ms) LAT(ms)").replace("3.2", "0.1 3.2");
-        assert_eq!(one(TraceFormat::Biosnoop, &queued), expected(500_000_000, 0, false));
+        assert_eq!(one(TraceFormat::Biosnoop, &queued), expected(before(3_300_000), 0, false));
+        let with_pattern = queued.replace("QUE", "P QUE").replace("0.1", "S 0.1");
+        assert_eq!(one(TraceFormat::Biosnoop, &with_pattern), expected(before(3_300_000), 0, false));
+        let early = text.replace("3.2", "3600501");
+        assert!(refuse(TraceFormat::Biosnoop, &early).contains("an hour before the trace"));
     }
 
     #[test]
@@ -288,9 +307,11 @@ mod tests {
         let trace = read_as(TraceFormat::CloudPhysics, b"1,35,0,0\n2,28,8,0\n3,28,8,8\n").unwrap();
         assert_eq!((trace.notes.other, trace.notes.empty, trace.records.len()), (1, 1, 1));
         let text = "TIME(s) COMM PID DISK T SECTOR BYTES LAT(ms)\n0.1 a b 7 sda R -1 8 0.5\n0.2 a 7 sda FF 0 0 0.5\n\
-            0.3 a 7 sda WS 1000 4096 0.5\n";
+            0.3 a 7 sda WS 1000 4096 0.5\n0.4 ? 0 R -1 8 0.5\n\
+            0.5 ? 0 <unknown> R 0 8 0.5\n";
         let trace = read_as(TraceFormat::Biosnoop, text.as_bytes()).unwrap();
-        assert_eq!((trace.notes.other, trace.records.len()), (2, 1));
+        assert_eq!((trace.notes.other, trace.records.len()), (4, 1));
+        assert!(refuse(TraceFormat::Biosnoop, "0.4 a 7 R 1000 4096 0.5").contains("expected a line"));
     }
 
     #[test]

@@ -301,7 +301,8 @@ fn simulate_once(
     let ended = run.advance(goal, "simulating", &mut watch, console)?;
     if let Some(replayed) = &replayed {
         replayed.check()?;
-        notes.extend(replayed.remarks().into_iter().filter(|_| !args.json));
+        let utilisation = run.report().foreground.utilisation;
+        notes.extend(replayed.remarks(utilisation).into_iter().filter(|_| !args.json));
     }
     let series = watch.finish(run.now())?;
     let load = if matches!(args.workload, Load::Replay(_)) { "trace" } else { "load" };

@@ -216,7 +216,7 @@ impl Result {
                 .several
                 .as_ref()
                 .map(|several| several.drives.iter().enumerate().map(DriveJson::of).collect()),
-            trace: self.replayed.as_ref().map(Replayed::json),
+            trace: self.replayed.as_ref().map(|replayed| replayed.json(foreground.utilisation)),
             mimic: self.mimic.map(|mimic| Mimic {
                 observed: mimic.observed,
                 known: mimic.known,

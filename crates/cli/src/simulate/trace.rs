@@ -14,7 +14,9 @@ use std::io::{self, Cursor, Read};
 use std::path::Path;
 use std::rc::Rc;
 use units::{Duration, Sectors};
-use workload::trace::{DeviceSurvey, Notes, Options, Reader, SECTOR_BYTES, Survey, TraceError, TraceFormat};
+use workload::trace::{
+    DeviceSurvey, Notes, Options, Reader, SECTOR_BYTES, Survey, TraceError, TraceFormat, TraceRecord,
+};
 use workload::{
     Arrival, Closed, Compressed, ConfigError, Devices, Fit, Recorded, ReplayAccount, ReplayError, Source,
     Streamed, StreamedConfig, Think,
@@ -23,8 +25,8 @@ use workload::{
 /// The most simulated time of a trace, 100 years in nanoseconds.
 const LONGEST_NS: u128 = 100 * 365 * 86_400 * 1_000_000_000;
 
-/// The mean time between requests above which a drive is idle for more than 99.9% of the time.
-const MEAN_PAUSE_MAX: Duration = Duration::from_millis(10_000);
+/// The utilisation below which the unit of a trace's times is in doubt: the drive is idle for more than 99.9% of the time.
+const UTILISATION_DOUBTFUL: f64 = 0.001;
 
 /// The largest window of a zstd frame that is unpacked, as a power of two: 32 MiB.
 const ZSTD_WINDOW_LOG_MAX: u32 = 25;
@@ -96,14 +98,44 @@ pub(crate) fn unreadable(path: &Path, error: &TraceError) -> Problem {
 pub(crate) struct Replayed {
     account: Rc<RefCell<ReplayAccount>>,
     format: TraceFormat,
-    devices: usize,
-    device: Option<u32>,
-    out_of_order: Option<u64>,
-    notes: Notes,
+    seen: Rc<RefCell<Seen>>,
+    devices: Devices,
     /// Whether flushes and discards were replayed, and forced writes as such.
     cache_ops: bool,
     guess: Option<String>,
+    /// Whether the unit of the times that were replayed is the format's own.
+    own_unit: bool,
     path: String,
+}
+
+/// The facts of a trace: of a file after the first pass over it, of a pipe as far as it was read.
+struct Seen {
+    survey: Survey,
+    notes: Notes,
+}
+
+/// A trace that is surveyed while it is read.
+struct Surveyed<'a> {
+    reader: Reader<'a>,
+    seen: Rc<RefCell<Seen>>,
+}
+
+impl<'a> Surveyed<'a> {
+    fn new(reader: Reader<'a>, limit: Sectors) -> Self {
+        let seen = Seen { survey: Survey::new(limit), notes: Notes::default() };
+        Self { reader, seen: Rc::new(RefCell::new(seen)) }
+    }
+}
+
+impl Iterator for Surveyed<'_> {
+    type Item = Result<TraceRecord, TraceError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let next = self.reader.next();
+        let mut seen = self.seen.borrow_mut();
+        seen.notes = self.reader.notes();
+        next.map(|record| record.and_then(|record| seen.survey.add(&record).map(|()| record)))
+    }
 }
 
 /// The part of the JSON output about a replay; its names are stable.
@@ -126,32 +158,44 @@ pub(crate) struct Json {
 }
 
 impl Replayed {
-    pub(crate) fn json(&self) -> Json {
+    /// Returns the part of the JSON output, for a run with this utilisation.
+    pub(crate) fn json(&self, utilisation: f64) -> Json {
         let account = self.account.borrow();
+        let Seen { survey, notes } = &*self.seen.borrow();
         Json {
             format: self.format.name(),
-            devices: self.devices,
-            device: self.device,
+            devices: survey.devices.len(),
+            device: match self.devices {
+                Devices::Only => survey.devices.keys().next().copied(),
+                Devices::One(device) => Some(device),
+                Devices::Concatenated(_) => None,
+            },
             requests: account.requests,
-            out_of_order: self.out_of_order,
+            out_of_order: survey.span.map(|_| survey.out_of_order),
             late: account.late,
             wrapped: account.wrapped,
-            widened: account.widened + self.notes.widened,
-            left_out: self.notes.suspect + self.notes.other + self.notes.empty,
-            flushes: self.notes.flushes,
-            discards: self.notes.discards,
-            forced: self.notes.forced,
-            notes: self.remarks(),
+            widened: account.widened + notes.widened,
+            left_out: notes.suspect + notes.other + notes.empty,
+            flushes: notes.flushes,
+            discards: notes.discards,
+            forced: notes.forced,
+            notes: self.remarks(utilisation),
         }
     }
 
-    /// Returns remarks on the trace for the reader of the result, in sentences.
-    pub(crate) fn remarks(&self) -> Vec<String> {
+    /// Returns remarks on the trace for the reader of the result of a run with this utilisation, in sentences.
+    pub(crate) fn remarks(&self, utilisation: f64) -> Vec<String> {
         let account = self.account.borrow();
-        let Notes { suspect, other, empty, widened, flushes, discards, forced } = self.notes;
+        let Seen { survey, notes } = &*self.seen.borrow();
+        let Notes { suspect, other, empty, widened, flushes, discards, forced } = *notes;
         let left = |count| if self.cache_ops { 0 } else { count };
+        let replayed = |device: &u32| survey.devices.get(device).map_or(0, |device| device.requests);
+        let other_devices = match &self.devices {
+            Devices::One(device) => survey.requests - replayed(device),
+            _ => 0,
+        };
         let counts = [
-            (self.out_of_order.unwrap_or(0), "were sorted by arrival"),
+            (survey.out_of_order, "were sorted by arrival"),
             (
                 account.late,
                 "came too late in the file to be sorted, and are replayed later than they arrived",
@@ -164,11 +208,24 @@ impl Replayed {
             (left(flushes), "are flushes and left out"),
             (left(discards), "are discards and left out"),
             (left(forced), "are writes with forced unit access, replayed as plain writes"),
+            (
+                other_devices,
+                "are to other devices and left out; --device all or each replays those of all devices",
+            ),
         ];
         let counted = counts.into_iter().filter(|(count, _)| *count > 0);
         let counted =
             counted.map(|(count, what)| format!("{} of the trace's records {what}", grouped(count)));
-        self.guess.iter().cloned().chain(counted).collect()
+        let doubtful = self.own_unit && utilisation < UTILISATION_DOUBTFUL;
+        let idle = doubtful.then(|| {
+            let pause = Duration::from_nanos(survey.length().as_nanos() / survey.requests.max(1));
+            format!(
+                "the drive is idle for more than 99.9% of the time, with requests {:.3} s apart on average; \
+                 give --time-unit if the unit of the times is another",
+                pause.as_secs_f64()
+            )
+        });
+        self.guess.iter().cloned().chain(idle).chain(counted).collect()
     }
 
     /// Checks why the replay ended before the trace did.
@@ -218,7 +275,7 @@ pub(crate) fn build(args: &SimulateArgs, path: &Path, space: &Space<'_>) -> Resu
     let again =
         path != Path::new(STANDARD_INPUT) && std::fs::metadata(path).is_ok_and(|found| found.is_file());
     let first = Reader::new(&options, open(path)?).map_err(|error| unreadable(path, &error))?;
-    let (format, mut guess) = (first.format(), first.guess().map(str::to_owned));
+    let (format, guess) = (first.format(), first.guess().map(str::to_owned));
     let sector = space.sector;
     let factor = (sector.get() / SECTOR_BYTES).max(1);
     let capacity = space.capacity;
@@ -229,12 +286,14 @@ pub(crate) fn build(args: &SimulateArgs, path: &Path, space: &Space<'_>) -> Resu
     };
     let limit = Sectors::new(widest.get().saturating_mul(factor));
 
-    let (reader, survey, notes) = if again {
-        let (survey, notes) = survey(first, path, limit)?;
+    let mut first = Surveyed::new(first, limit);
+    let seen = Rc::clone(&first.seen);
+    let (reader, survey): (Box<dyn Iterator<Item = _>>, _) = if again {
+        let survey = survey(&mut first, path)?;
         let reader = Reader::new(&options, open(path)?).map_err(|error| unreadable(path, &error))?;
-        (reader, Some(survey), notes)
+        (Box::new(reader), Some(survey))
     } else {
-        (first, None, Notes::default())
+        (Box::new(first), None)
     };
     let mut reader = reader.peekable();
     if survey.is_none() && reader.peek().is_none() {
@@ -263,20 +322,9 @@ pub(crate) fn build(args: &SimulateArgs, path: &Path, space: &Space<'_>) -> Resu
         refuse_past_end(survey, chosen, device, capacity, factor, path)?;
     }
     let (arrival, times) = times(args, recorded, survey.as_ref(), path)?;
-    if let (Some(survey), Arrival::Recorded { .. }) = (&survey, &arrival) {
-        let mean = Duration::from_nanos(survey.length().as_nanos() / survey.requests.max(1));
-        if mean > MEAN_PAUSE_MAX && guess.is_none() && args.time_unit.is_none() {
-            guess = Some(format!(
-                "requests are {:.0} s apart on average, so the drive is idle for more than 99.9% of the time; \
-                 give --time-unit if the unit of the times is another",
-                mean.as_secs_f64()
-            ));
-        }
-    }
-    let all = survey.as_ref().map_or(1, |survey| survey.devices.len());
     let requests = chosen.as_ref().map(|chosen| chosen.requests);
     let config = StreamedConfig {
-        devices,
+        devices: devices.clone(),
         sector,
         capacity,
         fit,
@@ -288,12 +336,11 @@ pub(crate) fn build(args: &SimulateArgs, path: &Path, space: &Space<'_>) -> Resu
     let replayed = Replayed {
         account: source.account(),
         format,
-        devices: all,
-        device,
-        out_of_order: survey.as_ref().filter(|survey| survey.arrivals).map(|survey| survey.out_of_order),
-        notes,
+        seen,
+        devices,
         cache_ops: cache_ops(args),
         guess,
+        own_unit: args.time_unit.is_none() && matches!(arrival, Arrival::Recorded { .. }),
         path: path.display().to_string(),
     };
     let mut description = format!("{} as {format}, {times}", path.display());
@@ -324,18 +371,17 @@ fn grain(device: &DeviceSurvey, factor: u64) -> u64 {
 }
 
 /// Makes the first pass over a trace.
-fn survey(mut reader: Reader<'_>, path: &Path, limit: Sectors) -> Result<(Survey, Notes), Problem> {
-    let failed = |error: TraceError| unreadable(path, &error);
-    let mut survey = Survey::new(limit);
-    for record in reader.by_ref() {
-        survey.add(&record.map_err(failed)?).map_err(failed)?;
+fn survey(first: &mut Surveyed<'_>, path: &Path) -> Result<Survey, Problem> {
+    for record in first.by_ref() {
+        record.map_err(|error| unreadable(path, &error))?;
     }
+    let mut survey = first.seen.borrow().survey.clone();
     if survey.requests == 0 {
-        return Err(failed(TraceError::Empty { expected: reader.format().shape() }));
+        return Err(unreadable(path, &TraceError::Empty { expected: first.reader.format().shape() }));
     }
     // Requests in a log of fio before its first wait arrive at its beginning.
     survey.arrivals |= survey.span.is_some();
-    Ok((survey, reader.notes()))
+    Ok(survey)
 }
 
 /// Returns the devices to replay, and the summary of their requests if there was a survey.

@@ -273,8 +273,9 @@ fn a_timed_trace_is_replayed_at_its_times_on_its_busiest_device() {
     assert!((1.0..1.1).contains(&number(&json, "/simulated_s")), "{json}");
     let fast = run_with(&["simulate", "--workload", &replay, "--scale", "0.1", "--json"]).json();
     assert!((0.1..0.2).contains(&number(&fast, "/simulated_s")), "{fast}");
-    let page = run_with(&["simulate", "--workload", &replay]).worked();
-    assert!(page.contains("device 3 with 2 of the 3 requests to 2 devices"), "{page}");
+    let run = run_with(&["simulate", "--workload", &replay]);
+    assert!(run.out.contains("device 3 with 2 of the 3 requests to 2 devices"), "{}", run.out);
+    assert!(run.err.contains("1 of the trace's records are to other devices"), "{}", run.err);
 }
 
 #[test]

@@ -55,12 +55,43 @@ fn a_trace_comes_by_standard_input_and_packed() {
     let same = |found: &Value| assert_eq!(found["foreground"], expected["foreground"]);
     same(&replay(&dir.path("packed.zst"), &[]));
     for bytes in [text.as_bytes(), &packed] {
-        let args = ["simulate", "--drive", "nearline-20tb", "--json", "--workload", "replay:-"];
-        let mut child = command().args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        child.stdin.take().unwrap().write_all(bytes).unwrap();
-        let out = child.wait_with_output().unwrap();
-        same(&serde_json::from_slice(&out.stdout).unwrap());
+        same(&piped(bytes, &[]));
     }
+}
+
+/// Returns the result of a replay of standard input, which has `bytes`.
+fn piped(bytes: &[u8], more: &[&str]) -> Value {
+    let args = ["simulate", "--drive", "nearline-20tb", "--json", "--workload", "replay:-"];
+    let mut command = command();
+    command.args(args).args(more).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(bytes).unwrap();
+    serde_json::from_slice(&child.wait_with_output().unwrap().stdout).unwrap()
+}
+
+#[test]
+fn a_pipe_is_reported_as_the_same_file_is() {
+    let texts = [
+        // Sorted arrivals, a request without bytes, and one off the sectors.
+        "9,h,0,Read,0,512,1\n5,h,0,Read,512,512,1\n7,h,0,Write,100,0,1\n8,h,0,Write,100,512,1\n".to_owned(),
+        // Flushes and discards.
+        [writes("WFS", "FN"), writes("WS", "DS 0 + 4000")].concat(),
+        // An idle drive.
+        (0..10).map(|n| format!("{}.0 0 {} 8 1\n", n * 60_000u64, n * 64)).collect(),
+        // No arrivals.
+        "fio version 2 iolog\n/dev/sda add\n/dev/sda open\n/dev/sda read 0 4096\n/dev/sda sync 0 0\n"
+            .to_owned(),
+    ];
+    let dir = Dir::new();
+    for text in texts {
+        for place in ["device", "inside"] {
+            let expected = replay(&dir.file("trace", &text), &["--where", place]);
+            assert_eq!(piped(text.as_bytes(), &["--where", place])["trace"], expected["trace"], "{text}");
+        }
+    }
+    let two = "0 1 8 8 1\n5 2 8 8 1\n9 2 16 8 1\n";
+    let expected = replay(&dir.file("trace", two), &["--device", "2"]);
+    assert_eq!(piped(two.as_bytes(), &["--device", "2"])["trace"], expected["trace"]);
 }
 
 #[test]
@@ -79,8 +110,13 @@ fn devices_are_chosen_and_said() {
     let workload = format!("replay:{trace}");
     run_with(&["simulate", "--workload", &workload, "--device", "9"])
         .complained(1, &["no requests to device 9", "its devices are 1, 2, 3"]);
-    let page = run_with(&["simulate", "--workload", &workload]).worked();
-    assert!(page.contains("device 2 with 2 of the 4 requests to 3 devices"), "{page}");
+    let run = run_with(&["simulate", "--workload", &workload]);
+    assert!(run.out.contains("device 2 with 2 of the 4 requests to 3 devices"), "{}", run.out);
+    // Requests that are left out have a note, in JSON too.
+    let note = "2 of the trace's records are to other devices and left out";
+    assert!(run.err.contains(note), "{}", run.err);
+    assert!(busiest["trace"]["notes"][0].as_str().unwrap().contains(note), "{busiest}");
+    assert_eq!(all["trace"]["notes"], serde_json::json!([]));
 }
 
 #[test]
@@ -96,6 +132,11 @@ fn a_guess_is_said_and_can_be_overruled() {
     assert!((900.0..1_010.0).contains(&ratio), "{ratio}");
     let slow: String = (0..10).map(|n| format!("{}.0 0 {} 8 1\n", n * 60_000u64, n * 64)).collect();
     let idle = replay(&dir.file("slow.trace", &slow), &[]);
+    assert!(idle["trace"]["notes"][0].as_str().unwrap().contains("idle for more than 99.9%"), "{idle}");
+    // Requests that the buffer serves leave the drive idle at shorter pauses.
+    let buffered: String = (0..100).map(|n| format!("{}.5 0 {} 8 1\n", n * 3_000u64, n * 8)).collect();
+    let idle = replay(&dir.file("buffered.trace", &buffered), &[]);
+    assert!(number(&idle, "/foreground/utilisation") < 0.001, "{idle}");
     assert!(idle["trace"]["notes"][0].as_str().unwrap().contains("idle for more than 99.9%"), "{idle}");
 }
 

@@ -5,7 +5,7 @@ use scheduler::policy::PolicyName;
 use std::io;
 use std::path::Path;
 use units::{Bytes, Lbn, Sectors};
-use workload::trace::{self, TraceFormat};
+use workload::trace::{self, Event, Options, TraceFormat};
 use workload::{Mixed, Mixture, Source};
 
 /// Any text as a profile: an error, or a drive whose layout maps its first and last LBN both ways.
@@ -47,22 +47,88 @@ pub(crate) fn disksim_seeds() -> Vec<Vec<u8>> {
 pub(crate) fn trace(bytes: &[u8]) {
     let Some((choice, bytes)) = bytes.split_first() else { return };
     let _ = trace::read(bytes);
-    let format = TraceFormat::ALL[usize::from(*choice) % TraceFormat::ALL.len()];
-    if let Ok(trace) = trace::read_as(format, bytes) {
-        assert!(trace.records.iter().all(|r| !r.range.is_empty()));
+    let formats = TraceFormat::ALL;
+    let event = if usize::from(*choice) < formats.len() { Event::Queue } else { Event::Dispatch };
+    for cache_ops in [false, true] {
+        let options = Options {
+            format: Some(formats[usize::from(*choice) % formats.len()]),
+            columns: "time=1,unit=us,op=2,offset=3,size=4,device=5".parse().ok(),
+            event,
+            cache_ops,
+            ..Options::default()
+        };
+        if let Ok(trace) = trace::read_with(&options, bytes) {
+            assert!(trace.records.iter().all(|r| !r.range.is_empty() || r.cache.flush && cache_ops));
+        }
     }
 }
 
+/// Returns each format's own form of some requests, behind the byte that selects it; those of text also as all other formats.
 pub(crate) fn trace_seeds() -> Vec<Vec<u8>> {
     let texts = [
         "0.5 0 1000 8 1\n1.5 0 2000 16 0\n",
-        "1.0 0 0 1000 8 R\n",
-        "0,20941264,8192,W,0.551706,\n0,20939840,8192,W,0.554041,\n",
-        "128166372003061629,hm,1,Read,383496192,32768,113736\n",
-        "fio version 2 iolog\n/dev/sda add\n/dev/sda open\n/dev/sda read 0 4096\n/dev/sda write 8192 4096\n",
+        "R Hit 1000 8 0.5 1.5\nW Miss 2000 16 0 0\n",
+        "fio version 2 iolog\n/dev/sda add\n/dev/sda open\n/dev/sda read 0 4096\nx wait 5\n/dev/sda write 8192 4096\n",
+        "fio version 3 iolog\n1 /dev/sda add\n2 /dev/sda open\n5 /dev/sda read 0 4096\n9 /dev/sda write 8192 4096\n",
+        "128166372003061629,hm,1,Read,383496192,32768,113736\n128166372003061639,hm,0,Write,0,512,1\n",
+        "0,20941264,8192,W,0.551706\n1,20939840,8192,r,0.554041,more\n",
+        "Timestamp,Response,IOType,LUN,Offset,Size\n1455592778.950689000,0.000149,W,4,8192,4096\n5.5,,R,4,0,512\n",
+        "3,R,5591482368,4096,1577808000001565\n419,W,0,16384,1577808144360767\n",
+        "1538323200,1000,8,1,1283\n1538323201,12910952,128,0,1063\n",
+        "ts,op,lbn,len\n1565,28,1000,8\n2000,2a,8,64\n3000,35,0,0\n",
+        "89966591565259 4892 syslogd 10920864 8 R 6 0 531e\n89966593565259 4 kworker/0:1 0 8 W 6 0 5e\n",
+        "TIME(s) COMM PID DISK T SECTOR BYTES QUE(ms) LAT(ms)\n0.0 a b 7 sdb R 1000 4096 0.1 3.2\n5.0 ? 0 R -1 8 0 0.5\n",
+        "8,16 0 1 0.001565259 5000 Q RS 1000 + 8 [a b]\n8,16 0 2 0.1 5 D FWFS 8 + 8 [a]\n8,16 0 3 0.2 5 Q FN [a]\n\
+         8,16 0 4 0.3 5 Q DS 0 + 1024 [a]\n8,16 0 5 0.4 5 D R 36 (12 00 ..) [a]\n",
+        "1565,R,512000,4096,3\n\"1866\",write,0,512,4\n",
     ];
-    let formats = 0..TraceFormat::ALL.len() as u8;
-    formats.flat_map(|n| texts.iter().map(move |text| [&[n], text.as_bytes()].concat())).collect()
+    let number =
+        |of: TraceFormat| TraceFormat::ALL.iter().position(|format| *format == of).unwrap_or(0) as u8;
+    let binary = [
+        (TraceFormat::HpSrt, hp_srt()),
+        (TraceFormat::Vscsi, vscsi(1)),
+        (TraceFormat::Vscsi, vscsi(2)),
+        (TraceFormat::OracleGeneral, words(&[(5, 4), (1_000, 8), (4_096, 4), (u64::MAX, 8)])),
+        (TraceFormat::Blktrace, blktrace()),
+    ];
+    let binary = binary.into_iter().map(|(format, bytes)| [vec![number(format)], bytes.repeat(3)].concat());
+    // Block traces are also read by their events of dispatch.
+    let numbers = 0..2 * TraceFormat::ALL.len() as u8;
+    let of_text = numbers.flat_map(|n| texts.iter().map(move |text| [&[n], text.as_bytes()].concat()));
+    binary.chain(of_text).collect()
+}
+
+/// Returns integers of so many bytes each, little-endian.
+fn words(words: &[(u64, usize)]) -> Vec<u8> {
+    words.iter().flat_map(|(word, bytes)| word.to_le_bytes().into_iter().take(*bytes)).collect()
+}
+
+fn hp_srt() -> Vec<u8> {
+    let record = [56u32, 0x4_0001, 1, 500, 100, 7_100, 4_096, 1_056, 9, 4, 1, 1, 0, 2];
+    b"$$TR_IOREC\x0c".iter().copied().chain(record.iter().flat_map(|word| word.to_be_bytes())).collect()
+}
+
+fn vscsi(version: u64) -> Vec<u8> {
+    let (code, version_word) = ((0x28, 2), (version << 8, 2));
+    let common = [(7, 4), (4_096, 4), (1, 4)];
+    let (place, time) = ((1_000, 8), (5, 8));
+    if version == 1 {
+        words(&[&common[..], &[code, version_word, place, time]].concat())
+    } else {
+        words(&[&[code, version_word], &common[..], &[place, time, (0, 8)]].concat())
+    }
+}
+
+/// Returns a read and its dispatch, a forced write, a flush, a discard and a notice, with a payload behind each.
+fn blktrace() -> Vec<u8> {
+    let kinds = [(1, 1), (7, 1), (1, 2 | 1 << 15), (1, 2 | 1 << 2), (1, 2 | 1 << 13), (1, 1 << 10)];
+    let event = |(action, kind): (u64, u64)| {
+        let [magic, number, time] = [(0x6561_7407, 4), (1, 4), (5_000, 8)];
+        let [lbn, bytes, action] = [(1_000, 8), (4_096, 4), (action | kind << 16, 4)];
+        let [pid, device, cpu] = [(5, 4), (0x80_0010, 4), (0, 4)];
+        words(&[magic, number, time, lbn, bytes, action, pid, device, cpu, (0, 2), (3, 2), (0xff_ffff, 3)])
+    };
+    kinds.into_iter().flat_map(event).collect()
 }
 
 /// Any text as a policy's name: an error, or a policy whose name parses to the same policy.

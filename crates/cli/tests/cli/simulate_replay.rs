@@ -133,6 +133,19 @@ fn sectors_that_are_read_again_come_from_the_buffer() {
     assert!(head > 2.0 && head < ours[0], "{head} {}", ours[0]);
 }
 
+/// DiskSim 4.0's mean response times of the same requests to an Atlas 10K, as the cases' own description has them.
+#[test]
+fn sequential_and_repeated_reads_have_disksims_mean() {
+    for (name, disksim_ms) in [("seq", 1.05), ("rewrite", 0.979)] {
+        let Some(trace) = shared(&format!("cases/{name}.trace")) else { return };
+        let mean = |more: &[&str]| number(&replay(&trace, more).0, "/foreground/mean_response_ms");
+        let ours = mean(&[]);
+        assert!((ours / disksim_ms - 1.0).abs() < 0.02, "{name}: {ours} ms, and DiskSim {disksim_ms} ms");
+        let mechanics = mean(&["--where", "inside"]);
+        assert!(mechanics > 2.5 * disksim_ms, "{name}: {mechanics} ms without a buffer");
+    }
+}
+
 #[test]
 fn writes_are_acknowledged_from_the_buffer() {
     let dir = Dir::new();

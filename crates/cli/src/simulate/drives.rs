@@ -1,7 +1,8 @@
 //! `--drives`: several drives under one load as an array, or each with the load and a seed of its own.
 
+use super::args::SimulateArgs;
 use super::{Given, Simulated, simulate_once};
-use crate::args::{DEFAULT_DRIVE, SimulateArgs};
+use crate::args::DEFAULT_DRIVE;
 use crate::files;
 use crate::output::Console;
 use crate::problem::Problem;

@@ -1,7 +1,7 @@
 //! The foreground load of the flags.
 
+use super::args::{BackgroundTask, SimulateArgs, Switch, Where};
 use super::trace::{self, Replayed};
-use crate::args::{BackgroundTask, SimulateArgs, Switch, Where};
 use crate::problem::Problem;
 use crate::tables::grouped;
 use crate::values::{self, Load};

@@ -1,6 +1,6 @@
 //! Parts of a simulation from a program that calls the command as a library.
 
-use crate::args::SimulateArgs;
+use super::args::{SimulateArgs, Where};
 use crate::library::{Parts, Watch};
 use crate::problem::Problem;
 use crate::values::Load;
@@ -45,7 +45,7 @@ pub(super) fn check_flags(args: &SimulateArgs, given: &Given<'_>) -> Result<(), 
             return Err(Problem::usage("--policy does not go with a policy of the program's own")
                 .help("leave it out"));
         }
-        if args.place() == crate::args::Where::Device {
+        if args.place() == Where::Device {
             return Err(Problem::usage("a policy of the program's own does not go with --where device")
                 .help("give --where inside or --where outside: there the drive alone serves the requests"));
         }

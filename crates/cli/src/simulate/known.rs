@@ -1,6 +1,6 @@
 //! The knowledge that a scheduler outside the drive gets of it: everything, a profile, or its size.
 
-use crate::args::{SimulateArgs, Switch, Where};
+use super::args::{SimulateArgs, Switch, Where};
 use crate::drive::resolve::{Resolved, resolve};
 use crate::problem::Problem;
 use model::DriveModel;

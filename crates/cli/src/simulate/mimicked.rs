@@ -1,6 +1,6 @@
 //! SMTF's mimic in a simulation.
 
-use crate::args::{SimulateArgs, Switch};
+use super::args::{SimulateArgs, Switch};
 use crate::files;
 use crate::mimic::{Learning, load};
 use crate::problem::Problem;

@@ -1,5 +1,6 @@
 //! `freeblock simulate`.
 
+pub(crate) mod args;
 mod confidence;
 mod drives;
 mod foreground;
@@ -17,13 +18,13 @@ pub(crate) mod trace;
 mod watch;
 
 use crate::Outcome;
-use crate::args::{BackgroundTask, SimulateArgs, Switch, Where};
 use crate::differs::in_force;
 use crate::drive::resolve::resolve;
 use crate::interrupt;
 use crate::output::Console;
 use crate::problem::Problem;
 use crate::values::{self, Load, Warmup};
+use args::{BackgroundTask, SimulateArgs, Switch, Where};
 use drive::{Behaviour, Drive, DriveError};
 use foreground::{Foreground, Space};
 pub(crate) use given::Given;

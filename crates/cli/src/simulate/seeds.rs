@@ -1,9 +1,9 @@
 //! `--seeds`: the same simulation with several seeds.
 
+use super::args::{BackgroundTask, SimulateArgs};
 use super::confidence::{CONFIDENCE, Estimate, half_widths, means};
 use super::{Given, Simulated, code, simulate_once};
 use crate::Outcome;
-use crate::args::{BackgroundTask, SimulateArgs};
 use crate::output::Console;
 use crate::problem::Problem;
 use crate::tables::table;

@@ -1,8 +1,8 @@
 //! The result of a simulation, for scripts and for people.
 
+use super::args::{BackgroundTask, Where};
 use super::outside::{self, Told};
 use super::trace::{self, Replayed};
-use crate::args::{BackgroundTask, Where};
 use crate::bars::{bar, parts};
 use crate::tables::{grouped, percent, span, table};
 use demo::results::{Background, Foreground, HeadTime};

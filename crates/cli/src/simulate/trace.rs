@@ -1,7 +1,7 @@
 //! A trace as the foreground: its file or pipe, a first pass over it, and its replay in bounded memory.
 
+use super::args::{SimulateArgs, Where};
 use super::foreground::{Foreground, Space, assemble, closed};
-use crate::args::{SimulateArgs, Where};
 use crate::files;
 use crate::problem::Problem;
 use crate::tables::grouped;

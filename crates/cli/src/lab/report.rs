@@ -10,6 +10,7 @@ use crate::problem::Problem;
 use lab::ledger::{Ledger, Run};
 use lab::report::{Entry, Page, html};
 use lab::{Axis, Figure, Kind};
+use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 pub(crate) fn execute(
@@ -34,7 +35,8 @@ pub(crate) fn execute(
         .iter()
         .map(|f| Entry { experiment: f.experiment, command: &f.saved.command, outcome: &f.saved.outcome })
         .collect();
-    let page = Page { version: env!("CARGO_PKG_VERSION"), command: &command(args), entries, tables };
+    let page =
+        Page { version: env!("CARGO_PKG_VERSION"), command: &command(args, measured), entries, tables };
     files::replace(output, &html(&page).map_err(Problem::failed)?)?;
     let claims = || findings.iter().flat_map(|f| &f.saved.outcome.claims);
     let holding = claims().filter(|claim| claim.holds()).count();
@@ -122,7 +124,7 @@ fn keep(args: &LedgerArgs, findings: &[Finding]) -> Result<String, Problem> {
 }
 
 /// Returns the command that makes the page, without its place.
-fn command(args: &LabArgs) -> String {
+fn command(args: &LabArgs, measured: &[(String, PathBuf)]) -> String {
     let mut command = "freeblock lab report".to_owned();
     for id in &args.ids {
         command.push(' ');
@@ -133,5 +135,9 @@ fn command(args: &LabArgs) -> String {
             command.push_str(flag);
         }
     }
-    format!("{command} --seed {}", args.seed)
+    let _ = write!(command, " --seed {}", args.seed);
+    for (drive, trace) in measured {
+        let _ = write!(command, " --validate {drive}={}", trace.display());
+    }
+    command
 }

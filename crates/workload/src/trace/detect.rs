@@ -139,6 +139,9 @@ fn by_list(line: Fields<'_>) -> Option<TraceFormat> {
 /// with which a drive would be idle for more than 99.9% of the time.
 const MEAN_PAUSE_MS_MAX: f64 = 10_000.0;
 
+/// The mean pause from which whole numbers may be either: a second, or a microsecond, which is a million requests a second.
+const MEAN_PAUSE_DOUBTFUL: f64 = 1_000.0;
+
 /// DiskSim's lines and those of MQSim and SSDSim differ in the unit of the times only. DiskSim writes decimals; whole
 /// numbers that leave a drive idle as milliseconds are nanoseconds.
 fn milliseconds_or_nanoseconds(bytes: &[u8]) -> Detected {
@@ -152,8 +155,15 @@ fn milliseconds_or_nanoseconds(bytes: &[u8]) -> Detected {
     let (least, most) =
         times.iter().fold((f64::MAX, 0.0f64), |(least, most), &t| (least.min(t), most.max(t)));
     let pause = (most - least) / times.len().saturating_sub(1).max(1) as f64;
-    if !whole || times.len() < 2 || pause <= MEAN_PAUSE_MS_MAX {
+    if !whole || times.len() < 2 || pause < MEAN_PAUSE_DOUBTFUL {
         return Detected { format: TraceFormat::Ascii, guess: None };
+    }
+    if pause <= MEAN_PAUSE_MS_MAX {
+        let guess = format!(
+            "arrival times are whole numbers, {pause:.0} apart on average, and are taken for milliseconds (DiskSim); \
+             give --format mqsim if they are nanoseconds"
+        );
+        return Detected { format: TraceFormat::Ascii, guess: Some(guess) };
     }
     let guess = format!(
         "arrival times are whole numbers, {pause:.0} apart on average, and are taken for nanoseconds (MQSim, SSDSim); \

@@ -69,6 +69,19 @@ impl Daemon {
         String::from_utf8(output.stdout).unwrap()
     }
 
+    /// Waits until this number of tasks is done, or for `tries` twentieths of a second. No process starts for each try.
+    fn wait_for(&self, done: usize, tries: u32) {
+        let control = client::Control::new(self.directory.join("control"));
+        for _ in 0..tries {
+            let status = control.get("/v1/status").unwrap();
+            let tasks = status["disks"][0]["tasks"].as_array().unwrap();
+            if tasks.iter().filter(|task| task["state"] == "done").count() >= done {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+    }
+
     pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -109,12 +122,7 @@ fn a_scrub_with_checksums_reports_rot_through_kill_9() {
         daemon = again;
         write(&[800, 1_600], stamp);
     }
-    for _ in 0..400 {
-        if daemon.says(&["tasks", "--json"]).contains("\"done\",") {
-            break;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(50));
-    }
+    daemon.wait_for(1, 400);
     // Blocks that were written while it ran were left out.
     let said = daemon.says(&[&scrub[..], &["--wait"]].concat());
     assert!(said.starts_with("scrub 2 of d0 is done\n"), "{said}");
@@ -154,12 +162,8 @@ fn tasks_are_started_steered_and_outlive_a_kill() {
     let tasks = daemon.says(&["tasks"]);
     assert!(tasks.contains("scrub") && tasks.contains("backup") && tasks.contains("70"), "{tasks}");
     daemon.says(&["resume", "2"]);
-    for _ in 0..400 {
-        if daemon.says(&["tasks", "--json"]).matches("\"done\",").count() >= 2 {
-            break;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(50));
-    }
+    daemon.wait_for(2, 400);
+    assert_eq!(daemon.says(&["tasks", "--json"]).matches("\"state\": \"done\"").count(), 2);
     let status = daemon.says(&["status"]);
     assert_eq!(status.matches(" done ").count(), 3, "a header and two tasks: {status}");
     assert!(daemon.says(&["restore", &image, "--wait"]).starts_with("restore 3 of d0 is done\n"));
@@ -261,12 +265,8 @@ fn blocks_change_places_and_differences_are_backed_up_over_kills() {
     daemon.kill();
     drop(daemon);
     let Some(daemon) = Daemon::start(&directory) else { return };
-    for _ in 0..1_200 {
-        if daemon.says(&["tasks", "--json"]).matches("\"done\",").count() >= 2 {
-            break;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(50));
-    }
+    daemon.wait_for(2, 1_200);
+    assert_eq!(daemon.says(&["tasks", "--json"]).matches("\"state\": \"done\"").count(), 2);
     let tasks = daemon.says(&["tasks"]);
     assert_eq!(tasks.matches(" done ").count(), 3, "a header and two tasks: {tasks}");
     let (before, after) = (pattern(ALL as u64), std::fs::read(at("disk")).unwrap());

@@ -98,14 +98,16 @@ fn carry_out(
     let bytes = &mut memory[from..from + request.length as usize];
     match request.command {
         Command::Read => connection.reply(request, &Reply::Data(bytes)),
-        Command::BlockStatus { .. } => {
-            let extents: Vec<Extent> = bytes
-                .chunks(4096)
-                .map(|part| {
-                    let zero = part.iter().all(|byte| *byte == 0);
-                    Extent { length: part.len() as u32, hole: zero, zero }
-                })
-                .collect();
+        Command::BlockStatus { one } => {
+            let extent = |part: &[u8]| {
+                let zero = part.iter().all(|byte| *byte == 0);
+                Extent { length: part.len() as u32, hole: zero, zero }
+            };
+            let mut parts = bytes.chunks(4096).map(extent);
+            let first = parts.next();
+            // A client that wants one extent asks for all that follows each time, so the search ends where the first extent does.
+            let rest = parts.take_while(|part| !one || first.is_some_and(|first| part.zero == first.zero));
+            let extents: Vec<Extent> = first.into_iter().chain(rest).collect();
             connection.reply(request, &Reply::Status(&extents))
         }
         Command::Write => {

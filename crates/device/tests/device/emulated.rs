@@ -87,6 +87,33 @@ proptest! {
     }
 }
 
+/// Where its space must stay, a range is zeroed in pieces of 1 MiB.
+#[test]
+fn a_range_longer_than_a_piece_is_zeroed_to_its_end_and_no_further() {
+    let mut disk = Emulated::new(&profile(), Behaviour::default(), 1, file("pieces")).unwrap();
+    let size = disk.size().get() as usize;
+    let mut now = Instant::ZERO;
+    let mut answer = |range, ask| {
+        disk.ask(now, 1, range, ask);
+        loop {
+            now = disk.next_event().unwrap();
+            disk.advance(now);
+            if let Some(answer) = disk.poll(now) {
+                return answer.result.unwrap();
+            }
+        }
+    };
+    let whole = range(0, size as u64 / 512);
+    answer(whole, Ask::Write { bytes: vec![7; size], through: false });
+    let zeroed = range(3, whole.len().get() - 10);
+    assert!(zeroed.len().get() * 512 > 3 << 19, "a piece and a half");
+    answer(zeroed, Ask::WriteZeroes { through: false, keep: true });
+    let mut expected = vec![0; size];
+    expected[..3 * 512].fill(7);
+    expected[size - 7 * 512..].fill(7);
+    assert!(answer(whole, Ask::Read) == expected);
+}
+
 #[test]
 fn invalid_requests_fail_and_no_others() {
     let bad_sectors = Some(BadSectors { count: 1, retries: 0 });

@@ -58,7 +58,7 @@ pub(crate) enum Command {
     /// Show what the kernel says of a disk, and whether its gaps can be used; nothing is sent to the disk
     #[cfg(target_os = "linux")]
     #[command(
-        after_help = "Example:\n  freeblock inspect /dev/sdb\n  freeblock inspect /dev/sdb --json\n\nThe sources are files below /sys. A row is `refused` where freeblock cannot schedule such a disk: shingled, flash, or with two actuators. Drive-managed shingling of a disk without TRIM, and heads out of service, cannot be read there and are reported as unknown."
+        after_help = "Example:\n  freeblock inspect /dev/sdb\n  freeblock inspect /dev/sdb --json\n\nThe sources are files below /sys. A row is `refused` where freeblock cannot schedule such a disk: shingled, flash, or with two actuators. Drive-managed shingling of a disk without TRIM, the medium of a virtual disk, and heads out of service cannot be read there and are reported as unknown."
     )]
     Inspect(InspectArgs),
     /// Export a simulated drive over NBD, in real time

@@ -16,6 +16,7 @@ struct Page {
     logical_sector_bytes: Option<u32>,
     physical_sector_bytes: Option<u32>,
     rotational: Option<bool>,
+    rate_rpm: Option<u32>,
     zoned: &'static str,
     discard: Option<bool>,
     write_cache: Option<bool>,
@@ -65,6 +66,7 @@ fn page(disk: &Inspection) -> Page {
         logical_sector_bytes: disk.logical_sector,
         physical_sector_bytes: disk.physical_sector,
         rotational: disk.rotational,
+        rate_rpm: disk.rate.map(units::Rpm::get),
         zoned: disk.zoned.name(),
         discard: disk.discard,
         write_cache: disk.write_cache,
@@ -111,6 +113,7 @@ mod tests {
             logical_sector: Some(512),
             physical_sector: Some(4_096),
             rotational: Some(true),
+            rate: units::Rpm::new(5_900),
             zoned: Zoned::No,
             discard: Some(true),
             write_cache: Some(true),
@@ -141,6 +144,7 @@ mod tests {
         let text = json(&page(&disk())).unwrap();
         for key in [
             "\"can_be_served\": false",
+            "\"rate_rpm\": 5900",
             "\"zoned\": \"none\"",
             "\"physical_sector_bytes\": 4096",
             "\"verdict\": \"refused\"",

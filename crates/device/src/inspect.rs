@@ -4,17 +4,21 @@
 //! The disk gets commands only that read (INQUIRY, IDENTIFY DEVICE, READ LOG EXT), and none if the kernel says that it
 //! does not rotate. A property that neither contains is reported as unknown.
 
-use crate::sg::{Farm, Recording, Scsi, ScsiError, Sg};
-use std::fs;
-use std::io;
+use crate::sg::{Farm, Recording, Scsi, ScsiError, Sg, read_rate, vpd_rate};
+use std::fs::{self, File};
+use std::io::{self, Read};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use units::Rpm;
 
 /// The name of the property that says whether a disk rotates.
 pub const MEDIUM: &str = "medium";
 
 /// The unit of the kernel's sizes and places.
 const KERNEL_BYTES: u64 = 512;
+
+/// The bytes of a page of VPD that are read at most.
+const PAGE_BYTES: u64 = 64;
 
 /// The shingling that the kernel reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -117,8 +121,10 @@ pub struct Inspection {
     pub logical_sector: Option<u32>,
     /// Bytes of a sector of the medium.
     pub physical_sector: Option<u32>,
-    /// Whether the medium rotates.
+    /// Whether the medium rotates. The kernel says so of every disk that does not deny it, also of virtual ones.
     pub rotational: Option<bool>,
+    /// The speed that the disk itself reports; `None` from old and from virtual disks.
+    pub rate: Option<Rpm>,
     /// Shingling.
     pub zoned: Zoned,
     /// Whether the disk takes TRIM or UNMAP.
@@ -222,7 +228,10 @@ pub fn inspect_with<S: Scsi>(
 ) -> Result<Inspection, InspectError> {
     let mut found = inspect_directory(directory)?;
     if found.rotational != Some(false) {
-        let asked = open(&found.disk).map_err(ScsiError::from).and_then(|mut disk| Farm::read(&mut disk));
+        let asked = open(&found.disk).map_err(ScsiError::from).and_then(|mut disk| {
+            found.rate = found.rate.or_else(|| read_rate(&mut disk));
+            Farm::read(&mut disk)
+        });
         found.log = match asked {
             Ok(Some(farm)) => Log::Read(farm),
             Ok(None) => Log::None,
@@ -258,17 +267,22 @@ pub fn inspect_directory(directory: &Path) -> Result<Inspection, InspectError> {
     };
     let number = |file: &str| text(file)?.parse::<u64>().ok();
     let small = |file: &str| number(file).and_then(|n| u32::try_from(n).ok());
-    let model = [text("device/vendor"), text("device/model")].into_iter().flatten().collect::<Vec<_>>();
+    // Where there is no model, the vendor is a number of a bus.
+    let model = text("device/model").map(|model| match text("device/vendor") {
+        Some(vendor) => format!("{vendor} {model}"),
+        None => model,
+    });
     Ok(Inspection {
         partition,
         partition_sectors,
         identity: text("device/wwid").or_else(|| text("wwid")),
         log: Log::NotAsked,
-        model: (!model.is_empty()).then(|| model.join(" ")),
+        model,
         bytes: number("size").unwrap_or(0).saturating_mul(KERNEL_BYTES),
         logical_sector: small("queue/logical_block_size"),
         physical_sector: small("queue/physical_block_size"),
         rotational: number("queue/rotational").map(|n| n != 0),
+        rate: vpd_rate(&page(&disk.join("device/vpd_pgb1"))),
         zoned: match text("queue/zoned").as_deref() {
             Some("none") => Zoned::No,
             Some("host-aware") => Zoned::HostAware,
@@ -287,6 +301,13 @@ pub fn inspect_directory(directory: &Path) -> Result<Inspection, InspectError> {
         actuators: actuators(&disk.join("queue/independent_access_ranges")),
         disk: name(&disk),
     })
+}
+
+/// Returns the first bytes of a page that the kernel has kept; none if it has not.
+fn page(path: &Path) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(PAGE_BYTES).read_to_end(&mut bytes));
+    if read.is_ok() { bytes } else { Vec::new() }
 }
 
 fn actuators(directory: &Path) -> Vec<ActuatorRange> {
@@ -327,15 +348,21 @@ impl Inspection {
     }
 
     fn rotation(&self) -> Finding {
-        match self.rotational {
-            Some(true) => finding(MEDIUM, "rotating", Verdict::Fine, ""),
-            Some(false) => finding(
+        match (self.rotational, self.rate) {
+            (Some(true), Some(_)) => finding(MEDIUM, "rotating", Verdict::Fine, ""),
+            (Some(true), None) => finding(
+                MEDIUM,
+                "unknown",
+                Verdict::Note,
+                "the kernel takes it for rotating, and it reports no speed, as old disks and virtual ones do; a probe finds out",
+            ),
+            (Some(false), _) => finding(
                 MEDIUM,
                 "flash",
                 Verdict::Refused,
                 "no rotation leaves gaps; serve a hard disk, or let the kernel schedule this one",
             ),
-            None => {
+            (None, _) => {
                 let reason = "the kernel does not say whether it rotates; a probe finds out";
                 finding(MEDIUM, "unknown", Verdict::Note, reason)
             }
@@ -354,7 +381,7 @@ impl Inspection {
                     "random writes go through a cache that moves whole zones; serve a conventional disk";
                 finding("shingling", name, Verdict::Refused, reason)
             }
-            (_, Some(true)) if self.rotational == Some(true) => finding(
+            (_, Some(true)) if self.rotational == Some(true) && self.rate.is_some() => finding(
                 "shingling",
                 "drive-managed",
                 Verdict::Refused,
@@ -371,6 +398,12 @@ impl Inspection {
                     "the disk's log says so; it moves sectors by itself, so no profile holds; serve a conventional disk",
                 ),
                 Some(Recording::Conventional) => finding("shingling", "none", Verdict::Fine, ""),
+                None if self.rotational == Some(true) && self.discard == Some(true) => finding(
+                    "shingling",
+                    "unknown",
+                    Verdict::Note,
+                    "it takes TRIM, which means shingling on a disk that reports its speed; this one reports none, and a virtual disk hides the drive; look at that",
+                ),
                 None => {
                     let why = self.log.silence();
                     let reason = format!(

@@ -250,14 +250,15 @@ mod tests {
         for disk in [
             Inspection { zoned: Zoned::HostAware, ..plain() },
             Inspection { zoned: Zoned::HostManaged, ..plain() },
-            Inspection { discard: Some(true), ..plain() },
+            Inspection { discard: Some(true), rate: units::Rpm::new(5_400), ..plain() },
             Inspection { log: Log::Read(farm), ..plain() },
             Inspection { actuators: vec![range(0), range(1_000)], ..plain() },
         ] {
             assert!(refuse_inspected(path, &disk).is_err(), "{disk:?}");
         }
         let flash = Inspection { rotational: Some(false), discard: Some(true), ..plain() };
-        for disk in [plain(), Inspection::default(), flash] {
+        let hidden = Inspection { discard: Some(true), ..plain() };
+        for disk in [plain(), Inspection::default(), flash, hidden] {
             assert!(refuse_inspected(path, &disk).is_ok(), "{disk:?}");
         }
         assert!(refuse(Path::new("/dev/null")).is_ok());

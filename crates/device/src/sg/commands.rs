@@ -1,6 +1,7 @@
 //! The commands that are sent: INQUIRY, the caching mode page, and ATA commands in SCSI ones.
 
 use super::{Scsi, ScsiError, Transfer};
+use units::Rpm;
 
 /// Bytes of a sector of ATA logs and of IDENTIFY DEVICE.
 pub(super) const ATA_SECTOR: usize = 512;
@@ -50,6 +51,29 @@ impl Identity {
             logs: word(84) & 0xc020 == 0x4020,
         })
     }
+}
+
+/// The page of VPD with block device characteristics, and the place of the rotation rate there (SBC-4, section 6.6.2).
+const CHARACTERISTICS: u8 = 0xb1;
+const RATE: usize = 4;
+/// The least rate that is one; smaller values mean "not reported", "does not rotate", or nothing yet.
+const RATE_MIN: u16 = 0x0401;
+
+/// Returns the rotation rate in a page of block device characteristics; `None` if there is none.
+pub(crate) fn vpd_rate(page: &[u8]) -> Option<Rpm> {
+    let is_there = page.get(1) == Some(&CHARACTERISTICS);
+    let rate = u16::from_be_bytes(*page.get(RATE..)?.first_chunk()?);
+    // The largest value is reserved.
+    Rpm::new(u32::from(rate)).filter(|_| is_there && (RATE_MIN..u16::MAX).contains(&rate))
+}
+
+/// Asks a disk for its rotation rate; `None` if it does not report one.
+pub(crate) fn read_rate(disk: &mut dyn Scsi) -> Option<Rpm> {
+    let mut page = [0; 64];
+    // INQUIRY for a page of VPD.
+    let command = [0x12, 1, CHARACTERISTICS, 0, page.len() as u8, 0];
+    let done = execute(disk, &command, Transfer::FromDisk(&mut page)).ok()?;
+    vpd_rate(page.get(..done)?)
 }
 
 /// The number of times that a command is sent again after a unit attention.

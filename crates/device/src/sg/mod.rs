@@ -10,6 +10,7 @@ mod kernel;
 pub(crate) mod switches;
 
 pub use commands::Identity;
+pub(crate) use commands::{read_rate, vpd_rate};
 pub use farm::{Farm, Recording};
 pub use journal::{Held, Journal, Record, SwitchJournal, SwitchJournalError};
 pub use kernel::Sg;

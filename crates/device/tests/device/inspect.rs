@@ -21,6 +21,13 @@ impl Sys {
         fs::write(path, format!("{content}\n")).unwrap();
     }
 
+    /// The disk's page of VPD about its medium, as the kernel has kept it; 0 rpm is "not reported".
+    fn rate(&self, rpm: u16) {
+        let [high, low] = rpm.to_be_bytes();
+        let path = self.0.join("sdb/device/vpd_pgb1");
+        fs::write(path, [&[0, 0xb1, 0, 0x3c, high, low][..], &[0; 58]].concat()).unwrap();
+    }
+
     /// A conventional disk of 20 TB with sectors of 4 KiB on its medium.
     fn disk(name: &str) -> Self {
         let sys = Self::new(name);
@@ -42,6 +49,15 @@ impl Sys {
         ] {
             sys.file(file, content);
         }
+        sys.rate(7_200);
+        sys
+    }
+
+    /// A disk that the kernel calls rotating, as it does if nothing says otherwise, and that takes TRIM.
+    fn hidden(name: &str) -> Self {
+        let sys = Self::disk(name);
+        fs::remove_file(sys.0.join("sdb/device/vpd_pgb1")).unwrap();
+        sys.file("sdb/queue/discard_max_bytes", "2147450880");
         sys
     }
 
@@ -134,6 +150,46 @@ fn shingled_disks_flash_and_two_actuators_are_refused() {
     assert!(disk.can_be_served());
     sys.file("sdb/sdb1/start", "13672218000");
     assert!(!sys.inspect("sdb/sdb1").can_be_served());
+}
+
+/// Behind virtio, a loop device or the device mapper there may be any drive, and TRIM is for what lies between.
+#[test]
+fn trim_says_nothing_of_a_disk_that_does_not_say_itself_that_it_rotates() {
+    let unknown = |disk: &Inspection| {
+        for property in ["medium", "shingling"] {
+            let (value, note, reason) = verdict(disk, property);
+            assert_eq!((value.as_str(), note), ("unknown", Verdict::Note), "{property}");
+            assert!(reason.contains("virtual"), "{reason}");
+        }
+        assert!(disk.can_be_served());
+    };
+    let sys = Sys::hidden("virtio");
+    fs::remove_file(sys.0.join("sdb/device/model")).unwrap();
+    sys.file("sdb/device/vendor", "0x1af4");
+    let disk = sys.inspect("sdb");
+    unknown(&disk);
+    assert_eq!(disk.model, None, "the number of a bus's vendor is no model");
+    // A disk of a guest that is emulated with SCSI commands has the page, or answers, without a rate.
+    sys.rate(0);
+    unknown(&sys.inspect("sdb"));
+    unknown(&Sys::hidden("emulated").ask("sdb", State::default()));
+}
+
+/// Kernels before 5.19 do not keep the page.
+#[test]
+fn a_disk_whose_rate_the_kernel_has_not_kept_is_asked_for_it() {
+    let disk = Sys::hidden("asked").ask("sdb", State { rpm: 5_425, ..State::default() });
+    assert_eq!(disk.rate, units::Rpm::new(5_425));
+    assert_eq!(verdict(&disk, "medium").1, Verdict::Fine);
+    assert_eq!(verdict(&disk, "shingling").1, Verdict::Refused);
+    // Values that are not a rate (SBC-4, table 229).
+    for rpm in [1, 0x400, 0xffff] {
+        let disk = Sys::hidden("reserved").ask("sdb", State { rpm, ..State::default() });
+        assert_eq!(disk.rate, None, "{rpm}");
+    }
+    let sys = Sys::hidden("short");
+    fs::write(sys.0.join("sdb/device/vpd_pgb1"), [0, 0xb1, 0, 0x3c, 0x1c]).unwrap();
+    assert_eq!(sys.inspect("sdb").rate, None);
 }
 
 #[test]

@@ -16,6 +16,8 @@ pub(crate) struct Simulated(Arc<Mutex<State>>);
 pub(crate) struct State {
     pub(crate) ata: bool,
     pub(crate) model: &'static str,
+    /// The rate in the page of VPD about the medium.
+    pub(crate) rpm: u16,
     pub(crate) look_ahead: bool,
     pub(crate) read_cache: bool,
     /// The switches that the disk refuses to change, or does not change although it accepts.
@@ -88,6 +90,10 @@ impl State {
         }
         let refused = || ScsiError::Refused { key: 5, code: 0x20, qualifier: 0 };
         let answer = match (command[0], self.ata) {
+            (0x12, _) if command[1] == 1 => {
+                assert_eq!(command[2], 0xb1);
+                [&[0, 0xb1, 0, 0x3c][..], &self.rpm.to_be_bytes(), &[0; 58]].concat()
+            }
             (0x12, ata) => {
                 let mut inquiry = vec![0; 36];
                 inquiry[8..16].copy_from_slice(if ata { b"ATA     " } else { b"SEAGATE " });

@@ -32,6 +32,11 @@ grep -q '^device = "/dev/disk/by-id/virtio-DATA"' <(sed 's|ata-MODEL_SERIAL|virt
   fail "docs/SERVE.md has no disk for the configuration"
 { printf 'state = "/var/lib/freeblock"\ncontrol = "/run/freeblock/control.sock"\n'
   sed 's|ata-MODEL_SERIAL|virtio-DATA|; /^profile/d' "$system/check/disk.toml"; } >"$system/etc/freeblock/freeblock.toml"
+mkdir -p "$system/etc/systemd/system/freeblock.service.d"
+sed -n '/^```ini$/,/^```$/p' "$PROOFS/../docs/SERVE.md" | grep -v '^```' | sed 's|ata\\x2dMODEL_SERIAL|virtio\\x2dDATA|' \
+  >"$system/etc/systemd/system/freeblock.service.d/override.conf"
+[ "$(grep -c '=dev-disk-by\\x2did-virtio\\x2dDATA.device$' "$system/etc/systemd/system/freeblock.service.d/override.conf")" = 2 ] ||
+  fail "docs/SERVE.md has no drop-in that waits for the disk"
 mkdir -p "$system/var/log/journal" "$system/srv/data" "$system/etc/systemd/system.conf.d"
 echo guest >"$system/etc/hostname"
 # The emulator is slow, and no other user of the machine knows that.
@@ -108,9 +113,8 @@ mount -t ext4 /dev/vda /system || die "mount the system"
 umount /proc /sys /dev
 exec switch_root /system /sbin/init
 INIT
-# A disk that says that it rotates and takes TRIM is refused as shingled (docs/SERVE.md, "Which disks").
 DISKS="-m 1024 -nic none -drive file=$WORK/system.img,format=raw,if=none,id=system -device virtio-blk-pci,drive=system
-  -drive file=$WORK/data.img,format=raw,if=none,id=data -device virtio-blk-pci,drive=data,serial=DATA,discard=off"
+  -drive file=$WORK/data.img,format=raw,if=none,id=data -device virtio-blk-pci,drive=data,serial=DATA"
 for number in 1 2; do
   boot "$number" $DISKS
   for _ in $(seq 1200); do kill -0 "$guest" 2>/dev/null || break; sleep 1; done

@@ -58,6 +58,35 @@ fn the_service_has_no_capability_and_writes_where_it_must_only() {
     assert!(example.contains("# targets = [\"/var/backups/freeblock\"]"), "the same directory in both");
 }
 
+/// systemd-udev-settle(8) is deprecated: it waits for whatever udev knows by then, which need not have the disk.
+#[test]
+fn the_service_waits_for_no_disk_but_those_that_the_documents_drop_in_names() {
+    for unit in
+        ["freeblock.service", "freeblock-nbd@.service", "freeblock.socket", "freeblock-control.socket"]
+    {
+        for line in lines(unit) {
+            assert!(!line.contains("udev"), "{unit}: {line}");
+        }
+    }
+    let document = std::fs::read_to_string(unit("../docs/SERVE.md")).unwrap();
+    let block = |kind: &str| {
+        let text = document.split(&format!("```{kind}\n")).nth(1).expect(kind);
+        text.split("```").next().unwrap().to_owned()
+    };
+    let value = |text: &str, key: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(key)).expect(key);
+        line.trim_matches([' ', '=', '"']).to_owned()
+    };
+    let device = value(&block("toml"), "device");
+    let (wanted, after) = (value(&block("ini"), "Wants"), value(&block("ini"), "After"));
+    assert_eq!(wanted, after);
+    if testing::needs_program("systemd-escape") {
+        let said =
+            Command::new("systemd-escape").args(["--path", "--suffix=device", &device]).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&said.stdout).trim(), wanted);
+    }
+}
+
 /// Runs a script of bash in a directory, and returns its standard output.
 fn bash(directory: &str, script: &str) -> String {
     let output =

@@ -296,7 +296,7 @@ function showTask(view, item, task) {
     $(".acts", item.node).replaceChildren(...acts.map(act => {
       const button = Object.assign(document.createElement("button"), { type: "button", textContent: act[0].toUpperCase() + act.slice(1) });
       button.dataset.act = act;
-      button.setAttribute("aria-label", `${act} ${name(task)}`);
+      button.setAttribute("aria-label", `${act} ${name(task)} of ${view.name}`);
       button.addEventListener("click", () => change(view, `v1/disks/${encodeURIComponent(view.name)}/tasks/${task.id}/${act}`, {}, button));
       return button;
     }));
@@ -336,9 +336,13 @@ function view(disk) {
   node.setAttribute("aria-labelledby", title.id);
   platter(view);
   const button = $(".scrub", node);
+  button.setAttribute("aria-label", `Start a scrub of ${disk.name}`);
   button.addEventListener("click", () => change(view, `v1/disks/${encodeURIComponent(view.name)}/tasks`, { kind: "scrub" }, button));
   // A table that was hidden is filled when it is opened.
-  for (const details of node.querySelectorAll("details")) details.addEventListener("toggle", () => show(view));
+  for (const details of node.querySelectorAll("details")) {
+    details.addEventListener("toggle", () => show(view));
+    $("summary", details).setAttribute("aria-label", `${$("figcaption", details.parentNode).textContent} of ${disk.name} as a table`);
+  }
   $("#disks").append(node);
   return view;
 }
@@ -393,7 +397,9 @@ function showDemo(demo) {
   choices($("#drive"), demo.drives.map(name => [name, name]), demo.drive);
   choices($("#load"), demo.loads, demo.load);
   choices($("#policy"), demo.policies.map(name => [name, name]), demo.policy);
-  put($("#speed-is"), `${speedWord(demo.speed)}${demo.late ? "; this machine is not fast enough for more" : ""}`);
+  const fast = `${speedWord(demo.speed)}${demo.late ? "; this machine is not fast enough for more" : ""}`;
+  put($("#speed-is"), fast);
+  speed.setAttribute("aria-valuetext", fast);
   put($("#tasks-is"), `${demo.tasks}`);
   showNumbers(demo.numbers);
 }

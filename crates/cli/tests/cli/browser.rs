@@ -52,7 +52,7 @@ impl Browser {
             browser.call("Target.createTarget", &json!({ "url": "about:blank" }))["targetId"].clone();
         let attached = browser.call("Target.attachToTarget", &json!({ "targetId": target, "flatten": true }));
         browser.session = attached["sessionId"].as_str().unwrap().to_owned();
-        for domain in ["Page", "Runtime", "Log"] {
+        for domain in ["Page", "Runtime", "Log", "Accessibility"] {
             browser.call(&format!("{domain}.enable"), &json!({}));
         }
         Some(browser)
@@ -144,6 +144,19 @@ impl Browser {
     pub fn scheme(&mut self, scheme: &str) {
         let features = json!([{ "name": "prefers-color-scheme", "value": scheme }]);
         self.call("Emulation.setEmulatedMedia", &json!({ "features": features }));
+    }
+
+    /// Returns the role and the name that a screen reader has of each control that the keyboard reaches.
+    pub fn controls(&mut self) -> Vec<[String; 2]> {
+        let tree = self.call("Accessibility.getFullAXTree", &json!({}));
+        let controls = tree["nodes"].as_array().unwrap().iter().filter_map(|node| {
+            let properties = node["properties"].as_array()?;
+            let text = |of: &str| node[of]["value"].as_str().unwrap_or_default().to_owned();
+            let is_control = node["ignored"] == false && text("role") != "RootWebArea";
+            let is_reached = properties.iter().any(|property| property["name"] == "focusable");
+            (is_control && is_reached).then(|| [text("role"), text("name")])
+        });
+        controls.collect()
     }
 
     /// Keeps a picture of the whole page below the target directory.

@@ -120,6 +120,15 @@ pub fn at_all_widths(browser: &mut Browser, name: &str) {
     // Labels and tables say what is drawn.
     let silent = "[...document.querySelectorAll('svg, button, input')].filter(e => !e.getAttribute('aria-label') && !e.textContent && !e.labels?.length).length";
     assert_eq!(browser.value(silent), 0);
+    let mut controls = browser.controls();
+    assert!(controls.len() > 3, "{name}: {controls:?}");
+    controls.sort();
+    for pair in controls.windows(2) {
+        assert!(pair[0][1] != pair[1][1] && !pair[1][1].is_empty(), "{name}: {pair:?} have one name");
+    }
+    let apart = "[...document.body.children].filter(e => e.offsetParent && !e.matches('header, main, .skip, .unseen') && !e.ariaLabel && !e.getAttribute('aria-labelledby')).map(e => e.id)";
+    assert_eq!(browser.value(apart), serde_json::json!([]), "{name}: parts without a name");
+    assert_eq!(browser.value("[...document.querySelectorAll('th')].filter(t => !t.textContent).length"), 0);
     browser.value("document.querySelectorAll('details').forEach(d => d.open = true)");
     let empty = "[...document.querySelectorAll('figure')].filter(f => f.querySelector('tbody') && !f.querySelector('tbody').rows.length).map(f => f.className)";
     browser.until(&format!("({empty}).filter(c => c !== 'gaps').length === 0"));
@@ -234,6 +243,10 @@ fn in_a_browser_the_demo_runs_at_the_speed_and_under_the_load_of_its_sliders() {
     browser.value("document.querySelector('#speed').focus()");
     (0..6).for_each(|_| browser.key("ArrowRight", 39));
     browser.until("document.querySelector('#speed-is').textContent.startsWith('64 times as fast')");
+    // A screen reader says this, and not the power of two.
+    browser.until(
+        "document.querySelector('#speed').getAttribute('aria-valuetext').startsWith('64 times as fast')",
+    );
     browser.until("[...document.querySelectorAll('.ring')].every(r => r.getAttribute('stroke-opacity') > 0)");
     let same = r"(/([\d,]+) of ([\d,]+) completion times are identical/.exec(document.querySelector('.arms').textContent))";
     browser.until(&format!("{same}?.[1].length > 5 && {same}[1] === {same}[2]"));

@@ -5,7 +5,8 @@
 need qemu-system-x86_64 qemu-system-x86
 need busybox busybox-static
 need cpio cpio
-GUEST=${GUEST:-$WORK/guest}
+# Whole, since ldd prints the paths of the libraries in it.
+GUEST=$(realpath -m "${GUEST:-$WORK/guest}")
 
 # guest_parts: Debian's newest kernel here and its NBD client, unpacked and not installed.
 guest_parts() {

@@ -104,6 +104,15 @@ impl Background {
         Ok(id)
     }
 
+    /// Lays out by another model of the same drive, of which nothing is picked.
+    pub fn lay_out(&mut self, layout: &Layout, most_partials: usize) {
+        debug_assert!(self.picks.is_empty(), "the transfer of a block goes on");
+        self.most_partials = most_partials;
+        self.walks = Walks::new(layout.cylinders());
+        self.shares.iter_mut().for_each(|share| share.lay_out(layout));
+        self.share_room();
+    }
+
     fn share_room(&mut self) {
         self.most_partials_each = (self.most_partials / self.shares.len().max(1)).max(1);
     }

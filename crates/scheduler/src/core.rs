@@ -12,8 +12,8 @@ mod watch;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 pub use outside::{
-    AuditArm, AuditConfig, AuditReport, AuditWindow, Caution, Command, CommandId, Conservatism, ErrorRecord,
-    Interval, Neighbour, Neighbours, Outcome, OutsideConfig, Overheads, Part, Place, Promise,
+    AdoptError, AuditArm, AuditConfig, AuditReport, AuditWindow, Caution, Command, CommandId, Conservatism,
+    ErrorRecord, Interval, Neighbour, Neighbours, Outcome, OutsideConfig, Overheads, Part, Place, Promise,
 };
 
 use crate::background::{Background, Buffers, Ready, Urgent};
@@ -234,6 +234,8 @@ pub struct Core {
     now: Instant,
     /// The commands and the knowledge of a core outside the drive.
     outside: Option<Box<Outside>>,
+    /// The model of the drive, and the configuration, that are [adopted](Self::adopt) when no command is at the drive.
+    adopting: Option<Box<(Arc<DriveModel>, Config)>>,
 }
 
 impl Core {
@@ -281,6 +283,7 @@ impl Core {
                 Place::Inside => None,
                 Place::Outside(outside) => Some(Box::new(Outside::new(&drive, outside))),
             },
+            adopting: None,
             drive,
         }
     }

@@ -211,6 +211,14 @@ impl Idle {
         }
     }
 
+    /// Lays out by another model of the same drive, with the middle in the same part of it. The estimate stays.
+    pub fn lay_out(&mut self, cylinders: u32) {
+        let middle = u64::from(self.middle) * u64::from(cylinders) / u64::from(self.cylinders.max(1));
+        self.middle = u32::try_from(middle).unwrap_or(cylinders);
+        self.cylinders = cylinders;
+        self.not_before = Instant::ZERO;
+    }
+
     /// Returns the harm.
     pub fn harm(&self) -> Harm {
         self.head.or_felt(&self.felt)

@@ -32,9 +32,9 @@ mod trust;
 mod watched;
 
 pub use crate::core::{
-    Access, Action, AuditArm, AuditConfig, AuditReport, AuditWindow, Bad, Caution, Command, CommandId,
-    Config, Conservatism, Core, ErrorRecord, Interval, Neighbour, Neighbours, Outcome, OutsideConfig,
-    Overheads, Part, Place, PlannerStats, Promise, Purpose, Sharing, SubmitError, Whose,
+    Access, Action, AdoptError, AuditArm, AuditConfig, AuditReport, AuditWindow, Bad, Caution, Command,
+    CommandId, Config, Conservatism, Core, ErrorRecord, Interval, Neighbour, Neighbours, Outcome,
+    OutsideConfig, Overheads, Part, Place, PlannerStats, Promise, Purpose, Sharing, SubmitError, Whose,
 };
 pub use background::{Buffers, Ready};
 pub use block_set::BlockSet;

@@ -11,7 +11,7 @@ use scheduler::{
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use units::{Arc as Rotation, Duration, FULL_TURN, Instant, RequestId};
+use units::{Arc as Rotation, Duration, FULL_TURN, Instant, Lbn, LbnRange, RequestId, Sectors};
 use workload::{Issuer, Source};
 
 /// A drive behind its interface, a core in front of it, a foreground load, and perhaps a scan.
@@ -66,6 +66,16 @@ pub struct Outside<S> {
     completed: u64,
     trust: Trust,
     scan: Option<ScanProgress>,
+    readings: Option<Readings>,
+}
+
+/// Readings of single sectors at random places, as many as the core permits.
+#[derive(Clone, Copy, Debug)]
+struct Readings {
+    state: u64,
+    /// When the next one is permitted.
+    at: Option<Instant>,
+    done: u64,
 }
 
 /// The device on the other side of the interface.
@@ -178,6 +188,7 @@ impl<S: Source> Outside<S> {
             sent: BTreeMap::new(),
             last_done: Instant::ZERO,
             scan,
+            readings: None,
         })
     }
 
@@ -207,6 +218,18 @@ impl<S: Source> Outside<S> {
         }
         self.now = self.now.max(end);
         Ok(())
+    }
+
+    /// Reads single sectors at random places from here on, as often as the core permits
+    /// ([`Core::read_for_host`](scheduler::Core::read_for_host)): what a probe costs that characterises the drive meanwhile.
+    pub fn read_at_random(&mut self, seed: u64) {
+        self.core.want_readings(true);
+        self.readings = Some(Readings { state: seed | 1, at: self.core.reading_at(self.now), done: 0 });
+    }
+
+    /// Returns the number of such readings.
+    pub fn readings(&self) -> u64 {
+        self.readings.map_or(0, |readings| readings.done)
     }
 
     /// Returns whether the scan has every block; false without a scan.
@@ -311,7 +334,24 @@ impl<S: Source> Outside<S> {
 
     /// Returns the instant of the next event.
     fn next_event(&self) -> Option<Instant> {
-        [self.device.next_event(), self.core.wake_at(), self.foreground.due()].into_iter().flatten().min()
+        let reading = self.readings.and_then(|readings| readings.at);
+        let core = self.core.wake_at();
+        [self.device.next_event(), core, self.foreground.due(), reading].into_iter().flatten().min()
+    }
+
+    /// Begins a reading if one is permitted.
+    fn read(&mut self) -> Result<(), SetupError> {
+        let Some(readings) = &mut self.readings else { return Ok(()) };
+        let capacity = self.core.drive().layout().capacity().get();
+        // Knuth's multiplier; the upper bits are random enough.
+        readings.state = readings.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let lbn = ((u128::from(readings.state) * u128::from(capacity)) >> 64) as u64;
+        let range = LbnRange::new(Lbn::new(lbn), Sectors::new(1));
+        let command = self.core.read_for_host(self.now, range);
+        readings.done += u64::from(command.is_some());
+        readings.at = if command.is_some() { None } else { self.core.reading_at(self.now) };
+        self.held.extend(command);
+        self.fill()
     }
 
     /// Processes one event: a completion, an arrival, or idle time. Returns false without a further event.
@@ -339,6 +379,7 @@ impl<S: Source> Outside<S> {
             self.issue(observer)?;
             self.drain(observer)?;
         }
+        self.read()?;
         Ok(true)
     }
 

@@ -70,6 +70,12 @@ impl Share {
         }
     }
 
+    /// Lays out by another model of the same drive.
+    pub fn lay_out(&mut self, layout: &Layout) {
+        self.bounds = Bounds::new(layout);
+        self.walks = Walks::new(layout.cylinders());
+    }
+
     /// Returns whether the share may be searched and has something to find.
     pub fn is_active(&self) -> bool {
         !self.suspended && !self.index.is_empty()

@@ -5,6 +5,7 @@
 //! its foreground request after it, or both are one command. Each completion shows its revolution, and the remaining
 //! commands are predicted again from there.
 
+mod adopt;
 mod again;
 mod answers;
 mod arrivals;
@@ -28,6 +29,7 @@ mod margin;
 mod neighbours;
 mod parts;
 mod pass_through;
+mod readings;
 mod record;
 mod reported;
 mod rest;
@@ -39,6 +41,7 @@ mod taking_in;
 mod through;
 mod told;
 
+pub use adopt::AdoptError;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 pub use command::{Command, CommandId, Outcome};
@@ -70,6 +73,7 @@ use margin::Margins;
 use model::{DriveModel, Position};
 use neighbours::Learned;
 use pass_through::Unseen;
+use readings::Readings;
 use record::{Came, Observed};
 use reported::Report;
 use sequences::Sequences;
@@ -201,6 +205,7 @@ pub(super) struct Outside {
     destaged_at: Instant,
     unseen: Unseen,
     streams: Streams,
+    readings: Readings,
 }
 
 impl Outside {
@@ -266,6 +271,7 @@ impl Outside {
             destaged_at: Instant::ZERO,
             unseen: Unseen::default(),
             streams: Streams::default(),
+            readings: Readings::default(),
         }
     }
 
@@ -353,6 +359,29 @@ impl Outside {
         self.known_bad.range(range.start()..range.end()).next().is_some()
     }
 
+    /// Returns the next decided command, if the drive has room for it.
+    fn send_decided(&mut self, drive: &DriveModel, now: Instant) -> Option<Action> {
+        (self.choose_at, self.room_at) = (None, None);
+        if self.device.len() < self.at_drive() { self.send_next(drive, now) } else { None }
+    }
+
+    /// Returns the next decided command.
+    fn send_next(&mut self, drive: &DriveModel, now: Instant) -> Option<Action> {
+        let mut order = self.queue.pop_front()?;
+        order.sent = Some(now);
+        let writing = self.buffered && self.clock.platter(now) < self.base.free;
+        if writing && !self.device.is_empty() {
+            order.in_any_order = true;
+            self.device.iter_mut().for_each(|before| before.in_any_order = true);
+        }
+        let command = order.command;
+        self.stream_sees_sent(now, command.op);
+        self.device.iter_mut().for_each(Order::is_not_alone);
+        self.device.push_back(order);
+        self.foresee(drive);
+        Some(Action::Send(command))
+    }
+
     /// Discards the forecasts of commands under way.
     fn lost_sight(&mut self, now: Instant) {
         self.base.free = self.clock.platter(now);
@@ -366,7 +395,13 @@ impl Outside {
 impl Core {
     /// Returns the next command, if the drive has room for one.
     pub(super) fn send(&mut self, now: Instant, buffers: &mut dyn Buffers) -> Option<Action> {
-        let mut outside = self.outside.take()?;
+        let outside = self.outside.take()?;
+        let mut outside = if self.adopting.is_some() { self.adopt_now(outside) } else { outside };
+        if self.adopting.is_some() {
+            let action = outside.send_decided(&self.drive, now);
+            self.outside = Some(outside);
+            return action;
+        }
         self.advance_audit(&mut outside, now);
         self.leave_visit(&mut outside);
         if self.passes_through(&outside) && !self.pool.is_empty() {
@@ -395,21 +430,7 @@ impl Core {
                 self.decide(&mut outside, now, buffers);
             }
         }
-        let order = if room { outside.queue.pop_front() } else { None };
-        let writing = outside.buffered && outside.clock.platter(now) < outside.base.free;
-        let action = order.map(|mut order| {
-            order.sent = Some(now);
-            if writing && !outside.device.is_empty() {
-                order.in_any_order = true;
-                outside.device.iter_mut().for_each(|before| before.in_any_order = true);
-            }
-            let command = order.command;
-            outside.stream_sees_sent(now, command.op);
-            outside.device.iter_mut().for_each(Order::is_not_alone);
-            outside.device.push_back(order);
-            outside.foresee(&self.drive);
-            Action::Send(command)
-        });
+        let action = if room { outside.send_next(&self.drive, now) } else { None };
         // A promoted request that is no longer wanted has left the pool: if nothing waits, idle time begins.
         let action = action.or_else(|| self.stream_next(&mut outside, now));
         self.outside = Some(outside);

@@ -315,6 +315,10 @@ impl Core {
             self.idle.not_before = outside.window_ends_at().unwrap_or(now).max(now + idle.threshold);
             return;
         }
+        if outside.readings.go_on() {
+            self.idle.not_before = now + idle.threshold;
+            return;
+        }
         if let Some(until) = self.stays_until(outside).filter(|until| now < *until) {
             self.idle.not_before = until;
             return;
@@ -358,7 +362,7 @@ impl Core {
     /// Reserves the part of the bound that the estimate may not use, where detours have no bound to share. The rest must
     /// have room for a request that waits for a whole idle command, and for arrivals meanwhile; for the first requests that
     /// is a large part. Returns the instant at which a drive that was in use for a short time only counts as unused.
-    fn keep_back(&mut self, outside: &Outside, idle: &IdleTime, now: Instant) -> Option<Instant> {
+    pub(super) fn keep_back(&mut self, outside: &Outside, idle: &IdleTime, now: Instant) -> Option<Instant> {
         let mut owed = outside.kept.at_risk();
         // One revolution to arrive and one to read a track, until the true duration is known.
         let visit = outside.visits.mean().unwrap_or(turn(&self.drive) * 2);

@@ -312,6 +312,7 @@ impl Core {
     /// Records the arrival of a foreground request.
     pub(in crate::core) fn meet_stream(&mut self, now: Instant, op: Op) {
         let Some(outside) = &mut self.outside else { return };
+        outside.readings.end_run();
         let (mut silent, mut others) = (self.idle.asked.is_some(), false);
         for pending in self.pool.iter().chain(outside.foreground_commands()) {
             silent = false;

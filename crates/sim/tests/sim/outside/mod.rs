@@ -13,6 +13,7 @@ mod ideas;
 mod margins;
 mod paced;
 mod promises;
+mod readings;
 mod responses;
 mod returning;
 mod rig;

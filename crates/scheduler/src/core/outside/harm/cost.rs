@@ -57,8 +57,9 @@ impl Core {
     /// Begins the audit's next window if this one is over.
     pub(in super::super) fn advance_audit(&self, outside: &mut Outside, now: Instant) {
         let present = !self.pool.is_empty() || outside.foreground_commands().next().is_some();
+        let wanted = !self.background.is_idle() || outside.readings.are_wanted();
         if let Some(cost) = &mut outside.cost {
-            cost.audit.advance(now, !self.background.is_idle(), present);
+            cost.audit.advance(now, wanted, present);
         }
     }
 

@@ -1,0 +1,139 @@
+//! Readings of the host's own beside requests, as a probe needs them, against the disk alone.
+
+use super::responses::{Pair, Pairs, alone_ms};
+use drive::Behaviour;
+use freeblock_sim::{Background, Nothing, Outside, black_box};
+use model::{DriveModel, Profile, builtin};
+use scheduler::policy::PolicyName;
+use scheduler::{AuditConfig, Caution, Config, IdleTime, OutsideConfig, Place};
+use std::sync::Arc;
+use units::{Instant, Sectors};
+use workload::{Arrival, Issuer, Random, RandomConfig, Share};
+
+/// Runs random requests on a drive of which the core knows only the size, with as many readings as it permits. Returns also the
+/// readings per request.
+fn read_beside(
+    drive: &str,
+    behaviour: Behaviour,
+    (rate, reads): (f64, Share),
+    background: Background,
+    (requests, seed): (u64, u64),
+) -> (Pair, f64) {
+    let profile = builtin::find(drive).unwrap();
+    let all = DriveModel::from_profile(&profile).unwrap();
+    let size = (all.layout().capacity(), all.sector_bytes());
+    let load = || {
+        let drawn = RandomConfig { reads, ..RandomConfig::new(size.0, size.1) };
+        let drawn = Random::new(drawn, seed).unwrap();
+        Issuer::new(drawn, Arrival::Poisson { rate }, Instant::ZERO, seed).unwrap()
+    };
+    let drive = || black_box(&profile, behaviour, seed).unwrap().0;
+    let alone_ms = alone_ms(drive(), load(), requests);
+    let known = Arc::new(DriveModel::unknown(size.0, size.1).unwrap());
+    let blind = OutsideConfig {
+        harm_ppm: Some(10_000),
+        audit: Some(AuditConfig::new(seed)),
+        ..OutsideConfig::blind().serving()
+    };
+    let config = Config {
+        place: Place::Outside(blind),
+        idle: Some(IdleTime::default()),
+        policy: PolicyName::Fcfs,
+        seed,
+        ..Config::default()
+    };
+    let mut run = Outside::new(drive(), known, config, load(), background).unwrap();
+    run.read_at_random(seed);
+    run.advance(requests, &mut Nothing).unwrap();
+    (Pair::against(alone_ms, &run), run.readings() as f64 / requests as f64)
+}
+
+#[test]
+fn readings_delay_requests_by_at_most_the_bound_and_are_many() {
+    let back = Behaviour { write_back: Some(true), ..Behaviour::fast02() };
+    let through = Behaviour { write_back: Some(false), ..Behaviour::fast02() };
+    let third = Share::TWO_THIRDS;
+    for (drive, behaviour, load, least) in testing::some(
+        2,
+        [
+            ("seagate-cheetah-9lp", through, (20.0, third), 0.04),
+            ("seagate-cheetah-9lp", back, (20.0, third), 0.04),
+            ("seagate-cheetah-9lp", through, (60.0, third), 0.01),
+            ("quantum-atlas-10k", through, (5.0, third), 0.2),
+            ("nearline-4tb", through, (20.0, third), 0.02),
+        ],
+    ) {
+        let mut readings = 0.0;
+        let pairs = Pairs::of(42..52, |seed| {
+            let (pair, read) = read_beside(drive, behaviour, load, Background::None, (30_000, seed));
+            readings += read / 10.0;
+            pair
+        });
+        let what = format!("{drive}, {} requests/s, {readings:.3} readings a request", load.0);
+        pairs.assert_kept(&what);
+        assert!(readings > least, "{what}");
+    }
+}
+
+#[test]
+fn readings_and_tasks_share_one_bound() {
+    let scan = Background::Scan { block: Sectors::new(16) };
+    let load = (5.0, Share::TWO_THIRDS);
+    let pairs = Pairs::of(42..52, |seed| {
+        read_beside("quantum-atlas-10k", Behaviour::fast02(), load, scan, (20_000, seed)).0
+    });
+    pairs.assert_kept("a scan and readings");
+}
+
+/// A core that knows only the size of the drive serves requests and a scan, and learns the drive's profile half way.
+#[test]
+fn a_core_that_adopts_a_profile_goes_on_with_its_requests_and_blocks_and_uses_gaps() {
+    let toml = include_str!("../../../../drive/tests/data/small.toml");
+    let profile = Profile::from_toml(toml, "small.toml").unwrap();
+    let all = Arc::new(DriveModel::from_profile(&profile).unwrap());
+    let size = (all.layout().capacity(), all.sector_bytes());
+    for (seed, tasks) in [(1, 1), (2, 4), (3, 16)] {
+        let (drive, overheads) = black_box(&profile, Behaviour::fast02(), seed).unwrap();
+        let known = Arc::new(DriveModel::unknown(size.0, size.1).unwrap());
+        let blind = OutsideConfig::blind().serving();
+        let of = |place| Config {
+            place: Place::Outside(place),
+            idle: Some(IdleTime::default()),
+            seed,
+            ..Config::default()
+        };
+        let drawn = Random::new(RandomConfig::new(size.0, size.1), seed).unwrap();
+        let load = Issuer::new(drawn, Arrival::outstanding(tasks), Instant::ZERO, seed).unwrap();
+        let scan = Background::Scan { block: Sectors::new(8) };
+        let mut run = Outside::new(drive, known, of(blind), load, scan).unwrap();
+        run.advance(1_000 + seed, &mut Nothing).unwrap();
+        assert_eq!((run.planner_stats().detours, run.core().drive().is_known()), (0, false));
+        let (before, blocks) = run.scan_progress().unwrap();
+        // Half of the commands at the drive end before the model changes, and requests that wait go on after it.
+        let told = Config { policy: PolicyName::Sptf, ..of(OutsideConfig::beyond(overheads).serving()) };
+        run.core_mut().adopt(Arc::clone(&all), told).unwrap();
+        while !run.is_scanned() && run.requests() < 100_000 {
+            run.advance_scan(100, &mut Nothing).unwrap();
+        }
+        assert!(run.core().drive().is_known());
+        assert_ne!(run.core().caution(), Some(Caution::Unknown));
+        assert!(run.planner_stats().detours > 0, "{} detours", run.planner_stats().detours);
+        // Each block was delivered once: more deliveries than blocks would end the scan early, fewer never.
+        assert_eq!(run.scan_progress(), Some((blocks, blocks)), "{before} before the change");
+    }
+}
+
+#[test]
+fn a_model_of_another_drive_is_refused_and_nothing_changes() {
+    let model = |name: &str| Arc::new(DriveModel::from_profile(&builtin::find(name).unwrap()).unwrap());
+    let blind = Config { place: Place::Outside(OutsideConfig::blind()), ..Config::default() };
+    let mut core = scheduler::Core::new(model("mimic-base"), blind);
+    let error = core.adopt(model("mimic-less-capacity"), blind).unwrap_err();
+    assert!(error.to_string().contains("give a model of this drive"), "{error}");
+    let error = core.adopt(model("mimic-base"), Config::default()).unwrap_err();
+    assert_eq!(error, scheduler::AdoptError::Inside);
+    assert_eq!(
+        scheduler::Core::new(model("mimic-base"), Config::default()).adopt(model("mimic-base"), blind),
+        Err(error)
+    );
+}

@@ -30,9 +30,10 @@ mod turns;
 pub mod web;
 
 pub use disk::{
-    Accessed, BOUNDS_US, BackgroundStatus, BackgroundTerms, DeviceTime, Disk, DiskError, DiskStatus, Fence,
-    Floor, Foresight, Gaps, Guard, Hosted, Latency, Measured, MeasuredArm, MeasuredShare, MemoryStatus, Paid,
-    Place, PromotedStatus, Space, TIMEOUT,
+    Accessed, AdoptError, BOUNDS_US, BackgroundStatus, BackgroundTerms, DeviceTime, Disk, DiskError,
+    DiskStatus, Fence, Floor, Foresight, Gaps, Guard, Hosted, Latency, Measured, MeasuredArm, MeasuredShare,
+    MemoryStatus, Paid, Place, ProbeStatus, PromotedStatus, Reading, ReadingFailure, ReadingResult,
+    ReadingTimes, Space, TIMEOUT,
 };
 pub use exporter::Exporter;
 pub use learnt::{Learnt, LearntKeeper, SAVE_EVERY};

@@ -26,6 +26,9 @@ pub type Call = Box<dyn FnOnce(&mut Desk, &mut dyn Sessions) + Send>;
 /// A request for a disk's status.
 type Ask = Box<dyn FnOnce(DiskStatus) + Send>;
 
+/// A request for a probe, told whether somebody takes it.
+type Asked = Box<dyn FnOnce(bool) + Send>;
+
 /// The reason why a disk has no desk.
 #[derive(Debug, Error)]
 pub enum OfficeError {
@@ -49,6 +52,7 @@ pub struct Handle {
     places: Places,
     post: Arc<dyn Fn(Call) -> Result<(), Gone> + Send + Sync>,
     status: Arc<dyn Fn(Ask) -> Result<(), Gone> + Send + Sync>,
+    probe: Arc<dyn Fn(Asked) -> Result<(), Gone> + Send + Sync>,
 }
 
 impl std::fmt::Debug for Handle {
@@ -82,6 +86,14 @@ impl Handle {
     /// The disk's server has ended.
     pub fn status(&self, told: impl FnOnce(DiskStatus) + Send + 'static) -> Result<(), Gone> {
         (self.status)(Box::new(told))
+    }
+
+    /// Asks for a probe of the disk while it serves; `told` is called on its thread with whether it is probed.
+    ///
+    /// # Errors
+    /// The disk's server has ended.
+    pub fn probe(&self, told: impl FnOnce(bool) + Send + 'static) -> Result<(), Gone> {
+        (self.probe)(Box::new(told))
     }
 }
 
@@ -188,7 +200,10 @@ impl Office {
                 told(disk.status());
             })
         };
-        let handle = Handle { facts, places, post: Arc::new(post), status: Arc::new(status) };
+        let ringer = mailbox.clone();
+        let probe = move |told: Asked| ringer.send(move |disk: &mut Disk<D>, _| told(disk.ask_for_probe()));
+        let (post, status, probe) = (Arc::new(post), Arc::new(status), Arc::new(probe));
+        let handle = Handle { facts, places, post, status, probe };
         let thread = Builder::new().name("orders".into()).spawn(move || {
             let mut clerks = clerks;
             let give = move |order| {

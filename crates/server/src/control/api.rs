@@ -47,6 +47,7 @@ pub(crate) fn router(disks: Disks) -> Router {
         .route("/v1/disks/{disk}/tasks", get(tasks).post(start))
         .route("/v1/disks/{disk}/tasks/{id}", get(task).patch(change))
         .route("/v1/disks/{disk}/tasks/{id}/{what}", post(act))
+        .route("/v1/disks/{disk}/probe", post(probe))
         .route("/v1/disks/{disk}/sessions", post(session::open))
         .route("/v1/status", get(status))
         .route("/v1/events", get(events))
@@ -184,6 +185,22 @@ async fn whole(disk: &Handle) -> Told<Value> {
 
 async fn one_disk(State(disks): State<Disks>, Path(name): Path<String>) -> Told<Json<Value>> {
     Ok(Json(whole(&find(&disks, &name)?).await?))
+}
+
+/// Has a disk probed while it serves, unless it is already; answers with the state of the probe.
+async fn probe(State(disks): State<Disks>, Path(name): Path<String>) -> Told<Json<Value>> {
+    let disk = find(&disks, &name)?;
+    let (tell, told) = oneshot::channel();
+    let told_all = move |asked| {
+        // The client may be gone by now.
+        let _ = tell.send(asked);
+    };
+    disk.probe(told_all).map_err(|_| Refusal::gone())?;
+    if !wait(told).await? {
+        let text = "this disk is not probed: it has a profile, is recorded, or its idle time is not used";
+        return Err(Refusal::new(StatusCode::CONFLICT, text));
+    }
+    Ok(Json(serde_json::to_value(disk_status(&disk).await?.probe)?))
 }
 
 async fn status(State(disks): State<Disks>) -> Told<Json<Value>> {

@@ -99,6 +99,10 @@ impl Collector for Snapshot {
             self.0.iter().filter_map(|one| Some((disk(one), one.status.harm_bound?))).collect();
         let help = "The bound on the harm of idle work and detours together";
         family(&mut to, "harm_bound_ratio", help, MetricType::Gauge, &bounds)?;
+        let probed: Vec<(Labels<'_>, f64)> =
+            self.0.iter().filter_map(|one| Some((disk(one), one.status.probe.as_ref()?.share))).collect();
+        let help = "The part of the measurements of its probe that is done, if it is probed while it serves";
+        family(&mut to, "probe_done_ratio", help, MetricType::Gauge, &probed)?;
         self.measured(&mut to)?;
         let values: Vec<(Labels<'_>, f64)> =
             self.0.iter().filter_map(|one| Some((disk(one), wrong_blocks(&one.tasks)?))).collect();

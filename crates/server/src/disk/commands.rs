@@ -4,7 +4,7 @@
 //! background write cannot land after a newer one of the foreground.
 
 use device::{Ask, Failure};
-use scheduler::Command;
+use scheduler::{Command, CommandId};
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use units::{Duration, Instant, LbnRange};
@@ -35,6 +35,16 @@ pub(super) struct Sent {
     pub writes: bool,
     /// The bytes written, if a background block has to learn of them.
     pub written: Option<Vec<u8>>,
+}
+
+impl Errand {
+    /// Returns the name of the core's command.
+    pub fn command(&self) -> Option<CommandId> {
+        match self {
+            Self::Command(command, _) => Some(command.id),
+            Self::Request(_) | Self::Flush(_) | Self::Nobody => None,
+        }
+    }
 }
 
 impl fmt::Display for Errand {
@@ -125,6 +135,11 @@ impl Commands {
         let sent = self.at_device.remove(&name)?;
         self.silent -= usize::from(sent.is_nobodys());
         Some(sent)
+    }
+
+    /// Returns whether no command waits or is at the device.
+    pub fn are_none(&self) -> bool {
+        self.at_device.is_empty() && self.waiting.is_empty()
     }
 
     /// Returns the number of commands at the device that were given up.

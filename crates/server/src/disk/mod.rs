@@ -7,6 +7,7 @@ mod commands;
 mod measured;
 mod movement;
 mod patience;
+mod readings;
 mod requests;
 mod served;
 mod status;
@@ -16,7 +17,10 @@ pub use apps::{Fence, Guard, Hosted, Place, Spare};
 pub use background::{BackgroundStatus, BackgroundTerms, Floor, MemoryStatus, PromotedStatus};
 pub use measured::{Measured, MeasuredArm, MeasuredShare};
 pub use patience::TIMEOUT;
-pub use status::{Accessed, BOUNDS_US, DeviceTime, DiskStatus, Foresight, Gaps, Latency, Paid, Space};
+pub use readings::{Reading, ReadingFailure, ReadingResult, ReadingTimes};
+pub use status::{
+    Accessed, BOUNDS_US, DeviceTime, DiskStatus, Foresight, Gaps, Latency, Paid, ProbeStatus, Space,
+};
 
 use crate::tape::{Tape, Taped};
 use apps::{Apps, Asker, World};
@@ -25,7 +29,9 @@ use blocks::Blocks;
 use commands::{Commands, Errand};
 use device::{Answer, Ask, Device, Failure};
 use model::DriveModel;
+use readings::Readings;
 use requests::{Requests, State, Turn};
+use scheduler::policy::PolicyName;
 use scheduler::{
     Action, Application, Config, Core, IdleTimeError, Mimic, Record, Request, Sessions, SubmitError,
     TrustWatch,
@@ -61,6 +67,18 @@ pub enum DiskError {
     /// A core inside a drive moves its head, and has no commands for a device.
     #[error("the core is configured to stand inside the drive; give Config::place as Outside")]
     Inside,
+}
+
+/// The reasons why a disk keeps the model that it has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum AdoptError {
+    /// The core refuses it.
+    #[error(transparent)]
+    Core(#[from] scheduler::AdoptError),
+    /// The disk is recorded.
+    #[error("a disk that is recorded keeps its model, because a replay has no other; end the recording")]
+    Recorded,
 }
 
 /// A device with the core outside it, and applications on the core. It is a [`Device`] itself: a server of devices
@@ -144,6 +162,7 @@ pub struct Disk<D> {
     /// Requests for which the core's pool has no room.
     queued: VecDeque<Turn>,
     commands: Commands,
+    readings: Readings,
     blocks: Blocks,
     /// The application that has the background requests of clients, if the disk takes some.
     background: Option<Place<Background>>,
@@ -152,6 +171,8 @@ pub struct Disk<D> {
     changing: bool,
     counters: Counters,
     watch: TrustWatch,
+    /// The state of the probe, as its owner says.
+    probe: Option<ProbeStatus>,
     /// The latest time given to the core.
     told: Instant,
     /// The time that the device has for a command.
@@ -185,12 +206,14 @@ impl<D: Device> Disk<D> {
             held: Vec::new(),
             queued: VecDeque::new(),
             commands: Commands::default(),
+            readings: Readings::default(),
             blocks: Blocks::new(sector),
             background: None,
             answers: VecDeque::new(),
             changing: false,
             counters: Counters::new(),
             watch: TrustWatch::default(),
+            probe: None,
             told: Instant::ZERO,
             timeout: TIMEOUT,
         })
@@ -255,6 +278,26 @@ impl<D: Device> Disk<D> {
         answer
     }
 
+    /// Replaces what the core knows of the drive and its configuration, as [`Core::adopt`]; a mimic that no
+    /// policy asks any more is dropped.
+    ///
+    /// # Errors
+    /// The model has another size, the configuration is impossible, or the disk is [recorded](Self::record): a replay has only
+    /// the model from the beginning.
+    pub fn adopt(&mut self, now: Instant, model: Arc<DriveModel>, config: Config) -> Result<(), AdoptError> {
+        if self.core.tape.is_some() {
+            return Err(AdoptError::Recorded);
+        }
+        self.device.advance(now);
+        self.core.core.adopt(model, config)?;
+        if !matches!(config.policy, PolicyName::Smtf(_)) {
+            self.core.core.set_mimic(None);
+        }
+        self.watch = TrustWatch::default();
+        self.pump(now);
+        Ok(())
+    }
+
     /// Returns the core.
     pub fn core(&self) -> &Core {
         &self.core
@@ -263,6 +306,21 @@ impl<D: Device> Disk<D> {
     /// Returns the device.
     pub fn device(&self) -> &D {
         &self.device
+    }
+
+    /// Sets the receiver of requests for a probe while the disk serves; `None`: it is not probed.
+    pub fn on_probe_asked(&mut self, asked: Option<Box<dyn Fn() + Send>>) {
+        self.readings.set_bell(asked);
+    }
+
+    /// Asks for a probe. Returns whether there is a receiver.
+    pub fn ask_for_probe(&self) -> bool {
+        self.readings.ring()
+    }
+
+    /// Sets the state of the probe in the [status](Self::status).
+    pub fn set_probe(&mut self, probe: ProbeStatus) {
+        self.probe = Some(probe);
     }
 
     /// Returns the number of foreground requests that are not answered.
@@ -283,6 +341,7 @@ impl<D: Device> Disk<D> {
             background_requests: background.map(|background| background.status(self.told)),
             device_time: self.counters.device_time(self.core.core.drive(), self.told),
             accesses: self.counters.accesses(self.told),
+            probe: self.probe.clone(),
             ..self.counters.status(&self.core, &waits)
         }
     }
@@ -313,7 +372,7 @@ impl<D: Device> Disk<D> {
                 self.ask_again();
                 moved = true;
             }
-            moved |= self.send(now);
+            moved |= self.begin_reading(now) | self.send(now);
             moved |= self.take_background_answers() | self.take_snapshot_answers();
             if !moved {
                 return;

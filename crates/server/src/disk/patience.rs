@@ -33,6 +33,7 @@ impl<D: Device> Disk<D> {
             self.told = self.told.max(now);
             match errand {
                 Errand::Command(command, turn) => {
+                    self.readings.ended(command.id, now, Some(&silent()));
                     if let Some(request) = turn.and_then(|turn| self.requests.get_mut(turn)) {
                         request.failure = Some(silent());
                     }

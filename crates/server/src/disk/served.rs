@@ -127,7 +127,11 @@ impl<D: Device> Device for Disk<D> {
             None => {
                 let due = self.commands.due(self.timeout);
                 let floor = self.background.and_then(|place| self.apps.get(place)?.due());
-                [self.device.next_event(), self.core.wake_at(), due, floor].into_iter().flatten().min()
+                let reading = self.readings.due();
+                [self.device.next_event(), self.core.wake_at(), due, floor, reading]
+                    .into_iter()
+                    .flatten()
+                    .min()
             }
         }
     }

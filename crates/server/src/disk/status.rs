@@ -197,6 +197,21 @@ pub struct Accessed {
 /// The most accesses in a status: a sample of where the arm was.
 const MOST_ACCESSES: usize = 24;
 
+/// The state of the probe that characterises a disk while it serves.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct ProbeStatus {
+    /// `probing`, `found` (the core has the profile), `partial` (no profile that it could rely on), or `failed`.
+    pub state: &'static str,
+    /// The share of the measurements that is done, at most one.
+    pub share: f64,
+    /// Readings.
+    pub commands: u64,
+    /// The disk's time for them, in seconds.
+    pub drive_time_s: f64,
+    /// Why there is no profile, if there is none.
+    pub reason: Option<String>,
+}
+
 /// The status of a disk since its start.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct DiskStatus {
@@ -248,6 +263,8 @@ pub struct DiskStatus {
     pub device_time: DeviceTime,
     /// The last accesses, the oldest first.
     pub accesses: Vec<Accessed>,
+    /// The state of the probe, if the disk is probed while it serves, or was since the start.
+    pub probe: Option<ProbeStatus>,
 }
 
 #[derive(Debug)]
@@ -477,6 +494,7 @@ impl Counters {
             background_requests: None,
             device_time: DeviceTime::default(),
             accesses: Vec::new(),
+            probe: None,
         }
     }
 }

@@ -66,6 +66,7 @@ impl<D: Device> Disk<D> {
                 }
                 _ => None,
             };
+            self.readings.sees_sent(&errand, now);
             let name = self.commands.sent(now, errand, range, &ask, written);
             self.device.ask(now, name, range, ask);
         }
@@ -77,6 +78,7 @@ impl<D: Device> Disk<D> {
         let Some(Sent { errand, range, since, writes, written }) = self.commands.done(answer.id) else {
             return;
         };
+        self.readings.sees_answered(&errand);
         let purpose = match &errand {
             Errand::Command(command, _) => Some(command.purpose),
             Errand::Request(_) | Errand::Flush(_) | Errand::Nobody => None,
@@ -91,6 +93,7 @@ impl<D: Device> Disk<D> {
                 if turn.is_none() && command.purpose == Purpose::Foreground && answer.result.is_ok() {
                     self.promoted(&command, answer.at.saturating_since(since));
                 }
+                self.readings.ended(command.id, answer.at, answer.result.as_ref().err());
                 self.command_done(&command, turn, answer.result, written);
                 self.look(now);
             }

@@ -3,6 +3,7 @@
 
 mod background;
 mod mistrust;
+mod probe;
 mod silence;
 mod snapshot;
 mod spy;

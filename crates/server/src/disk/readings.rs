@@ -1,0 +1,188 @@
+//! Readings of the disk for a probe, which characterises it while it serves.
+//!
+//! The probe needs the times of commands that the drive did nothing beside. A reading is sent when no other command is at the
+//! device and the core [permits](scheduler::Core::read_for_host) it; its times count unless the device answered another command
+//! meanwhile.
+
+use super::Disk;
+use super::commands::Errand;
+use device::{Ask, Device, Failure};
+use scheduler::CommandId;
+use std::fmt;
+use thiserror::Error;
+use units::{Instant, Lbn, LbnRange};
+
+/// A reading that a probe asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reading {
+    /// The earliest instant at which it is sent.
+    pub at: Instant,
+    /// The sectors.
+    pub range: LbnRange,
+    /// Whether it counts only if the device was given no other command since the last reading.
+    pub next: bool,
+}
+
+/// The times of a reading.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReadingTimes {
+    /// When it was sent to the device.
+    pub submitted: Instant,
+    /// When the device had done it.
+    pub completed: Instant,
+}
+
+/// A reading that the device could not do.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{reason}")]
+pub struct ReadingFailure {
+    /// The sector that cannot be read, if that was the cause.
+    pub bad: Option<Lbn>,
+    /// The device's message.
+    pub reason: String,
+}
+
+/// What becomes of a reading: its times, `None` if another command came between, or the device's failure.
+pub type ReadingResult = Result<Option<ReadingTimes>, ReadingFailure>;
+
+type Tell = Box<dyn FnOnce(ReadingResult) + Send>;
+
+struct Asked {
+    reading: Reading,
+    tell: Tell,
+    /// The command at the device, and when it was sent.
+    sent: Option<(CommandId, Instant)>,
+    /// Whether the device has answered another command meanwhile.
+    disturbed: bool,
+}
+
+/// The state of readings.
+#[derive(Default)]
+pub(super) struct Readings {
+    asked: Option<Asked>,
+    /// Whether the device was given another command since the last reading.
+    others: bool,
+    /// When to look again.
+    due: Option<Instant>,
+    /// The receiver of requests for a probe.
+    bell: Option<Box<dyn Fn() + Send>>,
+}
+
+impl fmt::Debug for Readings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Readings").field("due", &self.due).finish_non_exhaustive()
+    }
+}
+
+impl Readings {
+    pub fn set_bell(&mut self, bell: Option<Box<dyn Fn() + Send>>) {
+        self.bell = bell;
+    }
+
+    pub fn ring(&self) -> bool {
+        self.bell.as_ref().map(|bell| bell()).is_some()
+    }
+
+    /// Returns when the waiting reading is to be looked at again.
+    pub fn due(&self) -> Option<Instant> {
+        self.due
+    }
+
+    /// Records that a command is sent to the device at `now`.
+    pub fn sees_sent(&mut self, errand: &Errand, now: Instant) {
+        let id = errand.command();
+        match self.asked.as_mut().and_then(|asked| asked.sent.as_mut()) {
+            Some((own, at)) if id == Some(*own) => *at = now,
+            _ => self.others = true,
+        }
+    }
+
+    /// Records that the device has answered a command.
+    pub fn sees_answered(&mut self, errand: &Errand) {
+        if let Some(asked) = &mut self.asked
+            && let Some((own, _)) = asked.sent
+        {
+            asked.disturbed |= errand.command() != Some(own);
+        }
+    }
+
+    /// Tells the result of the command if it is the reading's. A reading that was disturbed is begun again, unless it counts
+    /// only behind the last one.
+    pub fn ended(&mut self, id: CommandId, at: Instant, failure: Option<&Failure>) {
+        let Some(asked) = self.asked.take_if(|asked| asked.sent.is_some_and(|(own, _)| own == id)) else {
+            return;
+        };
+        let submitted = asked.sent.map_or(at, |(_, submitted)| submitted);
+        match failure {
+            Some(failure) => {
+                let bad = match failure {
+                    Failure::Medium(lbn) => Some(*lbn),
+                    _ => None,
+                };
+                (asked.tell)(Err(ReadingFailure { bad, reason: failure.to_string() }));
+            }
+            None if !asked.disturbed => {
+                (asked.tell)(Ok(Some(ReadingTimes { submitted, completed: at.max(submitted) })));
+            }
+            None if asked.reading.next => (asked.tell)(Ok(None)),
+            None => self.asked = Some(Asked { sent: None, disturbed: false, ..asked }),
+        }
+    }
+}
+
+impl<D: Device> Disk<D> {
+    /// Says whether there are [readings](Self::read) to come.
+    pub fn want_readings(&mut self, wanted: bool) {
+        self.core.core.want_readings(wanted);
+        if !wanted {
+            self.readings = Readings { bell: self.readings.bell.take(), ..Readings::default() };
+        }
+    }
+
+    /// Reads sectors for a probe as soon as the bound on harm permits it and nothing else is at the device, and tells the times.
+    /// A reading that waits is dropped by the next one, and by the end of [readings](Self::want_readings).
+    ///
+    /// A disk that is [recorded](Self::record) has none: `tell` is dropped.
+    pub fn read(
+        &mut self,
+        now: Instant,
+        reading: Reading,
+        tell: impl FnOnce(ReadingResult) + Send + 'static,
+    ) {
+        if self.core.tape.is_some() {
+            return;
+        }
+        self.device.advance(now);
+        self.pump(now);
+        self.readings.asked = Some(Asked { reading, tell: Box::new(tell), sent: None, disturbed: false });
+        self.pump(now);
+    }
+
+    /// Begins the reading that waits, if it may begin. Returns whether anything has happened.
+    pub(super) fn begin_reading(&mut self, now: Instant) -> bool {
+        self.readings.due = None;
+        let Some(asked) = self.readings.asked.take_if(|asked| asked.sent.is_none()) else { return false };
+        let reading = asked.reading;
+        if reading.next && self.readings.others {
+            (asked.tell)(Ok(None));
+            return true;
+        }
+        let mut command = None;
+        self.told = self.told.max(now);
+        if self.commands.are_none() {
+            self.readings.due = if now < reading.at {
+                Some(reading.at)
+            } else {
+                command = self.core.core.read_for_host(self.told, reading.range);
+                let later = command.is_none().then(|| self.core.core.reading_at(self.told));
+                later.flatten().filter(|at| now < *at)
+            };
+        }
+        let sent = command.map(|command| (command.id, now));
+        self.readings.asked = Some(Asked { sent, ..asked });
+        let Some(command) = command else { return false };
+        self.readings.others = false;
+        self.commands.push(now, Errand::Command(command, None), command.range, Ask::Read);
+        true
+    }
+}

@@ -118,6 +118,10 @@ fn execute(cli: Cli, console: &Console) -> Result<Outcome, Problem> {
         Command::Simulate(args) => simulate::execute(&args, console),
         Command::Lab(command) => lab::execute(command, console),
         Command::Demo(args) => demo::execute(&args, console),
+        #[cfg(unix)]
+        Command::Probe(args) if !args.control.is_empty() => {
+            tasks::probe(&args.control, args.json).map(Into::into)
+        }
         Command::Probe(args) => probe::execute(&args, console),
         #[cfg(target_os = "linux")]
         Command::Inspect(args) => inspect::execute(&args).map(Outcome::from),

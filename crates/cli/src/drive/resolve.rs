@@ -101,7 +101,11 @@ fn written(path: &Path) -> Result<Resolved, Problem> {
     }
 }
 
-fn ready(name: &str, text: String, profile: Profile) -> Result<Resolved, Problem> {
+/// Returns the drive of a profile.
+///
+/// # Errors
+/// It describes no drive.
+pub(crate) fn ready(name: &str, text: String, profile: Profile) -> Result<Resolved, Problem> {
     match DriveModel::from_profile(&profile) {
         Ok(model) => Ok(Resolved { text, profile, model }),
         Err(ProfileError { place, problem, mend }) => {

@@ -38,11 +38,14 @@ struct Json<'a> {
 const PARTIAL: u8 = 3;
 
 pub(crate) fn execute(args: &ProbeArgs, console: &Console) -> Result<crate::Outcome, Problem> {
+    let Some(name) = &args.device else {
+        return Err(Problem::usage("no drive to probe").help("give a disk's path, or emulated:NAME"));
+    };
     for path in args.output.iter().chain(&args.resume) {
         files::check_replaceable(path)?;
     }
     #[cfg(target_os = "linux")]
-    let _back_at_the_end = match &args.device {
+    let _back_at_the_end = match name {
         DeviceName::Raw { path } => {
             refuse(path)?;
             crate::switches::put_back_left(console);
@@ -50,13 +53,13 @@ pub(crate) fn execute(args: &ProbeArgs, console: &Console) -> Result<crate::Outc
         }
         DeviceName::Emulated { .. } => None,
     };
-    let (mut device, warning) = args.device.open_for(args.allow_writes)?;
+    let (mut device, warning) = name.open_for(args.allow_writes)?;
     if let Some(warning) = warning {
         console.note(&warning);
     }
     let mut probe = begin(args)?;
     let mut progress = Progress::new(console, "probing", PARTS as u64);
-    if args.resume.is_some() || matches!(args.device, DeviceName::Raw { .. }) {
+    if args.resume.is_some() || matches!(name, DeviceName::Raw { .. }) {
         // Ctrl-C saves the measurements so far, and puts back a disk's switches; a second one waits only for those.
         interrupt::watch(|| {
             #[cfg(target_os = "linux")]
@@ -116,7 +119,7 @@ pub(crate) fn execute(args: &ProbeArgs, console: &Console) -> Result<crate::Outc
     let text = match (&args.output, args.json) {
         (_, true) => crate::drive::json(&Json { profile, report })?,
         (Some(_), false) => {
-            let preset = args.device.preset()?.map_or_else(String::new, |preset| preset + "\n\n");
+            let preset = name.preset()?.map_or_else(String::new, |preset| preset + "\n\n");
             preset + &shown(report)
         }
         (None, false) => profile.to_toml(),

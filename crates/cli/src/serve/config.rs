@@ -99,6 +99,8 @@ pub(crate) struct DiskConfig {
     pub(crate) bought_turns: bool,
     /// Whether the cost of background work is measured, by windows without it.
     pub(crate) audit: bool,
+    /// Whether the disk is probed while it serves, if it has no profile.
+    pub(crate) probe: bool,
     /// `None`: idle time is not used.
     pub(crate) idle_after: Option<Duration>,
     /// The time that the device has for a command.
@@ -183,6 +185,7 @@ impl Config {
                         conservatism: None,
                         bought_turns: false,
                         audit: true,
+                        probe: true,
                         idle_after: Some(IDLE_AFTER),
                         timeout: server::TIMEOUT,
                         record: args.record.clone(),
@@ -357,6 +360,7 @@ impl DiskConfig {
             conservatism,
             bought_turns,
             audit,
+            probe,
             idle_after,
             timeout,
             record,
@@ -368,7 +372,7 @@ impl DiskConfig {
             background_memory,
         } = self;
         let Learning { memory_bytes, minimum_samples, probe_idle } = learning;
-        let all: [(&'static str, &dyn std::fmt::Debug); 25] = [
+        let all: [(&'static str, &dyn std::fmt::Debug); 26] = [
             ("device", device),
             ("listen", listen),
             ("allow_remote", allow_remote),
@@ -385,6 +389,7 @@ impl DiskConfig {
             ("conservatism_ms", conservatism),
             ("bought_turns", bought_turns),
             ("audit", audit),
+            ("probe", probe),
             ("idle_after_ms", idle_after),
             ("timeout_s", timeout),
             ("record", record),
@@ -511,7 +516,7 @@ mod tests {
         let expected = "bytes bytes_per_client clients drain_s handshake_s partial_blocks patience_s requests_per_client";
         assert_eq!(keys(limits), expected);
         let disk = table["disk"].as_array().unwrap()[0].as_table().unwrap();
-        let expected = "allow_remote audit background background_floor background_memory background_write bought_turns buffered conservatism_ms device export harm_percent idle_after_ms listen mimic_memory mimic_minimum_samples mimic_probe_idle mimic_table name policy profile read_only record record_limit timeout_s ublk";
+        let expected = "allow_remote audit background background_floor background_memory background_write bought_turns buffered conservatism_ms device export harm_percent idle_after_ms listen mimic_memory mimic_minimum_samples mimic_probe_idle mimic_table name policy probe profile read_only record record_limit timeout_s ublk";
         assert_eq!(keys(disk), expected);
     }
 

@@ -1,7 +1,6 @@
 //! The knowledge of a served disk's mimic, kept over restarts.
 
 use super::config::{Config, DiskConfig};
-use super::names::DeviceSpec;
 use super::open::AnyDevice;
 use crate::problem::Problem;
 use mimic::Learner;
@@ -26,11 +25,7 @@ pub(super) fn go_on(
         Problem::failed(format!("{}: {e}", state.display()))
             .help("give a state directory that can be written")
     })?;
-    let drive = match &disk.device {
-        DeviceSpec::Raw(path) => path.display().to_string(),
-        DeviceSpec::Emulated { drive, .. } => format!("emulated:{drive}"),
-    };
-    let learnt = Learnt::new(&state, drive);
+    let learnt = Learnt::new(&state, disk.device.drive());
     let learner = learnt.load(*learner.config(), learner.table().cloned()).map_err(Problem::failed)?;
     opened.set_mimic(Box::new(learner));
     Ok(Some(learnt))

@@ -10,6 +10,7 @@ mod learnt;
 mod names;
 mod open;
 mod places;
+mod probing;
 pub(crate) mod recipe;
 mod reload;
 mod source;
@@ -26,6 +27,7 @@ use device::Device;
 use hangup::Hangups;
 use names::DeviceSpec;
 use open::AnyDevice;
+use probing::Probing;
 use reload::Reload;
 use serde::Serialize;
 use server::control::{Control, ControlConfig};
@@ -47,6 +49,7 @@ struct Served {
     running: Running<Disk<AnyDevice>>,
     office: Option<Open>,
     learnt: Option<LearntKeeper>,
+    probing: Option<Probing>,
 }
 
 pub(crate) fn execute(args: &ServeArgs, console: &Console) -> Result<String, Problem> {
@@ -216,7 +219,8 @@ fn start(disk: &DiskConfig, config: &Config, allowed: &Places, console: &Console
         bound.map_err(|e| disk.places.underline_one("listen", turn, Problem::failed(e)))
     };
     let preset = open::preset(disk)?;
-    let (mut opened, recipe) = open::open(disk, config.partial_blocks)?;
+    let (mut opened, recipe) = open::open(disk, config.state.as_deref(), config.partial_blocks)?;
+    let to_probe = Probing::of(disk, config.state.as_deref(), &recipe);
     if let Some(remark) = recipe.remark() {
         console.note(&format!("{}: {remark}", disk.name));
     }
@@ -261,14 +265,15 @@ fn start(disk: &DiskConfig, config: &Config, allowed: &Places, console: &Console
     if let Some(number) = disk.ublk {
         console.note(&format!("{} at /dev/ublkb{number}", disk.name));
     }
+    let probing = to_probe.map(|probing| probing.begin(running.mailbox())).transpose();
     let keeper = learnt.map(|learnt| learnt::keep(learnt, &running)).transpose();
     let opened = office.map(|office| office.open(running.mailbox())).transpose();
     let opened =
         opened.map_err(|error| Problem::failed(format!("no thread for the tasks of {}: {error}", disk.name)));
-    match keeper.and_then(|learnt| Ok((opened?, learnt))) {
-        Ok((office, learnt)) => Ok(Served { running, office, learnt }),
+    match keeper.and_then(|learnt| Ok((opened?, learnt, probing?))) {
+        Ok((office, learnt, probing)) => Ok(Served { running, office, learnt, probing }),
         Err(problem) => {
-            let served = Served { running, office: None, learnt: None };
+            let served = Served { running, office: None, learnt: None, probing: None };
             stop(std::slice::from_ref(&served));
             end(vec![served]);
             Err(problem)
@@ -292,7 +297,7 @@ fn end(running: Vec<Served>) -> Vec<Ended> {
         running.iter().for_each(|other| one.running.ends_with_it(other.running.stopper()));
     }
     let mut ended = Vec::new();
-    for Served { running, office, learnt } in running {
+    for Served { running, office, learnt, probing } in running {
         let name = running.name().to_owned();
         let result = running
             .join()
@@ -302,6 +307,9 @@ fn end(running: Vec<Served>) -> Vec<Ended> {
                 }
                 if let Some(learnt) = learnt {
                     learnt.close(&disk);
+                }
+                if let Some(probing) = probing {
+                    probing.close(&mut disk);
                 }
                 if let Err(error) = disk.end_recording() {
                     tracing::error!(disk = name, %error, "the recording is cut off");

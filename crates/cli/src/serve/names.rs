@@ -27,6 +27,14 @@ impl DeviceSpec {
         self.path() == other.path()
     }
 
+    /// Returns its name in files of the state directory, which are of one drive.
+    pub(crate) fn drive(&self) -> String {
+        match self {
+            Self::Raw(path) => path.display().to_string(),
+            Self::Emulated { drive, .. } => format!("emulated:{drive}"),
+        }
+    }
+
     /// Returns the place of its bytes.
     pub(crate) fn path(&self) -> &Path {
         match self {

@@ -2,6 +2,7 @@
 
 use super::config::DiskConfig;
 use super::names::DeviceSpec;
+use super::probing;
 use super::recipe::{Knowledge, Made, Recipe, hex};
 use crate::differs::{Differs, in_force};
 use crate::drive::resolve::{Resolved, resolve};
@@ -23,8 +24,18 @@ pub(crate) type AnyDevice = Box<dyn Device + Send>;
 ///
 /// # Errors
 /// The device cannot be opened, or the profile is invalid or of another device.
-pub(crate) fn open(config: &DiskConfig, partial_blocks: usize) -> Result<(Disk<AnyDevice>, Recipe), Problem> {
+pub(crate) fn open(
+    config: &DiskConfig,
+    state: Option<&Path>,
+    partial_blocks: usize,
+) -> Result<(Disk<AnyDevice>, Recipe), Problem> {
     let (device, drive) = device(config)?;
+    let drive = match drive {
+        Knowledge::Size { sectors, sector_bytes } => {
+            probing::found(config, state, (sectors, sector_bytes)).unwrap_or(drive)
+        }
+        drive => drive,
+    };
     let recipe = Recipe {
         version: env!("CARGO_PKG_VERSION").into(),
         disk: config.name.clone(),
@@ -220,7 +231,7 @@ fn alone(path: &Path) -> Result<File, Problem> {
 }
 
 /// Returns the knowledge of a drive with a profile.
-fn characterised(found: Resolved, name: &str) -> Result<Knowledge, Problem> {
+pub(super) fn characterised(found: Resolved, name: &str) -> Result<Knowledge, Problem> {
     let overheads = found.overheads(&format!("{name}: its profile"))?;
     Ok(Knowledge::Profile { toml: found.text, costs: overheads.into() })
 }

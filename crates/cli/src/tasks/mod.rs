@@ -122,6 +122,16 @@ pub(crate) fn act(args: &OneTask, what: &str) -> Result<String, Problem> {
     told(&args.daemon, &task)
 }
 
+/// Has a daemon probe a disk while it serves, unless it does so already, and says how far that is.
+pub(crate) fn probe(of: &[String], json: bool) -> Result<String, Problem> {
+    let [socket, disk] = of else {
+        return Err(Problem::usage("give the control socket, and the disk's name"));
+    };
+    let control = Control::new(socket);
+    let state = control.post(&format!("/v1/disks/{}/probe", part(disk)?), &json!({})).map_err(problem)?;
+    if json { crate::drive::json(&state) } else { Ok(show::probe(&state).unwrap_or_default() + "\n") }
+}
+
 pub(crate) fn priority(args: &PriorityArgs) -> Result<String, Problem> {
     let (control, disk) = daemon(&args.daemon)?;
     let path = format!("/v1/disks/{disk}/tasks/{}", args.id);

@@ -213,6 +213,23 @@ fn background_requests(of: &Value) -> String {
 }
 
 /// Returns disks and tasks.
+/// Describes the state of a disk's probe, if it has one.
+pub(crate) fn probe(probe: &Value) -> Option<String> {
+    let state = probe["state"].as_str()?;
+    let (commands, seconds) =
+        (probe["commands"].as_u64().unwrap_or(0), probe["drive_time_s"].as_f64().unwrap_or(0.0));
+    let so_far = format!("{} readings, {seconds:.0} s of the disk's time", grouped(commands));
+    let reason = probe["reason"].as_str().unwrap_or_default();
+    Some(match state {
+        "probing" => {
+            let percent = probe["share"].as_f64().unwrap_or(0.0) * 100.0;
+            format!("{percent:.0}% of the probe is done: {so_far}; until then tasks have idle time only")
+        }
+        "found" => format!("the profile was found: {so_far}; gaps are used"),
+        state => format!("{state}: {so_far}; tasks have idle time only: {reason}"),
+    })
+}
+
 pub(crate) fn status(status: &Value) -> String {
     let mut out = String::new();
     for disk in status["disks"].as_array().into_iter().flatten() {
@@ -239,6 +256,9 @@ pub(crate) fn status(status: &Value) -> String {
         );
         if let Some(measured) = measured(&now["measured"]) {
             let _ = writeln!(out, "  measured    {measured}");
+        }
+        if let Some(probe) = probe(&now["probe"]) {
+            let _ = writeln!(out, "  probe       {probe}");
         }
         out.push_str(&background_requests(&now["background_requests"]));
         // A drive without a profile has no gaps to report.
@@ -295,6 +315,23 @@ mod tests {
         assert!(told.contains(expected), "{told}");
         let expected = "\n  floor       2 MB/s: 7 requests became foreground work, 3.0 MB in at most 1.2 s of the disk's time\n";
         assert!(told.contains(expected), "{told}");
+    }
+
+    #[test]
+    fn status_says_how_far_the_probe_of_a_disk_is() {
+        let of = |probe: Value| {
+            let now = json!({ "probe": probe });
+            status(&json!({ "disks": [{ "name": "d0", "status": now }], "tasks": [] }))
+        };
+        assert!(!of(Value::Null).contains("probe"));
+        let at = |state: &str| json!({ "state": state, "share": 0.25, "commands": 4_321, "drive_time_s": 40.2, "reason": null });
+        let told = of(at("probing"));
+        let expected = "\n  probe       25% of the probe is done: 4,321 readings, 40 s of the disk's time; until then tasks have idle time only\n";
+        assert!(told.contains(expected), "{told}");
+        assert!(of(at("found")).contains("found: 4,321 readings, 40 s of the disk's time; gaps are used\n"));
+        let mut failed = at("failed");
+        failed["reason"] = "it is no disk".into();
+        assert!(of(failed).contains("probe       failed: 4,321 readings"), "a reason follows");
     }
 
     #[test]

@@ -31,6 +31,8 @@ mod page;
 mod parquet;
 mod probe;
 #[cfg(target_os = "linux")]
+mod probing;
+#[cfg(target_os = "linux")]
 mod proofs;
 #[cfg(target_os = "linux")]
 mod python;

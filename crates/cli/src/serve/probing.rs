@@ -1,0 +1,431 @@
+//! The probe of a disk without a profile, while the disk serves.
+//!
+//! A thread runs the probe, and asks the disk's thread for each reading; that sends it when the bound on harm permits. The
+//! measurements are saved in the disk's part of the state directory, and continue after a restart. When the probe is sure, the
+//! profile is saved beside them, and the core adopts it; the next start begins with it.
+
+use super::config::DiskConfig;
+use super::names::DeviceSpec;
+use super::open::{AnyDevice, characterised};
+use super::recipe::{Knowledge, Made, Recipe};
+use crate::drive::resolve::ready;
+use crate::files;
+use crate::problem::Problem;
+use ::probe::{Device, DeviceError, Journal, Options, Outcome, Probe, ProbeError, Progress, Timed};
+use model::Profile;
+use server::{Disk, Gone, Mailbox, ProbeStatus, Reading};
+use std::cell::Cell;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{channel, sync_channel};
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
+use tracing::{error, info, warn};
+use units::{Bytes, LbnRange, Op, Sectors};
+
+/// The interval between savings of the measurements, and between reports to the status.
+const SAVE_EVERY: Duration = Duration::from_secs(5);
+
+/// The attempts between two starts of the daemon; each has more time than the one before.
+const ATTEMPTS_MAX: u32 = 3;
+
+/// The files, in a disk's part of the state directory.
+const MEASURED: &str = "probe";
+const FOUND: &str = "profile.toml";
+
+/// The beginning of a found profile's first line, which a checksum of the other lines and the drive's name follow.
+const HEAD: &str = "# found by the daemon, ";
+
+type Served = Mailbox<Disk<AnyDevice>>;
+
+/// Returns a found profile as its file has it.
+fn sealed(drive: &str, toml: &str) -> String {
+    format!("{HEAD}{:08x} {drive}\n{toml}", crc32fast::hash(toml.as_bytes()))
+}
+
+/// Returns the profile in a file that was found for this drive.
+fn unsealed<'a>(drive: &str, text: &'a str) -> Option<&'a str> {
+    let (head, toml) = text.split_once('\n')?;
+    let (sum, of) = head.strip_prefix(HEAD)?.split_once(' ')?;
+    (of == drive && sum == format!("{:08x}", crc32fast::hash(toml.as_bytes()))).then_some(toml)
+}
+
+/// Returns the profile that an earlier probe of this disk has found. A file that is damaged, or of a disk of another name or
+/// size, is logged and not used.
+pub(super) fn found(config: &DiskConfig, state: Option<&Path>, size: (u64, u64)) -> Option<Knowledge> {
+    let path = state?.join(&config.name).join(FOUND);
+    let text = String::from_utf8(std::fs::read(&path).ok()?).unwrap_or_default();
+    let used = unsealed(&config.device.drive(), &text)
+        .and_then(|toml| Profile::from_toml(toml, FOUND).ok().map(|profile| (toml.to_owned(), profile)))
+        .and_then(|(toml, profile)| ready(FOUND, toml, profile).ok())
+        .filter(|found| (found.model.layout().capacity().get(), found.model.sector_bytes().get()) == size)
+        .and_then(|found| characterised(found, &config.name).ok());
+    let path = path.display();
+    match &used {
+        Some(_) => info!(disk = config.name, %path, "goes on with the profile that was found"),
+        None => {
+            warn!(disk = config.name, %path, "a profile that is damaged or of another disk; it is not used")
+        }
+    }
+    used
+}
+
+/// A probe that has not begun.
+pub(super) struct ToProbe {
+    directory: PathBuf,
+    drive: String,
+    disk: String,
+    recipe: Recipe,
+    /// Whether the policy was chosen by the user.
+    policy: bool,
+    /// Whether it begins by itself.
+    at_once: bool,
+}
+
+/// A probe at work.
+pub(super) struct Probing {
+    thread: JoinHandle<()>,
+    ends: Arc<AtomicBool>,
+}
+
+impl Probing {
+    /// Returns the probe of a disk that is to be probed while it serves: it has no profile and rotates, as far as is known.
+    pub(super) fn of(disk: &DiskConfig, state: Option<&Path>, recipe: &Recipe) -> Option<ToProbe> {
+        let unknown = matches!(recipe.drive, Knowledge::Size { .. });
+        let directory = state.filter(|_| unknown)?.join(&disk.name);
+        if disk.record.is_some() || disk.idle_after.is_none() {
+            info!(disk = disk.name, "not probed: a disk that is recorded, or whose idle time is not used");
+            return None;
+        }
+        if let DeviceSpec::Raw(path) = &disk.device
+            && device::inspect(path).is_ok_and(|found| found.rotational == Some(false))
+        {
+            return None;
+        }
+        Some(ToProbe {
+            directory,
+            drive: disk.device.drive(),
+            disk: disk.name.clone(),
+            recipe: recipe.clone(),
+            policy: disk.policy.is_some(),
+            at_once: disk.probe,
+        })
+    }
+
+    /// Ends the probe after the disk has ended; the measurements are saved.
+    pub(super) fn close(self, disk: &mut Disk<AnyDevice>) {
+        self.ends.store(true, Ordering::Relaxed);
+        // A reading that waits has no answer then.
+        disk.want_readings(false);
+        disk.on_probe_asked(None);
+        // The thread has logged its own panic.
+        let _ = self.thread.join();
+    }
+}
+
+impl ToProbe {
+    /// Begins to probe.
+    ///
+    /// # Errors
+    /// The system cannot create a thread.
+    pub(super) fn begin(self, served: Served) -> Result<Probing, Problem> {
+        let ends = Arc::new(AtomicBool::new(false));
+        let over = Arc::clone(&ends);
+        let name = self.disk.clone();
+        let (ring, asked) = channel();
+        let bell: Box<dyn Fn() + Send> = Box::new(move || {
+            // A thread that has ended has nothing left to find.
+            let _ = ring.send(());
+        });
+        // Without the disk's server there is nothing to probe.
+        let _ = served.send(move |disk, _| disk.on_probe_asked(Some(bell)));
+        let thread = Builder::new().name("probe".into()).spawn(move || {
+            let mut begins = self.at_once;
+            while begins || asked.recv().is_ok() {
+                begins = false;
+                if over.load(Ordering::Relaxed) || self.run(&served, &over) != Ok(false) {
+                    return;
+                }
+                // The requests that came meanwhile were for this probe.
+                asked.try_iter().for_each(drop);
+            }
+        });
+        let thread =
+            thread.map_err(|e| Problem::failed(format!("no thread for the probe of {name}: {e}")))?;
+        Ok(Probing { thread, ends })
+    }
+
+    fn measured(&self) -> PathBuf {
+        self.directory.join(MEASURED)
+    }
+
+    /// Returns the probe with the measurements so far. A file that cannot be used is put aside.
+    fn resumed(&self) -> Probe {
+        let path = self.measured();
+        let Ok(bytes) = std::fs::read(&path) else { return Probe::new(Options::default()) };
+        let journal = Journal::from_bytes(&bytes, &path.display().to_string());
+        match journal.and_then(|journal| Probe::resume(Options::default(), journal)) {
+            Ok(probe) => probe,
+            Err(error) => {
+                self.put_aside(&error.to_string());
+                Probe::new(Options::default())
+            }
+        }
+    }
+
+    fn put_aside(&self, why: &str) {
+        let aside = self.directory.join(format!("{MEASURED}.refused"));
+        let renamed = std::fs::rename(self.measured(), &aside);
+        warn!(disk = self.disk, why, aside = %aside.display(), ?renamed, "the probe begins anew");
+    }
+
+    fn save(&self, journal: &Journal) {
+        if let Err(problem) = files::replace(&self.measured(), journal.to_bytes()) {
+            warn!(disk = self.disk, ?problem, "the probe's measurements are not saved; it goes on");
+        }
+    }
+
+    /// Probes; returns whether nothing is left to do.
+    fn run(&self, served: &Served, ends: &AtomicBool) -> Result<bool, Gone> {
+        if let Err(error) = server::tasks::own_directory(&self.directory) {
+            warn!(disk = self.disk, %error, "not probed: its part of the state directory cannot be used");
+            return Ok(false);
+        }
+        served.send(|disk, _| disk.want_readings(true))?;
+        info!(
+            disk = self.disk,
+            "no profile: it is probed while it serves, within the bound on harm; `probe = false` ends that"
+        );
+        let mut status = ProbeStatus { state: "probing", ..ProbeStatus::default() };
+        tell(served, &status)?;
+        let mut fresh = true;
+        for attempt in 1.. {
+            let mut probe = self.resumed();
+            let mut device = Live::new(served)?;
+            let mut saved = Instant::now();
+            let ended = probe.run(&mut device, &mut |at| {
+                if saved.elapsed() >= SAVE_EVERY {
+                    saved = Instant::now();
+                    self.save(at.journal);
+                    status = probing(at);
+                    // Without the server the next reading fails.
+                    let _ = tell(served, &status);
+                }
+                if ends.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            });
+            let (commands, drive_time_s) =
+                (probe.journal().commands(), probe.journal().drive_time().as_secs_f64());
+            status = ProbeStatus { commands, drive_time_s, ..status };
+            // The angle of a disk that was replaced, and states of another program, are refused before anything is measured.
+            if let Err(ProbeError::State(error)) = &ended
+                && std::mem::take(&mut fresh)
+            {
+                self.put_aside(&error.to_string());
+                continue;
+            }
+            self.save(probe.journal());
+            let over = match ended {
+                Ok(found) if !found.report.is_partial() => self.adopt(served, &found)?,
+                Ok(found) if attempt < ATTEMPTS_MAX => {
+                    info!(disk = self.disk, given_up = ?found.report.given_up, "the probe is not sure of the disk; it measures anew, with more time");
+                    continue;
+                }
+                Ok(found) => Err(("partial", format!("not sure of the disk: {:?}", found.report.given_up))),
+                Err(ProbeError::Interrupted) => return Ok(true),
+                // The disk's server ends.
+                Err(ProbeError::Device(_)) if ends.load(Ordering::Relaxed) => return Ok(true),
+                Err(error) => Err(("failed", error.to_string())),
+            };
+            served.send(|disk, _| disk.want_readings(false))?;
+            status = match over {
+                Ok(()) => ProbeStatus { state: "found", share: 1.0, ..status },
+                Err((state, reason)) => {
+                    warn!(
+                        disk = self.disk,
+                        reason,
+                        "no profile: tasks have idle time only; `freeblock probe` measures a disk that serves nobody"
+                    );
+                    ProbeStatus { state, reason: Some(reason), ..status }
+                }
+            };
+            tell(served, &status)?;
+            return Ok(status.state == "found");
+        }
+        Ok(true)
+    }
+
+    /// Saves the profile, and has the core adopt it.
+    fn adopt(&self, served: &Served, found: &Outcome) -> Result<Result<(), (&'static str, String)>, Gone> {
+        let failed = |problem: Problem| ("failed", format!("{problem:?}"));
+        let toml = found.profile.to_toml();
+        let known = ready(FOUND, toml.clone(), found.profile.clone())
+            .and_then(|found| characterised(found, &self.disk));
+        let drive = match known {
+            Ok(drive) => drive,
+            Err(problem) => return Ok(Err(failed(problem))),
+        };
+        if let Err(problem) = files::replace(&self.directory.join(FOUND), sealed(&self.drive, &toml)) {
+            error!(
+                disk = self.disk,
+                ?problem,
+                "the profile is used, but not saved: the next start probes again"
+            );
+        }
+        let policy = if self.policy { self.recipe.policy.clone() } else { drive.policy().to_string() };
+        let Made { model, config, .. } = match (Recipe { drive, policy, ..self.recipe.clone() }).make() {
+            Ok(made) => made,
+            Err(error) => return Ok(Err(("failed", error))),
+        };
+        let within = 100.0 * found.report.check.within_50us;
+        match served.ask(move |disk, now| disk.adopt(now, model, config))? {
+            Ok(()) => {
+                info!(
+                    disk = self.disk,
+                    commands = found.report.commands,
+                    drive_s = found.report.drive_time_s.round(),
+                    within_50us = format!("{within:.1}%"),
+                    "its profile is found: gaps are used from now on"
+                );
+                Ok(Ok(()))
+            }
+            Err(error) => Ok(Err(("failed", error.to_string()))),
+        }
+    }
+}
+
+fn tell(served: &Served, status: &ProbeStatus) -> Result<(), Gone> {
+    let status = status.clone();
+    served.send(move |disk, _| disk.set_probe(status))
+}
+
+fn probing(at: &Progress<'_>) -> ProbeStatus {
+    ProbeStatus {
+        state: "probing",
+        share: at.share,
+        commands: at.journal.commands(),
+        drive_time_s: at.journal.drive_time().as_secs_f64(),
+        reason: None,
+    }
+}
+
+/// A disk that serves others, as the probe sees it.
+struct Live<'a> {
+    served: &'a Served,
+    capacity: Sectors,
+    sector_bytes: Bytes,
+    /// The disk's clock when it was last asked.
+    last: Cell<units::Instant>,
+}
+
+impl<'a> Live<'a> {
+    fn new(served: &'a Served) -> Result<Self, Gone> {
+        let (capacity, sector_bytes, now) = served.ask(|disk, now| {
+            let drive = disk.core().drive();
+            (drive.layout().capacity(), drive.sector_bytes(), now)
+        })?;
+        Ok(Self { served, capacity, sector_bytes, last: Cell::new(now) })
+    }
+
+    fn read(&self, op: Op, reading: Reading) -> Result<Option<Timed>, DeviceError> {
+        let failed = |reason: String, unreadable| DeviceError {
+            op,
+            range: reading.range,
+            unreadable,
+            reason,
+            mend: "the daemon's log says more".to_owned(),
+        };
+        if op.is_write() {
+            return Err(failed("a disk that serves others is only read".to_owned(), None));
+        }
+        let (tell, told) = sync_channel(1);
+        let gone = || failed("the disk is not served any more".to_owned(), None);
+        let read = self.served.send(move |disk, now| {
+            disk.read(now, reading, move |result| {
+                // The probe may have ended.
+                let _ = tell.send(result);
+            });
+        });
+        read.map_err(|Gone| gone())?;
+        match told.recv() {
+            Ok(Ok(times)) => {
+                Ok(times.map(|times| Timed { submitted: times.submitted, completed: times.completed }))
+            }
+            Ok(Err(failure)) => Err(failed(failure.reason, failure.bad)),
+            Err(_) => Err(gone()),
+        }
+    }
+}
+
+impl Device for Live<'_> {
+    fn capacity(&self) -> Sectors {
+        self.capacity
+    }
+
+    fn sector_bytes(&self) -> Bytes {
+        self.sector_bytes
+    }
+
+    fn now(&self) -> units::Instant {
+        // A disk that has ended has no later time, and its next reading fails.
+        let now = self.served.ask(|_, now| now).unwrap_or(self.last.get());
+        self.last.set(now.max(self.last.get()));
+        self.last.get()
+    }
+
+    fn execute(&mut self, at: units::Instant, op: Op, range: LbnRange) -> Result<Timed, DeviceError> {
+        loop {
+            if let Some(timed) = self.read(op, Reading { at, range, next: false })? {
+                return Ok(timed);
+            }
+        }
+    }
+
+    fn execute_next(
+        &mut self,
+        at: units::Instant,
+        op: Op,
+        range: LbnRange,
+    ) -> Result<Option<Timed>, DeviceError> {
+        self.read(op, Reading { at, range, next: true })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_start_goes_on_with_the_profile_that_was_found_for_a_disk_of_this_size() {
+        let state = std::env::temp_dir().join(format!("freeblock-found-{}", std::process::id()));
+        std::fs::create_dir_all(state.join("d0")).unwrap();
+        let text = "[[disk]]\nname = \"d0\"\ndevice = \"/dev/sdb\"\nlisten = [\"unix:/s\"]\n";
+        let config = crate::serve::config::Config::from_toml(text, "f.toml").unwrap();
+        let disk = &config.disks[0];
+        let toml = model::builtin::text("mimic-base").unwrap();
+        let profile = model::builtin::find("mimic-base").unwrap();
+        let drive = model::DriveModel::from_profile(&profile).unwrap();
+        let size = (drive.layout().capacity().get(), drive.sector_bytes().get());
+        let of = |drive: &str, size| {
+            std::fs::write(state.join("d0").join(FOUND), sealed(drive, toml)).unwrap();
+            found(disk, Some(&state), size).is_some()
+        };
+        assert!(of("/dev/sdb", size));
+        assert!(!of("/dev/sdb", (size.0 - 1, size.1)), "another size");
+        assert!(!of("/dev/sdc", size), "another disk");
+        assert!(found(disk, None, size).is_none());
+        std::fs::remove_dir_all(&state).unwrap();
+    }
+
+    #[test]
+    fn a_found_profile_is_used_only_whole_and_for_its_drive() {
+        let text = sealed("/dev/sdb", "rpm = 7200\n");
+        assert_eq!(unsealed("/dev/sdb", &text), Some("rpm = 7200\n"));
+        assert_eq!(unsealed("/dev/sdc", &text), None);
+        assert_eq!(unsealed("/dev/sdb", &text.replace("7200", "7201")), None);
+        assert_eq!(unsealed("/dev/sdb", &text[..text.len() - 1]), None);
+        assert_eq!(unsealed("/dev/sdb", "rpm = 7200\n"), None);
+        assert!(text.starts_with("# "), "a comment in TOML");
+    }
+}

@@ -28,7 +28,7 @@ put 644 "$here/freeblock.tmpfiles.conf" usr/lib/tmpfiles.d/freeblock.conf
 put 644 "$top/docs/freeblock.toml" etc/freeblock/freeblock.toml
 put 644 "$here/grafana/freeblock.json" usr/share/freeblock/grafana/freeblock.json
 put 644 "$here/prometheus/freeblock.rules.yml" usr/share/freeblock/prometheus/freeblock.rules.yml
-put 644 "$here/freeblock-ublk.conf" usr/share/freeblock/freeblock-ublk.conf
+for drop_in in ublk local; do put 644 "$here/freeblock-$drop_in.conf" "usr/share/freeblock/freeblock-$drop_in.conf"; done
 
 mkdir -p "$root/usr/share/man/man1" "$work/completions"
 "$binary" man "$root/usr/share/man/man1" >/dev/null

@@ -6,7 +6,7 @@
 //! [`Clock`] and [`Ring`] do that for their hosts. [`Ublk`] is the opposite: a disk as a block device of this
 //! machine's own kernel.
 //!
-//! This crate and `columns` are the only ones with unsafe code; here it is in `ring.rs` and `sg/kernel.rs`.
+//! This crate and `columns` are the only ones with unsafe code; here it is in `memory.rs`, `ring.rs` and `sg/kernel.rs`.
 
 mod aligned;
 #[cfg(target_os = "linux")]
@@ -21,6 +21,8 @@ mod holes;
 mod inspect;
 #[cfg(target_os = "linux")]
 mod kernel;
+#[cfg(target_os = "linux")]
+mod memory;
 #[cfg(target_os = "linux")]
 mod raw;
 #[cfg(target_os = "linux")]
@@ -44,6 +46,8 @@ pub use inspect::{
 };
 #[cfg(target_os = "linux")]
 pub use kernel::{KERNEL_SECTOR, KernelError, KernelOp, KernelQueue, KernelRequest};
+#[cfg(target_os = "linux")]
+pub use memory::{MemoryError, hold_memory};
 #[cfg(target_os = "linux")]
 pub use raw::{OpenError, Options, Raw, User};
 #[cfg(target_os = "linux")]

@@ -42,6 +42,9 @@ pub(crate) struct ServeArgs {
     /// Offer the disk as /dev/ublkbN too, a block device of this machine's kernel (needs root, the driver ublk_drv, and a build with the feature ublk)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=i64::from(crate::serve::MOST_UBLK)))]
     pub(crate) ublk: Option<u32>,
+    /// Keep the daemon's memory, for a disk that this machine mounts itself (needs the capability CAP_SYS_RESOURCE); always with --ublk
+    #[arg(long)]
+    pub(crate) lock_memory: bool,
     /// The name of a second export of the disk, for reading: requests there wait for time that other clients leave
     #[arg(long, value_name = "NAME")]
     pub(crate) background: Option<String>,

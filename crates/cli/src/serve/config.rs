@@ -33,6 +33,8 @@ struct FileText {
     keep: Option<Spanned<String>>,
     log: Option<Spanned<String>>,
     #[serde(default)]
+    lock_memory: bool,
+    #[serde(default)]
     limits: LimitsText,
     disk: Spanned<Vec<DiskText>>,
 }
@@ -64,6 +66,8 @@ pub(crate) struct Config {
     pub(crate) own: Vec<PathBuf>,
     /// The lowest level of log lines that are written.
     pub(crate) log: tracing::Level,
+    /// Whether the daemon keeps its memory, because this machine mounts a disk of it.
+    pub(crate) lock_memory: bool,
     /// The most bytes that a backup keeps in the state directory.
     pub(crate) keep_bytes_max: u64,
     pub(crate) limits: server::Limits,
@@ -166,6 +170,7 @@ impl Config {
                     targets: None,
                     own: Vec::new(),
                     log: LOG,
+                    lock_memory: false,
                     keep_bytes_max: KEEP_BYTES_MAX,
                     limits: server::Limits::default(),
                     partial_blocks: PARTIAL_BLOCKS,
@@ -213,6 +218,7 @@ impl Config {
         config.state = args.state.clone().or(config.state);
         config.control = args.control.clone().or(config.control);
         config.web = args.web.options().or(config.web);
+        config.lock_memory |= args.lock_memory || config.disks.iter().any(|disk| disk.ublk.is_some());
         config.own.extend(config.web.iter().flat_map(WebOptions::files));
         if config.web.is_some() && config.state.is_none() {
             let problem = Problem::usage("a page, and no state directory for the tasks that it shows")
@@ -302,6 +308,7 @@ impl Config {
             targets,
             own,
             log,
+            lock_memory: file.lock_memory,
             keep_bytes_max,
             limits,
             partial_blocks,
@@ -508,7 +515,7 @@ mod tests {
         let text = uncommented();
         let table = text.parse::<toml::Table>().unwrap();
         let keys = |table: &toml::Table| table.keys().cloned().collect::<Vec<_>>().join(" ");
-        assert_eq!(keys(&table), "control control_roles disk keep limits log state targets web");
+        assert_eq!(keys(&table), "control control_roles disk keep limits lock_memory log state targets web");
         let roles = table["control_roles"].as_table().unwrap();
         assert_eq!(keys(roles), "read_gids read_uids write_gids write_uids");
         assert_eq!(keys(table["web"].as_table().unwrap()), "certificate control key listen token");

@@ -55,7 +55,12 @@ struct Served {
 pub(crate) fn execute(args: &ServeArgs, console: &Console) -> Result<String, Problem> {
     let hangups = Hangups::hold().map_err(|e| Problem::failed(format!("SIGHUP: {e}")))?;
     let config = Config::new(args)?;
+    // Before there are threads, which inherit it.
+    let unheld = if config.lock_memory { device::hold_memory() } else { Vec::new() };
     let lines = crate::emulate::log(config.log);
+    for error in unheld {
+        tracing::warn!("{error}");
+    }
     check_handed_over(&config)?;
     if let Some(state) = &config.state {
         server::tasks::private_directory(state).map_err(|e| {

@@ -69,6 +69,7 @@ fn fixed(old: &Config, new: &Config) -> Vec<String> {
     differs("state", old.state != new.state);
     differs("control", old.control != new.control);
     differs("web", old.web != new.web);
+    differs("lock_memory", old.lock_memory != new.lock_memory);
     differs("keep", old.keep_bytes_max != new.keep_bytes_max);
     differs("limits.partial_blocks", old.partial_blocks != new.partial_blocks);
     for disk in &old.disks {

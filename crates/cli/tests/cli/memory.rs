@@ -1,6 +1,6 @@
 //! A daemon that gets little memory from the kernel, with greedy clients.
 
-use crate::serve::start;
+use crate::serve::{start, start_command};
 use crate::support::Dir;
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -84,4 +84,72 @@ fn a_daemon_of_little_memory_serves_whatever_its_clients_do() {
     drop(other);
     let requests = daemon.end()[0]["requests"].as_u64();
     assert!(requests.is_some_and(|requests| requests >= 37), "{requests:?}");
+}
+
+/// `PF_MEMALLOC_NOIO` of Linux' include/linux/sched.h: what is allocated for this thread waits for no write.
+const NO_IO: u64 = 0x8_0000;
+const CAP_SYS_RESOURCE: u64 = 1 << 24;
+
+/// Returns the flags of each thread of a process, and its locked memory in KiB (proc(5)).
+fn held(id: u32) -> (Vec<u64>, u64) {
+    let flags = |task: std::io::Result<std::fs::DirEntry>| {
+        let stat = std::fs::read_to_string(task.unwrap().path().join("stat")).unwrap();
+        // The name is in parentheses and may have spaces; the flags are the seventh field behind it.
+        stat.rsplit(") ").next().unwrap().split(' ').nth(6).unwrap().parse().unwrap()
+    };
+    let flags = std::fs::read_dir(format!("/proc/{id}/task")).unwrap().map(flags).collect();
+    let locked = field(&std::fs::read_to_string(format!("/proc/{id}/status")).unwrap(), "VmLck:", 10);
+    (flags, locked)
+}
+
+fn field(status: &str, name: &str, radix: u32) -> u64 {
+    let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+    u64::from_str_radix(line.trim().trim_end_matches(" kB"), radix).unwrap()
+}
+
+#[test]
+fn with_lock_memory_no_thread_waits_for_a_write_or_the_daemon_says_what_it_lacks() {
+    let dir = Dir::new();
+    let arguments = |name: &str| {
+        let (disk, socket) = (dir.path(name), dir.path(&format!("{name}.sock")));
+        std::fs::File::create(&disk).unwrap().set_len(64 * MIB).unwrap();
+        [
+            "--disk".to_owned(),
+            format!("d={disk}"),
+            "--listen".into(),
+            format!("unix:{socket}"),
+            "--json".into(),
+        ]
+    };
+    let serve = |name: &str, more: &[&str]| {
+        let own = arguments(name);
+        let all: Vec<&str> = own.iter().map(String::as_str).chain(more.iter().copied()).collect();
+        start(&all, 1)
+    };
+    let Some(plain) = serve("plain", &[]) else { return };
+    let (flags, locked) = held(plain.child.id());
+    assert!(flags.iter().all(|flags| flags & NO_IO == 0) && locked == 0, "{flags:x?} {locked}");
+    plain.end();
+
+    let own = std::fs::read_to_string("/proc/self/status").unwrap();
+    if field(&own, "CapEff:", 16) & CAP_SYS_RESOURCE == 0 {
+        return testing::missing("the capability CAP_SYS_RESOURCE");
+    }
+    let daemon = serve("locked", &["--lock-memory"]).unwrap();
+    let (flags, locked) = held(daemon.child.id());
+    assert!(flags.len() > 1 && flags.iter().all(|flags| flags & NO_IO != 0), "{flags:x?}");
+    assert!(locked > 4096, "{locked} KiB");
+    daemon.end();
+
+    if testing::needs_program("setpriv") && testing::needs_program("prlimit") {
+        let mut command = Command::new("setpriv");
+        command.args(["--bounding-set=-sys_resource,-ipc_lock", "--inh-caps=-sys_resource,-ipc_lock"]);
+        command.args(["prlimit", "--memlock=65536:65536", env!("CARGO_BIN_EXE_freeblock"), "serve"]);
+        let without = start_command(command.args(arguments("without")).arg("--lock-memory"), 1).unwrap();
+        assert_eq!(held(without.child.id()).1, 0, "a limit would make allocations fail later");
+        let said = without.end_with_log().1;
+        for part in ["memory is not locked", "LimitMEMLOCK=infinity", "CAP_SYS_RESOURCE"] {
+            assert!(said.contains(part), "{part} in {said}");
+        }
+    }
 }

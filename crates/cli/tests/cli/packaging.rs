@@ -127,6 +127,8 @@ fn the_debian_package_has_the_command_its_pages_completions_units_and_documents(
         "usr/lib/tmpfiles.d/freeblock.conf",
         "usr/share/doc/freeblock/SERVE.md",
         "usr/share/freeblock/prometheus/freeblock.rules.yml",
+        "usr/share/freeblock/freeblock-ublk.conf",
+        "usr/share/freeblock/freeblock-local.conf",
         "usr/share/zsh/vendor-completions/_freeblock",
         "usr/share/fish/vendor_completions.d/freeblock.fish",
         "usr/share/bash-completion/completions/freeblock",

@@ -17,8 +17,12 @@ pub(crate) struct Daemon {
 
 /// Starts it and waits until it has reported all its `disks`. `None` if there is no io_uring.
 pub(crate) fn start(args: &[&str], disks: usize) -> Option<Daemon> {
-    let mut child =
-        command().arg("serve").args(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    start_command(command().arg("serve").args(args), disks)
+}
+
+/// The same of a command that runs the daemon.
+pub(crate) fn start_command(command: &mut Command, disks: usize) -> Option<Daemon> {
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut stderr = BufReader::new(child.stderr.take().unwrap());
     let mut said = String::new();
     while said.matches(" at nbd").count() < disks {
@@ -44,7 +48,7 @@ impl Daemon {
     }
 
     /// Ends it in the same way; returns its log, too.
-    fn end_with_log(mut self) -> (Value, String) {
+    pub(crate) fn end_with_log(mut self) -> (Value, String) {
         let id = self.child.id().to_string();
         // It is ready before it can be ended in order.
         while self.child.try_wait().unwrap().is_none() && !catches_term(&id) {

@@ -1,0 +1,53 @@
+//! A process through which the kernel writes dirty pages: that of a disk which this machine mounts itself.
+//!
+//! The kernel frees memory by writing, and waits for this process then. So the process must need no memory that is freed by
+//! writing: its pages stay where they are (mlockall(2)), and what the kernel allocates in its name waits for no write
+//! (`PR_SET_IO_FLUSHER`, prctl(2)).
+
+#![allow(unsafe_code, reason = "the call takes no address")]
+
+use rustix::process::{Resource, Rlimit, configure_io_flusher_behavior, getrlimit, setrlimit};
+use std::io;
+
+/// What a process of a disk that this machine mounts has not got.
+#[derive(Debug, thiserror::Error)]
+pub enum MemoryError {
+    /// Its pages may be taken from it.
+    #[error(
+        "memory is not locked ({0}), and the kernel may wait for ever when it writes to a disk that this machine mounts; give the service LimitMEMLOCK=infinity, or run as root"
+    )]
+    NotLocked(io::Error),
+    /// What the kernel allocates in its name may wait for a write to its own disk.
+    #[error(
+        "the kernel takes no notice that this process writes its pages ({0}), and may wait for ever when this machine mounts the disk; give the service the capability CAP_SYS_RESOURCE, or run as root"
+    )]
+    NoFlusher(io::Error),
+}
+
+/// Prepares the process to serve a disk that this machine mounts, and returns what has failed.
+///
+/// Threads inherit what is set here, those of io_uring too; so it is called before there are any.
+///
+/// ```
+/// // Without the capability the disk is served all the same.
+/// for error in device::hold_memory() {
+///     eprintln!("{error}");
+/// }
+/// ```
+pub fn hold_memory() -> Vec<MemoryError> {
+    let locked = lock().map_err(MemoryError::NotLocked);
+    let flusher = configure_io_flusher_behavior(true).map_err(|error| MemoryError::NoFlusher(error.into()));
+    [locked, flusher].into_iter().filter_map(Result::err).collect()
+}
+
+/// Locks all pages, also later ones. Under a limit later allocations would fail, so there must be none.
+fn lock() -> io::Result<()> {
+    if getrlimit(Resource::Memlock).current.is_some() {
+        setrlimit(Resource::Memlock, Rlimit { current: None, maximum: None })?;
+    }
+    // SAFETY: the call reads and writes no memory of this process; it changes where the kernel keeps it.
+    match unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}

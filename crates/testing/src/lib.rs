@@ -16,6 +16,7 @@
 #![allow(clippy::print_stderr, reason = "a test says why it is skipped")]
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// The variable that makes each missing need a failure if it is `all`.
 pub const REQUIRE: &str = "FREEBLOCK_REQUIRE";
@@ -98,6 +99,21 @@ pub fn is_long() -> bool {
 #[must_use]
 pub fn sized<T>(short: T, long: T) -> T {
     if is_long() { long } else { short }
+}
+
+/// Returns the seed of tests that search new histories with each commit: `FREEBLOCK_TORTURE_SEED`, or the first 16 digits of the
+/// commit's hash, or 1 without either.
+#[must_use]
+pub fn commit_seed() -> u64 {
+    let said = std::env::var("FREEBLOCK_TORTURE_SEED").ok().filter(|said| !said.is_empty());
+    let commit = || {
+        let git = ["rev-parse", "HEAD"];
+        let out = Command::new("git").args(git).current_dir(env!("CARGO_MANIFEST_DIR")).output().ok()?;
+        out.status.success().then(|| String::from_utf8(out.stdout).ok()).flatten()
+    };
+    let text = said.or_else(commit).unwrap_or_default();
+    let digits: String = text.trim().chars().take(16).collect();
+    u64::from_str_radix(&digits, 16).unwrap_or(1)
 }
 
 /// Returns the cases of a test by tier: `short` of them in `make test`, spread evenly and with the first among them, and all in

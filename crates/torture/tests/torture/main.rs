@@ -4,24 +4,6 @@
 
 use freeblock_torture::{Counts, Host, Scenario, Torture, generate, generate_on, run, shrink};
 use std::path::Path;
-use std::process::Command;
-
-/// Returns `FREEBLOCK_TORTURE_SEED`, or the beginning of the commit's hash, or 1 without either.
-fn seed() -> u64 {
-    let said = std::env::var("FREEBLOCK_TORTURE_SEED").ok().filter(|said| !said.is_empty());
-    let commit = || {
-        let out = Command::new("git")
-            .args(["rev-parse", "HEAD"])
-            .current_dir(env!("CARGO_MANIFEST_DIR"))
-            .output()
-            .ok()
-            .filter(|out| out.status.success())?;
-        String::from_utf8(out.stdout).ok()
-    };
-    let text = said.or_else(commit).unwrap_or_default();
-    let digits: String = text.trim().chars().take(16).collect();
-    u64::from_str_radix(&digits, 16).unwrap_or(1)
-}
 
 #[test]
 fn former_failures_stay_fixed() {
@@ -86,7 +68,7 @@ mod new_histories_of_this_commit_keep_every_promise {
     /// Runs histories of at least this many steps. They would prove nothing without any of one kind of `events`; rare kinds
     /// may need more histories.
     fn search(host: Host, steps: u64, events: impl Fn(&Counts) -> Vec<u64>) {
-        let seed = seed();
+        let seed = testing::commit_seed();
         let mut torture = Torture::new(seed).on(host);
         let lacks = |counts: &Counts| events(counts).contains(&0);
         while torture.counts().steps < steps

@@ -3,6 +3,7 @@
 mod calls;
 mod damage;
 mod damage_on_disk;
+mod histories;
 #[path = "../../../tests/server/support/log.rs"]
 #[allow(unreachable_pub, dead_code)]
 mod log;

@@ -232,6 +232,11 @@ impl Rig {
         self.held.len() + self.in_flight.len()
     }
 
+    /// Returns the writes that clients wait for.
+    pub fn waiting(&self) -> impl Iterator<Item = (LbnRange, &[u8])> {
+        self.held.iter().chain(self.in_flight.values()).map(|(range, bytes)| (*range, &bytes[..]))
+    }
+
     /// Handles the next event, or a tick. Returns whether there was an event other than a tick.
     pub fn step(&mut self) -> bool {
         let due = self.ticked + Duration::from_millis(200);

@@ -44,7 +44,12 @@ impl Destination for Bytes {
 
 /// Returns the content of the image as a restore would write it.
 pub(super) fn restored(rig: &Rig) -> Vec<u8> {
-    let image = rig.files.get(IMAGE).unwrap();
+    restored_from(rig, IMAGE)
+}
+
+/// Returns the same of the image at another path.
+pub(super) fn restored_from(rig: &Rig, path: &str) -> Vec<u8> {
+    let image = rig.files.get(path).unwrap();
     verify(&mut image.as_slice()).unwrap();
     let mut disk = Bytes(vec![0; rig.now.len()]);
     restore(&mut image.as_slice(), None, &mut disk).unwrap();

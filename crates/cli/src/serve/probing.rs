@@ -196,7 +196,7 @@ impl ToProbe {
         served.send(|disk, _| disk.want_readings(true))?;
         info!(
             disk = self.disk,
-            "no profile: it is probed while it serves, within the bound on harm; `probe = false` ends that"
+            "no profile: it is probed while it serves, within the bound on harm; other idle work waits meanwhile"
         );
         let mut status = ProbeStatus { state: "probing", ..ProbeStatus::default() };
         tell(served, &status)?;

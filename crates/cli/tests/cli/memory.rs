@@ -1,6 +1,6 @@
 //! A daemon that gets little memory from the kernel, with greedy clients.
 
-use crate::serve::{start, start_command};
+use crate::serve::{Daemon, start, start_command};
 use crate::support::Dir;
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -107,26 +107,28 @@ fn field(status: &str, name: &str, radix: u32) -> u64 {
     u64::from_str_radix(line.trim().trim_end_matches(" kB"), radix).unwrap()
 }
 
+/// Starts a daemon of an empty file, by a program before it if one is given.
+fn daemon_of(dir: &Dir, name: &str, by: &[&str], more: &[&str]) -> Option<Daemon> {
+    let (disk, socket) = (dir.path(name), dir.path(&format!("{name}.sock")));
+    std::fs::File::create(&disk).unwrap().set_len(64 * MIB).unwrap();
+    let freeblock = [env!("CARGO_BIN_EXE_freeblock"), "serve"];
+    let mut words = by.iter().chain(&freeblock);
+    let mut command = Command::new(words.next().unwrap());
+    command.args(words).args([
+        "--disk",
+        &format!("d={disk}"),
+        "--listen",
+        &format!("unix:{socket}"),
+        "--json",
+    ]);
+    start_command(command.args(more), 1)
+}
+
+/// In the long tier: a container often lacks the capability.
 #[test]
-fn with_lock_memory_no_thread_waits_for_a_write_or_the_daemon_says_what_it_lacks() {
+fn with_lock_memory_no_thread_waits_for_a_write() {
     let dir = Dir::new();
-    let arguments = |name: &str| {
-        let (disk, socket) = (dir.path(name), dir.path(&format!("{name}.sock")));
-        std::fs::File::create(&disk).unwrap().set_len(64 * MIB).unwrap();
-        [
-            "--disk".to_owned(),
-            format!("d={disk}"),
-            "--listen".into(),
-            format!("unix:{socket}"),
-            "--json".into(),
-        ]
-    };
-    let serve = |name: &str, more: &[&str]| {
-        let own = arguments(name);
-        let all: Vec<&str> = own.iter().map(String::as_str).chain(more.iter().copied()).collect();
-        start(&all, 1)
-    };
-    let Some(plain) = serve("plain", &[]) else { return };
+    let Some(plain) = daemon_of(&dir, "plain", &[], &[]) else { return };
     let (flags, locked) = held(plain.child.id());
     assert!(flags.iter().all(|flags| flags & NO_IO == 0) && locked == 0, "{flags:x?} {locked}");
     plain.end();
@@ -135,21 +137,30 @@ fn with_lock_memory_no_thread_waits_for_a_write_or_the_daemon_says_what_it_lacks
     if field(&own, "CapEff:", 16) & CAP_SYS_RESOURCE == 0 {
         return testing::missing("the capability CAP_SYS_RESOURCE");
     }
-    let daemon = serve("locked", &["--lock-memory"]).unwrap();
+    let daemon = daemon_of(&dir, "locked", &[], &["--lock-memory"]).unwrap();
     let (flags, locked) = held(daemon.child.id());
     assert!(flags.len() > 1 && flags.iter().all(|flags| flags & NO_IO != 0), "{flags:x?}");
     assert!(locked > 4096, "{locked} KiB");
     daemon.end();
+}
 
-    if testing::needs_program("setpriv") && testing::needs_program("prlimit") {
-        let mut command = Command::new("setpriv");
-        command.args(["--bounding-set=-sys_resource,-ipc_lock", "--inh-caps=-sys_resource,-ipc_lock"]);
-        command.args(["prlimit", "--memlock=65536:65536", env!("CARGO_BIN_EXE_freeblock"), "serve"]);
-        let without = start_command(command.args(arguments("without")).arg("--lock-memory"), 1).unwrap();
-        assert_eq!(held(without.child.id()).1, 0, "a limit would make allocations fail later");
-        let said = without.end_with_log().1;
-        for part in ["memory is not locked", "LimitMEMLOCK=infinity", "CAP_SYS_RESOURCE"] {
-            assert!(said.contains(part), "{part} in {said}");
-        }
+#[test]
+fn without_what_lock_memory_needs_the_daemon_says_what_it_lacks() {
+    if !testing::needs_program("setpriv") || !testing::needs_program("prlimit") {
+        return;
+    }
+    let dir = Dir::new();
+    let without = [
+        "setpriv",
+        "--bounding-set=-sys_resource,-ipc_lock",
+        "--inh-caps=-sys_resource,-ipc_lock",
+        "prlimit",
+        "--memlock=65536:65536",
+    ];
+    let Some(daemon) = daemon_of(&dir, "without", &without, &["--lock-memory"]) else { return };
+    assert_eq!(held(daemon.child.id()).1, 0, "a limit would make allocations fail later");
+    let said = daemon.end_with_log().1;
+    for part in ["memory is not locked", "LimitMEMLOCK=infinity", "CAP_SYS_RESOURCE"] {
+        assert!(said.contains(part), "{part} in {said}");
     }
 }

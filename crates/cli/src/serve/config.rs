@@ -190,7 +190,7 @@ impl Config {
                         conservatism: None,
                         bought_turns: false,
                         audit: true,
-                        probe: true,
+                        probe: false,
                         idle_after: Some(IDLE_AFTER),
                         timeout: server::TIMEOUT,
                         record: args.record.clone(),

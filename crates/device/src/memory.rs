@@ -9,7 +9,7 @@
 use rustix::process::{Resource, Rlimit, configure_io_flusher_behavior, getrlimit, setrlimit};
 use std::io;
 
-/// What a process of a disk that this machine mounts has not got.
+/// A property that a process of a disk which this machine mounts needs, and has not got.
 #[derive(Debug, thiserror::Error)]
 pub enum MemoryError {
     /// Its pages may be taken from it.
@@ -17,7 +17,7 @@ pub enum MemoryError {
         "memory is not locked ({0}), and the kernel may wait for ever when it writes to a disk that this machine mounts; give the service LimitMEMLOCK=infinity, or run as root"
     )]
     NotLocked(io::Error),
-    /// What the kernel allocates in its name may wait for a write to its own disk.
+    /// Memory that the kernel allocates in its name may wait for a write to its own disk.
     #[error(
         "the kernel takes no notice that this process writes its pages ({0}), and may wait for ever when this machine mounts the disk; give the service the capability CAP_SYS_RESOURCE, or run as root"
     )]

@@ -10,8 +10,10 @@ use scheduler::{
     Action, Command, Config, Core, ErrorRecord, Harm, Outcome, Overheads, PlannerStats, Purpose, Request,
 };
 use std::collections::{BTreeMap, VecDeque};
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use units::{Arc as Rotation, Duration, FULL_TURN, Instant, Lbn, LbnRange, RequestId, Sectors};
+use workload::random::Stream;
 use workload::{Issuer, Source};
 
 /// A drive behind its interface, a core in front of it, a foreground load, and perhaps a scan.
@@ -70,9 +72,9 @@ pub struct Outside<S> {
 }
 
 /// Readings of single sectors at random places, as many as the core permits.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct Readings {
-    state: u64,
+    places: Stream,
     /// When the next one is permitted.
     at: Option<Instant>,
     done: u64,
@@ -224,12 +226,13 @@ impl<S: Source> Outside<S> {
     /// ([`Core::read_for_host`](scheduler::Core::read_for_host)): what a probe costs that characterises the drive meanwhile.
     pub fn read_at_random(&mut self, seed: u64) {
         self.core.want_readings(true);
-        self.readings = Some(Readings { state: seed | 1, at: self.core.reading_at(self.now), done: 0 });
+        let at = self.core.reading_at(self.now);
+        self.readings = Some(Readings { places: Stream::new(seed, "readings"), at, done: 0 });
     }
 
     /// Returns the number of such readings.
     pub fn readings(&self) -> u64 {
-        self.readings.map_or(0, |readings| readings.done)
+        self.readings.as_ref().map_or(0, |readings| readings.done)
     }
 
     /// Returns whether the scan has every block; false without a scan.
@@ -334,7 +337,7 @@ impl<S: Source> Outside<S> {
 
     /// Returns the instant of the next event.
     fn next_event(&self) -> Option<Instant> {
-        let reading = self.readings.and_then(|readings| readings.at);
+        let reading = self.readings.as_ref().and_then(|readings| readings.at);
         let core = self.core.wake_at();
         [self.device.next_event(), core, self.foreground.due(), reading].into_iter().flatten().min()
     }
@@ -343,9 +346,7 @@ impl<S: Source> Outside<S> {
     fn read(&mut self) -> Result<(), SetupError> {
         let Some(readings) = &mut self.readings else { return Ok(()) };
         let capacity = self.core.drive().layout().capacity().get();
-        // Knuth's multiplier; the upper bits are random enough.
-        readings.state = readings.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        let lbn = ((u128::from(readings.state) * u128::from(capacity)) >> 64) as u64;
+        let lbn = readings.places.below(NonZeroU64::new(capacity).unwrap_or(NonZeroU64::MIN));
         let range = LbnRange::new(Lbn::new(lbn), Sectors::new(1));
         let command = self.core.read_for_host(self.now, range);
         readings.done += u64::from(command.is_some());

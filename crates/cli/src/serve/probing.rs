@@ -52,11 +52,14 @@ fn unsealed<'a>(drive: &str, text: &'a str) -> Option<&'a str> {
     (of == drive && sum == format!("{:08x}", crc32fast::hash(toml.as_bytes()))).then_some(toml)
 }
 
-/// Returns the profile that an earlier probe of this disk has found. A file that is damaged, or of a disk of another name or
-/// size, is logged and not used.
+/// Returns the profile that an earlier probe of this disk has found. A file that cannot be read, is damaged, or is of a disk of
+/// another name or size is logged and not used.
 pub(super) fn found(config: &DiskConfig, state: Option<&Path>, size: (u64, u64)) -> Option<Knowledge> {
     let path = state?.join(&config.name).join(FOUND);
-    let text = String::from_utf8(std::fs::read(&path).ok()?).unwrap_or_default();
+    if !path.exists() {
+        return None;
+    }
+    let text = files::read(&path).ok().and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_default();
     let used = unsealed(&config.device.drive(), &text)
         .and_then(|toml| Profile::from_toml(toml, FOUND).ok().map(|profile| (toml.to_owned(), profile)))
         .and_then(|(toml, profile)| ready(FOUND, toml, profile).ok())
@@ -66,7 +69,7 @@ pub(super) fn found(config: &DiskConfig, state: Option<&Path>, size: (u64, u64))
     match &used {
         Some(_) => info!(disk = config.name, %path, "goes on with the profile that was found"),
         None => {
-            warn!(disk = config.name, %path, "a profile that is damaged or of another disk; it is not used")
+            warn!(disk = config.name, %path, "a profile that cannot be read, is damaged, or is of another disk; it is not used")
         }
     }
     used
@@ -96,7 +99,12 @@ impl Probing {
         let unknown = matches!(recipe.drive, Knowledge::Size { .. });
         let directory = state.filter(|_| unknown)?.join(&disk.name);
         if disk.record.is_some() || disk.idle_after.is_none() {
-            info!(disk = disk.name, "not probed: a disk that is recorded, or whose idle time is not used");
+            if disk.probe {
+                info!(
+                    disk = disk.name,
+                    "not probed: a disk that is recorded, or whose idle time is not used"
+                );
+            }
             return None;
         }
         if let DeviceSpec::Raw(path) = &disk.device
@@ -164,15 +172,18 @@ impl ToProbe {
     /// Returns the probe with the measurements so far. A file that cannot be used is put aside.
     fn resumed(&self) -> Probe {
         let path = self.measured();
-        let Ok(bytes) = std::fs::read(&path) else { return Probe::new(Options::default()) };
-        let journal = Journal::from_bytes(&bytes, &path.display().to_string());
-        match journal.and_then(|journal| Probe::resume(Options::default(), journal)) {
-            Ok(probe) => probe,
-            Err(error) => {
-                self.put_aside(&error.to_string());
-                Probe::new(Options::default())
-            }
+        if !path.exists() {
+            return Probe::new(Options::default());
         }
+        let resumed = files::read(&path).map_err(|problem| format!("{problem:?}")).and_then(|bytes| {
+            let journal = Journal::from_bytes(&bytes, &path.display().to_string());
+            let probe = journal.and_then(|journal| Probe::resume(Options::default(), journal));
+            probe.map_err(|error| error.to_string())
+        });
+        resumed.unwrap_or_else(|why| {
+            self.put_aside(&why);
+            Probe::new(Options::default())
+        })
     }
 
     fn put_aside(&self, why: &str) {

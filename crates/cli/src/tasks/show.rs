@@ -212,7 +212,6 @@ fn background_requests(of: &Value) -> String {
     out
 }
 
-/// Returns disks and tasks.
 /// Describes the state of a disk's probe, if it has one.
 pub(crate) fn probe(probe: &Value) -> Option<String> {
     let state = probe["state"].as_str()?;
@@ -230,6 +229,7 @@ pub(crate) fn probe(probe: &Value) -> Option<String> {
     })
 }
 
+/// Returns disks and tasks.
 pub(crate) fn status(status: &Value) -> String {
     let mut out = String::new();
     for disk in status["disks"].as_array().into_iter().flatten() {

@@ -29,7 +29,7 @@ impl Identity {
     /// The disk carries out no commands, or its answer is not understood.
     pub fn of(disk: &mut dyn Scsi) -> Result<Self, ScsiError> {
         let mut inquiry = [0; 36];
-        execute(disk, &[0x12, 0, 0, 0, inquiry.len() as u8, 0], Transfer::FromDisk(&mut inquiry))?;
+        execute(disk, &[INQUIRY, 0, 0, 0, inquiry.len() as u8, 0], Transfer::FromDisk(&mut inquiry))?;
         // The vendor of every disk behind a translation (SAT-4, section 8.1.2).
         if inquiry.get(8..16) != Some(b"ATA     ".as_slice()) {
             return Ok(Self::Scsi);
@@ -53,6 +53,8 @@ impl Identity {
     }
 }
 
+const INQUIRY: u8 = 0x12;
+
 /// The page of VPD with block device characteristics, and the place of the rotation rate there (SBC-4, section 6.6.2).
 const CHARACTERISTICS: u8 = 0xb1;
 const RATE: usize = 4;
@@ -70,8 +72,8 @@ pub(crate) fn vpd_rate(page: &[u8]) -> Option<Rpm> {
 /// Asks a disk for its rotation rate; `None` if it does not report one.
 pub(crate) fn read_rate(disk: &mut dyn Scsi) -> Option<Rpm> {
     let mut page = [0; 64];
-    // INQUIRY for a page of VPD.
-    let command = [0x12, 1, CHARACTERISTICS, 0, page.len() as u8, 0];
+    // The 1 asks for a page of VPD.
+    let command = [INQUIRY, 1, CHARACTERISTICS, 0, page.len() as u8, 0];
     let done = execute(disk, &command, Transfer::FromDisk(&mut page)).ok()?;
     vpd_rate(page.get(..done)?)
 }

@@ -42,7 +42,7 @@ pub struct ReadingFailure {
     pub reason: String,
 }
 
-/// What becomes of a reading: its times, `None` if another command came between, or the device's failure.
+/// The outcome of a reading: its times, `None` if another command came between, or the device's failure.
 pub type ReadingResult = Result<Option<ReadingTimes>, ReadingFailure>;
 
 type Tell = Box<dyn FnOnce(ReadingResult) + Send>;

@@ -28,7 +28,6 @@ impl Observer for Kept {
 }
 
 /// The hosts under one name.
-#[expect(clippy::large_enum_variant, reason = "a test has one")]
 enum Host {
     Inside(Inside<Random>),
     Outside(Outside<Random>),

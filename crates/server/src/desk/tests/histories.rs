@@ -19,16 +19,16 @@ use workload::random::Stream;
 /// The contents of the disk when a task began. A sector that was written between its start and its beginning has one of several
 /// contents, and the same one for ever.
 #[derive(Clone)]
-struct Instant {
+struct Captured {
     bytes: Vec<u8>,
     candidates: BTreeMap<usize, BTreeSet<Vec<u8>>>,
 }
 
-impl Instant {
+impl Captured {
     fn of(rig: &Rig) -> Self {
-        let mut instant = Self { bytes: rig.now.clone(), candidates: BTreeMap::new() };
-        rig.waiting().for_each(|(range, bytes)| instant.may_have(range, bytes));
-        instant
+        let mut captured = Self { bytes: rig.now.clone(), candidates: BTreeMap::new() };
+        rig.waiting().for_each(|(range, bytes)| captured.may_have(range, bytes));
+        captured
     }
 
     /// A write that may or may not be in it.
@@ -58,7 +58,7 @@ impl Instant {
 /// A task, as its operator knows it.
 struct Known {
     kind: Kind,
-    instant: Instant,
+    instant: Captured,
     /// Whether it has been seen at work, so that it may not be forgotten any more.
     began: bool,
     /// Where a backup goes.
@@ -90,7 +90,7 @@ impl Drop for History {
     }
 }
 
-/// What may happen in a step, and how often.
+/// The kinds of steps, each with its weight.
 const STEPS: [(Step, u64); 11] = [
     (Step::Access, 10),
     (Step::Time, 10),
@@ -217,7 +217,7 @@ impl History {
             return;
         }
         let (kind, to) = (spec.kind, spec.to.clone());
-        let instant = Instant::of(&self.rig);
+        let instant = Captured::of(&self.rig);
         let Ok((id, _)) = self.rig.call(|desk, _| desk.start(spec)) else { return };
         let to = to.map(|to| to.to_string_lossy().into_owned()).unwrap_or_default();
         let known = Known { kind, instant, began: false, to, state: TaskState::Queued };
@@ -305,10 +305,9 @@ impl History {
             let task = self.find(id);
             let known = self.known.get_mut(&id).unwrap();
             match task {
-                Some(task) if !known.state.is_over() || known.state == task.state => {
-                    known.state = if task.state.is_over() { known.state } else { task.state };
-                }
-                Some(_) => known.state = TaskState::Queued,
+                // The look that follows sees its end.
+                Some(task) if task.state.is_over() => {}
+                Some(task) => known.state = task.state,
                 None => {
                     assert!(!known.began, "task {id}, which had begun, is forgotten over a crash");
                     self.known.remove(&id);

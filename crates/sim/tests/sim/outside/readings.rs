@@ -80,7 +80,7 @@ fn readings_and_tasks_share_one_bound() {
     let scan = Background::Scan { block: Sectors::new(16) };
     let load = (5.0, Share::TWO_THIRDS);
     let pairs = Pairs::of(42..52, |seed| {
-        read_beside("quantum-atlas-10k", Behaviour::fast02(), load, scan, (20_000, seed)).0
+        read_beside("quantum-atlas-10k", Behaviour::fast02(), load, scan, (60_000, seed)).0
     });
     pairs.assert_kept("a scan and readings");
 }

@@ -152,6 +152,8 @@ def check_wrong_options_are_refused_with_a_mend():
     assert "sptf" in str(error) and "--help" not in str(error), error
     error = raises(freeblock.CommandError, lambda: freeblock.simulate("missing.toml"))
     assert not isinstance(error, freeblock.UsageError) and "missing.toml" in str(error), error
+    error = raises(freeblock.UsageError, lambda: freeblock.simulate(json=True))
+    assert "did you mean" not in str(error), error
     raises(freeblock.UsageError, lambda: freeblock.simulate(policy=lambda waiting, now: 0, where="device"))
     raises(freeblock.UsageError, lambda: freeblock.simulate(workload=[], locality=5))
 
@@ -308,6 +310,17 @@ def check_wrong_calls_of_a_core_are_refused():
     raises(ValueError, lambda: freeblock.Core(drive, where="beside"))
     raises(ValueError, lambda: freeblock.Core(drive, policy="sjf"))
     raises(ValueError, lambda: freeblock.Drive("no-such-drive"))
+    raises(TypeError, lambda: freeblock.Core(drive, policy=3))
+    # Arithmetic on a time near the end of the numbers would overflow.
+    for late in (2**62 + 1, 2**64 - 1):
+        for core_ in (freeblock.Core(drive), freeblock.Core(drive, where="outside", idle_time=True)):
+            for call in (lambda: core_.submit(late, 1, "read", 0, 8), lambda: core_.poll(late), lambda: drive.submit(late, 1, "read", 0, 8)):
+                assert "146 years" in str(raises(ValueError, call))
+            core_.submit(2**62, 1, "read", 0, 8)
+            assert core_.poll(2**62) is not None
+    old = freeblock.Drive("quantum-atlas-10k", behaviour="modern")
+    old.submit(2**62 - 10**9, 1, "read", 0, 8)
+    assert len(old.advance(2**62)) == 1
     assert core.poll(100) is None
     error = raises(ValueError, lambda: core.poll(99))
     assert "does not go backwards" in str(error)
@@ -392,6 +405,10 @@ def check_a_sweep_ends_with_the_first_simulation_that_fails():
     raises(freeblock.UsageError, lambda: freeblock.sweep({"policy": "sptf"}))
     raises(freeblock.UsageError, lambda: freeblock.sweep([{"policy": lambda waiting, now: 0}]))
     raises(freeblock.UsageError, lambda: freeblock.sweep([{"seed": 1}]))
+    for wrong in ({"workers": 0}, {"workers": -3}, {"workers": "two"}, {"seeds": -1}, {"seeds": True}, {"seeds": [1.5]}, {"seeds": "12"}):
+        raises(freeblock.UsageError, lambda: freeblock.sweep({"requests": [10]}, **wrong))
+    for wrong in (5, None, "abc", [5], {5: [10]}):
+        raises(freeblock.UsageError, lambda: freeblock.sweep(wrong))
     assert len(freeblock.sweep([], seeds=3)) == 0
 
 
@@ -450,7 +467,12 @@ def check_a_backup_reads_the_part_in_use_and_a_fleet_goes_on_from_its_directory(
         assert files == {file.name: file.stat().st_mtime_ns for file in pathlib.Path(directory).iterdir()}
     raises(freeblock.UsageError, lambda: freeblock.fleet(2, "defragment"))
     raises(freeblock.UsageError, lambda: freeblock.fleet(2, full=(0.6, 0.4)))
-    raises(freeblock.UsageError, lambda: freeblock.fleet(0))
+    for wrong in (
+        {"disks": 0}, {"disks": 1.5}, {"disks": "two"}, {"group": 0}, {"window_s": float("nan")}, {"window_s": float("inf")}, {"full": 0.5},
+        {"drives": {}}, {"drives": {"quantum-atlas-10k": -1}}, {"drives": ["quantum-atlas-10k"]}, {"loads": []}, {"loads": [(0, {})]},
+        {"loads": 5}, {"loads": [{"rate": 20}]}, {"background": "none"}, {"requests": 3}, {"client": 5},
+    ):  # fmt: skip
+        raises(freeblock.UsageError, lambda: freeblock.fleet(**{"disks": 1, **wrong}))
 
 
 def check_the_hours_of_a_whole_scan_are_in_the_interval():

@@ -4,7 +4,7 @@ use crate::foreign::{PythonPolicy, Trouble};
 use crate::simulated::{Drive, later};
 use crate::values::{self, op_name, range, refused};
 use pyo3::IntoPyObjectExt;
-use pyo3::exceptions::PyRuntimeError;
+use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use scheduler::policy::PolicyName;
@@ -183,6 +183,9 @@ impl Core {
         match policy {
             None => config.policy = PolicyName::Sptf,
             Some(Policy::Name(name)) => config.policy = name.parse().map_err(refused)?,
+            Some(Policy::Callable(choose)) if !choose.bind(drive.py()).is_callable() => {
+                return Err(PyTypeError::new_err("policy is neither a name nor a callable"));
+            }
             Some(Policy::Callable(choose)) => own = Some(PythonPolicy { choose, trouble: trouble.clone() }),
         }
         let mut core = scheduler::Core::try_new(Arc::clone(&drive.model), config).map_err(refused)?;

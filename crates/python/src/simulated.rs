@@ -133,8 +133,16 @@ impl Drive {
     }
 }
 
+/// The latest time that a host may give, in ns: 146 years. From there on the arithmetic of a drive has as much room again.
+const NOW_MAX: u64 = 1 << 62;
+
 /// Returns the time if it is not before the last one.
 pub(crate) fn later(last: Instant, now: u64) -> PyResult<Instant> {
+    if now > NOW_MAX {
+        return Err(refused(format_args!(
+            "now = {now} ns is after 2^62 ns, 146 years; count the time from the start of the run"
+        )));
+    }
     if now < last.as_nanos() {
         let last = last.as_nanos();
         return Err(refused(format_args!(

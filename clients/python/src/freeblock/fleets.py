@@ -34,6 +34,10 @@ _ONLY_WITH_BACKGROUND = frozenset(
 )
 
 
+_OWN = frozenset(("background", "requests", "warmup", "seeds", "keep_requests"))
+"""The options of a simulation that a fleet sets for each disk."""
+
+
 class Fleet(NamedTuple):
     """The results of `fleet`."""
 
@@ -95,12 +99,20 @@ def fleet(
         raise UsageError(f"no task is called {task!r}; give {', '.join(_TASKS)}")
     harm, usual_group = _TASKS[task]
     together = usual_group if group is None else group
-    if disks < 1 or together < 1 or not window_s > 0 or not 0 < full[0] <= full[1] <= 1:
-        raise UsageError("a fleet needs a disk, groups of a disk, a window, and shares `full` in (0, 1]")
+    mix, given_loads = _mix(drives, loads)
+    if any(isinstance(count, bool) or not isinstance(count, int) or count < 1 for count in (disks, together)):
+        raise UsageError(f"a fleet of {disks!r} disks in groups of {together!r}; give whole numbers from 1")
+    if not isinstance(window_s, (int, float)) or not 0 < window_s < 1e6:
+        raise UsageError(f"window_s is {window_s!r}; give seconds, more than 0 and less than 1,000,000")
+    if not isinstance(full, (tuple, list)) or len(full) != 2 or not 0 < full[0] <= full[1] <= 1:
+        raise UsageError(f"full is {full!r}; give the least and the most share of a disk that is in use, such as (0.3, 0.9)")
+    own = sorted(set(options) & _OWN)
+    if own:
+        raise UsageError(f"a fleet decides {', '.join(own)} itself; leave it out")
     usual = {"where": "outside", "idle_time": True, "block_size": 8192, "harm": harm, **options}
     if usual["where"] != "outside":
         usual.pop("harm")
-    plans = [_drawn(n, together, task, drives or DRIVES, LOADS if loads is None else loads, full, seed) for n in range(disks)]
+    plans = [_drawn(n, together, task, mix, given_loads, full, seed) for n in range(disks)]
     pilots = [{"drive": plan.drive, **_without_task({**usual, **plan.load}), "requests": _PILOT, "seed": 1} for plan in plans]
 
     def computed(runs: Sequence[Mapping[str, Any]]) -> List[Dict[str, Any]]:
@@ -131,6 +143,25 @@ def fleet(
         sum(row["hours"] or 0.0 for row in rows) / 24,
         simulated,
     )
+
+
+_Mix = Tuple[Mapping[str, float], Sequence[Tuple[float, Mapping[str, Value]]]]
+
+
+def _mix(drives: Optional[Mapping[str, float]], loads: Optional[Sequence[Tuple[float, Mapping[str, Value]]]]) -> _Mix:
+    """The drives and the loads with their weights, by default the module's."""
+    named = DRIVES if drives is None else drives
+    listed = LOADS if loads is None else loads
+    if not isinstance(named, Mapping) or not _are_weights(list(named.values())):
+        raise UsageError(f"drives is {drives!r}; give names with weights from 0, one of them more, such as {{'nearline-4tb': 2}}")
+    pairs = isinstance(listed, (list, tuple)) and all(isinstance(pair, (list, tuple)) and len(pair) == 2 for pair in listed)
+    if not pairs or not all(isinstance(load, Mapping) for _, load in listed) or not _are_weights([weight for weight, _ in listed]):
+        raise UsageError(f"loads is {loads!r}; give pairs of a weight and options, such as [(1, {{'workload': 'utilisation:20'}})]")
+    return named, listed
+
+
+def _are_weights(weights: Sequence[Any]) -> bool:
+    return all(isinstance(weight, (int, float)) and 0 <= weight < float("inf") for weight in weights) and sum(weights) > 0
 
 
 class _Plan(NamedTuple):

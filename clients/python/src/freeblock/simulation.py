@@ -305,7 +305,7 @@ def _arguments(command: Union[str, Tuple[str, ...]], given: Mapping[str, Value])
             continue
         option = known.get(name)
         if option is None or name == "json":
-            near = difflib.get_close_matches(name, known, 1)
+            near = [] if name == "json" else difflib.get_close_matches(name, known, 1)
             hint = f"; did you mean {near[0]}?" if near else ""
             raise UsageError(f"{' '.join(names)} has no option {name}{hint}")
         flag = "--" + name.replace("_", "-")

@@ -49,7 +49,7 @@ def sweep(
     replaced, and its simulation is run again.
     """
     points = [_checked(options) for options in _points(grid)]
-    chosen = list(range(1, seeds + 1)) if isinstance(seeds, int) else list(seeds)
+    chosen = _seeds(seeds)
     runs = [{**options, "seed": seed} for options in points for seed in chosen]
     return _table(list(zip(runs, _computed(runs, client, directory, workers, progress))))
 
@@ -62,6 +62,10 @@ def _computed(
     progress: Optional[bool],
 ) -> List[Dict[str, Any]]:
     """The results of all runs in their order; those that the directory has are not computed again."""
+    if workers is not None and (not isinstance(workers, int) or workers < 1):
+        raise UsageError(f"workers is {workers!r}; give a number of processes from 1")
+    if client is not None and not hasattr(client, "map"):
+        raise UsageError(f"client is {client!r}; give a dask.distributed.Client")
     store = None if directory is None else pathlib.Path(directory)
     if store is not None:
         store.mkdir(parents=True, exist_ok=True)
@@ -95,9 +99,27 @@ def _computed(
     return [known[key] for key in keys]
 
 
+def _seeds(seeds: Union[int, Iterable[int]]) -> List[int]:
+    if isinstance(seeds, bool) or not isinstance(seeds, (int, Iterable)) or isinstance(seeds, (str, bytes)):
+        raise UsageError(f"seeds is {seeds!r}; give a number of seeds, or the seeds")
+    if isinstance(seeds, int):
+        if seeds < 1:
+            raise UsageError(f"{seeds} seeds; give at least one")
+        return list(range(1, seeds + 1))
+    chosen = list(seeds)
+    for seed in chosen:
+        if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**64:
+            raise UsageError(f"a seed is {seed!r}; give whole numbers from 0 to {2**64 - 1}")
+    return chosen
+
+
 def _points(grid: Grid) -> List[Dict[str, Any]]:
     if not isinstance(grid, Mapping):
-        return [dict(options) for options in grid]
+        points = list(grid) if isinstance(grid, Iterable) and not isinstance(grid, (str, bytes)) else [grid]
+        for options in points:
+            if not isinstance(options, Mapping):
+                raise UsageError(f"a point of the grid is {options!r}; give dictionaries of options, or options with lists of values")
+        return [dict(options) for options in points]
     for name, values in grid.items():
         if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
             raise UsageError(f"the grid has {values!r} for {name}; give a list of values")
@@ -106,6 +128,8 @@ def _points(grid: Grid) -> List[Dict[str, Any]]:
 
 def _checked(options: Dict[str, Any]) -> Dict[str, Any]:
     for name, value in options.items():
+        if not isinstance(name, str):
+            raise UsageError(f"a point of the grid has {name!r} for the name of an option; `options(\"simulate\")` lists them")
         if name in ("seed", "keep_requests"):
             raise UsageError(f"a point of the grid has {name}; give seeds as `seeds`, and use `simulate` for tables of requests")
         if not isinstance(value, (str, int, float, bool, type(None))):

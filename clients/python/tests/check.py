@@ -15,9 +15,18 @@ import threading
 import time
 import warnings
 
+import duckdb
 import nanoarrow
 
 import freeblock
+
+try:
+    import pandas
+    import polars
+    import pyarrow
+    import pyarrow.parquet
+except ImportError:  # only the long tier has them
+    pyarrow = None
 
 BINARY = sys.argv[1]
 
@@ -85,6 +94,34 @@ def check_a_table_is_read_through_the_arrow_interface():
     assert [len(batch) for batch in nanoarrow.ArrayStream(table).iter_chunks()] == [500]
     schema = nanoarrow.Schema(table)
     assert str(schema.field(0).type) == "Type.UINT64", schema
+
+
+def check_others_read_a_table_as_it_is():
+    run = freeblock.simulate(policy="sptf", outstanding=8, requests=3_000, reads=0.5, keep_requests=True)
+    requests = run.requests
+    took = [done - came for came, done in zip(requests["arrival_ns"], requests["completion_ns"])]
+    means = {op: [] for op in ("read", "write")}
+    for op, ns in zip(requests["op"], took):
+        means[op].append(ns)
+    found = duckdb.sql("SELECT op, count(*), sum(completion_ns - arrival_ns)::int8 FROM requests GROUP BY op ORDER BY op").fetchall()
+    assert found == [(op, len(ns), sum(ns)) for op, ns in sorted(means.items())], found
+    # Readers point into the memory of the table.
+    places = [nanoarrow.Array(requests).child(1).buffer(1)._addr() for _ in range(2)]
+    assert places[0] == places[1], places
+    if pyarrow is None:
+        return
+    table = pyarrow.table(requests)
+    column = table.column("arrival_ns").chunk(0)
+    assert column.buffers()[1].address == places[0], "pyarrow has copied"
+    assert table.num_rows == 3_000 and table.column("op").to_pylist() == requests["op"]
+    frame = polars.DataFrame(requests)
+    assert frame["arrival_ns"].to_arrow().buffers()[1].address == places[0], "polars has copied"
+    assert frame["op"].to_list() == requests["op"] and frame["cache_hit"].to_list() == requests["cache_hit"]
+    # pandas' own blocks are copies; its columns of Arrow are not.
+    arrow = pyarrow.table(requests).to_pandas(types_mapper=pandas.ArrowDtype)
+    assert arrow["arrival_ns"].array.__arrow_array__().chunk(0).buffers()[1].address == places[0], "pandas has copied"
+    frame = pandas.DataFrame.from_arrow(requests)
+    assert frame["arrival_ns"].tolist() == requests["arrival_ns"] and frame["op"].tolist() == requests["op"]
 
 
 def check_a_table_outlives_the_run_and_its_own_object():
@@ -361,20 +398,89 @@ def check_a_sweep_has_the_numbers_of_single_runs_in_the_order_of_the_grid():
 
 
 def check_a_sweep_goes_on_from_its_directory():
+    sweeping = freeblock.sweeping
     with tempfile.TemporaryDirectory() as directory:
         whole = freeblock.sweep(GRID, seeds=[5], directory=directory, workers=1).to_pydict()
         files = sorted(pathlib.Path(directory).iterdir())
-        assert len(files) == 4 and all(file.suffix == ".json" for file in files), files
+        assert len(files) == 4 and all(file.suffix == ".parquet" for file in files), files
         # A result that is there is not computed again: a changed one is given back. One that is damaged or gone is.
-        changed = json.loads(files[0].read_text())
-        changed["result"]["foreground"]["requests"] = 77
-        files[0].write_text(json.dumps(changed))
-        files[1].write_text(files[1].read_text()[:-20])
-        files[2].unlink()
+        run = {"policy": "fcfs", "outstanding": 2, "requests": 400, "seed": 5}
+        key = sweeping._key(run)
+        changed = sweeping._kept(pathlib.Path(directory), key, run)
+        changed["foreground"]["requests"] = 77
+        sweeping._keep(pathlib.Path(directory), key, run, changed)
+        others = [file for file in files if file.stem != key]
+        others[0].write_bytes(others[0].read_bytes()[:-20])
+        others[1].unlink()
         again = freeblock.sweep(GRID, seeds=[5], directory=directory).to_pydict()
         assert sorted(again["foreground.requests"]) == [77, 400, 400, 400]
         del whole["foreground.requests"], again["foreground.requests"]
         assert again == whole
+
+
+def check_the_directory_of_a_sweep_is_parquet_that_others_read():
+    grid = [{"policy": "sptf", "outstanding": 3, "requests": 200}, {"rate": 20.5, "requests": 200, "background": "scan", "idle_time": True}]
+    with tempfile.TemporaryDirectory() as directory:
+        table = freeblock.sweep(grid, seeds=2, directory=directory).to_pydict()
+        found = duckdb.sql(f"FROM read_parquet('{directory}/*.parquet', union_by_name = true)")
+        assert sorted(found.columns) == sorted(table)
+        ours = sorted(zip(*(table[name] for name in found.columns)), key=repr)
+        assert sorted(found.fetchall(), key=repr) == ours
+        if pyarrow is not None:
+            first = pyarrow.parquet.read_table(next(pathlib.Path(directory).iterdir())).to_pylist()
+            assert len(first) == 1 and tuple(first[0].get(name) for name in found.columns) in ours, first
+    many = [("n", "uint64", [None, 2**64 - 1] * 20), ("t", "text", ["\u00e4", None] * 20), ("b", "bool", [True, False] * 20)]
+    with tempfile.NamedTemporaryFile(suffix=".parquet") as file:
+        file.write(freeblock.parquet.encoded([*many, ("x", "double", [0.1, None] * 20)], {"key": "text"}))
+        file.flush()
+        rows = duckdb.sql(f"FROM '{file.name}'").fetchall()
+        assert rows == [(None, "\u00e4", True, 0.1), (2**64 - 1, None, False, None)] * 20, rows[:2]
+
+
+def check_a_damaged_file_of_a_sweep_counts_as_none():
+    sweeping, parquet = freeblock.sweeping, freeblock.parquet
+    run, result = {"policy": "sptf", "seed": 1}, {"foreground": {"requests": 50, "mean": 1.25, "none": None}, "title": "t"}
+    with tempfile.TemporaryDirectory() as directory:
+        store = pathlib.Path(directory)
+        sweeping._keep(store, "k", run, result)
+        file = store / "k.parquet"
+        whole = file.read_bytes()
+        assert sweeping._kept(store, "k", run) == result and sweeping._kept(store, "k", {**run, "seed": 2}) is None
+        draw, refused = random.Random(3), 0
+        for n in [*range(0, len(whole), 61), *range(len(whole) - 12, len(whole))]:
+            file.write_bytes(whole[:n])
+            assert sweeping._kept(store, "k", run) is None, n
+        for _ in range(1_000):
+            hurt = bytearray(whole)
+            for _ in range(draw.randrange(1, 4)):
+                hurt[draw.randrange(len(hurt) // 2, len(hurt))] = draw.randrange(256)
+            file.write_bytes(hurt)
+            found = sweeping._kept(store, "k", run)
+            assert found in (None, result), found
+            refused += found is None
+        assert refused > 500, refused
+    for data in (b"", b"PAR1PAR1", b"PAR1" + b"\x19" * 400 + struct.pack("<I", 400) + b"PAR1", b"PAR1\x05\1\0\0\0PAR1"):
+        raises(parquet.Damaged, lambda: parquet.texts(data))
+
+
+def check_a_sweep_that_was_killed_goes_on():
+    grid = {"policy": ["fcfs", "sptf"], "outstanding": [1, 2, 4, 8, 16], "requests": [4_000]}
+    alone = freeblock.sweep(grid, seeds=2).to_pydict()
+    program = f"import freeblock, sys; freeblock.sweep({grid!r}, seeds=2, workers=2, directory=sys.argv[1])"
+    with tempfile.TemporaryDirectory() as directory:
+        store, kills, left = pathlib.Path(directory), 0, 0
+        while kills < 3:
+            sweeping = subprocess.Popen([sys.executable, "-c", program, directory])
+            while len(list(store.glob("*.parquet"))) < left + 3 and sweeping.poll() is None:
+                time.sleep(0.002)
+            sweeping.kill()
+            sweeping.wait()
+            kills, left = kills + 1, len(list(store.glob("*.parquet")))
+        before = {file.name: file.stat().st_mtime_ns for file in store.glob("*.parquet")}
+        assert 3 <= len(before) <= 20, before
+        assert freeblock.sweep(grid, seeds=2, directory=directory).to_pydict() == alone
+        after = {file.name: file.stat().st_mtime_ns for file in store.glob("*.parquet")}
+        assert len(after) == 20 and all(after[name] == at for name, at in before.items()), "a kept result was computed again"
 
 
 def check_a_worker_that_dies_is_replaced_and_its_run_is_not_lost():

@@ -9,17 +9,21 @@ import subprocess
 import sys
 import threading
 import time
+import zlib
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
 
-from . import _native
+from . import _native, parquet
 from .simulation import CommandError, UsageError, _flat
 from .worker import point
 
-Grid = Union[Mapping[str, Sequence[Any]], Iterable[Mapping[str, Any]]]
+Grid = Union[Mapping[str, Any], Iterable[Mapping[str, Any]]]
 """Options with the values of each, of which every combination is a point; or the points themselves."""
 
 _ATTEMPTS = 3
 """The number of workers that may die of one point."""
+
+_CONTENT, _CHECKSUM = "freeblock", "freeblock.crc32"
+"""Texts of a kept file: options and whole result as JSON, and the checksum of that."""
 
 
 def sweep(
@@ -38,7 +42,7 @@ def sweep(
         numbers and truth values.
     seeds: a number n for the seeds 1 to n, or the seeds.
     client: a `dask.distributed.Client`, on whose cluster the simulations then run; freeblock must be installed there.
-    directory: keeps the result of each simulation in a file as soon as it is known. A sweep that was interrupted goes on from
+    directory: keeps the row of each simulation in a file of Parquet as soon as it is known. A sweep that was interrupted goes on from
         there, and one with more points runs only the new ones.
     workers: processes of this machine without a client; by default one for each processor.
     progress: a line on standard error; by default if that is a terminal.
@@ -51,7 +55,7 @@ def sweep(
     points = [_checked(options) for options in _points(grid)]
     chosen = _seeds(seeds)
     runs = [{**options, "seed": seed} for options in points for seed in chosen]
-    return _table(list(zip(runs, _computed(runs, client, directory, workers, progress))))
+    return _native.table(_columns(list(zip(runs, _computed(runs, client, directory, workers, progress)))))
 
 
 def _computed(
@@ -86,7 +90,7 @@ def _computed(
             return
         known[key] = result
         if store is not None:
-            _keep(store, key, {"options": missing[key], "result": result})
+            _keep(store, key, missing[key], result)
         bar.at(len(known))
 
     try:
@@ -145,7 +149,10 @@ def _key(run: Mapping[str, Any]) -> str:
 def _kept(store: pathlib.Path, key: str, run: Mapping[str, Any]) -> Optional[Dict[str, Any]]:
     """A result that an earlier sweep has kept; a file that is damaged or of other options counts as none."""
     try:
-        kept = json.loads((store / f"{key}.json").read_text())
+        texts = parquet.texts((store / f"{key}.parquet").read_bytes())
+        if texts[_CHECKSUM] != f"{zlib.crc32(texts[_CONTENT].encode()):08x}":
+            return None
+        kept = json.loads(texts[_CONTENT])
         if kept["options"] == run and isinstance(kept["result"], dict):
             result: Dict[str, Any] = kept["result"]
             return result
@@ -154,14 +161,16 @@ def _kept(store: pathlib.Path, key: str, run: Mapping[str, Any]) -> Optional[Dic
     return None
 
 
-def _keep(store: pathlib.Path, key: str, content: Mapping[str, Any]) -> None:
+def _keep(store: pathlib.Path, key: str, run: Mapping[str, Any], result: Mapping[str, Any]) -> None:
+    content = json.dumps({"options": run, "result": result})
+    texts = {_CONTENT: content, _CHECKSUM: f"{zlib.crc32(content.encode()):08x}"}
     # A file under its name is whole: it is renamed when its bytes are on the disk.
     new = store / f".{key}.{os.getpid()}"
-    with open(new, "w") as file:
-        json.dump(content, file)
+    with open(new, "wb") as file:
+        file.write(parquet.encoded(_columns([(run, result)]), texts))
         file.flush()
         os.fsync(file.fileno())
-    os.replace(new, store / f"{key}.json")
+    os.replace(new, store / f"{key}.parquet")
 
 
 class _Worker:
@@ -270,10 +279,10 @@ def _on_cluster(client: Any, runs: Mapping[str, Mapping[str, Any]], found: Calla
         client.cancel(futures)
 
 
-def _table(rows: Sequence[Tuple[Mapping[str, Any], Mapping[str, Any]]]) -> _native.Table:
+def _columns(rows: Sequence[Tuple[Mapping[str, Any], Mapping[str, Any]]]) -> List[Tuple[str, str, List[Any]]]:
     flat = [{**run, **{name: value for name, value in _flat(result).items() if name != "seed"}} for run, result in rows]
     names = list(dict.fromkeys(name for row in flat for name in row))
-    return _native.table([(name, *_column([row.get(name) for row in flat])) for name in names])
+    return [(name, *_column([row.get(name) for row in flat])) for name in names]
 
 
 def _column(values: List[Any]) -> Tuple[str, List[Any]]:

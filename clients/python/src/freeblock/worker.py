@@ -1,6 +1,7 @@
 """A process of a sweep: reads the options of a simulation from a line of standard input, and writes its results to a line of
 standard output, both as JSON, until the input ends. `sweep` starts it."""
 import json
+import os
 import sys
 import warnings
 from typing import Any, Dict
@@ -21,6 +22,10 @@ def point(options: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def main() -> None:
-    """Answers every line."""
+    """Answers every line, until the sweep has ended or died."""
     for line in sys.stdin:
-        print(json.dumps(point(json.loads(line))), flush=True)
+        answer = json.dumps(point(json.loads(line))) + "\n"
+        try:
+            os.write(1, answer.encode())
+        except BrokenPipeError:
+            return

@@ -70,7 +70,9 @@ impl Clean {
         run(Command::new("python3").args(["-m", "venv", &clean])).unwrap();
         let mut pip = Command::new(format!("{clean}/bin/pip"));
         pip.args(["install", "--quiet", "--disable-pip-version-check", "--no-index", "--find-links"]);
-        pip.arg(fetched.place.join("packages")).args(["--find-links", wheels, "freeblock"]).args(&fetched.packages);
+        pip.arg(fetched.place.join("packages"))
+            .args(["--find-links", wheels, "freeblock"])
+            .args(&fetched.packages);
         run(&mut pip).unwrap();
         Self { dir, python: format!("{clean}/bin/python") }
     }
@@ -125,7 +127,9 @@ fn the_module_installs_into_a_clean_environment_and_works_there() {
     }
     let fetched = match Fetched::new("python-readers", &[], &READERS) {
         Ok(fetched) => fetched,
-        Err(why) => return testing::missing(&format!("python3 with venv and {} ({why})", READERS.join(", "))),
+        Err(why) => {
+            return testing::missing(&format!("python3 with venv and {} ({why})", READERS.join(", ")));
+        }
     };
     let dir = Dir::new();
     let wheels = dir.path("wheels");
@@ -185,5 +189,10 @@ fn the_wheel_works_in_a_clean_environment() {
         run(&mut mypy).unwrap();
     };
     types(&["-m", "mypy", "--strict", "--follow-imports", "silent", "-p", "freeblock"]);
+    let document = std::fs::read_to_string(format!("{ROOT}/docs/PYTHON.md")).unwrap();
+    for (n, recipe) in recipes(&document).iter().enumerate() {
+        let script = clean.dir.file(&format!("alone/recipe-{}.py", n + 1), recipe);
+        types(&["-m", "mypy", "--strict", "--follow-imports", "silent", "--ignore-missing-imports", &script]);
+    }
     types(&["-m", "mypy.stubtest", "--ignore-missing-stub", "freeblock._native"]);
 }

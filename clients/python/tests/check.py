@@ -738,6 +738,12 @@ def check_intervals_of_a_scan_hold_the_truth():
         for n, (estimate, truth) in enumerate(((scan.count(), rows), (scan.total("v"), total), (scan.mean("v"), total / rows))):
             held[n] += estimate.low <= truth <= estimate.high
     assert all(0.9 <= count / trials <= 0.99 for count in held), held
+    # When every page is read, the sums are exact, although 7 / 49 * 49 is not 7 in floating-point numbers.
+    scan = mining.Mine.__new__(mining.Mine)
+    scan.pages, scan._names, scan._numbers, scan._strata = 49 * 32, ["v"], [0], {}
+    for n in range(scan.pages):
+        scan._strata.setdefault(n // 49, mining._Stratum()).pages.append((1, [1.0 if n % 49 == 0 else 0.0], [1]))
+    assert 1 / 49 * 49 != 1 and scan.total("v") == (32.0,) * 3 and scan.count() == (scan.pages,) * 3
 
 
 def check_the_control_client_is_in_the_wheel():

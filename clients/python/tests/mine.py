@@ -1,22 +1,25 @@
 """Rows of a live PostgreSQL's tables against its own answers: `python mine.py [FREEBLOCK [SECONDS PAIRS]]`.
 
-It needs root, loop devices, mke2fs and PostgreSQL 15, and ends with 77 without one of them, which it names. With the path of the
-command, the scan also goes through a daemon with an emulated drive, while pgbench runs; that needs nbdfuse. PAIRS of SECONDS of pgbench
-alone and beside scans give the transactions a second with and without.
+It needs root, loop devices, mke2fs, PostgreSQL 15 and the package duckdb, and ends with 77 without one of them, which it names. With the path of the
+command, the scan also goes through a daemon with an emulated drive, while pgbench runs; that needs nbdfuse. With SECONDS and PAIRS it only
+compares: PAIRS of rounds of SECONDS, pgbench alone and beside a scan in a drawn order, give the transactions a second with and without.
 """
 import contextlib
 import datetime
 import decimal
 import glob
+import math
 import os
 import pathlib
 import pwd
 import random
 import re
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 import freeblock
@@ -207,6 +210,39 @@ def check_locks_of_groups(cluster_, **options):
     assert ours == [(int(a), int(b)) for a, b in rows("select * from locked order by id")] and scan.undecided_rows == 0
 
 
+def check_transactions(**options):
+    """Frozen rows; and rows of transactions that were aborted, or were under way at the checkpoint and end later."""
+    sql("create table changing (a int4, b text); insert into changing select i, 'v' || i from generate_series(1, 300) i; vacuum freeze changing")
+    sql("begin; insert into changing values (301, 'never'); update changing set b = 'never' where a < 20; delete from changing where a = 25; rollback")
+    going = Psql()
+    going.ask("begin; insert into changing select i, 'later' from generate_series(400, 500) i; update changing set b = 'later' where a between 30 and 60")
+    sql("checkpoint")
+    theirs = [(int(a), b) for a, b in rows("select * from changing order by a")]
+    assert len(theirs) == 300
+    scan, ours = mined("changing", **options)
+    assert ours == theirs and scan.undecided_rows == 0, (ours[:30], vars(scan))
+    going.ask("commit")
+    run("sync")
+    # The answer stays that of the checkpoint; rows of which the commit log says more by now are counted and left out.
+    scan, ours = mined("changing", **options)
+    assert set(ours) <= set(theirs) and len(theirs) - len(ours) <= scan.undecided_rows, (len(ours), vars(scan))
+    going.ask("begin")
+    going.end()
+    sql("checkpoint")
+    scan, ours = mined("changing", **options)
+    assert ours == [(int(a), b) for a, b in rows("select * from changing order by a")] and len(ours) == 401
+
+
+def check_a_table_of_several_files(path, **options):
+    """Rows before and after 1 GiB, where the second file of the table begins, and pages of a hole between them."""
+    sql("checkpoint")
+    assert (options["data"] / f"{path}.1").stat().st_size > 0
+    theirs = [(int(a),) for (a,) in rows("select * from long order by a")]
+    scan, ours = mined("long", **options)
+    assert ours == theirs and len(ours) == 3_000 and scan.pages == scan.pages_read > 131_072, (len(ours), vars(scan))
+    assert scan.count() == (3_000,) * 3 and scan.total("a").value == sum(a for (a,) in theirs)
+
+
 def page_of(data, table, number):
     path = data / sql(f"select pg_relation_filepath('{table}')").strip()
     with open(path, "rb") as file:
@@ -223,13 +259,19 @@ def main():
         pwd.getpwnam("postgres")
     except KeyError:
         skip("user postgres not found")
-    for program in ("mke2fs", "runuser", "mount", "unshare"):
+    for program in ("mke2fs", "runuser", "mount", "unshare", "fsfreeze"):
         if shutil.which(program) is None:
             skip(f"{program} not found")
     if "MINE_ALONE" not in os.environ:
         # In a mount namespace of its own; in another one that begins meanwhile, the file system would stay mounted.
         command = ["unshare", "--mount", sys.executable, *sys.orig_argv[1:]]
         sys.exit(subprocess.run(command, env={**os.environ, "MINE_ALONE": "1"}, check=False).returncode)
+    if len(sys.argv) > 3:
+        WORK.chmod(0o755)
+        (WORK / "run").mkdir()
+        shutil.chown(WORK / "run", "postgres")
+        compare(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
+        return
     image = WORK / "disk.img"
     WORK.chmod(0o755)
     (WORK / "run").mkdir()
@@ -252,12 +294,23 @@ def main():
             print("types, nulls, dropped and added columns: equal", flush=True)
             check_aggregates(1, data=data, **where)
             print("aggregates: equal", flush=True)
+            run_recipes(data=data, **where)
+            print("recipes: equal", flush=True)
             check_estimates(data=data, **where)
             print("estimates hold the truth", flush=True)
             check_locks_of_groups(data, data=data, **where)
             print("groups of locks: equal", flush=True)
             path = sql("select pg_relation_filepath('pgbench_accounts')").strip()
             aids = len(rows("select aid from pgbench_accounts"))
+            check_transactions(data=data, **where)
+            print("frozen rows, aborted transactions and those under way: equal", flush=True)
+            sql("create table long (a int4); insert into long select generate_series(1, 1000)")
+            long = sql("select pg_relation_filepath('long')").strip()
+        os.truncate(data / long, 1 << 30)
+        with server(data):
+            sql("insert into long select generate_series(1001, 3000)")
+            check_a_table_of_several_files(long, data=data, **where)
+            print("a table of several files: equal", flush=True)
         # Unmounted, by ext4's own map.
     scan, ours = mined("pgbench_accounts", data="/data", mounted=False, columns=["aid"], **where)
     assert len(ours) == aids == scan.rows
@@ -267,8 +320,8 @@ def main():
     if len(sys.argv) > 1:
         if shutil.which("nbdfuse") is None:
             skip("nbdfuse not found; the rest has passed")
-        check_while_pgbench_goes_on(sys.argv[1], *map(int, sys.argv[2:]))
-        print("a snapshot while pgbench goes on: equal", flush=True)
+        check_while_pgbench_goes_on(sys.argv[1])
+        print("a transaction while pgbench goes on: equal", flush=True)
 
 
 @contextlib.contextmanager
@@ -335,7 +388,7 @@ def tps(process):
     return float(re.search(r"tps = ([0-9.]+) \(without", said)[1])
 
 
-def check_while_pgbench_goes_on(command, seconds=6, pairs=1):
+def check_while_pgbench_goes_on(command, seconds=6):
     """The answer is that of a transaction which began when the checkpoint did, whatever pgbench changes meanwhile."""
     names = ["aid", "bid", "abalance"]
     with served(command) as (device, control):
@@ -346,38 +399,145 @@ def check_while_pgbench_goes_on(command, seconds=6, pairs=1):
                 pg("pgbench", "-h", WORK / "run", "-i", "-q", "-s", 1, "postgres")
                 pg("pgbench", "-h", WORK / "run", "-n", "-t", 40, "postgres")
                 sql("checkpoint")
-                run_recipe(data, control)
-                for pair in range(pairs):
-                    alone = tps(bench(seconds, pair))
-                    keep = Psql()
-                    keep.ask("begin isolation level repeatable read")
-                    theirs = [tuple(map(int, row)) for row in keep.ask(f"select {', '.join(names)} from pgbench_accounts order by aid")]
-                    sql("checkpoint")
-                    before = sql("select sum(abalance * aid) from pgbench_accounts")
-                    going = bench(seconds, pair)
-                    time.sleep(0.5)
-                    began = time.monotonic()
-                    scan, ours = mined("pgbench_accounts", data=data, disk="d0", control=str(control), columns=names)
-                    took = time.monotonic() - began
-                    beside = tps(going)
-                    assert sql("select sum(abalance * aid) from pgbench_accounts") != before, "pgbench has changed nothing"
-                    assert scan.undecided_rows == scan.damaged_pages == 0, vars(scan)
-                    assert ours == theirs, (len(ours), len(theirs))
-                    keep.end()
-                    print(f"pgbench: {alone:.0f} tps alone, {beside:.0f} beside a scan of {scan.pages} pages in {took:.1f} s", flush=True)
+                run_recipes(data=data, disk="d0", control=str(control))
+                check_a_snapshot_of_the_disk(command, mount, control)
+                print("a snapshot of the disk while pgbench goes on: equal", flush=True)
+                keep = Psql()
+                keep.ask("begin isolation level repeatable read")
+                theirs = [tuple(map(int, row)) for row in keep.ask(f"select {', '.join(names)} from pgbench_accounts order by aid")]
+                sql("checkpoint")
+                before = sql("select sum(abalance * aid) from pgbench_accounts")
+                going = bench(seconds, 0)
+                time.sleep(0.5)
+                scan, ours = mined("pgbench_accounts", data=data, disk="d0", control=str(control), columns=names)
+                tps(going)
+                assert sql("select sum(abalance * aid) from pgbench_accounts") != before, "pgbench has changed nothing"
+                assert scan.undecided_rows == scan.damaged_pages == 0, vars(scan)
+                assert ours == theirs, (len(ours), len(theirs))
+                keep.end()
 
 
-def run_recipe(data, control):
-    """The recipe of docs/PYTHON.md, with the places of this test."""
+def compare(command, seconds, pairs):
+    """The transactions a second of pgbench, alone and beside a scan that lasts as long, in pairs of rounds."""
+    draw, ratios, rates, speeds = random.Random(1), [], ([], []), []
+    with served(command) as (device, control):
+        run("mke2fs", "-q", "-F", "-t", "ext4", device)
+        with mounted(device) as mount:
+            data = cluster(mount / "data", "--data-checksums")
+            # No checkpoint falls into a round, and pages are not written whole after the one before.
+            settings = {"checkpoint_timeout": "1d", "max_wal_size": "2GB", "full_page_writes": "off", "autovacuum": "off"}
+            with server(data, shared_buffers="8MB", **settings):
+                pg("pgbench", "-h", WORK / "run", "-i", "-q", "-s", 1, "postgres")
+                sql("checkpoint")
+                tps(bench(2 * seconds, 0))
+                for pair in range(1, pairs + 1):
+                    found = {}
+                    for beside in draw.sample((False, True), 2):
+                        sql("checkpoint")
+                        ended, pages = threading.Event(), []
+                        thread = threading.Thread(target=scanned, args=(ended, pages, data, control))
+                        if beside:
+                            thread.start()
+                            while not pages:
+                                time.sleep(0.01)
+                        first = len(pages)
+                        found[beside] = tps(bench(seconds, pair))
+                        if beside:
+                            speeds.append((len(pages) - first) / seconds)
+                            ended.set()
+                            thread.join()
+                    rates[0].append(found[False])
+                    rates[1].append(found[True])
+                    ratios.append(math.log(found[True] / found[False]))
+                    print(f"pair {pair}: {found[False]:.1f} tps alone, {found[True]:.1f} beside a scan", flush=True)
+            status = freeblock.request("GET", "/v1/status", control=str(control))
+    mean = statistics.fmean(ratios)
+    # Student's t at 97.5%, by Cornish and Fisher.
+    free = pairs - 1
+    half = 1.959964 * (1 + 1.21 / free) * statistics.stdev(ratios) / math.sqrt(pairs)
+    low, middle, high = (100 * math.expm1(value) for value in (mean - half, mean, mean + half))
+    done = status["disks"][0]["status"]["background"]
+    total = sum(done[key] for key in ("gap_bytes", "idle_bytes", "promoted_bytes"))
+    print(f"{pairs} pairs of {seconds} s: {statistics.fmean(rates[0]):.1f} tps alone, {statistics.fmean(rates[1]):.1f} beside a scan")
+    print(f"change of tps: {middle:+.1f}%, 95% between {low:+.1f}% and {high:+.1f}%")
+    print(f"the scan: {statistics.fmean(speeds):.0f} pages a second, {done['gap_bytes'] / total:.0%} of its bytes in gaps")
+
+
+def scanned(ended, pages, data, control):
+    """Scans until `ended`; one scan follows another."""
+    while not ended.is_set():
+        scan = freeblock.mine("pgbench_accounts", data=data, disk="d0", control=str(control), columns=["abalance"])
+        try:
+            for page, block in scan._pages():
+                scan._decode(page, block)
+                pages.append(page)
+                if ended.is_set():
+                    break
+        finally:
+            scan._blocks.close()
+
+
+def check_a_snapshot_of_the_disk(command, mount, control):
+    """The answer is the server's at the instant of the snapshot, whatever pgbench changes before and after."""
+    names = ["aid", "bid", "abalance"]
+    going = bench(3_600, 5)
+    time.sleep(1)
+    # A transaction of pgbench begins with pgbench_accounts: with its lock, none is under way.
+    keep = Psql()
+    keep.ask("begin; lock table pgbench_accounts in exclusive mode")
+    theirs = [tuple(map(int, row)) for row in keep.ask(f"select {', '.join(names)} from pgbench_accounts order by aid")]
+    sql("checkpoint")
+    run("fsfreeze", "--freeze", mount)
+    try:
+        run(command, "snapshot", "d0", "--name", "now", "--control", control)
+    finally:
+        run("fsfreeze", "--unfreeze", mount)
+    keep.ask("commit")
+    keep.end()
+    assert sum(row[2] for row in theirs) != 0, "pgbench had changed nothing"
+    where = {"image": f"nbd+unix:///d0@now?socket={WORK}/nbd", "data": "/data", "mounted": False}
+    scan, ours = freeblock.mine("pgbench_accounts", columns=names, **where), []
+    for batch in scan:
+        ours += zip(*batch.to_pydict().values())
+        if going.poll() is None and scan.pages_read > 0.2 * scan.pages:
+            # The rest of the scan is quicker without it.
+            sql("select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'pgbench'")
+            going.communicate()
+            assert scan.pages_read < 0.7 * scan.pages
+    assert scan.undecided_rows == scan.damaged_pages == 0, vars(scan)
+    assert sorted(ours) == theirs, (len(ours), len(theirs))
+    assert sorted(tuple(map(int, row)) for row in rows(f"select {', '.join(names)} from pgbench_accounts")) != theirs
+    run(command, "snapshot", "d0", "--name", "now", "--remove", "--control", control)
+    # The export goes with the snapshot.
+    try:
+        freeblock.mine("pgbench_accounts", **where)
+    except ConnectionError as error:
+        assert "d0@now" in str(error), error
+    else:
+        raise AssertionError("a snapshot that is gone was read")
+
+
+def run_recipes(**options):
+    """The recipes of docs/PYTHON.md, with the places of this test."""
     text = (pathlib.Path(__file__).parents[3] / "docs" / "PYTHON.md").read_text()
-    (recipe,) = [block.split("```")[0] for block in text.split("```python mine\n")[1:]]
-    for there, here in (("/srv/data", data), ("/run/freeblock/control.sock", control)):
-        assert there in recipe
-        recipe = recipe.replace(there, str(here))
-    names = {}
-    exec(compile(recipe, "recipe", "exec"), names)
+    recipes = [block.split("```")[0] for block in text.split("```python mine\n")[1:]]
+    places = 'data="/srv/data", disk="d0", control="/run/freeblock/control.sock"'
+    found = []
+    for recipe in recipes:
+        assert places in recipe
+        names = {"options": options}
+        exec(compile(recipe.replace(places, "**options"), "recipe", "exec"), names)
+        found.append(names)
+    branches, sql_ = found
     theirs = {int(a): int(b) for a, b in rows("select bid, sum(abalance) from pgbench_accounts group by 1")}
-    assert any(theirs.values()) and names["by_branch"] == theirs, (names["by_branch"], theirs)
+    assert any(theirs.values()) and branches["by_branch"] == theirs, (branches["by_branch"], theirs)
+    asked = {
+        "groups": "select bid, count(*), sum(abalance) from pgbench_accounts group by bid order by bid",
+        "top": "select aid, abalance from pgbench_accounts order by abalance desc, aid limit 3",
+    }
+    for name, query in asked.items():
+        assert sql_[name] == [tuple(map(int, row)) for row in rows(query)], (name, sql_[name])
+    assert sql_["total"] == (sum(theirs.values()),) * 3
 
 
 def check_damage(path, pages, where):

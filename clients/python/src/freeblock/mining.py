@@ -6,7 +6,8 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tu
 
 from . import _native, postgres
 from .control import USUAL_PATH, Record, Session
-from .places import Ext4, Extent, Mounted
+from .nbd import Export
+from .places import Ext4, Extent, Mounted, opened
 from .simulation import UsageError
 
 _BATCH = 256
@@ -19,6 +20,9 @@ _READS = 3
 """How often a page that looks damaged is read, because the server may be writing it."""
 
 _SECTOR = 512
+
+_AT_ONCE = 256
+"""Requests of pages at an export, of which the scheduler takes the cheapest: 2 MiB."""
 
 
 class Estimate(NamedTuple):
@@ -49,14 +53,16 @@ def mine(
     table: "name" or "schema.name"; without a schema, in `public`.
     data: the data directory: a path of this machine, or with mounted=False a path inside the ext4 of the image.
     disk: the disk of a daemon that serves it; its blocks come through a background session.
-    image: without a disk, the file or block device that is read, in a random order by `seed`. With mounted=False it also gives the
-        map of the files.
+    image: without a disk, what is read in a random order by `seed`: a file, a block device, or an export over NBD, such as a snapshot
+        ("nbd+unix:///d0@nightly?socket=/run/freeblock/d0.sock", whose reads are background work). With mounted=False it also gives
+        the map of the files.
     offset: the bytes of the disk before its file system.
     columns: those that are wanted; by default all. Their types: `postgres.TYPES`.
     control, priority: the daemon's control socket, and the session's share.
 
     The answer is that of a transaction which began at the server's last checkpoint: run CHECKPOINT first. While the server changes the
-    table, keep a transaction of the level REPEATABLE READ open from before the CHECKPOINT to the end, so that no old row is removed.
+    table, keep a transaction of the level REPEATABLE READ open from before the CHECKPOINT to the end, so that no old row is removed;
+    or read a snapshot of the disk, which does not change.
 
         for batch in freeblock.mine("orders", data="/srv/data", disk="data", columns=["total"]):
             ...     # a freeblock.Table: pandas, polars, DuckDB and pyarrow take it
@@ -140,9 +146,11 @@ class Mine:
         rows: List[List[Any]] = []
         since = 0
         # Pages of holes have no place on the disk and no rows.
-        present = sum(run.pages for run in self._runs) + len({run.page for run in self._runs if not run.whole})
-        for page in range(self.pages - present):
-            self._page_done(-1 - page, [])
+        after = 0
+        for first, end in [*sorted((run.page, run.page + max(run.pages, 1)) for run in self._runs), (self.pages, self.pages)]:
+            for page in range(after, first):
+                self._page_done(page, [])
+            after = max(after, end)
         try:
             for page, data in self._pages():
                 rows += self._decode(page, data)
@@ -237,7 +245,7 @@ class Mine:
     def _page_done(self, page: int, rows: List[List[Any]]) -> None:
         self.pages_read += 1
         self.rows += len(rows)
-        part = max(page, 0) * _STRATA // max(self.pages, 1)
+        part = page * _STRATA // max(self.pages, 1)
         stratum = self._strata.setdefault(part, _Stratum())
         sums = [sum(float(row[n]) for row in rows if row[n] is not None) for n in self._numbers]
         counts = [sum(row[n] is not None for row in rows) for n in self._numbers]
@@ -285,7 +293,8 @@ class Mine:
             n = len(pages)
             numbers = [of(page) for page in pages]
             mean = sum(numbers) / n
-            value += size * mean
+            # A sum of all pages is exact.
+            value += sum(numbers) if n == size else size * mean
             if n < size:
                 if n < 2:
                     return Estimate(value, float("-inf"), float("inf"))
@@ -403,10 +412,10 @@ class _Daemon:
 
 
 class _Image:
-    """Blocks of a file or block device, in a random order."""
+    """Blocks of a file, block device or export, in a random order. An export gets many requests at a time, and answers in its own."""
 
     def __init__(self, path: str, seed: int):
-        self._file = open(path, "rb")
+        self._disk = opened(path)
         self._draw = random.Random(seed)
         self._wanted: List[Tuple[int, int]] = []
 
@@ -414,14 +423,21 @@ class _Image:
         self._wanted += [(at, block) for at in range(physical, physical + length, block)]
 
     def next(self) -> Tuple[int, Optional[bytes]]:
-        n = self._draw.randrange(len(self._wanted))
-        self._wanted[n], self._wanted[-1] = self._wanted[-1], self._wanted[n]
-        at, length = self._wanted.pop()
+        if isinstance(self._disk, Export):
+            while self._wanted and self._disk.outstanding < _AT_ONCE:
+                self._disk.ask(*self._drawn())
+            return self._disk.answer()
+        at, length = self._drawn()
         try:
-            data = os.pread(self._file.fileno(), length, at)
+            data = self._disk.pread(length, at)
         except OSError:
             return at, None
         return at, data if len(data) == length else None
 
+    def _drawn(self) -> Tuple[int, int]:
+        n = self._draw.randrange(len(self._wanted))
+        self._wanted[n], self._wanted[-1] = self._wanted[-1], self._wanted[n]
+        return self._wanted.pop()
+
     def close(self) -> None:
-        self._file.close()
+        self._disk.close()

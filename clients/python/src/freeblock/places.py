@@ -3,7 +3,31 @@ import errno
 import os
 import stat
 import struct
-from typing import Any, Callable, List, NamedTuple, Optional, Tuple
+from typing import List, NamedTuple, Optional, Tuple, Union
+
+from . import nbd
+
+
+class Image:
+    """A file or block device that is read."""
+
+    def __init__(self, path: str):
+        self.name = path
+        self._file = open(path, "rb")
+
+    def pread(self, length: int, at: int) -> bytes:
+        """Bytes; fewer at the end of the file. Raises OSError."""
+        return os.pread(self._file.fileno(), length, at)
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._file.close()
+
+
+def opened(image: "Union[str, os.PathLike[str]]") -> "Union[Image, nbd.Export]":
+    """A disk to be read: a file, a block device, or the URI of an export over NBD."""
+    name = os.fspath(image)
+    return nbd.Export(name) if nbd.is_uri(name) else Image(name)
 
 
 class Extent(NamedTuple):
@@ -60,10 +84,10 @@ class Mounted:
 
 
 class Ext4:
-    """A directory of an ext4 file system that begins at `offset` of a file or block device and is not mounted."""
+    """A directory of an ext4 file system that begins at `offset` of a file, block device or export, and is not mounted there."""
 
-    def __init__(self, image: str, directory: str, offset: int = 0):
-        self._file = open(image, "rb")
+    def __init__(self, image: "Union[str, os.PathLike[str]]", directory: str, offset: int = 0):
+        self._file = opened(image)
         self._offset = offset
         try:
             block = self._at(1024, 1024)
@@ -108,7 +132,7 @@ class Ext4:
         return None if number is None else self._map(self._inode(number))
 
     def _at(self, at: int, length: int) -> bytes:
-        data = os.pread(self._file.fileno(), length, self._offset + at)
+        data = self._file.pread(length, self._offset + at)
         if len(data) != length:
             raise ValueError(f"{self._file.name}: {length} bytes at byte {self._offset + at} are past its end")
         return data

@@ -89,7 +89,8 @@ impl Clean {
         let check = format!("{ROOT}/clients/python/tests/check.py");
         let said = self.run(&check, &[env!("CARGO_BIN_EXE_freeblock")]).unwrap();
         assert!(said.ends_with("all checks passed\n"), "{said}");
-        let recipes = recipes(&std::fs::read_to_string(format!("{ROOT}/docs/PYTHON.md")).unwrap());
+        let recipes =
+            recipes(&std::fs::read_to_string(format!("{ROOT}/docs/PYTHON.md")).unwrap(), "```python\n");
         assert!(recipes.len() >= 5, "docs/PYTHON.md has {} recipes", recipes.len());
         for (n, recipe) in recipes.iter().enumerate() {
             let script = self.dir.file(&format!("recipe-{}.py", n + 1), recipe);
@@ -114,9 +115,9 @@ impl Clean {
     }
 }
 
-/// Returns the blocks of Python in a document.
-fn recipes(document: &str) -> Vec<String> {
-    let blocks = document.split("```python\n").skip(1);
+/// Returns the blocks of Python in a document: those that begin with this line.
+fn recipes(document: &str, first: &str) -> Vec<String> {
+    let blocks = document.split(first).skip(1);
     blocks.filter_map(|block| Some(block.split_once("```")?.0.to_owned())).collect()
 }
 
@@ -190,7 +191,8 @@ fn the_wheel_works_in_a_clean_environment() {
     };
     types(&["-m", "mypy", "--strict", "--follow-imports", "silent", "-p", "freeblock"]);
     let document = std::fs::read_to_string(format!("{ROOT}/docs/PYTHON.md")).unwrap();
-    for (n, recipe) in recipes(&document).iter().enumerate() {
+    let all = [recipes(&document, "```python\n"), recipes(&document, "```python mine\n")].concat();
+    for (n, recipe) in all.iter().enumerate() {
         let script = clean.dir.file(&format!("alone/recipe-{}.py", n + 1), recipe);
         types(&["-m", "mypy", "--strict", "--follow-imports", "silent", "--ignore-missing-imports", &script]);
     }

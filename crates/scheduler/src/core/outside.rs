@@ -9,6 +9,7 @@ mod adopt;
 mod again;
 mod answers;
 mod arrivals;
+mod bad_sectors;
 mod bought;
 mod clock;
 mod command;

@@ -9,14 +9,14 @@ use super::{Command, CommandId, Conservatism, Neighbour, Order, Outside, Work};
 use crate::background::{Buffers, Focus};
 use crate::core::under_way::{Approach, Job};
 use crate::core::{Core, Purpose};
-use crate::foreground::{Pending, Request};
+use crate::foreground::Pending;
 use crate::planner::{Detour, Gap, Reach, Stop, Terms};
 use crate::policy::{Policy as _, View};
 use crate::predictor::Last;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use model::{DriveModel, Position};
-use units::{Duration, Instant, Lbn, LbnRange, Op, Sectors, TrackIndex};
+use units::{Duration, Instant, Lbn, LbnRange, Op, TrackIndex};
 
 /// The time before a command must be at the drive at which it is chosen, besides its own costs: hosts wake late, and
 /// predictions are off by some microseconds.
@@ -522,84 +522,4 @@ impl Core {
         }
         Some((range, range.len().get() as u32))
     }
-
-    /// Removes the part of a command behind a known bad sector that is not itself wanted; for merged blocks, the part before
-    /// it.
-    pub(super) fn avoid_bad(
-        &mut self,
-        outside: &Outside,
-        (mut range, useful): (LbnRange, u32),
-        tag: u64,
-        merged: bool,
-    ) -> Option<(LbnRange, u32)> {
-        if !outside.has_known_bad(range) {
-            return Some((range, useful));
-        }
-        let wanted = self.background.fetched_by(tag);
-        let mut parts = between_bad(outside, range, &wanted);
-        if parts.len() == 1 {
-            return Some((range, useful));
-        }
-        range =
-            if merged { parts.pop()? } else { parts.into_iter().max_by_key(|part| within(part, &wanted))? };
-        let useful = within(&range, &wanted).min(range.len().get()) as u32;
-        self.background.give_back(self.drive.layout(), tag, false, |item| !range.covers(item));
-        // The rest begins and ends with a wanted sector.
-        let (from, to) = self.ends_of_wanted(range, tag);
-        let to = if merged { range.end() } else { to };
-        (useful > 0 && from < to).then(|| (LbnRange::new(from, to.since(from)), useful))
-    }
-
-    /// Narrows a promoted read that has a known bad sector in it which is not itself wanted: the drive may transfer nothing
-    /// of a command with a bad sector, so the block would be wanted again, and promoted again, for ever. A block has such a
-    /// sector if the sector went bad after that part of the block was read.
-    fn narrow_promoted(&mut self, outside: &Outside, job: &mut Job, tag: u64) {
-        let Request { op, range, .. } = job.pending.request;
-        if op.is_write() || job.pending.promoted.is_none() || !outside.has_known_bad(range) {
-            return;
-        }
-        let wanted = self.background.fetched_by(tag);
-        let parts = between_bad(outside, range, &wanted);
-        // The first one: what was taken of a block in pieces goes back in the reverse order. The rest is promoted again.
-        let Some(first) = parts.iter().find(|part| parts.len() > 1 && within(part, &wanted) > 0) else {
-            return;
-        };
-        let behind = |item: LbnRange| item.overlaps(range) && !first.covers(item);
-        self.background.give_back(self.drive.layout(), tag, true, behind);
-        let (from, to) = self.ends_of_wanted(*first, tag);
-        if from >= to {
-            return;
-        }
-        let request = Request { range: LbnRange::new(from, to.since(from)), ..job.pending.request };
-        let Pending { arrived, sequence, promoted, follows, .. } = job.pending;
-        if let Some(pending) = Pending::new(&self.drive, request, arrived, sequence) {
-            job.pending = Pending { promoted, follows, ..pending };
-        }
-    }
-
-    /// Returns the first LBN, and the one behind the last, that a command transfers within a range.
-    fn ends_of_wanted(&self, range: LbnRange, tag: u64) -> (Lbn, Lbn) {
-        let wanted = self.background.fetched_by(tag).into_iter().filter(|item| range.covers(*item));
-        wanted.fold((range.end(), range.start()), |(from, to), item| {
-            (from.min(item.start()), to.max(item.end()))
-        })
-    }
-}
-
-/// Returns the parts of a range between the known bad sectors that are in no wanted item.
-fn between_bad(outside: &Outside, range: LbnRange, wanted: &[LbnRange]) -> Vec<LbnRange> {
-    let part = |from: Lbn, to: Lbn| LbnRange::new(from, to.since(from));
-    let known = outside.known_bad.range(range.start()..range.end());
-    let (mut parts, mut from) = (Vec::new(), range.start());
-    for &hole in known.filter(|lbn| !wanted.iter().any(|item| item.contains(**lbn))) {
-        parts.push(part(from, hole));
-        from = hole + Sectors::new(1);
-    }
-    parts.push(part(from, range.end()));
-    parts
-}
-
-/// Returns the number of wanted sectors whose items are within a part.
-fn within(part: &LbnRange, wanted: &[LbnRange]) -> u64 {
-    wanted.iter().filter(|item| part.covers(**item)).map(|item| item.len().get()).sum()
 }

@@ -345,8 +345,8 @@ impl Core {
         }
         // If the head must stay on its track there is no idle work, because outside no command can be left at any
         // instant.
-        if allowed && self.idle_visit(now, buffers).is_some() {
-            return self.send_visit(outside, tag);
+        if allowed && self.idle_visit(now, buffers).is_some() && self.send_visit(outside, tag) {
+            return;
         }
         // An unfinished search continues soon.
         let searching = allowed && now < self.idle.not_before && self.idle.not_before < now + idle.threshold;
@@ -443,8 +443,8 @@ impl Core {
         found
     }
 
-    /// Queues the commands of a visit.
-    fn send_visit(&mut self, outside: &mut Outside, tag: u64) {
+    /// Queues the commands of a visit. Returns whether there are any.
+    fn send_visit(&mut self, outside: &mut Outside, tag: u64) -> bool {
         let drive = Arc::clone(&self.drive);
         let layout = drive.layout();
         // Each with its wanted sectors. Writes leave the holes between blocks out.
@@ -472,18 +472,18 @@ impl Core {
         if ranges.is_empty() {
             self.background.give_back(layout, tag, true, |_| true);
         }
-        if let [one] = &mut ranges[..]
-            && op == Op::Read
-        {
-            match self.avoid_bad(outside, *one, tag, false) {
-                Some(part) => *one = part,
-                None => ranges.clear(),
-            }
+        if op == Op::Read && ranges.iter().any(|(range, _)| outside.has_known_bad(*range)) {
+            let narrowed: Vec<_> =
+                ranges.into_iter().filter_map(|range| self.avoid_bad(outside, range, tag, false)).collect();
+            // Of a block on both sides of the track's first sector, what was taken from one may have gone back for the other.
+            ranges = narrowed.into_iter().filter_map(|(range, _)| self.wanted_within(range, tag)).collect();
         }
+        let found = !ranges.is_empty();
         for (range, useful) in ranges {
             let what = (Purpose::Idle { useful }, None, useful);
             outside.push(&drive, (op, range, tag, Work::Idle), what);
         }
+        found
     }
 
     /// Queues a command for the mimic, if it wants to learn. Returns whether there is one.

@@ -103,8 +103,8 @@ pub(crate) struct DiskConfig {
     pub(crate) bought_turns: bool,
     /// Whether the cost of background work is measured, by windows without it.
     pub(crate) audit: bool,
-    /// Whether the disk is probed while it serves, if it has no profile.
-    pub(crate) probe: bool,
+    /// Whether the disk is probed while it serves, if it has no profile; `None`: if it rotates.
+    pub(crate) probe: Option<bool>,
     /// `None`: idle time is not used.
     pub(crate) idle_after: Option<Duration>,
     /// The time that the device has for a command.
@@ -190,7 +190,7 @@ impl Config {
                         conservatism: None,
                         bought_turns: false,
                         audit: true,
-                        probe: false,
+                        probe: None,
                         idle_after: Some(IDLE_AFTER),
                         timeout: server::TIMEOUT,
                         record: args.record.clone(),

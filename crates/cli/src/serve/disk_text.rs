@@ -149,7 +149,7 @@ impl DiskText {
             conservatism: conservatism.and_then(Duration::from_millis_f64),
             bought_turns: bought_turns.is_some_and(|bought| *bought.get_ref()),
             audit: self.audit.unwrap_or(true),
-            probe: self.probe.unwrap_or(false),
+            probe: self.probe,
             idle_after,
             timeout: Duration::from_secs(timeout),
             record: self.record.map(Spanned::into_inner),

@@ -94,12 +94,13 @@ pub(super) struct Probing {
 }
 
 impl Probing {
-    /// Returns the probe of a disk that is to be probed while it serves: it has no profile and rotates, as far as is known.
+    /// Returns the probe of a disk that may be probed while it serves: it has no profile, and is not known to be flash. It begins
+    /// by itself where `probe` is set, and without that setting if the disk reports its speed or is emulated.
     pub(super) fn of(disk: &DiskConfig, state: Option<&Path>, recipe: &Recipe) -> Option<ToProbe> {
         let unknown = matches!(recipe.drive, Knowledge::Size { .. });
         let directory = state.filter(|_| unknown)?.join(&disk.name);
         if disk.record.is_some() || disk.idle_after.is_none() {
-            if disk.probe {
+            if disk.probe == Some(true) {
                 info!(
                     disk = disk.name,
                     "not probed: a disk that is recorded, or whose idle time is not used"
@@ -107,18 +108,22 @@ impl Probing {
             }
             return None;
         }
-        if let DeviceSpec::Raw(path) = &disk.device
-            && device::inspect(path).is_ok_and(|found| found.rotational == Some(false))
-        {
-            return None;
-        }
+        let rotates = match &disk.device {
+            DeviceSpec::Emulated { .. } => true,
+            DeviceSpec::Raw(path) => match device::inspect(path) {
+                Ok(found) if found.rotational == Some(false) => return None,
+                Ok(found) => found.rate.is_some(),
+                // A file.
+                Err(_) => false,
+            },
+        };
         Some(ToProbe {
             directory,
             drive: disk.device.drive(),
             disk: disk.name.clone(),
             recipe: recipe.clone(),
             policy: disk.policy.is_some(),
-            at_once: disk.probe,
+            at_once: disk.probe.unwrap_or(rotates),
         })
     }
 
@@ -207,7 +212,7 @@ impl ToProbe {
         served.send(|disk, _| disk.want_readings(true))?;
         info!(
             disk = self.disk,
-            "no profile: it is probed while it serves, within the bound on harm; other idle work waits meanwhile"
+            "no profile: it is probed while it serves, within the bound on harm; `probe = false` ends that"
         );
         let mut status = ProbeStatus { state: "probing", ..ProbeStatus::default() };
         tell(served, &status)?;

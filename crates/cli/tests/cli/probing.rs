@@ -36,12 +36,12 @@ fn until(control: &str, wanted: impl Fn(&Value) -> bool) -> Value {
 fn the_probe_of_a_served_disk_goes_on_after_kill_9() {
     let dir = Dir::new();
     let commands = |state: &Value| state["commands"].as_u64().unwrap_or(0);
-    let Some((mut daemon, control)) = blind(&dir, "probe = true\n") else { return };
+    let Some((mut daemon, control)) = blind(&dir, "") else { return };
     let measured = commands(&until(&control, |state| commands(state) > 50));
     daemon.kill();
     daemon.gone();
     std::fs::remove_file(&control).unwrap();
-    let (daemon, control) = blind(&dir, "probe = true\n").unwrap();
+    let (daemon, control) = blind(&dir, "").unwrap();
     let first = until(&control, |state| commands(state) > 0);
     assert!(commands(&first) >= measured, "{first}: {measured} readings before the kill");
     let status = run_with(&["status", "--control", &control]).worked();
@@ -50,9 +50,9 @@ fn the_probe_of_a_served_disk_goes_on_after_kill_9() {
 }
 
 #[test]
-fn a_disk_is_left_alone_until_somebody_asks_for_a_probe() {
+fn with_probe_false_a_disk_is_left_alone_until_somebody_asks_for_a_probe() {
     let dir = Dir::new();
-    let Some((daemon, control)) = blind(&dir, "") else { return };
+    let Some((daemon, control)) = blind(&dir, "probe = false\n") else { return };
     let before = run_with(&["status", "--control", &control, "--json"]).json();
     assert_eq!(before["disks"][0]["status"]["probe"], Value::Null);
     let state = until(&control, |state| state["state"] == "probing");

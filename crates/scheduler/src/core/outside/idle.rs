@@ -315,12 +315,12 @@ impl Core {
             self.idle.not_before = outside.window_ends_at().unwrap_or(now).max(now + idle.threshold);
             return;
         }
-        if outside.readings.go_on() {
-            self.idle.not_before = now + idle.threshold;
-            return;
-        }
         if let Some(until) = self.stays_until(outside).filter(|until| now < *until) {
             self.idle.not_before = until;
+            return;
+        }
+        if outside.readings.go_on() && self.background.is_idle() {
+            self.idle.not_before = now + idle.threshold;
             return;
         }
         let left = self.keep_back(outside, &idle, now);

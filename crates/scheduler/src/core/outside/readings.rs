@@ -3,7 +3,8 @@
 //! A reading is idle work: the request that arrives meanwhile waits for it and finds the arm elsewhere, and the account of idle
 //! time is charged with that. Unlike other idle work it does not wait for a long silence, because only its first command is a
 //! risk: readings that follow each other without a request between them are one run, and a run ends with one late request,
-//! however long it was. So a run begins in any silence, as soon as the account has room for one more late request.
+//! however long it was. So a run begins in any silence, as soon as the account has room for one more late request. It lasts until a
+//! request comes, or until the silence is so long that idle work of sessions that want blocks begins.
 
 use super::{Command, Outside, Work};
 use crate::core::{Core, Purpose};
@@ -26,7 +27,7 @@ impl Readings {
         self.wanted
     }
 
-    /// Returns whether a run of readings goes on, so that other idle work waits.
+    /// Returns whether a run of readings goes on.
     pub fn go_on(self) -> bool {
         self.wanted && self.run
     }
@@ -60,7 +61,10 @@ impl Core {
         let mut outside = self.outside.take()?;
         self.advance_audit(&mut outside, now);
         let quiet = self.pool.is_empty() && self.outbox.is_empty() && outside.retries.is_empty();
-        let at = if !quiet || outside.is_busy() || !outside.readings.wanted || self.adopting.is_some() {
+        let no = !quiet || outside.is_busy() || !outside.readings.wanted || self.adopting.is_some();
+        // In a silence that is long enough for them the idle work of sessions comes first.
+        let sessions_from = self.stays_until(&outside).unwrap_or(self.idle.since + idle.threshold);
+        let at = if no || !self.background.is_idle() && sessions_from <= now {
             None
         } else if outside.is_off() {
             outside.window_ends_at()

@@ -7,7 +7,7 @@ use model::{DriveModel, Profile, builtin};
 use scheduler::policy::PolicyName;
 use scheduler::{AuditConfig, Caution, Config, IdleTime, OutsideConfig, Place};
 use std::sync::Arc;
-use units::{Instant, Sectors};
+use units::{Duration, Instant, Sectors};
 use workload::{Arrival, Issuer, Random, RandomConfig, Share};
 
 /// Runs random requests on a drive of which the core knows only the size, with as many readings as it permits. Returns also the
@@ -80,9 +80,43 @@ fn readings_and_tasks_share_one_bound() {
     let scan = Background::Scan { block: Sectors::new(16) };
     let load = (5.0, Share::TWO_THIRDS);
     let pairs = Pairs::of(42..52, |seed| {
-        read_beside("quantum-atlas-10k", Behaviour::fast02(), load, scan, (60_000, seed)).0
+        read_beside("quantum-atlas-10k", Behaviour::fast02(), load, scan, (120_000, seed)).0
     });
     pairs.assert_kept("a scan and readings");
+}
+
+#[test]
+fn on_an_idle_disk_a_scan_does_not_wait_for_readings_and_they_go_on_behind_it() {
+    let toml = include_str!("../../../../drive/tests/data/small.toml");
+    let profile = Profile::from_toml(toml, "small.toml").unwrap();
+    let all = DriveModel::from_profile(&profile).unwrap();
+    let size = (all.layout().capacity(), all.sector_bytes());
+    let scanned = |readings: bool| {
+        let (drive, _) = black_box(&profile, Behaviour::fast02(), 1).unwrap();
+        let known = Arc::new(DriveModel::unknown(size.0, size.1).unwrap());
+        let place = Place::Outside(OutsideConfig::blind().serving());
+        let config = Config { place, idle: Some(IdleTime::default()), ..Config::default() };
+        let drawn = Random::new(RandomConfig::new(size.0, size.1), 1).unwrap();
+        // The first request comes behind the end of this test.
+        let load = Issuer::new(drawn, Arrival::Poisson { rate: 1e-6 }, Instant::ZERO, 1).unwrap();
+        let mut run =
+            Outside::new(drive, known, config, load, Background::Scan { block: Sectors::new(8) }).unwrap();
+        if readings {
+            run.read_at_random(1);
+        }
+        let mut ends = Instant::ZERO;
+        while !run.is_scanned() && ends < Instant::ZERO + Duration::from_secs(600) {
+            ends += Duration::from_millis(100);
+            run.advance_to(ends, &mut Nothing).unwrap();
+        }
+        assert!(run.is_scanned(), "{:?} after {ends:?}", run.scan_progress());
+        let before = run.readings();
+        run.advance_to(ends + Duration::from_secs(10), &mut Nothing).unwrap();
+        (ends, run.readings() - before)
+    };
+    let ((alone, none), (beside, many)) = (scanned(false), scanned(true));
+    assert!(beside <= alone + Duration::from_millis(200), "{alone:?} alone, {beside:?} beside readings");
+    assert!(none == 0 && many > 300, "{many} readings in ten seconds behind the scan");
 }
 
 /// A core that knows only the size of the drive serves requests and a scan, and learns the drive's profile half way.

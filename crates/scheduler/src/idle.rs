@@ -211,8 +211,12 @@ impl Idle {
         }
     }
 
-    /// Lays out by another model of the same drive, with the middle in the same part of it. The estimate stays.
-    pub fn lay_out(&mut self, cylinders: u32) {
+    /// Lays out by another model of the same drive, with the middle in the same part of it. An estimate within the bound begins
+    /// anew: two periods that each are within it are so together, and the first may have used it up.
+    pub fn lay_out(&mut self, cylinders: u32, before: Option<&IdleTime>) {
+        if before.is_some_and(|config| self.level(config) != Level::High) {
+            (self.head, self.felt) = (Harm::default(), Harm::default());
+        }
         let middle = u64::from(self.middle) * u64::from(cylinders) / u64::from(self.cylinders.max(1));
         self.middle = u32::try_from(middle).unwrap_or(cylinders);
         self.cylinders = cylinders;

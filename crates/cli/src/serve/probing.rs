@@ -11,7 +11,9 @@ use super::recipe::{Knowledge, Made, Recipe};
 use crate::drive::resolve::ready;
 use crate::files;
 use crate::problem::Problem;
-use ::probe::{Device, DeviceError, Journal, Options, Outcome, Probe, ProbeError, Progress, Timed};
+use ::probe::{
+    Check, Device, DeviceError, Journal, Options, Outcome, Probe, ProbeError, Progress, Report, Timed,
+};
 use model::Profile;
 use server::{Disk, Gone, Mailbox, ProbeStatus, Reading};
 use std::cell::Cell;
@@ -245,10 +247,14 @@ impl ToProbe {
             let over = match ended {
                 Ok(found) if !found.report.is_partial() => self.adopt(served, &found)?,
                 Ok(found) if attempt < ATTEMPTS_MAX => {
-                    info!(disk = self.disk, given_up = ?found.report.given_up, "the probe is not sure of the disk; it measures anew, with more time");
+                    let why = why_partial(&found.report);
+                    info!(
+                        disk = self.disk,
+                        why, "the probe is not sure of the disk; it measures anew, with more time"
+                    );
                     continue;
                 }
-                Ok(found) => Err(("partial", format!("not sure of the disk: {:?}", found.report.given_up))),
+                Ok(found) => Err(("partial", why_partial(&found.report))),
                 Err(ProbeError::Interrupted) => return Ok(true),
                 // The disk's server ends.
                 Err(ProbeError::Device(_)) if ends.load(Ordering::Relaxed) => return Ok(true),
@@ -309,6 +315,18 @@ impl ToProbe {
             Err(error) => Ok(Err(("failed", error.to_string()))),
         }
     }
+}
+
+/// Returns why a report is of a part of the disk only.
+fn why_partial(report: &Report) -> String {
+    let Check { requests, within_50us, of_drive, .. } = report.check;
+    let given_up: String =
+        report.given_up.iter().map(|left| format!("; {}: {}", left.what, left.why)).collect();
+    format!(
+        "of {requests} reads of {:.1}% of the disk the profile predicts {:.1}% within 50 us{given_up}",
+        100.0 * of_drive,
+        100.0 * within_50us
+    )
 }
 
 fn tell(served: &Served, status: &ProbeStatus) -> Result<(), Gone> {

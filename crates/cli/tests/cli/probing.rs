@@ -49,6 +49,24 @@ fn the_probe_of_a_served_disk_goes_on_after_kill_9() {
     daemon.end();
 }
 
+/// In the long tier: it takes a minute or two of the clock, in which little is computed.
+#[test]
+fn a_served_disk_is_probed_to_the_end_uses_gaps_and_begins_with_its_profile_after_a_restart() {
+    let dir = Dir::new();
+    let Some((daemon, control)) = blind(&dir, "") else { return };
+    let ended = until(&control, |state| state["state"] != "probing");
+    assert_eq!(ended["state"], "found", "{ended}");
+    let status = |control: &str| run_with(&["status", "--control", control, "--json"]).json();
+    assert_ne!(status(&control)["disks"][0]["status"]["caution"], "unknown");
+    let said = daemon.end_with_log().1;
+    assert!(said.contains("its profile is found"), "{said}");
+    std::fs::remove_file(&control).unwrap();
+    let (daemon, control) = blind(&dir, "").unwrap();
+    assert_eq!(status(&control)["disks"][0]["status"]["probe"], Value::Null);
+    let said = daemon.end_with_log().1;
+    assert!(said.contains("goes on with the profile that was found"), "{said}");
+}
+
 #[test]
 fn with_probe_false_a_disk_is_left_alone_until_somebody_asks_for_a_probe() {
     let dir = Dir::new();

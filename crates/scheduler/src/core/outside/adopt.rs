@@ -44,8 +44,8 @@ pub enum AdoptError {
 
 impl Core {
     /// Replaces, outside the drive, the model of the drive and the configuration, as soon as the commands at the drive are done.
-    /// Waiting requests, sessions and their blocks stay. The estimates of harm stay as well; what is learned about the drive,
-    /// and the audit, begin anew.
+    /// Waiting requests, sessions and their blocks stay. What is learned about the drive, and the audit, begin anew, and so does the
+    /// estimate of the harm of idle time, unless it is over the bound.
     ///
     /// # Errors
     /// The core is inside the drive, the model has another size, or the configuration is impossible.
@@ -109,7 +109,7 @@ impl Core {
             ..Outside::new(&drive, place)
         };
         self.background.lay_out(drive.layout(), config.most_partials);
-        self.idle.lay_out(drive.layout().cylinders());
+        self.idle.lay_out(drive.layout().cylinders(), self.config.idle.as_ref());
         self.planner = Planner::new(&drive);
         self.position = Position::default();
         self.track = drive.layout().track_at(self.position.cylinder, self.position.head);

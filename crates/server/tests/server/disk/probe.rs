@@ -248,9 +248,8 @@ fn probed(name: &str, behaviour: Behaviour, rate: f64, part: u64, gaps: u64) -> 
     };
     serving.disk.call(scan, serving.now, call).unwrap();
     serving.disk.adopt(serving.now, model, config).unwrap();
-    let (adopted, latest) = (serving.ids, serving.ids + 100_000);
+    let (adopted, latest) = (serving.ids, serving.ids + 10_000);
     serving.mean_ns = 1e9 / 60.0;
-    // The estimate of harm stays what the readings made it, so that gaps are used more and more.
     loop {
         let next = serving.ids + 500;
         while serving.ids < next {

@@ -195,7 +195,7 @@ fn told(text: &mut String, counts: &Counts) {
         "  {} steps, {hours:.2} hours of virtual time, {} power cuts, {} commands lost\n  \
          {} foreground requests, {} held against a drive without background; {} commands for promoted work\n  \
          {} background blocks, {} of them written, {} on bad sectors; {} idle visits, {} cut short\n  \
-         {} scrubs of a whole drive, {} scans of a table; {} commands to black boxes, {} of them for detours",
+         {} scrubs of a whole drive, {} scans of a table; {} commands to black boxes, {} of them for detours, {} for the host; {} models adopted",
         grouped(counts.steps),
         grouped(counts.power_cuts),
         grouped(counts.lost),
@@ -211,6 +211,8 @@ fn told(text: &mut String, counts: &Counts) {
         grouped(counts.mined),
         grouped(counts.commands),
         grouped(counts.detours),
+        grouped(counts.readings),
+        grouped(counts.adopted),
     );
     let _ = writeln!(
         text,

@@ -53,7 +53,26 @@ fn outside(mut dice: Dice) -> Scenario {
     let outside = outer(&mut dice);
     let setup = each_write(setup(&mut dice));
     let setup = Setup { host: Host::Outside, outside, ..seen_from_outside(&mut dice, setup) };
-    given_up(draw(dice, setup))
+    adopted(given_up(draw(dice, setup)))
+}
+
+/// Adds readings of the host and other models of the drive, in a third of the histories, from a dice of its own like
+/// [`each_write`].
+fn adopted(scenario: Scenario) -> Scenario {
+    let Scenario { setup, mut steps } = scenario;
+    let mut dice = Dice::new(mix(setup.seed ^ 0x6164_6f70_7465));
+    let times = if dice.one_in(3) { dice.range(1, 6) } else { 0 };
+    for _ in 0..times {
+        let at = dice.below(steps.len() as u64) as usize;
+        let step = match dice.below(5) {
+            0 => Step::Adopt { knowledge: Knowledge::Size },
+            1 => Step::Adopt { knowledge: Knowledge::Wrong },
+            2 => Step::Adopt { knowledge: Knowledge::Exact },
+            kind => Step::Readings { on: kind == 3 || dice.one_in(2) },
+        };
+        steps.insert(at, step);
+    }
+    Scenario { setup, steps }
 }
 
 /// Adds commands that the host gives up on, in half of the histories, from a dice of its own like [`each_write`].

@@ -1,5 +1,6 @@
 //! The steps of a history: events for a drive and its scheduler.
 
+use crate::scenario::Knowledge;
 use scheduler::MOST_BLOCK_SECTORS;
 use std::fmt;
 use units::Op;
@@ -226,6 +227,16 @@ pub enum Step {
         /// The part of it that was done.
         fate: Fate,
     },
+    /// Outside the drive: the host begins or ends readings of its own, one sector at a time, whenever the core permits one.
+    Readings {
+        /// Whether it begins.
+        on: bool,
+    },
+    /// Outside the drive: the core gets another model of the drive.
+    Adopt {
+        /// What the model is.
+        knowledge: Knowledge,
+    },
     /// A client of the cache requests that all dirty data be written.
     Flush,
     /// The contents of a range behind the cache are discarded.
@@ -317,6 +328,8 @@ impl fmt::Display for Step {
             Self::Late { ns } => write!(f, "late {ns}"),
             Self::Lose { fate } => write!(f, "lose {fate}"),
             Self::GiveUp { fate } => write!(f, "give-up {fate}"),
+            Self::Readings { on } => write!(f, "readings {}", if on { "on" } else { "off" }),
+            Self::Adopt { knowledge } => write!(f, "adopt {knowledge}"),
             Self::Flush => write!(f, "flush"),
             Self::Trim { start, len } => write!(f, "trim {start} {len}"),
             Self::Snapshot => write!(f, "snapshot"),
@@ -408,6 +421,17 @@ impl Step {
                     other => return Err(format!("serve {other:?}; say on or off")),
                 };
                 Self::Serve { session: small(0, "session")?, on }
+            }
+            "readings" => {
+                takes(1);
+                match word(0) {
+                    "on" | "off" => Self::Readings { on: word(0) == "on" },
+                    other => return Err(format!("readings {other:?}; say on or off")),
+                }
+            }
+            "adopt" => {
+                takes(1);
+                Self::Adopt { knowledge: word(0).parse()? }
             }
             "get" | "put" => {
                 takes(2);

@@ -194,6 +194,8 @@ impl Counts {
         self.cuts += other.cuts;
         self.lost += other.lost;
         self.given_up += other.given_up;
+        self.readings += other.readings;
+        self.adopted += other.adopted;
         self.promoted += other.promoted;
         self.calls += other.calls;
         self.flushes += other.flushes;

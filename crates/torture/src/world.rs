@@ -81,6 +81,10 @@ pub struct Counts {
     pub lost: u64,
     /// Commands on which a host outside the drive gave up.
     pub given_up: u64,
+    /// Sectors that a host outside the drive has read for itself.
+    pub readings: u64,
+    /// Models of the drive that a core outside it has adopted.
+    pub adopted: u64,
     /// Commands done for promoted work.
     pub promoted: u64,
     /// Calls that a cache has answered, flushes included.

@@ -47,6 +47,14 @@ pub(super) struct Account {
     heard: Instant,
 }
 
+impl Sent {
+    /// Returns a reading of the host's own.
+    pub fn reading(command: Command, at: Instant, group: u64) -> Self {
+        let (held, bad) = (Vec::new(), BTreeSet::new());
+        Self { command, at, group, request: None, detour: false, held, bad }
+    }
+}
+
 impl Front {
     pub(super) fn send(&mut self, command: Command, caution: Option<Caution>) -> Result<(), Broken> {
         self.sequence += 1;
@@ -419,14 +427,15 @@ impl Front {
     pub(super) fn check_harm(&self) -> Result<(), Broken> {
         let outer = self.setup.outside;
         let known = outer.knowledge == Knowledge::Exact && outer.conduct != Conduct::Rough;
-        if outer.manner == Manner::Paper || !known {
+        // Another model begins another account.
+        if outer.manner == Manner::Paper || !known || self.adopted {
             return Ok(());
         }
         let Some(told) = self.core.detour_harm() else { return Ok(()) };
         let turn = self.known.rpm().revolution();
         // A fiftieth of the foreground's time, or of two seconds if that is more; when the bound is exceeded the commands
         // at the drive and one further decision continue.
-        let slack = turn * 4 * outer.most_at_drive().max(1) as u64;
+        let slack = turn * 4 * self.most_at_drive.max(1) as u64;
         let bound = |time: Duration| {
             let time = time.max(Duration::from_secs(2)).as_nanos();
             Duration::from_nanos(time / 50) + slack

@@ -5,8 +5,10 @@
 //! every such host must, this one sends the drive no command that overlaps another there of which one writes: so in any
 //! order of the drive, a command's effect is its own, and falls between its sending and its completion.
 
+mod adopted;
 mod boxed;
 mod command;
+mod readings;
 mod told;
 
 use crate::calls::{Calls, goes_on, taken};
@@ -28,6 +30,7 @@ use crate::world::Counts;
 use boxed::Boxed;
 use command::Sent;
 use model::DriveModel;
+use readings::Readings;
 use scheduler::{Action, Caution, Config, Core, Request};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -79,6 +82,10 @@ pub(crate) struct Front {
     known: Arc<DriveModel>,
     capacity: u64,
     boxed: Boxed,
+    /// The maximum of commands at the drive, by any model that the core has had.
+    most_at_drive: usize,
+    /// Whether the core has had another model.
+    adopted: bool,
     core: Core,
     medium: Medium,
     clients: Clients,
@@ -116,6 +123,8 @@ pub(crate) struct Front {
     counts: Counts,
     dice: Dice,
     tenants: Tenants,
+    /// The host's own readings.
+    readings: Readings,
 }
 
 impl Scrubbing for Front {
@@ -151,6 +160,8 @@ impl Stage for Front {
         Ok(Self {
             core: setup.core(Arc::clone(&known), config),
             setup: setup.clone(),
+            most_at_drive: setup.outside.most_at_drive(),
+            adopted: false,
             config,
             known,
             capacity,
@@ -181,6 +192,7 @@ impl Stage for Front {
             counts: Counts::default(),
             dice: Dice::new(setup.seed),
             tenants: Tenants::new(capacity),
+            readings: Readings::default(),
         })
     }
 
@@ -222,6 +234,8 @@ impl Stage for Front {
             Step::Mine { priority, start, pages, scans, permille } => {
                 self.start_mining(priority, (start, pages), (scans, permille))
             }
+            Step::Readings { on } => self.want_readings(on),
+            Step::Adopt { knowledge } => self.adopt(knowledge),
             Step::PowerCut => self.power_cut(),
             Step::Misuse { kind } => misuse(&mut self.core, &self.clients, self.now, kind),
             Step::Settle { hog } => self.settle(hog),
@@ -235,7 +249,7 @@ impl Stage for Front {
 
     fn check(&mut self) -> Result<(), Broken> {
         self.clients.check_counts(&self.core, self.drained)?;
-        let (most, told) = (self.setup.outside.most_at_drive(), self.core.at_drive());
+        let (most, told) = (self.most_at_drive, self.core.at_drive());
         let here = self.at_drive.len() + self.waiting.len() + self.replies.len();
         hold(told == here && here <= most, Check::Bound, || {
             format!("{here} commands are at the drive, the core says {told}, and {most} may be")
@@ -289,7 +303,8 @@ impl Front {
                 if self.once_more {
                     desk::nothing_more(&mut self.core, self.now, &self.clients, self.troubles.at_hand)?;
                 }
-                return self.check_goes_on();
+                self.check_goes_on()?;
+                return self.read();
             }
         }
         Ok(())
@@ -348,6 +363,7 @@ impl Front {
         self.scrub_stops();
         let mining = self.mining_stops();
         self.core = self.setup.core(Arc::clone(&self.known), self.config);
+        self.core.want_readings(self.readings.wanted);
         self.boxed.restart(self.now, true).map_err(|e| (Check::Panic, e))?;
         (self.troubles.late, self.caution, self.group_for) = (Duration::ZERO, None, command::For::Nothing);
         (self.since, self.harm) = (Instant::ZERO, command::Account::default());
@@ -458,7 +474,7 @@ impl Calls for Front {
                 hold(wake > self.now, Check::Endless, || "a wake-up that has passed".into())?;
             }
             let due = self.replies.iter().map(|reply| reply.at).min();
-            let events = [self.boxed.next_event(), due, wake];
+            let events = [self.boxed.next_event(), due, wake, self.readings.at.filter(|_| self.drained)];
             let Some(next) = events.into_iter().flatten().min().filter(|next| *next <= until) else { break };
             self.now = self.now.max(next);
             self.hear()?;

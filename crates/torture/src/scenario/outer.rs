@@ -4,6 +4,7 @@ use drive::{BadSectors, Behaviour, Queue, QueueOrder};
 use model::{DriveModel, Profile, builtin};
 use scheduler::{OutsideConfig, Overheads};
 use std::fmt;
+use std::str::FromStr;
 use std::sync::Arc;
 use units::Duration;
 
@@ -43,6 +44,29 @@ pub enum Knowledge {
     Wrong,
     /// Its size.
     Size,
+}
+
+impl FromStr for Knowledge {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<Self, String> {
+        match word {
+            "exact" => Ok(Self::Exact),
+            "wrong" => Ok(Self::Wrong),
+            "size" => Ok(Self::Size),
+            other => Err(format!("{other:?}; give one of exact, wrong, size")),
+        }
+    }
+}
+
+impl fmt::Display for Knowledge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Exact => "exact",
+            Self::Wrong => "wrong",
+            Self::Size => "size",
+        })
+    }
 }
 
 /// The host's information about a command that failed.
@@ -169,12 +193,7 @@ impl Outer {
                 "rough" => Conduct::Rough,
                 other => return none(other, "exact, noisy, rough"),
             },
-            knowledge: match *knowledge {
-                "exact" => Knowledge::Exact,
-                "wrong" => Knowledge::Wrong,
-                "size" => Knowledge::Size,
-                other => return none(other, "exact, wrong, size"),
-            },
+            knowledge: knowledge.parse()?,
             manner: match *manner {
                 "paper" => Manner::Paper,
                 "beyond" => Manner::Beyond,
@@ -203,11 +222,7 @@ impl fmt::Display for Outer {
             Conduct::Noisy => "noisy",
             Conduct::Rough => "rough",
         };
-        let knowledge = match self.knowledge {
-            Knowledge::Exact => "exact",
-            Knowledge::Wrong => "wrong",
-            Knowledge::Size => "size",
-        };
+        let knowledge = self.knowledge;
         let tells = match self.tells {
             Tells::All => "all",
             Tells::First => "first",

@@ -40,6 +40,8 @@ mod new_histories_of_this_commit_keep_every_promise {
                 c.bad,
                 c.lost,
                 c.given_up,
+                c.readings,
+                c.adopted,
                 c.power_cuts,
                 c.scrubs,
                 c.promoted,

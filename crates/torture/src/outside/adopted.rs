@@ -1,0 +1,23 @@
+//! Another model of the drive.
+
+use super::Front;
+use crate::failure::{Broken, Check};
+use crate::scenario::{Knowledge, Outer};
+use scheduler::{Config, Place};
+use std::sync::Arc;
+
+impl Front {
+    /// Gives the core another model of the drive, and the configuration that belongs to it.
+    pub(super) fn adopt(&mut self, knowledge: Knowledge) -> Result<(), Broken> {
+        let outer = Outer { knowledge, ..self.setup.outside };
+        let known = outer.known(self.boxed.profile(), &self.boxed.model()).map_err(|e| (Check::Panic, e))?;
+        let config =
+            Config { place: Place::Outside(outer.config(self.boxed.overheads)), ..self.setup.config() };
+        let told = self.core.adopt(Arc::clone(&known), config);
+        told.map_err(|e| (Check::Refusal, format!("a model of the same drive is refused: {e}")))?;
+        (self.known, self.config, self.adopted) = (known, config, true);
+        self.counts.adopted += 1;
+        self.most_at_drive = self.most_at_drive.max(outer.most_at_drive());
+        self.drain()
+    }
+}

@@ -104,9 +104,9 @@ impl Background {
         Ok(id)
     }
 
-    /// Lays out by another model of the same drive, of which nothing is picked.
+    /// Lays out by another model of the same drive. Picks of foreground requests that are sent again stay: they are parts of
+    /// blocks, wherever those are.
     pub fn lay_out(&mut self, layout: &Layout, most_partials: usize) {
-        debug_assert!(self.picks.is_empty(), "the transfer of a block goes on");
         self.most_partials = most_partials;
         self.walks = Walks::new(layout.cylinders());
         self.shares.iter_mut().for_each(|share| share.lay_out(layout));

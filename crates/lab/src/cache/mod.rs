@@ -7,4 +7,4 @@
 mod host;
 mod run;
 
-pub(crate) use run::{Cleaning, Daemon, Load, Run, Scrub, SetUp, lower, percent_free, run, scaled};
+pub(crate) use run::{Cleaning, Daemon, LARGEST, Load, Run, Scrub, SetUp, lower, percent_free, run, scaled};

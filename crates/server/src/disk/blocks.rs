@@ -16,9 +16,11 @@ struct Block {
     there: Vec<LbnRange>,
 }
 
+/// By task and first LBN. The blocks of one task do not overlap, so those of it that overlap a range are the last ones that begin
+/// before the range's end.
 #[derive(Debug)]
 pub(super) struct Blocks {
-    blocks: BTreeMap<(TaskId, Lbn), Block>,
+    blocks: BTreeMap<TaskId, BTreeMap<Lbn, Block>>,
     sector: Bytes,
 }
 
@@ -55,7 +57,7 @@ impl Blocks {
         let size = usize::try_from(part.block.len().bytes(self.sector).get()).unwrap_or(0);
         let new =
             || Block { session: part.session, range: part.block, bytes: vec![0; size], there: Vec::new() };
-        let block = self.blocks.entry((part.task, part.block.start())).or_insert_with(new);
+        let block = self.blocks.entry(part.task).or_default().entry(part.block.start()).or_insert_with(new);
         if let Some(from) = within(range, part.part, self.sector).and_then(|at| bytes.get(at)) {
             copy((block.range, &mut block.bytes), (part.part, from), self.sector);
             block.there.push(part.part);
@@ -64,19 +66,28 @@ impl Blocks {
 
     /// Returns whether kept parts overlap this range, so that its writes have to be applied.
     pub fn touches(&self, range: LbnRange) -> bool {
-        self.blocks.values().any(|block| block.range.overlaps(range))
+        self.blocks.values().any(|of| {
+            of.range(..range.end()).next_back().is_some_and(|(_, block)| block.range.overlaps(range))
+        })
     }
 
     /// Applies a write to the kept parts.
     pub fn written(&mut self, range: LbnRange, bytes: &[u8]) {
-        for block in self.blocks.values_mut() {
-            copy((block.range, &mut block.bytes), (range, bytes), self.sector);
+        for of in self.blocks.values_mut() {
+            let overlapping = of.range_mut(..range.end()).rev().map(|(_, block)| block);
+            for block in overlapping.take_while(|block| block.range.overlaps(range)) {
+                copy((block.range, &mut block.bytes), (range, bytes), self.sector);
+            }
         }
     }
 
     /// Returns the bytes of a block that is delivered; `None` if parts are missing.
     pub fn take(&mut self, record: &Record) -> Option<Vec<u8>> {
-        let mut block = self.blocks.remove(&(record.task, record.range.start()))?;
+        let of = self.blocks.get_mut(&record.task)?;
+        let mut block = of.remove(&record.range.start())?;
+        if of.is_empty() {
+            self.blocks.remove(&record.task);
+        }
         block.there.sort_unstable_by_key(|part| part.start());
         let reach = |end: Lbn, part: &LbnRange| if part.start() <= end { end.max(part.end()) } else { end };
         let end = block.there.iter().fold(block.range.start(), reach);
@@ -85,10 +96,82 @@ impl Blocks {
 
     /// Drops blocks that are no longer wanted.
     pub fn forget(&mut self, gone: impl Fn(TaskId, SessionId, LbnRange) -> bool) {
-        self.blocks.retain(|(task, _), block| !gone(*task, block.session, block.range));
+        self.blocks.retain(|task, of| {
+            of.retain(|_, block| !gone(*task, block.session, block.range));
+            !of.is_empty()
+        });
     }
 
     pub fn len(&self) -> usize {
-        self.blocks.len()
+        self.blocks.values().map(BTreeMap::len).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use scheduler::Parameter;
+    use units::{Op, Sectors};
+
+    const SECTOR: u64 = 4;
+
+    fn range(start: u64, len: u64) -> LbnRange {
+        LbnRange::new(Lbn::new(start), Sectors::new(len))
+    }
+
+    fn bytes(range: LbnRange, value: u8) -> Vec<u8> {
+        vec![value; (range.len().get() * SECTOR) as usize]
+    }
+
+    proptest! {
+        /// Tasks with blocks of different lengths, of which the parts come in any order between writes.
+        #[test]
+        fn a_block_has_the_newest_bytes_whatever_other_blocks_are_kept(
+            steps in prop::collection::vec((0_u64..4, 0_u64..60, 1_u64..20, 1_u8..255, any::<bool>()), 1..60)
+        ) {
+            let mut blocks = Blocks::new(Bytes::new(SECTOR));
+            // What the medium has, and what each kept block has to be.
+            let mut medium = [0_u8; 128];
+            let mut there: BTreeMap<(u64, u64), Vec<u8>> = BTreeMap::new();
+            for (task, start, len, value, write) in steps {
+                // Blocks of 3, 5, 7 and 9 sectors.
+                let sectors = 3 + 2 * task;
+                let written = range(start, len);
+                if write {
+                    let touched = there.keys().any(|&(task, first)| range(first, 3 + 2 * task).overlaps(written));
+                    prop_assert_eq!(blocks.touches(written), touched);
+                    blocks.written(written, &bytes(written, value));
+                    medium[start as usize..(start + len) as usize].fill(value);
+                    for (&(task, first), kept) in &mut there {
+                        for at in 0..3 + 2 * task {
+                            if written.contains(Lbn::new(first + at)) {
+                                kept[at as usize] = value;
+                            }
+                        }
+                    }
+                } else {
+                    let first = start - start % sectors;
+                    let block = range(first, sectors);
+                    let (session, task_id) = (SessionId::new(1), TaskId::new(task));
+                    let read: Vec<u8> = (first..first + sectors)
+                        .flat_map(|lbn| [medium[lbn as usize]; SECTOR as usize])
+                        .collect();
+                    let part = Part { session, task: task_id, op: Op::Read, block, part: block };
+                    blocks.keep(&part, block, &read);
+                    there.insert((task, first), medium[first as usize..(first + sectors) as usize].to_vec());
+                }
+                prop_assert_eq!(blocks.len(), there.len());
+            }
+            for ((task, first), kept) in there {
+                let (session, task) = (SessionId::new(1), TaskId::new(task));
+                let range = range(first, kept.len() as u64);
+                let record =
+                    Record { session, task, range, op: Op::Read, parameter: Parameter(0), bad: None, last: false };
+                let taken = blocks.take(&record).map(|bytes| bytes.chunks(SECTOR as usize).map(|b| b[0]).collect::<Vec<_>>());
+                prop_assert_eq!(taken, Some(kept));
+            }
+            prop_assert_eq!(blocks.len(), 0);
+        }
     }
 }

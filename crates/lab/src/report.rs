@@ -86,7 +86,7 @@ fn claims(text: &mut String, page: &Page) {
         let rows = claim.measures.len().max(1);
         let span = if rows > 1 { format!(" rowspan=\"{rows}\"") } else { String::new() };
         let word = if claim.holds() { "yes" } else { "no" };
-        let _ = write!(text, "<tr><td{span}>{link}</td><td{span}>{}</td>", escape(&claim.paper));
+        let _ = write!(text, "<tr><td{span}>{link}</td><td{span}>{}</td>", prose(&claim.paper));
         let end = format!("<td{span} class=\"{word}\">{word}</td></tr>\n");
         if claim.measures.is_empty() {
             let _ = write!(text, "<td>not measured</td><td></td>{end}");
@@ -105,7 +105,7 @@ fn claims(text: &mut String, page: &Page) {
         }
         if !claim.holds() {
             let why = if claim.note.is_empty() { "no reason is known yet" } else { &claim.note };
-            let _ = writeln!(text, "<tr><td></td><td colspan=\"4\">Does not hold: {}</td></tr>", escape(why));
+            let _ = writeln!(text, "<tr><td></td><td colspan=\"4\">Does not hold: {}</td></tr>", prose(why));
         }
     }
     text.push_str("</tbody>\n</table>\n");
@@ -120,7 +120,7 @@ fn section(text: &mut String, entry: &Entry) -> Result<(), PlotError> {
         title = escape(experiment.title),
         reproduces = escape(experiment.reproduces),
         timed = if experiment.timed { "; timed: its numbers are of the machine that ran it" } else { "" },
-        set_up = escape(experiment.set_up),
+        set_up = prose(experiment.set_up),
     );
     for figure in &outcome.figures {
         drawn(text, figure)?;
@@ -131,7 +131,7 @@ fn section(text: &mut String, entry: &Entry) -> Result<(), PlotError> {
     if !outcome.notes.is_empty() {
         text.push_str("<ul>\n");
         for note in &outcome.notes {
-            let _ = writeln!(text, "<li>{}</li>", escape(note));
+            let _ = writeln!(text, "<li>{}</li>", prose(note));
         }
         text.push_str("</ul>\n");
     }
@@ -146,12 +146,12 @@ fn sentence(text: &mut String, claim: &Claim) {
         text,
         "<p><b>{}</b> <span class=\"{class}\">{word}</span>. The paper: {}. Ours: {}.{}</p>",
         escape(&claim.id),
-        escape(&claim.paper),
+        prose(&claim.paper),
         escape(&claim.ours()),
         if claim.note.is_empty() {
             String::new()
         } else {
-            format!(" <span class=\"note\">{}</span>", escape(&claim.note))
+            format!(" <span class=\"note\">{}</span>", prose(&claim.note))
         }
     );
 }
@@ -186,6 +186,20 @@ fn columns(text: &mut String, table: &Numbers) {
         text.push_str("</tr>\n");
     }
     text.push_str("</tbody>\n</table></div>\n");
+}
+
+/// Escapes a sentence for use between tags. What stands between two backticks becomes code.
+fn prose(text: &str) -> String {
+    let mut parts = text.split('`').map(escape);
+    let mut prose = parts.next().unwrap_or_default();
+    while let Some(code) = parts.next() {
+        match parts.next() {
+            Some(after) => prose.extend(["<code>", &code, "</code>", &after]),
+            // A backtick without its pair is a character like another.
+            None => prose.extend(["`", &code]),
+        }
+    }
+    prose
 }
 
 /// Escapes text for use between tags or in an attribute. Characters that control a terminal or are not allowed in HTML
@@ -299,6 +313,24 @@ mod tests {
         let (before, rest) = page.split_once("Drives &amp; traces").unwrap();
         assert!(before.contains("Does not hold:") && !before.contains("<section"));
         assert!(rest.contains("<td>HP C2247A</td><td>0.076</td>"));
+    }
+
+    #[test]
+    fn code_in_a_sentence_is_marked_and_escaped() {
+        let said = "run `lab <run>`, then `x`";
+        assert_eq!(prose(said), "run <code>lab &lt;run&gt;</code>, then <code>x</code>");
+        assert_eq!(prose("a ` alone"), "a ` alone");
+        assert_eq!(prose(""), "");
+        let experiment = Experiment { set_up: "As `duel` says.", ..EXPERIMENT };
+        let mut outcome = outcome();
+        outcome.notes.push("see `notes`".into());
+        outcome.claims[1].note = "for `reasons`".into();
+        let entry = Entry { experiment: &experiment, command: "", outcome: &outcome };
+        let page = html(&Page { version: "", command: "", entries: vec![entry], tables: vec![] }).unwrap();
+        for (code, times) in [("duel", 1), ("notes", 1), ("reasons", 2)] {
+            assert_eq!(page.matches(&format!("<code>{code}</code>")).count(), times, "{code}");
+        }
+        assert!(!page.contains('`'));
     }
 
     #[test]

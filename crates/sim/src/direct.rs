@@ -8,7 +8,7 @@ use crate::statistics::{Ended, Statistics};
 use drive::{BlackBox, Breakdown, Command, Served};
 use scheduler::SubmitError;
 use std::collections::{BTreeMap, VecDeque};
-use units::{CacheOps, Duration, Instant, Op, RequestId, Sectors};
+use units::{CacheOps, Duration, Instant, LbnRange, Op, RequestId, Sectors};
 use workload::{ClosedTask, Issued, Issuer, Request, Source};
 
 /// A finished request.
@@ -121,13 +121,6 @@ struct Pending {
     cache: CacheOps,
 }
 
-impl Pending {
-    /// Returns whether it is a read or a write.
-    fn transfers(&self) -> bool {
-        self.cache.transfers() && !self.request.range.is_empty()
-    }
-}
-
 /// The flushes and the discards of a run. They are no part of a foreground's report, which has reads and writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheReport {
@@ -146,6 +139,23 @@ pub struct CacheCommands {
     pub total: Duration,
     /// The longest response time.
     pub longest: Duration,
+}
+
+impl CacheReport {
+    /// Adds a flush or a discard, by the way in which it was served.
+    pub(crate) fn add(&mut self, served: Served, response: Duration) {
+        let kind = if served == Served::Discarded { &mut self.discards } else { &mut self.flushes };
+        kind.add(response);
+    }
+}
+
+/// Returns the way in which a request with these orders is served that transfers no sectors; `None` for a read or a write.
+pub(crate) fn without_transfer(cache: CacheOps, range: LbnRange) -> Option<Served> {
+    match (cache.transfers(), range.is_empty()) {
+        (false, _) => Some(Served::Discarded),
+        (true, true) => Some(Served::Flushed),
+        (true, false) => None,
+    }
 }
 
 impl CacheCommands {
@@ -260,11 +270,9 @@ impl<B: BlackBox, S: Source> Direct<B, S> {
             }
             let access = reply.at.since(self.last_done.max(arrived));
             let (op, sectors) = (request.op, request.range.len());
-            if pending.transfers() {
-                self.statistics.completed(Ended { op, sectors, arrived, access }, reply.at);
-            } else {
-                let kind = if cache.discard { &mut self.cache.discards } else { &mut self.cache.flushes };
-                kind.add(reply.at.since(arrived));
+            match without_transfer(cache, request.range) {
+                None => self.statistics.completed(Ended { op, sectors, arrived, access }, reply.at),
+                Some(served) => self.cache.add(served, reply.at.since(arrived)),
             }
             self.completed += 1;
             self.last_done = reply.at;
@@ -283,7 +291,7 @@ impl<B: BlackBox, S: Source> Direct<B, S> {
             self.next += 1;
             let Issued { task, request, cache, .. } = issued;
             let pending = Pending { arrived: self.now, task, request, cache };
-            if pending.transfers() {
+            if without_transfer(cache, request.range).is_none() {
                 self.statistics.arrived(self.now);
                 watch.arrived(id, request, self.now);
             }

@@ -1,5 +1,6 @@
 //! A host with the core inside the drive, on the true mechanics.
 
+use crate::direct::{CacheReport, without_transfer};
 use crate::head::Head;
 use crate::report::{BackgroundReport, HeadNanos, Report, ScanProgress};
 use crate::statistics::{Ended, Statistics};
@@ -13,7 +14,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use thiserror::Error;
 use units::{Duration, Instant, Lbn, LbnRange, RequestId, Sectors};
-use workload::{ClosedTask, Issuer, Source};
+use workload::{ClosedTask, Issued, Issuer, Source};
 
 /// The background work of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,6 +152,7 @@ pub struct Inside<S> {
     /// The head's time and the instant up to which it was counted, at the beginning of the measured stretch.
     head_before: (HeadNanos, Instant),
     statistics: Statistics,
+    cache: CacheReport,
     completed: u64,
     scan: Option<ScanProgress>,
 }
@@ -184,6 +186,7 @@ impl<S: Source> Inside<S> {
         Ok(Self {
             core,
             statistics: Statistics::new(drive.sector_bytes(), Instant::ZERO),
+            cache: CacheReport::default(),
             completed: 0,
             head_before: (HeadNanos::default(), Instant::ZERO),
             head: Head::new(drive),
@@ -269,6 +272,7 @@ impl<S: Source> Inside<S> {
     /// service stay, and so does the scan's progress.
     pub fn measure_from_now(&mut self) {
         self.statistics.restart(self.now);
+        self.cache = CacheReport::default();
         self.head_before = (self.head.spent, self.counted());
         if let Some(scan) = &mut self.scan {
             scan.restart(self.now);
@@ -293,6 +297,11 @@ impl<S: Source> Inside<S> {
     /// Returns the statistics of the foreground.
     pub fn statistics(&self) -> &Statistics {
         &self.statistics
+    }
+
+    /// Returns the flushes and discards so far. Both end at once: a completed write is on the medium here.
+    pub fn cache_report(&self) -> CacheReport {
+        self.cache
     }
 
     /// Returns the planner's counters.
@@ -358,15 +367,32 @@ impl<S: Source> Inside<S> {
 
     /// Submits every request that is due.
     fn issue(&mut self, observer: &mut impl Observer) -> Result<(), SetupError> {
-        while let Some(issued) = self.foreground.issue(self.now) {
+        while let Some(Issued { task, request, cache, .. }) = self.foreground.issue(self.now) {
             let id = RequestId::new(self.first_in_flight + self.in_flight.len() as u64);
-            let request = Request { id, op: issued.request.op, range: issued.request.range };
-            self.in_flight.push_back(Some(InFlight { request, task: issued.task, arrived: self.now }));
+            let request = Request { id, op: request.op, range: request.range };
+            if let Some(served) = without_transfer(cache, request.range) {
+                self.in_flight.push_back(None);
+                self.forget_finished();
+                self.cache.add(served, Duration::ZERO);
+                self.completed += 1;
+                let done = Finished::of(request, self.now, self.now, self.now);
+                observer.finished(&Finished { served: Some(served), ..done });
+                self.foreground.complete(task, self.now);
+                continue;
+            }
+            self.in_flight.push_back(Some(InFlight { request, task, arrived: self.now }));
             self.statistics.arrived(self.now);
             observer.arrived(request, self.now);
             self.core.submit(self.now, request)?;
         }
         Ok(())
+    }
+
+    fn forget_finished(&mut self) {
+        while let Some(None) = self.in_flight.front() {
+            self.in_flight.pop_front();
+            self.first_in_flight += 1;
+        }
     }
 
     /// Carries out the core's actions. A request that it reports as completed was begun at `began`.
@@ -387,10 +413,7 @@ impl<S: Source> Inside<S> {
                 Action::Completed(id) | Action::Failed { id, .. } => {
                     let slot = (id.get() - self.first_in_flight) as usize;
                     let Some(done) = self.in_flight.get_mut(slot).and_then(Option::take) else { continue };
-                    while let Some(None) = self.in_flight.front() {
-                        self.in_flight.pop_front();
-                        self.first_in_flight += 1;
-                    }
+                    self.forget_finished();
                     let InFlight { request, task, arrived } = done;
                     let HeadNanos { seek, rotation, transfer, .. } = self.head.last;
                     let access = self.now.since(began);

@@ -1,5 +1,6 @@
 //! A host with the core outside the drive: it sends commands and receives completions (FAST'02).
 
+use crate::direct::{CacheReport, without_transfer};
 use crate::inside::{Background, Finished, InFlight, Observer, SetupError, begin_scan};
 use crate::report::{BackgroundReport, HeadNanos, Report, ScanProgress};
 use crate::statistics::{Ended, Statistics};
@@ -12,9 +13,9 @@ use scheduler::{
 use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZeroU64;
 use std::sync::Arc;
-use units::{Arc as Rotation, Duration, FULL_TURN, Instant, Lbn, LbnRange, RequestId, Sectors};
+use units::{Arc as Rotation, CacheOps, Duration, FULL_TURN, Instant, Lbn, LbnRange, Op, RequestId, Sectors};
 use workload::random::Stream;
-use workload::{Issuer, Source};
+use workload::{Issued, Issuer, Source};
 
 /// A drive behind its interface, a core in front of it, a foreground load, and perhaps a scan.
 ///
@@ -50,9 +51,11 @@ pub struct Outside<S> {
     device: Device,
     foreground: Issuer<S>,
     /// Unfinished requests, by number less the first one's.
-    in_flight: VecDeque<Option<InFlight>>,
+    in_flight: VecDeque<Option<Pending>>,
     first_in_flight: u64,
     now: Instant,
+    /// Flushes and discards for which the drive has no room. They pass by the core, which sends reads and writes alone.
+    orders: VecDeque<(RequestId, LbnRange, CacheOps)>,
     /// Commands for which the drive has no room: they wait in the host, as for a drive without a queue.
     held: VecDeque<Command>,
     /// Commands at the drive.
@@ -65,11 +68,24 @@ pub struct Outside<S> {
     /// The head's time at the beginning of the measured stretch.
     head_before: HeadNanos,
     statistics: Statistics,
+    cache: CacheReport,
     completed: u64,
     trust: Trust,
     scan: Option<ScanProgress>,
     readings: Option<Readings>,
 }
+
+/// A request that is not finished, and the orders that came with it and are left.
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    flight: InFlight,
+    cache: CacheOps,
+    /// The drive's report on its own command.
+    done: Option<Breakdown>,
+}
+
+/// The bit that tells a flush or a discard from the core's commands, which count from zero. The rest is the request's number.
+const ORDER: u64 = 1 << 63;
 
 /// Readings of single sectors at random places, as many as the core permits.
 #[derive(Debug)]
@@ -169,6 +185,7 @@ impl<S: Source> Outside<S> {
         Ok(Self {
             trust: Trust::new(&core),
             statistics: Statistics::new(core.drive().sector_bytes(), Instant::ZERO),
+            cache: CacheReport::default(),
             completed: 0,
             core,
             last: None,
@@ -186,6 +203,7 @@ impl<S: Source> Outside<S> {
             in_flight: VecDeque::new(),
             first_in_flight: 0,
             now: Instant::ZERO,
+            orders: VecDeque::new(),
             held: VecDeque::new(),
             sent: BTreeMap::new(),
             last_done: Instant::ZERO,
@@ -259,6 +277,7 @@ impl<S: Source> Outside<S> {
     /// service stay, and so does the scan's progress. The times in [`trust`](Self::trust) stay those of the whole run.
     pub fn measure_from_now(&mut self) {
         self.statistics.restart(self.now);
+        self.cache = CacheReport::default();
         self.head_before = self.head.spent;
         if let Some(scan) = &mut self.scan {
             scan.restart(self.now);
@@ -268,6 +287,11 @@ impl<S: Source> Outside<S> {
     /// Returns the statistics of the foreground.
     pub fn statistics(&self) -> &Statistics {
         &self.statistics
+    }
+
+    /// Returns the flushes and discards so far.
+    pub fn cache_report(&self) -> CacheReport {
+        self.cache
     }
 
     /// Returns the virtual time.
@@ -365,7 +389,9 @@ impl<S: Source> Outside<S> {
         while let Some((reply, breakdown)) = self.device.pop() {
             heard = true;
             self.fill()?;
-            if let Some(command) = self.sent.remove(&reply.id.get()) {
+            if let Some(id) = reply.id.get().checked_sub(ORDER) {
+                self.order_done(RequestId::new(id), breakdown, observer)?;
+            } else if let Some(command) = self.sent.remove(&reply.id.get()) {
                 if let Some(breakdown) = breakdown {
                     self.head.account(&command, &breakdown);
                 }
@@ -386,21 +412,110 @@ impl<S: Source> Outside<S> {
 
     /// Submits every request that is due.
     fn issue(&mut self, observer: &mut impl Observer) -> Result<(), SetupError> {
-        while let Some(issued) = self.foreground.issue(self.now) {
+        while let Some(Issued { task, request, cache, .. }) = self.foreground.issue(self.now) {
             let id = RequestId::new(self.first_in_flight + self.in_flight.len() as u64);
-            let request = Request { id, op: issued.request.op, range: issued.request.range };
-            self.in_flight.push_back(Some(InFlight { request, task: issued.task, arrived: self.now }));
-            self.statistics.arrived(self.now);
-            observer.arrived(request, self.now);
-            self.core.submit(self.now, request)?;
+            let request = Request { id, op: request.op, range: request.range };
+            let flight = InFlight { request, task, arrived: self.now };
+            self.in_flight.push_back(Some(Pending { flight, cache, done: None }));
+            if without_transfer(cache, request.range).is_none() {
+                self.statistics.arrived(self.now);
+                observer.arrived(request, self.now);
+            }
+            match cache {
+                CacheOps { flush: true, .. } => self.flush(id)?,
+                CacheOps { discard: true, .. } => self.order(id, request.range, cache)?,
+                _ => self.core.submit(self.now, request)?,
+            }
         }
         Ok(())
+    }
+
+    /// Sends the drive a flush for a request.
+    fn flush(&mut self, id: RequestId) -> Result<(), SetupError> {
+        let flush = CacheOps { flush: true, ..CacheOps::default() };
+        self.order(id, LbnRange::new(Lbn::ZERO, Sectors::ZERO), flush)
+    }
+
+    fn order(&mut self, id: RequestId, range: LbnRange, cache: CacheOps) -> Result<(), SetupError> {
+        self.orders.push_back((id, range, cache));
+        self.fill()
+    }
+
+    fn pending(&mut self, id: RequestId) -> Option<&mut Option<Pending>> {
+        let slot = id.get().checked_sub(self.first_in_flight)?;
+        self.in_flight.get_mut(usize::try_from(slot).ok()?)
+    }
+
+    /// Goes on with a request whose flush or discard is done: after a flush that it came with, with its own sectors.
+    fn order_done(
+        &mut self,
+        id: RequestId,
+        breakdown: Option<Breakdown>,
+        observer: &mut impl Observer,
+    ) -> Result<(), SetupError> {
+        let Some(Some(pending)) = self.pending(id) else { return Ok(()) };
+        let request = pending.flight.request;
+        if pending.cache.flush && !request.range.is_empty() {
+            pending.cache.flush = false;
+            return Ok(self.core.submit(self.now, request)?);
+        }
+        if without_transfer(pending.cache, request.range).is_some() {
+            pending.done = breakdown;
+        }
+        self.finish(id, observer)
+    }
+
+    /// Goes on with a request that the core reports as done: a forced write is done after a flush.
+    fn core_done(&mut self, id: RequestId, observer: &mut impl Observer) -> Result<(), SetupError> {
+        let last = self.last;
+        let Some(Some(pending)) = self.pending(id) else { return Ok(()) };
+        pending.done = last;
+        if pending.cache.forced && pending.flight.request.op.is_write() {
+            pending.cache.forced = false;
+            if let Some(done) = pending.done.as_mut().filter(|done| done.served == Served::Buffered) {
+                done.served = Served::Medium;
+            }
+            return self.flush(id);
+        }
+        self.finish(id, observer)
+    }
+
+    /// Reports a request that is done.
+    fn finish(&mut self, id: RequestId, observer: &mut impl Observer) -> Result<(), SetupError> {
+        let Some(Pending { flight, cache, done }) = self.pending(id).and_then(Option::take) else {
+            return Ok(());
+        };
+        while let Some(None) = self.in_flight.front() {
+            self.in_flight.pop_front();
+            self.first_in_flight += 1;
+        }
+        let InFlight { request, task, arrived } = flight;
+        match without_transfer(cache, request.range) {
+            Some(served) => self.cache.add(served, self.now.saturating_since(arrived)),
+            None => {
+                let access = self.now.since(self.last_done.max(arrived));
+                let (op, sectors) = (request.op, request.range.len());
+                self.statistics.completed(Ended { op, sectors, arrived, access }, self.now);
+                observer.completed(request, arrived, self.now);
+            }
+        }
+        self.completed += 1;
+        self.last_done = self.now;
+        observer.finished(&explained(request, arrived, self.now, done));
+        self.foreground.complete(task, self.now);
+        // A task without a think time has its next request in the pool before the core chooses again.
+        self.issue(observer)
     }
 
     /// Sends the drive the commands for which it has room.
     fn fill(&mut self) -> Result<(), SetupError> {
         let device = self.device.interface();
         while device.outstanding() < device.queue_depth() {
+            if let Some((id, range, cache)) = self.orders.pop_front() {
+                let id = RequestId::new(ORDER | id.get());
+                device.submit_with(self.now, drive::Command { id, op: Op::Write, range }, cache)?;
+                continue;
+            }
             let Some(command) = self.held.pop_front() else { break };
             let id = RequestId::new(command.id.get());
             device.submit(self.now, drive::Command { id, op: command.op, range: command.range })?;
@@ -418,23 +533,7 @@ impl<S: Source> Outside<S> {
                     self.fill()?;
                 }
                 Action::Completed(id) | Action::Failed { id, .. } => {
-                    let slot = (id.get() - self.first_in_flight) as usize;
-                    let Some(done) = self.in_flight.get_mut(slot).and_then(Option::take) else { continue };
-                    while let Some(None) = self.in_flight.front() {
-                        self.in_flight.pop_front();
-                        self.first_in_flight += 1;
-                    }
-                    let InFlight { request, task, arrived } = done;
-                    let access = self.now.since(self.last_done.max(arrived));
-                    let (op, sectors) = (request.op, request.range.len());
-                    self.statistics.completed(Ended { op, sectors, arrived, access }, self.now);
-                    self.completed += 1;
-                    self.last_done = self.now;
-                    observer.completed(request, arrived, self.now);
-                    observer.finished(&explained(request, arrived, self.now, self.last));
-                    self.foreground.complete(task, self.now);
-                    // A task without a think time has its next request in the pool before the core chooses again.
-                    self.issue(observer)?;
+                    self.core_done(id, observer)?;
                 }
                 Action::Deliver(record) => {
                     if let Some(scan) = &mut self.scan {

@@ -305,12 +305,9 @@ impl<S: Source> Run<S> {
         }
     }
 
-    /// Returns the flushes and discards of a drive alone.
+    /// Returns the flushes and discards of the load.
     pub(crate) fn cache_report(&self) -> CacheReport {
-        match &self.host {
-            Host::Device(run) => run.cache_report(),
-            Host::Inside(_) | Host::Outside(_) | Host::Array(_) => CacheReport::default(),
-        }
+        every!(&self.host, run => run.cache_report())
     }
 
     /// Returns the statistics of the foreground.

@@ -25,7 +25,7 @@ pub(crate) struct Result {
     /// The behaviour of the drive, unless the scheduler is in it.
     pub(crate) behaviour: Option<Behaviour>,
     pub(crate) report: Report,
-    /// The flushes and discards of a drive alone.
+    /// The flushes and discards of the load.
     pub(crate) cache: CacheReport,
     /// The drives, if there are several.
     pub(crate) several: Option<Several>,

@@ -1,6 +1,6 @@
 //! A trace as the foreground: its file or pipe, a first pass over it, and its replay in bounded memory.
 
-use super::args::{SimulateArgs, Where};
+use super::args::SimulateArgs;
 use super::foreground::{Foreground, Space, assemble, closed};
 use crate::files;
 use crate::problem::Problem;
@@ -41,13 +41,8 @@ pub(crate) fn options(args: &SimulateArgs) -> Options {
         columns: args.format.as_ref().and_then(|read_as| read_as.columns.clone()),
         time_unit: args.time_unit,
         event: args.event.unwrap_or_default(),
-        cache_ops: cache_ops(args),
+        cache_ops: true,
     }
-}
-
-/// Returns whether the drive of a run takes flushes, discards and forced writes: it serves the load alone.
-fn cache_ops(args: &SimulateArgs) -> bool {
-    args.place() == Where::Device && (args.drives.is_none() || args.independent)
 }
 
 /// Opens a trace, which is unpacked while it is read.
@@ -100,8 +95,6 @@ pub(crate) struct Replayed {
     format: TraceFormat,
     seen: Rc<RefCell<Seen>>,
     devices: Devices,
-    /// Whether flushes and discards were replayed, and forced writes as such.
-    cache_ops: bool,
     guess: Option<String>,
     /// Whether the unit of the times that were replayed is the format's own.
     own_unit: bool,
@@ -187,8 +180,7 @@ impl Replayed {
     pub(crate) fn remarks(&self, utilisation: f64) -> Vec<String> {
         let account = self.account.borrow();
         let Seen { survey, notes } = &*self.seen.borrow();
-        let Notes { suspect, other, empty, widened, flushes, discards, forced } = *notes;
-        let left = |count| if self.cache_ops { 0 } else { count };
+        let Notes { suspect, other, empty, widened, .. } = *notes;
         let replayed = |device: &u32| survey.devices.get(device).map_or(0, |device| device.requests);
         let other_devices = match &self.devices {
             Devices::One(device) => survey.requests - replayed(device),
@@ -205,9 +197,6 @@ impl Replayed {
             (other, "are neither reads nor writes and left out"),
             (empty, "have no bytes and are left out"),
             (widened + account.widened, "were widened to whole sectors"),
-            (left(flushes), "are flushes and left out"),
-            (left(discards), "are discards and left out"),
-            (left(forced), "are writes with forced unit access, replayed as plain writes"),
             (
                 other_devices,
                 "are to other devices and left out; --device all or each replays those of all devices",
@@ -338,7 +327,6 @@ pub(crate) fn build(args: &SimulateArgs, path: &Path, space: &Space<'_>) -> Resu
         format,
         seen,
         devices,
-        cache_ops: cache_ops(args),
         guess,
         own_unit: args.time_unit.is_none() && matches!(arrival, Arrival::Recorded { .. }),
         path: path.display().to_string(),

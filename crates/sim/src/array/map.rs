@@ -323,6 +323,32 @@ impl ArrayMap {
         }
     }
 
+    /// Returns a flush of every drive. Its commands have no sectors.
+    pub fn flush(&self) -> Step {
+        let none = LbnRange::new(Lbn::ZERO, Sectors::ZERO);
+        let all = (0..self.drives as usize).map(|drive| Part { drive, op: Op::Write, range: none });
+        Step { before: Vec::new(), after: all.collect() }
+    }
+
+    /// Returns the commands of a discard within the capacity. RAID 5 discards whole stripes with their parity, as md does, and
+    /// leaves the rest as it is, so there may be none.
+    pub fn discard(&mut self, range: LbnRange) -> Vec<Step> {
+        let whole = match self.layout {
+            ArrayLayout::Raid5 { .. } => {
+                let stripe = self.unit * self.data;
+                let start = range.start().get().next_multiple_of(stripe);
+                let end = range.end().get() / stripe * stripe;
+                LbnRange::new(Lbn::new(start), Sectors::new(end.saturating_sub(start)))
+            }
+            _ => range,
+        };
+        if whole.is_empty() {
+            return Vec::new();
+        }
+        // The commands are those of a write, which needs no reads here.
+        self.plan(Request { op: Op::Write, range: whole }, |_| 0)
+    }
+
     /// Returns the steps of a write, one for each stripe that is not written in full, and one for those that are.
     fn raid5_write(&self, range: LbnRange) -> Vec<Step> {
         let stripe_len = self.unit * self.data;

@@ -7,20 +7,20 @@ pub use map::{
     ArrayError, ArrayLayout, ArrayMap, DRIVES_MAX, MirrorReads, Part, Step, UNIT_MAX, UnknownLayout,
 };
 
-use crate::direct::Direct;
+use crate::direct::{CacheReport, Direct, without_transfer};
 use crate::inside::{Background, Finished, Inside, Nothing, Observer, SetupError};
 use crate::outside::Outside;
 use crate::report::Report;
 use crate::statistics::{Ended, Statistics};
 use crate::trust::Trust;
-use drive::Drive;
+use drive::{Drive, Served};
 use model::DriveModel;
 use port::Port;
 use scheduler::{Config, Core, Record, Request, SubmitError};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use units::{Bytes, Instant, RequestId, Sectors};
-use workload::{Arrival, ClosedTask, Issuer, Source};
+use units::{Bytes, CacheOps, Instant, RequestId, Sectors};
+use workload::{Arrival, ClosedTask, Issued, Issuer, Source};
 
 /// One drive of an array, with a scheduler in it or in front of it, or alone.
 pub struct Member {
@@ -172,6 +172,8 @@ impl<O: Observer> Observer for OfDrive<'_, O> {
 struct Open {
     task: ClosedTask,
     request: Request,
+    /// The orders that the commands of its steps carry out, and those that are left.
+    cache: CacheOps,
     arrived: Instant,
     /// The instant at which a drive began the first command.
     started: Option<Instant>,
@@ -185,6 +187,9 @@ struct Open {
 ///
 /// A request is done when all its commands are. Writes of RAID 5 read what they need for the parity first. There is no cache
 /// and no lock of stripes in the array: two writes to one stripe may be under way at the same time.
+///
+/// A flush goes to every drive, and is done before a write that it comes with begins. A forced write is forced on each of its
+/// drives, and a discard goes to the drives that have its sectors.
 ///
 /// ```
 /// use freeblock_sim::{ArrayLayout, Background, Drives, Member, Nothing};
@@ -219,6 +224,7 @@ pub struct Array<S> {
     /// The completion before.
     last_done: Instant,
     statistics: Statistics,
+    cache: CacheReport,
     /// The commands that a drive has finished in one event.
     finished: Vec<Finished>,
 }
@@ -254,6 +260,7 @@ impl Drives {
             completed: 0,
             last_done: Instant::ZERO,
             statistics,
+            cache: CacheReport::default(),
             finished: Vec::new(),
         }
     }
@@ -328,6 +335,7 @@ impl<S: Source> Array<S> {
     /// stay, and so does the progress of scans.
     pub fn measure_from_now(&mut self) {
         self.statistics.restart(self.now);
+        self.cache = CacheReport::default();
         self.drives.members.iter_mut().for_each(Member::measure_from_now);
     }
 
@@ -344,6 +352,11 @@ impl<S: Source> Array<S> {
     /// Returns the statistics of the foreground.
     pub fn statistics(&self) -> &Statistics {
         &self.statistics
+    }
+
+    /// Returns the load's flushes and discards so far.
+    pub fn cache_report(&self) -> CacheReport {
+        self.cache
     }
 
     /// Returns the drives.
@@ -406,46 +419,59 @@ impl<S: Source> Array<S> {
 
     /// Sends the commands of every request that is due.
     fn issue(&mut self, observer: &mut impl Observer) -> Result<(), SetupError> {
-        while let Some(issued) = self.foreground.issue(self.now) {
-            let (number, range, capacity) = (self.next, issued.request.range, self.drives.capacity());
-            let id = RequestId::new(number);
-            if range.is_empty() {
+        while let Some(Issued { task, request, cache, .. }) = self.foreground.issue(self.now) {
+            let (range, capacity) = (request.range, self.drives.capacity());
+            let id = RequestId::new(self.next);
+            if range.is_empty() && !cache.flush {
                 return Err(SubmitError::Empty { id, range }.into());
             }
             if range.checked_end().is_none_or(|end| end.get() > capacity.get()) {
                 return Err(SubmitError::PastEnd { id, range, capacity }.into());
             }
-            let id = number;
             self.next += 1;
-            let members = &self.drives.members;
-            let outstanding = |drive: usize| members.get(drive).map_or(0, |m| m.port().outstanding());
-            let steps = self.drives.map.plan(issued.request, outstanding);
-            let request =
-                Request { id: RequestId::new(id), op: issued.request.op, range: issued.request.range };
-            self.statistics.arrived(self.now);
-            observer.arrived(request, self.now);
-            let left = steps.len();
-            let mut open = Open {
-                task: issued.task,
-                request,
-                arrived: self.now,
-                started: None,
-                steps: Vec::with_capacity(left),
-                left,
-            };
-            for (n, step) in steps.into_iter().enumerate() {
-                let (now, later) =
-                    if step.before.is_empty() { (step.after, Vec::new()) } else { (step.before, step.after) };
-                open.steps.push((now.len(), later));
-                now.into_iter().for_each(|part| self.send(id, n, part));
+            let request = Request { id, op: request.op, range };
+            let open =
+                Open { task, request, cache, arrived: self.now, started: None, steps: Vec::new(), left: 0 };
+            if open.served().is_none() {
+                self.statistics.arrived(self.now);
+                observer.arrived(request, self.now);
             }
-            self.open.insert(id, open);
+            self.open.insert(id.get(), open);
+            self.begin(id.get(), observer);
         }
         Ok(())
     }
 
+    /// Sends the first commands of a request: a flush of every drive if one comes with it, else those of its sectors.
+    fn begin(&mut self, id: u64, observer: &mut impl Observer) {
+        let Some(open) = self.open.get_mut(&id) else { return };
+        let members = &self.drives.members;
+        let outstanding = |drive: usize| members.get(drive).map_or(0, |m| m.port().outstanding());
+        let (map, range) = (&mut self.drives.map, open.request.range);
+        let steps = match open.cache {
+            CacheOps { flush: true, .. } => vec![map.flush()],
+            CacheOps { discard: true, .. } => map.discard(range),
+            _ => map.plan(workload::Request { op: open.request.op, range }, outstanding),
+        };
+        open.left = steps.len();
+        open.steps.clear();
+        if steps.is_empty() {
+            return self.finish(id, observer);
+        }
+        let mut commands = Vec::new();
+        for (n, Step { before, after }) in steps.into_iter().enumerate() {
+            let (now, cache, later) = match before.is_empty() {
+                true => (after, open.orders(), Vec::new()),
+                false => (before, CacheOps::default(), after),
+            };
+            open.steps.push((now.len(), later));
+            commands.extend(now.into_iter().map(|part| (n, part, cache)));
+        }
+        commands.into_iter().for_each(|(n, part, cache)| self.send(id, n, part, cache));
+    }
+
     /// Sends a command of a step of a request.
-    fn send(&mut self, id: u64, step: usize, part: Part) {
+    fn send(&mut self, id: u64, step: usize, part: Part, cache: CacheOps) {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.commands.push((id, step));
             (self.commands.len() - 1) as u32
@@ -455,7 +481,7 @@ impl<S: Source> Array<S> {
         }
         if let Some(member) = self.drives.members.get_mut(part.drive) {
             let request = workload::Request { op: part.op, range: part.range };
-            member.port_mut().send(self.now, ClosedTask::new(slot), request);
+            member.port_mut().send(Issued { at: self.now, task: ClosedTask::new(slot), request, cache });
         }
     }
 
@@ -479,22 +505,51 @@ impl<S: Source> Array<S> {
         let later = std::mem::take(later);
         if !later.is_empty() {
             *left = later.len();
-            later.into_iter().for_each(|part| self.send(id, n, part));
+            let cache = open.orders();
+            later.into_iter().for_each(|part| self.send(id, n, part, cache));
             return;
         }
         open.left -= 1;
         if open.left > 0 {
             return;
         }
+        if open.cache.flush && !open.request.range.is_empty() {
+            open.cache.flush = false;
+            return self.begin(id, observer);
+        }
+        self.finish(id, observer);
+    }
+
+    /// Reports a request whose commands are done.
+    fn finish(&mut self, id: u64, observer: &mut impl Observer) {
         let Some(done) = self.open.remove(&id) else { return };
+        let served = done.served();
         let Open { task, request, arrived, started, .. } = done;
-        let access = self.now.saturating_since(self.last_done.max(arrived));
-        let ended = Ended { op: request.op, sectors: request.range.len(), arrived, access };
-        self.statistics.completed(ended, self.now);
+        if let Some(served) = served {
+            self.cache.add(served, self.now.saturating_since(arrived));
+        } else {
+            let access = self.now.saturating_since(self.last_done.max(arrived));
+            let ended = Ended { op: request.op, sectors: request.range.len(), arrived, access };
+            self.statistics.completed(ended, self.now);
+            observer.completed(request, arrived, self.now);
+        }
         self.completed += 1;
         self.last_done = self.now;
-        observer.completed(request, arrived, self.now);
-        observer.finished(&Finished::of(request, arrived, started.unwrap_or(arrived), self.now));
+        let finished = Finished::of(request, arrived, started.unwrap_or(arrived), self.now);
+        observer.finished(&Finished { served, ..finished });
         self.foreground.complete(task, self.now);
+    }
+}
+
+impl Open {
+    /// Returns the kind of a request that is neither a read nor a write.
+    fn served(&self) -> Option<Served> {
+        without_transfer(self.cache, self.request.range)
+    }
+
+    /// Returns the orders of the commands that carry the request out: a flush alone, or the others.
+    fn orders(&self) -> CacheOps {
+        let CacheOps { flush, forced, discard } = self.cache;
+        CacheOps { flush, forced: forced && !flush, discard: discard && !flush }
     }
 }

@@ -1,7 +1,7 @@
 //! The load of one drive of an array: the array's commands, at the times at which it sends them.
 
 use std::collections::VecDeque;
-use units::{CacheOps, Instant};
+use units::Instant;
 use workload::{ClosedTask, Issued, Request, Script, Source};
 
 /// A source that issues what it is given, and keeps the completions.
@@ -14,9 +14,9 @@ pub(super) struct Port {
 }
 
 impl Port {
-    /// Gives a command, to be issued at `at`. Times must not go back.
-    pub fn send(&mut self, at: Instant, task: ClosedTask, request: Request) {
-        self.waiting.push_back(Issued { at, task, request, cache: CacheOps::default() });
+    /// Gives a command, to be issued at its time. Times must not go back.
+    pub fn send(&mut self, command: Issued) {
+        self.waiting.push_back(command);
         self.outstanding += 1;
     }
 

@@ -1,16 +1,17 @@
 //! Arrays: their addresses, the commands of a request, and drives under one load.
 
+use drive::Served;
 use freeblock_sim::{
     ArrayLayout, ArrayMap, Background, Direct, Drives, Finished, Inside, Member, MirrorReads, Nothing,
     Observer, Part, Step, black_box,
 };
 use model::{DriveModel, builtin};
 use proptest::prelude::*;
-use scheduler::{Config, Request as Submitted};
-use std::collections::{BTreeMap, BTreeSet};
+use scheduler::{Config, OutsideConfig, Place, Request as Submitted};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
-use units::{Bytes, Duration, Instant, Lbn, LbnRange, Op, RequestId, Sectors};
-use workload::{Arrival, Issuer, Limited, Random, RandomConfig, Request, Share};
+use units::{Bytes, CacheOps, Duration, Instant, Lbn, LbnRange, Op, RequestId, Sectors};
+use workload::{Arrival, Issuer, Limited, Random, RandomConfig, Request, Share, Source};
 
 const SECTOR: Bytes = Bytes::new(512);
 
@@ -434,4 +435,120 @@ fn an_array_of_one_drive_alone_is_that_drive() {
     let of_drive: Vec<Finished> = ours.commands.iter().map(|(.., done)| *done).collect();
     assert_eq!(of_drive, its.finished);
     assert_eq!(array.report().foreground.p99_response_ms, alone.report().p99_response_ms);
+}
+
+/// Requests with orders for the cache, one after the other.
+struct Given(VecDeque<(Request, CacheOps)>, CacheOps);
+
+impl Given {
+    fn new(requests: &[(Request, CacheOps)]) -> Issuer<Self> {
+        let given = Self(requests.iter().copied().collect(), CacheOps::default());
+        Issuer::new(given, Arrival::outstanding(1), Instant::ZERO, 0).unwrap()
+    }
+}
+
+impl Source for Given {
+    fn next_request(&mut self) -> Option<Request> {
+        let (request, cache) = self.0.pop_front()?;
+        self.1 = cache;
+        Some(request)
+    }
+
+    fn cache_ops(&self) -> CacheOps {
+        self.1
+    }
+}
+
+const PLAIN: CacheOps = CacheOps { flush: false, forced: false, discard: false };
+const FLUSH: CacheOps = CacheOps { flush: true, ..PLAIN };
+const FORCED: CacheOps = CacheOps { forced: true, ..PLAIN };
+const DISCARD: CacheOps = CacheOps { discard: true, ..PLAIN };
+
+/// Returns drives alone, or with a scheduler in front of each.
+fn with_buffers(count: usize, outside: bool) -> Vec<Member> {
+    let profile = builtin::find("quantum-atlas-10k").unwrap();
+    let member = |seed| {
+        let (drive, overheads) = black_box(&profile, drive::Behaviour::default(), seed).unwrap();
+        if !outside {
+            return Member::device(drive);
+        }
+        let place = Place::Outside(OutsideConfig::paper(overheads, Duration::from_micros(300)));
+        let config = Config { place, ..Config::default() };
+        Member::outside(drive, atlas(), config, Background::None).unwrap()
+    };
+    (0..count as u64).map(member).collect()
+}
+
+#[test]
+fn flushes_go_to_every_drive_and_forced_writes_and_discards_to_those_with_their_sectors() {
+    let stripes = |n: u64| n * 3 * 128;
+    let requests = [
+        (request(Op::Write, 1_000, 8), PLAIN),
+        (request(Op::Write, 0, 0), FLUSH),
+        (request(Op::Write, 500_000, 8), FORCED),
+        (request(Op::Write, 1_000_000, 8), CacheOps { flush: true, ..FORCED }),
+        (request(Op::Write, 2_000_000, 8), PLAIN),
+        // The first and the last stripe of RAID 5 are discarded in part.
+        (request(Op::Write, stripes(10) - 8, stripes(5) + 16), DISCARD),
+        (request(Op::Write, 8, 8), DISCARD),
+    ];
+    // The writes of a request, the commands of the first discard and of the second.
+    for (layout, writes, first, second) in [
+        ("concatenation", 1, vec![stripes(5) + 16], 1),
+        ("stripe:64k", 1, vec![400, 512, 512, 512], 1),
+        ("mirror", 4, vec![stripes(5) + 16; 4], 4),
+        ("raid5:64k", 2, vec![640; 4], 0),
+    ] {
+        for outside in [false, true] {
+            let array = Drives::new(layout.parse().unwrap(), with_buffers(4, outside)).unwrap();
+            let mut array = array.under(Given::new(&requests));
+            let mut seen = Seen::default();
+            while array.advance(100, &mut seen).unwrap() {}
+            let of = |n: u64| -> Vec<Finished> {
+                let its = seen.commands.iter().filter(|(_, id, _)| *id == RequestId::new(n));
+                its.map(|(.., done)| *done).filter(|done| done.request.op == Op::Write).collect()
+            };
+            let served = |done: &[Finished]| done.iter().map(|one| one.served.unwrap()).collect::<Vec<_>>();
+            assert_eq!(served(&of(0)), vec![Served::Buffered; writes], "{layout}");
+            assert_eq!(served(&of(1)), [Served::Flushed; 4], "{layout}");
+            assert_eq!(served(&of(2)), vec![Served::Medium; writes], "{layout}");
+            let both = of(3);
+            let (flushes, writes_behind) = both.split_at(4);
+            assert_eq!(served(flushes), [Served::Flushed; 4], "{layout}");
+            assert_eq!(served(writes_behind), vec![Served::Medium; writes], "{layout}");
+            let flushed = flushes.iter().map(|done| done.at).max().unwrap();
+            assert!(writes_behind.iter().all(|done| done.arrived >= flushed), "{layout}");
+            assert_eq!(served(&of(4)), vec![Served::Buffered; writes], "orders end with their request");
+            let discarded: Vec<u64> = of(5).iter().map(|done| done.request.range.len().get()).collect();
+            let sorted = |mut lengths: Vec<u64>| {
+                lengths.sort_unstable();
+                lengths
+            };
+            assert_eq!(sorted(discarded), sorted(first.clone()), "{layout}");
+            assert_eq!(served(&of(6)), vec![Served::Discarded; second], "{layout}");
+            let report = array.cache_report();
+            assert_eq!((report.flushes.requests, report.discards.requests), (1, 2), "{layout}");
+            assert_eq!(array.report().foreground.requests, 4, "flushes and discards are no writes");
+            // The write before it waits in the buffer.
+            assert!(report.flushes.mean() > Duration::from_millis(2), "{:?}", report.flushes.mean());
+        }
+    }
+}
+
+#[test]
+fn in_the_drive_a_flush_has_nothing_to_write_and_costs_nothing() {
+    let write = |n: u64| (request(Op::Write, n * 77_777, 8), FORCED);
+    let orders = [(request(Op::Write, 0, 0), FLUSH), (request(Op::Write, 0, 4_000), DISCARD)];
+    let with: Vec<_> = (0..20).flat_map(|n| [write(n), orders[0], orders[1]]).collect();
+    let without: Vec<_> = (0..20).map(write).collect();
+    let run = |requests: &[(Request, CacheOps)]| {
+        let (load, mut seen) = (Given::new(requests), Completions::default());
+        let mut inside = Inside::new(atlas(), Config::default(), load, Background::None).unwrap();
+        while inside.advance(100, &mut seen).unwrap() {}
+        (seen.0, inside.cache_report())
+    };
+    let (times, cache) = run(&with);
+    assert_eq!(times, run(&without).0);
+    assert_eq!((cache.flushes.requests, cache.discards.requests), (20, 20));
+    assert_eq!((cache.flushes.longest, cache.discards.longest), (Duration::ZERO, Duration::ZERO));
 }

@@ -8,6 +8,7 @@ use crate::statistics::{Ended, Statistics};
 use drive::{BlackBox, Breakdown, Command, Served};
 use scheduler::SubmitError;
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::AddAssign;
 use units::{CacheOps, Duration, Instant, LbnRange, Op, RequestId, Sectors};
 use workload::{ClosedTask, Issued, Issuer, Request, Source};
 
@@ -139,6 +140,16 @@ pub struct CacheCommands {
     pub total: Duration,
     /// The longest response time.
     pub longest: Duration,
+}
+
+impl AddAssign for CacheReport {
+    fn add_assign(&mut self, other: Self) {
+        for (all, of) in [(&mut self.flushes, other.flushes), (&mut self.discards, other.discards)] {
+            all.requests += of.requests;
+            all.total += of.total;
+            all.longest = all.longest.max(of.longest);
+        }
+    }
 }
 
 impl CacheReport {

@@ -183,7 +183,10 @@ pub(super) fn fleet(args: &SimulateArgs, names: &[String], console: &Console) ->
         interrupted = done.result.interrupted;
         match &mut together {
             None => together = Some(done),
-            Some(all) => all.statistics.add_requests(&done.statistics),
+            Some(all) => {
+                all.statistics.add_requests(&done.statistics);
+                all.result.cache += done.result.cache;
+            }
         }
         if interrupted {
             break;

@@ -341,6 +341,8 @@ fn a_scheduler_outside_the_drive_and_an_array_send_flushes_forced_writes_and_dis
         assert!(number(&discards, "/discards/max_ms") < 10.0, "{}", discards["discards"]);
         assert_eq!(log.matches(",discard,0,4000000,").count(), 60 * drives);
     }
+    let (fleet, _) = replay("WS", "FN", &["--drives", "3", "--independent"]);
+    assert_eq!((number(&fleet, "/flushes/requests"), number(&fleet, "/foreground/requests")), (180.0, 180.0));
     // In the drive a completed write is on the medium: nothing is left to flush.
     let (inside, _) = replay("WFS", "FN", &["--where", "inside"]);
     assert_eq!((number(&inside, "/flushes/requests"), number(&inside, "/flushes/max_ms")), (60.0, 0.0));

@@ -341,7 +341,13 @@ fn a_scheduler_outside_the_drive_and_an_array_send_flushes_forced_writes_and_dis
         assert!(number(&discards, "/discards/max_ms") < 10.0, "{}", discards["discards"]);
         assert_eq!(log.matches(",discard,0,4000000,").count(), 60 * drives);
     }
-    let (fleet, _) = replay("WS", "FN", &["--drives", "3", "--independent"]);
+    let fleet = {
+        let workload = format!("replay:{}", dir.file("trace", &writes("WS", "FN")));
+        let run =
+            run_with(&["simulate", "--json", "--drives", "3", "--independent", "--workload", &workload]);
+        assert!(run.err.contains("every drive gave the same result"), "{}", run.err);
+        serde_json::from_str::<Value>(&run.out).unwrap()
+    };
     assert_eq!((number(&fleet, "/flushes/requests"), number(&fleet, "/foreground/requests")), (180.0, 180.0));
     // In the drive a completed write is on the medium: nothing is left to flush.
     let (inside, _) = replay("WFS", "FN", &["--where", "inside"]);

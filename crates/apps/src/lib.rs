@@ -95,3 +95,4 @@ pub mod scrub;
 pub mod sessions;
 mod set;
 pub mod snapshot;
+pub mod verify;

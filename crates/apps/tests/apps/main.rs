@@ -25,3 +25,4 @@ mod reorganizer;
 mod scrub;
 mod snapshot;
 mod support;
+mod verify;

@@ -1,0 +1,410 @@
+//! The state machine of a comparison.
+
+use super::parity::{Products, Summer};
+use super::plan::{Array, Part, Plan, PlanError};
+use super::progress::{self, ProgressError};
+use super::reading::{Read, Reading};
+use scheduler::BlockSet;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use units::{Duration, Instant, LbnRange};
+
+/// The most LBNs that are named; further ones are counted.
+const NAMED_MAX: usize = 1_000;
+/// The number of blocks that differ after which the comparison ends: the members are not of one array, or the plan is wrong.
+const DIFFERING_BLOCKS_MAX: u64 = 1 << 16;
+/// The most blocks that are read again at a time.
+const READINGS_MAX: usize = 64;
+/// Blocks that wait to be read again; with more of them no further blocks are taken.
+const SUSPECTS_MAX: usize = 256;
+/// The least time between two readings of a block: a write that all members get is longer under way only on a failing array.
+const SETTLE: Duration = Duration::from_secs(2);
+/// The most readings of a block that changes each time.
+const READINGS_OF_A_BLOCK_MAX: u32 = 16;
+/// The most ranges of a member that are asked for at a time.
+const WISHES_MAX: usize = 1_000;
+/// A member gets a further range when this part of the ring is free.
+const REFILL: u64 = 4;
+
+/// A mark in a slot of the ring: all members' bytes have come.
+const COMPLETE: u16 = u16::MAX;
+/// A mark beside the number of members that have come: a sector could not be read, or a mirror's sums differ.
+const SUSPECT: u16 = 1 << 15;
+
+/// A range to be read from a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wish {
+    /// The member, from 0.
+    pub member: usize,
+    /// The LBNs there: whole blocks, in any order.
+    pub range: LbnRange,
+    /// Whether it is one block that is read again; such records are told apart from others.
+    pub again: bool,
+}
+
+/// What a comparison has found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Found {
+    /// LBNs that do not agree.
+    pub differing: BTreeSet<u64>,
+    pub differing_more: u64,
+    pub differing_blocks: u64,
+    /// Members and LBNs that could not be read.
+    pub bad: BTreeSet<(usize, u64)>,
+    pub bad_more: u64,
+    /// Blocks that changed at every reading.
+    pub unsettled: u64,
+}
+
+/// The progress of a comparison.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// Blocks that are compared, or given up because they could not be read.
+    pub done: u64,
+    /// All blocks of a member.
+    pub blocks: u64,
+    /// LBNs that do not agree, the same on each member; at most a thousand, in order.
+    pub differing: Vec<u64>,
+    /// The number of further ones.
+    pub differing_more: u64,
+    /// Members, from 0, and LBNs on them that could not be read; the other sectors of their blocks are not compared. At most a
+    /// thousand.
+    pub bad: Vec<(usize, u64)>,
+    /// The number of further ones.
+    pub bad_more: u64,
+    /// Blocks that differed at every reading and had changed each time: they are written all the time.
+    pub unsettled: u64,
+}
+
+/// A block whose sums differ.
+#[derive(Clone, Debug)]
+struct Suspect {
+    readings: u32,
+    due: Instant,
+    before: Option<Read>,
+    reading: Option<Reading>,
+}
+
+/// What is under way for a member.
+#[derive(Clone, Debug, Default)]
+struct Member {
+    /// The first block that was not asked for.
+    next: u64,
+    /// Ranges that were asked for, by their first block: their end, and the blocks that have not come.
+    asked: BTreeMap<u64, (u64, u64)>,
+}
+
+/// Compares the members of an array.
+///
+/// It reads nothing itself: the host reads what [`wish`](Self::wish) returns, in any order, and passes every block to
+/// [`read`](Self::read). It saves [`progress`](Self::progress) at any time, and [`Comparison::resume`] reads the blocks that were not
+/// compared by then.
+///
+/// **A block is named when two readings, at least two seconds apart, have found the same bytes, and these do not agree.** If bytes
+/// have changed between the readings it is read again, so that a write that has reached one member only is not taken for a fault.
+///
+/// ```
+/// use freeblock_apps::verify::{Array, Comparison, MEMORY_MIN, Plan};
+/// use units::{Bytes, Duration, Instant, Lbn, LbnRange, Sectors};
+/// let plan = Plan {
+///     array: Array::Mirror,
+///     members: 2,
+///     offset: Lbn::ZERO,
+///     range: LbnRange::new(Lbn::ZERO, Sectors::new(64)),
+///     block: Sectors::new(8),
+///     sector_bytes: Bytes::new(512),
+///     memory: MEMORY_MIN,
+/// };
+/// let mut disks = [vec![7u8; 64 * 512], vec![7u8; 64 * 512]];
+/// disks[1][20 * 512] = 8;
+/// let mut comparison = Comparison::start(plan, 42).unwrap();
+/// let mut now = Instant::ZERO;
+/// while !comparison.is_done() {
+///     now = now + Duration::from_secs(1);
+///     while let Some(wish) = comparison.wish(now) {
+///         for first in (wish.range.start().get()..wish.range.end().get()).step_by(8) {
+///             let bytes = &disks[wish.member][first as usize * 512..][..8 * 512];
+///             let range = LbnRange::new(Lbn::new(first), Sectors::new(8));
+///             comparison.read(wish.member, range, wish.again, Ok(bytes), now);
+///         }
+///     }
+/// }
+/// assert_eq!(comparison.figures().differing, [20]);
+/// ```
+#[derive(Clone, Debug)]
+pub struct Comparison {
+    plan: Plan,
+    summer: Summer,
+    /// The powers of RAID 6's generator.
+    weights: Vec<Products>,
+    /// Blocks that are not settled.
+    left: BlockSet,
+    /// The ring of blocks that not all members have read: of each block the sum for a mirror's first member or for P, the sum for Q,
+    /// and the number of members that have come. Block `n` is in the slot `n` modulo the length.
+    sums: Vec<u64>,
+    weighted: Vec<u64>,
+    seen: Vec<u16>,
+    /// The first block in the ring.
+    base: u64,
+    members: Vec<Member>,
+    suspects: BTreeMap<u64, Suspect>,
+    wishes: VecDeque<Wish>,
+    found: Found,
+    /// Room for products.
+    scratch: Vec<u8>,
+}
+
+impl Comparison {
+    /// Begins a comparison. `seed` is random: no content is made for it.
+    ///
+    /// # Errors
+    /// A field of the plan is wrong.
+    pub fn start(plan: Plan, seed: u64) -> Result<Self, PlanError> {
+        plan.check()?;
+        let left = BlockSet::full(plan.blocks());
+        Ok(Self::with(plan, seed, left, Found::default()))
+    }
+
+    /// Decodes bytes of [`progress`](Self::progress), and resumes the comparison.
+    ///
+    /// # Errors
+    /// The outer one: the progress is refused. The inner one: a field of the plan is wrong.
+    pub fn resume(plan: Plan, saved: &[u8], seed: u64) -> Result<Result<Self, PlanError>, ProgressError> {
+        if let Err(error) = plan.check() {
+            return Ok(Err(error));
+        }
+        let (left, found) = progress::decode(&plan, saved)?;
+        Ok(Ok(Self::with(plan, seed, left, found)))
+    }
+
+    fn with(plan: Plan, seed: u64, left: BlockSet, found: Found) -> Self {
+        let slots = (plan.memory.get() / plan.slot_bytes()).min(plan.blocks()).max(1);
+        let slots = usize::try_from(slots).unwrap_or(1);
+        let raid6 = matches!(plan.array, Array::Raid6 { .. });
+        let weights =
+            if raid6 { (0..plan.members - 2).map(Products::of_power).collect() } else { Vec::new() };
+        Self {
+            plan,
+            summer: Summer::new(seed),
+            weights,
+            left,
+            sums: vec![0; slots],
+            weighted: vec![0; if raid6 { slots } else { 0 }],
+            seen: vec![0; slots],
+            base: 0,
+            members: vec![Member::default(); plan.members],
+            suspects: BTreeMap::new(),
+            wishes: VecDeque::new(),
+            found,
+            scratch: Vec::new(),
+        }
+    }
+
+    /// Returns the progress as bytes, to be saved whole.
+    pub fn progress(&self) -> Vec<u8> {
+        progress::encode(&self.plan, &self.left, &self.found)
+    }
+
+    /// Returns whether every block is settled.
+    pub fn is_done(&self) -> bool {
+        self.left.is_empty()
+    }
+
+    /// Returns whether so many blocks differ that the members cannot be those of the plan.
+    pub fn is_hopeless(&self) -> bool {
+        self.found.differing_blocks > DIFFERING_BLOCKS_MAX
+    }
+
+    /// Returns whether it takes blocks that are not read again. Without room the host leaves them unread.
+    pub fn has_room(&self) -> bool {
+        self.suspects.len() < SUSPECTS_MAX
+    }
+
+    /// Returns what was found so far.
+    pub fn figures(&self) -> Figures {
+        let blocks = self.plan.blocks();
+        Figures {
+            done: blocks - self.left.len(),
+            blocks,
+            differing: self.found.differing.iter().copied().collect(),
+            differing_more: self.found.differing_more,
+            bad: self.found.bad.iter().copied().collect(),
+            bad_more: self.found.bad_more,
+            unsettled: self.found.unsettled,
+        }
+    }
+
+    /// Returns the next range to be read, if there is one now.
+    pub fn wish(&mut self, now: Instant) -> Option<Wish> {
+        if let Some(wish) = self.wishes.pop_front() {
+            return Some(wish);
+        }
+        self.read_again(now);
+        self.wishes.pop_front().or_else(|| (0..self.members.len()).find_map(|member| self.range_for(member)))
+    }
+
+    /// Begins readings of blocks that are due.
+    fn read_again(&mut self, now: Instant) {
+        let at_work = self.suspects.values().filter(|suspect| suspect.reading.is_some()).count();
+        let due =
+            self.suspects.iter_mut().filter(|(_, suspect)| suspect.reading.is_none() && suspect.due <= now);
+        for (block, suspect) in due.take(READINGS_MAX.saturating_sub(at_work)) {
+            suspect.reading = Some(Reading::new(&self.plan, *block));
+            let range = self.plan.place(*block);
+            self.wishes.extend((0..self.plan.members).map(|member| Wish { member, range, again: true }));
+        }
+    }
+
+    /// Returns a member's next range, if the ring has room for it.
+    fn range_for(&mut self, member: usize) -> Option<Wish> {
+        let (blocks, slots) = (self.plan.blocks(), self.seen.len() as u64);
+        let limit = self.base.saturating_add(slots).min(blocks);
+        let its = self.members.get_mut(member)?;
+        its.next = its.next.max(self.base);
+        let room = limit.saturating_sub(its.next);
+        if its.asked.len() >= WISHES_MAX || (limit < blocks && room < slots.div_ceil(REFILL)) {
+            return None;
+        }
+        // Blocks ahead are all unsettled or were before this start: each needs this member.
+        let Some((first, end)) = self.left.run(its.next, limit) else {
+            its.next = limit.max(its.next);
+            return None;
+        };
+        its.next = end;
+        its.asked.insert(first, (end, end - first));
+        let (from, last) = (self.plan.place(first), self.plan.place(end - 1));
+        let range = LbnRange::new(from.start(), last.end().since(from.start()));
+        Some(Wish { member, range, again: false })
+    }
+
+    /// Takes a block of a member: its bytes, or the first LBN that could not be read. Bytes that nobody wished are dropped.
+    pub fn read(
+        &mut self,
+        member: usize,
+        range: LbnRange,
+        again: bool,
+        bytes: Result<&[u8], u64>,
+        now: Instant,
+    ) {
+        let Some(block) = self.plan.block_at(range) else { return };
+        let whole = range.len().bytes(self.plan.sector_bytes).get();
+        let bytes =
+            bytes.and_then(|b| if b.len() as u64 == whole { Ok(b) } else { Err(range.start().get()) });
+        if again {
+            self.read_once_more(member, block, bytes, now)
+        } else {
+            self.read_first(member, block, bytes, now)
+        }
+    }
+
+    fn read_first(&mut self, member: usize, block: u64, bytes: Result<&[u8], u64>, now: Instant) {
+        let Some(its) = self.members.get_mut(member) else { return };
+        let Some((&first, (end, left))) = its.asked.range_mut(..=block).next_back() else { return };
+        if block >= *end || block < self.base {
+            return;
+        }
+        *left -= 1;
+        if *left == 0 {
+            its.asked.remove(&first);
+        }
+        let slot = (block % self.seen.len() as u64) as usize;
+        let (Some(seen), Some(sum)) = (self.seen.get_mut(slot), self.sums.get_mut(slot)) else { return };
+        let before = *seen & !SUSPECT;
+        *seen += 1;
+        match bytes {
+            Err(_) => *seen |= SUSPECT,
+            Ok(bytes) => {
+                let part = self.plan.part(member, block);
+                let own = if part == Part::Q { 0 } else { self.summer.of(bytes) };
+                match self.plan.array {
+                    Array::Mirror if before == 0 => *sum = own,
+                    Array::Mirror if *sum != own => *seen |= SUSPECT,
+                    Array::Mirror => {}
+                    Array::Raid5 | Array::Raid6 { .. } => *sum ^= own,
+                }
+                if let (Some(weighted), true) = (self.weighted.get_mut(slot), part != Part::P) {
+                    let power = if let Part::Data(number) = part { number } else { 0 };
+                    if let Some(products) = self.weights.get(power) {
+                        products.put(&mut self.scratch, bytes);
+                        *weighted ^= self.summer.of(&self.scratch);
+                    }
+                }
+            }
+        }
+        if usize::from(*seen & !SUSPECT) < self.plan.members {
+            return;
+        }
+        let mut agree = *seen & SUSPECT == 0;
+        if self.plan.array != Array::Mirror {
+            agree &= *sum == 0 && self.weighted.get(slot).is_none_or(|weighted| *weighted == 0);
+        }
+        *seen = COMPLETE;
+        if agree {
+            self.left.remove(block);
+        } else {
+            let suspect = Suspect { readings: 0, due: now + SETTLE, before: None, reading: None };
+            self.suspects.insert(block, suspect);
+        }
+        self.advance();
+    }
+
+    /// Frees the slots of blocks that all members have read.
+    fn advance(&mut self) {
+        let slots = self.seen.len() as u64;
+        while self.base < self.plan.blocks() {
+            let slot = (self.base % slots) as usize;
+            let complete = self.seen.get(slot) == Some(&COMPLETE);
+            if !complete && self.left.contains(self.base) {
+                return;
+            }
+            if complete {
+                if let (Some(seen), Some(sum)) = (self.seen.get_mut(slot), self.sums.get_mut(slot)) {
+                    (*seen, *sum) = (0, 0);
+                }
+                if let Some(weighted) = self.weighted.get_mut(slot) {
+                    *weighted = 0;
+                }
+            }
+            self.base += 1;
+        }
+    }
+
+    fn read_once_more(&mut self, member: usize, block: u64, bytes: Result<&[u8], u64>, now: Instant) {
+        let Some(suspect) = self.suspects.get_mut(&block) else { return };
+        let Some(reading) = &mut suspect.reading else { return };
+        if !reading.add(&self.plan, (&self.summer, &self.weights), (member, block), bytes) {
+            return;
+        }
+        let (result, bad) = (reading.result(), std::mem::take(&mut reading.bad));
+        suspect.reading = None;
+        suspect.readings += 1;
+        if !bad.is_empty() {
+            for (member, lbn) in bad {
+                if self.found.bad.len() < NAMED_MAX {
+                    self.found.bad.insert((member, lbn));
+                } else {
+                    self.found.bad_more += 1;
+                }
+            }
+        } else if result.differing.is_empty() {
+            // A write was under way.
+        } else if suspect.before.as_ref() == Some(&result) {
+            self.found.differing_blocks += 1;
+            let first = self.plan.place(block).start().get();
+            for sector in result.differing {
+                if self.found.differing.len() < NAMED_MAX {
+                    self.found.differing.insert(first + sector);
+                } else {
+                    self.found.differing_more += 1;
+                }
+            }
+        } else if suspect.readings < READINGS_OF_A_BLOCK_MAX {
+            suspect.before = Some(result);
+            suspect.due = now + SETTLE;
+            return;
+        } else {
+            self.found.unsettled += 1;
+        }
+        self.suspects.remove(&block);
+        self.left.remove(block);
+    }
+}

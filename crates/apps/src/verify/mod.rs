@@ -1,0 +1,15 @@
+//! Compares the members of a mirror, of RAID 5 or of RAID 6, and names the LBNs that do not agree.
+//!
+//! Each member is read in whatever order suits it. What has come of a block is kept as a sum that adds up to zero when the members
+//! agree, so that a gibibyte of memory has room for a hundred million blocks, and the members may be far apart. Blocks whose sums
+//! differ are read again, byte by byte.
+
+mod comparison;
+mod parity;
+mod plan;
+mod progress;
+mod reading;
+
+pub use comparison::{Comparison, Figures, Wish};
+pub use plan::{Array, MEMBERS_MAX, MEMORY_MIN, Plan, PlanError};
+pub use progress::ProgressError;

@@ -1,0 +1,87 @@
+//! Encodes and decodes a comparison's progress.
+
+use super::comparison::Found;
+use super::plan::{Array, Plan};
+use crate::codec::{Cursor, put_varint, seal, unseal};
+use crate::set::{put_set, take_set};
+use scheduler::BlockSet;
+use thiserror::Error;
+
+const MAGIC: &[u8; 8] = b"FBVERIF1";
+
+/// The reason for which saved progress was refused. Begin a new comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum ProgressError {
+    /// The bytes are not saved progress of this version.
+    #[error("not the saved progress of a comparison, version 1; start it afresh")]
+    Foreign,
+    /// The checksum does not match, or the progress contradicts itself.
+    #[error("the saved progress is damaged; start the comparison afresh")]
+    Damaged,
+    /// The progress is of another plan.
+    #[error("the saved progress is of another comparison; start this one afresh")]
+    OtherPlan,
+}
+
+/// The numbers by which a plan is recognised. The memory may change.
+fn numbers(plan: &Plan) -> [u64; 7] {
+    let (kind, chunk) = match plan.array {
+        Array::Mirror => (0, 0),
+        Array::Raid5 => (1, 0),
+        Array::Raid6 { chunk } => (2, chunk.get()),
+    };
+    let (first, len) = (plan.range.start().get(), plan.range.len().get());
+    [kind, chunk, plan.members as u64, plan.offset.get(), first, len, plan.block.get()]
+}
+
+pub(super) fn encode(plan: &Plan, left: &BlockSet, found: &Found) -> Vec<u8> {
+    let mut out = MAGIC.to_vec();
+    numbers(plan).iter().for_each(|n| out.extend_from_slice(&n.to_le_bytes()));
+    for n in [found.differing_blocks, found.differing_more, found.bad_more, found.unsettled] {
+        put_varint(&mut out, n);
+    }
+    put_varint(&mut out, found.differing.len() as u64);
+    found.differing.iter().for_each(|lbn| put_varint(&mut out, *lbn));
+    put_varint(&mut out, found.bad.len() as u64);
+    for (member, lbn) in &found.bad {
+        put_varint(&mut out, *member as u64);
+        put_varint(&mut out, *lbn);
+    }
+    put_set(&mut out, left);
+    seal(&mut out);
+    out
+}
+
+pub(super) fn decode(plan: &Plan, bytes: &[u8]) -> Result<(BlockSet, Found), ProgressError> {
+    if !bytes.starts_with(MAGIC) {
+        return Err(ProgressError::Foreign);
+    }
+    let body = unseal(bytes).ok_or(ProgressError::Damaged)?;
+    let mut cursor = Cursor::new(body);
+    cursor.take(MAGIC.len());
+    for n in numbers(plan) {
+        if cursor.u64() != Some(n) {
+            return Err(ProgressError::OtherPlan);
+        }
+    }
+    parse(plan, &mut cursor).ok_or(ProgressError::Damaged)
+}
+
+fn parse(plan: &Plan, cursor: &mut Cursor<'_>) -> Option<(BlockSet, Found)> {
+    let mut found = Found {
+        differing_blocks: cursor.varint()?,
+        differing_more: cursor.varint()?,
+        bad_more: cursor.varint()?,
+        unsettled: cursor.varint()?,
+        ..Found::default()
+    };
+    for _ in 0..cursor.varint()? {
+        found.differing.insert(cursor.varint()?);
+    }
+    for _ in 0..cursor.varint()? {
+        let member = usize::try_from(cursor.varint()?).ok().filter(|member| *member < plan.members)?;
+        found.bad.insert((member, cursor.varint()?));
+    }
+    let left = take_set(cursor, plan.blocks())?;
+    cursor.is_empty().then_some((left, found))
+}

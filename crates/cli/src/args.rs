@@ -5,7 +5,7 @@ use crate::simulate::args::SimulateArgs;
 #[cfg(unix)]
 use crate::tasks::args::{
     BackupArgs, Daemon, OneTask, PriorityArgs, ReorganizeArgs, ReplicaArgs, RestoreArgs, ScrubArgs,
-    SnapshotArgs,
+    SnapshotArgs, VerifyArgs,
 };
 use crate::values;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -115,6 +115,12 @@ pub(crate) enum Command {
         after_help = "Example:\n  freeblock snapshot d0 --name nightly --expire 6h\n  nbdcopy \"nbd+unix:///d0@nightly?socket=/run/freeblock/d0.sock\" d0.img\n  freeblock snapshot d0 --name nightly --remove\n\nThe command returns when the snapshot can be read. Reads of it wait for time that other clients leave. Blocks are kept in the state directory before clients overwrite them, up to the bound `keep` of the configuration; a snapshot that passes it ends, and its readers get an error."
     )]
     Snapshot(SnapshotArgs),
+    /// Start a comparison: a daemon reads the members of a mirror or of RAID and names the sectors that do not agree
+    #[cfg(unix)]
+    #[command(
+        after_help = "Example:\n  freeblock verify d0 d1 --wait\n  freeblock verify d0 d1 d2 d3 --array raid6 --chunk 512k --offset 264192 --deadline 7d\n\nThe disks are those of one daemon. The comparison is a task of the first one. It reads only: what differs is named, not mended. Blocks that differ are read again before they are named, since writes may be under way."
+    )]
+    Verify(VerifyArgs),
     /// List a daemon's snapshots
     #[cfg(unix)]
     #[command(after_help = "Example:\n  freeblock snapshots\n  freeblock snapshots --disk d0 --json")]

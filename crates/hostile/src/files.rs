@@ -105,6 +105,7 @@ pub(crate) fn journal(bytes: &[u8]) {
             background: server::BackgroundTerms::default(),
             seed: 7,
             device: None,
+            permits: Default::default(),
         };
         let Ok(desk) = Desk::open(setup, journal) else { continue };
         for task in desk.tasks() {

@@ -8,6 +8,7 @@ use crate::mailbox::{Gone, Mailbox};
 use crate::tasks::{Clerks, JournalError, OpenError, Places, Tell};
 use device::Device;
 use scheduler::Sessions;
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -97,6 +98,26 @@ impl Handle {
     }
 }
 
+/// All disks of a daemon by their names, for tasks that read several of them.
+#[derive(Clone, Debug, Default)]
+pub struct Peers(Arc<OnceLock<BTreeMap<String, Handle>>>);
+
+impl Peers {
+    /// Sets the disks, when all are served. Later calls change nothing.
+    pub fn meet(&self, disks: impl IntoIterator<Item = Handle>) {
+        self.0.get_or_init(|| disks.into_iter().map(|disk| (disk.facts().name.clone(), disk)).collect());
+    }
+
+    /// Returns the disk of a name, if there is one.
+    ///
+    /// # Errors
+    /// The daemon is still starting.
+    pub(crate) fn find(&self, name: &str) -> Result<Option<Handle>, String> {
+        let disks = self.0.get().ok_or("the other disks are not served yet")?;
+        Ok(disks.get(name).cloned())
+    }
+}
+
 /// A desk that is hosted by a disk that is not served yet.
 pub struct Office {
     desk: Place<Desk>,
@@ -167,6 +188,13 @@ impl Office {
         places.keep(self.facts.own.iter().cloned());
         self.clerks.confine(places.clone());
         Self { places, ..self }
+    }
+
+    /// Lets its tasks read the other disks of the daemon.
+    #[must_use]
+    pub fn among(mut self, peers: &Peers) -> Self {
+        self.clerks.among(peers.clone());
+        self
     }
 
     /// Carries out orders from now on, because the disk is served.

@@ -15,6 +15,7 @@ use scheduler::policy::PolicyName;
 use serde::Deserialize;
 use server::control::Roles;
 use server::{Address, Tls};
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use toml::Spanned;
 use units::Duration;
@@ -31,6 +32,7 @@ struct FileText {
     web: WebText,
     targets: Option<Spanned<Vec<Spanned<PathBuf>>>>,
     keep: Option<Spanned<String>>,
+    tasks_at_once: Option<NonZeroUsize>,
     log: Option<Spanned<String>>,
     #[serde(default)]
     lock_memory: bool,
@@ -70,6 +72,8 @@ pub(crate) struct Config {
     pub(crate) lock_memory: bool,
     /// The most bytes that a backup keeps in the state directory.
     pub(crate) keep_bytes_max: u64,
+    /// How many scrubs and comparisons run at a time, over all disks; as many as there are without it.
+    pub(crate) tasks_at_once: Option<usize>,
     pub(crate) limits: server::Limits,
     /// The most background blocks that may be half read at once.
     pub(crate) partial_blocks: usize,
@@ -172,6 +176,7 @@ impl Config {
                     log: LOG,
                     lock_memory: false,
                     keep_bytes_max: KEEP_BYTES_MAX,
+                    tasks_at_once: None,
                     limits: server::Limits::default(),
                     partial_blocks: PARTIAL_BLOCKS,
                     disks: vec![DiskConfig {
@@ -310,6 +315,7 @@ impl Config {
             log,
             lock_memory: file.lock_memory,
             keep_bytes_max,
+            tasks_at_once: file.tasks_at_once.map(NonZeroUsize::get),
             limits,
             partial_blocks,
             disks,
@@ -515,7 +521,10 @@ mod tests {
         let text = uncommented();
         let table = text.parse::<toml::Table>().unwrap();
         let keys = |table: &toml::Table| table.keys().cloned().collect::<Vec<_>>().join(" ");
-        assert_eq!(keys(&table), "control control_roles disk keep limits lock_memory log state targets web");
+        assert_eq!(
+            keys(&table),
+            "control control_roles disk keep limits lock_memory log state targets tasks_at_once web"
+        );
         let roles = table["control_roles"].as_table().unwrap();
         assert_eq!(keys(roles), "read_gids read_uids write_gids write_uids");
         assert_eq!(keys(table["web"].as_table().unwrap()), "certificate control key listen token");

@@ -32,8 +32,9 @@ use reload::Reload;
 use serde::Serialize;
 use server::control::{Control, ControlConfig};
 use server::desk::Setup;
+use server::desk::permits::Permits;
 use server::desk::spec::DiskFacts;
-use server::office::{Office, OfficeError, Open, random_seed};
+use server::office::{Office, OfficeError, Open, Peers, random_seed};
 use server::tasks::Places;
 use server::web::{Shown, Web, WebConfig};
 use server::{
@@ -76,9 +77,10 @@ pub(crate) fn execute(args: &ServeArgs, console: &Console) -> Result<String, Pro
         places.keep_state(state);
     }
     crate::switches::put_back_left(console);
-    let mut running: Vec<Served> = Vec::new();
+    let permits = config.tasks_at_once.map_or_else(Permits::default, Permits::at_most);
+    let (peers, mut running) = (Peers::default(), Vec::<Served>::new());
     for disk in &config.disks {
-        match start(disk, &config, &places, console) {
+        match start(disk, &config, (&places, &peers, &permits), console) {
             Ok(served) => running.push(served),
             Err(problem) => {
                 // Servers that run already end in order: they may have begun work, but have acknowledged nothing that
@@ -89,6 +91,7 @@ pub(crate) fn execute(args: &ServeArgs, console: &Console) -> Result<String, Pro
             }
         }
     }
+    peers.meet(running.iter().filter_map(|served| served.office.as_ref()).map(Open::handle));
     let control = match control(&config, &running) {
         Ok(control) => control.map(Arc::new),
         Err(problem) => {
@@ -180,7 +183,7 @@ fn show(page: WebConfig, config: &Config, running: &[Served]) -> Result<Web, Pro
 fn office(
     disk: &DiskConfig,
     config: &Config,
-    allowed: &Places,
+    (allowed, peers, permits): (&Places, &Peers, &Permits),
     opened: &mut Disk<AnyDevice>,
 ) -> Result<Option<Office>, Problem> {
     let Some(state) = &config.state else { return Ok(None) };
@@ -197,9 +200,9 @@ fn office(
     };
     let seed = random_seed().map_err(Problem::failed)?;
     let (keep_bytes_max, background) = (config.keep_bytes_max, terms(disk));
-    let setup = Setup { disk: facts, keep_bytes_max, background, seed, device };
+    let setup = Setup { disk: facts, keep_bytes_max, background, seed, device, permits: permits.clone() };
     let office = Office::set_up(opened, setup, &state.join(&disk.name));
-    office.map(|office| Some(office.confined(allowed.clone()))).map_err(|error| match error {
+    office.map(|office| Some(office.confined(allowed.clone()).among(peers))).map_err(|error| match error {
         OfficeError::Journal(_) => disk.places.underline("device", Problem::failed(error)),
         error => Problem::failed(error),
     })
@@ -216,7 +219,12 @@ fn terms(disk: &DiskConfig) -> BackgroundTerms {
     BackgroundTerms { floor: disk.background_floor, memory: disk.background_memory }
 }
 
-fn start(disk: &DiskConfig, config: &Config, allowed: &Places, console: &Console) -> Result<Served, Problem> {
+fn start(
+    disk: &DiskConfig,
+    config: &Config,
+    among: (&Places, &Peers, &Permits),
+    console: &Console,
+) -> Result<Served, Problem> {
     // Required encryption permits access from other machines.
     let remote = disk.allow_remote || disk.tls.as_ref().is_some_and(Tls::is_required);
     let bind = |(turn, address): (usize, &Address)| {
@@ -249,7 +257,7 @@ fn start(disk: &DiskConfig, config: &Config, allowed: &Places, console: &Console
         let begun = open::record(path, disk.record_limit, recipe, &mut opened);
         begun.map_err(|problem| disk.places.underline("record", problem))?;
     }
-    let office = office(disk, config, allowed, &mut opened)?;
+    let office = office(disk, config, among, &mut opened)?;
     let running = Running::start(&disk.name, opened, offer, listeners).map_err(|error| {
         let problem = Problem::failed(format!("{}: {error}", disk.name));
         match error {

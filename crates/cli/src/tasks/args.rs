@@ -9,7 +9,7 @@ pub(crate) struct Daemon {
     /// The daemon's control socket
     #[arg(long, value_name = "PATH", default_value = client::USUAL_PATH)]
     pub(crate) control: PathBuf,
-    /// The disk; optional if the daemon has only one
+    /// The disk; optional if the daemon has only one. For scrub, status and tasks also `all`
     #[arg(long, value_name = "NAME")]
     pub(crate) disk: Option<String>,
     /// Print the daemon's answer as JSON
@@ -53,6 +53,60 @@ pub(crate) struct ScrubArgs {
     pub(crate) force: bool,
     #[command(flatten)]
     pub(crate) start: Start,
+}
+
+/// How the members of an array depend on each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Array {
+    /// All have the same content
+    Mirror,
+    /// The exclusive or of all members is zero, in any layout
+    Raid5,
+    /// P and Q in md's left-symmetric layout
+    Raid6,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct VerifyArgs {
+    /// The disks, in the order of the array
+    #[arg(value_name = "DISK", required = true, num_args = 1..)]
+    pub(crate) members: Vec<String>,
+    /// How they depend on each other
+    #[arg(long, value_enum, default_value_t = Array::Mirror)]
+    pub(crate) array: Array,
+    /// The chunk of RAID 6, such as 512k (`mdadm --detail` shows it); RAID 5 needs none
+    #[arg(long, value_name = "SIZE", value_parser = crate::values::bytes, allow_negative_numbers = true)]
+    pub(crate) chunk: Option<units::Bytes>,
+    /// The sector at which the array's data begin on each disk (`mdadm --examine` shows it)
+    #[arg(long, value_name = "LBN")]
+    pub(crate) offset: Option<u64>,
+    /// The first sector that is compared; the offset by default
+    #[arg(long, value_name = "LBN")]
+    pub(crate) first_lbn: Option<u64>,
+    /// The number of sectors of each disk; up to the end of the smallest by default
+    #[arg(long, value_name = "N")]
+    pub(crate) sectors: Option<u64>,
+    /// The number of sectors that one read takes
+    #[arg(long, value_name = "N")]
+    pub(crate) block_sectors: Option<u64>,
+    /// The most memory for the sums of blocks that not all disks have read
+    #[arg(long, value_name = "SIZE", value_parser = crate::values::memory, default_value = "1GiB", allow_negative_numbers = true)]
+    pub(crate) memory: units::Bytes,
+    /// The share of the gaps relative to other tasks, 1 to 100
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u8).range(1..=100), allow_negative_numbers = true)]
+    pub(crate) priority: u8,
+    /// Warn if the task will not be done in this time: 90s, 30m, 6h, 2d
+    #[arg(long, value_name = "TIME", value_parser = seconds)]
+    pub(crate) deadline: Option<u64>,
+    /// Wait until the task has ended; Ctrl-C leaves it running
+    #[arg(long)]
+    pub(crate) wait: bool,
+    /// The daemon's control socket
+    #[arg(long, value_name = "PATH", default_value = client::USUAL_PATH)]
+    pub(crate) control: PathBuf,
+    /// Print the daemon's answer as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]

@@ -8,13 +8,16 @@ use crate::output::Console;
 use crate::problem::Problem;
 use crate::progress::Progress;
 use args::{
-    BackupArgs, Daemon, OneTask, PriorityArgs, ReorganizeArgs, ReplicaArgs, RestoreArgs, ScrubArgs,
-    SnapshotArgs, Start,
+    Array, BackupArgs, Daemon, OneTask, PriorityArgs, ReorganizeArgs, ReplicaArgs, RestoreArgs, ScrubArgs,
+    SnapshotArgs, Start, VerifyArgs,
 };
 use client::{Control, ControlError};
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// The word for all disks.
+const ALL: &str = "all";
 
 /// The interval between queries while waiting for a task.
 const LOOK: Duration = Duration::from_millis(250);
@@ -28,7 +31,62 @@ pub(crate) fn scrub(args: &ScrubArgs, console: &Console) -> Result<String, Probl
         spec.insert("checksums".into(), absolute(store)?.into());
         spec.insert("force".into(), args.force.into());
     }
-    start("scrub", spec, &args.start, console)
+    if args.start.daemon.disk.as_deref() != Some(ALL) {
+        return start("scrub", spec, &args.start, console);
+    }
+    let control = Control::new(&args.start.daemon.control);
+    complete("scrub", &mut spec, args.start.priority, args.start.deadline);
+    let mut begun = Vec::new();
+    for disk in names(&control)? {
+        let path = format!("/v1/disks/{}/tasks", part(&disk)?);
+        let task = control.post(&path, &Value::Object(spec.clone())).map_err(problem)?;
+        begun.push((path, task));
+    }
+    let mut tasks = Vec::new();
+    for (path, task) in begun {
+        let path = format!("{path}/{}", task["id"]);
+        tasks.push(if args.start.wait { wait(&control, &path, task, console)? } else { task });
+    }
+    match args.start.daemon.json {
+        true => crate::drive::json(&json!({ "tasks": tasks })),
+        false => Ok(tasks.iter().map(show::task).collect()),
+    }
+}
+
+/// Compares disks.
+pub(crate) fn verify(args: &VerifyArgs, console: &Console) -> Result<String, Problem> {
+    let control = Control::new(&args.control);
+    let Some(first) = args.members.first() else { return Err(Problem::usage("no disk")) };
+    let mut spec = Map::new();
+    spec.insert("members".into(), json!(args.members));
+    let array = match args.array {
+        Array::Mirror => "mirror",
+        Array::Raid5 => "raid5",
+        Array::Raid6 => "raid6",
+    };
+    spec.insert("array".into(), array.into());
+    if let Some(chunk) = args.chunk {
+        let disk = control.get("/v1/disks").map_err(problem)?;
+        let mut disks = disk["disks"].as_array().into_iter().flatten();
+        let sector =
+            disks.find(|disk| disk["name"] == **first).and_then(|disk| disk["sector_bytes"].as_u64());
+        let sector = units::Bytes::new(sector.unwrap_or(512));
+        let Some(sectors) = crate::values::sectors(chunk, sector) else {
+            return Err(
+                Problem::usage(format!("a chunk of {} bytes", chunk.get())).help("give whole sectors")
+            );
+        };
+        spec.insert("chunk_sectors".into(), sectors.get().into());
+    }
+    put(&mut spec, "offset_lbn", args.offset);
+    put(&mut spec, "first_lbn", args.first_lbn);
+    put(&mut spec, "sectors", args.sectors);
+    put(&mut spec, "block_sectors", args.block_sectors);
+    put(&mut spec, "memory_bytes", Some(args.memory.get()));
+    let (control, disk, json) = (args.control.clone(), Some(first.clone()), args.json);
+    let daemon = Daemon { control, disk, json };
+    let start_args = Start { daemon, priority: args.priority, deadline: args.deadline, wait: args.wait };
+    start("verify", spec, &start_args, console)
 }
 
 pub(crate) fn backup(args: &BackupArgs, console: &Console) -> Result<String, Problem> {
@@ -157,11 +215,11 @@ pub(crate) fn status(args: &Daemon) -> Result<String, Problem> {
 fn all(args: &Daemon) -> Result<Value, Problem> {
     let control = Control::new(&args.control);
     match &args.disk {
-        Some(disk) => {
+        Some(disk) if disk != ALL => {
             let disk = control.get(&format!("/v1/disks/{}", part(disk)?)).map_err(problem)?;
             Ok(json!({ "disks": [disk] }))
         }
-        None => control.get("/v1/status").map_err(problem),
+        _ => control.get("/v1/status").map_err(problem),
     }
 }
 
@@ -199,14 +257,27 @@ fn daemon(args: &Daemon) -> Result<(Control, String), Problem> {
     if let Some(disk) = &args.disk {
         return Ok((control, part(disk)?.to_owned()));
     }
-    let disks = control.get("/v1/disks").map_err(problem)?;
-    let names: Vec<&str> =
-        disks["disks"].as_array().into_iter().flatten().filter_map(|disk| disk["name"].as_str()).collect();
+    let names = names(&control)?;
     match names.as_slice() {
-        [one] => Ok((control, (*one).to_owned())),
+        [one] => Ok((control, one.clone())),
         _ => Err(Problem::usage(format!("the daemon has several disks: {}", names.join(", ")))
             .help("name one with --disk")),
     }
+}
+
+/// Returns the names of all disks.
+fn names(control: &Control) -> Result<Vec<String>, Problem> {
+    let disks = control.get("/v1/disks").map_err(problem)?;
+    let names = disks["disks"].as_array().into_iter().flatten().filter_map(|disk| disk["name"].as_str());
+    Ok(names.map(str::to_owned).collect())
+}
+
+/// Completes what every task has.
+fn complete(kind: &str, spec: &mut Map<String, Value>, priority: u8, deadline: Option<u64>) {
+    spec.insert("kind".into(), kind.into());
+    spec.insert("priority".into(), priority.into());
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    put(spec, "deadline_unix_s", deadline.map(|time| now.saturating_add(time)));
 }
 
 fn problem(error: ControlError) -> Problem {
@@ -220,10 +291,7 @@ fn start(
     console: &Console,
 ) -> Result<String, Problem> {
     let (control, disk) = daemon(&args.daemon)?;
-    spec.insert("kind".into(), kind.into());
-    spec.insert("priority".into(), args.priority.into());
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    put(&mut spec, "deadline_unix_s", args.deadline.map(|time| now.saturating_add(time)));
+    complete(kind, &mut spec, args.priority, args.deadline);
     let path = format!("/v1/disks/{disk}/tasks");
     let mut task = control.post(&path, &Value::Object(spec)).map_err(problem)?;
     if args.wait {

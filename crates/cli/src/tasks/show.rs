@@ -63,6 +63,15 @@ fn remark(task: &Value) -> String {
     if wrong > 0 {
         remarks.push(format!("{} BLOCKS DIFFER FROM THEIR CHECKSUMS", grouped(wrong)));
     }
+    let differ = &task["differences"];
+    let listed = differ["lbns"].as_array().map_or(0, Vec::len) as u64;
+    let differing = listed + differ["more"].as_u64().unwrap_or(0);
+    if differing > 0 {
+        remarks.push(format!("{} SECTORS DO NOT AGREE", grouped(differing)));
+    }
+    if let Some(blocks @ 1..) = differ["unsettled"].as_u64() {
+        remarks.push(format!("{} blocks were written at every reading", grouped(blocks)));
+    }
     remarks.join("; ")
 }
 
@@ -161,6 +170,17 @@ pub(crate) fn task(task: &Value) -> String {
             count("recorded")
         );
     }
+    let differ = &task["differences"];
+    let differing = some(&differ["lbns"]);
+    if !differing.is_empty() {
+        let _ = writeln!(out, "  members do not agree at LBNs: {}; --json lists more", differing.join(", "));
+    }
+    let unreadable = differ["unreadable"].as_array().into_iter().flatten().take(20);
+    let unreadable: Vec<String> =
+        unreadable.map(|at| format!("{} of {}", at["lbn"], text(at, "disk"))).collect();
+    if !unreadable.is_empty() {
+        let _ = writeln!(out, "  not compared, because unreadable: {}", unreadable.join(", "));
+    }
     let wrong = some(&found["wrong"]);
     if !wrong.is_empty() {
         let _ = writeln!(
@@ -229,8 +249,53 @@ pub(crate) fn probe(probe: &Value) -> Option<String> {
     })
 }
 
-/// Returns disks and tasks.
+/// The most disks that are described in several lines each.
+const DESCRIBED_MAX: usize = 4;
+
+/// Returns a table with a row for each disk.
+fn overview(disks: &[Value]) -> String {
+    let row = |disk: &Value| {
+        let now = &disk["status"];
+        let number = |value: &Value| value.as_f64().unwrap_or(0.0);
+        let bytes = number(&disk["sectors"]) * number(&disk["sector_bytes"]);
+        let count =
+            now["reads"]["count"].as_u64().unwrap_or(0) + now["writes"]["count"].as_u64().unwrap_or(0);
+        let ms = |at: &str| format!("{:.2}", number(&now["reads"][at]) / 1e3);
+        let gigabytes = |key: &str| format!("{:.2}", number(&now["background"][key]) / 1e9);
+        let harm = number(&now["detours"]["share"]) + number(&now["idle"]["share"]);
+        let tasks = disk["tasks"].as_array().into_iter().flatten().filter(|task| !is_over(task));
+        let tasks: Vec<String> = tasks
+            .map(|task| match text(task, "state") {
+                "running" => format!("{} {}", text(task, "kind"), share(task)),
+                state => format!("{} {} {state}", text(task, "kind"), share(task)),
+            })
+            .collect();
+        let failing = now["failing"].as_str().map(|_| "FAILING");
+        let mistrusted = (now["mistrusted"].as_bool() == Some(true)).then_some("MISTRUSTED");
+        let trouble = disk["trouble"].as_str().map(|_| "NOTE");
+        let remarks: Vec<&str> = [failing, mistrusted, trouble].into_iter().flatten().collect();
+        vec![
+            text(disk, "name").into(),
+            format!("{:.2}", bytes / 1e9),
+            grouped(count),
+            ms("p50_us"),
+            ms("p99_us"),
+            gigabytes("gap_bytes"),
+            gigabytes("idle_bytes"),
+            format!("{:.2}%", harm * 100.0),
+            tasks.join(", "),
+            remarks.join(" "),
+        ]
+    };
+    let header = ["disk", "GB", "requests", "reads p50 ms", "p99", "GB in gaps", "idle", "harm", "tasks", ""];
+    table(&header, &[0, 8, 9], disks.iter().map(row))
+}
+
+/// Returns disks and tasks: of more disks than a screen has room for, a row for each.
 pub(crate) fn status(status: &Value) -> String {
+    if let Some(disks) = status["disks"].as_array().filter(|disks| disks.len() > DESCRIBED_MAX) {
+        return overview(disks) + "`--disk NAME` describes one; `freeblock tasks` lists all tasks\n";
+    }
     let mut out = String::new();
     for disk in status["disks"].as_array().into_iter().flatten() {
         let now = &disk["status"];
@@ -315,6 +380,39 @@ mod tests {
         assert!(told.contains(expected), "{told}");
         let expected = "\n  floor       2 MB/s: 7 requests became foreground work, 3.0 MB in at most 1.2 s of the disk's time\n";
         assert!(told.contains(expected), "{told}");
+    }
+
+    #[test]
+    fn of_24_disks_each_is_one_row_with_its_tasks_and_its_trouble() {
+        let disk = |n: u64| {
+            let now = json!({
+                "reads": { "count": 1_200, "p50_us": 4_500, "p99_us": 21_000 }, "writes": { "count": 34 },
+                "background": { "gap_bytes": 1.5e9, "idle_bytes": 2e8 }, "detours": { "share": 0.002 }, "idle": { "share": 0.001 },
+                "failing": if n == 7 { "it does not answer".into() } else { Value::Null }
+            });
+            let task =
+                |kind: &str, state: &str| json!({ "kind": kind, "state": state, "done": 1, "blocks": 8 });
+            let tasks = [task("scrub", "running"), task("verify", "queued"), task("backup", "done")];
+            json!({ "name": format!("d{n}"), "sectors": 2_000_000, "sector_bytes": 512, "status": now, "tasks": tasks })
+        };
+        let told = status(&json!({ "disks": (0..24).map(disk).collect::<Vec<_>>() }));
+        assert_eq!(told.lines().count(), 24 + 3, "{told}");
+        assert!(told.lines().all(|line| line.chars().count() < 132), "{told}");
+        let row: Vec<&str> = told.lines().nth(2 + 7).unwrap().split_whitespace().collect();
+        let expected = "d7 1.02 1,234 4.50 21.00 1.50 0.20 0.30% scrub 12.5%, verify 12.5% queued FAILING";
+        assert_eq!(row.join(" "), expected);
+        assert_eq!(told.matches("FAILING").count(), 1);
+    }
+
+    #[test]
+    fn a_comparison_names_the_sectors_that_do_not_agree_and_those_that_could_not_be_read() {
+        let unreadable = json!([{ "disk": "d1", "lbn": 9 }]);
+        let differences = json!({ "lbns": [7, 8], "more": 1, "unsettled": 2, "unreadable": unreadable });
+        let told = task(
+            &json!({ "kind": "verify", "id": 3, "disk": "d0", "state": "done", "differences": differences }),
+        );
+        let expected = "verify 3 of d0 is done: 3 SECTORS DO NOT AGREE; 2 blocks were written at every reading\n  members do not agree at LBNs: 7, 8; --json lists more\n  not compared, because unreadable: 9 of d1\n";
+        assert_eq!(told, expected);
     }
 
     #[test]

@@ -42,6 +42,8 @@ mod record;
 mod reload;
 #[cfg(target_os = "linux")]
 mod serve;
+#[cfg(target_os = "linux")]
+mod several;
 mod simulate;
 mod simulate_device;
 mod simulate_drives;

@@ -245,7 +245,9 @@ pub(crate) async fn start(
     body: Bytes,
 ) -> Told<Response> {
     let disk = find(&disks, &name)?;
-    let spec: TaskSpec = serde_json::from_slice(&body)?;
+    let mut spec: TaskSpec = serde_json::from_slice(&body)?;
+    let members = spec.members.iter().map(|name| find(&disks, name)).collect::<Told<Vec<Handle>>>()?;
+    spec.fit(members.iter().map(Handle::facts));
     may_name(disk.places(), &spec, peer)?;
     let task = durably(&disk, move |desk, _| desk.start(spec)).await?;
     let place = format!("/v1/disks/{name}/tasks/{}", task.id);

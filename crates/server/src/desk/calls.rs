@@ -3,7 +3,7 @@
 use super::routes::Owner;
 use super::spec::{self, TaskSpec, What};
 use super::table::{Event, TaskState};
-use super::{Desk, DeskError, MOST_LIVE};
+use super::{Desk, DeskError, MOST_LIVE, Needs};
 use crate::tasks::job::Stage;
 use scheduler::Sessions;
 
@@ -81,6 +81,9 @@ impl Desk {
         self.with(sessions, id, |live, cx| {
             live.paused = true;
             live.job.pause(cx, true);
+            if matches!(live.permit, Needs::Has { .. }) {
+                live.permit = Needs::Waits;
+            }
         });
         self.settle(sessions, id);
         Ok(self.state(id, TaskState::Paused, None))
@@ -96,12 +99,16 @@ impl Desk {
         self.with(sessions, id, |live, cx| {
             live.paused = false;
             live.pace.forget();
+            if matches!(live.permit, Needs::Waits) {
+                return;
+            }
             live.job.pause(cx, false);
             if matches!(live.job.stage(), Stage::Waiting(_)) {
                 live.retry_at = None;
                 live.job.retry(cx);
             }
         });
+        self.take_permit(sessions, id);
         self.settle(sessions, id);
         Ok(self.seq.max(queued))
     }

@@ -366,6 +366,14 @@ impl Desk {
         self.guests.get_mut(&id).map_or_else(Vec::new, |guest| guest.fetch(&mut routed, most))
     }
 
+    /// Changes the priority of a client program's sessions.
+    pub(crate) fn guest_priority(&mut self, sessions: &mut dyn Sessions, id: u64, priority: Priority) {
+        for session in self.routes.sessions_of(Owner::Guest(id)) {
+            // The session may have been closed at this very moment.
+            let _ = sessions.set_priority(session, priority);
+        }
+    }
+
     /// Closes the sessions of a client program that is gone.
     pub fn guest_close(&mut self, sessions: &mut dyn Sessions, id: u64) {
         if let Some(guest) = self.guests.remove(&id) {

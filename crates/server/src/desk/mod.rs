@@ -11,6 +11,7 @@ mod hosted;
 mod ledger;
 pub mod order;
 mod pace;
+pub mod permits;
 mod rings;
 mod routes;
 pub mod spec;
@@ -31,6 +32,7 @@ use guests::Guest;
 use order::{Lane, News, Order, Told};
 use pace::Pace;
 use page::Rings;
+use permits::{Permit, Permits};
 use routes::{Owner, Routes};
 use scheduler::{Harm, Sessions};
 use spec::{Checksums, DiskFacts, Kind, SpecError, What};
@@ -73,6 +75,8 @@ pub struct Setup {
     pub seed: u128,
     /// The serial number of the device, if it has one: tasks do not move to another disk.
     pub device: Option<String>,
+    /// How many scrubs and comparisons run at a time, together with other disks that have the same.
+    pub permits: Permits,
 }
 
 /// The reason why a call was refused. Nothing has changed then.
@@ -109,6 +113,8 @@ pub enum DeskError {
 struct Live {
     job: Box<dyn Job>,
     paused: bool,
+    /// What it needs to run, of a kind of which only so many run at a time.
+    permit: Needs,
     pace: Pace,
     retry_at: Option<Instant>,
     save_at: Instant,
@@ -122,6 +128,18 @@ struct Live {
     /// Whether the log says that it misses its deadline.
     late: bool,
     named: Named,
+}
+
+/// A task's need for a permit.
+#[derive(Debug)]
+enum Needs {
+    Nothing,
+    /// It has none and waits, suspended.
+    Waits,
+    Has {
+        /// Given back when the task pauses or ends.
+        _permit: Permit,
+    },
 }
 
 /// All tasks of a disk.
@@ -397,6 +415,7 @@ impl Desk {
         let ids: Vec<u64> = self.live.keys().copied().collect();
         for id in ids {
             let bytes = self.claimed.get(&id).map_or(0, |f| f.bytes);
+            self.take_permit(sessions, id);
             self.with(sessions, id, |live, cx| {
                 live.pace.see(cx.now, bytes);
                 live.job.tick(cx);
@@ -408,6 +427,25 @@ impl Desk {
             });
             self.save(id, false);
             self.warn_of_deadline(id);
+            self.settle(sessions, id);
+        }
+    }
+
+    /// Limits the scrubs and comparisons that begin from now on.
+    #[cfg(test)]
+    pub(crate) fn set_permits(&mut self, permits: Permits) {
+        self.setup.permits = permits;
+    }
+
+    /// Lets a task run that waits for its turn, if it may.
+    fn take_permit(&mut self, sessions: &mut dyn Sessions, id: u64) {
+        let waits =
+            self.live.get(&id).is_some_and(|live| !live.paused && matches!(live.permit, Needs::Waits));
+        if waits && let Some(permit) = self.setup.permits.take() {
+            self.with(sessions, id, |live, cx| {
+                live.permit = Needs::Has { _permit: permit };
+                live.job.pause(cx, false);
+            });
             self.settle(sessions, id);
         }
     }
@@ -541,7 +579,12 @@ impl Desk {
             unix_ms: self.unix_ms,
         };
         let mut job = begin(&mut cx, &asked);
-        if paused {
+        let permit = match what.is_rationed() {
+            true if paused => Needs::Waits,
+            true => self.setup.permits.take().map_or(Needs::Waits, |permit| Needs::Has { _permit: permit }),
+            false => Needs::Nothing,
+        };
+        if paused || matches!(permit, Needs::Waits) {
             job.pause(&mut cx, true);
         }
         let (harm, save_at) = (Harm::default(), self.now);
@@ -549,6 +592,7 @@ impl Desk {
         let live = Live {
             job,
             paused,
+            permit,
             pace: Pace::default(),
             retry_at: None,
             save_at,
@@ -609,6 +653,13 @@ impl Desk {
                 self.end(sessions, id, TaskState::Failed, Some(why));
             }
             _ if paused => drop(self.state(id, TaskState::Paused, None)),
+            _ if matches!(live.permit, Needs::Waits) => {
+                let most = self.setup.permits.most();
+                let why = format!(
+                    "it waits for its turn: {most} scrubs and comparisons run at a time (tasks_at_once)"
+                );
+                self.state(id, TaskState::Queued, Some(why));
+            }
             Stage::Waiting(why) => drop(self.state(id, TaskState::Paused, Some(why))),
             Stage::Opening => drop(self.state(id, TaskState::Queued, None)),
             Stage::Running => drop(self.state(id, TaskState::Running, None)),

@@ -6,7 +6,7 @@
 use crate::desk::spec::DiskFacts;
 use apps::backup::image::Header;
 use apps::reorganizer::Prepared;
-use scheduler::BlockSet;
+use scheduler::{BlockSet, Priority};
 use std::path::PathBuf;
 use units::Sectors;
 
@@ -143,6 +143,15 @@ pub enum Work {
     Compare(Vec<(u64, u32)>),
     /// Store sums of blocks, durably: [`News::Recorded`] or [`News::Trouble`].
     Record(Vec<(u64, u32)>),
+    /// Open the disks of a comparison: [`News::Members`], [`News::Trouble`] or [`News::Refused`].
+    OpenMembers(Box<OpenMembers>),
+    /// Read them for a short time: [`News::Members`] or [`News::Trouble`].
+    ReadMembers {
+        /// The share of the gaps.
+        priority: Priority,
+    },
+    /// Read nothing until the next [`ReadMembers`](Self::ReadMembers).
+    RestMembers,
     /// Remove an unfinished image of this task, or report what is left of a replica: [`News::Discarded`].
     Discard {
         /// Its file.
@@ -196,6 +205,32 @@ pub struct OpenSums {
     pub anew: bool,
     /// The disk.
     pub disk: DiskFacts,
+}
+
+/// The disks of a comparison.
+#[derive(Clone, Debug)]
+pub struct OpenMembers {
+    /// Their names, in the order of the array.
+    pub members: Vec<String>,
+    /// What is compared.
+    pub plan: apps::verify::Plan,
+    /// The progress; empty at the beginning.
+    pub saved: Vec<u8>,
+    /// A random number.
+    pub seed: u64,
+}
+
+/// What is known of a comparison.
+#[derive(Debug)]
+pub struct MembersTold {
+    /// The findings.
+    pub figures: apps::verify::Figures,
+    /// The progress, if it was encoded.
+    pub saved: Option<Vec<u8>>,
+    /// Whether all is compared.
+    pub done: bool,
+    /// Whether so much differs that the disks are not of one array.
+    pub hopeless: bool,
 }
 
 /// The result of comparing a block.
@@ -299,6 +334,8 @@ pub enum News {
         /// The places.
         places: Vec<(u64, u64)>,
     },
+    /// The members of a comparison are open, or were read.
+    Members(Box<MembersTold>),
     /// The other events have been handled.
     Breathed,
     /// A checksum store is open.

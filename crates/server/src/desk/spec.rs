@@ -1,6 +1,7 @@
 //! The specification of a task.
 
 use apps::snapshot::VolumeId;
+use apps::verify::{Array, PlanError};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use thiserror::Error;
@@ -48,12 +49,21 @@ pub enum Kind {
     Reorganize,
     /// The disk as it was when the task was started, for clients to read while the task lasts.
     Snapshot,
+    /// Reads the members of an array and names the LBNs that do not agree.
+    Verify,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::Scrub, Self::Backup, Self::Restore, Self::Replica, Self::Reorganize, Self::Snapshot];
+    pub const ALL: [Self; 7] = [
+        Self::Scrub,
+        Self::Backup,
+        Self::Restore,
+        Self::Replica,
+        Self::Reorganize,
+        Self::Snapshot,
+        Self::Verify,
+    ];
 }
 
 impl std::fmt::Display for Kind {
@@ -65,8 +75,22 @@ impl std::fmt::Display for Kind {
             Self::Replica => "replica",
             Self::Reorganize => "reorganize",
             Self::Snapshot => "snapshot",
+            Self::Verify => "verify",
         })
     }
+}
+
+/// How the members of an array depend on each other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ArrayKind {
+    /// All have the same content.
+    #[default]
+    Mirror,
+    /// RAID 5, in any layout.
+    Raid5,
+    /// RAID 6, in md's left-symmetric layout.
+    Raid6,
 }
 
 /// A task as a user asks for it; every field but `kind` may be left out where the kind does not need it.
@@ -81,13 +105,14 @@ pub struct TaskSpec {
     /// When it should be done, in seconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline_unix_s: Option<u64>,
-    /// Scrub: the first sector; 0 by default.
+    /// Scrub: the first sector; 0 by default. Verify: the same on each member; `offset_lbn` by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_lbn: Option<u64>,
-    /// Scrub: the number of sectors; by default all up to the end.
+    /// Scrub: the number of sectors; by default all up to the end. Verify: of each member; by default up to the end of the
+    /// smallest, of RAID 6 in whole chunks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sectors: Option<u64>,
-    /// Scrub, backup, replica: sectors in a block, the unit of a read; 16 KiB by default. Snapshot: the unit of what is
+    /// Scrub, backup, replica, verify: sectors in a block, the unit of a read; 16 KiB by default, and at most a chunk. Snapshot: the unit of what is
     /// kept before it is overwritten. Reorganize: used if the plan does not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub block_sectors: Option<u64>,
@@ -114,6 +139,21 @@ pub struct TaskSpec {
     /// Snapshot: when it ends by itself, in seconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_unix_s: Option<u64>,
+    /// Verify: the disks, in the order of the array; the first is the one that has the task.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub members: Vec<String>,
+    /// Verify: how the members depend on each other; a mirror by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub array: Option<ArrayKind>,
+    /// Verify: sectors in a chunk of RAID 6; RAID 5 needs none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chunk_sectors: Option<u64>,
+    /// Verify: the LBN at which the array's data begin on each member; 0 by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offset_lbn: Option<u64>,
+    /// Verify: the most bytes for the sums of blocks that not all members have read; 1 GiB by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
     /// Restore: run although clients have the disk open. Backup, replica: overwrite an existing file. Scrub with
     /// checksums: replace a store that is unknown or distrusted by a new one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -123,6 +163,11 @@ pub struct TaskSpec {
 fn usual_priority() -> u8 {
     scheduler::Priority::default().get()
 }
+
+/// The default of `memory_bytes`.
+const USUAL_MEMORY: u64 = 1 << 30;
+/// The largest block of a comparison.
+const MOST_VERIFY_BLOCK_BYTES: u64 = 1 << 20;
 
 /// The default unit of a task, 16 KiB. A block has to fit into a gap whole, or the head has to visit its track again:
 /// on an emulated Atlas 10K with 8 random requests waiting a scrub gets 3.84 MB/s for free with it, 4.07 with 4 KiB and
@@ -147,6 +192,11 @@ impl TaskSpec {
             checksums: None,
             name: None,
             expires_unix_s: None,
+            members: Vec::new(),
+            array: None,
+            chunk_sectors: None,
+            offset_lbn: None,
+            memory_bytes: None,
             force: false,
         }
     }
@@ -156,19 +206,19 @@ impl TaskSpec {
     /// # Errors
     /// The first field that is wrong, with its permitted values.
     pub fn check(&self, disk: &DiskFacts) -> Result<What, SpecError> {
-        use Kind::{Backup, Reorganize, Replica, Restore, Scrub, Snapshot};
+        use Kind::{Backup, Reorganize, Replica, Restore, Scrub, Snapshot, Verify};
         check_priority(self.priority)?;
         let kind = self.kind;
         let stray = |field, given: bool, kinds: &[Kind]| match given && !kinds.contains(&kind) {
             true => Err(SpecError::new(field, format!("a {kind} has no such thing"), "leave it out")),
             false => Ok(()),
         };
-        stray("first_lbn", self.first_lbn.is_some(), &[Scrub])?;
-        stray("sectors", self.sectors.is_some(), &[Scrub])?;
+        stray("first_lbn", self.first_lbn.is_some(), &[Scrub, Verify])?;
+        stray("sectors", self.sectors.is_some(), &[Scrub, Verify])?;
         stray(
             "block_sectors",
             self.block_sectors.is_some(),
-            &[Scrub, Backup, Replica, Reorganize, Snapshot],
+            &[Scrub, Backup, Replica, Reorganize, Snapshot, Verify],
         )?;
         stray("to", self.to.is_some(), &[Backup, Replica])?;
         stray("from", !self.from.is_empty(), &[Restore])?;
@@ -177,6 +227,11 @@ impl TaskSpec {
         stray("checksums", self.checksums.is_some(), &[Scrub])?;
         stray("name", self.name.is_some(), &[Snapshot])?;
         stray("expires_unix_s", self.expires_unix_s.is_some(), &[Snapshot])?;
+        stray("members", !self.members.is_empty(), &[Verify])?;
+        stray("array", self.array.is_some(), &[Verify])?;
+        stray("chunk_sectors", self.chunk_sectors.is_some(), &[Verify])?;
+        stray("offset_lbn", self.offset_lbn.is_some(), &[Verify])?;
+        stray("memory_bytes", self.memory_bytes.is_some(), &[Verify])?;
         stray("force", self.force, &[Restore, Backup, Replica, Scrub])?;
         Ok(match kind {
             Scrub => {
@@ -198,6 +253,7 @@ impl TaskSpec {
                 let name = snapshot_name(self.name.as_deref())?;
                 What::Snapshot { name, block: self.block(disk)?, expires_unix_s: self.expires_unix_s }
             }
+            Verify => What::Verify(self.verify(disk)?),
             Restore => {
                 let given = self.from.first();
                 let some =
@@ -206,6 +262,73 @@ impl TaskSpec {
                 What::Restore { from: paths("from", &self.from)?, force: self.force }
             }
         })
+    }
+
+    /// Checks a comparison. Whether the other disks exist and are large enough is checked by who knows them.
+    fn verify(&self, disk: &DiskFacts) -> Result<self::Verify, SpecError> {
+        let mend = "name the disks in the order of the array, that of this task first";
+        if self.members.first() != Some(&disk.name) {
+            let found =
+                self.members.first().map_or("nothing is given".into(), |name| format!("{name:?} is first"));
+            return Err(SpecError::new("members", found, mend));
+        }
+        let mut names: Vec<&String> = self.members.iter().collect();
+        names.sort_unstable();
+        if let Some(twice) = names.windows(2).find_map(|two| (two.first() == two.last()).then(|| two.first()))
+        {
+            let name = twice.map_or("", |name| name.as_str());
+            return Err(SpecError::new("members", format!("{name:?} is given twice"), "name each disk once"));
+        }
+        let (offset, chunk) = (self.offset_lbn.unwrap_or(0), self.chunk_sectors);
+        let array = match (self.array.unwrap_or_default(), chunk) {
+            (ArrayKind::Mirror, None) => Array::Mirror,
+            (ArrayKind::Mirror, Some(_)) => {
+                let found = "a mirror has no such thing".into();
+                return Err(SpecError::new("chunk_sectors", found, "leave it out, or give the array's kind"));
+            }
+            (ArrayKind::Raid5, _) => Array::Raid5,
+            (ArrayKind::Raid6, Some(chunk)) => Array::Raid6 { chunk: Sectors::new(chunk) },
+            (ArrayKind::Raid6, None) => {
+                let mend = "give the chunk of the array (`mdadm --detail` shows it)";
+                return Err(SpecError::new("chunk_sectors", "nothing is given".into(), mend));
+            }
+        };
+        let spec = Self { first_lbn: Some(self.first_lbn.unwrap_or(offset)), ..self.clone() };
+        let range = spec.range(disk)?;
+        let usual = self.block(disk)?.get();
+        // The largest power of two that divides the chunk, so that no block is in two stripes.
+        let most =
+            chunk.filter(|chunk| *chunk > 0).map_or(usual, |chunk| 1 << chunk.trailing_zeros().min(62));
+        let block = Sectors::new(if self.block_sectors.is_some() { usual } else { usual.min(most) });
+        let plan = apps::verify::Plan {
+            array,
+            members: self.members.len(),
+            offset: Lbn::new(offset),
+            range,
+            block,
+            sector_bytes: disk.sector_bytes,
+            memory: Bytes::new(self.memory_bytes.unwrap_or(USUAL_MEMORY)),
+        };
+        let bytes = block.bytes(disk.sector_bytes).get();
+        if bytes > MOST_VERIFY_BLOCK_BYTES {
+            return Err(SpecError::new(
+                "block_sectors",
+                block.get().to_string(),
+                "give a block of at most 1 MiB",
+            ));
+        }
+        plan.check()?;
+        Ok(self::Verify { members: self.members.clone(), plan })
+    }
+
+    /// Gives a comparison its size, if it has none: up to the end of the smallest of these disks, of RAID 6 in whole chunks.
+    pub(crate) fn fit<'a>(&mut self, disks: impl IntoIterator<Item = &'a DiskFacts>) {
+        let smallest = disks.into_iter().map(|disk| disk.capacity.get()).min();
+        if let (Kind::Verify, None, Some(end)) = (self.kind, self.sectors, smallest) {
+            let (offset, chunk) = (self.offset_lbn.unwrap_or(0), self.chunk_sectors.unwrap_or(1).max(1));
+            let end = offset + end.saturating_sub(offset) / chunk * chunk;
+            self.sectors = Some(end.saturating_sub(self.first_lbn.unwrap_or(offset)));
+        }
     }
 
     fn range(&self, disk: &DiskFacts) -> Result<LbnRange, SpecError> {
@@ -318,6 +441,15 @@ pub struct Checksums {
     pub anew: bool,
 }
 
+/// A comparison of disks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verify {
+    /// The disks, in the order of the array.
+    pub members: Vec<String>,
+    /// What is compared.
+    pub plan: apps::verify::Plan,
+}
+
 /// A task that was checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
@@ -366,6 +498,8 @@ pub enum What {
         /// When it ends, in seconds since 1970.
         expires_unix_s: Option<u64>,
     },
+    /// Compares disks.
+    Verify(Verify),
     /// Writes images to the disk.
     Restore {
         /// Their files, in order.
@@ -410,6 +544,11 @@ impl What {
         }
     }
 
+    /// Returns whether only so many of its kind run at a time.
+    pub(crate) fn is_rationed(&self) -> bool {
+        matches!(self, Self::Scrub { .. } | Self::Verify(_))
+    }
+
     /// Returns whether its result is the disk at one instant.
     pub(crate) fn is_snapshot(&self) -> bool {
         matches!(self, Self::Backup { .. } | Self::Replica { .. } | Self::Snapshot { .. })
@@ -426,6 +565,22 @@ pub struct SpecError {
     pub found: String,
     /// The advice to the user.
     pub mend: String,
+}
+
+impl From<PlanError> for SpecError {
+    fn from(error: PlanError) -> Self {
+        let field = match error {
+            PlanError::Members { .. } => "members",
+            PlanError::Block { .. } => "block_sectors",
+            PlanError::First { .. } => "first_lbn",
+            PlanError::Range(_) => "sectors",
+            PlanError::Memory(_) => "memory_bytes",
+        };
+        let text = error.to_string();
+        let (found, mend) = text.split_once("; ").unwrap_or((&text, ""));
+        let found = found.strip_prefix(field).and_then(|found| found.strip_prefix(": ")).unwrap_or(found);
+        Self::new(field, found.to_owned(), mend)
+    }
 }
 
 impl SpecError {
@@ -488,6 +643,29 @@ mod tests {
     }
 
     #[test]
+    fn a_comparison_ends_with_the_smallest_disk_in_whole_chunks_and_no_block_is_in_two_chunks() {
+        let small = DiskFacts { name: "e".into(), capacity: Sectors::new(900), ..disk() };
+        let members: Vec<String> = ["d", "e", "f", "g"].map(Into::into).into();
+        let fitted = |mut spec: TaskSpec| {
+            spec.fit([&disk(), &small, &disk(), &disk()]);
+            match spec.check(&disk()).unwrap() {
+                What::Verify(Verify { plan, .. }) => plan,
+                other => panic!("{other:?}"),
+            }
+        };
+        let spec = TaskSpec { members, ..TaskSpec::new(Kind::Verify) };
+        let plan = fitted(spec.clone());
+        assert_eq!(
+            (plan.array, plan.range, plan.block),
+            (Array::Mirror, LbnRange::new(Lbn::ZERO, Sectors::new(900)), Sectors::new(32))
+        );
+        let (array, chunk_sectors, offset_lbn) = (Some(ArrayKind::Raid6), Some(24), Some(10));
+        let plan = fitted(TaskSpec { array, chunk_sectors, offset_lbn, ..spec });
+        assert_eq!(plan.range, LbnRange::new(Lbn::new(10), Sectors::new(37 * 24)));
+        assert_eq!((plan.block, plan.memory), (Sectors::new(8), Bytes::new(1 << 30)));
+    }
+
+    #[test]
     fn a_snapshot_has_a_name_of_plain_letters() {
         let named = |name: &str| TaskSpec { name: Some(name.into()), ..TaskSpec::new(Kind::Snapshot) };
         for name in ["nightly", "2026-11-27_01.00", "a", &"x".repeat(64)] {
@@ -519,6 +697,36 @@ mod tests {
                 "name: \"a/b\"; give at most 64 letters, digits, '-', '_' and '.', the first a letter or digit",
             ),
             (r#"{"kind":"scrub","name":"a"}"#, "name: a scrub has no such thing; leave it out"),
+            (
+                r#"{"kind":"verify"}"#,
+                "members: nothing is given; name the disks in the order of the array, that of this task first",
+            ),
+            (
+                r#"{"kind":"verify","members":["e","d"]}"#,
+                "members: \"e\" is first; name the disks in the order of the array, that of this task first",
+            ),
+            (
+                r#"{"kind":"verify","members":["d","e","d"]}"#,
+                "members: \"d\" is given twice; name each disk once",
+            ),
+            (r#"{"kind":"verify","members":["d"]}"#, "members: 1; give 2 to 255"),
+            (
+                r#"{"kind":"verify","members":["d","e"],"chunk_sectors":8}"#,
+                "chunk_sectors: a mirror has no such thing; leave it out, or give the array's kind",
+            ),
+            (
+                r#"{"kind":"verify","members":["d","e","f","g"],"array":"raid6"}"#,
+                "chunk_sectors: nothing is given; give the chunk of the array (`mdadm --detail` shows it)",
+            ),
+            (
+                r#"{"kind":"verify","members":["d","e","f","g"],"array":"raid6","chunk_sectors":8,"block_sectors":3}"#,
+                "block_sectors: 3 in chunks of 8; give a number that divides the chunk",
+            ),
+            (
+                r#"{"kind":"verify","members":["d","e"],"offset_lbn":1000}"#,
+                "first_lbn: 1000 on a disk of 1000 sectors; give an LBN of the disk",
+            ),
+            (r#"{"kind":"scrub","members":["d","e"]}"#, "members: a scrub has no such thing; leave it out"),
             (r#"{"kind":"backup"}"#, "to: nothing is given; name a file"),
             (r#"{"kind":"backup","to":"a"}"#, "to: a; give a path that begins with /"),
             (r#"{"kind":"restore"}"#, "from: nothing is given; name the images"),

@@ -2,7 +2,7 @@
 
 use super::Desk;
 use super::spec::{Kind, TaskSpec};
-use super::table::{Content, Table, TaskState};
+use super::table::{Content, Differences, Table, TaskState};
 use scheduler::Harm;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -59,6 +59,9 @@ pub struct TaskStatus {
     /// The results of a scrub with checksums.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checksums: Option<Content>,
+    /// The results of a comparison of disks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub differences: Option<Differences>,
     /// The specification of the task.
     pub spec: TaskSpec,
 }
@@ -177,6 +180,7 @@ impl Desk {
             bad_lbns: figures.bad,
             bad_more: figures.bad_more,
             checksums: figures.content,
+            differences: figures.differences,
             spec: entry.spec.clone(),
         })
     }

@@ -63,6 +63,31 @@ pub struct Figures {
     /// The results of a scrub with checksums.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<Content>,
+    /// The results of a comparison of disks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub differences: Option<Differences>,
+}
+
+/// The results of a comparison of disks.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Differences {
+    /// LBNs at which the members do not agree, the same on each member, at most [`MOST_BAD`] of them.
+    pub lbns: Vec<u64>,
+    /// The number of further ones.
+    pub more: u64,
+    /// Blocks that clients wrote at every reading.
+    pub unsettled: u64,
+    /// Sectors that could not be read, with the disk, at most [`MOST_BAD`] of them. Their blocks are not compared.
+    pub unreadable: Vec<Unreadable>,
+}
+
+/// A sector of a disk that could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unreadable {
+    /// The disk.
+    pub disk: String,
+    /// The sector.
+    pub lbn: u64,
 }
 
 /// The results of a scrub with checksums.

@@ -4,11 +4,13 @@ use super::files::{Files, How};
 use super::images::Images;
 use super::journal::journal_path;
 use super::kept::{Found, Kept};
+use super::members::Members;
 use super::moves::Moves;
 use super::source::{FileSource, no_room};
 use super::sums::Sums;
 use super::target::Open;
 use crate::desk::order::{Lane, News, Work};
+use crate::office::Peers;
 use crate::state::{Kind, Log, Scan};
 use apps::backup::image;
 use std::io;
@@ -23,6 +25,7 @@ enum Has {
     Images(Images),
     Moves(Moves),
     Sums(Box<Sums>),
+    Members(Box<Members>),
 }
 
 /// The executor of the orders of one lane.
@@ -30,6 +33,7 @@ pub(crate) struct Clerk {
     lane: Lane,
     files: Arc<dyn Files>,
     state: PathBuf,
+    peers: Peers,
     has: Has,
     /// The journal; `Err` with the last failure until it is written anew, because the end of the file is in an unknown state.
     journal: Result<Log, String>,
@@ -42,7 +46,13 @@ pub(crate) fn kept_path(state: &Path, id: u64) -> PathBuf {
 
 impl Clerk {
     pub fn new(lane: Lane, files: Arc<dyn Files>, state: PathBuf) -> Self {
-        Self { lane, files, state, has: Has::Nothing, journal: Err("it is not open yet".into()) }
+        let peers = Peers::default();
+        Self { lane, files, state, peers, has: Has::Nothing, journal: Err("it is not open yet".into()) }
+    }
+
+    /// Lets it read these disks.
+    pub fn among(self, peers: Peers) -> Self {
+        Self { peers, ..self }
     }
 
     /// Executes an order; returns the report, if there is one.
@@ -132,6 +142,28 @@ impl Clerk {
             Work::Forget(ranges) => Some(self.sums(|sums| sums.forget(&ranges))),
             Work::Compare(sums) => Some(self.sums(|open| open.compare(sums))),
             Work::Record(sums) => Some(self.sums(|open| open.record(&sums))),
+            Work::OpenMembers(asked) => {
+                // The sessions of an earlier try are closed first.
+                self.has = Has::Nothing;
+                Some(match Members::open(&self.peers, &asked) {
+                    Ok(mut members) => {
+                        let told = members.report();
+                        self.has = Has::Members(Box::new(members));
+                        told
+                    }
+                    Err(news) => news,
+                })
+            }
+            Work::ReadMembers { priority } => match &mut self.has {
+                Has::Members(members) => Some(members.turn(priority)),
+                _ => Some(News::Trouble("the disks are not open yet".into())),
+            },
+            Work::RestMembers => {
+                if let Has::Members(members) = &mut self.has {
+                    members.rest();
+                }
+                None
+            }
             Work::Discard { path, image, replica } => {
                 let open = matches!(self.has, Has::Target(_));
                 self.has = Has::Nothing;

@@ -5,6 +5,7 @@ use super::files::{Files, Machine, open_regular, own_directory, private};
 use super::journal::{self, Journal, JournalError};
 use super::places::Places;
 use crate::desk::order::{Lane, Order, Told, Work};
+use crate::office::Peers;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
@@ -25,6 +26,7 @@ pub struct Clerks {
     tell: Tell,
     lanes: BTreeMap<Lane, (Sender<Work>, std::thread::JoinHandle<()>)>,
     ended: Vec<std::thread::JoinHandle<()>>,
+    peers: Peers,
     /// Keeps other processes out of the directory.
     _lock: fs::File,
 }
@@ -73,12 +75,18 @@ impl Clerks {
         let files: Arc<dyn Files> = Arc::new(Machine::default());
         let journal = journal::open(&*files, state)?;
         let (state, lanes, ended) = (state.into(), BTreeMap::new(), Vec::new());
-        Ok((Self { state, files, tell, lanes, ended, _lock: lock }, journal))
+        let peers = Peers::default();
+        Ok((Self { state, files, tell, lanes, ended, peers, _lock: lock }, journal))
     }
 
     /// Limits the files that users name to these places. To be called before the first order.
     pub fn confine(&mut self, places: Places) {
         self.files = Arc::new(Machine::within(places));
+    }
+
+    /// Lets comparisons read these disks. To be called before the first order.
+    pub fn among(&mut self, peers: Peers) {
+        self.peers = peers;
     }
 
     /// Passes an order to its lane.
@@ -91,7 +99,8 @@ impl Clerks {
             std::collections::btree_map::Entry::Occupied(at) => at.into_mut(),
             std::collections::btree_map::Entry::Vacant(at) => {
                 let (sender, orders) = channel();
-                let mut clerk = Clerk::new(lane, Arc::clone(&self.files), self.state.clone());
+                let clerk = Clerk::new(lane, Arc::clone(&self.files), self.state.clone());
+                let mut clerk = clerk.among(self.peers.clone());
                 let tell = Arc::clone(&self.tell);
                 let name = format!("{lane:?}");
                 let thread = std::thread::Builder::new().name(name).spawn(move || {

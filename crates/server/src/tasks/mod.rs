@@ -12,6 +12,7 @@ pub(crate) mod journal;
 mod keeper;
 mod kept;
 mod landed;
+mod members;
 mod moves;
 mod outlet;
 mod places;
@@ -22,6 +23,7 @@ mod snapshot;
 mod source;
 mod sums;
 mod target;
+mod verify;
 mod view;
 
 pub use clerks::{Clerks, OpenError, Tell};
@@ -89,6 +91,7 @@ pub(crate) fn begin(cx: &mut Context<'_>, asked: &Begin<'_>) -> Box<dyn Job> {
             let plan = plan.clone();
             Box::new(reorganize::Reorganize::begin(cx, plan, *block, asked.saved, asked.figures))
         }
+        What::Verify(verify) => Box::new(verify::Verify::begin(cx, verify.clone(), asked.image, asked.saved)),
         What::Restore { from, .. } => {
             Box::new(restore::Restore::begin(cx, from.clone(), asked.saved, asked.figures))
         }

@@ -270,7 +270,15 @@ impl Reorganize {
         bad.dedup();
         let bad_more = bad.len().saturating_sub(MOST_BAD) as u64;
         bad.truncate(MOST_BAD);
-        Figures { done, blocks, bytes: done.saturating_mul(self.block_bytes), bad, bad_more, content: None }
+        Figures {
+            done,
+            blocks,
+            bytes: done.saturating_mul(self.block_bytes),
+            bad,
+            bad_more,
+            content: None,
+            differences: None,
+        }
     }
 
     fn is_at(&self, range: LbnRange) -> bool {

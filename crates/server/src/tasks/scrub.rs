@@ -193,8 +193,15 @@ impl Job for Scrub {
         bad.truncate(MOST_BAD);
         let bytes = figures.done.saturating_mul(self.bytes_in_block);
         let content = self.contents.as_ref().map(|contents| contents.content().clone());
-        let figures =
-            Figures { done: figures.done, blocks: figures.blocks, bytes, bad, bad_more: more, content };
+        let figures = Figures {
+            done: figures.done,
+            blocks: figures.blocks,
+            bytes,
+            bad,
+            bad_more: more,
+            content,
+            differences: None,
+        };
         Some((figures, scrubber.progress()))
     }
 }

@@ -383,7 +383,15 @@ impl Job for Snapshot {
         let bytes = done.saturating_mul(self.header().block_bytes() as u64);
         let Bad { lbns, more } = &self.copies.bad;
         let (bad, bad_more) = (lbns.iter().copied().collect(), *more);
-        let figures = Figures { done: done.min(blocks), blocks, bytes, bad, bad_more, content: None };
+        let figures = Figures {
+            done: done.min(blocks),
+            blocks,
+            bytes,
+            bad,
+            bad_more,
+            content: None,
+            differences: None,
+        };
         Some((figures, self.saved.clone()))
     }
 

@@ -266,7 +266,7 @@ impl Job for View {
         let bytes = done.saturating_mul(self.header.block_bytes() as u64);
         let Bad { lbns, more } = &self.copies.bad;
         let (bad, bad_more) = (lbns.iter().copied().collect(), *more);
-        Some((Figures { done, blocks, bytes, bad, bad_more, content: None }, Vec::new()))
+        Some((Figures { done, blocks, bytes, bad, bad_more, content: None, differences: None }, Vec::new()))
     }
 
     fn saved(&mut self, cx: &mut Context<'_>) {

@@ -2,6 +2,7 @@
 
 use super::memory::Memory;
 use crate::desk::order::{Lane, Order, Told};
+use crate::desk::permits::Permits;
 use crate::desk::spec::{DiskFacts, TaskSpec};
 use crate::desk::status::TaskStatus;
 use crate::desk::table::TaskState;
@@ -69,7 +70,14 @@ pub fn setup(drive: &DriveModel, keep: u64, seed: u128) -> Setup {
         sector_bytes: Bytes::new(SECTOR as u64),
         own: vec!["/disk".into()],
     };
-    Setup { disk, keep_bytes_max: keep, background: BackgroundTerms::default(), seed, device: None }
+    Setup {
+        disk,
+        keep_bytes_max: keep,
+        background: BackgroundTerms::default(),
+        seed,
+        device: None,
+        permits: Permits::default(),
+    }
 }
 
 impl Rig {
@@ -81,6 +89,13 @@ impl Rig {
         let mut platters = Platters::blank(&drive);
         platters.medium_mut().write(range(0, capacity), &bytes).unwrap();
         Self::over(drive, platters, Memory::default(), bytes, Instant::ZERO, 1 << 30, 7)
+    }
+
+    /// Returns the same, on which so many scrubs run at a time.
+    pub fn with_permits(most: usize) -> Self {
+        let mut rig = Self::new();
+        rig.call(|desk, _| desk.set_permits(Permits::at_most(most)));
+        rig
     }
 
     fn over(

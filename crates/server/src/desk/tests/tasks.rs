@@ -447,6 +447,30 @@ fn pause_resume_cancel_priority_and_deadline() {
 }
 
 #[test]
+fn only_so_many_scrubs_run_at_a_time_and_a_paused_one_lets_the_next_run() {
+    let mut rig = Rig::with_permits(1);
+    let part = |first| TaskSpec { first_lbn: Some(first), sectors: Some(2_400), ..scrub() };
+    let (first, second) = (rig.start(part(0)), rig.start(part(2_400)));
+    rig.run_for(Duration::from_millis(50));
+    assert_eq!(rig.task(first).state, TaskState::Running);
+    let waits = rig.task(second);
+    assert_eq!((waits.state, waits.done), (TaskState::Queued, 0));
+    let why = waits.reason.unwrap();
+    assert_eq!(why, "it waits for its turn: 1 scrubs and comparisons run at a time (tasks_at_once)");
+    rig.call(|desk, s| desk.pause(s, first)).unwrap();
+    while rig.task(second).state == TaskState::Queued {
+        rig.run_for(Duration::from_millis(50));
+    }
+    let done = rig.task(first).done;
+    // Resumed it waits in its turn, and goes on when the other is done.
+    rig.call(|desk, s| desk.resume(s, first)).unwrap();
+    assert_eq!((rig.task(first).state, rig.task(second).state), (TaskState::Queued, TaskState::Running));
+    assert_eq!(rig.run(second), TaskState::Done);
+    assert_eq!(rig.task(first).done, done);
+    assert_eq!(rig.run(first), TaskState::Done);
+}
+
+#[test]
 fn a_journal_that_cannot_be_written_starts_nothing_and_claims_nothing() {
     let mut rig = Rig::new();
     let old = rig.start(TaskSpec { first_lbn: Some(8), ..scrub() });

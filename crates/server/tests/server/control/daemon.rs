@@ -70,6 +70,7 @@ fn within(directory: PathBuf, roles: Roles, places: Places) -> Result<Daemon, St
         background: server::BackgroundTerms::default(),
         seed: 7,
         device: None,
+        permits: Default::default(),
     };
     let office = Office::set_up(&mut disk, setup, &directory.join("state")).unwrap();
     let office = office.confined(places);

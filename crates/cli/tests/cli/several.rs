@@ -1,0 +1,210 @@
+//! One daemon with several disks: comparisons of them, and tasks of all.
+
+use serde_json::Value;
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+const SECTOR: usize = 512;
+
+/// A daemon over files.
+struct Daemon {
+    child: Child,
+    directory: PathBuf,
+}
+
+impl Daemon {
+    /// Starts it on the files `d0`, `d1` ... of a directory; `None` if there is no io_uring.
+    fn start(directory: &Path, disks: usize, more: &str) -> Option<Self> {
+        let at = |name: &str| directory.join(name).display().to_string();
+        let mut config = format!("state = {:?}\ncontrol = {:?}\n{more}\n", at("state"), at("control"));
+        for disk in 0..disks {
+            let name = format!("d{disk}");
+            writeln!(
+                config,
+                "[[disk]]\nname = {name:?}\ndevice = {:?}\nlisten = [\"unix:{}.sock\"]",
+                at(&name),
+                at(&name)
+            )
+            .unwrap();
+        }
+        std::fs::write(directory.join("config"), config).unwrap();
+        let mut child = Command::new(env!("CARGO_BIN_EXE_freeblock"))
+            .args(["serve", "--config", &at("config")])
+            .stderr(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+        let mut log = String::new();
+        let begun = lines.any(|line| {
+            log += &(line.clone() + "\n");
+            line.starts_with("control at")
+        });
+        std::thread::spawn(move || lines.for_each(drop));
+        if !begun {
+            let _ = child.wait();
+            assert!(log.contains("io_uring"), "the daemon does not start: {log}");
+            testing::missing("io_uring");
+            return None;
+        }
+        Some(Self { child, directory: directory.to_owned() })
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        let control = self.directory.join("control");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_freeblock"));
+        command.args(args).arg("--control").arg(control).output().unwrap()
+    }
+
+    fn says(&self, args: &[&str]) -> String {
+        let output = self.run(args);
+        assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    fn tasks(&self) -> Vec<Value> {
+        let status = client::Control::new(self.directory.join("control")).get("/v1/status").unwrap();
+        let disks = status["disks"].as_array().unwrap();
+        disks.iter().flat_map(|disk| disk["tasks"].as_array().unwrap().clone()).collect()
+    }
+
+    /// Waits until all tasks are over.
+    fn rest(&self) -> Vec<Value> {
+        loop {
+            let tasks = self.tasks();
+            let over =
+                |task: &Value| ["done", "failed", "cancelled"].contains(&task["state"].as_str().unwrap());
+            if tasks.iter().all(over) {
+                return tasks;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn directory(name: &str) -> PathBuf {
+    let directory = std::env::temp_dir().join(format!("freeblock-cli-{name}-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&directory);
+    std::fs::create_dir_all(&directory).unwrap();
+    directory
+}
+
+fn noise(len: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed;
+    let words = (0..len.div_ceil(8)).flat_map(|_| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state ^ (state >> 29)).to_le_bytes()
+    });
+    words.take(len).collect()
+}
+
+fn double(element: u8) -> u8 {
+    (element << 1) ^ if element & 0x80 == 0 { 0 } else { 0x1d }
+}
+
+/// RAID 6 on four files, its data behind 8 sectors, in chunks of 32 sectors. The daemon is killed while it compares.
+#[test]
+fn a_comparison_names_what_differs_on_the_members_of_raid_6_through_kill_9() {
+    let (directory, offset, chunk, stripes) = (directory("verify"), 8 * SECTOR, 32 * SECTOR, 512);
+    let mut disks: Vec<Vec<u8>> = (0..4).map(|member| noise(offset + stripes * chunk, member + 1)).collect();
+    for stripe in 0..stripes {
+        let p = 3 - stripe % 4;
+        let place = offset + stripe * chunk..offset + (stripe + 1) * chunk;
+        for byte in place {
+            let (first, second) = (disks[(p + 2) % 4][byte], disks[(p + 3) % 4][byte]);
+            disks[p][byte] = first ^ second;
+            disks[(p + 1) % 4][byte] = first ^ double(second);
+        }
+    }
+    // One sector each of data, of P and of Q.
+    let role = |part: usize| (0..4).find(|stripe| (3 - stripe + part) % 4 == 1).unwrap();
+    let changed: Vec<usize> =
+        [role(0) + 40, role(1) + 200, role(2) + 444].map(|stripe| 8 + stripe * 32 + 5).into();
+    changed.iter().for_each(|lbn| disks[1][lbn * SECTOR + 100] ^= 16);
+    let write = |disks: &[Vec<u8>]| {
+        let files = disks.iter().enumerate();
+        files.for_each(|(n, disk)| std::fs::write(directory.join(format!("d{n}")), disk).unwrap());
+    };
+    write(&disks);
+    let Some(mut daemon) = Daemon::start(&directory, 4, "") else { return };
+    let verify = ["verify", "d0", "d1", "d2", "d3", "--array", "raid6", "--chunk", "16k", "--offset", "8"];
+    let said = daemon.says(&verify);
+    assert!(said.starts_with("verify 1 of d0 is "), "{said}");
+    for _ in 0..2 {
+        std::thread::sleep(Duration::from_millis(300));
+        drop(daemon);
+        let Some(again) = Daemon::start(&directory, 4, "") else { return };
+        daemon = again;
+    }
+    let tasks = daemon.rest();
+    let task = &tasks[0];
+    assert_eq!(
+        (&task["state"], &task["done"], &task["blocks"]),
+        (&"done".into(), &512.into(), &512.into()),
+        "{task}"
+    );
+    assert_eq!(task["differences"]["lbns"], serde_json::to_value(&changed).unwrap());
+
+    // Waited for, and as a person reads it; the first disk is not the first of the array.
+    changed.iter().for_each(|lbn| disks[1][lbn * SECTOR + 100] ^= 16);
+    drop(daemon);
+    write(&disks);
+    let Some(daemon) = Daemon::start(&directory, 4, "") else { return };
+    let said = daemon.says(&[&verify[..], &["--wait"]].concat());
+    assert!(said.starts_with("verify 2 of d0 is done\n"), "{said}");
+    let said = daemon.says(&["verify", "d1", "d2", "--sectors", "8", "--wait"]);
+    let expected = "verify 1 of d1 is done: 8 SECTORS DO NOT AGREE\n";
+    assert!(said.starts_with(expected) && said.contains("agree at LBNs: 0, 1, 2, 3, 4, 5, 6, 7;"), "{said}");
+    let refused = |args: &[&str], expected: &str| {
+        let output = daemon.run(args);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && said.contains(expected), "{said}");
+    };
+    refused(&["verify", "d0"], "members: 1; give 2 to 255");
+    refused(&["verify", "d0", "d9"], "there is no disk \"d9\"");
+    refused(&["verify", "d0", "d1", "--sectors", "99999999"], "sectors: 99999999 from LBN 0 on; give 1 to");
+    drop(daemon);
+    std::fs::remove_dir_all(&directory).unwrap();
+}
+
+#[test]
+fn of_scrubs_of_all_disks_only_so_many_run_at_a_time() {
+    let (directory, disks) = (directory("all"), 5);
+    for disk in 0..disks {
+        std::fs::File::create(directory.join(format!("d{disk}"))).unwrap().set_len(64 << 20).unwrap();
+    }
+    let Some(daemon) = Daemon::start(&directory, disks, "tasks_at_once = 2") else { return };
+    let said = daemon.says(&["scrub", "--disk", "all"]);
+    assert_eq!(said.matches("scrub 1 of d").count(), disks, "{said}");
+    let mut queued = false;
+    loop {
+        let tasks = daemon.tasks();
+        let of = |state: &str| tasks.iter().filter(|task| task["state"] == state).collect::<Vec<_>>();
+        assert!(of("running").len() <= 2, "{tasks:?}");
+        let waits = |task: &&&Value| {
+            task["reason"].as_str().is_some_and(|why| why.contains("2 scrubs and comparisons run"))
+        };
+        queued |= of("queued").iter().any(|task| waits(&task));
+        if of("done").len() == disks {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(queued);
+    let screen = daemon.says(&["status"]);
+    assert_eq!(screen.lines().count(), disks + 3, "{screen}");
+    let said = daemon.says(&["scrub", "--disk", "all", "--sectors", "64", "--wait"]);
+    assert_eq!(said.matches(" is done\n").count(), disks, "{said}");
+    drop(daemon);
+    std::fs::remove_dir_all(&directory).unwrap();
+}

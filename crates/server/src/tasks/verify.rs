@@ -1,0 +1,155 @@
+//! The comparison of disks: `apps::verify` as a task of the first of them.
+//!
+//! The members are read by the lane of the task's target ([`super::members`]), in short turns: after each it reports what is known,
+//! and the next turn is ordered.
+
+use super::job::{Context, Job, Stage};
+use crate::desk::order::{News, OpenMembers, Work};
+use crate::desk::spec::Verify as Asked;
+use crate::desk::table::{Differences, Figures, MOST_BAD, Unreadable};
+use scheduler::Record;
+use std::collections::BTreeSet;
+
+/// A comparison at work.
+pub(crate) struct Verify {
+    asked: Asked,
+    seed: u64,
+    figures: apps::verify::Figures,
+    saved: Vec<u8>,
+    /// Whether there is progress that was not saved.
+    news: bool,
+    open: bool,
+    paused: bool,
+    /// Whether a turn was ordered and has not ended.
+    at_work: bool,
+    waiting: Option<String>,
+    done: bool,
+    failed: Option<String>,
+}
+
+impl Verify {
+    /// Begins the task, or continues from its record.
+    pub fn begin(cx: &mut Context<'_>, asked: Asked, seed: u64, saved: &[u8]) -> Self {
+        let mut verify = Self {
+            asked,
+            seed,
+            figures: apps::verify::Figures::default(),
+            saved: saved.to_vec(),
+            news: false,
+            open: false,
+            paused: false,
+            at_work: false,
+            waiting: None,
+            done: false,
+            failed: None,
+        };
+        verify.open(cx);
+        verify
+    }
+
+    fn open(&mut self, cx: &mut Context<'_>) {
+        self.at_work = true;
+        let Asked { members, plan } = self.asked.clone();
+        let (saved, seed) = (self.saved.clone(), self.seed);
+        cx.target(Work::OpenMembers(Box::new(OpenMembers { members, plan, saved, seed })));
+    }
+
+    /// Orders the next turn.
+    fn go_on(&mut self, cx: &mut Context<'_>) {
+        if self.at_work || self.paused || self.done || self.failed.is_some() {
+            return;
+        }
+        if self.open {
+            self.at_work = true;
+            cx.target(Work::ReadMembers { priority: cx.priority });
+        } else if self.waiting.is_none() {
+            self.open(cx);
+        }
+    }
+
+    fn name(&self, member: usize) -> String {
+        self.asked.members.get(member).cloned().unwrap_or_default()
+    }
+}
+
+impl Job for Verify {
+    /// It has no session on this desk: all members are read alike.
+    fn done(&mut self, _: &mut Context<'_>, _: &Record, _: &[u8]) {}
+
+    fn told(&mut self, cx: &mut Context<'_>, _: bool, news: News) {
+        match news {
+            News::Members(told) => {
+                (self.open, self.at_work, self.waiting) = (true, false, None);
+                self.figures = told.figures;
+                if let Some(saved) = told.saved {
+                    (self.saved, self.news) = (saved, true);
+                }
+                self.done = told.done;
+                if told.hopeless {
+                    let text = "more than 65,536 blocks differ: these disks are not the members of one such array; check their order, the kind, the chunk and the offset";
+                    self.failed = Some(text.into());
+                }
+            }
+            News::Trouble(why) => (self.open, self.at_work, self.waiting) = (false, false, Some(why)),
+            News::Refused(why) => self.failed = Some(why),
+            _ => return,
+        }
+        self.go_on(cx);
+    }
+
+    fn pause(&mut self, cx: &mut Context<'_>, paused: bool) {
+        self.paused = paused;
+        if paused {
+            cx.target(Work::RestMembers);
+        }
+        self.go_on(cx);
+    }
+
+    fn retry(&mut self, cx: &mut Context<'_>) {
+        self.waiting = None;
+        self.go_on(cx);
+    }
+
+    fn tick(&mut self, cx: &mut Context<'_>) {
+        self.go_on(cx);
+    }
+
+    /// The lane closes the members when the desk ends it.
+    fn close(&mut self, _: &mut Context<'_>) {}
+
+    fn stage(&self) -> Stage {
+        match (&self.failed, &self.waiting) {
+            (Some(why), _) => Stage::Failed(why.clone()),
+            (None, _) if self.done => Stage::Done,
+            (None, Some(why)) => Stage::Waiting(why.clone()),
+            (None, None) if !self.open => Stage::Opening,
+            (None, None) => Stage::Running,
+        }
+    }
+
+    fn save(&mut self) -> Option<(Figures, Vec<u8>)> {
+        if !std::mem::take(&mut self.news) {
+            return None;
+        }
+        let told = &self.figures;
+        let unreadable =
+            told.bad.iter().map(|(member, lbn)| Unreadable { disk: self.name(*member), lbn: *lbn });
+        let differences = Differences {
+            lbns: told.differing.clone(),
+            more: told.differing_more,
+            unsettled: told.unsettled,
+            unreadable: unreadable.collect(),
+        };
+        let bad: BTreeSet<u64> = told.bad.iter().map(|(_, lbn)| *lbn).collect();
+        let figures = Figures {
+            done: told.done,
+            blocks: told.blocks,
+            bytes: told.done.saturating_mul(self.asked.plan.block.bytes(self.asked.plan.sector_bytes).get()),
+            bad: bad.into_iter().take(MOST_BAD).collect(),
+            bad_more: told.bad_more,
+            content: None,
+            differences: Some(differences),
+        };
+        Some((figures, self.saved.clone()))
+    }
+}

@@ -10,7 +10,7 @@ RUST_MIN := $(shell sed -n 's/^rust-version *= *"\([0-9.]*\)".*/\1/p' Cargo.toml
 CARGO := cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: help demo site bench-site deb deb-check static container packager prometheus debian test test-long torture proofs-long explore lab reproduction bench bench-nbd bench-harm bench-page fuzz-check policy lint ublk rust cc clients guest libclang wheel notebook
+.PHONY: help demo site bench-site deb deb-check static container packager prometheus debian test test-long torture proofs-long explore lab reproduction bench bench-nbd bench-harm bench-page bench-disks fuzz-check policy lint ublk rust cc clients guest libclang wheel notebook
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/make \1: \2/p' Makefile
@@ -137,6 +137,10 @@ bench-harm: rust cc clients ## foreground latency over a drive in real time, in 
 bench-page: rust cc clients ## the cost of the page to the disk's clients: no browser, a hundred, and one that takes nothing (KIND=serve over memory)
 	@$(CARGO) build --release --locked --quiet --package freeblock-cli --bin freeblock
 	@LENGTH=$(or $(LENGTH),long) KIND=$(or $(KIND),live) FREEBLOCK=$(TARGET)/release/freeblock bash proofs/page.sh
+
+bench-disks: rust cc clients ## what each of 24 emulated disks costs one daemon in memory and processor time, under load and scrubbed (DISKS=N)
+	@$(CARGO) build --release --locked --quiet --package freeblock-cli --bin freeblock
+	@LENGTH=$(or $(LENGTH),long) FREEBLOCK=$(TARGET)/release/freeblock bash proofs/disks.sh
 
 SEED := $(or $(SEED),$(shell od -An -N4 -tu4 /dev/urandom | tr -d ' '))
 explore: export PROPTEST_RNG_SEED = $(SEED)

@@ -40,6 +40,12 @@ fn the_benchmark_of_the_page_runs() {
     proof("page.sh", &[]);
 }
 
+/// The figures of a short run are not held against a bound; the script fails if a disk is not scrubbed or its reads fail.
+#[test]
+fn the_benchmark_of_many_disks_runs() {
+    proof("disks.sh", &[("DISKS", "6")]);
+}
+
 /// Only if the binary has ublk, which `make test` does not build. It takes some minutes: `cargo test -p freeblock-cli
 /// --features ublk --test cli ublk`.
 #[test]

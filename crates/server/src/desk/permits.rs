@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// The permits of a daemon, shared by its desks. There is no limit by default.
 ///
 /// ```
-/// use freeblock_server::desk::permits::Permits;
+/// use server::desk::permits::Permits;
 /// let permits = Permits::at_most(1);
 /// let first = permits.take().unwrap();
 /// assert!(permits.clone().take().is_none());

@@ -221,6 +221,32 @@ def check_the_lock_is_released_while_simulating():
     assert turns > 10, turns
 
 
+def check_two_threads_simulate_at_once():
+    for long in (
+        lambda: freeblock.simulate(policy="sptf", outstanding=20, requests=100_000),
+        lambda: freeblock.probe("emulated:seagate-cheetah-4lp,none"),
+        lambda: freeblock.lab("osdi00-fig5", quick=True),
+    ):
+        begun, ended, short = threading.Event(), threading.Event(), [0]
+
+        def simulate_on():
+            while not ended.is_set():
+                freeblock.simulate(requests=100)
+                short[0] += 1
+                begun.set()
+
+        thread = threading.Thread(target=simulate_on)
+        thread.start()
+        begun.wait()
+        before = short[0]
+        long()
+        during = short[0] - before
+        ended.set()
+        thread.join()
+        # If one run excluded the other, at most one would end before the long one had the lock, and one behind it.
+        assert during > 2, during
+
+
 def check_two_runs_at_once_are_the_same_as_one():
     alone = without_wall(freeblock.simulate(policy="sptf", outstanding=5, requests=4_000, seed=11))
     together = [None, None]

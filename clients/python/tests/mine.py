@@ -1,8 +1,8 @@
-"""Rows of a live PostgreSQL's tables against its own answers: `python mine.py [FREEBLOCK [SECONDS PAIRS]]`.
+"""Rows of a live PostgreSQL's tables against its own answers: `python mine.py [FREEBLOCK [SECONDS ROUNDS]]`.
 
 It needs root, loop devices, mke2fs, PostgreSQL 15 and the package duckdb, and ends with 77 without one of them, which it names. With the path of the
-command, the scan also goes through a daemon with an emulated drive, while pgbench runs; that needs nbdfuse. With SECONDS and PAIRS it only
-compares: PAIRS of rounds of SECONDS, pgbench alone and beside a scan in a drawn order, give the transactions a second with and without.
+command, the scan also goes through a daemon with an emulated drive, while pgbench runs; that needs nbdfuse. With SECONDS and ROUNDS it only
+compares: as many rounds of SECONDS, pgbench alone and beside a scan in a drawn order, give the transactions a second with and without.
 """
 import contextlib
 import datetime
@@ -417,9 +417,14 @@ def check_while_pgbench_goes_on(command, seconds=6):
                 keep.end()
 
 
-def compare(command, seconds, pairs):
-    """The transactions a second of pgbench, alone and beside a scan that lasts as long, in pairs of rounds."""
-    draw, ratios, rates, speeds = random.Random(1), [], ([], []), []
+ROUNDS = ("alone", "beside a scan", "beside a copy's scan")
+
+
+def compare(command, seconds, triples):
+    """The transactions a second of pgbench in three kinds of rounds, in a drawn order: alone, beside a scan that lasts as long, and
+    beside a scan of as many pages a second that reads the file behind the drive. The last one takes the processor's time as the
+    scan does, and none of the disk's."""
+    draw, found, speeds = random.Random(1), {kind: [] for kind in ROUNDS}, []
     with served(command) as (device, control):
         run("mke2fs", "-q", "-F", "-t", "ext4", device)
         with mounted(device) as mount:
@@ -430,51 +435,63 @@ def compare(command, seconds, pairs):
                 pg("pgbench", "-h", WORK / "run", "-i", "-q", "-s", 1, "postgres")
                 sql("checkpoint")
                 tps(bench(2 * seconds, 0))
-                for pair in range(1, pairs + 1):
-                    found = {}
-                    for beside in draw.sample((False, True), 2):
-                        sql("checkpoint")
-                        ended, pages = threading.Event(), []
-                        thread = threading.Thread(target=scanned, args=(ended, pages, data, control))
-                        if beside:
+                where = {"data": data, "columns": ["abalance"]}
+                places = {ROUNDS[1]: {"disk": "d0", "control": str(control)}, ROUNDS[2]: {"image": WORK / "served"}}
+                for n in range(1, triples + 1):
+                    order = draw.sample(ROUNDS, 3) if n > 1 else ROUNDS
+                    for kind in order:
+                        ended, pages, thread = threading.Event(), [], None
+                        if kind in places:
+                            pace = None if kind == ROUNDS[1] else 1 / statistics.fmean(speeds)
+                            thread = threading.Thread(target=scanned, args=(ended, pages, pace, {**where, **places[kind]}))
                             thread.start()
                             while not pages:
+                                assert thread.is_alive()
                                 time.sleep(0.01)
                         first = len(pages)
-                        found[beside] = tps(bench(seconds, pair))
-                        if beside:
-                            speeds.append((len(pages) - first) / seconds)
-                            ended.set()
+                        found[kind].append(tps(bench(seconds, n)))
+                        if kind == ROUNDS[1]:
+                            speeds.append(max(1, len(pages) - first) / seconds)
+                        ended.set()
+                        if thread is not None:
                             thread.join()
-                    rates[0].append(found[False])
-                    rates[1].append(found[True])
-                    ratios.append(math.log(found[True] / found[False]))
-                    print(f"pair {pair}: {found[False]:.1f} tps alone, {found[True]:.1f} beside a scan", flush=True)
-            status = freeblock.request("GET", "/v1/status", control=str(control))
-    mean = statistics.fmean(ratios)
+                    print(f"{n}: " + ", ".join(f"{found[kind][-1]:.1f} tps {kind}" for kind in ROUNDS), flush=True)
+            done = freeblock.request("GET", "/v1/status", control=str(control))["disks"][0]["status"]
+    for kind in ROUNDS:
+        print(f"{statistics.fmean(found[kind]):.1f} tps {kind}, mean of {triples} rounds of {seconds} s")
+    for one, other in ((1, 0), (2, 0), (1, 2)):
+        print(f"{ROUNDS[one]} against {ROUNDS[other]}: {change(found[ROUNDS[one]], found[ROUNDS[other]])}")
+    bytes_ = done["background"]
+    total = sum(bytes_[key] for key in ("gap_bytes", "idle_bytes", "promoted_bytes"))
+    print(f"the scan: {statistics.fmean(speeds):.0f} pages a second, {bytes_['gap_bytes'] / total:.0%} of its bytes in gaps")
+    print(f"the daemon's estimate of harm: {done['detours']['share'] + max(0, done['idle']['share']):.2%} of the requests' time")
+
+
+def change(ones, others):
+    """The mean change of pairs, by the logarithms of their ratios, with its interval."""
+    ratios = [math.log(one / other) for one, other in zip(ones, others)]
+    mean, free = statistics.fmean(ratios), len(ratios) - 1
     # Student's t at 97.5%, by Cornish and Fisher.
-    free = pairs - 1
-    half = 1.959964 * (1 + 1.21 / free) * statistics.stdev(ratios) / math.sqrt(pairs)
+    half = (1.959964 * (1 + 1.21 / free) + 2.8 / free**2) * statistics.stdev(ratios) / math.sqrt(len(ratios))
     low, middle, high = (100 * math.expm1(value) for value in (mean - half, mean, mean + half))
-    done = status["disks"][0]["status"]["background"]
-    total = sum(done[key] for key in ("gap_bytes", "idle_bytes", "promoted_bytes"))
-    print(f"{pairs} pairs of {seconds} s: {statistics.fmean(rates[0]):.1f} tps alone, {statistics.fmean(rates[1]):.1f} beside a scan")
-    print(f"change of tps: {middle:+.1f}%, 95% between {low:+.1f}% and {high:+.1f}%")
-    print(f"the scan: {statistics.fmean(speeds):.0f} pages a second, {done['gap_bytes'] / total:.0%} of its bytes in gaps")
+    return f"{middle:+.1f}%, 95% between {low:+.1f}% and {high:+.1f}%"
 
 
-def scanned(ended, pages, data, control):
-    """Scans until `ended`; one scan follows another."""
+def scanned(ended, pages, pace, options):
+    """Scans until `ended`, at most a page each `pace` seconds; one scan follows another."""
+    # The thread gives way to the server and to the daemon.
+    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
     while not ended.is_set():
-        scan = freeblock.mine("pgbench_accounts", data=data, disk="d0", control=str(control), columns=["abalance"])
+        scan = freeblock.mine("pgbench_accounts", **options)
         try:
             for page, block in scan._pages():
                 scan._decode(page, block)
                 pages.append(page)
-                if ended.is_set():
+                if ended.wait(pace) if pace else ended.is_set():
                     break
         finally:
             scan._blocks.close()
+        assert not scan.damaged_pages or "image" in options, scan.damaged
 
 
 def check_a_snapshot_of_the_disk(command, mount, control):

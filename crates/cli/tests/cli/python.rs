@@ -1,11 +1,16 @@
 //! The wheel of the Python module, built once and installed into an environment of its own (docs/PYTHON.md).
 
+use crate::browser::Browser;
 use crate::support::Dir;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The tools that build the wheel and check its types.
-const TOOLS: [&str; 2] = ["maturin==1.16.0", "mypy==2.4.1"];
+/// The tool that builds the wheel, and the one that checks types.
+const MATURIN: &str = "maturin==1.16.0";
+const MYPY: &str = "mypy==2.4.1";
+
+/// The tool that runs the notebook.
+const MARIMO: &str = "marimo==0.25.2";
 
 /// The packages that the checks of both tiers use: readers of tables.
 const READERS: [&str; 2] = ["nanoarrow==0.9.0", "duckdb==2.0.1"];
@@ -30,8 +35,20 @@ struct Fetched {
 }
 
 impl Fetched {
-    /// Installs the tools and downloads the packages, unless an earlier run has; the error says why they cannot be had.
-    fn new(name: &str, tools: &[&'static str], packages: &[&'static str]) -> Result<Self, String> {
+    /// Installs the tools and downloads the packages, unless an earlier run has. Without them the test says what it misses.
+    fn new(name: &str, tools: &[&'static str], packages: &[&'static str]) -> Option<Self> {
+        if !testing::needs_program("python3") {
+            return None;
+        }
+        Self::fetch(name, tools, packages)
+            .inspect_err(|why| {
+                let names = [tools, packages].concat().join(", ");
+                testing::missing(&format!("python3 with venv and {names} ({why})"));
+            })
+            .ok()
+    }
+
+    fn fetch(name: &str, tools: &[&'static str], packages: &[&'static str]) -> Result<Self, String> {
         let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
         let fetched = Self { place: place.clone(), packages: packages.to_vec() };
         let stamp = place.join("installed");
@@ -48,8 +65,6 @@ impl Fetched {
         };
         if !tools.is_empty() {
             run(pip().arg("install").args(tools))?;
-            // maturin reads the metadata of all dependencies, those for other systems included.
-            run(Command::new(env!("CARGO")).args(["fetch", "--locked", "--quiet"]).current_dir(ROOT))?;
         }
         // The clean environment gets these without the network.
         run(pip().arg("download").args(packages).arg("--dest").arg(place.join("packages")))?;
@@ -121,44 +136,41 @@ fn recipes(document: &str, first: &str) -> Vec<String> {
     blocks.filter_map(|block| Some(block.split_once("```")?.0.to_owned())).collect()
 }
 
+impl Clean {
+    /// Packs the library that the build of the tests has, as a dependency of these tests, and installs it.
+    fn packed(fetched: &Fetched) -> Self {
+        let dir = Dir::new();
+        let wheels = dir.path("wheels");
+        let test = std::env::current_exe().unwrap();
+        let (built, library) = (test.with_file_name("libfreeblock_python.so"), dir.path("library"));
+        if run(Command::new("strip").arg("--strip-debug").args(["-o", &library]).arg(&built)).is_err() {
+            std::fs::copy(&built, &library).unwrap();
+        }
+        let pack = format!("{ROOT}/clients/python/tests/pack.py");
+        run(Command::new("python3").args([&pack, &library, &wheels])).unwrap();
+        Self::new(dir, &wheels, fetched)
+    }
+}
+
 #[test]
 fn the_module_installs_into_a_clean_environment_and_works_there() {
-    if !testing::needs_program("python3") {
-        return;
-    }
-    let fetched = match Fetched::new("python-readers", &[], &READERS) {
-        Ok(fetched) => fetched,
-        Err(why) => {
-            return testing::missing(&format!("python3 with venv and {} ({why})", READERS.join(", ")));
-        }
-    };
-    let dir = Dir::new();
-    let wheels = dir.path("wheels");
-    // The build of the tests has the library: it is a dependency of this test.
-    let test = std::env::current_exe().unwrap();
-    let (built, library) = (test.with_file_name("libfreeblock_python.so"), dir.path("library"));
-    if run(Command::new("strip").arg("--strip-debug").args(["-o", &library]).arg(&built)).is_err() {
-        std::fs::copy(&built, &library).unwrap();
-    }
-    let pack = format!("{ROOT}/clients/python/tests/pack.py");
-    run(Command::new("python3").args([&pack, &library, &wheels])).unwrap();
-    let clean = Clean::new(dir, &wheels, &fetched);
+    let Some(fetched) = Fetched::new("python-readers", &[], &READERS) else { return };
+    let clean = Clean::packed(&fetched);
     clean.check();
     clean.mine(&[]);
 }
 
 #[test]
-fn the_wheel_works_in_a_clean_environment() {
-    if !testing::needs_program("python3") {
-        return;
-    }
-    let packages = [READERS.as_slice(), &MORE].concat();
-    let fetched = match Fetched::new("python-tools", &TOOLS, &packages) {
-        Ok(fetched) => fetched,
-        Err(why) => return testing::missing(&format!("python3 with venv and {} ({why})", TOOLS.join(", "))),
-    };
+fn the_wheel_of_maturin_works_in_a_clean_environment() {
+    let Some(fetched) = Fetched::new("python-maturin", &[MATURIN], &READERS) else { return };
     let dir = Dir::new();
     let (wheels, tools) = (dir.path("wheels"), &fetched.place);
+    // maturin reads the metadata of all dependencies, those for other systems included.
+    if let Err(why) =
+        run(Command::new(env!("CARGO")).args(["fetch", "--locked", "--quiet"]).current_dir(ROOT))
+    {
+        return testing::missing(&format!("the metadata of all dependencies ({why})"));
+    }
     // The profile of the tests, so that their products are used again.
     let mut maturin = Command::new(tools.join("bin/maturin"));
     maturin.args(["build", "--quiet", "--locked", "--profile", "dev", "--strip", "--auditwheel", "skip"]);
@@ -166,18 +178,32 @@ fn the_wheel_works_in_a_clean_environment() {
     // The jobs of a `make` around the test are not for this command.
     maturin.env_remove("MAKEFLAGS").env_remove("CARGO_MAKEFLAGS").env("VIRTUAL_ENV", tools);
     run(&mut maturin).unwrap();
-    let clean = Clean::new(dir, &wheels, &fetched);
-    clean.check();
+    Clean::new(dir, &wheels, &fetched).check();
+}
 
+#[test]
+fn the_module_works_with_a_cluster_and_with_the_larger_readers_of_tables() {
+    let packages = [READERS.as_slice(), &MORE].concat();
+    let Some(fetched) = Fetched::new("python-more", &[], &packages) else { return };
+    let clean = Clean::packed(&fetched);
+    clean.check();
     let mut cluster = Command::new(&clean.python);
     cluster.args(["-I", &format!("{ROOT}/clients/python/tests/cluster.py")]);
     let said = run(&mut cluster).unwrap();
     assert!(said.contains("all checks passed\n"), "{said}");
+}
 
-    clean.mine(&[env!("CARGO_BIN_EXE_freeblock")]);
+#[test]
+fn rows_are_mined_through_a_daemon_while_the_server_goes_on() {
+    let Some(fetched) = Fetched::new("python-readers", &[], &READERS) else { return };
+    Clean::packed(&fetched).mine(&[env!("CARGO_BIN_EXE_freeblock")]);
+}
 
-    // The stubs are those of the native part, and the Python part is typed throughout.
-    // mypy gets the package alone: beside it, mypy would check the packages of the cluster as well.
+#[test]
+fn the_python_part_and_the_recipes_are_typed_and_the_stubs_are_those_of_the_native_part() {
+    let Some(fetched) = Fetched::new("python-types", &[MYPY], &READERS) else { return };
+    let clean = Clean::packed(&fetched);
+    // mypy gets the package alone: beside it, mypy would check other packages as well.
     let packages = run(Command::new(&clean.python)
         .args(["-c", "import sysconfig; print(sysconfig.get_path('purelib'), end='')"]))
     .unwrap();
@@ -185,7 +211,7 @@ fn the_wheel_works_in_a_clean_environment() {
     std::fs::create_dir(&alone).unwrap();
     run(Command::new("cp").arg("-r").arg(format!("{packages}/freeblock")).arg(&alone)).unwrap();
     let types = |arguments: &[&str]| {
-        let mut mypy = Command::new(tools.join("bin/python"));
+        let mut mypy = Command::new(fetched.place.join("bin/python"));
         mypy.args(arguments).current_dir(&alone).env("MYPY_CACHE_DIR", clean.dir.path("mypy"));
         run(&mut mypy).unwrap();
     };
@@ -197,4 +223,33 @@ fn the_wheel_works_in_a_clean_environment() {
         types(&["-m", "mypy", "--strict", "--follow-imports", "silent", "--ignore-missing-imports", &script]);
     }
     types(&["-m", "mypy.stubtest", "--ignore-missing-stub", "freeblock._native"]);
+}
+
+#[test]
+fn the_notebook_has_its_figures_in_a_browser() {
+    let Some(fetched) = Fetched::new("python-notebook", &[], &[MARIMO]) else { return };
+    let clean = Clean::packed(&fetched);
+    let Some(mut browser) = Browser::start(Path::new(&clean.dir.path("."))) else { return };
+    let page = clean.dir.path("notebook.html");
+    let render = format!("{ROOT}/clients/python/notebooks/render.py");
+    run(Command::new(&clean.python).args(["-W", "ignore", &render, &page])).unwrap();
+    browser.open(&format!("file://{page}"));
+    browser.until("document.readyState === 'complete' && document.querySelectorAll('svg').length === 3");
+    let headings =
+        browser.value("[...document.querySelectorAll('h2')].map(e => e.innerText.split(':')[0]).join()");
+    assert_eq!(headings, "Figure 2,Figure 8,The duel");
+    // Each drawing is visible, and none of its parts lies outside.
+    let outside = "[...document.querySelectorAll('svg')].filter(svg => {
+        const whole = svg.getBoundingClientRect();
+        const parts = [...svg.querySelectorAll('*')].map(part => part.getBoundingClientRect());
+        return whole.width < 300 || whole.height < 80 || parts.some(part =>
+            part.left < whole.left - 1 || part.right > whole.right + 1 || part.top < whole.top - 1 || part.bottom > whole.bottom + 1);
+    }).length";
+    assert_eq!(browser.value(outside), 0);
+    // Figure 2 has the shares of four drives, and the duel a row for each load, all of them numbers.
+    assert_eq!(browser.value("document.querySelectorAll('svg')[0].querySelectorAll('rect').length"), 12);
+    let numbers = "[...document.querySelectorAll('td')].map(cell => Number(cell.innerText)).filter(Number.isFinite).length";
+    let cells = browser.value("document.querySelectorAll('td').length");
+    assert!(cells.as_u64() >= Some(18) && browser.value(numbers) == cells, "{cells}");
+    assert!(browser.complaints.is_empty(), "{:?}", browser.complaints);
 }

@@ -23,7 +23,7 @@ use crate::drive::resolve::resolve;
 use crate::interrupt;
 use crate::output::Console;
 use crate::problem::Problem;
-use crate::values::{self, Load, Warmup};
+use crate::values::{self, Load, TraceDevices, Warmup};
 use args::{BackgroundTask, SimulateArgs, Switch, Where};
 use drive::{Behaviour, Drive, DriveError};
 use foreground::{Foreground, Space};
@@ -239,6 +239,8 @@ fn array(
     }
     let sizes = members.iter().map(Member::capacity).collect();
     let joined = sim::Drives::new(layout, members).map_err(|error| drives::no_array(&error))?;
+    let each = args.device == Some(TraceDevices::Each);
+    let joined = if each { joined.apart() } else { joined };
     let first = kits.first().ok_or_else(|| Problem::failed("there is no drive"))?;
     let (capacity, sector) = (joined.capacity(), joined.sector_bytes());
     let space = Space { capacity, sector, drive: &first.model, members: sizes };

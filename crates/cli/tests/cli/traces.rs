@@ -341,6 +341,17 @@ fn a_scheduler_outside_the_drive_and_an_array_send_flushes_forced_writes_and_dis
         assert!(number(&discards, "/discards/max_ms") < 10.0, "{}", discards["discards"]);
         assert_eq!(log.matches(",discard,0,4000000,").count(), 60 * drives);
     }
+    // A flush of one device is none of another's.
+    let device =
+        |line: &str| line.replacen("8,0 ", if line.contains(" FN ") { "8,16 " } else { "8,0 " }, 1) + "\n";
+    let trace = dir.file("two", &writes("WS", "FN").lines().map(device).collect::<String>());
+    let (workload, log) = (format!("replay:{trace}"), dir.path("log.csv"));
+    let each = ["--drives", "2", "--device", "each", "--workload", &workload, "--log", &log];
+    let each =
+        run_with(&[&["simulate", "--drive", "quantum-atlas-10k", "--json"], &each[..]].concat()).json();
+    assert_eq!(number(&each, "/flushes/requests"), 60.0);
+    let log = std::fs::read_to_string(log).unwrap();
+    assert_eq!((log.matches(",flush,0,0,1,").count(), log.matches(",flush,").count()), (60, 60));
     let fleet = {
         let workload = format!("replay:{}", dir.file("trace", &writes("WS", "FN")));
         let run =

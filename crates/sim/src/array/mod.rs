@@ -188,7 +188,7 @@ struct Open {
 /// A request is done when all its commands are. Writes of RAID 5 read what they need for the parity first. There is no cache
 /// and no lock of stripes in the array: two writes to one stripe may be under way at the same time.
 ///
-/// A flush goes to every drive, and is done before a write that it comes with begins. A forced write is forced on each of its
+/// A flush goes to every drive (unless they are [`apart`](Drives::apart)), and is done before a write that it comes with begins. A forced write is forced on each of its
 /// drives, and a discard goes to the drives that have its sectors.
 ///
 /// ```
@@ -233,6 +233,8 @@ pub struct Array<S> {
 pub struct Drives {
     map: ArrayMap,
     members: Vec<Member>,
+    /// Whether each drive is a device of its own.
+    apart: bool,
 }
 
 impl Drives {
@@ -244,6 +246,12 @@ impl Drives {
     /// Returns the size of a sector.
     pub fn sector_bytes(&self) -> Bytes {
         self.members.first().map_or(Bytes::new(512), Member::sector_bytes)
+    }
+
+    /// Makes each drive a device of its own: a flush goes to the drive of its address alone.
+    #[must_use]
+    pub fn apart(self) -> Self {
+        Self { apart: true, ..self }
     }
 
     /// Puts the array under a load. Its requests must lie within the capacity.
@@ -278,7 +286,7 @@ impl Drives {
             return Err(ArrayError::SectorSize { drive, found, first });
         }
         let sizes: Vec<Sectors> = members.iter().map(Member::capacity).collect();
-        Ok(Self { map: ArrayMap::new(layout, &sizes, first)?, members })
+        Ok(Self { map: ArrayMap::new(layout, &sizes, first)?, members, apart: false })
     }
 }
 
@@ -449,7 +457,14 @@ impl<S: Source> Array<S> {
         let outstanding = |drive: usize| members.get(drive).map_or(0, |m| m.port().outstanding());
         let (map, range) = (&mut self.drives.map, open.request.range);
         let steps = match open.cache {
-            CacheOps { flush: true, .. } => vec![map.flush()],
+            CacheOps { flush: true, .. } => {
+                let mut step = map.flush();
+                if self.drives.apart {
+                    let drive = map.locate(range.start()).0.min(members.len().saturating_sub(1));
+                    step.after.retain(|part| part.drive == drive);
+                }
+                vec![step]
+            }
             CacheOps { discard: true, .. } => map.discard(range),
             _ => map.plan(workload::Request { op: open.request.op, range }, outstanding),
         };

@@ -230,7 +230,9 @@ impl<I: Iterator<Item = Result<TraceRecord, TraceError>>> Streamed<I> {
                 },
             };
             if record.range.is_empty() && record.cache.flush {
-                return Ok(Some(record));
+                // It stays with its device.
+                let range = LbnRange::new(Lbn::new(start / self.factor), Sectors::ZERO);
+                return Ok(Some(TraceRecord { range, ..record }));
             }
             let range = self.on_drive(record.range, start)?;
             return Ok(Some(TraceRecord { range, ..record }));

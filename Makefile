@@ -10,7 +10,7 @@ RUST_MIN := $(shell sed -n 's/^rust-version *= *"\([0-9.]*\)".*/\1/p' Cargo.toml
 CARGO := cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: help demo site bench-site deb deb-check static container packager prometheus debian test test-long torture proofs-long explore lab reproduction bench bench-nbd bench-harm bench-page bench-disks fuzz-check policy lint ublk rust cc clients guest libclang wheel notebook
+.PHONY: help demo site bench-site deb deb-check static container packager prometheus debian test test-long torture proofs-long explore lab reproduction bench bench-nbd bench-harm bench-page bench-disks bench-door fuzz-check policy lint ublk rust cc clients guest libclang wheel notebook
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/make \1: \2/p' Makefile
@@ -67,6 +67,7 @@ proofs-long: rust cc clients guest debian fuzz-check ## the proofs with other pe
 	@$(call proof,guest,serve)
 	@$(call proof,package,serve)
 	@$(call proof,boot,serve)
+	@$(call proof,pressure,serve)
 	@export SWITCHES=$(TARGET)/release/examples/switches; $(call proof,switches,serve)
 	@if $(MAKE) --no-print-directory libclang; then \
 	  $(CARGO) test --release --locked --package freeblock-device --features ublk --lib && $(MAKE) --no-print-directory ublk && { $(call proof,ublk,serve); }; \
@@ -141,6 +142,10 @@ bench-page: rust cc clients ## the cost of the page to the disk's clients: no br
 bench-disks: rust cc clients ## what each of 24 emulated disks costs one daemon in memory and processor time, under load and scrubbed (DISKS=N)
 	@$(CARGO) build --release --locked --quiet --package freeblock-cli --bin freeblock
 	@LENGTH=$(or $(LENGTH),long) FREEBLOCK=$(TARGET)/release/freeblock bash proofs/disks.sh
+
+bench-door: rust cc clients ## a program at the background export, and the same at the disk's own, beside clients of an emulated drive (FLOOR=8MB/s, MB=N; root)
+	@$(CARGO) build --release --locked --quiet --package freeblock-cli --bin freeblock
+	@LENGTH=$(or $(LENGTH),long) FREEBLOCK=$(TARGET)/release/freeblock bash proofs/door.sh
 
 SEED := $(or $(SEED),$(shell od -An -N4 -tu4 /dev/urandom | tr -d ' '))
 explore: export PROPTEST_RNG_SEED = $(SEED)

@@ -40,6 +40,15 @@ fn the_benchmark_of_the_page_runs() {
     proof("page.sh", &[]);
 }
 
+/// The figures of a short run are not held against a bound; the script fails if what was read is not what was written.
+#[test]
+fn programs_at_the_background_export_and_at_a_snapshot_read_what_was_written() {
+    proof(
+        "door.sh",
+        &[("MB", "8"), ("ALONE", "1"), ("FLOOR", "8MB/s"), ("PROGRAMS", "nbdcopy copy"), ("RATE", "10")],
+    );
+}
+
 /// The figures of a short run are not held against a bound; the script fails if a disk is not scrubbed or its reads fail.
 #[test]
 fn the_benchmark_of_many_disks_runs() {

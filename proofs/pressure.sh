@@ -1,0 +1,71 @@
+#!/bin/bash
+# A machine that mounts its own disk, and has little memory: a guest's daemon serves the guest's disk, the guest's kernel has it as
+# /dev/nbd0 with an ext4 on it, and nearly all of the other memory is taken. Writers dirty several times what is left, so that the
+# kernel frees memory by writing through the daemon. All of them end, and the bytes are those that were written. Each thread of the
+# daemon is known to the kernel as one that writes, and all of its memory is locked.
+. "$(dirname "$0")/lib.sh"
+[ "$KIND" = serve ] || skip "the daemon runs in the guest, over a disk there: KIND=serve"
+. "$(dirname "$0")/guest-lib.sh"
+need mkfs.ext4 e2fsprogs
+
+guest_parts
+root_begin crc32c_generic crc16 mbcache jbd2 ext4 nbd virtio_blk
+cp "$FREEBLOCK" "$WORK/freeblock"
+strip --strip-debug "$WORK/freeblock" 2>/dev/null || true
+add "$WORK/freeblock"
+if long; then echo 5; else echo 1; fi >"$root/etc/rounds"
+echo "${LOCK---lock-memory}" >"$root/etc/lock"
+root_end <<'INIT'
+for try in 1 2 3 4 5 6 7 8 9 10; do [ -b /dev/vda ] && break; sleep 1; done
+mkdir -p /hog
+mount -t tmpfs -o size=100% tmpfs /hog
+ip link set lo up
+lock=$(cat /etc/lock)
+freeblock serve --disk d0=/dev/vda --listen unix:/run/s $lock >/run/log 2>&1 &
+daemon=$!
+for i in $(seq 600); do [ ! -S /run/s ] || break; kill -0 $daemon 2>/dev/null || break; sleep 0.1; done
+[ -S /run/s ] || { cat /run/log; die "start the daemon"; }
+nbd-client -unix /run/s /dev/nbd0 || die nbd-client
+mkfs.ext4 -q -F /dev/nbd0 || die mkfs
+mount -t ext4 /dev/nbd0 /mnt || die mount
+if [ -n "$lock" ]; then
+  # PF_MEMALLOC_NOIO of include/linux/sched.h, in the seventh field behind the name.
+  for task in /proc/$daemon/task/*/stat; do
+    set -- $(sed 's/.*) //' "$task")
+    [ $(($7 & 0x80000)) != 0 ] || die "mark the thread $(cat "$task")"
+  done
+  [ "$(awk '/^VmLck:/ { print $2 }' /proc/$daemon/status)" -gt 4096 ] || die "lock the memory"
+  grep -i warn /run/log && die "start without a warning"
+fi
+left=32
+file() { yes "file $1 of round $2" | head -c 83886080; }
+for round in $(seq "$(cat /etc/rounds)"); do
+  rm -f /hog/hog
+  free=$(awk '/^MemAvailable:/ { print int($2 / 1024) }' /proc/meminfo)
+  dd if=/dev/zero of=/hog/hog bs=1M count=$((free - left)) 2>/dev/null || die "take memory"
+  writers=
+  for i in 1 2 3 4; do
+    { file $i $round >/mnt/$i; } &
+    writers="$writers $!"
+  done
+  for writer in $writers; do wait $writer || die "write"; done
+  sync
+  echo 3 >/proc/sys/vm/drop_caches
+  for i in 1 2 3 4; do file $i $round | cmp - /mnt/$i || die "compare $i"; done
+  kill -0 $daemon 2>/dev/null || die "keep the daemon"
+  echo "round $round: $free MiB were free, $left of them left"
+done
+umount /mnt || die umount
+e2fsck -fn /dev/nbd0 || die e2fsck
+nbd-client -d /dev/nbd0
+echo "GUEST: written under pressure, rounds: $(cat /etc/rounds)"
+poweroff -f
+INIT
+truncate -s 1G "$WORK/data.img"
+boot 1 -m 320 -nic none -drive "file=$WORK/data.img,format=raw,if=none,id=data" -device virtio-blk-pci,drive=data
+for _ in $(seq 1800); do kill -0 "$guest" 2>/dev/null || break; sleep 1; done
+kill -0 "$guest" 2>/dev/null && not 1 "the guest does not end: its kernel waits for a daemon that waits for the kernel"
+wait "$guest" || true
+guest=
+says 1 "written under pressure" || not 1 "the file system is not as it was written"
+echo "pressure: a guest with 320 MiB, all but 32 taken, has written 320 MiB in a round to the ext4 on a disk of its own daemon; $(grep -ao 'rounds: [0-9]*' "$WORK/console.1")"

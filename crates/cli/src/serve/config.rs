@@ -506,6 +506,7 @@ mod tests {
             record,
             mimic_table,
             conservatism,
+            probe: Some(true),
             ublk: Some(0),
             background: Some("d0-background".into()),
             background_write: true,

@@ -188,7 +188,7 @@ fn columns(text: &mut String, table: &Numbers) {
     text.push_str("</tbody>\n</table></div>\n");
 }
 
-/// Escapes a sentence for use between tags. What stands between two backticks becomes code.
+/// Escapes a sentence for use between tags. Text between two backticks becomes code.
 fn prose(text: &str) -> String {
     let mut parts = text.split('`').map(escape);
     let mut prose = parts.next().unwrap_or_default();

@@ -41,7 +41,7 @@ pub struct Wish {
     pub again: bool,
 }
 
-/// What a comparison has found.
+/// The findings of a comparison.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Found {
     /// LBNs that do not agree.
@@ -84,7 +84,7 @@ struct Suspect {
     reading: Option<Reading>,
 }
 
-/// What is under way for a member.
+/// The reads of a member that are under way.
 #[derive(Clone, Debug, Default)]
 struct Member {
     /// The first block that was not asked for.

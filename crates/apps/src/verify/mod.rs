@@ -1,8 +1,8 @@
 //! Compares the members of a mirror, of RAID 5 or of RAID 6, and names the LBNs that do not agree.
 //!
-//! Each member is read in whatever order suits it. What has come of a block is kept as a sum that adds up to zero when the members
-//! agree, so that a gibibyte of memory has room for a hundred million blocks, and the members may be far apart. Blocks whose sums
-//! differ are read again, byte by byte.
+//! Each member is read in whatever order suits it. The bytes of a block that have come are kept as a sum that adds up to zero when
+//! the members agree, so that a gibibyte of memory has room for a hundred million blocks, and the members may be far apart. Blocks
+//! whose sums differ are read again, byte by byte.
 
 mod comparison;
 mod parity;

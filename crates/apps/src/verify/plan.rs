@@ -1,4 +1,4 @@
-//! What is compared.
+//! The plan of a comparison: its members, their layout and the LBNs.
 
 use thiserror::Error;
 use units::{Bytes, Lbn, LbnRange, Sectors};
@@ -22,7 +22,7 @@ pub enum Array {
     },
 }
 
-/// What a comparison reads.
+/// The members of a comparison, and the LBNs that it reads of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// How the members depend on each other.
@@ -155,7 +155,7 @@ impl Plan {
     }
 }
 
-/// What a member holds in a stripe.
+/// A member's part of a stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
     /// The data of this number.

@@ -17,11 +17,9 @@ pub(crate) struct Daemon {
     pub(crate) json: bool,
 }
 
-/// The options that every task has.
-#[derive(Debug, Args)]
-pub(crate) struct Start {
-    #[command(flatten)]
-    pub(crate) daemon: Daemon,
+/// How a task runs, and whether the command waits for it.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct Terms {
     /// The share of the gaps relative to other tasks, 1 to 100
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u8).range(1..=100), allow_negative_numbers = true)]
     pub(crate) priority: u8,
@@ -31,6 +29,15 @@ pub(crate) struct Start {
     /// Wait until the task has ended; Ctrl-C leaves it running
     #[arg(long)]
     pub(crate) wait: bool,
+}
+
+/// The options that every task of one disk has.
+#[derive(Debug, Args)]
+pub(crate) struct Start {
+    #[command(flatten)]
+    pub(crate) daemon: Daemon,
+    #[command(flatten)]
+    pub(crate) terms: Terms,
 }
 
 #[derive(Debug, Args)]
@@ -92,15 +99,8 @@ pub(crate) struct VerifyArgs {
     /// The most memory for the sums of blocks that not all disks have read
     #[arg(long, value_name = "SIZE", value_parser = crate::values::memory, default_value = "1GiB", allow_negative_numbers = true)]
     pub(crate) memory: units::Bytes,
-    /// The share of the gaps relative to other tasks, 1 to 100
-    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u8).range(1..=100), allow_negative_numbers = true)]
-    pub(crate) priority: u8,
-    /// Warn if the task will not be done in this time: 90s, 30m, 6h, 2d
-    #[arg(long, value_name = "TIME", value_parser = seconds)]
-    pub(crate) deadline: Option<u64>,
-    /// Wait until the task has ended; Ctrl-C leaves it running
-    #[arg(long)]
-    pub(crate) wait: bool,
+    #[command(flatten)]
+    pub(crate) terms: Terms,
     /// The daemon's control socket
     #[arg(long, value_name = "PATH", default_value = client::USUAL_PATH)]
     pub(crate) control: PathBuf,

@@ -9,7 +9,7 @@ use crate::problem::Problem;
 use crate::progress::Progress;
 use args::{
     Array, BackupArgs, Daemon, OneTask, PriorityArgs, ReorganizeArgs, ReplicaArgs, RestoreArgs, ScrubArgs,
-    SnapshotArgs, Start, VerifyArgs,
+    SnapshotArgs, Start, Terms, VerifyArgs,
 };
 use client::{Control, ControlError};
 use serde_json::{Map, Value, json};
@@ -35,7 +35,7 @@ pub(crate) fn scrub(args: &ScrubArgs, console: &Console) -> Result<String, Probl
         return start("scrub", spec, &args.start, console);
     }
     let control = Control::new(&args.start.daemon.control);
-    complete("scrub", &mut spec, args.start.priority, args.start.deadline);
+    complete("scrub", &mut spec, args.start.terms);
     let mut begun = Vec::new();
     for disk in names(&control)? {
         let path = format!("/v1/disks/{}/tasks", part(&disk)?);
@@ -45,7 +45,7 @@ pub(crate) fn scrub(args: &ScrubArgs, console: &Console) -> Result<String, Probl
     let mut tasks = Vec::new();
     for (path, task) in begun {
         let path = format!("{path}/{}", task["id"]);
-        tasks.push(if args.start.wait { wait(&control, &path, task, console)? } else { task });
+        tasks.push(if args.start.terms.wait { wait(&control, &path, task, console)? } else { task });
     }
     match args.start.daemon.json {
         true => crate::drive::json(&json!({ "tasks": tasks })),
@@ -85,8 +85,7 @@ pub(crate) fn verify(args: &VerifyArgs, console: &Console) -> Result<String, Pro
     put(&mut spec, "memory_bytes", Some(args.memory.get()));
     let (control, disk, json) = (args.control.clone(), Some(first.clone()), args.json);
     let daemon = Daemon { control, disk, json };
-    let start_args = Start { daemon, priority: args.priority, deadline: args.deadline, wait: args.wait };
-    start("verify", spec, &start_args, console)
+    start("verify", spec, &Start { daemon, terms: args.terms }, console)
 }
 
 pub(crate) fn backup(args: &BackupArgs, console: &Console) -> Result<String, Problem> {
@@ -273,11 +272,11 @@ fn names(control: &Control) -> Result<Vec<String>, Problem> {
 }
 
 /// Completes what every task has.
-fn complete(kind: &str, spec: &mut Map<String, Value>, priority: u8, deadline: Option<u64>) {
+fn complete(kind: &str, spec: &mut Map<String, Value>, terms: Terms) {
     spec.insert("kind".into(), kind.into());
-    spec.insert("priority".into(), priority.into());
+    spec.insert("priority".into(), terms.priority.into());
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    put(spec, "deadline_unix_s", deadline.map(|time| now.saturating_add(time)));
+    put(spec, "deadline_unix_s", terms.deadline.map(|time| now.saturating_add(time)));
 }
 
 fn problem(error: ControlError) -> Problem {
@@ -291,10 +290,10 @@ fn start(
     console: &Console,
 ) -> Result<String, Problem> {
     let (control, disk) = daemon(&args.daemon)?;
-    complete(kind, &mut spec, args.priority, args.deadline);
+    complete(kind, &mut spec, args.terms);
     let path = format!("/v1/disks/{disk}/tasks");
     let mut task = control.post(&path, &Value::Object(spec)).map_err(problem)?;
-    if args.wait {
+    if args.terms.wait {
         task = wait(&control, &format!("{path}/{}", task["id"]), task, console)?;
     }
     told(&args.daemon, &task)

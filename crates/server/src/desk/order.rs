@@ -212,7 +212,7 @@ pub struct OpenSums {
 pub struct OpenMembers {
     /// Their names, in the order of the array.
     pub members: Vec<String>,
-    /// What is compared.
+    /// The comparison itself, without their names.
     pub plan: apps::verify::Plan,
     /// The progress; empty at the beginning.
     pub saved: Vec<u8>,

@@ -1,11 +1,13 @@
 //! The specification of a task.
 
+mod verify;
+
 use apps::snapshot::VolumeId;
-use apps::verify::{Array, PlanError};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use thiserror::Error;
 use units::{Bytes, Lbn, LbnRange, Sectors};
+pub use verify::{ArrayKind, Verify};
 
 /// The most sectors in a block of a task: 16 MiB of 512-byte sectors. A block is kept in memory whole.
 pub const MOST_BLOCK_SECTORS: u64 = 1 << 15;
@@ -80,19 +82,6 @@ impl std::fmt::Display for Kind {
     }
 }
 
-/// How the members of an array depend on each other.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ArrayKind {
-    /// All have the same content.
-    #[default]
-    Mirror,
-    /// RAID 5, in any layout.
-    Raid5,
-    /// RAID 6, in md's left-symmetric layout.
-    Raid6,
-}
-
 /// A task as a user asks for it; every field but `kind` may be left out where the kind does not need it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -163,11 +152,6 @@ pub struct TaskSpec {
 fn usual_priority() -> u8 {
     scheduler::Priority::default().get()
 }
-
-/// The default of `memory_bytes`.
-const USUAL_MEMORY: u64 = 1 << 30;
-/// The largest block of a comparison.
-const MOST_VERIFY_BLOCK_BYTES: u64 = 1 << 20;
 
 /// The default unit of a task, 16 KiB. A block has to fit into a gap whole, or the head has to visit its track again:
 /// on an emulated Atlas 10K with 8 random requests waiting a scrub gets 3.84 MB/s for free with it, 4.07 with 4 KiB and
@@ -262,73 +246,6 @@ impl TaskSpec {
                 What::Restore { from: paths("from", &self.from)?, force: self.force }
             }
         })
-    }
-
-    /// Checks a comparison. Whether the other disks exist and are large enough is checked by who knows them.
-    fn verify(&self, disk: &DiskFacts) -> Result<self::Verify, SpecError> {
-        let mend = "name the disks in the order of the array, that of this task first";
-        if self.members.first() != Some(&disk.name) {
-            let found =
-                self.members.first().map_or("nothing is given".into(), |name| format!("{name:?} is first"));
-            return Err(SpecError::new("members", found, mend));
-        }
-        let mut names: Vec<&String> = self.members.iter().collect();
-        names.sort_unstable();
-        if let Some(twice) = names.windows(2).find_map(|two| (two.first() == two.last()).then(|| two.first()))
-        {
-            let name = twice.map_or("", |name| name.as_str());
-            return Err(SpecError::new("members", format!("{name:?} is given twice"), "name each disk once"));
-        }
-        let (offset, chunk) = (self.offset_lbn.unwrap_or(0), self.chunk_sectors);
-        let array = match (self.array.unwrap_or_default(), chunk) {
-            (ArrayKind::Mirror, None) => Array::Mirror,
-            (ArrayKind::Mirror, Some(_)) => {
-                let found = "a mirror has no such thing".into();
-                return Err(SpecError::new("chunk_sectors", found, "leave it out, or give the array's kind"));
-            }
-            (ArrayKind::Raid5, _) => Array::Raid5,
-            (ArrayKind::Raid6, Some(chunk)) => Array::Raid6 { chunk: Sectors::new(chunk) },
-            (ArrayKind::Raid6, None) => {
-                let mend = "give the chunk of the array (`mdadm --detail` shows it)";
-                return Err(SpecError::new("chunk_sectors", "nothing is given".into(), mend));
-            }
-        };
-        let spec = Self { first_lbn: Some(self.first_lbn.unwrap_or(offset)), ..self.clone() };
-        let range = spec.range(disk)?;
-        let usual = self.block(disk)?.get();
-        // The largest power of two that divides the chunk, so that no block is in two stripes.
-        let most =
-            chunk.filter(|chunk| *chunk > 0).map_or(usual, |chunk| 1 << chunk.trailing_zeros().min(62));
-        let block = Sectors::new(if self.block_sectors.is_some() { usual } else { usual.min(most) });
-        let plan = apps::verify::Plan {
-            array,
-            members: self.members.len(),
-            offset: Lbn::new(offset),
-            range,
-            block,
-            sector_bytes: disk.sector_bytes,
-            memory: Bytes::new(self.memory_bytes.unwrap_or(USUAL_MEMORY)),
-        };
-        let bytes = block.bytes(disk.sector_bytes).get();
-        if bytes > MOST_VERIFY_BLOCK_BYTES {
-            return Err(SpecError::new(
-                "block_sectors",
-                block.get().to_string(),
-                "give a block of at most 1 MiB",
-            ));
-        }
-        plan.check()?;
-        Ok(self::Verify { members: self.members.clone(), plan })
-    }
-
-    /// Gives a comparison its size, if it has none: up to the end of the smallest of these disks, of RAID 6 in whole chunks.
-    pub(crate) fn fit<'a>(&mut self, disks: impl IntoIterator<Item = &'a DiskFacts>) {
-        let smallest = disks.into_iter().map(|disk| disk.capacity.get()).min();
-        if let (Kind::Verify, None, Some(end)) = (self.kind, self.sectors, smallest) {
-            let (offset, chunk) = (self.offset_lbn.unwrap_or(0), self.chunk_sectors.unwrap_or(1).max(1));
-            let end = offset + end.saturating_sub(offset) / chunk * chunk;
-            self.sectors = Some(end.saturating_sub(self.first_lbn.unwrap_or(offset)));
-        }
     }
 
     fn range(&self, disk: &DiskFacts) -> Result<LbnRange, SpecError> {
@@ -439,15 +356,6 @@ pub struct Checksums {
     pub store: PathBuf,
     /// Whether a store that is distrusted or unknown is replaced by a new one.
     pub anew: bool,
-}
-
-/// A comparison of disks.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verify {
-    /// The disks, in the order of the array.
-    pub members: Vec<String>,
-    /// What is compared.
-    pub plan: apps::verify::Plan,
 }
 
 /// A task that was checked.
@@ -567,22 +475,6 @@ pub struct SpecError {
     pub mend: String,
 }
 
-impl From<PlanError> for SpecError {
-    fn from(error: PlanError) -> Self {
-        let field = match error {
-            PlanError::Members { .. } => "members",
-            PlanError::Block { .. } => "block_sectors",
-            PlanError::First { .. } => "first_lbn",
-            PlanError::Range(_) => "sectors",
-            PlanError::Memory(_) => "memory_bytes",
-        };
-        let text = error.to_string();
-        let (found, mend) = text.split_once("; ").unwrap_or((&text, ""));
-        let found = found.strip_prefix(field).and_then(|found| found.strip_prefix(": ")).unwrap_or(found);
-        Self::new(field, found.to_owned(), mend)
-    }
-}
-
 impl SpecError {
     pub(crate) fn new(field: &'static str, found: String, mend: impl Into<String>) -> Self {
         Self { field, found, mend: mend.into() }
@@ -622,7 +514,7 @@ fn given<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Option<u64>
 mod tests {
     use super::*;
 
-    fn disk() -> DiskFacts {
+    pub(super) fn disk() -> DiskFacts {
         DiskFacts {
             name: "d".into(),
             capacity: Sectors::new(1000),
@@ -640,29 +532,6 @@ mod tests {
     fn a_scrub_is_of_the_whole_disk_in_blocks_of_16_kib() {
         let what = TaskSpec::new(Kind::Scrub).check(&disk()).unwrap();
         assert_eq!(what, What::Scrub { range: disk().whole(), block: Sectors::new(32), checksums: None });
-    }
-
-    #[test]
-    fn a_comparison_ends_with_the_smallest_disk_in_whole_chunks_and_no_block_is_in_two_chunks() {
-        let small = DiskFacts { name: "e".into(), capacity: Sectors::new(900), ..disk() };
-        let members: Vec<String> = ["d", "e", "f", "g"].map(Into::into).into();
-        let fitted = |mut spec: TaskSpec| {
-            spec.fit([&disk(), &small, &disk(), &disk()]);
-            match spec.check(&disk()).unwrap() {
-                What::Verify(Verify { plan, .. }) => plan,
-                other => panic!("{other:?}"),
-            }
-        };
-        let spec = TaskSpec { members, ..TaskSpec::new(Kind::Verify) };
-        let plan = fitted(spec.clone());
-        assert_eq!(
-            (plan.array, plan.range, plan.block),
-            (Array::Mirror, LbnRange::new(Lbn::ZERO, Sectors::new(900)), Sectors::new(32))
-        );
-        let (array, chunk_sectors, offset_lbn) = (Some(ArrayKind::Raid6), Some(24), Some(10));
-        let plan = fitted(TaskSpec { array, chunk_sectors, offset_lbn, ..spec });
-        assert_eq!(plan.range, LbnRange::new(Lbn::new(10), Sectors::new(37 * 24)));
-        assert_eq!((plan.block, plan.memory), (Sectors::new(8), Bytes::new(1 << 30)));
     }
 
     #[test]

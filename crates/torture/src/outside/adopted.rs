@@ -15,7 +15,7 @@ impl Front {
             Config { place: Place::Outside(outer.config(self.boxed.overheads)), ..self.setup.config() };
         let told = self.core.adopt(Arc::clone(&known), config);
         told.map_err(|e| (Check::Refusal, format!("a model of the same drive is refused: {e}")))?;
-        (self.known, self.config, self.adopted) = (known, config, true);
+        (self.known, self.config) = (known, config);
         self.counts.adopted += 1;
         self.most_at_drive = self.most_at_drive.max(outer.most_at_drive());
         self.drain()

@@ -428,7 +428,7 @@ impl Front {
         let outer = self.setup.outside;
         let known = outer.knowledge == Knowledge::Exact && outer.conduct != Conduct::Rough;
         // Another model begins another account.
-        if outer.manner == Manner::Paper || !known || self.adopted {
+        if outer.manner == Manner::Paper || !known || self.counts.adopted > 0 {
             return Ok(());
         }
         let Some(told) = self.core.detour_harm() else { return Ok(()) };

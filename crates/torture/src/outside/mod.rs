@@ -84,8 +84,6 @@ pub(crate) struct Front {
     boxed: Boxed,
     /// The maximum of commands at the drive, by any model that the core has had.
     most_at_drive: usize,
-    /// Whether the core has had another model.
-    adopted: bool,
     core: Core,
     medium: Medium,
     clients: Clients,
@@ -161,7 +159,6 @@ impl Stage for Front {
             core: setup.core(Arc::clone(&known), config),
             setup: setup.clone(),
             most_at_drive: setup.outside.most_at_drive(),
-            adopted: false,
             config,
             known,
             capacity,

@@ -44,7 +44,7 @@ pub enum AdoptError {
 
 impl Core {
     /// Replaces, outside the drive, the model of the drive and the configuration, as soon as the commands at the drive are done.
-    /// Waiting requests, sessions and their blocks stay. What is learned about the drive, and the audit, begin anew, and so does the
+    /// Waiting requests, sessions and their blocks stay. Facts that were learned about the drive, and the audit, begin anew, and so does the
     /// estimate of the harm of idle time, unless it is over the bound.
     ///
     /// # Errors

@@ -248,7 +248,7 @@ fn memory_does_not_grow_with_a_trace_in_a_pipe() {
     assert!(packed < OWN_MIB_MAX, "{packed} MiB with zstd");
 }
 
-/// Prints the table of docs/BENCHMARKS.md.
+/// Prints the figures of docs/BENCHMARKS.md.
 #[test]
 #[ignore = "takes minutes"]
 #[cfg(target_os = "linux")]

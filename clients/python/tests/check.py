@@ -2,11 +2,13 @@
 
 Every function called `check_...` is a check. The first that fails ends the program.
 """
+import ast
 import inspect
 import json
 import pathlib
 import pickle
 import random
+import re
 import struct
 import subprocess
 import sys
@@ -639,16 +641,29 @@ def decoded(data, *columns):
     return freeblock.postgres.values(tuple_, columns, [True] * len(columns))
 
 
+def compressed(size, method, data):
+    """A value that is compressed in its tuple: by pglz (0) or LZ4 (1)."""
+    return struct.pack("<II", (8 + len(data)) << 2 | 2, size | method << 30) + data
+
+
 def check_values_of_postgres_are_decoded():
     postgres = freeblock.postgres
     assert decoded(struct.pack("<i", -7) + bytes([2 * 4 + 1]) + b"abc", INT4, TEXT) == [-7, "abc"]
     assert decoded(bytes([3]) + b"\0\0\0" + struct.pack("<i", 9), TEXT, INT4) == ["", 9]
     long = b"x" * 300
     assert decoded(struct.pack("<I", 304 << 2) + long, TEXT) == ["x" * 300]
-    assert decoded(b"\1\x12" + bytes(16), TEXT) == [postgres.UNDECIDED]
+    assert decoded(b"\1\x12" + bytes(16), TEXT) == [postgres.TOASTED]
+    # A column that tuples have no value for, by a default of the catalog or because the server generates it.
+    added, generated = INT4._replace(has_missing=True), INT4._replace(virtual=True)
+    (tuple_,) = postgres.tuples(a_page([(3, 0, 0x0900, 1, struct.pack("<i", 5))]))
+    assert postgres.values(tuple_, (INT4, added, generated, INT4), [True] * 4) == [5, postgres.MISSING, postgres.VIRTUAL, None]
     # "ab" and nine bytes from two before.
-    packed = struct.pack("<I", 11) + bytes([0b100]) + b"ab" + bytes([6, 2])
-    assert decoded(struct.pack("<I", (4 + len(packed)) << 2 | 2) + packed, TEXT) == ["abababababa"]
+    assert decoded(compressed(11, 0, bytes([0b100]) + b"ab" + bytes([6, 2])), TEXT) == ["abababababa"]
+    # LZ4: "ab" and nine bytes from two before, and three bytes at the end; then lengths that go on in the next bytes.
+    assert decoded(compressed(14, 1, bytes([0x25]) + b"ab" + bytes([2, 0, 0x30]) + b"xyz"), TEXT) == ["abababababaxyz"]
+    plain, repeated = b"n" * (15 + 255 + 7), 15 + 4 + 255 + 9
+    packed = bytes([0xFF, 255, 7]) + plain + bytes([1, 0, 255, 9, 0x10]) + b"z"
+    assert decoded(compressed(len(plain) + repeated + 1, 1, packed), TEXT) == ["n" * (len(plain) + repeated) + "z"]
     numeric = postgres.TYPES[1700].read
     for words, text in (
         ((0x8000 | 2 << 7, 12, 3400), "12.34"),
@@ -660,7 +675,7 @@ def check_values_of_postgres_are_decoded():
     ):
         assert format(numeric(struct.pack(f"<{len(words)}H", *words)), "f") == text, text
     assert postgres.TYPES[1082].read(struct.pack("<i", -10_957)) == 0
-    assert postgres.TYPES[1114].read(struct.pack("<q", 2**63 - 1)) is postgres.UNDECIDED
+    assert postgres.TYPES[1114].read(struct.pack("<q", 2**63 - 1)) is postgres.INFINITE
 
 
 def check_damaged_pages_of_postgres_are_refused_and_never_misread():
@@ -686,8 +701,34 @@ def check_damaged_pages_of_postgres_are_refused_and_never_misread():
     assert refused > 500, refused
     for data in (b"", b"\x80\0\0\0", b"\1\5" + bytes(16), b"\xff", struct.pack("<I", 2 << 2), struct.pack("<II", 12 << 2 | 2, 90) + bytes(4)):
         raises(postgres.Damaged, lambda: decoded(data, TEXT))
+    for size, method, data in (
+        (4, 2, b"abcd"),  # an unknown method
+        (4, 1, b""),
+        (4, 1, b"\x50abcd"),  # literals past the end
+        (9, 1, b"\x40abcd"),  # fewer bytes than are said
+        (3, 1, b"\x40abcd"),  # more
+        (12, 1, b"\x44abcd\0\0"),  # from before the beginning, and from itself
+        (12, 1, b"\x44abcd\5\0"),
+        (9, 1, b"\x44abcd\1\0"),  # a repetition past the size
+        (20, 1, b"\x4fabcd\1\0"),  # a length that goes on past the end
+        (1 << 29, 1, b"\x40abcd"),  # more than can be
+    ):
+        raises(postgres.Damaged, lambda: decoded(compressed(size, method, data), TEXT))
     for data in (b"", b"\0", b"\0\0", struct.pack("<HHH", 0, 0, 10_000), struct.pack("<H", 0xE000)):
         raises(postgres.Damaged, lambda: postgres.TYPES[1700].read(data))
+
+
+def a_control(next_xid=1_000, active=0, multi=1, offset=1, version="15", state=6, wal_level=1, prepared=0, numbers=None):
+    """A control file, by default of a server of PostgreSQL 15 that is running."""
+    known = freeblock.postgres.VERSIONS[version]
+    control = bytearray(8192)
+    struct.pack_into("<IIi", control, 8, *(numbers or (known.control, known.catalog)), state)
+    struct.pack_into("<QIII", control, 64, next_xid, 0, multi, offset)
+    struct.pack_into("<I", control, 120, active)
+    for at, value in ((172, wal_level), (192, prepared), (204, 8), (216, 8192), (220, 131_072), (232, 64)):
+        struct.pack_into("<I", control, at, value)
+    struct.pack_into("<I", control, known.control_bytes, freeblock.postgres._crc32c(bytes(control[: known.control_bytes])))
+    return bytes(control)
 
 
 def a_snapshot(statuses, next_xid=1_000, active=0, members=()):
@@ -702,14 +743,8 @@ def a_snapshot(statuses, next_xid=1_000, active=0, members=()):
             places[at // 4 * 20 + at % 4] = kind
             struct.pack_into("<I", places, at // 4 * 20 + 4 + at % 4 * 4, xid)
             at += 1
-    control = bytearray(292)
-    struct.pack_into("<IIi", control, 8, 1300, 0, 6)
-    struct.pack_into("<QIII", control, 64, next_xid, 0, len(members) + 1, at)
-    struct.pack_into("<I", control, 120, active)
-    struct.pack_into("<II", control, 216, 8192, 131_072)
-    struct.pack_into("<I", control, 288, freeblock.postgres._crc32c(bytes(control[:288])))
     files = {
-        "global/pg_control": control,
+        "global/pg_control": a_control(next_xid, active, len(members) + 1, at),
         "pg_xact/0000": log,
         "pg_multixact/offsets/0000": offsets,
         "pg_multixact/members/0000": places,
@@ -744,9 +779,59 @@ def check_visibility_is_decided_by_the_commit_log():
     (tuple_,) = freeblock.postgres.tuples(a_page([(5_000_000, 0, invalid | 0x0100, 0, b"")]))
     assert old.visible(tuple_) is True
     assert old.visible(tuple_._replace(infomask=invalid)) is None
-    control = bytearray(292)
-    raises(freeblock.postgres.Damaged, lambda: freeblock.postgres.control(bytes(control)))
-    raises(freeblock.postgres.Damaged, lambda: freeblock.postgres.control(b""))
+
+
+def check_versions_of_postgres_are_known_by_name_or_refused():
+    postgres = freeblock.postgres
+    for name in postgres.VERSIONS:
+        control = postgres.control(a_control(version=name, active=7))
+        assert (control.version, control.oldest_active, control.running) == (name, 7, True)
+    # PostgreSQL 14, 17, and a beta of 15: a number of either kind alone is not enough.
+    for numbers in ((1300, 202107181), (1300, 202406281), (1300, 202204291), (1800, 202209061), (1700, 202506291)):
+        error = raises(postgres.Damaged, lambda: postgres.control(a_control(numbers=numbers)))
+        for said in (str(numbers[0]), str(numbers[1]), "PostgreSQL 15", "PostgreSQL 16", "PostgreSQL 18"):
+            assert said in str(error), error
+    for broken in (b"", bytes(8192), a_control()[:200], a_control()[:120] + b"\1" + a_control()[121:]):
+        raises(postgres.Damaged, lambda: postgres.control(broken))
+    files = {"global/pg_control": a_control(numbers=(1300, 202107181))}
+    error = raises(postgres.Damaged, lambda: postgres.Snapshot(files.get, "/srv/data"))
+    assert "/srv/data/global/pg_control" in str(error), error
+
+
+def check_a_checkpoint_that_does_not_say_what_was_under_way_is_refused():
+    postgres = freeblock.postgres
+    shut_down, running = 1, 6
+    for given, enough in (
+        ({"active": 5, "prepared": 4}, True),
+        ({"active": 0}, True),  # that of a shutdown, after which none is under way
+        ({"active": 0, "prepared": 4}, False),  # but one that is prepared may be
+        ({"active": 0, "wal_level": 0}, False),  # it names none in any case
+        ({"active": 0, "wal_level": 0, "prepared": 4, "state": shut_down}, True),
+    ):
+        files = {"global/pg_control": a_control(**{"state": running, **given})}
+        if enough:
+            postgres.Snapshot(files.get)
+        else:
+            error = raises(LookupError, lambda: postgres.Snapshot(files.get, "/srv/data"))
+            assert "/srv/data" in str(error) and "CHECKPOINT" in str(error) and "wal_level" in str(error), error
+
+
+def check_a_directory_without_a_server_is_named():
+    with tempfile.TemporaryDirectory() as directory:
+        for place in (directory, f"{directory}/absent"):
+            error = raises(LookupError, lambda: freeblock.mine("t", data=place, image="/dev/null"))
+            assert str(error).startswith(f"{place}: ") and "SHOW data_directory" in str(error), error
+
+
+def check_a_table_that_moves_is_noticed():
+    mining = sys.modules["freeblock.mining"]
+    run = mining._Run
+    before = [run(81_920, 16_384, 0, 0, True), run(40_960, 8_192, 2, 0, True), run(20_480, 4_096, 3, 0, False)]
+    # The same bytes in other runs, as after an append that fills a page, and after one more page.
+    after = [run(81_920, 8_192, 0, 0, True), run(90_112, 8_192, 1, 0, True), run(40_960, 8_192, 2, 0, True), run(20_480, 8_192, 3, 0, True)]
+    assert mining._in_place(before, before) and mining._in_place(before, after) and mining._in_place([], before)
+    for moved in ([], after[1:], after[:3], [*after[:3], run(28_672, 8_192, 3, 0, True)], [after[0]._replace(physical=0), *after[1:]]):
+        assert not mining._in_place(before, moved), moved
 
 
 def check_intervals_of_a_scan_hold_the_truth():
@@ -777,15 +862,110 @@ def check_the_control_client_is_in_the_wheel():
     raises(OSError, lambda: freeblock.request("GET", "/v1/status", control="/no/such/socket"))
 
 
+def leaves(value, name=""):
+    """The names of all values in a result, with [] for a list of results."""
+    if isinstance(value, dict):
+        return [leaf for key, part in value.items() for leaf in leaves(part, f"{name}.{key}" if name else key)]
+    if isinstance(value, list) and value and isinstance(value[0], dict):
+        return leaves(value[0], name + "[]")
+    return [(name, value)]
+
+
+UNITS = {"_ns": "ns", "_us": "us", "_ms": "ms", "_s": "s", "_percent": "%", "_bytes": "bytes", "rpm": "1/min", "hours": "h"}
+
+
+def check_every_number_and_column_is_described():
+    runs = [
+        {},
+        {"drive": "nearline-4tb", "where": "outside", "rate": 40, "requests": 2_000, "background": "scan", "idle_time": True, "audit": True},
+        {"policy": "smtf", "outstanding": 4, "requests": 500, "blind": True, "where": "outside"},
+        {"requests": 500, "drives": 2, "background": "scan", "warmup": 50, "every": 1.0},
+        {"requests": 300, "drives": 2, "seeds": 2, "background": "scan"},
+    ]
+    seen = {}
+    with warnings.catch_warnings(), tempfile.TemporaryDirectory() as directory:
+        warnings.simplefilter("ignore")
+        for options in runs:
+            run = freeblock.simulate(keep_requests="seeds" not in options, **options)
+            seen.update(leaves(dict(run)))
+            for name, table in (("requests", run.requests), ("series", run.series)):
+                seen.update({f"{name}.{column}": table[column][0] for column in (table.column_names if table else [])})
+        # Reads, writes, flushes and discards, as blkparse shows them.
+        ops = ("R 1000 + 8", "WS 2000 + 8", "FN", "D 3000 + 8")
+        trace = pathlib.Path(directory) / "blocks.txt"
+        trace.write_text("".join(f"8,0 0 {n + 1} {n * 0.01:.9f} 7 Q {ops[n % 4]} [program]\n" for n in range(80)))
+        seen.update(leaves(dict(freeblock.replay(trace))))
+        measured = pathlib.Path(directory) / "measured.trace"
+        measured.write_text("".join(f"R Read {n * 5_000} 8 {8_000 + n} 10\n" for n in range(50)))
+        seen.update(leaves(freeblock.validate("quantum-atlas-10k", measured), "validate"))
+    fleet = freeblock.fleet(1, drives={"mimic-less-capacity": 1}, window_s=10, where="inside", workers=1)
+    quick = freeblock.lab("osdi00-fig2", quick=True)
+    tables = {"drives": freeblock.drives(), "claims": quick.claims, "disks": fleet.disks, "summary": fleet.summary}
+    seen.update({f"{name}.{column}": table[column][0] for name, table in tables.items() for column in table.column_names})
+    used = set()
+    for name, value in seen.items():
+        described = freeblock.describe(name)
+        used.add(described.meaning)
+        assert described.name == name and described.meaning and described.unit, name
+        kind = {"text": (str, list), "truth": bool}.get(described.unit, (int, float, list))
+        assert value is None or isinstance(value, kind), (name, value, described)
+        unit = next((unit for end, unit in UNITS.items() if re.search(rf"(?<!per){end}(_low|_high)?$", name)), None)
+        assert unit in (None, described.unit) or described.unit == "by row", (name, described)
+    table = freeblock.descriptions().to_pydict()
+    # Of what these runs do not have: an interruption, and enough windows for intervals of the measured harm.
+    rare = ("interrupted", "outside.measured.")
+    idle = [name for name, meaning in zip(table["name"], table["meaning"]) if meaning not in used and not name.startswith(rare)]
+    assert not idle and len(set(table["name"])) == len(table["name"]) > 150, idle
+    assert freeblock.describe("background.potential_used").source.endswith("OSDI 2000, section 5")
+    assert "did you mean foreground.iops?" in str(raises(freeblock.UsageError, lambda: freeblock.describe("foreground.iop")))
+    raises(freeblock.UsageError, lambda: freeblock.describe(None))
+
+
+def undocumented(body, path, public=True):
+    """The public names of a module or class without documentation, and the parameters that the documentation of a function lacks."""
+    found = []
+    for node, after in zip(body, [*body[1:], None]):
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            text, here = ast.get_docstring(node) or "", f"{path}.{node.name}"
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                found += [here] * (not text) + undocumented(node.body, here, not issubclass_of_error(node))
+                makes = [part for part in node.body if isinstance(part, ast.FunctionDef) and part.name == "__init__"]
+                text += " ".join(ast.get_docstring(part) or "" for part in makes)
+                found += missing_parameters(makes[0], text, here) if makes else []
+            elif isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
+                found += [here] * (not text) + missing_parameters(node, text, here)
+        elif isinstance(node, (ast.Assign, ast.AnnAssign)) and public:
+            target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+            said = isinstance(after, ast.Expr) and isinstance(getattr(after.value, "value", None), str)
+            if isinstance(target, ast.Name) and not target.id.startswith("_") and not said:
+                found.append(f"{path}.{target.id}")
+    return found
+
+
+def issubclass_of_error(node):
+    return any(getattr(base, "id", "") in ("Exception", "RuntimeError", "CommandError") for base in node.bases)
+
+
+def missing_parameters(function, text, path):
+    given = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
+    names = [argument.arg for argument in given if argument.arg != "self"]
+    # One parameter may be what the sentence is about.
+    return [f"{path}({name})" for name in names if len(names) > 1 and not re.search(rf"\b{name}\b", text)]
+
+
 def check_every_public_name_is_documented():
-    for name in freeblock.__all__:
-        value = getattr(freeblock, name)
-        if inspect.isclass(value) or inspect.isfunction(value):
-            assert (value.__doc__ or "").strip(), name
-            methods = inspect.getmembers(value, lambda member: inspect.ismethoddescriptor(member) or inspect.isfunction(member))
-            for method, member in methods:
-                if inspect.isclass(value) and not method.startswith("_") and method in vars(value):
-                    assert (member.__doc__ or "").strip() or value.__module__ == "freeblock.control", (name, method)
+    found = []
+    for file in sorted(pathlib.Path(freeblock.__file__).parent.glob("*.py")):
+        tree = ast.parse(file.read_text())
+        assert ast.get_docstring(tree), file
+        found += undocumented(tree.body, file.stem) if file.stem != "__init__" else []
+    for name in freeblock._native.__all__:
+        value = getattr(freeblock._native, name)
+        if inspect.isclass(value):
+            parts = {part: member for part, member in vars(value).items() if not part.startswith("_")}
+            found += [f"{name}.{part}" for part, member in parts.items() if not (member.__doc__ or "").strip()]
+        found += [] if name == "__version__" or (value.__doc__ or "").strip() else [name]
+    assert not found, found
 
 
 for name, check in list(globals().items()):

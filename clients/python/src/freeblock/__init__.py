@@ -5,7 +5,8 @@
     print(run["foreground"]["mean_response_ms"])
     pandas.DataFrame(run.requests.to_pydict())      # or polars.from_arrow(run.requests), pyarrow.table(run.requests)
 
-Simulations: `simulate`, `sweep`, `fleet`, `replay`, `validate`, `probe`, `lab`, `drives`, `drive`, `options`. The scheduler itself,
+Simulations: `simulate`, `sweep`, `fleet`, `replay`, `validate`, `probe`, `lab`, `drives`, `drive`, `options`;
+`describe` has the unit, the meaning and the source of each number and column. The scheduler itself,
 for a host or a policy in Python: `Core`, `Drive`. A daemon's background sessions: `Session`, `request`; rows of a PostgreSQL table
 by them: `mine`. docs/PYTHON.md has recipes.
 
@@ -28,6 +29,7 @@ from ._native import (
     __version__,
 )
 from .control import USUAL_PATH, Gone, Record, Refused, Session, Wanted, request
+from .described import Described, describe, descriptions
 from .fleets import Fleet, fleet
 from .mining import Estimate, Mine, mine
 from .simulation import (
@@ -56,6 +58,7 @@ __all__ = [
     "Core",
     "Cut",
     "Deliver",
+    "Described",
     "Drive",
     "Estimate",
     "Execute",
@@ -79,6 +82,8 @@ __all__ = [
     "Waiting",
     "Wanted",
     "__version__",
+    "describe",
+    "descriptions",
     "drive",
     "drives",
     "fleet",

@@ -12,6 +12,8 @@ import time
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple, Union
 
 USUAL_PATH = "/run/freeblock/control.sock"
+"""The control socket of a daemon that was given no other."""
+
 _VERSION = 1
 
 
@@ -24,23 +26,37 @@ class Gone(Exception):
 
 
 class Record(NamedTuple):
-    """A block that is done with."""
+    """A block that has been read or written."""
+
     task: int
-    start: int  # its first LBN
+    """The number of its task."""
+    start: int
+    """Its first LBN."""
     sectors: int
-    parameter: int  # what came with the task
+    """Its length in sectors."""
+    parameter: int
+    """The number that came with the task."""
     write: bool
-    bad: Optional[int]  # the first bad sector, where the medium could not serve it: then there are no data
-    last: bool  # nothing more is to come
+    """Whether it was written."""
+    bad: Optional[int]
+    """The LBN of the first bad sector, if the medium could not serve the block; then there are no data."""
+    last: bool
+    """Whether the session has nothing left to come."""
     data: bytes
+    """The bytes that were read; none of a block that was written."""
 
 
 class Wanted(NamedTuple):
     """A block that is about to be written: answer with give() or not_now()."""
+
     task: int
+    """The number of its task."""
     start: int
+    """Its first LBN."""
     sectors: int
+    """Its length in sectors."""
     parameter: int
+    """The number that came with the task."""
 
 
 _Event = Tuple[int, Tuple[Any, ...]]
@@ -84,7 +100,11 @@ def _refused(body: bytes) -> Refused:
 
 
 def request(method: str, path: str, body: Optional[Dict[str, Any]] = None, control: str = USUAL_PATH) -> Dict[str, Any]:
-    """One request: request("POST", "/v1/disks/data/tasks", {"kind": "scrub"})."""
+    """Sends one request of docs/CONTROL.md, and returns its answer: request("POST", "/v1/disks/data/tasks", {"kind": "scrub"}).
+
+    method, path, body: those of HTTP; the body becomes JSON.
+    control: the daemon's control socket.
+    """
     data = b"" if body is None else json.dumps(body).encode()
     connection, code, rest = _connect(control, f"{method} {path} HTTP/1.1\r\nConnection: close", data)
     whole = _body(connection, rest)
@@ -95,7 +115,18 @@ def request(method: str, path: str, body: Optional[Dict[str, Any]] = None, contr
 
 
 class Session:
-    """Blocks of a disk in whatever order is free. Who does not fetch suspends their own session, nobody else's."""
+    """Blocks of a disk in whatever order is free (Thereska et al., FAST 2004, section 3). A program that does not fetch its blocks
+    suspends its own session, and no other.
+
+    disk: its name at the daemon.
+    priority: the weight among sessions, 1 to 100 (FAST 2004, section 5.2).
+    control: the daemon's control socket.
+    """
+
+    sectors: int
+    """The sectors of the disk."""
+    sector_bytes: int
+    """The bytes in a sector."""
 
     def __init__(self, disk: str, priority: int = 20, control: str = USUAL_PATH):
         head = f"POST /v1/disks/{disk}/sessions?priority={priority} HTTP/1.1"
@@ -111,48 +142,65 @@ class Session:
             raise Refused(f"the daemon speaks version {version} of the protocol, this file {_VERSION}")
 
     def fileno(self) -> int:
-        """Readable while there is something for get(), or a part of it, that has not been taken, and when the daemon is gone:
-        select or poll and one get(0), again and again, miss nothing. But for what comes while a call waits for its answer
-        (any method but get, give and not_now): so after a call get(0) until None, then select or poll."""
+        """The file descriptor, for select and poll: readable while a frame for get() has not been taken, and when the daemon is gone.
+
+        A loop of select or poll and one get(0) misses nothing, with one exception: frames that arrive while a call waits for its
+        answer (any method but get, give and not_now). After such a call, call get(0) until it returns None, then select or poll.
+        """
         return self._socket.fileno()
 
     def read(self, start: int, sectors: int, block: int = 8, parameter: int = 0) -> int:
-        """Registers blocks of `block` sectors to be read, each once; the task's number."""
+        """Registers blocks to be read, each once; returns the task's number.
+
+        start, sectors: the first LBN and the length of the range.
+        block: the sectors of a block.
+        parameter: a number that comes with each block of the task.
+        """
         return self._call(1, start, sectors, block, parameter)
 
     def write(self, start: int, sectors: int, block: int = 8, parameter: int = 0) -> int:
-        """The same for writing: get() gives a Wanted for each."""
+        """Registers blocks to be written: get() gives a `Wanted` for each. Returns the task's number.
+
+        start, sectors: the first LBN and the length of the range.
+        block: the sectors of a block.
+        parameter: a number that comes with each block of the task.
+        """
         return self._call(2, start, sectors, block, parameter)
 
     def abort(self, task: int) -> int:
+        """Ends a task; returns the number of its blocks that were not delivered."""
         return self._call(3, task)
 
     def abort_range(self, start: int, sectors: int) -> int:
+        """Ends every block that touches the range of `sectors` sectors from LBN `start`; returns their number."""
         return self._call(4, start, sectors)
 
     def promote(self, start: int, sectors: int) -> int:
-        """Makes every block that touches the range foreground work; how many."""
+        """Makes every block that touches the range of `sectors` sectors from LBN `start` foreground work; returns their number."""
         return self._call(5, start, sectors)
 
     def suspend(self) -> None:
+        """Suspends the session's tasks until `resume`."""
         self._call(6)
 
     def resume(self) -> None:
+        """Resumes the session's tasks."""
         self._call(7)
 
     def close(self) -> None:
+        """Ends the session and all its tasks."""
         self._socket.close()
 
     def give(self, wanted: Wanted, data: bytes) -> None:
-        """All bytes of a wanted block."""
+        """Gives the bytes of a wanted block, all of them, as `data`."""
         self._send(9, struct.pack("<QQ", wanted.task, wanted.start) + data)
 
     def not_now(self, wanted: Wanted) -> None:
-        """They are not at hand: it is asked again later."""
+        """Says that the bytes are not at hand; the block is wanted again later."""
         self._send(10, struct.pack("<QQ", wanted.task, wanted.start))
 
     def get(self, timeout: Optional[float] = None) -> Union[Record, Wanted, None]:
-        """What comes next, waiting so long at most; None: nothing came."""
+        """The next record or wanted block; None if none came within `timeout` seconds."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             event = self._waiting.pop(0) if self._waiting else self._event(deadline)

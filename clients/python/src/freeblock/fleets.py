@@ -18,6 +18,7 @@ LOADS: Sequence[Tuple[float, Mapping[str, Value]]] = (
 """The mix of loads by default: weights with options of `simulate`."""
 
 PERCENTILES = (10, 50, 90, 99, 100)
+"""The percentiles of a summary, in percent of the groups."""
 
 _TASKS = {"scrub": (1.0, 1), "rebuild": (10.0, 8), "backup": (1.0, 1)}
 """The bound on harm in percent, and the disks of a group, by task."""

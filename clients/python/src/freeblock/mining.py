@@ -2,7 +2,7 @@
 import bisect
 import os
 import random
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from . import _native, postgres
 from .control import USUAL_PATH, Record, Session
@@ -29,9 +29,11 @@ class Estimate(NamedTuple):
     """What the pages that have been read say about all of them."""
 
     value: float
+    """The estimate, in the column's unit; None values are not in sums, and rows of pages that are damaged count as not read."""
     low: float
-    """The lower end of the 95% interval; None values are not in sums, and rows of pages that are damaged count as not read."""
+    """The lower end of the 95% interval (Cochran 1977, sections 5.3 and 11.2; docs/MINER.md)."""
     high: float
+    """The upper end of the 95% interval."""
 
 
 def mine(
@@ -48,21 +50,29 @@ def mine(
     priority: int = 20,
     seed: int = 0,
 ) -> "Mine":
-    """Reads a PostgreSQL table from its disk, in whatever order is free, beside the server that uses it.
+    """Reads a PostgreSQL table from its disk, in whatever order is free, beside the server that uses it (OSDI 2000, section 6).
 
-    table: "name" or "schema.name"; without a schema, in `public`.
+    table: "name" or "schema.name"; without a schema, in `public`. Rows of child tables are not read, as with SELECT ... FROM ONLY.
     data: the data directory: a path of this machine, or with mounted=False a path inside the ext4 of the image.
     disk: the disk of a daemon that serves it; its blocks come through a background session.
     image: without a disk, what is read in a random order by `seed`: a file, a block device, or an export over NBD, such as a snapshot
         ("nbd+unix:///d0@nightly?socket=/run/freeblock/d0.sock", whose reads are background work). With mounted=False it also gives
         the map of the files.
     offset: the bytes of the disk before its file system.
-    columns: those that are wanted; by default all. Their types: `postgres.TYPES`.
-    control, priority: the daemon's control socket, and the session's share.
+    database: the name of the database, `postgres` by default.
+    columns: those that are wanted; by default all. Their types and units: `postgres.TYPES`.
+    control, priority: the daemon's control socket, and the session's weight among sessions, 1 to 100.
+    seed: decides the order in which an image is read.
 
     The answer is that of a transaction which began at the server's last checkpoint: run CHECKPOINT first. While the server changes the
-    table, keep a transaction of the level REPEATABLE READ open from before the CHECKPOINT to the end, so that no old row is removed;
-    or read a snapshot of the disk, which does not change.
+    table, keep a transaction of the level REPEATABLE READ open that has read a row of the table, from before the CHECKPOINT to the end,
+    so that no old row is removed and the table keeps its files; or read a snapshot of the disk, which does not change.
+
+    A value in a TOAST table is not read: it is null, and `Mine.undecided` counts it. Values that are compressed in their row, by pglz
+    or LZ4, are read. PostgreSQL's versions: `postgres.VERSIONS`.
+
+    Raises UsageError for wrong options, LookupError if the data directory, the database, the table or the checkpoint is not what is
+    needed, `postgres.Damaged` if a file of the server's cannot be understood, and OSError if one cannot be read.
 
         for batch in freeblock.mine("orders", data="/srv/data", disk="data", columns=["total"]):
             ...     # a freeblock.Table: pandas, polars, DuckDB and pyarrow take it
@@ -77,9 +87,13 @@ def mine(
     else:
         files = Ext4(os.fspath(image), place, offset)
     try:
-        snapshot = postgres.Snapshot(files.read)
+        snapshot = postgres.Snapshot(files.read, files.name)
         found = postgres.relation(files.read, snapshot, database, table)
         runs, size = _runs(files, found.path)
+        if not size and snapshot.control.running and files.modified(found.path) >= snapshot.control.time:
+            raise LookupError(
+                f"{files.name}: the file of {table} is empty since the checkpoint or its second, perhaps by TRUNCATE; run CHECKPOINT again"
+            )
         # The commit log may be removed while the scan goes on.
         snapshot.keep()
     finally:
@@ -97,16 +111,28 @@ def mine(
                 + ", ".join(known.name for known in postgres.TYPES.values())
             )
     blocks = _Daemon(disk, control, priority) if disk is not None else _Image(os.fspath(image or ""), seed)
-    return Mine(found, wanted, snapshot, runs, size, blocks)
+
+    def moved() -> bool:
+        """Whether a byte of the table has another place by now; an image that is not mounted does not change."""
+        return isinstance(files, Mounted) and not _in_place(runs, _runs(files, found.path)[0])
+
+    return Mine(table, found, wanted, snapshot, runs, size, blocks, moved)
 
 
 class Mine:
-    """A scan of a table. Iterating gives batches, each a `freeblock.Table` with a row for each visible row of its pages."""
+    """A scan of a table. Iterating gives batches, each a `freeblock.Table` with a row for each visible row of its pages.
+
+    A batch has the columns that were asked for, in the table's order, with the units that `postgres.TYPES` gives. If the table's files
+    were moved or truncated while they were read, the end of the iteration raises `postgres.Damaged`.
+    """
 
     pages: int
-    """The pages of the table."""
+    """The pages of the table, of 8192 bytes each."""
     pages_read: int
-    """Those that have been read and decoded."""
+    """The pages that have been read and decoded."""
+    changed_pages: int
+    """The pages that the server has changed since the checkpoint. With none, no row is missing, unless VACUUM has shortened the
+    table; with some, rows are missing that VACUUM or pruning removed, unless a transaction was open that needs them (see `mine`)."""
     rows: int
     """The visible rows so far."""
     damaged: List[Tuple[int, str]]
@@ -114,19 +140,26 @@ class Mine:
     damaged_pages: int
     """The number of such pages."""
     undecided_rows: int
-    """Rows whose visibility the commit log does not decide; they are left out."""
-    undecided_values: int
-    """Values that are not on their page, such as those in a TOAST table; they are null in the batches, and not in sums."""
+    """Versions of rows whose visibility the commit log does not decide; they are left out. Those are versions that were made or ended
+    by transactions which were under way at the checkpoint, or began after the oldest of these, and had committed when the scan began."""
+    undecided: Dict[str, int]
+    """The values that their pages do not have, by the reason, such as "in a TOAST table"; they are null in the batches, and not in
+    sums."""
 
     def __init__(
         self,
+        table: str,
         found: postgres.Relation,
         wanted: Sequence[bool],
         snapshot: postgres.Snapshot,
         runs: "List[_Run]",
         pages: int,
         blocks: "Union[_Daemon, _Image]",
+        moved: Callable[[], bool],
     ):
+        """`mine` makes a scan, of a table, what was found of it, the columns that are wanted, a snapshot, the runs of the table's pages,
+        the source of blocks, and whether they have moved."""
+        self._table, self._place, self._moved = table, snapshot.place, moved
         self._columns, self._wanted, self._snapshot = found.columns, wanted, snapshot
         self._runs, self._blocks = runs, blocks
         shown = [column for column, want in zip(found.columns, wanted) if want]
@@ -136,8 +169,14 @@ class Mine:
         self._exact = {n for n, column in enumerate(shown) if column.type == 1700}
         self._strata: Dict[int, "_Stratum"] = {}
         self.pages, self.pages_read, self.rows = pages, 0, 0
-        self.damaged, self.damaged_pages, self.undecided_rows, self.undecided_values = [], 0, 0, 0
+        self.damaged, self.damaged_pages, self.changed_pages = [], 0, 0
+        self.undecided_rows, self.undecided = 0, {}
         self._begun = False
+
+    @property
+    def undecided_values(self) -> int:
+        """The number of values in `undecided`."""
+        return sum(self.undecided.values())
 
     def __iter__(self) -> Iterator[_native.Table]:
         if self._begun:
@@ -162,6 +201,11 @@ class Mine:
             self._blocks.close()
         if since:
             yield self._batch(rows)
+        if self._moved():
+            raise postgres.Damaged(
+                f"{self._place}: the files of {self._table} were moved or truncated during the scan, so that rows may be missing or of"
+                " another table; run CHECKPOINT and mine again, with a transaction open that has read the table"
+            )
 
     def _pages(self) -> Iterator[Tuple[int, bytes]]:
         """Whole pages that are right, each once."""
@@ -220,7 +264,7 @@ class Mine:
 
     def _decode(self, page: int, data: bytes) -> List[List[Any]]:
         rows: List[List[Any]] = []
-        undecided_rows = undecided_values = 0
+        undecided_rows, undecided = 0, []
         try:
             for tuple_ in postgres.tuples(data):
                 visible = self._snapshot.visible(tuple_)
@@ -230,15 +274,17 @@ class Mine:
                     continue
                 row = postgres.values(tuple_, self._columns, self._wanted)
                 for n, value in enumerate(row):
-                    if value is postgres.UNDECIDED:
-                        undecided_values += 1
+                    if isinstance(value, postgres.Undecided):
+                        undecided.append(value.why)
                         row[n] = None
                 rows.append(row)
         except postgres.Damaged as damage:
             self._left_out(page, str(damage))
             return []
         self.undecided_rows += undecided_rows
-        self.undecided_values += undecided_values
+        for why in undecided:
+            self.undecided[why] = self.undecided.get(why, 0) + 1
+        self.changed_pages += postgres.changed(data) > self._snapshot.control.redo
         self._page_done(page, rows)
         return rows
 
@@ -373,6 +419,24 @@ def _runs(files: "Union[Mounted, Ext4]", path: str) -> Tuple[List[_Run], int]:
     if segment == 0:
         raise FileNotFoundError(f"the table has no file {path}")
     return sorted(runs), pages
+
+
+def _in_place(before: Sequence[_Run], after: Sequence[_Run]) -> bool:
+    """Whether every byte of the runs is where it was."""
+
+    def extents(runs: Sequence[_Run]) -> List[Extent]:
+        return _merged(sorted(Extent(run.page * postgres.PAGE + run.within, run.physical, run.length) for run in runs))
+
+    now = extents(after)
+    starts = [extent.logical for extent in now]
+    for old in extents(before):
+        n = bisect.bisect_right(starts, old.logical) - 1
+        if n < 0:
+            return False
+        inside = old.logical - now[n].logical
+        if inside + old.length > now[n].length or now[n].physical + inside != old.physical:
+            return False
+    return True
 
 
 def _merged(extents: Sequence[Extent]) -> List[Extent]:

@@ -85,7 +85,7 @@ class Export:
         return len(self._asked)
 
     def ask(self, at: int, length: int) -> None:
-        """Asks for bytes; `answer` gives them, in the order that is cheapest for the disk."""
+        """Asks for `length` bytes from byte `at`; `answer` gives them, in the order that is cheapest for the disk."""
         self._number += 1
         self._asked[self._number] = (at, length)
         self._socket.sendall(struct.pack(">IHHQQI", 0x25609513, 0, 0, self._number, at, length))
@@ -99,7 +99,7 @@ class Export:
         return at, None if error else self._receive(length)
 
     def pread(self, length: int, at: int) -> bytes:
-        """Bytes in order, fewer at the end of the export. Raises OSError."""
+        """`length` bytes from byte `at`, fewer at the end of the export. Raises OSError."""
         found = bytearray()
         end = min(at + length, self.size)
         while at < end:

@@ -16,7 +16,7 @@ class Image:
         self._file = open(path, "rb")
 
     def pread(self, length: int, at: int) -> bytes:
-        """Bytes; fewer at the end of the file. Raises OSError."""
+        """`length` bytes from byte `at`, fewer at the end of the file. Raises OSError."""
         return os.pread(self._file.fileno(), length, at)
 
     def close(self) -> None:
@@ -34,16 +34,22 @@ class Extent(NamedTuple):
     """A part of a file that lies in one piece on the disk, in bytes."""
 
     logical: int
+    """From the beginning of the file."""
     physical: int
     """From the beginning of the disk."""
     length: int
+    """The bytes of the part."""
 
 
 class Mounted:
     """A directory of a mounted file system, whose first byte is at `offset` of the disk."""
 
+    name: str
+    """The directory, for messages."""
+
     def __init__(self, directory: str, offset: int = 0):
-        self._directory, self._offset = directory, offset
+        self.name = self._directory = directory
+        self._offset = offset
 
     def read(self, path: str) -> Optional[bytes]:
         """The bytes of a file; None if there is none."""
@@ -52,6 +58,10 @@ class Mounted:
                 return file.read()
         except FileNotFoundError:
             return None
+
+    def modified(self, path: str) -> int:
+        """The second in which a file was last written or truncated, since 1970."""
+        return int(os.stat(os.path.join(self._directory, path)).st_mtime)
 
     def extents(self, path: str) -> "Optional[Tuple[int, List[Extent]]]":
         """The size of a file and its extents on the disk, which its bytes are first written to; None if there is none."""
@@ -67,7 +77,12 @@ class Mounted:
             while at < size:
                 # FIEMAP with FIEMAP_FLAG_SYNC, for 128 extents.
                 asked = bytearray(struct.pack("<QQIIII", at, size - at, 1, 0, 128, 0) + bytes(128 * 56))
-                fcntl.ioctl(file.fileno(), 0xC020660B, asked, True)
+                try:
+                    fcntl.ioctl(file.fileno(), 0xC020660B, asked, True)
+                except OSError as error:
+                    raise OSError(
+                        error.errno, f"the file system does not say where its files are ({error.strerror}); use ext4 or XFS", file.name
+                    ) from None
                 (count,) = struct.unpack_from("<I", asked, 20)
                 last = False
                 for n in range(min(count, 128)):
@@ -75,7 +90,8 @@ class Mounted:
                     last = bool(flags & 1)
                     at = max(at + 1, logical + length)
                     if flags & 0x70E:
-                        raise OSError(errno.ENOTSUP, "a part of the file has no place of its own on the disk", path)
+                        text = "a part of the file has no place of its own on the disk; use ext4 or XFS without shared parts"
+                        raise OSError(errno.ENOTSUP, text, file.name)
                     if not flags & 0x800:
                         found.append(Extent(logical, self._offset + physical, min(length, size - logical)))
                 if last or not count:
@@ -84,9 +100,12 @@ class Mounted:
 
 
 class Ext4:
-    """A directory of an ext4 file system that begins at `offset` of a file, block device or export, and is not mounted there."""
+    """A directory of an ext4 file system that begins at `offset` bytes of an image (a file, block device or export), and is not mounted
+    there (the kernel's Documentation/filesystems/ext4)."""
 
     def __init__(self, image: "Union[str, os.PathLike[str]]", directory: str, offset: int = 0):
+        self.name = f"{os.fspath(image)}: {directory}"
+        """The image and the directory, for messages."""
         self._file = opened(image)
         self._offset = offset
         try:
@@ -124,6 +143,14 @@ class Ext4:
         """The bytes of a file; None if there is none."""
         found = self.extents(path)
         return None if found is None else self._bytes(*found)
+
+    def modified(self, path: str) -> int:
+        """The second in which a file was last written or truncated, since 1970."""
+        assert self._directory is not None
+        number = self._walk(self._directory, path)
+        if number is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), f"{self.name}/{path}")
+        return int(struct.unpack_from("<I", self._inode(number), 16)[0])
 
     def extents(self, path: str) -> "Optional[Tuple[int, List[Extent]]]":
         """The size of a file and its extents; None if there is none."""

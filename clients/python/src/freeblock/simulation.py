@@ -23,7 +23,7 @@ Load = Iterable[Tuple[str, int, int]]
 
 
 class CommandError(RuntimeError):
-    """A command that was called rightly has failed. `help` says what to do, if that is known."""
+    """A command that was called rightly has failed: its message, and in `help` the mend, if that is known."""
 
     def __init__(self, message: str, help: Optional[str] = None):
         super().__init__(message if help is None else f"{message}\n{help}")
@@ -68,7 +68,9 @@ class Simulation(Mapping[str, Any]):
 
     `foreground` has mean_response_ms (from arrival to completion), p99_response_ms, iops and more; `head_time` the shares of the
     head's time, which add up to 1; `background` mb_per_s (millions of bytes a second) and potential_used, the share of the
-    foreground's rotational latency that was used (OSDI 2000, section 5). `wall_s` alone differs between two equal runs.
+    foreground's rotational latency that was used (OSDI 2000, section 5). `wall_s` alone differs between two equal runs. `describe`
+    has the unit, the meaning and the source of each key, and of each column of `requests` and `series`. `simulate` makes the object
+    of the values, the requests and the notes of a command.
     """
 
     requests: Optional[_native.Table]
@@ -213,6 +215,7 @@ def lab(*ids: str, quick: bool = True, seed: Optional[int] = None, **options: Va
 
     ids: experiments or claims, or the beginnings of their names; without any, all of them.
     quick: smaller loads and fewer seeds: seconds for an experiment, not minutes.
+    seed: the first seed.
     options: those of `freeblock lab check`, such as jobs=2.
     """
     given = {"quick": quick, "seed": seed, **options}

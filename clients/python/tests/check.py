@@ -4,11 +4,13 @@ Every function called `check_...` is a check. The first that fails ends the prog
 """
 import ast
 import inspect
+import itertools
 import json
 import pathlib
 import pickle
 import random
 import re
+import socket
 import struct
 import subprocess
 import sys
@@ -859,7 +861,89 @@ def check_intervals_of_a_scan_hold_the_truth():
 
 def check_the_control_client_is_in_the_wheel():
     assert freeblock.Session.__module__ == "freeblock.control"
-    raises(OSError, lambda: freeblock.request("GET", "/v1/status", control="/no/such/socket"))
+    for call in (lambda: freeblock.request("GET", "/", control="/no/such/socket"), lambda: freeblock.Session("d0", control="/no/such/socket")):
+        error = raises(FileNotFoundError, call)
+        assert "/no/such/socket" in str(error) and "freeblock serve --control" in str(error), error
+    error = raises(OSError, lambda: freeblock.nbd.Export("nbd+unix:///x?socket=/no/such/socket"))
+    assert "no server answers" in str(error) and "/no/such/socket" in str(error), error
+
+
+def check_other_programs_at_a_control_socket_are_refused():
+    upgraded = b"HTTP/1.1 101 S\r\n\r\n"
+    answers = [b"", b"\r\n\r\n", b"HTTP/1.1\r\n\r\n", b"HTTP/1.1 abc x\r\n\r\n", b"\xff\xfe\r\n\r\n", b"x" * 200_000]
+    answers += [b"HTTP/1.1 200 OK\r\n\r\nno JSON", b"HTTP/1.1 500 X\r\n\r\n{}", b"HTTP/1.1 500 X\r\n\r\n\xff", upgraded]
+    # Frames: cut off, empty, of another kind, too short, of the kind of a greeting without its fields.
+    answers += [upgraded + frame for frame in (b"\1\0\0\0", bytes(4), b"\1\0\0\0\x81", b"\1\0\0\0\x83", b"\x09\0\0\0\x80" + bytes(8))]
+    with tempfile.TemporaryDirectory() as directory, socket.socket(socket.AF_UNIX) as listening:
+        path = f"{directory}/control"
+        listening.bind(path)
+        listening.listen()
+
+        def answer():
+            for said in answers:
+                for _ in range(2):
+                    connection, _ = listening.accept()
+                    with connection:
+                        connection.recv(65_536)
+                        try:
+                            connection.sendall(said)
+                        except OSError:
+                            pass  # the client has seen enough
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        for said in answers:
+            cut_off = said in (b"", upgraded, upgraded + b"\1\0\0\0")
+            raises(freeblock.Gone if cut_off else freeblock.Refused, lambda: freeblock.Session("d0", control=path))
+            raises(freeblock.Gone if not said else freeblock.Refused, lambda: freeblock.request("GET", "/", control=path))
+        thread.join()
+
+
+def check_a_session_that_is_closed_says_so():
+    with tempfile.TemporaryDirectory() as directory, socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(f"{directory}/control")
+        listening.listen()
+        greeting = struct.pack("<IBQQQ", 25, 128, 1, 1_000, 512)
+
+        def answer():
+            connection, _ = listening.accept()
+            with connection:
+                connection.recv(65_536)
+                connection.sendall(b"HTTP/1.1 101 S\r\n\r\n" + greeting)
+                connection.recv(1)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        with freeblock.Session("d0", control=f"{directory}/control") as session:
+            assert (session.sectors, session.sector_bytes) == (1_000, 512) and session.get(0) is None
+        thread.join()
+        for call in (lambda: session.read(0, 8), lambda: session.get(0), lambda: next(iter(session))):
+            assert "closed by this program" in str(raises(freeblock.Gone, call))
+
+
+def check_wrong_and_huge_values_are_refused_by_name():
+    small = {"drives": {"mimic-less-capacity": 1}, "window_s": 5, "where": "inside", "workers": 1}
+    endless = itertools.repeat({"requests": 10})
+    for part, call in (
+        ("options of ()", lambda: freeblock.options()),
+        ("called simulat", lambda: freeblock.options("simulat")),
+        ("the seed is", lambda: freeblock.fleet(1, seed=object(), **small)),
+        ("the seed is", lambda: freeblock.fleet(1, seed=-1, **small)),
+        ("within_hours", lambda: freeblock.fleet(1, within_hours=float("nan"), **small)),
+        ("within_hours", lambda: freeblock.fleet(1, within_hours="2", **small)),
+        ("window_s", lambda: freeblock.fleet(1, **{**small, "window_s": True})),
+        ("a fleet of", lambda: freeblock.fleet(2**40)),
+        ("1,000,000", lambda: freeblock.sweep({"requests": [10]}, seeds=2**40)),
+        ("1,000,000", lambda: freeblock.sweep({"requests": [10]}, seeds=itertools.count())),
+        ("1,000,000", lambda: freeblock.sweep(endless)),
+        ("1,000,000", lambda: freeblock.sweep({"requests": range(1, 2_000), "outstanding": range(1, 2_000)})),
+        ("1,000,000", lambda: freeblock.sweep({"requests": range(1, 2_000)}, seeds=2_000)),
+        ("offset is", lambda: freeblock.mine("t", data="/", image="/dev/null", offset=-1)),
+        ("offset is", lambda: freeblock.mine("t", data="/", image="/dev/null", offset=2**64)),
+        ("the table is", lambda: freeblock.mine(5, data="/", image="/dev/null")),
+    ):
+        error = raises(freeblock.UsageError, call)
+        assert part in str(error), (part, error)
 
 
 def leaves(value, name=""):

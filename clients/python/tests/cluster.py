@@ -34,6 +34,28 @@ def killed_midway(work, kill_at):
     return result, found
 
 
+def closed_midway(client):
+    """The first result is kept, and the error says what to do."""
+    kept = freeblock.sweeping._keep
+
+    def keep(*arguments):
+        kept(*arguments)
+        client.close()
+
+    freeblock.sweeping._keep = keep
+    try:
+        with tempfile.TemporaryDirectory() as directory:
+            try:
+                freeblock.sweep({"requests": [10, 2_000_000]}, 4, client, directory=directory)
+            except freeblock.CommandError as error:
+                assert "the client was closed" in str(error), error
+            else:
+                raise AssertionError("a sweep went on without its client")
+            assert os.listdir(directory), "the first result was lost"
+    finally:
+        freeblock.sweeping._keep = kept
+
+
 def main():
     grid = {"policy": ["fcfs", "sptf"], "outstanding": [1, 2, 4, 8, 16], "requests": [20_000]}
     expected = freeblock.sweep(grid, seeds=4).to_pydict()
@@ -41,6 +63,17 @@ def main():
     assert table == expected, "the cluster has other numbers"
     assert len(found) == 40, "a result was lost"
     print("a sweep with a killed worker: equal")
+
+    with LocalCluster(n_workers=1, threads_per_worker=1, processes=True, dashboard_address=None) as cluster:
+        client = Client(cluster)
+        closed_midway(client)
+        try:
+            freeblock.sweep({"requests": [10]}, client=client)
+        except freeblock.UsageError as error:
+            assert "the client is closed" in str(error), error
+        else:
+            raise AssertionError("a closed client was used")
+    print("a closed client: refused")
 
     mix = {"drives": {"mimic-less-capacity": 1, "quantum-atlas-10k": 2}, "window_s": 60, "where": "inside", "group": 2}
     loads = [(1, {"workload": "random", "rate": 20}), (1, {"workload": "utilisation:30"})]

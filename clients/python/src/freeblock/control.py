@@ -16,6 +16,9 @@ USUAL_PATH = "/run/freeblock/control.sock"
 
 _VERSION = 1
 
+_HEAD_MOST = 1 << 16
+"""The most bytes of an answer's head that are read."""
+
 
 class Refused(Exception):
     """The daemon refuses, and says why; nothing has changed."""
@@ -68,9 +71,18 @@ def _connect(path: str, head: str, body: bytes = b"") -> "tuple[socket.socket, i
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         connection.connect(path)
-    except OSError:
+    except OSError as error:
+        connection.close()
+        text = f"{error.strerror}: no daemon answers at its control socket; give the path that `freeblock serve --control` has"
+        raise OSError(error.errno, text, path) from None
+    try:
+        return _asked(connection, head, body)
+    except BaseException:
         connection.close()
         raise
+
+
+def _asked(connection: socket.socket, head: str, body: bytes) -> "tuple[socket.socket, int, bytes]":
     try:
         connection.sendall(f"{head}\r\nHost: freeblock\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
     except BrokenPipeError:
@@ -81,8 +93,13 @@ def _connect(path: str, head: str, body: bytes = b"") -> "tuple[socket.socket, i
         if not some:
             raise Gone("the daemon hung up")
         answer += some
+        if len(answer) > _HEAD_MOST:
+            raise Refused(_NO_DAEMON)
     head_bytes, rest = answer.split(b"\r\n\r\n", 1)
-    return connection, int(head_bytes.split(b" ", 2)[1]), rest
+    code = head_bytes.split(b" ", 2)[1:2]
+    if not head_bytes.startswith(b"HTTP/1.1 ") or not code or not code[0].isdigit():
+        raise Refused(_NO_DAEMON)
+    return connection, int(code[0]), rest
 
 
 def _body(connection: socket.socket, rest: bytes) -> bytes:
@@ -92,11 +109,14 @@ def _body(connection: socket.socket, rest: bytes) -> bytes:
     return rest
 
 
+_NO_DAEMON = "the program that answers is no freeblock daemon; give the path of a daemon's control socket"
+
+
 def _refused(body: bytes) -> Refused:
     try:
         return Refused(json.loads(body)["error"]["message"])
     except (ValueError, KeyError, TypeError):
-        return Refused("what answers there is no freeblock daemon")
+        return Refused(_NO_DAEMON)
 
 
 def request(method: str, path: str, body: Optional[Dict[str, Any]] = None, control: str = USUAL_PATH) -> Dict[str, Any]:
@@ -110,7 +130,10 @@ def request(method: str, path: str, body: Optional[Dict[str, Any]] = None, contr
     whole = _body(connection, rest)
     if not 200 <= code < 300:
         raise _refused(whole)
-    answer: Dict[str, Any] = json.loads(whole)
+    try:
+        answer: Dict[str, Any] = json.loads(whole)
+    except ValueError:
+        raise Refused(_NO_DAEMON) from None
     return answer
 
 
@@ -132,14 +155,20 @@ class Session:
         head = f"POST /v1/disks/{disk}/sessions?priority={priority} HTTP/1.1"
         head += "\r\nConnection: Upgrade\r\nUpgrade: freeblock-session"
         self._socket, code, self._bytes = _connect(control, head)
-        if code != 101:
-            self._socket.settimeout(1)  # it keeps the connection, and has said all
-            raise _refused(self._bytes)
         self._waiting: List[_Event] = []
         self._calls = 0
-        version, self.sectors, self.sector_bytes = self._wait()[1]
-        if version != _VERSION:
-            raise Refused(f"the daemon speaks version {version} of the protocol, this file {_VERSION}")
+        try:
+            if code != 101:
+                raise _refused(self._bytes)
+            kind, hello = self._wait()
+            if kind != 128 or len(hello) != 3:
+                raise Refused(_NO_DAEMON)
+            version, self.sectors, self.sector_bytes = hello
+            if version != _VERSION:
+                raise Refused(f"the daemon speaks version {version} of the protocol, this file {_VERSION}")
+        except BaseException:
+            self._socket.close()
+            raise
 
     def fileno(self) -> int:
         """The file descriptor, for select and poll: readable while a frame for get() has not been taken, and when the daemon is gone.
@@ -229,7 +258,12 @@ class Session:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def _open(self) -> None:
+        if self._socket.fileno() < 0:
+            raise Gone("the session was closed by this program; open another")
+
     def _send(self, kind: int, fields: bytes) -> None:
+        self._open()
         self._socket.settimeout(None)
         self._socket.sendall(struct.pack("<IB", 1 + len(fields), kind) + fields)
 
@@ -254,16 +288,22 @@ class Session:
 
     def _event(self, deadline: Optional[float]) -> Optional[_Event]:
         """Kind and fields of the next frame; None when the time is up."""
+        self._open()
         while True:
             # No more is read than the frame that is under way: what was kept here, select would not tell of.
             end = 4
             if len(self._bytes) >= 4:
                 (length,) = struct.unpack_from("<I", self._bytes)
                 end += length
+                if not length:
+                    raise Refused(_NO_DAEMON)
                 if len(self._bytes) >= end:
                     kind, body = self._bytes[4], self._bytes[5:end]
                     self._bytes = self._bytes[end:]
-                    return kind, self._fields(kind, body)
+                    try:
+                        return kind, self._fields(kind, body)
+                    except struct.error:
+                        raise Refused(_NO_DAEMON) from None
             left = None if deadline is None else max(deadline - time.monotonic(), 0)
             self._socket.settimeout(left)
             try:

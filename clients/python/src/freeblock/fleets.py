@@ -5,7 +5,7 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tup
 
 from . import _native
 from .simulation import UsageError, Value, drive as described
-from .sweeping import _computed
+from .sweeping import RUNS_MOST, _computed
 
 DRIVES = {"desktop-2tb": 1.0, "nearline-4tb": 2.0, "nearline-20tb": 2.0}
 """The mix of drives by default: names with their weights."""
@@ -29,6 +29,9 @@ had 1.4 to 2.9 (docs/PYTHON.md). The last blocks are far apart."""
 
 _PILOT = 300
 """The requests of the simulation that measures how many arrive in a second."""
+
+_DISKS_MOST = RUNS_MOST // 3
+"""The most disks of a fleet, each of which takes three simulations."""
 
 _ONLY_WITH_BACKGROUND = frozenset(
     ("background", "block_size", "idle_time", "harm", "conservatism", "pass_through", "audit", "plan_rest", "bought_turns", "budget")
@@ -101,9 +104,13 @@ def fleet(
     harm, usual_group = _TASKS[task]
     together = usual_group if group is None else group
     mix, given_loads = _mix(drives, loads)
-    if any(isinstance(count, bool) or not isinstance(count, int) or count < 1 for count in (disks, together)):
-        raise UsageError(f"a fleet of {disks!r} disks in groups of {together!r}; give whole numbers from 1")
-    if not isinstance(window_s, (int, float)) or not 0 < window_s < 1e6:
+    if any(isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= _DISKS_MOST for count in (disks, together)):
+        raise UsageError(f"a fleet of {disks!r} disks in groups of {together!r}; give whole numbers from 1 to {_DISKS_MOST:,}")
+    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**64:
+        raise UsageError(f"the seed is {seed!r}; give a whole number from 0 to {2**64 - 1}")
+    if within_hours is not None and (isinstance(within_hours, bool) or not isinstance(within_hours, (int, float)) or not within_hours > 0):
+        raise UsageError(f"within_hours is {within_hours!r}; give hours, more than 0")
+    if isinstance(window_s, bool) or not isinstance(window_s, (int, float)) or not 0 < window_s < 1e6:
         raise UsageError(f"window_s is {window_s!r}; give seconds, more than 0 and less than 1,000,000")
     if not isinstance(full, (tuple, list)) or len(full) != 2 or not 0 < full[0] <= full[1] <= 1:
         raise UsageError(f"full is {full!r}; give the least and the most share of a disk that is in use, such as (0.3, 0.9)")

@@ -78,6 +78,10 @@ def mine(
             ...     # a freeblock.Table: pandas, polars, DuckDB and pyarrow take it
     """
     place = os.fspath(data)
+    if not isinstance(table, str) or not isinstance(place, str):
+        raise UsageError(f"the table is {table!r} in {data!r}; give texts")
+    if isinstance(offset, bool) or not isinstance(offset, int) or not 0 <= offset < 1 << 62:
+        raise UsageError(f"offset is {offset!r}; give the bytes of the disk before its file system")
     if disk is None and image is None:
         raise UsageError("mine needs a disk of a daemon, or an image")
     if mounted:

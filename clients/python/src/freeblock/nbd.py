@@ -45,11 +45,14 @@ class Export:
             self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             try:
                 self._socket.connect(path)
-            except OSError:
+            except OSError as error:
                 self._socket.close()
-                raise
+                raise OSError(error.errno, f"{error.strerror}: no server answers", uri) from None
         else:
-            self._socket = socket.create_connection((parts.hostname or "localhost", parts.port or 10809))
+            try:
+                self._socket = socket.create_connection((parts.hostname or "localhost", parts.port or 10809))
+            except OSError as error:
+                raise OSError(error.errno, f"{error.strerror or error}: no server answers", uri) from None
         try:
             self.size = self._greet(export)
         except BaseException:

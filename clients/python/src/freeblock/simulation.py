@@ -59,7 +59,11 @@ class Option(NamedTuple):
 
 def options(*command: str) -> List[Option]:
     """Lists the options of a command: `options("simulate")`, `options("drive", "validate")`."""
+    if not command or not all(isinstance(name, str) for name in command):
+        raise UsageError(f"options of {command!r}; give the words of a command, such as options(\"simulate\")")
     found = _native.options(list(command))
+    if not found:
+        raise UsageError(f"no command with options is called {' '.join(command)}; `freeblock --help` lists the commands")
     return [Option(name.replace("-", "_"), help, takes_value, values) for name, help, takes_value, values in found]
 
 

@@ -1,7 +1,9 @@
 """Sweeps: many simulations, on processes of this machine or on a cluster."""
+import asyncio
 import hashlib
 import itertools
 import json
+import math
 import os
 import pathlib
 import queue
@@ -18,6 +20,9 @@ from .worker import point
 
 Grid = Union[Mapping[str, Any], Iterable[Mapping[str, Any]]]
 """Options with the values of each, of which every combination is a point; or the points themselves."""
+
+RUNS_MOST = 1_000_000
+"""The most simulations of a sweep: the results of more do not fit into the memory of most machines."""
 
 _ATTEMPTS = 3
 """The number of workers that may die of one point."""
@@ -52,8 +57,10 @@ def sweep(
     The first simulation that fails raises CommandError; results that are known then stay in the directory. A worker that dies is
     replaced, and its simulation is run again.
     """
-    points = [_checked(options) for options in _points(grid)]
     chosen = _seeds(seeds)
+    points = [_checked(options) for options in _points(grid)]
+    if len(points) * len(chosen) > RUNS_MOST:
+        raise UsageError(f"{len(points):,} points with {len(chosen):,} seeds; give at most {RUNS_MOST:,} simulations")
     runs = [{**options, "seed": seed} for options in points for seed in chosen]
     return _native.table(_columns(list(zip(runs, _computed(runs, client, directory, workers, progress)))))
 
@@ -68,8 +75,10 @@ def _computed(
     """The results of all runs in their order; those that the directory has are not computed again."""
     if workers is not None and (not isinstance(workers, int) or workers < 1):
         raise UsageError(f"workers is {workers!r}; give a number of processes from 1")
-    if client is not None and not hasattr(client, "map"):
+    if client is not None and (not hasattr(client, "map") or not hasattr(client, "cancel")):
         raise UsageError(f"client is {client!r}; give a dask.distributed.Client")
+    if client is not None and _closed(client):
+        raise UsageError("the client is closed; give one that is connected to its cluster")
     store = None if directory is None else pathlib.Path(directory)
     if store is not None:
         store.mkdir(parents=True, exist_ok=True)
@@ -107,10 +116,12 @@ def _seeds(seeds: Union[int, Iterable[int]]) -> List[int]:
     if isinstance(seeds, bool) or not isinstance(seeds, (int, Iterable)) or isinstance(seeds, (str, bytes)):
         raise UsageError(f"seeds is {seeds!r}; give a number of seeds, or the seeds")
     if isinstance(seeds, int):
-        if seeds < 1:
-            raise UsageError(f"{seeds} seeds; give at least one")
+        if not 1 <= seeds <= RUNS_MOST:
+            raise UsageError(f"{seeds} seeds; give 1 to {RUNS_MOST:,}")
         return list(range(1, seeds + 1))
-    chosen = list(seeds)
+    chosen = list(itertools.islice(seeds, RUNS_MOST + 1))
+    if len(chosen) > RUNS_MOST:
+        raise UsageError(f"more than {RUNS_MOST:,} seeds; give fewer")
     for seed in chosen:
         if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**64:
             raise UsageError(f"a seed is {seed!r}; give whole numbers from 0 to {2**64 - 1}")
@@ -119,15 +130,21 @@ def _seeds(seeds: Union[int, Iterable[int]]) -> List[int]:
 
 def _points(grid: Grid) -> List[Dict[str, Any]]:
     if not isinstance(grid, Mapping):
-        points = list(grid) if isinstance(grid, Iterable) and not isinstance(grid, (str, bytes)) else [grid]
+        several = isinstance(grid, Iterable) and not isinstance(grid, (str, bytes))
+        points = list(itertools.islice(grid, RUNS_MOST + 1)) if several else [grid]
         for options in points:
             if not isinstance(options, Mapping):
                 raise UsageError(f"a point of the grid is {options!r}; give dictionaries of options, or options with lists of values")
+        if len(points) > RUNS_MOST:
+            raise UsageError(f"a grid of more than {RUNS_MOST:,} points; give fewer")
         return [dict(options) for options in points]
     for name, values in grid.items():
         if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
             raise UsageError(f"the grid has {values!r} for {name}; give a list of values")
-    return [dict(zip(grid, values)) for values in itertools.product(*grid.values())]
+    lists = [list(itertools.islice(values, RUNS_MOST + 1)) for values in grid.values()]
+    if math.prod(map(len, lists)) > RUNS_MOST:
+        raise UsageError(f"the grid has {math.prod(map(len, lists)):,} points or more; give at most {RUNS_MOST:,} simulations")
+    return [dict(zip(grid, values)) for values in itertools.product(*lists)]
 
 
 def _checked(options: Dict[str, Any]) -> Dict[str, Any]:
@@ -275,8 +292,17 @@ def _on_cluster(client: Any, runs: Mapping[str, Mapping[str, Any]], found: Calla
     try:
         for future in as_completed(futures):  # type: ignore[no-untyped-call, unused-ignore]
             found(keys[future], future.result())
+    except (Exception, asyncio.CancelledError) as error:
+        if _closed(client):
+            raise CommandError("the client was closed during the simulations; give a new one, and with a directory it goes on") from error
+        raise
     finally:
-        client.cancel(futures)
+        if not _closed(client):
+            client.cancel(futures)
+
+
+def _closed(client: Any) -> bool:
+    return getattr(client, "status", "running") in ("closing", "closed")
 
 
 def _columns(rows: Sequence[Tuple[Mapping[str, Any], Mapping[str, Any]]]) -> List[Tuple[str, str, List[Any]]]:

@@ -204,7 +204,7 @@ def check_options_are_described():
     assert options["block_size"].takes_value and "4096" in options["block_size"].help
     assert options["where"].values == ["inside", "outside", "device"]
     assert not options["blind"].takes_value
-    assert freeblock.options("no-such-command") == []
+    raises(freeblock.UsageError, lambda: freeblock.options("no-such-command"))
 
 
 def check_the_lock_is_released_while_simulating():

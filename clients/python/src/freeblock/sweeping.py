@@ -131,7 +131,7 @@ def _seeds(seeds: Union[int, Iterable[int]]) -> List[int]:
 def _points(grid: Grid) -> List[Dict[str, Any]]:
     if not isinstance(grid, Mapping):
         several = isinstance(grid, Iterable) and not isinstance(grid, (str, bytes))
-        points = list(itertools.islice(grid, RUNS_MOST + 1)) if several else [grid]
+        points: List[Any] = list(itertools.islice(grid, RUNS_MOST + 1)) if several else [grid]
         for options in points:
             if not isinstance(options, Mapping):
                 raise UsageError(f"a point of the grid is {options!r}; give dictionaries of options, or options with lists of values")

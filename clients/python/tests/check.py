@@ -1040,7 +1040,7 @@ def missing_parameters(function, text, path):
 def check_every_public_name_is_documented():
     found = []
     for file in sorted(pathlib.Path(freeblock.__file__).parent.glob("*.py")):
-        tree = ast.parse(file.read_text())
+        tree = ast.parse(file.read_text(), feature_version=(3, 9))
         assert ast.get_docstring(tree), file
         found += undocumented(tree.body, file.stem) if file.stem != "__init__" else []
     for name in freeblock._native.__all__:

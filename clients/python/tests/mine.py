@@ -21,6 +21,7 @@ import sys
 import tempfile
 import threading
 import time
+import warnings
 
 import freeblock
 from freeblock import postgres
@@ -262,6 +263,16 @@ def check_open_transactions(**options):
     assert ours == theirs and scan.undecided_rows == 0 and (1050, "later") in ours and len(ours) == 401 + 50 - 5 + 10 - 1 + 1 - 1
 
 
+def check_pages_without_checksums(data, **options):
+    pg("pg_checksums", "--disable", "-D", data)
+    with server(data), warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        theirs = [(int(a),) for (a,) in rows("select id from kinds order by id")]
+        assert settled("kinds", data=data, columns=["id"], **options)[1] == theirs
+    assert [str(one.message) for one in warned if "pg_checksums --enable" in str(one.message)], warned
+    pg("pg_checksums", "--enable", "-D", data)
+
+
 def check_checkpoints_that_do_not_say_what_was_under_way(data, **options):
     """That of a shutdown if transactions may be prepared, and any with the least of logs."""
     with server(data, max_prepared_transactions=4):
@@ -433,6 +444,8 @@ def main():
             print("open transactions: equal", flush=True)
             sql("create table long (a int4); insert into long select generate_series(1, 1000)")
             long = sql("select pg_relation_filepath('long')").strip()
+        check_pages_without_checksums(data, **where)
+        print("pages without checksums: equal, with a warning", flush=True)
         os.truncate(data / long, 1 << 30)
         with server(data):
             sql("insert into long select generate_series(1001, 3000)")

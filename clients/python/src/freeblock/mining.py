@@ -2,6 +2,7 @@
 import bisect
 import os
 import random
+import warnings
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from . import _native, postgres
@@ -68,6 +69,8 @@ def mine(
     table, keep a transaction of the level REPEATABLE READ open that has read a row of the table, from before the CHECKPOINT to the end,
     so that no old row is removed and the table keeps its files; or read a snapshot of the disk, which does not change.
 
+    Warns of a running server whose pages have no checksums: a page that is being written cannot be told from a whole one then.
+
     A value in a TOAST table is not read: it is null, and `Mine.undecided` counts it. Values that are compressed in their row, by pglz
     or LZ4, are read. PostgreSQL's versions: `postgres.VERSIONS`.
 
@@ -103,6 +106,12 @@ def mine(
     finally:
         if isinstance(files, Ext4):
             files.close()
+    if mounted and snapshot.control.running and not snapshot.control.checksums:
+        warnings.warn(
+            f"{files.name}: the pages have no checksums, so that one which the server writes during the scan may be misread; read a"
+            " snapshot of the disk, or run pg_checksums --enable while the server is shut down",
+            stacklevel=2,
+        )
     wanted = [not column.dropped and (columns is None or column.name in columns) for column in found.columns]
     names = [column.name for column, want in zip(found.columns, wanted) if want]
     for name in columns or ():

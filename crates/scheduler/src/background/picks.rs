@@ -260,8 +260,9 @@ impl Background {
         })
     }
 
-    /// Returns a command's picks to the wanted set, if `which` selects their LBNs; without `sure`, only those that no retry
-    /// of a foreground request covers. Whole blocks are returned: other picks of them are dropped, except for writes by
+    /// Returns a command's picks to the wanted set, if `which` selects their LBNs; without `sure`, not the writes that a retry
+    /// of a foreground request covers: until it is done, an older write must not follow. What it reads for others it takes
+    /// again when it is sent, if their sessions are not suspended by then. Whole blocks are returned: other picks of them are dropped, except for writes by
     /// other commands. Returns the blocks.
     pub fn give_back(
         &mut self,
@@ -279,7 +280,8 @@ impl Background {
         let mut fates = vec![Fate::Stays; picks.len()];
         for (pick, fate) in picks.iter().zip(&mut fates) {
             let block = (pick.task, pick.item.block);
-            if pick.command == command && (sure || !pick.sure) && which(&self.shares, pick) {
+            let stays = pick.sure && pick.op.is_write() && !sure;
+            if pick.command == command && !stays && which(&self.shares, pick) {
                 *fate = Fate::GoesBack;
             } else if undone.contains(&block) {
                 // A later pick of the same block depends on the one that is given back.

@@ -92,29 +92,36 @@ impl<'p> Lab<'p> {
         T: Send,
         R: Send,
     {
-        let queue: Mutex<Vec<(usize, T)>> = {
-            let mut items: Vec<_> = items.into_iter().enumerate().collect();
-            items.reverse();
-            Mutex::new(items)
-        };
-        let all = lock(&queue).len();
-        let results: Mutex<Vec<(usize, Result<R, LabError>)>> = Mutex::new(Vec::with_capacity(all));
-        let done = AtomicUsize::new(0);
+        let items: Vec<_> = items.into_iter().map(|item| Mutex::new(Some(item))).collect();
+        let results: Vec<_> = items.iter().map(|_| Mutex::new(None)).collect();
+        self.in_parallel(items.len(), &|at| {
+            let item = items.get(at).and_then(|item| lock(item).take());
+            if let Some((item, result)) = item.zip(results.get(at)) {
+                *lock(result) = Some(work(item));
+            }
+        });
+        let result = |of: Mutex<_>| of.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+        results.into_iter().filter_map(result).collect()
+    }
+
+    /// Calls `work` with each number below `all`, several at a time. It is not generic, so that threads are compiled once and
+    /// not for each of the experiments' dozens of types.
+    fn in_parallel(&self, all: usize, work: &(dyn Fn(usize) + Sync)) {
+        let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
         std::thread::scope(|scope| {
             for _ in 0..self.jobs.min(all) {
                 scope.spawn(|| {
                     loop {
-                        let Some((at, item)) = lock(&queue).pop() else { break };
-                        let result = work(item);
-                        lock(&results).push((at, result));
+                        let at = next.fetch_add(1, Ordering::Relaxed);
+                        if at >= all {
+                            break;
+                        }
+                        work(at);
                         self.progress.part(done.fetch_add(1, Ordering::Relaxed) + 1, all);
                     }
                 });
             }
         });
-        let mut results = results.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-        results.sort_by_key(|(at, _)| *at);
-        results.into_iter().map(|(_, result)| result).collect()
     }
 
     /// Does [`map`](Self::map) over items and seeds; returns for each item the results by seed.

@@ -91,6 +91,11 @@ impl Task {
         self.range
     }
 
+    /// Returns the first LBN of the first block that waits to be chosen, whole or in pieces.
+    pub fn first_wanted(&self) -> Option<Lbn> {
+        self.wanted.next(0).map(|block| self.block_range(block).start())
+    }
+
     /// Returns the number of half-read blocks, which wait in memory. Writes have none.
     pub fn partials(&self) -> usize {
         if self.op.is_write() { 0 } else { self.partial.len() }

@@ -8,7 +8,7 @@ use crate::planner::LOOKUPS_PER_BOUND;
 use crate::task::Item;
 use alloc::vec::Vec;
 use model::{Extent, Layout, TrackRef};
-use units::{Lbn, Op, Sectors, TrackIndex};
+use units::{Lbn, Op, Sectors, SessionId, TaskId, TrackIndex};
 
 /// Which sessions a search looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +67,15 @@ impl Background {
     pub fn draw(&self, lottery: &mut Lottery) -> Option<Focus> {
         let tickets = self.focus.iter().map(|&at| u64::from(self.shares[at].priority.get()));
         lottery.draw(tickets).and_then(|winner| self.focus.get(winner)).map(|&at| Focus::One(at))
+    }
+
+    /// Returns where the oldest task of the sessions in focus wants to read first.
+    pub fn oldest_wanted(&self) -> Option<Lbn> {
+        let reads = |(task, session): (&TaskId, &SessionId)| {
+            let at = self.place(*session).ok().filter(|at| self.focus.contains(at))?;
+            self.shares[at].task(*task).filter(|task| !task.op.is_write())?.first_wanted()
+        };
+        self.owners.iter().find_map(reads)
     }
 
     /// Returns whether there is nothing to choose.

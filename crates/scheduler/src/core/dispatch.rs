@@ -218,7 +218,7 @@ impl Core {
         at
     }
 
-    fn arrived(&mut self, track: TrackIndex, position: Position) {
+    pub(super) fn arrived(&mut self, track: TrackIndex, position: Position) {
         self.track = Some(track);
         self.position = position;
     }

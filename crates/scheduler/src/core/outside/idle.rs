@@ -315,8 +315,10 @@ impl Core {
             self.idle.not_before = outside.window_ends_at().unwrap_or(now).max(now + idle.threshold);
             return;
         }
-        if let Some(until) = self.stays_until(outside).filter(|until| now < *until) {
-            self.idle.not_before = until;
+        let stays_until = self.stays_until(outside).filter(|until| now < *until);
+        let moves_at = stays_until.map(|until| self.moves_at(outside, now, until));
+        if let Some(at) = moves_at.filter(|at| now < *at) {
+            self.idle.not_before = at;
             return;
         }
         if outside.readings.go_on() && self.background.is_idle() {
@@ -335,6 +337,17 @@ impl Core {
         let ends = self.idle.since + CONTROL_ENDS;
         if outside.kept.is_control() && now < ends {
             self.idle.not_before = (now + idle.threshold).min(ends);
+            return;
+        }
+        if let Some(until) = stays_until {
+            self.idle.settle(&idle);
+            let begins =
+                allowed && now.saturating_since(self.idle.since) >= idle.threshold && self.move_stream(now);
+            if begins && self.send_visit(outside, tag) {
+                self.idle.left(&idle);
+            } else {
+                self.idle.not_before = (now + idle.threshold).min(until);
+            }
             return;
         }
         if now.saturating_since(self.idle.since) < idle.threshold {

@@ -3,12 +3,21 @@
 //! Each may use the part that the other leaves, and has a part of its own. When the bound is reached, the one that has
 //! exceeded its part waits for the other, and neither continues meanwhile. The yield for one lost revolution depends on the
 //! load: it is greater for detours on a busy drive, and for idle time on one that is seldom used. The one with the greater
-//! yield so far has three quarters.
+//! yield so far has three quarters. Whoever waits does so only while the other brings something: where forecasts are
+//! mistrusted no gap is used, and idle time would wait in vain.
 
 use crate::idle::Harm;
 
 /// The quarters of a bound that are reserved for the one with the smaller yield, and for the other.
 const QUARTERS: [u32; 2] = [1, 3];
+
+/// The foreground requests after which it is looked whether the other has brought anything, and those for which nobody waits for it
+/// if it has not.
+const WAITS_REQUESTS: u64 = 1_024;
+const GOES_ON_REQUESTS: u64 = 8 * WAITS_REQUESTS;
+
+/// The wanted sectors per request that the other has to bring, as a part, one in this number, of those of the one that waits.
+const BRINGS_PART: u64 = 8;
 
 /// The yields and costs of both.
 #[derive(Clone, Copy, Debug)]
@@ -21,11 +30,25 @@ pub(super) struct Shared {
     quarters: [u32; 2],
     /// Whether each has exceeded its part and leaves the rest to the other.
     yields: [bool; 2],
+    /// Foreground requests so far.
+    requests: u64,
+    /// For each, the request since which it has waited, and the other's sectors then.
+    waits_since: [Option<(u64, u64)>; 2],
+    /// For each, the request until which it does not wait.
+    goes_on_until: [u64; 2],
 }
 
 impl Default for Shared {
     fn default() -> Self {
-        Self { sectors: [0; 2], cost_ppm: [0; 2], quarters: [2; 2], yields: [false; 2] }
+        Self {
+            sectors: [0; 2],
+            cost_ppm: [0; 2],
+            quarters: [2; 2],
+            yields: [false; 2],
+            requests: 0,
+            waits_since: [None; 2],
+            goes_on_until: [0; 2],
+        }
     }
 }
 
@@ -37,6 +60,7 @@ impl Shared {
 
     /// Updates the parts from the costs of both, under a bound of `bound_ppm` for both.
     pub fn weigh(&mut self, detours: &Harm, idle: &Harm, bound_ppm: u32) {
+        self.requests += 1;
         self.cost_ppm = [detours.ppm(), idle.ppm()];
         let got = |who: usize, other: usize| u128::from(self.sectors[who]) * u128::from(self.cost_ppm[other]);
         let (detours, idle) = (got(0, 1), got(1, 0));
@@ -52,8 +76,29 @@ impl Shared {
             // Each request has a gap, but there may be no idle time.
             let may_get = other == 0 || self.sectors[other] > 0;
             let has_less = may_get && self.cost_ppm[other] < self.own(other, bound_ppm);
-            has_more(who) && has_less && (used_up || self.yields[who])
+            let waits = self.requests >= self.goes_on_until[who];
+            has_more(who) && has_less && waits && (used_up || self.yields[who])
         });
+        [0, 1].into_iter().for_each(|who| self.look_after(who));
+    }
+
+    /// Ends a wait in which the other has brought next to nothing.
+    fn look_after(&mut self, who: usize) {
+        let other = self.sectors[1 - who];
+        if !self.yields[who] {
+            self.waits_since[who] = None;
+            return;
+        }
+        let (since, then) = *self.waits_since[who].get_or_insert((self.requests, other));
+        let waited = self.requests - since;
+        if waited >= WAITS_REQUESTS {
+            let of_its_own = self.sectors[who].saturating_mul(waited) / self.requests;
+            if (other - then).saturating_mul(BRINGS_PART) < of_its_own {
+                self.goes_on_until[who] = self.requests + GOES_ON_REQUESTS;
+                self.yields[who] = false;
+            }
+            self.waits_since[who] = None;
+        }
     }
 
     /// Returns the bound of detours in ppm.
@@ -118,6 +163,28 @@ mod tests {
                 assert!(u64::from(more) <= 10_000 - idle && u64::from(most) <= 10_000 - detours);
             }
         }
+    }
+
+    #[test]
+    fn nobody_waits_for_one_that_brings_nothing() {
+        let mut shared = Shared::default();
+        shared.had(true, 100_000);
+        let waited = |shared: &mut Shared, detours: u32| {
+            (0..WAITS_REQUESTS + 2).for_each(|_| {
+                shared.had(false, detours);
+                shared.weigh(&harm(900), &harm(9_200), 10_000);
+            });
+            shared.for_idle(10_000) < 9_000
+        };
+        shared.weigh(&harm(900), &harm(9_200), 10_000);
+        assert_eq!(shared.for_idle(10_000), 7_500);
+        assert!(waited(&mut shared, 100), "detours bring as much as idle time did");
+        assert!(!waited(&mut shared, 0), "detours bring nothing");
+        assert!(!waited(&mut shared, 0), "nor for a while");
+        (0..8).for_each(|_| {
+            waited(&mut shared, 0);
+        });
+        assert!(waited(&mut shared, 100), "it is tried again");
     }
 
     #[test]

@@ -2,8 +2,10 @@
 //! overlaps, with errors, on a drive that reorders its commands.
 
 mod background;
+mod door;
 mod mistrust;
 mod probe;
+mod serving;
 mod silence;
 mod snapshot;
 mod spy;
@@ -62,7 +64,10 @@ fn disk(policy: &str, seed: u64) -> (Disk<Spy>, Shared) {
 fn nameless() -> File {
     static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
     let next = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-    let path = std::env::temp_dir().join(format!("freeblock-disk-test-{}-{next}", std::process::id()));
+    // In memory where that is: a file of 20 TB is too large for some file systems.
+    let shared = std::path::Path::new("/dev/shm");
+    let directory = if shared.is_dir() { shared.to_owned() } else { std::env::temp_dir() };
+    let path = directory.join(format!("freeblock-disk-test-{}-{next}", std::process::id()));
     let file = File::options().read(true).write(true).create_new(true).open(&path).unwrap();
     std::fs::remove_file(path).unwrap();
     file

@@ -1,26 +1,17 @@
 //! A disk of which only the size is known is probed while it serves, on virtual time, and then uses gaps.
 
-use super::nameless;
-use device::{Ask, Device as _, Emulated};
-use drive::{Behaviour, Command, Drive, Queue, QueueOrder, Rules};
+use super::serving::Serving;
+use drive::{Behaviour, Queue, QueueOrder};
 use model::{DriveModel, Profile, builtin};
 use probe::{Device, DeviceError, Journal, Options, Probe, ProbeError, Timed};
 use scheduler::{
     Application, AuditConfig, Config, IdleTime, OutsideConfig, Overheads, Parameter, Priority, Record,
     Sessions,
 };
-use server::{Disk, Guard, Reading, ReadingResult};
-use std::collections::{BTreeMap, VecDeque};
+use server::{Guard, Reading, ReadingResult};
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
-use units::{Bytes, Duration, Instant, Lbn, LbnRange, Op, RequestId, Sectors};
-use workload::random::Stream;
-
-/// The sectors of a request.
-const SECTORS: u64 = 8;
-
-/// The requests in a batch of the comparison.
-const BATCH: usize = 2_000;
+use units::{Bytes, Instant, Lbn, LbnRange, Op, Sectors};
 
 /// A scan that counts its blocks.
 #[derive(Default)]
@@ -36,136 +27,22 @@ impl Application for Scan {
     }
 }
 
-/// A disk under random requests, a third of them writes, whose arrivals have random distances; and the drive alone with the same
-/// requests.
-struct Serving {
-    disk: Disk<Emulated>,
-    alone: Drive,
-    /// Requests for which the drive alone has no room.
-    held: VecDeque<Command>,
-    now: Instant,
-    next: Instant,
-    mean_ns: f64,
-    chance: Stream,
-    /// The arrivals of requests that are not done: at the disk, and at the drive alone.
-    arrived: [BTreeMap<u64, Instant>; 2],
-    /// The response times by request, ns.
-    took: [Vec<f64>; 2],
-    ids: u64,
+/// Returns a disk of which only the size is known, and which permits readings.
+fn unprobed(profile: &Profile, behaviour: Behaviour, requests_per_s: f64) -> Serving {
+    let truth = DriveModel::from_profile(profile).unwrap();
+    let known = DriveModel::unknown(truth.layout().capacity(), truth.sector_bytes()).unwrap();
+    let place = OutsideConfig {
+        harm_ppm: Some(10_000),
+        audit: Some(AuditConfig::new(1)),
+        ..OutsideConfig::blind().serving()
+    };
+    let config = Config { idle: Some(IdleTime::default()), ..Config::outside(place) };
+    let mut serving = Serving::new((profile, behaviour), known, config, (requests_per_s, [1, 7]));
+    serving.disk.want_readings(true);
+    serving
 }
 
 impl Serving {
-    fn new(profile: &Profile, behaviour: Behaviour, requests_per_s: f64) -> Self {
-        let truth = DriveModel::from_profile(profile).unwrap();
-        let model = DriveModel::unknown(truth.layout().capacity(), truth.sector_bytes()).unwrap();
-        let place = OutsideConfig {
-            harm_ppm: Some(10_000),
-            audit: Some(AuditConfig::new(1)),
-            ..OutsideConfig::blind().serving()
-        };
-        let config = Config { idle: Some(IdleTime::default()), ..Config::outside(place) };
-        let drive = Emulated::new(profile, behaviour, 1, nameless()).unwrap();
-        let mut disk = Disk::new(drive, Arc::new(model), config).unwrap();
-        disk.want_readings(true);
-        Self {
-            disk,
-            alone: Drive::with_behaviour(profile, Rules::HARDWARE, behaviour, 1).unwrap(),
-            held: VecDeque::new(),
-            now: Instant::ZERO,
-            next: Instant::ZERO,
-            mean_ns: 1e9 / requests_per_s,
-            chance: Stream::new(7, "requests"),
-            arrived: [BTreeMap::new(), BTreeMap::new()],
-            took: [Vec::new(), Vec::new()],
-            ids: 0,
-        }
-    }
-
-    fn unit(&mut self) -> f64 {
-        (self.chance.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
-    }
-
-    fn arrive(&mut self) {
-        let capacity = Device::capacity(self).get();
-        let mut lbn = (self.unit() * (capacity - SECTORS) as f64) as u64;
-        let write = self.unit() < 1.0 / 3.0;
-        if write {
-            // The file of the emulated drive stays small.
-            lbn -= lbn % 4_096;
-        }
-        let range = LbnRange::new(Lbn::new(lbn), Sectors::new(SECTORS));
-        let ask = match write {
-            true => Ask::Write { bytes: vec![0; SECTORS as usize * 512], through: false },
-            false => Ask::Read,
-        };
-        self.ids += 1;
-        self.arrived.iter_mut().for_each(|arrived| {
-            arrived.insert(self.ids, self.next);
-        });
-        self.took.iter_mut().for_each(|took| took.push(0.0));
-        self.disk.ask(self.next, self.ids, range, ask);
-        let op = if write { Op::Write } else { Op::Read };
-        self.alone.advance(self.next);
-        self.held.push_back(Command { id: RequestId::new(self.ids), op, range });
-        self.send_alone(self.next);
-        let wait = -self.mean_ns * (1.0 - self.unit()).ln();
-        self.next += Duration::from_nanos(wait as u64);
-    }
-
-    /// Sends the drive alone the requests for which it has room.
-    fn send_alone(&mut self, now: Instant) {
-        while self.alone.outstanding() < self.alone.queue_depth() {
-            let Some(command) = self.held.pop_front() else { return };
-            self.alone.submit(now, command).unwrap();
-        }
-    }
-
-    /// Processes the next event.
-    fn step(&mut self) {
-        let at = [self.disk.next_event(), self.alone.next_event(), Some(self.next)];
-        self.now = self.now.max(at.into_iter().flatten().min().unwrap());
-        if self.next <= self.now {
-            self.arrive();
-        }
-        self.disk.advance(self.now);
-        while let Some(answer) = self.disk.poll(self.now) {
-            answer.result.unwrap();
-            self.done(0, answer.id, answer.at);
-        }
-        self.alone.advance(self.now);
-        while let Some(done) = self.alone.pop_completion() {
-            self.done(1, done.id.get(), done.at);
-            self.send_alone(done.at);
-        }
-    }
-
-    fn done(&mut self, which: usize, id: u64, at: Instant) {
-        let arrived = self.arrived[which].remove(&id).unwrap();
-        self.took[which][id as usize - 1] = at.since(arrived).as_nanos() as f64;
-    }
-
-    /// Returns the increase of the mean response time over the drive alone in percent, and the upper end of its one-sided 95%
-    /// interval, from the means of batches.
-    fn slower(&self) -> [f64; 2] {
-        let [with, alone] = &self.took;
-        let mean = |times: &[f64]| times.iter().sum::<f64>() / times.len() as f64;
-        let done = self
-            .arrived
-            .iter()
-            .filter_map(|left| left.keys().next())
-            .min()
-            .map_or(with.len(), |id| *id as usize - 1);
-        let base = mean(&alone[..done]);
-        let batches: Vec<f64> = with[..done]
-            .chunks_exact(BATCH)
-            .zip(alone[..done].chunks_exact(BATCH))
-            .map(|(with, alone)| 100.0 * (mean(with) - mean(alone)) / base)
-            .collect();
-        let (n, all) = (batches.len() as f64, mean(&batches));
-        let squares: f64 = batches.iter().map(|one| (one - all).powi(2)).sum();
-        [all, all + 1.7 * (squares / (n - 1.0) / n).sqrt()]
-    }
-
     fn read(&mut self, reading: Reading) -> Result<Option<Timed>, DeviceError> {
         let told: Arc<Mutex<Option<ReadingResult>>> = Arc::default();
         let tell = Arc::clone(&told);
@@ -208,7 +85,7 @@ impl Device for Serving {
 #[allow(clippy::print_stdout, reason = "docs/PROBE.md names the command that prints these figures")]
 fn probed(name: &str, behaviour: Behaviour, rate: f64, part: u64, gaps: u64) -> (f64, [f64; 2]) {
     let truth = builtin::find(name).unwrap();
-    let mut serving = Serving::new(&truth, behaviour, rate);
+    let mut serving = unprobed(&truth, behaviour, rate);
     let (mut state, mut most): (Option<Vec<u8>>, u64) = (None, part);
     let found = loop {
         let mut probe = match &state {

@@ -62,7 +62,7 @@ const TO_THE_END: u64 = 1_000_000;
 const ALONE: u64 = 400_000;
 
 /// All ideas with that bound, except one; named by the one that is off.
-const BUT_ONE: [Idea; 12] = [
+const BUT_ONE: [Idea; 10] = [
     ("neighbours", |o, _| OutsideConfig { neighbours: Neighbours::Never, ..bounded(o, HARM) }),
     ("commands that touch", |o, _| OutsideConfig { touching: false, ..bounded(o, HARM) }),
     ("the source track", |o, _| OutsideConfig { source_track: false, ..bounded(o, HARM) }),
@@ -79,11 +79,6 @@ const BUT_ONE: [Idea; 12] = [
     }),
     ("moves corrected", |o, _| OutsideConfig { correct_moves: false, ..bounded(o, HARM) }),
     ("control gaps", |o, _| OutsideConfig { control_gaps: false, ..bounded(o, HARM) }),
-    ("nothing, and with expected value", |o, _| OutsideConfig { expected_value: true, ..bounded(o, HARM) }),
-    ("nothing, and with expected value at a constant 0.05 ms without a bound", |o, _| OutsideConfig {
-        expected_value: true,
-        ..in_order(o, CLOSER)
-    }),
 ];
 
 /// All ideas with harm below 2% and the foreground chosen late: with a scan, and the run to compare with.

@@ -220,29 +220,8 @@ impl Search<'_> {
         if score <= self.tally.best.score {
             return;
         }
-        // Less the expected cost of its moves.
-        let score = score.saturating_sub(self.price_of(&stops));
-        if score > self.tally.best.score {
-            self.tally.best = Detour { score, stops, merged };
-            self.tally.sharpen(self.drive);
-        }
-    }
-
-    /// Returns the wanted sectors that late moves of these stops are expected to cost, for each move with no more slack than
-    /// its margin. The foreground's own move has no slack after another track, nor after a stop before it on its own track.
-    fn price_of(&self, stops: &Stops) -> u64 {
-        let Some(price) = self.terms.and_then(|terms| terms.price) else { return 0 };
-        let layout = self.drive.layout();
-        let there = Position::from(*self.destination.track());
-        let (mut at, mut sum) = (self.gap.from, 0);
-        let tracks = stops.iter().flatten().map(|stop| Position::from(layout.track(stop.track)));
-        for to in tracks.chain([there]).filter(|_| stops[0].is_some()) {
-            if to != at {
-                sum += price(at.cylinder.distance(to.cylinder));
-            }
-            at = to;
-        }
-        sum * self.tally.depth
+        self.tally.best = Detour { score, stops, merged };
+        self.tally.sharpen(self.drive);
     }
 
     /// Tries the source track first and then the destination track up to the request, for the best instant of the change.

@@ -30,9 +30,6 @@ pub(crate) struct Terms<'a> {
     pub source_track: bool,
     /// Which commands may be neighbours on a track.
     pub allows: &'a dyn Fn(Neighbour) -> bool,
-    /// The expected cost, in sectors, of a late move over a number of cylinders with no more slack than its margin; `None`
-    /// if it is not weighed.
-    pub price: Option<&'a dyn Fn(u32) -> u64>,
     /// The foreground's first LBN and its sector; a request that must keep its order with others is not merged.
     pub merge: Option<(Lbn, u32)>,
 }

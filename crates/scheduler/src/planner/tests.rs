@@ -334,7 +334,6 @@ fn before_a_request(
         change: Duration::ZERO,
         source_track: false,
         allows: &|neighbour| touching || !neighbour.touching,
-        price: None,
         merge: Some((lbn, to)),
     };
     let limits = (Reach::Drive, SearchBudget::default());

@@ -257,10 +257,6 @@ pub struct OutsideConfig {
     /// before: a zero-latency drive would transfer the tail at once and be idle for the rest of that revolution. The request
     /// is late by its tail. If the tail takes more than an eighth of a revolution, the gap is not used.
     pub in_order: bool,
-    /// Whether the expected loss of a detour's moves is subtracted from its yield: each late move costs the sectors of one
-    /// revolution, and the error record has the share of late moves for each slack. Single blocks, as at the end of a scan,
-    /// are then never worth their moves.
-    pub expected_value: bool,
     /// Whether the unused part of the harm bound is spent: a request waits one more revolution if a detour's yield in it is
     /// worth that, compared with other offers. The foreground is slower by at most the bound; without a bound nothing is
     /// spent.
@@ -297,7 +293,6 @@ impl OutsideConfig {
             reads_on: false,
             late_choice: false,
             in_order: false,
-            expected_value: false,
             bought_turns: false,
             resync: 256,
             harm_ppm: None,

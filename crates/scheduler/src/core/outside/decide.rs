@@ -162,11 +162,6 @@ impl Outside {
         }
     }
 
-    /// Returns the share of moves over `distance` cylinders with no slack beyond their margin that are late, in ppm.
-    fn late_ppm(&self, distance: u32) -> u64 {
-        self.margins.late_ppm(distance, self.margin(distance))
-    }
-
     fn least_margin(&self) -> Duration {
         match self.config.conservatism {
             Conservatism::Constant(margin) => margin,
@@ -440,11 +435,8 @@ impl Core {
         };
         let second = outside.second_sent(&drive);
         let margin = |distance| outside.margin(distance);
-        let sectors = u64::from(drive.layout().track(piece.track).sectors);
-        let price = |distance| outside.late_ppm(distance) * sectors / 1_000_000;
         let terms = Terms {
             margin: &margin,
-            price: outside.config.expected_value.then_some(&price),
             least_margin: outside.least_margin(),
             before: [before(Op::Read), before(Op::Write)],
             ready: [earliest + outside.margins.staying(), begun],

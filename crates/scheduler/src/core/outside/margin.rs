@@ -39,7 +39,6 @@ const DOWN: u64 = 8;
 const MILLION: u64 = 1_000_000;
 
 /// Risks by slack, in ppm.
-#[derive(Clone, Copy, Debug)]
 struct Risks {
     by_slack: [Option<u32>; SLACKS],
     always: u32,
@@ -48,11 +47,9 @@ struct Risks {
 /// The margin of each class of distances.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Margins {
-    /// The least margin of each class.
+    /// The least margin of each class, and of all distances.
     least: Vec<Duration>,
-    /// The known risks of each class, and of all distances.
-    risks: Vec<Risks>,
-    of_all: Option<Risks>,
+    of_all: Option<Duration>,
     /// The time by which a command must precede its sectors if nothing moves.
     staying: Duration,
     /// The common margin.
@@ -67,14 +64,11 @@ impl Margins {
             return;
         }
         self.looked = record.count();
-        let of_all = Risks::of(&record.all_arrivals());
-        self.risks.clear();
-        self.risks.extend(record.classes().map(Risks::of));
-        let spread = of_all.spread();
+        self.of_all = Risks::of(&record.all_arrivals()).spread();
         self.staying = Risks::of(record.stayed()).spread().unwrap_or_default();
         self.least.clear();
-        self.least.extend(self.risks.iter().map(|own| own.spread().or(spread).unwrap_or(Duration::ZERO)));
-        self.of_all = Some(of_all);
+        let own = record.classes().map(|arrivals| Risks::of(arrivals).spread());
+        self.least.extend(own.map(|own| own.or(self.of_all).unwrap_or_default()));
     }
 
     /// Moves the common margin by the harm, of which at most `bound` ppm are allowed.
@@ -93,7 +87,7 @@ impl Margins {
     pub fn of(&self, distance: Option<u32>, start: Duration) -> Duration {
         let least = match distance {
             Some(distance) => self.least.get(class(distance)).copied(),
-            None => self.of_all.as_ref().and_then(Risks::spread),
+            None => self.of_all,
         };
         let least = least.unwrap_or_default();
         (least + self.common.unwrap_or(start)).min(MOST * 2)
@@ -102,14 +96,6 @@ impl Margins {
     /// Returns the time by which a command must precede its first sectors if nothing moves.
     pub fn staying(&self) -> Duration {
         self.staying
-    }
-
-    /// Returns the share of moves over `distance` cylinders with at most `slack` to spare that are late, in ppm, beyond
-    /// those that are late at any slack; 0 while it is unknown.
-    pub fn late_ppm(&self, distance: u32, slack: Duration) -> u64 {
-        let own = self.risks.get(class(distance)).and_then(|risks| risks.with(slack));
-        let ppm = own.or_else(|| self.of_all.as_ref()?.with(slack)).unwrap_or(0);
-        u64::from(ppm)
     }
 
     /// Returns the least margin of any move over a cylinder or more.
@@ -137,13 +123,6 @@ impl Risks {
             .iter()
             .fold((0, 0), |(n, late), bin| (n + u64::from(bin.0), late + u64::from(bin.1)));
         Self { by_slack, always: rate(far.0, far.1) }
-    }
-
-    /// Returns the risk with this slack beyond that with any, if it is known.
-    fn with(&self, slack: Duration) -> Option<u32> {
-        let bin = usize::try_from(slack.as_nanos() / SLACK_NS).unwrap_or(LARGE).min(LARGE - 1);
-        let risk = self.by_slack[bin..LARGE].iter().flatten().next()?;
-        Some(risk.saturating_sub(self.always))
     }
 
     /// Returns the slack up to which many are late: the spread of the seeks. `None` if too little is known.

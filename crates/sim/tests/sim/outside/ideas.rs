@@ -195,18 +195,6 @@ fn sectors_before_a_write_are_read_on_both_sides_of_the_tracks_end() {
     assert!(percent(&had, &most) > 92.0, "{:.1}%", percent(&had, &most));
 }
 
-/// If no head is ever late, there is nothing to weigh: the same commands are sent.
-#[test]
-fn on_a_drive_that_is_never_late_expected_value_changes_nothing() {
-    let [weighed, plain] = [true, false].map(|expected_value| {
-        outside(PolicyName::Sptf, Share::TWO_THIRDS, SCAN, |plain| OutsideConfig {
-            expected_value,
-            ..ideas(plain)
-        })
-    });
-    assert_eq!(weighed, plain);
-}
-
 /// Writes of one session, and those before which blocks of another were read in the same gap.
 #[derive(Default)]
 struct Writes {

@@ -82,7 +82,6 @@ fn run(case: &Case, bad: &[u64], stops: bool) -> Result<Rig, TestCaseError> {
             merge_after: true,
             plan_rest: true,
             in_order: true,
-            expected_value: true,
             ..place
         };
     }

@@ -38,7 +38,6 @@ mod sequences;
 mod shared;
 mod speed;
 mod stream;
-mod taking_in;
 mod through;
 mod told;
 
@@ -80,7 +79,6 @@ use reported::Report;
 use sequences::Sequences;
 use shared::Shared;
 use stream::Streams;
-use taking_in::TakingIn;
 use through::Through;
 use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId, TrackIndex};
 
@@ -152,7 +150,6 @@ pub(super) struct Outside {
     last: (Op, Lbn),
     learned: Learned,
     sequences: Sequences,
-    taking_in: TakingIn,
     through: Through,
     kept: Kept,
     again: Again,
@@ -239,7 +236,6 @@ impl Outside {
             last: (Op::Read, Lbn::ZERO),
             learned: Learned::default(),
             sequences: Sequences::default(),
-            taking_in: TakingIn::default(),
             through: Through::of(config.overheads),
             kept: Kept::default(),
             again: Again::default(),
@@ -604,7 +600,6 @@ impl Core {
         }
         self.share_bound(&mut outside);
         outside.believe_reading_on();
-        outside.believe_taking_in();
         outside.foresee(&drive);
         self.audit(&mut outside, &order, outcome);
         self.hand_out(&mut outside, order, outcome);

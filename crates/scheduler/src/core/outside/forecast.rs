@@ -28,8 +28,6 @@ pub(super) struct Standing {
     pub reads_on: ReadsOn,
     /// The LBN after the last cached write, which may still be in progress.
     pub reported: Option<Lbn>,
-    /// Whether the drive is assumed to receive the data of a write that follows it meanwhile.
-    pub takes_in: bool,
 }
 
 impl Standing {
@@ -45,7 +43,6 @@ impl Standing {
             behind: None,
             reads_on: ReadsOn::default(),
             reported: None,
-            takes_in: false,
         }
     }
 }
@@ -294,8 +291,7 @@ pub(super) fn forecast(
     let bus_from = (begun + overheads.command(op)).max(if overheads.overlap { from.bus } else { begun });
     // A drive that caches writes starts this one when the cached writes are on the medium.
     let writes_back = op.is_write() && overheads.write_back;
-    let waits = writes_back && !(from.takes_in && from.follows_reported(range));
-    let bus_from = if waits { bus_from.max(service).max(from.free) } else { bus_from };
+    let bus_from = if writes_back { bus_from.max(service).max(from.free) } else { bus_from };
     let whole = |piece: &Piece| u64::from(piece.len) == range.len().get();
     for piece in drive.layout().pieces(range) {
         let earliest = match (&done, op) {
@@ -405,6 +401,8 @@ pub(super) fn forecast(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use model::builtin;
+    use units::Sectors;
 
     #[test]
     fn ninety_nine_of_a_hundred_reads_are_not_later_than_is_allowed_for() {
@@ -431,5 +429,36 @@ mod tests {
         // Short reads show nothing.
         held_back.learn(&overheads, 8, late(50));
         assert_eq!(held_back.of(bus), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_cached_write_that_continues_the_one_in_progress_is_a_revolution_late() {
+        let drive = DriveModel::from_profile(&builtin::find("quantum-atlas-10k").unwrap()).unwrap();
+        let turn = crate::core::under_way::turn(&drive);
+        for overlap in [false, true] {
+            let overheads = Overheads {
+                command: [Duration::from_micros(300); 2],
+                completion: [Duration::from_micros(10); 2],
+                bus_sector: Duration::from_micros(6),
+                shortest_access: Duration::ZERO,
+                overlap,
+                write_back: true,
+                if_through: None,
+            };
+            let mut at = Standing::at_rest(Position::default(), None);
+            let mut sent = Instant::ZERO;
+            // The second is sent when the first is reported.
+            let [first, second] = [100_000, 100_008].map(|start| {
+                let range = LbnRange::new(Lbn::new(start), Sectors::new(8));
+                let (seen, next) =
+                    forecast(&drive, &overheads, &at, (sent, HeldBack::default()), (Op::Write, range));
+                at = Standing { ready: if overlap { next.free } else { seen.heard }, ..next };
+                sent = seen.heard;
+                seen
+            });
+            assert!(first.end > first.heard + Duration::from_millis(1), "the head has still to come there");
+            assert!(second.heard > first.end, "its data wait until the first is on the medium");
+            assert!(second.end > first.end + turn && second.end < first.end + turn * 2);
+        }
     }
 }

@@ -39,7 +39,6 @@ impl Outside {
         let heard = self.clock.platter(now);
         if in_turn {
             self.learn_writing_through(drive, now, order);
-            self.learn_taking_in(drive, heard, order);
         }
         let (mut foreseen, mut after) = self.follow(drive, &self.base, order);
         let mut seen = Observed { error: 0, turns: 0, explained: true, foreseen: true };
@@ -82,10 +81,10 @@ impl Outside {
     }
 
     /// Returns, on the host's clock, when the write before was on the medium, if this one has waited for it by more than
-    /// commands vary. A write that continues it may have been received beside it.
+    /// commands vary. A drive may receive a write that continues it meanwhile.
     fn waited_until(&self, drive: &DriveModel, now: Instant, order: &Order) -> Option<Instant> {
         let range = order.command.range;
-        if self.base.follows_reported(range) {
+        if self.base.reported == Some(range.start()) {
             return None;
         }
         let none = Standing { free: Instant::ZERO, ready: Instant::ZERO, ..self.base };

@@ -1,5 +1,4 @@
-//! A log on a drive that caches writes: the core finds out whether the drive receives the next append while it writes the
-//! last.
+//! A log on a drive that caches writes, which may receive the next append while it writes the last.
 
 use super::responses::{Pair, Pairs};
 use drive::{Behaviour, Queue, QueueOrder};

@@ -520,12 +520,10 @@ impl Core {
             if let Work::Foreground { plain, .. } = &order.work
                 && plain.is_none_or(|plain| plain.detour == 0)
                 && outside.foresees()
+                && outside.agreeing > 1
             {
                 let turn = super::under_way::turn(&self.drive);
-                outside.control.note_stray(turn, &seen);
-                if outside.agreeing > 1 {
-                    outside.control.note(turn, order.command.op, &foreseen, &seen);
-                }
+                outside.control.note(turn, order.command.op, &foreseen, &seen);
             }
             if outside.config.correct_moves {
                 self.correct_moves(&mut outside, &order, &seen);

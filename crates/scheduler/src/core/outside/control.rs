@@ -55,18 +55,13 @@ impl Step {
 #[derive(Clone, Debug)]
 pub(super) struct Control {
     steps: [[Step; STEPS]; 2],
-    /// The mean unexplained delay in ns of requests without a detour, in all gaps.
-    strays: i64,
 }
 
 impl Default for Control {
     fn default() -> Self {
-        Self { steps: [[Step::default(); STEPS]; 2], strays: 0 }
+        Self { steps: [[Step::default(); STEPS]; 2] }
     }
 }
-
-/// The number of requests in that mean.
-const STRAYS_OF: i64 = 1_024;
 
 /// Returns the step of a request: the lead of the head with which it would be a revolution early; `None` if its start does
 /// not depend on the move.
@@ -105,18 +100,6 @@ impl Control {
         }
     }
 
-    /// Records a request without a detour in any gap. If the profile has sectors at wrong places, their delays are
-    /// unexplained, with a detour or without.
-    pub fn note_stray(&mut self, turn: Duration, seen: &Observed) {
-        let late = if seen.explained { 0 } else { seen.error.clamp(0, nanos(turn)) };
-        self.strays += (late - self.strays) / STRAYS_OF;
-    }
-
-    /// Returns the mean unexplained delay in ns, which no detour has caused.
-    pub fn stray(&self) -> i64 {
-        self.strays
-    }
-
     /// Returns the mean lead in ns of requests with this forecast in unused gaps.
     pub fn sooner(&self, turn: Duration, op: Op, foreseen: &Forecast) -> i64 {
         let Some(at) = step(turn, foreseen) else { return 0 };
@@ -146,7 +129,7 @@ impl Outside {
         self.walk(drive, &[(op, asked)], |forecast| foreseen = Some(*forecast));
         let turn = crate::core::under_way::turn(drive);
         let Some(foreseen) = foreseen else { return (false, 0) };
-        let sooner = self.control.sooner(turn, op, &foreseen) - self.control.stray();
+        let sooner = self.control.sooner(turn, op, &foreseen);
         (self.control.leaves(turn, op, &foreseen), sooner)
     }
 }
@@ -236,19 +219,6 @@ mod tests {
         let (lost, told, used) = told_longer_by(0, 20_000);
         assert_eq!((lost, told), (0, 0.0));
         assert!(used > 19_700, "{used}");
-    }
-
-    #[test]
-    fn unexplained_delays_without_detours_are_reported() {
-        let mut control = Control::default();
-        // One in fifty is late by half a revolution for an unknown reason; lost revolutions do not count.
-        for n in 0..20_000 {
-            let stray = Observed { error: nanos(TURN) / 2, turns: 0, explained: false, foreseen: false };
-            let lost = Observed { error: nanos(TURN), turns: 1, explained: true, foreseen: true };
-            control.note_stray(TURN, if n % 50 == 0 { &stray } else { &lost });
-        }
-        let mean = nanos(TURN) / 100;
-        assert!((control.stray() - mean).abs() < mean / 5, "{}", control.stray());
     }
 
     #[test]

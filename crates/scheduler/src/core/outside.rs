@@ -127,8 +127,6 @@ pub(super) struct Outside {
     worst: i64,
     /// The last completion of an idle command, on the host's clock.
     idle_heard: Instant,
-    /// The additional time for which the bus is busy because of idle commands.
-    idle_on_bus: Duration,
     /// The usual delay, against the prediction, of requests without work before them.
     usual: Usual,
     /// The usual delay of requests without a detour, apart from whole revolutions.
@@ -221,7 +219,6 @@ impl Outside {
             idle_failed: false,
             worst: 0,
             idle_heard: Instant::ZERO,
-            idle_on_bus: Duration::ZERO,
             usual: Usual::default(),
             own: Usual::default(),
             clock: Clock::new(super::under_way::turn(drive)),
@@ -485,7 +482,6 @@ impl Core {
             order.forecast = outside.follow(&drive, &outside.base, &order).0;
             in_turn = true;
         }
-        let waited_for_bus = outside.behind_idle_on_bus(&drive, &order);
         let followed = outside.came_from_buffer(&drive, (now, begun), &mut order, in_turn);
         let buffered = followed.hit;
         // A write that is reported from the buffer shows at most the end of the write before it.
@@ -533,7 +529,7 @@ impl Core {
         self.account_idle_unforeseen(&mut outside, &order, begun);
         // The drive would have read ahead this far without idle time as well.
         let error = if followed.on_the_way { seen.error.max(0) } else { seen.error };
-        self.account_idle_seen(&mut outside, &order, &Observed { error, ..seen }, waited_for_bus);
+        self.account_idle_seen(&mut outside, &order, &Observed { error, ..seen });
         let drive = Arc::clone(&self.drive);
         let turn = super::under_way::turn(&drive);
         let overlap = outside.config.overheads.overlap;
@@ -591,8 +587,7 @@ impl Core {
             }
             Work::Idle | Work::Stream | Work::Probe => {
                 outside.idle_failed = outcome != Outcome::Done;
-                // Without the idle command the bus would be free by now.
-                (outside.idle_heard, outside.idle_on_bus) = (now, Duration::MAX);
+                outside.idle_heard = now;
                 outside.foresee_plain(&drive);
             }
         }

@@ -18,8 +18,8 @@ use crate::planner::{Stop, straight_parts};
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
+use model::Position;
 use model::layout::Location;
-use model::{DriveModel, Position};
 use units::{Duration, FULL_TURN, Instant, LbnRange, Op, Sectors, TrackIndex};
 
 /// The response times of requests to an idle drive that follow another request: of reads, or of writes, which a drive may
@@ -127,26 +127,6 @@ impl Outside {
         self.config.overheads.bus_sector * range.len().get() + self.config.overheads.tail(op)
     }
 
-    /// Returns the time for which the data of `order`, which is done, have waited on the bus for idle commands' data. The
-    /// head is ready for the next command meanwhile, so only a request that waits for these data is late.
-    pub(super) fn behind_idle_on_bus(&mut self, drive: &DriveModel, order: &Order) -> Duration {
-        let before = core::mem::take(&mut self.idle_on_bus);
-        if before == Duration::ZERO || matches!(order.work, Work::Idle | Work::Probe) {
-            return Duration::ZERO;
-        }
-        let bus = self.base.bus.checked_sub(before).unwrap_or_default();
-        let [with, without] =
-            [self.base, Standing { bus, ..self.base }].map(|from| self.follow(drive, &from, order).0);
-        // The delay of the head is estimated separately; a completion from the buffer does not wait for it.
-        let head = if self.reports(order.command.op) {
-            Duration::ZERO
-        } else {
-            with.end.saturating_since(without.end)
-        };
-        self.idle_on_bus = with.heard.saturating_since(without.heard).saturating_sub(head);
-        self.idle_on_bus
-    }
-
     /// Returns the head's share of a request's unpredicted response time. Cached writes precede a read, which waits for them
     /// as for another request. `None` for a write, after which the position of the head is unknown.
     pub(super) fn at_head_unforeseen(&self, op: Op, time: Duration) -> Option<Duration> {
@@ -226,21 +206,14 @@ impl Core {
     }
 
     /// Charges idle time with the delay of the foreground's `order` beyond the prediction when it was chosen: idle commands
-    /// may have taken longer, the drive may have done more behind them, and the request's data waited for theirs on the bus.
-    pub(super) fn account_idle_seen(
-        &mut self,
-        outside: &mut Outside,
-        order: &Order,
-        seen: &Observed,
-        waited_for_bus: Duration,
-    ) {
+    /// may have taken longer, and the drive may have done more behind them.
+    pub(super) fn account_idle_seen(&mut self, outside: &mut Outside, order: &Order, seen: &Observed) {
         let Work::Foreground { plain, job } = &order.work else { return };
         if self.config.idle.is_none() || !order.foreseen || job.pending.promoted.is_some() {
             return;
         }
         let turn = nanos(turn(&self.drive));
         let Some(charged) = order.charged else {
-            self.idle.felt.late_by(nanos(waited_for_bus));
             if plain.is_none_or(|plain| plain.detour == 0) {
                 outside.usual.note(seen.error.clamp(-turn, turn));
             }
@@ -253,7 +226,6 @@ impl Core {
         self.idle.head.late_by(later);
         outside.felt.after_idle(later);
         if !outside.reports(order.command.op) {
-            self.idle.felt.late_by(nanos(waited_for_bus));
             return;
         }
         let reported = outside.clock.platter(self.now);

@@ -67,7 +67,7 @@ use felt::{Felt, Waiting};
 use forecast::{Forecast, HeldBack, Late, Plain, Source, Standing};
 use guard::Guard;
 use harm::Cost;
-use idle::{Alone, Charged, Usual};
+use idle::{Alone, Usual};
 use kept::Kept;
 use margin::Margins;
 use model::{DriveModel, Position};
@@ -119,8 +119,8 @@ pub(super) struct Outside {
     visits: Alone,
     /// Their total duration since the last foreground completion.
     idle_spent: Duration,
-    /// The charge to idle time for the next foreground command, if it follows idle work.
-    charged: Option<Charged>,
+    /// The predicted platter time of the next foreground command's last sector, if idle time is charged with its delay.
+    charged: Option<Instant>,
     /// Whether the last idle command met unreadable sectors: the drive's retries are then no pause of its own.
     idle_failed: bool,
     /// The largest cost of a detour that met unreadable sectors, in ns: the next may cost as much.

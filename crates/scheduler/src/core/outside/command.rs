@@ -2,7 +2,6 @@
 
 use super::config::Neighbour;
 use super::forecast::{Forecast, Plain};
-use super::idle::Charged;
 use crate::core::Purpose;
 use crate::core::under_way::Job;
 use core::fmt;
@@ -88,8 +87,8 @@ pub(super) struct Order {
     /// Whether it and another command waited at the drive while a cached write went to the medium. The drive chooses between
     /// them, so that their order is no evidence for or against the forecast.
     pub in_any_order: bool,
-    /// The charge to idle time, if it follows idle work.
-    pub charged: Option<Charged>,
+    /// The platter time of its last sector as predicted when it was chosen, if idle time was charged with its delay.
+    pub charged: Option<Instant>,
     /// Its state when it was passed through, if it was.
     pub passed: Option<Passed>,
 }

@@ -73,8 +73,6 @@ pub(super) struct Felt {
     lost: Vec<(u64, [i64; 2])>,
     /// The loss to idle time since the last completion.
     after_idle: i64,
-    /// The additional delay of the next request by idle time that no other request shares.
-    heard_after_idle: i64,
     /// The delay by detours that is still to come, of waiting requests and of the expected arrivals until the queue is
     /// empty.
     owed: i64,
@@ -92,11 +90,6 @@ impl Felt {
     /// Records that the head starts the next request `late` ns late because of idle time.
     pub fn after_idle(&mut self, late: i64) {
         self.after_idle += late;
-    }
-
-    /// Records that the next request waits `late` ns longer for idle time than the head is late; other requests do not.
-    pub fn heard_after_idle(&mut self, late: i64) {
-        self.heard_after_idle += late;
     }
 
     /// Records a completion at `now` that was `late` for detours, with `waiting` requests, the first of which had waited for
@@ -130,8 +123,8 @@ impl Felt {
             .iter()
             .fold(0, |owed: i64, &(from, [head, _])| owed.saturating_add(head.saturating_mul(left(from))));
         self.next = left(self.done + 1 + (waiting - bursts) as u64).saturating_add(1);
-        let client = [nanos(late.bus), core::mem::take(&mut self.heard_after_idle)];
-        [0, 1].map(|why| felt[why] + client[why])
+        let [detours, idle] = felt;
+        [detours + nanos(late.bus), idle]
     }
 
     /// Joins, among too many losses, two close ones at the time of the later.

@@ -97,17 +97,6 @@ impl Usual {
     }
 }
 
-/// The charge to idle time when a request was chosen.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Charged {
-    /// The predicted delay of the head for it in ns.
-    late: i64,
-    /// The predicted platter time of its last sector.
-    until: Instant,
-    /// For a write that is reported from the buffer, the completion without idle time.
-    heard: Instant,
-}
-
 /// The silence after which a control period of idle time ends.
 const CONTROL_ENDS: Duration = Duration::from_secs(1);
 
@@ -171,7 +160,7 @@ impl Core {
                 self.idle.account(plain, until);
                 let late = difference(until, plain);
                 outside.felt.after_idle(late);
-                outside.charged = Some(Charged { late, until, heard: at + outside.to_report(job) });
+                outside.charged = Some(until);
                 plain.saturating_since(at)
             }
             None => {
@@ -182,7 +171,7 @@ impl Core {
                     let late = difference(until, plain);
                     self.idle.head.late_by(late);
                     outside.felt.after_idle(late);
-                    outside.charged = Some(Charged { late, until, heard: without + outside.to_report(job) });
+                    outside.charged = Some(until);
                 }
                 until.saturating_since(begin)
             }
@@ -219,19 +208,12 @@ impl Core {
             }
             return;
         };
-        let later = difference(order.forecast.end, charged.until).saturating_add(seen.error);
+        let later = difference(order.forecast.end, charged).saturating_add(seen.error);
         let failed = core::mem::take(&mut outside.idle_failed);
         // A pause of the drive's own occurs without idle time too; retries of idle sectors do not.
         let later = if later > turn * PAUSE && !failed { 0 } else { later.max(-turn) - outside.usual.mean() };
         self.idle.head.late_by(later);
         outside.felt.after_idle(later);
-        if !outside.reports(order.command.op) {
-            return;
-        }
-        let reported = outside.clock.platter(self.now);
-        let beyond = difference(reported, order.forecast.heard);
-        let paused = if beyond > turn * PAUSE && !failed { beyond } else { 0 };
-        outside.felt.heard_after_idle(difference(reported, charged.heard) - paused - charged.late - later);
     }
 
     /// Charges idle time with the delay of the foreground's `order`, which the drive started at `begun`, without

@@ -67,7 +67,7 @@ use felt::{Felt, Waiting};
 use forecast::{Forecast, HeldBack, Late, Plain, Source, Standing};
 use guard::Guard;
 use harm::Cost;
-use idle::{Alone, Usual};
+use idle::Alone;
 use kept::Kept;
 use margin::Margins;
 use model::{DriveModel, Position};
@@ -127,10 +127,6 @@ pub(super) struct Outside {
     worst: i64,
     /// The last completion of an idle command, on the host's clock.
     idle_heard: Instant,
-    /// The usual delay, against the prediction, of requests without work before them.
-    usual: Usual,
-    /// The usual delay of requests without a detour, apart from whole revolutions.
-    own: Usual,
     clock: Clock,
     /// Whether the platter's angle is known, and the number of consecutive completions that agreed or disagreed.
     known: bool,
@@ -219,8 +215,6 @@ impl Outside {
             idle_failed: false,
             worst: 0,
             idle_heard: Instant::ZERO,
-            usual: Usual::default(),
-            own: Usual::default(),
             clock: Clock::new(super::under_way::turn(drive)),
             known: false,
             agreeing: 0,
@@ -552,14 +546,10 @@ impl Core {
                 let plain = plain.map(|plain| Plain { failed: plain.failed || failed, detour, ..plain });
                 outside.unheard += if reported { own } else { 0 };
                 let merged = foreground.is_some_and(|asked| range.len() > asked.len());
-                let late = plain.map_or(Late::default(), |plain| {
-                    plain.late(&foreseen, &seen, (turn, overlap), (merged, outside.own.mean()))
-                });
+                let late = plain
+                    .map_or(Late::default(), |plain| plain.late(&foreseen, &seen, (turn, overlap), merged));
                 if plain.is_some_and(|plain| plain.failed) {
                     outside.worst = outside.worst.max(late.head);
-                }
-                if seen.explained && !reported && plain.is_none_or(|plain| plain.detour == 0) {
-                    outside.own.note(seen.error - seen.turns * clock::nanos(turn));
                 }
                 let at_head = if reported { outside.to_report(job) } else { time };
                 let [detours, idle] = outside.kept.take_late();

@@ -191,7 +191,7 @@ impl Plain {
         foreseen: &Forecast,
         seen: &Observed,
         (turn, overlap): (Duration, bool),
-        (merged, usual): (bool, i64),
+        merged: bool,
     ) -> Late {
         let positive = |ns: i64| Duration::from_nanos(ns.max(0).unsigned_abs());
         let turns = seen.turns.saturating_mul(nanos(turn));
@@ -212,11 +212,7 @@ impl Plain {
         let head_late = head_late.clamp(0, most_late);
         let waited = difference(foreseen.heard, self.heard).saturating_sub(head).clamp(0, most);
         // The rest is the wait of the merged data on the bus.
-        let residue = if merged && seen.explained {
-            seen.error.saturating_sub(turns).saturating_sub(usual).max(0)
-        } else {
-            0
-        };
+        let residue = if merged && seen.explained { seen.error.saturating_sub(turns).max(0) } else { 0 };
         let late = Late { head: head_late - self.gain, bus: positive(waited.saturating_add(residue)) };
         // A drive that starts no other command before the host has all data is late by both.
         if overlap { late } else { Late { head: late.head + nanos(late.bus), bus: Duration::ZERO } }

@@ -73,30 +73,6 @@ impl Alone {
     }
 }
 
-/// The mean delay in ns, against the forecast, of requests that follow neither idle work nor a detour: late settles, and a
-/// bus that is slower than in the profile, are not caused by background work.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Usual {
-    sum: i64,
-    seen: i64,
-}
-
-/// The number of requests in the mean, so large that a few lost revolutions do not dominate it.
-const USUAL_OF: i64 = 4_096;
-
-impl Usual {
-    pub fn note(&mut self, late: i64) {
-        if self.seen == USUAL_OF {
-            (self.sum, self.seen) = (self.sum - self.sum / USUAL_OF, self.seen - 1);
-        }
-        (self.sum, self.seen) = (self.sum + late, self.seen + 1);
-    }
-
-    pub fn mean(&self) -> i64 {
-        self.sum / self.seen.max(1)
-    }
-}
-
 /// The silence after which a control period of idle time ends.
 const CONTROL_ENDS: Duration = Duration::from_secs(1);
 
@@ -197,21 +173,16 @@ impl Core {
     /// Charges idle time with the delay of the foreground's `order` beyond the prediction when it was chosen: idle commands
     /// may have taken longer, and the drive may have done more behind them.
     pub(super) fn account_idle_seen(&mut self, outside: &mut Outside, order: &Order, seen: &Observed) {
-        let Work::Foreground { plain, job } = &order.work else { return };
+        let Work::Foreground { job, .. } = &order.work else { return };
         if self.config.idle.is_none() || !order.foreseen || job.pending.promoted.is_some() {
             return;
         }
+        let Some(charged) = order.charged else { return };
         let turn = nanos(turn(&self.drive));
-        let Some(charged) = order.charged else {
-            if plain.is_none_or(|plain| plain.detour == 0) {
-                outside.usual.note(seen.error.clamp(-turn, turn));
-            }
-            return;
-        };
         let later = difference(order.forecast.end, charged).saturating_add(seen.error);
         let failed = core::mem::take(&mut outside.idle_failed);
         // A pause of the drive's own occurs without idle time too; retries of idle sectors do not.
-        let later = if later > turn * PAUSE && !failed { 0 } else { later.max(-turn) - outside.usual.mean() };
+        let later = if later > turn * PAUSE && !failed { 0 } else { later.max(-turn) };
         self.idle.head.late_by(later);
         outside.felt.after_idle(later);
     }

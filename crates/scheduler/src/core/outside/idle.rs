@@ -73,9 +73,6 @@ impl Alone {
     }
 }
 
-/// The silence after which a control period of idle time ends.
-const CONTROL_ENDS: Duration = Duration::from_secs(1);
-
 /// A drive counts as unused if it has been silent for this many times as long as the time in use, plus the time of idle work
 /// since and of the next idle command. Random arrivals of 60 a second leave such a silence after the first request once in a
 /// hundred times, 20 a second once in five. At most a third of the silence is used.
@@ -258,12 +255,6 @@ impl Core {
         self.idle.unpredicted = !outside.foresees();
         let allowed = self.idle.range(&idle, now) != Range::Track;
         self.accesses.clear();
-        // A long silence of the foreground gives no further information.
-        let ends = self.idle.since + CONTROL_ENDS;
-        if outside.kept.is_control() && now < ends {
-            self.idle.not_before = (now + idle.threshold).min(ends);
-            return;
-        }
         if let Some(until) = stays_until {
             self.idle.settle(&idle);
             let begins =

@@ -3,7 +3,7 @@
 //! Drives keep what they have read, and what they have read ahead, by unknown rules, and each command of a detour or of idle
 //! time may evict data that a client would have asked for. Therefore gaps before reads that may be hits are not used, and
 //! the service times of consecutive reads are compared with those in streams without other reads in between since they
-//! reached the track. To observe such streams, idle time is suspended now and then. Reads that repeat are in
+//! reached the track. Reads that repeat are in
 //! [`again`](super::again).
 
 use super::{Command, Order, Outside, Work};
@@ -19,14 +19,6 @@ const MEMORY: u32 = 256;
 
 /// The minimum of reads for a mean.
 const FEW: i64 = 16;
-
-/// The number of consecutive reads in a control period without idle time, and the number between two periods.
-const CONTROL: u32 = 64;
-const AGAIN: u32 = 4_096;
-
-/// Control periods are worth their cost if at least one read in this number is consecutive.
-const OFTEN: u32 = 8;
-const SHARE_OF: u32 = 64;
 
 /// If more than one in this number is a hit, no gap before a possible hit is used.
 const SELDOM: u32 = 32;
@@ -150,11 +142,6 @@ pub(super) struct Kept {
     /// 65536ths.
     taken: i64,
     unknown: u64,
-    /// The number of consecutive foreground reads left in the control period, and the number since the last period.
-    control: u32,
-    since_control: u32,
-    /// The share of consecutive reads among the foreground's last reads, in 65536ths.
-    share: u32,
 }
 
 impl Kept {
@@ -196,15 +183,11 @@ impl Kept {
 
     /// Records the service time of a consecutive read beyond its own time.
     pub fn took(&mut self, since: Between, expected: Expected, beyond: i64) {
-        self.since_control = self.since_control.saturating_add(1);
         self.unknown -= self.unknown / READS as u64;
         let often = self.hit_often();
         let alone = &mut self.alone[expected as usize];
         if since == self.between {
             alone.note(beyond);
-            if self.control > 0 {
-                (self.control, self.since_control) = (self.control - 1, 0);
-            }
         } else if often && alone.of >= FEW {
             // A read that is earlier than the mean offsets a later one; a charge is never taken back.
             let all = beyond - alone.mean - self.sooner;
@@ -214,10 +197,6 @@ impl Kept {
             let idle = (late as f64 * since.idle as f64 / since.all() as f64) as i64;
             self.late = [late - idle, idle];
             self.taken = self.taken.saturating_add(idle);
-        }
-        let few = self.alone.iter().map(|alone| alone.of).sum::<i64>() < FEW;
-        if self.control == 0 && (few || self.since_control > AGAIN) {
-            self.control = CONTROL;
         }
     }
 
@@ -238,17 +217,6 @@ impl Kept {
         let each = (self.taken + self.alone[Expected::Elsewhere as usize].mean) as f64
             / (self.between.idle + 1) as f64;
         (each * self.unknown as f64 / 65_536.0) as i64
-    }
-
-    /// Returns whether idle time is suspended for a control period.
-    pub fn is_control(&self) -> bool {
-        self.control > 0 && self.share > 65_536 / OFTEN
-    }
-
-    /// Records whether a foreground read was consecutive.
-    pub fn came(&mut self, behind: bool) {
-        self.share -= self.share / SHARE_OF;
-        self.share += if behind { 65_536 / SHARE_OF } else { 0 };
     }
 
     /// Records whether a consecutive read was a hit.
@@ -341,17 +309,6 @@ mod tests {
             assert_eq!(late(Expected::Elsewhere, 6_000_000), [0; 2]);
             assert_eq!(kept.take_late(), [0; 2]);
         }
-    }
-
-    #[test]
-    fn idle_time_is_not_left_alone_for_ever_where_nothing_is_in_the_buffer() {
-        let mut kept = Kept::default();
-        let left_alone = (0..4_000).filter(|_| {
-            kept.came(true);
-            kept.took(Between::default(), Expected::Soon, 4_000_000);
-            kept.is_control()
-        });
-        assert!(left_alone.count() < 100);
     }
 
     #[test]

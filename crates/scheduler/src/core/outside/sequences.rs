@@ -324,9 +324,6 @@ impl Outside {
             Work::Idle => sooner >= noise,
             Work::Foreground { .. } | Work::Detour => {
                 let then = self.then(drive, command.range);
-                if command.foreground.is_some() {
-                    self.kept.came(then.is_some());
-                }
                 if then.is_none() && !again {
                     return false;
                 }

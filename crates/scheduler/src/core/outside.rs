@@ -172,10 +172,6 @@ pub(super) struct Outside {
     reports_off: u32,
     /// The platter time at which the foreground's last cached write is on the medium.
     written: Instant,
-    /// Detours whose cost is unknown because their requests' writes were reported from the buffer.
-    unheard: u32,
-    /// The number of those whose cost the last completion shows.
-    heard_of: u32,
     /// Foreground requests that were lost, each with its tag.
     retries: VecDeque<(u64, Job)>,
     record: ErrorRecord,
@@ -243,8 +239,6 @@ impl Outside {
             last_reported: None,
             reports_off: 0,
             written: Instant::ZERO,
-            unheard: 0,
-            heard_of: 0,
             retries: VecDeque::new(),
             record: ErrorRecord::default(),
             margins: Margins::default(),
@@ -540,11 +534,7 @@ impl Core {
                 let Command { range, foreground, .. } = order.command;
                 let failed = foreground.is_some_and(|asked| outcome.failed_before(asked.start()));
                 let reported = outside.reports(order.command.op);
-                let own = plain.map_or(0, |plain| plain.detour);
-                // A report from the buffer shows the cost of the detours before it, not of its own.
-                let detour = if reported { outside.heard_of } else { own + outside.heard_of };
-                let plain = plain.map(|plain| Plain { failed: plain.failed || failed, detour, ..plain });
-                outside.unheard += if reported { own } else { 0 };
+                let plain = plain.map(|plain| Plain { failed: plain.failed || failed, ..plain });
                 let merged = foreground.is_some_and(|asked| range.len() > asked.len());
                 let late = plain
                     .map_or(Late::default(), |plain| plain.late(&foreseen, &seen, (turn, overlap), merged));

@@ -174,7 +174,6 @@ impl Outside {
         let op = order.command.op;
         let foreseen = order.forecast;
         let (own, after) = self.follow(drive, &self.base, order);
-        self.hear_of_detours(order, true);
         self.buffered = false;
         let turn = turn(drive).as_nanos() as i64;
         // The pass of the last sector, on the host's clock.

@@ -42,11 +42,9 @@ impl Outside {
         }
         let (mut foreseen, mut after) = self.follow(drive, &self.base, order);
         let mut seen = Observed { error: 0, turns: 0, explained: true, foreseen: true };
-        let mut tells = false;
         let mut before = None;
         if self.buffered && in_turn {
             if let Some(at) = self.waited_until(drive, now, order) {
-                tells = true;
                 seen = self.on_medium(drive, at);
                 let late = seen.explained && seen.turns > 0;
                 let came = self.last_reported.map(|last| last.approach());
@@ -61,7 +59,6 @@ impl Outside {
                         ..self.base
                     };
                     let (forecast, standing) = self.follow(drive, &base, order);
-                    tells |= difference(forecast.heard, foreseen.heard).abs() > turn / 2;
                     if off(&forecast) + turn / 2 < off(&foreseen) {
                         (seen.turns, foreseen, after) = (other, forecast, standing);
                     }
@@ -69,7 +66,6 @@ impl Outside {
                 seen.error = seen.turns * turn;
             }
         }
-        self.hear_of_detours(order, tells);
         self.base = after;
         self.buffered = true;
         self.last_reported = in_turn.then_some(foreseen);
@@ -128,16 +124,5 @@ impl Outside {
         self.agreeing += 1;
         (self.disagreeing, self.reports_off) = (0, 0);
         self.known |= self.agreeing >= AGREEING;
-    }
-
-    /// Records that a completion `tells` the cost of detours before writes that were reported from the buffer. A request
-    /// that arrives a revolution after those writes' predicted end does not wait for them.
-    pub(super) fn hear_of_detours(&mut self, order: &Order, tells: bool) {
-        let sent = order.sent.map(|sent| self.clock.platter(sent));
-        let turn = Duration::from_nanos(self.clock.turn().unsigned_abs());
-        if sent.is_some_and(|sent| sent > self.base.free + turn) {
-            self.unheard = 0;
-        }
-        self.heard_of = if tells { core::mem::take(&mut self.unheard) } else { 0 };
     }
 }

@@ -256,7 +256,12 @@ impl Core {
         let allowed = self.idle.range(&idle, now) != Range::Track;
         self.accesses.clear();
         if let Some(until) = stays_until {
+            // The lottery is drawn once for each attempt.
+            if now < self.idle.not_before {
+                return;
+            }
             self.idle.settle(&idle);
+            let allowed = self.idle.range(&Outside::spends(idle), now) != Range::Track;
             let begins =
                 allowed && now.saturating_since(self.idle.since) >= idle.threshold && self.move_stream(now);
             if begins && self.send_visit(outside, tag) {

@@ -17,6 +17,7 @@ use super::forecast::Standing;
 use crate::background::Focus;
 use crate::core::under_way::turn;
 use crate::core::{Action, Core, Purpose, Sharing};
+use crate::idle::IdleTime;
 use crate::planner::{Stop, straight_parts};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -65,7 +66,7 @@ const SILENCES_OF: u64 = 64;
 const ELSEWHERE_SILENCE_MAX: Duration = Duration::from_secs(10);
 
 /// The percentage of the bound that streams may spend; the rest is for what the core does not see of their cost.
-const SPENT_PERCENT: i64 = 75;
+const SPENT_PERCENT: u32 = 75;
 
 /// The bound's share of this time of responses is the most that is saved up.
 const CREDIT_RESPONSES: Duration = Duration::from_secs(30);
@@ -156,7 +157,9 @@ impl Streams {
 
     /// Adds the bound's share of a finished request's response time to the credit.
     fn earn(&mut self, response: Duration, bound_ppm: u32) {
-        let of = |time: Duration| nanos(time / 1_000) * i64::from(bound_ppm) / 1_000 * SPENT_PERCENT / 100;
+        let of = |time: Duration| {
+            nanos(time / 1_000) * i64::from(bound_ppm) / 1_000 * i64::from(SPENT_PERCENT) / 100
+        };
         self.credit = self.credit.saturating_add(of(response)).min(of(CREDIT_RESPONSES));
     }
 
@@ -223,6 +226,11 @@ fn time_of_write(drive: &DriveModel) -> Duration {
 impl Outside {
     pub(super) fn bound_of_streams(&self, idle_ppm: u32) -> u32 {
         self.config.harm_ppm.map_or(idle_ppm, |bound| bound.min(idle_ppm))
+    }
+
+    /// Returns the terms of idle time with the part of the bound that streams may spend.
+    pub(super) fn spends(idle: IdleTime) -> IdleTime {
+        IdleTime { harm_ppm: idle.harm_ppm / 100 * SPENT_PERCENT, ..idle }
     }
 
     /// Returns whether a command waits for the arm, and not for the drive's cache only.

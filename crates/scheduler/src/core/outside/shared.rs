@@ -181,7 +181,7 @@ mod tests {
         assert!(waited(&mut shared, 100), "detours bring as much as idle time did");
         assert!(!waited(&mut shared, 0), "detours bring nothing");
         assert!(!waited(&mut shared, 0), "nor for a while");
-        (0..8).for_each(|_| {
+        (0..7).for_each(|_| {
             waited(&mut shared, 0);
         });
         assert!(waited(&mut shared, 100), "it is tried again");

@@ -13,8 +13,6 @@ use super::clock::nanos;
 use super::forecast::Late;
 use crate::foreground::Pending;
 use alloc::vec::Vec;
-#[cfg(not(feature = "std"))]
-use units::Float as _;
 use units::{Duration, Instant};
 
 /// Requests after which the maximum that waited at once is forgotten, in two steps. Clients with think times are seldom all

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Counts sentences that a stranger stumbles over, in comments of .rs files and in Markdown (docs/STYLE.md, "How we write").
+"""Counts sentences that a stranger stumbles over, in comments of .rs files and in Markdown (docs/STYLE.md, "Comments give reasons").
 
 Two shares are printed a place (crate or document): sentences that begin without a subject of their own ("What the drive ...",
 "Who comes ...", "Of a read ..."), and sentences with a word of the private list. With --max PERCENT the exit code is 1 if

@@ -261,9 +261,9 @@ impl Background {
     }
 
     /// Returns a command's picks to the wanted set, if `which` selects their LBNs; without `sure`, not the writes that a retry
-    /// of a foreground request covers: until it is done, an older write must not follow. What it reads for others it takes
-    /// again when it is sent, if their sessions are not suspended by then. Whole blocks are returned: other picks of them are dropped, except for writes by
-    /// other commands. Returns the blocks.
+    /// of a foreground request covers: until it is done, an older write must not follow. The retry takes its reads for others
+    /// again when it is sent, if their sessions are not suspended by then. Whole blocks are returned: other picks of them are
+    /// dropped, except for writes by other commands. Returns the blocks.
     pub fn give_back(
         &mut self,
         layout: &Layout,

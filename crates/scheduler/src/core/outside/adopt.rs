@@ -44,8 +44,8 @@ pub enum AdoptError {
 
 impl Core {
     /// Replaces, outside the drive, the model of the drive and the configuration, as soon as the commands at the drive are done.
-    /// Waiting requests, sessions and their blocks stay. Facts that were learned about the drive, and the audit, begin anew, and so does the
-    /// estimate of the harm of idle time, unless it is over the bound.
+    /// Waiting requests, sessions and their blocks stay. Facts that were learned about the drive, and the audit, begin anew,
+    /// and so does the estimate of the harm of idle time, unless it is over the bound.
     ///
     /// # Errors
     /// The core is inside the drive, the model has another size, or the configuration is impossible.

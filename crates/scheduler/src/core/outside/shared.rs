@@ -3,20 +3,21 @@
 //! Each may use the part that the other leaves, and has a part of its own. When the bound is reached, the one that has
 //! exceeded its part waits for the other, and neither continues meanwhile. The yield for one lost revolution depends on the
 //! load: it is greater for detours on a busy drive, and for idle time on one that is seldom used. The one with the greater
-//! yield so far has three quarters. Whoever waits does so only while the other brings something: where forecasts are
-//! mistrusted no gap is used, and idle time would wait in vain.
+//! yield so far has three quarters. One waits only while the other brings something: where forecasts are mistrusted no gap
+//! is used, and idle time would wait in vain.
 
 use crate::idle::Harm;
 
 /// The quarters of a bound that are reserved for the one with the smaller yield, and for the other.
 const QUARTERS: [u32; 2] = [1, 3];
 
-/// The foreground requests after which it is looked whether the other has brought anything, and those for which nobody waits for it
-/// if it has not.
+/// The foreground requests after which a wait is judged by the other's yield, and those for which one does not wait again
+/// after a wait in vain.
 const WAITS_REQUESTS: u64 = 1_024;
 const GOES_ON_REQUESTS: u64 = 8 * WAITS_REQUESTS;
 
-/// The wanted sectors per request that the other has to bring, as a part, one in this number, of those of the one that waits.
+/// A wait is in vain if the other brings fewer wanted sectors a request than this part (1 in this number) of those that the
+/// waiting one has brought so far.
 const BRINGS_PART: u64 = 8;
 
 /// The yields and costs of both.
@@ -76,14 +77,14 @@ impl Shared {
             // Each request has a gap, but there may be no idle time.
             let may_get = other == 0 || self.sectors[other] > 0;
             let has_less = may_get && self.cost_ppm[other] < self.own(other, bound_ppm);
-            let waits = self.requests >= self.goes_on_until[who];
-            has_more(who) && has_less && waits && (used_up || self.yields[who])
+            let may_wait = self.requests >= self.goes_on_until[who];
+            has_more(who) && has_less && may_wait && (used_up || self.yields[who])
         });
-        [0, 1].into_iter().for_each(|who| self.look_after(who));
+        [0, 1].into_iter().for_each(|who| self.judge_wait(who));
     }
 
-    /// Ends a wait in which the other has brought next to nothing.
-    fn look_after(&mut self, who: usize) {
+    /// Ends a wait in vain.
+    fn judge_wait(&mut self, who: usize) {
         let other = self.sectors[1 - who];
         if !self.yields[who] {
             self.waits_since[who] = None;
@@ -166,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_one_that_brings_nothing() {
+    fn a_wait_for_one_that_brings_nothing_ends() {
         let mut shared = Shared::default();
         shared.had(true, 100_000);
         let waited = |shared: &mut Shared, detours: u32| {

@@ -186,7 +186,7 @@ impl Streams {
     }
 
     /// Returns whether what is wanted is hardly ever where the foreground leaves the arm.
-    pub fn find_nothing(&self) -> bool {
+    fn find_nothing(&self) -> bool {
         self.tries >= TRIES_MIN && self.found * FOUND_PART <= self.tries
     }
 
@@ -230,7 +230,7 @@ impl Outside {
 
     /// Returns the terms of idle time with the part of the bound that streams may spend.
     pub(super) fn spends(idle: IdleTime) -> IdleTime {
-        IdleTime { harm_ppm: idle.harm_ppm / 100 * SPENT_PERCENT, ..idle }
+        IdleTime { harm_ppm: idle.harm_ppm * SPENT_PERCENT / 100, ..idle }
     }
 
     /// Returns whether a command waits for the arm, and not for the drive's cache only.

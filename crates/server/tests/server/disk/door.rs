@@ -25,7 +25,7 @@ const PROGRAMS: [Program; 2] = [
     Program { name: "dd", request: Bytes::new(1 << 20), depth: 1 },
 ];
 
-/// What a program reads.
+/// The number of bytes after which a program ends.
 const BYTES: u64 = 2_000_000_000;
 
 /// Where a program reads.

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Counts sentences that a stranger stumbles over, in comments of .rs files and in Markdown (docs/STYLE.md, "Comments give reasons").
+"""Counts sentences that a stranger stumbles over, in comments of .rs and .toml files and in Markdown (docs/STYLE.md, "Comments give reasons").
 
 Two shares are printed a place (crate or document): sentences that begin without a subject of their own ("What the drive ...",
 "Who comes ...", "Of a read ..."), and sentences with a word of the private list. With --max PERCENT the exit code is 1 if
@@ -89,6 +89,20 @@ def markdown_blocks(text: str):
         yield " ".join(block)
 
 
+def toml_blocks(text: str):
+    block = []
+    for line in [*text.splitlines(), ""]:
+        # An option that is commented out is no sentence.
+        if re.match(r"# (?![a-z_]+ = )", line):
+            block.append(line[2:].strip())
+        elif block:
+            yield " ".join(block)
+            block = []
+
+
+BLOCKS = {".rs": rust_blocks, ".md": markdown_blocks, ".toml": toml_blocks}
+
+
 def place(path: str) -> str:
     parts = path.split("/")
     return "/".join(parts[:2]) if parts[0] == "crates" else path
@@ -101,11 +115,11 @@ def main() -> int:
     parser.add_argument("paths", nargs="*", help="files or directories that git tracks [default: all]")
     args = parser.parse_args()
     tracked = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", *args.paths], check=True, capture_output=True, text=True).stdout.split("\n")
-    files = sorted({f for f in tracked if f.endswith((".rs", ".md")) and pathlib.Path(f).is_file()})
+    files = sorted({f for f in tracked if f.endswith(tuple(BLOCKS)) and pathlib.Path(f).is_file()})
     places: dict[str, list[int]] = {}
     for name in files:
         text = pathlib.Path(name).read_text(encoding="utf-8")
-        blocks = rust_blocks(text) if name.endswith(".rs") else markdown_blocks(text)
+        blocks = BLOCKS[pathlib.Path(name).suffix](text)
         counts = places.setdefault(place(name), [0, 0, 0])
         for block in blocks:
             for sentence in sentences(block):

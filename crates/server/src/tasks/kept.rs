@@ -146,8 +146,8 @@ impl Kept {
         let size = self.log.bytes().saturating_add(bytes.len() as u64);
         if size > self.most {
             return Err(format!(
-                "more than {} bytes of the disk as it was had to be kept, the bound of keep_bytes_max; \
-                 give that more, or a copy's target more room, and begin anew",
+                "more than {} bytes of the disk as it was had to be kept, the bound `keep` of the configuration; \
+                 raise it, or give a copy's target more room, and begin anew",
                 self.most
             ));
         }

@@ -210,7 +210,7 @@ fn a_snapshot_whose_bound_is_passed_ends_by_name_and_its_readers_fail() {
     reader.busy(&mut rig, id, &then, usize::MAX, 8, &mut chance);
     let task = rig.task(id);
     assert_eq!(task.state, TaskState::Failed);
-    assert!(task.reason.as_ref().is_some_and(|why| why.contains("keep_bytes_max")), "{task:?}");
+    assert!(task.reason.as_ref().is_some_and(|why| why.contains("the bound `keep`")), "{task:?}");
     reader.take(&mut rig, &then);
     assert!(reader.waiting.is_empty() && !reader.failed.is_empty(), "requests are never answered");
     let said = "the snapshot nightly has ended: more than 100000 bytes";

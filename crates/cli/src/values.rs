@@ -353,7 +353,7 @@ pub(crate) fn measured(text: &str) -> Result<(String, PathBuf), String> {
 /// Several drives of a simulation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Drives {
-    /// So many equal ones.
+    /// This number of equal ones.
     Count(u32),
     /// Those that a file names, one in a line.
     File(PathBuf),

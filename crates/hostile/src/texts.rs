@@ -98,7 +98,7 @@ pub(crate) fn trace_seeds() -> Vec<Vec<u8>> {
     binary.chain(of_text).collect()
 }
 
-/// Returns integers of so many bytes each, little-endian.
+/// Returns each integer in its number of bytes, little-endian.
 fn words(words: &[(u64, usize)]) -> Vec<u8> {
     words.iter().flat_map(|(word, bytes)| word.to_le_bytes().into_iter().take(*bytes)).collect()
 }

@@ -1,4 +1,5 @@
-//! The found profile held against random reads, and writes where they are allowed, before anybody relies on it.
+//! The check of the found profile by random reads, and by writes where they are allowed, before the profile
+//! is used.
 
 use crate::error::ProbeError;
 use crate::mapping::Map;
@@ -9,46 +10,50 @@ use crate::stray;
 use crate::turns::wrap;
 use units::{Lbn, LbnRange, Op, Sectors};
 
-/// Reads before the check from which the predictor takes the platter's place.
+/// The number of reads before the check that give the predictor the platter's angle.
 const WARM_UP: u64 = 60;
 
-/// Random reads, and so many more as often as those before leave it open whether enough are predicted.
+/// The number of random reads of the check. While they leave open whether enough of them are predicted, the
+/// numbers of `MORE` follow.
 pub(crate) const REQUESTS: u64 = 500;
 const MORE: [u64; 2] = [500, 1_500];
 
-/// When further reads end, of the time that a probe may take.
+/// The share of the probe's allowed time at which further reads end.
 pub(crate) const LONGEST: f64 = 0.92;
 
-/// Those of its reads for which time is kept where the arm is slow: what is predicted well seldom needs more. The rest take what
-/// is left then.
+/// The number of the check's reads for which time is reserved if the arm is slow: a profile that predicts
+/// well seldom needs more. The others use the time that is left.
 pub(crate) const KEPT: u64 = WARM_UP + REQUESTS + 2 * MORE[0];
 
-/// What so many reads show may be chance up to so many standard deviations; in between up to more, so that whoever looks once more and
-/// stops when it suits him is hardly oftener wrong by chance than without that look (O'Brien and Fleming 1979 have the method).
+/// The number of standard deviations by which the share of predicted reads must exceed `ENOUGH`. At a look
+/// between the first and the last the number is larger: then the additional look hardly raises the
+/// probability of a wrong result (O'Brien and Fleming 1979).
 const OPEN: f64 = 2.0;
 const OPEN_BETWEEN: f64 = 2.5;
 
-/// Sectors of each: 4 KiB in sectors of 512 bytes.
+/// The number of sectors of each read: 4 KiB in sectors of 512 bytes.
 pub(crate) const SECTORS: u64 = 8;
 
-/// What counts as predicted, ns.
+/// The largest error of a read that counts as predicted, ns.
 pub(crate) const NEAR: f64 = 50_000.0;
 
-/// A profile that predicts fewer reads than this says so.
+/// The share of predicted reads below which the report calls the profile unsure.
 pub(crate) const ENOUGH: f64 = 0.97;
 
-/// A drive's parts are looked at apart; one is unsure when this share of its reads came at other angles.
+/// The number of parts of a drive that are judged separately, and the share of a part's reads at other angles
+/// from which on the part is unsure.
 const PARTS: u64 = 64;
 const UNSURE: f64 = 0.1;
 
-/// Reads that say how far to trust the profile in a region that is unsure, and when they end, of the time that a probe may take.
+/// The number of reads that measure the confidence in an unsure region, and the share of the probe's allowed
+/// time at which they end.
 const REGION: u64 = 64;
 const LAST: f64 = 0.94;
 
-/// Further reads of LBNs that stand elsewhere alone, at least.
+/// The least number of further reads of single LBNs that are elsewhere.
 const MOVED_LOOKS: usize = 16;
 
-/// Further reads of a part in which one went wrong.
+/// The number of further reads of a part in which one read was not as predicted.
 const SECOND_LOOK: u64 = 24;
 
 /// A read of the check.
@@ -58,20 +63,21 @@ struct Read {
     near: bool,
 }
 
-/// Predicts random reads, and says where that fails; LBNs that turn out to stand elsewhere alone go into the map.
+/// Predicts random reads, and returns the regions where that fails; single LBNs that are elsewhere go into
+/// the map.
 pub(crate) fn run(
     meter: &mut Meter<'_>,
     map: &mut Map,
     predictor: &mut Predictor,
 ) -> Result<(Check, Vec<Unsure>), ProbeError> {
-    // What was not mapped is unsure anyway.
+    // A part that was not mapped is unsure without a check.
     let capacity = map.mapped.clamp(1, meter.capacity());
     let sectors = SECTORS.min(capacity);
     let mut tally = Tally::new(capacity, meter.capacity());
-    // The first goes where the arm was not.
+    // The first read moves the arm.
     meter.read(0, 1)?;
     for _ in 0..WARM_UP {
-        // How the platter stands to the clock, and how fast it is now.
+        // These reads find the platter's angle and its present speed.
         let lbn = meter.draw.below(capacity - sectors + 1);
         predicted(meter, predictor, lbn, sectors)?;
     }
@@ -80,7 +86,8 @@ pub(crate) fn run(
         tally.read(meter, predictor)?;
     }
     let mut unsure = second_look(meter, map, &tally.strange)?;
-    // Reads by which parts were chosen say nothing of the rest: without these parts all of them came as predicted, or nearly.
+    // Reads that chose the unsure parts are no evidence for the rest: outside these parts nearly all of them
+    // were as predicted.
     let chosen_by = if unsure.is_empty() { 0 } else { tally.reads.len() };
     if !is_enough(tally.after(chosen_by), &unsure) {
         for more in MORE {
@@ -100,7 +107,7 @@ pub(crate) fn run(
                 .into_iter()
                 .find_map(|most| worst(tally.after(chosen_by), &unsure, capacity, most));
             unsure = parts.unwrap_or_else(|| {
-                // No part is worse than another: moves, not places, are what is not known well.
+                // No part is worse than another, so the moves are not known well, rather than the places.
                 let check = tally.check();
                 let why = format!(
                     "of {} reads all over it {:.1}% came whole turns off, {:.1}% otherwise",
@@ -124,21 +131,21 @@ pub(crate) fn run(
     Ok((tally.check(), unsure))
 }
 
-/// Nothing was checked, and of none of so many LBNs the profile is sure.
+/// Returns the result without a check: the profile is unsure of all LBNs of the drive.
 pub(crate) fn of_nothing(capacity: u64) -> (Check, Vec<Unsure>) {
     let why = "the drive was not understood, and no prediction was checked".to_owned();
     (Check::default(), vec![Unsure::new(0, capacity, why)])
 }
 
-/// How reads were predicted so far.
+/// The results of the reads so far.
 #[derive(Clone, Debug)]
 struct Tally {
-    /// They are drawn from LBN 0 to before this one, of a drive of so many.
+    /// Reads are drawn from the LBNs below this one.
     end: u64,
     capacity: u64,
     reads: Vec<Read>,
     turns_off: u64,
-    /// Those that came otherwise.
+    /// The LBNs of reads that were neither as predicted nor whole revolutions off.
     strange: Vec<u64>,
 }
 
@@ -150,13 +157,13 @@ impl Tally {
     fn read(&mut self, meter: &mut Meter<'_>, predictor: &mut Predictor) -> Result<(), ProbeError> {
         let sectors = SECTORS.min(self.end);
         let lbn = meter.draw.below(self.end - sectors + 1);
-        // What cannot be read is no prediction's fault.
+        // An unreadable sector is no evidence against a prediction.
         let Some(error) = predicted(meter, predictor, lbn, sectors)? else { return Ok(()) };
         self.take(lbn, error, meter.revolution());
         Ok(())
     }
 
-    /// A request came so much later than predicted, ns.
+    /// Records a request that ended `error` ns later than predicted.
     fn take(&mut self, lbn: u64, error: f64, revolution: f64) {
         let near = error.abs() < NEAR;
         self.reads.push(Read { lbn, near });
@@ -167,7 +174,7 @@ impl Tally {
         }
     }
 
-    /// The reads but the first so many.
+    /// Returns the reads without the first ones of this number.
     fn after(&self, first: usize) -> &[Read] {
         self.reads.get(first..).unwrap_or_default()
     }
@@ -186,12 +193,12 @@ impl Tally {
     }
 }
 
-/// Whether enough reads outside of what is unsure were predicted, by more than chance would have it.
+/// Returns whether enough reads outside the unsure regions were predicted, by more than chance permits.
 fn is_enough(reads: &[Read], unsure: &[Unsure]) -> bool {
     is_enough_by(OPEN, reads, unsure)
 }
 
-/// The same, by so many standard deviations.
+/// Returns the same for this number of standard deviations.
 fn is_enough_by(deviations: f64, reads: &[Read], unsure: &[Unsure]) -> bool {
     let sure: Vec<bool> = reads
         .iter()
@@ -204,8 +211,9 @@ fn is_enough_by(deviations: f64, reads: &[Read], unsure: &[Unsure]) -> bool {
     n > 0.0 && near >= ENOUGH * n + deviations * deviation
 }
 
-/// The parts of the drive in which more than `most` of the reads went wrong, if without them enough are predicted: they are
-/// chosen by one half of the reads, and the other half says whether that helps.
+/// Returns the parts of the drive in which more than the share `most` of the reads was not as predicted, if
+/// enough reads outside them were. One half of the reads chooses the parts, and the other half judges the
+/// rest.
 fn worst(reads: &[Read], unsure: &[Unsure], capacity: u64, most: f64) -> Option<Vec<Unsure>> {
     let size = capacity.div_ceil(PARTS).max(1);
     let (choosing, judging) = reads.split_at(reads.len() / 2);
@@ -246,8 +254,8 @@ fn predicted(
     Ok(Some(predictor.completed(reading.completed) as f64))
 }
 
-/// Predicts random requests, a third of them writes to `region`, and says where that fails. Without a region nothing is written, and
-/// nothing is known of writes.
+/// Predicts random requests, a third of them writes to `region`, and returns the regions where that fails.
+/// Without a region nothing is written, and nothing is known of writes.
 pub(crate) fn writes(
     meter: &mut Meter<'_>,
     predictor: &mut Predictor,
@@ -263,7 +271,8 @@ pub(crate) fn writes(
     };
     let mut tally = Tally::new(capacity, capacity);
     for i in 0..REQUESTS + MORE[0] + MORE[1] {
-        // Looked at twice, not after each: whoever stops when it suits him is right too often.
+        // There are two looks, not one after each request: a test that may stop at any request stops too
+        // often by chance.
         let second = i == REQUESTS + MORE[0];
         let is_look = second || i == REQUESTS;
         let is_settled = |reads: &[Read]| match second {
@@ -282,7 +291,7 @@ pub(crate) fn writes(
             let reading = meter.execute(meter.now(), Op::Write, lbn, sectors)?;
             predictor.write(reading.submitted, LbnRange::new(Lbn::new(lbn), Sectors::new(sectors)));
             if reading.failed {
-                // Where the arm is now the next read shows, which is not held against the profile.
+                // The next read finds the arm again, and does not count.
                 predictor.failed(reading.completed);
                 let anywhere = meter.draw.below(capacity - SECTORS.min(capacity) + 1);
                 predicted(meter, predictor, anywhere, SECTORS.min(capacity))?;
@@ -317,8 +326,8 @@ pub(crate) fn writes(
     Ok((Some(check), unsure))
 }
 
-/// How far the profile may be trusted where it is unsure: by reads of their own, for those that named a region were chosen
-/// for going wrong. Each comes after one anywhere, as a random request does.
+/// Measures the confidence in each unsure region by reads of their own, because the reads that named a region
+/// were chosen for their errors. Each follows a read anywhere, as a random request does.
 fn how_far(
     meter: &mut Meter<'_>,
     predictor: &mut Predictor,
@@ -360,15 +369,16 @@ fn how_far(
     Ok(())
 }
 
-/// Reads of a region that came as predicted, and all; and of those right behind one there that are of none.
+/// The numbers of reads that were as predicted, and of all reads: in a region, and outside of all regions
+/// directly after a read in this one.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     there: (u64, u64),
     behind: (u64, u64),
 }
 
-/// How often LBNs that seemed to stand alone elsewhere do so when they are read again, after what else came between: `None`
-/// without such.
+/// Returns the share of single LBNs that seemed to be elsewhere and are so when they are read again after
+/// other reads; `None` without such LBNs.
 pub(crate) fn moved_alone(meter: &mut Meter<'_>, map: &Map) -> Result<Option<Confidence>, ProbeError> {
     let odd: Vec<u64> = map.zones.iter().flat_map(|zone| &zone.odd).copied().collect();
     if odd.is_empty() {
@@ -385,7 +395,7 @@ pub(crate) fn moved_alone(meter: &mut Meter<'_>, map: &Map) -> Result<Option<Con
     Ok(Some(Confidence::of(elsewhere, looks)))
 }
 
-/// Looks again at the parts of the drive where reads came at angles that the map does not have.
+/// Reads again in the parts of the drive where reads were at other angles than in the map.
 fn second_look(meter: &mut Meter<'_>, map: &Map, strange: &[u64]) -> Result<Vec<Unsure>, ProbeError> {
     meter.find_phase()?;
     let capacity = map.mapped.clamp(1, meter.capacity());
@@ -408,7 +418,7 @@ fn second_look(meter: &mut Meter<'_>, map: &Map, strange: &[u64]) -> Result<Vec<
                 off += 1;
                 continue;
             };
-            // Of what cannot be read nothing is known.
+            // Nothing is known of an unreadable sector.
             let Some(angle) = meter.angle_of(lbn)? else { continue };
             off += u64::from(wrap(angle - expected).abs() * meter.revolution() > NEAR);
         }

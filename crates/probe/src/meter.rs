@@ -1,4 +1,4 @@
-//! Timed reads, and what they say about where a sector stands on the platter.
+//! Timed reads, and the angle of a sector that follows from their times.
 
 mod phase;
 mod ring;
@@ -17,52 +17,53 @@ use phase::Anchor;
 use std::ops::ControlFlow;
 use units::{Duration, Instant, Lbn, LbnRange, Op, Sectors};
 
-/// What the caller is told while a probe runs.
+/// The progress of a running probe.
 #[derive(Debug)]
 pub struct Progress<'a> {
-    /// What is being measured.
+    /// The name of the present measurement.
     pub stage: &'static str,
-    /// How much of the whole is done, 0 to 1, as far as can be told.
+    /// The estimated share of the probe that is done, 0 to 1.
     pub share: f64,
-    /// Drive time so far.
+    /// The drive's time so far.
     pub drive_time: Duration,
-    /// Everything measured so far: save it, and the probe can be resumed.
+    /// All measurements so far. A probe can be resumed from a saved copy.
     pub journal: &'a Journal,
 }
 
 /// Called before the first command, then now and then; `Break` ends the probe.
 pub type Hook<'a> = dyn FnMut(&Progress<'_>) -> ControlFlow<()> + 'a;
 
-/// Commands between two calls of the hook.
+/// The number of commands between two calls of the hook.
 const HOOK_EVERY: u64 = 64;
 
-/// Reads that came from the buffer, one after another, before a sector is given up.
+/// The number of cache hits in a row after which the sector is given up.
 const MOST_HITS: u32 = 6;
 
-/// The most sectors of a read that is to drive all else from the buffer: what a host hands over at once.
+/// The most sectors of a read that replaces the buffer's contents: the largest command of a host.
 const MOST_AT_ONCE: u64 = 2_048;
 
-/// The number of segments from which it pays to avoid driving data from the buffer, the same if readings vary, and the number
-/// of sectors that are read with one that left it.
+/// The number of segments from which on evicting data is worth avoiding, the same if readings vary, and the
+/// number of sectors that are read with one that was evicted.
 const MANY_SEGMENTS: u64 = 33;
 const MANY_SEGMENTS_IF_NOISY: u64 = 128;
 const ABOVE: u64 = 3;
 
-/// Drive time that a probe may take, s: of a drive of so many bytes, how it grows, at most.
+/// The drive time that a probe may take, s: the least, for drives of at most `SMALL` bytes; the exponent by
+/// which it grows with size; and the most.
 const LEAST_S: f64 = 300.0;
 const SMALL: f64 = 9e9;
 const GROWTH: f64 = 0.408;
 const MOST_S: f64 = 3_600.0;
 
-/// By how many times that the time of a further attempt grows at most.
+/// The most additional shares of that time for a further attempt.
 const MOST_MORE: u64 = 24;
 
-/// When what comes before the check ends, of that time, where the arm is so quick that the check takes little; and the shares of
-/// its parts are of so much.
+/// The share of that time at which mapping ends if the check is short; and the share in which the limits of
+/// the parts of mapping are expressed.
 const LONGEST_BEFORE_CHECK: f64 = 0.88;
 const OF_BEFORE_CHECK: f64 = 0.92;
 
-/// Where the check takes more of that time than this, the arm is slow.
+/// The share of that time for the check from which on the arm counts as slow.
 const SLOW: f64 = 0.15;
 
 /// One read.
@@ -70,7 +71,7 @@ const SLOW: f64 = 0.15;
 pub(crate) struct Reading {
     pub(crate) submitted: Instant,
     pub(crate) completed: Instant,
-    /// A sector of it could not be read, or written: its times say nothing.
+    /// Whether a sector could not be read or written; then the times mean nothing.
     pub(crate) failed: bool,
 }
 
@@ -80,7 +81,7 @@ impl Reading {
     }
 }
 
-/// The device with a clock of turns.
+/// The device, with a clock of the platter's angle.
 pub(crate) struct Meter<'a> {
     recorder: Recorder<'a>,
     hook: &'a mut Hook<'a>,
@@ -88,46 +89,47 @@ pub(crate) struct Meter<'a> {
     stage: &'static str,
     share: f64,
     now: Instant,
-    /// When the first command was submitted.
+    /// The instant at which the first command was submitted.
     begun: Option<Instant>,
     /// The last LBN for which the arm moved.
     pub(crate) last: u64,
     platter: Platter,
-    /// Sectors whose angles stand fast, read now and then to follow a spindle that drifts; none for one that does not.
+    /// Sectors with known angles, which are read regularly to follow a spindle that drifts; empty if it does
+    /// not.
     anchors: Vec<Anchor>,
     next_anchor: usize,
     anchored: Instant,
-    /// Anchors in a row that made no sense.
+    /// The number of anchors in a row with outliers.
     astray: u32,
-    /// When a sector whose angle was known was read last.
+    /// The instant of the last reading of a sector with a known angle.
     followed: Instant,
-    /// A read of any sector after one of any other takes so long in the mean, ns.
+    /// The mean time of a read of a random sector after one of another, ns.
     pub(crate) far_ns: f64,
-    /// Such reads for which time is left at the end: the check's.
+    /// The number of such reads for which time is reserved at the end: the check's.
     pub(crate) reads_to_check: u64,
-    /// Spread of one angle, turns: of a reading, and of where the platter is thought to stand.
+    /// The standard deviation of one angle, in revolutions: of a reading, and of the estimated phase.
     pub(crate) spread: f64,
-    /// Spread of a reading alone, turns, where the spindle is followed.
+    /// The standard deviation of a reading alone, in revolutions, if the spindle is followed.
     reading_spread: f64,
-    /// Responses below this came from the buffer, ns.
+    /// The response time below which a read is a cache hit, ns.
     pub(crate) hit_below: f64,
-    /// Reads of other places after which a place is not in the buffer.
+    /// The number of reads of other places after which a place is not in the buffer.
     pub(crate) segments: u64,
-    /// How many sectors after one read are in it, at least.
+    /// The least number of sectors after a read that are in the buffer.
     pub(crate) ahead: u64,
-    /// Where a read costs little.
+    /// The zone in which an eviction costs little time.
     elsewhere: Option<Elsewhere>,
-    /// Whether sectors just before one read are in the buffer.
+    /// Whether the buffer holds the sectors just before a read.
     pub(crate) keeps_before: bool,
     /// The sector that [`Meter::fresh_sector`] returned last.
     lowered: u64,
-    /// The last LBN that was read there.
+    /// The last LBN that was read in the zone `elsewhere`.
     swept: u64,
-    /// Angles of sectors above one that had to leave the buffer, which were read with it.
+    /// The angles of sectors that were read with one that was evicted, above it.
     above: Vec<(u64, f64)>,
     commands: u64,
     defects: Defects,
-    /// LBNs whose angles were taken.
+    /// The LBNs whose angles were measured.
     measured: Vec<u64>,
 }
 
@@ -192,13 +194,13 @@ impl<'a> Meter<'a> {
         self.now.saturating_since(self.begun.unwrap_or(self.now))
     }
 
-    /// Whether so much of the drive time that a probe may take is not used up yet: five minutes for 9 GB, an hour for
-    /// 4 TB.
+    /// Returns whether less than this share of the allowed drive time is used: five minutes for 9 GB, an hour
+    /// for 4 TB.
     pub(crate) fn is_within(&self, share: f64) -> bool {
         self.drive_time().as_secs_f64() < share * self.allowed_s()
     }
 
-    /// Drive time that a probe may take, s.
+    /// Returns the drive time that a probe may take, s.
     fn allowed_s(&self) -> f64 {
         let bytes = self.capacity() as f64 * self.sector_bytes() as f64;
         let once = (LEAST_S * (bytes / SMALL).powf(GROWTH)).clamp(LEAST_S, MOST_S);
@@ -206,23 +208,24 @@ impl<'a> Meter<'a> {
         once * (1.0 + self.recorder.journal().attempts().min(MOST_MORE) as f64)
     }
 
-    /// Whether the arm is so slow that the check takes a good part of the time.
+    /// Returns whether the arm is so slow that the check takes much of the time.
     pub(crate) fn is_slow(&self) -> bool {
         self.check_takes() > SLOW
     }
 
-    /// What the check's reads take, of the drive time that a probe may take.
+    /// Returns the share of the allowed drive time that the check's reads take.
     fn check_takes(&self) -> f64 {
         self.reads_to_check as f64 * self.far_ns / 1e9 / self.allowed_s()
     }
 
-    /// The same of what comes before the check, whose reads all over the drive take the longer the slower the arm is.
+    /// Returns the same for the measurements before the check: the slower the arm, the more time the check
+    /// takes.
     pub(crate) fn is_within_before_check(&self, share: f64) -> bool {
         let most = f64::min(crate::check::LONGEST - self.check_takes(), LONGEST_BEFORE_CHECK);
         self.is_within(share * most / OF_BEFORE_CHECK)
     }
 
-    /// One turn, ns; 0 while it is not known.
+    /// Returns the revolution time, ns; 0 while it is not known.
     pub(crate) const fn revolution(&self) -> f64 {
         self.platter.revolution
     }
@@ -232,12 +235,13 @@ impl<'a> Meter<'a> {
         self.recorder.set_revolution(ns);
     }
 
-    /// How quick the drive's buffer is, and how large, stands fast: who goes on after a pause needs it.
+    /// Records the drive's buffer in the journal, for a probe that is resumed.
     pub(crate) fn buffer_is_known(&mut self) {
         self.recorder.set_buffer(self.hit_below, self.segments);
     }
 
-    /// Switches the drive's buffer off, if the drive can; returns whether it did. Nothing is known of the buffer then.
+    /// Switches the drive's buffer off; returns whether the drive did so. Then the buffer's properties are
+    /// unknown.
     pub(crate) fn switch_buffer_off(&mut self) -> Result<bool, ProbeError> {
         let off = self.recorder.switch_buffer_off()?;
         if off {
@@ -247,30 +251,33 @@ impl<'a> Meter<'a> {
         Ok(off)
     }
 
-    /// Says what is being done, and how far the whole has come: never back, for what is found anew may be less than was thought.
+    /// Sets the present measurement and the share that is done. The share never falls, although a later
+    /// estimate may be lower.
     pub(crate) fn stage(&mut self, stage: &'static str, share: f64) {
         self.stage = stage;
         self.share = self.share.max(share);
     }
 
-    /// Whoever keeps the journal is told of it before anything is measured, so that a probe that ends early leaves one.
+    /// Calls the hook before the first measurement, so that the host has the journal of a probe that ends
+    /// early.
     pub(crate) fn begin(&mut self) -> Result<(), ProbeError> {
         if self.tell().is_break() { Err(ProbeError::Interrupted) } else { Ok(()) }
     }
 
-    /// Notes that a part of the drive was found: the next probe that goes on from the journal does not come to the same end.
+    /// Records that only a part of the drive was found: the next probe from this journal draws other random
+    /// numbers.
     pub(crate) fn ended_partial(&mut self) {
         self.recorder.ended_partial();
     }
 
-    /// All is measured: whoever waits is told so.
+    /// Calls the hook after the last measurement.
     pub(crate) fn end(&mut self) {
         self.stage("done", 1.0);
-        // It is over anyway.
+        // The probe has ended in any case.
         let _ = self.tell();
     }
 
-    /// One command, not before `at`.
+    /// Executes one command, not before `at`.
     pub(crate) fn execute(
         &mut self,
         at: Instant,
@@ -279,7 +286,7 @@ impl<'a> Meter<'a> {
         count: u64,
     ) -> Result<Reading, ProbeError> {
         if self.defects.touches(op, first, count) {
-            // A drive tries for seconds; once is enough.
+            // A drive retries for seconds, so a known bad sector is not read again.
             return Ok(Reading { submitted: self.now, completed: self.now, failed: true });
         }
         self.defects.bear(self.recorder.reason())?;
@@ -290,13 +297,13 @@ impl<'a> Meter<'a> {
         self.took(op, done, first + count - 1)
     }
 
-    /// Whether the second of two commands is at the drive while it works on the first.
+    /// Returns whether the drive accepts a second command while it works on the first.
     pub(crate) fn takes_two(&self) -> bool {
         self.recorder.takes_two()
     }
 
-    /// Two commands of a sector each, the second behind the first; the second's response is the time between both
-    /// completions, and nothing if it came first.
+    /// Executes two commands of a sector each, the second behind the first. The second's response is the time
+    /// between both completions, or zero if it was completed first.
     pub(crate) fn execute_two(&mut self, two: [(Op, u64); 2]) -> Result<[Reading; 2], ProbeError> {
         if two.iter().any(|&(op, lbn)| self.defects.touches(op, lbn, 1)) {
             return Ok([Reading { submitted: self.now, completed: self.now, failed: true }; 2]);
@@ -310,7 +317,7 @@ impl<'a> Meter<'a> {
         Ok([self.took(op, one, first)?, self.took(behind, other, second)?])
     }
 
-    /// A command is done; the arm is at its last sector unless that came from the buffer.
+    /// Records the end of a command. The arm is at its last sector, except after a cache hit.
     fn took(&mut self, op: Op, done: Done, last: u64) -> Result<Reading, ProbeError> {
         let Timed { submitted, completed } = done.timed;
         self.now = completed;
@@ -330,28 +337,28 @@ impl<'a> Meter<'a> {
         Ok(reading)
     }
 
-    /// The sectors that could not be read so far.
+    /// Returns the sectors that could not be read so far.
     pub(crate) fn unreadable(&self) -> Vec<Unreadable> {
         self.defects.runs(Op::Read)
     }
 
-    /// The sectors that could not be written so far.
+    /// Returns the sectors that could not be written so far.
     pub(crate) fn unwritable(&self) -> Vec<Unreadable> {
         self.defects.runs(Op::Write)
     }
 
-    /// Why no write is tried any more, if none is.
+    /// Returns the reason why writes are not tried any more, if there is one.
     pub(crate) fn refuses_writes(&self) -> Option<&str> {
         self.defects.refused()
     }
 
-    /// What the device said of the last read that failed.
+    /// Returns the device's message on the last read that failed.
     pub(crate) fn reason(&self) -> &str {
         self.recorder.reason()
     }
 
-    /// Another command; calls the hook now and then, also while old ones are answered from the record: that takes as long to
-    /// compute as it did, and whoever waits may want an end.
+    /// Counts a command, and calls the hook every `HOOK_EVERY` commands. This includes commands that are
+    /// answered from the journal: their computation takes time too, and the host may want to end the probe.
     fn count(&mut self) -> Result<(), ProbeError> {
         self.commands += 1;
         if self.commands.is_multiple_of(HOOK_EVERY) && self.tell().is_break() {
@@ -368,7 +375,7 @@ impl<'a> Meter<'a> {
         (self.hook)(&progress)
     }
 
-    /// The LBNs whose angles were taken since this was asked last.
+    /// Returns the LBNs whose angles were measured since the last call.
     pub(crate) fn measured(&mut self) -> Vec<u64> {
         std::mem::take(&mut self.measured)
     }
@@ -377,24 +384,24 @@ impl<'a> Meter<'a> {
         self.execute(self.now, Op::Read, first, count)
     }
 
-    /// Whether a read of one sector was too quick for the medium, or failed: either way it says nothing of where the sector
-    /// stands.
+    /// Returns whether a read of one sector was too fast for the medium, or failed: in both cases its end
+    /// does not give the sector's angle.
     pub(crate) fn is_hit(&self, reading: &Reading) -> bool {
         reading.failed || reading.response_ns() < self.hit_below
     }
 
-    /// Where the platter stands at `at`, in turns; the end of a sector is where it stands at the completion of a read
-    /// of that sector alone, less a constant that is the same for all.
+    /// Returns the angle of the platter at `at`, in revolutions. At the completion of a read of one sector
+    /// this is the angle of the sector's end, less a constant that all sectors share.
     pub(crate) fn turns_at(&self, at: Instant) -> f64 {
         self.platter.turns_at(at)
     }
 
-    /// Whether readings differ from one another.
+    /// Returns whether readings of one sector vary.
     pub(crate) fn is_noisy(&self) -> bool {
         !self.anchors.is_empty()
     }
 
-    /// Where a sector stands; `None` of one that cannot be read.
+    /// Returns the angle of a sector; `None` if it cannot be read.
     pub(crate) fn angle_of(&mut self, lbn: u64) -> Result<Option<f64>, ProbeError> {
         self.keep_phase()?;
         for hits in 0..MOST_HITS {
@@ -407,7 +414,7 @@ impl<'a> Meter<'a> {
                 return Ok(Some(self.turns_at(reading.completed)));
             }
             if let Some(known) = self.above.iter().position(|&(above, _)| above == lbn) {
-                // A reading of its own counts once.
+                // An angle that was read before is used once.
                 self.measured.push(lbn);
                 return Ok(Some(self.above.swap_remove(known).1));
             }
@@ -425,8 +432,8 @@ impl<'a> Meter<'a> {
         })
     }
 
-    /// Reads the sectors above one that has just left the buffer, from the highest down, since the drive reads ahead. A search
-    /// that meets a hit wants those next, and each would have to leave the buffer again.
+    /// Reads the sectors above one that was just evicted, in descending order because the drive reads ahead.
+    /// A search that meets a cache hit needs those next, and each would have to be evicted again.
     fn read_above(&mut self, lbn: u64) -> Result<(), ProbeError> {
         self.above.clear();
         if !self.leaving_is_dear() {
@@ -455,7 +462,7 @@ impl<'a> Meter<'a> {
         self.lowered
     }
 
-    /// One read elsewhere: what follows is no sequel of what went before.
+    /// Reads one sector elsewhere, so that the next read does not continue the last one.
     pub(crate) fn step_aside(&mut self, lbn: u64) -> Result<(), ProbeError> {
         let capacity = self.capacity();
         let far = (capacity / 200).max(2_000).min(capacity / 2);
@@ -465,13 +472,14 @@ impl<'a> Meter<'a> {
         Ok(())
     }
 
-    /// LBNs that are near enough to one another for short seeks, and far enough apart for read-ahead not to reach from most to most.
+    /// Returns a range of LBNs with short seeks, in which read-ahead seldom reaches from one random LBN to
+    /// another.
     pub(crate) fn near_by(&self) -> u64 {
         let capacity = self.capacity();
         (capacity / 20).max(200_000).min(capacity)
     }
 
-    /// Reads elsewhere until nothing around `lbn` is in the buffer.
+    /// Reads elsewhere until no sector around `lbn` is in the buffer.
     pub(crate) fn leave(&mut self, lbn: u64) -> Result<(), ProbeError> {
         let capacity = self.capacity();
         let reach = self.near_by();
@@ -485,7 +493,7 @@ impl<'a> Meter<'a> {
                 continue;
             }
             if self.anchors_fill_the_buffer() {
-                // They tell what the spindle does meanwhile.
+                // Anchors also follow the spindle.
                 done += u64::from(self.leave_to_anchor(lbn, self.ahead.max(1))?);
                 continue;
             }
@@ -499,11 +507,12 @@ impl<'a> Meter<'a> {
         if done == 0 { self.overrun(lbn) } else { Ok(()) }
     }
 
-    /// All around `lbn` is in the buffer, that of a drive that fits into it. What is longer than a place of it is read anew all the
-    /// same, and leaves its end in the place that was used least lately: as many such reads as there are places leave nothing else.
+    /// Evicts `lbn` on a drive that fits into its buffer, by reads that are longer than a segment. The medium
+    /// serves each of them, and its end replaces the least recently used segment, so one for each segment
+    /// evicts everything else.
     fn overrun(&mut self, lbn: u64) -> Result<(), ProbeError> {
         let capacity = self.capacity();
-        // As far from it as can be, for the drive may read on behind them.
+        // The reads are far from `lbn`, because the drive may read ahead behind them.
         let (first, end) =
             if lbn < capacity / 2 { (lbn + (capacity - lbn) / 2, capacity) } else { (0, lbn.div_ceil(2)) };
         let count = (end - first).min(MOST_AT_ONCE);
@@ -513,7 +522,7 @@ impl<'a> Meter<'a> {
         Ok(())
     }
 
-    /// Reads a sector whose angle is known; whether it came from the buffer.
+    /// Reads a sector whose angle is known; returns whether it was a cache hit.
     fn read_elsewhere(&mut self, lbn: u64) -> Result<bool, ProbeError> {
         let reading = self.read(lbn, 1)?;
         if self.is_hit(&reading) {
@@ -542,12 +551,12 @@ impl<'a> Meter<'a> {
         (step, step * (self.segments + 2))
     }
 
-    /// A sector not far from `lbn` that will pass soon.
+    /// Returns a sector near `lbn` that will soon pass under the head.
     fn known_elsewhere(&mut self, lbn: u64) -> Option<u64> {
         let margin = 2 * self.ahead.max(256);
         let known = self.elsewhere.as_ref()?;
         if self.leaving_is_dear() {
-            // So many reads are worth two long seeks. From each to the next the arm hardly moves.
+            // That many reads are worth two long seeks. Between them the arm hardly moves.
             let (step, room) = self.sweep(&known.zone);
             let high = lbn.saturating_add(room).min(known.end);
             let low = high.saturating_sub(2 * room).max(known.zone.first);
@@ -574,21 +583,21 @@ impl<'a> Meter<'a> {
         (other.abs_diff(lbn) > margin).then_some(other)
     }
 
-    /// LBNs of `zone` until `end` stand where it has them, to a standard deviation of `spread`:
-    /// [`leave`](Self::leave) goes there.
+    /// Records that the angles of LBNs of `zone` below `end` are known to a standard deviation of `spread`,
+    /// so that [`leave`](Self::leave) uses them.
     pub(crate) fn knows(&mut self, zone: &Zone, end: u64, spread: f64) {
         if self.leaving_is_dear()
             && self.elsewhere.is_some()
             && end.saturating_sub(zone.first) < self.sweep(zone).1
         {
-            // The place that was known before has more room.
+            // The zone that was known before has more room.
             return;
         }
         let wait = self.elsewhere.as_ref().map_or(0.5, |known| known.wait);
         self.elsewhere = Some(Elsewhere { zone: zone.clone(), end, spread, wait });
     }
 
-    /// Angle of `lbn`, and how far it is from `expected`.
+    /// Returns the difference between the angle of `lbn` and `expected`.
     pub(crate) fn deviation(&mut self, lbn: u64, expected: f64) -> Result<f64, ProbeError> {
         Ok(wrap(self.angle(lbn)? - expected))
     }

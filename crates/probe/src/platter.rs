@@ -1,55 +1,61 @@
-//! Where the platter stands at an instant, on a spindle whose speed may wander.
+//! The angle of the platter at an instant, on a spindle whose speed may wander.
 //!
-//! A steady spindle needs its revolution time and nothing else. One that wanders is followed by Kalman's filter (1960)
-//! for a phase and a speed that takes random steps: every reading of a sector whose angle is known tells both a little.
+//! A steady spindle needs its revolution time only. One whose speed wanders is followed by a Kalman filter
+//! (1960) for a phase, and a speed that takes random steps: every reading of a sector whose angle is known
+//! corrects both a little.
 
 use crate::turns::{frac, wrap};
 use units::Instant;
 
-/// What a second does to a speed that wanders, squared: steps of a ten-thousandth every few seconds.
+/// The variance that a wandering relative speed gains in one second: steps of a ten-thousandth every few
+/// seconds.
 pub(crate) const WANDER_PER_S: f64 = 2e-9;
 
-/// A reading that is further off than so many standard deviations says that the speed has changed at once, by about
-/// so much of itself.
+/// The error of a reading, in standard deviations, from which on the speed is assumed to have jumped, and the
+/// relative size of that jump.
 const SURPRISE: f64 = 2.2;
 const JUMP: f64 = 1.5e-4;
 
-/// A reading further off than so many standard deviations has waited for something else; so many in a row have not.
+/// The error of a reading, in standard deviations, from which on the read is assumed to have been delayed;
+/// after `MOST_LOST` such readings in a row the platter is assumed to be at another angle.
 pub(crate) const OUTLIER: f64 = 5.0;
 pub(crate) const MOST_LOST: u32 = 4;
 
-/// What is known of a speed at first, relative.
+/// The standard deviation of the relative speed at first.
 pub(crate) const SPEED_AT_FIRST: f64 = 2e-3;
 
-/// What a reading adds to the mean of late speeds.
+/// The weight of one reading in the mean of recent speeds.
 const USUAL: f64 = 0.02;
 
-/// Readings after which what is known of the platter at first no longer matters: of phase and speed each reading leaves a part that is
-/// below nine tenths where they are further apart than a turn, and 0.9 to the power of 256 is 2e-12.
+/// The number of readings after which the initial uncertainty no longer matters: if readings are more than a
+/// revolution apart, each leaves less than nine tenths of the uncertainty of phase and speed, and 0.9 to the
+/// power of 256 is 2e-12.
 const READINGS_UNTIL_STEADY: usize = 256;
 
-/// The most that one reading changes a speed, relative; and how far a speed goes from what it was at first.
+/// The most that one reading changes a speed, relative, and the most that a speed differs from the initial
+/// one.
 const MOST_CHANGE: f64 = 5e-4;
 const MOST_WANDER: f64 = 0.012;
 
 /// Phase and speed of the platter, and how well they are known.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Platter {
-    /// One turn, ns; 0 while it is not known.
+    /// The revolution time, ns; 0 while it is not known.
     pub(crate) revolution: f64,
-    /// Turns at an instant; angles at others follow from the speed.
+    /// The angle at the instant `at`, in revolutions; angles at other instants follow from the speed.
     phase: f64,
     at: Instant,
-    /// Variances of phase (turns) and relative speed, and what they have in common; all 0 on a steady spindle.
+    /// The variances of phase (in revolutions) and relative speed, and their covariance `common`; all 0 on a
+    /// steady spindle.
     phase_variance: f64,
     common: f64,
     speed_variance: f64,
     map: Map,
     wanders: bool,
-    /// One turn when following began, ns, and a mean of late ones.
+    /// The revolution time when following began, ns, and the mean of recent ones.
     at_first: f64,
     usual: f64,
-    /// Readings in a row that made no sense.
+    /// The number of outliers in a row.
     lost: u32,
 }
 
@@ -70,18 +76,18 @@ impl Platter {
         }
     }
 
-    /// Turns from the last instant to `at`.
+    /// Returns the revolutions from the last instant to `at`.
     fn since(&self, at: Instant) -> f64 {
         let (later, earlier) = (at.saturating_since(self.at), self.at.saturating_since(at));
         (later.as_nanos() as f64 - earlier.as_nanos() as f64) / self.revolution
     }
 
-    /// Where the platter stands at `at`, in turns.
+    /// Returns the angle of the platter at `at`, in revolutions.
     pub(crate) fn turns_at(&self, at: Instant) -> f64 {
         frac(self.phase + self.since(at))
     }
 
-    /// From `at` on the speed is taken to wander.
+    /// Begins to follow the spindle: from `at` on the speed may wander.
     pub(crate) fn begin_to_follow(&mut self, at: Instant) {
         self.phase = self.turns_at(at);
         self.at = at;
@@ -94,13 +100,13 @@ impl Platter {
         self.usual = self.revolution;
     }
 
-    /// The same, where angles are counted from how the platter stood at `at`.
+    /// Begins to follow the spindle, with angles relative to that at `at`.
     pub(crate) fn begin_to_follow_from(&mut self, at: Instant) {
         self.begin_to_follow(at);
         self.phase = 0.0;
     }
 
-    /// The platter stands at `angle` at `at`, whatever was thought; it turns as it usually does.
+    /// Sets the angle at `at`, whatever the estimate was, and the mean of recent speeds.
     pub(crate) fn find_again(&mut self, at: Instant, angle: f64, spread: f64) {
         self.phase = frac(angle);
         self.at = at;
@@ -112,17 +118,18 @@ impl Platter {
         self.lost = 0;
     }
 
-    /// Takes in that the platter stood at `angle` at `at`, known to a standard deviation of `spread`; how far off that
-    /// is from what was expected, unless it makes no sense.
+    /// Corrects phase and speed by a reading of `angle` at `at` with the standard deviation `spread`. Returns
+    /// the difference from the expected angle; `None` for an outlier.
     pub(crate) fn take(&mut self, at: Instant, angle: f64, spread: f64) -> Option<f64> {
         let error = self.correct(at, angle, spread, 0.0);
-        // The error of the map is estimated anew from each anchor on.
+        // The map's error is estimated anew from each anchor on.
         self.map = Map::default();
         error
     }
 
-    /// The same by a sector of the map, which has its angle to a standard deviation of `known`: one error that all such sectors
-    /// share until an anchor is read. So they tell how the speed changes, and not again and again where the platter stands.
+    /// Corrects them by a sector of the map, whose angle has the standard deviation `known`: one error that
+    /// all such sectors share until an anchor is read. So such readings show a change of the speed, but
+    /// repeated ones give no new information on the phase.
     pub(crate) fn take_mapped(
         &mut self,
         at: Instant,
@@ -138,7 +145,7 @@ impl Platter {
         self.correct(at, angle, spread, 1.0)
     }
 
-    /// Takes in an angle with so much of the map's error in it.
+    /// Corrects phase and speed by an angle that contains the share `mapped` of the map's error.
     fn correct(&mut self, at: Instant, angle: f64, spread: f64, mapped: f64) -> Option<f64> {
         let error = wrap(angle + mapped * self.map.error - self.turns_at(at));
         if !self.wanders || at < self.at {
@@ -159,10 +166,10 @@ impl Platter {
             ahead(self.speed_variance);
         if error * error > SURPRISE * SURPRISE * all {
             if mapped > 0.0 {
-                // The map may be wrong there: an anchor tells which of both it is.
+                // The map may be wrong there; an anchor decides.
                 return None;
             }
-            // The speed has changed by more than it usually does.
+            // The speed has jumped.
             (phase_variance, common, speed_variance, with_phase, all) =
                 ahead(self.speed_variance.max(JUMP * JUMP));
         }
@@ -171,12 +178,12 @@ impl Platter {
             if self.lost < MOST_LOST {
                 return None;
             }
-            // Again and again: the platter is elsewhere.
+            // Several outliers in a row: the platter is at another angle.
             self.find_again(at, angle, spread);
             return None;
         }
         self.lost = 0;
-        // How phase, speed and the map's error go with what was read.
+        // The covariances of phase, speed and the map's error with the reading.
         let of = [
             phase_variance - mapped * with_phase,
             common - mapped * map.with_speed,
@@ -185,7 +192,7 @@ impl Platter {
         let [of_phase, of_speed, of_map] = of.map(|of| of / all);
         self.phase = frac(self.phase + turns + of_phase * error);
         self.at = at;
-        // Further than expected: faster than was thought.
+        // A larger angle than expected means a higher speed.
         let faster = (of_speed * error).clamp(-MOST_CHANGE, MOST_CHANGE);
         let (least, most) = (self.at_first * (1.0 - MOST_WANDER), self.at_first * (1.0 + MOST_WANDER));
         self.revolution = (self.revolution / (1.0 + faster)).clamp(least, most);
@@ -203,7 +210,8 @@ impl Platter {
     }
 }
 
-/// Variances of phase (turns) and relative speed, and between them what they have in common, so many turns later.
+/// Returns the variances of phase (in revolutions) and relative speed, with their covariance between them,
+/// after this number of revolutions.
 fn later([phase, common, speed]: [f64; 3], turns: f64, wander: f64) -> [f64; 3] {
     [
         phase + 2.0 * turns * common + turns * turns * speed + wander * turns.powi(3) / 3.0,
@@ -212,8 +220,8 @@ fn later([phase, common, speed]: [f64; 3], turns: f64, wander: f64) -> [f64; 3] 
     ]
 }
 
-/// The standard deviation of an angle, turns, where one reading has that of `reading` and the platter was followed by such a
-/// reading `every` ns, when the next one is due.
+/// Returns the standard deviation of an angle, in revolutions, at the next reading, if one reading has that
+/// of `reading` and the platter is read every `every` ns.
 pub(crate) fn spread_where_followed(reading: f64, every: f64, revolution: f64) -> f64 {
     let (turns, wander) = (every / revolution, WANDER_PER_S * revolution / 1e9);
     let noise = reading * reading;
@@ -279,7 +287,8 @@ mod tests {
         assert!(wrap(platter.turns_at(Instant::from_nanos(660_000_000)) - 0.3).abs() < 0.01);
     }
 
-    /// A platter that is known to a microsecond, at the end of a second; angles are 0 at whole turns.
+    /// Returns a platter whose angle is known to a microsecond, and the present instant; angles are 0 at
+    /// whole revolutions.
     fn followed() -> (Platter, Instant) {
         let mut platter = Platter::new();
         platter.revolution = 6_000_000.0;
@@ -290,7 +299,8 @@ mod tests {
         (platter, Instant::from_nanos(1_200_000_000))
     }
 
-    /// A map that is off by 3 us and known to 6: taken for readings of their own, 64 of its sectors drew the platter there.
+    /// The map has an error of 3 us and a standard deviation of 6. Counted as independent readings, 64 of its
+    /// sectors would pull the platter to the map's angle.
     #[test]
     fn what_the_map_is_off_by_is_not_taken_for_the_platter_again_and_again() {
         let (mut platter, mut at) = followed();

@@ -13,7 +13,7 @@ const FASTEST: f64 = 1_000.0;
 /// The number of visits to each sector.
 const ROUNDS: usize = 6;
 
-/// The number of sectors at first, and the most that are visited in turns.
+/// The number of sectors at first, and the most that are visited in turn.
 const SECTORS: usize = 24;
 const MOST_VISITED: usize = 96;
 
@@ -60,7 +60,7 @@ pub(crate) fn find(meter: &mut Meter<'_>) -> Result<Spin, ProbeError> {
             reach = meter.near_by();
         }
     }
-    // The buffer holds so many sectors: others are read until it does not.
+    // The buffer holds that many sectors, so new sectors are read until it does not.
     let times = Ring::new(meter.draw.below(meter.capacity())).run(meter)?;
     fit(meter, &times)
 }

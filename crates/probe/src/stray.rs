@@ -1,7 +1,8 @@
-//! Reads that came at other angles than the map has: looked at again, and where what they met begins and ends.
+//! Repeats of reads that were at other angles than in the map, and the borders of the stretches where they
+//! were.
 //!
-//! A zone is taken to be as regular as the few tracks that were measured. Tracks in its middle that break its rule, and change
-//! nothing for those behind them, only show when a random read meets one of them.
+//! A zone is assumed to be as regular as its few measured tracks. Tracks in its middle that break its rule
+//! without moving later LBNs are found only if a random read meets one of them.
 
 use crate::check::{NEAR, SECTORS};
 use crate::error::ProbeError;
@@ -10,16 +11,17 @@ use crate::meter::Meter;
 use crate::report::Unsure;
 use units::Lbn;
 
-/// Reads that are looked at again, at most, and stretches that are told, at most: a drive that has more of them is not understood.
+/// The most reads that are repeated, and the most stretches that are reported. A drive with more of them is
+/// not understood.
 const MOST_LOOKS: usize = 32;
 const MOST_STRETCHES: usize = 8;
 
-/// What reads met that came at other angles.
+/// The results of reads at other angles.
 #[derive(Debug, Default)]
 pub(crate) struct Strays {
-    /// Stretches where sectors stand elsewhere.
+    /// Stretches whose sectors are elsewhere than in the map.
     pub(crate) stretches: Vec<Unsure>,
-    /// LBNs that stand elsewhere alone.
+    /// Single LBNs that are elsewhere.
     pub(crate) moved: Vec<u64>,
 }
 
@@ -48,14 +50,14 @@ pub(crate) fn find(
         }
         looks += 1;
         meter.find_phase()?;
-        // Downward, for read-ahead goes up.
+        // The order is downward, because read-ahead goes upward.
         for lbn in sectors.rev() {
             if !is_surely_elsewhere(meter, map, lbn)? {
                 continue;
             }
             let first = border(meter, map, lbn, lbn, u64::checked_sub)?;
             let last = border(meter, map, lbn, capacity - 1 - lbn, u64::checked_add)?;
-            // What is told already is not told twice.
+            // A region that is already named is not named again.
             let ends = unsure.iter().map(|region| region.end.get()).filter(|&end| end <= lbn);
             let first = ends.fold(first, u64::max);
             let firsts = unsure.iter().map(|region| region.first.get()).filter(|&first| first > lbn);
@@ -75,8 +77,9 @@ pub(crate) fn find(
     Ok(strays)
 }
 
-/// Extends parts of the drive that are named, in ascending order, to where the sectors on either side of them stand where the map has
-/// them again: a stretch need not begin and end where a part does. Stops when a share `until` of the time is over.
+/// Extends the named parts of the drive, which are in ascending order, to the nearest sectors on either side
+/// that are where the map has them: a stretch need not begin and end with a part. Stops when the share
+/// `until` of the time has passed.
 pub(crate) fn extend(
     meter: &mut Meter<'_>,
     map: &Map,
@@ -102,19 +105,19 @@ pub(crate) fn extend(
     Ok(())
 }
 
-/// Whether two readings of a sector both say that it stands elsewhere: one may be chance where readings vary.
+/// Returns whether two readings of a sector agree that it is elsewhere: one may be chance if readings vary.
 fn is_surely_elsewhere(meter: &mut Meter<'_>, map: &Map, lbn: u64) -> Result<bool, ProbeError> {
     Ok(is_elsewhere(meter, map, lbn)? && is_elsewhere(meter, map, lbn)?)
 }
 
-/// Whether a sector stands elsewhere than the map has it; of one that cannot be read nothing is known.
+/// Returns whether a sector is elsewhere than in the map; false for an unreadable one.
 fn is_elsewhere(meter: &mut Meter<'_>, map: &Map, lbn: u64) -> Result<bool, ProbeError> {
     let (Some(expected), Some(angle)) = (map.predict(lbn), meter.angle_of(lbn)?) else { return Ok(false) };
     Ok(crate::turns::wrap(angle - expected).abs() * meter.revolution() > NEAR)
 }
 
-/// The last sector on one side of one that stands elsewhere that does so too, of the `room` sectors on that side: looked for
-/// ever farther away, then by halving.
+/// Returns the last sector on one side of `lbn`, among the `room` sectors there, that is elsewhere as `lbn`
+/// is. The distance is doubled until a sector is in place, and then bisected.
 fn border(
     meter: &mut Meter<'_>,
     map: &Map,
@@ -127,7 +130,7 @@ fn border(
     while outside <= room && is_elsewhere(meter, map, at(outside))? {
         (inside, outside) = (outside, 2 * outside);
     }
-    // The drive's end is one, too.
+    // The end of the drive is a border, too.
     outside = outside.min(room + 1);
     while outside - inside > 1 {
         let middle = inside + (outside - inside) / 2;

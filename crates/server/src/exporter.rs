@@ -54,7 +54,8 @@ pub struct Exporter<D> {
     clients: BTreeMap<u64, Client>,
     /// Clients' requests that wait for the device.
     turns: Turns<(Carried, LbnRange, Ask)>,
-    /// The same at the background export. They take no turns from the others: they are at the device for long.
+    /// The same at the background export. They are separate because they are at the device for long and would
+    /// delay the others.
     background_turns: Turns<(Carried, LbnRange, Ask)>,
     /// Requests at the device, by the name that the device knows them under.
     asked: BTreeMap<u64, Carried>,

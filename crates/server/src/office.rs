@@ -27,7 +27,7 @@ pub type Call = Box<dyn FnOnce(&mut Desk, &mut dyn Sessions) + Send>;
 /// A request for a disk's status.
 type Ask = Box<dyn FnOnce(DiskStatus) + Send>;
 
-/// A request for a probe, told whether somebody takes it.
+/// A request for a probe; its argument says whether the request is accepted.
 type Asked = Box<dyn FnOnce(bool) + Send>;
 
 /// The reason why a disk has no desk.
@@ -81,7 +81,7 @@ impl Handle {
         (self.post)(call)
     }
 
-    /// Asks for the disk's status; `told` is called on its thread.
+    /// Asks for the disk's status; `told` is called with it on the disk's thread.
     ///
     /// # Errors
     /// The disk's server has ended.
@@ -89,7 +89,8 @@ impl Handle {
         (self.status)(Box::new(told))
     }
 
-    /// Asks for a probe of the disk while it serves; `told` is called on its thread with whether it is probed.
+    /// Asks for a probe of the disk while it serves; `told` is called on the disk's thread, with whether the
+    /// disk is probed.
     ///
     /// # Errors
     /// The disk's server has ended.

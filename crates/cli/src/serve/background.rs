@@ -67,7 +67,7 @@ pub(super) fn name(
 /// Returns whether clients may write to the background export.
 ///
 /// # Errors
-/// There is no such export, or nobody may write to the disk.
+/// There is no such export, or the disk is read-only.
 pub(super) fn write(
     given: Option<&Spanned<bool>>,
     has_export: bool,

@@ -16,7 +16,7 @@ pub(crate) struct WebArgs {
     /// Show the page for browsers at this address: disks, tasks and what they cost; elsewhere than on this machine only with --web-token and --web-certificate
     #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, default_missing_value = DEFAULT, value_parser = address)]
     pub(crate) web: Option<SocketAddr>,
-    /// Let the page start scrubs, and pause, resume and cancel tasks: whoever may open it may do that
+    /// Let the page start scrubs, and pause, resume and cancel tasks, for every user that can open the page
     #[arg(long, requires = "web")]
     pub(crate) web_control: bool,
     /// A file with the password of the page, of 16 characters or more; the user is freeblock

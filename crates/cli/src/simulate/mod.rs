@@ -97,7 +97,7 @@ struct Simulated {
     notes: Vec<String>,
 }
 
-/// A drive that is simulated, and what a scheduler outside it is told.
+/// A simulated drive, and the profile that a scheduler outside it gets.
 struct Kit {
     profile: Profile,
     model: Arc<DriveModel>,

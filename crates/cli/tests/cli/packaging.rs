@@ -141,7 +141,7 @@ fn the_debian_package_has_the_command_its_pages_completions_units_and_documents(
     assert!(!read("usr/share/doc/freeblock/copyright").contains('@'));
     bash(&root, "usr/bin/freeblock --version && md5sum --quiet -c DEBIAN/md5sums");
     bash(&root, "for script in DEBIAN/{postinst,prerm,postrm}; do sh -n $script; test -x $script; done");
-    // Not a file in it belongs to the builder, or may be written by anybody but root.
+    // No file in the package belongs to the builder, and only root can write to them.
     let listed = bash(&here.path(""), &format!("dpkg-deb --contents {package}"));
     for line in listed.lines() {
         assert!(line.contains(" root/root ") && &line[5..6] == "-" && &line[8..9] == "-", "{line}");

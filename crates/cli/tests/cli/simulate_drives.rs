@@ -219,7 +219,8 @@ fn seeds_of_an_array_average_each_drive() {
         let path = format!("/drives/{drive}/foreground/mean_response_ms");
         let expected = (number(&both[0], &path) + number(&both[1], &path)) / 2.0;
         assert!((number(&mean, &path) - expected).abs() < 1e-9);
-        // Of two results, half the width is their distance times half the quantile of one degree of freedom.
+        // With two results, half the width is their distance times half the quantile for one degree of
+        // freedom.
         let half = (number(&both[0], &path) - number(&both[1], &path)).abs() / 2.0 * 12.7062;
         let found = number(&mean, &format!("/seeds/half_width{path}"));
         assert!(half > 0.0 && (found - half).abs() < 1e-6 * half, "{found}, not {half}");

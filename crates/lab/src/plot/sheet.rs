@@ -110,9 +110,9 @@ impl<'a> Sheet<'a> {
 pub(super) enum Names {
     /// None: both axes have numbers.
     No,
-    /// So many lines under the horizontal axis.
+    /// This number of lines below the horizontal axis.
     Below(usize),
-    /// At the left of the vertical axis, in so many pixels.
+    /// This number of pixels to the left of the vertical axis.
     Left(f64),
 }
 

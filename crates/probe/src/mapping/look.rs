@@ -1,30 +1,31 @@
-//! Looking at LBNs: where they stand, and whether that is where the map has them.
+//! Readings of LBNs: their angles, compared with those of the map.
 
 use super::Mapper;
 use crate::error::ProbeError;
 use crate::turns::{frac, median, wrap};
 use crate::zone::Zone;
 
-/// Readings of one prediction, at most.
+/// The most readings of one prediction.
 const MOST_READINGS: usize = 6;
 
-/// How sure a look is before it stops, standard deviations.
+/// The certainty at which a look ends, in standard deviations.
 const SURE: f64 = 1.2;
 
-/// A prediction surer than so much of a reading's spread tells of the spindle rather than of the zone.
+/// The largest uncertainty of a prediction, relative to a reading's spread, with which an error is attributed
+/// to the spindle rather than to the zone.
 const KNOWN: f64 = 0.3;
 
-/// Sectors between readings beside one another.
+/// The number of sectors between neighbouring readings.
 const BESIDE: u64 = 2;
 
-/// What readings say of a prediction.
+/// The result of the readings for one prediction.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Look {
-    /// How much later the LBN stands, turns.
+    /// The angle of the LBN less the predicted one, in revolutions.
     pub(super) error: f64,
-    /// Readings that say so.
+    /// The number of readings with this result.
     pub(super) readings: f64,
-    /// Whether that is near enough.
+    /// Whether the error is within the tolerance.
     pub(super) met: bool,
 }
 
@@ -33,10 +34,12 @@ impl Mapper<'_, '_> {
         self.meter.angle(lbn.min(self.capacity - 1))
     }
 
-    /// The angle of an LBN on which much depends, on a track of so many sectors: readings that agree.
+    /// Returns the angle of an LBN on a track of this number of sectors, from readings that agree. It is for
+    /// LBNs on which many others depend.
     pub(super) fn sure_angle(&mut self, lbn: u64, sectors: u64) -> Result<f64, ProbeError> {
-        // A read right after that of the sector before it may come late, for the drive is still busy with itself.
-        // So the next ones are read first, from above: the buffer has what comes after.
+        // A read directly after that of the preceding sector may be late, because the drive is still busy. So
+        // the following sectors are read first, in descending order, because the buffer holds the sectors
+        // after a read.
         let sector = 1.0 / sectors as f64;
         let ahead = 1;
         let near = if self.meter.is_noisy() { 5.0 * self.spread } else { self.tolerance(sectors) };
@@ -48,7 +51,7 @@ impl Mapper<'_, '_> {
         for _ in 0..4 {
             let Some(&last) = angles.last() else { break };
             let apart: Vec<f64> = angles.iter().map(|a| wrap(a - last)).filter(|d| d.abs() < near).collect();
-            // The LBN's own reading and another.
+            // The reading of the LBN itself and another one agree.
             if apart.len() > 1 {
                 return Ok(frac(last + apart.iter().sum::<f64>() / apart.len() as f64));
             }
@@ -58,7 +61,7 @@ impl Mapper<'_, '_> {
         self.angle(lbn)
     }
 
-    /// The same where the density is not known.
+    /// Returns the same for a track of unknown density.
     pub(super) fn sure_angle_alone(&mut self, lbn: u64) -> Result<f64, ProbeError> {
         let near = if self.meter.is_noisy() { 5.0 * self.spread } else { self.tolerance(1) };
         let mut angles = Vec::new();
@@ -73,7 +76,7 @@ impl Mapper<'_, '_> {
         self.meter.angle(lbn)
     }
 
-    /// Whether `lbn` stands where the zone has it.
+    /// Returns whether `lbn` is where the zone has it.
     pub(super) fn meets(&mut self, zone: &Zone, lbn: u64) -> Result<bool, ProbeError> {
         Ok(self.look(zone, lbn, 0.0)?.met)
     }
@@ -82,7 +85,7 @@ impl Mapper<'_, '_> {
         self.all_meet_within(zone, lbns, 0.0)
     }
 
-    /// The same with more tolerance, turns.
+    /// Returns the same with an additional tolerance, in revolutions.
     pub(super) fn all_meet_within(
         &mut self,
         zone: &Zone,
@@ -90,7 +93,7 @@ impl Mapper<'_, '_> {
         more: f64,
     ) -> Result<bool, ProbeError> {
         let mut lbns: Vec<u64> = lbns.iter().copied().filter(|&l| l < self.capacity).collect();
-        // Downward: read-ahead goes up.
+        // The order is downward, because read-ahead goes upward.
         lbns.sort_unstable_by(|a, b| b.cmp(a));
         lbns.dedup();
         for lbn in lbns {
@@ -101,13 +104,13 @@ impl Mapper<'_, '_> {
         Ok(true)
     }
 
-    /// Whether `lbn` stands where the zone has it, within its tolerance and `more`.
+    /// Compares the angle of `lbn` with that of the zone, within the zone's tolerance and `more`.
     pub(super) fn look(&mut self, zone: &Zone, lbn: u64, more: f64) -> Result<Look, ProbeError> {
         let threshold = self.tolerance(zone.sectors) + more;
         self.look_within(zone, lbn, threshold)
     }
 
-    /// The same within `threshold`: as many readings as that takes.
+    /// Compares them within `threshold`, by as many readings as that takes.
     pub(super) fn look_within(&mut self, zone: &Zone, lbn: u64, threshold: f64) -> Result<Look, ProbeError> {
         if lbn >= self.capacity {
             return Ok(Look { error: 0.5, readings: 0.0, met: false });
@@ -123,7 +126,7 @@ impl Mapper<'_, '_> {
         if first.abs() < threshold {
             return Ok(Look { error: first, readings: 1.0, met: true });
         }
-        // A completion may have waited for something once: one beside it.
+        // A single completion may be late for another reason, so a neighbouring sector is read.
         if let Some(other) = self.beside(zone, lbn, 1)
             && self.deviation(zone, other)?.1.abs() >= threshold
         {
@@ -134,8 +137,8 @@ impl Mapper<'_, '_> {
         Ok(Look { error, readings: 1.0, met: error.abs() < threshold })
     }
 
-    /// Whether one reading is within `threshold` of what the zone has; more of them where readings vary and one does
-    /// not tell.
+    /// Returns whether one reading is within `threshold` of the zone's angle; takes more of them if readings
+    /// vary and one is not conclusive.
     pub(super) fn glance(&mut self, zone: &Zone, lbn: u64, threshold: f64) -> Result<bool, ProbeError> {
         if zone.odd.binary_search(&lbn).is_ok() {
             return Ok(true);
@@ -149,8 +152,9 @@ impl Mapper<'_, '_> {
         Ok(error.abs() < threshold)
     }
 
-    /// Where the zone has an LBN, and how much later it stands; of one that cannot be read, both of one near to it: the zone tells
-    /// where that should be, whereas a reading near it does not tell where this one is, past the end of a track.
+    /// Returns the angle that the zone has for an LBN, and the error of a reading. For an unreadable LBN both
+    /// are of a readable one near it, because beyond the end of a track a neighbour's reading does not give
+    /// this LBN's angle.
     fn deviation(&mut self, zone: &Zone, lbn: u64) -> Result<(f64, f64), ProbeError> {
         match self.meter.readable_near(lbn, zone.first)? {
             Some((other, angle)) => {
@@ -166,7 +170,8 @@ impl Mapper<'_, '_> {
 
     /// Reads on until the mean of all readings is clearly on one side of the threshold.
     ///
-    /// Those of LBNs beside it count as long as they agree with its own: something may begin between them.
+    /// Readings of neighbouring LBNs count as long as they agree with those of the LBN itself: another zone
+    /// may begin between them.
     fn look_on(&mut self, zone: &Zone, lbn: u64, threshold: f64, first: f64) -> Result<Look, ProbeError> {
         let (mut own, mut others) = (vec![first], Vec::new());
         loop {
@@ -209,8 +214,8 @@ impl Mapper<'_, '_> {
         }
     }
 
-    /// The `k`th LBN before one on its track: not in the buffer, and off if that one is, unless what is off begins
-    /// between the two.
+    /// Returns the `k`th neighbour before an LBN on its track. It is not in the buffer, and is out of place
+    /// if the LBN is, unless an irregularity begins between the two.
     fn beside(&self, zone: &Zone, lbn: u64, k: u64) -> Option<u64> {
         let (_, sector) = zone.locate(lbn);
         let back = BESIDE * k;
@@ -219,8 +224,8 @@ impl Mapper<'_, '_> {
     }
 }
 
-/// The mean of the errors that are near their median, and how many those are; what waited for something else does not
-/// count.
+/// Returns the mean of the errors near their median, and the number of these. Readings that were delayed for
+/// another reason are far from the median.
 fn middle(errors: &[f64], spread: f64) -> (f64, f64) {
     let mut sorted = errors.to_vec();
     let middle = median(&mut sorted);

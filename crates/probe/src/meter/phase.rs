@@ -1,4 +1,4 @@
-//! A spindle that drifts is followed: sectors whose angles are known are read now and then.
+//! Following a spindle that drifts, by regular reads of sectors whose angles are known.
 
 use super::Meter;
 use super::ring::{self, Visit};
@@ -6,7 +6,7 @@ use crate::error::ProbeError;
 use crate::platter::spread_where_followed;
 use units::{Duration, Instant};
 
-/// A sector whose angle stands fast.
+/// A sector with a known angle.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Anchor {
     lbn: u64,
@@ -14,33 +14,33 @@ pub(super) struct Anchor {
     readings: f64,
 }
 
-/// Anchors at most, and rounds in which they are learnt.
+/// The most anchors, and the number of rounds in which their angles are learned.
 const MOST_ANCHORS: u64 = 520;
 const ANCHOR_ROUNDS: usize = 8;
 
-/// An anchor that cannot be read is replaced by another one no further on than this, sectors.
+/// The most sectors between an anchor that cannot be read and its replacement.
 const ANCHOR_BESIDE: u64 = 1_000;
 
-/// Between two sectors whose angles are known: a spindle that goes wrong by a ten-thousandth is two thousandths of a
-/// turn off after a tenth of a second.
+/// The longest time between two readings of known sectors: with an error of the speed of a ten-thousandth the
+/// angle is wrong by two thousandths of a revolution after a tenth of a second.
 const FOLLOW_EVERY: Duration = Duration::from_millis(60);
 
-/// Between two anchors, where others' angles are known as well.
+/// The longest time between two anchors if other angles are known as well.
 const ANCHOR_EVERY: Duration = Duration::from_millis(1_500);
 
-/// How much worse than a reading an anchor's first is.
+/// The additional variance of an anchor's first reading, relative to that of a reading.
 const FIRST_READINGS: f64 = 20.0;
 
-/// The spread of an angle before it is known, ns.
+/// The assumed standard deviation of an angle before it is measured, ns.
 const SPREAD_AT_FIRST: f64 = 6_000.0;
 
-/// So many anchors in a row that make no sense mean that the platter is elsewhere.
+/// The most anchors in a row with outliers; after one more the platter is assumed to be at another angle.
 const MOST_ASTRAY: u32 = 2;
 
-/// Anchors read to find the platter again after a while without.
+/// The most anchors that are read to find the platter's angle again after a pause.
 const FIND_AGAIN: usize = 16;
 
-/// Anchors in a row that say together that the platter is where it is thought to be.
+/// The number of anchors in a row whose mean error must be small for the platter's angle to count as known.
 const ENOUGH_AGAIN: usize = 4;
 
 impl Meter<'_> {
@@ -48,7 +48,7 @@ impl Meter<'_> {
     pub(crate) fn anchor(&mut self) -> Result<(), ProbeError> {
         let capacity = self.capacity();
         let ring = (self.segments + 4).clamp(8, MOST_ANCHORS);
-        // So far apart that none is in what the drive read ahead of another.
+        // They are so far apart that read-ahead from one does not reach the next.
         let around = (capacity / 50).max(ring * (2 * self.ahead + 1)).min(capacity);
         let low = (capacity / 2).saturating_sub(around / 2);
         let mut anchors: Vec<Anchor> = Vec::new();
@@ -69,7 +69,7 @@ impl Meter<'_> {
         Ok(())
     }
 
-    /// Puts the anchors to the angles that all of these visits together say, and follows the spindle through them.
+    /// Sets the anchors' angles by all of these visits together, and follows the spindle through them.
     fn learn_anchors(&mut self, begun: Instant, visits: &[Visit]) {
         let (revolution, clock) = (self.revolution(), 0.6 / self.revolution());
         let spread = ring::spread(visits, revolution).unwrap_or(SPREAD_AT_FIRST / revolution).max(clock);
@@ -87,14 +87,15 @@ impl Meter<'_> {
                 errors.extend(error.map(f64::abs));
             }
         }
-        // The median of a normal error is two thirds of its spread; what the clock cannot tell is left to it.
+        // The median of a normal error is two thirds of its standard deviation. The resolution of the clock
+        // is a lower bound.
         self.reading_spread = f64::max(crate::turns::median(&mut errors) / 0.67, clock);
         let every = FOLLOW_EVERY.as_nanos() as f64;
         self.spread = spread_where_followed(self.reading_spread, every, self.revolution());
         self.recorder.set_revolution(self.platter.revolution);
     }
 
-    /// Reads the next anchor; which one it was, and when it had passed, if it came from the medium.
+    /// Reads the next anchor; returns its index and the instant of its end, unless it was a cache hit.
     fn visit_anchor(&mut self) -> Result<Option<Visit>, ProbeError> {
         let index = self.next_anchor % self.anchors.len().max(1);
         self.next_anchor = index + 1;
@@ -103,7 +104,7 @@ impl Meter<'_> {
         self.anchored = self.now;
         self.followed = self.now;
         if reading.failed {
-            // Another one takes its place.
+            // A neighbour replaces it.
             let near = (lbn + 1 + self.draw.below(lbn.min(ANCHOR_BESIDE))) % self.capacity();
             if let Some(anchor) = self.anchors.get_mut(index) {
                 *anchor = Anchor { lbn: near, angle: 0.0, readings: 0.0 };
@@ -112,12 +113,14 @@ impl Meter<'_> {
         Ok((!self.is_hit(&reading)).then_some(Visit { anchor: index, at: reading.completed }))
     }
 
-    /// Reads the next anchor and follows the spindle by it; how far off it stood, turns.
+    /// Reads the next anchor and follows the spindle by it. Returns the error of the predicted angle, in
+    /// revolutions.
     fn read_anchor(&mut self) -> Result<Option<f64>, ProbeError> {
         Ok(self.visit_anchor()?.and_then(|visit| self.follow_anchor(visit)))
     }
 
-    /// Follows the spindle by an anchor that was just read; how far off it stood, turns.
+    /// Follows the spindle by an anchor that was just read. Returns the error of the predicted angle, in
+    /// revolutions.
     fn follow_anchor(&mut self, visit: Visit) -> Option<f64> {
         let angle = self.turns_at(visit.at);
         let anchor = self.anchors.get_mut(visit.anchor)?;
@@ -126,12 +129,12 @@ impl Meter<'_> {
             anchor.readings = 1.0;
             return None;
         }
-        // At first the speed, and so the angle, is known badly.
+        // At first the speed is uncertain, and so is the angle.
         let spread = self.reading_spread * (1.0 + FIRST_READINGS / anchor.readings.powi(2)).sqrt();
         let Some(error) = self.platter.take(visit.at, anchor.angle, spread) else {
             self.astray += 1;
             if self.astray > MOST_ASTRAY {
-                // What was taken for known near by was not.
+                // The angles of the map around here were wrong, so they are forgotten.
                 self.elsewhere = None;
                 self.above.clear();
                 self.platter.find_again(visit.at, anchor.angle, spread);
@@ -148,12 +151,13 @@ impl Meter<'_> {
         Some(error)
     }
 
-    /// Whether reads of anchors drive all else from the buffer, also where two of them are left out.
+    /// Returns whether reads of all anchors but two evict everything else from the buffer.
     pub(super) fn anchors_fill_the_buffer(&self) -> bool {
         self.anchors.len() as u64 > self.segments + 2
     }
 
-    /// Reads an anchor further than `margin` from `lbn`, and follows the spindle by it; whether it came from the medium.
+    /// Reads an anchor further than `margin` from `lbn`, and follows the spindle by it. Returns whether it
+    /// was read from the medium.
     pub(super) fn leave_to_anchor(&mut self, lbn: u64, margin: u64) -> Result<bool, ProbeError> {
         let ring = self.anchors.len();
         let place = |from: usize| from % ring.max(1);
@@ -167,8 +171,8 @@ impl Meter<'_> {
         Ok(visit.is_some())
     }
 
-    /// The read that was just done was of one sector of the map that stands at `angle`, known to a standard deviation of
-    /// `known`, which differs from that of the last such sector by a standard deviation of `apart`: the spindle is followed by it.
+    /// Follows the spindle by the last read, of a sector of the map at `angle`. The angle's standard
+    /// deviation is `known`, and that of its difference from the angle of the last such sector is `apart`.
     pub(crate) fn follow(&mut self, angle: f64, known: f64, apart: f64) {
         if self.is_noisy()
             && self.platter.take_mapped(self.now, angle, self.reading_spread, known, apart).is_some()
@@ -177,7 +181,7 @@ impl Meter<'_> {
         }
     }
 
-    /// Reads a sector whose angle is known, if it is time to.
+    /// Reads a sector whose angle is known, if the last such reading is too long ago.
     pub(crate) fn keep_phase(&mut self) -> Result<(), ProbeError> {
         let late = |now: Instant, then, every| now.saturating_since(then) > every;
         if !self.is_noisy() {
@@ -192,18 +196,18 @@ impl Meter<'_> {
         if let Some(near) = self.known_elsewhere(self.last) {
             self.read_elsewhere(near)?;
         }
-        // Where that came from the buffer, or the map may be wrong there.
+        // That read may have been a cache hit, or the map may be wrong there.
         if late(self.now, self.followed, FOLLOW_EVERY) {
             self.read_anchor()?;
         }
         Ok(())
     }
 
-    /// Reads anchors until the platter's place is known again after a while without: until the last ones stood, in the mean,
-    /// where they should.
+    /// Reads anchors until the platter's angle is known again after a pause: until the mean error of the last
+    /// ones is small.
     pub(crate) fn find_phase(&mut self) -> Result<(), ProbeError> {
         let mut errors: Vec<f64> = Vec::new();
-        // Angles that were taken before are of a platter that may have been elsewhere.
+        // The angles measured before the pause may be wrong by the same error of the phase.
         self.above.clear();
         for _ in 0..FIND_AGAIN {
             if !self.is_noisy() {

@@ -1,25 +1,27 @@
 //! Angles of anchors from all their readings together.
 //!
-//! While anchors are read for the first time the speed is not known well, and it may change: an angle taken then is wrong by what
-//! the platter did since the first one. So the angles are unknowns beside phase and speed of the platter, in one filter (Kalman
-//! 1960): what a later round says of the speed corrects all that was read before.
+//! While anchors are read for the first time, the speed is uncertain and may change: an angle is then wrong
+//! by the platter's unknown motion since the first one. So the angles are unknowns beside the phase and speed
+//! of the platter, in one Kalman filter (1960): the information of a later round on the speed corrects all
+//! earlier angles.
 
 use crate::platter::{OUTLIER, SPEED_AT_FIRST, WANDER_PER_S};
 use crate::turns::{frac, median, wrap};
 use units::Instant;
 
-/// A reading of an anchor: its index, and when its sector had passed.
+/// A reading of an anchor: its index, and the instant of its end.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Visit {
     pub(super) anchor: usize,
     pub(super) at: Instant,
 }
 
-/// The median of a normal error's size, standard deviations.
+/// The median of the absolute value of a normal error, in standard deviations.
 const MEDIAN_OF_NORMAL: f64 = 0.6745;
 
-/// The standard deviation of one reading, turns: from visits of the same anchor to the next of another, so that speed and angles
-/// cancel. Four readings are in each difference. `None` where no two anchors were each read twice.
+/// Returns the standard deviation of one reading, in revolutions, from the times between two visits of one
+/// anchor, compared with those of the next anchor, so that speed and angles cancel. Four readings are in each
+/// difference. `None` if no two anchors in a row were each read twice.
 pub(super) fn spread(visits: &[Visit], revolution: f64) -> Option<f64> {
     let mut last: Vec<Option<Instant>> = Vec::new();
     let mut turned: Vec<Option<f64>> = Vec::new();
@@ -38,7 +40,8 @@ pub(super) fn spread(visits: &[Visit], revolution: f64) -> Option<f64> {
     (!apart.is_empty()).then(|| median(&mut apart) / MEDIAN_OF_NORMAL / 2.0)
 }
 
-/// The angles of so many anchors, as turns at `from` and the revolution have them; `None` of one that no visit is of.
+/// Returns the angles of this number of anchors, relative to the platter's angle at `from`; `None` for one
+/// without a visit.
 pub(super) fn angles(
     visits: &[Visit],
     anchors: usize,
@@ -60,29 +63,30 @@ pub(super) fn angles(
     place.into_iter().map(|place| place.and_then(|i: usize| joint.state.get(i)).map(|&a| frac(a))).collect()
 }
 
-/// The place of the phase, turns ahead of what the revolution has, and that of the speed, relative, among the unknowns.
+/// The indices of the phase, in revolutions ahead of a platter of the assumed revolution time, and of the
+/// relative speed, among the unknowns.
 const PHASE: usize = 0;
 const SPEED: usize = 1;
 
 /// All unknowns: phase, speed, the angle of each anchor that was read.
 struct Joint {
     state: Vec<f64>,
-    /// A row for each of them.
+    /// A row for each unknown.
     covariance: Vec<Vec<f64>>,
-    /// Turns at which phase and speed are.
+    /// The revolutions from the start to the instant of phase and speed.
     turns: f64,
     /// The variance that the relative speed gains in one revolution.
     wander: f64,
     /// The variance of one reading.
     noise: f64,
-    /// Readings in a row that made no sense.
+    /// The number of outliers in a row.
     lost: u32,
 }
 
 impl Joint {
     fn new(revolution: f64, spread: f64) -> Self {
         Self {
-            // Where the platter stands at first is what angles are counted from.
+            // Angles are relative to the platter's first one.
             state: vec![0.0, 0.0],
             covariance: vec![vec![0.0, 0.0], vec![0.0, SPEED_AT_FIRST * SPEED_AT_FIRST]],
             turns: 0.0,
@@ -96,7 +100,7 @@ impl Joint {
         self.covariance.get(row).and_then(|row| row.get(column)).copied().unwrap_or_default()
     }
 
-    /// The platter turns on.
+    /// Predicts phase and speed for a later instant.
     fn turn_to(&mut self, turns: f64) {
         let by = turns - self.turns;
         self.turns = turns;
@@ -126,7 +130,8 @@ impl Joint {
         }
     }
 
-    /// An anchor is read for the first time: it stands where the platter is thought to be. Its place.
+    /// Adds an anchor that is read for the first time, at the estimated angle of the platter; returns its
+    /// index among the unknowns.
     fn begin(&mut self) -> usize {
         let (phase, variance) = (self.state.first().copied().unwrap_or_default(), self.at(PHASE, PHASE));
         let mut row = self.covariance.first().cloned().unwrap_or_default();
@@ -139,7 +144,7 @@ impl Joint {
         self.state.len() - 1
     }
 
-    /// The anchor at `place` is read again.
+    /// Corrects all unknowns by another reading of the anchor at `place`.
     fn again(&mut self, place: usize) {
         let (Some(&phase), Some(&angle)) = (self.state.first(), self.state.get(place)) else { return };
         let error = wrap(self.turns + phase - angle);
@@ -155,7 +160,7 @@ impl Joint {
             if self.lost >= crate::platter::MOST_LOST
                 && let Some(variance) = self.covariance.first_mut().and_then(|row| row.first_mut())
             {
-                // Again and again: the platter is elsewhere, anywhere in a turn.
+                // Several outliers in a row: the platter may be at any angle.
                 *variance += 1.0 / 12.0;
                 self.lost = 0;
             }
@@ -180,15 +185,16 @@ mod tests {
 
     const REVOLUTION: f64 = 8_333_333.0;
 
-    /// Readings of a ring of 68 anchors, eight rounds, which differ by up to 5 us, on a platter that turns faster than is thought by
-    /// 250 millionths, and by 139 more from the third second on; the angles that the anchors have.
+    /// Returns eight rounds of readings of a ring of 68 anchors, and the anchors' true angles. Readings
+    /// differ by up to 5 us. The platter is faster than assumed by 250 millionths, and by 139 more from the
+    /// third second on.
     fn rounds() -> (Vec<Visit>, Vec<f64>) {
         let (mut draw, mut visits, mut at, mut turned) = (crate::draw::Draw::new(5), Vec::new(), 0.0, 0.0);
         let angles: Vec<f64> = (0..68).map(|_| draw.unit()).collect();
         for _ in 0..8 {
             for (anchor, &angle) in angles.iter().enumerate() {
                 let speed = if at < 3e9 { 1.000_25 } else { 1.000_389 };
-                // As soon as it passes, but for what a move takes.
+                // The anchor is read when it first passes after the move.
                 let least: f64 = turned + 0.3;
                 let passes = least + frac(angle - least);
                 at += (passes - turned) * REVOLUTION / speed;
@@ -202,13 +208,15 @@ mod tests {
 
     #[test]
     fn the_spread_of_a_reading_is_told_whatever_the_speed() {
-        // Even over 10 us is 2.9; where a visit comes a revolution later the speed is in it, with 2 us.
+        // A uniform error over 10 us has a standard deviation of 2.9; a visit one revolution later contains
+        // the error of the speed, 2 us.
         let us = spread(&rounds().0, REVOLUTION).unwrap() * REVOLUTION / 1e3;
         assert!((2.5..4.0).contains(&us), "{us} us");
         assert_eq!(spread(&rounds().0[..68], REVOLUTION), None);
     }
 
-    /// Angles taken at the first reading alone are off by up to 130 us, what the speed is wrong by over a round.
+    /// Angles of the first readings alone are wrong by up to 130 us, the effect of the speed's error over a
+    /// round.
     #[test]
     fn later_rounds_correct_what_the_first_one_took_for_the_speed() {
         let (visits, truth) = rounds();
@@ -220,7 +228,7 @@ mod tests {
             found.iter().zip(&truth).map(|(f, t)| wrap(f - t - found[0] + truth[0])).collect();
         let mean = off.iter().sum::<f64>() / off.len() as f64;
         let worst = off.iter().map(|o| (o - mean).abs()).fold(0.0, f64::max) * REVOLUTION / 1e3;
-        // Eight readings leave 1 us of 2.9, and of 68 one is three times as far off.
+        // The mean of eight readings has an error of 1 us of 2.9, and one of 68 has three times that.
         assert!(worst < 4.0, "{worst} us");
     }
 

@@ -1,4 +1,4 @@
-//! The order of tracks and heads: found where moves show it, else said not to be known.
+//! The order of tracks and heads is found if moves show it, and otherwise reported as unknown.
 
 use crate::common::judge::judged;
 use crate::common::{self, Emulated, finding, holds, predictions_on};
@@ -21,7 +21,8 @@ fn probed_as(device: &mut Emulated, options: Options) -> Outcome {
     Probe::new(options).run(device, &mut |_| ControlFlow::Continue(())).unwrap()
 }
 
-/// Heads back and forth, where a move to the next cylinder and another head takes longer than one to the same head.
+/// Serpentine heads, on drives where a move to the next cylinder takes longer with a head change than
+/// without.
 #[test]
 fn heads_back_and_forth_are_found_where_moves_show_them() {
     for (drive, noisy) in [("mimic-base", false), ("mimic-base", true), ("mimic-slow-seek", true)] {
@@ -48,8 +49,8 @@ fn bands_of_a_surface_are_found_for_sure() {
     }
 }
 
-/// Its head switch is hidden by the shortest seek, and to the next cylinder any head takes as long: both orders of heads
-/// have the same times, whatever is asked.
+/// On this drive the shortest seek hides the head switch, and a move to the next cylinder takes the same time
+/// to every head: both orders of heads have the same times for every request.
 #[test]
 fn an_order_of_heads_that_no_move_shows_is_said_not_to_be_known() {
     let truth = builtin::find("quantum-atlas-10k").unwrap();
@@ -61,7 +62,8 @@ fn an_order_of_heads_that_no_move_shows_is_said_not_to_be_known() {
     assert!(found.profile.heads == truth.heads && heads.confidence > 0.95, "{heads:?}");
 }
 
-/// Over a bus that is faster than the medium, on which half a track takes its time all the same: an Atlas 10K by FAST'02.
+/// The bus is faster than the medium, and half a track takes its own time all the same: an Atlas 10K by
+/// FAST'02.
 #[test]
 fn a_read_that_may_begin_anywhere_is_told_from_one_that_waits() {
     for (drive, on) in [
@@ -83,12 +85,13 @@ fn a_read_that_may_begin_anywhere_is_told_from_one_that_waits() {
     }
 }
 
-/// The standard deviation of one search for a move with the default noise, ms; and the share of normal errors within two of them.
+/// The standard deviation of one search for a move with the default noise, ms; and the share of normal errors
+/// within two standard deviations.
 const SEARCH_MS: f64 = 0.02;
 const WITHIN_TWO: f64 = 0.9545;
 
-/// Of an Atlas 10K every single command hides the head switch behind the shortest seek, and shows a write's settling with what
-/// its command costs only.
+/// On an Atlas 10K the shortest seek hides the head switch from single commands, and a write's settling time
+/// is visible only together with the command's overhead.
 #[test]
 fn two_commands_at_a_time_show_what_one_hides() {
     let truth = builtin::find("quantum-atlas-10k").unwrap();
@@ -105,13 +108,14 @@ fn two_commands_at_a_time_show_what_one_hides() {
         };
         near("head switch", mechanics.head_switch_ms, truth.mechanics.head_switch_ms);
         near("write settle", mechanics.write_settle_ms, truth.mechanics.write_settle_ms);
-        // Of the moves that were measured: one of another distance lies on a line between two of a curve that bends a lot.
+        // Only measured moves are compared: moves of other distances are interpolated, and the curve bends a
+        // lot.
         let model::profile::Seek::Table { points } = &found.profile.seek else { panic!("another curve") };
         let off: Vec<f64> = points.iter().map(|p| p.1 - model.seek(p.0).as_nanos() as f64 / 1e6).collect();
         let mean = off.iter().sum::<f64>() / off.len() as f64;
         assert!(mean.abs() < 0.025, "seeks, seed {seed}: {mean} ms in the mean");
         moves.extend(off);
-        // The noise has commands cost 0.01 ms more in the mean.
+        // The noise adds 0.01 ms to a command in the mean.
         near("overhead of a read", firmware.overheads.read_miss.0, 0.01);
         let of_writes = &truth.firmware.as_ref().unwrap().overheads.write_miss;
         let of_a_write = firmware.overheads.write_miss.0 - 0.01;
@@ -120,14 +124,16 @@ fn two_commands_at_a_time_show_what_one_hides() {
             *sure += finding(&found, what).confidence / seeds.len() as f64;
         }
     }
-    // By single dice the share is from 0.86 to 1; of all searches together it is that of a normal error, less three standard errors.
+    // With single seeds the share is 0.86 to 1. All searches together have the share of a normal error, less
+    // three standard errors.
     let near_by = moves.iter().filter(|ms| ms.abs() < 2.0 * SEARCH_MS).count() as f64 / moves.len() as f64;
     let least = WITHIN_TWO - 3.0 * (WITHIN_TWO * (1.0 - WITHIN_TWO) / moves.len() as f64).sqrt();
     assert!(near_by >= least, "{near_by} of {} moves", moves.len());
     assert!(sure.iter().all(|&sure| sure > 0.9), "{sure:?}");
 }
 
-/// Of these a command that goes on where the last one ended costs 0.2 ms less than one elsewhere (docs/MODEL.md).
+/// On these drives a command that continues the last one costs 0.2 ms less than one elsewhere
+/// (docs/MODEL.md).
 #[test]
 fn a_hit_that_goes_on_is_told_from_one_elsewhere() {
     for name in ["seagate-cheetah-4lp", "seagate-cheetah-9lp", "seagate-cheetah-18lp", "mimic-base"] {
@@ -148,7 +154,8 @@ fn a_hit_that_goes_on_is_told_from_one_elsewhere() {
     }
 }
 
-/// Heads of random drives whose seek curves have dents, of one head or of some, were taken for more or fewer, and said to be sure.
+/// Random drives, with one head or several, whose seek curves have dents: the probe once found another number
+/// of heads and was sure of it.
 #[test]
 fn heads_are_right_or_not_said_to_be_sure() {
     for seed in testing::some(5, [24, 33, 38, 49, 58, 59, 82, 87, 97, 108]) {
@@ -165,8 +172,9 @@ fn heads_are_right_or_not_said_to_be_sure() {
     }
 }
 
-/// Where times vary as well: seek curves with dents (38, 49, 82, 87), and so straight that moves over several cylinders are nearly
-/// one time (19); what seems to recur by chance (38, 40, 67); a track in a band that holds no LBN (78, exact).
+/// The same with noise: seek curves with dents (38, 49, 82, 87); a curve so straight that moves over several
+/// cylinders take nearly the same time (19); patterns that recur by chance (38, 40, 67); a track without LBNs
+/// in a band (78, exact).
 #[test]
 fn heads_are_right_or_not_said_to_be_sure_where_times_vary() {
     let of = |seed: u64, mut device: Emulated| {
@@ -193,8 +201,9 @@ fn heads_are_right_or_not_said_to_be_sure_where_times_vary() {
     }
 }
 
-/// The bus of each takes two to six times as long for a sector as the medium, and nothing that comes from a buffer tells it. In the
-/// default noise a drive hands sectors over as it likes, which no profile predicts.
+/// The bus of each drive takes two to six times as long for a sector as the medium, and no cache hit shows
+/// it. With the default noise a drive starts to transfer after a random share of a request, which no profile
+/// predicts.
 #[test]
 fn a_bus_slower_than_the_medium_is_known_without_a_hit() {
     for name in ["quantum-atlas-10k", "seagate-cheetah-4lp", "seagate-cheetah-9lp", "ibm-ultrastar-9es"] {
@@ -210,7 +219,7 @@ fn a_bus_slower_than_the_medium_is_known_without_a_hit() {
             let said = finding(&found, "bus");
             let told: f64 = said.value.split(' ').next().unwrap().parse().unwrap();
             let off_us = 1e3 * (told - truth.firmware.as_ref().unwrap().bulk_sector_ms);
-            // Over as many sectors as are asked for at once, what counts as predicted.
+            // The error over a whole request is within the limit of a predicted read.
             assert!(
                 32.0 * off_us.abs() < 50.0 && said.confidence > 0.9,
                 "{name}, {noise}, {overlap}: {said:?}"
@@ -222,7 +231,8 @@ fn a_bus_slower_than_the_medium_is_known_without_a_hit() {
     }
 }
 
-/// Over such a bus nothing depends on the order in which sectors of a read land, and that of writes is not seen either.
+/// With such a bus no time depends on the order in which sectors of a read pass, and the order of writes is
+/// not visible either.
 #[test]
 fn what_a_slow_bus_hides_of_zero_latency_is_not_said_to_be_known() {
     for name in ["quantum-atlas-10k", "seagate-cheetah-9lp"] {
@@ -263,7 +273,8 @@ fn whether_a_drive_reads_ahead_is_known_either_way() {
     }
 }
 
-/// Sectors that queue for the bus make it matter how many a drive lets come before it begins, which no profile has.
+/// If sectors wait for the bus, times depend on the share of a request that the drive buffers before it
+/// begins to transfer; no profile has that share.
 #[test]
 fn a_slow_bus_that_is_taken_late_makes_all_of_the_drive_unsure() {
     for name in ["quantum-atlas-10k", "seagate-cheetah-4lp", "seagate-cheetah-9lp", "ibm-ultrastar-9es"] {

@@ -1,4 +1,4 @@
-//! Where times vary: what a small drive's anchors say, how well moves are known, that the check has its time.
+//! Drives whose times vary: the anchors of a small drive, the accuracy of moves, and the time for the check.
 
 use crate::common::{self, Emulated, finding, holds};
 use drive::Behaviour;
@@ -14,7 +14,7 @@ fn probed(truth: &Profile, seed: u64) -> Outcome {
     found
 }
 
-/// All of this drive is 18 MB: what is read ahead of one anchor must not be the next one, or readings seem not to vary.
+/// This drive has 18 MB. Read-ahead from one anchor must not reach the next, because cache hits do not vary.
 #[test]
 fn anchors_of_a_small_drive_are_read_from_the_medium() {
     let truth = common::random(19);
@@ -22,13 +22,14 @@ fn anchors_of_a_small_drive_are_read_from_the_medium() {
         let found = probed(&truth, seed);
         let spread = finding(&found, "spread of an angle").value.clone();
         let us: f64 = spread.trim_end_matches(" us").parse().unwrap();
-        // Completions vary evenly by 10 us: a standard deviation of 2.9 us, and what the speed does meanwhile.
+        // Completions are uniform over 10 us, a standard deviation of 2.9 us; the change of the speed adds to
+        // it.
         assert!((2.5..10.0).contains(&us), "seed {seed}: {spread}");
     }
 }
 
-/// A curve without bends, so that what is off is off by the measurement: commands and completions cost 15 us more in the mean than
-/// the profile says, which is in every move.
+/// The seek curve has no bends, so that every difference is an error of the measurement. Commands and
+/// completions take 15 us more in the mean than the profile says, which is a part of every move.
 #[test]
 fn moves_are_known_to_a_part_of_what_one_varies_by() {
     let of = |profile: &Profile, distance: u32| {
@@ -41,19 +42,20 @@ fn moves_are_known_to_a_part_of_what_one_varies_by() {
         let truth = builtin::find(drive).unwrap();
         let found = probed(&truth, seed).profile;
         let Seek::Table { points } = &found.seek else { panic!("{drive}: another curve") };
-        // Where it was measured: between two points it may bend.
+        // Only measured distances are compared: the curve may bend between them.
         let errors: Vec<f64> = points.iter().map(|p| of(&found, p.0) - of(&truth, p.0)).collect();
         let mean = errors.iter().sum::<f64>() / errors.len() as f64;
         let rms = (errors.iter().map(|e| (e - mean).powi(2)).sum::<f64>() / errors.len() as f64).sqrt();
         let worst = errors.iter().map(|e| (e - mean).abs()).fold(0.0, f64::max);
-        // One move varies by 20 us.
+        // The standard deviation of one move is 20 us.
         let said = format!("{drive}, seed {seed}: {mean:.1} us, apart by {rms:.1}, at most {worst:.1}");
         assert!((5.0..30.0).contains(&mean) && rms < 12.0 && worst < 45.0, "{said}");
     }
 }
 
-/// Its moves take so long that the curve alone would take all of the time. By the dice some 98% of its reads come as predicted, which
-/// is so near to 97% that the check cannot always tell: then it has read all that there was time for.
+/// The moves of this drive take so long that the seek curve alone would take all of the time. Some 98% of its
+/// reads are as predicted, by the seed, too close to 97% for the check to decide always; then it has used all
+/// of its time.
 #[test]
 fn a_slow_arm_leaves_time_for_the_check() {
     let truth = builtin::find("mimic-slow-seek").unwrap();
@@ -71,7 +73,8 @@ fn a_slow_arm_leaves_time_for_the_check() {
     assert!(named <= 1, "{named} of 3");
 }
 
-/// Three runs to a band, of sectors that readings do not tell apart, then a zone of a quarter of their density.
+/// Each band has three runs of sectors that readings do not distinguish; a zone of a quarter of their density
+/// follows.
 #[test]
 fn bands_of_three_runs_are_found_where_sectors_are_too_small_to_tell() {
     let truth = common::random(5);
@@ -82,13 +85,13 @@ fn bands_of_three_runs_are_found_where_sectors_are_too_small_to_tell() {
         assert_eq!(found.profile.layout.order, truth.layout.order, "seed {seed}");
         assert_eq!(found.profile.heads, truth.heads, "seed {seed}");
         let shares = common::predictions_on(device, &truth, &found.profile, &found.report, 2_000);
-        // Seeks that come a turn late are 2% of all, so that 97% is just reached or just not.
+        // Seeks that are one revolution late are 2% of all, so the share is close to 97%, on either side.
         assert!(shares.near >= 0.95 && found.report.check.within_50us >= 0.95, "seed {seed}: {shares:?}");
     }
 }
 
-/// Sectors of 1.7 us, far below what a reading varies by, 64 places in its buffer, so that half a second passes until a sector may be
-/// read again, and a speed that changes by 139 millionths meanwhile.
+/// A sector takes 1.7 us, far less than the spread of a reading. The buffer has 64 segments, so half a second
+/// passes until a sector can be read again, and the speed changes by 139 millionths meanwhile.
 #[test]
 fn the_largest_drive_is_mapped_where_its_speed_wanders() {
     let truth = builtin::find("nearline-20tb").unwrap();
@@ -96,7 +99,7 @@ fn the_largest_drive_is_mapped_where_its_speed_wanders() {
     let found = Probe::new(Options::default()).run(&mut device, &mut |_| ControlFlow::Continue(())).unwrap();
     let named: u64 = found.report.unsure.iter().map(|region| region.end.get() - region.first.get()).sum();
     let capacity = probe::Device::capacity(&device).get();
-    // Half an hour: it took 44 minutes where it was not mapped.
+    // The bound is half an hour: a probe that could not map the drive took 44 minutes.
     holds(Emulated::noisy(&truth, 1), &truth, &found, 1_800.0);
     let shares = common::predictions_on(device, &truth, &found.profile, &found.report, 2_000);
     assert!(shares.near >= 0.97, "{shares:?}");
@@ -104,8 +107,9 @@ fn the_largest_drive_is_mapped_where_its_speed_wanders() {
     assert_eq!((found.profile.heads, found.profile.layout.order), (truth.heads, truth.layout.order));
 }
 
-/// Commands, completions or a bus that vary, or are slow, by more than hits usually take: what comes from the buffer is known by how
-/// its times are spread. What cannot be known is said so, and the probe goes on.
+/// Commands, completions or the bus vary, or are slow, by more than a cache hit usually takes: hits are
+/// recognised by the distribution of their times. Unknown properties are reported as such, and the probe
+/// continues.
 #[test]
 fn a_buffer_whose_hits_vary_is_known_and_what_is_not_is_named() {
     let probed = |truth: &Profile, switch: &str, (dice, seed): (u64, u64)| {
@@ -126,11 +130,11 @@ fn a_buffer_whose_hits_vary_is_known_and_what_is_not_is_named() {
             assert!(cache.enabled && cache.segments == 16, "{switch}, {seed}: {cache:?}");
         }
     }
-    // Many sectors that cannot be read, the first among them.
+    // Many unreadable sectors, the first one among them.
     let truth = builtin::find("mimic-fast-rotate").unwrap();
     let found = probed(&truth, "bad_sectors=5000:20", (17, 41));
     assert!(found.profile.heads == truth.heads && !found.report.unreadable.is_empty());
-    // A head switch that is hidden, on a drive without a buffer.
+    // A hidden head switch, on a drive without a buffer.
     let truth = builtin::find("ibm-ultrastar-9es").unwrap();
     let found = probed(&truth, "buffer=off", (16, 24));
     let switch = finding(&found, "head switch");
@@ -138,8 +142,8 @@ fn a_buffer_whose_hits_vary_is_known_and_what_is_not_is_named() {
     assert!(off < 0.05 || switch.confidence < 0.9, "{switch:?} for {}", truth.mechanics.head_switch_ms);
 }
 
-/// One head in five, or in ten, lands late by up to a millisecond: moves that came late were taken for those of other cylinders, and
-/// one head for eight said to be sure.
+/// One move in five, or in ten, settles late by up to a millisecond: late moves were once assigned to other
+/// cylinders, and the probe was sure of one head in place of eight.
 #[test]
 fn heads_that_land_late_leave_the_order_of_tracks_unsure_where_it_is_wrong() {
     for (name, often) in [
@@ -165,8 +169,8 @@ fn heads_that_land_late_leave_the_order_of_tracks_unsure_where_it_is_wrong() {
     }
 }
 
-/// One head in ten lands late, and a search that met one at the wrong moment ended 200 us off: with these dice one head of six, eight or ten
-/// was said to be 81% to 97% sure.
+/// One move in ten settles late, and a search with such a move at a critical point ended with an error of 200
+/// us: with these seeds the probe was once 81% to 97% sure of one head in place of six, eight or ten.
 #[test]
 fn one_search_that_a_late_head_led_astray_does_not_make_another_shape() {
     let dice = [

@@ -1,4 +1,4 @@
-//! What is found of drives of which only the handle is known.
+//! The results for hidden drives, of which the probe has only a handle.
 
 use crate::common::{self, CUT, Cut, Emulated, finding, predictions_on};
 use model::Profile;
@@ -89,7 +89,7 @@ fn a_drive_whose_times_and_speed_vary_is_found() {
     assert_eq!(found.profile.layout.zones[0].sectors_per_track, truth.layout.zones[0].sectors_per_track);
 }
 
-/// More commands than any small drive takes.
+/// A number of commands that no small drive needs.
 const MOST_COMMANDS: u64 = 60_000;
 
 #[test]
@@ -102,7 +102,8 @@ fn random_hidden_drives_are_found_or_named_in_their_time() {
         assert!(found.report.unsure.is_empty(), "{seed}: {:?}", found.report.unsure);
         assert!(found.report.commands <= MOST_COMMANDS, "{seed}: {} commands", found.report.commands);
     }
-    // Mapped for a part, too near to 97% to tell, a little below it: in time, and named as far as it is wrong.
+    // One drive is mapped in part, one is too close to 97% to decide, and one is a little below: all end in
+    // time, and the wrong regions are named.
     for seed in [0, 45, 48] {
         let truth = common::random(seed);
         let found = probed(&truth);
@@ -133,7 +134,8 @@ fn densities_that_differ_by_head_are_found() {
             list.sort_unstable();
             list
         };
-        // Where a zone begins with a cylinder whose heads go down, they are named the other way round.
+        // If a zone begins with a cylinder whose heads descend, its heads are numbered in the other
+        // direction.
         assert_eq!(by_head(&found.profile), by_head(&truth), "{seed}");
     }
 }
@@ -150,24 +152,27 @@ fn random_hidden_drives_whose_times_vary_are_found_or_named_in_their_time() {
         common::is_right_or_unsure(&truth, &found);
         found
     };
-    // Of densities that are far apart from zone to zone (7, 27), and that differ by head (28).
+    // Among them are drives with very different densities of zones (7, 27), and with densities that differ by
+    // head (28).
     let each = [1, 7, 10, 16, 18, 26, 27, 28].map(|seed| (seed, false));
-    // Two at a time parts of the first are named: cylinders between its zones are miscounted, which 2% of the reads show.
+    // With two commands at a time parts of the first are named: cylinders between its zones are miscounted,
+    // which 2% of the reads show.
     let mut named = std::collections::BTreeSet::new();
     for (seed, two) in each.into_iter().chain([10, 16, 18, 26].map(|seed| (seed, true))) {
         if !found(seed, two).report.unsure.is_empty() {
             named.insert(seed);
         }
     }
-    // With the noise of seeds 1 to 6 it is one probe of 48; a drive has the same map with one command at a time and with two.
+    // With the noise of seeds 1 to 6 one probe of 48 names a part. One command at a time and two give the
+    // same map.
     assert!(named.len() <= 1, "{named:?}");
-    // Mapped for a part only; slow, and looked at again in every part.
+    // One drive is mapped in part; the other is slow, and every part of it is read again.
     for seed in [17, 23] {
         assert!(!found(seed, false).report.unsure.is_empty(), "{seed}");
     }
 }
 
-/// Probed with writes allowed to some sectors in the middle; every command is watched.
+/// Probes with writes allowed to some sectors in the middle; returns the outcome and all writes.
 fn written(truth: &Profile, behaviour: drive::Behaviour) -> (Outcome, Vec<LbnRange>) {
     let mut device = Watched { device: Emulated::with(truth, behaviour, 1), written: Vec::new() };
     let region = region_of(&device);
@@ -180,7 +185,7 @@ fn region_of(device: &dyn Device) -> LbnRange {
     LbnRange::new(units::Lbn::new(device.capacity().get() / 3), Sectors::new(20_000))
 }
 
-/// A device whose writes are noted.
+/// A device that records its writes.
 struct Watched {
     device: Emulated,
     written: Vec<LbnRange>,
@@ -212,7 +217,7 @@ fn write_settling_is_measured_where_writes_are_allowed_and_nowhere_else() {
     for (said, real) in [(said.read_miss, real.read_miss), (said.write_miss, real.write_miss)] {
         assert!((said.0 - real.0).abs() < 0.05 && (said.1 - real.1).abs() < 0.05, "{said:?} {real:?}");
     }
-    // Nor does the second of two commands.
+    // The second of two commands writes nowhere else either.
     let (_, wrote) = written(&truth, common::without_chance());
     assert!(!wrote.is_empty());
     assert!(wrote.iter().all(|w| region.contains(w.start()) && w.end() <= region.end()));
@@ -220,8 +225,8 @@ fn write_settling_is_measured_where_writes_are_allowed_and_nowhere_else() {
 
 #[test]
 fn nothing_is_said_of_a_write_cache_that_was_not_measured() {
-    // A drive to which a probe did not write was told to write through; a core that believed it made the foreground of one that writes
-    // back up to 1.9% slower at a bound of 1%.
+    // The profile of a drive without writes once said write-through. A core that believed it made the
+    // foreground of a write-back drive up to 1.9% slower at a bound of 1%.
     let truth = builtin::find("seagate-cheetah-9lp").unwrap();
     for on in [true, false] {
         let behaviour = drive::Behaviour { write_back: Some(on), ..drive::Behaviour::default() };
@@ -238,7 +243,7 @@ fn nothing_is_said_of_a_write_cache_that_was_not_measured() {
 
 #[test]
 fn a_buffer_that_gives_up_what_it_has_handed_over_may_take_writes() {
-    // Reads find nothing in it: it was told to be off, and with it that writes are reported from there.
+    // Reads are never hits there, so the buffer was once reported as off, and with it write-back.
     let truth = builtin::find("seagate-cheetah-9lp").unwrap();
     let behaviour = drive::Behaviour {
         write_back: Some(true),
@@ -296,7 +301,7 @@ fn cut_again_and_again(behaviour: drive::Behaviour) {
     let whole = probed(&truth);
     let mut state: Option<Vec<u8>> = None;
     for _ in 0..20 {
-        // A new process, a new clock, a drive whose buffer is empty.
+        // Each piece has a new process, a new clock, and a drive with an empty buffer.
         let mut probe = match &state {
             None => Probe::new(Options::default()),
             Some(bytes) => {
@@ -320,7 +325,7 @@ fn cut_again_and_again(behaviour: drive::Behaviour) {
     panic!("not done after 20 pieces");
 }
 
-/// What a probe of `device` had measured when it was cut off after so many commands.
+/// Returns the journal of a probe of `device` that was ended after this number of commands.
 fn begun(mut device: Emulated, commands: u64) -> Vec<u8> {
     let mut probe = Probe::new(Options::default());
     let result =
@@ -329,7 +334,7 @@ fn begun(mut device: Emulated, commands: u64) -> Vec<u8> {
     probe.journal().to_bytes()
 }
 
-/// Goes on from `state` with another handle.
+/// Continues from `state` with another handle.
 fn resumed(state: &[u8], device: &mut dyn Device) -> Result<Outcome, ProbeError> {
     let journal = Journal::from_bytes(state, "state")?;
     Probe::resume(Options::default(), journal)?.run(device, &mut |_| ControlFlow::Continue(()))
@@ -339,7 +344,7 @@ fn resumed(state: &[u8], device: &mut dyn Device) -> Result<Outcome, ProbeError>
 fn a_probe_of_a_drive_that_varies_goes_on_after_a_pause() {
     let truth = builtin::find("mimic-less-capacity").unwrap();
     let state = begun(Emulated::noisy(&truth, 3), 5_000);
-    // Other dice: the spindle has wandered elsewhere meanwhile.
+    // Another seed: the spindle's speed has changed meanwhile.
     let mut device = Emulated::noisy(&truth, 4);
     let found = resumed(&state, &mut device).unwrap();
     assert_eq!(found.profile.heads, truth.heads);
@@ -347,8 +352,8 @@ fn a_probe_of_a_drive_that_varies_goes_on_after_a_pause() {
     assert!(shares.near >= 0.97, "{shares:?}");
 }
 
-/// Ten tracks of 365 sectors in a buffer of sixteen times 512: once all were read, only what is longer than one of these comes from
-/// the medium.
+/// Ten tracks of 365 sectors, and a buffer of 16 segments of 512: once all tracks were read, the medium
+/// serves only reads that are longer than a segment.
 #[test]
 fn a_drive_that_fits_into_its_buffer_is_found_or_named() {
     let truth = common::random(223);
@@ -366,7 +371,7 @@ fn a_drive_swapped_for_another_is_refused_by_name() {
     let truth = builtin::find("mimic-less-capacity").unwrap();
     let state = begun(Emulated::new(&truth), 3_000);
     let mut other = truth.clone();
-    // As large, and as fast: only its tracks stand elsewhere.
+    // It has the same size and speed, and other skews.
     other.layout.zones[0].track_skew = model::profile::Turns::Decimal(0.21);
     let error = resumed(&state, &mut Emulated::new(&other)).unwrap_err().to_string();
     assert!(error.contains("another drive"), "{error}");
@@ -375,7 +380,7 @@ fn a_drive_swapped_for_another_is_refused_by_name() {
     let smaller = builtin::find("seagate-cheetah-4lp").unwrap();
     let error = resumed(&state, &mut Emulated::new(&smaller)).unwrap_err().to_string();
     assert!(error.contains("sectors of 512 bytes, the drive"), "{error}");
-    // Also what was begun so lately that it cannot be gone on with.
+    // A journal that is too short to be continued is refused as well.
     for young in [0, 20] {
         let state = begun(Emulated::new(&truth), young);
         let error = resumed(&state, &mut Emulated::new(&smaller)).unwrap_err().to_string();

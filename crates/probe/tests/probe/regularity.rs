@@ -1,4 +1,5 @@
-//! A zone is taken to be regular after a few of its tracks, and the rest is sampled: drives of which some tracks break the rule.
+//! Drives of which some tracks break their zone's rule. The probe measures a few tracks of a zone, assumes
+//! that the rest is regular, and samples it.
 
 use crate::common::{self, Emulated, finding};
 use drive::Behaviour;
@@ -9,7 +10,8 @@ use units::{LbnRange, Op};
 
 const CYLINDERS: u32 = 600;
 
-/// Of the drive below: sectors on a track, tracks of a cylinder; from a track to the next, and over a cylinder's end, sectors.
+/// The drive below: the sectors of a track, the tracks of a cylinder, and the skews in sectors from track to
+/// track and over the end of a cylinder.
 const SECTORS: u32 = 136;
 const HEADS: u32 = 5;
 const SKEWS: (i64, i64) = (36, 84);
@@ -27,8 +29,8 @@ fn regular() -> Profile {
     truth
 }
 
-/// The same, of which some cylinders stand so many sectors off and have so many on a track; those behind them stand where they
-/// would without.
+/// Returns the same drive with another angle (`off`, in sectors) and density on some cylinders; the cylinders
+/// behind them are where they would be anyway.
 fn broken(cylinders: Range<u32>, off: i64, sectors: u32) -> Profile {
     let mut truth = regular();
     let whole = truth.layout.zones.remove(0);
@@ -85,7 +87,7 @@ fn measured(found: &Outcome) -> u64 {
     finding(found, "tracks measured").value.parse().unwrap()
 }
 
-/// How many LBNs of a region are of others.
+/// Returns the number of LBNs that two regions share.
 fn common_to(region: &Unsure, others: &Range<u64>) -> u64 {
     region.end.get().min(others.end).saturating_sub(region.first.get().max(others.start))
 }
@@ -97,7 +99,7 @@ fn of_a_regular_zone_few_tracks_are_measured_and_nothing_is_named() {
         let (device, found) = probed(&truth, behaviour, 1);
         assert_eq!(found.profile.layout.zones.len(), 1);
         assert!(found.report.unsure.is_empty(), "{:?}", found.report.unsure);
-        // Those of two cylinders, and at most three looks for each halving of the rest: 40 of 3,000.
+        // The tracks of two cylinders, and at most three readings for each halving of the rest: 40 of 3,000.
         let tracks = f64::from(CYLINDERS * HEADS);
         let most = f64::from(2 * HEADS) + 3.0 * tracks.log2();
         assert!(measured(&found) as f64 <= most, "{} tracks", measured(&found));
@@ -105,7 +107,8 @@ fn of_a_regular_zone_few_tracks_are_measured_and_nothing_is_named() {
     }
 }
 
-/// Runs of cylinders of one density, by how many these are: two cylinders may be two zones, for nothing recurs in them.
+/// Returns the runs of cylinders of one density, with their lengths. Two cylinders may be two zones, because
+/// no pattern recurs within two.
 fn densities(profile: &Profile) -> Vec<(u32, SectorsPerTrack)> {
     let mut runs: Vec<(u32, SectorsPerTrack)> = Vec::new();
     for zone in &profile.layout.zones {
@@ -118,10 +121,10 @@ fn densities(profile: &Profile) -> Vec<(u32, SectorsPerTrack)> {
     runs
 }
 
-/// What stands behind them is another LBN's place: every look further ahead meets that.
+/// Another density moves all later LBNs, so every reading further ahead finds it.
 #[test]
 fn tracks_of_another_density_are_modelled_with_few_more_measured() {
-    // As `promises.rs` has it, of three zones; where times vary, each is looked at about twice.
+    // The bound of `promises.rs` for three zones; if times vary, each track is read about twice.
     let most = 3.0 * 3.0 * f64::from(CYLINDERS * HEADS).log2();
     for (behaviour, times) in [(Behaviour::default(), 1.0), (Behaviour::fast02(), 2.0)] {
         for cylinders in [300..301, 77..90, 597..599] {
@@ -135,7 +138,8 @@ fn tracks_of_another_density_are_modelled_with_few_more_measured() {
     }
 }
 
-/// All else stands as if they were regular: only a read of one of them shows them, and then they are named, however few.
+/// All other tracks are where they would be anyway, so only a read of a broken one finds it; then these
+/// tracks are named, however few they are.
 #[test]
 fn tracks_that_break_a_zones_rule_are_named_as_soon_as_a_read_meets_one() {
     let (mut met, mut exactly) = (0, 0);
@@ -152,14 +156,16 @@ fn tracks_that_break_a_zones_rule_are_named_as_soon_as_a_read_meets_one() {
             let found = Probe::new(options).run(&mut device, &mut |_| ControlFlow::Continue(())).unwrap();
             let broken = device.some;
             let what = format!("{seed}: {cylinders:?} of {behaviour}, {:?}", found.report);
-            // The map took them for regular, and measured no more than of a drive that is; or looked at them by chance.
+            // The map assumed them to be regular, and measured no more than on a regular drive, except for
+            // readings that met them by chance.
             assert!(measured(&found) <= measured(&whole) + 60, "{what}");
-            // Where times vary, moves are timed twice on one of the drives and once on the other.
+            // If times vary, moves are measured twice on one of the drives and once on the other.
             let noisy = behaviour != Behaviour::default();
             assert!(noisy || found.report.commands <= whole.report.commands + 3_500, "{what}");
             let named = &found.report.unsure;
             assert!(named.iter().all(|region| common_to(region, &broken) > 0), "{what}");
-            // Where times vary a read may come at another angle by chance as well: read again, it does not, and nothing is to be named.
+            // If times vary, a read may be at another angle by chance. It is not so when it is read again, so
+            // nothing is named.
             if found.report.check.elsewhere == 0.0 || !device.met {
                 continue;
             }
@@ -176,11 +182,12 @@ fn tracks_that_break_a_zones_rule_are_named_as_soon_as_a_read_meets_one() {
             exactly += u32::from(named.len() == 1 && named[0].end.get() - named[0].first.get() == told);
         }
     }
-    // A read in 600, 300 or 200 meets one, of 500. What is more than a tenth of a part of the drive is named with its part.
+    // One read in 600, 300 or 200 meets a broken track, of 500 reads. If broken tracks are more than a tenth
+    // of a part of the drive, the whole part is named.
     assert!(met >= 12 && exactly >= 3, "{met} met, {exactly} named exactly");
 }
 
-/// A fiftieth of the drive is met by 500 reads all but once in 24,000 times.
+/// Of 500 reads at least one meets a fiftieth of the drive, except once in 24,000 times.
 #[test]
 fn a_fiftieth_of_a_zone_that_breaks_its_rule_is_always_named() {
     for seed in 1..=6 {
@@ -190,7 +197,7 @@ fn a_fiftieth_of_a_zone_that_breaks_its_rule_is_always_named() {
         let (device, found) = probed(&truth, Behaviour::default(), seed);
         let told: u64 = found.report.unsure.iter().map(|region| common_to(region, &lbns(&cylinders))).sum();
         let broken = lbns(&cylinders);
-        // A look ahead of the map's may meet them as well: then they are a zone of its own.
+        // A reading ahead of the map may meet them as well: then they are a zone of their own.
         let modelled = found.profile.layout.zones.len() == 3;
         let of = broken.end - broken.start;
         assert!(modelled || 10 * told >= 9 * of, "{seed}: {:?}", found.report.unsure);

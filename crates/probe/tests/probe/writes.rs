@@ -1,4 +1,4 @@
-//! Writes among reads, predicted by what a probe found: where writes are allowed, and where they are not.
+//! Writes among reads, predicted by a found profile, with and without permission to write.
 
 use crate::common::{self, Emulated};
 use drive::Behaviour;
@@ -16,7 +16,8 @@ fn probed(device: &mut Emulated, writes: Option<LbnRange>) -> Outcome {
     Probe::new(options).run(device, &mut |_| ControlFlow::Continue(())).unwrap()
 }
 
-/// Of random requests of 4 KiB all over the drive, a third of them writes, those within 50 us: by what was before and what came.
+/// Returns the share of random requests of 4 KiB all over the drive, a third of them writes, that are within
+/// 50 us; and the counts by the kind of the previous request and of this one.
 fn shares(drive: &mut Emulated, found: &Profile, requests: u32) -> (f64, [[(u32, u32); 2]; 2]) {
     let capacity = drive.capacity().get();
     let mut predictor = Predictor::new(found).unwrap();
@@ -46,7 +47,8 @@ fn shares(drive: &mut Emulated, found: &Profile, requests: u32) -> (f64, [[(u32,
     (f64::from(near) / f64::from(requests), counts)
 }
 
-/// With writes allowed to some sectors in the middle: predicted all over the drive, or said not to be sure.
+/// Probes with writes allowed to some sectors in the middle: requests are predicted all over the drive, or
+/// the report is not sure.
 fn writes_are_predicted(name: &str, behaviour: Behaviour) {
     let truth = builtin::find(name).unwrap();
     let mut device = Emulated::with(&truth, behaviour, 1);
@@ -56,12 +58,13 @@ fn writes_are_predicted(name: &str, behaviour: Behaviour) {
     let most = if crate::common::is_large(name) { 3_600.0 } else { 300.0 };
     assert!(report.drive_time_s <= most, "{name}: {} s", report.drive_time_s);
     let check = report.writes.unwrap();
-    // The check had its time, but where the drive leaves none that varies.
+    // The check had enough time, unless the drive's speed drifts.
     assert!(check.requests >= 500 || behaviour.drift.is_some(), "{name}: {check:?}");
-    // Enough to tell a tenth of a percent from chance: some are as near as that to the standard.
+    // The number of requests distinguishes a tenth of a percent from chance: some drives are that close to
+    // the standard.
     let (share, by_pair) = shares(&mut device, &found.profile, 20_000);
     assert!(share >= 0.97 || !report.unsure_writes.is_empty(), "{name}: {share} {by_pair:?}");
-    // What does not vary is not left unsure.
+    // A drive whose speed does not drift is not left unsure.
     assert!(
         report.unsure_writes.is_empty() || behaviour.drift.is_some(),
         "{name}: {:?}",
@@ -103,7 +106,7 @@ drives! {
     mimic_more_capacity mimic_less_capacity nearline_4tb
 }
 
-/// Each drive, probed without: what is not known of writes is said, with its reason.
+/// Each drive is probed without writes: the report names the unknown properties of writes, with the reason.
 #[test]
 fn where_writes_are_not_allowed_the_report_is_not_sure_of_them() {
     for name in builtin::names() {
@@ -126,7 +129,8 @@ fn where_writes_are_not_allowed_the_report_is_not_sure_of_them() {
     }
 }
 
-/// What a handle that takes one command at a time is told as a write's settling: near the truth, or not said to be so.
+/// The settling time of a write through a handle that accepts one command at a time is near the truth, or not
+/// reported as sure.
 #[test]
 fn a_write_settles_no_less_than_a_read_and_is_not_said_to_be_known_when_it_is_not() {
     let mut surest = 0.0_f64;
@@ -147,17 +151,17 @@ fn a_write_settles_no_less_than_a_read_and_is_not_said_to_be_known_when_it_is_no
                 assert!(found_ms >= 0.0, "{case}");
                 assert!((found_ms - settle_ms).abs() < 0.05 || said.confidence < 0.75, "{case}");
                 surest = surest.max(said.confidence);
-                // Where it is not sure it says how much more it may be.
+                // If the report is not sure, it has the range of the possible addition.
                 assert!(said.confidence >= 0.75 || said.note.contains("more"), "{case}");
             }
         }
     }
-    // Where times vary one in 32 is surer than 75%.
+    // If times vary, one probe in 32 is surer than 75%.
     assert!(surest > 0.5, "nowhere sure: {surest}");
 }
 
-/// Whether a drive writes in its own order is measured where it may be written and does not acknowledge before, and an assumption
-/// elsewhere.
+/// Zero-latency writes are measured if writes are allowed and not acknowledged from the buffer; otherwise the
+/// report has an assumption.
 #[test]
 fn zero_latency_writes_are_measured_or_said_to_be_an_assumption() {
     for name in ["seagate-cheetah-18lp", "mimic-base", "mimic-less-capacity"] {

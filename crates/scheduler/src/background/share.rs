@@ -18,7 +18,7 @@ pub(crate) struct Share {
     pub suspended: bool,
     /// Whether reads are done with writes of the same place; a scrubber's are not.
     pub writes_serve_reads: bool,
-    /// Whether writes are done with other background writes of the same place.
+    /// Whether a background write also completes other pending ones of the same blocks.
     pub writes_serve_writes: bool,
     /// Blocks that have not been handed over.
     pub undelivered: u64,

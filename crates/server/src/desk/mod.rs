@@ -113,7 +113,7 @@ pub enum DeskError {
 struct Live {
     job: Box<dyn Job>,
     paused: bool,
-    /// What it needs to run, of a kind of which only so many run at a time.
+    /// The permit to run, for kinds of tasks whose number is limited.
     permit: Needs,
     pace: Pace,
     retry_at: Option<Instant>,
@@ -123,7 +123,7 @@ struct Live {
     /// Bytes moved in gaps, and in idle time.
     free_bytes: u64,
     idle_bytes: u64,
-    /// What has arrived, by the place.
+    /// The progress, by place on the disk.
     rings: Rings,
     /// Whether the log says that it misses its deadline.
     late: bool,
@@ -437,7 +437,7 @@ impl Desk {
         self.setup.permits = permits;
     }
 
-    /// Lets a task run that waits for its turn, if it may.
+    /// Lets a queued task run, if a permit is free.
     fn take_permit(&mut self, sessions: &mut dyn Sessions, id: u64) {
         let waits =
             self.live.get(&id).is_some_and(|live| !live.paused && matches!(live.permit, Needs::Waits));

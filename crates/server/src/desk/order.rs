@@ -220,7 +220,7 @@ pub struct OpenMembers {
     pub seed: u64,
 }
 
-/// What is known of a comparison.
+/// The state of a comparison.
 #[derive(Debug)]
 pub struct MembersTold {
     /// The findings.
@@ -229,7 +229,7 @@ pub struct MembersTold {
     pub saved: Option<Vec<u8>>,
     /// Whether all is compared.
     pub done: bool,
-    /// Whether so much differs that the disks are not of one array.
+    /// Whether more differs than on the disks of one array.
     pub hopeless: bool,
 }
 

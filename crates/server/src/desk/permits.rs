@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The permits of a daemon, shared by its desks. There is no limit by default.
+/// The permits to run a task, shared by all disks of a daemon. There is no limit by default.
 ///
 /// ```
 /// use server::desk::permits::Permits;

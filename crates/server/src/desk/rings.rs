@@ -6,8 +6,9 @@ use page::{RINGS, Rings};
 use units::{Lbn, LbnRange, Sectors};
 
 impl Desk {
-    /// Returns for each of 64 parts of the disk, in order of the sectors, the share that a task has done. Of a scrub
-    /// it is exact. Of other tasks it counts what has arrived since the daemon started; empty for those that were given up.
+    /// Returns for each of 64 parts of the disk, in order of the sectors, the share that a task has done;
+    /// nothing for a task that has not ended as done and is not at work. For a scrub the shares are exact.
+    /// For other tasks they count the blocks that have arrived since the daemon started.
     pub fn rings(&self, id: u64) -> Vec<f64> {
         let capacity = self.setup.disk.capacity;
         let live = self.live.get(&id);

@@ -452,7 +452,7 @@ impl What {
         }
     }
 
-    /// Returns whether only so many of its kind run at a time.
+    /// Returns whether the number of running tasks of its kind is limited.
     pub(crate) fn is_rationed(&self) -> bool {
         matches!(self, Self::Scrub { .. } | Self::Verify(_))
     }

@@ -131,7 +131,7 @@ mod tests {
             steps in prop::collection::vec((0_u64..4, 0_u64..60, 1_u64..20, 1_u8..255, any::<bool>()), 1..60)
         ) {
             let mut blocks = Blocks::new(Bytes::new(SECTOR));
-            // What the medium has, and what each kept block has to be.
+            // The contents of the medium, and the expected contents of each kept block.
             let mut medium = [0_u8; 128];
             let mut there: BTreeMap<(u64, u64), Vec<u8>> = BTreeMap::new();
             for (task, start, len, value, write) in steps {

@@ -156,20 +156,22 @@ impl Paid {
     }
 }
 
-/// The device's time since the start, by what it was spent on. Of commands that were at the device together, each counts
-/// from the end of the one before.
+/// The device's time since the start, by use. If commands were at the device together, each counts from the
+/// end of the one before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct DeviceTime {
     /// All of it, in microseconds.
     pub elapsed_us: f64,
     /// Requests of the foreground, with the blocks that were read or written along with them.
     pub requests_us: f64,
-    /// Of the time of requests, the moves of the head, estimated from the profile; none without one.
+    /// The moves of the head, a part of `requests_us`, estimated from the profile; none without one.
     pub moves_us: Option<f64>,
-    /// Of the time of requests, their sectors under the head, estimated from the profile; none without one.
+    /// The passing of sectors under the head, a part of `requests_us`, estimated from the profile; none
+    /// without one.
     pub sectors_us: Option<f64>,
-    /// Of the time of requests, those that were too short for the head, so that the drive's buffer has served them; none
-    /// without a profile. The rest of their time is waits for the platter and overheads of commands.
+    /// The requests that were too short for the head, so that the drive's buffer served them, a part of
+    /// `requests_us`; none without a profile. The rest of `requests_us` is waits for the platter and
+    /// overheads of commands.
     pub buffered_us: Option<f64>,
     /// Commands for background blocks in gaps of the foreground.
     pub gaps_us: f64,
@@ -186,7 +188,7 @@ pub struct Accessed {
     pub lbn: u64,
     /// Its sectors.
     pub sectors: u64,
-    /// What it was for: `request`, `gap` or `idle`.
+    /// The purpose: `request`, `gap` or `idle`.
     pub purpose: &'static str,
     /// Whether it was a write.
     pub write: bool,

@@ -1,4 +1,5 @@
-//! The disks that a comparison reads, in turns on a thread of its own: it is a client of each, like a session of a program.
+//! The disks that a comparison reads, in time slices on a thread of its own. It is a client of each disk,
+//! like a session of a program.
 
 use crate::desk::Desk;
 use crate::desk::order::{MembersTold, News, OpenMembers};
@@ -11,7 +12,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use units::{Lbn, LbnRange, Sectors};
 
-/// The longest turn.
+/// The longest time slice.
 const TURN: Duration = Duration::from_millis(500);
 /// The bytes that are fetched from a disk at a time.
 const BATCH: usize = 1 << 20;
@@ -20,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Progress is encoded once in this time, or less often if that takes more than a twentieth of the time.
 const SAVE_EVERY: Duration = Duration::from_secs(1);
 
-/// What wakes the lane: a block has come.
+/// The event that wakes the lane: a block has arrived.
 type Bell = Arc<(Mutex<bool>, Condvar)>;
 
 /// The sessions on one member.
@@ -129,7 +130,7 @@ impl Members {
         })
     }
 
-    /// Reads for one turn.
+    /// Reads for one time slice.
     pub fn turn(&mut self, priority: Priority) -> News {
         match self.read(priority) {
             Ok(()) => self.report(),
@@ -152,7 +153,7 @@ impl Members {
         News::Members(Box::new(MembersTold { figures, saved, done, hopeless: self.comparison.is_hopeless() }))
     }
 
-    /// Suspends the sessions until the next turn.
+    /// Suspends the sessions until the next time slice.
     pub fn rest(&mut self) {
         self.resting = true;
         // A disk that has ended reads nothing.

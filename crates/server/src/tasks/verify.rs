@@ -1,7 +1,7 @@
 //! The comparison of disks: `apps::verify` as a task of the first of them.
 //!
-//! The members are read by the lane of the task's target ([`super::members`]), in short turns: after each it reports what is known,
-//! and the next turn is ordered.
+//! The members are read by the lane of the task's target ([`super::members`]), in short time slices. After
+//! each slice the lane reports its findings, and the next slice is ordered.
 
 use super::job::{Context, Job, Stage};
 use crate::desk::order::{News, OpenMembers, Work};
@@ -20,7 +20,7 @@ pub(crate) struct Verify {
     news: bool,
     open: bool,
     paused: bool,
-    /// Whether a turn was ordered and has not ended.
+    /// Whether a time slice was ordered and has not ended.
     at_work: bool,
     waiting: Option<String>,
     done: bool,
@@ -54,7 +54,7 @@ impl Verify {
         cx.target(Work::OpenMembers(Box::new(OpenMembers { members, plan, saved, seed })));
     }
 
-    /// Orders the next turn.
+    /// Orders the next time slice.
     fn go_on(&mut self, cx: &mut Context<'_>) {
         if self.at_work || self.paused || self.done || self.failed.is_some() {
             return;

@@ -1,4 +1,4 @@
-//! What the page shows of disks, and what it may do with their tasks.
+//! The disks on the page, and the page's control of their tasks.
 
 use crate::control::{self, Disks, Peer, Refusal, Role};
 use crate::desk::spec::{Kind, TaskSpec};

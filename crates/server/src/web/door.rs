@@ -1,4 +1,4 @@
-//! Who may do what at the page: by the password, and by where a browser says that a request comes from.
+//! Access to the page, by password and by the origin that a browser reports.
 
 use axum::http::{HeaderMap, StatusCode, header};
 use base64::prelude::{BASE64_STANDARD, Engine};
@@ -78,7 +78,7 @@ const OLD: Away = Away {
     why: "this is of an earlier run of the daemon, or was not sent by its page; load the page again",
 };
 
-/// What a request needs to be let in.
+/// The conditions under which a request is accepted.
 #[derive(Debug)]
 pub(super) struct Door {
     /// The header with which a browser answers the question for the password.
@@ -134,8 +134,8 @@ fn text<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
     headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
 }
 
-/// Returns whether a `Host` names this machine by an address or as localhost. Everything else is a name that whoever owns
-/// it can point here, so that pages of theirs would count as of the same origin (DNS rebinding).
+/// Returns whether a `Host` names this machine by an address or as localhost. The owner of any other name
+/// could point it here, and pages of that owner would count as of the same origin (DNS rebinding).
 fn is_ours(host: &str) -> bool {
     let name = match host.strip_prefix('[') {
         Some(rest) => rest.split_once(']').map_or("", |(address, _)| address),

@@ -87,7 +87,7 @@ pub enum WebError {
     },
 }
 
-/// What a page shows that is not of disks: its own source of snapshots.
+/// A page's own source of snapshots, in place of disks.
 pub trait Show: Send + Sync + 'static {
     /// Returns the present state, in the form that docs/SERVE.md describes. It is called once a second at most, on the
     /// page's thread, and must not wait.

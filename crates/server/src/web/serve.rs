@@ -134,7 +134,7 @@ async fn one(
     match acceptor {
         None => spoken(stream, router).await,
         Some(acceptor) => {
-            // Whoever does not speak it is hung up on.
+            // A client that does not speak TLS is disconnected.
             if let Ok(Ok(stream)) = tokio::time::timeout(HEAD, acceptor.accept(stream)).await {
                 spoken(stream, router).await;
             }

@@ -344,7 +344,7 @@ fn over_tls_nothing_is_shown_without_the_token() {
         assert_eq!(curl(path, &["-u", &wrong]), "401", "{path}");
     }
     assert_eq!(curl("/", &["-u", &right]), "200");
-    // Whoever does not encrypt gets nothing.
+    // A client without encryption gets no answer.
     let mut plain = TcpStream::connect(web.address()).unwrap();
     plain.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
     let mut answer = Vec::new();

@@ -172,8 +172,7 @@ fn requests_in_pieces_are_whole_over_each_transport() {
     assert_eq!(server.end().requests, 12);
 }
 
-/// The client is gone in the middle of a write in pieces, or of the answer to a read. Of the write only data that were sent are
-/// on the disk, and the client's seat and memory are free again.
+/// Only the part of the write that was sent is on the disk, and the client's seat and memory are free again.
 #[test]
 fn a_connection_cut_between_pieces_harms_its_client_only() {
     let certificates = Certificates::new("cut");

@@ -14,8 +14,9 @@ use super::record::Observed;
 use model::DriveModel;
 use units::{Duration, LbnRange, Op};
 
-/// Gaps are classed by the lead that the head would need for the revolution before: in steps of 100 us up to 1.6 ms, the
-/// largest correction; and beyond that as long as heads are seen to be early by so much.
+/// Gaps are classed by the lead that the head would need for the revolution before: in steps of 100 us up to
+/// 1.6 ms, the largest correction; and in further steps, up to `STEPS`, as long as heads are seen to be that
+/// early.
 const STEP_NS: i64 = 100_000;
 const NEAR: usize = 16;
 const STEPS: usize = 40;

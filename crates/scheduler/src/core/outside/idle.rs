@@ -409,7 +409,8 @@ impl Core {
         if op == Op::Read && ranges.iter().any(|(range, _)| outside.has_known_bad(*range)) {
             let narrowed: Vec<_> =
                 ranges.into_iter().filter_map(|range| self.avoid_bad(outside, range, tag, false)).collect();
-            // Of a block on both sides of the track's first sector, what was taken from one may have gone back for the other.
+            // A block may lie on both sides of the track's first sector: the part that was taken on one side
+            // may have been returned for the other.
             ranges = narrowed.into_iter().filter_map(|(range, _)| self.wanted_within(range, tag)).collect();
         }
         let found = !ranges.is_empty();

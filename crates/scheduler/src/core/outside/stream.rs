@@ -55,7 +55,8 @@ const IDLE_SHARE_PART: u64 = 5;
 /// silence would meet a command elsewhere, and of random arrivals one in 22,000 ends a longer one.
 const ELSEWHERE_SILENCES: u64 = 10;
 
-/// Streams find nothing if they begin in at most this part of the silences in which they could, of at least so many.
+/// Streams count as without success if they begin in at most 1 in `FOUND_PART` of the silences in which they
+/// could, once there were `TRIES_MIN` of these.
 const FOUND_PART: u64 = 16;
 const TRIES_MIN: u64 = 32;
 

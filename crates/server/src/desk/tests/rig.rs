@@ -91,7 +91,7 @@ impl Rig {
         Self::over(drive, platters, Memory::default(), bytes, Instant::ZERO, 1 << 30, 7)
     }
 
-    /// Returns the same, on which so many scrubs run at a time.
+    /// Returns the same with a limit on running scrubs.
     pub fn with_permits(most: usize) -> Self {
         let mut rig = Self::new();
         rig.call(|desk, _| desk.set_permits(Permits::at_most(most)));

@@ -462,7 +462,7 @@ fn only_so_many_scrubs_run_at_a_time_and_a_paused_one_lets_the_next_run() {
         rig.run_for(Duration::from_millis(50));
     }
     let done = rig.task(first).done;
-    // Resumed it waits in its turn, and goes on when the other is done.
+    // After it is resumed it is queued, and goes on when the other is done.
     rig.call(|desk, s| desk.resume(s, first)).unwrap();
     assert_eq!((rig.task(first).state, rig.task(second).state), (TaskState::Queued, TaskState::Running));
     assert_eq!(rig.run(second), TaskState::Done);

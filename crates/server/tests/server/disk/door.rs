@@ -41,7 +41,7 @@ struct Result {
     mb_per_s: f64,
 }
 
-/// Lets a program read beside so many random requests.
+/// Lets a program read beside this number of random requests.
 fn read_beside(
     drive: &str,
     program: Program,

@@ -81,7 +81,8 @@ impl Device for Serving {
     }
 }
 
-/// Probes a disk at this rate of requests, in parts of so many commands; then lets it use the profile until so many gaps are used.
+/// Probes a disk at this rate of requests, in parts of this number of commands; then lets it use the profile
+/// until this number of gaps is used.
 #[allow(clippy::print_stdout, reason = "docs/PROBE.md names the command that prints these figures")]
 fn probed(name: &str, behaviour: Behaviour, rate: f64, part: u64, gaps: u64) -> (f64, [f64; 2]) {
     let truth = builtin::find(name).unwrap();

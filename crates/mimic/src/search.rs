@@ -23,10 +23,10 @@ const UNUSED: u32 = u32::MAX;
 /// A key before all distances; no other is as low, since keys are odd.
 const BEFORE_ALL: u32 = 0;
 
-/// The first difference of an unused line, in a head; no difference is cut to it.
+/// The first difference of an unused line, in a head. No real difference has this value.
 const NO_LINE: u16 = u16::MAX;
 
-/// The value of unused entries of a group; no distance is cut to it.
+/// The value of unused entries of a group. No real distance has this value.
 const PAST: i32 = i32::MAX;
 
 /// Distances in ascending order, each with a time and whether it is joined to the next: blocks of [`BLOCK`] of them

@@ -215,7 +215,7 @@ fn parts(zone: &Zone, shape: Shape, plain: bool) -> Vec<Zone> {
     parts
 }
 
-/// Returns a zone for each of a zone's first tracks.
+/// Returns each of the first `count` tracks of a zone as a zone of its own.
 fn tracks(zone: &Zone, count: u64) -> Vec<Zone> {
     let one = |track: u64| {
         let first = zone.lbn_near(track, 0);

@@ -325,7 +325,7 @@ mod tests {
         }
     }
 
-    /// Counted by what is looked at; a million tasks over one block, and beside it.
+    /// Counts the examined tasks, with a million tasks over one block, and beside it.
     #[test]
     fn tasks_over_one_block_are_not_all_looked_at_when_one_more_comes() {
         let mut index = TaskIndex::new();

@@ -46,7 +46,7 @@ pub struct Ran {
 /// An error in a kept table.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ResultsError {
-    /// A line is none of a table.
+    /// A line is not a row of the table.
     #[error(
         "line {0}: not a result, two times, a commit, a day and a test's name with tabs between; delete the file, a run writes it again"
     )]

@@ -234,7 +234,7 @@ pub enum Step {
     },
     /// Outside the drive: the core gets another model of the drive.
     Adopt {
-        /// What the model is.
+        /// The model's knowledge of the drive.
         knowledge: Knowledge,
     },
     /// A client of the cache requests that all dirty data be written.

@@ -28,7 +28,7 @@ pub(crate) struct Before {
 }
 
 impl Before {
-    /// Returns what was done before once a request at `at`, or promoted work, is done too.
+    /// Returns the new last work, after a request at `at`, or promoted work, is done.
     pub fn then(self, request: Option<RequestId>, at: Lbn) -> Self {
         let downward = if at == self.at { self.downward } else { at < self.at };
         Self { request, at, downward }

@@ -37,7 +37,8 @@ number! {
     SegmentIndex(u32), "segment "
 }
 number! {
-    /// The how-manieth segment ever written: what is in a later one supersedes what is in an earlier one.
+    /// The number of a segment in the order of all writes of segments: data in a later one supersede data in
+    /// an earlier one.
     Sequence(u64), "sequence "
 }
 

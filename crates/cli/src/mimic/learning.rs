@@ -6,7 +6,7 @@ use mimic::LearnerConfig;
 use serde::{Deserialize, Serialize};
 use units::{Bytes, Sectors};
 
-/// Flags of whatever learns.
+/// The flags of a learner.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct LearningArgs {
     /// The most memory of what smtf has learnt, with the table that it starts from [default: 64M]

@@ -72,7 +72,7 @@ pub(crate) struct ServeArgs {
     pub(crate) json: bool,
 }
 
-/// A disk and what it is called.
+/// A disk and its name.
 #[derive(Clone, Debug)]
 pub(crate) struct NamedDevice {
     pub(crate) name: String,

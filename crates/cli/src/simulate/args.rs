@@ -65,12 +65,14 @@ pub(crate) struct SimulateArgs {
     /// `freeblock serve` [default: the drive's own]
     #[arg(help_heading = "Drive", long, value_name = "NAME|FILE")]
     pub(crate) profile: Option<String>,
-    /// In what a drive that is not scheduled inside differs from its profile: a preset (modern, noise, fast02, none) and behaviours
-    /// by name, such as modern,drift=off,bad_sectors=20:8 (`freeblock probe --help` names them all). `noise` is the imprecision of
-    /// any drive with the bus and the buffer that its file has, `fast02` that with a bus and a firmware of 2001, `modern` that with
-    /// a SATA bus and command queueing (NCQ); `none` is the drive by its file, without a command queue. FAST 2002's drive without
-    /// noise: queue=sptf:64,bus_sector=6.4us,read_ahead=off,write_back=off [default: modern for a drive of 320 GB or more,
-    /// otherwise none with --where device and fast02 with --where outside]
+    /// The differences between the drive and its profile, if the scheduler is not inside: a preset (modern,
+    /// noise, fast02, none) and behaviours by name, such as modern,drift=off,bad_sectors=20:8
+    /// (`freeblock probe --help` names them all). `noise` is the imprecision of any drive with the bus and
+    /// the buffer that its file has, `fast02` that with a bus and a firmware of 2001, `modern` that with a
+    /// SATA bus and command queueing (NCQ); `none` is the drive by its file, without a command queue. FAST
+    /// 2002's drive without noise: queue=sptf:64,bus_sector=6.4us,read_ahead=off,write_back=off [default:
+    /// modern for a drive of 320 GB or more, otherwise none with --where device and fast02 with --where
+    /// outside]
     #[arg(help_heading = "Drive", long, value_name = "LIST", value_parser = values::behaviour)]
     pub(crate) behaviour: Option<Behaviour>,
     /// The foreground's policy: fcfs, c-look, look, scan (to the drive's end), vscan:R (from the nearest address, R = 0, to look,

@@ -1,4 +1,4 @@
-//! The flags of what talks to a daemon.
+//! The flags of commands that talk to a daemon.
 
 use clap::Args;
 use std::path::PathBuf;

@@ -271,7 +271,7 @@ fn names(control: &Control) -> Result<Vec<String>, Problem> {
     Ok(names.map(str::to_owned).collect())
 }
 
-/// Completes what every task has.
+/// Adds the fields that every task has.
 fn complete(kind: &str, spec: &mut Map<String, Value>, terms: Terms) {
     spec.insert("kind".into(), kind.into());
     spec.insert("priority".into(), terms.priority.into());

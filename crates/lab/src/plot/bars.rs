@@ -77,7 +77,7 @@ pub(super) fn draw(sheet: Sheet, figure: &Figure, parts: &[String], bars: &[Bar]
         .filter(there)
         .filter_map(|part| Some((Swatch::Bar(part), parts.get(part)?.as_str())))
         .collect();
-    // The axis says what a lying bar of one part is.
+    // The axis names the only part of a horizontal bar.
     let legend = if lie(bars) && legend.len() == 1 { Vec::new() } else { legend };
     let area = sheet.begin(figure, &legend)?;
     let totals = bars.iter().map(|bar| bar.values.iter().copied().filter(drawable).sum());

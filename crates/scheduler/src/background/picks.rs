@@ -113,7 +113,7 @@ impl Background {
             picks.iter().filter(|p| !is_done(p)).map(|p| (p.task, p.item.block)).collect();
         undone.sort_unstable();
         let is_undone = |p: &Pick| !p.sure && undone.binary_search(&(p.task, p.item.block)).is_ok();
-        // The last first: what was taken of a block in pieces goes back in the reverse order.
+        // In reverse, because the pieces of a block are returned in the reverse order.
         for pick in picks.iter().rev().filter(|p| is_undone(p)) {
             self.untake(layout, pick);
         }
@@ -140,7 +140,7 @@ impl Background {
     /// request covers.
     pub fn lost(&mut self, layout: &Layout) {
         let mut picks = core::mem::take(&mut self.picks);
-        // The last first: what was taken of a block in pieces goes back in the reverse order.
+        // In reverse, because the pieces of a block are returned in the reverse order.
         for pick in picks.iter().rev().filter(|p| !p.sure) {
             self.untake(layout, pick);
         }

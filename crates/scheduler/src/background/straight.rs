@@ -1,4 +1,4 @@
-//! Blocks to be written that lie side by side: what one command can write.
+//! Adjacent blocks to be written, for one command.
 
 use super::Background;
 use alloc::vec::Vec;

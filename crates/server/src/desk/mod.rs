@@ -75,7 +75,7 @@ pub struct Setup {
     pub seed: u128,
     /// The serial number of the device, if it has one: tasks do not move to another disk.
     pub device: Option<String>,
-    /// How many scrubs and comparisons run at a time, together with other disks that have the same.
+    /// The permits for scrubs and comparisons, which disks share.
     pub permits: Permits,
 }
 

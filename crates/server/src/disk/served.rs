@@ -66,7 +66,7 @@ impl<D: Device> Device for Disk<D> {
         match (ask, refused) {
             (Ask::Read, None) => self.begin_in_background(id, Asked { client, range, arrived: now }),
             (_, Some(failure)) => self.refuse_in_background(id, failure),
-            // Nothing was written there that a flush could be for.
+            // Nothing was written at the background export, so there is nothing to flush.
             (Ask::Flush, None) if !self.background().is_some_and(|background| background.has_written()) => {
                 self.answers.push_back(Answer { id, at: now, result: Ok(Vec::new()) });
             }

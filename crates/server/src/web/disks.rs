@@ -92,7 +92,7 @@ async fn look(disk: Handle) -> Option<Value> {
     Some(value)
 }
 
-/// Leaves out of a task what a page does not show: the paths of its files, and long lists.
+/// Removes from a task the parts that a page does not show: the paths of its files, and long lists.
 fn cut(mut task: Value) -> Value {
     if let Some(task) = task.as_object_mut() {
         task.remove("spec");

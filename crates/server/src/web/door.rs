@@ -6,7 +6,7 @@ use std::fmt;
 use std::net::IpAddr;
 use thiserror::Error;
 
-/// The header in which the page sends what it was given to change something.
+/// The header with the secret that permits the page to change something.
 pub(super) const CONTROL: &str = "x-freeblock-control";
 
 /// The user's name in a browser's question for the password.
@@ -94,7 +94,7 @@ impl Door {
         Self { expected: token.map(basic), encrypted, control }
     }
 
-    /// Returns what the page needs to change something.
+    /// Returns the secret that permits the page to change something.
     pub fn control(&self) -> Option<&str> {
         self.control.as_deref()
     }

@@ -1,5 +1,5 @@
-//! The page: what a daemon or a demo does, in a browser. HTTP/1.1 on a thread of its own, off unless it is asked for
-//! (docs/SERVE.md, "The page").
+//! The page, which shows a daemon or a demo in a browser. It is HTTP/1.1 on a thread of its own, and off
+//! unless it is configured (docs/SERVE.md, "The page").
 
 mod board;
 mod disks;
@@ -93,14 +93,14 @@ pub trait Show: Send + Sync + 'static {
     /// page's thread, and must not wait.
     fn snapshot(&self) -> Value;
 
-    /// Carries out what a control of the page asks for.
+    /// Carries out a request of the page's controls.
     ///
     /// # Errors
-    /// What is wrong with it, and the mend.
+    /// The request is invalid; the text says why, and how to correct it.
     fn set(&self, asked: &Value) -> Result<(), String>;
 }
 
-/// The source of what a page shows.
+/// The source of a page's snapshots.
 pub enum Shown {
     /// The disks of a daemon.
     Disks(Vec<Handle>),

@@ -35,7 +35,7 @@ pub(super) struct Inside {
     pub board: Arc<Board>,
 }
 
-/// Returns the routes of the page itself, and what it changes.
+/// Returns the routes of the page itself, and those for changes.
 pub(super) fn router(inside: Inside, changes: Router) -> Router {
     let changes = changes
         .layer(from_fn(whole))
@@ -112,7 +112,7 @@ async fn whole(request: Request, next: Next) -> Response {
     }
 }
 
-/// Adds what a browser needs to know to trust nothing but this page.
+/// Adds the headers that make a browser trust only this page.
 async fn sealed(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     for (name, value) in [
@@ -131,7 +131,7 @@ async fn part(kind: &'static str, text: &'static str) -> impl IntoResponse {
     ([(header::CONTENT_TYPE, kind)], text)
 }
 
-/// Sends what the page may do, and then each snapshot that the browser is fast enough for.
+/// Sends the page's permissions, and then each snapshot that the browser is fast enough for.
 async fn events(
     State(inside): State<Inside>,
     Extension(line): Extension<Arc<Line>>,

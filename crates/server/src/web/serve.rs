@@ -18,14 +18,14 @@ use tracing::warn;
 
 /// The most connections: those of browsers that follow, and as many for parts of the page.
 const MOST_CONNECTIONS: usize = 2 * MOST_BROWSERS;
-/// A request's head has to come in this time, and the handshake of encryption.
+/// The time for a request's head, and for the handshake of encryption.
 const HEAD: Duration = Duration::from_secs(10);
-/// A request has to be over in this time, its answer taken included, unless it follows the snapshots.
+/// The time for a request and the browser's reading of the answer, unless the request follows the snapshots.
 const OVER: Duration = Duration::from_secs(60);
 /// The most bytes of unsent answers that a connection holds.
 const MOST_UNSENT: usize = 64 << 10;
 
-/// The same in the kernel: what a browser does not take becomes old there.
+/// The most unsent bytes in the kernel: snapshots that a slow browser has not read become outdated there.
 const MOST_SENT: usize = 256 << 10;
 
 /// The answer to a connection for which there is no room.

@@ -269,7 +269,8 @@ pub(super) fn sectors_at_lbn(
     range(lbn, sectors).map(Some)
 }
 
-/// The sectors that enclose a number of sectors from a byte on; `None`, and noted, when there are none.
+/// Returns the sectors that enclose a number of 512-byte blocks from a byte on; `None`, and counted, for a
+/// request without bytes.
 pub(super) fn sectors_at_byte(
     offset: Field<'_>,
     sectors: Field<'_>,

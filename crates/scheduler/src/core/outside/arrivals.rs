@@ -299,7 +299,8 @@ mod tests {
         for part in [0.98, 0.99] {
             for seed in 0..10 {
                 let clients = seen(open(part), seed, 20);
-                // They were once taken for clients for a third of the time, until losses were forgotten.
+                // Until losses were forgotten, these arrivals were mistaken for a closed loop for a third of
+                // the time.
                 let of_a_loop = clients.iter().skip(FEW as usize * 8).flatten().count();
                 assert!(of_a_loop < clients.len() / 50, "{part}, seed {seed}: {of_a_loop}");
             }

@@ -47,7 +47,8 @@ impl Core {
         }
         let wanted: Vec<Part> = self.background.parts_of(tag).collect();
         let between = between_bad(outside, range, &wanted);
-        // The first one: what was taken of a block in pieces goes back in the reverse order. The rest is promoted again.
+        // Only the first part stays, because parts of a block are returned in the reverse order. The rest is
+        // promoted again.
         let is_wanted = |kept: &&LbnRange| wanted.iter().any(|part| kept.covers(part.part));
         let Some(&first) = between.iter().find(is_wanted).filter(|_| between.len() > 1) else {
             return;

@@ -105,7 +105,8 @@ impl Control {
     pub fn sooner(&self, turn: Duration, op: Op, foreseen: &Forecast) -> i64 {
         let Some(at) = step(turn, foreseen) else { return 0 };
         let step = self.steps[usize::from(op.is_write())][at];
-        // A gap is used as long as few are early, so a small count is biased: it is raised by one.
+        // Gaps of a step are used while few heads are early, so a small count is too low by selection: one is
+        // added.
         let early = step.early + u32::from(step.early > 0);
         nanos(turn) * i64::from(early) / i64::from(step.alone.max(FEW))
     }

@@ -78,7 +78,7 @@ impl Core {
             return;
         };
         let tag = *tag;
-        // The last first: what was taken of a block in pieces goes back in the reverse order.
+        // In reverse, because the pieces of a block are returned in the reverse order.
         while let Some(Order { command, .. }) = outside.queue.pop_back() {
             let rest = |item: LbnRange| item.overlaps(command.range);
             self.background.give_back(self.drive.layout(), tag, true, rest);
@@ -109,7 +109,7 @@ impl Core {
         self.now = now;
         self.watch.lost_sight();
         let orders: Vec<Order> = outside.device.drain(..).chain(outside.queue.drain(..)).collect();
-        // The last first: what was taken of a block in pieces goes back in the reverse order.
+        // In reverse, because the pieces of a block are returned in the reverse order.
         for order in orders.iter().rev() {
             let all = !matches!(order.work, Work::Foreground { .. });
             let range = order.command.range;

@@ -23,8 +23,8 @@ const DESTAGE_REVOLUTIONS_MAX: u64 = 3;
 /// The maximum of waiting requests that a later one may overtake because they overlap older ones; it bounds the search.
 const OVERTAKEN_REQUESTS_MAX: usize = 64;
 
-/// Commands beside others, per command that is predicted, after which more are to be predicted: trust can then come back although
-/// no command is alone at the drive.
+/// The number of unpredicted commands that one predicted command outweighs. While one command in eight is
+/// predicted, requests are passed through even if the drive is mistrusted.
 const UNSEEN_PER_SEEN: u32 = 7;
 
 /// The unpredicted commands after which requests are no longer passed through while the drive is mistrusted.

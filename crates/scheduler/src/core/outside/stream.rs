@@ -361,8 +361,9 @@ impl Core {
         waits.then(|| self.idle.since + silence)
     }
 
-    /// Returns until when a move for idle work has to wait while the arm [stays](Self::stays_until): as long as streams find
-    /// what is wanted where the arm is, or the drive has cached writes, for which it moves the arm itself.
+    /// Returns the instant until which a move for idle work waits while the arm [stays](Self::stays_until):
+    /// as long as streams find wanted blocks where the arm is, or the drive has cached writes, for which it
+    /// moves the arm itself.
     pub(super) fn moves_at(&self, outside: &Outside, now: Instant, stays_until: Instant) -> Instant {
         if outside.streams.find_nothing() {
             outside.streams.holds_until(now).min(stays_until)
@@ -373,8 +374,9 @@ impl Core {
 
     /// Takes the first command of a stream elsewhere, where the oldest task wants to read first. Returns whether there is one.
     ///
-    /// A request that arrives meanwhile waits for the move, so that the account permits few. A task wants, as a rule, what
-    /// follows its first block as well, so that the stream goes on; and a program that reads in order waits for that block.
+    /// A request that arrives meanwhile waits for the move, so the account permits few. Usually a task wants
+    /// the blocks after its first one as well, so the stream goes on; and a program that reads in order waits
+    /// for the first block.
     pub(super) fn move_stream(&mut self, now: Instant) -> bool {
         self.background.look(Focus::All);
         if self.config.sharing == Sharing::Lottery

@@ -112,8 +112,8 @@ impl Memory {
         parts
     }
 
-    /// Registers what is not here of a range, and drops the least recently declared blocks that it has no room beside.
-    /// A range that is larger than the memory is cut.
+    /// Registers the parts of a range that are not here, and drops the least recently declared blocks to make
+    /// room for them. A range that is larger than the memory is cut.
     pub fn declare(&mut self, sessions: &mut dyn Sessions, client: u64, range: LbnRange) {
         let most = self.most.get() / self.sector.get().max(1) / self.block.get().max(1) * self.block.get();
         let end = range.start().get().saturating_add(range.len().get().min(most)).min(self.capacity.get());

@@ -314,7 +314,7 @@ fn skews(zone: &Zone, shape: Shape) -> (f64, f64, f64) {
             let head = run.map_or(track, |run| run - (width - 1) as f64 * track);
             let run = (width - 1) as f64 * track + head;
             let band = advance(width * shape.heads);
-            // From a band's last track: the whole band without its last step.
+            // The step from a band's last track is the advance of the whole band less all steps before it.
             let cylinder = band.map_or(head, |band| band - shape.heads as f64 * run + head);
             (wrap(track), wrap(head), wrap(cylinder))
         }

@@ -485,7 +485,7 @@ impl Core {
             self.check_whole_sectors(blocks)?;
         }
         let task = self.background.register(self.drive.layout(), session, op, blocks, parameter)?;
-        // It may lie on the track under the head.
+        // A block of the new task may lie on the track under the head.
         self.idle.not_before = Instant::ZERO;
         Ok(task)
     }

@@ -1,4 +1,4 @@
-//! The session API (FAST'04, Table 1; design.md, section 6) from an application's view.
+//! The session API (FAST'04, Table 1) from an application's view.
 //!
 //! An [`Application`] receives records and is asked for the bytes of writes; it answers by calls of [`Sessions`], none of
 //! which waits for a disk. The implementation behind them may be the scheduler's core in a simulation, a daemon's client, or

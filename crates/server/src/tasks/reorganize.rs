@@ -430,7 +430,7 @@ impl Job for Reorganize {
         if let Some(mut machine) = self.machine.take() {
             machine.close(cx.sessions);
         }
-        // After a failure the memory says where blocks are.
+        // After a failure the memory is kept: it has the places of the blocks.
         if self.over || !self.overwritten && self.failed.is_none() {
             cx.kept(Work::ForgetMoves);
         }

@@ -43,8 +43,8 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    /// Returns the waiting requests at a completion, where `heard` is the completion before. A burst whose first request is
-    /// done counts no more; its requests do.
+    /// Returns the counts of the requests that wait at a completion; `heard` is the instant of the previous
+    /// one. A burst counts as long as its first request waits.
     pub fn of<'a>(requests: impl Iterator<Item = &'a Pending>, heard: Instant) -> Self {
         let none =
             Self { all: 0, bursts: 0, since: Instant::MAX, heard, came: Vec::new(), new: 0, to_write: false };

@@ -65,8 +65,9 @@ struct NaivePiece {
     sectors: u32,
 }
 
-/// Cuts every wanted block's sectors on a track into runs that are consecutive on the medium and by LBN, spares that stand
-/// in for others each on its own, and those into parts of at most a quarter of the track, unless the block is one short run.
+/// Cuts every wanted block's sectors on a track into runs that are consecutive on the medium and by LBN, with
+/// each spare that replaces a sector as a run of its own. A run is cut into parts of at most a quarter of the
+/// track, unless the block is one short run.
 fn naive_pieces(
     layout: &Layout,
     wanted: &BTreeMap<(u64, u64), BTreeSet<u64>>,

@@ -94,7 +94,7 @@ pub(super) struct Forecast {
 /// The event that an arm had to wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SetOut {
-    /// The end of the command before, beside which this one was decoded.
+    /// The end of the previous command, during which the drive has decoded this one.
     Queued,
     /// The command's own overhead.
     Alone,

@@ -248,7 +248,8 @@ impl Memory {
         missing
     }
 
-    /// Returns whether a record of this session is of a block here, and takes the block's readers.
+    /// Returns the block of this range that has arrived, with the readers that waited for it; `None` if no
+    /// such block is here.
     pub fn arrived(&mut self, range: LbnRange) -> Option<Arrived> {
         let block = self.blocks.get_mut(&range.start()).filter(|block| block.range == range)?;
         Some(Arrived { range, readers: std::mem::take(&mut block.readers) })

@@ -59,7 +59,7 @@ fn slower(apart: Duration, requests: u64, seed: u64) -> (f64, f64) {
 
 #[test]
 fn rare_requests_are_hardly_delayed_by_idle_work() {
-    for (seconds, requests) in [(2, 300), (20, 200)] {
+    for (seconds, requests) in testing::some(1, [(2, 300), (20, 200)]) {
         let (slower, rate) = slower(Duration::from_secs(seconds), requests, 1);
         assert!(slower < 2.0, "a request in {seconds} s is {slower}% slower");
         assert!(rate > 1.0, "a request in {seconds} s: {rate} MB/s");

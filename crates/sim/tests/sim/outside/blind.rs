@@ -85,8 +85,8 @@ impl Load {
         })
     }
 
-    fn oltp(self) -> Pairs {
-        Pairs::of(SEEDS, |seed| {
+    fn oltp(self, seeds: std::ops::Range<u64>) -> Pairs {
+        Pairs::of(seeds, |seed| {
             let drawn = |drive: &DriveModel, reads| {
                 let all = OltpConfig::new(drive.layout().capacity(), drive.sector_bytes());
                 Oltp::new(OltpConfig { reads, ..all }, seed).unwrap()
@@ -118,7 +118,7 @@ fn idle_time_of_a_blind_core_is_bounded_where_the_drive_writes_back() {
 #[test]
 fn the_harm_under_a_profile_that_denies_write_back_is_bounded() {
     // The core mistrusts the drive for ever.
-    for rate in testing::some(1, [60.0, 20.0]) {
+    for rate in testing::some(1, [20.0, 60.0]) {
         let told = Told::WritesThrough;
         let arrival = Arrival::Poisson { rate };
         let load = Load { told, writes_back: true, reads: tenths(3), ..Load::blind(arrival) };
@@ -130,17 +130,18 @@ fn the_harm_under_a_profile_that_denies_write_back_is_bounded() {
 fn the_harm_of_a_blind_core_to_constant_think_times_is_bounded() {
     // An idle command takes 40 ms here, several revolutions.
     let policy = PolicyName::CLook;
-    for writes_back in testing::some(1, [false, true]) {
+    for writes_back in testing::some(1, [true, false]) {
         let oltp = Load { policy, writes_back, ..Load::blind(closed(20, 200)) };
-        oltp.oltp().assert_bounded(&format!("OLTP, {oltp:?}"));
+        oltp.oltp(42..testing::sized(46, 54)).assert_bounded(&format!("OLTP, {oltp:?}"));
     }
-    let loads = [
-        Load { writes_back: true, reads: tenths(3), ..Load::blind(closed(10, 100)) },
-        Load { policy, ..Load::blind(closed(20, 200)) },
-    ];
-    for load in testing::some(1, loads) {
-        load.random(REQUESTS, SEEDS).assert_bounded(&format!("{load:?}"));
-    }
+    let load = Load { writes_back: true, reads: tenths(3), ..Load::blind(closed(10, 100)) };
+    load.random(REQUESTS, SEEDS).assert_bounded(&format!("{load:?}"));
+}
+
+#[test]
+fn the_harm_of_a_blind_core_that_sorts_requests_to_constant_think_times_is_bounded() {
+    let load = Load { policy: PolicyName::CLook, ..Load::blind(closed(20, 200)) };
+    load.random(REQUESTS, 42..58).assert_bounded(&format!("{load:?}"));
 }
 
 #[test]
@@ -156,15 +157,16 @@ fn the_first_minutes_of_a_blind_core_are_bounded() {
 fn the_harm_in_the_first_seconds_of_a_busy_drive_is_bounded() {
     // A core that knows the Cheetah trusts it by then.
     let cheetah = "seagate-cheetah-9lp";
-    for (drive, told, rate) in [
-        ("quantum-atlas-10k", Told::Nothing, 60.0),
-        (cheetah, Told::Nothing, 60.0),
-        (cheetah, Told::Nothing, 80.0),
-        (cheetah, Told::All, 60.0),
-    ] {
+    let cases = [
+        ("quantum-atlas-10k", Told::Nothing, 60.0, 200),
+        (cheetah, Told::Nothing, 60.0, 2_000),
+        (cheetah, Told::Nothing, 80.0, 2_000),
+        (cheetah, Told::All, 60.0, 6_000),
+    ];
+    for (drive, told, rate, seeds) in testing::some(1, cases) {
         let policy = if matches!(told, Told::All) { PolicyName::Sptf } else { PolicyName::Fcfs };
         let load = Load { drive, told, policy, writes_back: true, ..Load::blind(Arrival::Poisson { rate }) };
-        load.random(300, 42..242).assert_bounded(&format!("{load:?}"));
+        load.random(300, 42..42 + seeds).assert_bounded(&format!("{load:?}"));
     }
 }
 

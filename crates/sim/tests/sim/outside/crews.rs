@@ -118,7 +118,7 @@ fn bounded(crew: Crew, vary: bool, (drive, behaviour): (&str, Behaviour), idle: 
     let (clients, session, pause) = crew;
     let background = if idle.is_some() { "gaps and idle time" } else { "gaps" };
     let pauses = if vary { "vary" } else { "are constant" };
-    pairs.assert_kept(&format!(
+    pairs.assert_bounded(&format!(
         "{clients} who ask {session} times and pause {pause} ms, which {pauses}, {background}, {drive}"
     ));
 }

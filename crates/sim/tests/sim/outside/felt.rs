@@ -123,7 +123,7 @@ fn twins_of(
 #[test]
 fn clients_are_slowed_down_by_less_than_the_bound() {
     for (drive, behaviour) in drives() {
-        for (load, arrival) in testing::some(3, LOADS) {
+        for (load, arrival) in testing::some(2, LOADS) {
             let Twins { response, fewer, account, blocks } =
                 twins(behaviour, arrival, (8, None), PolicyName::Sptf, OutsideConfig::beyond);
             let seen =
@@ -159,7 +159,7 @@ fn reckless(overheads: Overheads) -> OutsideConfig {
 #[test]
 fn all_harm_to_clients_is_in_the_estimate() {
     for (drive, behaviour) in drives() {
-        for (load, arrival) in testing::some(3, LOADS) {
+        for (load, arrival) in testing::some(2, LOADS) {
             let Twins { response, account, .. } =
                 twins(behaviour, arrival, (8, None), PolicyName::Sptf, reckless);
             // As a share of the clients' waits with detours, as the estimate is; gains are no harm.

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use units::{Duration, Instant, Sectors};
 use workload::{Arrival, Issuer, Oltp, OltpConfig, Random, RandomConfig, Source};
 
-const REQUESTS: u64 = 30_000;
 const SEEDS: std::ops::Range<u64> = 42..45;
 
 #[derive(Clone, Copy, Debug)]
@@ -48,7 +47,7 @@ fn got(load: Load, policy: PolicyName, place: impl Fn(Overheads) -> OutsideConfi
         let foreground = Issuer::new(source, arrival, Instant::ZERO, seed).unwrap();
         let config = Config { place: Place::Outside(place(overheads)), seed, policy, ..Config::default() };
         let mut run = Outside::new(drive, Arc::clone(&known), config, foreground, background).unwrap();
-        run.advance(REQUESTS, &mut Nothing).unwrap();
+        run.advance(testing::sized(10_000, 30_000), &mut Nothing).unwrap();
         run
     };
     let n = SEEDS.count() as f64;
@@ -86,7 +85,7 @@ fn under_a_bound_learned_margins_get_as_much_as_a_constant_one() {
 #[test]
 fn under_a_bound_the_source_track_costs_nothing() {
     // Behind two consecutive reads of one track this drive reads ahead to its end, and the next request waits for that.
-    for load in testing::some(1, [Load::Oltp, Load::Random]) {
+    for load in [Load::Oltp, Load::Random] {
         let with = got(load, PolicyName::Fcfs, OutsideConfig::beyond);
         let without = |o| OutsideConfig { source_track: false, ..OutsideConfig::beyond(o) };
         let without = got(load, PolicyName::Fcfs, without);

@@ -10,6 +10,7 @@ mod fallback;
 mod felt;
 mod grid;
 mod ideas;
+mod interval;
 mod margins;
 mod paced;
 mod promises;

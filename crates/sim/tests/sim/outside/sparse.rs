@@ -6,6 +6,7 @@ use freeblock_sim::{Background, Nothing, Outside, black_box};
 use model::{DriveModel, builtin};
 use scheduler::policy::PolicyName;
 use scheduler::{Config, Core, OutsideConfig, Parameter, Place, Priority, Sessions};
+use std::ops::Range;
 use std::sync::Arc;
 use units::{Instant, Lbn, LbnRange, Sectors};
 use workload::{Arrival, Issuer, Oltp, OltpConfig};
@@ -71,9 +72,13 @@ fn pair(wanted: Wanted, seed: u64, config: impl Fn(OutsideConfig) -> OutsideConf
 }
 
 /// Runs several seeds.
-fn pairs_of(wanted: Wanted, config: impl Fn(OutsideConfig) -> OutsideConfig + Copy) -> (Had, Pairs) {
+fn pairs_of(
+    wanted: Wanted,
+    seeds: Range<u64>,
+    config: impl Fn(OutsideConfig) -> OutsideConfig + Copy,
+) -> (Had, Pairs) {
     let mut had = Had::default();
-    let pairs = Pairs::of(42..46, |seed| {
+    let pairs = Pairs::of(seeds, |seed| {
         let (one, pair) = pair(wanted, seed, config);
         (had.blocks, had.bought) = (had.blocks + one.blocks, had.bought + one.bought);
         pair
@@ -83,24 +88,34 @@ fn pairs_of(wanted: Wanted, config: impl Fn(OutsideConfig) -> OutsideConfig + Co
 
 #[test]
 fn the_rest_of_a_gap_behind_a_detour_is_used_as_well() {
-    let [(with, pairs), (without, _)] =
-        [true, false].map(|plan_rest| pairs_of(SPARSE, |beyond| OutsideConfig { plan_rest, ..beyond }));
+    let [(with, pairs), (without, _)] = [true, false]
+        .map(|plan_rest| pairs_of(SPARSE, 42..45, |beyond| OutsideConfig { plan_rest, ..beyond }));
     assert!(with.blocks * 100 > without.blocks * 110, "{with:?} {without:?}");
     assert_eq!((with.bought, without.bought), (0, 0));
     pairs.assert_bounded("what is left of gaps is used");
 }
 
+/// Returns a configuration that spends revolutions on purpose, or not.
+fn spends(bought_turns: bool) -> impl Fn(OutsideConfig) -> OutsideConfig + Copy {
+    move |beyond| OutsideConfig { plan_rest: true, bought_turns, ..beyond }
+}
+
+#[test]
+fn revolutions_are_spent_where_worth_it() {
+    let [(with, _), (without, _)] = [true, false].map(|spent| pair(FAR, 42, spends(spent)));
+    assert!(with.blocks * 100 > without.blocks * 120 && with.bought > 0, "{with:?} {without:?}");
+}
+
 #[test]
 fn revolutions_are_spent_where_worth_it_and_within_the_bound() {
-    let [(with, pairs), (without, _)] = [true, false].map(|bought_turns| {
-        pairs_of(FAR, |beyond| OutsideConfig { plan_rest: true, bought_turns, ..beyond })
-    });
+    let seeds = 42..106;
+    let [(with, pairs), (without, _)] =
+        [true, false].map(|spent| pairs_of(FAR, seeds.clone(), spends(spent)));
     assert!(with.blocks * 100 > without.blocks * 120 && with.bought > 0, "{with:?} {without:?}");
     pairs.assert_bounded("turns are bought");
     // If all blocks are wanted, a revolution yields little more than the usual amount.
-    let (_, pairs_dense) =
-        pairs_of(ALL, |beyond| OutsideConfig { plan_rest: true, bought_turns: true, ..beyond });
-    pairs_dense.assert_bounded_by_chance(0.4, "turns may be bought where all is wanted");
+    let (_, pairs_dense) = pairs_of(ALL, seeds, spends(true));
+    pairs_dense.assert_bounded("turns may be bought where all is wanted");
 }
 
 #[test]

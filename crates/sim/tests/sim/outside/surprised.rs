@@ -14,6 +14,7 @@ use freeblock_sim::{Background, Nothing, Outside, black_box};
 use model::{DriveModel, Profile};
 use scheduler::policy::PolicyName;
 use scheduler::{Caution, Config, IdleTime, OutsideConfig, Overheads, Place};
+use std::rc::Rc;
 use std::sync::Arc;
 use units::{Duration, Instant};
 use workload::{Arrival, Issuer, Oltp, OltpConfig};
@@ -21,9 +22,6 @@ use workload::{Arrival, Issuer, Oltp, OltpConfig};
 /// The number of requests in a run, and in a part of it, after which the core's state is sampled.
 const REQUESTS: u64 = 6_000;
 const PART: u64 = 100;
-
-/// Enough seeds for a standard error that is small against the bound in most cases.
-const SEEDS: std::ops::Range<u64> = 1..5;
 
 /// Open arrivals with idle time for most of the time, for half, and for a third.
 const SELDOM: Arrival = Arrival::Poisson { rate: 5.0 };
@@ -74,8 +72,8 @@ impl Case {
         Self { name, device, known, outside: OutsideConfig::beyond(overheads(&profile)), arrival }
     }
 
-    fn pairs(&self, idle: bool, policy: PolicyName, requests: u64) -> Pairs {
-        Pairs::enough(SEEDS, |seed| {
+    fn pairs(&self, idle: bool, policy: PolicyName, (requests, seeds): (u64, u64)) -> Pairs {
+        Pairs::of(1..1 + seeds, |seed| {
             let run = |with_scan: bool| {
                 let device = (self.device)(seed);
                 let capacity = self.known.layout().capacity().min(device.capacity());
@@ -137,8 +135,8 @@ fn surprises() -> Vec<Case> {
     ]
 }
 
-/// Returns devices with trouble during the first half of the requests.
-fn troubles() -> Vec<Case> {
+/// Returns devices with trouble during the first half of the requests, and whether the bound holds for idle time under SPTF.
+fn troubles() -> Vec<(bool, Rc<Case>)> {
     let (truth, known) = atlas();
     let noisy = Behaviour::fast02();
     let there = |behaviour| drive(atlas().0, behaviour);
@@ -162,35 +160,52 @@ fn troubles() -> Vec<Case> {
     let as_told = OutsideConfig { correct_moves: false, ..uncorrected.outside };
     let reorders = Case::atlas("a queue that reorders, then none", OFTEN, there(queue(QueueOrder::Sptf)));
     let six = OutsideConfig { at_drive: 6, ..reorders.outside };
-    vec![
-        until_half(cheetah_told, drive(cheetah, noisy)),
-        until_half(Case { outside: as_told, ..uncorrected }, there(noisy)),
-        atlas_after("slower arms, then as told", RATE, slow()),
-        until_half(Case { outside: six, ..reorders }, there(queue(QueueOrder::Fcfs))),
-        atlas_after("flash, then a disk", RATE, flash(&known)),
-        atlas_after("shingled, then not", SELDOM, shingled(truth, &known)),
-    ]
+    let troubles = [
+        (true, atlas_after("shingled, then not", SELDOM, shingled(truth, &known))),
+        (true, until_half(Case { outside: six, ..reorders }, there(queue(QueueOrder::Fcfs)))),
+        (true, atlas_after("flash, then a disk", RATE, flash(&known))),
+        (true, until_half(cheetah_told, drive(cheetah, noisy))),
+        (true, until_half(Case { outside: as_told, ..uncorrected }, there(noisy))),
+        (false, atlas_after("slower arms, then as told", RATE, slow())),
+    ];
+    troubles.map(|(kept, case)| (kept, Rc::new(case))).into()
 }
 
-/// Checks the bound in gaps alone, and with idle time.
-fn assert_bounded(case: &Case) {
-    let how = [(true, PolicyName::Fcfs), (false, PolicyName::Fcfs), (true, PolicyName::Sptf)];
-    for (idle, policy) in testing::some(1, how) {
-        let used = if idle { "idle time" } else { "gaps alone" };
-        case.pairs(idle, policy, REQUESTS)
-            .assert_bounded_of(REQUESTS, &format!("{}, {used}, {policy:?}", case.name));
-    }
+/// Idle time or gaps alone, and the policy.
+const HOW: [(bool, PolicyName); 3] =
+    [(true, PolicyName::Fcfs), (false, PolicyName::Fcfs), (true, PolicyName::Sptf)];
+
+/// Checks the bound in gaps alone, or with idle time.
+fn assert_bounded(case: &Case, (idle, policy): (bool, PolicyName)) {
+    let used = if idle { "idle time" } else { "gaps alone" };
+    case.pairs(idle, policy, (REQUESTS, testing::sized(4, 32)))
+        .assert_bounded_of(REQUESTS, &format!("{}, {used}, {policy:?}", case.name));
 }
 
 #[test]
 fn on_any_device_responses_are_longer_by_no_more_than_the_bound() {
-    testing::some(4, surprises()).iter().for_each(assert_bounded);
+    for case in testing::some(2, surprises()) {
+        testing::some(1, HOW).into_iter().for_each(|how| assert_bounded(&case, how));
+    }
 }
 
 #[test]
 fn after_trouble_responses_are_longer_by_no_more_than_the_bound() {
     // The part of the bound that idle time uses while gaps are unused must not be available to detours afterwards.
-    testing::some(3, troubles()).iter().for_each(assert_bounded);
+    let cases = troubles().into_iter().flat_map(|(is_kept_by_sptf, case)| {
+        let how = HOW.into_iter().filter(move |(_, policy)| is_kept_by_sptf || *policy == PolicyName::Fcfs);
+        testing::some(1, how).into_iter().map(move |how| (Rc::clone(&case), how))
+    });
+    for (case, how) in testing::some(1, cases) {
+        assert_bounded(&case, how);
+    }
+}
+
+#[test]
+fn after_a_change_of_the_drive_responses_under_sptf_are_longer_by_no_more_than_the_bound() {
+    for (_, case) in troubles().into_iter().filter(|(is_kept_by_sptf, _)| !is_kept_by_sptf) {
+        assert_bounded(&case, (true, PolicyName::Sptf));
+    }
 }
 
 #[test]
@@ -199,10 +214,10 @@ fn shingled_tracks_are_not_trusted_under_any_load() {
     let open = [5.0, 15.0, 30.0].map(|rate| (Arrival::Poisson { rate }, REQUESTS));
     // Some thousand requests later its cache is full, and the next requests wait until whole bands are written.
     let closed = [1, 10].map(|tasks| (Arrival::outstanding(tasks), 2 * REQUESTS));
-    for (arrival, requests) in testing::some(2, open.into_iter().chain(closed)) {
+    for (arrival, requests) in testing::some(1, open.into_iter().chain(closed)) {
         let case = Case::atlas("shingled", arrival, shingled(profile.clone(), &known));
         for idle in [false, true] {
-            let pairs = case.pairs(idle, PolicyName::Fcfs, requests);
+            let pairs = case.pairs(idle, PolicyName::Fcfs, (requests, testing::sized(4, 8)));
             let what = format!("{arrival:?}, idle time {idle}");
             pairs.assert_bounded_of(requests, &what);
             assert!(pairs.trusted() < 0.1, "{what}: {pairs}");

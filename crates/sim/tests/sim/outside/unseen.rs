@@ -79,7 +79,7 @@ fn as_told(overheads: Overheads) -> OutsideConfig {
 fn hidden_costs_are_bounded_as_well() {
     let cases = WRONG.into_iter().flat_map(|told| POLICIES.map(|policy| (told, policy)));
     for (told, policy) in testing::some(1, cases) {
-        for place in [OutsideConfig::beyond, as_told] {
+        for place in testing::some(1, [OutsideConfig::beyond as fn(Overheads) -> OutsideConfig, as_told]) {
             let twins = twins(told, policy, place);
             let corrects = place(Overheads::default()).correct_moves;
             assert!(twins.slower < 1.0, "{told:?}, {policy}, corrected {corrects}: {twins:?}");

@@ -326,7 +326,7 @@ fn a_drive_that_caches_writes_is_trusted_at_any_queue_length() {
     for policy in [PolicyName::Fcfs, PolicyName::Sptf] {
         for tasks in testing::some(1, [4, 10]) {
             let load = (Arrival::outstanding(tasks), Share::TWO_THIRDS);
-            let pairs = Pairs::of(42..46, |seed| {
+            let pairs = Pairs::of(42..testing::sized(45, 46), |seed| {
                 pair_of(("quantum-atlas-10k", noisy), (policy, None), load, (8_000, seed))
             });
             pairs.assert_bounded(&format!("{policy:?}, {tasks} at a time"));

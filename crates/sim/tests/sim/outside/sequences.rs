@@ -102,7 +102,7 @@ fn a_drive_that_matches_its_profile_is_trusted_under_streams_and_yields_blocks()
     for idle in [false, true] {
         let all = cells(Surprise::None, &[Kind::Half, Kind::Runs, Kind::Sequence], idle);
         for cell in testing::some(1, all) {
-            let harmed = wrong(&cell, 8_000, testing::sized(4, 8));
+            let harmed = wrong(&cell, 8_000, testing::sized(3, 8));
             assert!(harmed.is_none(), "{harmed:?}");
             let seen = cell.run(8_000, 42);
             assert!(seen.trusted > 0.9 && seen.right > 0.85, "{cell:?}: {seen:?}");

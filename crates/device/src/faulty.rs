@@ -51,14 +51,14 @@ pub struct Faulty<D> {
     /// The fate of each request at the device.
     fates: BTreeMap<u64, Fate>,
     /// Delayed requests and answers, by the instant at which they continue, and by order.
-    held: BTreeMap<(Instant, u64), Held>,
+    held: BTreeMap<(Instant, u64), HeldAnswer>,
     turn: u64,
     done: VecDeque<Answer>,
     lost: u64,
 }
 
 #[derive(Debug)]
-enum Held {
+enum HeldAnswer {
     Ask(u64, LbnRange, Ask),
     Answer(Answer),
 }
@@ -156,7 +156,7 @@ impl<D: Device> Faulty<D> {
                 }
                 Some(Fate::Late(by)) => {
                     let at = answer.at + by;
-                    self.hold(at, Held::Answer(Answer { at, ..answer }));
+                    self.hold(at, HeldAnswer::Answer(Answer { at, ..answer }));
                 }
                 // The device gets delayed requests only later, so it has no answer for them.
                 Some(Fate::Delayed(_)) => self.done.push_back(answer),
@@ -165,7 +165,7 @@ impl<D: Device> Faulty<D> {
         }
     }
 
-    fn hold(&mut self, until: Instant, held: Held) {
+    fn hold(&mut self, until: Instant, held: HeldAnswer) {
         self.held.insert((until, self.turn), held);
         self.turn += 1;
     }
@@ -175,8 +175,8 @@ impl<D: Device> Faulty<D> {
         while let Some(held) = self.held.first_entry().filter(|held| held.key().0 <= now) {
             let ((at, _), held) = held.remove_entry();
             match held {
-                Held::Answer(answer) => self.done.push_back(answer),
-                Held::Ask(id, range, ask) => {
+                HeldAnswer::Answer(answer) => self.done.push_back(answer),
+                HeldAnswer::Ask(id, range, ask) => {
                     self.device.advance(at);
                     self.device.ask(at, id, range, ask);
                 }
@@ -209,7 +209,7 @@ impl<D: Device> Device for Faulty<D> {
             _ => (range, ask),
         };
         if let Some(Fate::Delayed(by)) = fate {
-            return self.hold(now + by, Held::Ask(id, range, ask));
+            return self.hold(now + by, HeldAnswer::Ask(id, range, ask));
         }
         if let Some(fate) = fate {
             self.fates.insert(id, fate);

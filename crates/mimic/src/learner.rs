@@ -13,7 +13,7 @@ use crate::search::FURTHEST;
 use crate::table::{AT_ONCE, Table, lot};
 use bits::Bits;
 use cell::Cell;
-use change::{Change, Source};
+use change::{Change, PredictionSource};
 use grid::Grid;
 pub use kept::{LearntError, SavedPart, Saving};
 use lines::Lines;
@@ -308,17 +308,17 @@ impl Learner {
     }
 
     #[inline]
-    fn predict(&self, pair: Pair, distance: Distance, lot: u64) -> Option<(Duration, Source)> {
+    fn predict(&self, pair: Pair, distance: Distance, lot: u64) -> Option<(Duration, PredictionSource)> {
         let side = &self.pairs[pair.index()];
         let i = self.grid.cell(distance.sectors());
         if side.lines.is_known(i) {
             let cell = side.cell(i);
-            return Some((Duration::from_nanos(cell.mean()), Source::Own(cell.count())));
+            return Some((Duration::from_nanos(cell.mean()), PredictionSource::Own(cell.count())));
         }
         if let Some(table) = &self.table {
-            return table.time(pair, distance, lot).map(|time| (time, Source::Table));
+            return table.time(pair, distance, lot).map(|time| (time, PredictionSource::Table));
         }
-        self.on_line(side, i, distance.sectors()).map(|time| (time, Source::Line))
+        self.on_line(side, i, distance.sectors()).map(|time| (time, PredictionSource::Line))
     }
 
     /// Returns the times of at most [`AT_ONCE`] requests, one step after another for all of them, so that their

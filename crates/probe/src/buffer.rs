@@ -252,7 +252,7 @@ fn places(meter: &mut Meter<'_>, found: &Buffer) -> Result<(u64, f64), ProbeErro
 
 /// Returns the same for a few segments, found by doubling and bisection; `None` for more.
 fn few_places(meter: &mut Meter<'_>, found: &Buffer, looks: usize) -> Result<Option<(u64, f64)>, ProbeError> {
-    let mut seen: Vec<Look> = Vec::new();
+    let mut seen: Vec<EvictionCheck> = Vec::new();
     let mut guessed = false;
     let mut forgotten_after = |meter: &mut Meter<'_>, others: u64| -> Result<bool, ProbeError> {
         let capacity = meter.capacity();
@@ -278,7 +278,7 @@ fn few_places(meter: &mut Meter<'_>, found: &Buffer, looks: usize) -> Result<Opt
             let gone = !meter.is_hit(&reading);
             looked += 1;
             guessed |= meter.disturbed() != before;
-            seen.push(Look { others, gone });
+            seen.push(EvictionCheck { others, gone });
             all_gone += usize::from(gone);
         }
         Ok(2 * all_gone > looks)
@@ -315,7 +315,7 @@ fn many_places(meter: &mut Meter<'_>, found: &Buffer, looks: usize) -> Result<(u
     let stride = 3 * (2 * found.ahead + 2);
     let most = (meter.capacity() / stride / 2).clamp(MOST_AT_RANDOM, MOST_SEGMENTS);
     let mut enough = FEW_SEGMENTS;
-    let mut seen: Vec<Look> = Vec::new();
+    let mut seen: Vec<EvictionCheck> = Vec::new();
     let (mut segments, mut sure) = (1, 0.0);
     let before = meter.disturbed();
     for _ in 0..MOST_PASSES {
@@ -342,7 +342,7 @@ fn many_places(meter: &mut Meter<'_>, found: &Buffer, looks: usize) -> Result<(u
 struct Pass<'b> {
     found: &'b Buffer,
     places: Vec<u64>,
-    seen: Vec<Look>,
+    seen: Vec<EvictionCheck>,
 }
 
 impl<'b> Pass<'b> {
@@ -370,7 +370,7 @@ impl<'b> Pass<'b> {
     fn look(&mut self, meter: &mut Meter<'_>, place: u64, others: u64) -> Result<bool, ProbeError> {
         let again = if self.found.keeps { place } else { place + 1 };
         let gone = !meter.read(again, 1).map(|reading| meter.is_hit(&reading))?;
-        self.seen.push(Look { others, gone });
+        self.seen.push(EvictionCheck { others, gone });
         Ok(gone)
     }
 
@@ -402,14 +402,14 @@ impl<'b> Pass<'b> {
 
 /// A look at a place after reads of other places, and whether it had been evicted.
 #[derive(Clone, Copy, Debug)]
-struct Look {
+struct EvictionCheck {
     others: u64,
     gone: bool,
 }
 
 /// Returns the logarithms of the likelihoods of 1, 2, ... segments, less that of none, if a buffer evicts the segment used least
 /// recently. The share `quick` of reads from the medium is as quick as a hit. There may be more segments than are looked for.
-fn log_likelihoods(seen: &[Look], quick: f64) -> Vec<f64> {
+fn log_likelihoods(seen: &[EvictionCheck], quick: f64) -> Vec<f64> {
     // The gain of each number over the number before.
     let mut gains: Vec<f64> = vec![0.0; 2 * MOST_SEGMENTS as usize + 1];
     for look in seen {
@@ -432,7 +432,7 @@ fn sure_of(segments: u64, logs: &[f64]) -> f64 {
 }
 
 /// Returns the likeliest number of segments and its probability.
-fn most_likely(seen: &[Look], quick: f64) -> (u64, f64) {
+fn most_likely(seen: &[EvictionCheck], quick: f64) -> (u64, f64) {
     let logs = log_likelihoods(seen, quick);
     let best = logs.iter().copied().fold(f64::MIN, f64::max);
     let segments = logs.iter().position(|&log| log >= best).map_or(1, |at| at as u64 + 1);
@@ -447,7 +447,7 @@ mod tests {
     fn confidence_in_segments_follows_the_looks_around_their_number() {
         // A pass back over a buffer of five segments, some passes.
         let seen = |passes: usize| {
-            let pass = (0..9).map(|others| Look { others, gone: others >= 5 });
+            let pass = (0..9).map(|others| EvictionCheck { others, gone: others >= 5 });
             (0..passes).flat_map(|_| pass.clone()).collect::<Vec<_>>()
         };
         // The remaining doubt is that the first read from the medium was quick.
@@ -463,7 +463,8 @@ mod tests {
         slow[2].gone = true;
         assert_eq!(most_likely(&slow, 0.1).0, 5);
         // No place was ever evicted: the number may be larger.
-        let never: Vec<Look> = (0..MOST_SEGMENTS).map(|others| Look { others, gone: false }).collect();
+        let never: Vec<EvictionCheck> =
+            (0..MOST_SEGMENTS).map(|others| EvictionCheck { others, gone: false }).collect();
         assert!(most_likely(&never, 0.1).1 < 0.01);
     }
 }

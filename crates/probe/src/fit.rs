@@ -18,7 +18,7 @@ const EXACT: f64 = 1e-9;
 
 /// The measured angle of an LBN, as the mean of some readings.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Measured {
+struct MeasuredAngle {
     lbn: u64,
     angle: f64,
     readings: f64,
@@ -30,7 +30,7 @@ pub(crate) struct Fit {
     matrix: [[f64; MOST]; MOST],
     /// The spread of one reading, revolutions.
     spread: f64,
-    measured: Vec<Measured>,
+    measured: Vec<MeasuredAngle>,
     /// The levels whose rotations are assumed to be whole sectors; none once that has proved wrong.
     pinned: [bool; MOST],
     never_pin: bool,
@@ -71,7 +71,7 @@ impl Fit {
 
     /// Adds the mean of `readings` that found `lbn` `error` revolutions after its prediction, and corrects the zone.
     pub(crate) fn take(&mut self, zone: &mut Zone, lbn: u64, error: f64, readings: f64) {
-        self.measured.push(Measured { lbn, angle: zone.predict(lbn) + error, readings });
+        self.measured.push(MeasuredAngle { lbn, angle: zone.predict(lbn) + error, readings });
         self.correct(zone, weights(zone, lbn), error, readings);
     }
 

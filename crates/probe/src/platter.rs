@@ -50,7 +50,7 @@ pub(crate) struct Platter {
     phase_variance: f64,
     common: f64,
     speed_variance: f64,
-    map: Map,
+    map: MapOffset,
     wanders: bool,
     /// The revolution time when following began, ns, and the mean of recent ones.
     at_first: f64,
@@ -68,7 +68,7 @@ impl Platter {
             phase_variance: 0.0,
             common: 0.0,
             speed_variance: 0.0,
-            map: Map { error: 0.0, variance: 0.0, with_phase: 0.0, with_speed: 0.0 },
+            map: MapOffset { error: 0.0, variance: 0.0, with_phase: 0.0, with_speed: 0.0 },
             wanders: false,
             at_first: 0.0,
             usual: 0.0,
@@ -94,7 +94,7 @@ impl Platter {
         self.phase_variance = 0.0;
         self.common = 0.0;
         self.speed_variance = SPEED_AT_FIRST * SPEED_AT_FIRST;
-        self.map = Map::default();
+        self.map = MapOffset::default();
         self.wanders = true;
         self.at_first = self.revolution;
         self.usual = self.revolution;
@@ -114,7 +114,7 @@ impl Platter {
         self.common = 0.0;
         self.revolution = self.usual;
         self.speed_variance = SPEED_AT_FIRST * SPEED_AT_FIRST;
-        self.map = Map::default();
+        self.map = MapOffset::default();
         self.lost = 0;
     }
 
@@ -123,7 +123,7 @@ impl Platter {
     pub(crate) fn take(&mut self, at: Instant, angle: f64, spread: f64) -> Option<f64> {
         let error = self.correct(at, angle, spread, 0.0);
         // The map's error is estimated anew from each anchor on.
-        self.map = Map::default();
+        self.map = MapOffset::default();
         error
     }
 
@@ -200,7 +200,7 @@ impl Platter {
         self.phase_variance = phase_variance - of_phase * of[0];
         self.common = common - of_phase * of[1];
         self.speed_variance = speed_variance - of_speed * of[1];
-        self.map = Map {
+        self.map = MapOffset {
             error: map.error + of_map * error,
             variance: map.variance - of_map * of[2],
             with_phase: with_phase - of_phase * of[2],
@@ -238,7 +238,7 @@ pub(crate) fn spread_where_followed(reading: f64, every: f64, revolution: f64) -
 
 /// The error that all sectors of the map share, in revolutions: its estimate, its variance, and its covariances with phase and speed.
 #[derive(Clone, Copy, Debug, Default)]
-struct Map {
+struct MapOffset {
     error: f64,
     variance: f64,
     with_phase: f64,

@@ -13,7 +13,7 @@ mod writes;
 
 pub(crate) use promotable::Urgent;
 pub(crate) use search::Focus;
-pub(crate) use walk::{Front, Sought, Walk, Way};
+pub(crate) use walk::{Front, Sought, Walk, WalkStart};
 
 use crate::sessions::{
     MOST_BLOCK_SECTORS, MOST_SESSIONS, MOST_TASKS, Parameter, Priority, SessionError, Wanted,

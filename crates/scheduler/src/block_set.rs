@@ -458,7 +458,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[derive(Clone, Debug)]
-    enum Step {
+    enum SetStep {
         Remove(u64),
         Insert(u64),
         RemoveRange(u64, u64),
@@ -479,7 +479,7 @@ mod tests {
         ]
     }
 
-    fn steps() -> impl Strategy<Value = Vec<Step>> {
+    fn steps() -> impl Strategy<Value = Vec<SetStep>> {
         // Places crowd around boundaries and each other, so that leaves empty and fill again.
         let place = || {
             prop_oneof![
@@ -491,13 +491,13 @@ mod tests {
             ]
         };
         let step = prop_oneof![
-            4 => place().prop_map(Step::Remove),
-            3 => place().prop_map(Step::Insert),
-            3 => (place(), place()).prop_map(|(a, b)| Step::RemoveRange(a, b)),
-            4 => (place(), place()).prop_map(|(a, b)| Step::Count(a, b)),
-            2 => place().prop_map(Step::Next),
-            2 => (place(), 0..600u64).prop_map(|(a, n)| Step::Each(a, a + n)),
-            2 => (place(), place()).prop_map(|(a, b)| Step::Run(a, b)),
+            4 => place().prop_map(SetStep::Remove),
+            3 => place().prop_map(SetStep::Insert),
+            3 => (place(), place()).prop_map(|(a, b)| SetStep::RemoveRange(a, b)),
+            4 => (place(), place()).prop_map(|(a, b)| SetStep::Count(a, b)),
+            2 => place().prop_map(SetStep::Next),
+            2 => (place(), 0..600u64).prop_map(|(a, n)| SetStep::Each(a, a + n)),
+            2 => (place(), place()).prop_map(|(a, b)| SetStep::Run(a, b)),
         ];
         prop::collection::vec(step, 1..60)
     }
@@ -513,17 +513,17 @@ mod tests {
             let has = |odd: &BTreeSet<u64>, b: u64| b < blocks && (odd.contains(&b) != full);
             for step in steps {
                 match step {
-                    Step::Remove(b) => {
+                    SetStep::Remove(b) => {
                         let was = has(&odd, b);
                         if was { if full { odd.insert(b); } else { odd.remove(&b); } }
                         prop_assert_eq!(ours.remove(b), was);
                     }
-                    Step::Insert(b) => {
+                    SetStep::Insert(b) => {
                         let new = b < blocks && !has(&odd, b);
                         if new { if full { odd.remove(&b); } else { odd.insert(b); } }
                         prop_assert_eq!(ours.insert(b), new);
                     }
-                    Step::RemoveRange(a, b) => {
+                    SetStep::RemoveRange(a, b) => {
                         let b = b.min(a + 20_000).min(blocks);
                         let mut n = 0;
                         for block in a..b {
@@ -534,13 +534,13 @@ mod tests {
                         }
                         prop_assert_eq!(ours.remove_range(a, b), n);
                     }
-                    Step::Count(a, b) => {
+                    SetStep::Count(a, b) => {
                         let b2 = b.min(blocks);
                         let odd_here = if a < b2 { odd.range(a..b2).count() as u64 } else { 0 };
                         let expected = if full { b2.saturating_sub(a) - odd_here } else { odd_here };
                         prop_assert_eq!(ours.count(a, b), expected);
                     }
-                    Step::Next(a) => {
+                    SetStep::Next(a) => {
                         let expected = if full {
                             (a..blocks).find(|b| !odd.contains(b))
                         } else {
@@ -548,12 +548,12 @@ mod tests {
                         };
                         prop_assert_eq!(ours.next(a), expected);
                     }
-                    Step::Run(a, b) => {
+                    SetStep::Run(a, b) => {
                         let first = (a..b).find(|block| has(&odd, *block));
                         let end = |first| (first..b).find(|block| !has(&odd, *block)).unwrap_or(b);
                         prop_assert_eq!(ours.run(a, b), first.map(|first| (first, end(first))));
                     }
-                    Step::Each(a, b) => {
+                    SetStep::Each(a, b) => {
                         let mut listed = Vec::new();
                         ours.for_each(a, b, |block| listed.push(block));
                         let expected: Vec<u64> = (a..b).filter(|block| has(&odd, *block)).collect();

@@ -31,9 +31,9 @@ pub use config::{Config, Sharing};
 use model::{DriveModel, Position};
 use outside::Outside;
 use thiserror::Error;
-use under_way::{Job, UnderWay, Work};
+use under_way::{Job, JobWork, UnderWay};
 use units::{Instant, Lbn, LbnRange, Op, RequestId, Sectors, SessionId, TaskId, TrackIndex};
-use watch::Watch;
+use watch::DriveWatch;
 
 /// The maximum of sectors of a request that joins promoted reads: half a megabyte of 512-byte sectors.
 const MOST_PROMOTED: u64 = 1 << 10;
@@ -206,7 +206,7 @@ pub struct Core {
     drive: Arc<DriveModel>,
     config: Config,
     policy: AnyPolicy,
-    watch: Watch,
+    watch: DriveWatch,
     pool: Vec<Pending>,
     /// How many of them were promoted.
     promoted: usize,
@@ -259,7 +259,7 @@ impl Core {
         }
         Self {
             policy: config.policy.into(),
-            watch: Watch::default(),
+            watch: DriveWatch::default(),
             config,
             pool: Vec::new(),
             promoted: 0,
@@ -354,7 +354,7 @@ impl Core {
             return;
         };
         self.now = now;
-        if let Work::Foreground(job) = &done.work
+        if let JobWork::Foreground(job) = &done.work
             && job.pending.promoted.is_none()
         {
             self.idle.since = now;
@@ -366,7 +366,7 @@ impl Core {
                 Some(bad) => Action::Failed { id, bad },
                 None => Action::Completed(id),
             });
-        } else if let Work::Probe(job) = done.work {
+        } else if let JobWork::Probe(job) = done.work {
             self.watch.done(now, &job.pending.request, bad.is_empty());
         } else {
             self.watch.lost_sight();
@@ -389,7 +389,7 @@ impl Core {
         self.now = now;
         self.watch.lost_sight();
         self.background.lost(self.drive.layout());
-        if let Work::Foreground(job) = lost.work {
+        if let JobWork::Foreground(job) = lost.work {
             self.retry = Some(job);
         }
     }
@@ -440,8 +440,8 @@ impl Core {
     /// Returns the purpose of the work under way, `None` without work.
     pub fn whose(&self) -> Option<Whose> {
         Some(match &self.busy.as_ref()?.work {
-            Work::Idle(_) | Work::Probe(_) => Whose::Idle,
-            Work::Foreground(job) => match job.pending.promoted {
+            JobWork::Idle(_) | JobWork::Probe(_) => Whose::Idle,
+            JobWork::Foreground(job) => match job.pending.promoted {
                 Some(session) => Whose::Promoted(session),
                 None => Whose::Request(job.pending.request.id),
             },

@@ -208,7 +208,7 @@ impl Planner {
             return (None, 0);
         }
         let budget = budget.lookups();
-        let mut tally = Tally {
+        let mut tally = SearchTally {
             best: Detour { score: gap.above, stops: [None; MOST_STOPS], merged: false },
             depth: background.depth().max(1),
             densest: self.densest,
@@ -232,7 +232,7 @@ impl Planner {
             terms,
         };
         search.run(reach);
-        let Tally { best, left, .. } = search.tally;
+        let SearchTally { best, left, .. } = search.tally;
         (best.stops[0].is_some().then_some(best), (budget - left).div_ceil(LOOKUPS_PER_TRACK))
     }
 }
@@ -284,13 +284,13 @@ struct Search<'a> {
     destination: TrackRef<'a>,
     /// The operations that sessions want.
     ops: &'static [Op],
-    tally: Tally,
+    tally: SearchTally,
     /// The costs of commands, outside the drive.
     terms: Option<&'a Terms<'a>>,
 }
 
 /// The results and the costs of a search so far.
-struct Tally {
+struct SearchTally {
     best: Detour,
     /// The maximum of tasks that may want the same sector.
     depth: u64,
@@ -533,7 +533,7 @@ impl Search<'_> {
     }
 }
 
-impl Tally {
+impl SearchTally {
     /// Tries a track between two instants.
     #[inline]
     fn window(

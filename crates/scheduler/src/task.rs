@@ -55,7 +55,7 @@ pub(crate) struct Task {
 }
 
 /// The part of a window in an extent.
-enum Part {
+enum WindowPart {
     /// Blocks `from..to`, each whole.
     Blocks(u64, u64),
     /// A piece: block, offset in it, sectors.
@@ -153,8 +153,8 @@ impl Task {
     pub fn score(&self, extent: Extent, from: Lbn, to: Lbn, track_sectors: u32, begin: bool) -> u64 {
         let mut sum = 0;
         self.parts(extent, from, to, track_sectors, |part| match part {
-            Part::Blocks(from, to) => sum += self.sectors_wanted(from, to),
-            Part::Piece(block, offset, sectors) => {
+            WindowPart::Blocks(from, to) => sum += self.sectors_wanted(from, to),
+            WindowPart::Piece(block, offset, sectors) => {
                 if self.wants_piece(block, offset, sectors, begin) {
                     sum += u64::from(sectors);
                 }
@@ -190,11 +190,11 @@ impl Task {
             extent.sector + (lbn - extent.lbn.get()) as u32
         };
         self.parts(extent, from, to, track_sectors, |part| match part {
-            Part::Blocks(from, to) => self.wanted.for_each(from, to, |block| {
+            WindowPart::Blocks(from, to) => self.wanted.for_each(from, to, |block| {
                 let sectors = self.block_range(block).len().get() as u32;
                 each(Item { block, offset: 0, sectors, sector: sector_of(block, 0), whole: true });
             }),
-            Part::Piece(block, offset, sectors) => {
+            WindowPart::Piece(block, offset, sectors) => {
                 if self.wants_piece(block, offset, sectors, begin) {
                     let sector = sector_of(block, offset);
                     each(Item { block, offset, sectors, sector, whole: false });
@@ -359,7 +359,14 @@ impl Task {
 
     /// Calls `each` with the parts of the LBNs `from..to` of an extent.
     #[inline]
-    fn parts(&self, extent: Extent, from: Lbn, to: Lbn, track_sectors: u32, mut each: impl FnMut(Part)) {
+    fn parts(
+        &self,
+        extent: Extent,
+        from: Lbn,
+        to: Lbn,
+        track_sectors: u32,
+        mut each: impl FnMut(WindowPart),
+    ) {
         // The extent's share of the task, then the window's share of that, as offsets in the task.
         let (low, high) = self.clip(extent.lbn, extent.lbn + Sectors::new(u64::from(extent.len)));
         let (from, to) = self.clip(from, to);
@@ -374,22 +381,30 @@ impl Task {
         let (first, last) = (self.ceil(low), self.last_whole(high));
         let (a, b) = (first.max(self.ceil(from)), last.min(self.last_whole(to)));
         if a < b {
-            each(Part::Blocks(a, b));
+            each(WindowPart::Blocks(a, b));
         }
         // The piece before the first whole block, and the one after the last; one and the same when the extent
         // lies inside a single block.
         let head_end = (first * self.block).min(high);
         if low < head_end && from <= low && to >= head_end {
             let block = first - 1;
-            each(Part::Piece(block, (low - block * self.block) as u32, (head_end - low) as u32));
+            each(WindowPart::Piece(block, (low - block * self.block) as u32, (head_end - low) as u32));
         }
         let tail = last * self.block;
         if first <= last && tail < high && from <= tail && to >= high {
-            each(Part::Piece(last, 0, (high - tail) as u32));
+            each(WindowPart::Piece(last, 0, (high - tail) as u32));
         }
     }
 
-    fn long_parts(&self, low: u64, high: u64, from: u64, to: u64, longest: u64, mut each: impl FnMut(Part)) {
+    fn long_parts(
+        &self,
+        low: u64,
+        high: u64,
+        from: u64,
+        to: u64,
+        longest: u64,
+        mut each: impl FnMut(WindowPart),
+    ) {
         let mut block = low / self.block;
         while block * self.block < high.min(to) {
             let start = block * self.block;
@@ -401,7 +416,7 @@ impl Task {
                 if stop > to {
                     break;
                 }
-                each(Part::Piece(block, (at - start) as u32, (stop - at) as u32));
+                each(WindowPart::Piece(block, (at - start) as u32, (stop - at) as u32));
                 at = stop;
             }
             block += 1;

@@ -249,20 +249,20 @@ mod tests {
     use proptest::prelude::*;
 
     #[derive(Clone, Debug)]
-    enum Step {
+    enum IndexStep {
         Insert(u64, u64),
         /// Removes the entry of this age rank.
         Remove(usize),
         Look(u64, u64),
     }
 
-    fn steps() -> impl Strategy<Value = Vec<Step>> {
+    fn steps() -> impl Strategy<Value = Vec<IndexStep>> {
         // Many small ranges in a small space, so that chunks split and empty; some over nearly all of it.
         let length = prop_oneof![6 => 1..9u64, 2 => 1..100u64, 1 => 1..3_000u64];
         let step = prop_oneof![
-            5 => (0..2_000u64, length.clone()).prop_map(|(a, n)| Step::Insert(a, a + n)),
-            3 => any::<usize>().prop_map(Step::Remove),
-            3 => (0..5_000u64, length).prop_map(|(a, n)| Step::Look(a, a + n)),
+            5 => (0..2_000u64, length.clone()).prop_map(|(a, n)| IndexStep::Insert(a, a + n)),
+            3 => any::<usize>().prop_map(IndexStep::Remove),
+            3 => (0..5_000u64, length).prop_map(|(a, n)| IndexStep::Look(a, a + n)),
         ];
         prop::collection::vec(step, 1..1_500)
     }
@@ -281,18 +281,18 @@ mod tests {
             let mut next = 0;
             for step in steps {
                 match step {
-                    Step::Insert(start, end) => {
+                    IndexStep::Insert(start, end) => {
                         ours.insert(start, end, next);
                         naive.push((start, end, next));
                         next += 1;
                     }
-                    Step::Remove(which) if !naive.is_empty() => {
+                    IndexStep::Remove(which) if !naive.is_empty() => {
                         let (start, end, slot) = naive.remove(which % naive.len());
                         prop_assert!(ours.remove(start, end, slot));
                         prop_assert!(!ours.remove(start, end, slot), "removed twice");
                     }
-                    Step::Remove(_) => prop_assert!(!ours.remove(1, 2, 0)),
-                    Step::Look(low, high) => {
+                    IndexStep::Remove(_) => prop_assert!(!ours.remove(1, 2, 0)),
+                    IndexStep::Look(low, high) => {
                         let mut found = Vec::new();
                         ours.overlapping(low, high, |slot| found.push(slot));
                         found.sort_unstable();

@@ -51,7 +51,7 @@ pub struct Outside<S> {
     device: Device,
     foreground: Issuer<S>,
     /// Unfinished requests, by number less the first one's.
-    in_flight: VecDeque<Option<Pending>>,
+    in_flight: VecDeque<Option<Unfinished>>,
     first_in_flight: u64,
     now: Instant,
     /// Flushes and discards for which the drive has no room. They pass by the core, which sends reads and writes alone.
@@ -77,7 +77,7 @@ pub struct Outside<S> {
 
 /// A request that is not finished, and the orders that came with it and are left.
 #[derive(Clone, Copy, Debug)]
-struct Pending {
+struct Unfinished {
     flight: InFlight,
     cache: CacheOps,
     /// The drive's report on its own command.
@@ -416,7 +416,7 @@ impl<S: Source> Outside<S> {
             let id = RequestId::new(self.first_in_flight + self.in_flight.len() as u64);
             let request = Request { id, op: request.op, range: request.range };
             let flight = InFlight { request, task, arrived: self.now };
-            self.in_flight.push_back(Some(Pending { flight, cache, done: None }));
+            self.in_flight.push_back(Some(Unfinished { flight, cache, done: None }));
             if without_transfer(cache, request.range).is_none() {
                 self.statistics.arrived(self.now);
                 observer.arrived(request, self.now);
@@ -441,7 +441,7 @@ impl<S: Source> Outside<S> {
         self.fill()
     }
 
-    fn pending(&mut self, id: RequestId) -> Option<&mut Option<Pending>> {
+    fn pending(&mut self, id: RequestId) -> Option<&mut Option<Unfinished>> {
         let slot = id.get().checked_sub(self.first_in_flight)?;
         self.in_flight.get_mut(usize::try_from(slot).ok()?)
     }
@@ -482,7 +482,7 @@ impl<S: Source> Outside<S> {
 
     /// Reports a request that is done.
     fn finish(&mut self, id: RequestId, observer: &mut impl Observer) -> Result<(), SetupError> {
-        let Some(Pending { flight, cache, done }) = self.pending(id).and_then(Option::take) else {
+        let Some(Unfinished { flight, cache, done }) = self.pending(id).and_then(Option::take) else {
             return Ok(());
         };
         while let Some(None) = self.in_flight.front() {

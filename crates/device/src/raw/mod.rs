@@ -17,7 +17,7 @@ use drive::CommandError;
 use open::Opened;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
-use transfer::{Next, Transfer, Way, unknown};
+use transfer::{Next, PendingTransfer, Way, unknown};
 use units::{Bytes, Instant, Lbn, LbnRange, RequestId, Sectors};
 
 #[cfg(feature = "ublk")]
@@ -80,7 +80,7 @@ struct Job {
 
 #[derive(Debug)]
 enum Step {
-    Transfer(Transfer),
+    Transfer(PendingTransfer),
     Discard,
     Zero { make: Make, through: bool },
     Flush,
@@ -171,7 +171,8 @@ impl Raw {
     }
 
     fn transfer(&self, way: Way, range: LbnRange, buffer: Aligned) -> (Step, Work) {
-        let (transfer, first) = Transfer::begin(way, range, self.opened.sector, buffer, &self.opened.file);
+        let (transfer, first) =
+            PendingTransfer::begin(way, range, self.opened.sector, buffer, &self.opened.file);
         (Step::Transfer(transfer), first)
     }
 
@@ -187,7 +188,7 @@ impl Raw {
             (false, _) => Make::Hole,
             (true, false) => Make::Zeroes,
             (true, true) => {
-                let buffer = Transfer::zeroes(range, self.opened.sector, self.opened.alignment);
+                let buffer = PendingTransfer::zeroes(range, self.opened.sector, self.opened.alignment);
                 return self.transfer(Way::Zero { through }, range, buffer);
             }
         };
@@ -235,7 +236,7 @@ impl Raw {
                     return self.start(id, range, self.zero(range, through, make == Make::Zeroes));
                 }
                 // Written in pieces, it shows which sector fails, and whether there is space.
-                let buffer = Transfer::zeroes(range, self.opened.sector, self.opened.alignment);
+                let buffer = PendingTransfer::zeroes(range, self.opened.sector, self.opened.alignment);
                 self.start(id, range, self.transfer(Way::Zero { through }, range, buffer));
             }
             (Step::Flush | Step::Transfer(_), _) => {

@@ -30,7 +30,7 @@ pub(super) enum Way {
 
 /// A transfer under way.
 #[derive(Debug)]
-pub(super) struct Transfer {
+pub(super) struct PendingTransfer {
     way: Way,
     range: LbnRange,
     sector: Bytes,
@@ -58,7 +58,7 @@ pub(super) enum Next {
     Failed(io::Error),
 }
 
-impl Transfer {
+impl PendingTransfer {
     /// Begins a transfer; returns also its first piece, which is all of it if that is possible at once.
     pub fn begin(
         way: Way,

@@ -263,16 +263,16 @@ fn left_behind(plan: &UblkPlan, params: &sys::ublk_params) -> Result<Option<Ublk
             fits,
         };
         match found.verdict() {
-            Verdict::Taken(whose) => return Err(UblkError::Taken { number, whose }),
-            Verdict::Wait => {
+            Takeover::Taken(whose) => return Err(UblkError::Taken { number, whose }),
+            Takeover::Wait => {
                 std::thread::sleep(LOOK);
                 ctrl.read_dev_info().map_err(io_error).map_err(driver("it cannot be looked at"))?;
             }
-            Verdict::TakeOver => {
+            Takeover::TakeOver => {
                 done(ctrl.start_user_recover()).map_err(driver("it cannot be taken over"))?;
                 return Ok(Some(ctrl));
             }
-            Verdict::TakeAway => {
+            Takeover::TakeAway => {
                 let free = take_away(&ctrl).map_err(driver("what was left of it cannot be taken away"))?;
                 let whose = HELD.to_owned();
                 return if free { Ok(None) } else { Err(UblkError::Taken { number, whose }) };
@@ -302,7 +302,7 @@ struct Found {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Verdict {
+enum Takeover {
     Taken(String),
     /// Wait for the kernel to notice that its daemon has died.
     Wait,
@@ -311,16 +311,16 @@ enum Verdict {
 }
 
 impl Found {
-    fn verdict(self) -> Verdict {
+    fn verdict(self) -> Takeover {
         match (self.state, self.served_by) {
-            _ if !self.node => Verdict::Taken(HELD.into()),
-            _ if !self.ours => Verdict::Taken("is another program's, or another disk's".into()),
+            _ if !self.node => Takeover::Taken(HELD.into()),
+            _ if !self.ours => Takeover::Taken("is another program's, or another disk's".into()),
             (sys::UBLK_S_DEV_LIVE, Some(process)) => {
-                Verdict::Taken(format!("is served by process {process}"))
+                Takeover::Taken(format!("is served by process {process}"))
             }
-            (sys::UBLK_S_DEV_LIVE, None) => Verdict::Wait,
-            (sys::UBLK_S_DEV_QUIESCED, _) if self.fits => Verdict::TakeOver,
-            _ => Verdict::TakeAway,
+            (sys::UBLK_S_DEV_LIVE, None) => Takeover::Wait,
+            (sys::UBLK_S_DEV_QUIESCED, _) if self.fits => Takeover::TakeOver,
+            _ => Takeover::TakeAway,
         }
     }
 }
@@ -359,21 +359,21 @@ mod tests {
 
     #[test]
     fn a_dead_daemons_device_is_taken_over_by_its_own_disk_only() {
-        assert_eq!(LEFT.verdict(), Verdict::TakeOver);
-        assert_eq!(Found { fits: false, ..LEFT }.verdict(), Verdict::TakeAway);
-        assert_eq!(Found { state: sys::UBLK_S_DEV_DEAD, ..LEFT }.verdict(), Verdict::TakeAway);
+        assert_eq!(LEFT.verdict(), Takeover::TakeOver);
+        assert_eq!(Found { fits: false, ..LEFT }.verdict(), Takeover::TakeAway);
+        assert_eq!(Found { state: sys::UBLK_S_DEV_DEAD, ..LEFT }.verdict(), Takeover::TakeAway);
         for state in [sys::UBLK_S_DEV_DEAD, sys::UBLK_S_DEV_LIVE, sys::UBLK_S_DEV_QUIESCED] {
             let theirs = Found { ours: false, state, ..LEFT }.verdict();
-            assert!(matches!(theirs, Verdict::Taken(whose) if whose.contains("another")), "{state}");
+            assert!(matches!(theirs, Takeover::Taken(whose) if whose.contains("another")), "{state}");
         }
     }
 
     #[test]
     fn a_daemon_that_lives_is_left_alone_and_the_death_of_one_waited_for() {
         let live = Found { state: sys::UBLK_S_DEV_LIVE, ..LEFT };
-        assert_eq!(live.verdict(), Verdict::Wait);
+        assert_eq!(live.verdict(), Takeover::Wait);
         let served = Found { served_by: Some(17), ..live }.verdict();
-        assert_eq!(served, Verdict::Taken("is served by process 17".into()));
+        assert_eq!(served, Takeover::Taken("is served by process 17".into()));
     }
 
     #[test]
@@ -381,7 +381,7 @@ mod tests {
         for state in [sys::UBLK_S_DEV_DEAD, sys::UBLK_S_DEV_LIVE, sys::UBLK_S_DEV_QUIESCED] {
             for (ours, served_by) in [(true, None), (true, Some(17)), (false, None)] {
                 let held = Found { node: false, ours, state, served_by, ..LEFT };
-                assert_eq!(held.verdict(), Verdict::Taken(HELD.into()), "{held:?}");
+                assert_eq!(held.verdict(), Takeover::Taken(HELD.into()), "{held:?}");
             }
         }
     }

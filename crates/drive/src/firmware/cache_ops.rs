@@ -1,12 +1,12 @@
 //! A host's orders for the cache: flushes, which are barriers, and discards.
 
-use super::{Breakdown, Completion, Drive, Served, Waiting};
+use super::{Breakdown, Completion, Drive, QueuedCommand, Served};
 use crate::behaviour::Queue;
 use units::Instant;
 
 impl Drive {
     /// Iterates over the waiting commands that no flush precedes.
-    pub(super) fn before_barrier(&self) -> impl Iterator<Item = &Waiting> {
+    pub(super) fn before_barrier(&self) -> impl Iterator<Item = &QueuedCommand> {
         self.waiting.iter().take_while(|waiting| !waiting.cache.flush)
     }
 
@@ -37,8 +37,8 @@ impl Drive {
     }
 
     /// Serves a flush whose barrier has fallen, or a discard: both take a command's overhead.
-    pub(super) fn without_the_arm(&mut self, now: Instant, served: Waiting) -> Completion {
-        let Waiting { came, command, cache } = served;
+    pub(super) fn without_the_arm(&mut self, now: Instant, served: QueuedCommand) -> Completion {
+        let QueuedCommand { came, command, cache } = served;
         if cache.discard {
             self.segments.forget(command.range);
             self.write_cache.drop_inside(command.range);

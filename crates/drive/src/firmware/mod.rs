@@ -114,7 +114,7 @@ pub struct Completion {
 
 /// A command that has arrived, and whose service has not begun.
 #[derive(Clone, Copy, Debug)]
-struct Waiting {
+struct QueuedCommand {
     came: Instant,
     command: Command,
     cache: CacheOps,
@@ -213,7 +213,7 @@ pub struct Drive {
     /// The track of the last write's last sector, if nothing else has moved the arm since.
     last_write_track: Option<TrackIndex>,
     now: Instant,
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<QueuedCommand>,
     /// With a queue: the time at which the arm has finished all commands in service.
     turn_at: Instant,
     /// With a queue: the time at which the bus has finished all commands in service.
@@ -307,7 +307,7 @@ impl Drive {
         if self.outstanding() >= self.queue_depth as usize {
             return Err(CommandError::QueueFull { id: command.id, depth: self.queue_depth });
         }
-        self.waiting.push_back(Waiting { came: now, command, cache });
+        self.waiting.push_back(QueuedCommand { came: now, command, cache });
         self.serve_next(now);
         Ok(())
     }
@@ -367,12 +367,12 @@ impl Drive {
         }
     }
 
-    fn serve(&mut self, now: Instant, Waiting { came, command, cache }: Waiting) -> Completion {
+    fn serve(&mut self, now: Instant, QueuedCommand { came, command, cache }: QueuedCommand) -> Completion {
         if self.flush.is_some_and(|f| f.end <= now) {
             self.flush = None;
         }
         if cache.discard || cache.flush {
-            return self.without_the_arm(now, Waiting { came, command, cache });
+            return self.without_the_arm(now, QueuedCommand { came, command, cache });
         }
         let tagged = self.queue != Queue::Serial;
         if tagged {

@@ -1,6 +1,6 @@
 //! Several commands at a time: the time and the order of their service.
 
-use super::{Drive, Waiting};
+use super::{Drive, QueuedCommand};
 use crate::behaviour::{Queue, QueueOrder};
 use crate::cache::Found;
 use units::{Duration, Instant, LbnRange, Op};
@@ -25,7 +25,7 @@ impl Drive {
     }
 
     /// Takes out the command to be served next.
-    pub(super) fn choose(&mut self, now: Instant) -> Option<Waiting> {
+    pub(super) fn choose(&mut self, now: Instant) -> Option<QueuedCommand> {
         match self.queue {
             _ if self.barrier_falls().is_some_and(|at| at <= now) => self.waiting.pop_front(),
             Queue::Serial if !self.finishing.is_empty() || self.before_barrier().next().is_none() => None,
@@ -45,7 +45,7 @@ impl Drive {
     }
 
     /// Takes out the first command in the queue's order; among equals, the oldest.
-    fn choose_for_the_arm(&mut self, now: Instant) -> Option<Waiting> {
+    fn choose_for_the_arm(&mut self, now: Instant) -> Option<QueuedCommand> {
         let waiting = self.before_barrier().enumerate().filter(|(_, waiting)| self.wants_arm(waiting));
         let first = waiting.min_by_key(|(_, waiting)| self.order(now, waiting));
         let index = first.map(|(index, _)| index)?;
@@ -56,7 +56,7 @@ impl Drive {
     }
 
     /// Returns the position of a command in the queue's order: the least goes first.
-    pub(super) fn order(&self, now: Instant, waiting: &Waiting) -> i128 {
+    pub(super) fn order(&self, now: Instant, waiting: &QueuedCommand) -> i128 {
         match self.queue {
             Queue::Tagged { order: QueueOrder::Sptf, .. } => self.positioning(now, waiting).as_nanos().into(),
             Queue::Tagged { order: QueueOrder::Own, .. } => self.seek_less_age(now, waiting),
@@ -65,8 +65,8 @@ impl Drive {
     }
 
     /// Returns the seek in nanoseconds, less a share of the waiting time.
-    fn seek_less_age(&self, now: Instant, waiting: &Waiting) -> i128 {
-        let Waiting { came, command, .. } = *waiting;
+    fn seek_less_age(&self, now: Instant, waiting: &QueuedCommand) -> i128 {
+        let QueuedCommand { came, command, .. } = *waiting;
         if command.op == Op::Read && self.is_buffered(command.range) {
             return i128::MIN;
         }
@@ -86,8 +86,8 @@ impl Drive {
     /// Returns the time that the head would take to the first sector of a command, by the drive's own knowledge: exact
     /// rotation, mean seek times. With zero-latency access, the completion of its last sector, less the transfer time.
     /// Zero for a read from the buffer.
-    pub(super) fn positioning(&self, now: Instant, waiting: &Waiting) -> Duration {
-        let Waiting { came, command, .. } = *waiting;
+    pub(super) fn positioning(&self, now: Instant, waiting: &QueuedCommand) -> Duration {
+        let QueuedCommand { came, command, .. } = *waiting;
         let overhead = match command.op {
             Op::Read => {
                 if self.is_buffered(command.range) {

@@ -55,7 +55,7 @@ proptest! {
             }
             let left: Vec<_> = drive.waiting.iter().map(|w| w.command.id).collect();
             let chosen = before.waiting.iter().find(|w| !left.contains(&w.command.id)).unwrap();
-            let cost = |w: &Waiting| {
+            let cost = |w: &QueuedCommand| {
                 let mut alone = before.clone();
                 alone.waiting = VecDeque::from([*w]);
                 alone.finishing.clear();

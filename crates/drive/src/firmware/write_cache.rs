@@ -1,7 +1,7 @@
 //! A buffer for many writes: each is reported at once, and goes to the medium when the arm has nothing more urgent to
 //! do.
 
-use super::{Breakdown, Command, Completion, Drive, Served, Turn, Waiting};
+use super::{Breakdown, Command, Completion, Drive, QueuedCommand, Served, Turn};
 use crate::behaviour::{Queue, QueueOrder};
 use units::{CacheOps, Duration, Instant, LbnRange, Op, RequestId, Sectors};
 
@@ -68,13 +68,13 @@ impl Drive {
     }
 
     /// Returns whether a command waits for the arm; with a write cache a write waits only for room, unless it is forced.
-    pub(super) fn wants_arm(&self, waiting: &Waiting) -> bool {
+    pub(super) fn wants_arm(&self, waiting: &QueuedCommand) -> bool {
         let write = waiting.command.op == Op::Write && !waiting.cache.forced;
         !(waiting.cache.discard || write && self.write_cache.is_there())
     }
 
     /// Returns whether a command is a write that the write cache takes.
-    fn is_for_the_cache(waiting: &Waiting) -> bool {
+    fn is_for_the_cache(waiting: &QueuedCommand) -> bool {
         let CacheOps { forced, discard, .. } = waiting.cache;
         waiting.command.op == Op::Write && !forced && !discard
     }
@@ -101,7 +101,7 @@ impl Drive {
         if joined.is_none() && self.write_cache.is_full() {
             return None;
         }
-        let Waiting { came, command, .. } = self.waiting.remove(first)?;
+        let QueuedCommand { came, command, .. } = self.waiting.remove(first)?;
         self.before_the_medium(&command);
         let overhead = self.write_hit_overhead(range);
         // With command queueing, reads take the bus for such short times that a write does not wait for it.
@@ -148,9 +148,9 @@ impl Drive {
         let of = |held: &Held| {
             let id = RequestId::new(0);
             let command = Command { id, op: Op::Write, range: held.range };
-            Waiting { came: held.came, command, cache: CacheOps::default() }
+            QueuedCommand { came: held.came, command, cache: CacheOps::default() }
         };
-        let order = |waiting: &Waiting| self.order(now, waiting);
+        let order = |waiting: &QueuedCommand| self.order(now, waiting);
         let window = match self.queue {
             Queue::Tagged { order: QueueOrder::Own, .. } => OWN_CHOICE_WRITES,
             Queue::Tagged { .. } | Queue::Serial => usize::MAX,

@@ -36,7 +36,7 @@ const DOUBLINGS: usize = 64;
 
 /// The origin of a prediction, which determines how good it should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Source {
+pub(super) enum PredictionSource {
     /// A table.
     Table,
     /// The line between two known distances.
@@ -45,7 +45,7 @@ pub(super) enum Source {
     Own(u8),
 }
 
-impl Source {
+impl PredictionSource {
     fn index(self) -> usize {
         match self {
             Self::Table => 0,
@@ -179,7 +179,7 @@ impl Change {
 
     /// Records that a prediction of `expected` ns took `time`; returns whether this shows another drive. Then all
     /// counts start anew.
-    pub fn seen(&mut self, source: Source, distance: Distance, expected: u64, time: u64) -> bool {
+    pub fn seen(&mut self, source: PredictionSource, distance: Distance, expected: u64, time: u64) -> bool {
         let (expected, time) = (expected.min(1 << 40), time.min(1 << 40));
         let doubling = distance.sectors().unsigned_abs().max(1).ilog2() as usize;
         let class = &mut self.classes[source.index() * DOUBLINGS + doubling];
@@ -234,7 +234,7 @@ mod tests {
             let (mut change, mut random) = (Change::default(), Stream::new(seed, "errors"));
             for _ in 0..100_000 {
                 let (expected, time) = times(&mut random, scale);
-                prop_assert!(!change.seen(Source::Table, NEAR, expected, time));
+                prop_assert!(!change.seen(PredictionSource::Table, NEAR, expected, time));
             }
         }
 
@@ -243,7 +243,7 @@ mod tests {
         #[test]
         fn another_load_raises_no_alarm(seed: u64) {
             let (mut change, mut random) = (Change::default(), Stream::new(seed, "errors"));
-            let sources = [Source::Own(9), Source::Own(2), Source::Own(1), Source::Line, Source::Table];
+            let sources = [PredictionSource::Own(9), PredictionSource::Own(2), PredictionSource::Own(1), PredictionSource::Line, PredictionSource::Table];
             for i in 0..80_000usize {
                 let (doubling, scale) = if i < 20_000 { (4, 100_000.0) } else { (24, 1_000_000.0) };
                 let distance = Distance::new(1i64 << (doubling + i % 3));
@@ -260,11 +260,11 @@ mod tests {
             let (mut change, mut random) = (Change::default(), Stream::new(seed, "errors"));
             for _ in 0..2_000 {
                 let (expected, time) = times(&mut random, scale);
-                prop_assert!(!change.seen(Source::Own(3), NEAR, expected, time));
+                prop_assert!(!change.seen(PredictionSource::Own(3), NEAR, expected, time));
             }
             let noticed = (0..1_000).any(|_| {
                 let ((expected, _), (_, time)) = (times(&mut random, scale), times(&mut random, scale));
-                change.seen(Source::Own(3), NEAR, expected, time)
+                change.seen(PredictionSource::Own(3), NEAR, expected, time)
             });
             prop_assert!(noticed);
             prop_assert_eq!(change, Change::default(), "and all begins anew");
@@ -277,7 +277,7 @@ mod tests {
         for i in 0..50_000u64 {
             let expected = 1_000_000 + i % 11 * 500_000;
             let late = if i % 50 == 49 { 500_000_000 } else { 300_000 + i % 7 * 50_000 };
-            assert!(!change.seen(Source::Own(9), NEAR, expected, expected + late), "after {i}");
+            assert!(!change.seen(PredictionSource::Own(9), NEAR, expected, expected + late), "after {i}");
         }
     }
 
@@ -285,7 +285,7 @@ mod tests {
     fn the_furthest_distances_have_a_class() {
         let mut change = Change::default();
         for distance in [i64::MIN, i64::MAX, 0, -1] {
-            assert!(!change.seen(Source::Own(255), Distance::new(distance), u64::MAX, 0));
+            assert!(!change.seen(PredictionSource::Own(255), Distance::new(distance), u64::MAX, 0));
         }
     }
 }

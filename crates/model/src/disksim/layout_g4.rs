@@ -49,7 +49,7 @@ struct Entry {
 
 /// Adjacent tracks on one surface, as far as the tree has been followed.
 #[derive(Clone, Copy, Debug)]
-struct Tracks {
+struct AdjacentTracks {
     cylinder: u64,
     outward: bool,
     head: u16,
@@ -69,7 +69,7 @@ struct Part {
     repetitions: u64,
     turns: f64,
     skew: f64,
-    tracks: Vec<Tracks>,
+    tracks: Vec<AdjacentTracks>,
     at: At,
 }
 

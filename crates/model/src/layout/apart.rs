@@ -1,6 +1,6 @@
 //! Checks that every track belongs to one zone.
 
-use super::Zone;
+use super::PlacedZone;
 use crate::error::ProfileError;
 use alloc::format;
 use alloc::vec::Vec;
@@ -19,7 +19,7 @@ struct Hull {
 }
 
 /// Fails if two zones have the same track, or one has a track past the drive's last cylinder.
-pub(super) fn check(zones: &[Zone], cylinders: u32) -> Result<(), ProfileError> {
+pub(super) fn check(zones: &[PlacedZone], cylinders: u32) -> Result<(), ProfileError> {
     let mut hulls = Vec::new();
     for (z, zone) in zones.iter().enumerate() {
         for (s, section) in zone.sections.iter().enumerate() {
@@ -68,7 +68,7 @@ pub(super) fn check(zones: &[Zone], cylinders: u32) -> Result<(), ProfileError> 
 }
 
 /// Fails if two hulls of one head have the same track.
-fn check_runs(zones: &[Zone], hulls: &[Hull]) -> Result<(), ProfileError> {
+fn check_runs(zones: &[PlacedZone], hulls: &[Hull]) -> Result<(), ProfileError> {
     let mut runs: Vec<(u32, u32, u16)> = Vec::new();
     let mut all = 0;
     for hull in hulls {

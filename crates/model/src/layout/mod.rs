@@ -23,7 +23,7 @@ use sparing::{Spares, Uniform};
 use track_ref::NativeExtents;
 pub use track_ref::{Extents, Pieces, TrackRef};
 use units::{Angle, Arc, Cylinder, FULL_TURN, Head, Instant, Lbn, LbnRange, Rpm, Sectors, TrackIndex};
-use zone::{SlipTurns, Zone, slipped_tracks};
+use zone::{PlacedZone, SlipTurns, slipped_tracks};
 
 /// The number of cylinders that share a list of the sections that may be on them.
 const SPAN_GROUP: u32 = 64;
@@ -148,7 +148,7 @@ struct Spans {
 }
 
 impl Spans {
-    fn new(zones: &[Zone], cylinders: u32) -> Result<Self, ProfileError> {
+    fn new(zones: &[PlacedZone], cylinders: u32) -> Result<Self, ProfileError> {
         let spans = || {
             zones.iter().enumerate().flat_map(|(z, zone)| {
                 zone.sections.iter().enumerate().map(move |(s, section)| {
@@ -202,7 +202,7 @@ impl Spans {
 /// The layout of a drive.
 #[derive(Clone, Debug)]
 pub struct Layout {
-    zones: Vec<Zone>,
+    zones: Vec<PlacedZone>,
     /// The first LBN of each zone, in an array of its own so that the search stays in one or two cache lines.
     zone_lbns: Vec<u64>,
     zone_tracks: Vec<u32>,
@@ -290,7 +290,7 @@ impl Layout {
             SparingRegion::Track => SlipTurns::ByTrack,
             _ => SlipTurns::No,
         };
-        let new = Zone {
+        let new = PlacedZone {
             first_lbn: self.capacity,
             lbns: spares.lbns(),
             first_track: self.tracks,
@@ -481,7 +481,7 @@ impl Layout {
     }
 
     #[inline]
-    fn found<'a>(&'a self, zone: &'a Zone, index: TrackIndex, t: SectionTrack) -> TrackRef<'a> {
+    fn found<'a>(&'a self, zone: &'a PlacedZone, index: TrackIndex, t: SectionTrack) -> TrackRef<'a> {
         let angle = match zone.slip_turns {
             SlipTurns::No => t.angle,
             by => t.angle + zone.slip_turn(by, t.place, t.sectors),
@@ -630,7 +630,7 @@ impl Layout {
     }
 
     #[inline]
-    fn section_of_track(&self, index: TrackIndex) -> (&Zone, &Section, u32) {
+    fn section_of_track(&self, index: TrackIndex) -> (&PlacedZone, &Section, u32) {
         let zone = &self.zones[self.zone_tracks.partition_point(|&first| first <= index.get()) - 1];
         let mut local = index.get() - zone.first_track;
         let mut sections = zone.sections.iter();
@@ -645,7 +645,7 @@ impl Layout {
 
     /// Iterates over the sections that may have tracks on a cylinder, in LBN order.
     #[inline]
-    fn sections_on(&self, cylinder: Cylinder) -> impl Iterator<Item = (&Zone, &Section)> {
+    fn sections_on(&self, cylinder: Cylinder) -> impl Iterator<Item = (&PlacedZone, &Section)> {
         let c = cylinder.get();
         self.spans.near(c).iter().filter(move |span| span.first <= c && c <= span.last).map(|span| {
             let zone = &self.zones[usize::from(span.zone)];

@@ -15,7 +15,7 @@ const MOST_SECTORS_PER_TRACK: u32 = 100_000;
 
 /// Consecutive tracks on one surface.
 #[derive(Clone, Debug)]
-pub(super) struct Run {
+pub(super) struct TrackRun {
     pub head: u16,
     /// The cylinder of the first track, relative to the repetition, without the shift.
     pub cylinder: u32,
@@ -34,7 +34,7 @@ pub(super) struct Run {
     pub skew: Arc,
 }
 
-impl Run {
+impl TrackRun {
     /// Returns the index of the run's track on `cylinder` (relative to the repetition).
     #[inline]
     fn track_on(&self, cylinder: u32) -> Option<u32> {
@@ -77,7 +77,7 @@ pub(super) struct Section {
     pub same_tracks: u32,
     pub angle: Arc,
     pub skew: Arc,
-    pub runs: Vec<Run>,
+    pub runs: Vec<TrackRun>,
     /// The runs on each cylinder, if there are too many to search them all.
     pub by_cylinder: Option<RunIndex>,
 }
@@ -115,7 +115,7 @@ impl Section {
     }
 
     #[inline]
-    fn track_of_run(&self, repetition: u32, run: &Run, along: u32) -> SectionTrack {
+    fn track_of_run(&self, repetition: u32, run: &TrackRun, along: u32) -> SectionTrack {
         let parts = self.angle.parts()
             + u64::from(repetition) * self.skew.parts()
             + run.angle.parts()
@@ -168,7 +168,7 @@ impl Section {
     /// Returns the number of a run's track on a cylinder relative to the section. `unshifted` is the repetition of that
     /// cylinder and the cylinder within it.
     #[inline]
-    fn on_run(&self, run: &Run, cylinder: u32, unshifted: (u32, u32)) -> Option<(u32, u32)> {
+    fn on_run(&self, run: &TrackRun, cylinder: u32, unshifted: (u32, u32)) -> Option<(u32, u32)> {
         let (repetition, within) = match run.shift {
             0 => unshifted,
             shift => self.repetition_of(cylinder.checked_sub(shift)?),
@@ -216,15 +216,15 @@ impl Section {
 
 /// The iterator of [`Section::runs_near`].
 enum RunsNear<'a> {
-    All(core::slice::Iter<'a, Run>),
-    Listed(core::slice::Iter<'a, u32>, &'a [Run]),
+    All(core::slice::Iter<'a, TrackRun>),
+    Listed(core::slice::Iter<'a, u32>, &'a [TrackRun]),
 }
 
 impl<'a> Iterator for RunsNear<'a> {
-    type Item = &'a Run;
+    type Item = &'a TrackRun;
 
     #[inline]
-    fn next(&mut self) -> Option<&'a Run> {
+    fn next(&mut self) -> Option<&'a TrackRun> {
         match self {
             Self::All(runs) => runs.next(),
             Self::Listed(list, runs) => list.next().and_then(|&i| runs.get(i as usize)),
@@ -377,11 +377,11 @@ fn pattern_runs(
     density: &Density<'_>,
     heads: u16,
     at: &str,
-) -> Result<Vec<Run>, ProfileError> {
+) -> Result<Vec<TrackRun>, ProfileError> {
     if pattern.cylinders == 0 || pattern.runs.is_empty() {
         return Err(ProfileError::new(at, "an empty pattern", "give it cylinders and runs"));
     }
-    let mut runs: Vec<Run> = Vec::new();
+    let mut runs: Vec<TrackRun> = Vec::new();
     for (i, run) in pattern.runs.iter().enumerate() {
         let place = format!("{at}.runs[{i}]");
         let error = |problem: String, mend: &str| ProfileError::new(place.clone(), problem, mend);
@@ -407,7 +407,7 @@ fn pattern_runs(
             return Err(error("offset or skew is no fraction of a revolution".into(), "give numbers"));
         };
         let last = runs.last();
-        let new = Run {
+        let new = TrackRun {
             head: run.head,
             cylinder: run.cylinder,
             shift: 0,
@@ -539,7 +539,7 @@ struct Chain<'a> {
     density: Density<'a>,
     track_skew: Arc,
     surfaces: &'a Surfaces,
-    runs: Vec<Run>,
+    runs: Vec<TrackRun>,
     /// The angle of the next track.
     angle: Arc,
 }
@@ -551,7 +551,7 @@ impl<'a> Chain<'a> {
 
     fn push(&mut self, (head, shift): (u16, u32), cylinder: u32, tracks: u32, outward: bool) {
         let last = self.runs.last();
-        self.runs.push(Run {
+        self.runs.push(TrackRun {
             head,
             cylinder,
             shift,
@@ -620,7 +620,7 @@ impl Builder {
         if repetitions == 0 {
             return;
         }
-        let same = |value: fn(&Run) -> u32| {
+        let same = |value: fn(&TrackRun) -> u32| {
             let first = chain.runs.first().map_or(0, value);
             if chain.runs.iter().all(|r| value(r) == first) { first } else { 0 }
         };

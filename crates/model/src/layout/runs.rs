@@ -1,6 +1,6 @@
 //! Finds the runs of a long pattern that are on a cylinder.
 
-use super::order::Run;
+use super::order::TrackRun;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -20,7 +20,7 @@ pub(super) struct RunIndex {
 
 impl RunIndex {
     /// Returns `None` if a linear search is as fast, or if runs leave their repetition's cylinders.
-    pub(super) fn new(runs: &[Run], cylinders: u32) -> Option<Self> {
+    pub(super) fn new(runs: &[TrackRun], cylinders: u32) -> Option<Self> {
         if runs.len() < RUNS_MIN || runs.iter().any(|run| run.shift > 0) {
             return None;
         }

@@ -1,7 +1,7 @@
 //! A track with its LBNs, and the iterators over runs of LBNs.
 
 use super::sparing::Stretch;
-use super::zone::Zone;
+use super::zone::PlacedZone;
 use super::{Extent, Layout, Piece, Track};
 use units::{Lbn, TrackIndex};
 
@@ -9,7 +9,7 @@ use units::{Lbn, TrackIndex};
 #[derive(Clone, Copy, Debug)]
 pub struct TrackRef<'a> {
     pub(super) layout: &'a Layout,
-    pub(super) zone: &'a Zone,
+    pub(super) zone: &'a PlacedZone,
     pub(super) index: TrackIndex,
     pub(super) track: Track,
     /// Its first place in the zone.
@@ -44,7 +44,7 @@ impl<'a> TrackRef<'a> {
 
 #[derive(Clone, Debug)]
 pub(super) struct NativeExtents<'a> {
-    zone: &'a Zone,
+    zone: &'a PlacedZone,
     first: u64,
     place: u64,
     end: u64,

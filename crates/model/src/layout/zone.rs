@@ -10,7 +10,7 @@ use units::{Arc, FULL_TURN};
 
 /// A run of LBNs, and the sections of tracks that hold it.
 #[derive(Clone, Debug)]
-pub(super) struct Zone {
+pub(super) struct PlacedZone {
     pub(super) first_lbn: u64,
     pub(super) lbns: u64,
     pub(super) first_track: u32,
@@ -30,7 +30,7 @@ pub(super) enum SlipTurns {
     ByTrack,
 }
 
-impl Zone {
+impl PlacedZone {
     #[inline]
     pub(super) fn section_of_place(&self, place: u64) -> &Section {
         match self.sections.as_slice() {

@@ -1,7 +1,7 @@
 //! The queries of a search: the sessions that it looks at, and their blocks in a window, on a track, or on a cylinder.
 
 use super::Background;
-use super::walk::{Sought, Stretch, Walk, Way};
+use super::walk::{Sought, Stretch, Walk, WalkStart};
 use crate::bounds::{GROUP, barren};
 use crate::lottery::Lottery;
 use crate::planner::LOOKUPS_PER_BOUND;
@@ -44,14 +44,14 @@ impl Background {
     }
 
     /// Returns the progress of idle time in this order, for the sessions in focus.
-    pub fn walk(&mut self, way: Way) -> &mut Walk {
+    pub fn walk(&mut self, way: WalkStart) -> &mut Walk {
         let walks = match self.focus.as_slice() {
             &[at] => &mut self.shares[at].walks,
             _ => &mut self.walks,
         };
         match way {
-            Way::Edges => &mut walks.edges,
-            Way::Around(middle) => {
+            WalkStart::Edges => &mut walks.edges,
+            WalkStart::Around(middle) => {
                 walks.around.recentre(middle);
                 &mut walks.around
             }
@@ -254,12 +254,12 @@ mod tests {
     /// Searches until something is found or everything was examined. Returns the number of budgets used, and the result.
     fn search(background: &mut Background, layout: &Layout, budget: u32) -> (u32, Option<u32>) {
         for searches in 1.. {
-            let mut walk = *background.walk(Way::Edges);
+            let mut walk = *background.walk(WalkStart::Edges);
             let mut left = budget;
             let ahead = walk.ahead(Front::Low).expect("there is always something ahead here");
             let sought = background.next_wanted(layout, ahead, &mut left);
             walk.reached(Front::Low, sought);
-            *background.walk(Way::Edges) = walk;
+            *background.walk(WalkStart::Edges) = walk;
             match sought {
                 Sought::Found(cylinder) => return (searches, Some(cylinder)),
                 Sought::Nothing => return (searches, None),

@@ -7,7 +7,7 @@
 /// Two fronts; the rest of the walk lies between them or outside of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Walk {
-    way: Way,
+    way: WalkStart,
     /// The fronts: from the edges, `low..high` is left; from the middle, everything else.
     low: u32,
     high: u32,
@@ -24,7 +24,10 @@ pub(crate) struct Walks {
 
 impl Walks {
     pub fn new(cylinders: u32) -> Self {
-        Self { edges: Walk::new(Way::Edges, cylinders), around: Walk::new(Way::Around(0), cylinders) }
+        Self {
+            edges: Walk::new(WalkStart::Edges, cylinders),
+            around: Walk::new(WalkStart::Around(0), cylinders),
+        }
     }
 
     /// Restarts both walks.
@@ -42,7 +45,7 @@ impl Walks {
 
 /// The start of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum WalkStart {
     /// At the outermost and the innermost cylinder.
     Edges,
     /// At a cylinder.
@@ -77,10 +80,10 @@ pub(crate) enum Sought {
 }
 
 impl Walk {
-    pub fn new(way: Way, cylinders: u32) -> Self {
+    pub fn new(way: WalkStart, cylinders: u32) -> Self {
         let (low, high) = match way {
-            Way::Edges => (0, cylinders),
-            Way::Around(middle) => {
+            WalkStart::Edges => (0, cylinders),
+            WalkStart::Around(middle) => {
                 (middle.saturating_add(1).min(cylinders), middle.saturating_add(1).min(cylinders))
             }
         };
@@ -96,9 +99,9 @@ impl Walk {
     pub fn recentre(&mut self, middle: u32) {
         let at = middle.saturating_add(1);
         if self.refused || (self.low..=self.high).contains(&at) {
-            self.way = Way::Around(middle);
+            self.way = WalkStart::Around(middle);
         } else {
-            *self = Self::new(Way::Around(middle), self.cylinders);
+            *self = Self::new(WalkStart::Around(middle), self.cylinders);
         }
     }
 
@@ -107,11 +110,11 @@ impl Walk {
         match (self.way, cylinders) {
             _ if self.refused => {}
             (_, None) => self.begin(),
-            (Way::Edges, Some((first, last))) => {
+            (WalkStart::Edges, Some((first, last))) => {
                 self.low = self.low.min(first);
                 self.high = self.high.max(last + 1);
             }
-            (Way::Around(middle), Some((first, last))) => {
+            (WalkStart::Around(middle), Some((first, last))) => {
                 if first <= middle {
                     self.low = self.low.max(last.min(middle) + 1);
                 }
@@ -128,10 +131,10 @@ impl Walk {
         let down =
             |from: u32, end: u32| (from < end).then(|| Stretch { from: end - 1, last: from, down: true });
         match (self.way, front) {
-            (Way::Edges, Front::Low) => up(self.low, self.high),
-            (Way::Edges, Front::High) => down(self.low, self.high),
-            (Way::Around(_), Front::Low) => down(0, self.low),
-            (Way::Around(_), Front::High) => up(self.high, self.cylinders),
+            (WalkStart::Edges, Front::Low) => up(self.low, self.high),
+            (WalkStart::Edges, Front::High) => down(self.low, self.high),
+            (WalkStart::Around(_), Front::Low) => down(0, self.low),
+            (WalkStart::Around(_), Front::High) => up(self.high, self.cylinders),
         }
     }
 
@@ -139,14 +142,14 @@ impl Walk {
     pub fn reached(&mut self, front: Front, sought: Sought) {
         use Sought::{Found, Nothing, Spent};
         match (self.way, front, sought) {
-            (Way::Edges, Front::Low, Found(c) | Spent(c)) => self.low = c,
-            (Way::Edges, Front::Low, Nothing) => self.low = self.high,
-            (Way::Edges, Front::High, Found(c) | Spent(c)) => self.high = c + 1,
-            (Way::Edges, Front::High, Nothing) => self.high = self.low,
-            (Way::Around(_), Front::Low, Found(c) | Spent(c)) => self.low = c + 1,
-            (Way::Around(_), Front::Low, Nothing) => self.low = 0,
-            (Way::Around(_), Front::High, Found(c) | Spent(c)) => self.high = c,
-            (Way::Around(_), Front::High, Nothing) => self.high = self.cylinders,
+            (WalkStart::Edges, Front::Low, Found(c) | Spent(c)) => self.low = c,
+            (WalkStart::Edges, Front::Low, Nothing) => self.low = self.high,
+            (WalkStart::Edges, Front::High, Found(c) | Spent(c)) => self.high = c + 1,
+            (WalkStart::Edges, Front::High, Nothing) => self.high = self.low,
+            (WalkStart::Around(_), Front::Low, Found(c) | Spent(c)) => self.low = c + 1,
+            (WalkStart::Around(_), Front::Low, Nothing) => self.low = 0,
+            (WalkStart::Around(_), Front::High, Found(c) | Spent(c)) => self.high = c,
+            (WalkStart::Around(_), Front::High, Nothing) => self.high = self.cylinders,
         }
     }
 
@@ -154,12 +157,12 @@ impl Walk {
     pub fn pass_over(&mut self, front: Front) {
         self.refused = true;
         match (self.way, front) {
-            (Way::Edges, Front::Low) | (Way::Around(_), Front::High) => {
-                let place = if self.way == Way::Edges { &mut self.low } else { &mut self.high };
+            (WalkStart::Edges, Front::Low) | (WalkStart::Around(_), Front::High) => {
+                let place = if self.way == WalkStart::Edges { &mut self.low } else { &mut self.high };
                 *place += 1;
             }
             _ => {
-                let place = if self.way == Way::Edges { &mut self.high } else { &mut self.low };
+                let place = if self.way == WalkStart::Edges { &mut self.high } else { &mut self.low };
                 *place = place.saturating_sub(1);
             }
         }
@@ -179,7 +182,7 @@ mod tests {
             middle in prop::option::of(0..40u32),
             choices in prop::collection::vec(any::<bool>(), 80),
         ) {
-            let way = middle.map_or(Way::Edges, |m| Way::Around(m % cylinders));
+            let way = middle.map_or(WalkStart::Edges, |m| WalkStart::Around(m % cylinders));
             let mut walk = Walk::new(way, cylinders);
             let mut met = Vec::new();
             for low in choices.into_iter().chain([true, false].into_iter().cycle().take(90)) {
@@ -200,7 +203,7 @@ mod tests {
             middle in prop::option::of(0..40u32),
             steps in prop::collection::vec((any::<bool>(), 0..3u32, 0..40u32, 0..6u32), 1..60),
         ) {
-            let way = middle.map_or(Way::Edges, |m| Way::Around(m % cylinders));
+            let way = middle.map_or(WalkStart::Edges, |m| WalkStart::Around(m % cylinders));
             let mut walk = Walk::new(way, cylinders);
             for (low, what, at, len) in steps {
                 let front = if low { Front::Low } else { Front::High };

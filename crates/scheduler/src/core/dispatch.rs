@@ -1,8 +1,8 @@
 //! The next work of the head: a foreground request with detours in its gaps, or background work in idle time.
 
-use super::under_way::{Approach, Job, UnderWay, Visit, Work, pass, turn};
+use super::under_way::{Approach, Job, JobWork, UnderWay, Visit, pass, turn};
 use super::{Access, Action, Core, Place, Purpose, Sessions as _, Sharing};
-use crate::background::{Buffers, Focus, Way};
+use crate::background::{Buffers, Focus, WalkStart};
 use crate::foreground::{Pending, Request};
 use crate::idle::Range;
 use crate::planner::{Detour, Gap, Reach, SearchBudget, Terms};
@@ -25,17 +25,17 @@ impl Core {
             let job = Job { over: None, ..job };
             // The blocks on its way are part of it already; no detour comes between.
             let until = self.lay_out(now, &job, None);
-            self.busy = Some(UnderWay { until, work: Work::Foreground(job) });
+            self.busy = Some(UnderWay { until, work: JobWork::Foreground(job) });
             return true;
         }
         if let Some(job) = self.choose(now, buffers) {
             let until = self.foreground(now, &job, buffers);
-            self.busy = Some(UnderWay { until, work: Work::Foreground(job) });
+            self.busy = Some(UnderWay { until, work: JobWork::Foreground(job) });
             return true;
         }
         let Some(visit) = self.idle_visit(now, buffers) else { return self.probe(now) };
         let until = visit.times.last().map_or(visit.ready, |(_, end)| *end);
-        self.busy = Some(UnderWay { until, work: Work::Idle(visit) });
+        self.busy = Some(UnderWay { until, work: JobWork::Idle(visit) });
         true
     }
 
@@ -64,7 +64,7 @@ impl Core {
         self.idle.not_before = Instant::ZERO;
         let until = self.lay_out(now, &job, None);
         self.accesses.iter_mut().for_each(|access| access.purpose = Purpose::Idle { useful: 0 });
-        self.busy = Some(UnderWay { until, work: Work::Probe(job) });
+        self.busy = Some(UnderWay { until, work: JobWork::Probe(job) });
         true
     }
 
@@ -405,8 +405,8 @@ impl Core {
         let range = if long { self.idle.range(&idle, now) } else { Range::Track };
         let way = match range {
             Range::Track => None,
-            Range::Middle(middle) => Some(Way::Around(middle.get())),
-            Range::Hardest => Some(Way::Edges),
+            Range::Middle(middle) => Some(WalkStart::Around(middle.get())),
+            Range::Hardest => Some(WalkStart::Edges),
         };
         let found = way.map_or(Err(Duration::MAX), |way| self.draw_and_visit(now, way, buffers));
         self.background.look(Focus::All);
@@ -500,7 +500,7 @@ impl Core {
 
     /// Cuts the work in idle time as early as possible, because the foreground is back.
     pub(super) fn cut(&mut self, now: Instant) {
-        let Some(UnderWay { until, work: Work::Idle(visit) }) = &mut self.busy else { return };
+        let Some(UnderWay { until, work: JobWork::Idle(visit) }) = &mut self.busy else { return };
         if now >= *until {
             return;
         }

@@ -6,7 +6,7 @@
 
 use super::under_way::Visit;
 use super::{Core, Sharing};
-use crate::background::{Buffers, Focus, Front, Sought, Walk, Way};
+use crate::background::{Buffers, Focus, Front, Sought, Walk, WalkStart};
 use crate::planner::LOOKUPS_PER_TRACK;
 use alloc::sync::Arc;
 use units::{Cylinder, Duration, Instant, Op, TrackIndex};
@@ -38,7 +38,7 @@ impl Core {
     pub(super) fn draw_and_visit(
         &mut self,
         now: Instant,
-        way: Way,
+        way: WalkStart,
         buffers: &mut dyn Buffers,
     ) -> Result<Visit, Duration> {
         self.background.look(Focus::All);
@@ -75,7 +75,7 @@ impl Core {
     fn walk(
         &mut self,
         now: Instant,
-        way: Way,
+        way: WalkStart,
         effort: &mut Effort,
         buffers: &mut dyn Buffers,
     ) -> Option<Visit> {
@@ -126,10 +126,10 @@ impl Core {
     }
 
     /// Returns whether the lower of the two fronts' cylinders is visited.
-    fn is_low_next(&self, way: Way, low: u32, high: u32) -> bool {
+    fn is_low_next(&self, way: WalkStart, low: u32, high: u32) -> bool {
         match way {
-            Way::Around(middle) => middle.abs_diff(low) <= middle.abs_diff(high),
-            Way::Edges => {
+            WalkStart::Around(middle) => middle.abs_diff(low) <= middle.abs_diff(high),
+            WalkStart::Edges => {
                 // A full stroke costs more than a track, so the head stays on a side unless the other is much easier.
                 let last = self.drive.layout().cylinders() - 1;
                 let (far_out, far_in) = (low, last - high);

@@ -74,7 +74,7 @@ use model::{DriveModel, Position};
 use neighbours::Learned;
 use pass_through::Unseen;
 use readings::Readings;
-use record::{Came, Observed};
+use record::{Came, Observation};
 use reported::Report;
 use sequences::Sequences;
 use shared::Shared;
@@ -290,7 +290,7 @@ impl Outside {
     }
 
     /// Records a command that was done on the medium, as predicted or not.
-    fn foreseen_or_not(&mut self, seen: &Observed, came: Option<Came>) {
+    fn foreseen_or_not(&mut self, seen: &Observation, came: Option<Came>) {
         self.record.note(seen, came);
         if self.guard.note(seen.foreseen) {
             // The drive may have been replaced.
@@ -475,7 +475,7 @@ impl Core {
         // A write that is reported from the buffer shows at most the end of the write before it.
         let mut report = None;
         let mut seen = if buffered {
-            Observed { error: 0, turns: 0, explained: true, foreseen: true }
+            Observation { error: 0, turns: 0, explained: true, foreseen: true }
         } else if outside.reports(order.command.op) {
             let Report { seen, before } = outside.reported(&drive, now, &order, in_turn);
             report = before;
@@ -517,7 +517,7 @@ impl Core {
         self.account_idle_unforeseen(&mut outside, &order, begun);
         // The drive would have read ahead this far without idle time as well.
         let error = if followed.on_the_way { seen.error.max(0) } else { seen.error };
-        self.account_idle_seen(&mut outside, &order, &Observed { error, ..seen });
+        self.account_idle_seen(&mut outside, &order, &Observation { error, ..seen });
         let drive = Arc::clone(&self.drive);
         let turn = super::under_way::turn(&drive);
         let overlap = outside.config.overheads.overlap;

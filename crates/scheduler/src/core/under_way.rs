@@ -9,11 +9,11 @@ use units::{Arc as Rotation, Duration, FULL_TURN, Instant, LbnRange, Op, TrackIn
 #[derive(Clone, Debug)]
 pub(super) struct UnderWay {
     pub until: Instant,
-    pub work: Work,
+    pub work: JobWork,
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum Work {
+pub(super) enum JobWork {
     /// A foreground request, with the detours in its gaps.
     Foreground(Job),
     /// Background work in idle time.

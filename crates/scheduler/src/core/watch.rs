@@ -7,7 +7,7 @@ use units::{Instant, Lbn, LbnRange, Op};
 
 /// The drive from a host's view: its last access, and its work since.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Watch {
+pub(super) struct DriveWatch {
     pub mimic: Option<Box<dyn Mimic>>,
     /// The last access and its end; `None` if it was not one that a host would have requested.
     last: Option<(Last, Instant)>,
@@ -16,7 +16,7 @@ pub(super) struct Watch {
     ahead: Option<Last>,
 }
 
-impl Watch {
+impl DriveWatch {
     pub fn last(&self) -> Option<Last> {
         self.ahead.or(self.last.map(|(last, _)| last))
     }

@@ -20,7 +20,7 @@ use faults::Chance;
 use hosted::{Apps, Asker};
 use load::Load;
 use model::DriveModel;
-use outside::Outside;
+use outside::OutsideDrive;
 use scheduler::{Action, Application, Config, Core, Given, PlannerStats, Record, Request, Sessions};
 use std::collections::{BTreeMap, VecDeque};
 use std::marker::PhantomData;
@@ -31,7 +31,7 @@ use workload::ClosedTask;
 
 type Watcher = Box<dyn FnMut(&Passed)>;
 
-struct InFlight {
+struct VolumeRequest {
     request: Request,
     arrived: Instant,
     /// The bytes of a write; `None` for a load that only needs its timing.
@@ -118,8 +118,8 @@ pub struct Volume {
     /// Whether the stored bytes are for a promoted write that was lost, and are not requested again.
     again: bool,
     /// The drive of a core outside.
-    outside: Option<Box<Outside>>,
-    in_flight: BTreeMap<RequestId, InFlight>,
+    outside: Option<Box<OutsideDrive>>,
+    in_flight: BTreeMap<RequestId, VolumeRequest>,
     next_request: u64,
     completions: VecDeque<Completion>,
     load: Option<Load>,
@@ -256,7 +256,7 @@ impl Volume {
         self.core.submit(self.now, request)?;
         self.next_request += 1;
         self.statistics.arrived(self.now);
-        self.in_flight.insert(id, InFlight { request, arrived: self.now, bytes, load });
+        self.in_flight.insert(id, VolumeRequest { request, arrived: self.now, bytes, load });
         self.stirred = true;
         Ok(id)
     }

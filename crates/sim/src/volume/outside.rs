@@ -21,7 +21,7 @@ const MOST_PROMOTED: usize = 1 << 10;
 const MOST_LOST: usize = 1 << 10;
 
 /// A drive behind its interface, and its parameters for a new one after a reset.
-pub(super) struct Outside {
+pub(super) struct OutsideDrive {
     drive: Drive,
     profile: Profile,
     behaviour: Behaviour,
@@ -45,7 +45,7 @@ struct Sent {
     bytes: Vec<(LbnRange, Vec<u8>)>,
     /// The command waits for an earlier one that it overlaps, of which one writes: a drive may carry them out in any order.
     held: bool,
-    done: Option<Done>,
+    done: Option<CommandEnd>,
 }
 
 impl Sent {
@@ -74,13 +74,13 @@ impl Lost {
     }
 }
 
-struct Done {
+struct CommandEnd {
     failed: Failed,
     /// The completion at the host; `None` if it is lost.
     told: Option<Instant>,
 }
 
-impl Outside {
+impl OutsideDrive {
     fn new(profile: &Profile, behaviour: Behaviour, seed: u64) -> Result<Self, DriveError> {
         let drive = Drive::with_behaviour(profile, Rules::HARDWARE, behaviour, seed)?;
         Ok(Self {
@@ -181,7 +181,7 @@ impl Volume {
         if place.overheads.write_back {
             return Err(VolumeError::WriteBack);
         }
-        let mut outside = Outside::new(profile, behaviour, seed)?;
+        let mut outside = OutsideDrive::new(profile, behaviour, seed)?;
         outside.drive.advance(now);
         let volume = Self::of(now, known, config, platters)?;
         Ok(Self { outside: Some(Box::new(outside)), ..volume })
@@ -305,7 +305,7 @@ impl Volume {
             Fate::Lost(_) => None,
         };
         self.tell(sent, range, told.is_none());
-        sent.done = Some(Done { failed, told });
+        sent.done = Some(CommandEnd { failed, told });
         Ok(())
     }
 
@@ -318,7 +318,7 @@ impl Volume {
     }
 
     /// Ends all commands at the drive, with none or some of their sectors done.
-    fn lose_outside(&mut self, outside: &mut Outside) -> Result<(), VolumeError> {
+    fn lose_outside(&mut self, outside: &mut OutsideDrive) -> Result<(), VolumeError> {
         let sector = self.drive.sector_bytes();
         for sent in std::mem::take(&mut outside.sent).into_values() {
             outside.note_lost(&sent);

@@ -1,6 +1,6 @@
 //! Commands: their sending, completion, report and loss.
 
-use super::{Asked, Front, Reply};
+use super::{Front, PendingRequest, Reply};
 use crate::exec::Held;
 use crate::failure::{Broken, Check, hold};
 use crate::medium::{Author, Health, lbns};
@@ -452,7 +452,7 @@ impl Front {
     }
 }
 
-impl Asked {
+impl PendingRequest {
     /// Returns whether all of it has passed.
     pub fn is_done(&self) -> bool {
         lbns(self.range).all(|lbn| self.passed.contains(&lbn))

@@ -44,7 +44,7 @@ const LONGEST_REST_S: u64 = 700;
 
 /// An unfinished foreground request.
 #[derive(Clone, Debug)]
-struct Asked {
+struct PendingRequest {
     op: Op,
     range: LbnRange,
     /// Its place in the order of events.
@@ -90,7 +90,7 @@ pub(crate) struct Front {
     now: Instant,
     sequence: u64,
     versions: u64,
-    requests: BTreeMap<RequestId, Asked>,
+    requests: BTreeMap<RequestId, PendingRequest>,
     next_request: u64,
     troubles: Troubles,
     drained: bool,
@@ -455,7 +455,7 @@ impl Calls for Front {
             self.since = self.now;
             let (version, submitted) = (self.versions, self.sequence);
             let (group, passed, bad) = (None, BTreeSet::new(), BTreeSet::new());
-            let asked = Asked { op, range, submitted, version, group, passed, bad, given_up: false };
+            let asked = PendingRequest { op, range, submitted, version, group, passed, bad, given_up: false };
             self.requests.insert(id, asked);
         }
         self.drain()?;

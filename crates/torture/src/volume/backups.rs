@@ -15,11 +15,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use units::Lbn;
 
-type App = Backup<Rc<RefCell<Snapshotted>>, ImageWriter<Tape>>;
+type BackupApp = Backup<Rc<RefCell<Snapshotted>>, ImageWriter<Tape>>;
 
 /// A backup under way.
 struct Running {
-    place: Place<Seat<App>>,
+    place: Place<Seat<BackupApp>>,
     snapshot: SnapshotId,
     base: Option<SnapshotId>,
     priority: Priority,
@@ -56,7 +56,7 @@ impl Destination for Restored {
 }
 
 impl Running {
-    fn app<'a>(&self, volume: &'a Volume) -> Option<&'a App> {
+    fn app<'a>(&self, volume: &'a Volume) -> Option<&'a BackupApp> {
         volume.app(self.place)?.0.as_ref()
     }
 
@@ -70,7 +70,7 @@ impl Running {
     ) -> Result<Option<Self>, Broken> {
         let provider = Rc::clone(&snapshots.volume);
         let sector = volume.drive().sector_bytes().get() as usize;
-        let Ok(chunks) = App::list_len(&provider, snapshot, base) else { return Ok(None) };
+        let Ok(chunks) = BackupApp::list_len(&provider, snapshot, base) else { return Ok(None) };
         let bytes = tape.bytes();
         let writer = match scan(&mut bytes.as_slice()) {
             Ok(scan) => {

@@ -14,7 +14,7 @@ use units::{Duration, Instant, LbnRange, Op, RequestId, Sectors};
 
 /// A call without an answer so far.
 #[derive(Debug)]
-enum Call {
+enum CacheCall {
     Read(LbnRange, Floors),
     /// A write, with the ranges of it that were trimmed while it was under way.
     Write(LbnRange, u64, Vec<LbnRange>),
@@ -28,7 +28,7 @@ pub(super) struct Cached {
     range: LbnRange,
     /// Whether its memory survives a power cut.
     survives: bool,
-    calls: BTreeMap<CallId, (Instant, Call)>,
+    calls: BTreeMap<CallId, (Instant, CacheCall)>,
     /// The flushed content.
     flushed: Floors,
     suspended: bool,
@@ -138,8 +138,8 @@ impl House {
         });
         let Some(told) = told else { return Ok(()) };
         let call = match op {
-            Op::Read => Call::Read(range, self.shadow.floors(range)),
-            Op::Write => Call::Write(range, self.shadow.issue(range), Vec::new()),
+            Op::Read => CacheCall::Read(range, self.shadow.floors(range)),
+            Op::Write => CacheCall::Write(range, self.shadow.issue(range), Vec::new()),
         };
         self.cached.calls.insert(told.map_err(refused)?, (now, call));
         Ok(())
@@ -149,7 +149,7 @@ impl House {
         let floors = self.shadow.floors(self.cached.range);
         let Some(told) = self.cached.with(&mut self.volume, Cache::flush) else { return Ok(()) };
         let now = self.now();
-        self.cached.calls.insert(told.map_err(refused)?, (now, Call::Flush(floors)));
+        self.cached.calls.insert(told.map_err(refused)?, (now, CacheCall::Flush(floors)));
         Ok(())
     }
 
@@ -165,11 +165,11 @@ impl House {
         self.cached.flushed[at.clone()].fill(None);
         for (_, call) in self.cached.calls.values_mut() {
             match call {
-                Call::Flush(floors) => floors[at.clone()].fill(None),
-                Call::Read(of, floors) => {
+                CacheCall::Flush(floors) => floors[at.clone()].fill(None),
+                CacheCall::Read(of, floors) => {
                     lbns(*of).zip(floors).filter(|(l, _)| range.contains(*l)).for_each(|(_, f)| *f = None);
                 }
-                Call::Write(_, _, trimmed) => trimmed.push(range),
+                CacheCall::Write(_, _, trimmed) => trimmed.push(range),
             }
         }
         Ok(())
@@ -228,19 +228,19 @@ impl House {
         }
         let bytes = result.unwrap_or_default();
         match call {
-            Call::Read(range, floors) => {
+            CacheCall::Read(range, floors) => {
                 let wrong = self.shadow.wrong(range, &bytes, &floors);
                 hold(wrong.is_none(), Check::Stale, || {
                     format!("a read of {range} gets {} from the cache", wrong.unwrap_or_default())
                 })
             }
-            Call::Write(range, version, trimmed) => {
+            CacheCall::Write(range, version, trimmed) => {
                 for lbn in lbns(range).filter(|lbn| !trimmed.iter().any(|range| range.contains(*lbn))) {
                     self.shadow.acknowledge(LbnRange::new(lbn, Sectors::new(1)), version);
                 }
                 Ok(())
             }
-            Call::Flush(floors) => {
+            CacheCall::Flush(floors) => {
                 self.counts.flushes += 1;
                 for (flushed, floor) in self.cached.flushed.iter_mut().zip(floors) {
                     // Contents that were trimmed since the flush began do not count.

@@ -15,7 +15,7 @@ const MOST_TASKS: usize = 64;
 
 /// The state of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Block {
+enum FetchedBlock {
     Wanted,
     /// In the buffer.
     Come,
@@ -25,7 +25,7 @@ enum Block {
 
 /// A task from its client's view.
 #[derive(Clone, Debug)]
-struct Task {
+struct FetchTask {
     number: u32,
     op: Op,
     range: LbnRange,
@@ -33,10 +33,10 @@ struct Task {
     /// The version of a write; for a read, the oldest permitted one.
     version: u64,
     floors: Vec<Option<u64>>,
-    blocks: Vec<Block>,
+    blocks: Vec<FetchedBlock>,
 }
 
-impl Task {
+impl FetchTask {
     fn block_range(&self, block: usize) -> LbnRange {
         let offset = block as u64 * self.block;
         range(self.range.start().get() + offset, self.block.min(self.range.len().get() - offset))
@@ -47,7 +47,8 @@ impl Task {
     }
 
     fn left(&self) -> u64 {
-        self.blocks.iter().filter(|block| matches!(block, Block::Wanted | Block::Come)).count() as u64
+        self.blocks.iter().filter(|block| matches!(block, FetchedBlock::Wanted | FetchedBlock::Come)).count()
+            as u64
     }
 }
 
@@ -80,7 +81,7 @@ pub(super) struct Client {
     place: Place<super::seat::Seat<Face>>,
     priority: Priority,
     limits: Limits,
-    tasks: BTreeMap<TaskId, Task>,
+    tasks: BTreeMap<TaskId, FetchTask>,
     /// The content of the buffer, as of a naive queue.
     queue: VecDeque<(Record, Vec<u8>)>,
     /// The instant since which the buffer is full, if it is.
@@ -103,7 +104,7 @@ impl Client {
 
     /// Returns the number of blocks that have not been fetched.
     fn left(&self) -> u64 {
-        self.tasks.values().map(Task::left).sum()
+        self.tasks.values().map(FetchTask::left).sum()
     }
 
     fn bytes(&self) -> u64 {
@@ -207,8 +208,8 @@ impl House {
         let Some(told) = told else { return Ok(()) };
         let id = told.map_err(refused)?;
         let version = if op.is_write() { self.shadow.issue(of) } else { 0 };
-        let blocks = vec![Block::Wanted; of.len().get().div_ceil(block) as usize];
-        let task = Task { number, op, range: of, block, version, floors, blocks };
+        let blocks = vec![FetchedBlock::Wanted; of.len().get().div_ceil(block) as usize];
+        let task = FetchTask { number, op, range: of, block, version, floors, blocks };
         let before = client.tasks.insert(id, task);
         hold(before.is_none(), Check::Once, || format!("{id} was given out before"))
     }
@@ -312,10 +313,10 @@ impl House {
             return Err(once("a record of a task that has ended or never was"));
         };
         let block = task.block_at(record.range).ok_or_else(|| once("a record of what is no block"))?;
-        if task.blocks[block] != Block::Wanted || task.op != record.op {
+        if task.blocks[block] != FetchedBlock::Wanted || task.op != record.op {
             return Err(once("a record of what is not wanted"));
         }
-        task.blocks[block] = Block::Come;
+        task.blocks[block] = FetchedBlock::Come;
         // While its session is suspended only blocks that another write overtakes are done.
         let range = record.range;
         let silent = client.full.is_some_and(|since| since < at && !self.place.was_under_way(range, since));
@@ -394,7 +395,7 @@ impl House {
                     if let Some(task) = client.tasks.get_mut(&done.task)
                         && let Some(block) = task.block_at(done.range)
                     {
-                        task.blocks[block] = Block::Fetched;
+                        task.blocks[block] = FetchedBlock::Fetched;
                     }
                     client.fill(now);
                     self.counts.fetched += 1;
@@ -420,7 +421,7 @@ impl House {
             let mut block = 0;
             while block < task.blocks.len() {
                 let begin = block;
-                while matches!(task.blocks.get(block), Some(Block::Wanted | Block::Come)) {
+                while matches!(task.blocks.get(block), Some(FetchedBlock::Wanted | FetchedBlock::Come)) {
                     block += 1;
                 }
                 if block > begin {
@@ -454,11 +455,11 @@ impl House {
     }
 }
 
-fn withdraw(blocks: &mut [Block], which: impl Fn(usize) -> bool) -> u64 {
+fn withdraw(blocks: &mut [FetchedBlock], which: impl Fn(usize) -> bool) -> u64 {
     let mut left = 0;
     for (_, block) in blocks.iter_mut().enumerate().filter(|(at, _)| which(*at)) {
-        if matches!(block, Block::Wanted | Block::Come) {
-            *block = Block::Withdrawn;
+        if matches!(block, FetchedBlock::Wanted | FetchedBlock::Come) {
+            *block = FetchedBlock::Withdrawn;
             left += 1;
         }
     }

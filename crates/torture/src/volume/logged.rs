@@ -38,7 +38,7 @@ impl Application for Disk {
 
 /// A client's call; calls are served one after the other.
 #[derive(Clone, Debug)]
-enum Call {
+enum LogCall {
     /// A change of the data, or their removal.
     Change(u32, Content),
     Read(u32),
@@ -72,7 +72,7 @@ pub(super) struct Logged {
     priority: Priority,
     cleaner: ForegroundCleaner,
     /// The calls; the first is under way.
-    calls: VecDeque<Call>,
+    calls: VecDeque<LogCall>,
     /// The start of the first.
     begun: Instant,
     busy: Option<Busy>,
@@ -200,7 +200,7 @@ impl Logged {
         told.map_err(refused)
     }
 
-    fn ask(&mut self, call: Call, now: Instant) {
+    fn ask(&mut self, call: LogCall, now: Instant) {
         if self.calls.is_empty() {
             self.begun = now;
         }
@@ -258,10 +258,15 @@ impl Logged {
     }
 
     /// Continues the first call. Returns the range that must be read for it.
-    fn serve(&mut self, volume: &mut Volume, call: Call, now: Instant) -> Result<Option<LbnRange>, Broken> {
+    fn serve(
+        &mut self,
+        volume: &mut Volume,
+        call: LogCall,
+        now: Instant,
+    ) -> Result<Option<LbnRange>, Broken> {
         match call {
-            Call::Change(block, content) => self.change(volume, block, content, now)?,
-            Call::Read(block) => {
+            LogCall::Change(block, content) => self.change(volume, block, content, now)?,
+            LogCall::Read(block) => {
                 let found = self.with(volume, |disk, _| {
                     disk.log.read(LogicalBlock::new(block)).map(|data| match data {
                         Data::Nothing => Ok(None),
@@ -280,7 +285,7 @@ impl Logged {
                     }
                 }
             }
-            Call::Sync => {
+            LogCall::Sync => {
                 let sealed = self.with(volume, |disk, _| disk.log.seal())?;
                 let waits = self.with(volume, |disk, _| disk.log.pending_write().is_some())?;
                 match sealed {
@@ -419,20 +424,20 @@ impl House {
     }
 
     /// Adds a client's read, write or trim of blocks, by the range that it would have without a log.
-    pub(super) fn ask_log(&mut self, what: Asked, range: LbnRange) {
+    pub(super) fn ask_log(&mut self, what: LogOperation, range: LbnRange) {
         let (now, first) = (self.now(), self.range_of(Part::Plain).start());
         let Some(logged) = &mut self.logged else { return };
         for sector in 0..range.len().get() {
             let blocks = u64::from(logged.config.logical_blocks);
             let block = ((range.start().since(first).get() + sector) % blocks) as u32;
             let call = match what {
-                Asked::Read => Call::Read(block),
-                Asked::Trim => Call::Change(block, None),
-                Asked::Write => {
+                LogOperation::Read => LogCall::Read(block),
+                LogOperation::Trim => LogCall::Change(block, None),
+                LogOperation::Write => {
                     logged.stamps += 1;
                     let stamp = [logged.stamps.to_le_bytes(), u64::from(block).to_le_bytes()].concat();
                     let bytes = (logged.config.sectors_per_block * logged.config.sector_bytes) as usize;
-                    Call::Change(block, Some(stamp.into_iter().cycle().take(bytes).collect()))
+                    LogCall::Change(block, Some(stamp.into_iter().cycle().take(bytes).collect()))
                 }
             };
             logged.ask(call, now);
@@ -443,7 +448,7 @@ impl House {
     pub(super) fn sync_log(&mut self) {
         let now = self.now();
         if let Some(logged) = &mut self.logged {
-            logged.ask(Call::Sync, now);
+            logged.ask(LogCall::Sync, now);
         }
     }
 
@@ -507,7 +512,7 @@ impl House {
 
 /// A client's operation on a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(super) enum LogOperation {
     Read,
     Write,
     Trim,

@@ -31,7 +31,7 @@ use apps::snapshot::WriteId;
 use backups::Backups;
 use cached::Cached;
 use fetched::Client;
-use logged::{Asked, Logged};
+use logged::{LogOperation, Logged};
 use looked::Looked;
 use model::DriveModel;
 use moved::Moved;
@@ -294,7 +294,7 @@ impl House {
             Step::Trim { start, len } => {
                 let (part, range) = self.clip(start, len.clamp(1, 256));
                 if self.is_logged(part) {
-                    self.ask_log(Asked::Trim, range);
+                    self.ask_log(LogOperation::Trim, range);
                 }
                 self.trim(part, range)?;
             }
@@ -412,7 +412,7 @@ impl House {
         match part {
             Part::Cached => self.call(op, range),
             Part::Plain if self.logged.is_some() => {
-                self.ask_log(if op.is_write() { Asked::Write } else { Asked::Read }, range);
+                self.ask_log(if op.is_write() { LogOperation::Write } else { LogOperation::Read }, range);
                 Ok(())
             }
             Part::Snapshots if self.is_busy(op, self.snapshots.blocks_around(range)) => Ok(()),

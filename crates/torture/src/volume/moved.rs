@@ -12,13 +12,13 @@ use sim::Volume;
 use std::num::NonZeroU64;
 use units::{LbnRange, Op, Sectors};
 
-type App = Reorganizer<Memory>;
+type ReorganizerApp = Reorganizer<Memory>;
 
 /// The maximum of a plan's blocks.
 const MOST: u64 = 60;
 
 pub(super) struct Moved {
-    place: sim::Place<Seat<App>>,
+    place: sim::Place<Seat<ReorganizerApp>>,
     plan: Plan,
     options: Options,
     pub memory: Memory,
@@ -26,11 +26,15 @@ pub(super) struct Moved {
 }
 
 impl Moved {
-    fn app<'a>(&self, volume: &'a Volume) -> Option<&'a App> {
+    fn app<'a>(&self, volume: &'a Volume) -> Option<&'a ReorganizerApp> {
         volume.app(self.place)?.0.as_ref()
     }
 
-    fn with<R>(&self, volume: &mut Volume, call: impl FnOnce(&mut App, &mut dyn Sessions) -> R) -> Option<R> {
+    fn with<R>(
+        &self,
+        volume: &mut Volume,
+        call: impl FnOnce(&mut ReorganizerApp, &mut dyn Sessions) -> R,
+    ) -> Option<R> {
         volume.call(self.place, |seat, sessions| seat.0.as_mut().map(|app| call(app, sessions))).flatten()
     }
 }
@@ -72,7 +76,7 @@ impl House {
     }
 
     pub(super) fn progress(&self) -> Option<Progress> {
-        self.moved.as_ref()?.app(&self.volume).map(App::progress)
+        self.moved.as_ref()?.app(&self.volume).map(ReorganizerApp::progress)
     }
 
     /// Returns whether its memory has failed, so that it must be recovered.

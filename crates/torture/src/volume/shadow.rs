@@ -6,7 +6,7 @@ use units::{Lbn, LbnRange};
 const STAMP: usize = 16;
 
 #[derive(Clone, Debug, Default)]
-struct Sector {
+struct ShadowSector {
     /// Versions that were ever written here, or were to be, ascending.
     issued: Vec<u64>,
     /// The oldest permitted version; `None` if it is unknown.
@@ -16,7 +16,7 @@ struct Sector {
 /// The required and permitted contents of each sector, by the client's address.
 #[derive(Clone, Debug)]
 pub(super) struct Shadow {
-    sectors: Vec<Sector>,
+    sectors: Vec<ShadowSector>,
     last: u64,
     bytes: usize,
 }
@@ -27,7 +27,7 @@ pub(super) type Floors = Vec<Option<u64>>;
 impl Shadow {
     /// Returns a shadow in which each sector holds version 0 of itself.
     pub fn new(sectors: u64, bytes: usize) -> Self {
-        let sector = Sector { issued: vec![0], floor: Some(0) };
+        let sector = ShadowSector { issued: vec![0], floor: Some(0) };
         Self { sectors: vec![sector; sectors as usize], last: 0, bytes }
     }
 

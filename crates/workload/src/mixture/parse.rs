@@ -39,7 +39,7 @@ pub(super) fn load(text: &str) -> Parsed<Mixture> {
         let problem = format!("the load has {} bytes", text.len());
         return Err(MixtureError::new(0..0, problem, format!("give {TEXT_BYTES_MAX} at most")));
     }
-    let mut reader = Reader { text, at: 0 };
+    let mut reader = Scanner { text, at: 0 };
     let mut parts = Vec::new();
     loop {
         let begun = reader.here();
@@ -65,7 +65,7 @@ pub(super) fn load(text: &str) -> Parsed<Mixture> {
     Ok(Mixture { parts, arrival })
 }
 
-fn part(reader: &mut Reader<'_>) -> Parsed<Part> {
+fn part(reader: &mut Scanner<'_>) -> Parsed<Part> {
     let weight = weight(reader)?;
     let (word, span) = reader.word(PLACES)?;
     let place = match word {
@@ -103,7 +103,7 @@ fn part(reader: &mut Reader<'_>) -> Parsed<Part> {
 }
 
 /// Reads `WEIGHT*`, if it is there.
-fn weight(reader: &mut Reader<'_>) -> Parsed<u32> {
+fn weight(reader: &mut Scanner<'_>) -> Parsed<u32> {
     let begun = reader.at;
     let mend = "give a whole number";
     if reader.peek().is_some_and(|c| c.is_ascii_digit()) && reader.word(mend).is_ok() && reader.take('*') {
@@ -116,7 +116,7 @@ fn weight(reader: &mut Reader<'_>) -> Parsed<u32> {
     Ok(1)
 }
 
-fn hot(reader: &mut Reader<'_>) -> Parsed<Place> {
+fn hot(reader: &mut Scanner<'_>) -> Parsed<Place> {
     let mend = "give the share of requests and the hot region, such as hot:80%@0%-20%";
     reader.need(':', mend)?;
     let share = share(reader)?;
@@ -140,7 +140,7 @@ fn hot(reader: &mut Reader<'_>) -> Parsed<Place> {
     Ok(Place::Hot { share, from_ppm: from, to_ppm: to })
 }
 
-fn setting<'a>(reader: &mut Reader<'a>, part: &mut Part, given: &mut Vec<&'a str>) -> Parsed<()> {
+fn setting<'a>(reader: &mut Scanner<'a>, part: &mut Part, given: &mut Vec<&'a str>) -> Parsed<()> {
     let mend =
         "the settings are size, reads, range and align, with zipf block and order, with sequential run";
     let (name, span) = reader.word(mend)?;
@@ -149,7 +149,7 @@ fn setting<'a>(reader: &mut Reader<'a>, part: &mut Part, given: &mut Vec<&'a str
         return refuse(format!("{name} is given twice"), "leave one out");
     }
     given.push(name);
-    let need = |reader: &mut Reader<'_>| reader.need('=', &format!("give {name}=VALUE"));
+    let need = |reader: &mut Scanner<'_>| reader.need('=', &format!("give {name}=VALUE"));
     match (name, &mut part.place) {
         ("size", _) => {
             need(reader)?;
@@ -199,7 +199,7 @@ fn setting<'a>(reader: &mut Reader<'a>, part: &mut Part, given: &mut Vec<&'a str
     Ok(())
 }
 
-fn sizes(reader: &mut Reader<'_>) -> Parsed<Vec<WeightedSize>> {
+fn sizes(reader: &mut Scanner<'_>) -> Parsed<Vec<WeightedSize>> {
     let mut sizes = Vec::new();
     loop {
         if sizes.len() == PARTS_MAX {
@@ -236,7 +236,7 @@ fn sizes(reader: &mut Reader<'_>) -> Parsed<Vec<WeightedSize>> {
     }
 }
 
-fn extent(reader: &mut Reader<'_>) -> Parsed<Extent> {
+fn extent(reader: &mut Scanner<'_>) -> Parsed<Extent> {
     let begun = reader.here();
     let (word, span) = reader.word(RANGE)?;
     reader.at = span.start;
@@ -257,7 +257,7 @@ fn extent(reader: &mut Reader<'_>) -> Parsed<Extent> {
     Ok(extent)
 }
 
-fn arrival(reader: &mut Reader<'_>) -> Parsed<Arrival> {
+fn arrival(reader: &mut Scanner<'_>) -> Parsed<Arrival> {
     let (word, span) = reader.word(ARRIVALS)?;
     match word {
         "poisson" => Ok(Arrival::Poisson { rate: rate(reader)? }),
@@ -297,7 +297,7 @@ fn arrival(reader: &mut Reader<'_>) -> Parsed<Arrival> {
 }
 
 /// Reads `:RATE`.
-fn rate(reader: &mut Reader<'_>) -> Parsed<f64> {
+fn rate(reader: &mut Scanner<'_>) -> Parsed<f64> {
     reader.need(':', RATE)?;
     let (word, span) = reader.word(RATE)?;
     let plain = word.bytes().all(|b| b.is_ascii_digit() || b == b'.');
@@ -307,13 +307,13 @@ fn rate(reader: &mut Reader<'_>) -> Parsed<f64> {
 }
 
 /// Reads `,NAME=TIME`.
-fn time(reader: &mut Reader<'_>, name: &str) -> Parsed<Duration> {
+fn time(reader: &mut Scanner<'_>, name: &str) -> Parsed<Duration> {
     reader.need(',', &format!("give {name}=TIME, such as {name}=500ms"))?;
     reader.name(name)?;
     duration(reader)
 }
 
-fn duration(reader: &mut Reader<'_>) -> Parsed<Duration> {
+fn duration(reader: &mut Scanner<'_>) -> Parsed<Duration> {
     let (word, span) = reader.word(TIME)?;
     let digits = word.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let decimals = match &word[digits.len()..] {
@@ -330,7 +330,7 @@ fn duration(reader: &mut Reader<'_>) -> Parsed<Duration> {
         .ok_or_else(|| MixtureError::new(span, format!("{word:?} is no time"), TIME))
 }
 
-fn bytes(reader: &mut Reader<'_>) -> Parsed<Bytes> {
+fn bytes(reader: &mut Scanner<'_>) -> Parsed<Bytes> {
     let (word, span) = reader.word(BYTES)?;
     let digits = word.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let shift = match word[digits.len()..].to_ascii_lowercase().as_str() {
@@ -350,7 +350,7 @@ fn bytes(reader: &mut Reader<'_>) -> Parsed<Bytes> {
 }
 
 /// Reads a percentage with its sign; returns millionths.
-fn percent(reader: &mut Reader<'_>, mend: &str) -> Parsed<u32> {
+fn percent(reader: &mut Scanner<'_>, mend: &str) -> Parsed<u32> {
     let (word, span) = reader.word(mend)?;
     let ppm = word.strip_suffix('%').and_then(|number| scaled(number, PERCENT_DECIMALS));
     ppm.filter(|ppm| *ppm <= WHOLE_PPM)
@@ -358,7 +358,7 @@ fn percent(reader: &mut Reader<'_>, mend: &str) -> Parsed<u32> {
         .ok_or_else(|| MixtureError::new(span, format!("{word:?} is no percentage from 0% to 100%"), mend))
 }
 
-fn share(reader: &mut Reader<'_>) -> Parsed<Share> {
+fn share(reader: &mut Scanner<'_>) -> Parsed<Share> {
     let (word, span) = reader.word(SHARE)?;
     let ratio = if let Some(number) = word.strip_suffix('%') {
         scaled(number, PERCENT_DECIMALS).map(|ppm| (ppm, WHOLE_PPM))
@@ -387,13 +387,13 @@ fn scaled(text: &str, decimals: u32) -> Option<u64> {
 }
 
 /// A position in the text. Blanks between words and signs are skipped.
-struct Reader<'a> {
+struct Scanner<'a> {
     text: &'a str,
     /// A byte index at a boundary of characters.
     at: usize,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> Scanner<'a> {
     fn rest(&self) -> &'a str {
         self.text.get(self.at..).unwrap_or_default()
     }

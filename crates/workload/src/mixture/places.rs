@@ -7,7 +7,7 @@ use units::{Bytes, Sectors};
 
 /// The sectors in which a part's requests lie, and the starts in them.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Field {
+pub(super) struct StartRange {
     /// The sector behind the last.
     high: u64,
     /// The first aligned sector.
@@ -43,7 +43,7 @@ pub(super) enum Places {
     },
 }
 
-impl Field {
+impl StartRange {
     /// Returns the field of `part` on a drive of `capacity` sectors.
     ///
     /// # Errors
@@ -96,7 +96,7 @@ impl Places {
     /// A popularity block that is no multiple of the alignment, or a hot region without a start.
     pub(super) fn new(
         part: &Part,
-        field: &Field,
+        field: &StartRange,
         sector: Bytes,
         stream: &mut Stream,
     ) -> Result<Self, MixtureError> {
@@ -142,7 +142,7 @@ impl Places {
 
     /// Draws the first sector of a request of `size` sectors.
     #[inline]
-    pub(super) fn sample(&mut self, field: &Field, size: u64, stream: &mut Stream) -> u64 {
+    pub(super) fn sample(&mut self, field: &StartRange, size: u64, stream: &mut Stream) -> u64 {
         match self {
             Self::Random => field.random(stream),
             Self::Zipf { zipf, scatter, block } => {

@@ -13,7 +13,7 @@ impl Display for Mixture {
             write!(f, "{between}{part}")?;
         }
         match self.arrival() {
-            Some(arrival) => write!(f, "; {}", Times(arrival)),
+            Some(arrival) => write!(f, "; {}", ArrivalText(arrival)),
             None => Ok(()),
         }
     }
@@ -76,9 +76,9 @@ fn weight(f: &mut Formatter<'_>, weight: u32) -> fmt::Result {
 }
 
 /// Arrivals in the language. The others have no text there; a parsed load has none of them.
-struct Times(Arrival);
+struct ArrivalText(Arrival);
 
-impl Display for Times {
+impl Display for ArrivalText {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self.0 {
             Arrival::Poisson { rate } => write!(f, "poisson:{rate}"),

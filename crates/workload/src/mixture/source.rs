@@ -1,6 +1,6 @@
 //! The requests of a load.
 
-use super::places::{Field, Places};
+use super::places::{Places, StartRange};
 use super::sizes::{Sizes, divisor};
 use super::{Mixture, MixtureError};
 use crate::random::{Share, Stream};
@@ -25,7 +25,7 @@ struct Component {
     weights: u64,
     stream: Stream,
     sizes: Sizes,
-    field: Field,
+    field: StartRange,
     places: Places,
     reads: Share,
 }
@@ -43,7 +43,7 @@ impl Mixed {
         for (n, part) in load.parts().iter().enumerate() {
             let mut stream = Stream::numbered(seed, "workload.mixture.part", n as u64);
             let sizes = Sizes::new(part, sector)?;
-            let field = Field::new(part, capacity, sizes.align, sizes.largest())?;
+            let field = StartRange::new(part, capacity, sizes.align, sizes.largest())?;
             let places = Places::new(part, &field, sector, &mut stream)?;
             weights += u64::from(part.weight.max(1));
             parts.push(Component { weights, stream, sizes, field, places, reads: part.reads });

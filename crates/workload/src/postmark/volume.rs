@@ -10,7 +10,7 @@ const INODE_BYTES: u64 = 128;
 const ENTRY_BYTES: u64 = 32;
 
 #[derive(Clone, Debug)]
-struct File {
+struct VolumeFile {
     inode: u64,
     bytes: u64,
     blocks: Vec<u32>,
@@ -30,7 +30,7 @@ pub(crate) struct Volume {
     groups: Vec<Group>,
     /// The first block of each directory.
     directories: Vec<u64>,
-    files: BTreeMap<FileNumber, File>,
+    files: BTreeMap<FileNumber, VolumeFile>,
 }
 
 #[derive(Clone, Debug)]
@@ -207,7 +207,7 @@ impl Volume {
             Self::touch(bitmap(&blocks, group), true),
         ];
         Self::data(&blocks, true, true, &mut accesses);
-        self.files.insert(file, File { inode, bytes, blocks });
+        self.files.insert(file, VolumeFile { inode, bytes, blocks });
         Some(accesses)
     }
 
@@ -248,7 +248,7 @@ impl Volume {
     /// Deletes a file; returns also the blocks that become free.
     pub(crate) fn delete(&mut self, file: FileNumber, directory: u32) -> Option<(Vec<Access>, Vec<u32>)> {
         let entry = self.entry(file, directory);
-        let File { inode, blocks, .. } = self.files.remove(&file)?;
+        let VolumeFile { inode, blocks, .. } = self.files.remove(&file)?;
         let (group, index) = self.inode_place(inode);
         self.groups.get_mut(group as usize)?.inodes.push(index as u32);
         blocks.iter().for_each(|&block| self.give_back(block.into()));

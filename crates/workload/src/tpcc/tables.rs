@@ -92,7 +92,7 @@ impl Table {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Extent {
+struct TableExtent {
     first: u64,
     pages: u64,
     rows: u64,
@@ -102,7 +102,7 @@ struct Extent {
 /// are spread evenly over it, by their keys: the database's surplus over its rows becomes room on every page.
 #[derive(Clone, Debug)]
 pub(crate) struct Tables {
-    extents: [Extent; TABLES.len()],
+    extents: [TableExtent; TABLES.len()],
     start: Lbn,
     page_sectors: u64,
     need: u64,
@@ -122,11 +122,11 @@ impl Tables {
             return Err(ConfigError::field("database", found, mend));
         }
         let mut first = 0;
-        let mut extents = [Extent { first: 0, pages: 1, rows: 1 }; TABLES.len()];
+        let mut extents = [TableExtent { first: 0, pages: 1, rows: 1 }; TABLES.len()];
         for ((extent, table), own) in extents.iter_mut().zip(TABLES).zip(needs) {
             // The whole is at least the need, so a part is at least its own, and the parts are at most the whole.
             let part = (u128::from(pages) * u128::from(own) / u128::from(need)) as u64;
-            *extent = Extent { first, pages: part, rows: table.rows(config.warehouses) };
+            *extent = TableExtent { first, pages: part, rows: table.rows(config.warehouses) };
             first += part;
         }
         Ok(Self { extents, start: config.database.start(), page_sectors, need })
@@ -139,7 +139,7 @@ impl Tables {
 
     /// Returns the page of a row; rows past the table's end wrap to its beginning.
     pub(crate) fn page(&self, table: Table, row: u64) -> u64 {
-        let Extent { first, pages, rows } = self.extents[table as usize];
+        let TableExtent { first, pages, rows } = self.extents[table as usize];
         first + (u128::from(row % rows) * u128::from(pages) / u128::from(rows)) as u64
     }
 

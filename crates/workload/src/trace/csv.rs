@@ -128,7 +128,7 @@ fn separator_of(value: &str) -> Result<char, String> {
 
 /// The numbers of the columns, from 0.
 #[derive(Clone, Copy, Debug, Default)]
-struct Places {
+struct ColumnNumbers {
     time: Option<usize>,
     op: Option<usize>,
     start: usize,
@@ -141,13 +141,13 @@ struct Places {
 pub(super) struct Csv {
     columns: Columns,
     unit_ns: u64,
-    places: Places,
+    places: ColumnNumbers,
     devices: Names,
 }
 
 impl Csv {
     pub(super) fn new(columns: Columns, unit_ns: u64) -> Self {
-        Self { columns, unit_ns, places: Places::default(), devices: Names::default() }
+        Self { columns, unit_ns, places: ColumnNumbers::default(), devices: Names::default() }
     }
 }
 
@@ -170,7 +170,7 @@ impl LineParser for Csv {
         let (Start::Offset(start) | Start::Lbn(start)) = &self.columns.start;
         let (Length::Size(length) | Length::Sectors(length)) = &self.columns.length;
         let mut optional = |column: &Option<Column>| column.as_ref().map(&mut place).transpose();
-        self.places = Places {
+        self.places = ColumnNumbers {
             time: optional(&self.columns.time)?,
             op: optional(&self.columns.op)?,
             device: optional(&self.columns.device)?,

@@ -1,7 +1,7 @@
 //! Follows the tree: from repeating entries to runs of tracks, and to parts that become zones.
 
 use super::rows;
-use super::{Child, Entry, Part, Tracks, too_large};
+use super::{AdjacentTracks, Child, Entry, Part, too_large};
 use crate::disksim::fields::refuse;
 use crate::disksim::source::{At, Fault};
 use crate::disksim::syntax::Block;
@@ -158,7 +158,7 @@ impl Tree {
         limit: u64,
         depth: usize,
         at: At,
-        into: &mut Vec<Tracks>,
+        into: &mut Vec<AdjacentTracks>,
     ) -> Result<(), Fault> {
         check_depth(depth, at)?;
         let mut left = limit;
@@ -188,7 +188,7 @@ impl Tree {
         turns: f64,
         limit: Option<u64>,
         depth: usize,
-        into: &mut Vec<Tracks>,
+        into: &mut Vec<AdjacentTracks>,
     ) -> Result<(), Fault> {
         let at = entry.at;
         let limit = limit.ok_or_else(|| too_large(at))?;
@@ -197,7 +197,7 @@ impl Tree {
         let (whole, rest) = (limit / entry.lbns, limit % entry.lbns);
         match entry.child {
             Child::Track { kind, head } => {
-                let one = Tracks {
+                let one = AdjacentTracks {
                     cylinder: base,
                     outward: entry.outward,
                     head,
@@ -209,18 +209,18 @@ impl Tree {
                 };
                 if whole > 0 && (entry.cylinders == 1 || whole == 1) {
                     shift(base, entry, whole - 1)?;
-                    push(into, Tracks { count: whole, ..one }, at)?;
+                    push(into, AdjacentTracks { count: whole, ..one }, at)?;
                 } else {
                     for i in 0..whole {
                         let turns = turns + entry.skew * i as f64;
-                        push(into, Tracks { cylinder: shift(base, entry, i)?, turns, ..one }, at)?;
+                        push(into, AdjacentTracks { cylinder: shift(base, entry, i)?, turns, ..one }, at)?;
                     }
                 }
                 if rest > 0 {
                     let turns = turns + entry.skew * whole as f64;
                     push(
                         into,
-                        Tracks { cylinder: shift(base, entry, whole)?, turns, lbns: rest, ..one },
+                        AdjacentTracks { cylinder: shift(base, entry, whole)?, turns, lbns: rest, ..one },
                         at,
                     )?;
                 }
@@ -251,7 +251,7 @@ fn check_depth(depth: usize, at: At) -> Result<(), Fault> {
     ))
 }
 
-fn push(into: &mut Vec<Tracks>, tracks: Tracks, at: At) -> Result<(), Fault> {
+fn push(into: &mut Vec<AdjacentTracks>, tracks: AdjacentTracks, at: At) -> Result<(), Fault> {
     if into.len() >= MAX_RUNS {
         return Err(refuse(
             at,
@@ -278,7 +278,7 @@ fn shift(base: u64, entry: &Entry, i: u64) -> Result<u64, Fault> {
 }
 
 /// Returns the first and the last cylinder.
-fn extent(tracks: &[Tracks], at: At) -> Result<(u64, u64), Fault> {
+fn extent(tracks: &[AdjacentTracks], at: At) -> Result<(u64, u64), Fault> {
     let mut extent = None;
     for run in tracks {
         let far = if run.outward {
@@ -293,7 +293,7 @@ fn extent(tracks: &[Tracks], at: At) -> Result<(u64, u64), Fault> {
     extent.ok_or_else(|| refuse(at, "this run has no tracks", "remove it, or give it a length"))
 }
 
-fn single_part(mut tracks: Vec<Tracks>, at: At) -> Result<Part, Fault> {
+fn single_part(mut tracks: Vec<AdjacentTracks>, at: At) -> Result<Part, Fault> {
     let (first, last) = extent(&tracks, at)?;
     for run in &mut tracks {
         run.cylinder -= first;
@@ -315,7 +315,7 @@ pub(super) fn push_apart(apart: &mut Vec<Part>, mut part: Part) -> Result<(), Fa
                 for run in &part.tracks {
                     let cylinder = part.first + part.cylinders * i + run.cylinder;
                     let turns = part.turns + part.skew * i as f64 + run.turns;
-                    push(&mut tracks, Tracks { cylinder, turns, ..*run }, at)?;
+                    push(&mut tracks, AdjacentTracks { cylinder, turns, ..*run }, at)?;
                 }
             }
         }

@@ -1,6 +1,6 @@
 //! Converts parts of the tree to zones and patterns of a profile.
 
-use super::{Part, Tracks, too_large};
+use super::{AdjacentTracks, Part, too_large};
 use crate::disksim::fields::{flattened, refuse};
 use crate::disksim::source::Fault;
 use crate::disksim::syntax::Block;
@@ -197,7 +197,7 @@ fn turns(turns: f64) -> Turns {
 }
 
 /// Returns one number if all tracks agree, otherwise one for each head: that of the head's first run.
-fn density(tracks: &[Tracks], heads: u16) -> SectorsPerTrack {
+fn density(tracks: &[AdjacentTracks], heads: u16) -> SectorsPerTrack {
     let first = tracks.first().map_or(1, |run| run.kind.sectors);
     if tracks.iter().all(|run| run.kind.sectors == first) {
         return SectorsPerTrack::Same(first);
@@ -220,13 +220,13 @@ fn density_on(density: &SectorsPerTrack, head: u16) -> u32 {
 
 /// Returns the sectors of tracks without LBN: as spares of each track if all tracks agree, otherwise as slips.
 fn unused(part: &Part) -> Result<(Sparing, Vec<u64>), Fault> {
-    let behind = |run: &Tracks| u64::from(run.kind.sectors) - u64::from(run.kind.first) - run.lbns;
+    let behind = |run: &AdjacentTracks| u64::from(run.kind.sectors) - u64::from(run.kind.first) - run.lbns;
     if part.tracks.iter().all(|run| run.kind.first == 0 && behind(run) == 0) {
         return Ok((Sparing::default(), Vec::new()));
     }
     if let Some(one) = part.tracks.first() {
         let before = u64::from(one.kind.first);
-        let alike = |run: &Tracks| u64::from(run.kind.first) == before && behind(run) == behind(one);
+        let alike = |run: &AdjacentTracks| u64::from(run.kind.first) == before && behind(run) == behind(one);
         if part.tracks.iter().all(alike) && (before == 0 || behind(one) == 0) {
             let spares = before + behind(one);
             let sparing =

@@ -64,7 +64,7 @@ impl Beside {
 
 /// A range that the foreground has read or written.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct AccessedRange {
     range: LbnRange,
     /// The tracks of its first sector and its last.
     tracks: [TrackIndex; 2],
@@ -73,7 +73,7 @@ struct Place {
     written: bool,
 }
 
-impl Place {
+impl AccessedRange {
     fn of(drive: &DriveModel, op: Op, range: LbnRange, since: Between) -> Option<Self> {
         let last = Lbn::new(range.end().get().checked_sub(1)?);
         let [first, last] = [range.start(), last].map(|lbn| drive.layout().locate(lbn).map(|at| at.track));
@@ -117,10 +117,10 @@ struct Found {
 
 /// The places that the foreground has used, the last one first.
 #[derive(Clone, Debug, Default)]
-struct Places(VecDeque<Place>);
+struct Places(VecDeque<AccessedRange>);
 
 impl Places {
-    fn find(&self, asked: &Place) -> Option<Found> {
+    fn find(&self, asked: &AccessedRange) -> Option<Found> {
         let places = self.0.iter().enumerate();
         let found = places.filter_map(|(behind, place)| {
             place.beside(asked).map(|beside| Found { beside, behind, since: place.since })
@@ -129,7 +129,7 @@ impl Places {
     }
 
     /// Records a finished read that matches `found`, and whether it was a hit.
-    fn done(&mut self, drive: &DriveModel, asked: Place, found: Option<&Found>, hit: bool) {
+    fn done(&mut self, drive: &DriveModel, asked: AccessedRange, found: Option<&Found>, hit: bool) {
         let mut place = asked;
         // A read that continues a place does not take another; one before it does.
         if let Some(found) = found.filter(|found| hit || found.beside != Beside::Before)
@@ -211,8 +211,8 @@ impl Default for Again {
 
 impl Again {
     /// Returns the place of a request, and the earlier data that it matches.
-    fn find(&self, drive: &DriveModel, op: Op, range: LbnRange) -> Option<(Place, Option<Found>)> {
-        let asked = Place::of(drive, op, range, self.between)?;
+    fn find(&self, drive: &DriveModel, op: Op, range: LbnRange) -> Option<(AccessedRange, Option<Found>)> {
+        let asked = AccessedRange::of(drive, op, range, self.between)?;
         Some((asked, self.places.find(&asked)))
     }
 
@@ -270,8 +270,8 @@ impl Again {
         let Some((asked, found)) = self.find(drive, op, range).filter(|_| !op.is_write()) else {
             return false;
         };
-        let will_be =
-            before.filter_map(|(op, range)| Place::of(drive, op, range, self.between)?.beside(&asked));
+        let will_be = before
+            .filter_map(|(op, range)| AccessedRange::of(drive, op, range, self.between)?.beside(&asked));
         let will_be = will_be.map(|beside| Found { beside, behind: 0, since: self.between });
         found.into_iter().chain(will_be).any(|found| self.parts(&found)[0] * f64::from(SELDOM) > 1.0)
     }

@@ -53,13 +53,13 @@ const DONE: usize = 3;
 
 /// Sums of these columns, and of their products.
 #[derive(Clone, Copy, Debug, Default)]
-struct Sums {
+struct ColumnSums {
     of: u32,
     sums: [f64; 4],
     products: [[f64; 4]; 4],
 }
 
-impl Sums {
+impl ColumnSums {
     fn add(&mut self, seen: [f64; 4]) {
         self.of += 1;
         for (a, row) in self.products.iter_mut().enumerate() {
@@ -134,7 +134,7 @@ impl Counts {
 
 /// An observed request.
 #[derive(Clone, Copy, Debug)]
-struct Watched {
+struct ObservedRequest {
     began: Counts,
     longer: f64,
     lately: f64,
@@ -143,11 +143,11 @@ struct Watched {
 /// The observations for spans of one length.
 #[derive(Clone, Debug, Default)]
 struct Span {
-    watched: VecDeque<Watched>,
+    watched: VecDeque<ObservedRequest>,
     /// Recent arrivals, with exponentially decreasing weight.
     lately: f64,
     /// Sums of the current and of the previous period.
-    sums: [Sums; 2],
+    sums: [ColumnSums; 2],
 }
 
 impl Span {
@@ -158,7 +158,7 @@ impl Span {
             let [came, waiting] = counts.until(watched.began.at + length).more_since(&watched.began);
             self.sums[0].add([watched.longer, watched.lately, came, came - waiting]);
             if self.sums[0].of >= MEMORY / 2 {
-                self.sums = [Sums::default(), self.sums[0]];
+                self.sums = [ColumnSums::default(), self.sums[0]];
             }
         }
         // An arrival's weight is halved after an eighth of the span over which arrivals are counted.
@@ -230,7 +230,7 @@ impl Answers {
         let Some(longer) = mean.longer(takes.as_secs_f64()) else { return };
         for span in &mut self.spans {
             if span.watched.len() < WATCHED {
-                span.watched.push_back(Watched { began: self.counts, longer, lately: span.lately });
+                span.watched.push_back(ObservedRequest { began: self.counts, longer, lately: span.lately });
             }
         }
     }

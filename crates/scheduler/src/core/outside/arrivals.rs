@@ -30,7 +30,7 @@ const LOOP_ERRORS: f64 = 3.0;
 
 /// Observations while requests wait.
 #[derive(Clone, Copy, Debug, Default)]
-struct Seen {
+struct QueueSums {
     /// Seconds without waiting requests.
     idle: f64,
     /// Seconds, and their integrals with the number of waiting requests and with its square.
@@ -41,7 +41,7 @@ struct Seen {
     first: f64,
 }
 
-impl Seen {
+impl QueueSums {
     /// Adds a time with a number of waiting requests.
     fn wait(&mut self, waiting: f64, seconds: f64) {
         let (busy, idle) = if waiting > 0.0 { (seconds, 0.0) } else { (0.0, seconds) };
@@ -77,7 +77,7 @@ impl Seen {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Arrivals {
     /// The current and the previous period.
-    seen: [Seen; 2],
+    seen: [QueueSums; 2],
     answers: Answers,
     /// Whether they were found open, and the number of requests since then that look like a loop's.
     open: bool,
@@ -110,7 +110,7 @@ impl Arrivals {
         self.answers.until(now);
         self.seen[0].wait(here, now.saturating_since(at).as_secs_f64());
         if self.seen[0].came[0] >= f64::from(MEMORY / 2) {
-            self.seen = [Seen::default(), self.seen[0]];
+            self.seen = [QueueSums::default(), self.seen[0]];
         }
     }
 
@@ -118,7 +118,7 @@ impl Arrivals {
     /// Open arrivals count as a loop again only after as many requests as are remembered look like a loop's, because a wrong
     /// result discards revolutions lost recently, whose delays open arrivals still suffer.
     pub fn clients(&mut self, most: usize) -> Option<usize> {
-        let Seen { idle, time: [time, sum, squares], came: [came, found], first } =
+        let QueueSums { idle, time: [time, sum, squares], came: [came, found], first } =
             self.seen[0].and(&self.seen[1]);
         let (mut clients, mut looks) = (Some(most), false);
         if came >= FEW && time > 0.0 {
@@ -140,7 +140,7 @@ impl Arrivals {
     /// Returns the mean number of arrivals while the head does nothing for `seconds`, and until the queue is empty: at the
     /// rate of times with waiting requests, or until that is known, at the overall rate.
     pub fn come_in(&self, seconds: f64) -> f64 {
-        let Seen { idle, time: [busy, ..], came: [came, _], first } = self.seen[0].and(&self.seen[1]);
+        let QueueSums { idle, time: [busy, ..], came: [came, _], first } = self.seen[0].and(&self.seen[1]);
         let all = busy + idle;
         let rate = if came < FEW { (came + first) / all } else { came / busy };
         if all > 0.0 { rate * seconds * all / idle.max(busy / 1e6) } else { 0.0 }
@@ -148,7 +148,7 @@ impl Arrivals {
 
     /// Returns whether the maximum seen at once is the number of clients.
     pub fn are_counted(&self) -> bool {
-        let Seen { came: [came, _], first, .. } = self.seen[0].and(&self.seen[1]);
+        let QueueSums { came: [came, _], first, .. } = self.seen[0].and(&self.seen[1]);
         came + first >= FEW
     }
 
@@ -158,7 +158,7 @@ impl Arrivals {
     /// small. On one that is idle for a fiftieth, it is several times the mean for a short queue, and a bound by the mean
     /// alone would be exceeded before the loss is known.
     pub fn until_nobody_waits(&self, waiting: usize) -> u64 {
-        let Seen { idle, time: [busy, ..], .. } = self.seen[0].and(&self.seen[1]);
+        let QueueSums { idle, time: [busy, ..], .. } = self.seen[0].and(&self.seen[1]);
         // A drive that was never idle gets a million.
         let alone = ((busy + idle) / idle.max(busy / 1e6)).max(1.0);
         let (waiting, used) = (waiting as f64, 1.0 - 1.0 / alone);

@@ -7,7 +7,7 @@
 //! while the bound has room and rises while it has none.
 
 use super::Outside;
-use super::decide::Part;
+use super::decide::GapPart;
 use super::forecast::Standing;
 use crate::background::Focus;
 use crate::core::Core;
@@ -94,7 +94,8 @@ impl Core {
         // The revolution must yield more than this; most do not, and their searches end early.
         let worth = outside.price.least(outside.guard.had_in(turn));
         self.background.look(Focus::All);
-        let found = self.detour_for(outside, standing, job, Part::Longer(turn, brings.saturating_add(worth)));
+        let found =
+            self.detour_for(outside, standing, job, GapPart::Longer(turn, brings.saturating_add(worth)));
         let Some(longer) = found.and_then(|detour| self.fit(outside, detour, first, turn)) else { return no };
         if self.brings(&longer).saturating_sub(brings) <= worth {
             return no;

@@ -10,7 +10,7 @@
 use super::Outside;
 use super::clock::nanos;
 use super::forecast::Forecast;
-use super::record::Observed;
+use super::record::Observation;
 use model::DriveModel;
 use units::{Duration, LbnRange, Op};
 
@@ -40,13 +40,13 @@ const FEW: u32 = 8;
 
 /// The requests of a step without detours, the early ones among them, and the gaps.
 #[derive(Clone, Copy, Debug, Default)]
-struct Step {
+struct LeadStep {
     alone: u32,
     early: u32,
     gaps: u32,
 }
 
-impl Step {
+impl LeadStep {
     fn suspect(&self) -> bool {
         self.early * SUSPECT >= self.alone.max(1)
     }
@@ -55,12 +55,12 @@ impl Step {
 /// The counts of requests without detours, to read and to write.
 #[derive(Clone, Debug)]
 pub(super) struct Control {
-    steps: [[Step; STEPS]; 2],
+    steps: [[LeadStep; STEPS]; 2],
 }
 
 impl Default for Control {
     fn default() -> Self {
-        Self { steps: [[Step::default(); STEPS]; 2] }
+        Self { steps: [[LeadStep::default(); STEPS]; 2] }
     }
 }
 
@@ -80,7 +80,7 @@ impl Control {
         let steps = &mut self.steps[usize::from(op.is_write())];
         // If a head may begin within a request, steps shorter than a request have no gaps.
         let nearer = steps[..at].iter().rev().find(|nearer| nearer.gaps > 0);
-        let watched = nearer.is_none_or(Step::suspect);
+        let watched = nearer.is_none_or(LeadStep::suspect);
         let step = &mut steps[at];
         step.gaps = step.gaps.wrapping_add(1);
         let tried = at < NEAR || watched;
@@ -91,7 +91,7 @@ impl Control {
     }
 
     /// Records a request whose gap was left unused.
-    pub fn note(&mut self, turn: Duration, op: Op, foreseen: &Forecast, seen: &Observed) {
+    pub fn note(&mut self, turn: Duration, op: Op, foreseen: &Forecast, seen: &Observation) {
         let Some(at) = step(turn, foreseen).filter(|_| seen.explained) else { return };
         let step = &mut self.steps[usize::from(op.is_write())][at];
         step.alone += 1;
@@ -184,7 +184,8 @@ mod tests {
             let foreseen = missing_by(miss);
             let early = miss < us;
             if control.leaves(TURN, Op::Read, &foreseen) {
-                let seen = Observed { error: 0, turns: -i64::from(early), explained: true, foreseen: true };
+                let seen =
+                    Observation { error: 0, turns: -i64::from(early), explained: true, foreseen: true };
                 control.note(TURN, Op::Read, &foreseen, &seen);
             } else {
                 lost += u64::from(early);

@@ -9,7 +9,7 @@
 use super::clock::nanos;
 use super::config::Overheads;
 use super::forecast::{Forecast, SetOut};
-use super::record::Observed;
+use super::record::Observation;
 use super::{Order, Outside};
 use crate::core::Core;
 use crate::core::under_way::turn;
@@ -47,19 +47,19 @@ const MEMORY: u32 = 1 << 14;
 
 /// Counts of one kind of move, by the start of the first sector: all heads, and those that were ready.
 #[derive(Clone, Debug)]
-struct Ready {
+struct MoveCounts {
     bins: Vec<(u32, u32)>,
     noted: u32,
     fresh: u32,
 }
 
-impl Default for Ready {
+impl Default for MoveCounts {
     fn default() -> Self {
         Self { bins: vec![(0, 0); 2 * BINS as usize], noted: 0, fresh: 0 }
     }
 }
 
-impl Ready {
+impl MoveCounts {
     /// Records a first sector that began to pass `ns` after the profile's arrival, and whether the head was ready.
     fn note(&mut self, ns: i64, ready: bool) {
         let bin = usize::try_from(ns.div_euclid(BIN_NS) + BINS).ok();
@@ -109,8 +109,8 @@ impl Ready {
 #[derive(Clone, Debug)]
 pub(super) struct Correction {
     /// Counts of commands behind another, and of commands sent to an idle drive.
-    queued: [Ready; 2],
-    alone: [Ready; 2],
+    queued: [MoveCounts; 2],
+    alone: [MoveCounts; 2],
     /// The corrections of moves and of commands' overheads, in ns.
     moves: [i64; 2],
     commands: [i64; 2],
@@ -140,7 +140,7 @@ impl Correction {
     }
 
     /// Records a completion against its forecast.
-    pub fn note(&mut self, drive: &DriveModel, op: Op, foreseen: &Forecast, seen: &Observed) {
+    pub fn note(&mut self, drive: &DriveModel, op: Op, foreseen: &Forecast, seen: &Observation) {
         let sure = core::mem::replace(&mut self.sure, seen.explained) && seen.explained;
         // A head switch without a seek has its own time; if the shortest seek hides it, a probe knows only a bound.
         let tells = sure && foreseen.distance > 0 && !foreseen.in_two_parts;
@@ -223,7 +223,7 @@ impl Correction {
 
 impl Core {
     /// Records what a completion shows about moves.
-    pub(super) fn correct_moves(&mut self, outside: &mut Outside, order: &Order, seen: &Observed) {
+    pub(super) fn correct_moves(&mut self, outside: &mut Outside, order: &Order, seen: &Observation) {
         outside.correction.note(&self.drive, order.command.op, &order.forecast, seen);
     }
 
@@ -251,7 +251,7 @@ mod tests {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             ((state >> 33) % below.max(1) as u64) as i64
         };
-        let mut ready = Ready::default();
+        let mut ready = MoveCounts::default();
         let mut now = 0;
         for _ in 0..20_000 {
             let passed = if draw(4) == 0 { -draw(1_600_000) } else { draw(1_600_000) };
@@ -292,7 +292,7 @@ mod tests {
             let early = slack > nanos(turn(&drive)).unsigned_abs() - 500_000;
             let foreseen = Forecast { start: wait, distance: 1_000, ..Forecast::at_once(SetOut::Alone) };
             let turns = -i64::from(early && correction.moves()[0] == 0);
-            let seen = Observed { error: 0, turns, explained: true, foreseen: true };
+            let seen = Observation { error: 0, turns, explained: true, foreseen: true };
             correction.note(&drive, Op::Read, &foreseen, &seen);
             changes += u32::from(core::mem::take(&mut correction.changed));
             if changes > 0 {
@@ -306,7 +306,7 @@ mod tests {
     #[test]
     fn moves_that_no_correction_fits_stay_uncorrected() {
         // Heads are ready by chance, independent of the time.
-        let mut ready = Ready::default();
+        let mut ready = MoveCounts::default();
         let mut state = 1u64;
         for n in 0..50_000i64 {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

@@ -4,7 +4,7 @@ use super::Overheads;
 use super::clock::{self, moved};
 use super::decide::LEAD;
 use super::forecast::{Forecast, Standing, forecast};
-use super::record::Observed;
+use super::record::Observation;
 use super::{CHANCE, Command, DISAGREEING, DRIFT_PPM, MOST_AT_DRIVE, NOISE, Order, Outside, Work};
 use crate::core::under_way::turn;
 use model::DriveModel;
@@ -169,7 +169,7 @@ impl Outside {
         now: Instant,
         order: &Order,
         in_turn: bool,
-    ) -> Observed {
+    ) -> Observation {
         let overheads = self.config.overheads;
         let op = order.command.op;
         let foreseen = order.forecast;
@@ -235,6 +235,6 @@ impl Outside {
         let held_up_by = if op.is_write() { 0 } else { clock::nanos(bus) };
         let off = late - turns * turn;
         let in_time = -chance <= off && off <= chance + held_up_by;
-        Observed { error: late, turns, explained, foreseen: explained && turns == 0 && in_time }
+        Observation { error: late, turns, explained, foreseen: explained && turns == 0 && in_time }
     }
 }

@@ -24,7 +24,7 @@ pub(super) const LEAD: Duration = Duration::from_micros(300);
 
 /// The part of a gap that a detour is planned for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum GapPart {
     /// The whole gap.
     Whole,
     /// The gap and one more revolution, for detours that yield more than a number of sectors.
@@ -38,7 +38,7 @@ pub(super) enum Part {
 }
 
 /// A detour's own commands with their tags and wanted sectors, and the range that is merged with the foreground's command.
-type Taken = (Vec<Sent>, Option<(LbnRange, u32)>);
+type DetourCommands = (Vec<Sent>, Option<(LbnRange, u32)>);
 
 impl Outside {
     pub(super) fn next_tag(&mut self) -> u64 {
@@ -232,7 +232,7 @@ impl Core {
             Some(first) if !self.background.is_idle() => outside.control(&drive, first),
             _ => (false, 0),
         };
-        let found = if left_alone { None } else { self.detour_for(outside, standing, &job, Part::Whole) };
+        let found = if left_alone { None } else { self.detour_for(outside, standing, &job, GapPart::Whole) };
         let detour = found.and_then(|detour| self.fit(outside, detour, first?, Duration::ZERO));
         let (detour, bought) = match first {
             Some(first) if !left_alone => self.buy(outside, standing, &job, first, detour),
@@ -352,7 +352,7 @@ impl Core {
         detour: Option<Detour>,
         tag: u64,
         buffers: &mut dyn Buffers,
-    ) -> Taken {
+    ) -> DetourCommands {
         let (mut sent, mut merged) = (Vec::new(), None);
         let Some(detour) = detour else { return (sent, merged) };
         let stops = detour.stops.iter().flatten().count();
@@ -396,14 +396,14 @@ impl Core {
         outside: &Outside,
         standing: &Standing,
         job: &Job,
-        part: Part,
+        part: GapPart,
     ) -> Option<Detour> {
         if self.background.is_idle() || outside.is_off() || outside.caution().is_some() {
             return None;
         }
         let drive = Arc::clone(&self.drive);
         let (op, first) = match part {
-            Part::Before(op, range) => (op, range),
+            GapPart::Before(op, range) => (op, range),
             _ => (job.pending.request.op, *job.ranges().first()?),
         };
         if outside.is_streamed(&drive, standing, (op, first)) {
@@ -450,7 +450,7 @@ impl Core {
             merge: (!job.is_promoted_write()).then_some((piece.lbn, piece.sector)),
         };
         let (longer, above) =
-            if let Part::Longer(by, above) = part { (by, above) } else { (Duration::ZERO, 0) };
+            if let GapPart::Longer(by, above) = part { (by, above) } else { (Duration::ZERO, 0) };
         let gap = Gap {
             at,
             from: standing.position,
@@ -460,13 +460,13 @@ impl Core {
             deadline: approach.start(&drive) + longer,
             above,
         };
-        if part == Part::Merged {
+        if part == GapPart::Merged {
             return self.search(&gap, Reach::Merged, self.config.budget, Some(&terms));
         }
-        if matches!(part, Part::Before(..)) {
+        if matches!(part, GapPart::Before(..)) {
             return self.search(&gap, Reach::Near, self.config.budget, Some(&terms));
         }
-        self.stats.gaps += u64::from(part == Part::Whole);
+        self.stats.gaps += u64::from(part == GapPart::Whole);
         self.plan(&gap, self.config.budget, Some(&terms))
     }
 

@@ -6,7 +6,7 @@
 
 use super::Outside;
 use super::forecast::Forecast;
-use super::record::Way;
+use super::record::HeadPath;
 use crate::planner::{Detour, MOST_STOPS, Stop};
 use model::DriveModel;
 use model::layout::Location;
@@ -72,8 +72,8 @@ impl Outside {
     /// Returns the instant from which on the head is certainly ready for a detour's command.
     pub(super) fn sure_of(&self, foreseen: &Forecast) -> Instant {
         match foreseen.approach() {
-            (Way::Moved(distance), _) => foreseen.arrive + self.margin(distance),
-            (Way::Stayed, _) => foreseen.arrive.max(foreseen.able + self.margins.staying()),
+            (HeadPath::Moved(distance), _) => foreseen.arrive + self.margin(distance),
+            (HeadPath::Stayed, _) => foreseen.arrive.max(foreseen.able + self.margins.staying()),
         }
     }
 

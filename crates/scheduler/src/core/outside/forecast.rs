@@ -2,7 +2,7 @@
 
 use super::clock::{difference, nanos};
 use super::config::Overheads;
-use super::record::{Observed, Way};
+use super::record::{HeadPath, Observation};
 use super::sequences::{Behind, ReadsOn, streamed};
 use crate::core::under_way::Approach;
 use model::{DriveModel, Piece, Position};
@@ -129,11 +129,11 @@ impl Forecast {
     }
 
     /// Returns the head's way to the command, and its slack.
-    pub fn approach(&self) -> (Way, Duration) {
+    pub fn approach(&self) -> (HeadPath, Duration) {
         if self.moves {
-            (Way::Moved(self.distance), self.slack())
+            (HeadPath::Moved(self.distance), self.slack())
         } else {
-            (Way::Stayed, self.start.saturating_since(self.able))
+            (HeadPath::Stayed, self.start.saturating_since(self.able))
         }
     }
 }
@@ -189,7 +189,7 @@ impl Plain {
     pub fn late(
         &self,
         foreseen: &Forecast,
-        seen: &Observed,
+        seen: &Observation,
         (turn, overlap): (Duration, bool),
         merged: bool,
     ) -> Late {

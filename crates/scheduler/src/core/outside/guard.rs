@@ -47,14 +47,14 @@ pub enum Caution {
 
 /// The losses and gains over some time: both the clients' delay and the head's are bounded.
 #[derive(Clone, Copy, Debug, Default)]
-struct Tally {
+struct HarmTally {
     /// The clients' response times, and their increase or decrease.
     felt: Harm,
     /// The foreground's time at the head, and its increase or decrease.
     head: Harm,
 }
 
-impl Tally {
+impl HarmTally {
     fn add(&mut self, time: Duration, response: Duration, late: Lateness) {
         self.head.foreground += time;
         self.felt.foreground += response;
@@ -93,7 +93,7 @@ pub(super) struct Guard {
     trusted: bool,
     /// Commands since trust ended, or since that was last returned.
     doubted: u32,
-    recent: Tally,
+    recent: HarmTally,
     /// The time at the head that was spent on purpose.
     bought: Duration,
     /// The wanted sectors of detours.
@@ -101,7 +101,7 @@ pub(super) struct Guard {
     /// Commands since the last update.
     accounted: u32,
     /// The totals since the start.
-    all: Tally,
+    all: HarmTally,
 }
 
 impl Guard {
@@ -110,11 +110,11 @@ impl Guard {
             foreseen: 65_536 / 2,
             trusted: false,
             doubted: 0,
-            recent: Tally::default(),
+            recent: HarmTally::default(),
             bought: Duration::ZERO,
             had: 0,
             accounted: 0,
-            all: Tally::default(),
+            all: HarmTally::default(),
         }
     }
 

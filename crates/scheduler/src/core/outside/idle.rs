@@ -7,7 +7,7 @@
 use super::clock::{difference, nanos};
 use super::fit::range_of;
 use super::forecast::{PAUSE, Standing};
-use super::record::Observed;
+use super::record::Observation;
 use super::{Neighbours, Order, Outside, Work};
 use crate::background::{Buffers, Focus};
 use crate::core::under_way::{Job, pass, plain_end, turn};
@@ -169,7 +169,7 @@ impl Core {
 
     /// Charges idle time with the delay of the foreground's `order` beyond the prediction when it was chosen: idle commands
     /// may have taken longer, and the drive may have done more behind them.
-    pub(super) fn account_idle_seen(&mut self, outside: &mut Outside, order: &Order, seen: &Observed) {
+    pub(super) fn account_idle_seen(&mut self, outside: &mut Outside, order: &Order, seen: &Observation) {
         let Work::Foreground { job, .. } = &order.work else { return };
         if self.config.idle.is_none() || !order.foreseen || job.pending.promoted.is_some() {
             return;

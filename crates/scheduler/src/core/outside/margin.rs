@@ -6,7 +6,7 @@
 //! bound decides about those: a common margin on top follows the harm.
 
 use super::config::Conservatism;
-use super::record::{Arrivals, ErrorRecord, SLACK_NS, SLACKS, class};
+use super::record::{ErrorRecord, SLACK_NS, SLACKS, SlackArrivals, class};
 use alloc::vec::Vec;
 use units::Duration;
 
@@ -105,7 +105,7 @@ impl Margins {
 }
 
 impl Risks {
-    fn of(arrivals: &Arrivals) -> Self {
+    fn of(arrivals: &SlackArrivals) -> Self {
         let rate = |n: u64, late: u64| (late * MILLION / n.max(1)).min(MILLION) as u32;
         let bins = &arrivals.late;
         let mut by_slack = [None; SLACKS];
@@ -138,7 +138,7 @@ impl Risks {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::outside::record::{Came, Observed, Way};
+    use crate::core::outside::record::{Came, HeadPath, Observation};
 
     const LEARNED: Conservatism = Conservatism::LEARNED;
 
@@ -155,8 +155,9 @@ mod tests {
             let slack = draw(1_600);
             let late = if draw(50) == 0 { draw(500) } else { draw(spread + 1) };
             let turns = i64::from(late > slack || draw(500) == 0);
-            let seen = Observed { error: turns * 6_000_000, turns, explained: true, foreseen: true };
-            let came = Came { way: Way::Moved(1_000), slack: Duration::from_micros(slack), late: turns > 0 };
+            let seen = Observation { error: turns * 6_000_000, turns, explained: true, foreseen: true };
+            let came =
+                Came { way: HeadPath::Moved(1_000), slack: Duration::from_micros(slack), late: turns > 0 };
             record.note(&seen, Some(came));
         }
         record
@@ -184,9 +185,9 @@ mod tests {
             // By up to 20 us.
             let (slack, late) = (n % 200, n % 7 * 3);
             let turns = i64::from(late > slack);
-            let seen = Observed { error: turns * 6_000_000, turns, explained: true, foreseen: true };
+            let seen = Observation { error: turns * 6_000_000, turns, explained: true, foreseen: true };
             let slack = Duration::from_micros(u64::try_from(slack).unwrap());
-            record.note(&seen, Some(Came { way: Way::Stayed, slack, late: turns > 0 }));
+            record.note(&seen, Some(Came { way: HeadPath::Stayed, slack, late: turns > 0 }));
         }
         margins.learn(&record);
         assert_eq!(margins.staying(), Duration::from_micros(25));

@@ -26,7 +26,7 @@ const MEMORY: u32 = 32_768;
 
 /// The number of commands, and of those that lost a revolution.
 #[derive(Clone, Copy, Debug, Default)]
-struct Seen {
+struct RevolutionCounts {
     commands: u32,
     lost: u32,
 }
@@ -34,8 +34,8 @@ struct Seen {
 /// The counts of each kind, and of commands without neighbours.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Learned {
-    kinds: [Seen; Neighbour::KINDS],
-    others: Seen,
+    kinds: [RevolutionCounts; Neighbour::KINDS],
+    others: RevolutionCounts,
     commands: u32,
     /// The last command's kind, which counts for the command after it as well.
     before: Option<Neighbour>,
@@ -52,7 +52,7 @@ impl Learned {
     }
 
     fn is_harmless(&self, neighbour: Neighbour) -> bool {
-        let Seen { commands, lost } = self.kinds[neighbour.kind()];
+        let RevolutionCounts { commands, lost } = self.kinds[neighbour.kind()];
         // Both itself, and the command after it.
         let anyway = 2.0 * f64::from(self.others.lost) / f64::from(self.others.commands.max(1));
         let expected = f64::from(commands) * (anyway + 1.0 / TOLERATED);
@@ -65,7 +65,7 @@ impl Learned {
         if self.commands == MEMORY {
             self.commands = 0;
             for seen in self.kinds.iter_mut().chain([&mut self.others]) {
-                *seen = Seen { commands: seen.commands / 2, lost: seen.lost / 2 };
+                *seen = RevolutionCounts { commands: seen.commands / 2, lost: seen.lost / 2 };
             }
         }
         if let Some(neighbour) = neighbour {

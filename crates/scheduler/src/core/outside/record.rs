@@ -24,7 +24,7 @@ const MEMORY: u32 = 1 << 15;
 
 /// The observation of a finished command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Observed {
+pub(crate) struct Observation {
     /// The observed head time less the predicted one, in ns.
     pub error: i64,
     /// The whole revolutions in it.
@@ -37,7 +37,7 @@ pub(crate) struct Observed {
 
 /// The head's way to a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum HeadPath {
     /// A move over this many cylinders.
     Moved(u32),
     /// No move: the drive had to have decoded the command in time.
@@ -47,7 +47,7 @@ pub(crate) enum Way {
 /// The arrival of a command at its first sectors.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Came {
-    pub way: Way,
+    pub way: HeadPath,
     /// The predicted slack.
     pub slack: Duration,
     /// Whether it was too late.
@@ -56,12 +56,12 @@ pub(crate) struct Came {
 
 /// Arrivals by predicted slack.
 #[derive(Clone, Debug)]
-pub(crate) struct Arrivals {
+pub(crate) struct SlackArrivals {
     /// In each bin, the number of arrivals, and of those that were too late.
     pub late: [(u32, u32); SLACKS],
 }
 
-impl Default for Arrivals {
+impl Default for SlackArrivals {
     fn default() -> Self {
         Self { late: [(0, 0); SLACKS] }
     }
@@ -79,8 +79,8 @@ pub struct ErrorRecord {
     late: u64,
     early: u64,
     unexplained: u64,
-    arrivals: Vec<Arrivals>,
-    stayed: Arrivals,
+    arrivals: Vec<SlackArrivals>,
+    stayed: SlackArrivals,
     /// Arrivals since half was discarded, with a move and without.
     aged: [u32; 2],
 }
@@ -93,8 +93,8 @@ impl Default for ErrorRecord {
             late: 0,
             early: 0,
             unexplained: 0,
-            arrivals: vec![Arrivals::default(); CLASSES],
-            stayed: Arrivals::default(),
+            arrivals: vec![SlackArrivals::default(); CLASSES],
+            stayed: SlackArrivals::default(),
             aged: [0; 2],
         }
     }
@@ -141,13 +141,13 @@ impl ErrorRecord {
     }
 
     /// Returns the arrivals by class of distances.
-    pub(crate) fn classes(&self) -> impl Iterator<Item = &Arrivals> {
+    pub(crate) fn classes(&self) -> impl Iterator<Item = &SlackArrivals> {
         self.arrivals.iter()
     }
 
     /// Returns the arrivals over all distances.
-    pub(crate) fn all_arrivals(&self) -> Arrivals {
-        let mut all = Arrivals::default();
+    pub(crate) fn all_arrivals(&self) -> SlackArrivals {
+        let mut all = SlackArrivals::default();
         for class in &self.arrivals {
             for (sum, bin) in all.late.iter_mut().zip(&class.late) {
                 *sum = (sum.0.saturating_add(bin.0), sum.1.saturating_add(bin.1));
@@ -157,12 +157,12 @@ impl ErrorRecord {
     }
 
     /// Returns the commands without a move.
-    pub(crate) fn stayed(&self) -> &Arrivals {
+    pub(crate) fn stayed(&self) -> &SlackArrivals {
         &self.stayed
     }
 
     /// Records a finished command and its arrival, if it went to the medium.
-    pub(crate) fn note(&mut self, seen: &Observed, came: Option<Came>) {
+    pub(crate) fn note(&mut self, seen: &Observation, came: Option<Came>) {
         self.count += 1;
         // Rounded to the middle of a bin.
         let bin = (seen.error + BIN_NS / 2 * seen.error.signum()) / BIN_NS;
@@ -173,10 +173,10 @@ impl ErrorRecord {
         self.early += u64::from(seen.explained && seen.turns < 0);
         let Some(Came { way, slack, late }) = came.filter(|came| seen.explained || came.late) else { return };
         let classes = match way {
-            Way::Moved(_) => &mut self.arrivals[..],
-            Way::Stayed => core::slice::from_mut(&mut self.stayed),
+            HeadPath::Moved(_) => &mut self.arrivals[..],
+            HeadPath::Stayed => core::slice::from_mut(&mut self.stayed),
         };
-        let aged = &mut self.aged[usize::from(way == Way::Stayed)];
+        let aged = &mut self.aged[usize::from(way == HeadPath::Stayed)];
         *aged += 1;
         if *aged == MEMORY {
             *aged = 0;
@@ -184,8 +184,8 @@ impl ErrorRecord {
             bins.for_each(|bin| *bin = (bin.0 / 2, bin.1 / 2));
         }
         let class = match way {
-            Way::Moved(distance) => class(distance),
-            Way::Stayed => 0,
+            HeadPath::Moved(distance) => class(distance),
+            HeadPath::Stayed => 0,
         };
         if let Some(bin) = classes[class].late.get_mut((slack.as_nanos() / SLACK_NS) as usize) {
             bin.0 = bin.0.saturating_add(1);

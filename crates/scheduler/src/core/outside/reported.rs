@@ -6,7 +6,7 @@
 
 use super::clock::{difference, moved};
 use super::forecast::{Forecast, Standing};
-use super::record::{Came, Observed};
+use super::record::{Came, Observation};
 use super::{AGREEING, CHANCE, DRIFT_PPM, NOISE, Order, Outside};
 use crate::core::under_way::turn;
 use model::DriveModel;
@@ -19,7 +19,7 @@ const DISAGREEING: u32 = 24;
 /// The information of a report.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Report {
-    pub seen: Observed,
+    pub seen: Observation,
     /// Whether it has waited for the write before, and how the head came to that write, if known.
     pub before: Option<Option<Came>>,
 }
@@ -41,7 +41,7 @@ impl Outside {
             self.learn_writing_through(drive, now, order);
         }
         let (mut foreseen, mut after) = self.follow(drive, &self.base, order);
-        let mut seen = Observed { error: 0, turns: 0, explained: true, foreseen: true };
+        let mut seen = Observation { error: 0, turns: 0, explained: true, foreseen: true };
         let mut before = None;
         if self.buffered && in_turn {
             if let Some(at) = self.waited_until(drive, now, order) {
@@ -93,7 +93,7 @@ impl Outside {
 
     /// Compares the end of the last reported write on the medium, `at` on the host's clock, with its forecast, and corrects
     /// the state by it. Errors of the platter's angle beyond chance are ignored, because a write may wait for other reasons.
-    fn on_medium(&mut self, drive: &DriveModel, at: Instant) -> Observed {
+    fn on_medium(&mut self, drive: &DriveModel, at: Instant) -> Observation {
         let turn = turn(drive).as_nanos() as i64;
         let foreseen = self.base.free;
         let error = self.clock.error(at, foreseen);
@@ -116,7 +116,7 @@ impl Outside {
         }
         self.base.free = moved(self.clock.platter(at), left);
         self.base.ready = self.base.free;
-        Observed { error: late, turns, explained, foreseen: explained && turns == 0 }
+        Observation { error: late, turns, explained, foreseen: explained && turns == 0 }
     }
 
     /// Records that a completion fits the platter's angle.

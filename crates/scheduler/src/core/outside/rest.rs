@@ -5,7 +5,7 @@
 //! detour's session, the time before the detour's first sectors is a gap, too: the head of a cache cleaner that writes one
 //! buffer waits for it half a revolution on average.
 
-use super::decide::Part;
+use super::decide::GapPart;
 use super::fit::{ROUNDING, range_of};
 use super::forecast::{Forecast, Plain, Standing};
 use super::{Outside, Work};
@@ -22,7 +22,7 @@ use units::{Duration, LbnRange, Op};
 const MORE: usize = 2;
 
 /// LBNs, and the number of wanted sectors among them.
-pub(super) type Taken = (LbnRange, u32);
+pub(super) type WantedRange = (LbnRange, u32);
 
 /// A command of a detour, with its tag and its wanted sectors.
 pub(super) type Sent = (Op, LbnRange, u64, u32);
@@ -59,7 +59,7 @@ impl Core {
         &mut self,
         outside: &mut Outside,
         sent: &[Sent],
-        merged: Option<Taken>,
+        merged: Option<WantedRange>,
         plain: &mut Option<Plain>,
     ) {
         for &(op, range, tag, useful) in sent {
@@ -82,7 +82,7 @@ impl Core {
         outside: &mut Outside,
         standing: &Standing,
         job: &Job,
-        request: ((Op, LbnRange), Option<Taken>),
+        request: ((Op, LbnRange), Option<WantedRange>),
         sent: &mut Vec<Sent>,
         buffers: &mut dyn Buffers,
     ) {
@@ -90,7 +90,7 @@ impl Core {
         let more = outside.config.plan_rest || outside.config.merge_after;
         let shared = more && self.config.sharing == Sharing::Lottery && self.background.in_focus() > 1;
         let Some(&(op, range, tag, _)) = sent.first().filter(|_| shared) else { return };
-        let found = self.detour_for(outside, standing, job, Part::Before(op, range));
+        let found = self.detour_for(outside, standing, job, GapPart::Before(op, range));
         // Blocks in one command with the winner's could not be given back without them.
         let found = found.filter(|found| !found.merged);
         let found = found.and_then(|found| self.fit(outside, found, (op, range), Duration::ZERO));
@@ -113,10 +113,10 @@ impl Core {
         (first, tag): ((Op, LbnRange), u64),
         plain: &mut Option<Plain>,
         buffers: &mut dyn Buffers,
-    ) -> Option<Taken> {
+    ) -> Option<WantedRange> {
         let (rounds, part) = match (outside.config.plan_rest, outside.config.merge_after) {
-            (true, _) => (MORE, Part::Rest),
-            (false, true) => (1, Part::Merged),
+            (true, _) => (MORE, GapPart::Rest),
+            (false, true) => (1, GapPart::Merged),
             (false, false) => return None,
         };
         for _ in 0..rounds {

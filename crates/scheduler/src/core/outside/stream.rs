@@ -79,7 +79,7 @@ const CHARGED_REVOLUTIONS_MAX: u64 = 2;
 #[derive(Clone, Debug)]
 pub(super) struct Streams {
     /// Where the next command begins, if the head is still there.
-    next: Option<Place>,
+    next: Option<ReadAheadPosition>,
     /// When the sectors of the next command have passed, if that is waited for.
     due: Option<Instant>,
     /// When the first request came that waits for a command of a stream, and how many came.
@@ -104,7 +104,7 @@ pub(super) struct Streams {
 
 /// The place at which a head reads ahead.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct ReadAheadPosition {
     lbn: Lbn,
     /// When all sectors before it had passed, by the host's clock.
     passed: Instant,
@@ -259,7 +259,7 @@ impl Outside {
         if let Some(next) = self.streams.next {
             let rest = LbnRange::new(range.end(), next.lbn.since(range.end()));
             let passed = self.passed_at(drive, ended, rest);
-            self.streams.next = Some(Place { passed, ..next });
+            self.streams.next = Some(ReadAheadPosition { passed, ..next });
         }
         now
     }
@@ -325,7 +325,7 @@ impl Outside {
             let tail = self.config.overheads.tail(order.command.op);
             let passed = now.checked_sub(tail).unwrap_or_default();
             let fresh = matches!(order.work, Work::Foreground { .. });
-            let place = Place { lbn: order.command.range.end(), passed, fresh };
+            let place = ReadAheadPosition { lbn: order.command.range.end(), passed, fresh };
             self.streams.next = Some(place).filter(|_| !order.command.op.is_write());
         }
     }
@@ -431,7 +431,7 @@ impl Core {
         let due = passed + PASSES_LATE_MAX;
         if now < due {
             outside.streams.due = Some(due);
-            outside.streams.next = Some(Place { fresh: false, ..place });
+            outside.streams.next = Some(ReadAheadPosition { fresh: false, ..place });
             return None;
         }
         let tag = outside.next_tag();
@@ -446,7 +446,7 @@ impl Core {
         } else {
             (end, passed)
         };
-        outside.streams.next = Some(Place { lbn: end, passed, fresh: false });
+        outside.streams.next = Some(ReadAheadPosition { lbn: end, passed, fresh: false });
         let command = outside.next_command((Op::Read, range), Purpose::Idle { useful }, None, useful);
         outside.last = (Op::Read, range.end());
         outside.decided = outside.clock.platter(now);

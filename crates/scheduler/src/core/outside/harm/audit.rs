@@ -394,7 +394,7 @@ mod tests {
 
     /// A queue in order of arrival whose head times vary as is said, and of which background work loses some revolutions.
     #[derive(Clone, Copy, Debug)]
-    struct Load {
+    struct QueueLoad {
         /// The share of the time in which the drive is busy.
         utilisation: f64,
         /// By which part the forecast is wrong.
@@ -418,7 +418,8 @@ mod tests {
         Runs,
     }
 
-    const OPEN: Load = Load { utilisation: 0.5, wrong: 0.0, noise: Noise::Small, lost: 0.02, lingers: 0 };
+    const OPEN: QueueLoad =
+        QueueLoad { utilisation: 0.5, wrong: 0.0, noise: Noise::Small, lost: 0.02, lingers: 0 };
 
     struct Simulated {
         audit: Audit,
@@ -431,7 +432,7 @@ mod tests {
         (lottery.below(1 << 53) as f64 + 0.5) / (1u64 << 53) as f64
     }
 
-    fn simulate(load: Load, config: AuditConfig, requests: u32, seed: u64) -> Simulated {
+    fn simulate(load: QueueLoad, config: AuditConfig, requests: u32, seed: u64) -> Simulated {
         let mut lottery = Lottery::new(seed.wrapping_add(1_000_003));
         let mut audit = Audit::new(config, REVOLUTION, false);
         let ms = |time: f64| Duration::from_nanos((time.max(0.0) * 1e6) as u64);
@@ -470,9 +471,9 @@ mod tests {
         Simulated { audit, now: last, truth: lost / plain }
     }
 
-    fn loads() -> Vec<Load> {
+    fn loads() -> Vec<QueueLoad> {
         let noises = [Noise::Small, Noise::LostRevolutions, Noise::Pareto, Noise::Runs];
-        let of = |utilisation: f64| noises.map(|noise| Load { utilisation, noise, ..OPEN });
+        let of = |utilisation: f64| noises.map(|noise| QueueLoad { utilisation, noise, ..OPEN });
         [0.1, 0.5, 0.8].into_iter().flat_map(of).collect()
     }
 
@@ -493,7 +494,8 @@ mod tests {
     fn a_forecast_that_is_wrong_by_5_percent_does_not_move_the_interval() {
         for load in loads() {
             let of = |wrong: f64| {
-                let Simulated { audit, now, truth } = simulate(Load { wrong, ..load }, HALF_OFF, 20_000, 7);
+                let Simulated { audit, now, truth } =
+                    simulate(QueueLoad { wrong, ..load }, HALF_OFF, 20_000, 7);
                 (audit.report(now).background_head.unwrap(), truth)
             };
             let (right, truth) = of(0.0);
@@ -509,7 +511,7 @@ mod tests {
 
     #[test]
     fn without_background_cost_the_interval_holds_nothing_and_the_promise_is_near_it() {
-        let Simulated { audit, now, .. } = simulate(Load { lost: 0.0, ..OPEN }, HALF_OFF, 50_000, 3);
+        let Simulated { audit, now, .. } = simulate(QueueLoad { lost: 0.0, ..OPEN }, HALF_OFF, 50_000, 3);
         let report = audit.report(now);
         assert!(report.background_head.unwrap().holds(0.0));
         let promise = report.promise.unwrap();
@@ -592,7 +594,7 @@ mod tests {
 
     #[test]
     fn windows_are_doubled_where_a_cost_lingers_into_the_next_window() {
-        let lingering = Load { lost: 0.05, lingers: 20, ..OPEN };
+        let lingering = QueueLoad { lost: 0.05, lingers: 20, ..OPEN };
         let doublings = |load| simulate(load, HALF_OFF, 60_000, 11).audit.doublings;
         assert_eq!(doublings(OPEN), 0);
         assert!(doublings(lingering) > 0);

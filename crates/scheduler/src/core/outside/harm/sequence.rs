@@ -185,7 +185,7 @@ mod tests {
 
     /// The distribution of the means of windows without treatment, and the effect of the treatment.
     #[derive(Clone, Copy, Debug)]
-    struct Load {
+    struct WindowLoad {
         name: &'static str,
         /// The standard deviation of a window's mean, in revolutions.
         noise: f64,
@@ -202,7 +202,7 @@ mod tests {
         effect_drift: f64,
     }
 
-    const QUIET: Load = Load {
+    const QUIET: WindowLoad = WindowLoad {
         name: "independent",
         noise: 0.01,
         inherited: 0.0,
@@ -213,23 +213,29 @@ mod tests {
         effect_drift: 0.0,
     };
 
-    const LOADS: [Load; 12] = [
+    const LOADS: [WindowLoad; 12] = [
         QUIET,
-        Load { name: "no effect", effect: 0.0, ..QUIET },
-        Load { name: "noise of a closed loop", noise: 0.000_5, ..QUIET },
-        Load { name: "noise of responses", noise: 3.0, effect: 0.2, ..QUIET },
-        Load { name: "autocorrelated", inherited: 0.9, ..QUIET },
-        Load { name: "nearly a random walk", inherited: 0.999, ..QUIET },
-        Load { name: "rare lost revolutions", noise: 0.001, lost: 0.02, ..QUIET },
-        Load { name: "no variance", tail: Some(1.5), ..QUIET },
-        Load { name: "no mean", tail: Some(0.9), ..QUIET },
-        Load { name: "the load grows", drift: 0.002, ..QUIET },
-        Load { name: "the load grows and remembers", drift: 0.002, inherited: 0.95, lost: 0.02, ..QUIET },
-        Load { name: "the effect grows", inherited: 0.5, effect_drift: 0.000_2, ..QUIET },
+        WindowLoad { name: "no effect", effect: 0.0, ..QUIET },
+        WindowLoad { name: "noise of a closed loop", noise: 0.000_5, ..QUIET },
+        WindowLoad { name: "noise of responses", noise: 3.0, effect: 0.2, ..QUIET },
+        WindowLoad { name: "autocorrelated", inherited: 0.9, ..QUIET },
+        WindowLoad { name: "nearly a random walk", inherited: 0.999, ..QUIET },
+        WindowLoad { name: "rare lost revolutions", noise: 0.001, lost: 0.02, ..QUIET },
+        WindowLoad { name: "no variance", tail: Some(1.5), ..QUIET },
+        WindowLoad { name: "no mean", tail: Some(0.9), ..QUIET },
+        WindowLoad { name: "the load grows", drift: 0.002, ..QUIET },
+        WindowLoad {
+            name: "the load grows and remembers",
+            drift: 0.002,
+            inherited: 0.95,
+            lost: 0.02,
+            ..QUIET
+        },
+        WindowLoad { name: "the effect grows", inherited: 0.5, effect_drift: 0.000_2, ..QUIET },
     ];
 
     /// Returns whether the sequence holds the truth at each of `pairs` pairs, and its interval at the end.
-    fn held(load: Load, pairs: u32, seed: u64) -> (bool, Option<Interval>, f64) {
+    fn held(load: WindowLoad, pairs: u32, seed: u64) -> (bool, Option<Interval>, f64) {
         let mut lottery = Lottery::new(seed);
         let (mut sequence, mut state, mut trend, mut truth) = (Sequence::default(), 0.0, 0.0, 0.0);
         let mut holds = true;

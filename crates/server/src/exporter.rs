@@ -32,7 +32,7 @@ const BACKGROUND: usize = 1;
 const BACKGROUND_DESCRIPTION: &str = "the same disk; requests wait for time that other clients leave";
 
 /// The callback for when the kernel shows the device, or why it does not.
-type Shown = Box<dyn FnOnce(Result<(), UblkError>) + Send>;
+type ShownCallback = Box<dyn FnOnce(Result<(), UblkError>) + Send>;
 
 /// A server of a device for NBD clients and this machine's kernel, all on one thread.
 pub struct Exporter<D> {
@@ -66,7 +66,7 @@ pub struct Exporter<D> {
     next: u64,
     /// The block device under which the disk is served, too.
     node: Option<Ublk>,
-    shown: Option<Shown>,
+    shown: Option<ShownCallback>,
     /// The operation that waits for the kernel's queue to become readable; none when it has.
     wire: Option<Token>,
     /// Results for the kernel that were not handed over yet.

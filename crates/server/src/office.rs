@@ -28,7 +28,7 @@ pub type Call = Box<dyn FnOnce(&mut Desk, &mut dyn Sessions) + Send>;
 type Ask = Box<dyn FnOnce(DiskStatus) + Send>;
 
 /// A request for a probe; its argument says whether the request is accepted.
-type Asked = Box<dyn FnOnce(bool) + Send>;
+type ProbeAnswer = Box<dyn FnOnce(bool) + Send>;
 
 /// The reason why a disk has no desk.
 #[derive(Debug, Error)]
@@ -53,7 +53,7 @@ pub struct Handle {
     places: Places,
     post: Arc<dyn Fn(Call) -> Result<(), Gone> + Send + Sync>,
     status: Arc<dyn Fn(Ask) -> Result<(), Gone> + Send + Sync>,
-    probe: Arc<dyn Fn(Asked) -> Result<(), Gone> + Send + Sync>,
+    probe: Arc<dyn Fn(ProbeAnswer) -> Result<(), Gone> + Send + Sync>,
 }
 
 impl std::fmt::Debug for Handle {
@@ -230,7 +230,8 @@ impl Office {
             })
         };
         let ringer = mailbox.clone();
-        let probe = move |told: Asked| ringer.send(move |disk: &mut Disk<D>, _| told(disk.ask_for_probe()));
+        let probe =
+            move |told: ProbeAnswer| ringer.send(move |disk: &mut Disk<D>, _| told(disk.ask_for_probe()));
         let (post, status, probe) = (Arc::new(post), Arc::new(status), Arc::new(probe));
         let handle = Handle { facts, places, post, status, probe };
         let thread = Builder::new().name("orders".into()).spawn(move || {

@@ -19,17 +19,17 @@ pub struct Running<D> {
 
 /// The servers to stop when this one ends.
 #[derive(Debug, Default)]
-struct Others(Mutex<Ending>);
+struct Others(Mutex<RunEnd>);
 
 #[derive(Debug)]
-enum Ending {
+enum RunEnd {
     /// To be stopped when it ends.
     Later(Vec<Stop>),
     /// It has ended.
     Over,
 }
 
-impl Default for Ending {
+impl Default for RunEnd {
     fn default() -> Self {
         Self::Later(Vec::new())
     }
@@ -38,9 +38,9 @@ impl Default for Ending {
 impl Others {
     fn add(&self, stop: Stop) {
         match &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
-            Ending::Later(others) => others.push(stop),
+            RunEnd::Later(others) => others.push(stop),
             // The other may have ended by itself.
-            Ending::Over => drop(stop.stop()),
+            RunEnd::Over => drop(stop.stop()),
         }
     }
 }
@@ -51,7 +51,7 @@ struct Last(Arc<Others>);
 impl Drop for Last {
     fn drop(&mut self) {
         let mut ending = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Ending::Later(others) = std::mem::replace(&mut *ending, Ending::Over) {
+        if let RunEnd::Later(others) = std::mem::replace(&mut *ending, RunEnd::Over) {
             others.iter().for_each(|other| drop(other.stop()));
         }
     }

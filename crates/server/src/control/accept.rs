@@ -110,22 +110,22 @@ pub(crate) struct Room {
     roles: RwLock<Roles>,
     /// The daemon's own user.
     own: u32,
-    inside: Mutex<Inside>,
+    inside: Mutex<SeatTable>,
 }
 
 #[derive(Debug)]
-struct Inside {
+struct SeatTable {
     seats: Seats,
     present: BTreeMap<u64, (Peer, Arc<Notify>)>,
 }
 
 impl Room {
     pub fn new(roles: Roles, own: u32, seating: Seating) -> Self {
-        let inside = Inside { seats: Seats::new(seating), present: BTreeMap::new() };
+        let inside = SeatTable { seats: Seats::new(seating), present: BTreeMap::new() };
         Self { roles: RwLock::new(roles), own, inside: Mutex::new(inside) }
     }
 
-    fn with<R>(&self, what: impl FnOnce(&mut Inside) -> R) -> R {
+    fn with<R>(&self, what: impl FnOnce(&mut SeatTable) -> R) -> R {
         what(&mut self.inside.lock().unwrap_or_else(PoisonError::into_inner))
     }
 

@@ -37,7 +37,7 @@ const SLOW: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(500);
 
 pub(crate) type Disks = Arc<BTreeMap<String, Handle>>;
-type Told<T> = Result<T, Refusal>;
+type ApiResult<T> = Result<T, Refusal>;
 
 /// Returns all routes over these disks.
 pub(crate) fn router(disks: Disks) -> Router {
@@ -102,7 +102,7 @@ async fn no_method() -> Refusal {
     Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "this path has other methods; docs/CONTROL.md has them")
 }
 
-pub(crate) fn find(disks: &Disks, name: &str) -> Told<Handle> {
+pub(crate) fn find(disks: &Disks, name: &str) -> ApiResult<Handle> {
     disks.get(name).cloned().ok_or_else(|| {
         let names: Vec<&str> = disks.keys().map(String::as_str).collect();
         let message = format!("there is no disk {name:?}; the disks are {}", names.join(", "));
@@ -114,7 +114,7 @@ pub(crate) fn find(disks: &Disks, name: &str) -> Told<Handle> {
 pub(crate) async fn ask<T: Send + 'static>(
     disk: &Handle,
     call: impl FnOnce(&mut Desk, &mut dyn Sessions) -> T + Send + 'static,
-) -> Told<T> {
+) -> ApiResult<T> {
     let (tell, told) = oneshot::channel();
     let call = move |desk: &mut Desk, sessions: &mut dyn Sessions| {
         // The client may be gone by now.
@@ -124,7 +124,7 @@ pub(crate) async fn ask<T: Send + 'static>(
     wait(told).await
 }
 
-async fn wait<T>(told: oneshot::Receiver<T>) -> Told<T> {
+async fn wait<T>(told: oneshot::Receiver<T>) -> ApiResult<T> {
     match tokio::time::timeout(PATIENCE, told).await {
         Ok(Ok(told)) => Ok(told),
         _ => Err(Refusal::gone()),
@@ -135,7 +135,7 @@ async fn wait<T>(told: oneshot::Receiver<T>) -> Told<T> {
 async fn durably(
     disk: &Handle,
     call: impl FnOnce(&mut Desk, &mut dyn Sessions) -> Result<(u64, u64), DeskError> + Send + 'static,
-) -> Told<TaskStatus> {
+) -> ApiResult<TaskStatus> {
     let (tell, told) = oneshot::channel();
     let id = ask(disk, move |desk, sessions| {
         let (id, seq) = call(desk, sessions)?;
@@ -147,11 +147,11 @@ async fn durably(
     one(disk, id).await
 }
 
-async fn one(disk: &Handle, id: u64) -> Told<TaskStatus> {
+async fn one(disk: &Handle, id: u64) -> ApiResult<TaskStatus> {
     ask(disk, move |desk, _| desk.task(id)).await?.ok_or_else(|| DeskError::NoTask(id).into())
 }
 
-pub(crate) async fn disk_status(disk: &Handle) -> Told<DiskStatus> {
+pub(crate) async fn disk_status(disk: &Handle) -> ApiResult<DiskStatus> {
     let (tell, told) = oneshot::channel();
     disk.status(move |status| drop(tell.send(status))).map_err(|_| Refusal::gone())?;
     wait(told).await
@@ -170,7 +170,7 @@ async fn all_disks(State(disks): State<Disks>) -> Json<Value> {
     Json(json!({ "disks": disks.values().map(facts).collect::<Vec<_>>() }))
 }
 
-async fn whole(disk: &Handle) -> Told<Value> {
+async fn whole(disk: &Handle) -> ApiResult<Value> {
     let mut value = facts(disk);
     let status = disk_status(disk).await?;
     let (tasks, trouble, taken) =
@@ -183,12 +183,12 @@ async fn whole(disk: &Handle) -> Told<Value> {
     Ok(value)
 }
 
-async fn one_disk(State(disks): State<Disks>, Path(name): Path<String>) -> Told<Json<Value>> {
+async fn one_disk(State(disks): State<Disks>, Path(name): Path<String>) -> ApiResult<Json<Value>> {
     Ok(Json(whole(&find(&disks, &name)?).await?))
 }
 
 /// Has a disk probed while it serves, unless it is already; answers with the state of the probe.
-async fn probe(State(disks): State<Disks>, Path(name): Path<String>) -> Told<Json<Value>> {
+async fn probe(State(disks): State<Disks>, Path(name): Path<String>) -> ApiResult<Json<Value>> {
     let disk = find(&disks, &name)?;
     let (tell, told) = oneshot::channel();
     let told_all = move |asked| {
@@ -203,7 +203,7 @@ async fn probe(State(disks): State<Disks>, Path(name): Path<String>) -> Told<Jso
     Ok(Json(serde_json::to_value(disk_status(&disk).await?.probe)?))
 }
 
-async fn status(State(disks): State<Disks>) -> Told<Json<Value>> {
+async fn status(State(disks): State<Disks>) -> ApiResult<Json<Value>> {
     let mut all = Vec::new();
     for disk in disks.values() {
         all.push(whole(disk).await?);
@@ -211,7 +211,7 @@ async fn status(State(disks): State<Disks>) -> Told<Json<Value>> {
     Ok(Json(json!({ "version": env!("CARGO_PKG_VERSION"), "disks": all })))
 }
 
-async fn tasks(State(disks): State<Disks>, Path(name): Path<String>) -> Told<Json<Value>> {
+async fn tasks(State(disks): State<Disks>, Path(name): Path<String>) -> ApiResult<Json<Value>> {
     let tasks = ask(&find(&disks, &name)?, |desk, _| desk.tasks()).await?;
     Ok(Json(json!({ "tasks": tasks })))
 }
@@ -219,18 +219,18 @@ async fn tasks(State(disks): State<Disks>, Path(name): Path<String>) -> Told<Jso
 async fn task(
     State(disks): State<Disks>,
     Path((name, id)): Path<(String, String)>,
-) -> Told<Json<TaskStatus>> {
+) -> ApiResult<Json<TaskStatus>> {
     Ok(Json(one(&find(&disks, &name)?, number(&id)?).await?))
 }
 
-fn number(id: &str) -> Told<u64> {
+fn number(id: &str) -> ApiResult<u64> {
     id.parse().map_err(|_| {
         Refusal::new(StatusCode::NOT_FOUND, format!("{id:?} is no number of a task; give one as 1"))
     })
 }
 
 /// Checks whether a user may start a task that names these files.
-fn may_name(places: &Places, spec: &TaskSpec, peer: Peer) -> Told<()> {
+fn may_name(places: &Places, spec: &TaskSpec, peer: Peer) -> ApiResult<()> {
     if spec.names_files() && !peer.trusted && !places.are_named() {
         let text = "only root and the daemon's own user may start a task that reads or writes files, because the configuration names no directories for them; name some in `targets`";
         return Err(Refusal::new(StatusCode::FORBIDDEN, text));
@@ -243,10 +243,10 @@ pub(crate) async fn start(
     Path(name): Path<String>,
     Extension(peer): Extension<Peer>,
     body: Bytes,
-) -> Told<Response> {
+) -> ApiResult<Response> {
     let disk = find(&disks, &name)?;
     let mut spec: TaskSpec = serde_json::from_slice(&body)?;
-    let members = spec.members.iter().map(|name| find(&disks, name)).collect::<Told<Vec<Handle>>>()?;
+    let members = spec.members.iter().map(|name| find(&disks, name)).collect::<ApiResult<Vec<Handle>>>()?;
     spec.fit(members.iter().map(Handle::facts));
     may_name(disk.places(), &spec, peer)?;
     let task = durably(&disk, move |desk, _| desk.start(spec)).await?;
@@ -258,7 +258,7 @@ async fn change(
     State(disks): State<Disks>,
     Path((name, id)): Path<(String, String)>,
     body: Bytes,
-) -> Told<Json<TaskStatus>> {
+) -> ApiResult<Json<TaskStatus>> {
     let (disk, id) = (find(&disks, &name)?, number(&id)?);
     let change: Change = serde_json::from_slice(&body)?;
     if change.is_empty() {
@@ -281,7 +281,7 @@ async fn change(
 pub(crate) async fn act(
     State(disks): State<Disks>,
     Path((name, id, what)): Path<(String, String, String)>,
-) -> Told<Json<TaskStatus>> {
+) -> ApiResult<Json<TaskStatus>> {
     let (disk, id) = (find(&disks, &name)?, number(&id)?);
     let task = match what.as_str() {
         "pause" => durably(&disk, move |desk, s| desk.pause(s, id).map(|seq| (id, seq))).await?,
@@ -335,13 +335,13 @@ async fn events(
             }
         }
     });
-    Sse::new(Received(receiver)).keep_alive(KeepAlive::default())
+    Sse::new(EventStream(receiver)).keep_alive(KeepAlive::default())
 }
 
 /// A channel's end as a stream.
-struct Received(tokio::sync::mpsc::Receiver<Event>);
+struct EventStream(tokio::sync::mpsc::Receiver<Event>);
 
-impl futures_core::Stream for Received {
+impl futures_core::Stream for EventStream {
     type Item = Result<Event, Infallible>;
 
     fn poll_next(
@@ -352,7 +352,7 @@ impl futures_core::Stream for Received {
     }
 }
 
-async fn all_metrics(State(disks): State<Disks>) -> Told<Response> {
+async fn all_metrics(State(disks): State<Disks>) -> ApiResult<Response> {
     let mut all = Vec::new();
     for (name, disk) in disks.iter() {
         let (tasks, outcomes) = ask(disk, |desk, _| (desk.tasks(), desk.outcomes())).await?;

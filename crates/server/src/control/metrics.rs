@@ -26,7 +26,7 @@ pub(crate) struct One {
 /// Encodes all disks as text.
 pub(crate) fn encode(disks: &[One]) -> String {
     let mut registry = Registry::with_prefix("freeblock");
-    registry.register_collector(Box::new(Snapshot(disks.to_vec())));
+    registry.register_collector(Box::new(MetricsSnapshot(disks.to_vec())));
     let mut out = String::new();
     // Writing to a string does not fail.
     let told = text::encode(&mut out, &registry);
@@ -36,7 +36,7 @@ pub(crate) fn encode(disks: &[One]) -> String {
 }
 
 #[derive(Debug)]
-struct Snapshot(Vec<One>);
+struct MetricsSnapshot(Vec<One>);
 
 /// A metric: its name, its description, and the function that reads it.
 type Named<T, V> = (&'static str, &'static str, fn(&T) -> V);
@@ -45,7 +45,7 @@ type Of = fn(&DiskStatus) -> &Latency;
 /// Labels in order.
 type Labels<'a> = Vec<(&'static str, String)>;
 
-impl Collector for Snapshot {
+impl Collector for MetricsSnapshot {
     fn encode(&self, mut to: DescriptorEncoder<'_>) -> Result<(), Error> {
         let disk = |one: &One| vec![("disk", one.disk.clone())];
         let counters: [Named<DiskStatus, u64>; 11] = [
@@ -161,7 +161,7 @@ fn wrong_blocks(tasks: &[TaskStatus]) -> Option<f64> {
     Some((content.wrong.len() as u64 + content.wrong_more) as f64)
 }
 
-impl Snapshot {
+impl MetricsSnapshot {
     /// Writes the measured cost of background work, for the disks that measure it. A value that is not known yet is no number (NaN).
     fn measured(&self, to: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
         let mut requests: Vec<(Labels<'_>, f64)> = Vec::new();

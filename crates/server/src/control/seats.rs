@@ -48,7 +48,7 @@ impl Party {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Seat {
+struct TakenSeat {
     party: Party,
     /// Whether the whole request has not arrived yet.
     waits: bool,
@@ -58,7 +58,7 @@ struct Seat {
 #[derive(Debug)]
 pub(crate) struct Seats {
     rules: Seating,
-    taken: BTreeMap<u64, Seat>,
+    taken: BTreeMap<u64, TakenSeat>,
     next: u64,
 }
 
@@ -87,7 +87,7 @@ impl Seats {
         }
         let seat = self.next;
         self.next += 1;
-        self.taken.insert(seat, Seat { party, waits: true });
+        self.taken.insert(seat, TakenSeat { party, waits: true });
         Some(Given { seat, instead_of })
     }
 

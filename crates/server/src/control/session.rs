@@ -61,7 +61,7 @@ pub(crate) async fn open(
     let id = ask(&disk, move |desk, sessions| desk.guest_open(sessions, priority, ring)).await??;
     // From here on the guest is closed when this value is dropped, whatever happens.
     seat.lasts();
-    let guest = Guest { disk, id, wake, trouble, seat };
+    let guest = SessionGuest { disk, id, wake, trouble, seat };
     let upgrade = hyper::upgrade::on(request);
     tokio::spawn(async move {
         match upgrade.await {
@@ -84,7 +84,7 @@ pub(crate) async fn open(
 }
 
 /// A guest of a desk.
-struct Guest {
+struct SessionGuest {
     disk: Handle,
     id: u64,
     wake: Arc<Notify>,
@@ -93,7 +93,7 @@ struct Guest {
     seat: Arc<Seat>,
 }
 
-impl Drop for Guest {
+impl Drop for SessionGuest {
     fn drop(&mut self) {
         let id = self.id;
         // If the disk has ended, it has closed the guest.
@@ -111,7 +111,7 @@ enum Ended {
     Unheard,
 }
 
-impl Guest {
+impl SessionGuest {
     /// Writes a log line about the session, or counts it as suppressed.
     fn said(&self, line: impl FnOnce(&str, u64)) {
         self.trouble.said(|| line(&self.disk.facts().name, self.id));

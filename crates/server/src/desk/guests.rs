@@ -41,7 +41,7 @@ pub(crate) enum GuestError {
 }
 
 /// The open part of a task of writes.
-struct Writing {
+struct OpenPart {
     range: LbnRange,
     block: u64,
     parameter: u64,
@@ -51,7 +51,7 @@ struct Writing {
     asked: BTreeMap<u64, Instant>,
 }
 
-impl Writing {
+impl OpenPart {
     /// Returns the block that contains a sector.
     fn block_of(&self, lbn: Lbn) -> LbnRange {
         let offset = lbn.get().saturating_sub(self.range.start().get()) / self.block * self.block;
@@ -65,7 +65,7 @@ impl Writing {
 pub(crate) struct Guest {
     records: Records,
     writer: SessionId,
-    writing: BTreeMap<TaskId, Writing>,
+    writing: BTreeMap<TaskId, OpenPart>,
     out: VecDeque<Event>,
     /// Whether the client suspended the session, and whether too many events wait to be fetched.
     suspended: bool,
@@ -161,7 +161,7 @@ impl Guest {
         let task = sessions.write(self.writer, range, Sectors::new(block), Parameter(parameter))?;
         let left = range.len().get().div_ceil(block.max(1));
         let (given, asked) = (BTreeMap::new(), BTreeMap::new());
-        self.writing.insert(task, Writing { range, block: block.max(1), parameter, left, given, asked });
+        self.writing.insert(task, OpenPart { range, block: block.max(1), parameter, left, given, asked });
         Ok(task.get())
     }
 

@@ -17,7 +17,7 @@ use tracing::{error, info};
 use units::{Instant, LbnRange, Sectors};
 
 /// Blocks of the store: the first, the one after the last.
-type Blocks = (u64, u64);
+type StoreSpan = (u64, u64);
 
 /// The most blocks that a store forgets with one order, about a thousand pages of it: a discard of the whole disk takes
 /// many orders, each of which is answered in time.
@@ -30,14 +30,14 @@ struct Kept {
     /// The blocks whose sums it may hold.
     maybe: BlockSet,
     /// The blocks that it is being ordered to forget, and those of the next order.
-    forgetting: Vec<Blocks>,
-    next: Vec<Blocks>,
+    forgetting: Vec<StoreSpan>,
+    next: Vec<StoreSpan>,
     /// When the order was given.
     since: Instant,
 }
 
 #[derive(Debug, Default)]
-enum State {
+enum StoreState {
     #[default]
     None,
     Kept(Kept),
@@ -58,7 +58,7 @@ struct Watch {
 /// The checksums of a disk.
 #[derive(Debug, Default)]
 pub(crate) struct Sums {
-    state: State,
+    state: StoreState,
     watch: Option<Watch>,
     /// Foreground writes in flight.
     writing: Vec<LbnRange>,
@@ -110,10 +110,10 @@ impl Sums {
         };
         let given = |&(start, len): &(u64, u64)| of(LbnRange::new(units::Lbn::new(start), Sectors::new(len)));
         let leaving = match &self.state {
-            State::Kept(kept) => {
+            StoreState::Kept(kept) => {
                 kept.forgetting.iter().chain(&kept.next).any(|(first, end)| (*first..*end).contains(&block))
             }
-            State::None | State::Leaving(..) => true,
+            StoreState::None | StoreState::Leaving(..) => true,
         };
         !leaving
             && !watch.touched.contains(block)
@@ -132,7 +132,7 @@ impl Sums {
 
     /// Records that the store will know a block.
     pub fn recorded(&mut self, block: u64) {
-        if let State::Kept(kept) = &mut self.state {
+        if let StoreState::Kept(kept) = &mut self.state {
             kept.maybe.insert(block);
         }
     }
@@ -149,9 +149,9 @@ impl Sums {
 
     fn hold(&mut self, range: LbnRange, orders: &mut VecDeque<Order>, now: Instant) -> bool {
         let kept = match &mut self.state {
-            State::None => return false,
-            State::Leaving(..) => return true,
-            State::Kept(kept) => kept,
+            StoreState::None => return false,
+            StoreState::Leaving(..) => return true,
+            StoreState::Kept(kept) => kept,
         };
         let (first, end) = blocks_of(range, kept.block, kept.maybe.blocks());
         let told = || kept.forgetting.iter().chain(&kept.next);
@@ -214,14 +214,14 @@ impl Desk {
         let blocks = self.setup.disk.capacity.get().div_ceil(block.get());
         let kept =
             Kept { block, maybe: maybe(blocks), forgetting: Vec::new(), next: Vec::new(), since: self.now };
-        self.sums.state = State::Kept(kept);
+        self.sums.state = StoreState::Kept(kept);
     }
 
     /// Opens the store of a task.
     pub(super) fn want_sums(&mut self, id: u64, path: PathBuf, block: Sectors, number: u64, anew: bool) {
-        if self.table.sums().is_none() && matches!(self.sums.state, State::Kept(_)) {
+        if self.table.sums().is_none() && matches!(self.sums.state, StoreState::Kept(_)) {
             // The old store was given up when the task was created, and by now the journal says so.
-            self.sums.state = State::None;
+            self.sums.state = StoreState::None;
         }
         let work = self.open_sums(Some(id), path, block, number, anew);
         self.orders.push_back(Order { lane: Lane::Sums, work });
@@ -278,7 +278,7 @@ impl Desk {
     pub(super) fn told_sums(&mut self, sessions: &mut dyn Sessions, news: News) {
         match news {
             News::Forgotten => {
-                if let State::Kept(kept) = &mut self.sums.state {
+                if let StoreState::Kept(kept) = &mut self.sums.state {
                     for (first, end) in std::mem::take(&mut kept.forgetting) {
                         kept.maybe.remove_range(first, end);
                     }
@@ -320,7 +320,7 @@ impl Desk {
         let watched = self.sums.watch.as_ref().map(|watch| (watch.id, watch.block.get()));
         let Some((task, block)) = watched.filter(|(of, _)| Some(*of) == task) else { return };
         let store = SumStore { path, id, block };
-        let same = self.table.sums() == Some(&store) && matches!(self.sums.state, State::Kept(_));
+        let same = self.table.sums() == Some(&store) && matches!(self.sums.state, StoreState::Kept(_));
         if same {
             self.tell_sums(sessions, task, News::SumsReady);
             return;
@@ -333,14 +333,15 @@ impl Desk {
 
     /// Drops the store. Writes wait until the journal says so.
     fn leave_sums(&mut self, sessions: &mut dyn Sessions, why: &str) {
-        if matches!(self.sums.state, State::Kept(_)) {
+        if matches!(self.sums.state, StoreState::Kept(_)) {
             error!(disk = self.setup.disk.name, why, "no checksums");
             // The entry may have been removed just now, for another store to begin.
             let seq = match self.table.sums() {
                 Some(_) => self.note(Event::Sums { store: None }),
                 None => self.seq,
             };
-            self.sums.state = if seq <= self.durable { State::None } else { State::Leaving(seq, self.now) };
+            self.sums.state =
+                if seq <= self.durable { StoreState::None } else { StoreState::Leaving(seq, self.now) };
         }
         if let Some(id) = self.sums.watch.as_ref().map(|watch| watch.id) {
             self.tell_sums(sessions, id, News::Refused(why.to_owned()));
@@ -351,7 +352,7 @@ impl Desk {
     /// for ever if that is on this very disk. No write may wait for ever.
     pub(super) fn give_up_sums(&mut self, sessions: &mut dyn Sessions) {
         match &self.sums.state {
-            State::Kept(kept) if !kept.forgetting.is_empty() && kept.since + ANSWER <= self.now => {
+            StoreState::Kept(kept) if !kept.forgetting.is_empty() && kept.since + ANSWER <= self.now => {
                 let (place, s) =
                     (self.table.sums().map(|s| s.path.display().to_string()), ANSWER.as_secs_f64());
                 let why = format!(
@@ -361,13 +362,13 @@ impl Desk {
                 );
                 self.leave_sums(sessions, &why);
             }
-            State::Leaving(_, since) if *since + ANSWER <= self.now => {
+            StoreState::Leaving(_, since) if *since + ANSWER <= self.now => {
                 error!(
                     disk = self.setup.disk.name,
                     "the state directory does not answer: after a restart the \
                     checksum store may be believed again; remove it then"
                 );
-                self.sums.state = State::None;
+                self.sums.state = StoreState::None;
             }
             _ => {}
         }
@@ -377,7 +378,7 @@ impl Desk {
     pub(super) fn journaled_sums(&mut self, sessions: &mut dyn Sessions, seq: u64, failed: bool) {
         match self.sums.state {
             // A journal that cannot be written must not stop the disk for ever either.
-            State::Leaving(at, _) if failed || at <= seq => self.sums.state = State::None,
+            StoreState::Leaving(at, _) if failed || at <= seq => self.sums.state = StoreState::None,
             _ => {}
         }
         if let Some((at, id)) = self.sums.ready

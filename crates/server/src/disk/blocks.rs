@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use units::{Bytes, Lbn, LbnRange, SessionId, TaskId};
 
 #[derive(Debug)]
-struct Block {
+struct HalfReadBlock {
     session: SessionId,
     range: LbnRange,
     bytes: Vec<u8>,
@@ -20,7 +20,7 @@ struct Block {
 /// before the range's end.
 #[derive(Debug)]
 pub(super) struct Blocks {
-    blocks: BTreeMap<TaskId, BTreeMap<Lbn, Block>>,
+    blocks: BTreeMap<TaskId, BTreeMap<Lbn, HalfReadBlock>>,
     sector: Bytes,
 }
 
@@ -55,8 +55,12 @@ impl Blocks {
     /// Keeps a part of a block that was read by a command.
     pub fn keep(&mut self, part: &Part, range: LbnRange, bytes: &[u8]) {
         let size = usize::try_from(part.block.len().bytes(self.sector).get()).unwrap_or(0);
-        let new =
-            || Block { session: part.session, range: part.block, bytes: vec![0; size], there: Vec::new() };
+        let new = || HalfReadBlock {
+            session: part.session,
+            range: part.block,
+            bytes: vec![0; size],
+            there: Vec::new(),
+        };
         let block = self.blocks.entry(part.task).or_default().entry(part.block.start()).or_insert_with(new);
         if let Some(from) = within(range, part.part, self.sector).and_then(|at| bytes.get(at)) {
             copy((block.range, &mut block.bytes), (part.part, from), self.sector);

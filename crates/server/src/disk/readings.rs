@@ -45,11 +45,11 @@ pub struct ReadingFailure {
 /// The outcome of a reading: its times, `None` if another command came between, or the device's failure.
 pub type ReadingResult = Result<Option<ReadingTimes>, ReadingFailure>;
 
-type Tell = Box<dyn FnOnce(ReadingResult) + Send>;
+type ReadingCallback = Box<dyn FnOnce(ReadingResult) + Send>;
 
-struct Asked {
+struct HostReading {
     reading: Reading,
-    tell: Tell,
+    tell: ReadingCallback,
     /// The command at the device, and when it was sent.
     sent: Option<(CommandId, Instant)>,
     /// Whether the device has answered another command meanwhile.
@@ -59,7 +59,7 @@ struct Asked {
 /// The state of readings.
 #[derive(Default)]
 pub(super) struct Readings {
-    asked: Option<Asked>,
+    asked: Option<HostReading>,
     /// Whether the device was given another command since the last reading.
     others: bool,
     /// When to look again.
@@ -125,7 +125,7 @@ impl Readings {
                 (asked.tell)(Ok(Some(ReadingTimes { submitted, completed: at.max(submitted) })));
             }
             None if asked.reading.next => (asked.tell)(Ok(None)),
-            None => self.asked = Some(Asked { sent: None, disturbed: false, ..asked }),
+            None => self.asked = Some(HostReading { sent: None, disturbed: false, ..asked }),
         }
     }
 }
@@ -154,7 +154,8 @@ impl<D: Device> Disk<D> {
         }
         self.device.advance(now);
         self.pump(now);
-        self.readings.asked = Some(Asked { reading, tell: Box::new(tell), sent: None, disturbed: false });
+        self.readings.asked =
+            Some(HostReading { reading, tell: Box::new(tell), sent: None, disturbed: false });
         self.pump(now);
     }
 
@@ -179,7 +180,7 @@ impl<D: Device> Disk<D> {
             };
         }
         let sent = command.map(|command| (command.id, now));
-        self.readings.asked = Some(Asked { sent, ..asked });
+        self.readings.asked = Some(HostReading { sent, ..asked });
         let Some(command) = command else { return false };
         self.readings.others = false;
         self.commands.push(now, Errand::Command(command, None), command.range, Ask::Read);

@@ -34,33 +34,33 @@ fn create(files: &Memory, body: &[u8]) -> Log {
 
 /// An operation on a log.
 #[derive(Clone, Debug)]
-enum Step {
+enum LogStep {
     Append(Vec<u8>),
     Replace(Vec<u8>),
     Resume,
 }
 
-fn arb_step() -> impl Strategy<Value = Step> {
+fn arb_step() -> impl Strategy<Value = LogStep> {
     let body = || proptest::collection::vec(any::<u8>(), 0..12);
     prop_oneof![
-        4 => body().prop_map(Step::Append),
-        1 => body().prop_map(Step::Replace),
-        1 => Just(Step::Resume),
+        4 => body().prop_map(LogStep::Append),
+        1 => body().prop_map(LogStep::Replace),
+        1 => Just(LogStep::Resume),
     ]
 }
 
 /// Executes a step and updates the expected content of the log.
-fn step(files: &Memory, log: &mut Log, bodies: &mut Bodies, step: &Step) -> std::io::Result<()> {
+fn step(files: &Memory, log: &mut Log, bodies: &mut Bodies, step: &LogStep) -> std::io::Result<()> {
     match step {
-        Step::Append(body) => {
+        LogStep::Append(body) => {
             log.append(body, b"note")?;
             bodies.push(body.clone());
         }
-        Step::Replace(body) => {
+        LogStep::Replace(body) => {
             log.replace(files, body, b"note")?;
             *bodies = vec![body.clone()];
         }
-        Step::Resume => {
+        LogStep::Resume => {
             let (_, scan) = read(files).unwrap().unwrap();
             *log = Log::resume(files, Path::new(LOG), Kind::Kept, scan)?;
         }
@@ -76,11 +76,11 @@ fn every_damage_to_log_or_end_is_named_and_nothing_else_comes_of_it() {
     let mut older: Vec<[Vec<u8>; 2]> = Vec::new();
     let both = || [LOG, END].map(|path| files.get(path).unwrap());
     let steps = [
-        Step::Append(b"one".to_vec()),
-        Step::Append(Vec::new()),
-        Step::Replace(b"anew".to_vec()),
-        Step::Append(b"three".to_vec()),
-        Step::Append(b"four, which is longer".to_vec()),
+        LogStep::Append(b"one".to_vec()),
+        LogStep::Append(Vec::new()),
+        LogStep::Replace(b"anew".to_vec()),
+        LogStep::Append(b"three".to_vec()),
+        LogStep::Append(b"four, which is longer".to_vec()),
     ];
     for one in steps {
         older.push(both());
@@ -223,9 +223,9 @@ proptest! {
                 for one in &steps {
                     let mut next = acknowledged.clone();
                     match one {
-                        Step::Append(body) => next.push(body.clone()),
-                        Step::Replace(body) => next = vec![body.clone()],
-                        Step::Resume => {}
+                        LogStep::Append(body) => next.push(body.clone()),
+                        LogStep::Replace(body) => next = vec![body.clone()],
+                        LogStep::Resume => {}
                     }
                     if step(&files, &mut log, &mut acknowledged, one).is_err() {
                         tried = Some(next);

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use units::{Lbn, LbnRange, Sectors, SessionId, TaskId};
 
 /// A block that is being read.
-struct Asked {
+struct BlockRead {
     block: u64,
     range: LbnRange,
     /// The result of single-sector reads after the whole block could not be read: the bytes, and the bad sectors.
@@ -25,7 +25,7 @@ pub(crate) struct Read {
 #[derive(Default)]
 pub(crate) struct Keeper {
     session: Option<SessionId>,
-    asked: BTreeMap<TaskId, Asked>,
+    asked: BTreeMap<TaskId, BlockRead>,
     blocks: std::collections::BTreeSet<u64>,
 }
 
@@ -61,7 +61,7 @@ impl Keeper {
             None => (range.len(), 1),
         };
         let task = cx.sessions.read(session, range, size, Parameter(block))?;
-        self.asked.insert(task, Asked { block, range, sifted, left });
+        self.asked.insert(task, BlockRead { block, range, sifted, left });
         cx.sessions.promote(session, range)?;
         Ok(())
     }
@@ -80,7 +80,7 @@ impl Keeper {
         sector: usize,
     ) -> Result<Option<Read>, SessionError> {
         let Some(asked) = self.asked.get_mut(&record.task) else { return Ok(None) };
-        let Asked { block, range, .. } = *asked;
+        let BlockRead { block, range, .. } = *asked;
         let whole = usize::try_from(range.len().get()).unwrap_or(usize::MAX).saturating_mul(sector);
         let Some((all, bad)) = &mut asked.sifted else {
             self.asked.remove(&record.task);

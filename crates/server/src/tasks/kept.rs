@@ -33,13 +33,13 @@ pub(crate) struct Found {
 }
 
 /// A block that was kept.
-struct Block<'a> {
+struct KeptBlock<'a> {
     number: u64,
     bad: Vec<u32>,
     bytes: &'a [u8],
 }
 
-impl<'a> Block<'a> {
+impl<'a> KeptBlock<'a> {
     fn encode(number: u64, bytes: &[u8], bad: &[u32]) -> Vec<u8> {
         let mut body = number.to_le_bytes().to_vec();
         body.extend((bad.len() as u32).to_le_bytes());
@@ -64,7 +64,7 @@ fn read(
     files: &dyn Files,
     path: &Path,
     header: &Header,
-    mut each: impl FnMut(Block<'_>, u64),
+    mut each: impl FnMut(KeptBlock<'_>, u64),
 ) -> Result<Option<Scan>, Broken> {
     let (mut first, mut next) = (true, Log::FIRST);
     Scan::read(files, path, Kind::Kept, Some(header.image), |body| {
@@ -73,7 +73,7 @@ fn read(
         if std::mem::take(&mut first) {
             return body == header.encode();
         }
-        Block::decode(body, header).map(|block| each(block, at)).is_some()
+        KeptBlock::decode(body, header).map(|block| each(block, at)).is_some()
     })
 }
 
@@ -131,7 +131,7 @@ impl Kept {
         let Some(at) = self.places.get(&block) else { return Err(lost(&gone(&self.path))) };
         let file = self.files.open(&self.path, How::Read).map_err(failed)?;
         let body = Log::read_back(file, *at).map_err(failed)?;
-        let found = body.as_deref().and_then(|body| Block::decode(body, &self.header));
+        let found = body.as_deref().and_then(|body| KeptBlock::decode(body, &self.header));
         match found.filter(|found| found.number == block) {
             Some(found) => Ok(Found { bytes: found.bytes.to_vec(), bad: found.bad }),
             None => {
@@ -152,7 +152,7 @@ impl Kept {
             ));
         }
         let at = self.log.bytes();
-        let appended = self.log.append(&Block::encode(block, bytes, bad), &[]);
+        let appended = self.log.append(&KeptBlock::encode(block, bytes, bad), &[]);
         if appended.is_ok() {
             self.places.entry(block).or_insert(at);
         }

@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const SAVE_EVERY: Duration = Duration::from_secs(1);
 
 /// The event that wakes the lane: a block has arrived.
-type Bell = Arc<(Mutex<bool>, Condvar)>;
+type WakeUp = Arc<(Mutex<bool>, Condvar)>;
 
 /// The sessions on one member.
 struct Member {
@@ -45,7 +45,7 @@ pub(crate) struct Members {
     comparison: Comparison,
     members: Vec<Member>,
     block: Sectors,
-    bell: Bell,
+    bell: WakeUp,
     began: Instant,
     priority: Priority,
     resting: bool,
@@ -109,7 +109,7 @@ impl Members {
             resumed.and_then(|plan| plan.map_err(|error| error.to_string()))
         };
         let comparison = begun.map_err(News::Refused)?;
-        let bell = Bell::default();
+        let bell = WakeUp::default();
         let mut members = Vec::new();
         for disk in found {
             let guests = guests(&disk, &bell).map_err(News::Trouble)?;
@@ -261,7 +261,7 @@ impl Members {
 }
 
 /// Opens the sessions on a member.
-fn guests(disk: &Handle, bell: &Bell) -> Result<[u64; 2], String> {
+fn guests(disk: &Handle, bell: &WakeUp) -> Result<[u64; 2], String> {
     let open = || {
         let bell = Arc::clone(bell);
         let ring = Box::new(move || {

@@ -17,9 +17,9 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
 /// A directory that is removed at the end of the test.
-struct Room(PathBuf);
+struct DamageDirectory(PathBuf);
 
-impl Room {
+impl DamageDirectory {
     fn new(test: &str) -> Self {
         let room = std::env::temp_dir().join(format!("freeblock-damage-{test}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&room);
@@ -43,7 +43,7 @@ impl Room {
     }
 }
 
-impl Drop for Room {
+impl Drop for DamageDirectory {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
@@ -94,7 +94,7 @@ fn take_away(path: &Path) {
 
 #[test]
 fn each_file_of_the_state_directory_may_be_another_kind_of_file_and_is_shown_as_damaged() {
-    let room = Room::new("kinds");
+    let room = DamageDirectory::new("kinds");
     let (restore, _, _) = paused_restore();
     let (backup, ..) = kept();
     let (moves, ..) = reorganisation();
@@ -125,7 +125,7 @@ fn each_file_of_the_state_directory_may_be_another_kind_of_file_and_is_shown_as_
 
 #[test]
 fn a_marker_that_is_any_kind_of_file_stops_the_tasks() {
-    let room = Room::new("marker");
+    let room = DamageDirectory::new("marker");
     let (rig, ..) = paused_restore();
     room.fill(&rig.files);
     let path = room.0.join("damaged");
@@ -149,7 +149,7 @@ fn a_marker_that_is_any_kind_of_file_stops_the_tasks() {
 
 #[test]
 fn a_lock_that_is_another_kind_of_file_is_refused_by_name_and_nothing_waits_for_it() {
-    let room = Room::new("lock");
+    let room = DamageDirectory::new("lock");
     let path = room.0.join("lock");
     for kind in KINDS {
         put(kind, &path);
@@ -171,7 +171,7 @@ fn a_lock_that_is_another_kind_of_file_is_refused_by_name_and_nothing_waits_for_
 /// The simulated file system of the other tests reports each damage as this one does.
 #[test]
 fn damage_on_a_file_system_is_found_as_in_memory() {
-    let room = Room::new("as-in-memory");
+    let room = DamageDirectory::new("as-in-memory");
     let (restore, ..) = paused_restore();
     let (backup, ..) = kept();
     let (moves, ..) = reorganisation();

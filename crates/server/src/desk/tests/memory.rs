@@ -21,7 +21,7 @@ struct Blob {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct MemoryState {
     /// A file keeps its number when it is renamed.
     names: BTreeMap<PathBuf, u64>,
     blobs: BTreeMap<u64, Blob>,
@@ -38,7 +38,7 @@ struct State {
     left: Option<u64>,
 }
 
-impl State {
+impl MemoryState {
     fn make(&mut self, path: &Path) -> u64 {
         self.next += 1;
         let (next, id) = (self.next, *self.names.entry(path.into()).or_insert(self.next));
@@ -51,10 +51,10 @@ impl State {
 
 /// A file system.
 #[derive(Clone, Debug, Default)]
-pub struct Memory(Arc<Mutex<State>>);
+pub struct Memory(Arc<Mutex<MemoryState>>);
 
 impl Memory {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, MemoryState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -109,9 +109,9 @@ impl Memory {
 
     /// Returns a separate file system with the same files.
     pub fn copy(&self) -> Self {
-        let State { names, blobs, next, directories, .. } = &*self.state();
+        let MemoryState { names, blobs, next, directories, .. } = &*self.state();
         let (names, blobs, directories) = (names.clone(), blobs.clone(), directories.clone());
-        let state = State { names, blobs, next: *next, directories, ..State::default() };
+        let state = MemoryState { names, blobs, next: *next, directories, ..MemoryState::default() };
         Self(Arc::new(Mutex::new(state)))
     }
 
@@ -153,13 +153,13 @@ impl Memory {
     }
 }
 
-struct Handle {
+struct MemoryFile {
     memory: Memory,
     path: PathBuf,
     id: u64,
 }
 
-impl Handle {
+impl MemoryFile {
     fn with<R>(&self, call: impl FnOnce(&mut Blob, Option<u64>) -> io::Result<R>) -> io::Result<R> {
         let mut state = self.memory.state();
         if state.gone.iter().any(|d| self.path.starts_with(d)) {
@@ -176,7 +176,7 @@ impl Handle {
     }
 }
 
-impl File for Handle {
+impl File for MemoryFile {
     fn read_at(&mut self, at: u64, into: &mut [u8]) -> io::Result<usize> {
         self.with(|blob, _| {
             let from = (at as usize).min(blob.now.len());
@@ -251,7 +251,7 @@ impl Files for Memory {
             return Err(io::ErrorKind::NotFound.into());
         }
         let id = state.make(path);
-        Ok(Box::new(Handle { memory: self.clone(), path: path.into(), id }))
+        Ok(Box::new(MemoryFile { memory: self.clone(), path: path.into(), id }))
     }
 
     fn is_dir(&self, path: &Path) -> bool {

@@ -17,13 +17,13 @@ fn reorganize() -> TaskSpec {
 }
 
 /// The moves of a plan as pairs (from, to), and the plan's text.
-struct Moves {
+struct PlannedMoves {
     moves: Vec<(u64, u64)>,
     text: String,
 }
 
 /// Draws a permutation of some of the disk's blocks; some of them move to free places.
-fn draw(capacity: u64, count: u64, chance: &mut Stream) -> Moves {
+fn draw(capacity: u64, count: u64, chance: &mut Stream) -> PlannedMoves {
     let mut places: Vec<u64> = (0..capacity / BLOCK).collect();
     for i in (1..places.len()).rev() {
         places.swap(i, below(chance, i as u64 + 1) as usize);
@@ -39,11 +39,11 @@ fn draw(capacity: u64, count: u64, chance: &mut Stream) -> Moves {
     text_of(moves, &free)
 }
 
-fn text_of(moves: Vec<(u64, u64)>, free: &[u64]) -> Moves {
+fn text_of(moves: Vec<(u64, u64)>, free: &[u64]) -> PlannedMoves {
     let mut text = format!("freeblock plan 1\nblock {BLOCK}\n");
     free.iter().for_each(|f| text += &format!("free {} {BLOCK}\n", f * BLOCK));
     moves.iter().for_each(|(f, t)| text += &format!("move {f} {t} {BLOCK}\n"));
-    Moves { moves, text }
+    PlannedMoves { moves, text }
 }
 
 fn bytes(of: &[u8], lbn: u64) -> &[u8] {
@@ -51,7 +51,7 @@ fn bytes(of: &[u8], lbn: u64) -> &[u8] {
 }
 
 /// Checks that each block is where the plan says, and that all else is as clients left it.
-fn assert_moved(rig: &Rig, moves: &Moves) {
+fn assert_moved(rig: &Rig, moves: &PlannedMoves) {
     let medium = rig.medium();
     for (from, to) in &moves.moves {
         assert!(bytes(&medium, *to) == bytes(&rig.now, *from), "{from} is not at {to}");

@@ -21,14 +21,14 @@ fn nightly() -> TaskSpec {
 
 /// The reads of a client of a snapshot.
 #[derive(Default)]
-struct Reader {
+struct SnapshotReader {
     next: u64,
     waiting: BTreeMap<u64, LbnRange>,
     read: usize,
     failed: Vec<String>,
 }
 
-impl Reader {
+impl SnapshotReader {
     fn ask(&mut self, rig: &mut Rig, snapshot: u64, range: LbnRange) {
         self.next += 1;
         let (id, ask) = (self.next, Ask::Read);
@@ -121,7 +121,7 @@ fn a_snapshot_reads_as_its_instant_while_clients_overwrite_the_disk() {
         let mut chance = Stream::new(seed, "clients");
         let (mut rig, id, then) = served();
         assert_eq!(rig.call(|desk, _| desk.snapshots())[0].name, "tiny@nightly");
-        let mut reader = Reader::default();
+        let mut reader = SnapshotReader::default();
         reader.busy(&mut rig, id, &then, 300, depth, &mut chance);
         rig.settle();
         reader.all(&mut rig, id, &then);
@@ -170,7 +170,7 @@ fn blocks_with_writes_in_flight_at_the_instant_read_the_same_ever_after() {
             (0..6).for_each(|i| rig.write(range(100 + i * 300, 20)));
             rig.settle();
         }
-        Reader::default().all(&mut rig, id, &then);
+        SnapshotReader::default().all(&mut rig, id, &then);
     }
 }
 
@@ -179,7 +179,7 @@ fn a_snapshot_outlives_kills_and_power_cuts() {
     for power in [false, true] {
         let mut chance = Stream::new(5, "crash");
         let (mut rig, id, then) = served();
-        let mut reader = Reader::default();
+        let mut reader = SnapshotReader::default();
         for _ in 0..4 {
             reader.busy(&mut rig, id, &then, 40, 16, &mut chance);
             let mut cut = Stream::new(below(&mut chance, 1_000), "power");
@@ -188,7 +188,7 @@ fn a_snapshot_outlives_kills_and_power_cuts() {
             access(&mut rig, &mut chance);
             until_it_is(TaskState::Running, &mut rig, id);
             // The requests before are gone with their daemon.
-            reader = Reader::default();
+            reader = SnapshotReader::default();
             reader.busy(&mut rig, id, &then, 40, 16, &mut chance);
             assert_eq!(rig.task(id).state, TaskState::Running);
         }
@@ -206,7 +206,7 @@ fn a_snapshot_whose_bound_is_passed_ends_by_name_and_its_readers_fail() {
     let then = rig.now.clone();
     let id = rig.start(nightly());
     until_it_is(TaskState::Running, &mut rig, id);
-    let mut reader = Reader::default();
+    let mut reader = SnapshotReader::default();
     reader.busy(&mut rig, id, &then, usize::MAX, 8, &mut chance);
     let task = rig.task(id);
     assert_eq!(task.state, TaskState::Failed);
@@ -268,7 +268,7 @@ fn a_kept_block_that_is_damaged_ends_the_snapshot_and_is_never_given_out() {
     let at = kept.len() - 100;
     kept[at] ^= 1;
     rig.files.put(KEPT, &kept);
-    let mut reader = Reader::default();
+    let mut reader = SnapshotReader::default();
     reader.ask(&mut rig, id, range(0, 64));
     reader.ask(&mut rig, id, range(802, 2));
     for _ in 0..1_000 {
@@ -287,7 +287,7 @@ fn a_bad_sector_fails_the_reads_that_ask_for_it_and_not_those_of_kept_blocks() {
     for lbn in [802, 1_602] {
         rig.volume.platters_mut().spoil(Lbn::new(lbn), Cure::None);
     }
-    let mut reader = Reader::default();
+    let mut reader = SnapshotReader::default();
     reader.ask(&mut rig, id, range(800, 8));
     reader.ask(&mut rig, id, range(1_600, 8));
     for _ in 0..1_000 {
@@ -303,7 +303,7 @@ fn a_bad_sector_fails_the_reads_that_ask_for_it_and_not_those_of_kept_blocks() {
 #[test]
 fn a_reader_that_leaves_takes_its_requests_with_it() {
     let (mut rig, id, then) = served();
-    let mut reader = Reader::default();
+    let mut reader = SnapshotReader::default();
     (0..20).for_each(|at| reader.ask(&mut rig, id, range(at * 64, 64)));
     let mut left = rig.call(|desk, s| desk.leave(s, 1));
     left.sort_unstable();
@@ -317,5 +317,5 @@ fn a_reader_that_leaves_takes_its_requests_with_it() {
     rig.call(|desk, s| desk.read_snapshot(s, &write));
     let answer = rig.call(|desk, _| desk.answer()).unwrap();
     assert!(matches!(answer.result, Err(Failure::Unsupported(_))));
-    Reader::default().all(&mut rig, id, &then);
+    SnapshotReader::default().all(&mut rig, id, &then);
 }

@@ -3,9 +3,9 @@ use crate::desk::spec::Kind;
 use std::os::unix::fs::symlink;
 
 /// A directory with a target, a state directory, a disk, and files that no task may access.
-struct Room(PathBuf);
+struct PlacesDirectory(PathBuf);
 
-impl Room {
+impl PlacesDirectory {
     fn new(name: &str) -> Self {
         let room = std::env::temp_dir().join(format!("freeblock-places-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&room);
@@ -30,7 +30,7 @@ impl Room {
     }
 }
 
-impl Drop for Room {
+impl Drop for PlacesDirectory {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
@@ -52,7 +52,7 @@ const ALL: [How; 3] = [How::Read, How::Write, How::Make];
 
 #[test]
 fn no_link_leads_out_of_a_target() {
-    let room = Room::new("links");
+    let room = PlacesDirectory::new("links");
     let places = room.places(Some(&["target"]));
     symlink(room.at("outside"), room.at("target/away")).unwrap();
     symlink("../../outside", room.at("target/inner/up")).unwrap();
@@ -71,7 +71,7 @@ fn no_link_leads_out_of_a_target() {
 
 #[test]
 fn nothing_outside_of_the_targets_is_opened() {
-    let room = Room::new("outside");
+    let room = PlacesDirectory::new("outside");
     let places = room.places(Some(&["target"]));
     for way in [
         "outside/secret",
@@ -97,7 +97,7 @@ fn nothing_outside_of_the_targets_is_opened() {
 #[test]
 fn files_in_targets_are_made_written_and_read_and_are_the_daemons_alone() {
     use std::os::unix::fs::PermissionsExt;
-    let room = Room::new("inside");
+    let room = PlacesDirectory::new("inside");
     for places in [room.places(Some(&["target"])), room.places(None)] {
         for (n, beneath) in [Beneath::Best, Beneath::Steps].into_iter().enumerate() {
             let path = room.at(&format!("target/inner/new-{n}"));
@@ -122,7 +122,7 @@ fn files_in_targets_are_made_written_and_read_and_are_the_daemons_alone() {
 
 #[test]
 fn the_state_directory_is_never_touched_whatever_is_a_target_and_however_it_is_called() {
-    let room = Room::new("state");
+    let room = PlacesDirectory::new("state");
     fs::hard_link(room.at("state/d0/tasks.journal"), room.at("target/journal")).unwrap();
     symlink(room.at("state"), room.at("by-link")).unwrap();
     for targets in [None, Some(&["."][..]), Some(&["state", "target", "by-link"][..])] {
@@ -143,7 +143,7 @@ fn the_state_directory_is_never_touched_whatever_is_a_target_and_however_it_is_c
 
 #[test]
 fn a_served_disk_and_the_daemons_own_files_are_never_touched_not_by_another_name_either() {
-    let room = Room::new("own");
+    let room = PlacesDirectory::new("own");
     for own in ["disk", "config"] {
         fs::hard_link(room.at(own), room.at(&format!("target/{own}"))).unwrap();
         symlink(room.at(own), room.at(&format!("{own}-link"))).unwrap();
@@ -164,7 +164,7 @@ fn a_served_disk_and_the_daemons_own_files_are_never_touched_not_by_another_name
 
 #[test]
 fn other_kinds_of_files_are_refused_and_a_pipe_does_not_block() {
-    let room = Room::new("kinds");
+    let room = PlacesDirectory::new("kinds");
     let pipe = room.at("target/pipe");
     rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, Mode::RUSR | Mode::WUSR).unwrap();
     std::os::unix::net::UnixListener::bind(room.at("target/socket")).unwrap();
@@ -185,7 +185,7 @@ fn other_kinds_of_files_are_refused_and_a_pipe_does_not_block() {
 #[test]
 fn a_device_that_is_in_use_is_refused() {
     use std::process::Command;
-    let room = Room::new("device");
+    let room = PlacesDirectory::new("device");
     fs::write(room.at("bytes"), vec![0; 1 << 20]).unwrap();
     let made = Command::new("losetup").args(["--find", "--show"]).arg(room.at("bytes")).output();
     let Some(made) = made.ok().filter(|made| made.status.success()) else {

@@ -89,7 +89,7 @@ impl Lines {
 }
 
 #[derive(Serialize)]
-struct Json {
+struct EmulateJson {
     clients: u64,
     requests: u64,
     failed: u64,
@@ -112,7 +112,7 @@ fn said(tally: &Tally, late: &Histogram<u64>, json: bool) -> Result<String, Prob
     };
     if json {
         let Tally { clients, requests, failed } = *tally;
-        return crate::drive::json(&Json { clients, requests, failed, lateness_us: lateness });
+        return crate::drive::json(&EmulateJson { clients, requests, failed, lateness_us: lateness });
     }
     let mut text = String::new();
     // Writing to a string does not fail.

@@ -8,7 +8,7 @@ use device::{Inspection, Recording};
 use serde::Serialize;
 
 #[derive(Serialize)]
-struct Page {
+struct InspectPage {
     disk: String,
     partition: Option<String>,
     model: Option<String>,
@@ -26,7 +26,7 @@ struct Page {
     heads_out_of_service: Option<bool>,
     identity: Option<String>,
     can_be_served: bool,
-    findings: Vec<Row>,
+    findings: Vec<InspectRow>,
 }
 
 #[derive(Serialize)]
@@ -36,7 +36,7 @@ struct Actuator {
 }
 
 #[derive(Serialize)]
-struct Row {
+struct InspectRow {
     property: &'static str,
     value: String,
     verdict: &'static str,
@@ -49,8 +49,8 @@ pub(crate) fn execute(args: &InspectArgs) -> Result<String, Problem> {
     if args.json { json(&page) } else { Ok(shown(&page)) }
 }
 
-fn page(disk: &Inspection) -> Page {
-    let rows = disk.findings().into_iter().map(|finding| Row {
+fn page(disk: &Inspection) -> InspectPage {
+    let rows = disk.findings().into_iter().map(|finding| InspectRow {
         property: finding.property,
         value: finding.value,
         verdict: finding.verdict.name(),
@@ -58,7 +58,7 @@ fn page(disk: &Inspection) -> Page {
     });
     let actuators =
         disk.actuators.iter().map(|range| Actuator { start_sector: range.start, sectors: range.sectors });
-    Page {
+    InspectPage {
         disk: disk.disk.clone(),
         partition: disk.partition.clone(),
         model: disk.model.clone(),
@@ -83,7 +83,7 @@ fn page(disk: &Inspection) -> Page {
     }
 }
 
-fn shown(page: &Page) -> String {
+fn shown(page: &InspectPage) -> String {
     let model = page.model.as_deref().unwrap_or("model unknown");
     let of = page.partition.as_ref().map_or(String::new(), |name| format!(", which holds {name}"));
     let rows = page

@@ -13,11 +13,11 @@ pub(crate) struct Console {
     /// Whether that terminal may be sent colours.
     colour: bool,
     /// The calling program.
-    caller: Option<Caller>,
+    caller: Option<LibraryCaller>,
 }
 
 /// A program that calls the command as a library: it gets notes in place of standard error, and may end a run.
-struct Caller {
+struct LibraryCaller {
     notes: Mutex<Vec<String>>,
     stop: Box<dyn Fn() -> bool + Send + Sync>,
 }
@@ -32,7 +32,7 @@ impl Console {
 
     /// Returns a console that keeps its notes and prints nothing. A run ends early once `stop` returns true.
     pub(crate) fn of_caller(stop: impl Fn() -> bool + Send + Sync + 'static) -> Self {
-        let caller = Caller { notes: Mutex::default(), stop: Box::new(stop) };
+        let caller = LibraryCaller { notes: Mutex::default(), stop: Box::new(stop) };
         Self { terminal: false, colour: false, caller: Some(caller) }
     }
 

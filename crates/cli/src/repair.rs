@@ -38,7 +38,7 @@ pub(crate) struct RepairArgs {
 }
 
 #[derive(Serialize)]
-struct Json<'a> {
+struct RepairJson<'a> {
     damaged: bool,
     disks: &'a [Report],
 }
@@ -63,7 +63,7 @@ pub(crate) fn execute(args: &RepairArgs) -> Result<Outcome, Problem> {
     };
     let damaged = reports.iter().any(Report::is_damaged);
     let text = match args.json {
-        true => crate::drive::json(&Json { damaged, disks: &reports })?,
+        true => crate::drive::json(&RepairJson { damaged, disks: &reports })?,
         false => reports.iter().map(|report| shown(report, &args.state)).collect::<Vec<_>>().join("\n"),
     };
     Ok(Outcome { text, code: u8::from(damaged) })

@@ -282,7 +282,7 @@ pub fn stretches(states: &[State], count: u32) -> Vec<Stretch> {
 /// A run with one scan after the other.
 struct Scanning {
     run: Inside<Oltp>,
-    app: App,
+    app: ScanApp,
     scans: Vec<Scan>,
     /// The head's time at the start of the present scan.
     head: HeadNanos,
@@ -291,7 +291,7 @@ struct Scanning {
 impl Scanning {
     fn new(set_up: &SetUp, percent: u64) -> Result<Self, LabError> {
         let mut run = set_up.foreground()?;
-        let app = App::start(run.core_mut(), percent).map_err(refused)?;
+        let app = ScanApp::start(run.core_mut(), percent).map_err(refused)?;
         Ok(Self { run, app, scans: Vec::new(), head: HeadNanos::default() })
     }
 
@@ -313,7 +313,7 @@ fn refused(error: SessionError) -> LabError {
 }
 
 /// The application.
-struct App {
+struct ScanApp {
     session: SessionId,
     task: TaskId,
     block: Sectors,
@@ -336,7 +336,7 @@ struct Done {
     last5_time_share: f64,
 }
 
-impl App {
+impl ScanApp {
     fn start(core: &mut Core, percent: u64) -> Result<Self, SessionError> {
         let sector = core.drive().sector_bytes();
         let block = Sectors::new(BLOCK.get() / sector.get());
@@ -377,7 +377,7 @@ fn whole(core: &Core) -> LbnRange {
     LbnRange::new(Lbn::ZERO, core.drive().layout().capacity())
 }
 
-impl Observer for App {
+impl Observer for ScanApp {
     fn completed(&mut self, request: Request, arrived: Instant, at: Instant) {
         if let Some(completions) = &mut self.completions {
             completions.push_back((request, arrived, at));

@@ -14,7 +14,7 @@ use workload::trace::{self, Notes, Options, Trace, TraceFormat};
 
 /// The JSON output for scripts; its names are stable.
 #[derive(Serialize)]
-struct Json {
+struct ValidateJson {
     requests: usize,
     demerit_ms: f64,
     model_mean_ms: f64,
@@ -90,7 +90,7 @@ pub(crate) fn compare(name: &str, trace: &Path, console: &Console) -> Result<(St
 pub(crate) fn execute(name: &str, trace: &Path, json: bool, console: &Console) -> Result<String, Problem> {
     let (title, report) = compare(name, trace, console)?;
     if json {
-        return super::json(&Json {
+        return super::json(&ValidateJson {
             requests: report.requests,
             demerit_ms: report.demerit_ms,
             model_mean_ms: report.model_mean_ms,

@@ -12,12 +12,12 @@ use std::path::Path;
 
 /// The JSON output for scripts; its names are stable.
 #[derive(Serialize)]
-struct Json<'c> {
-    claims: Vec<Entry<'c>>,
+struct LabCheckJson<'c> {
+    claims: Vec<ClaimEntry<'c>>,
 }
 
 #[derive(Serialize)]
-struct Entry<'c> {
+struct ClaimEntry<'c> {
     id: &'c str,
     paper: &'c str,
     ours: String,
@@ -63,7 +63,7 @@ pub(crate) fn execute(
 fn judged(claims: &[&Claim], json: bool) -> Result<Outcome, Problem> {
     let holding = claims.iter().filter(|claim| claim.holds()).count();
     let text = if json {
-        crate::drive::json(&Json { claims: claims.iter().map(|claim| entry(claim)).collect() })?
+        crate::drive::json(&LabCheckJson { claims: claims.iter().map(|claim| entry(claim)).collect() })?
     } else {
         let (table, reasons) = (show::claims(claims.iter().copied()), show::reasons(claims.iter().copied()));
         format!("{table}{reasons}\n{}\n", tally(holding, claims.len()))
@@ -76,8 +76,8 @@ pub(crate) fn tally(holding: usize, all: usize) -> String {
     format!("{holding} of {all} {}", if all == 1 { "claim holds" } else { "claims hold" })
 }
 
-fn entry(claim: &Claim) -> Entry<'_> {
-    Entry {
+fn entry(claim: &Claim) -> ClaimEntry<'_> {
+    ClaimEntry {
         id: &claim.id,
         paper: &claim.paper,
         ours: claim.ours(),

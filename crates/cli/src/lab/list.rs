@@ -5,7 +5,7 @@ use crate::tables::table;
 use serde::Serialize;
 
 #[derive(Serialize)]
-struct Entry {
+struct ExperimentEntry {
     id: &'static str,
     paper: String,
     reproduces: &'static str,
@@ -16,9 +16,9 @@ struct Entry {
 }
 
 pub(crate) fn execute(json: bool) -> Result<String, Problem> {
-    let entries: Vec<Entry> = lab::experiments()
+    let entries: Vec<ExperimentEntry> = lab::experiments()
         .iter()
-        .map(|e| Entry {
+        .map(|e| ExperimentEntry {
             id: e.id,
             paper: e.paper.to_string(),
             reproduces: e.reproduces,

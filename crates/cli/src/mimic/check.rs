@@ -79,7 +79,7 @@ pub(crate) fn execute(args: &CheckArgs, console: &Console) -> Result<String, Pro
         DeviceName::Emulated { differs, .. } if !differs.in_nothing() => Some(differs),
         _ => None,
     };
-    let json = Json {
+    let json = MimicCheckJson {
         drive: args.device.drive().to_owned(),
         noise: differs.is_some(),
         drive_seed: differs.map(|differs| differs.seed),
@@ -108,7 +108,7 @@ fn nearby(random: &mut Stream, from: u64, blocks: u64) -> u64 {
 
 /// The JSON output for scripts; its names are stable.
 #[derive(Serialize)]
-struct Json {
+struct MimicCheckJson {
     drive: String,
     /// Whether it was an emulated one that differs from its profile, and the seed of that.
     noise: bool,
@@ -160,7 +160,7 @@ impl Compared {
     }
 }
 
-fn page(saved: &Saved, device: &DeviceName, json: &Json) -> String {
+fn page(saved: &Saved, device: &DeviceName, json: &MimicCheckJson) -> String {
     let row = |what: &str, errors: &Errors| {
         let ms = |value: f64| format!("{value:.3}");
         vec![

@@ -93,7 +93,7 @@ pub(crate) fn execute(args: &ProbeArgs, console: &Console) -> Result<String, Pro
     let bytes = saved.to_bytes();
     files::replace(&args.output, &bytes)?;
     if args.json {
-        return crate::drive::json(&Json::new(args, &saved, &report, bytes.len()));
+        return crate::drive::json(&MimicProbeJson::new(args, &saved, &report, bytes.len()));
     }
     Ok(page(args, &saved, &report, bytes.len()))
 }
@@ -112,7 +112,7 @@ fn whole_sectors(flag: &str, size: Bytes, sector: Bytes) -> Result<Sectors, Prob
 
 /// The JSON output for scripts; its names are stable.
 #[derive(Serialize)]
-struct Json {
+struct MimicProbeJson {
     table: String,
     drive: String,
     requests: u64,
@@ -128,7 +128,7 @@ struct Json {
     seed: u64,
 }
 
-impl Json {
+impl MimicProbeJson {
     fn new(args: &ProbeArgs, saved: &Saved, report: &ProbeReport, file_bytes: usize) -> Self {
         Self {
             table: args.output.display().to_string(),

@@ -40,7 +40,7 @@ pub(crate) fn execute(args: &ShowArgs) -> Result<String, Problem> {
         files::replace(path, svg.unwrap_or_default())?;
     }
     if args.json {
-        return crate::drive::json(&Json::new(&saved));
+        return crate::drive::json(&MimicShowJson::new(&saved));
     }
     Ok(page(&saved, pair, range))
 }
@@ -52,7 +52,7 @@ fn probed(saved: &Saved) -> impl Iterator<Item = Pair> + '_ {
 
 /// The JSON output for scripts; its names are stable.
 #[derive(Serialize)]
-struct Json {
+struct MimicShowJson {
     drive: String,
     capacity_sectors: u64,
     sector_bytes: u64,
@@ -74,7 +74,7 @@ struct PairJson {
     sequential_ms: Option<f64>,
 }
 
-impl Json {
+impl MimicShowJson {
     fn new(saved: &Saved) -> Self {
         let table = &saved.table;
         let pair = |pair: Pair| PairJson {

@@ -29,7 +29,7 @@ const PARTS: f64 = 1_000.0;
 
 /// The JSON output for scripts.
 #[derive(Serialize)]
-struct Json<'a> {
+struct ProbeJson<'a> {
     profile: &'a Profile,
     report: &'a Report,
 }
@@ -117,7 +117,7 @@ pub(crate) fn execute(args: &ProbeArgs, console: &Console) -> Result<crate::Outc
         files::replace(path, profile.to_toml())?;
     }
     let text = match (&args.output, args.json) {
-        (_, true) => crate::drive::json(&Json { profile, report })?,
+        (_, true) => crate::drive::json(&ProbeJson { profile, report })?,
         (Some(_), false) => {
             let preset = name.preset()?.map_or_else(String::new, |preset| preset + "\n\n");
             preset + &shown(report)

@@ -336,7 +336,7 @@ fn end(running: Vec<Served>) -> Vec<Ended> {
 }
 
 #[derive(Serialize)]
-struct Json {
+struct ServeJson {
     name: String,
     clients: u64,
     requests: u64,
@@ -348,7 +348,7 @@ fn said(ended: Vec<Ended>, json: bool) -> Result<String, Problem> {
     let mut disks = Vec::new();
     for (name, result) in ended {
         let (Tally { clients, requests, failed }, status) = result?;
-        disks.push(Json { name, clients, requests, failed, status });
+        disks.push(ServeJson { name, clients, requests, failed, status });
     }
     if json {
         return crate::drive::json(&disks);

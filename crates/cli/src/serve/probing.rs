@@ -40,7 +40,7 @@ const FOUND: &str = "profile.toml";
 /// The beginning of a found profile's first line, which a checksum of the other lines and the drive's name follow.
 const HEAD: &str = "# found by the daemon, ";
 
-type Served = Mailbox<Disk<AnyDevice>>;
+type ServedMailbox = Mailbox<Disk<AnyDevice>>;
 
 /// Returns a found profile as its file has it.
 fn sealed(drive: &str, toml: &str) -> String {
@@ -145,7 +145,7 @@ impl ToProbe {
     ///
     /// # Errors
     /// The system cannot create a thread.
-    pub(super) fn begin(self, served: Served) -> Result<Probing, Problem> {
+    pub(super) fn begin(self, served: ServedMailbox) -> Result<Probing, Problem> {
         let ends = Arc::new(AtomicBool::new(false));
         let over = Arc::clone(&ends);
         let name = self.disk.clone();
@@ -206,7 +206,7 @@ impl ToProbe {
     }
 
     /// Probes; returns whether nothing is left to do.
-    fn run(&self, served: &Served, ends: &AtomicBool) -> Result<bool, Gone> {
+    fn run(&self, served: &ServedMailbox, ends: &AtomicBool) -> Result<bool, Gone> {
         if let Err(error) = server::tasks::own_directory(&self.directory) {
             warn!(disk = self.disk, %error, "not probed: its part of the state directory cannot be used");
             return Ok(false);
@@ -279,7 +279,11 @@ impl ToProbe {
     }
 
     /// Saves the profile, and has the core adopt it.
-    fn adopt(&self, served: &Served, found: &Outcome) -> Result<Result<(), (&'static str, String)>, Gone> {
+    fn adopt(
+        &self,
+        served: &ServedMailbox,
+        found: &Outcome,
+    ) -> Result<Result<(), (&'static str, String)>, Gone> {
         let failed = |problem: Problem| ("failed", format!("{problem:?}"));
         let toml = found.profile.to_toml();
         let known = ready(FOUND, toml.clone(), found.profile.clone())
@@ -329,7 +333,7 @@ fn why_partial(report: &Report) -> String {
     )
 }
 
-fn tell(served: &Served, status: &ProbeStatus) -> Result<(), Gone> {
+fn tell(served: &ServedMailbox, status: &ProbeStatus) -> Result<(), Gone> {
     let status = status.clone();
     served.send(move |disk, _| disk.set_probe(status))
 }
@@ -346,7 +350,7 @@ fn probing(at: &Progress<'_>) -> ProbeStatus {
 
 /// A disk that serves others, as the probe sees it.
 struct Live<'a> {
-    served: &'a Served,
+    served: &'a ServedMailbox,
     capacity: Sectors,
     sector_bytes: Bytes,
     /// The disk's clock when it was last asked.
@@ -354,7 +358,7 @@ struct Live<'a> {
 }
 
 impl<'a> Live<'a> {
-    fn new(served: &'a Served) -> Result<Self, Gone> {
+    fn new(served: &'a ServedMailbox) -> Result<Self, Gone> {
         let (capacity, sector_bytes, now) = served.ask(|disk, now| {
             let drive = disk.core().drive();
             (drive.layout().capacity(), drive.sector_bytes(), now)

@@ -19,7 +19,7 @@ use std::path::Path;
 const STRIDE: u64 = 4_096;
 
 #[derive(Debug, Serialize)]
-struct Json<'a> {
+struct ReplayJson<'a> {
     disk: &'a str,
     version: &'a str,
     inputs: u64,
@@ -75,11 +75,11 @@ pub(crate) fn execute(path: &Path, json: bool, console: &Console) -> Result<Outc
     Ok(Outcome { text, code })
 }
 
-fn as_json(recipe: &Recipe, told: Replayed, difference: Option<Difference>) -> Json<'_> {
+fn as_json(recipe: &Recipe, told: Replayed, difference: Option<Difference>) -> ReplayJson<'_> {
     let Replayed { inputs, commands, requests, blocks, at, cut_off } = told;
     let recorded_s = at.as_nanos() as f64 / 1e9;
     let (disk, version) = (recipe.disk.as_str(), recipe.version.as_str());
-    Json { disk, version, inputs, commands, requests, blocks, recorded_s, cut_off, difference }
+    ReplayJson { disk, version, inputs, commands, requests, blocks, recorded_s, cut_off, difference }
 }
 
 fn page(recipe: &Recipe, told: Replayed, difference: Option<Difference>) -> String {

@@ -25,7 +25,7 @@ pub(crate) struct Told {
 
 /// The JSON output for scripts; its names are stable, and equal to those in a daemon's status.
 #[derive(Debug, Serialize)]
-pub(crate) struct Json {
+pub(crate) struct OutsideJson {
     caution: Option<&'static str>,
     /// The simulated seconds during which gaps stayed unused, by caution.
     caution_s: BTreeMap<&'static str, f64>,
@@ -89,10 +89,10 @@ impl Told {
         self.harm_ppm.map(|ppm| f64::from(ppm) / 1e4)
     }
 
-    pub(crate) fn json(&self) -> Json {
+    pub(crate) fn json(&self) -> OutsideJson {
         let Self { trust, foresight, gaps, detours, idle, .. } = self;
         let lasted = |caution: Caution| (caution.name(), trust.lasted(caution).as_secs_f64());
-        Json {
+        OutsideJson {
             caution: trust.caution().map(Caution::name),
             caution_s: Caution::ALL.into_iter().map(lasted).collect(),
             mistrusted: trust.is_mistrusted(),

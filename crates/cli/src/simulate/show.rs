@@ -75,7 +75,7 @@ pub(crate) struct Left {
 
 /// The JSON output for scripts; its names are stable.
 #[derive(Serialize)]
-pub(crate) struct Json {
+pub(crate) struct SimulateJson {
     title: String,
     #[serde(rename = "where")]
     place: &'static str,
@@ -93,11 +93,11 @@ pub(crate) struct Json {
     #[serde(skip_serializing_if = "Option::is_none")]
     drives: Option<Vec<DriveJson>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    trace: Option<trace::Json>,
+    trace: Option<trace::TraceJson>,
     #[serde(skip_serializing_if = "Option::is_none")]
     mimic: Option<Mimic>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    outside: Option<outside::Json>,
+    outside: Option<outside::OutsideJson>,
     #[serde(skip_serializing_if = "Option::is_none")]
     warmup: Option<Warmup>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -125,7 +125,7 @@ struct DriveJson {
     head_time: HeadTime,
     background: Background,
     #[serde(skip_serializing_if = "Option::is_none")]
-    outside: Option<outside::Json>,
+    outside: Option<outside::OutsideJson>,
     simulated_s: f64,
 }
 
@@ -196,9 +196,9 @@ struct Mimic {
 }
 
 impl Result {
-    pub(crate) fn json(&self) -> Json {
+    pub(crate) fn json(&self) -> SimulateJson {
         let Report { foreground, head_time, background, simulated } = &self.report;
-        Json {
+        SimulateJson {
             title: self.title.clone(),
             place: match self.place {
                 Where::Inside => "inside",

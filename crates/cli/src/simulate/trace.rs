@@ -133,7 +133,7 @@ impl Iterator for Surveyed<'_> {
 
 /// The part of the JSON output about a replay; its names are stable.
 #[derive(Serialize)]
-pub(crate) struct Json {
+pub(crate) struct TraceJson {
     format: &'static str,
     devices: usize,
     /// `null` for all devices.
@@ -152,10 +152,10 @@ pub(crate) struct Json {
 
 impl Replayed {
     /// Returns the part of the JSON output, for a run with this utilisation.
-    pub(crate) fn json(&self, utilisation: f64) -> Json {
+    pub(crate) fn json(&self, utilisation: f64) -> TraceJson {
         let account = self.account.borrow();
         let Seen { survey, notes } = &*self.seen.borrow();
-        Json {
+        TraceJson {
             format: self.format.name(),
             devices: survey.devices.len(),
             device: match self.devices {

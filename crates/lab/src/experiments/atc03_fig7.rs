@@ -45,7 +45,7 @@ const MORE: u32 = 4;
 const TWICE: CheckPoints = CheckPoints::TABLE_2.confirmed(2);
 
 /// Slower than greedy-optimal, in percent.
-struct Row {
+struct Slowdown {
     name: &'static str,
     fcfs: f64,
     sstf: f64,
@@ -68,7 +68,7 @@ struct Row {
 
 /// The speed of the trace.
 #[derive(Clone, Copy, Debug)]
-enum Load {
+enum TraceSpeed {
     /// At the paper's compression.
     Letter,
     /// At the speed that gives the paper's number of requests a day.
@@ -79,7 +79,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let what =
         Week::hp_or_stand_in(Sectors::new(u64::MAX), lab.seed())?.first(lab.pick(2_500, usize::MAX)).what;
     let samples = lab.pick(20, 100);
-    let rows_of = |name: &'static str, disk: Arc<DriveModel>, loads: &[Load]| {
+    let rows_of = |name: &'static str, disk: Arc<DriveModel>, loads: &[TraceSpeed]| {
         let capacity = disk.layout().capacity();
         let week = Week::hp_or_stand_in(capacity, lab.seed())?.first(lab.pick(2_500, usize::MAX));
         let bench = Bench::new(&disk, samples, lab.seed());
@@ -96,10 +96,10 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         let table = |rule, longest| probed(&mut Bare::new(Arc::clone(&disk)), plan(rule, longest));
         let (letter, _) = table(LETTER, Some(longest_line(&disk)))?;
         let (twice, _) = table(TWICE, None)?;
-        let row = |load: &Load| {
+        let row = |load: &TraceSpeed| {
             let factor = match load {
-                Load::Letter => COMPRESSION,
-                Load::Crowded => week.factor(COMPRESSION),
+                TraceSpeed::Letter => COMPRESSION,
+                TraceSpeed::Crowded => week.factor(COMPRESSION),
             };
             let seconds = |tally: Tally| tally.busy.as_secs_f64();
             let optimal = seconds(bench.run(Scheduler::GreedyOptimal, &week, factor)?);
@@ -109,7 +109,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
                 |table: &Table| bench.run_with(FromOutside::smtf(table.clone()), &week, factor).map(slower);
             let mimic = FromOutside::smtf(bench.table.by(Metric::Mean));
             let (all, regrets) = bench.run_and_keep(Regrets::new(mimic, &disk), &week, factor)?;
-            Ok::<_, LabError>(Row {
+            Ok::<_, LabError>(Slowdown {
                 name,
                 fcfs: run(Scheduler::Fcfs)?,
                 sstf: run(Scheduler::Sstf)?,
@@ -126,7 +126,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         loads.iter().map(row).collect::<Result<Vec<_>, LabError>>()
     };
     // Each at both loads; and those with two sizes of skews with the base disk's skew times.
-    let both = lab.map(DISKS, |name| rows_of(name, drive(name)?, &[Load::Letter, Load::Crowded]))?;
+    let both = lab.map(DISKS, |name| rows_of(name, drive(name)?, &[TraceSpeed::Letter, TraceSpeed::Crowded]))?;
     let (mut rows, mut crowded) = (Vec::new(), Vec::new());
     for of_disk in both {
         let mut of_disk = of_disk.into_iter();
@@ -134,9 +134,9 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         crowded.extend(of_disk.next());
     }
     let reskewed = lab.map(["mimic-more-capacity", "mimic-less-capacity"], |name| {
-        rows_of(name, Arc::new(reskewed(name)?), &[Load::Crowded])
+        rows_of(name, Arc::new(reskewed(name)?), &[TraceSpeed::Crowded])
     })?;
-    let reskewed: Vec<Row> = reskewed.into_iter().flatten().collect();
+    let reskewed: Vec<Slowdown> = reskewed.into_iter().flatten().collect();
     let worst = rows.iter().map(|r| r.interpolated).fold(f64::NEG_INFINITY, f64::max);
     let ahead =
         rows.iter().map(|r| ratio(r.sstf.min(r.c_look), r.interpolated)).fold(f64::INFINITY, f64::min);
@@ -161,7 +161,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
             )
         })
         .collect();
-    let worst_of = |rows: &[Row], of: fn(&Row) -> f64| rows.iter().map(of).fold(f64::NEG_INFINITY, f64::max);
+    let worst_of = |rows: &[Slowdown], of: fn(&Slowdown) -> f64| rows.iter().map(of).fold(f64::NEG_INFINITY, f64::max);
     let skews: Vec<String> = reskewed
         .iter()
         .map(|r| format!("{}: {:.1}% interpolated, {:.1}% all probed", short(r.name), r.interpolated, r.all))
@@ -192,7 +192,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         ));
     let columns =
         ["disk", "FCFS", "SSTF", "C-LOOK", "SMTF, Table 2", "SMTF, Table 2 twice", "SMTF, all probed"];
-    let values = |r: &Row| [r.fcfs, r.sstf, r.c_look, r.interpolated, r.twice, r.all];
+    let values = |r: &Slowdown| [r.fcfs, r.sstf, r.c_look, r.interpolated, r.twice, r.all];
     let figure = |id: &str, title: &str, kind| Figure {
         id: id.into(),
         title: title.into(),
@@ -204,7 +204,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         let cells = values(r).map(|v| format!("{v:.1}%"));
         std::iter::once(short(r.name).to_owned()).chain(cells).collect()
     });
-    let bars = |of: fn(&Row) -> f64| {
+    let bars = |of: fn(&Slowdown) -> f64| {
         let bars = rows.iter().map(|r| Bar { label: short(r.name).into(), values: vec![of(r)] }).collect();
         Kind::Stacked { parts: vec!["slower than greedy-optimal".into()], bars }
     };

@@ -97,7 +97,7 @@ fn contestants() -> Vec<Contestant> {
 
 /// One contestant over all seeds, against the drive alone.
 #[derive(Clone, Debug)]
-struct Entry {
+struct ContestantRuns {
     name: String,
     mean_ms: f64,
     p99_ms: f64,
@@ -108,7 +108,7 @@ struct Entry {
     seeds: Vec<f64>,
 }
 
-impl Entry {
+impl ContestantRuns {
     fn of(name: String, runs: &[Served], alone: &[Responses]) -> Self {
         let responses: Vec<Responses> = runs.iter().map(|run| run.responses.clone()).collect();
         let over =
@@ -140,12 +140,12 @@ impl Entry {
 struct Panel {
     drive: &'static str,
     rate: f64,
-    alone: Entry,
-    in_drive: Entry,
-    assisted: Entry,
-    scans: Vec<Entry>,
-    paced: Vec<Entry>,
-    rivals: Vec<Entry>,
+    alone: ContestantRuns,
+    in_drive: ContestantRuns,
+    assisted: ContestantRuns,
+    scans: Vec<ContestantRuns>,
+    paced: Vec<ContestantRuns>,
+    rivals: Vec<ContestantRuns>,
 }
 
 impl Panel {
@@ -155,7 +155,7 @@ impl Panel {
         names.extend(BOUNDS_PPM.map(|ppm| format!("ours, scan, bound {}%", f64::from(ppm) / 1e4)));
         names.extend(SHARES_PPM.map(|ppm| format!("paced, {}% of each second", f64::from(ppm) / 1e4)));
         names.extend(RIVALS.map(|(name, _)| name.to_owned()));
-        let mut entries = names.into_iter().zip(runs).map(|(name, runs)| Entry::of(name, runs, &alone));
+        let mut entries = names.into_iter().zip(runs).map(|(name, runs)| ContestantRuns::of(name, runs, &alone));
         Some(Self {
             drive: contest.drive,
             rate: contest.rate,
@@ -168,7 +168,7 @@ impl Panel {
         })
     }
 
-    fn entries(&self) -> impl Iterator<Item = &Entry> {
+    fn entries(&self) -> impl Iterator<Item = &ContestantRuns> {
         let ours = [&self.alone, &self.in_drive, &self.assisted];
         ours.into_iter().chain(&self.scans).chain(&self.paced).chain(&self.rivals)
     }
@@ -182,7 +182,7 @@ impl Panel {
     }
 
     /// Returns the scan with the bound that the claims are about.
-    fn ours(&self) -> Option<&Entry> {
+    fn ours(&self) -> Option<&ContestantRuns> {
         self.scans.first()
     }
 
@@ -208,7 +208,7 @@ impl Panel {
     }
 
     fn figure(&self) -> Figure {
-        let line = |label: &str, entries: &[Entry]| drawn(label, entries.iter().map(Entry::point).collect());
+        let line = |label: &str, entries: &[ContestantRuns]| drawn(label, entries.iter().map(ContestantRuns::point).collect());
         let mut lines = vec![line("ours, bounds of 1 to 100%", &self.scans), line("paced", &self.paced)];
         lines.extend(self.rivals.iter().map(|rival| line(&rival.name, std::slice::from_ref(rival))));
         Figure {
@@ -237,7 +237,7 @@ impl Panel {
 
 /// Returns the bandwidth that a curve reaches at this harm: straight lines between its points, from nothing at no harm,
 /// and constant beyond its maximum.
-fn reached(curve: &[Entry], harm: f64) -> f64 {
+fn reached(curve: &[ContestantRuns], harm: f64) -> f64 {
     let mut points: Vec<(f64, f64)> = curve.iter().map(|e| (e.mean.percent.max(0.0), e.mb_per_s)).collect();
     points.sort_by(|a, b| a.0.total_cmp(&b.0));
     // A bound may permit more harm than is done.

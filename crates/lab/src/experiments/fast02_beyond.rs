@@ -119,7 +119,7 @@ fn close(overheads: Overheads, conservatism: Duration) -> OutsideConfig {
 }
 
 /// A step from the drive's own scheduler to one outside with the default noise, with all ideas and a constant margin.
-struct Step {
+struct NoiseStep {
     name: &'static str,
     behaviour: Behaviour,
     margin: Duration,
@@ -130,9 +130,9 @@ struct Step {
 const NO_NOISE: &str = "exact, 0.05 ms";
 const ALL: &str = "all noise";
 
-fn steps() -> Vec<Step> {
+fn steps() -> Vec<NoiseStep> {
     let noisy = Behaviour::fast02();
-    let of = |name, behaviour, margin, outside| Step { name, behaviour, margin, outside };
+    let of = |name, behaviour, margin, outside| NoiseStep { name, behaviour, margin, outside };
     let one = |name, noise: Behaviour| of(name, noise, CLOSER, in_order);
     let none = Duration::ZERO;
     vec![
@@ -188,7 +188,7 @@ fn accounting(lab: &Lab, requests: u64) -> Result<String, LabError> {
     let Some((inside, outside)) = runs.split_first() else { return Ok(String::new()) };
     let gaps = |runs: &[Measured]| spread(runs, |m| m.report.foreground.iops);
     let unused = |runs: &[Measured]| spread(runs, |m| m.report.head_time.rotation * 100.0);
-    let row = |step: &Step, pair: &[Vec<Measured>]| {
+    let row = |step: &NoiseStep, pair: &[Vec<Measured>]| {
         let [without, with] = pair else { return String::new() };
         format!(
             "{}: {}% ({} requests a second, {}% of the time latency that nobody uses, the foreground {}% slower)",

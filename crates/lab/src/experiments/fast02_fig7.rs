@@ -182,13 +182,13 @@ impl Shares {
 }
 
 /// A drive with its kind of knowledge, and all measurements: from the profile alone, for each size, and the core's own.
-struct Case<'t> {
+struct DriveErrors<'t> {
     told: &'t Told,
     alone: Vec<&'t [Vec<i64>]>,
     own: &'t [ErrorRecord],
 }
 
-impl Case<'_> {
+impl DriveErrors<'_> {
     /// Returns a count of the core's own predictions, in percent.
     fn own(&self, of: impl Fn(&ErrorRecord) -> u64) -> Spread {
         spread(self.own, |record| of(record) as f64 / record.count().max(1) as f64 * 100.0)
@@ -206,12 +206,12 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let pairs: Vec<(&Told, u64)> = told.iter().flat_map(|told| SIZES.map(|size| (told, size))).collect();
     let alone = lab.map_seeds(pairs, seeds, |(told, size), seed| errors(told, *size, requests, seed))?;
     let own = lab.map_seeds(&told, seeds, |told, seed| foreseen(told, requests, seed))?;
-    let cases: Vec<Case<'_>> = told
+    let cases: Vec<DriveErrors<'_>> = told
         .iter()
         .zip(alone.chunks(SIZES.len()).zip(&own))
-        .map(|(told, (alone, own))| Case { told, alone: alone.iter().map(Vec::as_slice).collect(), own })
+        .map(|(told, (alone, own))| DriveErrors { told, alone: alone.iter().map(Vec::as_slice).collect(), own })
         .collect();
-    let lines = |of: &dyn Fn(&Case<'_>) -> Line| Kind::Distributions(cases.iter().map(of).collect());
+    let lines = |of: &dyn Fn(&DriveErrors<'_>) -> Line| Kind::Distributions(cases.iter().map(of).collect());
     let figure = |id: &str, title: String, kind| Figure {
         id: id.into(),
         title,
@@ -236,7 +236,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     })
 }
 
-fn shares(cases: &[Case<'_>]) -> Figure {
+fn shares(cases: &[DriveErrors<'_>]) -> Figure {
     let mut rows = Vec::new();
     for case in cases {
         let mut row = |how: String, us: u64, shares: [Spread; 4]| {
@@ -277,7 +277,7 @@ fn shares(cases: &[Case<'_>]) -> Figure {
     }
 }
 
-fn claims(cases: &[Case<'_>]) -> Vec<Claim> {
+fn claims(cases: &[DriveErrors<'_>]) -> Vec<Claim> {
     let mut small = Claim::new(
         "fast02-fig7a",
         "Atlas 10K, 4 KB: 97.5% within 50 us, 1.8% one rotation long, 0.7% one rotation short; Cheetah 18LP 99.3%",
@@ -288,7 +288,7 @@ fn claims(cases: &[Case<'_>]) -> Vec<Claim> {
         "no claim of the paper's, whose profiles were all measured: by a probed one the core is to foresee as well",
     );
     let (mut turns, mut own, mut as_it_is) = (Vec::new(), Vec::new(), Vec::new());
-    let by_truth: Vec<&Case<'_>> = cases.iter().filter(|c| c.told.knowledge == Knowledge::True).collect();
+    let by_truth: Vec<&DriveErrors<'_>> = cases.iter().filter(|c| c.told.knowledge == Knowledge::True).collect();
     for case in &by_truth {
         let title = case.told.drive;
         for (size, runs) in SIZES.iter().zip(&case.alone) {

@@ -36,13 +36,13 @@ const EXTERNAL: usize = 2;
 const FIRMWARE: usize = 3;
 
 /// The results of one drive with one kind of knowledge: reports by scheduler, depth and seed.
-struct Case<'t> {
+struct QueueDepths<'t> {
     told: &'t Told,
     depths: &'t [u32],
     by_scheduler: Vec<&'t [Vec<ForegroundReport>]>,
 }
 
-impl Case<'_> {
+impl QueueDepths<'_> {
     fn response(&self, scheduler: usize, at: usize) -> Spread {
         spread(&self.by_scheduler[scheduler][at], |r| r.mean_response_ms)
     }
@@ -120,10 +120,10 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
             })
         })
         .collect::<Result<Vec<_>, _>>()?;
-    let cases: Vec<Case<'_>> = told
+    let cases: Vec<QueueDepths<'_>> = told
         .iter()
         .zip(&runs)
-        .map(|(told, runs)| Case { told, depths: &depths, by_scheduler: runs.chunks(depths.len()).collect() })
+        .map(|(told, runs)| QueueDepths { told, depths: &depths, by_scheduler: runs.chunks(depths.len()).collect() })
         .collect();
     let mut paper =
         Claim::new("fast02-fig8", "external SPTF overlaps the disk firmware's line at every queue depth");
@@ -147,7 +147,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     }
     let differences = told::differences(told.iter());
     Ok(Outcome {
-        figures: cases.iter().flat_map(Case::figures).collect(),
+        figures: cases.iter().flat_map(QueueDepths::figures).collect(),
         claims: vec![paper, others.note(format!("{differences} {}.", said.join("; ")))],
         notes: Vec::new(),
     })

@@ -36,14 +36,14 @@ struct Policy {
 }
 
 /// The curves of one drive, with one kind of knowledge.
-struct Curves<'t> {
+struct DriveCurves<'t> {
     told: &'t Told,
     /// The conservatism, in hundredths of a millisecond.
     margins: &'t [u64],
     policies: Vec<Policy>,
 }
 
-impl<'t> Curves<'t> {
+impl<'t> DriveCurves<'t> {
     fn measure(lab: &Lab, told: &'t Told, margins: &'t [u64], requests: u64) -> Result<Self, LabError> {
         let mut trials = Vec::new();
         for (policy, _) in POLICIES {
@@ -132,7 +132,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let mut said = Vec::new();
     for told in &told {
         if told.is_the_papers() {
-            let curves = Curves::measure(lab, told, &margins, lab.pick(BEGINNING, 1_000_000))?;
+            let curves = DriveCurves::measure(lab, told, &margins, lab.pick(BEGINNING, 1_000_000))?;
             let beside = Beside::measure(lab, told)?;
             claims.extend(papers(&curves, &beside));
             let kept = |p: &Policy| {
@@ -146,7 +146,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
             figures.extend(curves.figures());
             continue;
         }
-        let curves = Curves::measure(lab, told, &fewer, lab.pick(15_000, 1_000_000))?;
+        let curves = DriveCurves::measure(lab, told, &fewer, lab.pick(15_000, 1_000_000))?;
         for policy in &curves.policies {
             let what = format!("{}, {} at 0.3 ms: foreground slower by", told.label(), policy.name);
             let harm = slower(curves.at(policy, NEAR), &policy.without);
@@ -211,7 +211,7 @@ impl Beside {
     }
 }
 
-fn papers(curves: &Curves<'_>, beside: &Beside) -> [Claim; 3] {
+fn papers(curves: &DriveCurves<'_>, beside: &Beside) -> [Claim; 3] {
     let policies = &curves.policies;
     let mut a = Claim::new("fast02-fig9a", "< 2% at 0.3 ms, < 0.6% at 0.4 ms");
     let mut b = Claim::new("fast02-fig9b", "3% at 0.3 ms, 10% at 0.4 ms");

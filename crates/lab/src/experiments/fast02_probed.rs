@@ -28,7 +28,7 @@ pub const EXPERIMENT: Experiment = Experiment {
 const DEPTH: u32 = 10;
 
 /// All measurements of one drive with one kind of knowledge, seed by seed.
-struct Case<'t> {
+struct ProbedDrive<'t> {
     told: &'t Told,
     foreseen: Vec<ErrorRecord>,
     /// By how many percent responses are longer with SPTF outside than with the drive's own.
@@ -38,7 +38,7 @@ struct Case<'t> {
     beyond: Vec<Measured>,
 }
 
-impl<'t> Case<'t> {
+impl<'t> ProbedDrive<'t> {
     fn measure(lab: &Lab, told: &'t Told) -> Result<Self, LabError> {
         let seeds = lab.pick(1, 3);
         let scan = Trial::paper(POLICIES[1].0, hundredths(30), lab.pick(15_000, 1_000_000));
@@ -100,7 +100,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
             ..Trial::paper(POLICIES[1].0, hundredths(0), lab.pick(15_000, 1_000_000))
         };
         let inside = lab.map(lab.seeds(lab.pick(1, 3)), |seed| inside.run_told(truth, seed))?;
-        let cases = told.iter().map(|told| Case::measure(lab, told)).collect::<Result<Vec<_>, _>>()?;
+        let cases = told.iter().map(|told| ProbedDrive::measure(lab, told)).collect::<Result<Vec<_>, _>>()?;
         let Some(by_truth) = cases.first() else { continue };
         for case in &cases {
             rows.push(case.row(&inside));

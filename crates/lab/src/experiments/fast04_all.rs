@@ -89,7 +89,7 @@ enum Order {
 
 /// Results in megabytes a second, except for the response.
 #[derive(Clone, Debug, Default)]
-struct Run {
+struct Rates {
     /// The bandwidth of each application, in the order of [`APPS`].
     got: [f64; APPS.len()],
     /// The part of it that came with the foreground's accesses.
@@ -105,7 +105,7 @@ struct Run {
     gaps: Gaps,
 }
 
-impl Run {
+impl Rates {
     fn all(&self) -> f64 {
         self.got.iter().sum()
     }
@@ -118,15 +118,15 @@ impl Run {
 
 /// The runs of one place, in the drive or outside.
 struct RunSet {
-    all: Run,
-    turned: Run,
-    none: Run,
+    all: Rates,
+    turned: Rates,
+    none: Rates,
     /// Each application alone, in the order of [`APPS`].
-    single: Vec<Run>,
+    single: Vec<Rates>,
 }
 
 impl RunSet {
-    fn new(runs: Vec<Run>) -> Result<Self, LabError> {
+    fn new(runs: Vec<Rates>) -> Result<Self, LabError> {
         let mut runs = runs.into_iter();
         let mut next = || runs.next().ok_or_else(|| LabError::new("five applications", "no runs"));
         let (all, turned, none) = (next()?, next()?, next()?);
@@ -139,7 +139,7 @@ impl RunSet {
     }
 
     /// Returns how much slower the foreground is than without applications, in percent.
-    fn slower(&self, run: &Run) -> f64 {
+    fn slower(&self, run: &Rates) -> f64 {
         (run.response_ms / self.none.response_ms - 1.0) * 100.0
     }
 
@@ -337,7 +337,7 @@ fn together(
     order: Order,
     window: Duration,
     seed: u64,
-) -> Result<Run, LabError> {
+) -> Result<Rates, LabError> {
     let parts = Parts::new(drive);
     let (capacity, sector) = (drive.layout().capacity(), drive.sector_bytes());
     let load: Box<dyn Source> = Box::new(Spread::new(drive, &parts, seed)?);
@@ -401,13 +401,13 @@ fn together(
     }
     host.run_until(|host| host.now().since(Instant::ZERO) >= window)?;
     let seconds = host.now().since(Instant::ZERO).as_secs_f64();
-    let mut run = Run {
+    let mut run = Rates {
         accessed: (megabytes(drive, host.accessed().gaps) + megabytes(drive, host.accessed().idle)) / seconds,
         response_ms: host.responses().mean_ms(),
         iops: host.responses().requests as f64 / seconds,
         harm: host.harm().share() * 100.0,
         gaps: host.gaps(),
-        ..Run::default()
+        ..Rates::default()
     };
     for (app, guest) in guests {
         let tally = host.tally(guest);

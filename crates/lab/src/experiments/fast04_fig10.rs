@@ -68,7 +68,7 @@ struct Cell {
     mapped: bool,
 }
 
-struct Run {
+struct ReorganizerResult {
     hours: f64,
     finished: bool,
     blocks: u64,
@@ -102,9 +102,9 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         let (drive, cells) = (&drive, &cells);
         lab.map(order.clone(), move |at| reorganise((drive, None), cells[at], seed))?
     };
-    let mut runs: Vec<(usize, Run)> = order.into_iter().zip(done).collect();
+    let mut runs: Vec<(usize, ReorganizerResult)> = order.into_iter().zip(done).collect();
     runs.sort_by_key(|(at, _)| *at);
-    let runs: Vec<Run> = runs.into_iter().map(|(_, run)| run).collect();
+    let runs: Vec<ReorganizerResult> = runs.into_iter().map(|(_, run)| run).collect();
     let (few, middle) = (percents[1], stagings[1]);
     let cells_outside = ACTIONS.map(|action| Cell { action, percent: few, staging: middle, mapped: false });
     let outside =
@@ -145,7 +145,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let describe = |staging| {
         ACTIONS.map(|action| format!("{} {:.2} h", action.name(), hours(action, largest, staging))).join(", ")
     };
-    let from_to = |value: fn(&Run) -> f64| {
+    let from_to = |value: fn(&ReorganizerResult) -> f64| {
         let at = |action, staging| {
             let cell = Cell { action, percent: largest, staging, mapped: false };
             cells.iter().position(|c| *c == cell).map_or(f64::NAN, |at| value(&runs[at]))
@@ -246,7 +246,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         "slower (%)",
         "blocks a pass",
     ];
-    let row = |((cell, place), (run, slower)): ((&Cell, &str), (&Run, &f64))| {
+    let row = |((cell, place), (run, slower)): ((&Cell, &str), (&ReorganizerResult, &f64))| {
         vec![
             format!("{}{place}", cell.action.name()),
             cell.percent.to_string(),
@@ -359,7 +359,7 @@ fn host((drive, outside): Placed<'_>, seed: u64) -> Result<Host, LabError> {
 
 /// Returns by how many percent the mean response of each run exceeds that of the same number of requests without a
 /// reorganiser.
-fn slower(placed: Placed<'_>, runs: &[Run], seed: u64) -> Result<Vec<f64>, LabError> {
+fn slower(placed: Placed<'_>, runs: &[ReorganizerResult], seed: u64) -> Result<Vec<f64>, LabError> {
     let mut plain = host(placed, seed)?;
     let mut order: Vec<usize> = (0..runs.len()).collect();
     order.sort_by_key(|at| runs[*at].requests);
@@ -385,12 +385,12 @@ fn slower_there(placed: Placed<'_>, cell: Cell, seed: u64) -> Result<(f64, f64),
     Ok(((run.response_ms / plain.responses().mean_ms() - 1.0) * 100.0, split))
 }
 
-fn reorganise(placed: Placed<'_>, cell: Cell, seed: u64) -> Result<Run, LabError> {
+fn reorganise(placed: Placed<'_>, cell: Cell, seed: u64) -> Result<ReorganizerResult, LabError> {
     reorganise_noting(placed, cell, seed).map(|(run, _)| run)
 }
 
 /// Reorganises, and records the places of the foreground's requests.
-fn reorganise_noting((drive, outside): Placed<'_>, cell: Cell, seed: u64) -> Result<(Run, Noted), LabError> {
+fn reorganise_noting((drive, outside): Placed<'_>, cell: Cell, seed: u64) -> Result<(ReorganizerResult, Noted), LabError> {
     let capacity = drive.layout().capacity();
     let whole = LbnRange::new(Lbn::ZERO, capacity);
     let sectors = capacity.get() * cell.percent / 100;
@@ -416,7 +416,7 @@ fn reorganise_noting((drive, outside): Placed<'_>, cell: Cell, seed: u64) -> Res
     };
     let statistics = reorganizer.statistics();
     let tally = host.tally(guest);
-    let run = Run {
+    let run = ReorganizerResult {
         hours: took / 3600.0,
         finished: finished(&host),
         blocks: reorganizer.progress().blocks,

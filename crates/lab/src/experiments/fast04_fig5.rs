@@ -56,7 +56,7 @@ const AGAIN: Duration = Duration::from_secs(10);
 
 /// The place of the core, and its use of idle time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Host {
+enum CorePlace {
     /// In the drive.
     Inside,
     /// In the drive; idle time is used only after 20 ms.
@@ -72,7 +72,7 @@ const CONSERVATISM: Duration = Duration::from_micros(300);
 
 /// The foreground load.
 #[derive(Clone, Copy, Debug)]
-enum Load {
+enum ForegroundLoad {
     /// A share of the drive's throughput, in percent.
     Percent(u64),
     /// A mean time between two requests.
@@ -80,7 +80,7 @@ enum Load {
 }
 
 /// A run with the scan, and the same without.
-struct Pair {
+struct ScanPair {
     /// The foreground's share of the head's time without the scan, in percent.
     utilisation: f64,
     mb_per_s: f64,
@@ -100,14 +100,14 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         let drive = &drive;
         lab.map_seeds(ASKED, seeds, move |&percent, seed| {
             // In a long queue a revolution lost to noise in only one of the two runs delays hundreds of requests.
-            let in_long_queues = host == Host::OutsideInOrder && percent >= LONG_QUEUES;
+            let in_long_queues = host == CorePlace::OutsideInOrder && percent >= LONG_QUEUES;
             let requests = if in_long_queues { requests * 10 } else { requests };
-            pair(drive, Load::Percent(percent), host, requests, seed)
+            pair(drive, ForegroundLoad::Percent(percent), host, requests, seed)
         })
     };
-    let (points, long_only) = (all(Host::Inside)?, all(Host::LongOnly)?);
-    let (outside, in_order) = (all(Host::Outside)?, all(Host::OutsideInOrder)?);
-    let spreads = |points: &[Vec<Pair>], value: fn(&Pair) -> f64| -> Vec<Spread> {
+    let (points, long_only) = (all(CorePlace::Inside)?, all(CorePlace::LongOnly)?);
+    let (outside, in_order) = (all(CorePlace::Outside)?, all(CorePlace::OutsideInOrder)?);
+    let spreads = |points: &[Vec<ScanPair>], value: fn(&ScanPair) -> f64| -> Vec<Spread> {
         points.iter().map(|p| Spread::of(&p.iter().map(value).collect::<Vec<_>>())).collect()
     };
     let over = |value| spreads(&points, value);
@@ -130,13 +130,13 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         SELDOM.iter().zip(SELDOM_NAMES).map(|(&(s, quick, full), name)| (s, lab.pick(quick, full), name));
     let counted: Vec<_> = counted.filter(|(_, requests, _)| *requests > 0).collect();
     let seldom = lab.map_seeds(&counted, seeds, |&&(seconds, requests, _), seed| {
-        pair(&drive, Load::Apart(Duration::from_secs(seconds)), Host::Inside, requests, seed)
+        pair(&drive, ForegroundLoad::Apart(Duration::from_secs(seconds)), CorePlace::Inside, requests, seed)
     })?;
     let told: Vec<String> = counted
         .iter()
         .zip(&seldom)
         .map(|((_, requests, name), pairs)| {
-            let of = |value: fn(&Pair) -> f64| Spread::of(&pairs.iter().map(value).collect::<Vec<_>>());
+            let of = |value: fn(&ScanPair) -> f64| Spread::of(&pairs.iter().map(value).collect::<Vec<_>>());
             format!(
                 "{requests} requests {name} apart {}% (by the account {}%; {} MB/s)",
                 of(|p| p.slower),
@@ -145,7 +145,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
             )
         })
         .collect();
-    let slower_of = |pairs: &Vec<Pair>| Spread::of(&pairs.iter().map(|p| p.slower).collect::<Vec<_>>());
+    let slower_of = |pairs: &Vec<ScanPair>| Spread::of(&pairs.iter().map(|p| p.slower).collect::<Vec<_>>());
     // With few requests a single late one is more than a hundredth, so those cases are shown separately.
     let (many, few): (Vec<_>, Vec<_>) =
         counted.iter().zip(&seldom).partition(|((_, requests, _), _)| *requests >= 100);
@@ -223,22 +223,22 @@ fn failed(error: impl std::error::Error + Send + Sync + 'static) -> LabError {
 /// Runs a foreground of this number of requests, with the scan and without.
 fn pair(
     drive: &Arc<DriveModel>,
-    foreground: Load,
-    host: Host,
+    foreground: ForegroundLoad,
+    host: CorePlace,
     requests: u64,
     seed: u64,
-) -> Result<Pair, LabError> {
+) -> Result<ScanPair, LabError> {
     let load = RandomConfig::new(drive.layout().capacity(), drive.sector_bytes());
     let (arrival, block) = match foreground {
-        Load::Apart(apart) => (Arrival::Poisson { rate: 1.0 / apart.as_secs_f64() }, LARGE_BLOCK),
-        Load::Percent(0) => (Arrival::Silent, BLOCK),
-        Load::Percent(100) => (Arrival::outstanding(2), BLOCK),
-        Load::Percent(percent) => {
+        ForegroundLoad::Apart(apart) => (Arrival::Poisson { rate: 1.0 / apart.as_secs_f64() }, LARGE_BLOCK),
+        ForegroundLoad::Percent(0) => (Arrival::Silent, BLOCK),
+        ForegroundLoad::Percent(100) => (Arrival::outstanding(2), BLOCK),
+        ForegroundLoad::Percent(percent) => {
             let rate = one_at_a_time(drive, host.config(seed), load, seed)? * percent as f64 / 100.0;
             (Arrival::Poisson { rate }, BLOCK)
         }
     };
-    let silent = matches!(foreground, Load::Percent(0));
+    let silent = matches!(foreground, ForegroundLoad::Percent(0));
     let issuer = || {
         let source = Random::new(load, seed).map_err(failed)?;
         Issuer::new(source, arrival, Instant::ZERO, seed).map_err(failed)
@@ -249,7 +249,7 @@ fn pair(
     }
     let plain = plain.report();
     let mut busy = Running::start(drive, host, issuer()?, seed)?;
-    let mut scan = Scan::start(busy.core_mut(), drive, block)?;
+    let mut scan = EndlessScan::start(busy.core_mut(), drive, block)?;
     if silent {
         // Without requests to count, a quarter of an hour shows the rate.
         busy.advance_to(Instant::ZERO + Duration::from_secs(900), &mut scan)?;
@@ -264,7 +264,7 @@ fn pair(
     let mb_per_s = scan.bytes as f64 / 1e6 / seconds;
     let transfer = (head.free_transfer + head.idle_transfer).as_secs_f64().max(1e-9);
     let before = plain.foreground.mean_response_ms;
-    Ok(Pair {
+    Ok(ScanPair {
         utilisation: if silent { 0.0 } else { (1.0 - plain.head_time.idle) * 100.0 },
         mb_per_s,
         in_gaps: mb_per_s * head.free_transfer.as_secs_f64() / transfer,
@@ -273,7 +273,7 @@ fn pair(
     })
 }
 
-impl Host {
+impl CorePlace {
     /// Returns the core's configuration at this place.
     fn config(self, seed: u64) -> Config {
         let idle = IdleTime { short: self != Self::LongOnly, ..IdleTime::default() };
@@ -301,12 +301,12 @@ macro_rules! either {
 impl Running {
     fn start(
         drive: &Arc<DriveModel>,
-        host: Host,
+        host: CorePlace,
         foreground: Issuer<Random>,
         seed: u64,
     ) -> Result<Self, LabError> {
         let (drive, config) = (Arc::clone(drive), host.config(seed));
-        if matches!(host, Host::Inside | Host::LongOnly) {
+        if matches!(host, CorePlace::Inside | CorePlace::LongOnly) {
             let run = Inside::new(drive, config, foreground, Background::None).map_err(failed)?;
             return Ok(Self::Inside(Box::new(run)));
         }
@@ -360,7 +360,7 @@ fn one_at_a_time(
 }
 
 /// A scan without an end. A block that was read is wanted again when all others have been read, or [`AGAIN`] later.
-struct Scan {
+struct EndlessScan {
     session: SessionId,
     block: Sectors,
     sector: Bytes,
@@ -372,7 +372,7 @@ struct Scan {
     refused: Option<SessionError>,
 }
 
-impl Scan {
+impl EndlessScan {
     fn start(core: &mut Core, drive: &DriveModel, block: Bytes) -> Result<Self, LabError> {
         let block = Sectors::new(block.get() / drive.sector_bytes().get());
         let session = core.open(Priority::default()).map_err(failed)?;
@@ -384,7 +384,7 @@ impl Scan {
     }
 }
 
-impl Observer for Scan {
+impl Observer for EndlessScan {
     fn delivered(&mut self, core: &mut Core, record: Record, now: Instant) {
         self.bytes += record.range.len().bytes(self.sector).get();
         self.had.push_back((now, record.range));

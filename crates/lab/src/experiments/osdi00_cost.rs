@@ -42,14 +42,14 @@ fn failed(e: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> LabError {
 /// A core whose predictions count as true, so that only the core runs. The scheduler's benchmark `decision` has the
 /// same loop for more drives and more kinds of wanted sets; it cannot use this one, since this crate depends on that
 /// one, and has its own with checksums of the decisions.
-struct Bench {
+struct DecisionBench {
     core: Core,
     load: Oltp,
     now: Instant,
     next: u64,
 }
 
-impl Bench {
+impl DecisionBench {
     fn new(drive: &Arc<DriveModel>, budget: SearchBudget, seed: u64) -> Result<Self, LabError> {
         let config = OltpConfig::new(drive.layout().capacity(), drive.sector_bytes());
         let mut bench = Self {
@@ -178,7 +178,7 @@ fn by_scan(
     seed: u64,
     samples: u64,
 ) -> Result<Vec<Times>, LabError> {
-    let mut bench = Bench::new(drive, budget, seed)?;
+    let mut bench = DecisionBench::new(drive, budget, seed)?;
     let session = bench.core.open(Priority::default()).map_err(failed)?;
     let whole = LbnRange::new(Lbn::ZERO, drive.layout().capacity());
     bench.core.read(session, whole, Sectors::new(BLOCK), Parameter::default()).map_err(failed)?;
@@ -195,7 +195,7 @@ fn by_scan(
 
 /// Times decisions with blocks at random places, each registered by itself.
 fn scattered(drive: &Arc<DriveModel>, seed: u64, samples: u64) -> Result<Times, LabError> {
-    let mut bench = Bench::new(drive, SearchBudget::default(), seed)?;
+    let mut bench = DecisionBench::new(drive, SearchBudget::default(), seed)?;
     let session = bench.core.open(Priority::default()).map_err(failed)?;
     let mut stream = Stream::new(seed, "lab.cost");
     let share = Share::new(1, 100).map_err(failed)?;
@@ -215,7 +215,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let drive = drive(ATLAS_10K)?;
     let samples = lab.pick(2_000, 10_000);
     // One after the other: the timed code should have a core for itself.
-    let nothing = Bench::new(&drive, SearchBudget::default(), lab.seed())?.decisions(samples)?;
+    let nothing = DecisionBench::new(&drive, SearchBudget::default(), lab.seed())?.decisions(samples)?;
     let nothing = Times::new("nothing".into(), nothing);
     let mut times = by_scan(&drive, SearchBudget::default(), &LEVELS, lab.seed(), samples)?;
     times.push(scattered(&drive, lab.seed(), lab.pick(1_000, 3_000))?);

@@ -37,7 +37,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
             let mut first = FirstWaits::new(Arc::clone(&drive));
             let report = observed_random_run(&drive, Config::default(), load, 1, seed, &mut first)?;
             let first = first.sum.as_secs_f64() / report.simulated.as_secs_f64();
-            Ok(Run { report, first })
+            Ok(HeadTimes { report, first })
         })?);
     }
     let (off, on) = (&by_mode[0], &by_mode[1]);
@@ -87,8 +87,8 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
 }
 
 /// Explains why the latency is the wait for the first sector, and the evidence against that.
-fn note(revolution: Duration, off: &[Run], on: &[Run]) -> String {
-    let ms = |of: fn(&Run) -> f64| spread(off, |r| of(r) * r.report.foreground.mean_access_ms).mean;
+fn note(revolution: Duration, off: &[HeadTimes], on: &[HeadTimes]) -> String {
+    let ms = |of: fn(&HeadTimes) -> f64| spread(off, |r| of(r) * r.report.foreground.mean_access_ms).mean;
     let (half, ends, transfer) =
         (revolution.as_millis_f64() / 2.0, ms(track_ends), ms(|r| r.report.head_time.transfer));
     // The access time of which this latency is the paper's 15%.
@@ -116,13 +116,13 @@ fn note(revolution: Duration, off: &[Run], on: &[Run]) -> String {
     )
 }
 
-struct Run {
+struct HeadTimes {
     report: Report,
     /// Share of the run spent waiting for requests' first sectors.
     first: f64,
 }
 
-type Part = (&'static str, fn(&Run) -> f64);
+type Part = (&'static str, fn(&HeadTimes) -> f64);
 
 const PARTS: [Part; 4] = [
     ("seek", |r| r.report.head_time.seek),
@@ -131,15 +131,15 @@ const PARTS: [Part; 4] = [
     ("wait at track ends", track_ends),
 ];
 
-fn track_ends(run: &Run) -> f64 {
+fn track_ends(run: &HeadTimes) -> f64 {
     run.report.head_time.rotation - run.first
 }
 
-fn percent(runs: &[Run], of: impl Fn(&Run) -> f64) -> Spread {
+fn percent(runs: &[HeadTimes], of: impl Fn(&HeadTimes) -> f64) -> Spread {
     spread(runs, |r| of(r) * 100.0)
 }
 
-fn reports(runs: &[Run]) -> Vec<Report> {
+fn reports(runs: &[HeadTimes]) -> Vec<Report> {
     runs.iter().map(|r| r.report.clone()).collect()
 }
 

@@ -132,14 +132,14 @@ fn potentials(mpls: &[u32], runs: &[Compared], x: &str) -> Figure {
 
 /// A unit of work.
 #[derive(Clone, Copy)]
-enum Job {
+enum ScanJob {
     /// Scans beside the same foreground without, at an MPL, from a seed.
     Compared(u32, u64),
     /// Scans with this limit on the tracks of a search.
     Searched(Option<u32>),
 }
 
-enum Done {
+enum JobResult {
     Compared(Box<Compared>),
     Searched(Vec<Scan>),
 }
@@ -151,19 +151,19 @@ fn both(
     mpls: &[u32],
     tried: &[Option<u32>],
 ) -> Result<(Vec<Compared>, Vec<Vec<Scan>>), LabError> {
-    let searched = tried.iter().rev().map(|tracks| Job::Searched(*tracks));
+    let searched = tried.iter().rev().map(|tracks| ScanJob::Searched(*tracks));
     let seeds = lab.pick(1, 3);
-    let compared = mpls.iter().flat_map(|mpl| lab.seeds(seeds).map(|seed| Job::Compared(*mpl, seed)));
+    let compared = mpls.iter().flat_map(|mpl| lab.seeds(seeds).map(|seed| ScanJob::Compared(*mpl, seed)));
     let jobs = searched.chain(compared);
     let done = lab.map(jobs, |job| match job {
-        Job::Compared(mpl, seed) => {
-            SetUp::new(drive, mpl, seed).compared(lab.pick(1, 2)).map(|c| Done::Compared(Box::new(c)))
+        ScanJob::Compared(mpl, seed) => {
+            SetUp::new(drive, mpl, seed).compared(lab.pick(1, 2)).map(|c| JobResult::Compared(Box::new(c)))
         }
-        Job::Searched(tracks) => {
+        ScanJob::Searched(tracks) => {
             let mut set_up = SetUp::new(drive, HIGH, lab.seed());
             let budget = tracks.map_or(SearchBudget::UNLIMITED, SearchBudget::tracks);
             set_up.scheduler = Config { budget, ..Config::default() };
-            set_up.scans(100, lab.pick(1, 3)).map(Done::Searched)
+            set_up.scans(100, lab.pick(1, 3)).map(JobResult::Searched)
         }
     })?;
     let (mut compared, mut searched): (Vec<Compared>, Vec<_>) = (Vec::new(), Vec::new());
@@ -171,7 +171,7 @@ fn both(
     for done in done {
         match done {
             // The head's usage is drawn for the first seed only; values are measured for all.
-            Done::Compared(runs) => match compared.last_mut().filter(|_| seed % seeds > 0) {
+            JobResult::Compared(runs) => match compared.last_mut().filter(|_| seed % seeds > 0) {
                 None => compared.push(*runs),
                 Some(before) => {
                     before.scans.extend(runs.scans);
@@ -179,7 +179,7 @@ fn both(
                     before.different += runs.different;
                 }
             },
-            Done::Searched(scans) => {
+            JobResult::Searched(scans) => {
                 searched.insert(0, scans);
                 continue;
             }

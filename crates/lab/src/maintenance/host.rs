@@ -70,7 +70,7 @@ pub(crate) struct Host {
     jobs: BTreeMap<u64, Job>,
     next_job: u64,
     /// The requests at the core, with their owners.
-    requests: BTreeMap<RequestId, Whose>,
+    requests: BTreeMap<RequestId, RequestOwner>,
     next_request: u64,
     /// Jobs that wait because another one is writing their block.
     waiting: Vec<u64>,
@@ -86,7 +86,7 @@ pub(crate) struct Host {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Whose {
+enum RequestOwner {
     Job(u64, LbnRange),
     Cache(GuestId, Request),
 }
@@ -280,7 +280,7 @@ impl Host {
         }
     }
 
-    fn submit(&mut self, op: Op, range: LbnRange, whose: Whose) -> Result<(), LabError> {
+    fn submit(&mut self, op: Op, range: LbnRange, whose: RequestOwner) -> Result<(), LabError> {
         let id = RequestId::new(self.next_request);
         self.next_request += 1;
         self.requests.insert(id, whose);
@@ -335,7 +335,7 @@ impl Host {
         let nothing_to_do = runs.is_empty();
         self.jobs.insert(id, job);
         for run in runs {
-            self.submit(op, run, Whose::Job(id, run))?;
+            self.submit(op, run, RequestOwner::Job(id, run))?;
         }
         if nothing_to_do { self.end(id) } else { Ok(()) }
     }
@@ -428,7 +428,7 @@ impl Host {
                 None => break,
             };
             job.left = 1;
-            return self.submit(op, range, Whose::Job(id, range));
+            return self.submit(op, range, RequestOwner::Job(id, range));
         }
         self.end(id)?;
         for waiting in std::mem::take(&mut self.waiting) {
@@ -440,15 +440,15 @@ impl Host {
     fn request_done(&mut self, id: RequestId) -> Result<(), LabError> {
         let Some(whose) = self.requests.remove(&id) else { return Ok(()) };
         let range = match whose {
-            Whose::Job(_, range) => range,
-            Whose::Cache(_, request) => request.range,
+            RequestOwner::Job(_, range) => range,
+            RequestOwner::Cache(_, request) => request.range,
         };
         if self.completed.0 != self.now {
             self.completed = (self.now, Vec::new());
         }
         self.completed.1.push(range);
         match whose {
-            Whose::Job(id, _) => {
+            RequestOwner::Job(id, _) => {
                 let Some(job) = self.jobs.get_mut(&id) else { return Ok(()) };
                 job.left = job.left.saturating_sub(1);
                 if job.left > 0 {
@@ -461,7 +461,7 @@ impl Host {
                 }
                 self.end(id)
             }
-            Whose::Cache(guest, request) => {
+            RequestOwner::Cache(guest, request) => {
                 let now = self.now;
                 let done = self.guests.call(&mut self.core, guest, |guest, _| match guest {
                     Guest::Cache(cache) => {
@@ -508,7 +508,7 @@ impl Host {
                 });
                 match action.flatten() {
                     Some(CacheAction::Submit(request)) => {
-                        self.submit(request.op, request.range, Whose::Cache(guest, request))?;
+                        self.submit(request.op, request.range, RequestOwner::Cache(guest, request))?;
                     }
                     Some(CacheAction::Answer { call, .. }) => {
                         let job = self.jobs.iter().find_map(|(id, job)| match job.kind {

@@ -123,7 +123,7 @@ fn a_buffer_whose_hits_vary_is_known_and_what_is_not_is_named() {
         found
     };
     for switch in ["command_spread=500us", "completion_spread=1ms", "bus_sector=200us"] {
-        for seed in [1, 10, 26] {
+        for seed in testing::some(1, [1, 10, 26]) {
             let truth = common::random(seed);
             let found = probed(&truth, switch, (1, 1));
             let cache = &found.profile.firmware.as_ref().unwrap().cache;
@@ -146,14 +146,15 @@ fn a_buffer_whose_hits_vary_is_known_and_what_is_not_is_named() {
 /// cylinders, and the probe was sure of one head in place of eight.
 #[test]
 fn heads_that_land_late_leave_the_order_of_tracks_unsure_where_it_is_wrong() {
-    for (name, often) in [
+    let cases = [
         ("quantum-atlas-10k", 100_000),
         ("mimic-base", 100_000),
         ("quantum-atlas-10k", 200_000),
         ("seagate-cheetah-4lp", 200_000),
         ("ibm-ultrastar-9es", 200_000),
         ("mimic-base", 200_000),
-    ] {
+    ];
+    for (name, often) in testing::some(3, cases) {
         let truth = builtin::find(name).unwrap();
         let mut behaviour = Behaviour::fast02();
         behaviour.set(&format!("late_settles={often}:1ms")).unwrap();
@@ -181,7 +182,7 @@ fn one_search_that_a_late_head_led_astray_does_not_make_another_shape() {
         ("seagate-cheetah-4lp", 6),
         ("seagate-cheetah-4lp", 11),
     ];
-    for (name, seed) in dice {
+    for (name, seed) in testing::some(3, dice) {
         let truth = builtin::find(name).unwrap();
         let mut behaviour = Behaviour::fast02();
         behaviour.set("late_settles=100000:1ms").unwrap();

@@ -94,7 +94,7 @@ const MOST_COMMANDS: u64 = 60_000;
 
 #[test]
 fn random_hidden_drives_are_found_or_named_in_their_time() {
-    for seed in [1, 3, 5, 13, 18, 20, 23, 26] {
+    for seed in testing::some(4, [1, 3, 5, 13, 18, 20, 23, 26]) {
         let truth = common::random(seed);
         let found = probed(&truth);
         holds(&truth, &found, 300.0);

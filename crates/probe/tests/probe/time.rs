@@ -32,11 +32,11 @@ fn probed(device: &mut Emulated, writes: bool) -> Outcome {
     Probe::new(options).run(device, &mut |_| ControlFlow::Continue(())).unwrap()
 }
 
-fn is_in_time(name: &str, ways: &[&str], seeds: std::ops::RangeInclusive<u64>) {
+fn is_in_time(name: &str, ways: &[&str], seeds: &[u64]) {
     let truth = builtin::find(name).unwrap();
     for way in ways {
         let behaviour: Behaviour = way.parse().unwrap();
-        for seed in seeds.clone() {
+        for &seed in seeds {
             let mut device = Emulated::with(&truth, behaviour, seed);
             let bytes = device.capacity().get() as f64 * device.sector_bytes().get() as f64;
             // Larger drives have more time, by a power of their size (docs/PROBE.md).
@@ -53,7 +53,7 @@ fn the_slowest_arm_leaves_time_for_writes_as_well() {
     is_in_time(
         "mimic-slow-seek",
         &["fast02,queue=sptf:64", "fast02,queue=fcfs:64", "fast02,write_back=on"],
-        1..=9,
+        &testing::some(3, 1..=9),
     );
 }
 
@@ -62,7 +62,8 @@ macro_rules! drives {
         const TESTED: &[&str] = &[$(stringify!($name)),*];
         $(#[test]
         fn $name() {
-            super::is_in_time(&stringify!($name).replace('_', "-"), super::WAYS, 1..=1);
+            let ways = testing::some(3, super::WAYS.iter().copied());
+            super::is_in_time(&stringify!($name).replace('_', "-"), &ways, &[1]);
         })*
     };
 }

@@ -20,6 +20,8 @@ use std::process::Command;
 
 /// The variable that makes each missing need a failure if it is `all`.
 pub const REQUIRE: &str = "FREEBLOCK_REQUIRE";
+/// The variable that names the test whose own process this is.
+const OWN_PROCESS: &str = "FREEBLOCK_OWN_PROCESS";
 /// The variable that selects the sizes of the long tier if it is set.
 pub const LONG: &str = "FREEBLOCK_LONG";
 
@@ -88,6 +90,28 @@ pub fn shared(name: &str) -> Option<PathBuf> {
     needs(&format!("../shared/{name}"), path.exists()).then_some(path)
 }
 
+/// Runs a test in a process of its own, for what it measures of its whole process. `test` is the name of the calling test in its
+/// binary. Returns whether this is that process; elsewhere the test has passed there, and returns.
+///
+/// # Panics
+/// If the test fails there, with its output, or if there is no test of this name.
+#[expect(clippy::panic, clippy::unwrap_used, reason = "this is how a test fails")]
+pub fn in_own_process(test: &str) -> bool {
+    if std::env::var_os(OWN_PROCESS).is_some_and(|set| set == test) {
+        return true;
+    }
+    let mut alone = Command::new(std::env::current_exe().unwrap());
+    let output = alone.args(["--exact", test, "--nocapture"]).env(OWN_PROCESS, test).output().unwrap();
+    let said =
+        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    if !output.status.success() || !said.contains("1 passed") {
+        panic!("{test} in a process of its own: {}\n{said}", output.status);
+    }
+    // What it skipped is for the suite to see.
+    eprint!("{}", String::from_utf8_lossy(&output.stderr));
+    false
+}
+
 /// Returns whether the long tier is running (`make test-long`, `make torture`).
 #[must_use]
 pub fn is_long() -> bool {
@@ -147,6 +171,21 @@ mod tests {
     )]
     fn a_missing_need_fails_where_all_are_required() {
         lacks("a program that no machine has", true);
+    }
+
+    #[test]
+    fn a_test_in_a_process_of_its_own_is_alone_there() {
+        static LIVES: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+        LIVES.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let alone = in_own_process("tests::a_test_in_a_process_of_its_own_is_alone_there");
+        assert_eq!(LIVES.load(std::sync::atomic::Ordering::Relaxed), 1);
+        assert_eq!(alone, std::env::var_os(OWN_PROCESS).is_some());
+    }
+
+    #[test]
+    #[should_panic(expected = "tests::of_no_such_name in a process of its own")]
+    fn a_process_that_runs_no_test_is_a_failure() {
+        in_own_process("tests::of_no_such_name");
     }
 
     #[test]

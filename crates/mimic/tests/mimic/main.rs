@@ -7,6 +7,7 @@ mod drives;
 mod file;
 mod learner;
 mod learnt;
+mod memory;
 mod outside;
 mod prober;
 mod saving;

@@ -19,6 +19,7 @@ mod faults;
 mod kernel;
 mod learnt;
 mod limits;
+mod memory;
 mod page;
 mod pieces;
 mod proofs;

@@ -1,33 +1,18 @@
-//! Memory that is held for clients, as counted by an allocator. This is a binary of its own, because its allocator
-//! counts the whole process: the clients here read into tiny buffers.
+//! Memory that is held for clients, as counted by an allocator. It counts the whole process, so each test has one of its
+//! own, and the clients here read into tiny buffers.
 
-#![cfg(target_os = "linux")]
-#![allow(
-    clippy::panic,
-    clippy::print_stderr,
-    clippy::unwrap_used,
-    reason = "helpers of tests stand outside test functions"
-)]
-
-#[path = "server/support/mod.rs"]
-mod support;
-
+use crate::support::{Server, is_read, reads, request, send};
 use cap::Cap;
 use server::{Limits, Offer};
 use std::alloc::System;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
-use support::{Server, is_read, reads, request, send};
 use units::Duration;
 
-/// The process ends when it takes more: a server without bounds must not exhaust the machine.
 #[global_allocator]
-static ALLOCATOR: Cap<System> = Cap::new(System, 1 << 30);
+static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
 
 const MIB: usize = 1 << 20;
-
-/// The allocator counts for all tests together.
-static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
 /// Receive buffers, the log, and the test itself.
 const BESIDE: usize = 16 * MIB;
@@ -51,11 +36,23 @@ fn until_little_is_held(client: &mut UnixStream, what: &str) {
     panic!("{what}: {} bytes are still held", ALLOCATOR.allocated());
 }
 
+/// Returns whether this is the process of a test alone. It ends when it takes more than a gigabyte: a server without bounds
+/// must not exhaust the machine.
+fn is_alone(test: &str) -> bool {
+    let alone = testing::in_own_process(test);
+    if alone {
+        ALLOCATOR.set_limit(1 << 30).unwrap();
+    }
+    alone
+}
+
 /// The bounds are those of the documents: 64 MiB for a client and 256 MiB for all, each with one request that is being
 /// copied (32 MiB, which is in the 256).
 #[test]
 fn no_more_is_held_for_clients_than_the_bounds_say() {
-    let _alone = ONE_AT_A_TIME.lock();
+    if !is_alone("memory::no_more_is_held_for_clients_than_the_bounds_say") {
+        return;
+    }
     // No client is hung up on during the test.
     let limits = Limits { patience: Duration::from_secs(3600), ..Limits::default() };
     assert_eq!((limits.client.bytes, limits.bytes), (64 * MIB, 256 * MIB));
@@ -128,7 +125,9 @@ impl server::web::Show for Large {
 #[test]
 fn browsers_that_take_nothing_hold_no_more_with_each_snapshot() {
     use server::web::{MOST_BROWSERS, Shown, Web, WebConfig};
-    let _alone = ONE_AT_A_TIME.lock();
+    if !is_alone("memory::browsers_that_take_nothing_hold_no_more_with_each_snapshot") {
+        return;
+    }
     let every = std::time::Duration::from_millis(20);
     let config = WebConfig { every, ..WebConfig::new("127.0.0.1:0".parse().unwrap()) };
     let web = Web::open(config, Shown::Other(std::sync::Arc::new(Large))).unwrap();

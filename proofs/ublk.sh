@@ -90,7 +90,7 @@ cp -r /mnt/a /mnt/late || die "copy late"
 end
 dmesg | grep "potential data loss" && die "write all before the end"
 timeout -s KILL 60 freeblock serve --disk d0=/data/disk --listen unix:/data/s --ublk 0 >/data/other.log 2>&1 && die "be refused what is still mounted"
-grep -q "somebody still has it open" /data/other.log || { cat /data/other.log; die "be told who holds it"; }
+grep -q "a program still has it open" /data/other.log || { cat /data/other.log; die "be told who holds it"; }
 echo "GUEST: refused while it is held open"
 umount /mnt || die "umount what has no device"
 begin

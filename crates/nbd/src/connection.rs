@@ -539,7 +539,7 @@ impl Connection {
             }
             Command::Read if flags & flag::DF != 0 => {
                 let error = (Errno::Overflow, None);
-                let message = "there is no room to send so many bytes in one piece; ask for 64 KiB at most";
+                let message = "there is no room to send that many bytes in one piece; ask for 64 KiB at most";
                 reply::failed(self.output.small(), true, request.cookie, error, message);
             }
             _ => self.begin_large(request, piece),

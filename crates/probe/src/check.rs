@@ -110,7 +110,7 @@ pub(crate) fn run(
                 // No part is worse than another, so the moves are not known well, rather than the places.
                 let check = tally.check();
                 let why = format!(
-                    "of {} reads all over it {:.1}% came whole turns off, {:.1}% otherwise",
+                    "of {} reads all over it {:.1}% came whole revolutions off, {:.1}% otherwise",
                     check.requests,
                     100.0 * check.turns_off,
                     100.0 * check.elsewhere
@@ -314,7 +314,7 @@ pub(crate) fn writes(
             _ if refused.is_some() => refused.unwrap_or_default().to_owned(),
             0 => "no time was left to check predictions of writes".to_owned(),
             requests => format!(
-                "of {requests} requests, a third of them writes, {:.1}% came whole turns off, {:.1}% otherwise",
+                "of {requests} requests, a third of them writes, {:.1}% came whole revolutions off, {:.1}% otherwise",
                 100.0 * check.turns_off,
                 100.0 * check.elsewhere
             ),

@@ -49,7 +49,7 @@ impl Address {
 pub enum ListenError {
     /// It is reached from other machines, and there is no encryption.
     #[error(
-        "{0} is reached from other machines, and NBD without TLS asks nobody who they are; listen on 127.0.0.1 or a Unix socket, require TLS, or allow it by name"
+        "{0} is reached from other machines, and NBD without TLS does not authenticate clients; listen on 127.0.0.1 or a Unix socket, require TLS, or allow it by name"
     )]
     Remote(SocketAddr),
     /// It is in use.

@@ -58,7 +58,7 @@ pub enum TlsError {
         source: rustls::Error,
     },
     /// The certificates cannot be used to check clients.
-    #[error("the certificates of {path}, which clients' are to be signed by: {why}")]
+    #[error("the certificates in {path}, by which clients' certificates must be signed: {why}")]
     Clients {
         /// Which.
         path: PathBuf,

@@ -216,7 +216,8 @@ fn shown(page: &Page) -> String {
             format!("{:.4}", zone.cylinder_skew_turns),
         ]
     });
-    let header = ["cylinders", "sectors/track", "MB/s", "track skew (turns)", "cylinder skew (turns)"];
+    let header =
+        ["cylinders", "sectors/track", "MB/s", "track skew (revolutions)", "cylinder skew (revolutions)"];
     text.push_str(&table(&header, &[0], rows));
     text.push_str("\nSeek time by distance\n");
     let rows =

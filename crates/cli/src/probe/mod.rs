@@ -181,7 +181,7 @@ fn shown(report: &Report) -> String {
     let _ = writeln!(
         text,
         "\n{} commands, {:.1} s of the drive's time.\n\
-         Of {} random 4 KiB reads {} the profile predicts {} within 50 us; {} came whole turns off, {} otherwise.",
+         Of {} random 4 KiB reads {} the profile predicts {} within 50 us; {} came whole revolutions off, {} otherwise.",
         grouped(report.commands),
         report.drive_time_s,
         grouped(check.requests),
@@ -193,7 +193,7 @@ fn shown(report: &Report) -> String {
     if let Some(writes) = &report.writes {
         let _ = writeln!(
             text,
-            "Of {} more, a third of them writes to what may be written, {} within 50 us; {} whole turns off, {} otherwise.",
+            "Of {} more, a third of them writes to what may be written, {} within 50 us; {} whole revolutions off, {} otherwise.",
             grouped(writes.requests),
             percent(writes.within_50us),
             percent(writes.turns_off),

@@ -284,7 +284,7 @@ impl Config {
                     disks.iter().flat_map(|other| &other.listen).chain(disk.listen.iter().take(at));
                 if !any && before.any(|other| other == address) {
                     return Err(
-                        place.problem(text.span(), "somebody listens there already; give each place once")
+                        place.problem(text.span(), "this address is given twice; give each address once")
                     );
                 }
             }
@@ -595,7 +595,7 @@ mod tests {
             (&format!("{disk}harm_percent = nan\n"), "NaN is out of range"),
             (&format!("{disk}harm_percent = 101.0\n"), "give 0 to 100"),
             (&format!("{disk}conservatism_ms = 0.3\n"), "without a profile there are no detours"),
-            (&format!("{disk}bought_turns = true\n"), "that a turn could be bought for"),
+            (&format!("{disk}bought_turns = true\n"), "could wait one more revolution"),
             (&format!("{disk}profile = \"p\"\nconservatism_ms = -0.3\n"), "give 0 to 1000"),
             (&format!("{disk}{disk}"), "another disk is called so"),
             (&disk.replace("\"a\"", "\"../a\""), "without slashes"),
@@ -623,10 +623,10 @@ mod tests {
             ),
             (&disk.replace("/dev/null", "emulated:x"), "file=PATH"),
             (&disk.replace("/dev/null", "emulated:x,file=y,speed=3"), "speed=3"),
-            (&disk.replace("unix:/s\"", "unix:/s\", \"unix:/s\""), "somebody listens there already"),
+            (&disk.replace("unix:/s\"", "unix:/s\", \"unix:/s\""), "this address is given twice"),
             (
                 &format!("{disk}{}", disk.replace("\"a\"", "\"b\"").replace("/null", "/zero")),
-                "somebody listens there already",
+                "this address is given twice",
             ),
             (
                 &format!("{disk}{}", disk.replace("\"a\"", "\"b\"").replace("unix:/s", "unix:/t")),

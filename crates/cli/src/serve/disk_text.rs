@@ -81,7 +81,7 @@ impl DiskText {
             .map(|one| place.parsed(one, |text| text.parse::<Place>()).map(|listen| listen.0))
             .collect::<Result<_, _>>()?;
         if listen.is_empty() {
-            return Err(place.problem(self.listen.span(), "nobody could come; give at least one place"));
+            return Err(place.problem(self.listen.span(), "clients would have no address; give at least one"));
         }
         let tls = self.tls.as_ref().map(|tls| tls.check(place)).transpose()?;
         // Required encryption permits access from other machines, and can authenticate clients.
@@ -106,7 +106,7 @@ impl DiskText {
         let no_profile = self.profile.as_ref().is_none_or(|of| of.get_ref() == "none");
         let bought_turns = self.bought_turns.as_ref();
         if let Some(bought) = bought_turns.filter(|bought| no_profile && *bought.get_ref()) {
-            let message = "without a profile there are no detours that a turn could be bought for; give the profile, or leave this out";
+            let message = "without a profile there are no detours for which a request could wait one more revolution; give the profile, or leave this out";
             return Err(place.problem(bought.span(), message));
         }
         let conservatism = self.conservatism_ms.as_ref();

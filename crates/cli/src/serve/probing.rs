@@ -267,7 +267,7 @@ impl ToProbe {
                     warn!(
                         disk = self.disk,
                         reason,
-                        "no profile: tasks have idle time only; `freeblock probe` measures a disk that serves nobody"
+                        "no profile: tasks have idle time only; `freeblock probe` measures a disk that is not being served"
                     );
                     ProbeStatus { state, reason: Some(reason), ..status }
                 }

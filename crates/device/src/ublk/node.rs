@@ -283,7 +283,7 @@ fn left_behind(plan: &UblkPlan, params: &sys::ublk_params) -> Result<Option<Ublk
     Err(UblkError::Driver { number, what: "the kernel does not notice that its daemon has died", source })
 }
 
-const HELD: &str = "is gone, and somebody still has it open from before (is it mounted?); end that";
+const HELD: &str = "is gone, and a program still has it open from before (is it mounted?); end that";
 
 /// A device that the driver has.
 #[derive(Clone, Copy, Debug)]

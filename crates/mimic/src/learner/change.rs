@@ -155,11 +155,11 @@ impl Change {
             let mean = Mean { seen: read.u32()?, sum: read.u64()? };
             // No error counts for more than 2^40 ns, some 18 minutes.
             let fits = mean.seen <= most && mean.sum >> 40 <= u64::from(mean.seen);
-            if fits { Ok(mean) } else { Err(read.wrong("errors that nobody has made")) }
+            if fits { Ok(mean) } else { Err(read.wrong("errors that no learner has had")) }
         };
         let mut these = Self { sum: read.u64()?, ..Self::default() };
         if these.sum > ALARM {
-            return Err(read.wrong("an alarm that nobody has heard"));
+            return Err(read.wrong("an alarm that was not handled"));
         }
         these.all = mean(read, SLOW)?;
         for _ in 0..read.count(0, 40, "more kinds of predictions than there are bytes")? {

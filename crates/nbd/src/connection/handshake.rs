@@ -231,7 +231,7 @@ impl Connection {
             return Err(refused("there is none of this name"));
         };
         if self.closed.is_some() {
-            return Err(refused("nobody is let in now"));
+            return Err(refused("no client is accepted now"));
         }
         if let Some(export) = self.exports.get(at) {
             size_and_flags(self.output.small(), export, self.structured);

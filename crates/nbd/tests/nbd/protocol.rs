@@ -158,7 +158,7 @@ fn while_exports_are_closed_clients_get_the_reason_and_open_ones_stay() {
     // In the old handshake the only answer is the end.
     let mut old = connection.clone();
     let error = old.receive(&option(1, b"disk")).unwrap_err().to_string();
-    assert!(error.contains("nobody is let in now"), "{error}");
+    assert!(error.contains("no client is accepted now"), "{error}");
     connection.set_closed(None);
     connection.receive(&go).unwrap();
     connection.set_closed(Some("a restore".into()));

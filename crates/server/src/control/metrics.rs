@@ -61,7 +61,7 @@ impl Collector for MetricsSnapshot {
             }),
             ("gaps_seen", "Gaps looked at", |s| s.gaps.seen),
             ("gaps_used", "Gaps with a detour", |s| s.gaps.used),
-            ("gaps_bought", "Gaps for which a request has waited one more turn", |s| s.gaps.bought),
+            ("gaps_bought", "Gaps for which a request has waited one more revolution", |s| s.gaps.bought),
             ("timed_out_commands", "Commands that the device did not answer in time", |s| s.timed_out),
             ("missed_revolutions", "Commands that took whole revolutions longer than predicted", |s| {
                 s.foresight.late
@@ -82,7 +82,7 @@ impl Collector for MetricsSnapshot {
             }),
             (
                 "mistrusted",
-                "Whether it has for long not done what its profile says, and gaps are left alone",
+                "Whether it has contradicted its profile for so long that gaps are not used",
                 |s| f64::from(u8::from(s.mistrusted)),
             ),
             ("harm_ratio", "What idle work cost the foreground, as a part of its time", |s| s.idle.share),

@@ -38,7 +38,7 @@ impl Trouble {
 
     fn count(lines: Option<u64>) {
         if let Some(lines) = lines {
-            warn!(lines, "there was more trouble with clients of the control socket than is told here");
+            warn!(lines, "there was more trouble with clients of the control socket than this log names");
         }
     }
 

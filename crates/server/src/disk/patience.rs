@@ -64,7 +64,7 @@ impl<D: Device> Disk<D> {
         landed: Option<&[u8]>,
     ) {
         let seconds = now.saturating_since(since).as_nanos() / 1_000_000_000;
-        warn!(%range, seconds, unanswered = self.commands.silent(), "the device has answered after all; nobody waits for it");
+        warn!(%range, seconds, unanswered = self.commands.silent(), "the device has answered after all; no request waits for it");
         debug_assert!(landed.is_none() || range != nowhere());
         if let Some(bytes) = landed {
             self.blocks.written(range, bytes);

@@ -25,7 +25,7 @@ impl Lines {
             info!(lines, "more clients came or went than are named here");
         }
         if let Some(lines) = due(&mut self.trouble) {
-            warn!(lines, "there was more trouble with clients than is told here");
+            warn!(lines, "there was more trouble with clients than this log names");
         }
     }
 

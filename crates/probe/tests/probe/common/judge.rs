@@ -224,9 +224,10 @@ impl<'t> Judge<'t> {
             "head switch" if heads > 1 => near(self.truth.mechanics.head_switch_ms),
             "cylinder switch" if heads > 1 => near(self.truth.mechanics.cylinder_switch_ms?),
             // The times of moves are those of the curve: at most three in a hundred random reads come whole revolutions off.
-            "seek curve" => {
-                (self.shares.turns <= 0.03, format!("{:.1}% whole turns off", 100.0 * self.shares.turns))
-            }
+            "seek curve" => (
+                self.shares.turns <= 0.03,
+                format!("{:.1}% whole revolutions off", 100.0 * self.shares.turns),
+            ),
             // Most of them are within a quarter, or 5 us, of the variation of seeks and commands together.
             "spread of seeks" => {
                 let even = self.behaviour.command_spread.as_nanos() as f64 / 1e3 / 12f64.sqrt();

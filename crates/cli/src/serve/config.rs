@@ -600,7 +600,7 @@ mod tests {
             (&format!("{disk}{disk}"), "another disk is called so"),
             (&disk.replace("\"a\"", "\"../a\""), "without slashes"),
             (&disk.replace("unix:/s", "udp:1"), "unix:PATH or tcp:ADDRESS:PORT"),
-            (&disk.replace("[\"unix:/s\"]", "[]"), "at least one place"),
+            (&disk.replace("[\"unix:/s\"]", "[]"), "clients would have no address"),
             (&disk.replace("unix:/s", "tcp:0.0.0.0:10809"), "reached from other machines"),
             (&format!("{disk}timeout_s = 0\n"), "give 1 to 3600"),
             (&format!("{disk}ublk = 1048576\n"), "give 0 to 1048575"),

@@ -126,7 +126,8 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         loads.iter().map(row).collect::<Result<Vec<_>, LabError>>()
     };
     // Each at both loads; and those with two sizes of skews with the base disk's skew times.
-    let both = lab.map(DISKS, |name| rows_of(name, drive(name)?, &[TraceSpeed::Letter, TraceSpeed::Crowded]))?;
+    let both =
+        lab.map(DISKS, |name| rows_of(name, drive(name)?, &[TraceSpeed::Letter, TraceSpeed::Crowded]))?;
     let (mut rows, mut crowded) = (Vec::new(), Vec::new());
     for of_disk in both {
         let mut of_disk = of_disk.into_iter();
@@ -161,7 +162,8 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
             )
         })
         .collect();
-    let worst_of = |rows: &[Slowdown], of: fn(&Slowdown) -> f64| rows.iter().map(of).fold(f64::NEG_INFINITY, f64::max);
+    let worst_of =
+        |rows: &[Slowdown], of: fn(&Slowdown) -> f64| rows.iter().map(of).fold(f64::NEG_INFINITY, f64::max);
     let skews: Vec<String> = reskewed
         .iter()
         .map(|r| format!("{}: {:.1}% interpolated, {:.1}% all probed", short(r.name), r.interpolated, r.all))

@@ -155,7 +155,8 @@ impl Panel {
         names.extend(BOUNDS_PPM.map(|ppm| format!("ours, scan, bound {}%", f64::from(ppm) / 1e4)));
         names.extend(SHARES_PPM.map(|ppm| format!("paced, {}% of each second", f64::from(ppm) / 1e4)));
         names.extend(RIVALS.map(|(name, _)| name.to_owned()));
-        let mut entries = names.into_iter().zip(runs).map(|(name, runs)| ContestantRuns::of(name, runs, &alone));
+        let mut entries =
+            names.into_iter().zip(runs).map(|(name, runs)| ContestantRuns::of(name, runs, &alone));
         Some(Self {
             drive: contest.drive,
             rate: contest.rate,
@@ -208,7 +209,9 @@ impl Panel {
     }
 
     fn figure(&self) -> Figure {
-        let line = |label: &str, entries: &[ContestantRuns]| drawn(label, entries.iter().map(ContestantRuns::point).collect());
+        let line = |label: &str, entries: &[ContestantRuns]| {
+            drawn(label, entries.iter().map(ContestantRuns::point).collect())
+        };
         let mut lines = vec![line("ours, bounds of 1 to 100%", &self.scans), line("paced", &self.paced)];
         lines.extend(self.rivals.iter().map(|rival| line(&rival.name, std::slice::from_ref(rival))));
         Figure {

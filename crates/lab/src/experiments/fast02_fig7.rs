@@ -209,7 +209,11 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let cases: Vec<DriveErrors<'_>> = told
         .iter()
         .zip(alone.chunks(SIZES.len()).zip(&own))
-        .map(|(told, (alone, own))| DriveErrors { told, alone: alone.iter().map(Vec::as_slice).collect(), own })
+        .map(|(told, (alone, own))| DriveErrors {
+            told,
+            alone: alone.iter().map(Vec::as_slice).collect(),
+            own,
+        })
         .collect();
     let lines = |of: &dyn Fn(&DriveErrors<'_>) -> Line| Kind::Distributions(cases.iter().map(of).collect());
     let figure = |id: &str, title: String, kind| Figure {
@@ -288,7 +292,8 @@ fn claims(cases: &[DriveErrors<'_>]) -> Vec<Claim> {
         "no claim of the paper's, whose profiles were all measured: by a probed one the core is to foresee as well",
     );
     let (mut turns, mut own, mut as_it_is) = (Vec::new(), Vec::new(), Vec::new());
-    let by_truth: Vec<&DriveErrors<'_>> = cases.iter().filter(|c| c.told.knowledge == Knowledge::True).collect();
+    let by_truth: Vec<&DriveErrors<'_>> =
+        cases.iter().filter(|c| c.told.knowledge == Knowledge::True).collect();
     for case in &by_truth {
         let title = case.told.drive;
         for (size, runs) in SIZES.iter().zip(&case.alone) {

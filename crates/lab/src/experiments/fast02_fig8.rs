@@ -123,7 +123,11 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let cases: Vec<QueueDepths<'_>> = told
         .iter()
         .zip(&runs)
-        .map(|(told, runs)| QueueDepths { told, depths: &depths, by_scheduler: runs.chunks(depths.len()).collect() })
+        .map(|(told, runs)| QueueDepths {
+            told,
+            depths: &depths,
+            by_scheduler: runs.chunks(depths.len()).collect(),
+        })
         .collect();
     let mut paper =
         Claim::new("fast02-fig8", "external SPTF overlaps the disk firmware's line at every queue depth");

@@ -390,7 +390,11 @@ fn reorganise(placed: Placed<'_>, cell: Cell, seed: u64) -> Result<ReorganizerRe
 }
 
 /// Reorganises, and records the places of the foreground's requests.
-fn reorganise_noting((drive, outside): Placed<'_>, cell: Cell, seed: u64) -> Result<(ReorganizerResult, Noted), LabError> {
+fn reorganise_noting(
+    (drive, outside): Placed<'_>,
+    cell: Cell,
+    seed: u64,
+) -> Result<(ReorganizerResult, Noted), LabError> {
     let capacity = drive.layout().capacity();
     let whole = LbnRange::new(Lbn::ZERO, capacity);
     let sectors = capacity.get() * cell.percent / 100;

@@ -46,6 +46,9 @@ pub(crate) struct Twin {
     /// On its own clock: the end of its work.
     due: Option<Instant>,
     last: Before,
+    /// On its own clock: whether its head has moved since the last request. As a copy of a core with idle time it measures the drive
+    /// then, and is no comparison for the next request.
+    moved: bool,
     /// Its requests, in order of arrival.
     waiting: Vec<Request>,
     alone: BTreeMap<RequestId, Alone>,
@@ -63,6 +66,7 @@ impl Twin {
             away: false,
             due: None,
             last: Before::default(),
+            moved: false,
             waiting: Vec::new(),
             alone: BTreeMap::new(),
             expected: Vec::new(),
@@ -97,7 +101,7 @@ impl Twin {
             // The session is open.
             let _ = self.core.close(session);
         }
-        (self.on, self.away, self.due, self.last) = (true, false, None, before);
+        (self.on, self.away, self.due, self.last, self.moved) = (true, false, None, before, false);
         self.waiting.clear();
         self.alone.clear();
         self.expected.clear();
@@ -207,11 +211,16 @@ impl Twin {
             match action {
                 Action::Execute => {
                     self.due = self.core.busy_until();
-                    if arrival && let ([only], Some(until)) = (self.waiting.as_slice(), self.due) {
-                        self.alone.insert(only.id, Alone { before: self.last, until });
+                    match (self.waiting.as_slice(), self.due) {
+                        ([], _) => self.moved = true,
+                        ([only], Some(until)) if arrival && !self.moved => {
+                            self.alone.insert(only.id, Alone { before: self.last, until });
+                        }
+                        _ => {}
                     }
                 }
                 Action::Completed(id) => {
+                    self.moved = false;
                     // The request after which it began again is not among them.
                     let at = self.waiting.iter().position(|waiting| waiting.id == id);
                     self.last = match at.map(|at| self.waiting.remove(at)) {

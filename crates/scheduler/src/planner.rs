@@ -83,7 +83,8 @@ pub(crate) const LOOKUPS_PER_BOUND: u32 = LOOKUPS_PER_TRACK / 4;
 const STRIDE: u32 = 8;
 
 impl SearchBudget {
-    /// Returns a budget of examined tracks. Those on the source and destination cylinders are always examined.
+    /// Returns a budget of examined tracks. Those on the source and destination cylinders are always examined, and count: a budget
+    /// of one track may end with them.
     pub const fn tracks(tracks: u32) -> Self {
         Self { tracks }
     }

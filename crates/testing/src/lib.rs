@@ -90,11 +90,12 @@ pub fn shared(name: &str) -> Option<PathBuf> {
     needs(&format!("../shared/{name}"), path.exists()).then_some(path)
 }
 
-/// Runs a test in a process of its own, for what it measures of its whole process. `test` is the name of the calling test in its
-/// binary. Returns whether this is that process; elsewhere the test has passed there, and returns.
+/// Runs the calling test again, in a process where it is alone: it measures its whole process. `test` is its name in its binary.
+/// Returns true in that process. In the calling one it returns false once the test has passed, and the caller has to return.
 ///
 /// # Panics
-/// If the test fails there, with its output, or if there is no test of this name.
+/// If the test fails in that process, with its output, or if there is no test of this name.
+#[must_use]
 #[expect(clippy::panic, clippy::unwrap_used, reason = "this is how a test fails")]
 pub fn in_own_process(test: &str) -> bool {
     if std::env::var_os(OWN_PROCESS).is_some_and(|set| set == test) {
@@ -107,7 +108,7 @@ pub fn in_own_process(test: &str) -> bool {
     if !output.status.success() || !said.contains("1 passed") {
         panic!("{test} in a process of its own: {}\n{said}", output.status);
     }
-    // What it skipped is for the suite to see.
+    // The suite reads there what the test has skipped.
     eprint!("{}", String::from_utf8_lossy(&output.stderr));
     false
 }
@@ -185,7 +186,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "tests::of_no_such_name in a process of its own")]
     fn a_process_that_runs_no_test_is_a_failure() {
-        in_own_process("tests::of_no_such_name");
+        let _ = in_own_process("tests::of_no_such_name");
     }
 
     #[test]

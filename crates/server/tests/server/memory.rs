@@ -141,16 +141,21 @@ fn browsers_that_take_nothing_hold_no_more_with_each_snapshot() {
     let mut takes = connect();
     let browsers: Vec<std::net::TcpStream> = (0..99).map(|_| connect()).collect();
     let mut buffer = vec![0; 1 << 16];
-    let mut after = |snapshots: u64| {
-        while web.snapshots() < snapshots {
+    // A snapshot that is being made or taken is in memory for a moment, several times: what is held is the least of many moments.
+    let mut held_after = |snapshots: u64| {
+        let mut least = usize::MAX;
+        while web.snapshots() < snapshots + 10 {
             if !takes.read(&mut buffer).is_ok_and(|bytes| bytes > 0) {
                 takes = connect();
             }
+            if web.snapshots() >= snapshots {
+                least = least.min(ALLOCATOR.allocated());
+            }
         }
-        ALLOCATOR.allocated()
+        least
     };
-    let few = after(10);
-    let many = after(60);
+    let few = held_after(10);
+    let many = held_after(60);
     assert!(many < few + 16 * MIB, "{few} bytes after 10 snapshots, {many} after 60");
     assert!(many < 2 * MOST_BROWSERS * 4 * MIB, "{many} bytes for {} browsers", browsers.len());
 }

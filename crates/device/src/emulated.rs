@@ -1,5 +1,6 @@
 //! An emulated drive: the times of a simulated drive, and the bytes of a file.
 
+use crate::block::{Answer, Ask, Failure};
 use drive::{Behaviour, Command, CommandError, Drive, DriveError, Rules};
 use hdrhistogram::Histogram;
 use model::Profile;
@@ -8,97 +9,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use thiserror::Error;
-use units::{Bytes, Duration, Instant, Lbn, LbnRange, Op, RequestId, Sectors};
-
-/// A request to a device.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ask {
-    /// Read the sectors.
-    Read,
-    /// Write the sectors.
-    Write {
-        /// Their bytes.
-        bytes: Vec<u8>,
-        /// Whether they must be on the medium before the answer.
-        through: bool,
-    },
-    /// Put all acknowledged writes on the medium. The range is ignored.
-    Flush,
-    /// Discard the sectors; their content is undefined afterwards. Only for a device that
-    /// [can](crate::Abilities::discard).
-    Discard,
-    /// Make the sectors zero. Only for a device that [can](crate::Abilities::write_zeroes).
-    WriteZeroes {
-        /// Whether they must be on the medium before the answer.
-        through: bool,
-        /// Whether the space must stay allocated.
-        keep: bool,
-    },
-}
-
-/// The answer to a request.
-#[derive(Debug)]
-pub struct Answer {
-    /// The caller's number of the request.
-    pub id: u64,
-    /// The time at which the device finished, as precisely as it is known; the call that reported it came later.
-    pub at: Instant,
-    /// The bytes of a read; empty for other requests.
-    pub result: Result<Vec<u8>, Failure>,
-}
-
-/// The reason for which a request failed.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum Failure {
-    /// A bad sector.
-    #[error("sector {0} cannot be read")]
-    Medium(Lbn),
-    /// The drive refused the command.
-    #[error(transparent)]
-    Command(#[from] CommandError),
-    /// The number of bytes does not match the range.
-    #[error("{found} bytes to write to {range:?}, which has {expected}")]
-    Length {
-        /// The range.
-        range: LbnRange,
-        /// Its size in bytes.
-        expected: Bytes,
-        /// The bytes given.
-        found: usize,
-    },
-    /// The range is empty, or not on the device.
-    #[error(
-        "LBNs {range} on a device of {sectors} sectors; ask for at least one, and for none beyond the end"
-    )]
-    Outside {
-        /// The range of the request.
-        range: LbnRange,
-        /// The sectors of the device.
-        sectors: Sectors,
-    },
-    /// The device does not have this command: see [`Abilities`](crate::Abilities).
-    #[error("the device cannot {0}; ask it what it can do first")]
-    Unsupported(&'static str),
-    /// There is no answer, and the wait has ended: the request may still be carried out.
-    #[error("the device has not answered for {} s", after.as_nanos() / 1_000_000_000)]
-    Silent {
-        /// The time after which the wait ended.
-        after: Duration,
-    },
-    /// The device must not be written now.
-    #[error("{0}")]
-    Taken(String),
-    /// The snapshot that was asked for has ended; with the reason.
-    #[error("{0}")]
-    Ended(String),
-    /// There is no room for one more request; with the bound that is reached.
-    #[error("{0}")]
-    Busy(String),
-    /// The file or the device node below it failed.
-    #[error("what the device's bytes are kept in: {0}")]
-    File(#[from] io::Error),
-}
+use units::{Bytes, Duration, Instant, Lbn, LbnRange, Op, RequestId};
 
 /// The reason for which a drive cannot be emulated, or not over this file.
 #[derive(Debug, Error)]

@@ -1,7 +1,6 @@
 //! A device with faults drawn from a seed.
 
-use crate::block::{Abilities, Device, Run};
-use crate::emulated::{Answer, Ask, Failure};
+use crate::block::{Abilities, Answer, Ask, Device, Failure, Run};
 use crate::ring::{Ended, Work};
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};

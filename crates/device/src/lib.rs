@@ -9,7 +9,6 @@
 //! This crate and `columns` are the only ones with unsafe code; here it is in `memory.rs`, `ring.rs` and `sg/kernel.rs`.
 
 mod aligned;
-#[cfg(target_os = "linux")]
 mod block;
 mod clock;
 mod emulated;
@@ -34,9 +33,10 @@ mod ublk;
 
 pub use aligned::Aligned;
 #[cfg(target_os = "linux")]
-pub use block::{Abilities, BackgroundRequest, Device, Run, Snapshot};
+pub use block::Device;
+pub use block::{Abilities, Answer, Ask, BackgroundRequest, Failure, Run, Snapshot};
 pub use clock::Clock;
-pub use emulated::{Answer, Ask, Emulated, EmulatedError, Failure};
+pub use emulated::{Emulated, EmulatedError};
 #[cfg(target_os = "linux")]
 pub use faulty::{Faults, Faulty};
 #[cfg(target_os = "linux")]

@@ -9,8 +9,7 @@ mod transfer;
 mod tests;
 
 use crate::aligned::Aligned;
-use crate::block::{Abilities, Device, Run};
-use crate::emulated::{Answer, Ask, Failure};
+use crate::block::{Abilities, Answer, Ask, Device, Failure, Run};
 use crate::holes;
 use crate::ring::{Ended, Make, Work};
 use drive::CommandError;

@@ -78,17 +78,13 @@
 //! ```
 //!
 //! [`scrub::Scrubber`] is the same, fit for production: the foreground writes meanwhile, the machine restarts, bad
-//! sectors come and go. The others: [`snapshot`] and [`backup`], [`cache`], [`reorganizer`], [`miner`], and [`lld`],
-//! a log-structured disk with its cleaner. [`records`] is the other form of a session: the application fetches
-//! records, with timeouts.
+//! sectors come and go. The others: [`snapshot`] and [`backup`], [`verify`], and [`reorganizer`]. [`records`] is the
+//! other form of a session: the application fetches records, with timeouts. Applications that only the papers'
+//! experiments use are in `freeblock-lab-apps`.
 
 pub mod backup;
-pub mod cache;
 mod codec;
 mod feed;
-pub mod files;
-pub mod lld;
-pub mod miner;
 pub mod records;
 pub mod reorganizer;
 pub mod scrub;

@@ -6,7 +6,7 @@
 use crate::failure::{Broken, Check, hold};
 use crate::medium::lbns;
 use crate::scrub::{MINER, Scrubbing};
-use apps::miner::{
+use lab_apps::miner::{
     Answer, Answers, Ask, Column, End, Miner, Overflow, PAGE_BYTES, PageNumber, Plan, Queries, Query, Sale,
     Scans, Stop, Table, TableConfig, TableGenerator, TableId,
 };

@@ -9,17 +9,9 @@
 )]
 
 mod backup;
-mod cache;
 mod core;
-mod files;
-mod lld;
-mod miner;
-mod miner_estimates;
-mod miner_speed;
-mod miner_support;
 mod naive;
 mod on_the_core;
-mod postmark;
 mod records;
 mod reorganizer;
 mod scrub;

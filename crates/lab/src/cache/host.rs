@@ -2,10 +2,10 @@
 
 use crate::gaps::Gaps;
 use crate::head::{Head, HeadError, Outer, Passed, Rest, Whose};
-use apps::cache::{
+use apps::sessions::{Application, Wanted};
+use lab_apps::cache::{
     Action, Cache, CallError, CallId, Config as CacheConfig, HeadTime, RequestError, StartError, Tally,
 };
-use apps::sessions::{Application, Wanted};
 use model::DriveModel;
 use scheduler::{
     Buffers, Config, Core, Parameter, Pending, Predictor, Priority, Request, SessionError, Sessions,

@@ -5,7 +5,7 @@ use crate::gaps::Gaps;
 use crate::head::{Outer, Terms};
 use crate::set_up::ATLAS_10K;
 use crate::{LabError, Spread};
-use apps::cache::{Config as CacheConfig, Replacement, Syncer, Watermarks};
+use lab_apps::cache::{Config as CacheConfig, Replacement, Syncer, Watermarks};
 use model::{DriveModel, Profile, builtin};
 use scheduler::policy::PolicyName;
 use scheduler::{Config, Priority, Sharing};
@@ -232,7 +232,8 @@ impl Run {
         let (gaps, foreground) = (to.in_gaps - from.in_gaps, to.in_foreground - from.in_foreground);
         let waited = to.waited - from.waited;
         let response = to.response.saturating_sub(from.response).as_secs_f64();
-        let forced = |of: fn(&apps::cache::Tally) -> u64| (of(&to.cache) - of(&from.cache)) as f64 / seconds;
+        let forced =
+            |of: fn(&lab_apps::cache::Tally) -> u64| (of(&to.cache) - of(&from.cache)) as f64 / seconds;
         Self {
             free: percent(free, written),
             in_gaps: percent(gaps, gaps + foreground),

@@ -5,7 +5,7 @@ use crate::set_up::{ATLAS_10K, drive};
 use crate::{
     Axis, Band, Claim, Experiment, Figure, Kind, Lab, LabError, Line, Outcome, Paper, Point, Spread, spread,
 };
-use apps::cache::Syncer;
+use lab_apps::cache::Syncer;
 use units::Duration;
 
 pub const EXPERIMENT: Experiment = Experiment {

@@ -5,7 +5,7 @@ use crate::set_up::{ATLAS_10K, drive};
 use crate::{
     Axis, Band, Bar, Claim, Experiment, Figure, Kind, Lab, LabError, Outcome, Paper, Spread, spread,
 };
-use apps::cache::{Replacement, Syncer};
+use lab_apps::cache::{Replacement, Syncer};
 use units::{Bytes, Duration};
 
 pub const EXPERIMENT: Experiment = Experiment {

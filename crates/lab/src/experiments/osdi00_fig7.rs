@@ -7,7 +7,7 @@ use crate::{
     Axis, Band, Bar, Claim, Experiment, Figure, Kind, Lab, LabError, Line, Outcome, Paper, Point, Size,
     Spread, spread,
 };
-use apps::lld::{FreeConfig, Reads};
+use lab_apps::lld::{FreeConfig, Reads};
 use model::DriveModel;
 use std::sync::Arc;
 use units::Duration;

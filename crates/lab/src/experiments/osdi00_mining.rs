@@ -4,7 +4,7 @@
 use crate::scan::SetUp;
 use crate::set_up::{ATLAS_10K, drive};
 use crate::{Axis, Band, Claim, Experiment, Figure, Kind, Lab, LabError, Outcome, Paper};
-use apps::miner::{
+use lab_apps::miner::{
     Answer, Answers, Ask, Column, End, Estimate, Level, Mined, Miner, MinerError, Overflow, PAGE_BYTES,
     PageNumber, Plan, Queries, Query, Statistic, Table, TableConfig, TableGenerator, TableId,
 };

@@ -1,11 +1,11 @@
 //! A log on a drive: the host that does its I/O and accounts for its time by purpose.
 
-use apps::files::{LogicalBlock as FileBlock, Store};
-use apps::lld::{
+use drive::{Mechanics, Medium, MediumError};
+use lab_apps::files::{LogicalBlock as FileBlock, Store};
+use lab_apps::lld::{
     CleanError, Data, ForegroundCleaner, FreeCleanError, FreeCleaner, FreeConfig, Log, LogicalBlock,
     NotPending, Reads, SegmentIndex, Step, WriteError, checksum as checksum_of,
 };
-use drive::{Mechanics, Medium, MediumError};
 use model::{DriveModel, Position};
 use scheduler::{Action, Config, Core, Purpose, Record, Request, SubmitError};
 use std::collections::BTreeMap;

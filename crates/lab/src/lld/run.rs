@@ -3,8 +3,8 @@
 use super::disk::{Disk, Spent, Strategy};
 use crate::LabError;
 use crate::set_up::ATLAS_10K;
-use apps::files::{FileConfig, FilePath, FileSystem, content};
-use apps::lld::{Log, LogConfig, Reads};
+use lab_apps::files::{FileConfig, FilePath, FileSystem, content};
+use lab_apps::lld::{Log, LogConfig, Reads};
 use model::{DriveModel, Profile, builtin};
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,9 +1,9 @@
 //! The translation of a request of the load into requests of the core, one after the other or at once.
 
 use super::guests::GuestId;
-use apps::cache::CallId;
 use apps::reorganizer::Access;
 use apps::snapshot::{Provider, Volume, WriteId};
+use lab_apps::cache::CallId;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;

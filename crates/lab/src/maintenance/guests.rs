@@ -1,11 +1,11 @@
 //! The applications of a host, and the owners of sessions.
 
 use apps::backup::{Backup, ImageWriter, Sink};
-use apps::cache::Cache;
-use apps::miner::Miner;
 use apps::reorganizer::{Reorganizer, Volatile};
 use apps::scrub::Scrubber;
 use apps::snapshot::Volume;
+use lab_apps::cache::Cache;
+use lab_apps::miner::Miner;
 use scheduler::{
     Application, Buffers, Core, Priority, Record, SessionError, Sessions, Wanted, Watch, Watched,
 };

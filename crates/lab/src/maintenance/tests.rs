@@ -1,9 +1,9 @@
 use super::{Counted, Guest, Host, Way};
 use apps::backup::image::Header;
 use apps::backup::{Backup, ImageWriter, State};
-use apps::cache::{Cache, Config as CacheConfig};
 use apps::reorganizer::{Options, Plan, Reorganizer, Volatile};
 use apps::snapshot::{Cow, Geometry, Provider, Volume, VolumeId};
+use lab_apps::cache::{Cache, Config as CacheConfig};
 use model::DriveModel;
 use model::random_profile::{Size, random_profile};
 use scheduler::policy::PolicyName;

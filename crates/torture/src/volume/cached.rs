@@ -6,7 +6,9 @@ use super::{House, Part, Whose, refused};
 use crate::dice::Dice;
 use crate::failure::{Broken, Check, hold};
 use crate::medium::lbns;
-use apps::cache::{Action, Cache, CallId, Config, Failure, Force, NoHead, Replacement, Syncer, Watermarks};
+use lab_apps::cache::{
+    Action, Cache, CallId, Config, Failure, Force, NoHead, Replacement, Syncer, Watermarks,
+};
 use scheduler::Priority;
 use sim::{Completion, Place, Volume};
 use std::collections::BTreeMap;

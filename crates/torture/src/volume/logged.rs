@@ -5,7 +5,7 @@ use super::seat::Seat;
 use super::{House, Part, Whose, refused};
 use crate::dice::Dice;
 use crate::failure::{Broken, Check, hold};
-use apps::lld::{
+use lab_apps::lld::{
     Data, ForegroundCleaner, FreeCleanError, FreeCleaner, FreeConfig, Log, LogConfig, LogicalBlock, Reads,
     SegmentIndex, Sequence, Step, Taken, WriteError, recover,
 };

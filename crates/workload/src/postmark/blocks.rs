@@ -149,7 +149,7 @@ pub struct PostmarkStatistics {
 /// request at a time. Dirty blocks stay in the cache until they are 30 s old, or too many; then the other tasks write
 /// them, with their dirty neighbours. Blocks of deleted files are dropped unwritten.
 ///
-/// A stand-in for a file system; `docs/WORKLOADS.md` lists the differences. `apps::files` has a real one, with
+/// A stand-in for a file system; `docs/WORKLOADS.md` lists the differences. `lab_apps::files` has a real one, with
 /// contents.
 ///
 /// ```

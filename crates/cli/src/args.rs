@@ -1,5 +1,7 @@
 //! The command line.
 
+#[cfg(feature = "lab")]
+use crate::lab::args::LabCommand;
 use crate::probe::DeviceName;
 use crate::simulate::args::SimulateArgs;
 #[cfg(unix)]
@@ -7,11 +9,12 @@ use crate::tasks::args::{
     BackupArgs, Daemon, OneTask, PriorityArgs, ReorganizeArgs, ReplicaArgs, RestoreArgs, ScrubArgs,
     SnapshotArgs, VerifyArgs,
 };
+#[cfg(feature = "lab")]
+use crate::torture::args::TortureArgs;
 use crate::values;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use drive::Behaviour;
 use std::path::PathBuf;
-use units::Duration;
 
 /// The drive that the papers measured, and the default everywhere.
 pub(crate) const DEFAULT_DRIVE: &str = "quantum-atlas-10k";
@@ -40,6 +43,7 @@ pub(crate) enum Command {
     )]
     Simulate(Box<SimulateArgs>),
     /// The papers' experiments: figures, claims with their bands, a report
+    #[cfg(feature = "lab")]
     #[command(
         subcommand,
         after_help = "Example:\n  freeblock lab list\n  freeblock lab check --quick\n  freeblock lab report\n\nThe beginning of a name selects every experiment that begins so: osdi00 is all of that paper."
@@ -152,6 +156,7 @@ pub(crate) enum Command {
     #[command(after_help = "Example:\n  freeblock priority 3 80")]
     Priority(PriorityArgs),
     /// Run random histories of the scheduler on simulated drives, checking every promise after each step
+    #[cfg(feature = "lab")]
     #[command(
         after_help = "Example:\n  freeblock torture --seed 7 --hours 2\n  freeblock torture --replay broken.history\n\nThe exit code is 1 when a promise is broken: the seed, the checker and the shortest history that breaks it are printed, and --replay takes it. The same seed gives the same histories. Ctrl-C ends the run after the current history and prints the command that continues; -o FILE keeps the history as well. A second Ctrl-C ends it at once."
     )]
@@ -252,108 +257,6 @@ pub(crate) enum DriveCommand {
     },
 }
 
-#[derive(Debug, Subcommand)]
-pub(crate) enum LabCommand {
-    /// List the experiments and the claims that they check
-    #[command(after_help = "Example:\n  freeblock lab list --json")]
-    List {
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
-    },
-    /// Run experiments; write their results as JSON and their figures as SVG
-    #[command(
-        after_help = "Example:\n  freeblock lab run osdi00-fig5 --quick\n  freeblock lab run -o figures --resume\n\nEach experiment's files are written when it is done. After Ctrl-C, --resume goes on with those that are missing."
-    )]
-    Run {
-        #[command(flatten)]
-        lab: LabArgs,
-        /// The directory to write to; created if necessary
-        #[arg(short, long, value_name = "DIR", default_value = LAB_DIRECTORY)]
-        output: PathBuf,
-        /// Keep results in the directory that this program wrote with the same size and seed
-        #[arg(long)]
-        resume: bool,
-    },
-    /// Run experiments, and hold their results against the papers' claims
-    #[command(
-        after_help = "Example:\n  freeblock lab check --quick\n  freeblock lab check osdi00-fig6a --json\n  freeblock lab check --quick --known docs/known.toml\n\nThe exit code is 1 if a claim does not hold; with --known, if the result differs from the list."
-    )]
-    Check {
-        #[command(flatten)]
-        lab: LabArgs,
-        /// Reuse results in the directory that this program wrote with the same size and seed
-        #[arg(long, value_name = "DIR", num_args = 0..=1, require_equals = true, default_missing_value = LAB_DIRECTORY)]
-        resume: Option<PathBuf>,
-        /// A list of measures that are known not to hold; a failing measure that is not on the list is an error, and so is a
-        /// measure of the list that holds
-        #[arg(long, value_name = "FILE")]
-        known: Option<PathBuf>,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
-    },
-    /// Run experiments, and make one HTML page of their claims and figures
-    #[command(
-        after_help = "Example:\n  freeblock lab report --quick\n  freeblock lab run && freeblock lab report --resume -o figures.html\n  freeblock lab report duel --quick --validate quantum-atlas-10k=atlas10k.trace\n  freeblock lab report --quick --ledger docs/results/claims.json --commit 1234567 --date 2026-01-31 --markdown docs/REPRODUCTION.md\n\nWithout --commit and --date a ledger is only read: then --markdown writes the document anew and nothing runs."
-    )]
-    Report {
-        #[command(flatten)]
-        lab: LabArgs,
-        /// The page; its directory is created if necessary
-        #[arg(short, long, value_name = "FILE", default_value = "lab/report.html")]
-        output: PathBuf,
-        /// Reuse results in the directory that this program wrote with the same size and seed
-        #[arg(long, value_name = "DIR", num_args = 0..=1, require_equals = true, default_missing_value = LAB_DIRECTORY)]
-        resume: Option<PathBuf>,
-        /// A drive and a trace with the times of a real one, DRIVE=TRACE, any number of times: the page has a table of how far each
-        /// drive is from its trace, as `freeblock drive validate` finds it
-        #[arg(long, value_name = "DRIVE=TRACE", value_parser = values::measured)]
-        validate: Vec<(String, PathBuf)>,
-        #[command(flatten)]
-        ledger: LedgerArgs,
-    },
-}
-
-/// The ledger of claims, and the document that is made of it.
-#[derive(Debug, Args)]
-pub(crate) struct LedgerArgs {
-    /// The ledger of claims (JSON), in which this run replaces the former one of each experiment and size
-    #[arg(long, value_name = "FILE")]
-    pub ledger: Option<PathBuf>,
-    /// The document to write from the ledger
-    #[arg(long, value_name = "FILE", requires = "ledger")]
-    pub markdown: Option<PathBuf>,
-    /// The commit that this program was built from
-    #[arg(long, value_name = "HASH", requires_all = ["ledger", "date"])]
-    pub commit: Option<String>,
-    /// The day of the run, as 2026-01-31
-    #[arg(long, value_name = "DAY", requires_all = ["ledger", "commit"])]
-    pub date: Option<String>,
-}
-
-/// The default directory for results.
-const LAB_DIRECTORY: &str = "lab";
-
-#[derive(Debug, Args)]
-pub(crate) struct LabArgs {
-    /// Experiments or claims, or the beginnings of their names [default: all]
-    #[arg(value_name = "ID")]
-    pub(crate) ids: Vec<String>,
-    /// Smaller loads and fewer seeds: all experiments in minutes instead of hours
-    #[arg(long)]
-    pub(crate) quick: bool,
-    /// Only experiments whose numbers are the same on every machine (none that measure time)
-    #[arg(long)]
-    pub(crate) exact: bool,
-    /// The first seed
-    #[arg(long, value_name = "N", value_parser = values::seed, default_value = "42", allow_negative_numbers = true)]
-    pub(crate) seed: u64,
-    /// Simulations that run at once [default: the number of cores]; results do not depend on it
-    #[arg(long, value_name = "N", value_parser = values::jobs, allow_negative_numbers = true)]
-    pub(crate) jobs: Option<usize>,
-}
-
 #[derive(Debug, Args)]
 pub(crate) struct DemoArgs {
     /// Seed of everything random
@@ -366,37 +269,6 @@ pub(crate) struct DemoArgs {
     #[cfg(target_os = "linux")]
     #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, default_missing_value = crate::serve::web::DEFAULT, value_parser = crate::serve::web::address)]
     pub(crate) web: Option<std::net::SocketAddr>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct TortureArgs {
-    /// Seed of everything random; `random` draws one, which is printed
-    #[arg(long, value_name = "N", value_parser = values::seed_or_random, default_value = "42", allow_negative_numbers = true)]
-    pub(crate) seed: values::SeedOrRandom,
-    /// Virtual time [default: 1]
-    #[arg(long, value_name = "H", value_parser = values::hours, conflicts_with_all = ["steps", "minutes"], allow_negative_numbers = true)]
-    pub(crate) hours: Option<Duration>,
-    /// Steps, in place of virtual time
-    #[arg(long, value_name = "N", value_parser = values::steps, conflicts_with = "minutes", allow_negative_numbers = true)]
-    pub(crate) steps: Option<u64>,
-    /// Minutes of the clock, in place of virtual time
-    #[arg(long, value_name = "N", value_parser = values::minutes, allow_negative_numbers = true)]
-    pub(crate) minutes: Option<Duration>,
-    /// Histories at a time [default: as many as there are cores]; a seed gives the same histories with any number
-    #[arg(long, value_name = "N", value_parser = values::jobs, allow_negative_numbers = true)]
-    pub(crate) jobs: Option<usize>,
-    /// The only host: core, volume, volume-outside or outside
-    #[arg(long, value_name = "HOST", value_parser = values::host, default_value = "all")]
-    pub(crate) host: values::Hosts,
-    /// Replay one history from a file
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["seed", "hours", "steps", "minutes", "skip", "jobs", "host"])]
-    pub(crate) replay: Option<PathBuf>,
-    /// Skip the first N histories of the seed
-    #[arg(long, value_name = "N", value_parser = values::skipped, conflicts_with = "replay", default_value = "0", allow_negative_numbers = true)]
-    pub(crate) skip: u64,
-    /// Write the shortest history that breaks a promise to this file too; after Ctrl-C, the next history
-    #[arg(short, long, value_name = "FILE")]
-    pub(crate) output: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

@@ -16,6 +16,7 @@ mod files;
 #[cfg(target_os = "linux")]
 mod inspect;
 mod interrupt;
+#[cfg(feature = "lab")]
 mod lab;
 pub mod library;
 mod measured;
@@ -35,6 +36,7 @@ mod switches;
 mod tables;
 #[cfg(unix)]
 mod tasks;
+#[cfg(feature = "lab")]
 mod torture;
 mod values;
 
@@ -116,6 +118,7 @@ fn execute(cli: Cli, console: &Console) -> Result<Outcome, Problem> {
     match cli.command {
         Command::Drive(command) => drive::execute(command, console).map(Outcome::from),
         Command::Simulate(args) => simulate::execute(&args, console),
+        #[cfg(feature = "lab")]
         Command::Lab(command) => lab::execute(command, console),
         Command::Demo(args) => demo::execute(&args, console),
         #[cfg(unix)]
@@ -159,6 +162,7 @@ fn execute(cli: Cli, console: &Console) -> Result<Outcome, Problem> {
         Command::Cancel(args) => tasks::act(&args, "cancel").map(Outcome::from),
         #[cfg(unix)]
         Command::Priority(args) => tasks::priority(&args).map(Outcome::from),
+        #[cfg(feature = "lab")]
         Command::Torture(args) => torture::execute(&args, console),
         Command::Mimic(command) => mimic::execute(command, console).map(Outcome::from),
         Command::Completions(args) => Ok(pages::completions(&args).into()),

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The interval between redraws.
+#[cfg(feature = "lab")]
 const TICK: Duration = Duration::from_millis(250);
 
 /// A progress bar on a terminal's standard error, shown after a second; elsewhere nothing.
@@ -33,6 +34,7 @@ impl Progress {
 
     /// Makes a bar for a wait of minutes in steps, each with its own whole; shown from the start, and alive between
     /// parts.
+    #[cfg(feature = "lab")]
     pub(crate) fn of_steps(console: &Console) -> Self {
         let mut progress = Self::new(console, "", 0);
         if progress.terminal {
@@ -48,6 +50,7 @@ impl Progress {
     }
 
     /// Begins a step whose number of parts is not known yet.
+    #[cfg(feature = "lab")]
     pub(crate) fn step(&mut self, label: &str) {
         self.parts(0, 1);
         self.bar.set_message(label.to_owned());

@@ -1,14 +1,15 @@
 //! `freeblock torture`: random histories, and the replay of one from a file.
 
+pub(crate) mod args;
+
+use self::args::{SeedOrRandom, TortureArgs};
 use crate::Outcome;
-use crate::args::TortureArgs;
 use crate::files;
 use crate::interrupt;
 use crate::output::Console;
 use crate::problem::Problem;
 use crate::progress::Progress;
 use crate::tables::grouped;
-use crate::values::SeedOrRandom;
 use std::fmt::Write;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::panic;

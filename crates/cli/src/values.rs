@@ -4,7 +4,6 @@ use drive::{Behaviour, SwitchError};
 use scheduler::policy::{AgeWeight, PolicyName};
 use std::path::PathBuf;
 use std::str::FromStr;
-use torture::Host;
 use units::{Bytes, Duration, Sectors};
 use workload::trace::{Columns, Event, TimeUnit, TraceFormat};
 use workload::{Share, Utilisation};
@@ -80,7 +79,7 @@ fn utilisation(text: &str) -> Result<Utilisation, String> {
 }
 
 /// The most requests of a run: more would take too long.
-const MOST_REQUESTS: u64 = 1_000_000_000;
+pub(crate) const MOST_REQUESTS: u64 = 1_000_000_000;
 
 /// The most tasks: this number may wait at a drive.
 const MOST_TASKS: u64 = 65_536;
@@ -92,6 +91,7 @@ const MOST_SEEDS: u64 = 10_000;
 const MOST_TRACKS: u64 = 100_000_000;
 
 /// The most parallel jobs: more than any machine has cores.
+#[cfg(feature = "lab")]
 const MOST_JOBS: u64 = 1_024;
 
 /// Reads the number of requests of a run.
@@ -143,57 +143,8 @@ pub(crate) fn tracks(text: &str) -> Result<u32, String> {
     whole(text, 0, MOST_TRACKS)
 }
 
-/// Reads the number of steps of all histories.
-pub(crate) fn steps(text: &str) -> Result<u64, String> {
-    whole(text, 1, MOST_REQUESTS)
-}
-
-/// Reads the number of histories to skip. Adding a run to it does not overflow.
-pub(crate) fn skipped(text: &str) -> Result<u64, String> {
-    whole(text, 0, u64::MAX / 2)
-}
-
-/// Reads hours of virtual time, to the nanosecond: up to ten years.
-pub(crate) fn hours(text: &str) -> Result<Duration, String> {
-    let hours = text.parse::<f64>().ok().filter(|h| *h > 0.0 && *h <= 87_600.0);
-    let ms = hours.map(|h| h * 3_600_000.0);
-    ms.and_then(Duration::from_millis_f64).ok_or_else(|| "give hours, more than 0 and up to 87600".to_owned())
-}
-
-/// Reads minutes of real time: up to a year.
-pub(crate) fn minutes(text: &str) -> Result<Duration, String> {
-    let minutes = text.parse::<f64>().ok().filter(|m| *m > 0.0 && *m <= 525_600.0);
-    let ms = minutes.map(|m| m * 60_000.0);
-    ms.and_then(Duration::from_millis_f64)
-        .ok_or_else(|| "give minutes, more than 0 and up to 525600".to_owned())
-}
-
-/// A seed, or one that is drawn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SeedOrRandom {
-    Seed(u64),
-    Random,
-}
-
-/// Reads a seed, or `random`.
-pub(crate) fn seed_or_random(text: &str) -> Result<SeedOrRandom, String> {
-    if text == "random" { Ok(SeedOrRandom::Random) } else { seed(text).map(SeedOrRandom::Seed) }
-}
-
-/// The hosts of random histories: one, or all.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Hosts(pub(crate) Option<Host>);
-
-/// Reads the name of one host, or `all`.
-pub(crate) fn host(text: &str) -> Result<Hosts, String> {
-    if text == "all" {
-        return Ok(Hosts(None));
-    }
-    let host = text.parse().map_err(|_| "give core, volume, volume-outside, outside or all".to_owned());
-    host.map(|host| Hosts(Some(host)))
-}
-
 /// Reads the number of parallel jobs.
+#[cfg(feature = "lab")]
 pub(crate) fn jobs(text: &str) -> Result<usize, String> {
     whole(text, 1, MOST_JOBS)
 }
@@ -223,7 +174,7 @@ pub(crate) fn profile_name(text: &str) -> Result<String, String> {
     }
 }
 
-fn whole<N: TryFrom<u64>>(text: &str, low: u64, high: u64) -> Result<N, String> {
+pub(crate) fn whole<N: TryFrom<u64>>(text: &str, low: u64, high: u64) -> Result<N, String> {
     let number = text.parse().ok().filter(|n| (low..=high).contains(n));
     number
         .and_then(|n| N::try_from(n).ok())
@@ -338,16 +289,6 @@ pub(crate) fn event(text: &str) -> Result<Event, String> {
         .into_iter()
         .find(|event| event.letter() == text)
         .ok_or_else(|| "give Q (queued, before the kernel's scheduler) or D (sent to the driver)".to_owned())
-}
-
-/// Reads a drive and the trace that it is compared with.
-pub(crate) fn measured(text: &str) -> Result<(String, PathBuf), String> {
-    match text.rsplit_once('=') {
-        Some((drive, trace)) if !drive.is_empty() && !trace.is_empty() => {
-            Ok((drive.to_owned(), PathBuf::from(trace)))
-        }
-        _ => Err("give a drive's name and a trace, as quantum-atlas-10k=atlas10k.trace".to_owned()),
-    }
 }
 
 /// Several drives of a simulation.

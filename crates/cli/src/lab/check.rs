@@ -1,9 +1,9 @@
 //! `freeblock lab check`.
 
+use super::args::LabArgs;
 use super::known::Known;
 use super::{results, show};
 use crate::Outcome;
-use crate::args::LabArgs;
 use crate::output::Console;
 use crate::problem::Problem;
 use lab::{Band, Claim, Spread};

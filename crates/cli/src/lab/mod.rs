@@ -1,5 +1,6 @@
 //! `freeblock lab`.
 
+pub(crate) mod args;
 mod check;
 mod known;
 mod list;
@@ -8,8 +9,8 @@ mod results;
 mod run;
 mod show;
 
+use self::args::LabCommand;
 use crate::Outcome;
-use crate::args::LabCommand;
 use crate::output::Console;
 use crate::problem::Problem;
 

@@ -1,8 +1,8 @@
 //! `freeblock lab report`.
 
+use super::args::{LabArgs, LedgerArgs};
 use super::check::tally;
 use super::results::{self, Finding};
-use crate::args::{LabArgs, LedgerArgs};
 use crate::drive::validate;
 use crate::files;
 use crate::output::Console;

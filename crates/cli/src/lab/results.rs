@@ -1,6 +1,6 @@
 //! Results of experiments, kept or new.
 
-use crate::args::LabArgs;
+use super::args::LabArgs;
 use crate::files;
 use crate::output::Console;
 use crate::problem::Problem;

@@ -1,8 +1,8 @@
 //! `freeblock lab run`.
 
+use super::args::LabArgs;
 use super::results::{self, Finding};
 use super::show;
-use crate::args::LabArgs;
 use crate::files;
 use crate::output::Console;
 use crate::problem::Problem;

@@ -113,6 +113,7 @@ pub(crate) struct ShowArgs {
     #[arg(long, value_enum, value_name = "PAIR")]
     pub(crate) pair: Option<PairName>,
     /// Write the plot to this file as SVG too
+    #[cfg(feature = "lab")]
     #[arg(long, value_name = "FILE.svg")]
     pub(crate) svg: Option<PathBuf>,
     /// Print JSON

@@ -2,6 +2,8 @@
 
 mod args;
 mod check;
+#[cfg(feature = "lab")]
+mod figure;
 mod learning;
 mod plot;
 mod probe;

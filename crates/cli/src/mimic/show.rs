@@ -1,7 +1,10 @@
 //! `freeblock mimic show`.
 
 use super::args::ShowArgs;
+#[cfg(feature = "lab")]
+use super::figure::figure;
 use super::{load, plot};
+#[cfg(feature = "lab")]
 use crate::files;
 use crate::problem::Problem;
 use crate::tables::{capacity, grouped, span};
@@ -35,8 +38,9 @@ pub(crate) fn execute(args: &ShowArgs) -> Result<String, Problem> {
         return Err(Problem::usage(format!("--from {} --to {}: no distance lies between", range.0, range.1))
             .help("give --from below --to"));
     }
+    #[cfg(feature = "lab")]
     if let Some(path) = &args.svg {
-        let svg = lab::plot::svg(&plot::figure(&saved, pair, range)).map_err(Problem::failed)?;
+        let svg = lab::plot::svg(&figure(&saved, pair, range)).map_err(Problem::failed)?;
         files::replace(path, svg.unwrap_or_default())?;
     }
     if args.json {

@@ -1,0 +1,38 @@
+//! The plot of a table as a figure.
+
+use super::plot::bands;
+use lab::{Axis, Figure, Kind, Line};
+use mimic::{Pair, Saved};
+
+/// Columns of a plot in a file.
+const FINE: usize = 600;
+
+/// Plots as a figure: the times themselves if there are few, otherwise their band.
+pub(super) fn figure(saved: &Saved, pair: Pair, (from, to): (i64, i64)) -> Figure {
+    let inside = |knot: &mimic::Knot| (from..=to).contains(&knot.distance.sectors());
+    let points: Vec<(f64, f64)> = saved
+        .table
+        .knots(pair)
+        .filter(inside)
+        .take(4 * FINE)
+        .map(|knot| (knot.distance.sectors() as f64, knot.time.as_millis_f64()))
+        .collect();
+    let lines = if points.len() < 4 * FINE {
+        vec![Line::new(&format!("{pair}, {}", saved.table.metric()), points)]
+    } else {
+        let bands = bands(saved, pair, (from, to), FINE);
+        let at = |k: usize| from as f64 + (to as f64 - from as f64) * (k as f64 + 0.5) / FINE as f64;
+        let known = || bands.iter().enumerate().filter_map(|(k, band)| band.map(|band| (at(k), band)));
+        vec![
+            Line::new("longest", known().map(|(x, (_, most))| (x, most))),
+            Line::new("shortest", known().map(|(x, (least, _))| (x, least))),
+        ]
+    };
+    Figure {
+        id: "mimic".to_owned(),
+        title: format!("{}: time by distance, {pair}", saved.drive),
+        x: Axis::between("inter-request distance (sectors)", from as f64, to as f64),
+        y: Axis::new("time (ms)"),
+        kind: Kind::Lines(lines),
+    }
+}

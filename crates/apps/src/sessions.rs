@@ -1,3 +1,3 @@
 //! The session API, which the scheduler defines: applications use nothing else of it.
 
-pub use scheduler::{Application, Parameter, Priority, Record, SessionError, Sessions, Wanted};
+pub use scheduler::{Application, Parameter, Priority, Record, SessionCall, SessionError, Sessions, Wanted};

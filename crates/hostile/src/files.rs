@@ -220,7 +220,7 @@ pub(crate) fn recording_seeds() -> Vec<Vec<u8>> {
     let lines = [
         r#"{"disk":"d"}"#,
         r#"{"call":{"call":{"open":{"priority":20}},"got":1}}"#,
-        r#"{"submit":{"at":1000,"id":0,"write":false,"lbns":[8,8],"taken":true}}"#,
+        r#"{"submit":{"at":1000,"request":{"id":0,"op":"read","range":{"start":8,"len":8}},"taken":true}}"#,
         r#"{"poll":{"at":1000,"buffers":[],"gave":null}}"#,
         r#"{"done":{"at":5000000,"id":0,"bad":null}}"#,
         r#""end""#,

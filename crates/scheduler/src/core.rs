@@ -23,7 +23,7 @@ use crate::lottery::Lottery;
 use crate::planner::Planner;
 use crate::policy::{AnyPolicy, ForeignPolicy};
 use crate::predictor::Mimic;
-use crate::sessions::{Parameter, Priority, Record, SessionError, Sessions};
+use crate::sessions::{Parameter, Priority, Record, SessionCall, SessionError, Sessions};
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 pub use bad::Bad;
@@ -530,6 +530,43 @@ impl Core {
         withdrawn
     }
 
+    /// Ends the task: nothing of it is delivered any more, neither work under way nor records that wait to be polled. A
+    /// write that is under way may still reach the medium.
+    fn abort_task(&mut self, task: TaskId) -> Result<u64, SessionError> {
+        let aborted = self.background.abort(task);
+        match (aborted, self.withdraw(|record| record.task == task)) {
+            (Ok(left), withdrawn) => Ok(left + withdrawn),
+            // All blocks were done, but records were still to be polled.
+            (Err(_), withdrawn) if withdrawn > 0 => Ok(withdrawn),
+            (error, _) => error,
+        }
+    }
+
+    /// Makes wanted blocks foreground work. Adjacent reads become one request. Besides [`Config::most_pending`] requests of the foreground as many promoted ones
+    /// may wait; the rest stays in the background, and so does a write whose buffer is not available when it is chosen. The
+    /// requests of a suspended session wait until it is resumed. A block that is under way is not counted; if the drive does
+    /// not transfer it, it is promoted afterwards.
+    fn promote_blocks(&mut self, session: SessionId, range: LbnRange) -> Result<u64, SessionError> {
+        let room = self.config.most_pending.saturating_sub(self.promoted + self.held_back.len());
+        let most = (MOST_PROMOTED, room);
+        let requests = self.background.promotable(self.drive.layout(), session, range, most)?;
+        let mut promoted = 0;
+        for Urgent { op, range, blocks } in requests {
+            let request = Request { id: RequestId::new(0), op, range };
+            let Some(pending) = Pending::new(&self.drive, request, self.now, self.next_sequence) else {
+                continue;
+            };
+            self.next_sequence += 1;
+            self.held_back.push(Pending { promoted: Some(session), ..pending });
+            promoted += blocks;
+        }
+        self.background.promote_under_way(session, range);
+        if !self.background.is_suspended(session) {
+            self.release(session);
+        }
+        Ok(promoted)
+    }
+
     /// Returns the number of blocks that a session has not yet received.
     pub fn undelivered(&self, session: SessionId) -> Option<u64> {
         self.background.undelivered(session)
@@ -552,107 +589,49 @@ impl Core {
 }
 
 impl Sessions for Core {
-    fn open(&mut self, priority: Priority) -> Result<SessionId, SessionError> {
-        let Config { writes_serve_reads, writes_serve_writes, .. } = self.config;
-        self.background.open(self.drive.layout(), priority, [writes_serve_reads, writes_serve_writes])
-    }
-
-    fn set_priority(&mut self, session: SessionId, priority: Priority) -> Result<(), SessionError> {
-        self.background.set_priority(session, priority)
-    }
-
-    fn serve_reads_by_writes(&mut self, session: SessionId, on: bool) -> Result<(), SessionError> {
-        self.background.serve_by_writes(session, Op::Read, on)
-    }
-
-    fn serve_writes_by_writes(&mut self, session: SessionId, on: bool) -> Result<(), SessionError> {
-        self.background.serve_by_writes(session, Op::Write, on)
+    fn call(&mut self, call: SessionCall) -> Result<u64, SessionError> {
+        let nothing = |()| 0;
+        match call {
+            SessionCall::Open { priority } => {
+                let Config { writes_serve_reads, writes_serve_writes, .. } = self.config;
+                let by_writes = [writes_serve_reads, writes_serve_writes];
+                self.background.open(self.drive.layout(), priority, by_writes).map(SessionId::get)
+            }
+            SessionCall::SetPriority { session, priority } => {
+                self.background.set_priority(session, priority).map(nothing)
+            }
+            SessionCall::ServeByWrites { session, op, on } => {
+                self.background.serve_by_writes(session, op, on).map(nothing)
+            }
+            SessionCall::Register { session, op, range, block, parameter } => {
+                self.register(session, op, (range, block), parameter).map(TaskId::get)
+            }
+            SessionCall::Abort { task } => self.abort_task(task),
+            SessionCall::AbortRange { session, range } => {
+                let left = self.background.abort_range(self.drive.layout(), session, range)?;
+                let touches = |record: &Record| record.session == session && record.range.overlaps(range);
+                Ok(left + self.withdraw(touches))
+            }
+            SessionCall::Promote { session, range } => self.promote_blocks(session, range),
+            SessionCall::Suspend { session } => self.background.suspend(session, true).map(nothing),
+            SessionCall::Resume { session } => {
+                self.background.suspend(session, false)?;
+                self.idle.not_before = Instant::ZERO;
+                self.release(session);
+                Ok(0)
+            }
+            SessionCall::Close { session } => {
+                let left = self.background.close(session)?;
+                self.held_back.retain(|pending| pending.promoted != Some(session));
+                let waiting = self.pool.len();
+                self.pool.retain(|pending| pending.promoted != Some(session));
+                self.promoted -= waiting - self.pool.len();
+                Ok(left + self.withdraw(|record| record.session == session))
+            }
+        }
     }
 
     fn to_come(&self, session: SessionId) -> Result<u64, SessionError> {
         self.undelivered(session).ok_or(SessionError::NoSession(session))
-    }
-
-    fn read(
-        &mut self,
-        session: SessionId,
-        range: LbnRange,
-        block: Sectors,
-        parameter: Parameter,
-    ) -> Result<TaskId, SessionError> {
-        self.register(session, Op::Read, (range, block), parameter)
-    }
-
-    fn write(
-        &mut self,
-        session: SessionId,
-        range: LbnRange,
-        block: Sectors,
-        parameter: Parameter,
-    ) -> Result<TaskId, SessionError> {
-        self.register(session, Op::Write, (range, block), parameter)
-    }
-
-    /// Ends the task: nothing of it is delivered any more, neither work under way nor records that wait to be polled. A
-    /// write that is under way may still reach the medium.
-    fn abort(&mut self, task: TaskId) -> Result<u64, SessionError> {
-        let aborted = self.background.abort(task);
-        match (aborted, self.withdraw(|record| record.task == task)) {
-            (Ok(left), withdrawn) => Ok(left + withdrawn),
-            // All blocks were done, but records were still to be polled.
-            (Err(_), withdrawn) if withdrawn > 0 => Ok(withdrawn),
-            (error, _) => error,
-        }
-    }
-
-    fn abort_range(&mut self, session: SessionId, range: LbnRange) -> Result<u64, SessionError> {
-        let left = self.background.abort_range(self.drive.layout(), session, range)?;
-        let touches = |record: &Record| record.session == session && record.range.overlaps(range);
-        Ok(left + self.withdraw(touches))
-    }
-
-    /// Adjacent reads become one request. Besides [`Config::most_pending`] requests of the foreground as many promoted ones
-    /// may wait; the rest stays in the background, and so does a write whose buffer is not available when it is chosen. The
-    /// requests of a suspended session wait until it is resumed. A block that is under way is not counted; if the drive does
-    /// not transfer it, it is promoted afterwards.
-    fn promote(&mut self, session: SessionId, range: LbnRange) -> Result<u64, SessionError> {
-        let room = self.config.most_pending.saturating_sub(self.promoted + self.held_back.len());
-        let most = (MOST_PROMOTED, room);
-        let requests = self.background.promotable(self.drive.layout(), session, range, most)?;
-        let mut promoted = 0;
-        for Urgent { op, range, blocks } in requests {
-            let request = Request { id: RequestId::new(0), op, range };
-            let Some(pending) = Pending::new(&self.drive, request, self.now, self.next_sequence) else {
-                continue;
-            };
-            self.next_sequence += 1;
-            self.held_back.push(Pending { promoted: Some(session), ..pending });
-            promoted += blocks;
-        }
-        self.background.promote_under_way(session, range);
-        if !self.background.is_suspended(session) {
-            self.release(session);
-        }
-        Ok(promoted)
-    }
-
-    fn suspend(&mut self, session: SessionId) -> Result<(), SessionError> {
-        self.background.suspend(session, true)
-    }
-
-    fn resume(&mut self, session: SessionId) -> Result<(), SessionError> {
-        self.background.suspend(session, false)?;
-        self.idle.not_before = Instant::ZERO;
-        self.release(session);
-        Ok(())
-    }
-
-    fn close(&mut self, session: SessionId) -> Result<u64, SessionError> {
-        let left = self.background.close(session)?;
-        self.held_back.retain(|pending| pending.promoted != Some(session));
-        let waiting = self.pool.len();
-        self.pool.retain(|pending| pending.promoted != Some(session));
-        self.promoted -= waiting - self.pool.len();
-        Ok(left + self.withdraw(|record| record.session == session))
     }
 }

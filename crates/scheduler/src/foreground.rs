@@ -9,6 +9,8 @@ const TOGETHER: Duration = Duration::from_micros(100);
 
 /// A foreground request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct Request {
     /// The host's number for it.
     pub id: RequestId,

@@ -9,6 +9,8 @@ use units::{Instant, Lbn, LbnRange, Op, Sectors, SessionId, TaskId};
 
 /// A session's share of the gaps against others': 1 to 100.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(try_from = "u8"))]
 pub struct Priority(u8);
 
 impl Priority {
@@ -20,6 +22,14 @@ impl Priority {
     /// Returns the number.
     pub const fn get(self) -> u8 {
         self.0
+    }
+}
+
+impl TryFrom<u8> for Priority {
+    type Error = &'static str;
+
+    fn try_from(priority: u8) -> Result<Self, Self::Error> {
+        Self::new(priority).ok_or("a priority is 1 to 100")
     }
 }
 
@@ -110,7 +120,83 @@ pub struct Record {
 
 /// A client's value for a task; each of the task's records carries it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Parameter(pub u64);
+
+/// A call of an application, as data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case", deny_unknown_fields))]
+pub enum SessionCall {
+    /// [`Sessions::open`].
+    Open {
+        /// The session's priority.
+        priority: Priority,
+    },
+    /// [`Sessions::set_priority`].
+    SetPriority {
+        /// The session.
+        session: SessionId,
+        /// Its new priority.
+        priority: Priority,
+    },
+    /// [`Sessions::serve_reads_by_writes`] and [`Sessions::serve_writes_by_writes`].
+    ServeByWrites {
+        /// The session.
+        session: SessionId,
+        /// The kind of tasks that writes complete.
+        op: Op,
+        /// Whether they do.
+        on: bool,
+    },
+    /// [`Sessions::read`] and [`Sessions::write`].
+    Register {
+        /// The session.
+        session: SessionId,
+        /// Whether the task reads or writes.
+        op: Op,
+        /// The LBNs of the task.
+        range: LbnRange,
+        /// The sectors of a block.
+        block: Sectors,
+        /// The client's value for the task.
+        parameter: Parameter,
+    },
+    /// [`Sessions::abort`].
+    Abort {
+        /// The task.
+        task: TaskId,
+    },
+    /// [`Sessions::abort_range`].
+    AbortRange {
+        /// The session.
+        session: SessionId,
+        /// The LBNs of which every touched block is withdrawn.
+        range: LbnRange,
+    },
+    /// [`Sessions::promote`].
+    Promote {
+        /// The session.
+        session: SessionId,
+        /// The LBNs of which every touched block is promoted.
+        range: LbnRange,
+    },
+    /// [`Sessions::suspend`].
+    Suspend {
+        /// The session.
+        session: SessionId,
+    },
+    /// [`Sessions::resume`].
+    Resume {
+        /// The session.
+        session: SessionId,
+    },
+    /// [`Sessions::close`].
+    Close {
+        /// The session.
+        session: SessionId,
+    },
+}
 
 /// The calls of an application. A refused call changes nothing.
 ///
@@ -179,24 +265,44 @@ pub struct Parameter(pub u64);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Sessions {
+    /// Makes a call. Returns the number of the session that it opened, of the task that it registered, or of the blocks
+    /// that it withdrew or promoted; 0 for any other call. An implementation needs only this method and
+    /// [`to_come`](Self::to_come); the others make the calls of their names.
+    ///
+    /// # Errors
+    /// The errors of the methods below.
+    fn call(&mut self, call: SessionCall) -> Result<u64, SessionError>;
+
+    /// Returns the number of blocks that the session has not yet received.
+    ///
+    /// # Errors
+    /// No such session.
+    fn to_come(&self, session: SessionId) -> Result<u64, SessionError>;
+
     /// Opens a session.
     ///
     /// # Errors
     /// Too many are open.
-    fn open(&mut self, priority: Priority) -> Result<SessionId, SessionError>;
+    fn open(&mut self, priority: Priority) -> Result<SessionId, SessionError> {
+        self.call(SessionCall::Open { priority }).map(SessionId::new)
+    }
 
     /// Sets a session's priority, from the next choice on.
     ///
     /// # Errors
     /// No such session.
-    fn set_priority(&mut self, session: SessionId, priority: Priority) -> Result<(), SessionError>;
+    fn set_priority(&mut self, session: SessionId, priority: Priority) -> Result<(), SessionError> {
+        self.call(SessionCall::SetPriority { session, priority }).map(drop)
+    }
 
     /// Sets whether a write of the same place, foreground or background, completes a read of this session: its data are then
     /// the contents of the medium. True for a new session. A scrubber must read the medium, and sets false.
     ///
     /// # Errors
     /// No such session.
-    fn serve_reads_by_writes(&mut self, session: SessionId, on: bool) -> Result<(), SessionError>;
+    fn serve_reads_by_writes(&mut self, session: SessionId, on: bool) -> Result<(), SessionError> {
+        self.call(SessionCall::ServeByWrites { session, op: Op::Read, on }).map(drop)
+    }
 
     /// Sets whether another background write of the same place, of any session, completes a pending write of this session:
     /// both were pending, and have no order. True for a new session. With false, each write of the session is carried out
@@ -204,13 +310,9 @@ pub trait Sessions {
     /// completes the part that it covers in any case: its data are newer (promise 3).
     /// # Errors
     /// No such session.
-    fn serve_writes_by_writes(&mut self, session: SessionId, on: bool) -> Result<(), SessionError>;
-
-    /// Returns the number of blocks that the session has not yet received.
-    ///
-    /// # Errors
-    /// No such session.
-    fn to_come(&self, session: SessionId) -> Result<u64, SessionError>;
+    fn serve_writes_by_writes(&mut self, session: SessionId, on: bool) -> Result<(), SessionError> {
+        self.call(SessionCall::ServeByWrites { session, op: Op::Write, on }).map(drop)
+    }
 
     /// Registers a task: read every block of `block` sectors in `range`, in any order, each once. Blocks are aligned to the
     /// range's first LBN; the last is shorter if the range is no multiple.
@@ -223,7 +325,9 @@ pub trait Sessions {
         range: LbnRange,
         block: Sectors,
         parameter: Parameter,
-    ) -> Result<TaskId, SessionError>;
+    ) -> Result<TaskId, SessionError> {
+        self.call(SessionCall::Register { session, op: Op::Read, range, block, parameter }).map(TaskId::new)
+    }
 
     /// Registers a task of writes: the bytes of each block are requested ([`Application::buffer`]) when it is chosen.
     ///
@@ -235,44 +339,58 @@ pub trait Sessions {
         range: LbnRange,
         block: Sectors,
         parameter: Parameter,
-    ) -> Result<TaskId, SessionError>;
+    ) -> Result<TaskId, SessionError> {
+        self.call(SessionCall::Register { session, op: Op::Write, range, block, parameter }).map(TaskId::new)
+    }
 
     /// Ends a task: nothing of it is delivered from here on. Returns the number of its blocks that were not delivered.
     ///
     /// # Errors
     /// No such task; a completely delivered task has ended.
-    fn abort(&mut self, task: TaskId) -> Result<u64, SessionError>;
+    fn abort(&mut self, task: TaskId) -> Result<u64, SessionError> {
+        self.call(SessionCall::Abort { task })
+    }
 
     /// Withdraws every pending block of the session's tasks that touches `range`. Returns their number.
     ///
     /// # Errors
     /// No such session, an empty range, or one past the drive's end.
-    fn abort_range(&mut self, session: SessionId, range: LbnRange) -> Result<u64, SessionError>;
+    fn abort_range(&mut self, session: SessionId, range: LbnRange) -> Result<u64, SessionError> {
+        self.call(SessionCall::AbortRange { session, range })
+    }
 
     /// Makes every pending block of the session's tasks that touches `range` foreground work; for a suspended session when
     /// it is resumed. Returns their number.
     ///
     /// # Errors
     /// No such session, an empty range, or one past the drive's end.
-    fn promote(&mut self, session: SessionId, range: LbnRange) -> Result<u64, SessionError>;
+    fn promote(&mut self, session: SessionId, range: LbnRange) -> Result<u64, SessionError> {
+        self.call(SessionCall::Promote { session, range })
+    }
 
     /// Suspends the session's tasks until [`resume`](Self::resume). Blocks under way are still delivered.
     ///
     /// # Errors
     /// No such session.
-    fn suspend(&mut self, session: SessionId) -> Result<(), SessionError>;
+    fn suspend(&mut self, session: SessionId) -> Result<(), SessionError> {
+        self.call(SessionCall::Suspend { session }).map(drop)
+    }
 
     /// Resumes a suspended session's tasks.
     ///
     /// # Errors
     /// No such session.
-    fn resume(&mut self, session: SessionId) -> Result<(), SessionError>;
+    fn resume(&mut self, session: SessionId) -> Result<(), SessionError> {
+        self.call(SessionCall::Resume { session }).map(drop)
+    }
 
     /// Ends a session and all its tasks. Returns the number of blocks that were not delivered.
     ///
     /// # Errors
     /// No such session.
-    fn close(&mut self, session: SessionId) -> Result<u64, SessionError>;
+    fn close(&mut self, session: SessionId) -> Result<u64, SessionError> {
+        self.call(SessionCall::Close { session })
+    }
 }
 
 /// A block that is about to be written.

@@ -8,11 +8,11 @@ use crate::medium::{Health, Medium, lbns};
 use crate::mine::Mine;
 use crate::world::Counts;
 use apps::scrub::{Checksums, Finding, Known, Plan, Scrubber};
-use scheduler::{Application, Core, Parameter, Priority, Record, SessionError, Sessions, Watch, Watched};
+use scheduler::{Application, Priority, Record, SessionCall, SessionError, Sessions, Watched};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
-use units::{Instant, Lbn, LbnRange, Op, Sectors, SessionId, TaskId};
+use units::{Instant, Lbn, Op, Sectors, SessionId, TaskId};
 
 /// The number of its session, which no step has.
 const SCRUBBER: u32 = u32::MAX - 7;
@@ -64,69 +64,36 @@ pub(crate) struct Scrub {
     ever_rotten: BTreeSet<Lbn>,
 }
 
-/// The scrubber's calls, reported to the model.
-struct Door<'a> {
-    /// The number of the session.
-    number: u32,
-    /// Whether writes complete reads of a new session.
-    serve: bool,
-    clients: &'a mut Clients,
-    now: Instant,
-    sequence: u64,
-    broken: &'a mut Option<Broken>,
-}
-
-impl Door<'_> {
-    fn see(&mut self, seen: Result<(), Broken>) {
-        if let Err(broken) = seen {
-            self.broken.get_or_insert(broken);
+/// Reports a call of an application to the model: the number of its session, whether writes complete reads of a new session,
+/// and the place in the order of events.
+fn see(
+    clients: &mut Clients,
+    (number, serve): (u32, bool),
+    (now, sequence): (Instant, u64),
+    call: SessionCall,
+    answer: Result<u64, SessionError>,
+) -> Result<(), Broken> {
+    let left = match call {
+        SessionCall::Open { priority } => {
+            let session = Session { number, priority, serve, suspended: None, wanted: 0 };
+            return answer.map_or(Ok(()), |id| clients.opened(SessionId::new(id), session));
         }
-    }
-
-    fn counted(&mut self, told: Result<u64, SessionError>, left: u64) {
-        self.see(hold(told == Ok(left), Check::Count, || {
-            format!("an application is told {told:?}, and {left} blocks had not come")
-        }));
-    }
-}
-
-impl Watch for Door<'_> {
-    fn opened(&mut self, id: SessionId, priority: Priority) {
-        let session =
-            Session { number: self.number, priority, serve: self.serve, suspended: None, wanted: 0 };
-        let seen = self.clients.opened(id, session);
-        self.see(seen);
-    }
-
-    fn serves(&mut self, session: SessionId, on: bool) {
-        self.clients.serve(session, on);
-    }
-
-    fn registered(
-        &mut self,
-        (session, id): (SessionId, TaskId),
-        (op, range, block): (Op, LbnRange, Sectors),
-        parameter: Parameter,
-    ) {
-        let task = NewTask { number: self.number, session, op, range, block: block.get(), parameter };
-        let seen = self.clients.registered(id, task, self.now, self.sequence);
-        self.see(seen);
-    }
-
-    fn aborted(&mut self, task: TaskId, told: Result<u64, SessionError>) {
-        let left = self.clients.aborted(task).unwrap_or(0);
-        self.counted(told, left);
-    }
-
-    fn withdrawn(&mut self, _: &Core, session: SessionId, range: LbnRange, told: Result<u64, SessionError>) {
-        let left = self.clients.withdrawn(session, range);
-        self.counted(told, left);
-    }
-
-    fn closed(&mut self, session: SessionId, told: Result<u64, SessionError>) {
-        let left = self.clients.closed(session);
-        self.counted(told, left);
-    }
+        SessionCall::ServeByWrites { session, op: Op::Read, on } if answer.is_ok() => {
+            clients.serve(session, on);
+            return Ok(());
+        }
+        SessionCall::Register { session, op, range, block, parameter } => {
+            let task = NewTask { number, session, op, range, block: block.get(), parameter };
+            return answer.map_or(Ok(()), |id| clients.registered(TaskId::new(id), task, now, sequence));
+        }
+        SessionCall::Abort { task } => clients.aborted(task).unwrap_or(0),
+        SessionCall::AbortRange { session, range } => clients.withdrawn(session, range),
+        SessionCall::Close { session } => clients.closed(session),
+        _ => return Ok(()),
+    };
+    hold(answer == Ok(left), Check::Count, || {
+        format!("an application is told {answer:?}, and {left} blocks had not come")
+    })
 }
 
 /// The applications of a host.
@@ -161,10 +128,13 @@ pub(crate) trait Scrubbing: Calls {
         let serve = self.setup().writes_serve_reads;
         let (now, sequence) = self.clock();
         let (core, clients) = self.both();
-        let mut broken = None;
-        let watch = Door { number, serve, clients, now, sequence, broken: &mut broken };
-        let told = call(&mut Watched { sessions: core, watch });
-        broken.map_or(Ok(told), Err)
+        let mut seen = Ok(());
+        let told = call(&mut Watched::new(core, |call, answer| {
+            if seen.is_ok() {
+                seen = see(clients, (number, serve), (now, sequence), call, answer);
+            }
+        }));
+        seen.map(|()| told)
     }
 
     /// Starts a scrub of the whole drive, unless one is under way.

@@ -4,6 +4,7 @@ mod host;
 
 use crate::support::{self, Registry, SECTOR, range};
 use freeblock_apps::reorganizer::*;
+use freeblock_apps::sessions::{SessionCall, Sessions};
 use host::{Load, World};
 use proptest::prelude::*;
 use std::num::NonZeroU64;
@@ -407,70 +408,21 @@ fn a_state_with_contradictory_links_is_refused() {
 fn hundreds_of_thousands_of_blocks_are_few_tasks() {
     #[derive(Default)]
     struct Count(u64, u64);
-    impl freeblock_apps::sessions::Sessions for Count {
-        fn open(&mut self, _: scheduler::Priority) -> Result<units::SessionId, scheduler::SessionError> {
-            Ok(units::SessionId::new(0))
+    impl Sessions for Count {
+        fn call(&mut self, call: SessionCall) -> Result<u64, scheduler::SessionError> {
+            let Self(tasks, withdrawals) = self;
+            match call {
+                SessionCall::Register { .. } => {
+                    *tasks += 1;
+                    return Ok(*tasks);
+                }
+                SessionCall::AbortRange { .. } => *withdrawals += 1,
+                _ => {}
+            }
+            Ok(0)
         }
-        fn set_priority(
-            &mut self,
-            _: units::SessionId,
-            _: scheduler::Priority,
-        ) -> Result<(), scheduler::SessionError> {
-            Ok(())
-        }
-        fn serve_reads_by_writes(
-            &mut self,
-            _: units::SessionId,
-            _: bool,
-        ) -> Result<(), scheduler::SessionError> {
-            Ok(())
-        }
-        fn serve_writes_by_writes(
-            &mut self,
-            _: units::SessionId,
-            _: bool,
-        ) -> Result<(), scheduler::SessionError> {
-            Ok(())
-        }
+
         fn to_come(&self, _: units::SessionId) -> Result<u64, scheduler::SessionError> {
-            Ok(0)
-        }
-        fn read(
-            &mut self,
-            _: units::SessionId,
-            _: LbnRange,
-            _: Sectors,
-            _: freeblock_apps::sessions::Parameter,
-        ) -> Result<units::TaskId, scheduler::SessionError> {
-            self.0 += 1;
-            Ok(units::TaskId::new(self.0))
-        }
-        fn write(
-            &mut self,
-            s: units::SessionId,
-            r: LbnRange,
-            b: Sectors,
-            p: freeblock_apps::sessions::Parameter,
-        ) -> Result<units::TaskId, scheduler::SessionError> {
-            self.read(s, r, b, p)
-        }
-        fn abort(&mut self, _: units::TaskId) -> Result<u64, scheduler::SessionError> {
-            Ok(0)
-        }
-        fn abort_range(&mut self, _: units::SessionId, _: LbnRange) -> Result<u64, scheduler::SessionError> {
-            self.1 += 1;
-            Ok(0)
-        }
-        fn promote(&mut self, _: units::SessionId, _: LbnRange) -> Result<u64, scheduler::SessionError> {
-            Ok(0)
-        }
-        fn suspend(&mut self, _: units::SessionId) -> Result<(), scheduler::SessionError> {
-            Ok(())
-        }
-        fn resume(&mut self, _: units::SessionId) -> Result<(), scheduler::SessionError> {
-            Ok(())
-        }
-        fn close(&mut self, _: units::SessionId) -> Result<u64, scheduler::SessionError> {
             Ok(0)
         }
     }

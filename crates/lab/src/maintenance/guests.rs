@@ -6,9 +6,7 @@ use apps::scrub::Scrubber;
 use apps::snapshot::Volume;
 use lab_apps::cache::Cache;
 use lab_apps::miner::Miner;
-use scheduler::{
-    Application, Buffers, Core, Priority, Record, SessionError, Sessions, Wanted, Watch, Watched,
-};
+use scheduler::{Application, Buffers, Core, Record, SessionCall, SessionError, Sessions, Wanted, Watched};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -82,7 +80,7 @@ impl Guests {
         start: impl FnOnce(&mut dyn Sessions) -> Result<Guest, E>,
     ) -> Result<GuestId, E> {
         let owner = self.list.len();
-        let guest = start(&mut Watched { sessions: core, watch: Owner { owners: &mut self.owners, owner } })?;
+        let guest = start(&mut Watched::new(core, owned(&mut self.owners, owner)))?;
         self.list.push((guest, Tally::default()));
         Ok(GuestId(owner))
     }
@@ -103,10 +101,7 @@ impl Guests {
         call: impl FnOnce(&mut Guest, &mut dyn Sessions) -> R,
     ) -> Option<R> {
         let (guest, _) = self.list.get_mut(id.0)?;
-        Some(call(
-            guest,
-            &mut Watched { sessions: core, watch: Owner { owners: &mut self.owners, owner: id.0 } },
-        ))
+        Some(call(guest, &mut Watched::new(core, owned(&mut self.owners, id.0))))
     }
 
     /// Passes a record to its owner.
@@ -125,7 +120,7 @@ impl Guests {
         tally.with_foreground += if with_foreground { size.get() } else { 0 };
         tally.passes += u64::from(tally.end != Some(record.range.start()));
         tally.end = Some(record.range.end());
-        let mut calls = Watched { sessions: core, watch: Owner { owners: &mut self.owners, owner } };
+        let mut calls = Watched::new(core, owned(&mut self.owners, owner));
         match guest {
             // The delivery reports damaged pages; pages of zeros are damaged, which does not matter here.
             Guest::Miner(miner) => drop(miner.deliver(&mut calls, record, bytes)),
@@ -161,20 +156,14 @@ impl Buffers for Asker<'_> {
     }
 }
 
-/// Session calls that record the owner of each new session.
-struct Owner<'a> {
-    owners: &'a mut BTreeMap<SessionId, usize>,
+/// Returns a callback that records the owner of each new session.
+fn owned(
+    owners: &mut BTreeMap<SessionId, usize>,
     owner: usize,
-}
-
-impl Watch for Owner<'_> {
-    fn opened(&mut self, session: SessionId, _: Priority) {
-        self.owners.insert(session, self.owner);
-    }
-
-    fn closed(&mut self, session: SessionId, told: Result<u64, SessionError>) {
-        if told.is_ok() {
-            self.owners.remove(&session);
-        }
+) -> impl FnMut(SessionCall, Result<u64, SessionError>) {
+    move |call, answer| match (call, answer) {
+        (SessionCall::Open { .. }, Ok(number)) => drop(owners.insert(SessionId::new(number), owner)),
+        (SessionCall::Close { session }, Ok(_)) => drop(owners.remove(&session)),
+        _ => {}
     }
 }

@@ -1,6 +1,6 @@
 //! The owners of sessions.
 
-use scheduler::{Priority, SessionError, Sessions, Watch, Watched};
+use scheduler::{SessionCall, SessionError, Sessions};
 use std::collections::BTreeMap;
 use units::SessionId;
 
@@ -12,9 +12,6 @@ pub(crate) enum Owner {
     /// The client of this number.
     Guest(u64),
 }
-
-/// Sessions that record an owner for each session that is opened.
-pub(crate) type Routed<'a> = Watched<'a, Opened<'a>, dyn Sessions + 'a>;
 
 /// Owners by session.
 #[derive(Clone, Debug, Default)]
@@ -33,7 +30,7 @@ impl Routes {
 
     /// Returns the sessions on which `owner` makes its calls.
     pub fn of<'a>(&'a mut self, owner: Owner, sessions: &'a mut dyn Sessions) -> Routed<'a> {
-        Watched { sessions, watch: Opened { routes: self, owner } }
+        Routed { owners: &mut self.owners, owner, sessions }
     }
 
     pub fn forget(&mut self, owner: Owner) {
@@ -42,19 +39,24 @@ impl Routes {
 }
 
 /// Session calls that record the owner of each new session.
-pub(crate) struct Opened<'a> {
-    routes: &'a mut Routes,
+pub(crate) struct Routed<'a> {
+    owners: &'a mut BTreeMap<SessionId, Owner>,
     owner: Owner,
+    sessions: &'a mut dyn Sessions,
 }
 
-impl<S: Sessions + ?Sized> Watch<S> for Opened<'_> {
-    fn opened(&mut self, session: SessionId, _: Priority) {
-        self.routes.owners.insert(session, self.owner);
+impl Sessions for Routed<'_> {
+    fn call(&mut self, call: SessionCall) -> Result<u64, SessionError> {
+        let number = self.sessions.call(call)?;
+        match call {
+            SessionCall::Open { .. } => drop(self.owners.insert(SessionId::new(number), self.owner)),
+            SessionCall::Close { session } => drop(self.owners.remove(&session)),
+            _ => {}
+        }
+        Ok(number)
     }
 
-    fn closed(&mut self, session: SessionId, told: Result<u64, SessionError>) {
-        if told.is_ok() {
-            self.routes.owners.remove(&session);
-        }
+    fn to_come(&self, session: SessionId) -> Result<u64, SessionError> {
+        self.sessions.to_come(session)
     }
 }

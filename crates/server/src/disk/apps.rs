@@ -1,16 +1,14 @@
 //! Applications on a disk: the owners of sessions, and the buffers that were given.
 
 use super::blocks::{Blocks, within};
-use crate::tape::{Noted, Taped};
+use crate::tape::{Entry, Taped, note};
 use device::{Answer, BackgroundRequest, Failure, Snapshot};
-use scheduler::{
-    Application, Buffers, Core, Given, Priority, Record, SessionError, Sessions, Wanted, Watch, Watched,
-};
+use scheduler::{Application, Buffers, Given, Record, SessionCall, Sessions, Wanted, Watched};
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
-use units::{Bytes, Instant, Lbn, LbnRange, Sectors, SessionId, TaskId};
+use units::{Bytes, Instant, Lbn, LbnRange, Sectors, SessionId};
 
 /// Questions to an application of a live disk, beside those about its blocks. By default it has no restrictions.
 pub trait Guard {
@@ -211,13 +209,14 @@ impl Apps {
     ) -> Option<R> {
         let Self { apps, owners, .. } = self;
         let app = apps.get_mut(index)?;
-        let watch = Calls { owners, blocks: world.blocks, app: index };
         let Taped { core, tape } = world.core;
-        let mut watched = Watched { sessions: core, watch };
-        Some(match tape {
-            None => call(&mut *app.app, &mut watched),
-            Some(_) => call(&mut *app.app, &mut Noted { sessions: &mut watched, tape }),
-        })
+        let mut watched = Watched::new(core, |call, answer| {
+            note(tape, || Entry::Call { call, got: answer.ok() });
+            if let Ok(number) = answer {
+                accepted(call, number, owners, world.blocks, index);
+            }
+        });
+        Some(call(&mut *app.app, &mut watched))
     }
 
     pub fn set_writers(&mut self, writers: usize) {
@@ -355,35 +354,25 @@ impl Apps {
     }
 }
 
-/// Session calls that record the owner of each new session, and drop blocks that are no longer wanted.
-struct Calls<'a> {
-    owners: &'a mut BTreeMap<SessionId, usize>,
-    blocks: &'a mut Blocks,
+/// Handles an accepted call of an application: records the owner of a new session, and drops blocks that are no longer wanted.
+fn accepted(
+    call: SessionCall,
+    number: u64,
+    owners: &mut BTreeMap<SessionId, usize>,
+    blocks: &mut Blocks,
     app: usize,
-}
-
-impl Watch for Calls<'_> {
-    fn opened(&mut self, session: SessionId, _: Priority) {
-        self.owners.insert(session, self.app);
-    }
-
-    fn aborted(&mut self, task: TaskId, told: Result<u64, SessionError>) {
-        if told.is_ok() {
-            self.blocks.forget(|of, _, _| of == task);
+) {
+    match call {
+        SessionCall::Open { .. } => drop(owners.insert(SessionId::new(number), app)),
+        SessionCall::Abort { task } => blocks.forget(|of, _, _| of == task),
+        SessionCall::AbortRange { session, range } => {
+            blocks.forget(|_, owner, block| owner == session && block.overlaps(range));
         }
-    }
-
-    fn withdrawn(&mut self, _: &Core, session: SessionId, range: LbnRange, told: Result<u64, SessionError>) {
-        if told.is_ok() {
-            self.blocks.forget(|_, owner, block| owner == session && block.overlaps(range));
+        SessionCall::Close { session } => {
+            owners.remove(&session);
+            blocks.forget(|_, owner, _| owner == session);
         }
-    }
-
-    fn closed(&mut self, session: SessionId, told: Result<u64, SessionError>) {
-        if told.is_ok() {
-            self.owners.remove(&session);
-            self.blocks.forget(|_, owner, _| owner == session);
-        }
+        _ => {}
     }
 }
 

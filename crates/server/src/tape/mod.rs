@@ -6,15 +6,14 @@
 mod entry;
 mod frames;
 mod later;
-mod noted;
 mod replay;
 
 pub use frames::{FrameError, Frames, Lines};
 pub use later::Later;
-pub(crate) use noted::Noted;
 pub use replay::{Replay, ReplayError, Replayed};
 
-use entry::{Entry, Gave};
+pub(crate) use entry::Entry;
+use entry::Gave;
 use scheduler::{Buffers, CommandId, Core, Outcome, Request, SubmitError, Wanted};
 use std::fmt;
 use std::io::{self, Write};
@@ -133,7 +132,7 @@ pub(crate) fn note(tape: &mut Option<Tape>, entry: impl FnOnce() -> Entry) {
 impl Taped {
     pub fn submit(&mut self, now: Instant, request: Request) -> Result<(), SubmitError> {
         let told = self.core.submit(now, request);
-        note(&mut self.tape, || Entry::submit(now, &request, told.is_ok()));
+        note(&mut self.tape, || Entry::Submit { at: now, request, taken: told.is_ok() });
         told
     }
 
@@ -146,11 +145,7 @@ impl Taped {
         let mut heard = Heard { buffers, said: Vec::new() };
         let action = self.core.poll_with(now, &mut heard);
         let said = heard.said;
-        note(&mut self.tape, || Entry::Poll {
-            at: now.as_nanos(),
-            buffers: said,
-            gave: action.as_ref().map(Gave::new),
-        });
+        note(&mut self.tape, || Entry::Poll { at: now, buffers: said, gave: action.as_ref().map(Gave::new) });
         action
     }
 }

@@ -1,12 +1,12 @@
 //! The replay of a tape on a fresh core.
 
-use super::entry::{Call, Entry, Gave, lbns, op, request};
+use super::entry::{Entry, Gave};
 use super::frames::{FrameError, Lines};
-use scheduler::{Buffers, Core, Outcome, Parameter, Priority, Sessions, Wanted};
-use std::collections::BTreeMap;
+use scheduler::{Buffers, CommandId, Core, Outcome, Sessions, Wanted};
+use std::collections::BTreeSet;
 use std::io::Read;
 use thiserror::Error;
-use units::{Instant, Lbn, Op, Sectors, SessionId, TaskId};
+use units::Instant;
 
 /// A tape that cannot be replayed, or a core that decides differently.
 #[derive(Debug, Error)]
@@ -81,7 +81,7 @@ impl<R: Read> Replay<R> {
             .map_err(|error| ReplayError::Line { line: 1, problem: error.to_string() })?;
         let core = make(&setup).map_err(ReplayError::Setup)?;
         let told = Replayed { cut_off: true, ..Replayed::default() };
-        let teller = Teller { core, commands: BTreeMap::new(), told };
+        let teller = Teller { core, commands: BTreeSet::new(), told };
         Ok(Self { lines, line: 1, teller, ended: false })
     }
 
@@ -134,8 +134,8 @@ impl<R: Read> Replay<R> {
 #[derive(Debug)]
 struct Teller {
     core: Core,
-    /// The commands at the drive, by their number on the tape.
-    commands: BTreeMap<u64, scheduler::CommandId>,
+    /// The commands at the drive.
+    commands: BTreeSet<CommandId>,
     told: Replayed,
 }
 
@@ -144,21 +144,21 @@ impl Teller {
     fn tell(&mut self, entry: &Entry) -> Result<Entry, String> {
         let mut now = entry.clone();
         match (entry, &mut now) {
-            (&Entry::Submit { at, id, write, lbns, .. }, Entry::Submit { taken, .. }) => {
-                *taken = self.core.submit(Instant::from_nanos(at), request(id, write, lbns)).is_ok();
+            (&Entry::Submit { at, request, .. }, Entry::Submit { taken, .. }) => {
+                *taken = self.core.submit(at, request).is_ok();
             }
             (&Entry::Done { at, id, bad }, _) => {
-                self.done(at, id, bad.map_or(Outcome::Done, |lbn| Outcome::NoData(Lbn::new(lbn))))?;
+                self.done(at, id, bad.map_or(Outcome::Done, Outcome::NoData))?;
             }
             (&Entry::Lost { at, id }, _) => self.done(at, id, Outcome::Lost)?,
             (Entry::Poll { at, buffers, .. }, Entry::Poll { buffers: asked, gave, .. }) => {
                 let mut said = Said { live: buffers, asked: Vec::new() };
-                let action = self.core.poll_with(Instant::from_nanos(*at), &mut said);
+                let action = self.core.poll_with(*at, &mut said);
                 *asked = said.asked;
                 *gave = action.as_ref().map(Gave::new);
                 match action {
                     Some(scheduler::Action::Send(command)) => {
-                        self.commands.insert(command.id.get(), command.id);
+                        self.commands.insert(command.id);
                         self.told.commands += 1;
                     }
                     Some(scheduler::Action::Completed(_) | scheduler::Action::Failed { .. }) => {
@@ -168,51 +168,18 @@ impl Teller {
                     _ => {}
                 }
             }
-            (Entry::Call { call, .. }, Entry::Call { got, .. }) => *got = self.call(call)?,
+            (Entry::Call { call, .. }, Entry::Call { got, .. }) => *got = self.core.call(*call).ok(),
             _ => {}
         }
         Ok(now)
     }
 
-    fn done(&mut self, at: u64, id: u64, outcome: Outcome<'_>) -> Result<(), String> {
-        let command = self.commands.remove(&id).ok_or(format!("no command {id} is at the drive"))?;
-        self.core.command_done(Instant::from_nanos(at), command, outcome);
+    fn done(&mut self, at: Instant, id: CommandId, outcome: Outcome<'_>) -> Result<(), String> {
+        if !self.commands.remove(&id) {
+            return Err(format!("no {id} is at the drive"));
+        }
+        self.core.command_done(at, id, outcome);
         Ok(())
-    }
-
-    /// Makes a session call; returns its number, or nothing for a refusal.
-    fn call(&mut self, call: &Call) -> Result<Option<u64>, String> {
-        let core = &mut self.core;
-        let priority = |n| Priority::new(n).ok_or(format!("{n} is no priority; they are 1 to 100"));
-        Ok(match *call {
-            Call::Open { priority: n } => core.open(priority(n)?).ok().map(SessionId::get),
-            Call::SetPriority { session, priority: n } => {
-                core.set_priority(SessionId::new(session), priority(n)?).ok().map(|()| 0)
-            }
-            Call::Serve { session, on } => {
-                core.serve_reads_by_writes(SessionId::new(session), on).ok().map(|()| 0)
-            }
-            Call::ServeWrites { session, on } => {
-                core.serve_writes_by_writes(SessionId::new(session), on).ok().map(|()| 0)
-            }
-            Call::Register { session, write, lbns: range, block, parameter } => {
-                let (session, range) = (SessionId::new(session), lbns(range));
-                let (block, parameter) = (Sectors::new(block), Parameter(parameter));
-                let task = match op(write) {
-                    Op::Read => core.read(session, range, block, parameter),
-                    Op::Write => core.write(session, range, block, parameter),
-                };
-                task.ok().map(TaskId::get)
-            }
-            Call::Abort { task } => core.abort(TaskId::new(task)).ok(),
-            Call::AbortRange { session, lbns: range } => {
-                core.abort_range(SessionId::new(session), lbns(range)).ok()
-            }
-            Call::Promote { session, lbns: range } => core.promote(SessionId::new(session), lbns(range)).ok(),
-            Call::Suspend { session } => core.suspend(SessionId::new(session)).ok().map(|()| 0),
-            Call::Resume { session } => core.resume(SessionId::new(session)).ok().map(|()| 0),
-            Call::Close { session } => core.close(SessionId::new(session)).ok(),
-        })
     }
 }
 

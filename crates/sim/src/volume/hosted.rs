@@ -1,7 +1,7 @@
 //! Applications in a volume, their sessions, and their buffers.
 
 use scheduler::{
-    Application, Buffers, Core, Given, Priority, Record, SessionError, Sessions, Wanted, Watch, Watched,
+    Application, Buffers, Core, Given, Record, SessionCall, SessionError, Sessions, Wanted, Watched,
 };
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -71,7 +71,7 @@ impl Apps {
         let Self { apps, stirred, owners } = self;
         let app: &mut dyn Any = &mut *apps.get_mut(place.index)?.0;
         let app = app.downcast_mut()?;
-        Some(call(app, &mut Watched { sessions: core, watch: Calls { stirred, owners, app: place.index } }))
+        Some(call(app, &mut Watched::new(core, owned(owners, place.index, stirred))))
     }
 
     /// Passes a record to the application that opened its session.
@@ -84,30 +84,23 @@ impl Apps {
             None => tally.bytes += size.get(),
             Some(_) => tally.failed += 1,
         }
-        let watch = Calls { stirred, owners, app: index };
-        app.done(&mut Watched { sessions: core, watch }, record, bytes, now);
+        app.done(&mut Watched::new(core, owned(owners, index, stirred)), record, bytes, now);
     }
 }
 
-/// Records which application opened each session.
-struct Calls<'a> {
-    stirred: &'a mut bool,
-    owners: &'a mut BTreeMap<SessionId, usize>,
+/// Returns a callback that records which application opened each session, and that the core is to be polled.
+fn owned(
+    owners: &mut BTreeMap<SessionId, usize>,
     app: usize,
-}
-
-impl Watch for Calls<'_> {
-    fn called(&mut self) {
-        *self.stirred = true;
-    }
-
-    fn opened(&mut self, session: SessionId, _: Priority) {
-        self.owners.insert(session, self.app);
-    }
-
-    fn closed(&mut self, session: SessionId, told: Result<u64, SessionError>) {
-        if told.is_ok() {
-            self.owners.remove(&session);
+    stirred: &mut bool,
+) -> impl FnMut(SessionCall, Result<u64, SessionError>) {
+    move |call, answer| {
+        let Ok(number) = answer else { return };
+        *stirred = true;
+        match call {
+            SessionCall::Open { .. } => drop(owners.insert(SessionId::new(number), app)),
+            SessionCall::Close { session } => drop(owners.remove(&session)),
+            _ => {}
         }
     }
 }

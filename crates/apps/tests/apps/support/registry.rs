@@ -1,7 +1,7 @@
 //! The naive host's session calls: registrations as plain lists.
 
-use freeblock_apps::sessions::{Parameter, Sessions};
-use scheduler::{Priority, SessionError};
+use freeblock_apps::sessions::{Parameter, SessionCall, Sessions};
+use scheduler::SessionError;
 use std::collections::{BTreeMap, BTreeSet};
 use units::{Lbn, LbnRange, Op, Sectors, SessionId, TaskId};
 
@@ -169,91 +169,53 @@ impl Registry {
 }
 
 impl Sessions for Registry {
-    fn open(&mut self, _: Priority) -> Result<SessionId, SessionError> {
-        if self.sessions.len() >= self.most_sessions {
-            return Err(SessionError::TooManySessions { most: self.most_sessions });
+    fn call(&mut self, call: SessionCall) -> Result<u64, SessionError> {
+        match call {
+            SessionCall::Open { .. } => {
+                if self.sessions.len() >= self.most_sessions {
+                    return Err(SessionError::TooManySessions { most: self.most_sessions });
+                }
+                let id = self.next;
+                self.next += 1;
+                let session = Session { suspended: false, left: 0, by_writes: true };
+                self.sessions.insert(SessionId::new(id), session);
+                return Ok(id);
+            }
+            SessionCall::SetPriority { session, .. }
+            | SessionCall::ServeByWrites { session, op: Op::Write, .. } => drop(self.known(session)?),
+            SessionCall::ServeByWrites { session, op: Op::Read, on } => self.known(session)?.by_writes = on,
+            SessionCall::Register { session, op, range, block, parameter } => {
+                return self.add(session, range, block, op, parameter).map(TaskId::get);
+            }
+            SessionCall::Abort { task } => {
+                return match self.withdraw(|b| b.task == task, false) {
+                    0 => Err(SessionError::NoTask(task)),
+                    gone => Ok(gone),
+                };
+            }
+            SessionCall::AbortRange { session, range } => {
+                self.known(session)?;
+                return Ok(self.withdraw(|b| b.session == session && b.range.overlaps(range), false));
+            }
+            SessionCall::Promote { session, range } => {
+                self.known(session)?;
+                let touched = |b: &&mut Block| b.session == session && b.range.overlaps(range);
+                let promoted = self.blocks.iter_mut().filter(touched).filter(|block| !block.promoted);
+                return Ok(promoted.map(|block| block.promoted = true).count() as u64);
+            }
+            SessionCall::Suspend { session } => self.known(session)?.suspended = true,
+            SessionCall::Resume { session } => self.known(session)?.suspended = false,
+            SessionCall::Close { session } => {
+                self.known(session)?;
+                let gone = self.withdraw(|b| b.session == session, true);
+                self.sessions.remove(&session);
+                return Ok(gone);
+            }
         }
-        let id = SessionId::new(self.next);
-        self.next += 1;
-        self.sessions.insert(id, Session { suspended: false, left: 0, by_writes: true });
-        Ok(id)
-    }
-
-    fn set_priority(&mut self, session: SessionId, _: Priority) -> Result<(), SessionError> {
-        self.known(session).map(drop)
-    }
-
-    fn serve_reads_by_writes(&mut self, session: SessionId, on: bool) -> Result<(), SessionError> {
-        self.known(session)?.by_writes = on;
-        Ok(())
-    }
-
-    fn serve_writes_by_writes(&mut self, session: SessionId, _: bool) -> Result<(), SessionError> {
-        self.known(session).map(drop)
+        Ok(0)
     }
 
     fn to_come(&self, session: SessionId) -> Result<u64, SessionError> {
         self.sessions.get(&session).map(|s| s.left).ok_or(SessionError::NoSession(session))
-    }
-
-    fn read(
-        &mut self,
-        session: SessionId,
-        range: LbnRange,
-        block: Sectors,
-        parameter: Parameter,
-    ) -> Result<TaskId, SessionError> {
-        self.add(session, range, block, Op::Read, parameter)
-    }
-
-    fn write(
-        &mut self,
-        session: SessionId,
-        range: LbnRange,
-        block: Sectors,
-        parameter: Parameter,
-    ) -> Result<TaskId, SessionError> {
-        self.add(session, range, block, Op::Write, parameter)
-    }
-
-    fn abort(&mut self, task: TaskId) -> Result<u64, SessionError> {
-        match self.withdraw(|b| b.task == task, false) {
-            0 => Err(SessionError::NoTask(task)),
-            gone => Ok(gone),
-        }
-    }
-
-    fn abort_range(&mut self, session: SessionId, range: LbnRange) -> Result<u64, SessionError> {
-        self.known(session)?;
-        Ok(self.withdraw(|b| b.session == session && b.range.overlaps(range), false))
-    }
-
-    fn promote(&mut self, session: SessionId, range: LbnRange) -> Result<u64, SessionError> {
-        self.known(session)?;
-        let mut promoted = 0;
-        for block in &mut self.blocks {
-            if block.session == session && block.range.overlaps(range) && !block.promoted {
-                block.promoted = true;
-                promoted += 1;
-            }
-        }
-        Ok(promoted)
-    }
-
-    fn suspend(&mut self, session: SessionId) -> Result<(), SessionError> {
-        self.known(session)?.suspended = true;
-        Ok(())
-    }
-
-    fn resume(&mut self, session: SessionId) -> Result<(), SessionError> {
-        self.known(session)?.suspended = false;
-        Ok(())
-    }
-
-    fn close(&mut self, session: SessionId) -> Result<u64, SessionError> {
-        self.known(session)?;
-        let gone = self.withdraw(|b| b.session == session, true);
-        self.sessions.remove(&session);
-        Ok(gone)
     }
 }

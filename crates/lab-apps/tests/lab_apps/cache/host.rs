@@ -3,8 +3,7 @@
 //! a crash, tasks refused, foreground writes that may or may not complete pending tasks.
 
 use lab_apps::cache::{Action, Cache, HeadTime};
-use scheduler::{Application, Parameter, Record, Sessions, Wanted};
-use scheduler::{Priority, Request, SessionError};
+use scheduler::{Application, Parameter, Record, Request, SessionCall, SessionError, Sessions, Wanted};
 use std::collections::BTreeSet;
 use std::num::NonZeroU64;
 use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId, Sectors, SessionId, TaskId};
@@ -67,97 +66,66 @@ impl Registry {
 }
 
 impl Sessions for Registry {
-    fn open(&mut self, _: Priority) -> Result<SessionId, SessionError> {
-        Ok(SessionId::new(0))
-    }
-
-    fn set_priority(&mut self, session: SessionId, _: Priority) -> Result<(), SessionError> {
-        self.known(session)
-    }
-
-    fn serve_reads_by_writes(&mut self, session: SessionId, _: bool) -> Result<(), SessionError> {
-        self.known(session)
-    }
-
-    fn serve_writes_by_writes(&mut self, session: SessionId, _: bool) -> Result<(), SessionError> {
-        self.known(session)
+    fn call(&mut self, call: SessionCall) -> Result<u64, SessionError> {
+        match call {
+            SessionCall::Open { .. }
+            | SessionCall::Suspend { .. }
+            | SessionCall::Resume { .. }
+            | SessionCall::Close { .. } => Ok(0),
+            SessionCall::SetPriority { session, .. } | SessionCall::ServeByWrites { session, .. } => {
+                self.known(session).map(|()| 0)
+            }
+            SessionCall::Register { session, op, range, block, parameter } => {
+                assert_eq!(op, Op::Write, "the cache reads in the foreground");
+                self.known(session)?;
+                assert!(!range.is_empty() && range.len() == block && range.end().get() <= self.capacity);
+                for task in &self.tasks {
+                    let apart = task.range.end() <= range.start() || range.end() <= task.range.start();
+                    assert!(apart || task.ended, "{range} is registered twice");
+                }
+                if self.tasks.len() >= self.most_tasks {
+                    return Err(SessionError::TooManyTasks { most: self.most_tasks });
+                }
+                self.next += 1;
+                let id = TaskId::new(self.next);
+                self.tasks.push(Task {
+                    id,
+                    range,
+                    parameter,
+                    promoted: false,
+                    left: range,
+                    under_way: 0,
+                    bad: None,
+                    ended: false,
+                });
+                Ok(id.get())
+            }
+            SessionCall::Abort { task } => {
+                let at = self.tasks.iter().position(|t| t.id == task).ok_or(SessionError::NoTask(task))?;
+                self.tasks.swap_remove(at);
+                Ok(1)
+            }
+            SessionCall::AbortRange { .. } => panic!("the cache aborts tasks"),
+            SessionCall::Promote { session, range } => {
+                self.known(session)?;
+                let mut promoted = 0;
+                for task in &mut self.tasks {
+                    let touches = task.range.overlaps(range);
+                    let pending = !task.left.is_empty() && !task.ended;
+                    if touches && pending && self.most_promoted > 0 {
+                        self.most_promoted -= 1;
+                        task.promoted = true;
+                        promoted += 1;
+                    }
+                }
+                Ok(promoted)
+            }
+        }
     }
 
     fn to_come(&self, session: SessionId) -> Result<u64, SessionError> {
         self.known(session)?;
         Ok(self.tasks.iter().filter(|task| !task.ended).count() as u64)
-    }
-
-    fn read(&mut self, _: SessionId, _: LbnRange, _: Sectors, _: Parameter) -> Result<TaskId, SessionError> {
-        panic!("the cache reads in the foreground")
-    }
-
-    fn write(
-        &mut self,
-        session: SessionId,
-        range: LbnRange,
-        block: Sectors,
-        parameter: Parameter,
-    ) -> Result<TaskId, SessionError> {
-        self.known(session)?;
-        assert!(!range.is_empty() && range.len() == block && range.end().get() <= self.capacity);
-        for task in &self.tasks {
-            let apart = task.range.end() <= range.start() || range.end() <= task.range.start();
-            assert!(apart || task.ended, "{range} is registered twice");
-        }
-        if self.tasks.len() >= self.most_tasks {
-            return Err(SessionError::TooManyTasks { most: self.most_tasks });
-        }
-        self.next += 1;
-        let id = TaskId::new(self.next);
-        self.tasks.push(Task {
-            id,
-            range,
-            parameter,
-            promoted: false,
-            left: range,
-            under_way: 0,
-            bad: None,
-            ended: false,
-        });
-        Ok(id)
-    }
-
-    fn abort(&mut self, task: TaskId) -> Result<u64, SessionError> {
-        let at = self.tasks.iter().position(|t| t.id == task).ok_or(SessionError::NoTask(task))?;
-        self.tasks.swap_remove(at);
-        Ok(1)
-    }
-
-    fn abort_range(&mut self, _: SessionId, _: LbnRange) -> Result<u64, SessionError> {
-        panic!("the cache aborts tasks")
-    }
-
-    fn promote(&mut self, session: SessionId, range: LbnRange) -> Result<u64, SessionError> {
-        self.known(session)?;
-        let mut promoted = 0;
-        for task in &mut self.tasks {
-            let touches = task.range.overlaps(range);
-            let pending = !task.left.is_empty() && !task.ended;
-            if touches && pending && self.most_promoted > 0 {
-                self.most_promoted -= 1;
-                task.promoted = true;
-                promoted += 1;
-            }
-        }
-        Ok(promoted)
-    }
-
-    fn suspend(&mut self, _: SessionId) -> Result<(), SessionError> {
-        Ok(())
-    }
-
-    fn resume(&mut self, _: SessionId) -> Result<(), SessionError> {
-        Ok(())
-    }
-
-    fn close(&mut self, _: SessionId) -> Result<u64, SessionError> {
-        Ok(0)
     }
 }
 

@@ -5,10 +5,10 @@ use lab_apps::lld::{
     SegmentIndex, Sequence, State, Step, Taken, WriteError, recover,
 };
 use proptest::prelude::*;
-use scheduler::{Parameter, Priority, Record, SessionError, Sessions};
+use scheduler::{Record, SessionCall, SessionError, Sessions};
 use std::collections::BTreeMap;
 use std::convert::Infallible;
-use units::{Instant, LbnRange, Op, Sectors, SessionId, TaskId};
+use units::{Instant, LbnRange, Op, SessionId, TaskId};
 
 /// The content of the client's block, or nothing.
 type Content = Option<Vec<u8>>;
@@ -483,84 +483,39 @@ impl FakeSessions {
 }
 
 impl Sessions for FakeSessions {
-    fn open(&mut self, _: Priority) -> Result<SessionId, SessionError> {
-        Ok(SessionId::new(1))
-    }
-
-    fn set_priority(&mut self, session: SessionId, _: Priority) -> Result<(), SessionError> {
-        Err(SessionError::NoSession(session))
-    }
-
-    fn serve_reads_by_writes(&mut self, session: SessionId, _: bool) -> Result<(), SessionError> {
-        Err(SessionError::NoSession(session))
-    }
-
-    fn serve_writes_by_writes(&mut self, session: SessionId, _: bool) -> Result<(), SessionError> {
-        Err(SessionError::NoSession(session))
+    fn call(&mut self, call: SessionCall) -> Result<u64, SessionError> {
+        match call {
+            SessionCall::Open { .. } => Ok(1),
+            SessionCall::Register { session, op, range, block, parameter } => {
+                assert_eq!(op, Op::Read, "the free cleaner writes nothing");
+                self.next += 1;
+                let task = TaskId::new(self.next);
+                let mut start = range.start();
+                while start < range.end() {
+                    let once = self.wanted.iter().all(|r| r.range.start() != start);
+                    assert!(once, "a block is wanted twice at once");
+                    let range = LbnRange::new(start, block);
+                    let (bad, last) = (None, false);
+                    self.wanted.push(Record { session, task, range, op, parameter, bad, last });
+                    start += block;
+                }
+                Ok(self.next)
+            }
+            SessionCall::Abort { task } => {
+                let of_task = |record: &Record| record.task == task;
+                let known = self.wanted.iter().any(of_task) || self.under_way.iter().any(|(r, _)| of_task(r));
+                if !known {
+                    return Err(SessionError::NoTask(task));
+                }
+                self.wanted.retain(|record| !of_task(record));
+                Ok(0)
+            }
+            other => panic!("the free cleaner makes no such call: {other:?}"),
+        }
     }
 
     fn to_come(&self, session: SessionId) -> Result<u64, SessionError> {
         let under_way = self.under_way.iter().filter(|(record, _)| record.session == session);
         Ok((self.wanted.len() + under_way.count()) as u64)
-    }
-
-    fn write(
-        &mut self,
-        session: SessionId,
-        _: LbnRange,
-        _: Sectors,
-        _: Parameter,
-    ) -> Result<TaskId, SessionError> {
-        panic!("the free cleaner writes nothing, but wants to in {session}")
-    }
-
-    fn abort_range(&mut self, session: SessionId, _: LbnRange) -> Result<u64, SessionError> {
-        Err(SessionError::NoSession(session))
-    }
-
-    fn promote(&mut self, session: SessionId, _: LbnRange) -> Result<u64, SessionError> {
-        Err(SessionError::NoSession(session))
-    }
-
-    fn suspend(&mut self, session: SessionId) -> Result<(), SessionError> {
-        Err(SessionError::NoSession(session))
-    }
-
-    fn resume(&mut self, session: SessionId) -> Result<(), SessionError> {
-        Err(SessionError::NoSession(session))
-    }
-
-    fn close(&mut self, session: SessionId) -> Result<u64, SessionError> {
-        Err(SessionError::NoSession(session))
-    }
-
-    fn read(
-        &mut self,
-        session: SessionId,
-        range: LbnRange,
-        block: Sectors,
-        parameter: Parameter,
-    ) -> Result<TaskId, SessionError> {
-        self.next += 1;
-        let task = TaskId::new(self.next);
-        let mut start = range.start();
-        while start < range.end() {
-            assert!(self.wanted.iter().all(|r| r.range.start() != start), "a block is wanted twice at once");
-            let range = LbnRange::new(start, block);
-            let (op, bad, last) = (Op::Read, None, false);
-            self.wanted.push(Record { session, task, range, op, parameter, bad, last });
-            start += block;
-        }
-        Ok(task)
-    }
-
-    fn abort(&mut self, task: TaskId) -> Result<u64, SessionError> {
-        let of_task = |record: &Record| record.task == task;
-        let known = self.wanted.iter().any(of_task) || self.under_way.iter().any(|(r, _)| of_task(r));
-        if !known {
-            return Err(SessionError::NoTask(task));
-        }
-        self.wanted.retain(|record| !of_task(record));
-        Ok(0)
     }
 }

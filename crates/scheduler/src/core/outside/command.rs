@@ -9,6 +9,7 @@ use units::{Instant, Lbn, LbnRange, Op};
 
 /// A command that a core outside the drive has sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct CommandId(pub(super) u64);
 
 impl CommandId {

@@ -68,6 +68,7 @@ proofs-long: rust cc clients guest debian fuzz-check ## the proofs with other pe
 	@$(call proof,package,serve)
 	@$(call proof,boot,serve)
 	@$(call proof,pressure,serve)
+	@$(call proof,md,serve)
 	@export SWITCHES=$(TARGET)/release/examples/switches; $(call proof,switches,serve)
 	@if $(MAKE) --no-print-directory libclang; then \
 	  $(CARGO) test --release --locked --package freeblock-device --features ublk --lib && $(MAKE) --no-print-directory ublk && { $(call proof,ublk,serve); }; \

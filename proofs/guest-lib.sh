@@ -26,6 +26,15 @@ guest_parts() {
   touch "$GUEST/there"
 }
 
+# guest_part PACKAGE FILE: that package of Debian as well, for this file of it.
+guest_part() {
+  [ -e "$GUEST/$2" ] && return
+  mkdir -p "$GUEST/debs"
+  (cd "$GUEST/debs" && timeout 300 apt-get download -qq "$1") >>"$WORK/log" 2>&1 || skip "$1 cannot be downloaded"
+  dpkg-deb -x "$GUEST"/debs/"$1"_*.deb "$GUEST"
+  rm -r "$GUEST/debs"
+}
+
 # add PROGRAM: with the libraries that it needs, into the guest's memory file system.
 add() {
   cp "$1" "$root/bin/"

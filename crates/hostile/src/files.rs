@@ -106,6 +106,7 @@ pub(crate) fn journal(bytes: &[u8]) {
             seed: 7,
             device: None,
             permits: Default::default(),
+            memory: Default::default(),
         };
         let Ok(desk) = Desk::open(setup, journal) else { continue };
         for task in desk.tasks() {

@@ -14,11 +14,12 @@ use crate::values;
 use scheduler::policy::PolicyName;
 use serde::Deserialize;
 use server::control::Roles;
+use server::desk::budget::Budget;
 use server::{Address, Tls};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use toml::Spanned;
-use units::Duration;
+use units::{Bytes, Duration};
 
 /// The file's text, parsed.
 #[derive(Debug, Deserialize)]
@@ -33,6 +34,7 @@ struct FileText {
     targets: Option<Spanned<Vec<Spanned<PathBuf>>>>,
     keep: Option<Spanned<String>>,
     tasks_at_once: Option<NonZeroUsize>,
+    comparison_memory: Option<Spanned<String>>,
     log: Option<Spanned<String>>,
     #[serde(default)]
     lock_memory: bool,
@@ -74,6 +76,8 @@ pub(crate) struct Config {
     pub(crate) keep_bytes_max: u64,
     /// How many scrubs and comparisons run at a time, over all disks; as many as there are without it.
     pub(crate) tasks_at_once: Option<usize>,
+    /// The most memory of all comparisons together.
+    pub(crate) comparison_memory: Bytes,
     pub(crate) limits: server::Limits,
     /// The most background blocks that may be half read at once.
     pub(crate) partial_blocks: usize,
@@ -177,6 +181,7 @@ impl Config {
                     lock_memory: false,
                     keep_bytes_max: KEEP_BYTES_MAX,
                     tasks_at_once: None,
+                    comparison_memory: Budget::default().most(),
                     limits: server::Limits::default(),
                     partial_blocks: PARTIAL_BLOCKS,
                     disks: vec![DiskConfig {
@@ -295,6 +300,8 @@ impl Config {
         }
         let keep = |text: &Spanned<String>| place.parsed(text, |text| values::bytes(text).map(|b| b.get()));
         let keep_bytes_max = file.keep.as_ref().map(keep).transpose()?.unwrap_or(KEEP_BYTES_MAX);
+        let memory = |text: &Spanned<String>| place.parsed(text, comparison_memory);
+        let memory = file.comparison_memory.as_ref().map(memory).transpose()?;
         let targets = file.targets.map(|all| targets(all, file.state.as_ref(), &place)).transpose()?;
         let level = |text: &Spanned<String>| place.parsed(text, level);
         let log = file.log.as_ref().map(level).transpose()?.unwrap_or(LOG);
@@ -316,11 +323,22 @@ impl Config {
             lock_memory: file.lock_memory,
             keep_bytes_max,
             tasks_at_once: file.tasks_at_once.map(NonZeroUsize::get),
+            comparison_memory: memory.unwrap_or(Budget::default().most()),
             limits,
             partial_blocks,
             disks,
             places,
         })
+    }
+}
+
+/// Reads the memory of comparisons.
+fn comparison_memory(text: &str) -> Result<Bytes, String> {
+    let bytes = values::bytes(text)?;
+    let (least, most) = (Budget::BYTES_MIN, Budget::BYTES_MAX);
+    match (least..=most).contains(&bytes) {
+        true => Ok(bytes),
+        false => Err(format!("{text:?} is out of range; give {} to {}", least.get(), most.get())),
     }
 }
 
@@ -518,13 +536,22 @@ mod tests {
     }
 
     #[test]
+    fn the_memory_of_comparisons_is_in_its_range() {
+        assert_eq!(comparison_memory("64KiB"), Ok(Budget::BYTES_MIN));
+        assert_eq!(comparison_memory("1024GiB"), Ok(Budget::BYTES_MAX));
+        for wrong in ["65535", "1025GiB", "0", "much"] {
+            assert!(comparison_memory(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
     fn the_example_names_every_option() {
         let text = uncommented();
         let table = text.parse::<toml::Table>().unwrap();
         let keys = |table: &toml::Table| table.keys().cloned().collect::<Vec<_>>().join(" ");
         assert_eq!(
             keys(&table),
-            "control control_roles disk keep limits lock_memory log state targets tasks_at_once web"
+            "comparison_memory control control_roles disk keep limits lock_memory log state targets tasks_at_once web"
         );
         let roles = table["control_roles"].as_table().unwrap();
         assert_eq!(keys(roles), "read_gids read_uids write_gids write_uids");

@@ -32,6 +32,7 @@ use reload::Reload;
 use serde::Serialize;
 use server::control::{Control, ControlConfig};
 use server::desk::Setup;
+use server::desk::budget::Budget;
 use server::desk::permits::Permits;
 use server::desk::spec::DiskFacts;
 use server::office::{Office, OfficeError, Open, Peers, random_seed};
@@ -78,9 +79,11 @@ pub(crate) fn execute(args: &ServeArgs, console: &Console) -> Result<String, Pro
     }
     crate::switches::put_back_left(console);
     let permits = config.tasks_at_once.map_or_else(Permits::default, Permits::at_most);
-    let (peers, mut running) = (Peers::default(), Vec::<Served>::new());
+    let memory = Budget::of(config.comparison_memory);
+    let mut running = Vec::<Served>::new();
+    let among = Among { places: places.clone(), peers: Peers::default(), permits, memory };
     for disk in &config.disks {
-        match start(disk, &config, (&places, &peers, &permits), console) {
+        match start(disk, &config, &among, console) {
             Ok(served) => running.push(served),
             Err(problem) => {
                 // Servers that run already end in order: they may have begun work, but have acknowledged nothing that
@@ -91,7 +94,7 @@ pub(crate) fn execute(args: &ServeArgs, console: &Console) -> Result<String, Pro
             }
         }
     }
-    peers.meet(running.iter().filter_map(|served| served.office.as_ref()).map(Open::handle));
+    among.peers.meet(running.iter().filter_map(|served| served.office.as_ref()).map(Open::handle));
     let control = match control(&config, &running) {
         Ok(control) => control.map(Arc::new),
         Err(problem) => {
@@ -179,11 +182,19 @@ fn show(page: WebConfig, config: &Config, running: &[Served]) -> Result<Web, Pro
     web.map_err(|error| config.places.underline("web", Problem::failed(error)))
 }
 
+/// The parts that the disks of a daemon share.
+struct Among {
+    places: Places,
+    peers: Peers,
+    permits: Permits,
+    memory: Budget,
+}
+
 /// Sets up a desk for a disk's tasks, in its part of the state directory.
 fn office(
     disk: &DiskConfig,
     config: &Config,
-    (allowed, peers, permits): (&Places, &Peers, &Permits),
+    among: &Among,
     opened: &mut Disk<AnyDevice>,
 ) -> Result<Option<Office>, Problem> {
     let Some(state) = &config.state else { return Ok(None) };
@@ -200,11 +211,14 @@ fn office(
     };
     let seed = random_seed().map_err(Problem::failed)?;
     let (keep_bytes_max, background) = (config.keep_bytes_max, terms(disk));
-    let setup = Setup { disk: facts, keep_bytes_max, background, seed, device, permits: permits.clone() };
+    let (permits, memory) = (among.permits.clone(), among.memory.clone());
+    let setup = Setup { disk: facts, keep_bytes_max, background, seed, device, permits, memory };
     let office = Office::set_up(opened, setup, &state.join(&disk.name));
-    office.map(|office| Some(office.confined(allowed.clone()).among(peers))).map_err(|error| match error {
-        OfficeError::Journal(_) => disk.places.underline("device", Problem::failed(error)),
-        error => Problem::failed(error),
+    office.map(|office| Some(office.confined(among.places.clone()).among(&among.peers))).map_err(|error| {
+        match error {
+            OfficeError::Journal(_) => disk.places.underline("device", Problem::failed(error)),
+            error => Problem::failed(error),
+        }
     })
 }
 
@@ -219,12 +233,7 @@ fn terms(disk: &DiskConfig) -> BackgroundTerms {
     BackgroundTerms { floor: disk.background_floor, memory: disk.background_memory }
 }
 
-fn start(
-    disk: &DiskConfig,
-    config: &Config,
-    among: (&Places, &Peers, &Permits),
-    console: &Console,
-) -> Result<Served, Problem> {
+fn start(disk: &DiskConfig, config: &Config, among: &Among, console: &Console) -> Result<Served, Problem> {
     // Required encryption permits access from other machines.
     let remote = disk.allow_remote || disk.tls.as_ref().is_some_and(Tls::is_required);
     let bind = |(turn, address): (usize, &Address)| {

@@ -72,6 +72,7 @@ fn fixed(old: &Config, new: &Config) -> Vec<String> {
     differs("lock_memory", old.lock_memory != new.lock_memory);
     differs("keep", old.keep_bytes_max != new.keep_bytes_max);
     differs("tasks_at_once", old.tasks_at_once != new.tasks_at_once);
+    differs("comparison_memory", old.comparison_memory != new.comparison_memory);
     differs("limits.partial_blocks", old.partial_blocks != new.partial_blocks);
     for disk in &old.disks {
         match new.disks.iter().find(|other| other.name == disk.name) {
@@ -107,12 +108,20 @@ mod tests {
             [""; 0]
         );
         let new = config(
-            "keep = \"2GiB\"\ntasks_at_once = 3\n[web]\nlisten = \"127.0.0.1:8080\"\n[limits]\npartial_blocks = 7\n",
+            "keep = \"2GiB\"\ntasks_at_once = 3\ncomparison_memory = \"2GiB\"\n[web]\nlisten = \"127.0.0.1:8080\"\n[limits]\npartial_blocks = 7\n",
             "policy = \"fcfs\"\ntimeout_s = 5\n",
         );
         assert_eq!(
             fixed(&old, &new),
-            ["web", "keep", "tasks_at_once", "limits.partial_blocks", "disk a: policy", "disk a: timeout_s"]
+            [
+                "web",
+                "keep",
+                "tasks_at_once",
+                "comparison_memory",
+                "limits.partial_blocks",
+                "disk a: policy",
+                "disk a: timeout_s"
+            ]
         );
         let other = "[[disk]]\nname = \"b\"\ndevice = \"y\"\nlisten = [\"unix:/t\"]\n";
         let both = config("", other);

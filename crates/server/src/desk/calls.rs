@@ -58,6 +58,10 @@ impl Desk {
                 )));
             }
         }
+        let memory = match &what {
+            What::Verify(verify) => Some(verify.take_memory(&self.setup.memory)?),
+            _ => None,
+        };
         if what.checksums().is_some_and(|checksums| checksums.anew) && self.table.sums().is_some() {
             // The old store keeps learning of writes until this entry is durable, which is before the task begins.
             self.note(Event::Sums { store: None });
@@ -65,6 +69,7 @@ impl Desk {
         let (id, image) = (self.table.next_id(), self.roll());
         let seq = self.note(Event::Created { id, spec, at: self.unix_ms, image });
         self.creating.push_back((seq, id));
+        self.memory.extend(memory.map(|memory| (id, memory)));
         if what.takes_all() {
             self.alone.insert(id);
         }

@@ -67,6 +67,7 @@ impl Desk {
         self.live.remove(&id);
         self.gone(Owner::Task(id));
         self.alone.remove(&id);
+        self.memory.remove(&id);
         self.hushing.retain(|other| *other != id);
         self.creating.retain(|(_, other)| *other != id);
         self.routes.forget(Owner::Task(id));

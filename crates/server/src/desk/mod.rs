@@ -4,6 +4,7 @@
 //! that it needs, and [`Desk::told`] takes their results; [`crate::tasks::Clerks`] carries orders out.
 
 mod bad;
+pub mod budget;
 mod calls;
 pub(crate) mod ending;
 mod guests;
@@ -26,6 +27,7 @@ use crate::tasks::journal::{self, Damaged, Journal, JournalError};
 use crate::tasks::{Begin, begin};
 use apps::snapshot::VolumeId;
 use bad::Named;
+use budget::{Budget, Taken};
 use device::Answer;
 use ending::Ending;
 use guests::Guest;
@@ -77,6 +79,8 @@ pub struct Setup {
     pub device: Option<String>,
     /// The permits for scrubs and comparisons, which disks share.
     pub permits: Permits,
+    /// The memory of comparisons, which disks share.
+    pub memory: Budget,
 }
 
 /// The reason why a call was refused. Nothing has changed then.
@@ -185,6 +189,8 @@ pub struct Desk {
     flushing: Vec<u64>,
     /// Tasks beside which no client or other task may write.
     alone: BTreeSet<u64>,
+    /// The memory of each comparison that is not over.
+    memory: BTreeMap<u64, Taken>,
     /// Those of them that begin when earlier requests of clients are done.
     hushing: Vec<u64>,
     /// Whether clients' writes are in flight.
@@ -251,6 +257,7 @@ impl Desk {
             wanted: Vec::new(),
             flushing: Vec::new(),
             alone: BTreeSet::new(),
+            memory: BTreeMap::new(),
             hushing: Vec::new(),
             changing: false,
             answers: VecDeque::new(),
@@ -431,6 +438,12 @@ impl Desk {
         }
     }
 
+    /// Limits the memory of the comparisons that begin from now on.
+    #[cfg(test)]
+    pub(crate) fn set_memory(&mut self, memory: Budget) {
+        self.setup.memory = memory;
+    }
+
     /// Limits the scrubs and comparisons that begin from now on.
     #[cfg(test)]
     pub(crate) fn set_permits(&mut self, permits: Permits) {
@@ -548,6 +561,10 @@ impl Desk {
                 self.hushing.push(id);
                 return;
             }
+        }
+        if let What::Verify(verify) = &what {
+            let budget = &self.setup.memory;
+            self.memory.entry(id).or_insert_with(|| budget.take_again(verify.plan.memory));
         }
         let (image, checksums) = (entry.image, what.checksums().cloned());
         if let (Some(Checksums { store, anew }), What::Scrub { block, .. }) = (checksums, &what) {

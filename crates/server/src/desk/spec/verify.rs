@@ -1,7 +1,8 @@
 //! The specification of a comparison of disks.
 
+use super::super::budget::{Budget, Taken};
 use super::{DiskFacts, Kind, SpecError, TaskSpec};
-use apps::verify::{Array, PlanError};
+use apps::verify::{Array, MEMORY_MIN, PlanError};
 use serde::{Deserialize, Serialize};
 use units::{Bytes, Lbn, Sectors};
 
@@ -30,6 +31,29 @@ pub struct Verify {
     pub members: Vec<String>,
     /// The comparison itself, without their names.
     pub plan: apps::verify::Plan,
+}
+
+impl Verify {
+    /// Takes its memory.
+    ///
+    /// # Errors
+    /// Not enough is left.
+    pub(in crate::desk) fn take_memory(&self, budget: &Budget) -> Result<Taken, SpecError> {
+        let wanted = self.plan.memory;
+        budget.take(wanted).ok_or_else(|| {
+            let (left, most) = (budget.left(), budget.most());
+            let used = most.get().saturating_sub(left.get());
+            let found = match used {
+                0 => format!("{wanted}, and comparisons have {most} together (comparison_memory)"),
+                _ => format!("{wanted}, and other comparisons have {used} of {most} (comparison_memory)"),
+            };
+            let mend = match left >= MEMORY_MIN {
+                true => format!("give at most {left}"),
+                false => "wait for one to end, or cancel one".to_owned(),
+            };
+            SpecError::new("memory_bytes", found, mend)
+        })
+    }
 }
 
 impl TaskSpec {

@@ -1,6 +1,7 @@
 //! A desk on a simulated drive, with files in memory, a foreground, and power cuts.
 
 use super::memory::Memory;
+use crate::desk::budget::Budget;
 use crate::desk::order::{Lane, Order, Told};
 use crate::desk::permits::Permits;
 use crate::desk::spec::{DiskFacts, TaskSpec};
@@ -77,6 +78,7 @@ pub fn setup(drive: &DriveModel, keep: u64, seed: u128) -> Setup {
         seed,
         device: None,
         permits: Permits::default(),
+        memory: Budget::default(),
     }
 }
 

@@ -4,6 +4,7 @@ use super::log::Log;
 use super::memory::below;
 use super::rig::{Rig, SECTOR, range};
 use crate::desk::DeskError;
+use crate::desk::budget::Budget;
 use crate::desk::order::Lane;
 use crate::desk::spec::{Kind, TaskSpec};
 use crate::desk::table::TaskState;
@@ -468,6 +469,37 @@ fn only_so_many_scrubs_run_at_a_time_and_a_paused_one_lets_the_next_run() {
     assert_eq!(rig.run(second), TaskState::Done);
     assert_eq!(rig.task(first).done, done);
     assert_eq!(rig.run(first), TaskState::Done);
+}
+
+#[test]
+fn comparisons_have_a_bound_of_memory_together() {
+    let mut rig = Rig::new();
+    let memory = Budget::of(units::Bytes::new(300_000));
+    rig.call(|desk, _| desk.set_memory(memory.clone()));
+    let of = |bytes| TaskSpec {
+        members: vec!["tiny".into(), "other".into()],
+        memory_bytes: Some(bytes),
+        ..TaskSpec::new(Kind::Verify)
+    };
+    let refused = |rig: &mut Rig, bytes| rig.call(|desk, _| desk.start(of(bytes))).unwrap_err().to_string();
+    assert_eq!(
+        refused(&mut rig, 300_001),
+        "memory_bytes: 300001, and comparisons have 300000 together (comparison_memory); give at most 300000"
+    );
+    let first = rig.start(of(200_000));
+    assert_eq!(
+        refused(&mut rig, 100_001),
+        "memory_bytes: 100001, and other comparisons have 200000 of 300000 (comparison_memory); give at most 100000"
+    );
+    let second = rig.start(of(65_536));
+    assert_eq!(
+        refused(&mut rig, 65_536),
+        "memory_bytes: 65536, and other comparisons have 265536 of 300000 (comparison_memory); wait for one to end, or cancel one"
+    );
+    rig.call(|desk, s| desk.cancel(s, first)).unwrap();
+    assert_eq!(memory.left().get(), 300_000 - 65_536);
+    rig.call(|desk, s| desk.cancel(s, second)).unwrap();
+    assert_eq!(memory.left(), memory.most());
 }
 
 #[test]

@@ -71,6 +71,7 @@ fn within(directory: PathBuf, roles: Roles, places: Places) -> Result<Daemon, St
         seed: 7,
         device: None,
         permits: Default::default(),
+        memory: Default::default(),
     };
     let office = Office::set_up(&mut disk, setup, &directory.join("state")).unwrap();
     let office = office.confined(places);

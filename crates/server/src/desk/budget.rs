@@ -1,0 +1,82 @@
+//! The memory of comparisons, over all disks of a daemon.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use units::Bytes;
+
+/// Bytes that all disks of a daemon share: the memory for sums of all comparisons that are not over.
+///
+/// ```
+/// use server::desk::budget::Budget;
+/// use units::Bytes;
+/// let budget = Budget::of(Bytes::new(100));
+/// let first = budget.take(Bytes::new(60)).unwrap();
+/// assert_eq!(budget.left(), Bytes::new(40));
+/// assert!(budget.clone().take(Bytes::new(60)).is_none());
+/// drop(first);
+/// assert_eq!(budget.left(), Bytes::new(100));
+/// ```
+#[derive(Clone, Debug)]
+pub struct Budget {
+    used: Arc<AtomicU64>,
+    most: Bytes,
+}
+
+/// 4 GiB: four comparisons with their usual memory.
+impl Default for Budget {
+    fn default() -> Self {
+        Self::of(Bytes::new(4 << 30))
+    }
+}
+
+impl Budget {
+    /// The least size: the least memory of one comparison.
+    pub const BYTES_MIN: Bytes = apps::verify::MEMORY_MIN;
+    /// The largest size, a tebibyte: sums of more blocks of 16 KiB than the largest disks have.
+    pub const BYTES_MAX: Bytes = Bytes::new(1 << 40);
+
+    /// Returns a budget of this size.
+    pub fn of(most: Bytes) -> Self {
+        Self { used: Arc::default(), most }
+    }
+
+    /// Returns its size.
+    pub fn most(&self) -> Bytes {
+        self.most
+    }
+
+    /// Returns the bytes that are left.
+    pub fn left(&self) -> Bytes {
+        Bytes::new(self.most.get().saturating_sub(self.used.load(Ordering::Acquire)))
+    }
+
+    /// Takes these bytes, if they are left.
+    pub fn take(&self, bytes: Bytes) -> Option<Taken> {
+        let with_these = |used: u64| used.checked_add(bytes.get()).filter(|used| *used <= self.most.get());
+        let taken = self.used.fetch_update(Ordering::AcqRel, Ordering::Acquire, with_these);
+        taken.is_ok().then(|| self.taken(bytes))
+    }
+
+    /// Takes these bytes for a comparison that was permitted before a restart, even if they are not left.
+    pub(crate) fn take_again(&self, bytes: Bytes) -> Taken {
+        self.used.fetch_add(bytes.get(), Ordering::AcqRel);
+        self.taken(bytes)
+    }
+
+    fn taken(&self, bytes: Bytes) -> Taken {
+        Taken { used: Arc::clone(&self.used), bytes }
+    }
+}
+
+/// Bytes of a budget, given back when this is dropped.
+#[derive(Debug)]
+pub struct Taken {
+    used: Arc<AtomicU64>,
+    bytes: Bytes,
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        self.used.fetch_sub(self.bytes.get(), Ordering::AcqRel);
+    }
+}

@@ -2,12 +2,13 @@
 //!
 //! The kernel frees memory by writing, and waits for this process then. So the process must need no memory that is freed by
 //! writing: its pages stay where they are (mlockall(2)), and what the kernel allocates in its name waits for no write
-//! (`PR_SET_IO_FLUSHER`, prctl(2)).
+//! (`PR_SET_IO_FLUSHER`, prctl(2)). If memory runs out all the same, the kernel must kill another process (proc(5),
+//! `oom_score_adj`): the pages of this disk can be written through this one only.
 
 #![allow(unsafe_code, reason = "the call takes no address")]
 
 use rustix::process::{Resource, Rlimit, configure_io_flusher_behavior, getrlimit, setrlimit};
-use std::io;
+use std::{fs, io};
 
 /// A property that a process of a disk which this machine mounts needs, and has not got.
 #[derive(Debug, thiserror::Error)]
@@ -22,7 +23,16 @@ pub enum MemoryError {
         "the kernel takes no notice that this process writes its pages ({0}), and may wait for ever when this machine mounts the disk; give the service the capability CAP_SYS_RESOURCE, or run as root"
     )]
     NoFlusher(io::Error),
+    /// The kernel may kill it when memory runs out.
+    #[error(
+        "the kernel may kill this process when memory runs out ({0}), and what is not yet written to the disk would be lost; give the service the capability CAP_SYS_RESOURCE or OOMScoreAdjust=-1000, or run as root"
+    )]
+    NotSpared(io::Error),
 }
+
+/// The file with a process's standing when the kernel has to kill one, and the standing that excludes it.
+const OOM_SCORE: &str = "/proc/self/oom_score_adj";
+const OOM_SCORE_SPARED: &str = "-1000";
 
 /// Prepares the process to serve a disk that this machine mounts, and returns what has failed.
 ///
@@ -37,7 +47,16 @@ pub enum MemoryError {
 pub fn hold_memory() -> Vec<MemoryError> {
     let locked = lock().map_err(MemoryError::NotLocked);
     let flusher = configure_io_flusher_behavior(true).map_err(|error| MemoryError::NoFlusher(error.into()));
-    [locked, flusher].into_iter().filter_map(Result::err).collect()
+    let spared = spare().map_err(MemoryError::NotSpared);
+    [locked, flusher, spared].into_iter().filter_map(Result::err).collect()
+}
+
+/// Excludes the process from those that the kernel kills when memory runs out, if it is not excluded yet.
+fn spare() -> io::Result<()> {
+    match fs::read_to_string(OOM_SCORE) {
+        Ok(score) if score.trim() == OOM_SCORE_SPARED => Ok(()),
+        _ => fs::write(OOM_SCORE, OOM_SCORE_SPARED),
+    }
 }
 
 /// Locks all pages, also later ones. Under a limit later allocations would fail, so there must be none.

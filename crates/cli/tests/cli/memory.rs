@@ -141,6 +141,8 @@ fn with_lock_memory_no_thread_waits_for_a_write() {
     let (flags, locked) = held(daemon.child.id());
     assert!(flags.len() > 1 && flags.iter().all(|flags| flags & NO_IO != 0), "{flags:x?}");
     assert!(locked > 4096, "{locked} KiB");
+    let score = std::fs::read_to_string(format!("/proc/{}/oom_score_adj", daemon.child.id())).unwrap();
+    assert_eq!(score.trim(), "-1000", "the kernel may kill it when memory runs out");
     daemon.end();
 }
 
@@ -160,7 +162,8 @@ fn without_what_lock_memory_needs_the_daemon_says_what_it_lacks() {
     let Some(daemon) = daemon_of(&dir, "without", &without, &["--lock-memory"]) else { return };
     assert_eq!(held(daemon.child.id()).1, 0, "a limit would make allocations fail later");
     let said = daemon.end_with_log().1;
-    for part in ["memory is not locked", "LimitMEMLOCK=infinity", "CAP_SYS_RESOURCE"] {
+    for part in ["memory is not locked", "LimitMEMLOCK=infinity", "CAP_SYS_RESOURCE", "may kill this process"]
+    {
         assert!(said.contains(part), "{part} in {said}");
     }
 }

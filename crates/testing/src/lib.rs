@@ -1,5 +1,5 @@
-//! Two things that the tests of all crates share: what a test needs from the machine, by name, and how large it is in which
-//! tier (docs/TESTING.md).
+//! Three things that the tests of all crates share: what a test needs from the machine, by name; how large it is in which
+//! tier (docs/TESTING.md); and the [interval] of a mean over seeds.
 //!
 //! A test asks for each program, directory or ability of the kernel that a machine may lack, and returns where it is missing:
 //! ```
@@ -14,6 +14,8 @@
 //! It then prints `skipped: NAME needs curl` and passes; with `FREEBLOCK_REQUIRE=all`, as in CI, it fails instead.
 
 #![allow(clippy::print_stderr, reason = "a test says why it is skipped")]
+
+pub mod interval;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -8,6 +8,7 @@ use scheduler::Config;
 use server::Disk;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use testing::interval::{mean, upper_end};
 use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId, Sectors};
 use workload::random::Stream;
 
@@ -131,26 +132,24 @@ impl Serving {
         self.took[which][id as usize - 1] = at.since(arrived).as_nanos() as f64;
     }
 
+    /// Returns the response times in ms of the requests before the first that is not done: with the disk, and with the drive alone.
+    pub fn responses(&self) -> [Vec<f64>; 2] {
+        let oldest = self.arrived.iter().filter_map(|left| left.keys().next()).min();
+        let done = oldest.map_or(self.ids, |id| *id - 1) as usize;
+        self.took.each_ref().map(|took| took[..done].iter().map(|ns| ns / 1e6).collect())
+    }
+
     /// Returns the increase of the mean response time over the drive alone in percent, and the upper end of its one-sided 95%
     /// interval, from the means of batches.
     pub fn slower(&self) -> [f64; 2] {
-        let [with, alone] = &self.took;
-        let mean = |times: &[f64]| times.iter().sum::<f64>() / times.len() as f64;
-        let done = self
-            .arrived
-            .iter()
-            .filter_map(|left| left.keys().next())
-            .min()
-            .map_or(with.len(), |id| *id as usize - 1);
-        let base = mean(&alone[..done]);
-        let batch = (done / BATCHES).max(1);
-        let batches: Vec<f64> = with[..done]
+        let [with, alone] = self.responses();
+        let base = mean(&alone);
+        let batch = (alone.len() / BATCHES).max(1);
+        let batches: Vec<f64> = with
             .chunks_exact(batch)
-            .zip(alone[..done].chunks_exact(batch))
+            .zip(alone.chunks_exact(batch))
             .map(|(with, alone)| 100.0 * (mean(with) - mean(alone)) / base)
             .collect();
-        let (n, all) = (batches.len() as f64, mean(&batches));
-        let squares: f64 = batches.iter().map(|one| (one - all).powi(2)).sum();
-        [all, all + 1.7 * (squares / (n - 1.0) / n).sqrt()]
+        [mean(&batches), upper_end(&batches)]
     }
 }

@@ -1,7 +1,6 @@
 //! Every surprise under every load: the foreground is slower than its twin without background work by less than the bound,
 //! and a trusted drive is predicted.
 
-use super::interval::{self, upper_end};
 use super::surprises::{ALL, Surprise};
 use freeblock_sim::{Background, Nothing, Observer, Outside};
 use model::DriveModel;
@@ -9,6 +8,7 @@ use scheduler::policy::{PolicyName, SeekWeight};
 use scheduler::{Caution, Config, Core, IdleTime, Parameter, Place, Priority, Record, Sessions};
 use std::fmt;
 use std::sync::Arc;
+use testing::interval::{self, upper_end};
 use units::{Duration, Instant, Lbn, LbnRange, Sectors, SessionId};
 use workload::{Arrival, Issuer, Oltp, OltpConfig, Random, RandomConfig, Request, Share, Source};
 

@@ -10,7 +10,6 @@ mod fallback;
 mod felt;
 mod grid;
 mod ideas;
-mod interval;
 mod margins;
 mod paced;
 mod promises;

@@ -1,7 +1,6 @@
 //! Harm to clients: response times, from arrival to completion, with open arrivals, against those of a run without
 //! background work.
 
-use super::interval::upper_end;
 use drive::{Behaviour, Drive, Flash, FlashConfig, Queue, QueueOrder};
 use freeblock_sim::{Background, Direct, Nothing, Outside, black_box};
 use model::{DriveModel, builtin};
@@ -10,6 +9,7 @@ use scheduler::{Caution, Config, IdleTime, OutsideConfig, Overheads, Place};
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
+use testing::interval::upper_end;
 use units::{Instant, Sectors};
 use workload::{Arrival, Issuer, Random, RandomConfig, Share, Source};
 

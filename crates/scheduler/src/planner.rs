@@ -83,8 +83,8 @@ pub(crate) const LOOKUPS_PER_BOUND: u32 = LOOKUPS_PER_TRACK / 4;
 const STRIDE: u32 = 8;
 
 impl SearchBudget {
-    /// Returns a budget of examined tracks. Those on the source and destination cylinders are always examined, and count: a budget
-    /// of one track may end with them.
+    /// Returns a budget of examined tracks. Those on the source and destination cylinders are always examined, and count. However
+    /// small the budget, the nearest other cylinder that may win is examined, too.
     pub const fn tracks(tracks: u32) -> Self {
         Self { tracks }
     }
@@ -455,7 +455,7 @@ impl Search<'_> {
     }
 
     /// Tries all other cylinders, those nearest to the source or the destination first, until none further out can win or
-    /// the budget is spent.
+    /// the budget is spent. At least one that may win is tried, so that a small budget does not starve what lies elsewhere.
     fn outward(&mut self, a: u32, b: u32) {
         let cylinders = self.drive.layout().cylinders();
         let (low, high) = (a.min(b), a.max(b));
@@ -467,17 +467,18 @@ impl Search<'_> {
             Side::down(high, middle + 1),
             Side::up(high, cylinders - 1),
         ];
-        let mut k = 1;
-        while self.tally.left > 0 && k < cylinders && self.reachable(k, high - low) {
+        let (mut k, mut tried) = (1, false);
+        while (self.tally.left > 0 || !tried) && k < cylinders && self.reachable(k, high - low) {
             for side in &mut sides {
-                self.side(side, k + STRIDE, a, b);
+                tried |= self.side(side, k + STRIDE, a, b);
             }
             k += STRIDE;
         }
     }
 
-    /// Continues along a side up to distance `until`.
-    fn side(&mut self, side: &mut Side, until: u32, a: u32, b: u32) {
+    /// Continues along a side up to distance `until`, and returns whether a cylinder was tried.
+    fn side(&mut self, side: &mut Side, until: u32, a: u32, b: u32) -> bool {
+        let mut tried = false;
         let mut at_group = true;
         while let Some(c) = side.next.filter(|c| c.abs_diff(side.origin) < until) {
             if at_group || c % GROUP == side.entry() {
@@ -496,11 +497,13 @@ impl Search<'_> {
             }
             if self.fits(a, b, c) {
                 self.bounded_cylinder(c);
+                tried = true;
                 if self.tally.left == 0 {
-                    return;
+                    break;
                 }
             }
         }
+        tried
     }
 
     /// Returns whether a cylinder at least `k` from both source and destination can still win.

@@ -7,7 +7,7 @@ use model::DriveModel;
 use model::profile::{Turns, Zone};
 use serde::Serialize;
 use std::fmt::{self, Write};
-use units::{Cylinder, Head, Op, TrackIndex};
+use units::{Cylinder, Op, TrackIndex};
 
 /// The minimum and maximum of a quantity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -19,18 +19,8 @@ pub(crate) struct Span {
 impl Span {
     /// Returns the sectors on the tracks of some cylinders; `None` if no track there holds an LBN.
     pub(crate) fn of_tracks(drive: &DriveModel, first: u32, last: u32) -> Option<Self> {
-        let layout = drive.layout();
-        let last = last.min(layout.cylinders().saturating_sub(1));
-        (first..=last)
-            .flat_map(|cylinder| {
-                (0..layout.heads()).map(move |head| (Cylinder::new(cylinder), Head::new(head)))
-            })
-            .filter_map(|(cylinder, head)| layout.track_at(cylinder, head))
-            .map(|track| layout.track(track).sectors)
-            .fold(None, |span: Option<Self>, n| {
-                let span = span.unwrap_or(Self { least: n, most: n });
-                Some(Self { least: span.least.min(n), most: span.most.max(n) })
-            })
+        let (least, most) = drive.layout().sectors_per_track(Cylinder::new(first), Cylinder::new(last))?;
+        Some(Self { least, most })
     }
 }
 

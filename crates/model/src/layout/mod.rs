@@ -435,6 +435,30 @@ impl Layout {
         runs.map(|r| r.sectors).max().unwrap_or(0)
     }
 
+    /// Returns the fewest and the most sectors on the tracks of the cylinders from `first` to `last`; `None` if no track is on them.
+    pub fn sectors_per_track(&self, first: Cylinder, last: Cylinder) -> Option<(u32, u32)> {
+        let (first, last) = (first.get(), last.get());
+        let mut found: Option<(u32, u32)> = None;
+        let mut meet = |sectors: u32| {
+            let (least, most) = found.unwrap_or((sectors, sectors));
+            found = Some((least.min(sectors), most.max(sectors)));
+        };
+        for section in self.zones.iter().flat_map(|zone| &zone.sections) {
+            let span = section.span();
+            if first <= span.0 && span.1 <= last {
+                section.runs.iter().for_each(|run| meet(run.sectors));
+                continue;
+            }
+            // Only some of the cylinders count, so each is looked at.
+            for cylinder in first.max(span.0)..=last.min(span.1) {
+                section
+                    .tracks_on(cylinder - section.first_cylinder, |_| true)
+                    .for_each(|(_, track)| meet(track.sectors));
+            }
+        }
+        found
+    }
+
     /// Returns the number of cylinders, including those without LBNs.
     pub fn cylinders(&self) -> u32 {
         self.cylinders

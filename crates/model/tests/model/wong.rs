@@ -236,6 +236,16 @@ fn check(profile: &Profile, layout: &Layout) {
             );
         }
     }
+    // The whole drive, one cylinder in the middle, and from there past the end.
+    let middle = profile.cylinders / 2;
+    for (first, last) in [(0, profile.cylinders - 1), (middle, middle), (middle, u32::MAX)] {
+        let sectors = || tracks.iter().filter(|t| (first..=last).contains(&t.cylinder)).map(|t| t.sectors);
+        assert_eq!(
+            layout.sectors_per_track(Cylinder::new(first), Cylinder::new(last)),
+            sectors().min().zip(sectors().max()),
+            "{name}: cylinders {first} to {last}"
+        );
+    }
 }
 
 #[test]

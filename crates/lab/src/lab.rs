@@ -32,6 +32,7 @@ pub struct Lab<'p> {
     size: Size,
     seed: u64,
     jobs: usize,
+    claims_only: bool,
     progress: &'p dyn Progress,
 }
 
@@ -39,7 +40,7 @@ impl Lab<'static> {
     /// Makes a lab without progress reports, on all cores.
     pub fn new(size: Size, seed: u64) -> Self {
         let jobs = std::thread::available_parallelism().map_or(1, usize::from);
-        Self { size, seed, jobs, progress: &Silent }
+        Self { size, seed, jobs, claims_only: false, progress: &Silent }
     }
 }
 
@@ -52,7 +53,18 @@ impl<'p> Lab<'p> {
 
     /// Sets the receiver of progress reports.
     pub fn with_progress<'q>(self, progress: &'q dyn Progress) -> Lab<'q> {
-        Lab { size: self.size, seed: self.seed, jobs: self.jobs, progress }
+        Lab { size: self.size, seed: self.seed, jobs: self.jobs, claims_only: self.claims_only, progress }
+    }
+
+    /// Leaves out what only figures and notes show: the outcome is for judging claims, and has them in full.
+    #[must_use]
+    pub fn for_claims_only(self) -> Self {
+        Self { claims_only: true, ..self }
+    }
+
+    /// Returns whether only claims are wanted.
+    pub fn is_for_claims_only(&self) -> bool {
+        self.claims_only
     }
 
     /// Returns the size.

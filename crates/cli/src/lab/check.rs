@@ -46,7 +46,7 @@ pub(crate) fn execute(
 ) -> Result<Outcome, Problem> {
     let known = known.map(Known::read).transpose()?;
     let experiments = results::chosen(args)?;
-    let findings = results::obtain(args, &experiments, kept, console, |_| Ok(()))?;
+    let findings = results::obtain(args, &experiments, results::Wanted::Claims, kept, console, |_| Ok(()))?;
     let claims: Vec<&Claim> = findings.iter().flat_map(|f| &f.saved.outcome.claims).collect();
     let mut outcome = judged(&claims, json)?;
     if let Some(known) = known {

@@ -30,7 +30,7 @@ pub(crate) fn execute(
     }
     files::check_replaceable(output)?;
     let tables = drives(measured, console)?;
-    let findings = results::obtain(args, &experiments, kept, console, |_| Ok(()))?;
+    let findings = results::obtain(args, &experiments, results::Wanted::All, kept, console, |_| Ok(()))?;
     let entries = findings
         .iter()
         .map(|f| Entry { experiment: f.experiment, command: &f.saved.command, outcome: &f.saved.outcome })

@@ -37,6 +37,14 @@ pub(crate) fn chosen(args: &LabArgs) -> Result<Vec<&'static Experiment>, Problem
     Ok(chosen)
 }
 
+/// The part of an experiment that is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    All,
+    /// What its claims rest on; figures and notes may lack parts.
+    Claims,
+}
+
 /// Returns the findings of the experiments, in their order. Those that `kept` holds are taken from there; each is
 /// passed to `found` as soon as it exists.
 ///
@@ -45,6 +53,7 @@ pub(crate) fn chosen(args: &LabArgs) -> Result<Vec<&'static Experiment>, Problem
 pub(crate) fn obtain(
     args: &LabArgs,
     experiments: &[&'static Experiment],
+    wanted: Wanted,
     kept: Option<&Path>,
     console: &Console,
     mut found: impl FnMut(&Finding) -> Result<(), Problem>,
@@ -54,6 +63,9 @@ pub(crate) fn obtain(
     let mut lab = Lab::new(stamp.size, args.seed);
     if let Some(jobs) = args.jobs {
         lab = lab.with_jobs(jobs);
+    }
+    if wanted == Wanted::Claims {
+        lab = lab.for_claims_only();
     }
     let lab = lab.with_progress(&bar);
     let mut findings = Vec::with_capacity(experiments.len());

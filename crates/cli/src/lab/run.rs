@@ -21,11 +21,18 @@ pub(crate) fn execute(
     let experiments = results::chosen(args)?;
     results::make_directory(directory)?;
     let mut text = String::new();
-    results::obtain(args, &experiments, resume.then_some(directory), console, |finding| {
-        let written = write(directory, finding)?;
-        page(&mut text, finding, &written);
-        Ok(())
-    })?;
+    results::obtain(
+        args,
+        &experiments,
+        results::Wanted::All,
+        resume.then_some(directory),
+        console,
+        |finding| {
+            let written = write(directory, finding)?;
+            page(&mut text, finding, &written);
+            Ok(())
+        },
+    )?;
     Ok(text)
 }
 

@@ -10,7 +10,7 @@ need fio fio
 need python3 python3
 [ -d /dev/shm ] || skip "/dev/shm not found"
 [ "$KIND" = live ] || [ "$KIND" = serve ] || skip "the page is the daemon's: KIND=serve or KIND=live"
-seconds=$(long && echo 30 || echo 2)
+seconds=$(long && echo 30 || echo 1)
 rounds=$(long && echo 5 || echo 1)
 browsers=
 memory=$(mktemp -d /dev/shm/freeblock-page.XXXXXX)

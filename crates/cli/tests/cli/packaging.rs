@@ -108,7 +108,7 @@ fn the_debian_package_has_the_command_its_pages_completions_units_and_documents(
     let here = Dir::new();
     let script = unit("deb.sh");
     let make =
-        format!("COMPRESSION=gzip VERSION=9.8.7-1 bash {script} {} .", env!("CARGO_BIN_EXE_freeblock"));
+        format!("COMPRESSION=none VERSION=9.8.7-1 bash {script} {} .", env!("CARGO_BIN_EXE_freeblock"));
     bash(&here.path(""), &make);
     let [package] = &here.names()[..] else { panic!("{:?}", here.names()) };
     assert!(package.starts_with("freeblock_9.8.7-1_"), "{package}");

@@ -86,14 +86,17 @@ struct Clean {
 impl Clean {
     fn new(dir: Dir, wheels: &str, fetched: &Fetched) -> Self {
         let clean = dir.path("clean");
-        run(Command::new("python3").args(["-m", "venv", &clean])).unwrap();
-        let mut pip = Command::new(format!("{clean}/bin/pip"));
-        pip.args(["install", "--quiet", "--disable-pip-version-check", "--no-index", "--find-links"]);
+        let python = format!("{clean}/bin/python");
+        // The pip of the tools' environment installs into this one, which then holds nothing else.
+        run(Command::new("python3").args(["-m", "venv", "--without-pip", &clean])).unwrap();
+        let mut pip = Command::new(fetched.place.join("bin/pip"));
+        pip.args(["--quiet", "--disable-pip-version-check", "--python", &python]);
+        pip.args(["install", "--no-compile", "--no-index", "--find-links"]);
         pip.arg(fetched.place.join("packages"))
             .args(["--find-links", wheels, "freeblock"])
             .args(&fetched.packages);
         run(&mut pip).unwrap();
-        Self { dir, python: format!("{clean}/bin/python") }
+        Self { dir, python }
     }
 
     /// Runs a script in an empty directory, with warnings as errors; returns what it prints.

@@ -12,12 +12,22 @@ pub fn below(chance: &mut Stream, n: u64) -> u64 {
     chance.below(std::num::NonZeroU64::new(n).unwrap())
 }
 
+/// The bytes of a file. Those of a copied file system are shared until one of the two writes.
 #[derive(Clone, Debug, Default)]
 struct Blob {
-    durable: Vec<u8>,
-    now: Vec<u8>,
+    durable: Arc<Vec<u8>>,
+    now: Arc<Vec<u8>>,
     /// The writes since the last sync: place and bytes.
     unsynced: Vec<(usize, Vec<u8>)>,
+}
+
+/// Puts bytes at a place of a file, which grows by zeroes as needed.
+fn write(to: &mut Arc<Vec<u8>>, at: usize, bytes: &[u8]) {
+    let (to, end) = (Arc::make_mut(to), at + bytes.len());
+    if to.len() < end {
+        to.resize(end, 0);
+    }
+    to[at..end].copy_from_slice(bytes);
 }
 
 #[derive(Debug, Default)]
@@ -74,7 +84,8 @@ impl Memory {
     }
 
     pub fn put(&self, path: &str, bytes: &[u8]) {
-        let blob = Blob { durable: bytes.to_vec(), now: bytes.to_vec(), unsynced: Vec::new() };
+        let bytes = Arc::new(bytes.to_vec());
+        let blob = Blob { durable: Arc::clone(&bytes), now: bytes, unsynced: Vec::new() };
         let mut state = self.state();
         state.directories.remove(Path::new(path));
         let id = state.make(Path::new(path));
@@ -128,7 +139,7 @@ impl Memory {
 
     pub fn get(&self, path: &str) -> Option<Vec<u8>> {
         let state = self.state();
-        state.names.get(Path::new(path)).and_then(|id| state.blobs.get(id)).map(|b| b.now.clone())
+        state.names.get(Path::new(path)).and_then(|id| state.blobs.get(id)).map(|b| b.now.to_vec())
     }
 
     /// Keeps or drops each unsynced write at random, and tears the last one.
@@ -141,14 +152,10 @@ impl Memory {
                     } else {
                         bytes.len()
                     };
-                    let end = at + len;
-                    if blob.durable.len() < end {
-                        blob.durable.resize(end, 0);
-                    }
-                    blob.durable[at..end].copy_from_slice(&bytes[..len]);
+                    write(&mut blob.durable, at, &bytes[..len]);
                 }
             }
-            blob.now = blob.durable.clone();
+            blob.now = Arc::clone(&blob.durable);
         }
     }
 }
@@ -196,10 +203,7 @@ impl File for MemoryFile {
             if n == 0 && !bytes.is_empty() {
                 return Err(io::ErrorKind::StorageFull.into());
             }
-            if blob.now.len() < at + n {
-                blob.now.resize(at + n, 0);
-            }
-            blob.now[at..at + n].copy_from_slice(&bytes[..n]);
+            write(&mut blob.now, at, &bytes[..n]);
             blob.unsynced.push((at, bytes[..n].to_vec()));
             Ok(n)
         })
@@ -208,8 +212,10 @@ impl File for MemoryFile {
     fn sync(&mut self) -> io::Result<()> {
         self.memory.spend()?;
         self.with(|blob, _| {
-            blob.durable = blob.now.clone();
-            blob.unsynced.clear();
+            for (at, bytes) in std::mem::take(&mut blob.unsynced) {
+                write(&mut blob.durable, at, &bytes);
+            }
+            assert_eq!(blob.durable.len(), blob.now.len(), "a sync makes all durable");
             Ok(())
         })
     }
@@ -217,9 +223,11 @@ impl File for MemoryFile {
     fn set_len(&mut self, len: u64) -> io::Result<()> {
         // Changes of the length are durable at once: losses at a power cut are tested by writes.
         self.with(|blob, _| {
-            blob.now.resize(len as usize, 0);
-            blob.durable.resize(len as usize, 0);
-            blob.unsynced.retain(|(at, bytes)| at + bytes.len() <= len as usize);
+            let len = len as usize;
+            Arc::make_mut(&mut blob.now).resize(len, 0);
+            Arc::make_mut(&mut blob.durable).resize(len, 0);
+            blob.unsynced.retain(|(at, _)| *at < len);
+            blob.unsynced.iter_mut().for_each(|(at, bytes)| bytes.truncate(len - *at));
             Ok(())
         })
     }

@@ -10,7 +10,7 @@
 
 use freeblock_apps::reorganizer::{Nvram, NvramLost, Options, Plan, Prepared, Reorganizer};
 use model::DriveModel;
-use scheduler::{Config, Core};
+use scheduler::{Config, InDrive};
 use std::sync::Arc;
 use units::{Bytes, Lbn, LbnRange, Sectors};
 use workload::random::Stream;
@@ -58,14 +58,14 @@ fn main() {
                 "random" => Plan::random(region, block, capacity, count, &mut below).unwrap(),
                 _ => Plan::circular(region, block, capacity, count, &mut below).unwrap(),
             };
-            let mut core = Core::try_new(Arc::clone(&model), Config::default()).unwrap();
+            let mut core = InDrive::try_new(Arc::clone(&model), Config::default()).unwrap();
             let began = on_cpu_ms();
             let options = Options { staging: 1_024, ..Options::default() };
             let machine = Reorganizer::start(&plan, options, sector, Paper::default(), &mut core).unwrap();
             let (at_once, bytes) = (on_cpu_ms() - began, machine.nvram().0);
             drop(machine);
 
-            let mut core = Core::try_new(Arc::clone(&model), Config::default()).unwrap();
+            let mut core = InDrive::try_new(Arc::clone(&model), Config::default()).unwrap();
             let began = on_cpu_ms();
             let prepared = Prepared::fresh(&plan, options, sector).unwrap();
             let prepared_in = on_cpu_ms() - began;

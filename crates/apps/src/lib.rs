@@ -38,7 +38,7 @@
 //! }
 //!
 //! # use model::{DriveModel, Profile};
-//! # use scheduler::{Action, Config, Core, Request};
+//! # use scheduler::{Action, Config, HeadWork, InDrive, Request};
 //! # use units::{Op, RequestId};
 //! # const SECTOR: usize = 512;
 //! # let toml = include_str!("../../model/tests/data/tiny.toml");
@@ -49,7 +49,7 @@
 //! # medium[500 * SECTOR] ^= 1;
 //! # let broken = Lbn::new(77);
 //! # let (mut now, mut requests) = (Instant::ZERO, 0);
-//! let mut core = Core::new(drive, Config::default());
+//! let mut core = InDrive::new(drive, Config::default());
 //! let mut scrubber = scrub(&mut core, whole, sums)?;
 //! while !scrubber.done {
 //!     // The foreground reads here and there; the scrub goes into the gaps.
@@ -58,7 +58,7 @@
 //! #     core.submit(now, Request { id: RequestId::new(requests), op: Op::Read, range })?;
 //!     while let Some(action) = core.poll(now) {
 //!         match action {
-//!             Action::Execute => {
+//!             Action::Do(HeadWork::Execute) => {
 //!                 // Here a host moves the head; this one believes the core's own prediction.
 //!                 now = core.busy_until().unwrap();
 //!                 core.completed_with(now, &[broken]);

@@ -148,7 +148,7 @@ impl Task {
 /// # use model::{DriveModel, builtin};
 /// # use units::{Bytes, Duration, Instant, Lbn, LbnRange, Op, Sectors};
 /// # let drive = DriveModel::from_profile(&builtin::find("quantum-atlas-10k").unwrap()).unwrap();
-/// # let mut core = scheduler::Core::new(std::sync::Arc::new(drive), scheduler::Config::default());
+/// # let mut core = scheduler::InDrive::new(std::sync::Arc::new(drive), scheduler::Config::default());
 /// let limits = Limits { records: 2, ..Limits::default() };
 /// let mut records = Records::open(&mut core, Priority::default(), Bytes::new(512), limits)?;
 /// let range = LbnRange::new(Lbn::new(64), Sectors::new(16));

@@ -83,7 +83,7 @@ pub fn check_config(text: &str, name: &str) -> Result<(), String> {
 /// The error of `simulate --replay-live`.
 #[cfg(target_os = "linux")]
 #[doc(hidden)]
-pub fn core_of_recording(setup: &serde_json::Value) -> Result<scheduler::Core, String> {
+pub fn core_of_recording(setup: &serde_json::Value) -> Result<scheduler::OutsideDrive, String> {
     serve::recipe::Recipe::from_setup(setup)?.core()
 }
 

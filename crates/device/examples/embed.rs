@@ -6,9 +6,9 @@
 #![allow(clippy::print_stdout, reason = "an example prints")]
 
 use freeblock::{
-    Action, Bytes, Command, Commands, Config, Core, DriveModel, Duration, IdleTime, Instant, Lbn, LbnRange,
-    Op, Outcome, OutsideConfig, Overheads, Parameter, Priority, Profile, Request, RequestId, Sectors,
-    Sessions,
+    Action, Bytes, Command, Commands, Config, DriveModel, Duration, IdleTime, Instant, Lbn, LbnRange, Op,
+    Outcome, OutsideConfig, OutsideDrive, Overheads, Parameter, Priority, Profile, Request, RequestId,
+    Sectors, Sessions,
 };
 use io_uring::{IoUring, opcode, types};
 use std::collections::BTreeMap;
@@ -43,7 +43,7 @@ pub fn embed(path: &Path, profile: Option<&Path>, blocks: &[u64]) -> Result<Sums
         None => (DriveModel::unknown(all.len(), SECTOR)?, OutsideConfig::blind()),
     };
     let config = Config::outside(outside.serving()).with_idle(Some(IdleTime::default()));
-    let mut core = Core::try_new(drive.into(), config)?;
+    let mut core = OutsideDrive::try_new(drive.into(), config)?;
     let scan = core.open(Priority::default())?;
     core.read(scan, all, Sectors::new(8), Parameter::default())?;
 
@@ -60,11 +60,11 @@ pub fn embed(path: &Path, profile: Option<&Path>, blocks: &[u64]) -> Result<Sums
         }
         while let Some(action) = core.poll(clock()?) {
             match action {
-                Action::Send(command) => commands.push(command),
+                Action::Do(command) => commands.push(command),
                 Action::Completed(_) => waits = false,
                 Action::Failed { id, bad } => return Err(format!("{id}: LBN {bad} cannot be read").into()),
-                // The bytes of the block have arrived with the commands. The rest belongs to a core inside the drive.
-                Action::Deliver(_) | Action::Execute | Action::Cut => {}
+                // The bytes of the block have arrived with the commands.
+                Action::Deliver(_) => {}
             }
         }
         while let Some(command) = commands.next() {

@@ -7,9 +7,9 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, clippy::print_stdout)]
 
 use freeblock::{
-    Action, Bytes, Command, Commands, Config, Core, DriveModel, Duration, IdleTime, Instant, Lbn, LbnRange,
-    Op, Outcome, OutsideConfig, Overheads, Parameter, Priority, Profile, Request, RequestId, Sectors,
-    Sessions,
+    Action, Bytes, Command, Commands, Config, DriveModel, Duration, IdleTime, Instant, Lbn, LbnRange, Op,
+    Outcome, OutsideConfig, OutsideDrive, Overheads, Parameter, Priority, Profile, Request, RequestId,
+    Sectors, Sessions,
 };
 use std::error::Error;
 use std::fs::File;
@@ -94,7 +94,7 @@ pub fn replay(log: &str, path: &Path, profile: Option<&Path>) -> Result<Report, 
         None => (DriveModel::unknown(all.len(), SECTOR)?, OutsideConfig::blind()),
     };
     let config = Config::outside(outside.serving()).with_idle(Some(IdleTime::default()));
-    let mut core = Core::try_new(drive.into(), config)?;
+    let mut core = OutsideDrive::try_new(drive.into(), config)?;
     let scan = core.open(Priority::default())?;
     core.read(scan, all, Sectors::new(128), Parameter::default())?;
 
@@ -126,7 +126,7 @@ pub fn replay(log: &str, path: &Path, profile: Option<&Path>) -> Result<Report, 
         }
         while let Some(action) = core.poll(now) {
             match action {
-                Action::Send(command) => commands.push(command),
+                Action::Do(command) => commands.push(command),
                 Action::Completed(id) => {
                     let response = now.saturating_since(requests[id.get() as usize].0);
                     report.requests += 1;
@@ -135,8 +135,6 @@ pub fn replay(log: &str, path: &Path, profile: Option<&Path>) -> Result<Report, 
                 }
                 Action::Failed { id, bad } => return Err(format!("{id} failed at LBN {bad}").into()),
                 Action::Deliver(record) => report.scanned += record.range.len().get(),
-                // These belong to a core inside the drive.
-                Action::Execute | Action::Cut => {}
             }
         }
         while let Some(command) = commands.next() {

@@ -10,14 +10,14 @@
 //!
 //! ```
 //! use freeblock::{
-//!     Action, Bytes, Commands, Config, Core, DriveModel, Duration, IdleTime, Instant, Lbn, LbnRange, Op, Outcome, OutsideConfig,
-//!     Parameter, Priority, Request, RequestId, Sectors, Sessions,
+//!     Action, Bytes, Commands, Config, DriveModel, Duration, IdleTime, Instant, Lbn, LbnRange, Op, Outcome, OutsideConfig,
+//!     OutsideDrive, Parameter, Priority, Request, RequestId, Sectors, Sessions,
 //! };
 //!
 //! // Of this disk only the size is known; with a profile of the drive (`Profile::read`) gaps are used too.
 //! let drive = DriveModel::unknown(Sectors::new(2_000_000), Bytes::new(512))?;
 //! let config = Config::outside(OutsideConfig::blind().serving()).with_idle(Some(IdleTime::default()));
-//! let mut core = Core::new(drive.into(), config);
+//! let mut core = OutsideDrive::new(drive.into(), config);
 //!
 //! // The background: 1 MB is to be read once, in blocks of 4 KiB, when the foreground leaves time for it.
 //! let scrub = core.open(Priority::default())?;
@@ -31,13 +31,11 @@
 //! while core.undelivered(scrub) != Some(0) {
 //!     while let Some(action) = core.poll(now) {
 //!         match action {
-//!             Action::Send(command) => commands.push(command),
+//!             Action::Do(command) => commands.push(command),
 //!             // The clients' bytes arrived with the command whose `foreground` is the request's range.
 //!             Action::Completed(id) => println!("{id} is done after {now}"),
 //!             Action::Failed { id, bad } => println!("{id} failed at LBN {bad}"),
 //!             Action::Deliver(record) => scrubbed += record.range.len().get(),
-//!             // These belong to a core inside the drive.
-//!             Action::Execute | Action::Cut => {}
 //!         }
 //!     }
 //!     // Here a host gives the commands to its device and waits for one of them. This device takes 5 ms for each.
@@ -57,7 +55,7 @@
 //! `crates/freeblock/examples/replay.rs`, which replays an iolog of fio in real time beside a scan.
 //!
 //! # A core inside the drive
-//! Firmware knows the place of the head. [`Core`] has an example.
+//! Firmware knows the place of the head. [`InDrive`] has an example.
 //!
 //! # Without the standard library
 //! With `default-features = false, features = ["libm"]` the crate needs an allocator and no `std`.

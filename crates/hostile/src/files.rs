@@ -206,9 +206,9 @@ fn replayed(bytes: &[u8]) {
         let model = model::DriveModel::from_profile(&profile).map_err(|e| e.to_string())?;
         let firmware = profile.firmware.as_ref().ok_or("no firmware")?;
         let overheads = scheduler::Overheads::of(firmware, &model, true);
-        let place = scheduler::Place::Outside(scheduler::OutsideConfig::beyond(overheads));
-        let config = scheduler::Config { place, ..Default::default() };
-        Ok(scheduler::Core::new(std::sync::Arc::new(model), config))
+        let outside = scheduler::OutsideConfig::beyond(overheads);
+        let config = scheduler::Config { outside, ..Default::default() };
+        Ok(scheduler::OutsideDrive::new(std::sync::Arc::new(model), config))
     });
     let Ok(mut replay) = replay else { return };
     while let Ok(true) = replay.step() {}

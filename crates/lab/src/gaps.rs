@@ -1,7 +1,7 @@
 //! The use of a foreground's gaps, counted in a run to explain an application's bandwidth.
 
 use model::DriveModel;
-use scheduler::{Access, Caution, Command, Core, Purpose};
+use scheduler::{Access, Caution, Command, OutsideDrive, Purpose};
 use units::{Duration, Op};
 
 /// The use of the gaps of the foreground's requests. One gap is counted for each request, although a request on several
@@ -13,7 +13,7 @@ pub(crate) struct Gaps {
     pub requests: u64,
     /// Requests with background work before them, or in their command.
     pub used: u64,
-    /// Requests without background work while the core used no gaps ([`Core::caution`]); outside only.
+    /// Requests without background work while the core used no gaps ([`OutsideDrive::caution`]); outside only.
     pub closed: u64,
     /// Those among them for which the reason was the harm of detours.
     pub for_harm: u64,
@@ -43,7 +43,7 @@ impl Gaps {
     }
 
     /// Counts a command that the core outside sends.
-    pub fn sent(&mut self, core: &Core, drive: &DriveModel, command: &Command) {
+    pub fn sent(&mut self, core: &OutsideDrive, drive: &DriveModel, command: &Command) {
         match command.purpose {
             Purpose::Idle { .. } => {}
             Purpose::Background { useful } => self.comes(command.op, useful),
@@ -53,7 +53,7 @@ impl Gaps {
                 }
                 let used = self.coming.2;
                 self.goes();
-                self.margins += core.conservatism(drive.layout().cylinders() / 3).unwrap_or_default();
+                self.margins += core.conservatism(drive.layout().cylinders() / 3);
                 if let Some(caution) = core.caution().filter(|_| !used) {
                     self.closed += 1;
                     self.for_harm += u64::from(caution == Caution::Harm);

@@ -3,8 +3,8 @@
 use crate::gaps::Gaps;
 use drive::{Behaviour, Command as ToDrive, CommandError, Drive, DriveError, Mechanics, Rules};
 use model::{DriveModel, Location, Position, Profile};
-use scheduler::{Access, Command, Core, Outcome, OutsideConfig, Place, Purpose};
-use sim::black_box;
+use scheduler::{Access, Command, HeadWork, InDrive, Outcome, OutsideConfig, OutsideDrive, Purpose};
+use sim::{PlacedCore, PlacedWork, black_box};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use thiserror::Error;
@@ -129,9 +129,13 @@ impl Head {
         Self::of(drive, Mover::Core { mechanics, busy: None })
     }
 
-    /// Makes a head behind the interface of a drive that acknowledges writes from the medium; also returns the core's
-    /// place: the scheduler with all extensions of FAST'02.
-    pub fn outside(outer: Outer<'_>, drive: &Arc<DriveModel>, seed: u64) -> Result<(Self, Place), HeadError> {
+    /// Makes a head behind the interface of a drive that acknowledges writes from the medium; also returns the
+    /// configuration of the core outside: the scheduler with all extensions of FAST'02.
+    pub fn outside(
+        outer: Outer<'_>,
+        drive: &Arc<DriveModel>,
+        seed: u64,
+    ) -> Result<(Self, OutsideConfig), HeadError> {
         let (profile, behaviour) = (outer.profile, outer.behaviour());
         let (_, overheads) = black_box(profile, behaviour, seed)?;
         let device = Box::new(Drive::with_behaviour(profile, Rules::HARDWARE, behaviour, seed)?);
@@ -140,7 +144,7 @@ impl Head {
         if outer.terms == Terms::Unbounded {
             config.harm_ppm = None;
         }
-        Ok((head, Place::Outside(config)))
+        Ok((head, config))
     }
 
     fn of(drive: &Arc<DriveModel>, mover: Mover) -> Self {
@@ -162,9 +166,9 @@ impl Head {
 
     /// Reports one completion by `now` to the core; returns whether there was one. `passed` gets the sectors that
     /// passed with it.
-    pub fn tell(&mut self, core: &mut Core, now: Instant, mut passed: impl FnMut(Passed)) -> bool {
-        match &mut self.mover {
-            Mover::Core { busy, .. } => {
+    pub fn tell(&mut self, core: &mut PlacedCore, now: Instant, mut passed: impl FnMut(Passed)) -> bool {
+        match (&mut self.mover, core) {
+            (Mover::Core { busy, .. }, PlacedCore::In(core)) => {
                 if busy.take_if(|until| *until <= now).is_none() {
                     return false;
                 }
@@ -172,7 +176,7 @@ impl Head {
                 core.completed(now);
                 true
             }
-            Mover::Drive { device, sent } => {
+            (Mover::Drive { device, sent }, PlacedCore::Outside(core)) => {
                 device.advance(now);
                 let Some(done) = device.pop_completion() else { return false };
                 if let Some(command) = sent.remove(&done.id.get()) {
@@ -182,11 +186,27 @@ impl Head {
                 }
                 true
             }
+            _ => false,
+        }
+    }
+
+    /// Carries out the core's work.
+    pub fn work(&mut self, core: &PlacedCore, work: PlacedWork, now: Instant) -> Result<(), HeadError> {
+        match (core, work) {
+            (PlacedCore::In(core), PlacedWork::Head(HeadWork::Execute)) => self.execute(core, now),
+            (PlacedCore::In(core), PlacedWork::Head(HeadWork::Cut)) => {
+                if let Mover::Core { busy, .. } = &mut self.mover {
+                    *busy = core.busy_until();
+                }
+                Ok(())
+            }
+            (PlacedCore::Outside(core), PlacedWork::Command(command)) => self.send(core, command, now),
+            _ => Ok(()),
         }
     }
 
     /// Executes the accesses of the core in the drive.
-    pub fn execute(&mut self, core: &Core, now: Instant) -> Result<(), HeadError> {
+    fn execute(&mut self, core: &InDrive, now: Instant) -> Result<(), HeadError> {
         let Mover::Core { mechanics, busy } = &mut self.mover else { return Ok(()) };
         self.gaps.executed(core.accesses());
         let mut at = now;
@@ -207,15 +227,8 @@ impl Head {
         }
     }
 
-    /// Cuts the core's accesses short.
-    pub fn cut(&mut self, core: &Core) {
-        if let Mover::Core { busy, .. } = &mut self.mover {
-            *busy = core.busy_until();
-        }
-    }
-
     /// Sends a command to the drive.
-    pub fn send(&mut self, core: &Core, command: Command, now: Instant) -> Result<(), HeadError> {
+    fn send(&mut self, core: &OutsideDrive, command: Command, now: Instant) -> Result<(), HeadError> {
         let Mover::Drive { device, sent } = &mut self.mover else { return Ok(()) };
         let (id, layout) = (RequestId::new(command.id.get()), self.drive.layout());
         self.gaps.sent(core, &self.drive, &command);

@@ -5,7 +5,7 @@ use crate::told::{ATLAS, Told};
 use crate::{LabError, Spread, spread};
 use drive::Behaviour;
 use scheduler::policy::{PolicyName, SeekWeight};
-use scheduler::{Config, ErrorRecord, OutsideConfig, Overheads, Place, PlannerStats};
+use scheduler::{Config, ErrorRecord, OutsideConfig, Overheads, PlannerStats};
 use sim::{Background, Direct, ForegroundReport, Inside, Nothing, Outside, Report};
 use std::sync::Arc;
 use units::{Duration, Instant, Sectors};
@@ -132,14 +132,15 @@ impl Trial {
             return Ok(Measured { report: run.report(), foreseen: 100.0, late: 0.0, harm: 0.0, planner });
         };
         let (drive, overheads) = told.black_box(self.behaviour, seed)?;
-        let place = Place::Outside(told.believed(outside(overheads, self.conservatism)));
-        let config = Config { place, ..config };
+        let outside = told.believed(outside(overheads, self.conservatism));
+        let config = Config { outside, ..config };
         let known = Arc::clone(&told.known);
         let mut run = Outside::new(drive, known, config, foreground, scan).map_err(|e| failed(e.into()))?;
         run.advance_scan(self.requests, &mut Nothing).map_err(|e| failed(e.into()))?;
-        let foreseen = run.prediction_errors().map_or(0.0, |e| e.within(NEAR) * 100.0);
-        let late = run.prediction_errors().map_or(0.0, |e| 100.0 * e.late() as f64 / e.count().max(1) as f64);
-        let harm = run.core_mut().detour_harm().map_or(0.0, |harm| harm.share() * 100.0);
+        let foreseen = run.prediction_errors().within(NEAR) * 100.0;
+        let errors = run.prediction_errors();
+        let late = 100.0 * errors.late() as f64 / errors.count().max(1) as f64;
+        let harm = run.core().detour_harm().share() * 100.0;
         Ok(Measured { report: run.report(), foreseen, late, harm, planner: run.planner_stats() })
     }
 }
@@ -178,12 +179,12 @@ pub fn foreseen(told: &Told, requests: u64, seed: u64) -> Result<ErrorRecord, La
         Issuer::new(load, Arrival::outstanding(10), Instant::ZERO, seed).map_err(|e| failed(e.into()))?;
     let (drive, overheads) = told.black_box(Behaviour::fast02(), seed)?;
     // Without detours no caution is needed.
-    let place = Place::Outside(told.believed(OutsideConfig::paper(overheads, Duration::ZERO)));
-    let config = Config { place, ..Config::default() };
+    let outside = told.believed(OutsideConfig::paper(overheads, Duration::ZERO));
+    let config = Config { outside, ..Config::default() };
     let known = Arc::clone(&told.known);
     let mut run = Outside::new(drive, known, config, load, Background::None).map_err(|e| failed(e.into()))?;
     run.advance(requests, &mut Nothing).map_err(|e| failed(e.into()))?;
-    Ok(run.prediction_errors().cloned().unwrap_or_default())
+    Ok(run.prediction_errors().clone())
 }
 
 /// Runs the OLTP load with this number outstanding, all in the drive, whose own firmware chooses (figure 8); the

@@ -10,7 +10,7 @@ use mimic::{Learner, LearnerConfig};
 use model::profile::SectorsPerTrack;
 use model::{DriveModel, Profile, builtin};
 use scheduler::policy::{PolicyName, SmtfRule};
-use scheduler::{Config, Mimic, OutsideConfig, Place};
+use scheduler::{Config, Mimic, OutsideConfig};
 use sim::{Background, Nothing, Outside, black_box};
 use std::error::Error;
 use std::sync::Arc;
@@ -85,7 +85,7 @@ fn run(
     let area = Sectors::new(area / sector.get()).min(capacity);
     let source = Random::new(RandomConfig::new(area, sector), 7)?;
     let issuer = Issuer::new(source, Arrival::outstanding(20), Instant::ZERO, 7)?;
-    let config = Config { policy, place: Place::Outside(OutsideConfig::blind()), ..Config::default() };
+    let config = Config { policy, outside: OutsideConfig::blind(), ..Config::default() };
     let known = Arc::new(DriveModel::unknown(capacity, sector)?);
     let mut run = Outside::new(device, known, config, issuer, Background::None)?;
     let learner = |grain: u64| {

@@ -9,9 +9,10 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use scheduler::policy::PolicyName;
 use scheduler::{
-    Action, Buffers, CommandId, Config, IdleTime, Outcome, OutsideConfig, Parameter, Place, Priority,
-    Purpose, Request, Sessions, Wanted, Whose,
+    Action, Buffers, CommandId, Config, HeadWork, IdleTime, Outcome, OutsideConfig, Parameter, Priority,
+    Purpose, Ready, Request, Sessions, Wanted, Whose,
 };
+use sim::{PlacedCore, PlacedWork};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use units::{Instant, Lbn, RequestId, Sectors, SessionId, TaskId};
@@ -137,7 +138,7 @@ shown!(Deliver { session, task, lbn, sectors, op, parameter, bad, last });
 /// Times are in ns, and do not go backwards.
 #[pyclass(module = "freeblock")]
 pub(crate) struct Core {
-    core: scheduler::Core,
+    core: PlacedCore,
     trouble: Trouble,
     now: Instant,
     /// The commands at the drive, by number.
@@ -170,12 +171,11 @@ impl Core {
         let mut config = Config { seed, ..Config::default() };
         let idle = IdleTime::default();
         config.idle = idle_time.then(|| IdleTime { harm_ppm: harm.unwrap_or(idle.harm_ppm), ..idle });
-        config.place = match r#where {
-            "inside" => Place::Inside,
-            "outside" => {
-                let place = OutsideConfig::beyond(drive.overheads);
-                Place::Outside(OutsideConfig { harm_ppm: harm.or(place.harm_ppm), ..place })
-            }
+        let beyond = OutsideConfig::beyond(drive.overheads);
+        config.outside = OutsideConfig { harm_ppm: harm.or(beyond.harm_ppm), ..beyond };
+        let outside = match r#where {
+            "inside" => false,
+            "outside" => true,
             _ => return Err(refused(format_args!("where = {:?}; give \"inside\" or \"outside\"", r#where))),
         };
         let trouble = Trouble::default();
@@ -188,7 +188,7 @@ impl Core {
             }
             Some(Policy::Callable(choose)) => own = Some(PythonPolicy { choose, trouble: trouble.clone() }),
         }
-        let mut core = scheduler::Core::try_new(Arc::clone(&drive.model), config).map_err(refused)?;
+        let mut core = PlacedCore::new(outside, Arc::clone(&drive.model), config).map_err(refused)?;
         if let Some(policy) = own {
             core.set_policy(Box::new(policy));
         }
@@ -216,7 +216,7 @@ impl Core {
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         self.now = later(self.now, now)?;
         let action = match ready {
-            None => self.core.poll(self.now),
+            None => self.core.poll_with(self.now, &mut Ready),
             Some(ready) => {
                 self.core.poll_with(self.now, &mut PythonBuffers { ready: &ready, trouble: &self.trouble })
             }
@@ -229,12 +229,12 @@ impl Core {
     #[pyo3(signature = (now, bad=Vec::new()))]
     fn completed(&mut self, now: u64, bad: Vec<u64>) -> PyResult<()> {
         let at = later(self.now, now)?;
-        if self.core.busy_until().is_none() {
-            return Err(PyRuntimeError::new_err("completed without an Execute under way"));
+        let PlacedCore::In(core) = &mut self.core else { return Err(not_executing()) };
+        if core.busy_until().is_none() {
+            return Err(not_executing());
         }
         self.now = at;
-        let bad = lbns(bad);
-        self.core.completed_with(at, bad.as_slice());
+        core.completed_with(at, lbns(bad).as_slice());
         Ok(())
     }
 
@@ -250,7 +250,7 @@ impl Core {
         lost: bool,
     ) -> PyResult<()> {
         let at = later(self.now, now)?;
-        let Some(command) = self.commands.remove(&id) else {
+        let (PlacedCore::Outside(core), Some(command)) = (&mut self.core, self.commands.remove(&id)) else {
             return Err(PyRuntimeError::new_err(format!("command {id} is not at the drive")));
         };
         let bad = lbns(bad);
@@ -261,7 +261,7 @@ impl Core {
             (false, None, true) => Outcome::Done,
         };
         self.now = at;
-        self.core.command_done(at, command, outcome);
+        core.command_done(at, command, outcome);
         self.trouble.check()
     }
 
@@ -353,17 +353,10 @@ impl Core {
 }
 
 impl Core {
-    fn action<'py>(&mut self, py: Python<'py>, action: Action) -> PyResult<Bound<'py, PyAny>> {
+    fn action<'py>(&mut self, py: Python<'py>, action: Action<PlacedWork>) -> PyResult<Bound<'py, PyAny>> {
         match action {
-            Action::Execute => {
-                let request = match self.core.whose() {
-                    Some(Whose::Request(id)) => Some(id.get()),
-                    _ => None,
-                };
-                Execute { accesses: self.accesses(py)?, until: self.until(), request }.into_bound_py_any(py)
-            }
-            Action::Cut => Cut { accesses: self.accesses(py)?, until: self.until() }.into_bound_py_any(py),
-            Action::Send(command) => {
+            Action::Do(PlacedWork::Head(work)) => self.head_work(py, work),
+            Action::Do(PlacedWork::Command(command)) => {
                 self.commands.insert(command.id.get(), command.id);
                 Send {
                     id: command.id.get(),
@@ -391,12 +384,10 @@ impl Core {
         }
     }
 
-    fn until(&self) -> u64 {
-        self.core.busy_until().unwrap_or(self.now).as_nanos()
-    }
-
-    fn accesses(&self, py: Python<'_>) -> PyResult<Vec<Py<Access>>> {
-        let accesses = self.core.accesses().iter().map(|access| Access {
+    fn head_work<'py>(&self, py: Python<'py>, work: HeadWork) -> PyResult<Bound<'py, PyAny>> {
+        let PlacedCore::In(core) = &self.core else { return Err(not_executing()) };
+        let until = core.busy_until().unwrap_or(self.now).as_nanos();
+        let accesses = core.accesses().iter().map(|access| Access {
             track: access.track.get().into(),
             sector: access.sector,
             sectors: access.sectors,
@@ -404,8 +395,22 @@ impl Core {
             not_before: access.not_before.as_nanos(),
             purpose: purpose(access.purpose),
         });
-        accesses.map(|access| Py::new(py, access)).collect()
+        let accesses = accesses.map(|access| Py::new(py, access)).collect::<PyResult<_>>()?;
+        match work {
+            HeadWork::Execute => {
+                let request = match core.whose() {
+                    Some(Whose::Request(id)) => Some(id.get()),
+                    _ => None,
+                };
+                Execute { accesses, until, request }.into_bound_py_any(py)
+            }
+            HeadWork::Cut => Cut { accesses, until }.into_bound_py_any(py),
+        }
     }
+}
+
+fn not_executing() -> PyErr {
+    PyRuntimeError::new_err("completed without an Execute under way")
 }
 
 const fn purpose(purpose: Purpose) -> &'static str {

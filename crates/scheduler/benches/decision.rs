@@ -1,6 +1,6 @@
 //! The distribution of the time of one gap decision, by the wanted share of the drive and its placement.
 //!
-//! A sample is one call of [`Core::poll`] that returns `Execute`: the policy's choice (FCFS among ten), the search, taking
+//! A sample is one call of [`InDrive::poll`] that returns `Execute`: the policy's choice (FCFS among ten), the search, taking
 //! the blocks from the wanted set, and the layout of the accesses. Nothing is subtracted. The first row, a core without a
 //! background, shows the part that is not the planner's, and the line above the table shows the cost of reading the clock.
 //! The foreground is the papers' OLTP load with ten requests outstanding. No mechanics run: the core's predictions count as
@@ -12,7 +12,9 @@
 #![allow(clippy::print_stdout, reason = "a benchmark prints")]
 #![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 
-use freeblock_scheduler::{Access, Action, Config, Core, Parameter, Priority, Request, Sessions};
+use freeblock_scheduler::{
+    Access, Action, Config, HeadWork, InDrive, Parameter, Priority, Request, Sessions,
+};
 use model::{DriveModel, Position, builtin};
 use std::error::Error;
 use std::sync::Arc;
@@ -238,7 +240,7 @@ impl Samples {
 
 /// A core under the load.
 struct Bench {
-    core: Core,
+    core: InDrive,
     session: SessionId,
     load: Oltp,
     now: Instant,
@@ -249,7 +251,7 @@ struct Bench {
 
 impl Bench {
     fn new(drive: &Arc<DriveModel>, seed: u64) -> Result<Self> {
-        let mut core = Core::new(Arc::clone(drive), Config::default());
+        let mut core = InDrive::new(Arc::clone(drive), Config::default());
         let session = core.open(Priority::default())?;
         let config = OltpConfig::new(drive.layout().capacity(), drive.sector_bytes());
         let load = Oltp::new(config, seed)?;
@@ -287,7 +289,7 @@ impl Bench {
             let action = self.core.poll(self.now);
             let took = elapsed(began);
             match action {
-                Some(Action::Execute) => {
+                Some(Action::Do(HeadWork::Execute)) => {
                     let until = self.core.busy_until().expect("an Execute has an end");
                     self.samples.add(took, self.core.accesses(), until);
                     self.now = until;
@@ -299,7 +301,7 @@ impl Bench {
                         return;
                     }
                 }
-                Some(Action::Deliver(_) | Action::Send(_) | Action::Cut | Action::Failed { .. }) | None => {}
+                Some(Action::Deliver(_) | Action::Do(HeadWork::Cut) | Action::Failed { .. }) | None => {}
             }
         }
     }
@@ -348,12 +350,12 @@ impl Bench {
         self.submit(Op::Read, range);
         while let Some(action) = self.core.poll(self.now) {
             match action {
-                Action::Execute => {
+                Action::Do(HeadWork::Execute) => {
                     self.now = self.core.busy_until().expect("an Execute has an end");
                     self.core.completed(self.now);
                 }
                 Action::Completed(_) => self.outstanding -= 1,
-                Action::Deliver(_) | Action::Send(_) | Action::Cut | Action::Failed { .. } => {}
+                Action::Deliver(_) | Action::Do(HeadWork::Cut) | Action::Failed { .. } => {}
             }
         }
         after

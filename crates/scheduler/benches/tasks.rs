@@ -3,7 +3,7 @@
 #![allow(clippy::print_stdout, reason = "a benchmark prints")]
 #![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 
-use freeblock_scheduler::{Config, Core, Parameter, Priority, Sessions};
+use freeblock_scheduler::{Config, InDrive, Parameter, Priority, Sessions};
 use model::{DriveModel, builtin};
 use std::error::Error;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("{:>8}  {:24} {:>12} {:>12}", "active", "also", "begin, us", "abort, us");
     for &active in counts {
         for whole in [false, true] {
-            let mut core = Core::new(Arc::clone(&drive), Config::default());
+            let mut core = InDrive::new(Arc::clone(&drive), Config::default());
             let session = core.open(Priority::default())?;
             if whole {
                 core.read(
@@ -60,7 +60,11 @@ struct Places {
     next: u64,
 }
 
-fn begin(core: &mut Core, session: SessionId, places: &mut Places) -> Result<units::TaskId, Box<dyn Error>> {
+fn begin(
+    core: &mut InDrive,
+    session: SessionId,
+    places: &mut Places,
+) -> Result<units::TaskId, Box<dyn Error>> {
     places.next = places.next.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     let block = (places.next >> 20) % places.blocks;
     let range = LbnRange::new(Lbn::new(block * BLOCK), Sectors::new(BLOCK));

@@ -1,22 +1,26 @@
 //! The core: times, completions and calls go in, and actions come out.
 
+mod action;
 mod bad;
 mod builder;
 mod config;
 mod dispatch;
 mod idle_search;
+mod in_drive;
 mod outside;
 mod under_way;
 mod watch;
 
+pub use action::{Access, Action, HeadWork, Purpose, Whose};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 pub use outside::{
     AdoptError, AuditArm, AuditConfig, AuditReport, AuditWindow, Caution, Command, CommandId, Conservatism,
-    ErrorRecord, Interval, Neighbour, Neighbours, Outcome, OutsideConfig, Overheads, Part, Place, Promise,
+    ErrorRecord, Interval, Neighbour, Neighbours, Outcome, OutsideConfig, OutsideDrive, Overheads, Part,
+    Promise,
 };
 
-use crate::background::{Background, Buffers, Ready, Urgent};
+use crate::background::{Background, Urgent};
 use crate::foreground::{Pending, Request, follows};
 use crate::idle::{Harm, Idle, IdleTimeError};
 use crate::lottery::Lottery;
@@ -24,15 +28,15 @@ use crate::planner::Planner;
 use crate::policy::{AnyPolicy, ForeignPolicy};
 use crate::predictor::Mimic;
 use crate::sessions::{Parameter, Priority, Record, SessionCall, SessionError, Sessions};
+use action::Event;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 pub use bad::Bad;
 pub use config::{Config, Sharing};
+pub use in_drive::InDrive;
 use model::{DriveModel, Position};
-use outside::Outside;
 use thiserror::Error;
-use under_way::{Job, JobWork, UnderWay};
-use units::{Instant, Lbn, LbnRange, Op, RequestId, Sectors, SessionId, TaskId, TrackIndex};
+use units::{Instant, LbnRange, Op, RequestId, Sectors, SessionId, TaskId, TrackIndex};
 use watch::DriveWatch;
 
 /// The maximum of sectors of a request that joins promoted reads: half a megabyte of 512-byte sectors.
@@ -70,80 +74,6 @@ pub enum SubmitError {
     },
 }
 
-/// The next action of the host, or an event for it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
-    /// Carry out [`Core::accesses`] in order without a pause, then call [`Core::completed`]. [`Core::whose`] returns the
-    /// request that they serve.
-    Execute,
-    /// Outside the drive: send this command, and when it is done, call [`Core::command_done`].
-    Send(Command),
-    /// The work in idle time ends early, because a foreground request has arrived: [`Core::accesses`] returns the part that
-    /// is still done, [`Core::busy_until`] the instant at which the head is free. Call [`Core::completed`] at that instant,
-    /// not before.
-    Cut,
-    /// A foreground request is done.
-    Completed(RequestId),
-    /// A foreground request cannot be done: the medium failed.
-    Failed {
-        /// The request.
-        id: RequestId,
-        /// Its first bad sector.
-        bad: Lbn,
-    },
-    /// A background block is finished. The data of a read are the contents of its sectors when they passed, overlaid with
-    /// later writes: for a block that is read in pieces, or written to by the same [`Execute`](Self::Execute), the host
-    /// returns the current contents of the medium.
-    Deliver(Record),
-}
-
-/// The purpose of the head's current work; detours are part of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Whose {
-    /// A foreground request.
-    Request(RequestId),
-    /// Background blocks that a session has promoted.
-    Promoted(SessionId),
-    /// Background blocks, in idle time.
-    Idle,
-}
-
-/// The purpose of an access.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Purpose {
-    /// For the foreground.
-    Foreground,
-    /// For the background, in a gap: `useful` of the sectors are wanted, the others lie between them.
-    Background {
-        /// Wanted sectors.
-        useful: u32,
-    },
-    /// For the background, in idle time.
-    Idle {
-        /// Wanted sectors.
-        useful: u32,
-    },
-}
-
-/// Consecutive sectors of one track, read or written as they pass; past the track's end they continue at its start.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Access {
-    /// The track.
-    pub track: TrackIndex,
-    /// The first sector.
-    pub sector: u32,
-    /// The number of sectors.
-    pub sectors: u32,
-    /// Whether they are read or written.
-    pub op: Op,
-    /// The head takes the first pass that begins when it is ready, and not before this instant. A detour may reach the
-    /// destination earlier than the direct move (measured seek curves have dents, and a head is ready to read before it has
-    /// settled to write); the foreground keeps the revolution that it would have had.
-    pub not_before: Instant,
-    /// The purpose.
-    pub purpose: Purpose,
-}
-
 /// The planner's counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -160,49 +90,13 @@ pub struct PlannerStats {
     pub tracks_max: u32,
 }
 
-/// The scheduler core. Inside a drive it knows the drive exactly and moves its head; outside ([`Config::place`]) it sends
-/// commands and learns from their completions.
-///
-/// One door in: [`submit`](Self::submit) for the foreground, the session calls ([`Sessions`]) for the background,
-/// [`completed`](Self::completed) when an `Execute` is done, outside the drive [`command_done`](Self::command_done) for each
-/// command; all but the session calls take the time. One door out: after any call, and at [`wake_at`](Self::wake_at),
-/// [`poll`](Self::poll) until it returns `None`. At most one [`Action::Execute`] is under way; outside the drive, at most
-/// [`OutsideConfig::at_drive`] commands, or [`OutsideConfig::pass_through`] while the drive chooses their order. The core
-/// reads no clock, and its lottery is seeded: the same calls give the same actions.
-///
-/// ```
-/// use freeblock_scheduler::model::{DriveModel, builtin};
-/// use freeblock_scheduler::units::{Instant, Lbn, LbnRange, Op, RequestId, Sectors};
-/// use freeblock_scheduler::{Action, Config, Core, Parameter, Priority, Request, Sessions};
-/// use std::sync::Arc;
-/// let drive = DriveModel::from_profile(&builtin::find("quantum-atlas-10k")?)?;
-/// let scanned = LbnRange::new(Lbn::ZERO, Sectors::new(4_900));
-/// let mut core = Core::new(Arc::new(drive), Config::default());
-/// let session = core.open(Priority::default())?;
-/// core.read(session, scanned, Sectors::new(8), Parameter::default())?;
-///
-/// let (mut now, mut delivered, mut id) = (Instant::ZERO, 0, 0);
-/// while core.undelivered(session) != Some(0) {
-///     id += 1;
-///     let range = LbnRange::new(Lbn::new(id * 1_237 % 4_900), Sectors::new(8));
-///     core.submit(now, Request { id: RequestId::new(id), op: Op::Read, range })?;
-///     while let Some(action) = core.poll(now) {
-///         match action {
-///             Action::Execute => {
-///                 // Here a host moves the head; this one believes the core's own prediction.
-///                 now = core.busy_until().unwrap();
-///                 core.completed(now);
-///             }
-///             Action::Deliver(_) => delivered += 1,
-///             _ => {}
-///         }
-///     }
-/// }
-/// assert_eq!(delivered, scanned.len().get().div_ceil(8));
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
+/// The engine of both cores, [`InDrive`] and [`OutsideDrive`]: the waiting requests, the sessions and their blocks, the planner
+/// and the estimates. Each of the two has its own door for time and completions, and dereferences to this one for what they have
+/// in common: the session calls ([`Sessions`]) and the queries below.
 #[derive(Clone, Debug)]
 pub struct Core {
+    /// Whether the core is in the drive: work in idle time can then end at any instant.
+    in_drive: bool,
     drive: Arc<DriveModel>,
     config: Config,
     policy: AnyPolicy,
@@ -220,11 +114,8 @@ pub struct Core {
     /// The position of the head, now or when the work under way is done.
     position: Position,
     track: Option<TrackIndex>,
-    busy: Option<UnderWay>,
-    /// The lost job, which is repeated before any other work.
-    retry: Option<Job>,
     accesses: Vec<Access>,
-    outbox: VecDeque<Action>,
+    outbox: VecDeque<Event>,
     stats: PlannerStats,
     lottery: Lottery,
     idle: Idle,
@@ -232,32 +123,14 @@ pub struct Core {
     displaced: Option<Position>,
     /// The latest time of any call.
     now: Instant,
-    /// The commands and the knowledge of a core outside the drive.
-    outside: Option<Box<Outside>>,
-    /// The model of the drive, and the configuration, that are [adopted](Self::adopt) when no command is at the drive.
-    adopting: Option<Box<(Arc<DriveModel>, Config)>>,
 }
 
 impl Core {
-    /// Returns a new core, like [`new`](Self::new), for a configuration from outside.
-    ///
-    /// # Errors
-    /// The invalid field and its valid values ([`IdleTime::check`](crate::IdleTime::check)).
-    pub fn try_new(drive: Arc<DriveModel>, config: Config) -> Result<Self, IdleTimeError> {
+    fn try_new(drive: Arc<DriveModel>, config: Config, in_drive: bool) -> Result<Self, IdleTimeError> {
         config.idle.map_or(Ok(()), |idle| idle.check())?;
-        Ok(Self::new(drive, config))
-    }
-
-    /// Returns a core for a drive whose head stands at cylinder 0 under head 0.
-    ///
-    /// # Panics
-    /// If the settings of idle time are invalid; [`try_new`](Self::try_new) returns the reason.
-    pub fn new(drive: Arc<DriveModel>, config: Config) -> Self {
         let position = Position::default();
-        if let Some(Err(error)) = config.idle.map(|idle| idle.check()) {
-            panic!("{error}");
-        }
-        Self {
+        Ok(Self {
+            in_drive,
             policy: config.policy.into(),
             watch: DriveWatch::default(),
             config,
@@ -270,8 +143,6 @@ impl Core {
             planner: Planner::new(&drive),
             position,
             track: drive.layout().track_at(position.cylinder, position.head),
-            busy: None,
-            retry: None,
             accesses: Vec::new(),
             outbox: VecDeque::new(),
             stats: PlannerStats::default(),
@@ -279,13 +150,8 @@ impl Core {
             idle: Idle::new(drive.layout().cylinders()),
             displaced: None,
             now: Instant::ZERO,
-            outside: match config.place {
-                Place::Inside => None,
-                Place::Outside(outside) => Some(Box::new(Outside::new(&drive, outside))),
-            },
-            adopting: None,
             drive,
-        }
+        })
     }
 
     /// Sets a policy of the host's own in place of [`Config::policy`], from the next choice on.
@@ -309,11 +175,8 @@ impl Core {
         &self.drive
     }
 
-    /// Accepts a foreground request.
-    ///
-    /// # Errors
-    /// An empty request, one past the drive's end, or one too many; an error changes nothing.
-    pub fn submit(&mut self, now: Instant, request: Request) -> Result<(), SubmitError> {
+    /// Returns a foreground request with its place on the drive.
+    fn check(&self, now: Instant, request: Request) -> Result<Pending, SubmitError> {
         let Request { id, range, .. } = request;
         let capacity = self.drive.layout().capacity();
         if range.is_empty() {
@@ -325,141 +188,42 @@ impl Core {
         if self.pool.len() - self.promoted >= self.config.most_pending {
             return Err(SubmitError::Full { id, most: self.config.most_pending });
         }
-        let Some(pending) = Pending::new(&self.drive, request, now, self.next_sequence) else {
-            return Err(SubmitError::PastEnd { id, range, capacity });
-        };
+        let pending = Pending::new(&self.drive, request, now, self.next_sequence);
+        pending.ok_or(SubmitError::PastEnd { id, range, capacity })
+    }
+
+    /// Adds a request that was checked.
+    fn accept(&mut self, now: Instant, pending: Pending) {
         self.next_sequence += 1;
         let follows = follows(&mut self.came, now);
-        self.meet_stream(now, request.op);
         self.pool.push(Pending { follows, ..pending });
         self.now = now;
         self.idle.since = now;
         self.idle.asked.get_or_insert(now);
-        self.cut(now);
-        Ok(())
     }
 
-    /// Reports that the outstanding [`Action::Execute`] is done, at `now`.
-    pub fn completed(&mut self, now: Instant) {
-        self.completed_with(now, &[]);
-    }
-
-    /// The same with sectors that the medium could not serve. The requests and blocks that contain them fail, and nothing
-    /// else. If the host knows which operation failed, it passes a [`Bad`]; if it passes a list, both reads and writes of
-    /// those sectors fail.
-    pub fn completed_with<'a>(&mut self, now: Instant, bad: impl Into<Bad<'a>>) {
-        let bad = bad.into();
-        let Some(done) = self.busy.take() else {
-            debug_assert!(false, "completed without an Execute under way");
-            return;
-        };
+    /// Returns the next result for the host.
+    fn next_event(&mut self, now: Instant) -> Option<Event> {
         self.now = now;
-        if let JobWork::Foreground(job) = &done.work
-            && job.pending.promoted.is_none()
-        {
-            self.idle.since = now;
-            let request = job.pending.request;
-            let Request { id, op, range } = request;
-            let failed = bad.first(op, range);
-            self.watch.done(now, &request, failed.is_none());
-            self.outbox.push_back(match failed {
-                Some(bad) => Action::Failed { id, bad },
-                None => Action::Completed(id),
-            });
-        } else if let JobWork::Probe(job) = done.work {
-            self.watch.done(now, &job.pending.request, bad.is_empty());
-        } else {
-            self.watch.lost_sight();
+        let mut event = self.outbox.pop_front();
+        if let Some(Event::Deliver(record)) = &mut event {
+            record.last = self.background.handed_over(record.session);
         }
-        let outbox = &mut self.outbox;
-        self.background.deliver(bad, |record| outbox.push_back(Action::Deliver(record)));
+        event
     }
 
-    /// Reports that the outstanding [`Action::Execute`] was lost; whether it reached the medium is unknown. The foreground
-    /// request is repeated before any other work, and the background blocks are wanted again. Outside the drive this applies
-    /// to all commands there.
-    pub fn lost(&mut self, now: Instant) {
-        if self.outside.is_some() {
-            return self.lost_outside(now);
-        }
-        let Some(lost) = self.busy.take() else {
-            debug_assert!(false, "lost without an Execute under way");
-            return;
-        };
-        self.now = now;
-        self.watch.lost_sight();
-        self.background.lost(self.drive.layout());
-        if let JobWork::Foreground(job) = lost.work {
-            self.retry = Some(job);
-        }
-    }
-
-    /// Returns the next action, or `None` until the next call. A host with background writes uses
-    /// [`poll_with`](Self::poll_with).
-    pub fn poll(&mut self, now: Instant) -> Option<Action> {
-        self.poll_with(now, &mut Ready)
-    }
-
-    /// Polls like [`poll`](Self::poll); `buffers` is asked before a background block is written.
-    pub fn poll_with(&mut self, now: Instant, buffers: &mut dyn Buffers) -> Option<Action> {
-        self.now = now;
-        if let Some(mut action) = self.outbox.pop_front() {
-            if let Action::Deliver(record) = &mut action {
-                record.last = self.background.handed_over(record.session);
-            }
-            return Some(action);
-        }
-        self.promote_again();
-        if self.outside.is_some() {
-            return self.send(now, buffers);
-        }
-        (self.busy.is_none() && self.dispatch(now, buffers)).then_some(Action::Execute)
-    }
-
-    /// Returns the instant of the next poll if no event occurs before: idle time begins then, or is tried again; outside the
-    /// drive, the next command is chosen then.
-    pub fn wake_at(&self) -> Option<Instant> {
-        if let Some(choice) = self.choice_at() {
-            return Some(choice);
-        }
+    /// Returns when idle time begins, or is tried again, if nothing is under way.
+    fn idle_at(&self) -> Option<Instant> {
         let idle = self.config.idle.as_ref()?;
-        let busy = self.busy.is_some() || self.outside.as_ref().is_some_and(|o| o.is_busy());
         let nothing_wanted = self.background.is_idle() && !self.watch.uses_idle_time();
-        if busy || !self.pool.is_empty() || nothing_wanted {
+        if !self.pool.is_empty() || nothing_wanted {
             return None;
         }
         let at = (self.idle.since + idle.threshold).max(self.idle.not_before);
         (at > self.now).then_some(at)
     }
 
-    /// Returns the accesses of the last [`Action::Execute`], in order.
-    pub fn accesses(&self) -> &[Access] {
-        &self.accesses
-    }
-
-    /// Returns the purpose of the work under way, `None` without work.
-    pub fn whose(&self) -> Option<Whose> {
-        Some(match &self.busy.as_ref()?.work {
-            JobWork::Idle(_) | JobWork::Probe(_) => Whose::Idle,
-            JobWork::Foreground(job) => match job.pending.promoted {
-                Some(session) => Whose::Promoted(session),
-                None => Whose::Request(job.pending.request.id),
-            },
-        })
-    }
-
-    /// Returns the predicted end of the work under way.
-    pub fn busy_until(&self) -> Option<Instant> {
-        self.busy.as_ref().map(|b| b.until)
-    }
-
-    /// Returns the number of waiting foreground requests, promoted ones included, without the one under way.
-    pub fn pending(&self) -> usize {
-        let lost = self.outside.as_ref().map_or(0, |o| o.lost_requests());
-        self.pool.len() + usize::from(self.retry.is_some()) + lost
-    }
-
-    /// Returns the number of promoted requests among them.
+    /// Returns the number of promoted requests that wait.
     pub fn promoted_pending(&self) -> usize {
         self.promoted
     }
@@ -519,8 +283,8 @@ impl Core {
     fn withdraw(&mut self, of: impl Fn(&Record) -> bool) -> u64 {
         let mut withdrawn = 0;
         let background = &mut self.background;
-        self.outbox.retain(|action| match action {
-            Action::Deliver(record) if of(record) => {
+        self.outbox.retain(|event| match event {
+            Event::Deliver(record) if of(record) => {
                 background.handed_over(record.session);
                 withdrawn += 1;
                 false

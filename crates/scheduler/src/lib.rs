@@ -1,7 +1,7 @@
 //! The freeblock core, sans-IO: it chooses the next foreground request, fills its rotational latency with background
 //! work that costs the foreground nothing, and uses idle time.
 //!
-//! Start at [`Core`] and [`Sessions`]; then `planner.rs` for the use of a gap, `idle.rs` for work without one, `policy/`
+//! Start at [`InDrive`], [`OutsideDrive`] and [`Sessions`]; then `planner.rs` for the use of a gap, `idle.rs` for work without one, `policy/`
 //! for the choice of the next request, `background.rs` and `task.rs` for the blocks that sessions still want, and
 //! [`BlockSet`] for their representation.
 //!
@@ -33,8 +33,9 @@ mod watched;
 
 pub use crate::core::{
     Access, Action, AdoptError, AuditArm, AuditConfig, AuditReport, AuditWindow, Bad, Caution, Command,
-    CommandId, Config, Conservatism, Core, ErrorRecord, Interval, Neighbour, Neighbours, Outcome,
-    OutsideConfig, Overheads, Part, Place, PlannerStats, Promise, Purpose, Sharing, SubmitError, Whose,
+    CommandId, Config, Conservatism, Core, ErrorRecord, HeadWork, InDrive, Interval, Neighbour, Neighbours,
+    Outcome, OutsideConfig, OutsideDrive, Overheads, Part, PlannerStats, Promise, Purpose, Sharing,
+    SubmitError, Whose,
 };
 pub use background::{Buffers, Ready};
 pub use block_set::BlockSet;

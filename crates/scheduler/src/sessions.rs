@@ -216,7 +216,7 @@ pub enum SessionCall {
 /// ```
 /// # use freeblock_scheduler::model::{DriveModel, builtin};
 /// # use freeblock_scheduler::units::{Instant, Lbn, LbnRange, Sectors};
-/// use freeblock_scheduler::{Action, Buffers, Config, Core, Parameter, Priority, Sessions, Wanted};
+/// use freeblock_scheduler::{Action, Buffers, Config, HeadWork, InDrive, Parameter, Priority, Sessions, Wanted};
 /// # let drive = DriveModel::from_profile(&builtin::find("quantum-atlas-10k")?)?;
 /// /// Asked for a buffer when the head could write it.
 /// struct Cache {
@@ -228,17 +228,17 @@ pub enum SessionCall {
 ///     }
 /// }
 /// let buffer = |n: u64| LbnRange::new(Lbn::new(800 + 8 * n), Sectors::new(8));
-/// let mut core = Core::new(drive.into(), Config::default());
+/// let mut core = InDrive::new(drive.into(), Config::default());
 /// let session = core.open(Priority::default())?;
 /// let four = LbnRange::new(buffer(0).start(), Sectors::new(32));
 /// let task = core.write(session, four, Sectors::new(8), Parameter(7))?;
 /// assert_eq!(core.abort_range(session, buffer(3))?, 1);
 ///
 /// let (mut now, mut written) = (Instant::ZERO, Vec::new());
-/// let mut run = |core: &mut Core, mut cache: Cache| {
+/// let mut run = |core: &mut InDrive, mut cache: Cache| {
 ///     while let Some(action) = core.poll_with(now, &mut cache) {
 ///         match action {
-///             Action::Execute => {
+///             Action::Do(HeadWork::Execute) => {
 ///                 now = core.busy_until().unwrap();
 ///                 core.completed(now);
 ///             }

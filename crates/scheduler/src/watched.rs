@@ -7,9 +7,9 @@ use units::SessionId;
 ///
 /// ```
 /// # use freeblock_scheduler::model::{DriveModel, builtin};
-/// use freeblock_scheduler::{Config, Core, Priority, SessionCall, Sessions, Watched};
+/// use freeblock_scheduler::{Config, InDrive, Priority, SessionCall, Sessions, Watched};
 /// # let drive = std::sync::Arc::new(DriveModel::from_profile(&builtin::find("quantum-atlas-10k")?)?);
-/// let (mut core, mut calls) = (Core::new(drive, Config::default()), Vec::new());
+/// let (mut core, mut calls) = (InDrive::new(drive, Config::default()), Vec::new());
 /// let session = Watched::new(&mut core, |call, answer| calls.push((call, answer))).open(Priority::default())?;
 /// assert_eq!(calls, [(SessionCall::Open { priority: Priority::default() }, Ok(session.get()))]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())

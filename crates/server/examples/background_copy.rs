@@ -12,7 +12,7 @@
 use device::{Ask, BackgroundRequest, Device, Emulated};
 use drive::Behaviour;
 use model::{DriveModel, Profile};
-use scheduler::{Config, IdleTime, OutsideConfig, Place};
+use scheduler::{Config, IdleTime, OutsideConfig};
 use server::{BackgroundTerms, Disk};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -47,7 +47,7 @@ fn disk(profile: &Profile, directory: &str) -> Disk<Emulated> {
     let config = Config {
         policy: "sptf".parse().unwrap(),
         idle: Some(IdleTime::default()),
-        place: Place::Outside(outside),
+        outside,
         most_partials: 1 << 10,
         ..Config::default()
     };

@@ -12,7 +12,7 @@
 use device::{Ask, Device, Emulated};
 use drive::Behaviour;
 use model::DriveModel;
-use scheduler::{Application, Config, IdleTime, OutsideConfig, Parameter, Place, Priority, Record, Sessions};
+use scheduler::{Application, Config, IdleTime, OutsideConfig, Parameter, Priority, Record, Sessions};
 use server::{Disk, Guard};
 use std::sync::Arc;
 use units::{Duration, Instant, Lbn, LbnRange, Sectors};
@@ -43,7 +43,7 @@ fn run(block_kib: u64, outstanding: u64) {
     let config = Config {
         policy: "sptf".parse().unwrap(),
         idle: Some(IdleTime::default()),
-        place: Place::Outside(outside),
+        outside,
         most_partials: 1 << 10,
         ..Config::default()
     };

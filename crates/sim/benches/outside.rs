@@ -14,7 +14,7 @@ use freeblock_sim::{Background, Nothing, Outside, black_box};
 use hdrhistogram::Histogram;
 use model::{DriveModel, builtin};
 use rustix::time::{ClockId, clock_gettime};
-use scheduler::{Config, OutsideConfig, Place};
+use scheduler::{Config, OutsideConfig};
 use std::error::Error;
 use std::sync::Arc;
 use units::{Instant, Sectors};
@@ -69,8 +69,8 @@ impl Run {
         let (drive, overheads) = black_box(&profile, Behaviour::fast02(), 1)?;
         let load = Oltp::new(OltpConfig::new(known.layout().capacity(), known.sector_bytes()), 1)?;
         let load = Issuer::new(load, Arrival::oltp(10), Instant::ZERO, 1)?;
-        let place = Place::Outside(OutsideConfig::beyond(overheads));
-        let config = Config { place, seed: 1, policy: policy.parse()?, ..Config::default() };
+        let outside = OutsideConfig::beyond(overheads);
+        let config = Config { outside, seed: 1, policy: policy.parse()?, ..Config::default() };
         Ok(Self { policy, run: Outside::new(drive, known, config, load, background)? })
     }
 

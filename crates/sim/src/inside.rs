@@ -7,8 +7,8 @@ use crate::statistics::{Ended, Statistics};
 use drive::Served;
 use model::DriveModel;
 use scheduler::{
-    Action, Config, Core, Harm, IdleTimeError, Parameter, Place, PlannerStats, Priority, Record, Request,
-    SessionError, Sessions, SubmitError,
+    Action, Config, Core, Harm, HeadWork, IdleTimeError, InDrive, Parameter, PlannerStats, Priority, Record,
+    Request, SessionError, Sessions, SubmitError,
 };
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -140,7 +140,7 @@ pub(crate) struct InFlight {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Inside<S> {
-    core: Core,
+    core: InDrive,
     foreground: Issuer<S>,
     /// Unfinished requests, by number less the first one's.
     in_flight: VecDeque<Option<InFlight>>,
@@ -181,7 +181,7 @@ impl<S: Source> Inside<S> {
         foreground: Issuer<S>,
         background: Background,
     ) -> Result<Self, SetupError> {
-        let mut core = Core::try_new(Arc::clone(&drive), Config { place: Place::Inside, ..config })?;
+        let mut core = InDrive::try_new(Arc::clone(&drive), config)?;
         let scan = begin_scan(&mut core, background)?;
         Ok(Self {
             core,
@@ -254,12 +254,12 @@ impl<S: Source> Inside<S> {
     }
 
     /// Returns the core, for sessions opened before and between calls of [`advance`](Self::advance).
-    pub fn core_mut(&mut self) -> &mut Core {
+    pub fn core_mut(&mut self) -> &mut InDrive {
         &mut self.core
     }
 
     /// Returns the core.
-    pub fn core(&self) -> &Core {
+    pub fn core(&self) -> &InDrive {
         &self.core
     }
 
@@ -399,13 +399,11 @@ impl<S: Source> Inside<S> {
     fn drain(&mut self, began: Instant, observer: &mut impl Observer) -> Result<(), SetupError> {
         while let Some(action) = self.core.poll(self.now) {
             match action {
-                Action::Execute => {
+                Action::Do(HeadWork::Execute) => {
                     let until = self.execute();
                     self.busy = Some((self.now, until));
                 }
-                // Only a core outside the drive sends commands.
-                Action::Send(_) => {}
-                Action::Cut => {
+                Action::Do(HeadWork::Cut) => {
                     if let (Some(busy), Some(until)) = (&mut self.busy, self.core.busy_until()) {
                         busy.1 = until;
                     }

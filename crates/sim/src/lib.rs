@@ -12,6 +12,7 @@ mod direct;
 mod head;
 mod inside;
 mod outside;
+mod placed;
 mod report;
 mod rival;
 mod series;
@@ -26,6 +27,7 @@ pub use array::{
 pub use direct::{CacheCommands, CacheReport, Direct, Done};
 pub use inside::{Background, Finished, Inside, Nothing, Observer, SetupError};
 pub use outside::{Outside, black_box};
+pub use placed::{PlacedCore, PlacedWork};
 pub use report::{BackgroundReport, ForegroundReport, HeadNanos, HeadTime, Report, ResponseReport};
 pub use rival::{Rival, When};
 pub use series::{INTERVALS_MAX, Interval, Series, SeriesError};

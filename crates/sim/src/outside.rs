@@ -8,7 +8,8 @@ use crate::trust::Trust;
 use drive::{Behaviour, BlackBox, Breakdown, Drive, DriveError, Queue, Reply, Rules, Served};
 use model::{DriveModel, Position, Profile};
 use scheduler::{
-    Action, Command, Config, Core, ErrorRecord, Harm, Outcome, Overheads, PlannerStats, Purpose, Request,
+    Action, Command, Config, ErrorRecord, Harm, Outcome, OutsideDrive, Overheads, PlannerStats, Purpose,
+    Request,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZeroU64;
@@ -26,7 +27,7 @@ use workload::{Issued, Issuer, Source};
 /// use drive::Behaviour;
 /// use freeblock_sim::{Background, Nothing, Outside, black_box};
 /// use model::{DriveModel, builtin};
-/// use scheduler::{Config, OutsideConfig, Place};
+/// use scheduler::{Config, OutsideConfig};
 /// use std::sync::Arc;
 /// use units::{Duration, Instant, Sectors};
 /// use workload::{Arrival, Issuer, Oltp, OltpConfig};
@@ -35,7 +36,7 @@ use workload::{Issued, Issuer, Source};
 /// let known = Arc::new(DriveModel::from_profile(&profile)?);
 /// let (drive, overheads) = black_box(&profile, Behaviour::fast02(), 42)?;
 /// let config = Config {
-///     place: Place::Outside(OutsideConfig::paper(overheads, Duration::from_micros(300))),
+///     outside: OutsideConfig::paper(overheads, Duration::from_micros(300)),
 ///     ..Config::default()
 /// };
 /// let load = Oltp::new(OltpConfig::new(known.layout().capacity(), known.sector_bytes()), 42)?;
@@ -47,7 +48,7 @@ use workload::{Issued, Issuer, Source};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Outside<S> {
-    core: Core,
+    core: OutsideDrive,
     device: Device,
     foreground: Issuer<S>,
     /// Unfinished requests, by number less the first one's.
@@ -140,8 +141,7 @@ struct Spent {
 }
 
 impl<S: Source> Outside<S> {
-    /// Returns a run that begins at instant zero. `known` is the core's model of the drive. Nothing happens with a `config`
-    /// that places the core inside.
+    /// Returns a run that begins at instant zero. `known` is the core's model of the drive.
     ///
     /// # Errors
     /// An invalid block size of the scan, or invalid settings of idle time.
@@ -180,7 +180,7 @@ impl<S: Source> Outside<S> {
         config: Config,
         (foreground, background): (Issuer<S>, Background),
     ) -> Result<Self, SetupError> {
-        let mut core = Core::try_new(known, config)?;
+        let mut core = OutsideDrive::try_new(known, config)?;
         let scan = begin_scan(&mut core, background)?;
         Ok(Self {
             trust: Trust::new(&core),
@@ -241,7 +241,7 @@ impl<S: Source> Outside<S> {
     }
 
     /// Reads single sectors at random places from here on, as often as the core permits
-    /// ([`Core::read_for_host`](scheduler::Core::read_for_host)): what a probe costs that characterises the drive meanwhile.
+    /// ([`OutsideDrive::read_for_host`]): what a probe costs that characterises the drive meanwhile.
     pub fn read_at_random(&mut self, seed: u64) {
         self.core.want_readings(true);
         let at = self.core.reading_at(self.now);
@@ -259,12 +259,12 @@ impl<S: Source> Outside<S> {
     }
 
     /// Returns the core, for sessions opened before and between calls of [`advance`](Self::advance).
-    pub fn core_mut(&mut self) -> &mut Core {
+    pub fn core_mut(&mut self) -> &mut OutsideDrive {
         &mut self.core
     }
 
     /// Returns the core.
-    pub fn core(&self) -> &Core {
+    pub fn core(&self) -> &OutsideDrive {
         &self.core
     }
 
@@ -325,7 +325,7 @@ impl<S: Source> Outside<S> {
     }
 
     /// Returns the errors of the core's predictions.
-    pub fn prediction_errors(&self) -> Option<&ErrorRecord> {
+    pub fn prediction_errors(&self) -> &ErrorRecord {
         self.core.prediction_errors()
     }
 
@@ -528,7 +528,7 @@ impl<S: Source> Outside<S> {
     fn drain(&mut self, observer: &mut impl Observer) -> Result<(), SetupError> {
         while let Some(action) = self.core.poll(self.now) {
             match action {
-                Action::Send(command) => {
+                Action::Do(command) => {
                     self.held.push_back(command);
                     self.fill()?;
                 }
@@ -543,8 +543,6 @@ impl<S: Source> Outside<S> {
                     }
                     observer.delivered(&mut self.core, record, self.now);
                 }
-                // Only a core in the drive moves its head.
-                Action::Execute | Action::Cut => {}
             }
         }
         Ok(())

@@ -1,6 +1,6 @@
 //! The reasons why a core outside the drive did not use gaps, with their durations.
 
-use scheduler::{Caution, Core, TrustWatch};
+use scheduler::{Caution, OutsideDrive, TrustWatch};
 use units::{Duration, Instant};
 
 /// The cautions of a run. Each is sampled after a completion and counts until the next one.
@@ -14,7 +14,7 @@ pub struct Trust {
 }
 
 impl Trust {
-    pub(crate) fn new(core: &Core) -> Self {
+    pub(crate) fn new(core: &OutsideDrive) -> Self {
         Self {
             watch: TrustWatch::default(),
             caution: core.caution(),
@@ -24,7 +24,7 @@ impl Trust {
     }
 
     /// Records a completion.
-    pub(crate) fn note(&mut self, now: Instant, core: &Core) {
+    pub(crate) fn note(&mut self, now: Instant, core: &OutsideDrive) {
         let before = self.caution;
         for (caution, lasted) in Caution::ALL.into_iter().zip(&mut self.lasted) {
             if before == Some(caution) {

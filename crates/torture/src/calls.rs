@@ -2,6 +2,7 @@
 //! required answers are the same for all hosts.
 
 use crate::clients::{Clients, NewTask, Session, range};
+use crate::desk::Door;
 use crate::dice::Dice;
 use crate::failure::{Broken, Check, hold};
 use crate::scenario::Setup;
@@ -370,7 +371,7 @@ pub(crate) fn counted(told: Result<u64, SessionError>, left: u64, call: &str) ->
 pub(crate) fn taken(
     told: Result<(), SubmitError>,
     request: Request,
-    core: &Core,
+    core: &impl Door,
     room: usize,
 ) -> Result<bool, Broken> {
     match told {
@@ -386,7 +387,12 @@ pub(crate) fn taken(
 
 /// Checks that no work rests that could continue: with nothing under way no request may wait, and if idle time is used and
 /// blocks are wanted there is an instant of the next attempt.
-pub(crate) fn goes_on(core: &Core, clients: &Clients, setup: &Setup, waiting: usize) -> Result<(), Broken> {
+pub(crate) fn goes_on(
+    core: &impl Door,
+    clients: &Clients,
+    setup: &Setup,
+    waiting: usize,
+) -> Result<(), Broken> {
     let promoted = core.promoted_pending();
     hold(waiting + promoted == 0, Check::Hang, || {
         format!("{waiting} requests and {promoted} promoted ones wait, and nothing is done")

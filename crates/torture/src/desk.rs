@@ -5,7 +5,9 @@ use crate::dice::mix;
 use crate::exec::Held;
 use crate::failure::{Broken, Check, hold};
 use crate::step::AtHand;
-use scheduler::{Action, Buffers, Core, Wanted};
+use scheduler::{Action, Buffers, Command, Core, HeadWork, Request, SubmitError, Wanted};
+use std::fmt::Debug;
+use std::ops::DerefMut;
 use units::Instant;
 
 /// The buffers of a host while the next access is chosen.
@@ -17,14 +19,53 @@ struct Desk<'a> {
     broken: Option<Broken>,
 }
 
+/// The doors that both cores have.
+pub(crate) trait Door: DerefMut<Target = Core> + Debug {
+    type Work: Debug;
+
+    fn submit(&mut self, now: Instant, request: Request) -> Result<(), SubmitError>;
+    fn poll_with(&mut self, now: Instant, buffers: &mut dyn Buffers) -> Option<Action<Self::Work>>;
+    fn wake_at(&self) -> Option<Instant>;
+    fn pending(&self) -> usize;
+}
+
+macro_rules! door {
+    ($core:ident, $work:ty) => {
+        impl Door for scheduler::$core {
+            type Work = $work;
+
+            fn submit(&mut self, now: Instant, request: Request) -> Result<(), SubmitError> {
+                self.submit(now, request)
+            }
+
+            fn poll_with(&mut self, now: Instant, buffers: &mut dyn Buffers) -> Option<Action<$work>> {
+                self.poll_with(now, buffers)
+            }
+
+            fn wake_at(&self) -> Option<Instant> {
+                self.wake_at()
+            }
+
+            fn pending(&self) -> usize {
+                self.pending()
+            }
+        }
+    };
+}
+door!(InDrive, HeadWork);
+door!(OutsideDrive, Command);
+
+/// A core's next action, and the buffers that it was given for it.
+type Polled<W> = (Option<Action<W>>, Vec<Held>);
+
 /// Returns the core's next action, and the buffers that it was given for it.
-pub(crate) fn poll(
-    core: &mut Core,
+pub(crate) fn poll<D: Door>(
+    core: &mut D,
     now: Instant,
     clients: &Clients,
     at_hand: AtHand,
     versions: &mut u64,
-) -> Result<(Option<Action>, Vec<Held>), Broken> {
+) -> Result<Polled<D::Work>, Broken> {
     let mut desk = Desk { clients, at_hand, held: Vec::new(), versions, broken: None };
     let action = core.poll_with(now, &mut desk);
     desk.broken.map_or(Ok((action, desk.held)), Err)
@@ -32,7 +73,7 @@ pub(crate) fn poll(
 
 /// Polls once more than a host must, after the core has returned `None`: a live host does so, since any event may wake it.
 pub(crate) fn nothing_more(
-    core: &mut Core,
+    core: &mut impl Door,
     now: Instant,
     clients: &Clients,
     at_hand: AtHand,

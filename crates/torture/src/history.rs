@@ -39,19 +39,19 @@ pub(crate) trait Stage: Sized {
     /// Makes a bad call, which must be refused; with `None` everything about it but the call itself.
     fn bad_call(&mut self, kind: Option<u32>) -> Result<(), Broken>;
     fn core(&self) -> &Core;
+    fn doors(&self) -> Doors;
     fn now(&self) -> Instant;
     fn outcome(&self) -> Outcome;
 
     /// Returns the state in which two hosts of one history must agree after every step.
     fn seen(&self) -> Seen {
-        let core = self.core();
+        let (core, doors) = (self.core(), self.doors());
         Seen {
             outcome: self.outcome(),
             now: self.now(),
             // An instant in the past means to poll, which the next call does.
-            wake: core.wake_at().filter(|at| *at > self.now()),
-            busy: core.busy_until(),
-            waiting: (core.pending(), core.promoted_pending(), core.at_drive()),
+            doors: Doors { wake: doors.wake.filter(|at| *at > self.now()), ..doors },
+            promoted: core.promoted_pending(),
             harm: core.harm(),
         }
     }
@@ -62,10 +62,20 @@ pub(crate) trait Stage: Sized {
 pub(crate) struct Seen {
     outcome: Outcome,
     now: Instant,
-    wake: Option<Instant>,
-    busy: Option<Instant>,
-    waiting: (usize, usize, usize),
+    doors: Doors,
+    promoted: usize,
     harm: Harm,
+}
+
+/// The answers of a core's doors to queries.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Doors {
+    pub wake: Option<Instant>,
+    /// The end of the head's work, for a core in the drive.
+    pub busy: Option<Instant>,
+    pub waiting: usize,
+    /// The commands at the drive, for a core outside it.
+    pub at_drive: usize,
 }
 
 /// Runs a history on a host and, step by step beside it, on another, which must do the same (promise 6) although it polls
@@ -192,6 +202,11 @@ impl Stage for World {
 
     fn core(&self) -> &Core {
         &self.core
+    }
+
+    fn doors(&self) -> Doors {
+        let core = &self.core;
+        Doors { wake: core.wake_at(), busy: core.busy_until(), waiting: core.pending(), at_drive: 0 }
     }
 
     fn now(&self) -> Instant {

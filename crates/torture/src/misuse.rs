@@ -2,6 +2,7 @@
 //! call checks that it changed nothing; for calls that are steps, the core's every field is compared.
 
 use crate::clients::{Clients, range};
+use crate::desk::Door;
 use crate::failure::{Broken, Check, hold};
 use scheduler::{
     Core, MOST_BLOCK_SECTORS, MOST_SESSIONS, Parameter, Priority, Request, SessionError, Sessions,
@@ -17,7 +18,7 @@ pub(crate) const KINDS: u32 = 20;
 pub(crate) const ANY_TIME: u32 = 19;
 
 /// Makes one bad call. The core must be the same afterwards, in every field.
-pub(crate) fn misuse(core: &mut Core, clients: &Clients, now: Instant, kind: u32) -> Result<(), Broken> {
+pub(crate) fn misuse(core: &mut impl Door, clients: &Clients, now: Instant, kind: u32) -> Result<(), Broken> {
     if kind % KINDS >= ANY_TIME {
         return too_many_sessions(core, clients);
     }
@@ -28,7 +29,7 @@ pub(crate) fn misuse(core: &mut Core, clients: &Clients, now: Instant, kind: u32
 }
 
 /// Makes one bad call that is possible at any time.
-pub(crate) fn refuse(core: &mut Core, clients: &Clients, now: Instant, kind: u32) -> Result<(), Broken> {
+pub(crate) fn refuse(core: &mut impl Door, clients: &Clients, now: Instant, kind: u32) -> Result<(), Broken> {
     let size = core.drive().layout().capacity();
     match bad_range(size, kind) {
         Some(range) => {
@@ -40,7 +41,7 @@ pub(crate) fn refuse(core: &mut Core, clients: &Clients, now: Instant, kind: u32
             };
             answered(kind, core.submit(now, Request { id, op, range }), wanted)
         }
-        None => refuse_session(core, clients, size, kind),
+        None => refuse_session(&mut **core, clients, size, kind),
     }
 }
 

@@ -11,7 +11,7 @@ use model::profile::Profile;
 use model::random_profile::{Size, random_profile};
 use model::{DriveModel, builtin};
 use scheduler::policy::{AgeWeight, PolicyName};
-use scheduler::{Config, Core, IdleTime, Mimic, SearchBudget, Sharing};
+use scheduler::{Config, IdleTime, InDrive, Mimic, OutsideDrive, SearchBudget, Sharing};
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -215,14 +215,22 @@ impl Setup {
             sharing: self.sharing,
             seed: self.seed,
             idle: self.idle,
-            place: scheduler::Place::Inside,
+            ..Config::default()
         }
     }
 
-    /// Returns a core, with its learner.
-    pub(crate) fn core(&self, drive: Arc<DriveModel>, config: Config) -> Core {
+    /// Returns a core in the drive, with its learner.
+    pub(crate) fn in_drive(&self, drive: Arc<DriveModel>, config: Config) -> InDrive {
         let mimic = self.mimic.begin(drive.layout().capacity(), self.seed);
-        let mut core = Core::new(drive, config);
+        let mut core = InDrive::new(drive, config);
+        core.set_mimic(mimic);
+        core
+    }
+
+    /// Returns a core outside the drive, with its learner.
+    pub(crate) fn outside_drive(&self, drive: Arc<DriveModel>, config: Config) -> OutsideDrive {
+        let mimic = self.mimic.begin(drive.layout().capacity(), self.seed);
+        let mut core = OutsideDrive::new(drive, config);
         core.set_mimic(mimic);
         core
     }

@@ -7,7 +7,7 @@ use crate::exec::Exec;
 use crate::failure::{Broken, Check, hold};
 use crate::scenario::Setup;
 use model::DriveModel;
-use scheduler::{Access, Action, Config, Core, Purpose, Request, Sessions, SubmitError};
+use scheduler::{Access, Action, Config, HeadWork, InDrive, Purpose, Request, Sessions, SubmitError};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use units::{Duration, Instant, Lbn, RequestId, SessionId};
@@ -37,7 +37,7 @@ impl Before {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Twin {
-    core: Core,
+    core: InDrive,
     lockstep: bool,
     /// Whether there is still anything to compare.
     pub on: bool,
@@ -53,14 +53,14 @@ pub(crate) struct Twin {
     waiting: Vec<Request>,
     alone: BTreeMap<RequestId, Alone>,
     /// In lockstep: actions that the other has reported and this has not yet.
-    expected: Vec<Action>,
+    expected: Vec<Action<HeadWork>>,
 }
 
 impl Twin {
     pub fn new(setup: &Setup, drive: &Arc<DriveModel>, config: Config) -> Self {
         let lockstep = config.idle.is_none();
         Self {
-            core: setup.core(Arc::clone(drive), Config { idle: None, ..config }),
+            core: setup.in_drive(Arc::clone(drive), Config { idle: None, ..config }),
             lockstep,
             on: true,
             away: false,
@@ -91,7 +91,7 @@ impl Twin {
     /// in the same place. `before` is the work that was done last.
     pub fn begin_again(
         &mut self,
-        core: &Core,
+        core: &InDrive,
         sessions: impl Iterator<Item = SessionId>,
         now: Instant,
         before: Before,
@@ -137,7 +137,7 @@ impl Twin {
     }
 
     /// Records an action of the other for the foreground.
-    pub fn expect(&mut self, action: Action) {
+    pub fn expect(&mut self, action: Action<HeadWork>) {
         if self.is_lockstep() && !self.away {
             self.expected.push(action);
         }
@@ -167,7 +167,7 @@ impl Twin {
         let (mut began, mut said) = (false, Vec::new());
         while let Some(action) = self.core.poll(now) {
             match action {
-                Action::Execute => {
+                Action::Do(HeadWork::Execute) => {
                     began = true;
                     break;
                 }
@@ -209,7 +209,7 @@ impl Twin {
     fn go_on(&mut self, now: Instant, arrival: bool) {
         while let Some(action) = self.core.poll(now) {
             match action {
-                Action::Execute => {
+                Action::Do(HeadWork::Execute) => {
                     self.due = self.core.busy_until();
                     match (self.waiting.as_slice(), self.due) {
                         ([], _) => self.moved = true,

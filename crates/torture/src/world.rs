@@ -19,7 +19,7 @@ use crate::troubles::Troubles;
 use crate::twin::{Alone, Before, Twin};
 use drive::Mechanics;
 use model::{DriveModel, Position};
-use scheduler::{Action, Config, Core, Harm, Request};
+use scheduler::{Action, Config, Core, Harm, HeadWork, InDrive, Request};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId};
@@ -105,7 +105,7 @@ pub struct Counts {
 
 /// The core's next action.
 pub(crate) struct Said {
-    action: Option<Action>,
+    action: Option<Action<HeadWork>>,
     /// The buffers that it was given for that.
     held: Vec<Held>,
     /// Its harm before.
@@ -120,7 +120,7 @@ pub(crate) struct World {
     config: Config,
     pub drive: Arc<DriveModel>,
     mechanics: Mechanics,
-    pub core: Core,
+    pub core: InDrive,
     pub medium: Medium,
     pub clients: Clients,
     pub now: Instant,
@@ -163,7 +163,7 @@ impl World {
             setup: setup.clone(),
             config,
             mechanics: Mechanics::new(Arc::clone(&drive)),
-            core: setup.core(Arc::clone(&drive), config),
+            core: setup.in_drive(Arc::clone(&drive), config),
             medium: Medium::new(drive.layout().capacity().get(), !setup.writes_serve_writes),
             clients: Clients::default(),
             now: Instant::from_nanos(setup.start_ns),
@@ -231,14 +231,11 @@ impl World {
     fn act(&mut self, said: Said) -> Result<bool, Broken> {
         let Some(action) = said.action else { return Ok(false) };
         match action {
-            Action::Execute => {
+            Action::Do(HeadWork::Execute) => {
                 self.execute(said)?;
                 return Ok(false);
             }
-            Action::Send(command) => {
-                return Err((Check::Request, format!("a core in the drive sends {}", command.id)));
-            }
-            Action::Cut => self.cut()?,
+            Action::Do(HeadWork::Cut) => self.cut()?,
             Action::Completed(id) | Action::Failed { id, .. } => {
                 return Err((
                     Check::Request,
@@ -263,7 +260,7 @@ impl World {
         self.requests.clear();
         self.scrub_stops();
         let mining = self.mining_stops();
-        self.core = self.setup.core(Arc::clone(&self.drive), self.config);
+        self.core = self.setup.in_drive(Arc::clone(&self.drive), self.config);
         self.twin = Twin::new(&self.setup, &self.drive, self.config);
         self.mechanics.place(Position::default());
         self.retry = None;

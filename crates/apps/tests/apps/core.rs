@@ -11,7 +11,7 @@ use freeblock_apps::snapshot::{Cow, Geometry, Provider, Step, Volume, VolumeId, 
 use model::layout::Location;
 use model::{DriveModel, Profile};
 use proptest::prelude::*;
-use scheduler::{Action, Buffers, Config, Core, IdleTime, Purpose, Request};
+use scheduler::{Action, Buffers, Config, HeadWork, IdleTime, InDrive, Purpose, Request};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -38,7 +38,7 @@ impl Buffers for Asked<'_> {
 
 /// The core, and a drive that behaves as the core predicts. Medium and random numbers are the naive host's.
 struct Inside {
-    core: Core,
+    core: InDrive,
     host: Naive,
     now: Instant,
     given: BTreeMap<u64, Vec<u8>>,
@@ -58,7 +58,7 @@ impl Inside {
         let config = Config { seed, idle: idle.then(IdleTime::default), ..Config::default() };
         let (given, now) = (BTreeMap::new(), Instant::ZERO);
         let late = Late::default();
-        Self { core: Core::new(drive, config), host, now, given, late, requests: 0, free: 0 }
+        Self { core: InDrive::new(drive, config), host, now, given, late, requests: 0, free: 0 }
     }
 
     fn capacity(&self) -> u64 {
@@ -103,14 +103,14 @@ impl Inside {
     /// Carries out one action; returns the foreground request that it ended.
     fn poll(&mut self, app: &mut dyn Application) -> Option<RequestId> {
         match self.core.poll_with(self.now, &mut Asked { app, given: &mut self.given })? {
-            Action::Execute => self.execute(),
+            Action::Do(HeadWork::Execute) => self.execute(),
             Action::Deliver(record) => {
                 let read = record.op == Op::Read && record.bad.is_none();
                 let bytes = if read { self.host.bytes(record.range).to_vec() } else { Vec::new() };
                 self.late.0.push((record, bytes));
             }
             Action::Completed(id) | Action::Failed { id, .. } => return Some(id),
-            Action::Cut | Action::Send(_) => unreachable!("requests come when nothing is under way"),
+            Action::Do(HeadWork::Cut) => unreachable!("requests come when nothing is under way"),
         }
         None
     }

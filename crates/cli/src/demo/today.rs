@@ -7,7 +7,7 @@ use crate::tables::{capacity, grouped, table};
 use drive::Behaviour;
 use model::{DriveModel, builtin};
 use scheduler::policy::PolicyName;
-use scheduler::{Config, IdleTime, OutsideConfig, Place};
+use scheduler::{Config, IdleTime, OutsideConfig};
 use sim::{Background, Nothing, black_box};
 use std::sync::Arc;
 use units::{Instant, Sectors};
@@ -55,9 +55,9 @@ pub(super) fn text(seed: u64) -> Result<String, Problem> {
         let mut run = match server {
             Server::Alone => Run::device(device, load),
             Server::Ours { scan } => {
-                let place = Place::Outside(OutsideConfig::beyond(overheads).serving());
+                let outside = OutsideConfig::beyond(overheads).serving();
                 let idle = Some(IdleTime::default());
-                let config = Config { place, idle, policy: PolicyName::Sptf, ..Config::default() };
+                let config = Config { outside, idle, policy: PolicyName::Sptf, ..Config::default() };
                 let block = Sectors::new(BLOCK.get() / model.sector_bytes().get());
                 let background = if scan { Background::Scan { block } } else { Background::None };
                 Run::outside(device, Arc::clone(&model), config, load, background)?

@@ -5,7 +5,7 @@ use crate::simulate::known::without_positions;
 use mimic::Learner;
 use model::{DriveModel, Profile};
 use scheduler::policy::PolicyName;
-use scheduler::{AuditConfig, Config, Core, IdleTime, Mimic, OutsideConfig, Overheads, Place};
+use scheduler::{AuditConfig, Config, IdleTime, Mimic, OutsideConfig, OutsideDrive, Overheads};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use units::{Bytes, Duration, Sectors};
@@ -182,13 +182,13 @@ impl Recipe {
         let config = Config {
             policy,
             idle,
-            place: Place::Outside(OutsideConfig {
+            outside: OutsideConfig {
                 harm_ppm: Some(self.harm_ppm),
                 plan_rest: self.bought_turns,
                 bought_turns: self.bought_turns,
                 audit: self.audit.then(|| AuditConfig::new(self.audit_seed())),
                 ..outside
-            }),
+            },
             most_partials: self.partial_blocks,
             ..Config::default()
         };
@@ -219,9 +219,9 @@ impl Recipe {
     ///
     /// # Errors
     /// The mistake, and its field.
-    pub(crate) fn core(&self) -> Result<Core, String> {
+    pub(crate) fn core(&self) -> Result<OutsideDrive, String> {
         let Made { model, config, mimic } = self.make()?;
-        let mut core = Core::try_new(model, config).map_err(|e| e.to_string())?;
+        let mut core = OutsideDrive::try_new(model, config).map_err(|e| e.to_string())?;
         core.set_mimic(mimic);
         Ok(core)
     }
@@ -296,7 +296,7 @@ mod tests {
         let again: Recipe = serde_json::from_str(&serde_json::to_string(&recipe).unwrap()).unwrap();
         assert_eq!(again, recipe);
         let Made { config, mimic, .. } = again.make().unwrap();
-        let Place::Outside(outside) = config.place else { panic!("{config:?}") };
+        let outside = config.outside;
         assert_eq!((outside.overheads, outside.harm_ppm, config.idle), (overheads, Some(5), None));
         assert!(mimic.is_some() && config.most_partials == 7);
         let drive = Knowledge::Size { sectors: 100, sector_bytes: 512 };
@@ -308,7 +308,7 @@ mod tests {
         );
         let papers = Recipe { conservatism_ns: Some(300_000), bought_turns: true, ..recipe.clone() };
         let again: Recipe = serde_json::from_str(&serde_json::to_string(&papers).unwrap()).unwrap();
-        let Place::Outside(outside) = again.make().unwrap().config.place else { panic!("{again:?}") };
+        let outside = again.make().unwrap().config.outside;
         let margin = Duration::from_micros(300);
         assert_eq!(
             outside,

@@ -34,9 +34,7 @@ use mimic::Learner;
 use model::{DriveModel, Profile};
 use run::{Goal, Run};
 use scheduler::policy::PolicyName;
-use scheduler::{
-    AuditConfig, Config, IdleTime, MOST_BLOCK_SECTORS, OutsideConfig, Overheads, Place, SearchBudget,
-};
+use scheduler::{AuditConfig, Config, IdleTime, MOST_BLOCK_SECTORS, OutsideConfig, Overheads, SearchBudget};
 use show::{Left, Several};
 use sim::{ArrayLayout, Background, Member, Series, Statistics, black_box};
 use std::collections::BTreeMap;
@@ -205,7 +203,7 @@ fn alone(args: &SimulateArgs, kit: &Kit, requests: Option<Box<dyn Source>>) -> R
             let (device, overheads) = kit.device(args.seed)?;
             let (known, place) = kit.believed(args, overheads)?;
             harm_ppm = place.harm_ppm;
-            let config = Config { place: Place::Outside(place), ..config };
+            let config = Config { outside: place, ..config };
             Run::outside(device, known, config, issuer, background)?
         }
     };
@@ -232,7 +230,7 @@ fn array(
                 let (device, overheads) = kit.device(seed)?;
                 let (known, place) = kit.believed(args, overheads)?;
                 harm_ppm = place.harm_ppm;
-                Member::outside(device, known, Config { place: Place::Outside(place), ..config }, background)
+                Member::outside(device, known, Config { outside: place, ..config }, background)
             }
         };
         members.push(member.map_err(Problem::failed)?);

@@ -3,7 +3,7 @@
 use crate::caution::{MISTRUSTED, unused_because};
 use crate::measured::measured;
 use crate::tables::{grouped, percent, span};
-use scheduler::{Caution, Core, ErrorRecord, Harm, PlannerStats};
+use scheduler::{Caution, ErrorRecord, Harm, OutsideDrive, PlannerStats};
 use serde::Serialize;
 use server::Measured;
 use sim::Trust;
@@ -73,12 +73,12 @@ const NEAR: Duration = Duration::from_micros(100);
 
 impl Told {
     /// Returns the present state; `None` if the core is in the drive.
-    pub(crate) fn of(core: &Core, trust: Trust, harm_ppm: Option<u32>) -> Option<Self> {
+    pub(crate) fn of(core: &OutsideDrive, trust: Trust, harm_ppm: Option<u32>) -> Option<Self> {
         Some(Self {
             trust,
-            foresight: core.prediction_errors()?.clone(),
+            foresight: core.prediction_errors().clone(),
             gaps: core.planner_stats(),
-            detours: core.detour_harm()?,
+            detours: core.detour_harm(),
             idle: core.harm(),
             measured: core.audit_report().map(Measured::from),
             harm_ppm,

@@ -1,22 +1,22 @@
 //! Commands between a core and a device that finishes them in any order.
 
 use freeblock::{
-    Action, Bytes, Command, Commands, Config, Core, DriveModel, Instant, Lbn, LbnRange, Op, OutsideConfig,
-    Request, RequestId, Sectors,
+    Action, Bytes, Command, Commands, Config, DriveModel, Instant, Lbn, LbnRange, Op, OutsideConfig,
+    OutsideDrive, Request, RequestId, Sectors,
 };
 use proptest::prelude::*;
 
 /// Returns commands with ids of a core, and with these directions and ranges.
 fn commands(of: &[(bool, u64, u64)]) -> Vec<Command> {
     let drive = DriveModel::unknown(Sectors::new(100_000), Bytes::new(512)).unwrap();
-    let mut core = Core::new(drive.into(), Config::outside(OutsideConfig::blind().serving()));
+    let mut core = OutsideDrive::new(drive.into(), Config::outside(OutsideConfig::blind().serving()));
     for id in 0..of.len() as u64 {
         let range = LbnRange::new(Lbn::new(1_000 * id), Sectors::new(8));
         core.submit(Instant::ZERO, Request { id: RequestId::new(id), op: Op::Read, range }).unwrap();
     }
     let mut sent = Vec::new();
     while let Some(action) = core.poll(Instant::ZERO) {
-        if let Action::Send(command) = action {
+        if let Action::Do(command) = action {
             sent.push(command);
         }
     }

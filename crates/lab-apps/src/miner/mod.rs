@@ -14,7 +14,7 @@
 //! ```
 //! use lab_apps::miner::*;
 //! use model::{DriveModel, random_profile::{Size, random_profile}};
-//! use scheduler::{Action, Config, Core, Request};
+//! use scheduler::{Action, Config, HeadWork, InDrive, Request};
 //! use std::sync::Arc;
 //! use units::{Bytes, Instant, Lbn, LbnRange, Op, RequestId, Sectors};
 //!
@@ -36,7 +36,7 @@
 //! let mut plan = Plan::new(Queries::new(queries)?);
 //! plan.stop = Stop::Narrow { query: 0, permille: 50, least_pages: 200 };
 //!
-//! let mut core = Core::new(Arc::new(drive), Config::default());
+//! let mut core = InDrive::new(Arc::new(drive), Config::default());
 //! let mut miner = Miner::start(&mut core, table, plan)?;
 //! let (mut now, mut id, mut bytes) = (Instant::ZERO, 0u64, [0; PAGE_BYTES]);
 //! while !miner.progress().done {
@@ -46,7 +46,7 @@
 //!     core.submit(now, Request { id: RequestId::new(id), op: Op::Read, range })?;
 //!     while let Some(action) = core.poll(now) {
 //!         match action {
-//!             Action::Execute => {
+//!             Action::Do(HeadWork::Execute) => {
 //!                 now = core.busy_until().unwrap();
 //!                 core.completed(now);
 //!             }

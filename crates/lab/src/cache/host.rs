@@ -8,9 +8,10 @@ use lab_apps::cache::{
 };
 use model::DriveModel;
 use scheduler::{
-    Buffers, Config, Core, Parameter, Pending, Predictor, Priority, Request, SessionError, Sessions,
+    Buffers, Config, IdleTimeError, Parameter, Pending, Predictor, Priority, Request, SessionError, Sessions,
     SubmitError,
 };
+use sim::PlacedCore;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use thiserror::Error;
@@ -24,6 +25,8 @@ pub(crate) enum HostError {
     Cache(#[from] StartError),
     #[error(transparent)]
     Load(#[from] ConfigError),
+    #[error(transparent)]
+    Config(#[from] IdleTimeError),
     #[error(transparent)]
     Session(#[from] SessionError),
     #[error(transparent)]
@@ -77,7 +80,7 @@ struct Scrubber {
 /// One client, one cache, one core in one drive or outside, and possibly a scrubber.
 pub(crate) struct Host {
     drive: Arc<DriveModel>,
-    core: Core,
+    core: PlacedCore,
     head: Head,
     cache: Cache,
     client: Client,
@@ -133,12 +136,14 @@ impl Host {
         (load, outstanding): (RandomConfig, usize),
         seed: u64,
     ) -> Result<Self, HostError> {
-        let (head, place) = match outside {
+        let is_outside = outside.is_some();
+        let (head, outside) = match outside {
             Some(outer) => Head::outside(outer, drive, scheduler.seed)?,
-            None => (Head::inside(drive), scheduler.place),
+            None => (Head::inside(drive), scheduler.outside),
         };
-        let mut core = Core::new(Arc::clone(drive), Config { place, ..scheduler });
-        let cache = Cache::new(cache, &mut core, Instant::ZERO)?;
+        let config = Config { outside, ..scheduler };
+        let mut core = PlacedCore::new(is_outside, Arc::clone(drive), config)?;
+        let cache = Cache::new(cache, &mut *core, Instant::ZERO)?;
         let client = Client {
             load: Random::new(load, seed)?,
             outstanding,
@@ -233,7 +238,7 @@ impl Host {
             self.call()?;
             let head = FromHere { drive: &drive, rest: self.head.rest(self.now) };
             let mut answered = false;
-            while let Some(action) = self.cache.poll(&mut self.core, &head, self.now) {
+            while let Some(action) = self.cache.poll(&mut *self.core, &head, self.now) {
                 match action {
                     Action::Submit(request) => {
                         self.requests.insert(request.id, request);
@@ -252,18 +257,17 @@ impl Host {
             }
             match self.core.poll_with(self.now, &mut Held(&mut self.cache)) {
                 None => return Ok(()),
-                Some(scheduler::Action::Execute) => self.head.execute(&self.core, self.now)?,
-                Some(scheduler::Action::Send(command)) => self.head.send(&self.core, command, self.now)?,
+                Some(scheduler::Action::Do(work)) => self.head.work(&self.core, work, self.now)?,
                 Some(scheduler::Action::Completed(id)) => self.completed(id)?,
                 Some(scheduler::Action::Deliver(record)) => match &mut self.scrubber {
                     Some(scrubber) if scrubber.session == record.session => {
                         scrubber.sectors += record.range.len().get();
                         scrubber.finished |= record.last;
                     }
-                    _ => self.cache.done(&mut self.core, &record, &[], self.now),
+                    _ => self.cache.done(&mut *self.core, &record, &[], self.now),
                 },
-                // There is neither idle time nor a bad sector.
-                Some(scheduler::Action::Cut | scheduler::Action::Failed { .. }) => {}
+                // There is no bad sector.
+                Some(scheduler::Action::Failed { .. }) => {}
             }
         }
     }

@@ -7,7 +7,7 @@ use drive::{Behaviour, Drive};
 use model::builtin;
 use paired::Responses;
 use scheduler::policy::PolicyName;
-use scheduler::{Config, IdleTime, OutsideConfig, Place};
+use scheduler::{Config, IdleTime, OutsideConfig};
 use sim::{Background, Direct, Inside, Observer, Outside, Rival, black_box};
 use std::sync::Arc;
 use units::{Instant, Sectors};
@@ -128,7 +128,7 @@ impl Contest {
                     outside.harm_ppm = Some(harm_ppm);
                     (config, background) = (with_idle(harm_ppm), scan);
                 }
-                let config = Config { place: Place::Outside(outside), ..config };
+                let config = Config { outside, ..config };
                 let mut run = Outside::new(drive, Arc::clone(&known), config, load, background)
                     .map_err(|e| failed(e.into()))?;
                 run.advance(self.requests, &mut seen).map_err(|e| failed(e.into()))?;

@@ -8,7 +8,7 @@ use drive::Behaviour;
 use model::{DriveModel, builtin};
 use scheduler::policy::PolicyName;
 use scheduler::{
-    Config, Core, Harm, IdleTime, OutsideConfig, Parameter, Place, Priority, Record, SessionError, Sessions,
+    Config, Core, Harm, IdleTime, OutsideConfig, Parameter, Priority, Record, SessionError, Sessions,
 };
 use sim::{Background, HeadNanos, Inside, Nothing, Observer, Outside, Report, black_box};
 use std::collections::VecDeque;
@@ -314,8 +314,7 @@ impl Running {
         let (device, overheads) = black_box(&profile, Behaviour::fast02(), seed).map_err(failed)?;
         let outside =
             OutsideConfig { harm_ppm: Some(10_000), ..OutsideConfig::paper(overheads, CONSERVATISM) };
-        let place = Place::Outside(outside);
-        let config = Config { place, ..config };
+        let config = Config { outside, ..config };
         let run = Outside::new(device, drive, config, foreground, Background::None).map_err(failed)?;
         Ok(Self::Outside(Box::new(run)))
     }

@@ -3,7 +3,7 @@
 use crate::set_up::{ATLAS_10K, drive};
 use crate::{Axis, Band, Claim, Experiment, Figure, Kind, Lab, LabError, Line, Outcome, Paper};
 use model::DriveModel;
-use scheduler::{Action, Config, Core, Parameter, Priority, Request, SearchBudget, Sessions};
+use scheduler::{Action, Config, Parameter, Priority, Request, SearchBudget, Sessions, InDrive, HeadWork};
 use std::sync::Arc;
 use std::time::Instant as Clock;
 use units::{Instant, Lbn, LbnRange, RequestId, Sectors};
@@ -43,7 +43,7 @@ fn failed(e: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> LabError {
 /// same loop for more drives and more kinds of wanted sets; it cannot use this one, since this crate depends on that
 /// one, and has its own with checksums of the decisions.
 struct DecisionBench {
-    core: Core,
+    core: InDrive,
     load: Oltp,
     now: Instant,
     next: u64,
@@ -53,7 +53,7 @@ impl DecisionBench {
     fn new(drive: &Arc<DriveModel>, budget: SearchBudget, seed: u64) -> Result<Self, LabError> {
         let config = OltpConfig::new(drive.layout().capacity(), drive.sector_bytes());
         let mut bench = Self {
-            core: Core::new(Arc::clone(drive), Config { budget, ..Config::default() }),
+            core: InDrive::new(Arc::clone(drive), Config { budget, ..Config::default() }),
             load: Oltp::new(config, seed).map_err(failed)?,
             now: Instant::ZERO,
             next: 0,
@@ -82,16 +82,15 @@ impl DecisionBench {
             let Some(action) = self.core.poll(self.now) else { break };
             let took = clock.elapsed();
             match action {
-                Action::Execute => {
+                Action::Do(HeadWork::Execute) => {
                     decision.nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
                     decision.tracks = self.core.planner_stats().tracks - before;
                     self.now = self.core.busy_until().unwrap_or(self.now);
                     break;
                 }
-                Action::Send(_)
-                | Action::Completed(_)
+                Action::Completed(_)
                 | Action::Deliver(_)
-                | Action::Cut
+                | Action::Do(HeadWork::Cut)
                 | Action::Failed { .. } => {}
             }
         }

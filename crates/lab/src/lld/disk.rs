@@ -7,7 +7,7 @@ use lab_apps::lld::{
     NotPending, Reads, SegmentIndex, Step, WriteError, checksum as checksum_of,
 };
 use model::{DriveModel, Position};
-use scheduler::{Action, Config, Core, Purpose, Record, Request, SubmitError};
+use scheduler::{Action, Config, HeadWork, InDrive, Purpose, Record, Request, SubmitError};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use thiserror::Error;
@@ -82,7 +82,7 @@ pub(crate) enum DiskError {
 /// A log on a drive.
 pub(crate) struct Disk {
     drive: Arc<DriveModel>,
-    core: Core,
+    core: InDrive,
     mechanics: Mechanics,
     medium: Medium,
     now: Instant,
@@ -119,7 +119,7 @@ impl Disk {
             Strategy::Freeblock(config) => Some(FreeCleaner::new(config, &log)?),
         };
         Ok(Self {
-            core: Core::new(Arc::clone(drive), Config::default()),
+            core: InDrive::new(Arc::clone(drive), Config::default()),
             mechanics: Mechanics::new(Arc::clone(drive)),
             medium: Medium::new(drive.layout().capacity(), drive.sector_bytes()),
             drive: Arc::clone(drive),
@@ -159,7 +159,7 @@ impl Disk {
         self.core.submit(self.now, Request { id: RequestId::new(self.requests), op, range })?;
         while let Some(action) = self.core.poll(self.now) {
             match action {
-                Action::Execute => {
+                Action::Do(HeadWork::Execute) => {
                     self.execute();
                     self.core.completed(self.now);
                 }

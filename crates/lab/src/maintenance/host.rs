@@ -10,7 +10,8 @@ use apps::reorganizer::{AccessError, Place};
 use apps::snapshot::{Progress, Step, Volume, WriteError};
 use lab_apps::cache::{Action as CacheAction, NoHead};
 use model::DriveModel;
-use scheduler::{Action, Config, Core, Harm, Request, Sessions};
+use scheduler::{Action, Config, Harm, Request, Sessions};
+use sim::PlacedCore;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -61,7 +62,7 @@ pub(crate) struct Accessed {
 /// A drive with the core in it or outside, a load, and applications.
 pub(crate) struct Host {
     drive: Arc<DriveModel>,
-    core: Core,
+    core: PlacedCore,
     head: Head,
     issuer: Issuer<Box<dyn Source>>,
     regions: Vec<Region>,
@@ -104,12 +105,14 @@ impl Host {
         config: Config,
         issuer: Issuer<Box<dyn Source>>,
     ) -> Result<Self, LabError> {
-        let (head, place) = match outside {
+        let is_outside = outside.is_some();
+        let (head, outside) = match outside {
             Some(outer) => Head::outside(outer, drive, config.seed).map_err(failed)?,
-            None => (Head::inside(drive), config.place),
+            None => (Head::inside(drive), config.outside),
         };
         Ok(Self {
-            core: Core::new(Arc::clone(drive), Config { place, ..config }),
+            core: PlacedCore::new(is_outside, Arc::clone(drive), Config { outside, ..config })
+                .map_err(failed)?,
             head,
             drive: Arc::clone(drive),
             issuer,
@@ -258,9 +261,7 @@ impl Host {
             let mut asker = self.guests.asker(sector, &mut self.scratch);
             let Some(action) = self.core.poll_with(self.now, &mut asker) else { return Ok(()) };
             match action {
-                Action::Execute => self.head.execute(&self.core, self.now).map_err(failed)?,
-                Action::Send(command) => self.head.send(&self.core, command, self.now).map_err(failed)?,
-                Action::Cut => self.head.cut(&self.core),
+                Action::Do(work) => self.head.work(&self.core, work, self.now).map_err(failed)?,
                 Action::Completed(id) => self.request_done(id)?,
                 Action::Failed { id, bad } => {
                     return Err(LabError::new(

@@ -4,7 +4,7 @@ use drive::{Behaviour, BlackBox, Flash, FlashConfig};
 use mimic::{Learner, LearnerConfig, LearnerStats};
 use model::{DriveModel, Profile, builtin};
 use scheduler::policy::{PolicyName, SmtfRule};
-use scheduler::{Caution, Config, IdleTime, Mimic, OutsideConfig, Place};
+use scheduler::{Caution, Config, IdleTime, Mimic, OutsideConfig};
 use sim::{Background, Nothing, Outside, black_box};
 use std::any::Any;
 use std::sync::Arc;
@@ -41,8 +41,8 @@ fn core(known: Option<DriveModel>, capacity: Sectors, policy: PolicyName) -> (Ar
     let known = known.unwrap_or_else(|| {
         DriveModel::unknown(capacity, Bytes::new(512)).expect("no more sectors than drives have")
     });
-    let place = Place::Outside(OutsideConfig::blind());
-    (Arc::new(known), Config { policy, place, ..Config::default() })
+    let outside = OutsideConfig::blind();
+    (Arc::new(known), Config { policy, outside, ..Config::default() })
 }
 
 /// Continues a learner on a drive with noise and without a profile: `requests` requests in the first `bytes`.
@@ -110,8 +110,8 @@ fn with_a_profile_the_gaps_are_used_beside_it() {
     let (drive, overheads) = black_box(&atlas(), Behaviour::fast02(), 5).expect("a profile with firmware");
     let known = Arc::new(drive.model().clone());
     let capacity = known.layout().capacity();
-    let place = Place::Outside(OutsideConfig::beyond(overheads));
-    let config = Config { policy: SMTF, place, ..Config::default() };
+    let outside = OutsideConfig::beyond(overheads);
+    let config = Config { policy: SMTF, outside, ..Config::default() };
     let issuer = load(capacity, Arrival::outstanding(8));
     let scan = Background::Scan { block: BLOCK };
     let mut run = Outside::new(drive, known, config, issuer, scan).expect("a configuration");

@@ -1,6 +1,6 @@
 //! Configurations without struct literals.
 
-use super::outside::{AuditConfig, Conservatism, Neighbours, OutsideConfig, Overheads, Place};
+use super::outside::{AuditConfig, Conservatism, Neighbours, OutsideConfig, Overheads};
 use super::{Config, Sharing};
 use crate::idle::IdleTime;
 use crate::planner::SearchBudget;
@@ -28,19 +28,19 @@ impl Config {
     /// Returns the default configuration for a core outside the drive.
     ///
     /// ```
-    /// use freeblock_scheduler::{Config, IdleTime, OutsideConfig, Place, policy::PolicyName};
+    /// use freeblock_scheduler::{Config, IdleTime, OutsideConfig, policy::PolicyName};
     /// let outside = OutsideConfig::blind().serving();
     /// let config = Config::outside(outside).with_policy(PolicyName::CLook).with_idle(Some(IdleTime::default()));
     /// let literal = Config {
     ///     policy: PolicyName::CLook,
     ///     idle: Some(IdleTime::default()),
-    ///     place: Place::Outside(outside),
+    ///     outside,
     ///     ..Config::default()
     /// };
     /// assert_eq!(config, literal);
     /// ```
     pub fn outside(outside: OutsideConfig) -> Self {
-        Self::default().with_place(Place::Outside(outside))
+        Self::default().with_outside(outside)
     }
 }
 
@@ -56,7 +56,7 @@ with! {
         with_sharing(sharing: Sharing);
         with_seed(seed: u64);
         with_idle(idle: Option<IdleTime>);
-        with_place(place: Place);
+        with_outside(outside: OutsideConfig);
     }
 }
 

@@ -1,6 +1,6 @@
 //! The configuration of a core.
 
-use super::outside::Place;
+use super::outside::OutsideConfig;
 use crate::idle::IdleTime;
 use crate::planner::SearchBudget;
 use crate::policy::{AgeWeight, PolicyName};
@@ -40,8 +40,8 @@ pub struct Config {
     pub seed: u64,
     /// The use of idle time; `None` for gaps alone, as in OSDI'00.
     pub idle: Option<IdleTime>,
-    /// The core's place: in the drive or outside.
-    pub place: Place,
+    /// The settings of a core outside the drive ([`OutsideDrive`](crate::OutsideDrive)); a core in it does not read them.
+    pub outside: OutsideConfig,
 }
 
 impl Default for Config {
@@ -57,7 +57,7 @@ impl Default for Config {
             sharing: Sharing::Lottery,
             seed: 1,
             idle: None,
-            place: Place::Inside,
+            outside: OutsideConfig::blind(),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The next work of the head: a foreground request with detours in its gaps, or background work in idle time.
 
 use super::under_way::{Approach, Job, JobWork, UnderWay, Visit, pass, turn};
-use super::{Access, Action, Core, Place, Purpose, Sessions as _, Sharing};
+use super::{Access, Core, Purpose, Sessions as _, Sharing};
 use crate::background::{Buffers, Focus, WalkStart};
 use crate::foreground::{Pending, Request};
 use crate::idle::Range;
@@ -16,56 +16,32 @@ use units::{Duration, Instant, LbnRange, Op, RequestId, Sectors, TrackIndex};
 const GAP_DRAWS: u32 = 4;
 
 impl Core {
-    /// Gives the head work; returns false if there is none.
-    pub(super) fn dispatch(&mut self, now: Instant, buffers: &mut dyn Buffers) -> bool {
-        self.accesses.clear();
-        self.watch.begin(now);
-        if let Some(job) = self.retry.take() {
-            // The arm has been at the end already, or is at the request.
-            let job = Job { over: None, ..job };
-            // The blocks on its way are part of it already; no detour comes between.
-            let until = self.lay_out(now, &job, None);
-            self.busy = Some(UnderWay { until, work: JobWork::Foreground(job) });
-            return true;
-        }
-        if let Some(job) = self.choose(now, buffers) {
-            let until = self.foreground(now, &job, buffers);
-            self.busy = Some(UnderWay { until, work: JobWork::Foreground(job) });
-            return true;
-        }
-        let Some(visit) = self.idle_visit(now, buffers) else { return self.probe(now) };
-        let until = visit.times.last().map_or(visit.ready, |(_, end)| *end);
-        self.busy = Some(UnderWay { until, work: JobWork::Idle(visit) });
-        true
-    }
-
     /// Reads a place that the mimic wants to learn from, in idle time without other work, if the harm of such visits is
     /// below its bound.
-    fn probe(&mut self, now: Instant) -> bool {
-        let Some(idle) = self.config.idle.filter(|_| self.watch.uses_idle_time()) else { return false };
+    pub(super) fn probe(&mut self, now: Instant) -> Option<UnderWay> {
+        let idle = self.config.idle.filter(|_| self.watch.uses_idle_time())?;
         if now.saturating_since(self.idle.since) < idle.threshold {
-            return false;
+            return None;
         }
         self.idle.settle(&idle);
         if self.idle.range(&idle, now) == Range::Track {
             self.idle.not_before = self.idle.not_before.max(self.idle.relief());
-            return false;
+            return None;
         }
-        let Some(range) = self.watch.wanted() else { return false };
+        let range = self.watch.wanted()?;
         let capacity = self.drive.layout().capacity().get();
         if range.is_empty() || range.checked_end().is_none_or(|end| end.get() > capacity) {
-            return false;
+            return None;
         }
         let request = Request { id: RequestId::new(0), op: Op::Read, range };
-        let Some(pending) = Pending::new(&self.drive, request, now, self.next_sequence) else { return false };
+        let pending = Pending::new(&self.drive, request, now, self.next_sequence)?;
         let job = Job { pending, runs: Vec::new(), over: None };
         self.displaced = self.displaced.or(Some(self.position));
         self.idle.left(&idle);
         self.idle.not_before = Instant::ZERO;
         let until = self.lay_out(now, &job, None);
         self.accesses.iter_mut().for_each(|access| access.purpose = Purpose::Idle { useful: 0 });
-        self.busy = Some(UnderWay { until, work: JobWork::Probe(job) });
-        true
+        Some(UnderWay { until, work: JobWork::Probe(job) })
     }
 
     /// Promotes blocks again that were under way and have become wanted again.
@@ -155,7 +131,7 @@ impl Core {
     }
 
     /// Lays out a foreground request and returns the instant at which it is done.
-    fn foreground(&mut self, now: Instant, job: &Job, buffers: &mut dyn Buffers) -> Instant {
+    pub(super) fn foreground(&mut self, now: Instant, job: &Job, buffers: &mut dyn Buffers) -> Instant {
         self.pass_over(job);
         let from = self.displaced.take();
         self.idle.not_before = Instant::ZERO;
@@ -185,7 +161,12 @@ impl Core {
 
     /// Lays out the accesses of a foreground request, with detours in their gaps if there are buffers, and returns the
     /// instant at which it is done.
-    fn lay_out(&mut self, now: Instant, job: &Job, mut buffers: Option<&mut dyn Buffers>) -> Instant {
+    pub(super) fn lay_out(
+        &mut self,
+        now: Instant,
+        job: &Job,
+        mut buffers: Option<&mut dyn Buffers>,
+    ) -> Instant {
         let drive = Arc::clone(&self.drive);
         let op = job.pending.request.op;
         let mut at = now;
@@ -410,7 +391,7 @@ impl Core {
         };
         let found = way.map_or(Err(Duration::MAX), |way| self.draw_and_visit(now, way, buffers));
         self.background.look(Focus::All);
-        if !self.outside_drive() && found.is_ok() && self.displaced.is_some() {
+        if self.in_drive && found.is_ok() && self.displaced.is_some() {
             self.idle.left(&idle);
         }
         let visit = found
@@ -426,7 +407,7 @@ impl Core {
                 visit.ok_or(pause)
             })
             .ok();
-        if self.outside_drive() && visit.is_some() {
+        if !self.in_drive && visit.is_some() {
             // A request that arrives during this work waits, even one on the same track.
             self.idle.left(&idle);
         }
@@ -450,10 +431,6 @@ impl Core {
         }
     }
 
-    fn outside_drive(&self) -> bool {
-        matches!(self.config.place, Place::Outside(_))
-    }
-
     /// Takes one revolution's work on a track, of the first kind that it has.
     pub(super) fn visit_track(
         &mut self,
@@ -466,10 +443,10 @@ impl Core {
         let there = drive.layout().track(track);
         for &op in ops {
             let ready = now + drive.move_time(self.position, there.into(), op);
-            let window = if self.outside_drive() {
-                self.straight_idle_window(track, op)
-            } else {
+            let window = if self.in_drive {
                 self.whole_turn(&drive.layout().track_ref(track), ready, op)
+            } else {
+                self.straight_idle_window(track, op)
             };
             let purpose = |useful| Purpose::Idle { useful };
             if op.is_write() {
@@ -489,48 +466,12 @@ impl Core {
             }
             // A write that has begun is finished even if the foreground waits, and outside the drive a read is as well. Both
             // are charged.
-            if self.track != Some(track) || op.is_write() || self.outside_drive() {
+            if self.track != Some(track) || op.is_write() || !self.in_drive {
                 self.displaced = self.displaced.or(Some(self.position));
                 self.arrived(track, there.into());
             }
             return Some(Visit { track, ready, times });
         }
         None
-    }
-
-    /// Cuts the work in idle time as early as possible, because the foreground is back.
-    pub(super) fn cut(&mut self, now: Instant) {
-        let Some(UnderWay { until, work: JobWork::Idle(visit) }) = &mut self.busy else { return };
-        if now >= *until {
-            return;
-        }
-        let layout = self.drive.layout();
-        let track = layout.track(visit.track);
-        let Some(first) = self.accesses.first().copied() else { return };
-        let done = if now < visit.ready {
-            // The arm is moving, and arrives before it can turn back.
-            self.accesses.clear();
-            *until = visit.ready;
-            0
-        } else if first.op.is_write() {
-            // A block whose writing has begun is finished, because half of it is worth nothing.
-            let begun = visit.times.iter().take_while(|(begin, _)| *begin < now).count();
-            self.accesses.truncate(begun);
-            *until = visit.times.get(begun.wrapping_sub(1)).map_or(now, |(_, end)| *end).max(now);
-            let last = self.accesses.last();
-            last.map_or(0, |a| (a.sector + track.sectors - first.sector) % track.sectors + a.sectors)
-        } else {
-            let (begin, _) = visit.times[0];
-            let passed = if now > begin { track.passing(self.drive.rpm(), begin, now).1 } else { 0 };
-            let done = passed.min(first.sectors);
-            match self.accesses.first_mut() {
-                Some(access) if done > 0 => access.sectors = done,
-                _ => self.accesses.clear(),
-            }
-            *until = now;
-            done
-        };
-        self.background.cut(layout, track.sectors, first.sector, done);
-        self.outbox.push_back(Action::Cut);
     }
 }

@@ -18,6 +18,7 @@ mod control;
 mod correct;
 mod course;
 mod decide;
+mod drive;
 mod felt;
 mod fit;
 mod forecast;
@@ -45,14 +46,15 @@ pub use adopt::AdoptError;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 pub use command::{Command, CommandId, Outcome};
-pub use config::{Conservatism, Neighbour, Neighbours, OutsideConfig, Overheads, Place};
+pub use config::{Conservatism, Neighbour, Neighbours, OutsideConfig, Overheads};
+pub use drive::OutsideDrive;
 pub use guard::Caution;
 pub use harm::{AuditArm, AuditConfig, AuditReport, AuditWindow, Interval, Promise};
 pub use parts::Part;
 pub use record::ErrorRecord;
 
+use super::Core;
 use super::under_way::Job;
-use super::{Action, Core};
 use crate::background::Buffers;
 use crate::foreground::{Pending, Request};
 use again::Again;
@@ -261,11 +263,6 @@ impl Outside {
         !self.device.is_empty() || !self.queue.is_empty()
     }
 
-    /// Returns the number of lost foreground requests that wait to be sent again.
-    pub fn lost_requests(&self) -> usize {
-        self.retries.len()
-    }
-
     /// Returns the commands for foreground requests, sent or about to be.
     fn foreground_commands(&self) -> impl Iterator<Item = &Pending> {
         self.device.iter().chain(&self.queue).filter_map(|order| match &order.work {
@@ -342,13 +339,13 @@ impl Outside {
     }
 
     /// Returns the next decided command, if the drive has room for it.
-    fn send_decided(&mut self, drive: &DriveModel, now: Instant) -> Option<Action> {
+    fn send_decided(&mut self, drive: &DriveModel, now: Instant) -> Option<Command> {
         (self.choose_at, self.room_at) = (None, None);
         if self.device.len() < self.at_drive() { self.send_next(drive, now) } else { None }
     }
 
     /// Returns the next decided command.
-    fn send_next(&mut self, drive: &DriveModel, now: Instant) -> Option<Action> {
+    fn send_next(&mut self, drive: &DriveModel, now: Instant) -> Option<Command> {
         let mut order = self.queue.pop_front()?;
         order.sent = Some(now);
         let writing = self.buffered && self.clock.platter(now) < self.base.free;
@@ -361,7 +358,7 @@ impl Outside {
         self.device.iter_mut().for_each(Order::is_not_alone);
         self.device.push_back(order);
         self.foresee(drive);
-        Some(Action::Send(command))
+        Some(command)
     }
 
     /// Discards the forecasts of commands under way.
@@ -376,28 +373,17 @@ impl Outside {
 
 impl Core {
     /// Returns the next command, if the drive has room for one.
-    pub(super) fn send(&mut self, now: Instant, buffers: &mut dyn Buffers) -> Option<Action> {
-        let outside = self.outside.take()?;
-        let mut outside = if self.adopting.is_some() { self.adopt_now(outside) } else { outside };
-        if self.adopting.is_some() {
-            let action = outside.send_decided(&self.drive, now);
-            self.outside = Some(outside);
-            return action;
+    fn send(&mut self, outside: &mut Outside, now: Instant, buffers: &mut dyn Buffers) -> Option<Command> {
+        self.advance_audit(outside, now);
+        self.leave_visit(outside);
+        if self.passes_through(outside) && !self.pool.is_empty() {
+            return self.pass_next(outside, now);
         }
-        self.advance_audit(&mut outside, now);
-        self.leave_visit(&mut outside);
-        if self.passes_through(&outside) && !self.pool.is_empty() {
-            let action = self.pass_next(&mut outside, now);
-            self.outside = Some(outside);
-            return action;
-        }
-        let cached = self.pass_cached_write(&mut outside, now);
-        if let Some(action) = cached.or_else(|| self.stream_next(&mut outside, now)) {
-            self.outside = Some(outside);
-            return Some(action);
+        let cached = self.pass_cached_write(outside, now);
+        if let Some(command) = cached.or_else(|| self.stream_next(outside, now)) {
+            return Some(command);
         }
         if outside.stream_is_due().is_some_and(|due| now < due) && self.pool.is_empty() {
-            self.outside = Some(outside);
             return None;
         }
         let room = outside.device.len() < outside.at_drive();
@@ -409,33 +395,27 @@ impl Core {
         if room && outside.queue.is_empty() {
             outside.choose_at = outside.late_choice(&self.drive).filter(|at| now < *at);
             if outside.choose_at.is_none() {
-                self.decide(&mut outside, now, buffers);
+                self.decide(outside, now, buffers);
             }
         }
-        let action = if room { outside.send_next(&self.drive, now) } else { None };
+        let command = if room { outside.send_next(&self.drive, now) } else { None };
         // A promoted request that is no longer wanted has left the pool: if nothing waits, idle time begins.
-        let action = action.or_else(|| self.stream_next(&mut outside, now));
-        self.outside = Some(outside);
-        action
+        command.or_else(|| self.stream_next(outside, now))
     }
 
-    /// Reports, outside the drive, the end of a command at `now`. Its blocks and its foreground request are delivered,
-    /// completed, failed, or wanted again.
-    pub fn command_done(&mut self, now: Instant, id: CommandId, outcome: Outcome<'_>) {
-        let Some(mut outside) = self.outside.take() else {
-            debug_assert!(false, "a command is done for a core that sends none");
-            return;
-        };
-        let place = outside.device.iter().position(|o| o.command.id == id);
-        let Some(mut order) = place.and_then(|place| outside.device.remove(place)) else {
-            debug_assert!(false, "{id} is not at the drive");
-            self.outside = Some(outside);
-            return;
-        };
+    /// Records the end of a command at `now`. Its blocks and its foreground request are delivered, completed, failed, or
+    /// wanted again.
+    fn ended(
+        &mut self,
+        outside: &mut Outside,
+        now: Instant,
+        (place, mut order): (usize, Order),
+        outcome: Outcome<'_>,
+    ) {
         // If the drive reorders commands, none of the overtaken ones is served as predicted. A cached write overtakes none: it
         // does not wait for the arm.
         if !outside.reports(order.command.op) {
-            outside.device.iter_mut().take(place.unwrap_or(0)).for_each(|order| order.overtaken = true);
+            outside.device.iter_mut().take(place).for_each(|order| order.overtaken = true);
         }
         self.now = now;
         outside.heard_any = now;
@@ -443,7 +423,7 @@ impl Core {
             return self.command_lost(outside, order);
         }
         let begun = self.watched(now, &order, outcome);
-        self.note_served(&mut outside, &order, begun);
+        self.note_served(outside, &order, begun);
         if matches!(order.work, Work::Stream) {
             return self.stream_done(outside, order, outcome);
         }
@@ -451,20 +431,19 @@ impl Core {
         if outside.blind {
             let (_, after) = outside.follow(&drive, &outside.base, &order);
             outside.base = Standing { free: now, ready: now, ..after };
-            self.account_idle_unforeseen(&mut outside, &order, begun);
+            self.account_idle_unforeseen(outside, &order, begun);
             if let Work::Foreground { job, .. } = &order.work {
-                self.felt(&mut outside, now, job, now.saturating_since(begun), Late::default());
+                self.felt(outside, now, job, now.saturating_since(begun), Late::default());
                 outside.heard_at = now;
             }
-            self.audit(&mut outside, &order, outcome);
-            self.hand_out(&mut outside, order, outcome);
-            self.outside = Some(outside);
+            self.audit(outside, &order, outcome);
+            self.hand_out(outside, order, outcome);
             return;
         }
         if order.passed == Some(Passed::BesideOthers) {
             return self.passed_done(outside, order, (begun, outcome));
         }
-        let mut in_turn = place == Some(0);
+        let mut in_turn = place == 0;
         if order.in_any_order && !in_turn {
             // The drive chose it first: predicted in that order, it shows how accurate the predictions are.
             order.forecast = outside.follow(&drive, &outside.base, &order).0;
@@ -510,14 +489,14 @@ impl Core {
                 outside.control.note(turn, order.command.op, &foreseen, &seen);
             }
             if outside.config.correct_moves {
-                self.correct_moves(&mut outside, &order, &seen);
+                self.correct_moves(outside, &order, &seen);
             }
         }
-        self.believe_corrections(&mut outside);
-        self.account_idle_unforeseen(&mut outside, &order, begun);
+        self.believe_corrections(outside);
+        self.account_idle_unforeseen(outside, &order, begun);
         // The drive would have read ahead this far without idle time as well.
         let error = if followed.on_the_way { seen.error.max(0) } else { seen.error };
-        self.account_idle_seen(&mut outside, &order, &Observation { error, ..seen });
+        self.account_idle_seen(outside, &order, &Observation { error, ..seen });
         let drive = Arc::clone(&self.drive);
         let turn = super::under_way::turn(&drive);
         let overlap = outside.config.overheads.overlap;
@@ -527,7 +506,7 @@ impl Core {
         } else {
             now.saturating_since(begun)
         };
-        let left = self.left_by_idle(&outside);
+        let left = self.left_by_idle(outside);
         outside.shared.had(matches!(order.work, Work::Idle), order.command.useful);
         match &order.work {
             Work::Foreground { plain, job } => {
@@ -548,7 +527,7 @@ impl Core {
                     self.idle.head.late_by(idle);
                     outside.felt.after_idle(idle);
                 }
-                let client = self.felt(&mut outside, now, job, at_head, late);
+                let client = self.felt(outside, now, job, at_head, late);
                 outside.written = if reported { outside.base.free } else { Instant::ZERO };
                 let felt = guard::Lateness { client, head: late.head };
                 let bought = plain.map_or(Duration::ZERO, |plain| plain.bought);
@@ -571,12 +550,11 @@ impl Core {
                 outside.foresee_plain(&drive);
             }
         }
-        self.share_bound(&mut outside);
+        self.share_bound(outside);
         outside.believe_reading_on();
         outside.foresee(&drive);
-        self.audit(&mut outside, &order, outcome);
-        self.hand_out(&mut outside, order, outcome);
-        self.outside = Some(outside);
+        self.audit(outside, &order, outcome);
+        self.hand_out(outside, order, outcome);
     }
 
     /// Divides the bound on harm between detours and idle time, and sets the margins by the harm of detours.
@@ -630,15 +608,14 @@ impl Core {
     }
 
     /// Records that the host gave up on a command: the position of the head is unknown.
-    fn command_lost(&mut self, mut outside: Box<Outside>, order: Order) {
+    fn command_lost(&mut self, outside: &mut Outside, order: Order) {
         self.watch.lost_sight();
         outside.lost_sight(self.now);
         if !outside.blind {
             outside.foresee_plain(&self.drive);
             outside.foresee(&self.drive);
         }
-        self.hand_out(&mut outside, order, Outcome::Lost);
-        self.outside = Some(outside);
+        self.hand_out(outside, order, Outcome::Lost);
     }
 
     /// Reports a command to the mimic and returns the instant at which it began.

@@ -3,7 +3,7 @@
 use crate::foreground::Pending;
 use alloc::vec::Vec;
 use model::{DriveModel, Piece, Position, Track};
-use units::{Arc as Rotation, Duration, FULL_TURN, Instant, LbnRange, Op, TrackIndex};
+use units::{Arc as Rotation, Duration, FULL_TURN, Instant, LbnRange, Op, RequestId, TrackIndex};
 
 /// The work that the host carries out.
 #[derive(Clone, Debug)]
@@ -36,6 +36,11 @@ impl Job {
     /// Returns whether it is the rest of a promoted write.
     pub fn is_promoted_write(&self) -> bool {
         self.pending.promoted.is_some() && self.pending.request.op == Op::Write
+    }
+
+    /// Returns the request of the foreground, if it was not promoted.
+    pub fn request(&self) -> Option<RequestId> {
+        self.pending.promoted.is_none().then_some(self.pending.request.id)
     }
 
     pub fn ranges(&self) -> &[LbnRange] {

@@ -1,8 +1,8 @@
 //! FAST'04's additions to rotational gaps: several sessions, writes, idle time, errors, lost commands.
 
 use freeblock_scheduler::{
-    Action, Bad, Buffers, Config, Core, IdleTime, Parameter, Priority, Purpose, Ready, Record, Request,
-    SessionError, Sessions, Sharing, Wanted, Whose,
+    Action, Bad, Buffers, Config, HeadWork, IdleTime, InDrive, Parameter, Priority, Purpose, Ready, Record,
+    Request, SessionError, Sessions, Sharing, Wanted, Whose,
 };
 use model::{DriveModel, builtin};
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId, Sectors, SessionId}
 
 /// A host on an Atlas 10K that takes the core's predictions for the outcome.
 struct Host {
-    core: Core,
+    core: InDrive,
     drive: Arc<DriveModel>,
     now: Instant,
     requests: u64,
@@ -35,7 +35,7 @@ impl Host {
         let profile = builtin::find("quantum-atlas-10k").unwrap();
         let drive = Arc::new(DriveModel::from_profile(&profile).unwrap());
         Self {
-            core: Core::new(Arc::clone(&drive), config),
+            core: InDrive::new(Arc::clone(&drive), config),
             drive,
             now: Instant::ZERO,
             requests: 0,
@@ -71,7 +71,7 @@ impl Host {
                 match action {
                     Action::Deliver(record) => self.records.push(record),
                     Action::Failed { id, bad } => self.failed.push((id, bad)),
-                    Action::Execute | Action::Send(_) | Action::Cut | Action::Completed(_) => {}
+                    Action::Do(_) | Action::Completed(_) => {}
                 }
             }
             let next = self.core.busy_until().or_else(|| self.core.wake_at()).filter(|at| *at <= end);
@@ -310,7 +310,7 @@ fn a_foreground_write_is_not_overwritten_by_older_background_writes() {
     assert_eq!((host.records[0].range, host.records[0].op), (range(1_000, 8), Op::Write));
     host.core.resume(session).unwrap();
     host.core.promote(session, range(1_008, 8)).unwrap();
-    assert_eq!(host.core.poll(host.now), Some(Action::Execute));
+    assert_eq!(host.core.poll(host.now), Some(Action::Do(HeadWork::Execute)));
     let written: Vec<(Op, u32)> = host.core.accesses().iter().map(|a| (a.op, a.sectors)).collect();
     assert_eq!(written, [(Op::Write, 4)], "only what the foreground left");
     host.run(host.now + Duration::from_secs(1), &mut Ready);
@@ -359,7 +359,7 @@ fn a_lost_request_is_repeated() {
     host.read(session, LbnRange::new(Lbn::ZERO, capacity));
     let before = host.core.undelivered(session).unwrap();
     host.submit(Op::Read, range(9_000_000, 8));
-    assert_eq!(host.core.poll(host.now), Some(Action::Execute));
+    assert_eq!(host.core.poll(host.now), Some(Action::Do(HeadWork::Execute)));
     assert!(host.core.accesses().len() > 1, "there is a detour to lose");
     host.core.lost(host.now + Duration::from_millis(100));
     host.now += Duration::from_millis(100);
@@ -375,7 +375,7 @@ fn idle_time_that_cannot_be_used_is_refused_by_field() {
     let refused = |idle| {
         let drive = Arc::new(DriveModel::from_profile(&builtin::find("quantum-atlas-10k").unwrap()).unwrap());
         let config = Config { idle: Some(idle), ..Config::default() };
-        Core::try_new(drive, config).map(|_| ()).map_err(|error| error.to_string())
+        InDrive::try_new(drive, config).map(|_| ()).map_err(|error| error.to_string())
     };
     let usual = IdleTime::default();
     assert_eq!(refused(usual), Ok(()));
@@ -432,13 +432,13 @@ fn a_request_that_comes_in_idle_time_finds_the_head_free_at_once_on_its_track() 
     let session = host.open(Priority::default());
     let track = host.drive.layout().track_at(units::Cylinder::new(0), units::Head::new(0)).unwrap();
     host.read(session, range(0, host.drive.layout().track(track).sectors.into()));
-    assert_eq!(host.core.poll(host.now), Some(Action::Execute));
+    assert_eq!(host.core.poll(host.now), Some(Action::Do(HeadWork::Execute)));
     assert!(host.core.accesses().iter().all(|a| matches!(a.purpose, Purpose::Idle { .. })));
     let planned = host.core.accesses()[0].sectors;
     // A third of a revolution later.
     host.now += Duration::from_millis(2);
     host.submit(Op::Read, range(9_000_000, 8));
-    assert_eq!(host.core.poll(host.now), Some(Action::Cut));
+    assert_eq!(host.core.poll(host.now), Some(Action::Do(HeadWork::Cut)));
     assert_eq!(host.core.busy_until(), Some(host.now));
     let done: u32 = host.core.accesses().iter().map(|a| a.sectors).sum();
     assert!(done < planned, "{done} of {planned}");
@@ -522,7 +522,7 @@ fn failed_reads_and_failed_writes_are_distinguished() {
         host.read(reader, range(400_000, 8));
         host.write(writer, range(400_000, 8));
         let id = host.submit(Op::Write, range(400_000, 8));
-        assert_eq!(host.core.poll(host.now), Some(Action::Execute));
+        assert_eq!(host.core.poll(host.now), Some(Action::Do(HeadWork::Execute)));
         assert_eq!(host.core.whose(), Some(Whose::Request(id)));
         host.now = host.core.busy_until().unwrap();
         host.core.completed_with(host.now, bad);
@@ -543,11 +543,11 @@ fn work_under_way_has_a_known_purpose() {
     assert_eq!(host.core.whose(), None);
     host.read(session, range(0, 8));
     host.core.promote(session, range(0, 8)).unwrap();
-    assert_eq!(host.core.poll(host.now), Some(Action::Execute));
+    assert_eq!(host.core.poll(host.now), Some(Action::Do(HeadWork::Execute)));
     assert_eq!(host.core.whose(), Some(Whose::Promoted(session)));
     host.run(host.now + Duration::from_secs(1), &mut Ready);
     host.read(session, range(8_000, 8));
-    while host.core.poll(host.now) != Some(Action::Execute) {
+    while host.core.poll(host.now) != Some(Action::Do(HeadWork::Execute)) {
         host.now = host.core.wake_at().unwrap();
     }
     assert_eq!(host.core.whose(), Some(Whose::Idle));

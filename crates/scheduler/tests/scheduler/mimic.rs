@@ -2,8 +2,8 @@
 
 use freeblock_scheduler::policy::{PolicyName, SmtfRule};
 use freeblock_scheduler::{
-    Access, Action, Caution, Command, Config, Core, IdleTime, Last, Mimic, Observed, Outcome, OutsideConfig,
-    Parameter, Place, Priority, Purpose, Request, Sessions,
+    Access, Action, Caution, Command, Config, Core, HeadWork, IdleTime, InDrive, Last, Mimic, Observed,
+    Outcome, OutsideConfig, OutsideDrive, Parameter, Priority, Purpose, Request, Sessions,
 };
 use model::{DriveModel, builtin};
 use std::any::Any;
@@ -42,11 +42,13 @@ impl Mimic for Recorder {
     }
 }
 
-fn core(wants: Option<LbnRange>) -> Core {
+fn core(wants: Option<LbnRange>) -> InDrive {
     let drive = DriveModel::from_profile(&builtin::find("mimic-less-capacity").unwrap()).unwrap();
     let policy = PolicyName::Smtf(SmtfRule::default());
-    let mut core =
-        Core::new(Arc::new(drive), Config { policy, idle: Some(IdleTime::default()), ..Config::default() });
+    let mut core = InDrive::new(
+        Arc::new(drive),
+        Config { policy, idle: Some(IdleTime::default()), ..Config::default() },
+    );
     assert!(core.mimic().is_none());
     core.set_mimic(Some(Box::new(Recorder { wants, ..Recorder::default() })));
     core
@@ -56,14 +58,14 @@ fn range(lbn: u64) -> LbnRange {
     LbnRange::new(Lbn::new(lbn), Sectors::new(8))
 }
 
-fn submit(core: &mut Core, now: Instant, id: u64, op: Op, lbn: u64) {
+fn submit(core: &mut InDrive, now: Instant, id: u64, op: Op, lbn: u64) {
     core.submit(now, Request { id: RequestId::new(id), op, range: range(lbn) }).unwrap();
 }
 
 /// Carries out one `Execute` as the core predicts it. Returns its end and its accesses.
-fn execute(core: &mut Core, now: Instant) -> Option<(Instant, Vec<Access>)> {
+fn execute(core: &mut InDrive, now: Instant) -> Option<(Instant, Vec<Access>)> {
     while let Some(action) = core.poll(now) {
-        if action == Action::Execute {
+        if action == Action::Do(HeadWork::Execute) {
             let (until, accesses) = (core.busy_until().unwrap(), core.accesses().to_vec());
             core.completed(until);
             return Some((until, accesses));
@@ -119,12 +121,12 @@ fn failed_and_lost_requests_teach_nothing() {
         submit(&mut core, Instant::ZERO, id, Op::Read, lbn);
     }
     let (now, _) = execute(&mut core, Instant::ZERO).unwrap();
-    while core.poll(now) != Some(Action::Execute) {}
+    while core.poll(now) != Some(Action::Do(HeadWork::Execute)) {}
     core.completed_with(core.busy_until().unwrap(), &[Lbn::new(5_003)]);
     let now = now + Duration::from_secs(1);
-    while core.poll(now) != Some(Action::Execute) {}
+    while core.poll(now) != Some(Action::Do(HeadWork::Execute)) {}
     core.lost(now);
-    while core.poll(now) != Some(Action::Execute) {}
+    while core.poll(now) != Some(Action::Do(HeadWork::Execute)) {}
     core.completed(core.busy_until().unwrap());
     assert_eq!(seen(&mut core), [], "the second failed, the third was lost and what came before it with it");
 }
@@ -151,7 +153,7 @@ fn in_idle_time_it_gets_its_reads() {
 fn visits_for_the_mimic_stop_at_the_harm_bound() {
     let drive = Arc::new(DriveModel::from_profile(&builtin::find("mimic-less-capacity").unwrap()).unwrap());
     let idle = IdleTime { harm_ppm: 0, ..IdleTime::default() };
-    let mut core = Core::new(drive, Config { idle: Some(idle), ..Config::default() });
+    let mut core = InDrive::new(drive, Config { idle: Some(idle), ..Config::default() });
     let wants = Some(range(1_900_000));
     core.set_mimic(Some(Box::new(Recorder { wants, insists: true, ..Recorder::default() })));
     submit(&mut core, Instant::ZERO, 1, Op::Read, 0);
@@ -188,19 +190,23 @@ fn a_range_past_the_drives_end_is_not_read_for_it() {
 }
 
 /// Returns a core outside a drive of which only the size is known.
-fn blind(wants: Option<LbnRange>) -> Core {
+fn blind(wants: Option<LbnRange>) -> OutsideDrive {
     let drive = DriveModel::unknown(Sectors::new(1 << 22), Bytes::new(512)).unwrap();
     let policy = PolicyName::Smtf(SmtfRule::default());
-    let place = Place::Outside(OutsideConfig::blind());
-    let config = Config { policy, place, idle: Some(IdleTime::default()), ..Config::default() };
-    let mut core = Core::new(Arc::new(drive), config);
+    let outside = OutsideConfig::blind();
+    let config = Config { policy, outside, idle: Some(IdleTime::default()), ..Config::default() };
+    let mut core = OutsideDrive::new(Arc::new(drive), config);
     core.set_mimic(Some(Box::new(Recorder { wants, ..Recorder::default() })));
     core
 }
 
-fn sent(core: &mut Core, now: Instant) -> Vec<Command> {
+fn submit_outside(core: &mut OutsideDrive, now: Instant, id: u64, op: Op, lbn: u64) {
+    core.submit(now, Request { id: RequestId::new(id), op, range: range(lbn) }).unwrap();
+}
+
+fn sent(core: &mut OutsideDrive, now: Instant) -> Vec<Command> {
     let actions = std::iter::from_fn(|| core.poll(now));
-    let command = |action| if let Action::Send(command) = action { Some(command) } else { None };
+    let command = |action| if let Action::Do(command) = action { Some(command) } else { None };
     actions.filter_map(command).collect()
 }
 
@@ -213,7 +219,7 @@ fn outside_a_time_goes_from_completion_to_completion() {
     let mut core = blind(None);
     assert_eq!(core.caution(), Some(Caution::Unknown));
     for (id, op, lbn) in [(1, Op::Read, 100), (2, Op::Write, 900_000), (3, Op::Read, 500_000)] {
-        submit(&mut core, at(0), id, op, lbn);
+        submit_outside(&mut core, at(0), id, op, lbn);
     }
     // Two are sent: the second is the furthest from the first, which is still at the drive.
     let first = sent(&mut core, at(0));
@@ -224,7 +230,7 @@ fn outside_a_time_goes_from_completion_to_completion() {
     core.command_done(at(9_500), first[1].id, Outcome::Done);
     core.command_done(at(17_000), third[0].id, Outcome::Done);
     // A pause before the fourth.
-    submit(&mut core, at(20_000), 4, Op::Read, 700);
+    submit_outside(&mut core, at(20_000), 4, Op::Read, 700);
     let fourth = sent(&mut core, at(20_000));
     core.command_done(at(26_000), fourth[0].id, Outcome::Done);
     let seen = seen(&mut core);
@@ -238,7 +244,7 @@ fn outside_a_time_goes_from_completion_to_completion() {
 fn outside_failed_and_lost_commands_teach_nothing() {
     let mut core = blind(None);
     for (id, lbn) in [(1, 100), (2, 900_000), (3, 500_000)] {
-        submit(&mut core, at(0), id, Op::Read, lbn);
+        submit_outside(&mut core, at(0), id, Op::Read, lbn);
     }
     let first = sent(&mut core, at(0));
     core.command_done(at(7_000), first[0].id, Outcome::Done);
@@ -256,7 +262,7 @@ fn outside_idle_time_goes_to_the_background_and_then_to_the_mimic_and_waiting_fo
     let session = core.open(Priority::default()).unwrap();
     core.read(session, LbnRange::new(Lbn::ZERO, Sectors::new(64)), Sectors::new(8), Parameter::default())
         .unwrap();
-    submit(&mut core, at(0), 1, Op::Read, 400_000);
+    submit_outside(&mut core, at(0), 1, Op::Read, 400_000);
     let first = sent(&mut core, at(0));
     assert_eq!(first.len(), 1, "no background beside the foreground");
     core.command_done(at(5_000), first[0].id, Outcome::Done);
@@ -276,7 +282,7 @@ fn outside_idle_time_goes_to_the_background_and_then_to_the_mimic_and_waiting_fo
     let probe = sent(&mut core, later(5));
     assert_eq!((probe[0].range, probe[0].purpose), (range(77_000), Purpose::Idle { useful: 0 }));
     // The request waits for it for 4 of its 9 ms.
-    submit(&mut core, later(11), 2, Op::Read, 0);
+    submit_outside(&mut core, later(11), 2, Op::Read, 0);
     let second = sent(&mut core, later(11));
     core.command_done(later(15), probe[0].id, Outcome::Done);
     core.command_done(later(20), second[0].id, Outcome::Done);

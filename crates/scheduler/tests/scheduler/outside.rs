@@ -1,7 +1,7 @@
 //! A core outside the drive whose commands finish in another order than they were sent in.
 
 use freeblock_scheduler::{
-    Action, Command, CommandId, Config, Core, IdleTime, Outcome, OutsideConfig, Overheads, Parameter, Place,
+    Action, Command, CommandId, Config, IdleTime, Outcome, OutsideConfig, OutsideDrive, Overheads, Parameter,
     Priority, Purpose, Record, Request, Sessions,
 };
 use model::{DriveModel, Profile, builtin};
@@ -9,11 +9,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use units::{Bytes, Duration, Instant, Lbn, LbnRange, Op, RequestId, Sectors, SessionId};
 
-fn blind() -> Core {
+fn blind() -> OutsideDrive {
     let drive = DriveModel::unknown(Sectors::new(1 << 16), Bytes::new(512)).unwrap();
-    let place = Place::Outside(OutsideConfig::blind());
-    let config = Config { place, idle: Some(IdleTime::default()), ..Config::default() };
-    Core::new(Arc::new(drive), config)
+    let outside = OutsideConfig::blind();
+    let config = Config { outside, idle: Some(IdleTime::default()), ..Config::default() };
+    OutsideDrive::new(Arc::new(drive), config)
 }
 
 fn range(start: u64, len: u64) -> LbnRange {
@@ -25,11 +25,11 @@ fn at(ms: u64) -> Instant {
 }
 
 /// Returns the commands, records and completions at an instant.
-fn polled(core: &mut Core, now: Instant) -> (Vec<Command>, Vec<Record>, Vec<RequestId>) {
+fn polled(core: &mut OutsideDrive, now: Instant) -> (Vec<Command>, Vec<Record>, Vec<RequestId>) {
     let (mut sent, mut delivered, mut completed) = (Vec::new(), Vec::new(), Vec::new());
     while let Some(action) = core.poll(now) {
         match action {
-            Action::Send(command) => sent.push(command),
+            Action::Do(command) => sent.push(command),
             Action::Deliver(record) => delivered.push(record),
             Action::Completed(id) => completed.push(id),
             other => panic!("{other:?}"),
@@ -39,7 +39,7 @@ fn polled(core: &mut Core, now: Instant) -> (Vec<Command>, Vec<Record>, Vec<Requ
 }
 
 /// Returns a core with a block to be written at 96.
-fn with_a_block() -> (Core, SessionId) {
+fn with_a_block() -> (OutsideDrive, SessionId) {
     let mut core = blind();
     let session = core.open(Priority::default()).unwrap();
     core.write(session, range(96, 8), Sectors::new(8), Parameter::default()).unwrap();
@@ -47,7 +47,7 @@ fn with_a_block() -> (Core, SessionId) {
 }
 
 /// Returns a core with a block whose middle the foreground has written already: the rest takes two commands.
-fn in_two_pieces() -> (Core, SessionId) {
+fn in_two_pieces() -> (OutsideDrive, SessionId) {
     let (mut core, session) = with_a_block();
     core.submit(at(0), Request { id: RequestId::new(1), op: Op::Write, range: range(99, 3) }).unwrap();
     let (sent, ..) = polled(&mut core, at(0));
@@ -130,7 +130,10 @@ fn blocks_that_a_failed_write_returns_do_not_land_on_a_newer_write_under_way() {
 /// A block at 96 of eight sectors, of which 99 to 101 are there already, is written by two commands. The second is done;
 /// then the foreground overwrites the second's sectors and is acknowledged; only then `fails` the first. No later write of
 /// the block may touch the second's sectors.
-fn what_was_done_before_is_not_written_again(promoted: bool, fails: impl Fn(&mut Core, Instant, &Command)) {
+fn what_was_done_before_is_not_written_again(
+    promoted: bool,
+    fails: impl Fn(&mut OutsideDrive, Instant, &Command),
+) {
     let (mut core, session) = in_two_pieces();
     let begin = if promoted { 6 } else { 100 };
     if promoted {
@@ -183,9 +186,8 @@ fn a_block_to_be_written_that_has_a_hole_is_written_in_gaps_too() {
     let toml = include_str!("../../../model/tests/data/tiny.toml");
     let drive = DriveModel::from_profile(&Profile::from_toml(toml, "tiny.toml").unwrap()).unwrap();
     let capacity = drive.layout().capacity().get();
-    let place =
-        Place::Outside(OutsideConfig { harm_ppm: None, ..OutsideConfig::beyond(Overheads::default()) });
-    let mut core = Core::new(Arc::new(drive), Config { place, ..Config::default() });
+    let outside = OutsideConfig { harm_ppm: None, ..OutsideConfig::beyond(Overheads::default()) };
+    let mut core = OutsideDrive::new(Arc::new(drive), Config { outside, ..Config::default() });
     let session = core.open(Priority::default()).unwrap();
     let block = range(capacity / 2, 9);
     core.write(session, block, Sectors::new(9), Parameter::default()).unwrap();
@@ -214,7 +216,7 @@ fn a_block_to_be_written_that_has_a_hole_is_written_in_gaps_too() {
 }
 
 /// Serves requests one at a time, each done 5 ms after its arrival.
-fn asked(core: &mut Core, times: &[u64]) {
+fn asked(core: &mut OutsideDrive, times: &[u64]) {
     for (id, &ms) in (1..).zip(times) {
         let range = range(id * 5_000, 8);
         core.submit(at(ms), Request { id: RequestId::new(id), op: Op::Read, range }).unwrap();
@@ -226,7 +228,7 @@ fn asked(core: &mut Core, times: &[u64]) {
 }
 
 /// Returns the next command in idle time, waking the core when it asks for that.
-fn idle_from(core: &mut Core) -> (Instant, Command) {
+fn idle_from(core: &mut OutsideDrive) -> (Instant, Command) {
     loop {
         let now = core.wake_at().unwrap();
         if let [command, ..] = polled(core, now).0[..] {
@@ -288,8 +290,8 @@ fn promoted(sent: &[Command]) -> Vec<LbnRange> {
 #[test]
 fn a_block_that_is_promoted_while_it_is_under_way_and_lost_stays_promoted() {
     for loses in [
-        |core: &mut Core, _: CommandId| core.lost(at(110)),
-        |core: &mut Core, id: CommandId| core.command_done(at(110), id, Outcome::Lost),
+        |core: &mut OutsideDrive, _: CommandId| core.lost(at(110)),
+        |core: &mut OutsideDrive, id: CommandId| core.command_done(at(110), id, Outcome::Lost),
     ] {
         let (mut core, session) = with_a_block();
         core.submit(at(0), Request { id: RequestId::new(1), op: Op::Read, range: range(0, 1) }).unwrap();
@@ -325,8 +327,8 @@ fn a_promoted_block_is_read_without_the_half_that_has_gone_bad_since_it_was_read
     for fails in [Outcome::NoData, Outcome::StoppedAt] {
         let drive = DriveModel::from_profile(&builtin::find("quantum-atlas-10k").unwrap()).unwrap();
         let border = u64::from(drive.layout().pieces(range(0, 2_000)).next().unwrap().len);
-        let place = Place::Outside(OutsideConfig::blind());
-        let mut core = Core::new(Arc::new(drive), Config { place, ..Config::default() });
+        let outside = OutsideConfig::blind();
+        let mut core = OutsideDrive::new(Arc::new(drive), Config { outside, ..Config::default() });
         let session = core.open(Priority::default()).unwrap();
         let block = range(border - 4, 8);
         core.read(session, block, Sectors::new(8), Parameter::default()).unwrap();

@@ -1,23 +1,23 @@
 //! Requests that are sent directly to the drive while no block is wanted.
 
 use freeblock_scheduler::{
-    Action, AuditConfig, AuditWindow, Caution, Command, Config, Core, Outcome, OutsideConfig, Overheads,
-    Parameter, Place, Priority, Request, Sessions,
+    Action, AuditConfig, AuditWindow, Caution, Command, Config, Outcome, OutsideConfig, OutsideDrive,
+    Overheads, Parameter, Priority, Request, Sessions,
 };
 use model::{DriveModel, Profile};
 use std::sync::Arc;
 use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId, Sectors};
 
-fn core() -> Core {
+fn core() -> OutsideDrive {
     core_of(false, None)
 }
 
-fn core_of(write_back: bool, audit: Option<AuditConfig>) -> Core {
+fn core_of(write_back: bool, audit: Option<AuditConfig>) -> OutsideDrive {
     let toml = include_str!("../../../model/tests/data/tiny.toml");
     let drive = DriveModel::from_profile(&Profile::from_toml(toml, "tiny.toml").unwrap()).unwrap();
     let overheads = Overheads { overlap: true, write_back, ..Overheads::default() };
     let outside = OutsideConfig { audit, ..OutsideConfig::beyond(overheads).serving() };
-    Core::new(Arc::new(drive), Config { place: Place::Outside(outside), ..Config::default() })
+    OutsideDrive::new(Arc::new(drive), Config { outside, ..Config::default() })
 }
 
 fn range(start: u64, len: u64) -> LbnRange {
@@ -28,14 +28,14 @@ fn at(ms: u64) -> Instant {
     Instant::ZERO + Duration::from_millis(ms)
 }
 
-fn submit(core: &mut Core, ms: u64, id: u64, op: Op, range: LbnRange) {
+fn submit(core: &mut OutsideDrive, ms: u64, id: u64, op: Op, range: LbnRange) {
     core.submit(at(ms), Request { id: RequestId::new(id), op, range }).unwrap();
 }
 
-fn sent(core: &mut Core, ms: u64) -> Vec<Command> {
+fn sent(core: &mut OutsideDrive, ms: u64) -> Vec<Command> {
     let mut sent = Vec::new();
     while let Some(action) = core.poll(at(ms)) {
-        if let Action::Send(command) = action {
+        if let Action::Do(command) = action {
             sent.push(command);
         }
     }
@@ -47,7 +47,7 @@ fn starts(commands: &[Command]) -> Vec<u64> {
 }
 
 /// Submits requests of four sectors each, far from each other.
-fn many(core: &mut Core, ms: u64, ids: std::ops::Range<u64>) {
+fn many(core: &mut OutsideDrive, ms: u64, ids: std::ops::Range<u64>) {
     ids.for_each(|id| submit(core, ms, id, Op::Read, range(id * 40, 4)));
 }
 
@@ -126,7 +126,7 @@ fn requests_that_were_passed_through_and_lost_are_sent_again() {
     let mut there = sent(&mut core, ms);
     while let Some(command) = there.pop() {
         ms += 6;
-        done.extend(core.request_of(command.id).map(RequestId::get));
+        done.extend(command.request.map(RequestId::get));
         core.command_done(at(ms), command.id, Outcome::Done);
         there.extend(sent(&mut core, ms));
     }
@@ -138,10 +138,10 @@ fn requests_that_were_passed_through_and_lost_are_sent_again() {
 fn fewer_go_through_where_the_setting_says_so_and_none_by_the_papers() {
     let overheads = Overheads { overlap: true, ..Overheads::default() };
     let paper = OutsideConfig::paper(overheads, Duration::ZERO);
-    for (place, expected) in [(paper, 2), (OutsideConfig { pass_through: 5, ..paper }, 5)] {
+    for (outside, expected) in [(paper, 2), (OutsideConfig { pass_through: 5, ..paper }, 5)] {
         let mut core = core();
         let drive = Arc::new(core.drive().clone());
-        core = Core::new(drive, Config { place: Place::Outside(place), ..Config::default() });
+        core = OutsideDrive::new(drive, Config { outside, ..Config::default() });
         many(&mut core, 0, 1..11);
         assert_eq!(sent(&mut core, 0).len(), expected);
     }

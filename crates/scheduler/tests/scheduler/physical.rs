@@ -1,8 +1,8 @@
 //! Drives whose medium has sectors larger than the host's.
 
 use freeblock_scheduler::{
-    Action, Config, Core, IdleTime, Outcome, OutsideConfig, Parameter, Place, Priority, Purpose, Request,
-    SessionError, Sessions,
+    Action, Config, HeadWork, IdleTime, InDrive, Outcome, OutsideConfig, OutsideDrive, Parameter, Priority,
+    Purpose, Request, SessionError, Sessions,
 };
 use model::{DriveModel, Location, builtin};
 use proptest::prelude::*;
@@ -15,16 +15,16 @@ fn range(start: u64, len: u64) -> LbnRange {
 }
 
 /// Returns a core over the 4 TB drive, with physical sectors of this size in bytes.
-fn core(physical: Option<u32>) -> Core {
-    core_with(physical, Config::default())
+fn core(physical: Option<u32>) -> InDrive {
+    InDrive::new(drive(physical), Config::default())
 }
 
-fn core_with(physical: Option<u32>, config: Config) -> Core {
+fn drive(physical: Option<u32>) -> Arc<DriveModel> {
     let mut profile = builtin::find("nearline-4tb").unwrap();
     profile.physical_sector_bytes = physical;
     // The last zones of the drive have densities that are no multiple of 8.
     profile.layout.zones.truncate(8);
-    Core::new(Arc::new(DriveModel::from_profile(&profile).unwrap()), config)
+    Arc::new(DriveModel::from_profile(&profile).unwrap())
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn is_whole(first: Lbn, last: Lbn) -> bool {
 }
 
 /// Checks the background's part of the work that the core gives the head.
-fn check_accesses(core: &Core) -> u64 {
+fn check_accesses(core: &InDrive) -> u64 {
     let layout = core.drive().layout();
     let mut writes = 0;
     for access in core.accesses() {
@@ -95,13 +95,13 @@ fn check_accesses(core: &Core) -> u64 {
 }
 
 /// Serves the requests in the drive as the core predicts; returns the number of background writes.
-fn serve_inside(core: &mut Core, steps: &[Step]) -> u64 {
+fn serve_inside(core: &mut InDrive, steps: &[Step]) -> u64 {
     let (mut now, mut writes) = (Instant::ZERO, 0);
     let mut steps = steps.iter().enumerate();
     let mut next = steps.next().map(|(id, step)| (id, now + step.wait, step));
     loop {
         while let Some(action) = core.poll(now) {
-            if matches!(action, Action::Execute | Action::Cut) {
+            if matches!(action, Action::Do(HeadWork::Execute) | Action::Do(HeadWork::Cut)) {
                 writes += check_accesses(core);
             }
         }
@@ -125,14 +125,14 @@ fn serve_inside(core: &mut Core, steps: &[Step]) -> u64 {
 }
 
 /// Serves the requests outside the drive, one command after another; returns the number of background writes.
-fn serve_outside(core: &mut Core, steps: &[Step]) -> u64 {
+fn serve_outside(core: &mut OutsideDrive, steps: &[Step]) -> u64 {
     let (mut now, mut writes) = (Instant::ZERO, 0);
     let mut there = VecDeque::new();
     let mut steps = steps.iter().enumerate();
     let mut next = steps.next().map(|(id, step)| (id, now + step.wait, step));
     loop {
         while let Some(action) = core.poll(now) {
-            let Action::Send(command) = action else { continue };
+            let Action::Do(command) = action else { continue };
             let own = command.foreground.is_none();
             if command.op == Op::Write && own {
                 let (first, end) = (command.range.start(), command.range.end());
@@ -173,13 +173,20 @@ proptest! {
         block in 1u64..9,
         outside in any::<bool>(),
     ) {
-        let config = Config::default().with_idle(Some(IdleTime::default()));
-        let place = Place::Outside(OutsideConfig::blind().serving());
-        let mut core = core_with(Some(4_096), if outside { config.with_place(place) } else { config });
-        let session = core.open(Priority::default()).unwrap();
-        let (range, block) = (range(0, SHARED), Sectors::new(8 * block));
-        core.write(session, range, block, Parameter(0)).unwrap();
-        let writes = if outside { serve_outside(&mut core, &steps) } else { serve_inside(&mut core, &steps) };
+        let config = Config::outside(OutsideConfig::blind().serving()).with_idle(Some(IdleTime::default()));
+        let task = |sessions: &mut dyn Sessions| {
+            let session = sessions.open(Priority::default()).unwrap();
+            sessions.write(session, range(0, SHARED), Sectors::new(8 * block), Parameter(0)).unwrap();
+        };
+        let writes = if outside {
+            let mut core = OutsideDrive::new(drive(Some(4_096)), config);
+            task(&mut core);
+            serve_outside(&mut core, &steps)
+        } else {
+            let mut core = InDrive::new(drive(Some(4_096)), config);
+            task(&mut core);
+            serve_inside(&mut core, &steps)
+        };
         prop_assert!(writes > 0);
     }
 }

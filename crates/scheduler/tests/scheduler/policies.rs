@@ -1,12 +1,14 @@
 //! Policies that take the arm elsewhere than to the next request.
 
 use freeblock_scheduler::policy::PolicyName;
-use freeblock_scheduler::{Action, Config, Core, Parameter, Priority, Purpose, Request, Sessions};
+use freeblock_scheduler::{
+    Action, Config, HeadWork, InDrive, Parameter, Priority, Purpose, Request, Sessions,
+};
 use model::{DriveModel, Position, builtin};
 use std::sync::Arc;
 use units::{Instant, Lbn, LbnRange, Op, RequestId, Sectors};
 
-fn position(core: &Core, lbn: u64) -> Position {
+fn position(core: &InDrive, lbn: u64) -> Position {
     let layout = core.drive().layout();
     let piece = layout.pieces(LbnRange::new(Lbn::new(lbn), Sectors::new(1))).next().unwrap();
     layout.track(piece.track).into()
@@ -18,7 +20,7 @@ fn the_trip_of_scan_to_the_end_takes_its_seeks_and_holds_no_detour_and_look_goes
         let drive = DriveModel::from_profile(&builtin::find("mimic-less-capacity").unwrap()).unwrap();
         let whole = LbnRange::new(Lbn::ZERO, drive.layout().capacity());
         let capacity = drive.layout().capacity().get();
-        let mut core = Core::new(Arc::new(drive), Config { policy, ..Config::default() });
+        let mut core = InDrive::new(Arc::new(drive), Config { policy, ..Config::default() });
         let session = core.open(Priority::default()).unwrap();
         core.read(session, whole, Sectors::new(8), Parameter::default()).unwrap();
         let mut now = Instant::ZERO;
@@ -27,7 +29,7 @@ fn the_trip_of_scan_to_the_end_takes_its_seeks_and_holds_no_detour_and_look_goes
             let range = LbnRange::new(Lbn::new(lbn), Sectors::new(8));
             core.submit(now, Request { id: RequestId::new(id as u64), op: Op::Read, range }).unwrap();
             while let Some(action) = core.poll(now) {
-                if action == Action::Execute {
+                if action == Action::Do(HeadWork::Execute) {
                     seen = core.accesses().to_vec();
                     let set_out = now;
                     now = core.busy_until().unwrap();

@@ -1,7 +1,7 @@
 //! Several sessions at once: opened, read, aborted and closed at any point, between any two polls.
 
 use freeblock_scheduler::{
-    Action, Config, Core, IdleTime, Parameter, Priority, Request, SessionError, Sessions, Whose,
+    Action, Config, HeadWork, IdleTime, InDrive, Parameter, Priority, Request, SessionError, Sessions, Whose,
 };
 use model::DriveModel;
 use model::random_profile::{Size, random_profile};
@@ -56,7 +56,7 @@ proptest! {
     fn blocks_come_once_or_are_counted_as_lost(seed in any::<u64>(), steps in steps()) {
         let Ok(drive) = DriveModel::from_profile(&random_profile(seed, Size::Tiny)) else { return Ok(()) };
         let capacity = drive.layout().capacity().get();
-        let mut core = Core::new(Arc::new(drive), Config::default());
+        let mut core = InDrive::new(Arc::new(drive), Config::default());
         let mut client = Client::default();
         let (mut now, mut requests) = (Instant::ZERO, 0);
         for step in steps {
@@ -115,7 +115,7 @@ proptest! {
                 Step::Poll(times) => {
                     for _ in 0..times {
                         match core.poll(now) {
-                            Some(Action::Execute) => {
+                            Some(Action::Do(HeadWork::Execute)) => {
                                 now = core.busy_until().unwrap();
                                 core.completed(now);
                             }
@@ -148,15 +148,15 @@ proptest! {
 fn a_block_that_is_promoted_while_the_head_is_on_its_way_stays_promoted_when_that_is_lost() {
     let drive = DriveModel::from_profile(&random_profile(7, Size::Tiny)).unwrap();
     let config = Config { idle: Some(IdleTime::default()), ..Config::default() };
-    let mut core = Core::new(Arc::new(drive), config);
+    let mut core = InDrive::new(Arc::new(drive), config);
     let session = core.open(Priority::default()).unwrap();
     let block = LbnRange::new(Lbn::new(16), Sectors::new(1));
     core.read(session, block, Sectors::new(1), Parameter::default()).unwrap();
     let at = |ms| Instant::ZERO + Duration::from_millis(ms);
-    assert_eq!(core.poll(at(100)), Some(Action::Execute));
+    assert_eq!(core.poll(at(100)), Some(Action::Do(HeadWork::Execute)));
     assert_eq!(core.whose(), Some(Whose::Idle));
     assert_eq!(core.promote(session, block), Ok(0), "all of it is under way");
     core.lost(at(110));
-    assert_eq!(core.poll(at(110)), Some(Action::Execute));
+    assert_eq!(core.poll(at(110)), Some(Action::Do(HeadWork::Execute)));
     assert_eq!(core.whose(), Some(Whose::Promoted(session)));
 }

@@ -1,7 +1,7 @@
 //! Idle time in streams behind the foreground's reads.
 
 use freeblock_scheduler::{
-    Action, Command, Config, Core, IdleTime, Outcome, OutsideConfig, Overheads, Parameter, Place, Priority,
+    Action, Command, Config, IdleTime, Outcome, OutsideConfig, OutsideDrive, Overheads, Parameter, Priority,
     Purpose, Request, Sessions,
 };
 use model::{DriveModel, Profile};
@@ -9,14 +9,14 @@ use std::sync::Arc;
 use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId, Sectors};
 
 /// Returns a core that wants the whole drive in blocks of four sectors.
-fn core(idle: Option<IdleTime>, write_back: bool) -> Core {
+fn core(idle: Option<IdleTime>, write_back: bool) -> OutsideDrive {
     let toml = include_str!("../../../model/tests/data/tiny.toml");
     let drive = DriveModel::from_profile(&Profile::from_toml(toml, "tiny.toml").unwrap()).unwrap();
     let whole = range(0, drive.layout().capacity().get());
     let command = [Duration::from_micros(150); 2];
     let overheads = Overheads { command, overlap: true, write_back, ..Overheads::default() };
-    let place = Place::Outside(OutsideConfig::beyond(overheads).serving());
-    let mut core = Core::new(Arc::new(drive), Config { place, idle, ..Config::default() });
+    let outside = OutsideConfig::beyond(overheads).serving();
+    let mut core = OutsideDrive::new(Arc::new(drive), Config { outside, idle, ..Config::default() });
     let session = core.open(Priority::default()).unwrap();
     core.read(session, whole, Sectors::new(4), Parameter::default()).unwrap();
     core
@@ -30,10 +30,10 @@ fn at(us: u64) -> Instant {
     Instant::ZERO + Duration::from_micros(us)
 }
 
-fn sent(core: &mut Core, us: u64) -> Vec<Command> {
+fn sent(core: &mut OutsideDrive, us: u64) -> Vec<Command> {
     let mut sent = Vec::new();
     while let Some(action) = core.poll(at(us)) {
-        if let Action::Send(command) = action {
+        if let Action::Do(command) = action {
             sent.push(command);
         }
     }
@@ -41,7 +41,7 @@ fn sent(core: &mut Core, us: u64) -> Vec<Command> {
 }
 
 /// Submits a request, and returns the command that is sent to the drive at once.
-fn ask(core: &mut Core, us: u64, id: u64, op: Op, range: LbnRange) -> Command {
+fn ask(core: &mut OutsideDrive, us: u64, id: u64, op: Op, range: LbnRange) -> Command {
     core.submit(at(us), Request { id: RequestId::new(id), op, range }).unwrap();
     let [command] = sent(core, us)[..] else { panic!("one command at {us} us") };
     assert_eq!((command.range, command.purpose), (range, Purpose::Foreground));
@@ -49,7 +49,7 @@ fn ask(core: &mut Core, us: u64, id: u64, op: Op, range: LbnRange) -> Command {
 }
 
 /// Reports a completion to the core, and returns the next commands.
-fn done(core: &mut Core, us: u64, command: Command) -> Vec<Command> {
+fn done(core: &mut OutsideDrive, us: u64, command: Command) -> Vec<Command> {
     core.command_done(at(us), command.id, Outcome::Done);
     sent(core, us)
 }
@@ -60,7 +60,7 @@ fn is_idle(command: &Command) -> bool {
 
 /// Returns the next command of a stream, and when it is sent, in microseconds; it is awaited no longer than a track and a
 /// revolution take.
-fn stream(core: &mut Core, us: u64) -> Option<(u64, Command)> {
+fn stream(core: &mut OutsideDrive, us: u64) -> Option<(u64, Command)> {
     let due = core.wake_at()?.since(Instant::ZERO).as_nanos().div_ceil(1_000);
     if due >= us + 15_000 {
         return None;

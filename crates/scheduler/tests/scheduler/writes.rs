@@ -4,8 +4,8 @@
 //! foreground's.
 
 use freeblock_scheduler::{
-    Access, Action, Buffers, Config, Core, IdleTime, Parameter, Priority, Purpose, Ready, Record, Request,
-    Sessions, Wanted,
+    Access, Action, Buffers, Config, HeadWork, IdleTime, InDrive, Parameter, Priority, Purpose, Ready,
+    Record, Request, Sessions, Wanted,
 };
 use model::random_profile::{Size, random_profile};
 use model::{DriveModel, Location};
@@ -42,7 +42,7 @@ struct Exec {
 
 /// A host that takes the core's predicted times for the outcome and models the medium.
 struct Host {
-    core: Core,
+    core: InDrive,
     drive: Arc<DriveModel>,
     now: Instant,
     events: u64,
@@ -86,7 +86,7 @@ impl Host {
         let drive = Arc::new(drive);
         let config = Config { idle: Some(IdleTime::default()), ..Config::default() };
         Self {
-            core: Core::new(Arc::clone(&drive), config),
+            core: InDrive::new(Arc::clone(&drive), config),
             drive,
             now: Instant::ZERO,
             events: 0,
@@ -129,11 +129,11 @@ impl Host {
     }
 
     /// Returns the core's next action; records an `Execute`.
-    fn ask(&mut self) -> Option<Action> {
+    fn ask(&mut self) -> Option<Action<HeadWork>> {
         let mut granted = Vec::new();
         let action =
             self.core.poll_with(self.now, &mut Desk { not_now: self.not_now, granted: &mut granted });
-        if action == Some(Action::Execute) {
+        if action == Some(Action::Do(HeadWork::Execute)) {
             let (accesses, mut dispatched) = (self.core.accesses().to_vec(), self.event());
             // Repeated work is as old as the first attempt: data registered since are newer.
             if let Some(lost) = self.retry.take() {
@@ -145,15 +145,15 @@ impl Host {
         action
     }
 
-    fn act(&mut self, action: Action) {
+    fn act(&mut self, action: Action<HeadWork>) {
         match action {
-            Action::Cut => {
+            Action::Do(HeadWork::Cut) => {
                 if let Some(exec) = &mut self.exec {
                     exec.accesses = self.core.accesses().to_vec();
                 }
             }
             Action::Deliver(record) => self.delivered(&record),
-            Action::Execute | Action::Send(_) | Action::Completed(_) | Action::Failed { .. } => {}
+            Action::Do(HeadWork::Execute) | Action::Completed(_) | Action::Failed { .. } => {}
         }
     }
 
@@ -544,7 +544,7 @@ fn writes_of_one_place_that_are_each_carried_out_pass_one_after_the_other() {
 fn each_write_carried_out_itself_can_be_the_default() {
     let (host, _) = three();
     let config = Config { writes_serve_writes: false, idle: Some(IdleTime::default()), ..Config::default() };
-    let mut host = Host { core: Core::new(Arc::clone(&host.drive), config), ..host };
+    let mut host = Host { core: InDrive::new(Arc::clone(&host.drive), config), ..host };
     let [one, other] = [(); 2].map(|()| host.core.open(Priority::default()).unwrap());
     host.own.extend([one, other]);
     host.write(one, range(8, 8), 8);

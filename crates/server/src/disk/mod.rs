@@ -33,8 +33,8 @@ use readings::Readings;
 use requests::{Requests, State, Turn};
 use scheduler::policy::PolicyName;
 use scheduler::{
-    Action, Application, Config, Core, IdleTimeError, Mimic, Record, Request, Sessions, SubmitError,
-    TrustWatch,
+    Action, Application, Command, Config, IdleTimeError, Mimic, OutsideDrive, Record, Request, Sessions,
+    SubmitError, TrustWatch,
 };
 use status::{Counters, Waits};
 use std::collections::VecDeque;
@@ -64,9 +64,6 @@ pub enum DiskError {
     /// The core rejects its configuration.
     #[error(transparent)]
     Config(#[from] IdleTimeError),
-    /// A core inside a drive moves its head, and has no commands for a device.
-    #[error("the core is configured to stand inside the drive; give Config::place as Outside")]
-    Inside,
 }
 
 /// The reasons why a disk keeps the model that it has.
@@ -125,9 +122,9 @@ pub enum AdoptError {
 /// # let file = std::fs::File::options().read(true).write(true).create(true).truncate(true).open(&path)?;
 /// let model = std::sync::Arc::new(model::DriveModel::from_profile(&profile)?);
 /// let overheads = Overheads::of(profile.firmware.as_ref().unwrap(), &model, true);
-/// let place = scheduler::Place::Outside(OutsideConfig::beyond(overheads));
+/// let outside = OutsideConfig::beyond(overheads);
 /// let drive = Emulated::new(&profile, Default::default(), 1, file)?;
-/// let mut disk = Disk::new(drive, model, Config { place, ..Config::default() })?;
+/// let mut disk = Disk::new(drive, model, Config { outside, ..Config::default() })?;
 /// let sum = disk.host(Sum::default());
 /// let range = LbnRange::new(Lbn::ZERO, Sectors::new(800));
 /// disk.call(sum, Instant::ZERO, |_, sessions| {
@@ -183,7 +180,7 @@ impl<D: Device> Disk<D> {
     /// Returns a core over a device that `model` describes.
     ///
     /// # Errors
-    /// The model has another size, or the configuration is impossible or for a core inside the drive.
+    /// The model has another size, or the configuration is impossible.
     pub fn new(device: D, model: Arc<DriveModel>, config: Config) -> Result<Self, DiskError> {
         let (sector, size) = (model.sector_bytes(), model.layout().capacity().bytes(model.sector_bytes()));
         if (device.sector_bytes(), device.size()) != (sector, size) {
@@ -194,11 +191,8 @@ impl<D: Device> Disk<D> {
                 profile_sector: sector,
             });
         }
-        if config.place == scheduler::Place::Inside {
-            return Err(DiskError::Inside);
-        }
         Ok(Self {
-            core: Taped { core: Core::try_new(model, config)?, tape: None },
+            core: Taped { core: OutsideDrive::try_new(model, config)?, tape: None },
             device,
             sector,
             apps: Apps::new(sector),
@@ -278,7 +272,7 @@ impl<D: Device> Disk<D> {
         answer
     }
 
-    /// Replaces what the core knows of the drive and its configuration, as [`Core::adopt`]; a mimic that no
+    /// Replaces what the core knows of the drive and its configuration, as [`OutsideDrive::adopt`]; a mimic that no
     /// policy asks any more is dropped.
     ///
     /// # Errors
@@ -299,7 +293,7 @@ impl<D: Device> Disk<D> {
     }
 
     /// Returns the core.
-    pub fn core(&self) -> &Core {
+    pub fn core(&self) -> &OutsideDrive {
         &self.core
     }
 
@@ -380,14 +374,14 @@ impl<D: Device> Disk<D> {
         }
     }
 
-    fn poll_core(&mut self, now: Instant) -> Option<Action> {
+    fn poll_core(&mut self, now: Instant) -> Option<Action<Command>> {
         self.told = self.told.max(now);
         self.core.poll_with(self.told, &mut Asker::new(&mut self.apps, self.sector))
     }
 
-    fn act(&mut self, action: Action, now: Instant) {
+    fn act(&mut self, action: Action<Command>, now: Instant) {
         match action {
-            Action::Send(command) => self.command(command, now),
+            Action::Do(command) => self.command(command, now),
             Action::Completed(id) => self.finish(id.get(), now),
             Action::Failed { id, bad } => {
                 if let Some(request) = self.requests.get_mut(id.get()) {
@@ -396,8 +390,6 @@ impl<D: Device> Disk<D> {
                 self.finish(id.get(), now);
             }
             Action::Deliver(record) => self.deliver(&record, now),
-            // Only a core inside the drive moves its head.
-            Action::Execute | Action::Cut => {}
         }
     }
 

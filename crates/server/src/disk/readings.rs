@@ -1,7 +1,7 @@
 //! Readings of the disk for a probe, which characterises it while it serves.
 //!
 //! The probe needs the times of commands that the drive did nothing beside. A reading is sent when no other command is at the
-//! device and the core [permits](scheduler::Core::read_for_host) it; its times count unless the device answered another command
+//! device and the core [permits](scheduler::OutsideDrive::read_for_host) it; its times count unless the device answered another command
 //! meanwhile.
 
 use super::Disk;

@@ -7,7 +7,7 @@ use super::requests::Request;
 use device::Ask;
 use hdrhistogram::Histogram;
 use model::DriveModel;
-use scheduler::{Caution, Command, Core, Harm, Purpose, Record};
+use scheduler::{Caution, Command, Harm, OutsideDrive, Purpose, Record};
 use serde::Serialize;
 use std::collections::{BTreeMap, VecDeque};
 use units::{Bytes, Duration, Instant, LbnRange, Op};
@@ -347,7 +347,7 @@ impl Counters {
     /// Records the time of a command that ended at `at`; one without a purpose is a flush, a discard, or was given up.
     pub fn spent(
         &mut self,
-        core: &Core,
+        core: &OutsideDrive,
         purpose: Option<Purpose>,
         range: LbnRange,
         write: bool,
@@ -453,10 +453,11 @@ impl Counters {
         self.space.bad_blocks += u64::from(record.bad.is_some());
     }
 
-    pub fn status(&self, core: &Core, waits: &Waits) -> DiskStatus {
+    pub fn status(&self, core: &OutsideDrive, waits: &Waits) -> DiskStatus {
         let &Waits { outstanding, parts_kept, unanswered } = waits;
         let plans = core.planner_stats();
-        let foresight = core.prediction_errors().map(|record| Foresight {
+        let record = core.prediction_errors();
+        let foresight = Foresight {
             commands: record.count(),
             late: record.late(),
             early: record.early(),
@@ -465,7 +466,7 @@ impl Counters {
             errors: Latency::of_counts(
                 record.distribution().map(|(us, n)| (us.unsigned_abs(), u64::from(n))),
             ),
-        });
+        };
         DiskStatus {
             reads: Latency::of(&self.reads),
             writes: Latency::of(&self.writes),
@@ -486,8 +487,8 @@ impl Counters {
                 bought: plans.bought,
                 passed_over: self.passed_over.clone(),
             },
-            foresight: foresight.unwrap_or_default(),
-            detours: core.detour_harm().map(Paid::of).unwrap_or_default(),
+            foresight,
+            detours: Paid::of(core.detour_harm()),
             idle: Paid::of(core.harm()),
             harm_bound: core.harm_bound_ppm().map(|ppm| f64::from(ppm) / 1e6),
             measured: core.audit_report().map(Measured::from),
@@ -522,9 +523,11 @@ mod tests {
         let at = |ms| Instant::ZERO + Duration::from_millis(ms);
         let range = |lbn| LbnRange::new(units::Lbn::new(lbn), units::Sectors::new(8));
         let drive = DriveModel::unknown(units::Sectors::new(1_000), Bytes::new(512)).unwrap();
-        let place = scheduler::Place::Outside(scheduler::OutsideConfig::blind());
-        let core =
-            Core::new(drive.clone().into(), scheduler::Config { place, ..scheduler::Config::default() });
+        let outside = scheduler::OutsideConfig::blind();
+        let core = OutsideDrive::new(
+            drive.clone().into(),
+            scheduler::Config { outside, ..scheduler::Config::default() },
+        );
         let mut counters = Counters::new();
         counters.spent(&core, Some(Purpose::Foreground), range(0), false, at(0), at(10));
         counters.spent(&core, Some(Purpose::Background { useful: 8 }), range(8), false, at(2), at(14));

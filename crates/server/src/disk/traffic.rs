@@ -13,7 +13,7 @@ use units::{Bytes, Duration, Instant, LbnRange, Op, RequestId};
 impl<D: Device> Disk<D> {
     /// Queues a command of the core; a write gets its bytes.
     pub(super) fn command(&mut self, command: Command, now: Instant) {
-        let turn = self.core.request_of(command.id).map(RequestId::get);
+        let turn = command.request.map(RequestId::get);
         let ask = match command.op {
             Op::Read => Ask::Read,
             Op::Write => match self.content_of(&command, turn) {
@@ -119,7 +119,7 @@ impl<D: Device> Disk<D> {
     fn look(&mut self, now: Instant) {
         let core = &self.core.core;
         let caution = core.caution();
-        let within = || core.prediction_errors().map(|record| record.within(Duration::from_micros(100)));
+        let within = || core.prediction_errors().within(Duration::from_micros(100));
         match self.watch.note(now, caution) {
             Some(true) => warn!(
                 ?caution,

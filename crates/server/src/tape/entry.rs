@@ -1,6 +1,6 @@
 //! A line of a tape.
 
-use scheduler::{Action, CommandId, Outcome, Record, Request, SessionCall};
+use scheduler::{Action, Command, CommandId, Outcome, Record, Request, SessionCall};
 use serde::{Deserialize, Serialize};
 use units::{Instant, Lbn, LbnRange, Op, RequestId, SessionId, TaskId};
 
@@ -34,8 +34,6 @@ pub(crate) enum Gave {
     Failed(RequestId, Lbn),
     /// A block of a session's task is done.
     Deliver { session: SessionId, task: TaskId, range: LbnRange, bad: Option<Lbn>, last: bool },
-    /// A decision that a core outside the drive never makes.
-    Other,
 }
 
 impl Entry {
@@ -63,9 +61,9 @@ impl Entry {
 }
 
 impl Gave {
-    pub fn new(action: &Action) -> Self {
+    pub fn new(action: &Action<Command>) -> Self {
         match *action {
-            Action::Send(command) => {
+            Action::Do(command) => {
                 Self::Send { id: command.id, op: command.op, range: command.range, useful: command.useful }
             }
             Action::Completed(id) => Self::Completed(id),
@@ -73,7 +71,6 @@ impl Gave {
             Action::Deliver(Record { session, task, range, bad, last, .. }) => {
                 Self::Deliver { session, task, range, bad, last }
             }
-            Action::Execute | Action::Cut => Self::Other,
         }
     }
 }

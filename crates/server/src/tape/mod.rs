@@ -14,7 +14,7 @@ pub use replay::{Replay, ReplayError, Replayed};
 
 pub(crate) use entry::Entry;
 use entry::Gave;
-use scheduler::{Buffers, CommandId, Core, Outcome, Request, SubmitError, Wanted};
+use scheduler::{Action, Buffers, Command, CommandId, Outcome, OutsideDrive, Request, SubmitError, Wanted};
 use std::fmt;
 use std::io::{self, Write};
 use std::ops::Deref;
@@ -100,15 +100,15 @@ fn line(to: &mut impl Write, line: &impl serde::Serialize) -> io::Result<()> {
 /// A core with an optional tape of its inputs.
 #[derive(Debug)]
 pub(crate) struct Taped {
-    pub core: Core,
+    pub core: OutsideDrive,
     pub tape: Option<Tape>,
 }
 
 /// Queries change nothing, so they are not recorded.
 impl Deref for Taped {
-    type Target = Core;
+    type Target = OutsideDrive;
 
-    fn deref(&self) -> &Core {
+    fn deref(&self) -> &OutsideDrive {
         &self.core
     }
 }
@@ -141,7 +141,7 @@ impl Taped {
         self.core.command_done(now, id, outcome);
     }
 
-    pub fn poll_with(&mut self, now: Instant, buffers: &mut dyn Buffers) -> Option<scheduler::Action> {
+    pub fn poll_with(&mut self, now: Instant, buffers: &mut dyn Buffers) -> Option<Action<Command>> {
         let mut heard = Heard { buffers, said: Vec::new() };
         let action = self.core.poll_with(now, &mut heard);
         let said = heard.said;

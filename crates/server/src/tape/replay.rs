@@ -2,7 +2,7 @@
 
 use super::entry::{Entry, Gave};
 use super::frames::{FrameError, Lines};
-use scheduler::{Buffers, CommandId, Core, Outcome, Sessions, Wanted};
+use scheduler::{Buffers, CommandId, Outcome, OutsideDrive, Sessions, Wanted};
 use std::collections::BTreeSet;
 use std::io::Read;
 use thiserror::Error;
@@ -73,7 +73,7 @@ impl<R: Read> Replay<R> {
     /// The file is no tape, or no core can be made for it.
     pub fn new(
         from: R,
-        make: impl FnOnce(&serde_json::Value) -> Result<Core, String>,
+        make: impl FnOnce(&serde_json::Value) -> Result<OutsideDrive, String>,
     ) -> Result<Self, ReplayError> {
         let mut lines = Lines::new(from)?;
         let setup = lines.next_line()?.unwrap_or_default();
@@ -133,7 +133,7 @@ impl<R: Read> Replay<R> {
 
 #[derive(Debug)]
 struct Teller {
-    core: Core,
+    core: OutsideDrive,
     /// The commands at the drive.
     commands: BTreeSet<CommandId>,
     told: Replayed,
@@ -157,7 +157,7 @@ impl Teller {
                 *asked = said.asked;
                 *gave = action.as_ref().map(Gave::new);
                 match action {
-                    Some(scheduler::Action::Send(command)) => {
+                    Some(scheduler::Action::Do(command)) => {
                         self.commands.insert(command.id);
                         self.told.commands += 1;
                     }

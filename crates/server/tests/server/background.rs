@@ -16,8 +16,8 @@ fn disk(directory: &Path, idle: Option<IdleTime>) -> Disk<Emulated> {
     let profile = Profile::from_toml(support::PROFILE, "small.toml").unwrap();
     let model = Arc::new(DriveModel::from_profile(&profile).unwrap());
     let overheads = Overheads::of(profile.firmware.as_ref().unwrap(), &model, true);
-    let place = scheduler::Place::Outside(OutsideConfig::beyond(overheads));
-    let config = Config { place, idle, ..Config::default() };
+    let outside = OutsideConfig::beyond(overheads);
+    let config = Config { outside, idle, ..Config::default() };
     let mut options = std::fs::File::options();
     let file = options.read(true).write(true).create(true).truncate(false).open(directory.join("disk"));
     let drive = Emulated::new(&profile, Behaviour::default(), 1, file.unwrap()).unwrap();

@@ -19,13 +19,13 @@ fn serve(test: &str, faults: Faults, timeout: Duration) -> Option<Server<Device>
         let profile = Profile::from_toml(PROFILE, "small.toml").unwrap();
         let model = Arc::new(DriveModel::from_profile(&profile).unwrap());
         let overheads = Overheads::of(profile.firmware.as_ref().unwrap(), &model, true);
-        let place = scheduler::Place::Outside(OutsideConfig::beyond(overheads));
+        let outside = OutsideConfig::beyond(overheads);
         let mut options = std::fs::File::options();
         let file =
             options.read(true).write(true).create(true).truncate(false).open(dir.join("disk")).unwrap();
         let drive = Emulated::new(&profile, Default::default(), 1, file).unwrap();
         let mut disk =
-            Disk::new(Faulty::new(drive, faults), model, Config { place, ..Config::default() }).unwrap();
+            Disk::new(Faulty::new(drive, faults), model, Config { outside, ..Config::default() }).unwrap();
         disk.set_timeout(timeout);
         disk
     })

@@ -5,7 +5,7 @@ use device::{Emulated, Ring};
 use drive::Behaviour;
 use mimic::{Learner, LearnerConfig};
 use model::{DriveModel, Profile};
-use scheduler::{Config, OutsideConfig, Place};
+use scheduler::{Config, OutsideConfig};
 use server::{Address, Disk, Learnt, LearntKeeper, Listener, Offer, Running};
 use std::fs;
 use std::io::{Read, Write};
@@ -34,8 +34,9 @@ fn served(dir: &Path, every: Duration) -> (Running<Disk<Emulated>>, LearntKeeper
     let drive = Emulated::new(&profile, Behaviour::default(), 1, file.unwrap()).unwrap();
     let capacity = Sectors::new(drive.size().get() / drive.sector_bytes().get());
     let model = DriveModel::unknown(capacity, drive.sector_bytes()).unwrap();
-    let (place, policy) = (Place::Outside(OutsideConfig::blind()), "smtf".parse().unwrap());
-    let mut disk = Disk::new(drive, Arc::new(model), Config { place, policy, ..Config::default() }).unwrap();
+    let (outside, policy) = (OutsideConfig::blind(), "smtf".parse().unwrap());
+    let mut disk =
+        Disk::new(drive, Arc::new(model), Config { outside, policy, ..Config::default() }).unwrap();
     let learnt = Learnt::new(dir, DRIVE);
     disk.set_mimic(Box::new(learnt.load(config(), None).unwrap()));
     let at = Listener::bind(Address::Unix(dir.join("s")), false).unwrap();

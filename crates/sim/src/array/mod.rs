@@ -16,7 +16,7 @@ use crate::trust::Trust;
 use drive::{Drive, Served};
 use model::DriveModel;
 use port::Port;
-use scheduler::{Config, Core, Record, Request, SubmitError};
+use scheduler::{Config, Core, OutsideDrive, Record, Request, SubmitError};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use units::{Bytes, CacheOps, Instant, RequestId, Sectors};
@@ -112,7 +112,7 @@ impl Member {
     }
 
     /// Returns a core in front of the drive, and its trust in its knowledge; `None` for a core in the drive, or none.
-    pub fn core_outside(&self) -> Option<(&Core, &Trust)> {
+    pub fn core_outside(&self) -> Option<(&OutsideDrive, &Trust)> {
         match &self.host {
             Host::Outside(run) => Some((run.core(), run.trust())),
             Host::Inside(_) | Host::Device(_) => None,

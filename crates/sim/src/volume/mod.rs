@@ -15,13 +15,16 @@ pub use platters::{Cure, Platters};
 pub use told::{Completion, Content, Passed, VolumeError, VolumeReport};
 
 use crate::head::Head;
+use crate::placed::{PlacedCore, PlacedWork};
 use crate::statistics::{Ended, Statistics};
 use faults::Chance;
 use hosted::{Apps, Asker};
 use load::Load;
 use model::DriveModel;
-use outside::OutsideDrive;
-use scheduler::{Action, Application, Config, Core, Given, PlannerStats, Record, Request, Sessions};
+use outside::Behind;
+use scheduler::{
+    Action, Application, Config, Core, Given, HeadWork, PlannerStats, Record, Request, Sessions,
+};
 use std::collections::{BTreeMap, VecDeque};
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -47,7 +50,7 @@ struct VolumeRequest {
 /// give the same bytes at the same nanosecond.
 ///
 /// # When bytes move
-/// An order of the core (one [`Action::Execute`]) is carried out in the order of its accesses. Its bytes move when it ends:
+/// An order of the core (one [`HeadWork::Execute`]) is carried out in the order of its accesses. Its bytes move when it ends:
 /// if it is cut short, or the power is cut, the sectors that had passed by then are on the medium and no others. A sector is
 /// never torn. The delay is invisible, because the core gives no other order meanwhile.
 ///
@@ -105,7 +108,7 @@ struct VolumeRequest {
 /// ```
 pub struct Volume {
     drive: Arc<DriveModel>,
-    core: Core,
+    core: PlacedCore,
     head: Head,
     platters: Platters,
     started: Instant,
@@ -118,7 +121,7 @@ pub struct Volume {
     /// Whether the stored bytes are for a promoted write that was lost, and are not requested again.
     again: bool,
     /// The drive of a core outside.
-    outside: Option<Box<OutsideDrive>>,
+    outside: Option<Box<Behind>>,
     in_flight: BTreeMap<RequestId, VolumeRequest>,
     next_request: u64,
     completions: VecDeque<Completion>,
@@ -150,11 +153,12 @@ impl Volume {
         config: Config,
         platters: Platters,
     ) -> Result<Self, VolumeError> {
-        Self::of(now, drive, Config { place: scheduler::Place::Inside, ..config }, platters)
+        Self::of(now, false, drive, config, platters)
     }
 
     fn of(
         now: Instant,
+        outside: bool,
         drive: Arc<DriveModel>,
         config: Config,
         platters: Platters,
@@ -165,7 +169,7 @@ impl Volume {
         }
         let sector = drive.sector_bytes();
         Ok(Self {
-            core: Core::try_new(Arc::clone(&drive), config)?,
+            core: PlacedCore::new(outside, Arc::clone(&drive), config)?,
             head: Head::new(Arc::clone(&drive)),
             drive,
             platters,
@@ -286,6 +290,11 @@ impl Volume {
         &self.core
     }
 
+    /// Returns the core in its place, for queries of its own.
+    pub fn placed(&self) -> &PlacedCore {
+        &self.core
+    }
+
     /// Returns the bytes on the medium now, without the work under way.
     pub fn platters(&self) -> &Platters {
         &self.platters
@@ -378,7 +387,7 @@ impl Volume {
         Ok(())
     }
 
-    fn poll(&mut self) -> Option<Action> {
+    fn poll(&mut self) -> Option<Action<PlacedWork>> {
         let fresh = !self.again;
         let Self { apps, given, drive, .. } = self;
         let mut asker = Asker { apps, given, sector: drive.sector_bytes(), fresh };
@@ -400,19 +409,14 @@ impl Volume {
         Ok(())
     }
 
-    fn act(&mut self, action: Action, began: Instant) -> Result<(), VolumeError> {
+    fn act(&mut self, action: Action<PlacedWork>, began: Instant) -> Result<(), VolumeError> {
         match action {
-            Action::Execute => {
+            Action::Do(PlacedWork::Head(HeadWork::Execute)) => {
                 self.execute();
                 self.again = false;
             }
-            Action::Send(command) => self.send(command)?,
-            Action::Cut => {
-                if let (Some(under_way), Some(until)) = (&mut self.under_way, self.core.busy_until()) {
-                    under_way.accesses = self.core.accesses().to_vec();
-                    under_way.until = until;
-                }
-            }
+            Action::Do(PlacedWork::Head(HeadWork::Cut)) => self.cut(),
+            Action::Do(PlacedWork::Command(command)) => self.send(command)?,
             Action::Completed(id) => self.completed(id, None, began)?,
             Action::Failed { id, bad } => self.completed(id, Some(bad), began)?,
             Action::Deliver(record) => self.deliver(&record)?,

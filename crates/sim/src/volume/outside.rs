@@ -6,9 +6,10 @@
 use super::faults::Fate;
 use super::platters::Failed;
 use super::{Passed, Volume, VolumeError, passing};
+use crate::placed::PlacedCore;
 use drive::{Behaviour, Drive, DriveError, Rules};
 use model::{DriveModel, Profile};
-use scheduler::{Command, Config, Outcome, Place, Purpose};
+use scheduler::{Command, Config, Outcome, Purpose};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use units::{Instant, Lbn, LbnRange, Op, RequestId, Sectors};
@@ -21,7 +22,7 @@ const MOST_PROMOTED: usize = 1 << 10;
 const MOST_LOST: usize = 1 << 10;
 
 /// A drive behind its interface, and its parameters for a new one after a reset.
-pub(super) struct OutsideDrive {
+pub(super) struct Behind {
     drive: Drive,
     profile: Profile,
     behaviour: Behaviour,
@@ -80,7 +81,7 @@ struct CommandEnd {
     told: Option<Instant>,
 }
 
-impl OutsideDrive {
+impl Behind {
     fn new(profile: &Profile, behaviour: Behaviour, seed: u64) -> Result<Self, DriveError> {
         let drive = Drive::with_behaviour(profile, Rules::HARDWARE, behaviour, seed)?;
         Ok(Self {
@@ -139,19 +140,17 @@ impl OutsideDrive {
 }
 
 impl Volume {
-    /// Returns a volume with the core outside a drive. The core gets `known`, and `config` must place it
-    /// [outside](scheduler::Place::Outside). The true drive has `profile` and, seeded, `behaviour`. The report has no times
+    /// Returns a volume with the core outside a drive. The core gets `known`. The true drive has `profile` and, seeded, `behaviour`. The report has no times
     /// of the head.
     ///
     /// # Errors
-    /// Platters of another size, invalid settings of idle time, a core that is configured to be inside, an invalid profile
-    /// or behaviour, or a drive that reports writes before they are on the medium.
+    /// Platters of another size, invalid settings of idle time, an invalid profile or behaviour, or a drive that reports writes before they are on the medium.
     ///
     /// ```
     /// use drive::Behaviour;
     /// use freeblock_sim::{Platters, Volume, black_box};
     /// use model::{DriveModel, builtin};
-    /// use scheduler::{Config, OutsideConfig, Place};
+    /// use scheduler::{Config, OutsideConfig};
     /// use std::sync::Arc;
     /// use units::{Instant, Lbn, LbnRange, Sectors};
     ///
@@ -159,7 +158,7 @@ impl Volume {
     /// let known = Arc::new(DriveModel::from_profile(&profile)?);
     /// let behaviour = Behaviour { write_back: Some(false), ..Behaviour::fast02() };
     /// let (_, overheads) = black_box(&profile, behaviour, 1)?;
-    /// let config = Config { place: Place::Outside(OutsideConfig::beyond(overheads)), ..Config::default() };
+    /// let config = Config { outside: OutsideConfig::beyond(overheads), ..Config::default() };
     /// let platters = Platters::blank(&known);
     /// let mut volume = Volume::outside(Instant::ZERO, (&profile, behaviour, 1), known, config, platters)?;
     /// let place = LbnRange::new(Lbn::new(800), Sectors::new(8));
@@ -177,19 +176,18 @@ impl Volume {
         config: Config,
         platters: super::Platters,
     ) -> Result<Self, VolumeError> {
-        let Place::Outside(place) = config.place else { return Err(VolumeError::Inside) };
-        if place.overheads.write_back {
+        if config.outside.overheads.write_back {
             return Err(VolumeError::WriteBack);
         }
-        let mut outside = OutsideDrive::new(profile, behaviour, seed)?;
+        let mut outside = Behind::new(profile, behaviour, seed)?;
         outside.drive.advance(now);
-        let volume = Self::of(now, known, config, platters)?;
+        let volume = Self::of(now, true, known, config, platters)?;
         Ok(Self { outside: Some(Box::new(outside)), ..volume })
     }
 
     /// Sends a command of the core.
     pub(super) fn send(&mut self, command: Command) -> Result<(), VolumeError> {
-        let request = self.core.request_of(command.id);
+        let request = command.request;
         let bytes = if command.op.is_write() { self.bytes_of(&command, request) } else { Vec::new() };
         let fate = self.chance.fate(self.now, self.now);
         let Some(outside) = &mut self.outside else { return Ok(()) };
@@ -272,18 +270,19 @@ impl Volume {
         if lost && told.is_none() {
             self.lose_outside(&mut outside)?;
             outside.reset(self.now)?;
-            self.core.lost(self.now);
+            if let PlacedCore::Outside(core) = &mut self.core {
+                core.lost(self.now);
+            }
         }
         self.outside = Some(outside);
         self.release_held()?;
         let Some(Sent { command, at, done: Some(done), .. }) = told else { return self.drain_from(self.now) };
         let bad = done.failed.bad();
         let bad = if command.op.is_write() { bad.written } else { bad.read };
-        self.core.command_done(
-            self.now,
-            command.id,
-            if bad.is_empty() { Outcome::Done } else { Outcome::Bad(bad) },
-        );
+        let outcome = if bad.is_empty() { Outcome::Done } else { Outcome::Bad(bad) };
+        if let PlacedCore::Outside(core) = &mut self.core {
+            core.command_done(self.now, command.id, outcome);
+        }
         let capacity = self.drive.layout().capacity();
         if let Some(lbn) = self.chance.spoilt(capacity) {
             self.platters.spoil(lbn, super::Cure::Write);
@@ -318,7 +317,7 @@ impl Volume {
     }
 
     /// Ends all commands at the drive, with none or some of their sectors done.
-    fn lose_outside(&mut self, outside: &mut OutsideDrive) -> Result<(), VolumeError> {
+    fn lose_outside(&mut self, outside: &mut Behind) -> Result<(), VolumeError> {
         let sector = self.drive.sector_bytes();
         for sent in std::mem::take(&mut outside.sent).into_values() {
             outside.note_lost(&sent);

@@ -35,9 +35,6 @@ pub enum VolumeError {
         /// The medium's.
         medium: Sectors,
     },
-    /// A core outside that is configured to be inside.
-    #[error("a core outside the drive needs a place outside; set config.place to Place::Outside")]
-    Inside,
     /// A drive that reports writes before they are on the medium: a volume does not flush.
     #[error("the drive reports writes before they are on the medium; set behaviour.write_back to false")]
     WriteBack,

@@ -3,6 +3,7 @@
 use super::faults::{Chance, Fate};
 use super::platters::Failed;
 use super::{Cure, Passed, Platters, Volume, VolumeError, passing};
+use crate::placed::PlacedCore;
 use model::Position;
 use scheduler::{Access, Purpose, Whose};
 use units::{Instant, RequestId};
@@ -28,18 +29,28 @@ impl UnderWay {
 
 impl Volume {
     pub(super) fn execute(&mut self) {
-        let accesses = self.core.accesses().to_vec();
+        let PlacedCore::In(core) = &self.core else { return };
+        let accesses = core.accesses().to_vec();
         let from = self.head.position();
         let until = self.head.execute(self.now, &accesses);
         debug_assert_eq!(
             Some(until),
-            self.core.busy_until(),
+            core.busy_until(),
             "the core's prediction inside the drive is exact; at {} from {from:?}: {accesses:?}",
             self.now
         );
         let fate = self.chance.fate(self.now, until);
         self.executes += 1;
         self.under_way = Some(UnderWay { accesses, from, began: self.now, until, fate });
+    }
+
+    /// Cuts the work under way short, as the core orders.
+    pub(super) fn cut(&mut self) {
+        let PlacedCore::In(core) = &self.core else { return };
+        if let (Some(under_way), Some(until)) = (&mut self.under_way, core.busy_until()) {
+            under_way.accesses = core.accesses().to_vec();
+            under_way.until = until;
+        }
     }
 
     /// Cuts the power now. Sectors that had passed under the head are on the medium; core, applications and requests are
@@ -65,7 +76,8 @@ impl Volume {
 
     /// Returns the foreground request under way.
     fn whose(&self) -> Option<RequestId> {
-        match self.core.whose() {
+        let PlacedCore::In(core) = &self.core else { return None };
+        match core.whose() {
             Some(Whose::Request(id)) => Some(id),
             Some(Whose::Promoted(_) | Whose::Idle) | None => None,
         }
@@ -102,10 +114,14 @@ impl Volume {
                 self.given.retain(|given| again.iter().any(|range| range.overlaps(given)));
                 self.again = !again.is_empty();
             }
-            self.core.lost(self.now);
+            if let PlacedCore::In(core) = &mut self.core {
+                core.lost(self.now);
+            }
         } else {
             let failed = self.pass(&under_way, &all, false);
-            self.core.completed_with(self.now, failed.bad());
+            if let PlacedCore::In(core) = &mut self.core {
+                core.completed_with(self.now, failed.bad());
+            }
             self.put(accesses, &all, whose)?;
         }
         let capacity = self.drive.layout().capacity();

@@ -7,7 +7,7 @@ use freeblock_sim::{
 };
 use model::{DriveModel, builtin};
 use proptest::prelude::*;
-use scheduler::{Config, OutsideConfig, Place, Request as Submitted};
+use scheduler::{Config, OutsideConfig, Request as Submitted};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use units::{Bytes, CacheOps, Duration, Instant, Lbn, LbnRange, Op, RequestId, Sectors};
@@ -472,8 +472,8 @@ fn with_buffers(count: usize, outside: bool) -> Vec<Member> {
         if !outside {
             return Member::device(drive);
         }
-        let place = Place::Outside(OutsideConfig::paper(overheads, Duration::from_micros(300)));
-        let config = Config { place, ..Config::default() };
+        let outside = OutsideConfig::paper(overheads, Duration::from_micros(300));
+        let config = Config { outside, ..Config::default() };
         Member::outside(drive, atlas(), config, Background::None).unwrap()
     };
     (0..count as u64).map(member).collect()

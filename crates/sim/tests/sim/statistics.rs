@@ -5,7 +5,7 @@ use freeblock_sim::{
     Background, Direct, Finished, ForegroundReport, Inside, Observer, Outside, Report, Series, black_box,
 };
 use model::{DriveModel, builtin};
-use scheduler::{Config, OutsideConfig, Place, Request};
+use scheduler::{Config, OutsideConfig, Request};
 use std::sync::Arc;
 use units::{Duration, Instant};
 use workload::{Arrival, Issuer, Random, RandomConfig};
@@ -28,6 +28,7 @@ impl Observer for Kept {
 }
 
 /// The hosts under one name.
+#[expect(clippy::large_enum_variant, reason = "a test has one at a time")]
 enum Host {
     Inside(Inside<Random>),
     Outside(Outside<Random>),
@@ -49,7 +50,7 @@ impl Host {
             "inside" => Self::Inside(Inside::new(known, config, load, Background::None).unwrap()),
             "outside" => {
                 let (drive, overheads) = black_box(&profile, Behaviour::fast02(), 7).unwrap();
-                let config = Config { place: Place::Outside(OutsideConfig::beyond(overheads)), ..config };
+                let config = Config { outside: OutsideConfig::beyond(overheads), ..config };
                 Self::Outside(Outside::new(drive, known, config, load, Background::None).unwrap())
             }
             _ => {

@@ -3,7 +3,7 @@
 use super::Front;
 use crate::failure::{Broken, Check};
 use crate::scenario::{Knowledge, Outer};
-use scheduler::{Config, Place};
+use scheduler::Config;
 use std::sync::Arc;
 
 impl Front {
@@ -11,8 +11,7 @@ impl Front {
     pub(super) fn adopt(&mut self, knowledge: Knowledge) -> Result<(), Broken> {
         let outer = Outer { knowledge, ..self.setup.outside };
         let known = outer.known(self.boxed.profile(), &self.boxed.model()).map_err(|e| (Check::Panic, e))?;
-        let config =
-            Config { place: Place::Outside(outer.config(self.boxed.overheads)), ..self.setup.config() };
+        let config = Config { outside: outer.config(self.boxed.overheads), ..self.setup.config() };
         let told = self.core.adopt(Arc::clone(&known), config);
         told.map_err(|e| (Check::Refusal, format!("a model of the same drive is refused: {e}")))?;
         (self.known, self.config) = (known, config);

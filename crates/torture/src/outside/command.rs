@@ -60,12 +60,11 @@ impl Front {
         self.sequence += 1;
         self.counts.commands += 1;
         self.counts.idle += u64::from(matches!(command.purpose, Purpose::Idle { .. }));
-        let Command { id, op, range, purpose, foreground, useful } = command;
+        let Command { id, op, range, purpose, foreground, request, useful } = command;
         for n in [id.get(), range.start().get(), range.len().get(), op.is_write().into(), useful.into()] {
             self.hash.add(n);
         }
         self.hash.add(self.now.as_nanos());
-        let request = self.core.request_of(id);
         let merged = foreground.is_some_and(|own| own != range);
         let goes_on = self.join_group((purpose, merged), request, caution)?;
         self.counts.promoted += u64::from(request.is_none() && purpose == Purpose::Foreground);
@@ -431,7 +430,7 @@ impl Front {
         if outer.manner == Manner::Paper || !known || self.counts.adopted > 0 {
             return Ok(());
         }
-        let Some(told) = self.core.detour_harm() else { return Ok(()) };
+        let told = self.core.detour_harm();
         let turn = self.known.rpm().revolution();
         // A fiftieth of the foreground's time, or of two seconds if that is more; when the bound is exceeded the commands
         // at the drive and one further decision continue.

@@ -18,7 +18,7 @@ use crate::dice::Dice;
 use crate::exec::Held;
 use crate::failure::{Broken, Check, hold};
 use crate::hash::Hash;
-use crate::history::{Outcome, Stage};
+use crate::history::{Doors, Outcome, Stage};
 use crate::medium::{Health, Medium};
 use crate::mine::Mining;
 use crate::misuse::{misuse, refuse};
@@ -31,7 +31,7 @@ use boxed::Boxed;
 use command::Sent;
 use model::DriveModel;
 use readings::Readings;
-use scheduler::{Action, Caution, Config, Core, Request};
+use scheduler::{Action, Caution, Config, Core, OutsideDrive, Request};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId, TaskId};
@@ -84,7 +84,7 @@ pub(crate) struct Front {
     boxed: Boxed,
     /// The maximum of commands at the drive, by any model that the core has had.
     most_at_drive: usize,
-    core: Core,
+    core: OutsideDrive,
     medium: Medium,
     clients: Clients,
     now: Instant,
@@ -152,11 +152,11 @@ impl Stage for Front {
         let boxed = Boxed::new(setup, now).map_err(defect)?;
         let drive = boxed.model();
         let known = setup.outside.known(boxed.profile(), &drive).map_err(defect)?;
-        let place = scheduler::Place::Outside(setup.outside.config(boxed.overheads));
-        let config = Config { place, ..setup.config() };
+        let outside = setup.outside.config(boxed.overheads);
+        let config = Config { outside, ..setup.config() };
         let capacity = drive.layout().capacity().get();
         Ok(Self {
-            core: setup.core(Arc::clone(&known), config),
+            core: setup.outside_drive(Arc::clone(&known), config),
             setup: setup.clone(),
             most_at_drive: setup.outside.most_at_drive(),
             config,
@@ -273,6 +273,11 @@ impl Stage for Front {
         &self.core
     }
 
+    fn doors(&self) -> Doors {
+        let core = &self.core;
+        Doors { wake: core.wake_at(), busy: None, waiting: core.pending(), at_drive: core.at_drive() }
+    }
+
     fn now(&self) -> Instant {
         self.now
     }
@@ -314,12 +319,9 @@ impl Front {
         self.held.extend(held);
         let Some(action) = action else { return Ok(false) };
         match action {
-            Action::Send(command) => self.send(command, caution)?,
+            Action::Do(command) => self.send(command, caution)?,
             Action::Completed(id) | Action::Failed { id, .. } => self.answered(id, action)?,
             Action::Deliver(record) => self.delivered(&record)?,
-            Action::Execute | Action::Cut => {
-                return Err((Check::Request, format!("a core outside the drive says {action:?}")));
-            }
         }
         Ok(true)
     }
@@ -359,7 +361,7 @@ impl Front {
         self.lost_promoted.clear();
         self.scrub_stops();
         let mining = self.mining_stops();
-        self.core = self.setup.core(Arc::clone(&self.known), self.config);
+        self.core = self.setup.outside_drive(Arc::clone(&self.known), self.config);
         self.core.want_readings(self.readings.wanted);
         self.boxed.restart(self.now, true).map_err(|e| (Check::Panic, e))?;
         (self.troubles.late, self.caution, self.group_for) = (Duration::ZERO, None, command::For::Nothing);

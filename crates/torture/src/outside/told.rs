@@ -5,12 +5,12 @@ use crate::failure::{Broken, Check, hold};
 use crate::medium::lbns;
 use crate::mine::Mining;
 use crate::scrub::Scrubbing;
-use scheduler::{Action, Record};
+use scheduler::{Action, Command, Record};
 use units::{Op, RequestId};
 
 impl Front {
     /// Checks the completion of a foreground request.
-    pub(super) fn answered(&mut self, id: RequestId, action: Action) -> Result<(), Broken> {
+    pub(super) fn answered(&mut self, id: RequestId, action: Action<Command>) -> Result<(), Broken> {
         self.hash.add_answer(id, self.now);
         let Some(asked) = self.requests.remove(&id) else {
             return Err((Check::Once, format!("{id} is answered, and nobody waits for it")));

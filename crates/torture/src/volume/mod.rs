@@ -20,7 +20,7 @@ use crate::clients::{Clients, range};
 use crate::dice::{Dice, mix};
 use crate::failure::{Broken, Check, hold};
 use crate::hash::Hash;
-use crate::history::{Outcome, Stage};
+use crate::history::{Doors, Outcome, Stage};
 use crate::medium::lbns;
 use crate::misuse::{bad_range, refuse_session};
 use crate::scenario::Setup;
@@ -37,7 +37,7 @@ use model::DriveModel;
 use moved::Moved;
 use scheduler::{Config, Core, SubmitError};
 use shadow::{Floors, Shadow};
-use sim::{Completion, Cure, Faults, Platters, Volume, VolumeError};
+use sim::{Completion, Cure, Faults, PlacedCore, Platters, Volume, VolumeError};
 use snapshots::Snapshots;
 use standing::Standing;
 use std::collections::BTreeMap;
@@ -162,6 +162,15 @@ impl Stage for House {
 
     fn core(&self) -> &Core {
         self.volume.core()
+    }
+
+    fn doors(&self) -> Doors {
+        let core = self.volume.placed();
+        let (busy, at_drive) = match core {
+            PlacedCore::In(core) => (core.busy_until(), 0),
+            PlacedCore::Outside(core) => (None, core.at_drive()),
+        };
+        Doors { wake: core.wake_at(), busy, waiting: core.pending(), at_drive }
     }
 
     fn now(&self) -> Instant {

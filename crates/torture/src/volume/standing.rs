@@ -6,7 +6,7 @@ use crate::medium::lbns;
 use crate::scenario::{Host, Outer, Setup};
 use drive::Behaviour;
 use model::{DriveModel, Profile};
-use scheduler::{Config, Place};
+use scheduler::Config;
 use sim::{Platters, Volume, black_box};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -47,7 +47,7 @@ impl Standing {
         let behaviour = Behaviour { write_back: Some(false), ..setup.outside.behaviour() };
         let (_, overheads) = black_box(&profile, behaviour, setup.seed).map_err(|e| defect(e.to_string()))?;
         let known = setup.outside.known(&profile, &drive).map_err(defect)?;
-        let config = Config { place: Place::Outside(setup.outside.config(overheads)), ..config };
+        let config = Config { outside: setup.outside.config(overheads), ..config };
         let black = Some((profile, behaviour, setup.seed));
         Ok(Self { known, config, black, passed: Served::default(), writes_serve_reads })
     }

@@ -4,12 +4,12 @@ use super::World;
 use crate::failure::{Broken, Check, hold};
 use crate::mine::Mining;
 use crate::scrub::Scrubbing;
-use scheduler::{Action, Record};
+use scheduler::{Action, HeadWork, Record};
 use units::RequestId;
 
 impl World {
     /// Checks the completion of a foreground request.
-    pub(super) fn answered(&mut self, id: RequestId, action: Action) -> Result<(), Broken> {
+    pub(super) fn answered(&mut self, id: RequestId, action: Action<HeadWork>) -> Result<(), Broken> {
         self.hash.add_answer(id, self.now);
         let Some(request) = self.requests.remove(&id) else { return Ok(()) };
         self.counts.requests += 1;

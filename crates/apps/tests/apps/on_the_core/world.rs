@@ -6,7 +6,7 @@ use model::random_profile::{Size, random_profile};
 use model::{DriveModel, Profile, builtin};
 use proptest::prelude::*;
 use scheduler::policy::PolicyName;
-use scheduler::{Config, IdleTime, OutsideConfig, Place, Sharing};
+use scheduler::{Config, IdleTime, OutsideConfig, Sharing};
 use sim::{Content, Faults, Platters, Volume, black_box};
 use std::sync::Arc;
 use units::{Duration, Instant, Lbn, LbnRange, Sectors};
@@ -96,7 +96,7 @@ impl World {
             let (profile, behaviour) = (self.profile(), Behaviour::fast02());
             let seed = self.seed.wrapping_add(life);
             let (_, overheads) = black_box(&profile, behaviour, seed).unwrap();
-            let config = Config { place: Place::Outside(OutsideConfig::beyond(overheads)), ..config };
+            let config = Config { outside: OutsideConfig::beyond(overheads), ..config };
             Volume::outside(now, (&profile, behaviour, seed), drive, config, platters).unwrap()
         } else {
             Volume::starting_at(now, drive, config, platters).unwrap()

@@ -4,8 +4,7 @@ use super::host::{Host, SECTOR, range, sectors, stamp};
 use super::model::Model;
 use lab_apps::cache::{Action, Cache, Config, Force, Replacement, Syncer, Tally};
 use model::{DriveModel, Location, Position, Profile};
-use scheduler::{Application, Wanted};
-use scheduler::{Buffers, Core, Pending, Predictor, Request};
+use scheduler::{Application, Buffers, HeadWork, InDrive, Pending, Predictor, Request, Wanted};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use units::{Bytes, Duration, Instant, Lbn, LbnRange, Op, RequestId, Sectors};
@@ -51,7 +50,7 @@ impl lab_apps::cache::HeadTime for FromHere<'_> {
 }
 
 struct Rig {
-    core: Core,
+    core: InDrive,
     cache: Cache,
     /// Only its medium and its random numbers are used.
     host: Host,
@@ -69,7 +68,7 @@ impl Rig {
         let toml = include_str!("../../../../model/tests/data/tiny.toml");
         let drive = DriveModel::from_profile(&Profile::from_toml(toml, "tiny.toml").unwrap()).unwrap();
         let capacity = drive.layout().capacity().get();
-        let mut core = Core::new(Arc::new(drive), scheduler::Config::default());
+        let mut core = InDrive::new(Arc::new(drive), scheduler::Config::default());
         let mut config = Config::new(range(0, capacity), Sectors::new(8), Bytes::new(SECTOR as u64), 64);
         config.syncer = None;
         change(&mut config);
@@ -105,7 +104,7 @@ impl Rig {
             let mut buffers = Held { cache: &mut self.cache, held: &mut self.held };
             match self.core.poll_with(self.now, &mut buffers) {
                 None => return,
-                Some(scheduler::Action::Execute) => self.until = self.core.busy_until(),
+                Some(scheduler::Action::Do(HeadWork::Execute)) => self.until = self.core.busy_until(),
                 Some(scheduler::Action::Completed(id)) => self.completed(id),
                 Some(scheduler::Action::Deliver(record)) => {
                     self.cache.done(&mut self.core, &record, &[], self.now);

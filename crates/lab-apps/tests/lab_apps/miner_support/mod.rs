@@ -5,7 +5,7 @@
 use lab_apps::miner::{PAGE_BYTES, Table, TableConfig, TableGenerator, TableId};
 use model::DriveModel;
 use model::random_profile::{Size, random_profile};
-use scheduler::{Action, Config, Core, Record, Request};
+use scheduler::{Action, Config, HeadWork, InDrive, Record, Request};
 use std::sync::Arc;
 use units::{Bytes, Instant, RequestId};
 use workload::{Oltp, OltpConfig, Source};
@@ -33,7 +33,7 @@ impl Draw {
 }
 
 pub struct Host {
-    pub core: Core,
+    pub core: InDrive,
     pub now: Instant,
     foreground: Oltp,
     requests: u64,
@@ -43,7 +43,7 @@ impl Host {
     pub fn new(drive: DriveModel, seed: u64) -> Self {
         let capacity = drive.layout().capacity();
         let foreground = Oltp::new(OltpConfig::new(capacity, Bytes::new(512)), seed).unwrap();
-        let core = Core::new(Arc::new(drive), Config::default());
+        let core = InDrive::new(Arc::new(drive), Config::default());
         Self { core, now: Instant::ZERO, foreground, requests: 0 }
     }
 
@@ -52,14 +52,14 @@ impl Host {
     }
 
     /// Carries out one foreground request; `each` gets the blocks delivered meanwhile.
-    pub fn request(&mut self, mut each: impl FnMut(&mut Core, &Record)) {
+    pub fn request(&mut self, mut each: impl FnMut(&mut InDrive, &Record)) {
         self.requests += 1;
         let range = self.foreground.next_request().unwrap();
         let request = Request { id: RequestId::new(self.requests), op: range.op, range: range.range };
         self.core.submit(self.now, request).unwrap();
         while let Some(action) = self.core.poll(self.now) {
             match action {
-                Action::Execute => {
+                Action::Do(HeadWork::Execute) => {
                     self.now = self.core.busy_until().unwrap();
                     self.core.completed(self.now);
                 }

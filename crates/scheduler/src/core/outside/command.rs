@@ -5,7 +5,7 @@ use super::forecast::{Forecast, Plain};
 use crate::core::Purpose;
 use crate::core::under_way::Job;
 use core::fmt;
-use units::{Instant, Lbn, LbnRange, Op};
+use units::{Instant, Lbn, LbnRange, Op, RequestId};
 
 /// A command that a core outside the drive has sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,6 +38,8 @@ pub struct Command {
     pub purpose: Purpose,
     /// For a foreground command, the LBNs of the request: the end of `range` if background blocks are read before it.
     pub foreground: Option<LbnRange>,
+    /// The foreground request that it serves; `None` for background work, promoted blocks included.
+    pub request: Option<RequestId>,
     /// Wanted background sectors in it, beside the foreground's own.
     pub useful: u32,
 }
@@ -114,10 +116,7 @@ impl Order {
 
     /// Returns the LBNs of a foreground request that was not promoted.
     pub fn asked_by_the_foreground(&self) -> Option<LbnRange> {
-        match &self.work {
-            Work::Foreground { job, .. } if job.pending.promoted.is_none() => self.command.foreground,
-            _ => None,
-        }
+        self.command.request.and(self.command.foreground)
     }
 }
 

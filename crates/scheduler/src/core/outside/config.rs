@@ -5,16 +5,6 @@ use model::DriveModel;
 use model::profile::Firmware;
 use units::{Duration, Op};
 
-/// The place of the core.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Place {
-    /// In the drive: it moves the head, and knows everything exactly (OSDI'00).
-    #[default]
-    Inside,
-    /// Outside: it sends commands and sees completions (FAST'02).
-    Outside(OutsideConfig),
-}
-
 /// The costs of a command besides the medium, as a host observes them; `[read, write]` each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Overheads {
@@ -307,14 +297,14 @@ impl OutsideConfig {
     /// ```
     /// use freeblock_scheduler::model::{DriveModel, ProfileError};
     /// use freeblock_scheduler::units::{Bytes, Sectors};
-    /// use freeblock_scheduler::{Caution, Config, Core, OutsideConfig, Place, policy::PolicyName};
+    /// use freeblock_scheduler::{Caution, Config, OutsideConfig, OutsideDrive, policy::PolicyName};
     /// let drive = DriveModel::unknown(Sectors::new(7_814_037_168), Bytes::new(512))?;
     /// let config = Config {
     ///     policy: PolicyName::Smtf(Default::default()),
-    ///     place: Place::Outside(OutsideConfig::blind()),
+    ///     outside: OutsideConfig::blind(),
     ///     ..Config::default()
     /// };
-    /// let core = Core::new(std::sync::Arc::new(drive), config);
+    /// let core = OutsideDrive::new(std::sync::Arc::new(drive), config);
     /// // Here comes `core.set_mimic(..)`, with a learner of the crate `mimic`.
     /// assert_eq!(core.caution(), Some(Caution::Unknown));
     /// # Ok::<(), ProfileError>(())

@@ -16,7 +16,7 @@ use crate::predictor::Last;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use model::{DriveModel, Position};
-use units::{Duration, Instant, Lbn, LbnRange, Op, TrackIndex};
+use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId, TrackIndex};
 
 /// The time before a command must be at the drive at which it is chosen, besides its own costs: hosts wake late, and
 /// predictions are off by some microseconds.
@@ -56,7 +56,8 @@ impl Outside {
     ) {
         let (op, range, tag, work) = order;
         let (purpose, foreground, useful) = what;
-        let command = self.next_command((op, range), purpose, foreground, useful);
+        let request = if let Work::Foreground { job, .. } = &work { job.request() } else { None };
+        let command = self.next_command((op, range), purpose, (request, foreground), useful);
         let mut forecast = None;
         self.walk(drive, &[(op, range)], |foreseen| forecast = Some(*foreseen));
         let Some(forecast) = forecast else { return };
@@ -77,12 +78,12 @@ impl Outside {
         &mut self,
         (op, range): (Op, LbnRange),
         purpose: Purpose,
-        foreground: Option<LbnRange>,
+        (request, foreground): (Option<RequestId>, Option<LbnRange>),
         useful: u32,
     ) -> Command {
         let id = CommandId(self.next_id);
         self.next_id += 1;
-        Command { id, op, range, purpose, foreground, useful }
+        Command { id, op, range, purpose, foreground, request, useful }
     }
 
     /// Returns the relation of a command to the last chosen one.
@@ -178,8 +179,7 @@ impl Outside {
 
 impl Core {
     /// Returns when the next command is to be chosen or sent, if one waits for that.
-    pub(in crate::core) fn choice_at(&self) -> Option<Instant> {
-        let outside = self.outside.as_ref()?;
+    pub(super) fn choice_at(&self, outside: &Outside) -> Option<Instant> {
         let any = !self.pool.is_empty();
         let sends = any || !outside.queue.is_empty() || !outside.retries.is_empty();
         let (choose, room) = (outside.choose_at.filter(|_| any), outside.room_at.filter(|_| sends));

@@ -2,8 +2,9 @@
 
 use super::Outside;
 use super::command::{CommandId, Order, Outcome, Work};
+use crate::core::Core;
+use crate::core::action::Event;
 use crate::core::under_way::Job;
-use crate::core::{Action, Core};
 use alloc::vec;
 use alloc::vec::Vec;
 use units::{Instant, Lbn, LbnRange, TaskId};
@@ -23,7 +24,7 @@ impl Core {
             }
         };
         let outbox = &mut self.outbox;
-        self.background.fail_of(tag, bad, |record| outbox.push_back(Action::Deliver(record)));
+        self.background.fail_of(tag, bad, |record| outbox.push_back(Event::Deliver(record)));
         let lost = outcome == Outcome::Lost;
         if lost || stopped.is_some() {
             let none = matches!(outcome, Outcome::NoData(_));
@@ -54,8 +55,8 @@ impl Core {
                     let first = bad.iter().copied().filter(|lbn| range.contains(*lbn)).min();
                     let first = first.or(lost.then_some(range.start()));
                     self.outbox.push_back(match first {
-                        Some(bad) => Action::Failed { id, bad },
-                        None => Action::Completed(id),
+                        Some(bad) => Event::Failed { id, bad },
+                        None => Event::Completed(id),
                     });
                 }
             }
@@ -63,7 +64,7 @@ impl Core {
             Work::Detour | Work::Idle | Work::Stream | Work::Probe => {}
         }
         let outbox = &mut self.outbox;
-        self.background.deliver_of(tag, |record| outbox.push_back(Action::Deliver(record)));
+        self.background.deliver_of(tag, |record| outbox.push_back(Event::Deliver(record)));
         if let Some(job) = retry {
             // A command that failed early has returned the blocks behind the failure.
             outside.retries.push_back((outside.next_tag, job));
@@ -88,7 +89,7 @@ impl Core {
         }
         if !outside.device.iter().any(|order| order.tag == tag) {
             let outbox = &mut self.outbox;
-            self.background.deliver_of(tag, |record| outbox.push_back(Action::Deliver(record)));
+            self.background.deliver_of(tag, |record| outbox.push_back(Event::Deliver(record)));
         }
     }
 
@@ -104,8 +105,7 @@ impl Core {
 
     /// Records that everything at the drive is lost: foreground requests are sent again, and blocks are wanted again. The
     /// results of commands that the host has reported stay, because repeating their writes could overwrite newer data.
-    pub(in crate::core) fn lost_outside(&mut self, now: Instant) {
-        let Some(mut outside) = self.outside.take() else { return };
+    pub(super) fn all_lost(&mut self, outside: &mut Outside, now: Instant) {
         self.now = now;
         self.watch.lost_sight();
         let orders: Vec<Order> = outside.device.drain(..).chain(outside.queue.drain(..)).collect();
@@ -119,7 +119,7 @@ impl Core {
         for Order { tag, command, work, .. } in orders {
             let Work::Foreground { mut job, .. } = work else {
                 let outbox = &mut self.outbox;
-                self.background.deliver_of(tag, |record| outbox.push_back(Action::Deliver(record)));
+                self.background.deliver_of(tag, |record| outbox.push_back(Event::Deliver(record)));
                 continue;
             };
             let asked = command.foreground.unwrap_or(command.range);
@@ -136,6 +136,5 @@ impl Core {
         }
         outside.retries.extend(jobs);
         outside.lost_sight(now);
-        self.outside = Some(outside);
     }
 }

@@ -263,7 +263,7 @@ impl Outside {
     }
 
     /// Returns whether the gap before `range` is not used because it may be a hit without a detour. Where most reads are hits
-    /// none is used, as [`caution`](crate::Core::caution) reports; otherwise some are, so that no session starves.
+    /// none is used, as [`caution`](crate::OutsideDrive::caution) reports; otherwise some are, so that no session starves.
     pub(super) fn leaves_to_buffer(&self, drive: &DriveModel, op: Op, range: LbnRange) -> bool {
         if self.plain_since >= PATIENCE && !self.most_come_from_buffer() {
             return false;

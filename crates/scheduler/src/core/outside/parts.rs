@@ -1,9 +1,8 @@
 //! The parts of blocks in a command, for a host that keeps bytes.
 
-use super::{CommandId, Order, Work};
-use crate::core::Core;
+use super::{CommandId, Order, OutsideDrive};
 use alloc::vec::Vec;
-use units::{LbnRange, Op, RequestId, SessionId, TaskId};
+use units::{LbnRange, Op, SessionId, TaskId};
 
 /// The part of a block that a command reads or writes. A block on two tracks has two parts, which arrive with different
 /// commands; a host keeps the first until the record is delivered.
@@ -21,8 +20,8 @@ pub struct Part {
     pub part: LbnRange,
 }
 
-impl Core {
-    /// Returns, outside the drive, the parts of background blocks in a command at the drive. Call it before
+impl OutsideDrive {
+    /// Returns the parts of background blocks in a command at the drive. Call it before
     /// [`command_done`](Self::command_done).
     pub fn parts(&self, id: CommandId) -> Vec<Part> {
         let Some(order) = self.order(id) else { return Vec::new() };
@@ -31,18 +30,10 @@ impl Core {
             let (from, to) = (part.part.start().max(command.start()), part.part.end().min(command.end()));
             (from < to).then(|| Part { part: LbnRange::new(from, to.since(from)), ..part })
         };
-        self.background.parts_of(order.tag).filter_map(within).collect()
-    }
-
-    /// Returns, outside the drive, the foreground request that a command at the drive serves.
-    pub fn request_of(&self, id: CommandId) -> Option<RequestId> {
-        match &self.order(id)?.work {
-            Work::Foreground { job, .. } if job.pending.promoted.is_none() => Some(job.pending.request.id),
-            _ => None,
-        }
+        self.core.background.parts_of(order.tag).filter_map(within).collect()
     }
 
     fn order(&self, id: CommandId) -> Option<&Order> {
-        self.outside.as_ref()?.device.iter().find(|order| order.command.id == id)
+        self.outside.device.iter().find(|order| order.command.id == id)
     }
 }

@@ -5,13 +5,12 @@
 //! shows only the place of the head. A command that was alone at the drive is predicted like any other, and its
 //! completion updates the clock and the error record.
 
-use super::command::{Order, Outcome, Passed, Work};
+use super::command::{Command, Order, Outcome, Passed, Work};
 use super::forecast::{Late, Standing};
 use super::{Caution, Outside, guard};
 use crate::core::under_way::{Job, turn};
-use crate::core::{Action, Core, Purpose};
+use crate::core::{Core, Purpose};
 use crate::foreground::Pending;
-use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use model::DriveModel;
@@ -94,14 +93,14 @@ impl Core {
 
     /// Returns the oldest waiting request as a command, if the drive has room for it. A request that overlaps an older
     /// one waits until that is done, if either of them writes.
-    pub(super) fn pass_next(&mut self, outside: &mut Outside, now: Instant) -> Option<Action> {
+    pub(super) fn pass_next(&mut self, outside: &mut Outside, now: Instant) -> Option<Command> {
         (outside.choose_at, outside.room_at) = (None, None);
         self.pass_first(outside, now, |_| true)
     }
 
     /// Returns the oldest waiting write as a command if the drive caches writes: it is reported at once and takes no time of the
     /// arm from the requests that are scheduled, so that it does not wait with them.
-    pub(super) fn pass_cached_write(&mut self, outside: &mut Outside, now: Instant) -> Option<Action> {
+    pub(super) fn pass_cached_write(&mut self, outside: &mut Outside, now: Instant) -> Option<Command> {
         if !outside.retries.is_empty() || !outside.reports(Op::Write) {
             return None;
         }
@@ -114,7 +113,7 @@ impl Core {
         outside: &mut Outside,
         now: Instant,
         passes: impl Fn(&Pending) -> bool,
-    ) -> Option<Action> {
+    ) -> Option<Command> {
         if outside.device.len() >= usize::from(outside.config.pass_through) || !self.pool.iter().any(&passes)
         {
             return None;
@@ -148,26 +147,25 @@ impl Core {
     /// only the head's place.
     pub(super) fn passed_done(
         &mut self,
-        mut outside: Box<Outside>,
+        outside: &mut Outside,
         order: Order,
         (begun, outcome): (Instant, Outcome<'_>),
     ) {
         let now = self.now;
         let drive = Arc::clone(&self.drive);
         outside.believe_place(&drive, now, &order);
-        let left = self.left_by_idle(&outside);
+        let left = self.left_by_idle(outside);
         if let Work::Foreground { job, .. } = &order.work {
             let time = now.saturating_since(begun);
-            let client = self.felt(&mut outside, now, job, time, Late::default());
+            let client = self.felt(outside, now, job, time, Late::default());
             let felt = guard::Lateness { client, head: 0 };
             outside.guard.account(time, now.saturating_since(job.pending.arrived), felt, left);
             (outside.heard_foreground, outside.heard_at) = (outside.clock.platter(now), now);
             outside.on_bus = Duration::ZERO;
         }
-        self.share_bound(&mut outside);
-        self.audit(&mut outside, &order, outcome);
-        self.hand_out(&mut outside, order, outcome);
-        self.outside = Some(outside);
+        self.share_bound(outside);
+        self.audit(outside, &order, outcome);
+        self.hand_out(outside, order, outcome);
     }
 
     /// Records that a foreground command is done in either way of serving.
@@ -190,9 +188,10 @@ impl Core {
 
 impl Outside {
     /// Puts a request at the drive; `alone` if nothing else is there.
-    fn pass(&mut self, drive: &DriveModel, job: Job, tag: u64, (now, alone): (Instant, bool)) -> Action {
+    fn pass(&mut self, drive: &DriveModel, job: Job, tag: u64, (now, alone): (Instant, bool)) -> Command {
         let (op, range) = (job.pending.request.op, job.pending.request.range);
-        let command = self.next_command((op, range), Purpose::Foreground, Some(range), 0);
+        let asked = (job.request(), Some(range));
+        let command = self.next_command((op, range), Purpose::Foreground, asked, 0);
         let neighbour = self.neighbour(drive, op, range);
         self.last = (op, range.end());
         let forecast = self.forecast_behind(drive, &self.base, (op, range));
@@ -204,7 +203,7 @@ impl Outside {
             passed: Some(if alone { Passed::Alone } else { Passed::BesideOthers }),
             ..Order::new(command, tag, Work::Foreground { job, plain: None }, forecast)
         });
-        Action::Send(command)
+        command
     }
 
     /// Sets the head's place after a command that was not predicted.

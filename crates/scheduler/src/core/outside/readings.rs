@@ -6,8 +6,8 @@
 //! however long it was. So a run begins in any silence, as soon as the account has room for one more late request. It lasts until a
 //! request comes, or until the silence is so long that idle work of sessions that want blocks begins.
 
-use super::{Command, Outside, Work};
-use crate::core::{Core, Purpose};
+use super::{Command, Outside, OutsideDrive, Work};
+use crate::core::Purpose;
 use crate::idle::Range;
 use alloc::sync::Arc;
 use units::{Instant, LbnRange, Op};
@@ -45,46 +45,42 @@ impl Outside {
     }
 }
 
-impl Core {
-    /// Says, outside the drive, whether the host has [readings](Self::read_for_host) to do. While it has, the audit
+impl OutsideDrive {
+    /// Says whether the host has [readings](Self::read_for_host) to do. While it has, the audit
     /// ([`OutsideConfig::audit`](crate::OutsideConfig::audit)) measures their cost, as it does of background work.
     pub fn want_readings(&mut self, wanted: bool) {
-        if let Some(outside) = &mut self.outside {
-            outside.readings = Readings { wanted, run: false };
-        }
+        self.outside.readings = Readings { wanted, run: false };
     }
 
-    /// Returns, outside the drive, the instant from which on a [reading](Self::read_for_host) is permitted if nothing else
+    /// Returns the instant from which on a [reading](Self::read_for_host) is permitted if nothing else
     /// happens; `None` if that needs another event, such as the end of a command.
     pub fn reading_at(&mut self, now: Instant) -> Option<Instant> {
-        let idle = self.config.idle?;
-        let mut outside = self.outside.take()?;
-        self.advance_audit(&mut outside, now);
-        let quiet = self.pool.is_empty() && self.outbox.is_empty() && outside.retries.is_empty();
-        let no = !quiet || outside.is_busy() || !outside.readings.wanted || self.adopting.is_some();
+        let Self { core, outside, adopting } = self;
+        let idle = core.config.idle?;
+        core.advance_audit(outside, now);
+        let quiet = core.pool.is_empty() && core.outbox.is_empty() && outside.retries.is_empty();
+        let no = !quiet || outside.is_busy() || !outside.readings.wanted || adopting.is_some();
         // In a silence that is long enough for them the idle work of sessions comes first.
-        let sessions_from = self.stays_until(&outside).unwrap_or(self.idle.since + idle.threshold);
-        let at = if no || !self.background.is_idle() && sessions_from <= now {
+        let sessions_from = core.stays_until(outside).unwrap_or(core.idle.since + idle.threshold);
+        if no || !core.background.is_idle() && sessions_from <= now {
             None
         } else if outside.is_off() {
             outside.window_ends_at()
-        } else if outside.readings.run || self.idle.asked.is_none() {
+        } else if outside.readings.run || core.idle.asked.is_none() {
             Some(now)
         } else {
-            let unused = self.keep_back(&outside, &idle, now).filter(|_| !outside.knows_usual());
-            self.idle.unpredicted = !outside.foresees();
-            self.idle.settle(&idle);
-            match (unused, self.idle.range(&idle, now)) {
+            let unused = core.keep_back(outside, &idle, now).filter(|_| !outside.knows_usual());
+            core.idle.unpredicted = !outside.foresees();
+            core.idle.settle(&idle);
+            match (unused, core.idle.range(&idle, now)) {
                 (Some(unused), _) if now < unused => Some(unused),
-                (_, Range::Track) => Some(self.idle.relief()),
+                (_, Range::Track) => Some(core.idle.relief()),
                 (_, Range::Middle(_) | Range::Hardest) => Some(now),
             }
-        };
-        self.outside = Some(outside);
-        at
+        }
     }
 
-    /// Returns, outside the drive, a command that reads `range` for the host itself, which the host sends to the drive at once;
+    /// Returns a command that reads `range` for the host itself, which the host sends to the drive at once;
     /// its end is [reported](Self::command_done) like any other command's. `None` if a reading is not
     /// [permitted](Self::reading_at) now, or the drive has no such range.
     ///
@@ -94,11 +90,11 @@ impl Core {
     /// ```
     /// use freeblock_scheduler::model::DriveModel;
     /// use freeblock_scheduler::units::{Bytes, Duration, Instant, Lbn, LbnRange, Sectors};
-    /// use freeblock_scheduler::{Config, Core, IdleTime, Outcome, OutsideConfig};
+    /// use freeblock_scheduler::{Config, IdleTime, Outcome, OutsideConfig, OutsideDrive};
     /// use std::sync::Arc;
     /// let drive = Arc::new(DriveModel::unknown(Sectors::new(1_000_000), Bytes::new(512))?);
     /// let idle = Some(IdleTime::default());
-    /// let mut core = Core::new(drive, Config::outside(OutsideConfig::blind().serving()).with_idle(idle));
+    /// let mut core = OutsideDrive::new(drive, Config::outside(OutsideConfig::blind().serving()).with_idle(idle));
     /// core.want_readings(true);
     /// let range = LbnRange::new(Lbn::new(4_711), Sectors::new(1));
     /// let command = core.read_for_host(Instant::ZERO, range).unwrap();
@@ -113,17 +109,17 @@ impl Core {
         if !fits || self.reading_at(now).is_none_or(|at| now < at) {
             return None;
         }
-        let drive = Arc::clone(&self.drive);
-        let mut outside = self.outside.take()?;
-        self.now = now;
+        let Self { core, outside, .. } = self;
+        let drive = Arc::clone(&core.drive);
+        core.now = now;
         outside.decided = outside.clock.platter(now);
         let tag = outside.next_tag();
-        self.displaced = self.displaced.or(Some(self.position));
+        core.displaced = core.displaced.or(Some(core.position));
         if !outside.readings.run {
-            self.idle.left(&idle);
+            core.idle.left(&idle);
         }
         outside.push(&drive, (Op::Read, range, tag, Work::Probe), (Purpose::Idle { useful: 0 }, None, 0));
-        let command = outside.queue.pop_back().map(|mut order| {
+        outside.queue.pop_back().map(|mut order| {
             order.sent = Some(now);
             outside.readings.run = true;
             outside.stream_sees_sent(now, Op::Read);
@@ -131,8 +127,6 @@ impl Core {
             outside.device.push_back(order);
             outside.foresee(&drive);
             command
-        });
-        self.outside = Some(outside);
-        command
+        })
     }
 }

@@ -16,10 +16,9 @@ use super::fit::range_of;
 use super::forecast::Standing;
 use crate::background::Focus;
 use crate::core::under_way::turn;
-use crate::core::{Action, Core, Purpose, Sharing};
+use crate::core::{Core, Purpose, Sharing};
 use crate::idle::IdleTime;
 use crate::planner::{Stop, straight_parts};
-use alloc::boxed::Box;
 use alloc::sync::Arc;
 use model::DriveModel;
 use model::layout::Location;
@@ -333,8 +332,7 @@ impl Outside {
 
 impl Core {
     /// Records the arrival of a foreground request.
-    pub(in crate::core) fn meet_stream(&mut self, now: Instant, op: Op) {
-        let Some(outside) = &mut self.outside else { return };
+    pub(super) fn meet_stream(&self, outside: &mut Outside, now: Instant, op: Op) {
         outside.readings.end_run();
         let (mut silent, mut others) = (self.idle.asked.is_some(), false);
         for pending in self.pool.iter().chain(outside.foreground_commands()) {
@@ -399,7 +397,7 @@ impl Core {
     }
 
     /// Returns the next command of a stream, if one begins or continues now.
-    pub(super) fn stream_next(&mut self, outside: &mut Outside, now: Instant) -> Option<Action> {
+    pub(super) fn stream_next(&mut self, outside: &mut Outside, now: Instant) -> Option<Command> {
         // A command that is ready to be sent does not wait for sectors to pass.
         outside.streams.due = None;
         // Where it is unknown when sectors pass, a command may keep the arm for a revolution.
@@ -447,7 +445,7 @@ impl Core {
             (end, passed)
         };
         outside.streams.next = Some(ReadAheadPosition { lbn: end, passed, fresh: false });
-        let command = outside.next_command((Op::Read, range), Purpose::Idle { useful }, None, useful);
+        let command = outside.next_command((Op::Read, range), Purpose::Idle { useful }, (None, None), useful);
         outside.last = (Op::Read, range.end());
         outside.decided = outside.clock.platter(now);
         let forecast = outside.forecast_behind(&drive, &outside.base, (Op::Read, range));
@@ -455,7 +453,7 @@ impl Core {
         outside
             .device
             .push_back(Order { sent: Some(now), ..Order::new(command, tag, Work::Stream, forecast) });
-        Some(Action::Send(command))
+        Some(command)
     }
 
     /// Returns the wanted sectors from `from` on, as many as pass in the time of a command, and their track.
@@ -529,7 +527,7 @@ impl Core {
     }
 
     /// Records a finished command of a stream.
-    pub(super) fn stream_done(&mut self, mut outside: Box<Outside>, order: Order, outcome: Outcome<'_>) {
+    pub(super) fn stream_done(&mut self, outside: &mut Outside, order: Order, outcome: Outcome<'_>) {
         let now = self.now;
         let drive = Arc::clone(&self.drive);
         let (_, after) = outside.follow(&drive, &outside.base, &order);
@@ -546,8 +544,7 @@ impl Core {
             self.idle.head.late_by(nanos(waited));
             self.idle.felt.late_by(nanos(outside.streams.amplified(waited)));
         }
-        self.hand_out(&mut outside, order, outcome);
-        self.outside = Some(outside);
+        self.hand_out(outside, order, outcome);
     }
 }
 

@@ -52,8 +52,8 @@ fn within(directory: PathBuf, roles: Roles, places: Places) -> Result<Daemon, St
     let profile = model::Profile::from_toml(text, "small.toml").unwrap();
     let model = Arc::new(DriveModel::from_profile(&profile).unwrap());
     let overheads = Overheads::of(profile.firmware.as_ref().unwrap(), &model, true);
-    let place = scheduler::Place::Outside(OutsideConfig::beyond(overheads));
-    let config = Config { place, idle: Some(IdleTime::default()), ..Config::default() };
+    let outside = OutsideConfig::beyond(overheads);
+    let config = Config { outside, idle: Some(IdleTime::default()), ..Config::default() };
     let bytes = directory.join("disk");
     let file = std::fs::File::options().read(true).write(true).create(true).truncate(false).open(&bytes);
     let drive = Emulated::new(&profile, Default::default(), 1, file.unwrap()).unwrap();

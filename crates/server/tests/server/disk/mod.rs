@@ -39,7 +39,7 @@ fn core(policy: &str, seed: u64) -> (Arc<DriveModel>, Config) {
     let overheads = Overheads::of(firmware, &model, true).writing_back(firmware, false);
     let config = Config {
         policy: policy.parse().unwrap(),
-        place: scheduler::Place::Outside(OutsideConfig::beyond(overheads)),
+        outside: OutsideConfig::beyond(overheads),
         idle: Some(IdleTime::default()),
         most_pending: 6,
         most_partials: 8,

@@ -1,6 +1,6 @@
 //! The recording of a disk's core, and its replay.
 
-use scheduler::Core;
+use scheduler::OutsideDrive;
 use server::{Disk, FrameError, Frames, Lines, Replay, ReplayError, Replayed, Tape};
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
@@ -39,7 +39,7 @@ pub fn again(tape: &[u8]) -> Result<Replayed, ReplayError> {
     let mut replay = Replay::new(tape, |setup| {
         let policy = setup["policy"].as_str().ok_or("no policy")?;
         let (model, config) = core(policy, setup["seed"].as_u64().ok_or("no seed")?);
-        Ok(Core::new(model, config))
+        Ok(OutsideDrive::new(model, config))
     })?;
     while replay.step()? {}
     Ok(replay.told())

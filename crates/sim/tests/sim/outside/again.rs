@@ -5,7 +5,7 @@ use drive::Behaviour;
 use freeblock_sim::{Background, Nothing, Outside, black_box};
 use model::{DriveModel, builtin};
 use scheduler::policy::PolicyName;
-use scheduler::{Caution, Config, IdleTime, OutsideConfig, Place};
+use scheduler::{Caution, Config, IdleTime, OutsideConfig};
 use std::ops::Range;
 use std::sync::Arc;
 use units::{Instant, LbnRange, Sectors};
@@ -117,8 +117,8 @@ fn pairs_of(seeds: Range<u64>, drive: &str, comes: Comes, arrival: Arrival, idle
         };
         let load = Again { drawn: drawn(seed), dice: drawn(seed + 1_000), comes, before: Vec::new() };
         let load = Issuer::new(load, arrival, Instant::ZERO, seed).unwrap();
-        let place = Place::Outside(OutsideConfig::beyond(overheads));
-        let config = Config { place, idle, seed, policy: PolicyName::Fcfs, ..Config::default() };
+        let outside = OutsideConfig::beyond(overheads);
+        let config = Config { outside, idle, seed, policy: PolicyName::Fcfs, ..Config::default() };
         let mut run = Outside::new(drive, Arc::clone(&known), config, load, background).unwrap();
         run.advance(40_000, &mut Nothing).unwrap();
         run

@@ -5,7 +5,7 @@ use drive::{Behaviour, Queue, QueueOrder};
 use freeblock_sim::{Background, Nothing, Outside, black_box};
 use model::{DriveModel, builtin};
 use scheduler::policy::PolicyName;
-use scheduler::{Caution, Config, IdleTime, OutsideConfig, Place};
+use scheduler::{Caution, Config, IdleTime, OutsideConfig};
 use std::sync::Arc;
 use units::{Instant, Lbn, LbnRange, Op, Sectors};
 use workload::{Arrival, Issuer, Random, RandomConfig, Request, Share, Source};
@@ -76,8 +76,8 @@ fn pair(case: &Case, (policy, idle, arrival): How, requests: u64, seed: u64) -> 
         let begin = Lbn::new(capacity.get() / 24 * 8);
         let load = Log { drawn: Random::new(drawn, seed).unwrap(), begin, at: begin };
         let load = Issuer::new(load, arrival, Instant::ZERO, seed).unwrap();
-        let place = Place::Outside(OutsideConfig::beyond(overheads));
-        let config = Config { place, idle, seed, policy, ..Config::default() };
+        let outside = OutsideConfig::beyond(overheads);
+        let config = Config { outside, idle, seed, policy, ..Config::default() };
         let mut run = Outside::new(drive, Arc::clone(&known), config, load, background).unwrap();
         run.advance(requests, &mut Nothing).unwrap();
         run

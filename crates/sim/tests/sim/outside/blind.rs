@@ -7,7 +7,7 @@ use drive::Behaviour;
 use freeblock_sim::{Background, Nothing, Outside, black_box};
 use model::{DriveModel, builtin};
 use scheduler::policy::PolicyName;
-use scheduler::{Config, IdleTime, OutsideConfig, Place};
+use scheduler::{Config, IdleTime, OutsideConfig};
 use std::sync::Arc;
 use units::{Duration, Instant, Sectors};
 use workload::{Arrival, Closed, Issuer, Oltp, OltpConfig, Random, RandomConfig, Share, Source, Think};
@@ -63,7 +63,7 @@ impl Load {
             }
         };
         let config = Config {
-            place: Place::Outside(place.serving()),
+            outside: place.serving(),
             idle: Some(IdleTime::default()),
             policy: self.policy,
             seed,

@@ -4,7 +4,7 @@ use drive::Behaviour;
 use freeblock_sim::{Background, ForegroundReport, Nothing, Outside, black_box};
 use model::{DriveModel, builtin};
 use scheduler::policy::PolicyName;
-use scheduler::{Config, OutsideConfig, Place};
+use scheduler::{Config, OutsideConfig};
 use std::sync::Arc;
 use units::{CacheOps, Duration, Instant, Sectors};
 use workload::{Arrival, ClosedTask, Issued, Issuer, Random, RandomConfig, Request, Script, Source};
@@ -81,8 +81,8 @@ fn run(size: u32, seed: u64, background: Background) -> Outside<Bursts> {
     let profile = builtin::find("quantum-atlas-10k").unwrap();
     let known = Arc::new(DriveModel::from_profile(&profile).unwrap());
     let (device, overheads) = black_box(&profile, Behaviour::fast02(), seed).unwrap();
-    let place = Place::Outside(OutsideConfig::beyond(overheads));
-    let config = Config { policy: PolicyName::Sptf, seed, place, ..Config::default() };
+    let outside = OutsideConfig::beyond(overheads);
+    let config = Config { policy: PolicyName::Sptf, seed, outside, ..Config::default() };
     let load = RandomConfig::new(known.layout().capacity(), known.sector_bytes());
     let places = Random::new(load, seed).unwrap();
     let bursts = Bursts {

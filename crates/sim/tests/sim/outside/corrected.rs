@@ -4,7 +4,7 @@ use drive::Behaviour;
 use freeblock_sim::{Background, Nothing, Outside, black_box};
 use model::{DriveModel, builtin};
 use scheduler::policy::PolicyName;
-use scheduler::{Config, OutsideConfig, Overheads, Place};
+use scheduler::{Config, OutsideConfig, Overheads};
 use std::sync::Arc;
 use units::{Duration, Instant, Sectors};
 use workload::{Arrival, Issuer, Oltp, OltpConfig};
@@ -38,8 +38,8 @@ fn run(
     };
     let source = Oltp::new(OltpConfig::new(known.layout().capacity(), known.sector_bytes()), 3).unwrap();
     let load = Issuer::new(source, Arrival::oltp(10), Instant::ZERO, 3).unwrap();
-    let place = Place::Outside(config(OutsideConfig::paper(overheads, Duration::from_micros(300))));
-    let config = Config { place, policy: PolicyName::Sptf, ..Config::default() };
+    let outside = config(OutsideConfig::paper(overheads, Duration::from_micros(300)));
+    let config = Config { outside, policy: PolicyName::Sptf, ..Config::default() };
     let mut run = Outside::new(drive, Arc::new(known), config, load, background).unwrap();
     run.advance(REQUESTS, &mut Nothing).unwrap();
     run
@@ -57,7 +57,7 @@ fn response(run: &Outside<Oltp>) -> f64 {
 fn moves_that_a_probe_cannot_know_are_learned_from_completions() {
     let plain = response(&run(true, Background::None, corrected(true)));
     let learned = run(true, SCAN, corrected(true));
-    let moves = learned.core().moves_longer_by().unwrap();
+    let moves = learned.core().moves_longer_by();
     for (found, real) in moves.into_iter().zip(LONGER) {
         assert!((found - real).abs() <= 50_000, "{found} for {real}");
     }
@@ -71,7 +71,7 @@ fn moves_that_a_probe_cannot_know_are_learned_from_completions() {
 #[test]
 fn a_profile_that_is_right_is_left_as_it_is() {
     let [learned, as_told] = [true, false].map(|on| run(false, SCAN, corrected(on)));
-    assert_eq!(learned.core().moves_longer_by(), Some([0, 0]));
+    assert_eq!(learned.core().moves_longer_by(), [0, 0]);
     assert_eq!(response(&learned).to_bits(), response(&as_told).to_bits());
 }
 

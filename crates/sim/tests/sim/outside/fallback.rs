@@ -10,7 +10,7 @@ use drive::{
 use freeblock_sim::{Background, Observer, Outside, black_box};
 use model::{DriveModel, Profile};
 use scheduler::{
-    Caution, Config, Core, IdleTime, OutsideConfig, Overheads, Parameter, Place, Priority, Record, Sessions,
+    Caution, Config, Core, IdleTime, OutsideConfig, Overheads, Parameter, Priority, Record, Sessions,
 };
 use std::sync::Arc;
 use units::{Bytes, Instant, Lbn, LbnRange, Sectors, SessionId};
@@ -135,8 +135,8 @@ impl Twins {
             let capacity = known.layout().capacity().min(device.capacity());
             let source = Oltp::new(OltpConfig::new(capacity, known.sector_bytes()), 3).unwrap();
             let load = Issuer::new(source, Arrival::Poisson { rate }, Instant::ZERO, 3).unwrap();
-            let place = Place::Outside(place(overheads));
-            let config = Config { place, idle: Some(IdleTime::default()), ..Config::default() };
+            let outside = place(overheads);
+            let config = Config { outside, idle: Some(IdleTime::default()), ..Config::default() };
             let mut run = Outside::over(device, Arc::clone(known), config, load, Background::None).unwrap();
             let mut scan = if with_scan { Scan::of(&mut run, capacity) } else { Scan::none(&mut run) };
             let mut seen = Vec::new();

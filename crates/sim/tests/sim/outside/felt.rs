@@ -5,7 +5,7 @@ use drive::{Behaviour, Queue, QueueOrder};
 use freeblock_sim::{Background, Nothing, Outside, black_box};
 use model::{DriveModel, builtin};
 use scheduler::policy::PolicyName;
-use scheduler::{Config, IdleTime, OutsideConfig, Overheads, Place};
+use scheduler::{Config, IdleTime, OutsideConfig, Overheads};
 use std::sync::Arc;
 use units::{Duration, Instant, Sectors};
 use workload::{Arrival, Closed, Issuer, Random, RandomConfig, Think};
@@ -100,8 +100,8 @@ fn twins_of(
     let known = Arc::new(DriveModel::from_profile(&profile).unwrap());
     let run = |background| {
         let (device, overheads) = black_box(&profile, behaviour, seed).unwrap();
-        let place = Place::Outside(place(overheads));
-        let config = Config { policy, idle, seed, place, ..Config::default() };
+        let outside = place(overheads);
+        let config = Config { policy, idle, seed, outside, ..Config::default() };
         let load = RandomConfig::new(known.layout().capacity(), known.sector_bytes());
         let issuer = Issuer::new(Random::new(load, seed).unwrap(), arrival, Instant::ZERO, seed).unwrap();
         let mut run = Outside::new(device, Arc::clone(&known), config, issuer, background).unwrap();
@@ -111,7 +111,7 @@ fn twins_of(
     let plain = run(Background::None);
     let scan = run(Background::Scan { block: Sectors::new(block) });
     let (before, after) = (plain.report().foreground, scan.report().foreground);
-    let account = scan.core().detour_harm().unwrap().share() + scan.harm().share().max(0.0);
+    let account = scan.core().detour_harm().share() + scan.harm().share().max(0.0);
     Twins {
         response: (after.mean_response_ms / before.mean_response_ms - 1.0) * 100.0,
         fewer: (1.0 - after.iops / before.iops) * 100.0,

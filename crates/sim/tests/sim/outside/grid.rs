@@ -5,7 +5,7 @@ use super::surprises::{ALL, Surprise};
 use freeblock_sim::{Background, Nothing, Observer, Outside};
 use model::DriveModel;
 use scheduler::policy::{PolicyName, SeekWeight};
-use scheduler::{Caution, Config, Core, IdleTime, Parameter, Place, Priority, Record, Sessions};
+use scheduler::{Caution, Config, Core, IdleTime, Parameter, Priority, Record, Sessions};
 use std::fmt;
 use std::sync::Arc;
 use testing::interval::{self, upper_end};
@@ -163,7 +163,7 @@ impl Cell {
         let load = Load::new(kind, capacity, known, seed);
         let load = Issuer::new(load, ARRIVALS[arrival].1, Instant::ZERO, seed).unwrap();
         let config = Config {
-            place: Place::Outside(surprise.outside()),
+            outside: surprise.outside(),
             policy: POLICIES[policy],
             idle: idle.then(IdleTime::default),
             seed,
@@ -184,7 +184,7 @@ impl Cell {
         };
         // The commands, and those that were right.
         let counts = |run: &Outside<Load>| {
-            let record = run.prediction_errors().unwrap();
+            let record = run.prediction_errors();
             [record.count() as f64, record.count() as f64 * record.within(RIGHT)]
         };
         let (mut trusted, mut commands, mut right) = (0, 0.0, 0.0);
@@ -200,7 +200,7 @@ impl Cell {
             }
         }
         let response = |run: &Outside<Load>| run.report().foreground.mean_response_ms;
-        let told = scan.core().detour_harm().unwrap().share() + scan.harm().share().max(0.0);
+        let told = scan.core().detour_harm().share() + scan.harm().share().max(0.0);
         Seen {
             slower: (response(&scan) / response(&plain) - 1.0) * 100.0,
             told: told * 100.0,

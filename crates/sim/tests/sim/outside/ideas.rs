@@ -4,9 +4,7 @@ use drive::Behaviour;
 use freeblock_sim::{Background, Inside, Nothing, Observer, Outside, Report, black_box};
 use model::{DriveModel, builtin};
 use scheduler::policy::{PolicyName, SeekWeight};
-use scheduler::{
-    Config, Core, Neighbours, OutsideConfig, Parameter, Place, Priority, Record, Request, Sessions,
-};
+use scheduler::{Config, Core, Neighbours, OutsideConfig, Parameter, Priority, Record, Request, Sessions};
 use std::sync::Arc;
 use units::{Duration, Instant, Lbn, LbnRange, Sectors};
 use workload::{Arrival, Issuer, Oltp, OltpConfig, Share};
@@ -75,8 +73,8 @@ fn reporting_after(
     };
     let profile = builtin::find("quantum-atlas-10k").unwrap();
     let (drive, overheads) = black_box(&profile, exact, 1).unwrap();
-    let place = Place::Outside(config(OutsideConfig::paper(overheads, Duration::ZERO)));
-    let config = Config { place, policy, ..Config::default() };
+    let outside = config(OutsideConfig::paper(overheads, Duration::ZERO));
+    let config = Config { outside, policy, ..Config::default() };
     Outside::new(drive, atlas(), config, load, background).unwrap()
 }
 

@@ -4,7 +4,7 @@ use drive::Behaviour;
 use freeblock_sim::{Background, Nothing, Outside, black_box};
 use model::{DriveModel, builtin};
 use scheduler::policy::PolicyName;
-use scheduler::{Config, OutsideConfig, Overheads, Place};
+use scheduler::{Config, OutsideConfig, Overheads};
 use std::sync::Arc;
 use units::{Duration, Instant, Sectors};
 use workload::{Arrival, Issuer, Oltp, OltpConfig, Random, RandomConfig, Source};
@@ -45,7 +45,7 @@ fn got(load: Load, policy: PolicyName, place: impl Fn(Overheads) -> OutsideConfi
             ),
         };
         let foreground = Issuer::new(source, arrival, Instant::ZERO, seed).unwrap();
-        let config = Config { place: Place::Outside(place(overheads)), seed, policy, ..Config::default() };
+        let config = Config { outside: place(overheads), seed, policy, ..Config::default() };
         let mut run = Outside::new(drive, Arc::clone(&known), config, foreground, background).unwrap();
         run.advance(testing::sized(10_000, 30_000), &mut Nothing).unwrap();
         run
@@ -54,7 +54,7 @@ fn got(load: Load, policy: PolicyName, place: impl Fn(Overheads) -> OutsideConfi
     SEEDS.fold(Got::default(), |sum, seed| {
         let plain = run(seed, Background::None).report();
         let with = run(seed, Background::Scan { block: Sectors::new(8) });
-        let (told, with) = (with.core().detour_harm().unwrap().share(), with.report());
+        let (told, with) = (with.core().detour_harm().share(), with.report());
         let slower = with.foreground.mean_response_ms / plain.foreground.mean_response_ms - 1.0;
         Got {
             mb_per_s: sum.mb_per_s + with.background.mb_per_s / n,

@@ -31,7 +31,7 @@ mod utilisation;
 use drive::Behaviour;
 use freeblock_sim::{Background, Nothing, Outside, SetupError, black_box};
 use model::{DriveModel, builtin};
-use scheduler::{Config, IdleTime, OutsideConfig, Place};
+use scheduler::{Config, IdleTime, OutsideConfig};
 use std::sync::Arc;
 use units::{Duration, Instant};
 use workload::{Arrival, Closed, Issuer, Oltp, OltpConfig, Think};
@@ -42,7 +42,7 @@ fn idle_time_that_cannot_be_used_is_refused_by_field() {
     let known = Arc::new(DriveModel::from_profile(&profile).unwrap());
     let (drive, overheads) = black_box(&profile, Behaviour::default(), 1).unwrap();
     let config = Config {
-        place: Place::Outside(OutsideConfig::paper(overheads, Duration::ZERO)),
+        outside: OutsideConfig::paper(overheads, Duration::ZERO),
         idle: Some(IdleTime { threshold: Duration::ZERO, ..IdleTime::default() }),
         ..Config::default()
     };
@@ -60,10 +60,7 @@ fn access_times_of_a_drive_that_is_always_busy_add_up_to_the_time_of_the_run() {
     let profile = builtin::find("mimic-base").unwrap();
     let known = Arc::new(DriveModel::from_profile(&profile).unwrap());
     let (drive, overheads) = black_box(&profile, Behaviour::default(), 1).unwrap();
-    let config = Config {
-        place: Place::Outside(OutsideConfig::paper(overheads, Duration::ZERO)),
-        ..Config::default()
-    };
+    let config = Config { outside: OutsideConfig::paper(overheads, Duration::ZERO), ..Config::default() };
     let load = Oltp::new(OltpConfig::new(known.layout().capacity(), known.sector_bytes()), 1).unwrap();
     let arrival = Arrival::Closed(Closed { tasks: 8, think: Think::None });
     let foreground = Issuer::new(load, arrival, Instant::ZERO, 1).unwrap();

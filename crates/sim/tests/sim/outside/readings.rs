@@ -5,7 +5,7 @@ use drive::Behaviour;
 use freeblock_sim::{Background, Nothing, Outside, black_box};
 use model::{DriveModel, Profile, builtin};
 use scheduler::policy::PolicyName;
-use scheduler::{AuditConfig, Caution, Config, IdleTime, OutsideConfig, Place};
+use scheduler::{AuditConfig, Caution, Config, IdleTime, OutsideConfig};
 use std::sync::Arc;
 use units::{Duration, Instant, Sectors};
 use workload::{Arrival, Issuer, Random, RandomConfig, Share};
@@ -36,7 +36,7 @@ fn read_beside(
         ..OutsideConfig::blind().serving()
     };
     let config = Config {
-        place: Place::Outside(blind),
+        outside: blind,
         idle: Some(IdleTime::default()),
         policy: PolicyName::Fcfs,
         seed,
@@ -95,8 +95,8 @@ fn on_an_idle_disk_a_scan_does_not_wait_for_readings_and_they_go_on_behind_it() 
     let scanned = |readings: bool| {
         let (drive, _) = black_box(&profile, Behaviour::fast02(), 1).unwrap();
         let known = Arc::new(DriveModel::unknown(size.0, size.1).unwrap());
-        let place = Place::Outside(OutsideConfig::blind().serving());
-        let config = Config { place, idle: Some(IdleTime::default()), ..Config::default() };
+        let outside = OutsideConfig::blind().serving();
+        let config = Config { outside, idle: Some(IdleTime::default()), ..Config::default() };
         let drawn = Random::new(RandomConfig::new(size.0, size.1), 1).unwrap();
         // The first request comes behind the end of this test.
         let load = Issuer::new(drawn, Arrival::Poisson { rate: 1e-6 }, Instant::ZERO, 1).unwrap();
@@ -131,12 +131,7 @@ fn a_core_that_adopts_a_profile_goes_on_with_its_requests_and_blocks_and_uses_ga
         let (drive, overheads) = black_box(&profile, Behaviour::fast02(), seed).unwrap();
         let known = Arc::new(DriveModel::unknown(size.0, size.1).unwrap());
         let blind = OutsideConfig::blind().serving();
-        let of = |place| Config {
-            place: Place::Outside(place),
-            idle: Some(IdleTime::default()),
-            seed,
-            ..Config::default()
-        };
+        let of = |outside| Config { outside, idle: Some(IdleTime::default()), seed, ..Config::default() };
         let drawn = Random::new(RandomConfig::new(size.0, size.1), seed).unwrap();
         let load = Issuer::new(drawn, Arrival::outstanding(tasks), Instant::ZERO, seed).unwrap();
         let scan = Background::Scan { block: Sectors::new(8) };
@@ -161,14 +156,8 @@ fn a_core_that_adopts_a_profile_goes_on_with_its_requests_and_blocks_and_uses_ga
 #[test]
 fn a_model_of_another_drive_is_refused_and_nothing_changes() {
     let model = |name: &str| Arc::new(DriveModel::from_profile(&builtin::find(name).unwrap()).unwrap());
-    let blind = Config { place: Place::Outside(OutsideConfig::blind()), ..Config::default() };
-    let mut core = scheduler::Core::new(model("mimic-base"), blind);
+    let blind = Config { outside: OutsideConfig::blind(), ..Config::default() };
+    let mut core = scheduler::OutsideDrive::new(model("mimic-base"), blind);
     let error = core.adopt(model("mimic-less-capacity"), blind).unwrap_err();
     assert!(error.to_string().contains("give a model of this drive"), "{error}");
-    let error = core.adopt(model("mimic-base"), Config::default()).unwrap_err();
-    assert_eq!(error, scheduler::AdoptError::Inside);
-    assert_eq!(
-        scheduler::Core::new(model("mimic-base"), Config::default()).adopt(model("mimic-base"), blind),
-        Err(error)
-    );
 }

@@ -5,7 +5,7 @@ use drive::{Behaviour, Drive, Flash, FlashConfig, Queue, QueueOrder};
 use freeblock_sim::{Background, Direct, Nothing, Outside, black_box};
 use model::{DriveModel, builtin};
 use scheduler::policy::PolicyName;
-use scheduler::{Caution, Config, IdleTime, OutsideConfig, Overheads, Place};
+use scheduler::{Caution, Config, IdleTime, OutsideConfig, Overheads};
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ impl Pair {
         let doubted = lasted(Caution::Mistrust) + lasted(Caution::Unsynchronised) + lasted(Caution::Unknown);
         Self {
             slower: (mean_response_ms(scan) / plain_ms - 1.0) * 100.0,
-            told: [scan.core().detour_harm().unwrap().share(), scan.harm().share()].map(|part| part * 100.0),
+            told: [scan.core().detour_harm().share(), scan.harm().share()].map(|part| part * 100.0),
             detours: scan.planner_stats().detours,
             trusted: 1.0 - doubted / scan.now().saturating_since(Instant::ZERO).as_secs_f64(),
         }
@@ -175,8 +175,8 @@ pub fn served_of_load<S: Source>(
     let drawn = || load(Random::new(drawn, seed).unwrap());
     let alone_ms = alone_ms(black_box(&profile, behaviour, seed).unwrap().0, drawn(), requests);
     let (drive, overheads) = black_box(&profile, behaviour, seed).unwrap();
-    let place = Place::Outside(OutsideConfig::beyond(overheads).serving());
-    let config = Config { place, idle, policy: PolicyName::Sptf, seed, ..Config::default() };
+    let outside = OutsideConfig::beyond(overheads).serving();
+    let config = Config { outside, idle, policy: PolicyName::Sptf, seed, ..Config::default() };
     let scan = Background::Scan { block: Sectors::new(16) };
     let mut run = Outside::new(drive, known, config, drawn(), scan).unwrap();
     run.advance(requests, &mut Nothing).unwrap();
@@ -198,8 +198,8 @@ pub fn pair_of_load<S: Source>(
         let drawn =
             RandomConfig { reads, ..RandomConfig::new(known.layout().capacity(), known.sector_bytes()) };
         let load = load(Random::new(drawn, seed).unwrap());
-        let place = Place::Outside(place(overheads));
-        let config = Config { place, idle, policy, seed, ..Config::default() };
+        let outside = place(overheads);
+        let config = Config { outside, idle, policy, seed, ..Config::default() };
         let mut run = Outside::new(drive, Arc::clone(&known), config, load, background).unwrap();
         run.advance(requests, &mut Nothing).unwrap();
         run
@@ -349,8 +349,8 @@ fn an_unpredicted_write_delays_no_command() {
         let load = RandomConfig::new(known.layout().capacity(), known.sector_bytes());
         let load =
             Issuer::new(Random::new(load, 1).unwrap(), Arrival::outstanding(4), Instant::ZERO, 1).unwrap();
-        let place = Place::Outside(OutsideConfig::beyond(overheads));
-        let (device, config) = (Box::new(Flash::new(config, 1)), Config { place, ..Config::default() });
+        let outside = OutsideConfig::beyond(overheads);
+        let (device, config) = (Box::new(Flash::new(config, 1)), Config { outside, ..Config::default() });
         let mut run = Outside::over(device, Arc::clone(&known), config, load, Background::None).unwrap();
         run.advance(8_000, &mut Nothing).unwrap();
         run.report().foreground.mean_response_ms

@@ -6,7 +6,7 @@ use model::random_profile::{Size, random_profile};
 use model::{DriveModel, Profile, builtin};
 use proptest::prelude::*;
 use scheduler::{
-    Action, Buffers, Command, Config, Core, Outcome, OutsideConfig, Overheads, Parameter, Place, Priority,
+    Action, Buffers, Command, Config, Outcome, OutsideConfig, OutsideDrive, Overheads, Parameter, Priority,
     Purpose, Record, Request, SessionError, Sessions, Wanted,
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -43,7 +43,7 @@ struct Owed {
 }
 
 pub struct Rig {
-    pub core: Core,
+    pub core: OutsideDrive,
     drive: Drive,
     model: Arc<DriveModel>,
     pub now: Instant,
@@ -108,7 +108,7 @@ impl Rig {
     fn over(profile: &Profile, model: DriveModel, config: Config) -> Self {
         let model = Arc::new(model);
         let capacity = model.layout().capacity().get();
-        let mut core = Core::new(Arc::clone(&model), config);
+        let mut core = OutsideDrive::new(Arc::clone(&model), config);
         let sessions =
             vec![core.open(Priority::default()).unwrap(), core.open(Priority::new(70).unwrap()).unwrap()];
         Self {
@@ -224,7 +224,7 @@ impl Rig {
         if self.loses_commands.is_some_and(|many| self.done.is_multiple_of(many)) {
             // Whether the drive has done it is unknown, and the core must assume neither; nor is the position of the head known.
             self.source = None;
-            self.lost.extend(self.core.request_of(command.id).map(RequestId::get));
+            self.lost.extend(command.request.map(RequestId::get));
             self.core.command_done(at, command.id, Outcome::Lost);
             return Ok(());
         }
@@ -259,7 +259,7 @@ impl Rig {
             let Some(action) = action else { return Ok(()) };
             self.log.push(format!("{} {action:?}", self.now));
             match action {
-                Action::Send(command) => self.send(command)?,
+                Action::Do(command) => self.send(command)?,
                 Action::Completed(id) => {
                     let asked = self.asked.remove(&id.get());
                     prop_assert!(asked.is_some(), "{} twice or never asked", id);
@@ -279,7 +279,6 @@ impl Rig {
                     prop_assert_eq!(first, Some(&bad.get()));
                 }
                 Action::Deliver(record) => self.delivered(&record)?,
-                Action::Execute | Action::Cut => prop_assert!(false, "outside nothing moves the head"),
             }
         }
     }
@@ -372,5 +371,5 @@ impl Rig {
 }
 
 pub fn outside(config: OutsideConfig) -> Config {
-    Config { place: Place::Outside(config), ..Config::default() }
+    Config { outside: config, ..Config::default() }
 }

@@ -7,7 +7,7 @@ use drive::Behaviour;
 use freeblock_sim::{Background, Nothing, Outside, black_box};
 use model::{DriveModel, builtin};
 use scheduler::policy::PolicyName;
-use scheduler::{Config, IdleTime, OutsideConfig, Place};
+use scheduler::{Config, IdleTime, OutsideConfig};
 use std::sync::Arc;
 use units::{Instant, LbnRange, Op, Sectors};
 use workload::{Arrival, Issuer, Random, RandomConfig, Request, Source};
@@ -46,8 +46,8 @@ fn streams(readers: usize, (sectors, rate): (u64, f64), idle: Option<IdleTime>, 
         let drawn = Random::new(drawn, seed).unwrap();
         let load = Streams { drawn, capacity: capacity.get(), at: vec![None; readers] };
         let load = Issuer::new(load, Arrival::Poisson { rate }, Instant::ZERO, seed).unwrap();
-        let place = Place::Outside(OutsideConfig::beyond(overheads));
-        let config = Config { place, idle, seed, policy: PolicyName::Fcfs, ..Config::default() };
+        let outside = OutsideConfig::beyond(overheads);
+        let config = Config { outside, idle, seed, policy: PolicyName::Fcfs, ..Config::default() };
         let mut run = Outside::new(drive, Arc::clone(&known), config, load, background).unwrap();
         run.advance(requests, &mut Nothing).unwrap();
         run

@@ -8,7 +8,7 @@ use drive::{
 };
 use freeblock_sim::{Background, Nothing, Outside, black_box};
 use model::{DriveModel, Profile, builtin};
-use scheduler::{Caution, Config, OutsideConfig, Overheads, Place};
+use scheduler::{Caution, Config, OutsideConfig, Overheads};
 use std::sync::Arc;
 use units::{Duration, Instant, Sectors};
 use workload::{Arrival, Issuer, Oltp, OltpConfig};
@@ -48,7 +48,7 @@ impl Twins {
             let capacity = known.layout().capacity().min(device.capacity());
             let source = Oltp::new(OltpConfig::new(capacity, known.sector_bytes()), 3).unwrap();
             let load = Issuer::new(source, Arrival::oltp(10), Instant::ZERO, 3).unwrap();
-            let config = Config { place: Place::Outside(config), ..Config::default() };
+            let config = Config { outside: config, ..Config::default() };
             Outside::over(device, Arc::clone(known), config, load, background).unwrap()
         };
         let mut plain = begin(Background::None);
@@ -101,7 +101,7 @@ fn a_drive_that_matches_its_profile_is_trusted() {
         // Trust takes some hundred commands.
         let later = &twins.cautions[10..];
         assert!(!later.contains(&Some(Caution::Mistrust)), "{later:?}");
-        let harm = twins.scan.core().detour_harm().unwrap();
+        let harm = twins.scan.core().detour_harm();
         assert!(harm.share() < 0.012, "{harm:?}");
     }
     let mb_per_s = all.iter().map(Twins::mb_per_s).sum::<f64>() / all.len() as f64;
@@ -112,9 +112,9 @@ fn a_drive_that_matches_its_profile_is_trusted() {
 fn no_gap_is_used_before_the_core_knows_the_drive() {
     let (profile, model) = atlas();
     let (_, overheads) = black_box(&profile, Behaviour::fast02(), 1).unwrap();
-    let core = scheduler::Core::new(
+    let core = scheduler::OutsideDrive::new(
         model,
-        Config { place: Place::Outside(OutsideConfig::beyond(overheads)), ..Config::default() },
+        Config { outside: OutsideConfig::beyond(overheads), ..Config::default() },
     );
     assert_eq!(core.caution(), Some(Caution::Unsynchronised));
 }

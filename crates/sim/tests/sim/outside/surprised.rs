@@ -13,7 +13,7 @@ use drive::{
 use freeblock_sim::{Background, Nothing, Outside, black_box};
 use model::{DriveModel, Profile};
 use scheduler::policy::PolicyName;
-use scheduler::{Caution, Config, IdleTime, OutsideConfig, Overheads, Place};
+use scheduler::{Caution, Config, IdleTime, OutsideConfig, Overheads};
 use std::rc::Rc;
 use std::sync::Arc;
 use units::{Duration, Instant};
@@ -79,9 +79,9 @@ impl Case {
                 let capacity = self.known.layout().capacity().min(device.capacity());
                 let load = Oltp::new(OltpConfig::new(capacity, self.known.sector_bytes()), seed).unwrap();
                 let load = Issuer::new(load, self.arrival, Instant::ZERO, seed).unwrap();
-                let place = Place::Outside(self.outside);
+                let outside = self.outside;
                 let idle = idle.then(IdleTime::default);
-                let config = Config { place, idle, policy, seed, ..Config::default() };
+                let config = Config { outside, idle, policy, seed, ..Config::default() };
                 let mut run =
                     Outside::over(device, Arc::clone(&self.known), config, load, Background::None).unwrap();
                 if !with_scan {

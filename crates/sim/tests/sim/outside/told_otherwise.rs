@@ -6,7 +6,7 @@ use freeblock_sim::{Background, Nothing, Outside, black_box};
 use model::profile::WriteBack;
 use model::{DriveModel, builtin};
 use scheduler::policy::PolicyName;
-use scheduler::{Config, IdleTime, OutsideConfig, Overheads, Place};
+use scheduler::{Config, IdleTime, OutsideConfig, Overheads};
 use std::sync::Arc;
 use units::{Instant, Sectors};
 use workload::{Arrival, Issuer, Random, RandomConfig, Share};
@@ -46,8 +46,8 @@ fn pair(
         let drawn =
             RandomConfig { reads, ..RandomConfig::new(known.layout().capacity(), known.sector_bytes()) };
         let load = Issuer::new(Random::new(drawn, seed).unwrap(), arrival, Instant::ZERO, seed).unwrap();
-        let place = Place::Outside(OutsideConfig::beyond(overheads));
-        let config = Config { place, idle, seed, policy: PolicyName::Fcfs, ..Config::default() };
+        let outside = OutsideConfig::beyond(overheads);
+        let config = Config { outside, idle, seed, policy: PolicyName::Fcfs, ..Config::default() };
         let mut run = Outside::new(drive, Arc::clone(&known), config, load, background).unwrap();
         run.advance(requests, &mut Nothing).unwrap();
         run

@@ -5,7 +5,7 @@ use drive::{BadSectors, Behaviour};
 use freeblock_sim::{Background, Nothing, Outside, black_box};
 use model::{DriveModel, builtin};
 use scheduler::policy::PolicyName;
-use scheduler::{Config, IdleTime, OutsideConfig, Place};
+use scheduler::{Config, IdleTime, OutsideConfig};
 use std::sync::Arc;
 use units::{Instant, Sectors};
 use workload::{Arrival, Issuer, Oltp, OltpConfig, Random, RandomConfig};
@@ -28,8 +28,8 @@ fn retries_for_a_detour_are_in_the_estimate_and_bounded() {
                 let load = OltpConfig::new(known.layout().capacity(), known.sector_bytes());
                 let source = Oltp::new(load, seed).unwrap();
                 let load = Issuer::new(source, Arrival::oltp(10), Instant::ZERO, seed).unwrap();
-                let place = Place::Outside(OutsideConfig { harm_ppm, ..OutsideConfig::beyond(overheads) });
-                let config = Config { place, policy: PolicyName::Sptf, ..Config::default() };
+                let outside = OutsideConfig { harm_ppm, ..OutsideConfig::beyond(overheads) };
+                let config = Config { outside, policy: PolicyName::Sptf, ..Config::default() };
                 let mut run = Outside::new(drive, Arc::clone(&known), config, load, background).unwrap();
                 run.advance(REQUESTS, &mut Nothing).unwrap();
                 run
@@ -38,7 +38,7 @@ fn retries_for_a_detour_are_in_the_estimate_and_bounded() {
             let mean = |run: &Outside<Oltp>| run.report().foreground.mean_response_ms;
             let blocks = scan.report().background.blocks;
             assert!(blocks > REQUESTS, "{blocks} blocks");
-            [mean(&scan) / mean(&plain) - 1.0, scan.core().detour_harm().unwrap().share()]
+            [mean(&scan) / mean(&plain) - 1.0, scan.core().detour_harm().share()]
         });
         let mean = |of: usize| each.iter().map(|run| run[of] * 100.0).sum::<f64>() / SEEDS.len() as f64;
         let (slower, told) = (mean(0), mean(1));
@@ -59,8 +59,8 @@ fn in_order(bad_sectors: BadSectors, rate: f64, requests: u64, idle: Option<Idle
             let load = RandomConfig::new(known.layout().capacity(), known.sector_bytes());
             let source = Random::new(load, seed).unwrap();
             let load = Issuer::new(source, Arrival::Poisson { rate }, Instant::ZERO, seed).unwrap();
-            let place = Place::Outside(OutsideConfig::beyond(overheads));
-            let config = Config { place, idle, policy: PolicyName::Fcfs, ..Config::default() };
+            let outside = OutsideConfig::beyond(overheads);
+            let config = Config { outside, idle, policy: PolicyName::Fcfs, ..Config::default() };
             let mut run = Outside::new(drive, Arc::clone(&known), config, load, background).unwrap();
             run.advance(requests, &mut Nothing).unwrap();
             run

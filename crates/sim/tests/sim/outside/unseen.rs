@@ -6,7 +6,7 @@ use freeblock_sim::{Background, Nothing, Outside, black_box};
 use model::profile::Seek;
 use model::{DriveModel, builtin};
 use scheduler::policy::{PolicyName, SeekWeight};
-use scheduler::{Config, OutsideConfig, Overheads, Place};
+use scheduler::{Config, OutsideConfig, Overheads};
 use std::sync::Arc;
 use units::{Instant, Sectors};
 use workload::{Arrival, Issuer, Oltp, OltpConfig};
@@ -53,7 +53,7 @@ fn twins(told: Told, policy: PolicyName, place: fn(Overheads) -> OutsideConfig) 
             let load = OltpConfig::new(known.layout().capacity(), known.sector_bytes());
             let source = Oltp::new(load, seed).unwrap();
             let load = Issuer::new(source, Arrival::oltp(10), Instant::ZERO, seed).unwrap();
-            let config = Config { place: Place::Outside(place(overheads)), policy, ..Config::default() };
+            let config = Config { outside: place(overheads), policy, ..Config::default() };
             let mut run = Outside::new(drive, Arc::clone(&known), config, load, background).unwrap();
             run.advance(REQUESTS, &mut Nothing).unwrap();
             run.report()

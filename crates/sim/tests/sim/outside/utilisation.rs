@@ -6,8 +6,8 @@ use freeblock_sim::{Background, Nothing, Observer, Outside, black_box};
 use model::{DriveModel, builtin};
 use scheduler::policy::PolicyName;
 use scheduler::{
-    Config, Conservatism, Core, IdleTime, OutsideConfig, Overheads, Parameter, Place, Priority, Record,
-    Request, Sessions,
+    Config, Conservatism, Core, IdleTime, OutsideConfig, Overheads, Parameter, Priority, Record, Request,
+    Sessions,
 };
 use std::sync::Arc;
 use units::{Duration, Instant, Lbn, LbnRange, Sectors, SessionId};
@@ -66,8 +66,8 @@ fn twins(percent: u64, seed: u64, idle: Option<IdleTime>, place: fn(Overheads) -
     let known = Arc::new(DriveModel::from_profile(&profile).unwrap());
     let begin = || {
         let (device, overheads) = black_box(&profile, Behaviour::fast02(), seed).unwrap();
-        let place = Place::Outside(place(overheads));
-        let config = Config { policy: PolicyName::Sptf, idle, seed, place, ..Config::default() };
+        let outside = place(overheads);
+        let config = Config { policy: PolicyName::Sptf, idle, seed, outside, ..Config::default() };
         let arrival = match percent {
             100 => Arrival::outstanding(2),
             _ => Arrival::Poisson { rate: ONE_AT_A_TIME * percent as f64 / 100.0 },
@@ -113,8 +113,7 @@ fn the_harm_is_bounded_at_every_utilisation() {
         for place in [paper, OutsideConfig::beyond] {
             let twins = twins(percent, 42, Some(IdleTime::default()), place);
             assert!(twins.response < 1.5, "at {percent}%: {:.2}% slower", twins.response);
-            let (idle, detours) =
-                (twins.scan.harm().share(), twins.scan.core().detour_harm().unwrap().share());
+            let (idle, detours) = (twins.scan.harm().share(), twins.scan.core().detour_harm().share());
             // Open arrivals are assumed to suffer the whole loss, also the part that SPTF offsets by a choice from a longer
             // queue; and in so short a run one of detours and idle time may have used the other's part of the bound before.
             let most = if matches!(percent, 60 | 80) { 0.0175 } else { 0.012 };
@@ -127,7 +126,7 @@ fn the_harm_is_bounded_at_every_utilisation() {
 fn all_costs_of_detours_are_in_their_estimate() {
     // A request without others is sent late if the detour's completion is late; the head is not the cause.
     let twins = twins(20, 42, None, paper);
-    let account = twins.scan.core().detour_harm().unwrap().share() * 100.0;
+    let account = twins.scan.core().detour_harm().share() * 100.0;
     assert!(twins.access < account + 0.2, "{:.2}% slower, {account:.2}% by the account", twins.access);
 }
 
@@ -154,11 +153,7 @@ fn long_idle_periods_go_to_the_hardest_blocks_first() {
     let profile = builtin::find("quantum-atlas-10k").unwrap();
     let known = Arc::new(DriveModel::from_profile(&profile).unwrap());
     let (device, overheads) = black_box(&profile, Behaviour::fast02(), 1).unwrap();
-    let config = Config {
-        idle: Some(IdleTime::default()),
-        place: Place::Outside(paper(overheads)),
-        ..Config::default()
-    };
+    let config = Config { idle: Some(IdleTime::default()), outside: paper(overheads), ..Config::default() };
     let load = RandomConfig::new(known.layout().capacity(), known.sector_bytes());
     let issuer = Issuer::new(Random::new(load, 1).unwrap(), Arrival::Silent, Instant::ZERO, 1).unwrap();
     let mut run = Outside::new(device, Arc::clone(&known), config, issuer, Background::None).unwrap();

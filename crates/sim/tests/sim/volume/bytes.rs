@@ -5,8 +5,7 @@ use freeblock_sim::{Cure, Faults, Platters, Volume, black_box};
 use model::random_profile::{Size, random_profile};
 use model::{DriveModel, builtin};
 use scheduler::{
-    Application, Config, IdleTime, OutsideConfig, Parameter, Place as Where, Priority, Record, SessionError,
-    Sessions, Wanted,
+    Application, Config, IdleTime, OutsideConfig, Parameter, Priority, Record, SessionError, Sessions, Wanted,
 };
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -205,7 +204,7 @@ fn a_repeated_command_has_the_instant_of_the_first_order() {
     let known = Arc::new(DriveModel::from_profile(&profile).unwrap());
     let behaviour = Behaviour { write_back: Some(false), ..Behaviour::fast02() };
     let (_, overheads) = black_box(&profile, behaviour, 1).unwrap();
-    let config = Config { place: Where::Outside(OutsideConfig::beyond(overheads)), ..Config::default() };
+    let config = Config { outside: OutsideConfig::beyond(overheads), ..Config::default() };
     let (platters, drive) = (Platters::blank(&known), (&profile, behaviour, 1));
     let mut volume = Volume::outside(Instant::ZERO, drive, known, config, platters).unwrap();
     let passed = Rc::new(RefCell::new(Vec::new()));

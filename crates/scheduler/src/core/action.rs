@@ -1,0 +1,99 @@
+//! The actions of a core, and the accesses of the head.
+
+use crate::sessions::Record;
+use core::convert::Infallible;
+use units::{Instant, Lbn, Op, RequestId, SessionId, TrackIndex};
+
+/// The next action of the host, or an event for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action<W> {
+    /// Work for the drive: [`HeadWork`] of a core in it, a [`Command`](crate::Command) of one outside.
+    Do(W),
+    /// A foreground request is done.
+    Completed(RequestId),
+    /// A foreground request cannot be done: the medium failed.
+    Failed {
+        /// The request.
+        id: RequestId,
+        /// Its first bad sector.
+        bad: Lbn,
+    },
+    /// A background block is finished. The data of a read are the contents of its sectors when they passed, overlaid with
+    /// later writes: for a block that is read in pieces, or written to by the same [`HeadWork::Execute`], the host
+    /// returns the current contents of the medium.
+    Deliver(Record),
+}
+
+/// A result that waits to be polled.
+pub(super) type Event = Action<Infallible>;
+
+impl<W> Action<W> {
+    /// Returns the action with other work in it.
+    pub fn map<V>(self, work: impl FnOnce(W) -> V) -> Action<V> {
+        match self {
+            Self::Do(of) => Action::Do(work(of)),
+            Self::Completed(id) => Action::Completed(id),
+            Self::Failed { id, bad } => Action::Failed { id, bad },
+            Self::Deliver(record) => Action::Deliver(record),
+        }
+    }
+}
+
+/// The work of a core in the drive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeadWork {
+    /// Carry out [`InDrive::accesses`](crate::InDrive::accesses) in order without a pause, then call [`InDrive::completed`](crate::InDrive::completed). [`InDrive::whose`](crate::InDrive::whose) returns
+    /// the request that they serve.
+    Execute,
+    /// The work in idle time ends early, because a foreground request has arrived: [`InDrive::accesses`](crate::InDrive::accesses) returns the part that
+    /// is still done, [`InDrive::busy_until`](crate::InDrive::busy_until) the instant at which the head is free. Call [`InDrive::completed`](crate::InDrive::completed) at that
+    /// instant, not before.
+    Cut,
+}
+
+/// The purpose of the head's current work; detours are part of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whose {
+    /// A foreground request.
+    Request(RequestId),
+    /// Background blocks that a session has promoted.
+    Promoted(SessionId),
+    /// Background blocks, in idle time.
+    Idle,
+}
+
+/// The purpose of an access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// For the foreground.
+    Foreground,
+    /// For the background, in a gap: `useful` of the sectors are wanted, the others lie between them.
+    Background {
+        /// Wanted sectors.
+        useful: u32,
+    },
+    /// For the background, in idle time.
+    Idle {
+        /// Wanted sectors.
+        useful: u32,
+    },
+}
+
+/// Consecutive sectors of one track, read or written as they pass; past the track's end they continue at its start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// The track.
+    pub track: TrackIndex,
+    /// The first sector.
+    pub sector: u32,
+    /// The number of sectors.
+    pub sectors: u32,
+    /// Whether they are read or written.
+    pub op: Op,
+    /// The head takes the first pass that begins when it is ready, and not before this instant. A detour may reach the
+    /// destination earlier than the direct move (measured seek curves have dents, and a head is ready to read before it has
+    /// settled to write); the foreground keeps the revolution that it would have had.
+    pub not_before: Instant,
+    /// The purpose.
+    pub purpose: Purpose,
+}

@@ -1,0 +1,279 @@
+//! The core in the drive.
+
+use super::action::Event;
+use super::under_way::{Job, JobWork, UnderWay};
+use super::{Access, Action, Bad, Config, Core, HeadWork, SubmitError, Whose};
+use crate::background::{Buffers, Ready};
+use crate::foreground::Request;
+use crate::idle::IdleTimeError;
+use crate::sessions::{SessionCall, SessionError, Sessions};
+use alloc::sync::Arc;
+use core::ops::{Deref, DerefMut};
+use model::DriveModel;
+use units::{Instant, SessionId};
+
+/// The scheduler in the drive: it knows the drive exactly and moves its head (OSDI'00).
+///
+/// One door in: [`submit`](Self::submit) for the foreground, the session calls ([`Sessions`]) for the
+/// background, [`completed`](Self::completed) when an `Execute` is done; all but the session calls take the time. One door out:
+/// after any call, and at [`wake_at`](Self::wake_at), [`poll`](Self::poll) until it returns `None`. At most one
+/// [`HeadWork::Execute`] is under way. The core reads no clock, and its lottery is seeded: the same calls give the same actions.
+///
+/// ```
+/// use freeblock_scheduler::model::{DriveModel, builtin};
+/// use freeblock_scheduler::units::{Instant, Lbn, LbnRange, Op, RequestId, Sectors};
+/// use freeblock_scheduler::{Action, Config, HeadWork, InDrive, Parameter, Priority, Request, Sessions};
+/// use std::sync::Arc;
+/// let drive = DriveModel::from_profile(&builtin::find("quantum-atlas-10k")?)?;
+/// let scanned = LbnRange::new(Lbn::ZERO, Sectors::new(4_900));
+/// let mut core = InDrive::new(Arc::new(drive), Config::default());
+/// let session = core.open(Priority::default())?;
+/// core.read(session, scanned, Sectors::new(8), Parameter::default())?;
+///
+/// let (mut now, mut delivered, mut id) = (Instant::ZERO, 0, 0);
+/// while core.undelivered(session) != Some(0) {
+///     id += 1;
+///     let range = LbnRange::new(Lbn::new(id * 1_237 % 4_900), Sectors::new(8));
+///     core.submit(now, Request { id: RequestId::new(id), op: Op::Read, range })?;
+///     while let Some(action) = core.poll(now) {
+///         match action {
+///             Action::Do(HeadWork::Execute) => {
+///                 // Here a host moves the head; this one believes the core's own prediction.
+///                 now = core.busy_until().unwrap();
+///                 core.completed(now);
+///             }
+///             Action::Deliver(_) => delivered += 1,
+///             _ => {}
+///         }
+///     }
+/// }
+/// assert_eq!(delivered, scanned.len().get().div_ceil(8));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct InDrive {
+    core: Core,
+    busy: Option<UnderWay>,
+    /// Whether the work under way was cut since the last poll.
+    is_cut: bool,
+    /// The lost job, which is repeated before any other work.
+    retry: Option<Job>,
+}
+
+impl Deref for InDrive {
+    type Target = Core;
+
+    fn deref(&self) -> &Core {
+        &self.core
+    }
+}
+
+impl Sessions for InDrive {
+    fn call(&mut self, call: SessionCall) -> Result<u64, SessionError> {
+        self.core.call(call)
+    }
+
+    fn to_come(&self, session: SessionId) -> Result<u64, SessionError> {
+        self.core.to_come(session)
+    }
+}
+
+impl DerefMut for InDrive {
+    fn deref_mut(&mut self) -> &mut Core {
+        &mut self.core
+    }
+}
+
+impl InDrive {
+    /// Returns a new core, like [`new`](Self::new), for a configuration from outside.
+    ///
+    /// # Errors
+    /// The invalid field and its valid values ([`IdleTime::check`](crate::IdleTime::check)).
+    pub fn try_new(drive: Arc<DriveModel>, config: Config) -> Result<Self, IdleTimeError> {
+        Ok(Self { core: Core::try_new(drive, config, true)?, busy: None, is_cut: false, retry: None })
+    }
+
+    /// Returns a core for a drive whose head stands at cylinder 0 under head 0.
+    ///
+    /// # Panics
+    /// If the settings of idle time are invalid; [`try_new`](Self::try_new) returns the reason.
+    pub fn new(drive: Arc<DriveModel>, config: Config) -> Self {
+        Self::try_new(drive, config).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// Accepts a foreground request.
+    ///
+    /// # Errors
+    /// An empty request, one past the drive's end, or one too many; an error changes nothing.
+    pub fn submit(&mut self, now: Instant, request: Request) -> Result<(), SubmitError> {
+        let pending = self.core.check(now, request)?;
+        self.core.accept(now, pending);
+        self.cut(now);
+        Ok(())
+    }
+
+    /// Reports that the outstanding [`HeadWork::Execute`] is done, at `now`.
+    pub fn completed(&mut self, now: Instant) {
+        self.completed_with(now, &[]);
+    }
+
+    /// The same with sectors that the medium could not serve. The requests and blocks that contain them fail, and nothing
+    /// else. If the host knows which operation failed, it passes a [`Bad`]; if it passes a list, both reads and writes of
+    /// those sectors fail.
+    pub fn completed_with<'a>(&mut self, now: Instant, bad: impl Into<Bad<'a>>) {
+        let bad = bad.into();
+        let Some(done) = self.busy.take() else {
+            debug_assert!(false, "completed without an Execute under way");
+            return;
+        };
+        let core = &mut self.core;
+        core.now = now;
+        if let JobWork::Foreground(job) = &done.work
+            && job.pending.promoted.is_none()
+        {
+            core.idle.since = now;
+            let request = job.pending.request;
+            let Request { id, op, range } = request;
+            let failed = bad.first(op, range);
+            core.watch.done(now, &request, failed.is_none());
+            core.outbox.push_back(match failed {
+                Some(bad) => Event::Failed { id, bad },
+                None => Event::Completed(id),
+            });
+        } else if let JobWork::Probe(job) = done.work {
+            core.watch.done(now, &job.pending.request, bad.is_empty());
+        } else {
+            core.watch.lost_sight();
+        }
+        let outbox = &mut core.outbox;
+        core.background.deliver(bad, |record| outbox.push_back(Event::Deliver(record)));
+    }
+
+    /// Reports that the outstanding [`HeadWork::Execute`] was lost; whether it reached the medium is unknown. The foreground
+    /// request is repeated before any other work, and the background blocks are wanted again.
+    pub fn lost(&mut self, now: Instant) {
+        let Some(lost) = self.busy.take() else {
+            debug_assert!(false, "lost without an Execute under way");
+            return;
+        };
+        let core = &mut self.core;
+        core.now = now;
+        core.watch.lost_sight();
+        core.background.lost(core.drive.layout());
+        if let JobWork::Foreground(job) = lost.work {
+            self.retry = Some(job);
+        }
+    }
+
+    /// Returns the next action, or `None` until the next call. A host with background writes uses
+    /// [`poll_with`](Self::poll_with).
+    pub fn poll(&mut self, now: Instant) -> Option<Action<HeadWork>> {
+        self.poll_with(now, &mut Ready)
+    }
+
+    /// Polls like [`poll`](Self::poll); `buffers` is asked before a background block is written.
+    pub fn poll_with(&mut self, now: Instant, buffers: &mut dyn Buffers) -> Option<Action<HeadWork>> {
+        if core::mem::take(&mut self.is_cut) {
+            self.core.now = now;
+            return Some(Action::Do(HeadWork::Cut));
+        }
+        if let Some(event) = self.core.next_event(now) {
+            return Some(event.map(|none| match none {}));
+        }
+        self.core.promote_again();
+        if self.busy.is_none() {
+            self.busy = self.dispatch(now, buffers);
+            return self.busy.is_some().then_some(Action::Do(HeadWork::Execute));
+        }
+        None
+    }
+
+    /// Returns the next work of the head, if there is any.
+    fn dispatch(&mut self, now: Instant, buffers: &mut dyn Buffers) -> Option<UnderWay> {
+        let core = &mut self.core;
+        core.accesses.clear();
+        core.watch.begin(now);
+        if let Some(job) = self.retry.take() {
+            // The arm has been at the end already, or is at the request.
+            let job = Job { over: None, ..job };
+            // The blocks on its way are part of it already; no detour comes between.
+            let until = core.lay_out(now, &job, None);
+            return Some(UnderWay { until, work: JobWork::Foreground(job) });
+        }
+        if let Some(job) = core.choose(now, buffers) {
+            let until = core.foreground(now, &job, buffers);
+            return Some(UnderWay { until, work: JobWork::Foreground(job) });
+        }
+        let Some(visit) = core.idle_visit(now, buffers) else { return core.probe(now) };
+        let until = visit.times.last().map_or(visit.ready, |(_, end)| *end);
+        Some(UnderWay { until, work: JobWork::Idle(visit) })
+    }
+
+    /// Returns the instant of the next poll if no event occurs before: idle time begins then, or is tried again.
+    pub fn wake_at(&self) -> Option<Instant> {
+        if self.busy.is_some() { None } else { self.core.idle_at() }
+    }
+
+    /// Returns the accesses of the last [`HeadWork::Execute`], in order.
+    pub fn accesses(&self) -> &[Access] {
+        &self.core.accesses
+    }
+
+    /// Returns the purpose of the work under way, `None` without work.
+    pub fn whose(&self) -> Option<Whose> {
+        Some(match &self.busy.as_ref()?.work {
+            JobWork::Idle(_) | JobWork::Probe(_) => Whose::Idle,
+            JobWork::Foreground(job) => match job.pending.promoted {
+                Some(session) => Whose::Promoted(session),
+                None => Whose::Request(job.pending.request.id),
+            },
+        })
+    }
+
+    /// Returns the predicted end of the work under way.
+    pub fn busy_until(&self) -> Option<Instant> {
+        self.busy.as_ref().map(|b| b.until)
+    }
+
+    /// Returns the number of waiting foreground requests, promoted ones included, without the one under way.
+    pub fn pending(&self) -> usize {
+        self.core.pool.len() + usize::from(self.retry.is_some())
+    }
+
+    /// Cuts the work in idle time as early as possible, because the foreground is back.
+    fn cut(&mut self, now: Instant) {
+        let Some(UnderWay { until, work: JobWork::Idle(visit) }) = &mut self.busy else { return };
+        if now >= *until {
+            return;
+        }
+        let core = &mut self.core;
+        let layout = core.drive.layout();
+        let track = layout.track(visit.track);
+        let Some(first) = core.accesses.first().copied() else { return };
+        let done = if now < visit.ready {
+            // The arm is moving, and arrives before it can turn back.
+            core.accesses.clear();
+            *until = visit.ready;
+            0
+        } else if first.op.is_write() {
+            // A block whose writing has begun is finished, because half of it is worth nothing.
+            let begun = visit.times.iter().take_while(|(begin, _)| *begin < now).count();
+            core.accesses.truncate(begun);
+            *until = visit.times.get(begun.wrapping_sub(1)).map_or(now, |(_, end)| *end).max(now);
+            let last = core.accesses.last();
+            last.map_or(0, |a| (a.sector + track.sectors - first.sector) % track.sectors + a.sectors)
+        } else {
+            let (begin, _) = visit.times[0];
+            let passed = if now > begin { track.passing(core.drive.rpm(), begin, now).1 } else { 0 };
+            let done = passed.min(first.sectors);
+            match core.accesses.first_mut() {
+                Some(access) if done > 0 => access.sectors = done,
+                _ => core.accesses.clear(),
+            }
+            *until = now;
+            done
+        };
+        core.background.cut(layout, track.sectors, first.sector, done);
+        self.is_cut = true;
+    }
+}

@@ -1,0 +1,152 @@
+//! The door of a core outside the drive.
+
+use super::{Command, CommandId, Outcome, Outside};
+use crate::background::{Buffers, Ready};
+use crate::core::{Action, Config, Core, SubmitError};
+use crate::foreground::Request;
+use crate::idle::IdleTimeError;
+use crate::sessions::{SessionCall, SessionError, Sessions};
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use core::ops::{Deref, DerefMut};
+use model::DriveModel;
+use units::{Instant, SessionId};
+
+/// The scheduler outside the drive: it sends commands and learns from their completions (FAST'02).
+///
+/// One door in: [`submit`](Self::submit) for the foreground, the session calls ([`Sessions`]) for the
+/// background, [`command_done`](Self::command_done) for each command; all but the session calls take the time. One door out:
+/// after any call, and at [`wake_at`](Self::wake_at), [`poll`](Self::poll) until it returns `None`. At most
+/// [`OutsideConfig::at_drive`](crate::OutsideConfig::at_drive) commands are at the drive, or
+/// [`OutsideConfig::pass_through`](crate::OutsideConfig::pass_through) while the drive chooses their order. The core reads no
+/// clock, and its lottery is seeded: the same calls give the same actions.
+///
+/// ```
+/// use freeblock_scheduler::model::DriveModel;
+/// use freeblock_scheduler::units::{Bytes, Duration, Instant, Lbn, LbnRange, Op, RequestId, Sectors};
+/// use freeblock_scheduler::{Action, Config, Outcome, OutsideConfig, OutsideDrive, Request};
+/// let drive = DriveModel::unknown(Sectors::new(1_000_000), Bytes::new(512))?;
+/// let mut core = OutsideDrive::new(drive.into(), Config::outside(OutsideConfig::blind().serving()));
+/// let range = LbnRange::new(Lbn::new(4_711), Sectors::new(8));
+/// core.submit(Instant::ZERO, Request { id: RequestId::new(1), op: Op::Read, range })?;
+/// let Some(Action::Do(command)) = core.poll(Instant::ZERO) else { panic!("the drive is idle") };
+/// assert_eq!(command.range, range);
+/// // Here a host sends the command to the device.
+/// let now = Instant::ZERO + Duration::from_millis(9);
+/// core.command_done(now, command.id, Outcome::Done);
+/// assert_eq!(core.poll(now), Some(Action::Completed(RequestId::new(1))));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct OutsideDrive {
+    pub(super) core: Core,
+    /// The commands, and the knowledge about the drive.
+    pub(super) outside: Box<Outside>,
+    /// The model of the drive, and the configuration, that are [adopted](Self::adopt) when no command is at the drive.
+    pub(super) adopting: Option<Box<(Arc<DriveModel>, Config)>>,
+}
+
+impl Deref for OutsideDrive {
+    type Target = Core;
+
+    fn deref(&self) -> &Core {
+        &self.core
+    }
+}
+
+impl Sessions for OutsideDrive {
+    fn call(&mut self, call: SessionCall) -> Result<u64, SessionError> {
+        self.core.call(call)
+    }
+
+    fn to_come(&self, session: SessionId) -> Result<u64, SessionError> {
+        self.core.to_come(session)
+    }
+}
+
+impl DerefMut for OutsideDrive {
+    fn deref_mut(&mut self) -> &mut Core {
+        &mut self.core
+    }
+}
+
+impl OutsideDrive {
+    /// Returns a new core, like [`new`](Self::new), for a configuration from outside.
+    ///
+    /// # Errors
+    /// The invalid field and its valid values ([`IdleTime::check`](crate::IdleTime::check)).
+    pub fn try_new(drive: Arc<DriveModel>, config: Config) -> Result<Self, IdleTimeError> {
+        let outside = Box::new(Outside::new(&drive, config.outside));
+        Ok(Self { core: Core::try_new(drive, config, false)?, outside, adopting: None })
+    }
+
+    /// Returns a core for a drive whose arm is supposed at cylinder 0 until completions show it elsewhere.
+    ///
+    /// # Panics
+    /// If the settings of idle time are invalid; [`try_new`](Self::try_new) returns the reason.
+    pub fn new(drive: Arc<DriveModel>, config: Config) -> Self {
+        Self::try_new(drive, config).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// Accepts a foreground request.
+    ///
+    /// # Errors
+    /// An empty request, one past the drive's end, or one too many; an error changes nothing.
+    pub fn submit(&mut self, now: Instant, request: Request) -> Result<(), SubmitError> {
+        let pending = self.core.check(now, request)?;
+        self.core.meet_stream(&mut self.outside, now, request.op);
+        self.core.accept(now, pending);
+        Ok(())
+    }
+
+    /// Reports the end of a command at `now`. Its blocks and its foreground request are delivered, completed, failed, or wanted
+    /// again.
+    pub fn command_done(&mut self, now: Instant, id: CommandId, outcome: Outcome<'_>) {
+        let Self { core, outside, .. } = self;
+        let place = outside.device.iter().position(|o| o.command.id == id);
+        let Some(ended) = place.and_then(|place| Some((place, outside.device.remove(place)?))) else {
+            debug_assert!(false, "{id} is not at the drive");
+            return;
+        };
+        core.ended(outside, now, ended, outcome);
+    }
+
+    /// Reports that all commands at the drive were lost; whether they reached the medium is unknown. The foreground requests are
+    /// sent again before any other work, and the background blocks are wanted again.
+    pub fn lost(&mut self, now: Instant) {
+        self.core.all_lost(&mut self.outside, now);
+    }
+
+    /// Returns the next action, or `None` until the next call. A host with background writes uses
+    /// [`poll_with`](Self::poll_with).
+    pub fn poll(&mut self, now: Instant) -> Option<Action<Command>> {
+        self.poll_with(now, &mut Ready)
+    }
+
+    /// Polls like [`poll`](Self::poll); `buffers` is asked before a background block is written.
+    pub fn poll_with(&mut self, now: Instant, buffers: &mut dyn Buffers) -> Option<Action<Command>> {
+        if let Some(event) = self.core.next_event(now) {
+            return Some(event.map(|none| match none {}));
+        }
+        self.core.promote_again();
+        self.adopt_now();
+        let Self { core, outside, adopting } = self;
+        let command = match adopting {
+            Some(_) => outside.send_decided(&core.drive, now),
+            None => core.send(outside, now, buffers),
+        };
+        command.map(Action::Do)
+    }
+
+    /// Returns the instant of the next poll if no event occurs before: the next command is chosen then, or idle time begins, or
+    /// is tried again.
+    pub fn wake_at(&self) -> Option<Instant> {
+        let idle = || if self.outside.is_busy() { None } else { self.core.idle_at() };
+        self.core.choice_at(&self.outside).or_else(idle)
+    }
+
+    /// Returns the number of waiting foreground requests, promoted ones included, without those at the drive.
+    pub fn pending(&self) -> usize {
+        self.core.pool.len() + self.outside.retries.len()
+    }
+}

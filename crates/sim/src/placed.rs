@@ -1,0 +1,95 @@
+//! A core in the drive or outside, for hosts that have either.
+
+use scheduler::{
+    Action, Buffers, Command, Config, Core, HeadWork, IdleTimeError, InDrive, OutsideDrive, Request,
+    SubmitError,
+};
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+use units::Instant;
+
+/// A core in one of its two places.
+#[expect(clippy::large_enum_variant, reason = "a host has one")]
+pub enum PlacedCore {
+    /// In the drive.
+    In(InDrive),
+    /// Outside it.
+    Outside(OutsideDrive),
+}
+
+/// The work of a core in one of its two places.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PlacedWork {
+    /// In the drive.
+    Head(HeadWork),
+    /// Outside it.
+    Command(Command),
+}
+
+impl PlacedCore {
+    /// Returns a core outside the drive, or in it.
+    ///
+    /// # Errors
+    /// Invalid settings of idle time.
+    pub fn new(outside: bool, drive: Arc<model::DriveModel>, config: Config) -> Result<Self, IdleTimeError> {
+        Ok(match outside {
+            true => Self::Outside(OutsideDrive::try_new(drive, config)?),
+            false => Self::In(InDrive::try_new(drive, config)?),
+        })
+    }
+
+    /// Accepts a foreground request.
+    ///
+    /// # Errors
+    /// As [`InDrive::submit`].
+    pub fn submit(&mut self, now: Instant, request: Request) -> Result<(), SubmitError> {
+        match self {
+            Self::In(core) => core.submit(now, request),
+            Self::Outside(core) => core.submit(now, request),
+        }
+    }
+
+    /// Returns the next action; `buffers` is asked before a background block is written.
+    pub fn poll_with(&mut self, now: Instant, buffers: &mut dyn Buffers) -> Option<Action<PlacedWork>> {
+        match self {
+            Self::In(core) => core.poll_with(now, buffers).map(|action| action.map(PlacedWork::Head)),
+            Self::Outside(core) => core.poll_with(now, buffers).map(|action| action.map(PlacedWork::Command)),
+        }
+    }
+
+    /// Returns the number of waiting foreground requests, promoted ones included, without those under way.
+    pub fn pending(&self) -> usize {
+        match self {
+            Self::In(core) => core.pending(),
+            Self::Outside(core) => core.pending(),
+        }
+    }
+
+    /// Returns the instant of the next poll if no event occurs before.
+    pub fn wake_at(&self) -> Option<Instant> {
+        match self {
+            Self::In(core) => core.wake_at(),
+            Self::Outside(core) => core.wake_at(),
+        }
+    }
+}
+
+impl Deref for PlacedCore {
+    type Target = Core;
+
+    fn deref(&self) -> &Core {
+        match self {
+            Self::In(core) => core,
+            Self::Outside(core) => core,
+        }
+    }
+}
+
+impl DerefMut for PlacedCore {
+    fn deref_mut(&mut self) -> &mut Core {
+        match self {
+            Self::In(core) => core,
+            Self::Outside(core) => core,
+        }
+    }
+}

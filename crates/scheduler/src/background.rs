@@ -3,6 +3,7 @@
 //! A [`Share`] is one session's part. A search looks at one share (the lottery's winner) or at all that are not suspended:
 //! the [`Focus`]. A chosen block is a [`Pick`] until it has been transferred.
 
+mod bad;
 mod picks;
 mod promotable;
 mod search;
@@ -11,6 +12,8 @@ mod straight;
 mod walk;
 mod writes;
 
+pub use bad::Bad;
+pub use picks::Part;
 pub(crate) use promotable::Urgent;
 pub(crate) use search::Focus;
 pub(crate) use walk::{Front, Sought, Walk, WalkStart};

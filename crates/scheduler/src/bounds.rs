@@ -10,6 +10,12 @@ use alloc::vec::Vec;
 use model::Layout;
 use units::{LbnRange, TrackIndex};
 
+/// The look-ups of cylinders that cost as much as examining one track.
+pub(crate) const LOOKUPS_PER_TRACK: u32 = 32;
+
+/// The cost of computing the bound of a track, in look-ups.
+pub(crate) const LOOKUPS_PER_BOUND: u32 = LOOKUPS_PER_TRACK / 4;
+
 /// Cylinders in a group.
 pub(crate) const GROUP: u32 = 16;
 

@@ -1,7 +1,6 @@
 //! The core: times, completions and calls go in, and actions come out.
 
 mod action;
-mod bad;
 mod builder;
 mod config;
 mod dispatch;
@@ -16,8 +15,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 pub use outside::{
     AdoptError, AuditArm, AuditConfig, AuditReport, AuditWindow, Caution, Command, CommandId, Conservatism,
-    ErrorRecord, Interval, Neighbour, Neighbours, Outcome, OutsideConfig, OutsideDrive, Overheads, Part,
-    Promise,
+    ErrorRecord, Interval, Neighbours, Outcome, OutsideConfig, OutsideDrive, Overheads, Promise,
 };
 
 use crate::background::{Background, Urgent};
@@ -31,7 +29,6 @@ use crate::sessions::{Parameter, Priority, Record, SessionCall, SessionError, Se
 use action::Event;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
-pub use bad::Bad;
 pub use config::{Config, Sharing};
 pub use in_drive::InDrive;
 use model::{DriveModel, Position};

@@ -32,19 +32,18 @@ mod trust;
 mod watched;
 
 pub use crate::core::{
-    Access, Action, AdoptError, AuditArm, AuditConfig, AuditReport, AuditWindow, Bad, Caution, Command,
-    CommandId, Config, Conservatism, Core, ErrorRecord, HeadWork, InDrive, Interval, Neighbour, Neighbours,
-    Outcome, OutsideConfig, OutsideDrive, Overheads, Part, PlannerStats, Promise, Purpose, Sharing,
-    SubmitError, Whose,
+    Access, Action, AdoptError, AuditArm, AuditConfig, AuditReport, AuditWindow, Caution, Command, CommandId,
+    Config, Conservatism, Core, ErrorRecord, HeadWork, InDrive, Interval, Neighbours, Outcome, OutsideConfig,
+    OutsideDrive, Overheads, PlannerStats, Promise, Purpose, Sharing, SubmitError, Whose,
 };
-pub use background::{Buffers, Ready};
+pub use background::{Bad, Buffers, Part, Ready};
 pub use block_set::BlockSet;
 pub use foreground::{Pending, Request};
 pub use given::Given;
 pub use idle::{Harm, IdleTime, IdleTimeError};
 /// The drive models of this crate's interface, so that a user needs no dependency on `freeblock-model` of the same version.
 pub use model;
-pub use planner::{Detour, Gap, SearchBudget, Stop};
+pub use planner::{Detour, Gap, Neighbour, SearchBudget, Stop};
 pub use predictor::{Last, Mimic, Observed, Positioning, Predictor};
 pub use sessions::{
     Application, MOST_BLOCK_SECTORS, MOST_SESSIONS, MOST_TASKS, Parameter, Priority, Record, SessionCall,

@@ -10,10 +10,11 @@ mod outside;
 mod terms;
 
 pub(crate) use outside::straight_parts;
+pub use terms::Neighbour;
 pub(crate) use terms::Terms;
 
 use crate::background::Background;
-use crate::bounds::GROUP;
+use crate::bounds::{GROUP, LOOKUPS_PER_BOUND, LOOKUPS_PER_TRACK};
 use alloc::vec::Vec;
 use model::{DriveModel, Position, TrackRef};
 use units::{Arc, Cylinder, Duration, FULL_TURN, Instant, Op, TrackIndex};
@@ -72,12 +73,6 @@ pub struct Detour {
 pub struct SearchBudget {
     tracks: u32,
 }
-
-/// The cost of a cylinder's look-up: examining a track costs this many.
-pub(crate) const LOOKUPS_PER_TRACK: u32 = 32;
-
-/// The cost of computing the bound of a track, in look-ups.
-pub(crate) const LOOKUPS_PER_BOUND: u32 = LOOKUPS_PER_TRACK / 4;
 
 /// The number of cylinders on each side that the search examines before it checks whether it can still improve.
 const STRIDE: u32 = 8;

@@ -1,10 +1,9 @@
 //! Picks: parts of blocks that the head is about to transfer. Each is taken from the wanted set, and is finally delivered,
 //! failed, or wanted again.
 
-use super::Background;
 use super::search::Focus;
 use super::share::Share;
-use crate::core::{Bad, Part};
+use super::{Background, Bad};
 use crate::sessions::Record;
 use crate::task::{Item, Took};
 use alloc::collections::BTreeMap;
@@ -12,6 +11,22 @@ use alloc::vec;
 use alloc::vec::Vec;
 use model::{DriveModel, Layout, TrackRef};
 use units::{Lbn, LbnRange, Op, SessionId, TaskId, TrackIndex};
+
+/// The part of a block that a command reads or writes. A block on two tracks has two parts, which arrive with different
+/// commands; a host keeps the first until the record is delivered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// The session of the block.
+    pub session: SessionId,
+    /// The task of the block.
+    pub task: TaskId,
+    /// Whether the task reads or writes. The command may do the other: a write also completes reads.
+    pub op: Op,
+    /// The whole block.
+    pub block: LbnRange,
+    /// The part of it in the command.
+    pub part: LbnRange,
+}
 
 /// A part of a block that the head is about to transfer.
 #[derive(Clone, Debug)]

@@ -2,9 +2,8 @@
 
 use super::Background;
 use super::walk::{Sought, Stretch, Walk, WalkStart};
-use crate::bounds::{GROUP, barren};
+use crate::bounds::{GROUP, LOOKUPS_PER_BOUND, barren};
 use crate::lottery::Lottery;
-use crate::planner::LOOKUPS_PER_BOUND;
 use crate::task::Item;
 use alloc::vec::Vec;
 use model::{Extent, Layout, TrackRef};

@@ -7,7 +7,7 @@
 use super::under_way::Visit;
 use super::{Core, Sharing};
 use crate::background::{Buffers, Focus, Front, Sought, Walk, WalkStart};
-use crate::planner::LOOKUPS_PER_TRACK;
+use crate::bounds::LOOKUPS_PER_TRACK;
 use alloc::sync::Arc;
 use units::{Cylinder, Duration, Instant, Op, TrackIndex};
 

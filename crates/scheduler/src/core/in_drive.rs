@@ -2,8 +2,8 @@
 
 use super::action::Event;
 use super::under_way::{Job, JobWork, UnderWay};
-use super::{Access, Action, Bad, Config, Core, HeadWork, SubmitError, Whose};
-use crate::background::{Buffers, Ready};
+use super::{Access, Action, Config, Core, HeadWork, SubmitError, Whose};
+use crate::background::{Bad, Buffers, Ready};
 use crate::foreground::Request;
 use crate::idle::IdleTimeError;
 use crate::sessions::{SessionCall, SessionError, Sessions};

@@ -46,11 +46,10 @@ pub use adopt::AdoptError;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 pub use command::{Command, CommandId, Outcome};
-pub use config::{Conservatism, Neighbour, Neighbours, OutsideConfig, Overheads};
+pub use config::{Conservatism, Neighbours, OutsideConfig, Overheads};
 pub use drive::OutsideDrive;
 pub use guard::Caution;
 pub use harm::{AuditArm, AuditConfig, AuditReport, AuditWindow, Interval, Promise};
-pub use parts::Part;
 pub use record::ErrorRecord;
 
 use super::Core;

@@ -3,9 +3,9 @@
 //! FAST'02, section 4.3: a detour is one command for consecutive LBNs; blocks on the destination track are requested
 //! together with the foreground request, by a lower first LBN and a larger count.
 
-use super::terms::Terms;
-use super::{Detour, Gap, LOOKUPS_PER_TRACK, MOST_STOPS, Passing, Search, Stop, last_turn};
-use crate::core::Neighbour;
+use super::terms::{Neighbour, Terms};
+use super::{Detour, Gap, MOST_STOPS, Passing, Search, Stop, last_turn};
+use crate::bounds::LOOKUPS_PER_TRACK;
 use alloc::vec::Vec;
 use model::{Position, TrackRef};
 use units::{Cylinder, Duration, Instant, Lbn, Op, Sectors, TrackIndex};

@@ -1,8 +1,38 @@
 //! The rules and the costs of commands for a detour: the search's knowledge of the drive's interface.
 
-use crate::core::Neighbour;
 use model::{DriveModel, TrackRef};
 use units::{Duration, FULL_TURN, Instant, Lbn, Op, TrackIndex};
+
+/// Two consecutive commands on one track, as the drive sees them. A drive may take them for the beginning of a sequence and
+/// read ahead before it starts any other command (FAST'02, section 4.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Neighbour {
+    /// The operation of the first.
+    pub first: Op,
+    /// The operation of the second.
+    pub second: Op,
+    /// Whether the second has lower LBNs than the first.
+    pub backward: bool,
+    /// Whether the second begins with the sector that passes next after the first's last.
+    pub touching: bool,
+}
+
+impl Neighbour {
+    /// The number of kinds.
+    pub(crate) const KINDS: usize = 16;
+
+    /// Returns whether a drive may take the two for a sequence and read ahead.
+    pub(crate) fn is_sequence(self) -> bool {
+        !self.first.is_write() && !self.second.is_write() && !self.backward
+    }
+
+    pub(crate) fn kind(self) -> usize {
+        usize::from(self.first.is_write()) * 8
+            + usize::from(self.second.is_write()) * 4
+            + usize::from(self.backward) * 2
+            + usize::from(self.touching)
+    }
+}
 
 /// The rules and the costs of commands.
 #[derive(Clone, Copy)]

@@ -1,7 +1,8 @@
 //! Reads around known bad sectors: a drive may transfer nothing of a command with a bad sector in it, so that its blocks would be
 //! wanted again, and read again, for ever.
 
-use super::{Outside, Part};
+use super::Outside;
+use crate::background::Part;
 use crate::core::Core;
 use crate::core::under_way::Job;
 use crate::foreground::{Pending, Request};

@@ -1,9 +1,9 @@
 //! Commands, their outcomes, and the state of each until its completion.
 
-use super::config::Neighbour;
 use super::forecast::{Forecast, Plain};
 use crate::core::Purpose;
 use crate::core::under_way::Job;
+use crate::planner::Neighbour;
 use core::fmt;
 use units::{Instant, Lbn, LbnRange, Op, RequestId};
 

@@ -148,37 +148,6 @@ pub enum Conservatism {
     },
 }
 
-/// Two consecutive commands on one track, as the drive sees them. A drive may take them for the beginning of a sequence and
-/// read ahead before it starts any other command (FAST'02, section 4.3).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Neighbour {
-    /// The operation of the first.
-    pub first: Op,
-    /// The operation of the second.
-    pub second: Op,
-    /// Whether the second has lower LBNs than the first.
-    pub backward: bool,
-    /// Whether the second begins with the sector that passes next after the first's last.
-    pub touching: bool,
-}
-
-impl Neighbour {
-    /// The number of kinds.
-    pub(crate) const KINDS: usize = 16;
-
-    /// Returns whether a drive may take the two for a sequence and read ahead.
-    pub(crate) fn is_sequence(self) -> bool {
-        !self.first.is_write() && !self.second.is_write() && !self.backward
-    }
-
-    pub(crate) fn kind(self) -> usize {
-        index(self.first) * 8
-            + index(self.second) * 4
-            + usize::from(self.backward) * 2
-            + usize::from(self.touching)
-    }
-}
-
 /// Whether detours may use neighbouring commands on a track: on the source track, on the destination track past the track's
 /// end, and on both sides of any track's end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

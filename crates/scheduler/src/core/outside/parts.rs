@@ -1,24 +1,9 @@
 //! The parts of blocks in a command, for a host that keeps bytes.
 
 use super::{CommandId, Order, OutsideDrive};
+use crate::background::Part;
 use alloc::vec::Vec;
-use units::{LbnRange, Op, SessionId, TaskId};
-
-/// The part of a block that a command reads or writes. A block on two tracks has two parts, which arrive with different
-/// commands; a host keeps the first until the record is delivered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Part {
-    /// The session of the block.
-    pub session: SessionId,
-    /// The task of the block.
-    pub task: TaskId,
-    /// Whether the task reads or writes. The command may do the other: a write also completes reads.
-    pub op: Op,
-    /// The whole block.
-    pub block: LbnRange,
-    /// The part of it in the command.
-    pub part: LbnRange,
-}
+use units::LbnRange;
 
 impl OutsideDrive {
     /// Returns the parts of background blocks in a command at the drive. Call it before

@@ -8,7 +8,7 @@
 
 #![allow(clippy::print_stdout, clippy::unwrap_used)] // an example
 
-use freeblock_apps::reorganizer::{Nvram, NvramLost, Options, Plan, Prepared, Reorganizer};
+use freeblock_apps::reorganizer::{Nvram, NvramLost, Options, Prepared, RelocationPlan, Reorganizer};
 use model::DriveModel;
 use scheduler::{Config, InDrive};
 use std::sync::Arc;
@@ -55,8 +55,8 @@ fn main() {
             let mut chance = Stream::new(1, "plan");
             let mut below = |n| chance.below(n);
             let plan = match kind {
-                "random" => Plan::random(region, block, capacity, count, &mut below).unwrap(),
-                _ => Plan::circular(region, block, capacity, count, &mut below).unwrap(),
+                "random" => RelocationPlan::random(region, block, capacity, count, &mut below).unwrap(),
+                _ => RelocationPlan::circular(region, block, capacity, count, &mut below).unwrap(),
             };
             let mut core = InDrive::try_new(Arc::clone(&model), Config::default()).unwrap();
             let began = on_cpu_ms();

@@ -3,8 +3,8 @@
 use crate::{idle, sealed};
 use apps::backup::image::{Index, scan};
 use apps::backup::{Destination, Replica, restore, restore_range, salvage};
-use apps::reorganizer::{Plan, Reorganizer, Volatile};
-use apps::scrub::{Checksums, Limits, Plan as ScrubPlan, Scrubber, StoredChecksums};
+use apps::reorganizer::{RelocationPlan, Reorganizer, Volatile};
+use apps::scrub::{Checksums, ScrubPlan, Scrubber, StoreLimits, StoredChecksums};
 use apps::snapshot::{Entry, Volume};
 use mimic::{Distance, Learner, LearnerConfig, Pair, Saved};
 use scheduler::Priority;
@@ -45,7 +45,7 @@ pub(crate) fn backup(bytes: &[u8]) {
         assert_eq!(space.current + space.kept + space.retired + space.free, space.slots);
     }
     let plan = ScrubPlan { range, block: Sectors::new(1), sector_bytes: 512 };
-    if let Ok(mut store) = StoredChecksums::open(plan, Limits::default(), bytes.to_vec()) {
+    if let Ok(mut store) = StoredChecksums::open(plan, StoreLimits::default(), bytes.to_vec()) {
         assert!((0..100_000).step_by(991).all(|block| !store.known(block).changing));
     }
     for saved in [bytes, &sealed::summed(bytes.to_vec())] {
@@ -147,14 +147,14 @@ pub(crate) fn journal_seeds() -> Vec<Vec<u8>> {
 
 /// Any bytes as a plan of a reorganisation, and as the state of one: an error or a valid value.
 pub(crate) fn reorganizer(bytes: &[u8]) {
-    if let Ok(plan) = Plan::decode(bytes) {
-        assert_eq!(Plan::decode(&plan.encode()), Ok(plan));
+    if let Ok(plan) = RelocationPlan::decode(bytes) {
+        assert_eq!(RelocationPlan::decode(&plan.encode()), Ok(plan));
     }
     if let Ok(text) = std::str::from_utf8(bytes)
-        && let Ok(plan) = Plan::from_text(text, Sectors::new(8), Sectors::new(10_000), 1_000)
+        && let Ok(plan) = RelocationPlan::from_text(text, Sectors::new(8), Sectors::new(10_000), 1_000)
     {
         assert!(plan.len() <= 1_000);
-        assert_eq!(Plan::decode(&plan.encode()), Ok(plan));
+        assert_eq!(RelocationPlan::decode(&plan.encode()), Ok(plan));
     }
     let Some(plan) = some_plan() else { return };
     let options = Default::default();
@@ -166,16 +166,16 @@ pub(crate) fn reorganizer(bytes: &[u8]) {
     }
 }
 
-fn some_plan() -> Option<Plan> {
+fn some_plan() -> Option<RelocationPlan> {
     let region = LbnRange::new(Lbn::ZERO, Sectors::new(64));
-    Plan::circular(region, Sectors::new(2), Sectors::new(64), 9, &mut |n| n.get() / 2).ok()
+    RelocationPlan::circular(region, Sectors::new(2), Sectors::new(64), 9, &mut |n| n.get() / 2).ok()
 }
 
 pub(crate) fn reorganizer_seeds() -> Vec<Vec<u8>> {
     let text =
         b"freeblock plan 1\nblock 8\nfree 900 80 # free\nmove 0 900 64\nmove 100 200 16\nmove 200 100 16\n"
             .to_vec();
-    some_plan().iter().map(Plan::encode).chain([text]).collect()
+    some_plan().iter().map(RelocationPlan::encode).chain([text]).collect()
 }
 
 /// A small drive.

@@ -24,12 +24,12 @@ use thiserror::Error;
 /// The results of all claims, one run for each experiment and size.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Ledger {
-    runs: Vec<Run>,
+    runs: Vec<LedgerRun>,
 }
 
 /// The claims of one run of an experiment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Run {
+pub struct LedgerRun {
     /// The experiment's id.
     pub experiment: String,
     /// The size of the run.
@@ -80,7 +80,7 @@ impl Ledger {
 
     /// Records a run in place of the former one of the same experiment and size. Runs are kept in the order of their
     /// experiments' ids, so that a file changes only where a result does.
-    pub fn record(&mut self, run: Run) {
+    pub fn record(&mut self, run: LedgerRun) {
         self.runs.retain(|old| (&old.experiment, old.size) != (&run.experiment, run.size));
         self.runs.push(run);
         self.runs.sort_by(|a, b| {
@@ -150,14 +150,14 @@ impl Ledger {
         let mut reasons = String::new();
         for id in experiment.claims {
             let [quick, full] = [Size::Quick, Size::Full].map(|size| self.claim(experiment.id, id, size));
-            let ours = |found: Option<(&Run, &Claim)>| {
+            let ours = |found: Option<(&LedgerRun, &Claim)>| {
                 found.map_or("not run".to_owned(), |(_, claim)| values(claim))
             };
             let words = full.or(quick).map_or("", |(_, claim)| claim.paper.as_str());
             let bands = full.or(quick).map_or(String::new(), |(_, claim)| {
                 lines(claim.measures.iter().map(|m| format!("{}{}", m.band, m.unit)))
             });
-            let holds = |found: Option<(&Run, &Claim)>| match found {
+            let holds = |found: Option<(&LedgerRun, &Claim)>| match found {
                 None => "-",
                 Some((_, claim)) if claim.holds() => "yes",
                 Some(_) => "**no**",
@@ -187,7 +187,7 @@ impl Ledger {
         );
     }
 
-    fn claim(&self, experiment: &str, id: &str, size: Size) -> Option<(&Run, &Claim)> {
+    fn claim(&self, experiment: &str, id: &str, size: Size) -> Option<(&LedgerRun, &Claim)> {
         let run = self.runs.iter().find(|run| run.experiment == experiment && run.size == size)?;
         run.claims.iter().find(|claim| claim.id == id).map(|claim| (run, claim))
     }
@@ -267,14 +267,14 @@ mod tests {
         run: |_| Ok::<_, LabError>(Outcome::default()),
     };
 
-    fn run(size: Size, commit: &str, second: f64) -> Run {
+    fn run(size: Size, commit: &str, second: f64) -> LedgerRun {
         let claims = vec![
             Claim::new("x-fig1a", "half | most").measure("a", 0.5, "%", Band::AtLeast(0.4)),
             Claim::new("x-fig1b", "all")
                 .measure("", second, "%", Band::AtLeast(0.9))
                 .note("The drive is 2.5 times as large. More."),
         ];
-        Run {
+        LedgerRun {
             experiment: "x-fig1".into(),
             size,
             seed: 42,

@@ -18,7 +18,7 @@ pub const BLOCK: Bytes = Bytes::new(4096);
 /// The set-up of a run: the paper's OLTP load with this number of tasks and 30 ms of think time, and the core's
 /// configuration.
 #[derive(Clone, Debug)]
-pub struct SetUp {
+pub struct ScanSetUp {
     /// The drive.
     pub drive: Arc<DriveModel>,
     /// Policy and search budget.
@@ -29,7 +29,7 @@ pub struct SetUp {
     pub seed: u64,
 }
 
-impl SetUp {
+impl ScanSetUp {
     /// Returns the set-up with first come, first served, and the default budget.
     pub fn new(drive: &Arc<DriveModel>, mpl: u32, seed: u64) -> Self {
         Self { drive: Arc::clone(drive), scheduler: Config::default(), mpl, seed }
@@ -289,7 +289,7 @@ struct Scanning {
 }
 
 impl Scanning {
-    fn new(set_up: &SetUp, percent: u64) -> Result<Self, LabError> {
+    fn new(set_up: &ScanSetUp, percent: u64) -> Result<Self, LabError> {
         let mut run = set_up.foreground()?;
         let app = ScanApp::start(run.core_mut(), percent).map_err(refused)?;
         Ok(Self { run, app, scans: Vec::new(), head: HeadNanos::default() })
@@ -456,7 +456,7 @@ mod tests {
     fn a_scan_that_stops_has_its_share_and_the_next_starts_over() {
         let drive = tiny();
         let blocks = drive.layout().capacity().get().div_ceil(BLOCK.get() / 512);
-        let scans = SetUp::new(&drive, 2, 1).scans(80, 3).unwrap();
+        let scans = ScanSetUp::new(&drive, 2, 1).scans(80, 3).unwrap();
         assert_eq!(scans.len(), 3);
         for scan in scans {
             let got = scan.bytes.div_ceil(BLOCK.get());
@@ -466,7 +466,7 @@ mod tests {
 
     #[test]
     fn scans_leave_the_foreground_as_it_is() {
-        let compared = SetUp::new(&tiny(), 3, 1).compared(2).unwrap();
+        let compared = ScanSetUp::new(&tiny(), 3, 1).compared(2).unwrap();
         assert_eq!(compared.different, 0);
         assert_eq!((compared.scans.len(), compared.with.foreground.requests), (2, compared.requests));
         assert_eq!(compared.with.foreground, compared.without.foreground);
@@ -475,7 +475,7 @@ mod tests {
     #[test]
     fn progress_ends_with_the_whole_drive() {
         let drive = tiny();
-        let (scan, states) = SetUp::new(&drive, 3, 1).progress(10).unwrap();
+        let (scan, states) = ScanSetUp::new(&drive, 3, 1).progress(10).unwrap();
         assert_eq!(scan.bytes, drive.layout().capacity().bytes(drive.sector_bytes()).get());
         assert_eq!(states.last().unwrap().bytes, scan.bytes);
         assert!(states.is_sorted_by(|a, b| a.at <= b.at && a.bytes <= b.bytes));

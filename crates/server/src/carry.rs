@@ -10,7 +10,7 @@ const PIECE: u64 = nbd::PIECE_BYTES_MAX as u64;
 
 /// The facts about a device that a request needs.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Target {
+pub(crate) struct DeviceFacts {
     pub sector: Bytes,
     pub abilities: Abilities,
     /// The most sectors in one read or write.
@@ -52,7 +52,7 @@ pub(crate) enum Begun {
     Refused(Request, Errno, &'static str),
 }
 
-impl Target {
+impl DeviceFacts {
     pub fn range(&self, request: &Request) -> LbnRange {
         let sector = self.sector.get();
         LbnRange::new(Lbn::new(request.offset / sector), Sectors::new(u64::from(request.length) / sector))
@@ -91,7 +91,7 @@ impl Target {
 
 impl Carried {
     /// Returns the ask that follows one that succeeded, if there is one.
-    pub fn next(&mut self, target: &Target) -> Option<(LbnRange, Ask)> {
+    pub fn next(&mut self, target: &DeviceFacts) -> Option<(LbnRange, Ask)> {
         self.extra = 0;
         if self.rest.is_empty() {
             return std::mem::take(&mut self.flush).then_some((self.rest, Ask::Flush));

@@ -4,12 +4,12 @@ mod hearing;
 mod kernel;
 mod leaving;
 
-use crate::carry::{Begun, Carried, From, Target, blame, extents, memory};
+use crate::carry::{Begun, Carried, DeviceFacts, From, blame, extents, memory};
 use crate::client::{Client, ClientError};
 use crate::limits::{Limits, Shares};
 use crate::listen::Listener;
-use crate::mailbox::{Door, Mailbox, Stop};
-use crate::offer::{Offer, ServeError, Tally, Terms};
+use crate::mailbox::{Inbox, Mailbox, Stop};
+use crate::offer::{Offer, OfferTerms, ServeError, Tally};
 use crate::tls::Tls;
 use crate::turns::Turns;
 use device::{
@@ -17,7 +17,7 @@ use device::{
     Ublk, UblkError, UblkPlan, Work,
 };
 use kernel::Kernel;
-use leaving::{Lines, Lost};
+use leaving::{LogLimits, Lost};
 use nbd::{Abilities, BlockSizes, Command, Export, Reply, Request};
 use std::collections::BTreeMap;
 use std::io;
@@ -45,7 +45,7 @@ pub struct Exporter<D> {
     /// All exports, with those of the snapshots that the device had last.
     offered: Arc<[Export]>,
     snapshots: Arc<[Snapshot]>,
-    target: Target,
+    target: DeviceFacts,
     tls: Option<Tls>,
     limits: Limits,
     shares: Shares,
@@ -75,8 +75,8 @@ pub struct Exporter<D> {
     /// The time limit for clients to take their answers at the end.
     drained_by: Option<Instant>,
     tally: Tally,
-    lines: Lines,
-    door: Door<D>,
+    lines: LogLimits,
+    door: Inbox<D>,
     // The last field, so that operations in flight end before their buffers are freed.
     ring: Ring,
 }
@@ -132,12 +132,12 @@ impl<D: Device> Exporter<D> {
         });
         let node = plan.map(Ublk::open).transpose()?;
         let ring = Ring::new().map_err(ServeError::Ring)?;
-        let door = Door::new().map_err(ServeError::Ring)?;
+        let door = Inbox::new().map_err(ServeError::Ring)?;
         let stop = door.mailbox().stopper();
         let most = (u64::from(blocks.maximum) / sector.get()).max(1);
         let exporter = Self {
             clock: Clock::start(),
-            target: Target { sector, abilities: can, most },
+            target: DeviceFacts { sector, abilities: can, most },
             disk,
             writes: !offer.read_only,
             writers: 0,
@@ -163,7 +163,7 @@ impl<D: Device> Exporter<D> {
             stopping: false,
             drained_by: None,
             tally: Tally::default(),
-            lines: Lines::default(),
+            lines: LogLimits::default(),
             door,
             ring,
         };
@@ -292,7 +292,7 @@ impl<D: Device> Exporter<D> {
     /// Handles the mailbox: makes the calls, and notes a request to stop.
     fn rung(&mut self) -> io::Result<()> {
         let stop = self.door.answer()?;
-        if let Some(Terms { limits, tls }) = self.door.terms() {
+        if let Some(OfferTerms { limits, tls }) = self.door.terms() {
             (self.limits, self.tls) = (limits, tls);
             for client in self.clients.values_mut() {
                 client.connection.reserve(self.limits.reserve());

@@ -30,9 +30,9 @@ mod turns;
 pub mod web;
 
 pub use disk::{
-    Accessed, AdoptError, BOUNDS_US, BackgroundStatus, BackgroundTerms, DeviceTime, Disk, DiskError,
-    DiskStatus, Fence, Floor, Foresight, Gaps, Guard, Hosted, Latency, Measured, MeasuredArm, MeasuredShare,
-    MemoryStatus, Paid, Place, ProbeStatus, PromotedStatus, Reading, ReadingFailure, ReadingResult,
+    Accessed, AdoptError, AppHandle, BOUNDS_US, BackgroundStatus, BackgroundTerms, DeviceTime, Disk,
+    DiskError, DiskStatus, Fence, Floor, Foresight, Gaps, Guard, Hosted, Latency, Measured, MeasuredArm,
+    MeasuredShare, MemoryStatus, Paid, ProbeStatus, PromotedStatus, Reading, ReadingFailure, ReadingResult,
     ReadingTimes, Space, TIMEOUT,
 };
 pub use exporter::Exporter;
@@ -41,7 +41,7 @@ pub use limits::Limits;
 pub use listen::{Address, ListenError, Listener, unlisted};
 pub use mailbox::{Gone, Mailbox, Stop};
 pub use notify::{Moment, notify};
-pub use offer::{Offer, ServeError, Tally, Terms, Ublk};
+pub use offer::{Offer, OfferTerms, ServeError, Tally, Ublk};
 pub use running::Running;
-pub use tape::{FrameError, Frames, Later, Lines, Replay, ReplayError, Replayed, Tape};
+pub use tape::{FrameError, FrameLines, Frames, Later, Replay, ReplayError, Replayed, Tape};
 pub use tls::{Tls, TlsError};

@@ -1,6 +1,6 @@
 //! Calls from other threads to a disk's thread.
 
-use crate::offer::Terms;
+use crate::offer::OfferTerms;
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -14,7 +14,7 @@ use units::Instant;
 /// The most calls that may wait; beyond them the sender waits.
 const MOST_CALLS: usize = 256;
 
-pub(crate) type Call<D> = Box<dyn FnOnce(&mut D, Instant) + Send>;
+pub(crate) type DeviceCall<D> = Box<dyn FnOnce(&mut D, Instant) + Send>;
 
 /// The server has ended; no further call is made on its thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -27,7 +27,7 @@ pub struct Gone;
 /// Foreground requests take no lock for it: that thread looks only when it is woken. Must not be used from within a
 /// call, which would wait for itself.
 pub struct Mailbox<D> {
-    calls: SyncSender<Call<D>>,
+    calls: SyncSender<DeviceCall<D>>,
     bell: Arc<Bell>,
 }
 
@@ -73,7 +73,7 @@ impl<D> Mailbox<D> {
     ///
     /// # Errors
     /// The server has ended.
-    pub fn change(&self, terms: Terms) -> Result<(), Gone> {
+    pub fn change(&self, terms: OfferTerms) -> Result<(), Gone> {
         *self.bell.terms.lock().unwrap_or_else(PoisonError::into_inner) = Some(terms);
         self.bell.ring().map_err(|_| Gone)
     }
@@ -103,7 +103,7 @@ impl Stop {
 #[derive(Debug)]
 struct Bell {
     stopping: AtomicBool,
-    terms: Mutex<Option<Terms>>,
+    terms: Mutex<Option<OfferTerms>>,
     wire: Mutex<UnixStream>,
 }
 
@@ -120,15 +120,15 @@ impl Bell {
 
 /// The server's end of the mailbox.
 #[derive(Debug)]
-pub(crate) struct Door<D> {
-    calls: Receiver<Call<D>>,
+pub(crate) struct Inbox<D> {
+    calls: Receiver<DeviceCall<D>>,
     /// The sender from which further mailboxes are made.
     mailbox: Mailbox<D>,
     wire: Arc<OwnedFd>,
     heard: UnixStream,
 }
 
-impl<D> Door<D> {
+impl<D> Inbox<D> {
     pub fn new() -> io::Result<Self> {
         let (ours, theirs) = UnixStream::pair()?;
         theirs.set_nonblocking(true)?;
@@ -168,11 +168,11 @@ impl<D> Door<D> {
     }
 
     /// Returns the new terms, if they have changed since the last call.
-    pub fn terms(&mut self) -> Option<Terms> {
+    pub fn terms(&mut self) -> Option<OfferTerms> {
         self.mailbox.bell.terms.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    pub fn next(&mut self) -> Option<Call<D>> {
+    pub fn next(&mut self) -> Option<DeviceCall<D>> {
         self.calls.try_recv().ok()
     }
 }

@@ -49,7 +49,7 @@ impl Tally {
 
 /// The parts of an [`Offer`] that may change while it is served.
 #[derive(Clone, Debug, Default)]
-pub struct Terms {
+pub struct OfferTerms {
     /// The limits on the load by its clients.
     pub limits: Limits,
     /// Encryption, for clients that connect from then on.

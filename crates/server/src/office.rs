@@ -3,7 +3,7 @@
 use crate::desk::order::{Order, Told};
 use crate::desk::spec::DiskFacts;
 use crate::desk::{Desk, Setup};
-use crate::disk::{Disk, DiskStatus, Place};
+use crate::disk::{AppHandle, Disk, DiskStatus};
 use crate::mailbox::{Gone, Mailbox};
 use crate::tasks::{Clerks, JournalError, OpenError, Places, Tell};
 use device::Device;
@@ -22,7 +22,7 @@ use units::Instant;
 const TICK: Duration = Duration::from_millis(500);
 
 /// A call of a desk, on its disk's thread.
-pub type Call = Box<dyn FnOnce(&mut Desk, &mut dyn Sessions) + Send>;
+pub type DeskCall = Box<dyn FnOnce(&mut Desk, &mut dyn Sessions) + Send>;
 
 /// A request for a disk's status.
 type Ask = Box<dyn FnOnce(DiskStatus) + Send>;
@@ -51,7 +51,7 @@ pub enum OfficeError {
 pub struct Handle {
     facts: Arc<DiskFacts>,
     places: Places,
-    post: Arc<dyn Fn(Call) -> Result<(), Gone> + Send + Sync>,
+    post: Arc<dyn Fn(DeskCall) -> Result<(), Gone> + Send + Sync>,
     status: Arc<dyn Fn(Ask) -> Result<(), Gone> + Send + Sync>,
     probe: Arc<dyn Fn(ProbeAnswer) -> Result<(), Gone> + Send + Sync>,
 }
@@ -77,7 +77,7 @@ impl Handle {
     ///
     /// # Errors
     /// The disk's server has ended.
-    pub fn post(&self, call: Call) -> Result<(), Gone> {
+    pub fn post(&self, call: DeskCall) -> Result<(), Gone> {
         (self.post)(call)
     }
 
@@ -121,7 +121,7 @@ impl Peers {
 
 /// A desk that is hosted by a disk that is not served yet.
 pub struct Office {
-    desk: Place<Desk>,
+    desk: AppHandle<Desk>,
     facts: Arc<DiskFacts>,
     state: PathBuf,
     places: Places,
@@ -138,8 +138,8 @@ impl std::fmt::Debug for Office {
 
 /// A desk at work.
 #[derive(Debug)]
-pub struct Open {
-    desk: Place<Desk>,
+pub struct OpenDesk {
+    desk: AppHandle<Desk>,
     thread: JoinHandle<()>,
     handle: Handle,
 }
@@ -202,7 +202,7 @@ impl Office {
     ///
     /// # Errors
     /// The system cannot create a thread.
-    pub fn open<D: Device + 'static>(self, mailbox: Mailbox<Disk<D>>) -> io::Result<Open> {
+    pub fn open<D: Device + 'static>(self, mailbox: Mailbox<Disk<D>>) -> io::Result<OpenDesk> {
         let Self { desk, facts, places, clerks, orders, tell, .. } = self;
         let teller = mailbox.clone();
         let told: Tell = Arc::new(move |told: Told| {
@@ -213,7 +213,7 @@ impl Office {
         });
         let _ = tell.set(told);
         let poster = mailbox.clone();
-        let post = move |call: Call| {
+        let post = move |call: DeskCall| {
             poster.send(move |disk: &mut Disk<D>, now| {
                 disk.call(desk, now, |desk, sessions| {
                     desk.set_now(now, unix_ms());
@@ -249,11 +249,11 @@ impl Office {
                 let _ = mailbox.send(tick);
             });
         })?;
-        Ok(Open { desk, thread, handle })
+        Ok(OpenDesk { desk, thread, handle })
     }
 }
 
-impl Open {
+impl OpenDesk {
     /// Returns a handle for other threads.
     pub fn handle(&self) -> Handle {
         self.handle.clone()

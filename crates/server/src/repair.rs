@@ -6,7 +6,7 @@
 
 use crate::desk::table::{Closed, Event, TaskState};
 use crate::office::random_seed;
-use crate::state::{End, Kind, Log, Scan, end_path};
+use crate::state::{End, Log, LogKind, Scan, end_path};
 use crate::tasks::clerks::{OpenError, lock};
 use crate::tasks::files::{Files, Machine, put_aside, read_whole};
 use crate::tasks::journal::{self, Damaged, Journal, JournalError, Note, journal_path, marker_path};
@@ -224,11 +224,11 @@ fn file(files: &dyn Files, state: &Path, name: &str, names: &[String]) -> Option
     let (sound, standing) = if aside {
         (None, "a damaged file that was put aside; remove it when it is of no use any more".into())
     } else if name == "tasks.journal" {
-        log(Kind::Tasks, None)
+        log(LogKind::Tasks, None)
     } else if name == "damaged" {
         (Some(false), journal::marker(files, state).unwrap_or_default())
     } else if name == SUMS_END {
-        match End::check(files, &path, Kind::Sums) {
+        match End::check(files, &path, LogKind::Sums) {
             Ok(()) => (Some(true), "sound; it is the end of a checksum store".into()),
             Err(damage) => (
                 Some(false),
@@ -239,12 +239,12 @@ fn file(files: &dyn Files, state: &Path, name: &str, names: &[String]) -> Option
             ),
         }
     } else if id(".kept").is_some() || name.ends_with(".kept") {
-        log(Kind::Kept, None)
+        log(LogKind::Kept, None)
     } else if name.ends_with(".moves") {
-        log(Kind::Moves, None)
+        log(LogKind::Moves, None)
     } else if name.ends_with(".plan") {
         checked(files, &path, PLAN_BYTES_MAX, |bytes| {
-            apps::reorganizer::Plan::decode(bytes).map(drop).map_err(|error| error.to_string())
+            apps::reorganizer::RelocationPlan::decode(bytes).map(drop).map_err(|error| error.to_string())
         })
     } else if name.ends_with(".map") {
         checked(files, &path, MAP_BYTES_MAX, |bytes| match map_is_sound(bytes) {
@@ -322,8 +322,8 @@ pub(crate) fn mend_with(
         }
         let one = Note { writes: 0, moves: 0, closed: None, used: 0 };
         let one = match kind {
-            crate::desk::spec::Kind::Restore => Note { writes: id, ..one },
-            crate::desk::spec::Kind::Reorganize => Note { moves: id, ..one },
+            crate::desk::spec::TaskKind::Restore => Note { writes: id, ..one },
+            crate::desk::spec::TaskKind::Reorganize => Note { moves: id, ..one },
             _ => one,
         };
         stays = stays.max(one.closes());
@@ -355,11 +355,10 @@ pub(crate) fn mend_with(
         }
     }
     let (body, note) = (journal::encode(&next.events()), Note::of(&next).encode());
-    let log = match Scan::read(files, &path, Kind::Tasks, None, |_| true) {
-        Ok(Some(scan)) => {
-            Log::resume(files, &path, Kind::Tasks, scan).and_then(|mut log| log.replace(files, &body, &note))
-        }
-        Ok(None) => Log::create(files, &path, Kind::Tasks, seed, &body, &note).map(drop),
+    let log = match Scan::read(files, &path, LogKind::Tasks, None, |_| true) {
+        Ok(Some(scan)) => Log::resume(files, &path, LogKind::Tasks, scan)
+            .and_then(|mut log| log.replace(files, &body, &note)),
+        Ok(None) => Log::create(files, &path, LogKind::Tasks, seed, &body, &note).map(drop),
         Err(broken) => Err(io::Error::other(broken)),
     };
     log.map_err(written)?;

@@ -7,7 +7,7 @@ use crate::failure::{Broken, Check, hold};
 use crate::medium::{Health, Medium, lbns};
 use crate::mine::Mine;
 use crate::world::Counts;
-use apps::scrub::{Checksums, Finding, Known, Plan, Scrubber};
+use apps::scrub::{Checksums, Finding, Known, ScrubPlan, Scrubber};
 use scheduler::{Application, Priority, Record, SessionCall, SessionError, Sessions, Watched};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -28,7 +28,7 @@ pub(crate) type Ideal = Rc<RefCell<Vec<u64>>>;
 
 /// Checksums of what was written.
 struct Sums {
-    plan: Plan,
+    plan: ScrubPlan,
     ideal: Ideal,
 }
 
@@ -49,7 +49,7 @@ impl Checksums for Sums {
 /// A scrub under way.
 pub(crate) struct Scrub {
     app: Scrubber<Sums>,
-    plan: Plan,
+    plan: ScrubPlan,
     priority: Priority,
     /// Its saved progress for a restart, and the blocks in it.
     saved: Vec<u8>,
@@ -143,7 +143,7 @@ pub(crate) trait Scrubbing: Calls {
             return Ok(());
         };
         let range = self.clip(0, u64::MAX);
-        let plan = Plan { range, block: Sectors::new(block), sector_bytes: SECTOR_BYTES };
+        let plan = ScrubPlan { range, block: Sectors::new(block), sector_bytes: SECTOR_BYTES };
         let sums = Sums { plan, ideal: Rc::clone(&self.tenants().ideal) };
         let now = self.clock().0;
         let started = self.door(SCRUBBER, |door| Scrubber::start(plan, sums, door, priority, now))?;

@@ -3,7 +3,7 @@
 use super::{ImageWriter, Sink, image::Header};
 use crate::feed::{Feed, Sieve};
 use crate::sessions::{Application, Record, Sessions};
-use crate::snapshot::{Gone, Place, Provider, Shape, SnapshotId};
+use crate::snapshot::{Gone, Provider, Shape, SnapshotId, SnapshotPlace};
 use scheduler::{BlockSet, Priority, SessionError};
 use thiserror::Error;
 use units::{Instant, LbnRange, SessionId};
@@ -54,7 +54,7 @@ impl<S: Sink> Output for ImageWriter<S> {
 
 /// The reason for which a backup did not begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum StartError {
+pub enum BackupStartError {
     /// The snapshot cannot be read.
     #[error(transparent)]
     Gone(#[from] Gone),
@@ -70,7 +70,7 @@ pub enum StartError {
 
 /// The state of a backup.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum BackupState {
     /// Blocks are being read.
     Running,
     /// The target has no room, and the session is suspended. Make room, then call [`Backup::go_on`].
@@ -115,7 +115,7 @@ pub struct Backup<P, O> {
     sector_bytes: usize,
     feed: Feed,
     sieve: Sieve,
-    state: State,
+    state: BackupState,
     counts: Counts,
     /// Whether [`Output::finish`] was called.
     finishing: bool,
@@ -146,7 +146,7 @@ impl<P: Provider, O: Output> Backup<P, O> {
         sector_bytes: usize,
         sessions: &mut dyn Sessions,
         priority: Priority,
-    ) -> Result<Self, StartError> {
+    ) -> Result<Self, BackupStartError> {
         let shape = provider.shape();
         let mut todo = BlockSet::full(shape.blocks);
         let mut at = 0;
@@ -164,12 +164,12 @@ impl<P: Provider, O: Output> Backup<P, O> {
         let own =
             (header.shape, header.snapshot, header.base, header.chunks) == (shape, snapshot, base, blocks);
         if !known || !own || !header.fits() || u64::from(header.sector_bytes) != sector_bytes as u64 {
-            return Err(StartError::OtherImage(snapshot));
+            return Err(BackupStartError::OtherImage(snapshot));
         }
         let session = sessions.open(priority)?;
         let feed = Feed::new(session, shape.block, todo);
         let counts = Counts { blocks, written, ..Counts::default() };
-        let (sieve, state) = (Sieve::new(shape.blocks), State::Running);
+        let (sieve, state) = (Sieve::new(shape.blocks), BackupState::Running);
         let mut backup = Self {
             provider,
             output,
@@ -186,7 +186,7 @@ impl<P: Provider, O: Output> Backup<P, O> {
         };
         backup.proceed(sessions);
         match backup.state {
-            State::Refused(error) => {
+            BackupState::Refused(error) => {
                 let _ = sessions.close(session);
                 Err(error.into())
             }
@@ -195,7 +195,7 @@ impl<P: Provider, O: Output> Backup<P, O> {
     }
 
     /// Returns the state.
-    pub fn state(&self) -> &State {
+    pub fn state(&self) -> &BackupState {
         &self.state
     }
 
@@ -221,10 +221,13 @@ impl<P: Provider, O: Output> Backup<P, O> {
 
     /// Resumes after the target, or the scheduler's task list, has room again.
     pub fn go_on(&mut self, sessions: &mut dyn Sessions) {
-        if matches!(self.state, State::TargetFull | State::Refused(SessionError::TooManyTasks { .. })) {
-            self.state = State::Running;
+        if matches!(
+            self.state,
+            BackupState::TargetFull | BackupState::Refused(SessionError::TooManyTasks { .. })
+        ) {
+            self.state = BackupState::Running;
             self.proceed(sessions);
-            if self.state == State::Running {
+            if self.state == BackupState::Running {
                 let _ = sessions.resume(self.session);
             }
         }
@@ -233,21 +236,21 @@ impl<P: Provider, O: Output> Backup<P, O> {
     /// Writes what waits, registers what there is room for, and ends if nothing is left.
     fn proceed(&mut self, sessions: &mut dyn Sessions) {
         let next = self.try_proceed(sessions);
-        if next != State::Running && self.state == State::Running {
+        if next != BackupState::Running && self.state == BackupState::Running {
             match next {
-                State::TargetFull => drop(sessions.suspend(self.session)),
-                State::Refused(SessionError::TooManyTasks { .. }) => {}
+                BackupState::TargetFull => drop(sessions.suspend(self.session)),
+                BackupState::Refused(SessionError::TooManyTasks { .. }) => {}
                 _ => drop(sessions.close(self.session)),
             }
             self.state = next;
         }
     }
 
-    fn try_proceed(&mut self, sessions: &mut dyn Sessions) -> State {
+    fn try_proceed(&mut self, sessions: &mut dyn Sessions) -> BackupState {
         match self.output.flush() {
             Ok(true) => {}
-            Ok(false) => return State::TargetFull,
-            Err(why) => return State::OutputFailed(why),
+            Ok(false) => return BackupState::TargetFull,
+            Err(why) => return BackupState::OutputFailed(why),
         }
         let (mut gone, mut lost) = (None, Vec::new());
         let (provider, snapshot, base) = (&self.provider, self.snapshot, self.base);
@@ -266,14 +269,14 @@ impl<P: Provider, O: Output> Backup<P, O> {
         });
         let sifting = self.sieve.fill(sessions, self.session, self.sector_bytes, |block| {
             match provider.locate(snapshot, block) {
-                Ok(Place::At(range)) => return Some(range),
-                Ok(Place::Lost | Place::Hole) => lost.push(block),
+                Ok(SnapshotPlace::At(range)) => return Some(range),
+                Ok(SnapshotPlace::Lost | SnapshotPlace::Hole) => lost.push(block),
                 Err(error) => gone = Some(error),
             }
             None
         });
         if let Some(gone) = gone {
-            return State::Gone(gone);
+            return BackupState::Gone(gone);
         }
         for block in lost {
             self.lost(block);
@@ -282,7 +285,7 @@ impl<P: Provider, O: Output> Backup<P, O> {
             // The tasks of other sessions end too, so room comes later; retry while a task of this session is out to
             // trigger it.
             Err(SessionError::TooManyTasks { .. }) if self.feed.out() + self.sieve.out() > 0 => {}
-            Err(error) => return State::Refused(error),
+            Err(error) => return BackupState::Refused(error),
             Ok(()) => {}
         }
         if self.counts.written == self.counts.blocks {
@@ -291,12 +294,12 @@ impl<P: Provider, O: Output> Backup<P, O> {
                 self.output.finish();
             }
             return match self.output.flush() {
-                Ok(true) => State::Finished,
-                Ok(false) => State::TargetFull,
-                Err(why) => State::OutputFailed(why),
+                Ok(true) => BackupState::Finished,
+                Ok(false) => BackupState::TargetFull,
+                Err(why) => BackupState::OutputFailed(why),
             };
         }
-        State::Running
+        BackupState::Running
     }
 
     fn lost(&mut self, block: u64) {
@@ -313,12 +316,12 @@ impl<P: Provider, O: Output> Backup<P, O> {
     /// Checks a block that was read from `from`; returns whether its content is the snapshot's.
     fn arrived(&mut self, block: u64, from: LbnRange) -> bool {
         match self.provider.locate(self.snapshot, block) {
-            Ok(Place::At(range)) if range == from => return true,
-            Ok(Place::At(_) | Place::Hole) => {
+            Ok(SnapshotPlace::At(range)) if range == from => return true,
+            Ok(SnapshotPlace::At(_) | SnapshotPlace::Hole) => {
                 self.counts.moved += 1;
                 self.feed.again(block);
             }
-            Ok(Place::Lost) => self.lost(block),
+            Ok(SnapshotPlace::Lost) => self.lost(block),
             // The next `fill` of the feed reports that the snapshot is gone.
             Err(_) => self.feed.again(block),
         }
@@ -328,7 +331,9 @@ impl<P: Provider, O: Output> Backup<P, O> {
 
 impl<P: Provider, O: Output> Application for Backup<P, O> {
     fn done(&mut self, sessions: &mut dyn Sessions, done: &Record, bytes: &[u8], _: Instant) {
-        if done.session != self.session || !matches!(self.state, State::Running | State::TargetFull) {
+        if done.session != self.session
+            || !matches!(self.state, BackupState::Running | BackupState::TargetFull)
+        {
             return;
         }
         let whole = self.shape.block.get() as usize * self.sector_bytes;
@@ -349,7 +354,7 @@ impl<P: Provider, O: Output> Application for Backup<P, O> {
             let bad: Vec<u32> = sifted.bad.iter().map(|lbn| lbn.since(start).get() as u32).collect();
             self.put(sifted.block, &sifted.bytes, &bad);
         }
-        if self.state == State::Running {
+        if self.state == BackupState::Running {
             self.proceed(sessions);
         }
     }

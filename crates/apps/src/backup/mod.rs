@@ -10,7 +10,7 @@ mod replica;
 pub mod restore;
 mod save;
 
-pub use app::{Backup, Counts, Output, StartError, State};
+pub use app::{Backup, BackupStartError, BackupState, Counts, Output};
 pub use image::ImageWriter;
 pub use replica::{Replica, ReplicaError};
 pub use restore::{Point, restore, restore_range, salvage, verify};

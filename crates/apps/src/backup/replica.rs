@@ -24,7 +24,7 @@ pub enum ReplicaError {
 
 /// A block that is not wholly written.
 #[derive(Clone, Debug)]
-struct Part {
+struct PartialBlock {
     block: u64,
     runs: Vec<(Lbn, Vec<u8>)>,
     missing: Vec<Lbn>,
@@ -39,7 +39,7 @@ pub struct Replica<D> {
     header: Header,
     destination: D,
     written: BlockSet,
-    waiting: VecDeque<Part>,
+    waiting: VecDeque<PartialBlock>,
     waiting_bytes: usize,
     missing: Vec<Lbn>,
     /// Whether all blocks were put, and whether all are durable.
@@ -145,7 +145,7 @@ impl<D: Destination> Output for Replica<D> {
         let runs = sound(home, self.header.sector_bytes as usize, bytes, bad);
         let runs = runs.into_iter().map(|(at, run)| (at, run.to_vec())).collect();
         let missing = bad.iter().map(|s| Lbn::new(home.get().saturating_add(u64::from(*s)))).collect();
-        self.waiting.push_back(Part { block, runs, missing });
+        self.waiting.push_back(PartialBlock { block, runs, missing });
         self.waiting_bytes += bytes.len();
     }
 

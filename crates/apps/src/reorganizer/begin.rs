@@ -2,13 +2,13 @@
 //! ([`Prepared`]); the rest goes in steps of bounded length, so that a plan of a million blocks does not delay other
 //! work.
 
-use super::journal::{self, Header, Nvram, Recovered};
+use super::journal::{self, JournalHeader, Nvram, Recovered};
 use super::links::{Links, NONE};
 use super::machine::Reorganizer;
-use super::plan::Plan;
+use super::plan::RelocationPlan;
 use super::ranges::{self, Span};
 use super::staging::Staging;
-use super::told::{Options, RecoverError, StartError};
+use super::told::{Options, RecoverError, ReorganizeStartError};
 use crate::sessions::{Parameter, Sessions};
 use units::{Bytes, Sectors};
 
@@ -16,7 +16,7 @@ use units::{Bytes, Sectors};
 #[derive(Clone, Debug)]
 pub struct Prepared {
     pub(super) from: Recovered,
-    pub(super) header: Header,
+    pub(super) header: JournalHeader,
     pub(super) free: Vec<(u64, u64)>,
     pub(super) block: Sectors,
     pub(super) capacity: Sectors,
@@ -43,8 +43,12 @@ impl Prepared {
     /// Prepares a new plan, on a drive with sectors of `sector` bytes.
     ///
     /// # Errors
-    /// [`StartError::Staging`], [`StartError::Threshold`].
-    pub fn fresh(plan: &Plan, options: Options, sector: Bytes) -> Result<Self, StartError> {
+    /// [`ReorganizeStartError::Staging`], [`ReorganizeStartError::Threshold`].
+    pub fn fresh(
+        plan: &RelocationPlan,
+        options: Options,
+        sector: Bytes,
+    ) -> Result<Self, ReorganizeStartError> {
         let fresh = Recovered { links: Links::new(plan), staging: Staging::default(), faults: Vec::new() };
         Self::of(plan, fresh, options, sector)
     }
@@ -54,21 +58,26 @@ impl Prepared {
     /// # Errors
     /// [`RecoverError`], except for sessions and memory.
     pub fn recovered(
-        plan: &Plan,
+        plan: &RelocationPlan,
         state: &[u8],
         options: Options,
         sector: Bytes,
     ) -> Result<Self, RecoverError> {
-        let recovered = journal::recover(plan, &Header::new(plan, sector, options.staging), state)?;
+        let recovered = journal::recover(plan, &JournalHeader::new(plan, sector, options.staging), state)?;
         Ok(Self::of(plan, recovered, options, sector)?)
     }
 
-    fn of(plan: &Plan, from: Recovered, options: Options, sector: Bytes) -> Result<Self, StartError> {
+    fn of(
+        plan: &RelocationPlan,
+        from: Recovered,
+        options: Options,
+        sector: Bytes,
+    ) -> Result<Self, ReorganizeStartError> {
         if options.staging < 2 {
-            return Err(StartError::Staging(options.staging));
+            return Err(ReorganizeStartError::Staging(options.staging));
         }
         if !(1..=100).contains(&options.threshold_percent) {
-            return Err(StartError::Threshold(options.threshold_percent));
+            return Err(ReorganizeStartError::Threshold(options.threshold_percent));
         }
         let waiting = [0, 1].map(|class| {
             let links = &from.links;
@@ -76,7 +85,7 @@ impl Prepared {
             let blocks: Vec<u32> = (0..links.len() as u32).filter(of_class).collect();
             ranges::bridged(links, &blocks, plan.block())
         });
-        let header = Header::new(plan, sector, options.staging);
+        let header = JournalHeader::new(plan, sector, options.staging);
         let (free, block, capacity) = (free_places(plan), plan.block(), plan.capacity());
         Ok(Self { from, header, free, block, capacity, sector, options, waiting })
     }
@@ -103,16 +112,24 @@ impl<N: Nvram> Reorganizer<N> {
     /// [`begin_some`](Self::begin_some) has returned true.
     ///
     /// # Errors
-    /// [`StartError::Session`]; then no session is left open.
-    pub fn begin(prepared: Prepared, nvram: N, sessions: &mut dyn Sessions) -> Result<Self, StartError> {
+    /// [`ReorganizeStartError::Session`]; then no session is left open.
+    pub fn begin(
+        prepared: Prepared,
+        nvram: N,
+        sessions: &mut dyn Sessions,
+    ) -> Result<Self, ReorganizeStartError> {
         Self::open(prepared, true, nvram, sessions)
     }
 
     /// Registers more, with at most `most` calls of the sessions; returns whether all is registered.
     ///
     /// # Errors
-    /// [`StartError`]; then all its sessions are closed, and the reorganisation has ended.
-    pub fn begin_some(&mut self, sessions: &mut dyn Sessions, most: usize) -> Result<bool, StartError> {
+    /// [`ReorganizeStartError`]; then all its sessions are closed, and the reorganisation has ended.
+    pub fn begin_some(
+        &mut self,
+        sessions: &mut dyn Sessions,
+        most: usize,
+    ) -> Result<bool, ReorganizeStartError> {
         let told = self.register_some(sessions, most);
         if told.is_err() {
             self.close(sessions);
@@ -125,7 +142,11 @@ impl<N: Nvram> Reorganizer<N> {
         self.beginning.is_some()
     }
 
-    fn register_some(&mut self, sessions: &mut dyn Sessions, most: usize) -> Result<bool, StartError> {
+    fn register_some(
+        &mut self,
+        sessions: &mut dyn Sessions,
+        most: usize,
+    ) -> Result<bool, ReorganizeStartError> {
         let Some(mut at) = self.beginning.take() else { return Ok(true) };
         // A call that fails ends the reorganisation.
         for _ in 0..most.max(1) {
@@ -160,7 +181,7 @@ impl<N: Nvram> Reorganizer<N> {
         Ok(false)
     }
 
-    fn begun(&mut self, sessions: &mut dyn Sessions) -> Result<(), StartError> {
+    fn begun(&mut self, sessions: &mut dyn Sessions) -> Result<(), ReorganizeStartError> {
         if let Some(error) = self.refused {
             return Err(error.into());
         }
@@ -175,7 +196,7 @@ impl<N: Nvram> Reorganizer<N> {
 }
 
 /// Returns the destinations that are no block's source, in order, with adjacent ones merged.
-fn free_places(plan: &Plan) -> Vec<(u64, u64)> {
+fn free_places(plan: &RelocationPlan) -> Vec<(u64, u64)> {
     let mut free: Vec<(u64, u64)> = plan
         .blocks()
         .iter()

@@ -2,14 +2,14 @@
 //! module maps them to their current places.
 
 use super::journal::Nvram;
-use super::links::State;
+use super::links::BlockState;
 use super::machine::Reorganizer;
 use crate::sessions::Sessions;
 use units::{Lbn, LbnRange, Op, Sectors};
 
 /// The current place of a part of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum AccessPlace {
     /// On the medium, from this LBN on.
     Medium(Lbn),
     /// In the staging area: the access has done this part already.
@@ -22,7 +22,7 @@ pub struct Piece {
     /// The LBNs by which the host addresses it.
     pub logical: LbnRange,
     /// Its current place.
-    pub place: Place,
+    pub place: AccessPlace,
 }
 
 /// A foreground access: carry out its pieces on the medium, then pass it to [`Reorganizer::end`].
@@ -88,7 +88,7 @@ impl<N: Nvram> Reorganizer<N> {
     pub fn begin_read(&mut self, logical: LbnRange, into: &mut [u8]) -> Result<Access, AccessError> {
         let parts = self.checked(logical, into.len())?;
         for (piece, block) in &parts {
-            if let (Place::Staging, Some(b)) = (piece.place, *block) {
+            if let (AccessPlace::Staging, Some(b)) = (piece.place, *block) {
                 let offset = self.bytes_between(Lbn::new(self.links.block(b).from), piece.logical.start());
                 let at = self.bytes_between(logical.start(), piece.logical.start());
                 let len = self.bytes_between(piece.logical.start(), piece.logical.end());
@@ -118,7 +118,7 @@ impl<N: Nvram> Reorganizer<N> {
         from: &[u8],
     ) -> Result<Access, AccessError> {
         let parts = self.checked(logical, from.len())?;
-        let staged = |p: &&(Piece, Option<u32>)| p.0.place == Place::Staging;
+        let staged = |p: &&(Piece, Option<u32>)| p.0.place == AccessPlace::Staging;
         for (piece, block) in parts.iter().filter(staged) {
             let start = piece.logical.start();
             let at = self.bytes_between(logical.start(), start);
@@ -189,15 +189,15 @@ impl<N: Nvram> Reorganizer<N> {
             let (stop, place, block) = match source {
                 Some(source) if source.start() <= at => {
                     let place = match self.links.on_medium(b) {
-                        Some(start) => Place::Medium(start + at.since(source.start())),
-                        None => Place::Staging,
+                        Some(start) => AccessPlace::Medium(start + at.since(source.start())),
+                        None => AccessPlace::Staging,
                     };
                     (source.end(), place, Some(b))
                 }
                 next => {
                     let stop = next.map_or(end, |source| source.start()).min(end);
                     self.not_free(at, stop)?;
-                    (stop, Place::Medium(at), None)
+                    (stop, AccessPlace::Medium(at), None)
                 }
             };
             let stop = stop.min(end);
@@ -222,9 +222,9 @@ impl<N: Nvram> Reorganizer<N> {
 
     fn access(&mut self, op: Op, parts: Vec<(Piece, Option<u32>)>, blocks: Vec<u32>) -> Access {
         let elsewhere = |p: &&(Piece, Option<u32>)| match (p.0.place, p.1) {
-            (Place::Staging, _) => true,
-            (Place::Medium(_), Some(b)) => self.links.state(b) == State::Done,
-            (Place::Medium(_), None) => false,
+            (AccessPlace::Staging, _) => true,
+            (AccessPlace::Medium(_), Some(b)) => self.links.state(b) == BlockState::Done,
+            (AccessPlace::Medium(_), None) => false,
         };
         self.statistics.redirected += parts.iter().filter(elsewhere).count() as u64;
         Access { op, pieces: parts.into_iter().map(|p| p.0).collect(), blocks }

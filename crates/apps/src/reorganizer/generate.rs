@@ -3,7 +3,7 @@
 //! Random numbers come from an argument: `below(n)` returns a uniform whole number below n. The workload crate's
 //! `Stream::below` is one.
 
-use super::plan::{Move, Plan, PlanError};
+use super::plan::{Move, RelocationPlan, RelocationPlanError};
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 use units::{Lbn, LbnRange, Sectors};
@@ -11,20 +11,20 @@ use units::{Lbn, LbnRange, Sectors};
 /// A source of random numbers.
 pub type Below<'a> = &'a mut dyn FnMut(NonZeroU64) -> u64;
 
-impl Plan {
+impl RelocationPlan {
     /// Creates a plan that moves random blocks of `region` to random other places of it: few of them depend on
     /// another. Other places of the region count as free, as in the paper; a block that draws its own place stays
     /// there.
     ///
     /// # Errors
-    /// There are more blocks than places in the region; or an error of [`Plan::new`].
+    /// There are more blocks than places in the region; or an error of [`RelocationPlan::new`].
     pub fn random(
         region: LbnRange,
         block: Sectors,
         capacity: Sectors,
         count: u64,
         below: Below<'_>,
-    ) -> Result<Self, PlanError> {
+    ) -> Result<Self, RelocationPlanError> {
         let from = sample(places(region, block)?, count, below)?;
         let to = sample(places(region, block)?, count, below)?;
         let moves: Vec<Move> = from.iter().zip(&to).map(|(&f, &t)| one(region, block, f, t)).collect();
@@ -42,7 +42,7 @@ impl Plan {
         capacity: Sectors,
         count: u64,
         below: Below<'_>,
-    ) -> Result<Self, PlanError> {
+    ) -> Result<Self, RelocationPlanError> {
         let ring = sample(places(region, block)?, count, below)?;
         let next = ring.iter().cycle().skip(1);
         let moves: Vec<Move> = ring.iter().zip(next).map(|(&f, &t)| one(region, block, f, t)).collect();
@@ -60,7 +60,7 @@ impl Plan {
         capacity: Sectors,
         count: u64,
         below: Below<'_>,
-    ) -> Result<Self, PlanError> {
+    ) -> Result<Self, RelocationPlanError> {
         let chosen = sample(tracks.len() as u64, count, below)?;
         let mut by_length: BTreeMap<u64, (Vec<LbnRange>, Vec<LbnRange>)> = BTreeMap::new();
         for track in tracks {
@@ -79,8 +79,8 @@ impl Plan {
     }
 }
 
-fn places(region: LbnRange, block: Sectors) -> Result<u64, PlanError> {
-    region.len().get().checked_div(block.get()).ok_or(PlanError::BlockSize(block))
+fn places(region: LbnRange, block: Sectors) -> Result<u64, RelocationPlanError> {
+    region.len().get().checked_div(block.get()).ok_or(RelocationPlanError::BlockSize(block))
 }
 
 fn one(region: LbnRange, block: Sectors, from: u64, to: u64) -> Move {
@@ -90,12 +90,12 @@ fn one(region: LbnRange, block: Sectors, from: u64, to: u64) -> Move {
 
 /// Returns `count` different numbers below `places` in random order: Fisher and Yates' shuffle, which stores only the
 /// touched entries, so that a few blocks of a large drive cost little.
-fn sample(places: u64, count: u64, below: Below<'_>) -> Result<Vec<u64>, PlanError> {
+fn sample(places: u64, count: u64, below: Below<'_>) -> Result<Vec<u64>, RelocationPlanError> {
     if count > places {
-        return Err(PlanError::Count { count, places });
+        return Err(RelocationPlanError::Count { count, places });
     }
     if count > super::plan::MOST_BLOCKS as u64 {
-        return Err(PlanError::TooManyBlocks);
+        return Err(RelocationPlanError::TooManyBlocks);
     }
     let mut swapped: BTreeMap<u64, u64> = BTreeMap::new();
     let mut chosen = Vec::with_capacity(count as usize);

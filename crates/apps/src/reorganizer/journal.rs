@@ -1,7 +1,7 @@
 //! The state that survives a crash: a header, a checkpoint, and small entries after it (format: docs/REORGANIZER.md).
 
-use super::links::{Links, NONE, State};
-use super::plan::Plan;
+use super::links::{BlockState, Links, NONE};
+use super::plan::RelocationPlan;
 use super::staging::Staging;
 use crate::codec::{Cursor, seal, unseal};
 use units::{Bytes, Lbn, LbnRange};
@@ -83,7 +83,7 @@ impl Nvram for Memory {
 
 /// The reason for which saved state was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum StateError {
+pub enum ReorganizeStateError {
     /// The bytes are something else, or missing.
     #[error(
         "this is no reorganiser's state: its first {HEADER} bytes are not a header; give the staging area's memory"
@@ -203,7 +203,7 @@ impl Journal {
     pub fn compact(
         &mut self,
         nvram: &mut impl Nvram,
-        of: &Header,
+        of: &JournalHeader,
         links: &Links,
         staging: &Staging,
         faults: &[Fault],
@@ -221,15 +221,15 @@ impl Journal {
 
 /// The identity of the plan that a state belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Header {
+pub struct JournalHeader {
     digest: u32,
     blocks: u64,
     sector: u64,
     staging: u64,
 }
 
-impl Header {
-    pub fn new(plan: &Plan, sector: Bytes, staging: u64) -> Self {
+impl JournalHeader {
+    pub fn new(plan: &RelocationPlan, sector: Bytes, staging: u64) -> Self {
         Self { digest: plan.digest(), blocks: plan.len() as u64, sector: sector.get(), staging }
     }
 
@@ -251,28 +251,28 @@ impl Header {
     }
 
     /// Refuses a state that does not begin with this header; a larger staging area is accepted.
-    fn check(&self, bytes: &[u8]) -> Result<Self, StateError> {
-        let (header, _) = bytes.split_at_checked(HEADER).ok_or(StateError::NotState)?;
+    fn check(&self, bytes: &[u8]) -> Result<Self, ReorganizeStateError> {
+        let (header, _) = bytes.split_at_checked(HEADER).ok_or(ReorganizeStateError::NotState)?;
         let mut fields = Cursor::new(header);
         if fields.take(MAGIC.len()) != Some(MAGIC.as_slice()) {
-            return Err(StateError::NotState);
+            return Err(ReorganizeStateError::NotState);
         }
         match fields.u32() {
             Some(VERSION) if unseal(header).is_some() => {}
-            Some(VERSION) => return Err(StateError::Damaged(0)),
-            version => return Err(StateError::Version(version.unwrap_or_default())),
+            Some(VERSION) => return Err(ReorganizeStateError::Damaged(0)),
+            version => return Err(ReorganizeStateError::Version(version.unwrap_or_default())),
         }
-        let digest = fields.u32().ok_or(StateError::NotState)?;
-        let mut word = || fields.u64().ok_or(StateError::NotState);
+        let digest = fields.u32().ok_or(ReorganizeStateError::NotState)?;
+        let mut word = || fields.u64().ok_or(ReorganizeStateError::NotState);
         let (blocks, sector, staging) = (word()?, word()?, word()?);
         if (digest, blocks) != (self.digest, self.blocks) {
-            return Err(StateError::OtherPlan);
+            return Err(ReorganizeStateError::OtherPlan);
         }
         if sector != self.sector {
-            return Err(StateError::SectorBytes(Bytes::new(sector)));
+            return Err(ReorganizeStateError::SectorBytes(Bytes::new(sector)));
         }
         if staging > self.staging {
-            return Err(StateError::StagingShrunk { needed: staging, given: self.staging });
+            return Err(ReorganizeStateError::StagingShrunk { needed: staging, given: self.staging });
         }
         Ok(Self { digest, blocks, sector, staging })
     }
@@ -303,10 +303,10 @@ fn entry(bytes: &mut Vec<u8>, chain: u32, kind: u8, parts: &[&[u8]]) -> u32 {
 fn checkpoint(links: &Links, staging: &Staging, faults: &[Fault]) -> Vec<u8> {
     let count = links.len() as u32;
     let mut bytes = vec![0; links.len().div_ceil(8)];
-    for b in (0..count).filter(|&b| links.state(b) == State::Done) {
+    for b in (0..count).filter(|&b| links.state(b) == BlockState::Done) {
         bytes[b as usize / 8] |= 1 << (b % 8);
     }
-    let stuck: Vec<u32> = (0..count).filter(|&b| links.state(b) == State::Stuck).collect();
+    let stuck: Vec<u32> = (0..count).filter(|&b| links.state(b) == BlockState::Stuck).collect();
     bytes.extend((stuck.len() as u32).to_le_bytes());
     stuck.iter().for_each(|b| bytes.extend(b.to_le_bytes()));
     bytes.extend((links.relinked().count() as u32).to_le_bytes());
@@ -325,7 +325,7 @@ fn checkpoint(links: &Links, staging: &Staging, faults: &[Fault]) -> Vec<u8> {
     bytes.extend((staging.len() as u32).to_le_bytes());
     for (b, held) in staging.iter() {
         bytes.extend(b.to_le_bytes());
-        bytes.push(u8::from(links.state(b) == State::Kept));
+        bytes.push(u8::from(links.state(b) == BlockState::Kept));
         bytes.extend(held);
     }
     bytes
@@ -340,7 +340,11 @@ pub struct Recovered {
 }
 
 /// Reads a state from its first byte to its last whole entry.
-pub fn recover(plan: &Plan, header: &Header, bytes: &[u8]) -> Result<Recovered, StateError> {
+pub fn recover(
+    plan: &RelocationPlan,
+    header: &JournalHeader,
+    bytes: &[u8],
+) -> Result<Recovered, ReorganizeStateError> {
     let written = header.check(bytes)?;
     let mut state = Recovered { links: Links::new(plan), staging: Staging::default(), faults: Vec::new() };
     let mut chain = written.chain();
@@ -348,11 +352,14 @@ pub fn recover(plan: &Plan, header: &Header, bytes: &[u8]) -> Result<Recovered, 
     while let Some(found) = next(bytes, at, chain)? {
         let first = at == HEADER;
         if first != (found.kind == CHECKPOINT) {
-            return Err(StateError::Contradiction { at, what: "the checkpoint is not the first entry" });
+            return Err(ReorganizeStateError::Contradiction {
+                at,
+                what: "the checkpoint is not the first entry",
+            });
         }
-        state.apply(&found, header).map_err(|what| StateError::Contradiction { at, what })?;
+        state.apply(&found, header).map_err(|what| ReorganizeStateError::Contradiction { at, what })?;
         if state.links.staged + state.links.kept > written.staging {
-            return Err(StateError::Contradiction {
+            return Err(ReorganizeStateError::Contradiction {
                 at,
                 what: "more blocks are staged than there is room for",
             });
@@ -361,7 +368,7 @@ pub fn recover(plan: &Plan, header: &Header, bytes: &[u8]) -> Result<Recovered, 
     }
     if at == HEADER {
         // The checkpoint is written with the header, atomically.
-        return Err(StateError::Damaged(HEADER));
+        return Err(ReorganizeStateError::Damaged(HEADER));
     }
     for b in 0..state.links.len() as u32 {
         state.links.sort(b);
@@ -369,7 +376,7 @@ pub fn recover(plan: &Plan, header: &Header, bytes: &[u8]) -> Result<Recovered, 
     Ok(state)
 }
 
-struct Found<'a> {
+struct JournalRecord<'a> {
     kind: u8,
     payload: &'a [u8],
     end: usize,
@@ -377,8 +384,8 @@ struct Found<'a> {
 }
 
 /// Returns the entry at `at`; `None` at the end, or if the crash cut the last append short.
-fn next(bytes: &[u8], at: usize, chain: u32) -> Result<Option<Found<'_>>, StateError> {
-    let damaged = StateError::Damaged(at);
+fn next(bytes: &[u8], at: usize, chain: u32) -> Result<Option<JournalRecord<'_>>, ReorganizeStateError> {
+    let damaged = ReorganizeStateError::Damaged(at);
     let Some((head, rest)) = bytes.get(at..).and_then(|r| r.split_at_checked(ENTRY_HEAD)) else {
         return Ok(None);
     };
@@ -405,14 +412,14 @@ fn next(bytes: &[u8], at: usize, chain: u32) -> Result<Option<Found<'_>>, StateE
     if chain != stored {
         return Err(damaged);
     }
-    Ok(Some(Found { kind, payload, end: at + ENTRY_HEAD + len + 4, chain }))
+    Ok(Some(JournalRecord { kind, payload, end: at + ENTRY_HEAD + len + 4, chain }))
 }
 
 const SHORT: &str = "an entry has not the length of its kind";
 const NO_BLOCK: &str = "an entry names a block that the plan has not";
 
 impl Recovered {
-    fn apply(&mut self, found: &Found<'_>, header: &Header) -> Result<(), &'static str> {
+    fn apply(&mut self, found: &JournalRecord<'_>, header: &JournalHeader) -> Result<(), &'static str> {
         let mut rest = Cursor::new(found.payload);
         if found.kind == CHECKPOINT {
             return self.checkpoint(rest, header);
@@ -466,33 +473,33 @@ impl Recovered {
 
     /// Fails unless b is staged and its destination is clear.
     fn staged(&self, b: u32) -> Result<(), &'static str> {
-        if self.links.state(b) != State::Staged || !self.links.clear(b) {
+        if self.links.state(b) != BlockState::Staged || !self.links.clear(b) {
             return Err("a block was written that was not to be written");
         }
         Ok(())
     }
 
-    fn bytes(&self, b: u32, header: &Header) -> u64 {
+    fn bytes(&self, b: u32, header: &JournalHeader) -> u64 {
         u64::from(self.links.block(b).sectors).saturating_mul(header.sector)
     }
 
-    fn checkpoint(&mut self, mut rest: Cursor<'_>, header: &Header) -> Result<(), &'static str> {
+    fn checkpoint(&mut self, mut rest: Cursor<'_>, header: &JournalHeader) -> Result<(), &'static str> {
         let rest = &mut rest;
         let count = self.links.len();
         let bits = rest.take(count.div_ceil(8)).ok_or(SHORT)?;
-        let mut states: Vec<State> = (0..count)
-            .map(|b| if bits[b / 8] >> (b % 8) & 1 == 1 { State::Done } else { State::Unread })
+        let mut states: Vec<BlockState> = (0..count)
+            .map(|b| if bits[b / 8] >> (b % 8) & 1 == 1 { BlockState::Done } else { BlockState::Unread })
             .collect();
         let mut set = |b: u32, state| {
             let slot = states.get_mut(b as usize).ok_or(NO_BLOCK)?;
-            if *slot != State::Unread {
+            if *slot != BlockState::Unread {
                 return Err("a block is in two states");
             }
             *slot = state;
             Ok(())
         };
         for _ in 0..number(rest)? {
-            set(number(rest)?, State::Stuck)?;
+            set(number(rest)?, BlockState::Stuck)?;
         }
         for _ in 0..number(rest)? {
             let b = number(rest)?;
@@ -516,7 +523,7 @@ impl Recovered {
         for _ in 0..number(rest)? {
             let b = number(rest)?;
             let kept = rest.u8().ok_or(SHORT)?;
-            set(b, if kept == 0 { State::Staged } else { State::Kept })?;
+            set(b, if kept == 0 { BlockState::Staged } else { BlockState::Kept })?;
             let len = usize::try_from(self.bytes(b, header)).map_err(|_| SHORT)?;
             let bytes = rest.take(len).ok_or(SHORT)?;
             self.staging.insert(b, bytes.to_vec());

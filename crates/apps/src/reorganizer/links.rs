@@ -4,7 +4,7 @@
 //! Block b goes to the place of block `ahead[b]`; block `behind[b]` goes to b's place. A chain ends at a place that
 //! was free; all other dependencies are cycles.
 
-use super::plan::{Block, Plan};
+use super::plan::{Block, RelocationPlan};
 use std::collections::BTreeSet;
 use units::Lbn;
 
@@ -14,7 +14,7 @@ pub const NONE: u32 = u32::MAX;
 /// The state of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum State {
+pub enum BlockState {
     /// On the medium at its source; no staged block waits for its place, and its destination is not vacated.
     Unread,
     /// On the medium at its source; once read, it can be written, or lets a staged block be written.
@@ -34,7 +34,7 @@ pub struct Links {
     blocks: Vec<Block>,
     ahead: Vec<u32>,
     behind: Vec<u32>,
-    state: Vec<State>,
+    state: Vec<BlockState>,
     /// Blocks with another destination or other links than in the plan.
     relinked: BTreeSet<u32>,
     pub waiting: u64,
@@ -48,13 +48,13 @@ pub struct Links {
 }
 
 impl Links {
-    pub fn new(plan: &Plan) -> Self {
+    pub fn new(plan: &RelocationPlan) -> Self {
         let blocks = plan.blocks().to_vec();
         let count = blocks.len();
         let mut links = Self {
             ahead: plan.ahead().to_vec(),
             behind: vec![NONE; count],
-            state: vec![State::Unread; count],
+            state: vec![BlockState::Unread; count],
             relinked: BTreeSet::new(),
             waiting: count as u64,
             ready: 0,
@@ -72,7 +72,7 @@ impl Links {
         }
         for b in 0..count as u32 {
             if links.clear(b) {
-                links.set(b, State::Ready);
+                links.set(b, BlockState::Ready);
             }
         }
         links
@@ -86,7 +86,7 @@ impl Links {
         &self.blocks[b as usize]
     }
 
-    pub fn state(&self, b: u32) -> State {
+    pub fn state(&self, b: u32) -> BlockState {
         self.state[b as usize]
     }
 
@@ -115,43 +115,43 @@ impl Links {
     }
 
     pub fn vacated(&self, b: u32) -> bool {
-        matches!(self.state(b), State::Staged | State::Done | State::Kept)
+        matches!(self.state(b), BlockState::Staged | BlockState::Done | BlockState::Kept)
     }
 
     pub fn waits(&self, b: u32) -> bool {
-        matches!(self.state(b), State::Unread | State::Ready)
+        matches!(self.state(b), BlockState::Unread | BlockState::Ready)
     }
 
     /// Returns the session that reads a waiting block: that of unwritable blocks (0), or of writable ones (1).
     pub fn class(&self, b: u32) -> usize {
-        usize::from(self.state(b) == State::Ready)
+        usize::from(self.state(b) == BlockState::Ready)
     }
 
     /// Returns whether reading b lets a staged block be written.
     pub fn clears_staged(&self, b: u32) -> bool {
         let behind = self.behind(b);
-        behind != NONE && self.state(behind) == State::Staged && self.waits(b)
+        behind != NONE && self.state(behind) == BlockState::Staged && self.waits(b)
     }
 
-    fn set(&mut self, b: u32, state: State) {
+    fn set(&mut self, b: u32, state: BlockState) {
         let before = std::mem::replace(&mut self.state[b as usize], state);
         *self.count(before) -= 1;
-        if before == State::Ready {
+        if before == BlockState::Ready {
             self.ready -= 1;
         }
         *self.count(state) += 1;
-        if state == State::Ready {
+        if state == BlockState::Ready {
             self.ready += 1;
         }
     }
 
-    fn count(&mut self, state: State) -> &mut u64 {
+    fn count(&mut self, state: BlockState) -> &mut u64 {
         match state {
-            State::Unread | State::Ready => &mut self.waiting,
-            State::Staged => &mut self.staged,
-            State::Done => &mut self.done,
-            State::Stuck => &mut self.stuck,
-            State::Kept => &mut self.kept,
+            BlockState::Unread | BlockState::Ready => &mut self.waiting,
+            BlockState::Staged => &mut self.staged,
+            BlockState::Done => &mut self.done,
+            BlockState::Stuck => &mut self.stuck,
+            BlockState::Kept => &mut self.kept,
         }
     }
 
@@ -160,7 +160,8 @@ impl Links {
         if b == NONE || !self.waits(b) {
             return false;
         }
-        let state = if self.clear(b) || self.clears_staged(b) { State::Ready } else { State::Unread };
+        let state =
+            if self.clear(b) || self.clears_staged(b) { BlockState::Ready } else { BlockState::Unread };
         let changed = state != self.state(b);
         if changed {
             self.set(b, state);
@@ -170,19 +171,19 @@ impl Links {
 
     /// Records that a waiting block's bytes are saved.
     pub fn stage(&mut self, b: u32) {
-        self.set(b, State::Staged);
+        self.set(b, BlockState::Staged);
         if !self.clear(b) {
             self.unwritable += 1;
         }
         let behind = self.behind(b);
-        if behind != NONE && self.state(behind) == State::Staged {
+        if behind != NONE && self.state(behind) == BlockState::Staged {
             self.unwritable -= 1;
         }
     }
 
     /// Records that a staged block is at its destination.
     pub fn written(&mut self, b: u32) {
-        self.set(b, State::Done);
+        self.set(b, BlockState::Done);
     }
 
     /// Records that the source of a waiting block is bad: the block stays. The block that was to take its place takes
@@ -191,7 +192,7 @@ impl Links {
     pub fn source_bad(&mut self, b: u32) -> [u32; 2] {
         let (ahead, behind) = (self.ahead(b), self.behind(b));
         let to = self.block(b).to;
-        self.set(b, State::Stuck);
+        self.set(b, BlockState::Stuck);
         self.link(b, NONE);
         if behind == NONE {
             if ahead != NONE {
@@ -201,7 +202,7 @@ impl Links {
         } else {
             self.retarget(behind, to, ahead);
             self.behind[b as usize] = NONE;
-            if self.state(behind) == State::Staged && self.clear(behind) {
+            if self.state(behind) == BlockState::Staged && self.clear(behind) {
                 self.unwritable -= 1;
             }
         }
@@ -234,7 +235,7 @@ impl Links {
         let cycle = self.behind(end) == b;
         let ahead = self.ahead(b);
         if cycle || was_home {
-            self.set(b, State::Kept);
+            self.set(b, BlockState::Kept);
             return [NONE, NONE];
         }
         if ahead != NONE {
@@ -262,7 +263,7 @@ impl Links {
             self.link(b, NONE);
             self.behind[b as usize] = NONE;
             if self.waits(b) {
-                self.set(b, State::Done);
+                self.set(b, BlockState::Done);
             }
         } else {
             self.link(b, ahead);
@@ -282,9 +283,9 @@ impl Links {
     pub fn on_medium(&self, b: u32) -> Option<Lbn> {
         let block = self.block(b);
         match self.state(b) {
-            State::Unread | State::Ready | State::Stuck => Some(Lbn::new(block.from)),
-            State::Done => Some(Lbn::new(block.to)),
-            State::Staged | State::Kept => None,
+            BlockState::Unread | BlockState::Ready | BlockState::Stuck => Some(Lbn::new(block.from)),
+            BlockState::Done => Some(Lbn::new(block.to)),
+            BlockState::Staged | BlockState::Kept => None,
         }
     }
 
@@ -318,14 +319,14 @@ impl Links {
     }
 
     /// Restores the states of all blocks, then counts and classifies anew.
-    pub fn restore(&mut self, state: impl Fn(u32) -> State) {
+    pub fn restore(&mut self, state: impl Fn(u32) -> BlockState) {
         for b in 0..self.len() as u32 {
             let state = state(b);
             self.set(b, state);
         }
         self.unwritable = 0;
         for b in 0..self.len() as u32 {
-            if self.state(b) == State::Staged && !self.clear(b) {
+            if self.state(b) == BlockState::Staged && !self.clear(b) {
                 self.unwritable += 1;
             }
             self.sort(b);

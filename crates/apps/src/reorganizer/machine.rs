@@ -1,11 +1,11 @@
 //! The state machine of the reorganiser.
 
 use super::begin::{Beginning, Prepared};
-use super::journal::{Fault, Header, Journal, Nvram, NvramLost};
-use super::links::{Links, State};
-use super::plan::Plan;
+use super::journal::{Fault, Journal, JournalHeader, Nvram, NvramLost};
+use super::links::{BlockState, Links};
+use super::plan::RelocationPlan;
 use super::staging::Staging;
-use super::told::{Options, Progress, RecoverError, StartError, Statistics, Trouble};
+use super::told::{Options, Progress, RecoverError, ReorganizeStartError, Statistics, Trouble};
 use crate::sessions::{Application, Record, Sessions, Wanted};
 use scheduler::{Priority, SessionError};
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,7 +35,7 @@ pub struct Reorganizer<N> {
     pub(super) statistics: Statistics,
     /// Staged blocks to register for writing.
     pub(super) unwritten: BTreeSet<u32>,
-    header: Header,
+    header: JournalHeader,
     pub(super) faults: Vec<Fault>,
     pub(super) options: Options,
     pub(super) block: Sectors,
@@ -57,14 +57,14 @@ impl<N: Nvram> Reorganizer<N> {
     /// Starts `plan` on a drive with sectors of `sector` bytes; the contents of `nvram` are replaced.
     ///
     /// # Errors
-    /// [`StartError`]; then no session is left open.
+    /// [`ReorganizeStartError`]; then no session is left open.
     pub fn start(
-        plan: &Plan,
+        plan: &RelocationPlan,
         options: Options,
         sector: Bytes,
         nvram: N,
         sessions: &mut dyn Sessions,
-    ) -> Result<Self, StartError> {
+    ) -> Result<Self, ReorganizeStartError> {
         Self::at_once(Prepared::fresh(plan, options, sector)?, nvram, sessions)
     }
 
@@ -74,7 +74,7 @@ impl<N: Nvram> Reorganizer<N> {
     /// # Errors
     /// [`RecoverError`]: then no session is left open, and `nvram` is unchanged.
     pub fn recover(
-        plan: &Plan,
+        plan: &RelocationPlan,
         state: &[u8],
         options: Options,
         sector: Bytes,
@@ -85,7 +85,11 @@ impl<N: Nvram> Reorganizer<N> {
         Ok(Self::at_once(prepared, nvram, sessions)?)
     }
 
-    fn at_once(prepared: Prepared, nvram: N, sessions: &mut dyn Sessions) -> Result<Self, StartError> {
+    fn at_once(
+        prepared: Prepared,
+        nvram: N,
+        sessions: &mut dyn Sessions,
+    ) -> Result<Self, ReorganizeStartError> {
         let mut machine = Self::open(prepared, false, nvram, sessions)?;
         machine.begin_some(sessions, usize::MAX)?;
         Ok(machine)
@@ -96,7 +100,7 @@ impl<N: Nvram> Reorganizer<N> {
         still: bool,
         nvram: N,
         sessions: &mut dyn Sessions,
-    ) -> Result<Self, StartError> {
+    ) -> Result<Self, ReorganizeStartError> {
         let Prepared { from, header, free, block, capacity, sector, options, waiting } = prepared;
         let [unwritable, writable, writing] = open_all(sessions, options.priority)?;
         Ok(Self {
@@ -223,9 +227,9 @@ impl<N: Nvram> Reorganizer<N> {
         (0..self.links.len() as u32).map(|b| {
             let block = self.links.block(b);
             let at = match self.links.state(b) {
-                State::Unread | State::Ready | State::Stuck => Some(block.source().start()),
-                State::Done => Some(block.destination().start()),
-                State::Staged | State::Kept => None,
+                BlockState::Unread | BlockState::Ready | BlockState::Stuck => Some(block.source().start()),
+                BlockState::Done => Some(block.destination().start()),
+                BlockState::Staged | BlockState::Kept => None,
             };
             (block.source(), at)
         })

@@ -1,6 +1,6 @@
 //! The layout reorganiser (FAST'04, section 4.3): blocks change their places in any order.
 //!
-//! A [`Plan`] gives each block's destination. It gives no order, because the path of the head is unknown in advance.
+//! A [`RelocationPlan`] gives each block's destination. It gives no order, because the path of the head is unknown in advance.
 //! One session reads blocks whose destination is vacated, and those that a staged block waits for; a second one reads
 //! all others, and is suspended while too many blocks in the staging area cannot be written; the third writes. So the
 //! staging area always has a block that can be written, or room for one that can, and the plan ends with a staging
@@ -25,10 +25,10 @@ mod text;
 mod told;
 
 pub use begin::Prepared;
-pub use foreground::{Access, AccessError, Piece, Place};
+pub use foreground::{Access, AccessError, AccessPlace, Piece};
 pub use generate::Below;
-pub use journal::{Fault, FaultKind, Memory, Nvram, NvramLost, StateError, Volatile};
+pub use journal::{Fault, FaultKind, Memory, Nvram, NvramLost, ReorganizeStateError, Volatile};
 pub use machine::Reorganizer;
-pub use plan::{MOST_BLOCKS, Move, Plan, PlanError};
+pub use plan::{MOST_BLOCKS, Move, RelocationPlan, RelocationPlanError};
 pub use text::TextError;
-pub use told::{Options, Progress, RecoverError, StartError, Statistics, Trouble};
+pub use told::{Options, Progress, RecoverError, ReorganizeStartError, Statistics, Trouble};

@@ -1,7 +1,7 @@
 //! Moves blocks into the staging area as they are read, and out of it as they are written.
 
 use super::journal::{Fault, FaultKind, Nvram, NvramLost};
-use super::links::{NONE, State};
+use super::links::{BlockState, NONE};
 use super::machine::Reorganizer;
 use super::staging::Written;
 use crate::sessions::{Record, Sessions};
@@ -106,7 +106,7 @@ impl<N: Nvram> Reorganizer<N> {
                     }
                     self.loose[self.class(b)].insert(b);
                 }
-            } else if self.links.state(b) == State::Done {
+            } else if self.links.state(b) == BlockState::Done {
                 // A fault elsewhere made its source its destination.
                 self.withdraw(sessions, b);
             } else {
@@ -117,7 +117,7 @@ impl<N: Nvram> Reorganizer<N> {
 
     /// Registers a staged block to be written as soon as possible.
     pub(super) fn offer(&mut self, b: u32) {
-        if self.links.state(b) == State::Staged && self.links.clear(b) && !self.staging.is_writing(b) {
+        if self.links.state(b) == BlockState::Staged && self.links.clear(b) && !self.staging.is_writing(b) {
             self.unwritten.insert(b);
         }
     }

@@ -43,19 +43,19 @@ impl Block {
 /// themselves.
 ///
 /// ```
-/// use freeblock_apps::reorganizer::{Move, Plan};
+/// use freeblock_apps::reorganizer::{Move, RelocationPlan};
 /// use units::{Lbn, LbnRange, Sectors};
 /// let range = |start, len| LbnRange::new(Lbn::new(start), Sectors::new(len));
 /// let swap = [
 ///     Move { from: range(0, 16), to: Lbn::new(64) },
 ///     Move { from: range(64, 16), to: Lbn::new(0) },
 /// ];
-/// let plan = Plan::new(Sectors::new(8), Sectors::new(100), &swap, &[])?;
+/// let plan = RelocationPlan::new(Sectors::new(8), Sectors::new(100), &swap, &[])?;
 /// assert_eq!(plan.len(), 4);
-/// # Ok::<(), freeblock_apps::reorganizer::PlanError>(())
+/// # Ok::<(), freeblock_apps::reorganizer::RelocationPlanError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Plan {
+pub struct RelocationPlan {
     block: Sectors,
     capacity: Sectors,
     /// The blocks that move, by source.
@@ -67,7 +67,7 @@ pub struct Plan {
 
 /// The reason for which a plan was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PlanError {
+pub enum RelocationPlanError {
     /// The block size is 0, or too large for any buffer.
     #[error("a block size of {0} sectors; give 1 to {MOST_BLOCK_SECTORS}")]
     BlockSize(Sectors),
@@ -117,32 +117,32 @@ pub enum PlanError {
     Encoding(usize),
 }
 
-impl Plan {
+impl RelocationPlan {
     /// Creates a plan of `moves` in blocks of `block` sectors on a drive of `capacity` sectors. Places outside of all
     /// moves have live data, except those in `free`. A move to its own source keeps that place occupied.
     ///
     /// # Errors
-    /// Any [`PlanError`] except `Count` and `Encoding`.
+    /// Any [`RelocationPlanError`] except `Count` and `Encoding`.
     pub fn new(
         block: Sectors,
         capacity: Sectors,
         moves: &[Move],
         free: &[LbnRange],
-    ) -> Result<Self, PlanError> {
+    ) -> Result<Self, RelocationPlanError> {
         if block.get() == 0 || block.get() > MOST_BLOCK_SECTORS {
-            return Err(PlanError::BlockSize(block));
+            return Err(RelocationPlanError::BlockSize(block));
         }
         let mut blocks = split(block, capacity, moves)?;
         blocks.sort_unstable_by_key(|b| b.from);
         if let Some(pair) = blocks.windows(2).find(|p| p[0].source().end() > p[1].source().start()) {
-            return Err(PlanError::SourceTwice(Lbn::new(pair[1].from)));
+            return Err(RelocationPlanError::SourceTwice(Lbn::new(pair[1].from)));
         }
         let mut by_destination: Vec<&Block> = blocks.iter().collect();
         by_destination.sort_unstable_by_key(|b| b.to);
         if let Some(pair) =
             by_destination.windows(2).find(|p| p[0].destination().end() > p[1].destination().start())
         {
-            return Err(PlanError::DestinationTwice(Lbn::new(pair[1].to)));
+            return Err(RelocationPlanError::DestinationTwice(Lbn::new(pair[1].to)));
         }
         let free = merged(free);
         for b in &by_destination {
@@ -208,9 +208,9 @@ impl Plan {
     /// Decodes bytes of [`encode`](Self::encode), and validates the plan again, except for live data.
     ///
     /// # Errors
-    /// [`PlanError::Encoding`], or an error of [`Plan::new`].
-    pub fn decode(bytes: &[u8]) -> Result<Self, PlanError> {
-        let bad = PlanError::Encoding;
+    /// [`RelocationPlanError::Encoding`], or an error of [`RelocationPlan::new`].
+    pub fn decode(bytes: &[u8]) -> Result<Self, RelocationPlanError> {
+        let bad = RelocationPlanError::Encoding;
         let body = unseal(bytes).ok_or(bad(bytes.len().saturating_sub(4)))?;
         let mut rest = Cursor::new(body);
         if rest.take(MAGIC.len()) != Some(MAGIC.as_slice()) {
@@ -265,20 +265,20 @@ impl Plan {
     }
 }
 
-fn split(block: Sectors, capacity: Sectors, moves: &[Move]) -> Result<Vec<Block>, PlanError> {
+fn split(block: Sectors, capacity: Sectors, moves: &[Move]) -> Result<Vec<Block>, RelocationPlanError> {
     let mut blocks = Vec::new();
     for m in moves {
         if m.from.is_empty() {
-            return Err(PlanError::EmptyMove(m.from.start()));
+            return Err(RelocationPlanError::EmptyMove(m.from.start()));
         }
         for range in [m.from, LbnRange::new(m.to, m.from.len())] {
             if range.checked_end().is_none_or(|end| end.get() > capacity.get()) {
-                return Err(PlanError::PastEnd { range, capacity });
+                return Err(RelocationPlanError::PastEnd { range, capacity });
             }
         }
         let len = m.from.len().get();
         if len.div_ceil(block.get()) > (MOST_BLOCKS - blocks.len()) as u64 {
-            return Err(PlanError::TooManyBlocks);
+            return Err(RelocationPlanError::TooManyBlocks);
         }
         let mut done = 0;
         while done < len {
@@ -314,7 +314,7 @@ fn merged(free: &[LbnRange]) -> Vec<(u64, u64)> {
 }
 
 /// Fails unless the destination of `b` is exactly a block that moves, or free.
-fn vacant(blocks: &[Block], free: &[(u64, u64)], b: &Block) -> Result<(), PlanError> {
+fn vacant(blocks: &[Block], free: &[(u64, u64)], b: &Block) -> Result<(), RelocationPlanError> {
     let destination = b.destination();
     let (start, end) = (destination.start().get(), destination.end().get());
     let at = blocks.partition_point(|other| other.source().end().get() <= start);
@@ -322,13 +322,13 @@ fn vacant(blocks: &[Block], free: &[(u64, u64)], b: &Block) -> Result<(), PlanEr
         return if there.from == start && there.sectors == b.sectors {
             Ok(())
         } else {
-            Err(PlanError::Straddles { destination, source_block: there.source() })
+            Err(RelocationPlanError::Straddles { destination, source_block: there.source() })
         };
     }
     let at = free.partition_point(|f| f.1 <= start);
     match free.get(at) {
         Some(f) if f.0 <= start && end <= f.1 => Ok(()),
-        Some(f) if f.0 <= start => Err(PlanError::Live(Lbn::new(f.1))),
-        _ => Err(PlanError::Live(destination.start())),
+        Some(f) if f.0 <= start => Err(RelocationPlanError::Live(Lbn::new(f.1))),
+        _ => Err(RelocationPlanError::Live(destination.start())),
     }
 }

@@ -1,6 +1,6 @@
 //! The text form of a plan, for people and programs to write.
 
-use super::plan::{Move, Plan, PlanError};
+use super::plan::{Move, RelocationPlan, RelocationPlanError};
 use thiserror::Error;
 use units::{Lbn, LbnRange, Sectors};
 
@@ -40,24 +40,24 @@ pub enum TextError {
     },
     /// The lines are valid, but the plan is not.
     #[error(transparent)]
-    Plan(#[from] PlanError),
+    Plan(#[from] RelocationPlanError),
 }
 
-impl Plan {
+impl RelocationPlan {
     /// Reads a plan, on a drive of `capacity` sectors, of at most `most` blocks. Blocks have `block` sectors unless
     /// the text sets their size.
     ///
     /// ```
-    /// use freeblock_apps::reorganizer::Plan;
+    /// use freeblock_apps::reorganizer::RelocationPlan;
     /// use units::Sectors;
     /// let text = "freeblock plan 1\nblock 8\nmove 0 64 16   # swaps\nmove 64 0 16\n";
-    /// let plan = Plan::from_text(text, Sectors::new(8), Sectors::new(100), 1_000)?;
+    /// let plan = RelocationPlan::from_text(text, Sectors::new(8), Sectors::new(100), 1_000)?;
     /// assert_eq!(plan.len(), 4);
     /// # Ok::<(), freeblock_apps::reorganizer::TextError>(())
     /// ```
     ///
     /// # Errors
-    /// An invalid line, or an error of [`Plan::new`].
+    /// An invalid line, or an error of [`RelocationPlan::new`].
     pub fn from_text(text: &str, block: Sectors, capacity: Sectors, most: u64) -> Result<Self, TextError> {
         let mut lines = text.lines().enumerate();
         if lines.next().is_none_or(|(_, first)| first.trim_end() != FIRST) {
@@ -100,7 +100,7 @@ impl Plan {
         if let Some(range) =
             free.iter().find(|f| f.checked_end().is_none_or(|end| end.get() > capacity.get()))
         {
-            return Err(PlanError::PastEnd { range: *range, capacity }.into());
+            return Err(RelocationPlanError::PastEnd { range: *range, capacity }.into());
         }
         Ok(Self::new(block, capacity, &moves, &free)?)
     }
@@ -111,8 +111,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn read(text: &str) -> Result<Plan, TextError> {
-        Plan::from_text(text, Sectors::new(8), Sectors::new(1_000), 100)
+    fn read(text: &str) -> Result<RelocationPlan, TextError> {
+        RelocationPlan::from_text(text, Sectors::new(8), Sectors::new(1_000), 100)
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The options of a reorganiser, its errors, and its figures.
 
-use super::journal::{NvramLost, StateError};
+use super::journal::{NvramLost, ReorganizeStateError};
 use scheduler::{Priority, SessionError};
 use units::Duration;
 
@@ -25,7 +25,7 @@ impl Default for Options {
 
 /// The reason for which a reorganisation cannot start.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum StartError {
+pub enum ReorganizeStartError {
     /// The staging area has less than two blocks, so that a cycle cannot be broken.
     #[error("a staging area of {0} blocks; give 2 or more, with fewer a cycle has no end")]
     Staging(u64),
@@ -45,10 +45,10 @@ pub enum StartError {
 pub enum RecoverError {
     /// The saved state is refused.
     #[error(transparent)]
-    State(#[from] StateError),
+    State(#[from] ReorganizeStateError),
     /// An error that can occur at any start.
     #[error(transparent)]
-    Start(#[from] StartError),
+    Start(#[from] ReorganizeStartError),
 }
 
 /// The reason for which a reorganiser makes no progress.

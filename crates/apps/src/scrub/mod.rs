@@ -6,6 +6,6 @@ mod scrubber;
 mod store;
 
 pub use checksums::{Checksums, Judgement, Known};
-pub use progress::ProgressError;
-pub use scrubber::{Figures, Finding, Plan, Scrubber};
-pub use store::{DamagedPage, Limits, PAGE_BYTES, StoreError, StoredChecksums, SumFile};
+pub use progress::ScrubProgressError;
+pub use scrubber::{Finding, ScrubFigures, ScrubPlan, Scrubber};
+pub use store::{DamagedPage, PAGE_BYTES, StoreError, StoreLimits, StoredChecksums, SumFile};

@@ -1,6 +1,6 @@
 //! Encodes and decodes a scrub's progress.
 
-use super::scrubber::{Finding, Plan};
+use super::scrubber::{Finding, ScrubPlan};
 use crate::codec::{Cursor, put_varint, seal, unseal};
 use crate::set::{put_set, take_set};
 use scheduler::BlockSet;
@@ -11,7 +11,7 @@ const MAGIC: &[u8; 8] = b"FBSCRUB1";
 
 /// The reason for which saved progress was refused. Begin a new scrub.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum ProgressError {
+pub enum ScrubProgressError {
     /// The bytes are not saved progress of this version.
     #[error("not the saved progress of a scrub, version 1; start the scrub afresh")]
     Foreign,
@@ -23,7 +23,7 @@ pub enum ProgressError {
     OtherPlan,
 }
 
-pub(super) fn encode(plan: &Plan, left: &BlockSet, findings: &[Finding], uncounted: u64) -> Vec<u8> {
+pub(super) fn encode(plan: &ScrubPlan, left: &BlockSet, findings: &[Finding], uncounted: u64) -> Vec<u8> {
     let mut out = MAGIC.to_vec();
     for n in [plan.range.start().get(), plan.range.len().get(), plan.block.get()] {
         out.extend_from_slice(&n.to_le_bytes());
@@ -44,22 +44,25 @@ pub(super) fn encode(plan: &Plan, left: &BlockSet, findings: &[Finding], uncount
     out
 }
 
-pub(super) fn decode(plan: &Plan, bytes: &[u8]) -> Result<(BlockSet, Vec<Finding>, u64), ProgressError> {
+pub(super) fn decode(
+    plan: &ScrubPlan,
+    bytes: &[u8],
+) -> Result<(BlockSet, Vec<Finding>, u64), ScrubProgressError> {
     if !bytes.starts_with(MAGIC) {
-        return Err(ProgressError::Foreign);
+        return Err(ScrubProgressError::Foreign);
     }
-    let body = unseal(bytes).ok_or(ProgressError::Damaged)?;
+    let body = unseal(bytes).ok_or(ScrubProgressError::Damaged)?;
     let mut cursor = Cursor::new(body);
     cursor.take(8);
     for n in [plan.range.start().get(), plan.range.len().get(), plan.block.get()] {
         if cursor.u64() != Some(n) {
-            return Err(ProgressError::OtherPlan);
+            return Err(ScrubProgressError::OtherPlan);
         }
     }
-    parse(plan, &mut cursor).ok_or(ProgressError::Damaged)
+    parse(plan, &mut cursor).ok_or(ScrubProgressError::Damaged)
 }
 
-fn parse(plan: &Plan, cursor: &mut Cursor<'_>) -> Option<(BlockSet, Vec<Finding>, u64)> {
+fn parse(plan: &ScrubPlan, cursor: &mut Cursor<'_>) -> Option<(BlockSet, Vec<Finding>, u64)> {
     let uncounted = cursor.varint()?;
     let mut findings = Vec::new();
     for _ in 0..cursor.varint()? {

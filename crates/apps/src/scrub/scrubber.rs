@@ -1,6 +1,6 @@
 //! The state machine of the scrubber.
 
-use super::progress::{self, ProgressError};
+use super::progress::{self, ScrubProgressError};
 use super::{Checksums, Judgement};
 use crate::feed::{Feed, Sieve, Sifted};
 use crate::sessions::{Application, Record, Sessions};
@@ -18,7 +18,7 @@ const MOST_AGAIN: usize = 1 << 16;
 
 /// The range of a scrub. Block `i` begins `i * block` sectors after the range's first LBN; the last may be shorter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Plan {
+pub struct ScrubPlan {
     /// The LBNs.
     pub range: LbnRange,
     /// Sectors in a block, at least 1: the unit of the checksum store.
@@ -27,7 +27,7 @@ pub struct Plan {
     pub sector_bytes: usize,
 }
 
-impl Plan {
+impl ScrubPlan {
     /// Returns the number of blocks.
     pub fn blocks(&self) -> u64 {
         self.range.len().get().div_ceil(self.block.get().max(1))
@@ -66,7 +66,7 @@ pub enum Finding {
 
 /// The progress of a scrub.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Figures {
+pub struct ScrubFigures {
     /// Blocks read and judged, before a restart included.
     pub done: u64,
     /// All blocks.
@@ -82,19 +82,19 @@ pub struct Figures {
 /// blocks: none is skipped, and only those judged since the last save are read again.
 ///
 /// ```
-/// use freeblock_apps::scrub::{Plan, Scrubber};
+/// use freeblock_apps::scrub::{ScrubPlan, Scrubber};
 /// use freeblock_apps::sessions::Sessions;
 /// use scheduler::{Priority, SessionError};
 /// use units::{Instant, Lbn, LbnRange, Sectors};
 /// fn scrub(sessions: &mut dyn Sessions, now: Instant) -> Result<Scrubber<()>, SessionError> {
 ///     let range = LbnRange::new(Lbn::ZERO, Sectors::new(1 << 20));
-///     let plan = Plan { range, block: Sectors::new(8), sector_bytes: 512 };
+///     let plan = ScrubPlan { range, block: Sectors::new(8), sector_bytes: 512 };
 ///     Scrubber::start(plan, (), sessions, Priority::default(), now)
 /// }
 /// ```
 #[derive(Clone, Debug)]
 pub struct Scrubber<C> {
-    plan: Plan,
+    plan: ScrubPlan,
     checksums: C,
     session: SessionId,
     feed: Feed,
@@ -115,7 +115,7 @@ impl<C: Checksums> Scrubber<C> {
     /// # Errors
     /// The session refused.
     pub fn start(
-        plan: Plan,
+        plan: ScrubPlan,
         checksums: C,
         sessions: &mut dyn Sessions,
         priority: Priority,
@@ -131,13 +131,13 @@ impl<C: Checksums> Scrubber<C> {
     /// # Errors
     /// The outer one: the progress is refused, and a new scrub can be started. The inner one: the session refused.
     pub fn resume(
-        plan: Plan,
+        plan: ScrubPlan,
         saved: &[u8],
         checksums: C,
         sessions: &mut dyn Sessions,
         priority: Priority,
         now: Instant,
-    ) -> Result<Result<Self, SessionError>, ProgressError> {
+    ) -> Result<Result<Self, SessionError>, ScrubProgressError> {
         if let Err(error) = plan.check() {
             return Ok(Err(error));
         }
@@ -146,7 +146,7 @@ impl<C: Checksums> Scrubber<C> {
     }
 
     fn with(
-        plan: Plan,
+        plan: ScrubPlan,
         checksums: C,
         sessions: &mut dyn Sessions,
         priority: Priority,
@@ -238,18 +238,18 @@ impl<C: Checksums> Scrubber<C> {
     }
 
     /// Returns the progress.
-    pub fn figures(&self, now: Instant) -> Figures {
+    pub fn figures(&self, now: Instant) -> ScrubFigures {
         let (blocks, left) = (self.plan.blocks(), self.left.len());
         let read = self.left_then.saturating_sub(left);
         let spent = u128::from(now.saturating_since(self.began).as_nanos());
         let rest = (read > 0).then(|| spent * u128::from(left) / u128::from(read.max(1)));
         let eta = rest.map(|ns| Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX)));
-        Figures { done: blocks - left, blocks, eta }
+        ScrubFigures { done: blocks - left, blocks, eta }
     }
 
     /// Returns how many sectors are done of the blocks that begin in a part of the disk.
     pub fn done_within(&self, part: LbnRange) -> Sectors {
-        let Plan { range, block, .. } = self.plan;
+        let ScrubPlan { range, block, .. } = self.plan;
         let size = block.get().max(1);
         // The first block that begins at this LBN or after it.
         let at = |lbn: u64| lbn.saturating_sub(range.start().get()).div_ceil(size).min(self.plan.blocks());

@@ -1,6 +1,6 @@
 //! A checksum store in a file: 4.13 bytes a block there, a bounded number of pages in memory.
 
-use super::{Checksums, Known, Plan};
+use super::{Checksums, Known, ScrubPlan};
 use crate::codec::{Cursor, seal, unseal};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -123,7 +123,7 @@ impl fmt::Display for DamagedPage {
 
 /// The size of a store in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct StoreLimits {
     /// Pages, at least 1.
     pub pages: usize,
     /// The most blocks whose last write has an exact time. All others count as written at the time of the last one
@@ -131,7 +131,7 @@ pub struct Limits {
     pub recent: usize,
 }
 
-impl Default for Limits {
+impl Default for StoreLimits {
     /// Returns 1 MiB of pages and 65,536 recent blocks.
     fn default() -> Self {
         Self { pages: 256, recent: 1 << 16 }
@@ -140,7 +140,7 @@ impl Default for Limits {
 
 /// The writes under way to a block.
 #[derive(Clone, Copy, Debug, Default)]
-struct Writing {
+struct BlockWrites {
     writes: u32,
     /// Whether two of them overlapped in time, so that the last one on the medium is unknown.
     overlap: bool,
@@ -155,7 +155,7 @@ struct Page {
 
 /// A checksum store in a file.
 ///
-/// Memory is bounded by [`Limits`], whatever the size of the drive; a 20 TB drive in 4 KiB blocks takes 20 GB of
+/// Memory is bounded by [`StoreLimits`], whatever the size of the drive; a 20 TB drive in 4 KiB blocks takes 20 GB of
 /// file. A crash at any time leaves no wrong sum: a block's sum is dropped, durably, before a write of the block goes
 /// out.
 #[derive(Clone, Debug)]
@@ -163,14 +163,14 @@ pub struct StoredChecksums<F> {
     file: F,
     id: u64,
     blocks: u64,
-    limits: Limits,
+    limits: StoreLimits,
     now: u64,
     recent: BTreeMap<u64, u64>,
     /// The same by time.
     oldest: BTreeMap<u64, u64>,
     /// The time of the last write of the blocks that were dropped from `recent`.
     floor: u64,
-    writing: BTreeMap<u64, Writing>,
+    writing: BTreeMap<u64, BlockWrites>,
     pages: BTreeMap<u64, Page>,
     uses: u64,
     damaged: BTreeSet<u64>,
@@ -186,7 +186,7 @@ impl<F: SumFile> StoredChecksums<F> {
     ///
     /// # Errors
     /// [`StoreError::File`].
-    pub fn create(plan: Plan, limits: Limits, file: F) -> Result<Self, StoreError> {
+    pub fn create(plan: ScrubPlan, limits: StoreLimits, file: F) -> Result<Self, StoreError> {
         Self::create_as(0, plan, limits, file)
     }
 
@@ -194,7 +194,7 @@ impl<F: SumFile> StoredChecksums<F> {
     ///
     /// # Errors
     /// [`StoreError::File`].
-    pub fn create_as(id: u64, plan: Plan, limits: Limits, mut file: F) -> Result<Self, StoreError> {
+    pub fn create_as(id: u64, plan: ScrubPlan, limits: StoreLimits, mut file: F) -> Result<Self, StoreError> {
         let mut header = MAGIC.to_vec();
         for n in [plan.range.start().get(), plan.range.len().get(), plan.block.get(), id] {
             header.extend_from_slice(&n.to_le_bytes());
@@ -209,7 +209,7 @@ impl<F: SumFile> StoredChecksums<F> {
     ///
     /// # Errors
     /// The file is refused, with the reason.
-    pub fn open(plan: Plan, limits: Limits, mut file: F) -> Result<Self, StoreError> {
+    pub fn open(plan: ScrubPlan, limits: StoreLimits, mut file: F) -> Result<Self, StoreError> {
         let mut header = vec![0; PAGE_BYTES];
         let there = file.read(0, &mut header).map_err(StoreError::File)?;
         if !there || !header.starts_with(MAGIC) {
@@ -275,7 +275,7 @@ impl<F: SumFile> StoredChecksums<F> {
     ///
     /// # Errors
     /// As for [`open`](Self::open), and [`StoreError::Stale`].
-    pub fn open_as(id: u64, plan: Plan, limits: Limits, file: F) -> Result<Self, StoreError> {
+    pub fn open_as(id: u64, plan: ScrubPlan, limits: StoreLimits, file: F) -> Result<Self, StoreError> {
         let store = Self::open(plan, limits, file)?;
         if store.id == id { Ok(store) } else { Err(StoreError::Stale) }
     }
@@ -340,12 +340,12 @@ impl<F: SumFile> StoredChecksums<F> {
         self.id
     }
 
-    fn with(id: u64, plan: Plan, limits: Limits, file: F) -> Self {
+    fn with(id: u64, plan: ScrubPlan, limits: StoreLimits, file: F) -> Self {
         Self {
             file,
             id,
             blocks: plan.blocks(),
-            limits: Limits { pages: limits.pages.max(1), ..limits },
+            limits: StoreLimits { pages: limits.pages.max(1), ..limits },
             now: 0,
             recent: BTreeMap::new(),
             oldest: BTreeMap::new(),
@@ -390,7 +390,7 @@ impl<F: SumFile> StoredChecksums<F> {
         let Some(writing) = self.writing.get_mut(&block) else { return };
         self.now += 1;
         writing.writes -= 1;
-        let Writing { writes, overlap } = *writing;
+        let BlockWrites { writes, overlap } = *writing;
         if writes > 0 {
             return;
         }

@@ -10,9 +10,9 @@ mod volume;
 mod write;
 
 pub use change::{Change, ChangeError, Entry};
-pub use state::StateError;
+pub use state::VolumeStateError;
 pub use volume::{Cow, Geometry, GeometryError, SnapshotError, Space, Volume};
-pub use write::{Bytes, Progress, Step, WriteError, WriteFailure, WriteId};
+pub use write::{Bytes, Step, WriteError, WriteFailure, WriteId, WriteProgress};
 
 use std::cell::RefCell;
 use std::fmt;
@@ -43,7 +43,7 @@ impl fmt::Display for SnapshotId {
 
 /// The current place of a block's content at the snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum SnapshotPlace {
     /// The place is this for now. It may change until the block is read; ask again afterwards.
     At(LbnRange),
     /// The content is lost: it could not be read when it was to be copied.
@@ -122,7 +122,7 @@ pub trait Provider {
     ///
     /// # Errors
     /// The snapshot is gone.
-    fn locate(&self, snapshot: SnapshotId, block: u64) -> Result<Place, Gone>;
+    fn locate(&self, snapshot: SnapshotId, block: u64) -> Result<SnapshotPlace, Gone>;
 }
 
 impl<P: Provider + ?Sized> Provider for &P {
@@ -137,7 +137,7 @@ impl<P: Provider + ?Sized> Provider for &P {
     ) -> Result<Option<Extent>, Gone> {
         (**self).next(snapshot, base, from)
     }
-    fn locate(&self, snapshot: SnapshotId, block: u64) -> Result<Place, Gone> {
+    fn locate(&self, snapshot: SnapshotId, block: u64) -> Result<SnapshotPlace, Gone> {
         (**self).locate(snapshot, block)
     }
 }
@@ -156,7 +156,7 @@ impl<P: Provider> Provider for Rc<RefCell<P>> {
     ) -> Result<Option<Extent>, Gone> {
         self.borrow().next(snapshot, base, from)
     }
-    fn locate(&self, snapshot: SnapshotId, block: u64) -> Result<Place, Gone> {
+    fn locate(&self, snapshot: SnapshotId, block: u64) -> Result<SnapshotPlace, Gone> {
         self.borrow().locate(snapshot, block)
     }
 }
@@ -174,7 +174,7 @@ impl<P: Provider> Provider for Arc<Mutex<P>> {
     ) -> Result<Option<Extent>, Gone> {
         self.lock().unwrap_or_else(PoisonError::into_inner).next(snapshot, base, from)
     }
-    fn locate(&self, snapshot: SnapshotId, block: u64) -> Result<Place, Gone> {
+    fn locate(&self, snapshot: SnapshotId, block: u64) -> Result<SnapshotPlace, Gone> {
         self.lock().unwrap_or_else(PoisonError::into_inner).locate(snapshot, block)
     }
 }

@@ -12,7 +12,7 @@ const VERSION: u16 = 1;
 
 /// The reason for which saved maps were refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum StateError {
+pub enum VolumeStateError {
     /// The bytes are not a saved volume.
     #[error("not the saved maps of a volume: the first 8 bytes should be FBVOLUME")]
     Foreign,
@@ -89,23 +89,23 @@ impl Volume {
     ///
     /// # Errors
     /// The bytes are damaged, foreign, or contradict themselves.
-    pub fn load(bytes: &[u8]) -> Result<Self, StateError> {
+    pub fn load(bytes: &[u8]) -> Result<Self, VolumeStateError> {
         if !bytes.starts_with(MAGIC) {
-            return Err(StateError::Foreign);
+            return Err(VolumeStateError::Foreign);
         }
-        let body = unseal(bytes).ok_or(StateError::Damaged)?;
+        let body = unseal(bytes).ok_or(VolumeStateError::Damaged)?;
         let mut cursor = Cursor::new(body);
         let total = cursor.left();
         let parsed = parse(&mut cursor);
-        parsed?.filter(|_| cursor.is_empty()).ok_or(StateError::Nonsense(total - cursor.left()))
+        parsed?.filter(|_| cursor.is_empty()).ok_or(VolumeStateError::Nonsense(total - cursor.left()))
     }
 }
 
 /// Returns `None` if the bytes end early or contradict themselves.
-fn parse(c: &mut Cursor<'_>) -> Result<Option<Volume>, StateError> {
+fn parse(c: &mut Cursor<'_>) -> Result<Option<Volume>, VolumeStateError> {
     let (Some(_), Some(version)) = (c.take(8), c.u16()) else { return Ok(None) };
     if version != VERSION {
-        return Err(StateError::Version(version));
+        return Err(VolumeStateError::Version(version));
     }
     let Some((geometry, cow)) = geometry(c) else { return Ok(None) };
     Ok(maps(c, Volume::new(geometry, cow)?))

@@ -1,7 +1,7 @@
 //! The maps of a volume whose overwrites preserve the contents of snapshots.
 
-use super::write::{WriteId, Writing};
-use super::{Change, ChangeError, Entry, Extent, Gone, Place, Provider, Shape, SnapshotId, VolumeId};
+use super::write::{PlannedWrite, WriteId};
+use super::{Change, ChangeError, Entry, Extent, Gone, Provider, Shape, SnapshotId, SnapshotPlace, VolumeId};
 use crate::set::run;
 use scheduler::BlockSet;
 use std::collections::{BTreeMap, BTreeSet};
@@ -142,7 +142,7 @@ pub(super) struct Kept {
 /// refuses the write, deletes a snapshot, or [`invalidate`](Self::invalidate)s the oldest one and writes again.
 ///
 /// ```
-/// use freeblock_apps::snapshot::{Bytes, Change, Cow, Geometry, Place, Provider, Step, Volume, VolumeId};
+/// use freeblock_apps::snapshot::{Bytes, Change, Cow, Geometry, Provider, SnapshotPlace, Step, Volume, VolumeId};
 /// use units::{Lbn, LbnRange, Sectors};
 /// let range = |start, len| LbnRange::new(Lbn::new(start), Sectors::new(len));
 /// let mut volume = Volume::new(
@@ -160,7 +160,7 @@ pub(super) struct Kept {
 /// assert_eq!(steps[1], Step::Write { to: range(80, 8), bytes: Bytes::Read });
 /// assert!(matches!(steps[2], Step::Record(e) if e.change == Change::Keep { block: 2, slot: Some(10) }));
 /// assert_eq!(steps[3], Step::Write { to: range(16, 8), bytes: Bytes::Data { from: Sectors::ZERO } });
-/// assert_eq!(volume.locate(snapshot, 2)?, Place::At(range(80, 8)));
+/// assert_eq!(volume.locate(snapshot, 2)?, SnapshotPlace::At(range(80, 8)));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -179,7 +179,7 @@ pub struct Volume {
     pub(super) free: BlockSet,
     pub(super) retired: BTreeSet<u64>,
     pub(super) reserved: u64,
-    pub(super) writes: BTreeMap<WriteId, Writing>,
+    pub(super) writes: BTreeMap<WriteId, PlannedWrite>,
     pub(super) busy: BTreeSet<u64>,
     pub(super) next_write: u64,
 }
@@ -486,12 +486,12 @@ impl Provider for Volume {
         Ok(None)
     }
 
-    fn locate(&self, id: SnapshotId, block: u64) -> Result<Place, Gone> {
+    fn locate(&self, id: SnapshotId, block: u64) -> Result<SnapshotPlace, Gone> {
         self.known(id)?;
         Ok(match self.held(id, block) {
-            Some((Some(slot), _)) => Place::At(self.geometry.slot(slot)),
-            Some((None, _)) => Place::Lost,
-            None => Place::Hole,
+            Some((Some(slot), _)) => SnapshotPlace::At(self.geometry.slot(slot)),
+            Some((None, _)) => SnapshotPlace::Lost,
+            None => SnapshotPlace::Hole,
         })
     }
 }

@@ -49,7 +49,7 @@ pub enum Step {
 
 /// The state of a write after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Progress {
+pub enum WriteProgress {
     /// There is another step.
     More,
     /// It is complete.
@@ -125,7 +125,7 @@ struct Planned {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Writing {
+pub(super) struct PlannedWrite {
     range: LbnRange,
     first: u64,
     last: u64,
@@ -162,7 +162,7 @@ impl Volume {
             steps.extend(self.plan(range, block));
             self.busy.insert(block);
         }
-        self.writes.insert(id, Writing { range, first, last, steps });
+        self.writes.insert(id, PlannedWrite { range, first, last, steps });
         Ok(id)
     }
 
@@ -173,8 +173,8 @@ impl Volume {
     }
 
     /// Records that the step is done.
-    pub fn done(&mut self, write: WriteId) -> Progress {
-        let Some(writing) = self.writes.get_mut(&write) else { return Progress::Complete };
+    pub fn done(&mut self, write: WriteId) -> WriteProgress {
+        let Some(writing) = self.writes.get_mut(&write) else { return WriteProgress::Complete };
         let done = writing.steps.pop_front();
         let complete = writing.steps.is_empty();
         if let Some(Planned { step: Step::Record(entry), slot, .. }) = done {
@@ -186,9 +186,9 @@ impl Volume {
         }
         if complete {
             self.end(write);
-            return Progress::Complete;
+            return WriteProgress::Complete;
         }
-        Progress::More
+        WriteProgress::More
     }
 
     /// Records that the step failed on the medium, and recovers if possible: an unwritable slot is replaced by

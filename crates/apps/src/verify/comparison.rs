@@ -1,8 +1,8 @@
 //! The state machine of a comparison.
 
 use super::parity::{Products, Summer};
-use super::plan::{Array, Part, Plan, PlanError};
-use super::progress::{self, ProgressError};
+use super::plan::{Array, ComparisonPlan, ComparisonPlanError, StripePart};
+use super::progress::{self, ComparisonProgressError};
 use super::reading::{Read, Reading};
 use scheduler::BlockSet;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -43,7 +43,7 @@ pub struct Wish {
 
 /// The findings of a comparison.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct Differences {
     /// LBNs that do not agree.
     pub differing: BTreeSet<u64>,
     pub differing_more: u64,
@@ -57,7 +57,7 @@ pub(super) struct Found {
 
 /// The progress of a comparison.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Figures {
+pub struct ComparisonFigures {
     /// Blocks that are compared, or given up because they could not be read.
     pub done: u64,
     /// All blocks of a member.
@@ -103,9 +103,9 @@ struct Member {
 /// have changed between the readings it is read again, so that a write that has reached one member only is not taken for a fault.
 ///
 /// ```
-/// use freeblock_apps::verify::{Array, Comparison, MEMORY_MIN, Plan};
+/// use freeblock_apps::verify::{Array, Comparison, ComparisonPlan, MEMORY_MIN};
 /// use units::{Bytes, Duration, Instant, Lbn, LbnRange, Sectors};
-/// let plan = Plan {
+/// let plan = ComparisonPlan {
 ///     array: Array::Mirror,
 ///     members: 2,
 ///     offset: Lbn::ZERO,
@@ -132,7 +132,7 @@ struct Member {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Comparison {
-    plan: Plan,
+    plan: ComparisonPlan,
     summer: Summer,
     /// The powers of RAID 6's generator.
     weights: Vec<Products>,
@@ -148,7 +148,7 @@ pub struct Comparison {
     members: Vec<Member>,
     suspects: BTreeMap<u64, Suspect>,
     wishes: VecDeque<Wish>,
-    found: Found,
+    found: Differences,
     /// Room for products.
     scratch: Vec<u8>,
 }
@@ -158,17 +158,21 @@ impl Comparison {
     ///
     /// # Errors
     /// A field of the plan is wrong.
-    pub fn start(plan: Plan, seed: u64) -> Result<Self, PlanError> {
+    pub fn start(plan: ComparisonPlan, seed: u64) -> Result<Self, ComparisonPlanError> {
         plan.check()?;
         let left = BlockSet::full(plan.blocks());
-        Ok(Self::with(plan, seed, left, Found::default()))
+        Ok(Self::with(plan, seed, left, Differences::default()))
     }
 
     /// Decodes bytes of [`progress`](Self::progress), and resumes the comparison.
     ///
     /// # Errors
     /// The outer one: the progress is refused. The inner one: a field of the plan is wrong.
-    pub fn resume(plan: Plan, saved: &[u8], seed: u64) -> Result<Result<Self, PlanError>, ProgressError> {
+    pub fn resume(
+        plan: ComparisonPlan,
+        saved: &[u8],
+        seed: u64,
+    ) -> Result<Result<Self, ComparisonPlanError>, ComparisonProgressError> {
         if let Err(error) = plan.check() {
             return Ok(Err(error));
         }
@@ -176,7 +180,7 @@ impl Comparison {
         Ok(Ok(Self::with(plan, seed, left, found)))
     }
 
-    fn with(plan: Plan, seed: u64, left: BlockSet, found: Found) -> Self {
+    fn with(plan: ComparisonPlan, seed: u64, left: BlockSet, found: Differences) -> Self {
         let slots = (plan.memory.get() / plan.slot_bytes()).min(plan.blocks()).max(1);
         let slots = usize::try_from(slots).unwrap_or(1);
         let raid6 = matches!(plan.array, Array::Raid6 { .. });
@@ -220,9 +224,9 @@ impl Comparison {
     }
 
     /// Returns what was found so far.
-    pub fn figures(&self) -> Figures {
+    pub fn figures(&self) -> ComparisonFigures {
         let blocks = self.plan.blocks();
-        Figures {
+        ComparisonFigures {
             done: blocks - self.left.len(),
             blocks,
             differing: self.found.differing.iter().copied().collect(),
@@ -314,15 +318,15 @@ impl Comparison {
             Err(_) => *seen |= SUSPECT,
             Ok(bytes) => {
                 let part = self.plan.part(member, block);
-                let own = if part == Part::Q { 0 } else { self.summer.of(bytes) };
+                let own = if part == StripePart::Q { 0 } else { self.summer.of(bytes) };
                 match self.plan.array {
                     Array::Mirror if before == 0 => *sum = own,
                     Array::Mirror if *sum != own => *seen |= SUSPECT,
                     Array::Mirror => {}
                     Array::Raid5 | Array::Raid6 { .. } => *sum ^= own,
                 }
-                if let (Some(weighted), true) = (self.weighted.get_mut(slot), part != Part::P) {
-                    let power = if let Part::Data(number) = part { number } else { 0 };
+                if let (Some(weighted), true) = (self.weighted.get_mut(slot), part != StripePart::P) {
+                    let power = if let StripePart::Data(number) = part { number } else { 0 };
                     if let Some(products) = self.weights.get(power) {
                         products.put(&mut self.scratch, bytes);
                         *weighted ^= self.summer.of(&self.scratch);

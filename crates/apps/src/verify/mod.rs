@@ -10,6 +10,6 @@ mod plan;
 mod progress;
 mod reading;
 
-pub use comparison::{Comparison, Figures, Wish};
-pub use plan::{Array, MEMBERS_MAX, MEMORY_MIN, Plan, PlanError};
-pub use progress::ProgressError;
+pub use comparison::{Comparison, ComparisonFigures, Wish};
+pub use plan::{Array, ComparisonPlan, ComparisonPlanError, MEMBERS_MAX, MEMORY_MIN};
+pub use progress::ComparisonProgressError;

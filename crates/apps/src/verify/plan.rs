@@ -24,7 +24,7 @@ pub enum Array {
 
 /// The members of a comparison, and the LBNs that it reads of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Plan {
+pub struct ComparisonPlan {
     /// How the members depend on each other.
     pub array: Array,
     /// The number of members.
@@ -43,7 +43,7 @@ pub struct Plan {
 
 /// The reason for which a comparison cannot be made.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum PlanError {
+pub enum ComparisonPlanError {
     /// Too few or too many members.
     #[error("members: {found}; give {least} to {MEMBERS_MAX}")]
     Members {
@@ -80,7 +80,7 @@ pub enum PlanError {
     Memory(u64),
 }
 
-impl Plan {
+impl ComparisonPlan {
     /// Returns the number of blocks of each member.
     pub fn blocks(&self) -> u64 {
         self.range.len().get().div_ceil(self.block.get().max(1))
@@ -88,32 +88,32 @@ impl Plan {
 
     /// # Errors
     /// The first field that is wrong.
-    pub fn check(&self) -> Result<(), PlanError> {
+    pub fn check(&self) -> Result<(), ComparisonPlanError> {
         let least = match self.array {
             Array::Mirror => 2,
             Array::Raid5 => 3,
             Array::Raid6 { .. } => 4,
         };
         if !(least..=MEMBERS_MAX).contains(&self.members) {
-            return Err(PlanError::Members { found: self.members, least });
+            return Err(ComparisonPlanError::Members { found: self.members, least });
         }
         let (first, offset, block) = (self.range.start().get(), self.offset.get(), self.block.get());
         if let Array::Raid6 { chunk } = self.array
             && (chunk.get() == 0 || block == 0 || !chunk.get().is_multiple_of(block))
         {
-            return Err(PlanError::Block { block, chunk: chunk.get() });
+            return Err(ComparisonPlanError::Block { block, chunk: chunk.get() });
         }
         if block == 0 || self.sector_bytes.get() == 0 {
-            return Err(PlanError::Block { block, chunk: 0 });
+            return Err(ComparisonPlanError::Block { block, chunk: 0 });
         }
         if !first.checked_sub(offset).is_some_and(|into| into.is_multiple_of(block)) {
-            return Err(PlanError::First { first, offset, block });
+            return Err(ComparisonPlanError::First { first, offset, block });
         }
         if self.range.is_empty() || self.range.checked_end().is_none_or(|end| end.get() >= 1 << 50) {
-            return Err(PlanError::Range(self.range.len().get()));
+            return Err(ComparisonPlanError::Range(self.range.len().get()));
         }
         if self.memory < MEMORY_MIN {
-            return Err(PlanError::Memory(self.memory.get()));
+            return Err(ComparisonPlanError::Memory(self.memory.get()));
         }
         Ok(())
     }
@@ -140,24 +140,24 @@ impl Plan {
     }
 
     /// Returns the part of a member in a block.
-    pub(super) fn part(&self, member: usize, block: u64) -> Part {
-        let Array::Raid6 { chunk } = self.array else { return Part::Data(0) };
+    pub(super) fn part(&self, member: usize, block: u64) -> StripePart {
+        let Array::Raid6 { chunk } = self.array else { return StripePart::Data(0) };
         let into = self.place(block).start().get().saturating_sub(self.offset.get());
         let (stripe, members) = (into / chunk.get().max(1), self.members as u64);
         // P moves one member to the left in each stripe, Q is behind it, and the data follow (raid5_compute_sector of
         // drivers/md/raid5.c, ALGORITHM_LEFT_SYMMETRIC of level 6).
         let p = members - 1 - stripe % members;
         match (member as u64 + members - p) % members {
-            0 => Part::P,
-            1 => Part::Q,
-            number => Part::Data(number as usize - 2),
+            0 => StripePart::P,
+            1 => StripePart::Q,
+            number => StripePart::Data(number as usize - 2),
         }
     }
 }
 
 /// A member's part of a stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum StripePart {
     /// The data of this number.
     Data(usize),
     /// The sum of the data.

@@ -1,7 +1,7 @@
 //! Encodes and decodes a comparison's progress.
 
-use super::comparison::Found;
-use super::plan::{Array, Plan};
+use super::comparison::Differences;
+use super::plan::{Array, ComparisonPlan};
 use crate::codec::{Cursor, put_varint, seal, unseal};
 use crate::set::{put_set, take_set};
 use scheduler::BlockSet;
@@ -11,7 +11,7 @@ const MAGIC: &[u8; 8] = b"FBVERIF1";
 
 /// The reason for which saved progress was refused. Begin a new comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum ProgressError {
+pub enum ComparisonProgressError {
     /// The bytes are not saved progress of this version.
     #[error("not the saved progress of a comparison, version 1; start it afresh")]
     Foreign,
@@ -24,7 +24,7 @@ pub enum ProgressError {
 }
 
 /// The numbers by which a plan is recognised. The memory may change.
-fn numbers(plan: &Plan) -> [u64; 7] {
+fn numbers(plan: &ComparisonPlan) -> [u64; 7] {
     let (kind, chunk) = match plan.array {
         Array::Mirror => (0, 0),
         Array::Raid5 => (1, 0),
@@ -34,7 +34,7 @@ fn numbers(plan: &Plan) -> [u64; 7] {
     [kind, chunk, plan.members as u64, plan.offset.get(), first, len, plan.block.get()]
 }
 
-pub(super) fn encode(plan: &Plan, left: &BlockSet, found: &Found) -> Vec<u8> {
+pub(super) fn encode(plan: &ComparisonPlan, left: &BlockSet, found: &Differences) -> Vec<u8> {
     let mut out = MAGIC.to_vec();
     numbers(plan).iter().for_each(|n| out.extend_from_slice(&n.to_le_bytes()));
     for n in [found.differing_blocks, found.differing_more, found.bad_more, found.unsettled] {
@@ -52,28 +52,31 @@ pub(super) fn encode(plan: &Plan, left: &BlockSet, found: &Found) -> Vec<u8> {
     out
 }
 
-pub(super) fn decode(plan: &Plan, bytes: &[u8]) -> Result<(BlockSet, Found), ProgressError> {
+pub(super) fn decode(
+    plan: &ComparisonPlan,
+    bytes: &[u8],
+) -> Result<(BlockSet, Differences), ComparisonProgressError> {
     if !bytes.starts_with(MAGIC) {
-        return Err(ProgressError::Foreign);
+        return Err(ComparisonProgressError::Foreign);
     }
-    let body = unseal(bytes).ok_or(ProgressError::Damaged)?;
+    let body = unseal(bytes).ok_or(ComparisonProgressError::Damaged)?;
     let mut cursor = Cursor::new(body);
     cursor.take(MAGIC.len());
     for n in numbers(plan) {
         if cursor.u64() != Some(n) {
-            return Err(ProgressError::OtherPlan);
+            return Err(ComparisonProgressError::OtherPlan);
         }
     }
-    parse(plan, &mut cursor).ok_or(ProgressError::Damaged)
+    parse(plan, &mut cursor).ok_or(ComparisonProgressError::Damaged)
 }
 
-fn parse(plan: &Plan, cursor: &mut Cursor<'_>) -> Option<(BlockSet, Found)> {
-    let mut found = Found {
+fn parse(plan: &ComparisonPlan, cursor: &mut Cursor<'_>) -> Option<(BlockSet, Differences)> {
+    let mut found = Differences {
         differing_blocks: cursor.varint()?,
         differing_more: cursor.varint()?,
         bad_more: cursor.varint()?,
         unsettled: cursor.varint()?,
-        ..Found::default()
+        ..Differences::default()
     };
     for _ in 0..cursor.varint()? {
         found.differing.insert(cursor.varint()?);

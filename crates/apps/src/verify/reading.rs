@@ -1,7 +1,7 @@
 //! One reading of a block from all members, compared byte by byte.
 
 use super::parity::{Products, Summer};
-use super::plan::{Array, Part, Plan};
+use super::plan::{Array, ComparisonPlan, StripePart};
 
 /// A reading at work.
 #[derive(Clone, Debug)]
@@ -28,7 +28,7 @@ pub(super) struct Read {
 }
 
 impl Reading {
-    pub fn new(plan: &Plan, block: u64) -> Self {
+    pub fn new(plan: &ComparisonPlan, block: u64) -> Self {
         let sectors = usize::try_from(plan.place(block).len().get()).unwrap_or(0);
         let differing = vec![false; sectors];
         Self { sums: vec![None; plan.members], bad: Vec::new(), first: None, weighted: Vec::new(), differing }
@@ -37,7 +37,7 @@ impl Reading {
     /// Takes a member's bytes; returns whether they are the last.
     pub fn add(
         &mut self,
-        plan: &Plan,
+        plan: &ComparisonPlan,
         (summer, weights): (&Summer, &[Products]),
         (member, block): (usize, u64),
         bytes: Result<&[u8], u64>,
@@ -61,13 +61,13 @@ impl Reading {
             (Ok(bytes), Array::Raid5 | Array::Raid6 { .. }) => {
                 let part = plan.part(member, block);
                 let size = bytes.len();
-                if part != Part::Q {
+                if part != StripePart::Q {
                     let sum = self.first.get_or_insert_with(|| vec![0; size]);
                     sum.iter_mut().zip(bytes).for_each(|(sum, byte)| *sum ^= byte);
                 }
-                if matches!(plan.array, Array::Raid6 { .. }) && part != Part::P {
+                if matches!(plan.array, Array::Raid6 { .. }) && part != StripePart::P {
                     self.weighted.resize(size, 0);
-                    let power = if let Part::Data(number) = part { number } else { 0 };
+                    let power = if let StripePart::Data(number) = part { number } else { 0 };
                     if let Some(products) = weights.get(power) {
                         products.add_to(&mut self.weighted, bytes);
                     }

@@ -3,11 +3,12 @@
 use crate::support::{self, Drive, Late, Naive, SECTOR, carry_out, range};
 use freeblock_apps::backup::image::{Header, scan};
 use freeblock_apps::backup::{
-    Backup, ImageWriter, Output, Point, Replica, Sink, Source, State, restore, restore_range, salvage, verify,
+    Backup, BackupState, ImageWriter, Output, Point, Replica, Sink, Source, restore, restore_range, salvage,
+    verify,
 };
 use freeblock_apps::sessions::{Application, Sessions};
 use freeblock_apps::snapshot::{
-    Cow, Geometry, Place, Provider, SnapshotId, Step, Volume, VolumeId, WriteError,
+    Cow, Geometry, Provider, SnapshotId, SnapshotPlace, Step, Volume, VolumeId, WriteError,
 };
 use proptest::prelude::*;
 use scheduler::Priority;
@@ -174,18 +175,22 @@ impl World {
             let mut left = 20 + self.below(150);
             loop {
                 self.turn(&mut backup);
-                if *backup.state() == State::TargetFull {
+                if *backup.state() == BackupState::TargetFull {
                     let room = self.below(900) as usize;
                     backup.output_mut().sink_mut().room = room;
                     backup.go_on(&mut self.host.registry);
                 }
                 left = left.saturating_sub(1);
-                if *backup.state() == State::Finished || (left == 0 && crashes > 0) {
+                if *backup.state() == BackupState::Finished || (left == 0 && crashes > 0) {
                     break;
                 }
-                assert!(matches!(backup.state(), State::Running | State::TargetFull), "{:?}", backup.state());
+                assert!(
+                    matches!(backup.state(), BackupState::Running | BackupState::TargetFull),
+                    "{:?}",
+                    backup.state()
+                );
             }
-            let finished = *backup.state() == State::Finished;
+            let finished = *backup.state() == BackupState::Finished;
             let session = backup.session();
             let Tape { mut bytes, durable, .. } = backup.into_output().into_sink();
             if finished {
@@ -236,21 +241,21 @@ impl World {
                 Backup::start(self.volume.clone(), output, of, SECTOR, sessions, priority).unwrap();
             self.none_registered(of.0, &present);
             let mut left = self.below(150);
-            while *backup.state() != State::Finished && (left > 0 || crashes == 0) {
+            while *backup.state() != BackupState::Finished && (left > 0 || crashes == 0) {
                 self.turn(&mut backup);
                 if self.below(20) == 0 {
                     saved = Some(backup.output_mut().progress().unwrap());
                     let all = backup.output_mut().waiting() == 0;
                     there = all.then_some(backup.counts().written);
                 }
-                if *backup.state() == State::TargetFull {
+                if *backup.state() == BackupState::TargetFull {
                     let room = self.below(5);
                     backup.output_mut().destination_mut().room = room;
                     backup.go_on(&mut self.host.registry);
                 }
                 left = left.saturating_sub(1);
             }
-            if *backup.state() == State::Finished {
+            if *backup.state() == BackupState::Finished {
                 let output = backup.into_output();
                 let point = output.point();
                 return (output.into_destination(), point);
@@ -267,7 +272,7 @@ impl World {
     fn none_registered(&self, snapshot: SnapshotId, present: &[u64]) {
         for block in present {
             let place = self.volume.locate(snapshot, *block);
-            let again = |b: &support::Block| place == Ok(Place::At(b.range));
+            let again = |b: &support::Block| place == Ok(SnapshotPlace::At(b.range));
             assert!(!self.host.registry.blocks().iter().any(again), "block {block} is read again");
         }
     }
@@ -439,7 +444,7 @@ proptest! {
             let sessions = &mut world.host.registry;
             let output = Replica::new(header, None, blank()).unwrap();
             let mut backup = Backup::start(world.volume.clone(), output, (snapshot, None), SECTOR, sessions, Priority::default()).unwrap();
-            while *backup.state() != State::Finished {
+            while *backup.state() != BackupState::Finished {
                 world.turn(&mut backup);
             }
             let missing = backup.output_mut().missing().to_vec();
@@ -516,6 +521,6 @@ fn a_backup_refuses_the_image_of_another_snapshot_and_says_when_its_own_is_gone(
     world.host.step(&mut backup);
     let _ = volume.borrow_mut().invalidate(two).unwrap();
     world.host.step(&mut backup);
-    assert!(matches!(backup.state(), State::Gone(gone) if gone.to_string().contains("invalid")));
+    assert!(matches!(backup.state(), BackupState::Gone(gone) if gone.to_string().contains("invalid")));
     assert_eq!(world.host.registry.pending(), 0, "its session is closed");
 }

@@ -3,9 +3,9 @@
 
 use crate::support::{self, Drive, Late, Naive, SECTOR, carry_out, range};
 use freeblock_apps::backup::image::Header;
-use freeblock_apps::backup::{Backup, ImageWriter, State, restore};
-use freeblock_apps::reorganizer::{Memory, Options, Plan, Reorganizer};
-use freeblock_apps::scrub::{self, Finding, Limits, Scrubber, StoredChecksums};
+use freeblock_apps::backup::{Backup, BackupState, ImageWriter, restore};
+use freeblock_apps::reorganizer::{Memory, Options, RelocationPlan, Reorganizer};
+use freeblock_apps::scrub::{self, Finding, Scrubber, StoreLimits, StoredChecksums};
 use freeblock_apps::sessions::{Application, Priority, Sessions, Wanted};
 use freeblock_apps::snapshot::{Cow, Geometry, Provider, Step, Volume, VolumeId, WriteError, WriteId};
 use model::layout::Location;
@@ -149,8 +149,8 @@ proptest! {
     #[test]
     fn a_scrub_in_the_gaps_finds_what_is_wrong(seed in any::<u64>(), idle in any::<bool>(), bad in prop::collection::btree_set(0..4_800u64, 0..6), rot in prop::collection::btree_set(0..600u64, 0..6)) {
         let mut inside = Inside::new(seed, idle);
-        let plan = scrub::Plan { range: range(0, inside.capacity()), block: Sectors::new(8), sector_bytes: SECTOR };
-        let store = StoredChecksums::create(plan, Limits { pages: 1, recent: 4 }, Vec::new()).unwrap();
+        let plan = scrub::ScrubPlan { range: range(0, inside.capacity()), block: Sectors::new(8), sector_bytes: SECTOR };
+        let store = StoredChecksums::create(plan, StoreLimits { pages: 1, recent: 4 }, Vec::new()).unwrap();
         let store = Rc::new(RefCell::new(store));
         for block in 0..plan.blocks() {
             store.borrow_mut().writing(block).unwrap();
@@ -211,9 +211,9 @@ proptest! {
         let region = range(0, capacity.get());
         let tracks: Vec<LbnRange> = (0..90).map(|i| range(i * 50, 50)).collect();
         let plan = match kind {
-            0 => Plan::random(region, block, capacity, 80, &mut below),
-            1 => Plan::circular(region, block, capacity, 80, &mut below),
-            _ => Plan::track_shuffle(&tracks, block, capacity, 12, &mut below),
+            0 => RelocationPlan::random(region, block, capacity, 80, &mut below),
+            1 => RelocationPlan::circular(region, block, capacity, 80, &mut below),
+            _ => RelocationPlan::track_shuffle(&tracks, block, capacity, 12, &mut below),
         }.unwrap();
         let before = inside.host.medium.clone();
         let options = Options { staging, ..Options::default() };
@@ -252,10 +252,10 @@ proptest! {
         let mut backup = Backup::start(volume.clone(), output, (snapshot, None), SECTOR, &mut inside.core, Priority::default()).unwrap();
         for turn in 0.. {
             prop_assert!(turn < 200_000, "no end: {:?}", backup.counts());
-            if *backup.state() == State::Finished {
+            if *backup.state() == BackupState::Finished {
                 break;
             }
-            prop_assert_eq!(backup.state(), &State::Running);
+            prop_assert_eq!(backup.state(), &BackupState::Running);
             if inside.host.below(3) == 0 {
                 let start = inside.host.below(blocks * 8 - 24);
                 let place = range(16 + start, 1 + inside.host.below(24));

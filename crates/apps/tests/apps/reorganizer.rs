@@ -13,19 +13,19 @@ use workload::random::Stream;
 
 /// Returns one of the paper's three kinds of plan on a small drive. Tracks have a sector more than a multiple of a
 /// block.
-fn plan(kind: u8, count: u64, seed: u64) -> Plan {
+fn plan(kind: u8, count: u64, seed: u64) -> RelocationPlan {
     let (block, capacity) = (Sectors::new(3), Sectors::new(200));
     let mut chance = Stream::new(seed, "plan");
     let mut below = |n: NonZeroU64| chance.below(n);
     let region = range(7, 180);
     match kind {
-        0 => Plan::random(region, block, capacity, count, &mut below),
-        1 => Plan::circular(region, block, capacity, count, &mut below),
+        0 => RelocationPlan::random(region, block, capacity, count, &mut below),
+        1 => RelocationPlan::circular(region, block, capacity, count, &mut below),
         _ => {
             let tracks: Vec<LbnRange> = (0..18)
                 .map(|i| if i < 9 { range(i * 10, 10) } else { range(90 + (i - 9) * 11, 11) })
                 .collect();
-            Plan::track_shuffle(&tracks, block, capacity, count.min(18), &mut below)
+            RelocationPlan::track_shuffle(&tracks, block, capacity, count.min(18), &mut below)
         }
     }
     .unwrap()
@@ -153,7 +153,7 @@ proptest! {
     /// Guards the decoders against any bytes.
     #[test]
     fn no_bytes_make_the_decoders_panic(bytes in prop::collection::vec(any::<u8>(), 0..200), seed: u64) {
-        let _ = Plan::decode(&bytes);
+        let _ = RelocationPlan::decode(&bytes);
         let mut world = World::new(plan(0, 9, seed), 4, 50, seed);
         world.some_steps(20);
         let mut state = world.memory.bytes();
@@ -175,7 +175,7 @@ proptest! {
         let body = bytes.len() - 4;
         let sum = crc32fast::hash(&bytes[..body]).to_le_bytes();
         bytes[body..].copy_from_slice(&sum);
-        match Plan::decode(&bytes) {
+        match RelocationPlan::decode(&bytes) {
             Ok(plan) => {
                 let moves: Vec<Move> = plan.moves().collect();
                 for (i, m) in moves.iter().enumerate() {
@@ -194,7 +194,7 @@ proptest! {
     fn generated_plans_are_seeded_and_survive_encoding(kind in 0u8..3, count in 0u64..60, seed: u64) {
         let made = plan(kind, count, seed);
         prop_assert_eq!(&made, &plan(kind, count, seed));
-        prop_assert_eq!(&Plan::decode(&made.encode()).unwrap(), &made);
+        prop_assert_eq!(&RelocationPlan::decode(&made.encode()).unwrap(), &made);
         if kind == 1 && count > 1 {
             prop_assert_eq!(made.len() as u64, count);
         }
@@ -229,7 +229,7 @@ fn every_permutation_of_two_to_five_blocks_ends() {
         for to in permutations(n + free) {
             let moves: Vec<Move> = (0..n).map(|b| one(range(b * 3, 3), to[b as usize] * 3)).collect();
             let places = [range(n * 3, free * 3)];
-            let plan = Plan::new(Sectors::new(3), Sectors::new(18), &moves, &places).unwrap();
+            let plan = RelocationPlan::new(Sectors::new(3), Sectors::new(18), &moves, &places).unwrap();
             for staging in 2..=n + 1 {
                 let mut world = World::new(plan.clone(), staging, 50, plans);
                 world.run(Load { refuse: true, ..Load::default() });
@@ -267,7 +267,7 @@ fn sessions_that_are_refused_are_closed_again() {
         registry.most_sessions = most;
         let sector = Bytes::new(SECTOR as u64);
         let refused = Reorganizer::start(&plan, Options::default(), sector, Volatile, &mut registry);
-        assert!(matches!(refused, Err(StartError::Session(_))));
+        assert!(matches!(refused, Err(ReorganizeStartError::Session(_))));
         assert_eq!(registry.open_sessions(), 0);
     }
 }
@@ -302,38 +302,38 @@ fn one(from: LbnRange, to: u64) -> Move {
 #[test]
 fn plans_that_would_destroy_data_are_refused_by_name() {
     let make = |moves: &[Move], free: &[LbnRange]| {
-        Plan::new(Sectors::new(4), Sectors::new(100), moves, free).map(|p| p.len())
+        RelocationPlan::new(Sectors::new(4), Sectors::new(100), moves, free).map(|p| p.len())
     };
     let lbn = Lbn::new;
     let free = [range(50, 50)];
     assert_eq!(make(&[one(range(0, 8), 50)], &free), Ok(2));
     assert_eq!(make(&[one(range(0, 8), 50)], &[range(50, 5), range(55, 3)]), Ok(2));
-    assert_eq!(make(&[one(range(0, 8), 50)], &[]), Err(PlanError::Live(lbn(50))));
-    assert_eq!(make(&[one(range(0, 8), 50)], &[range(50, 6)]), Err(PlanError::Live(lbn(56))));
+    assert_eq!(make(&[one(range(0, 8), 50)], &[]), Err(RelocationPlanError::Live(lbn(50))));
+    assert_eq!(make(&[one(range(0, 8), 50)], &[range(50, 6)]), Err(RelocationPlanError::Live(lbn(56))));
     assert_eq!(
         make(&[one(range(0, 8), 95)], &free),
-        Err(PlanError::PastEnd { range: range(95, 8), capacity: Sectors::new(100) })
+        Err(RelocationPlanError::PastEnd { range: range(95, 8), capacity: Sectors::new(100) })
     );
     assert_eq!(
         make(&[one(range(0, 4), 50), one(range(2, 4), 60)], &free),
-        Err(PlanError::SourceTwice(lbn(2)))
+        Err(RelocationPlanError::SourceTwice(lbn(2)))
     );
     assert_eq!(
         make(&[one(range(0, 4), 50), one(range(8, 4), 52)], &free),
-        Err(PlanError::DestinationTwice(lbn(52)))
+        Err(RelocationPlanError::DestinationTwice(lbn(52)))
     );
     // A block that is "moved" to its own place stays there, so no other block may go there.
     assert_eq!(
         make(&[one(range(0, 4), 0), one(range(8, 4), 0)], &free),
-        Err(PlanError::DestinationTwice(lbn(0)))
+        Err(RelocationPlanError::DestinationTwice(lbn(0)))
     );
     assert_eq!(
         make(&[one(range(0, 4), 50), one(range(8, 4), 2)], &free),
-        Err(PlanError::Straddles { destination: range(2, 4), source_block: range(0, 4) })
+        Err(RelocationPlanError::Straddles { destination: range(2, 4), source_block: range(0, 4) })
     );
-    assert_eq!(make(&[one(range(3, 0), 50)], &free), Err(PlanError::EmptyMove(lbn(3))));
-    let block = Plan::new(Sectors::ZERO, Sectors::new(9), &[], &[]);
-    assert_eq!(block, Err(PlanError::BlockSize(Sectors::ZERO)));
+    assert_eq!(make(&[one(range(3, 0), 50)], &free), Err(RelocationPlanError::EmptyMove(lbn(3))));
+    let block = RelocationPlan::new(Sectors::ZERO, Sectors::new(9), &[], &[]);
+    assert_eq!(block, Err(RelocationPlanError::BlockSize(Sectors::ZERO)));
 }
 
 #[test]
@@ -344,9 +344,9 @@ fn starts_that_cannot_end_are_refused() {
         let options = Options { staging, threshold_percent, ..Options::default() };
         Reorganizer::start(&plan, options, Bytes::new(SECTOR as u64), Volatile, &mut registry).map(|_| ())
     };
-    assert_eq!(start(1, 50), Err(StartError::Staging(1)));
-    assert_eq!(start(2, 0), Err(StartError::Threshold(0)));
-    assert_eq!(start(2, 101), Err(StartError::Threshold(101)));
+    assert_eq!(start(1, 50), Err(ReorganizeStartError::Staging(1)));
+    assert_eq!(start(2, 0), Err(ReorganizeStartError::Threshold(0)));
+    assert_eq!(start(2, 101), Err(ReorganizeStartError::Threshold(101)));
 }
 
 /// Guards against state that is not this plan's, drive's or program's.
@@ -355,7 +355,7 @@ fn a_foreign_state_is_refused_by_name() {
     let mut world = World::new(plan(1, 40, 1), 8, 50, 1);
     world.some_steps(60);
     let state = world.memory.bytes();
-    let recover = |plan: &Plan, state: &[u8], staging, sector| {
+    let recover = |plan: &RelocationPlan, state: &[u8], staging, sector| {
         let options = Options { staging, ..Options::default() };
         let mut registry = Registry::new(200);
         let got = Reorganizer::recover(plan, state, options, Bytes::new(sector), Volatile, &mut registry);
@@ -367,14 +367,14 @@ fn a_foreign_state_is_refused_by_name() {
     };
     assert_eq!(recover(&world.plan, &state, 8, 16), None);
     assert_eq!(recover(&world.plan, &state, 9, 16), None);
-    let shrunk = StateError::StagingShrunk { needed: 8, given: 7 };
+    let shrunk = ReorganizeStateError::StagingShrunk { needed: 8, given: 7 };
     assert_eq!(recover(&world.plan, &state, 7, 16), Some(shrunk));
-    assert_eq!(recover(&world.plan, &state, 8, 15), Some(StateError::SectorBytes(Bytes::new(16))));
-    assert_eq!(recover(&plan(1, 40, 2), &state, 8, 16), Some(StateError::OtherPlan));
-    assert_eq!(recover(&world.plan, &[], 8, 16), Some(StateError::NotState));
+    assert_eq!(recover(&world.plan, &state, 8, 15), Some(ReorganizeStateError::SectorBytes(Bytes::new(16))));
+    assert_eq!(recover(&plan(1, 40, 2), &state, 8, 16), Some(ReorganizeStateError::OtherPlan));
+    assert_eq!(recover(&world.plan, &[], 8, 16), Some(ReorganizeStateError::NotState));
     let mut other = state.clone();
     other[8] = 2;
-    assert_eq!(recover(&world.plan, &other, 8, 16), Some(StateError::Version(2)));
+    assert_eq!(recover(&world.plan, &other, 8, 16), Some(ReorganizeStateError::Version(2)));
 }
 
 /// Guards against links that would make a search loop, or send two blocks to one place.
@@ -430,7 +430,7 @@ fn hundreds_of_thousands_of_blocks_are_few_tasks() {
     let mut chance = Stream::new(1, "plan");
     let region = range(0, capacity.get());
     let block = Sectors::new(16);
-    let plan = Plan::random(region, block, capacity, 224_000, &mut |n| chance.below(n)).unwrap();
+    let plan = RelocationPlan::random(region, block, capacity, 224_000, &mut |n| chance.below(n)).unwrap();
     let mut sessions = Count::default();
     let app =
         Reorganizer::start(&plan, Options::default(), Bytes::new(512), Memory::default(), &mut sessions)

@@ -2,8 +2,8 @@
 
 use crate::support::{Late, Naive, SECTOR, range};
 use freeblock_apps::scrub::{
-    Checksums, Finding, Limits, PAGE_BYTES, Plan, ProgressError, Scrubber, StoreError, StoredChecksums,
-    SumFile,
+    Checksums, Finding, PAGE_BYTES, ScrubPlan, ScrubProgressError, Scrubber, StoreError, StoreLimits,
+    StoredChecksums, SumFile,
 };
 use freeblock_apps::sessions::Sessions;
 use proptest::prelude::*;
@@ -18,8 +18,8 @@ const FIRST: u64 = 3;
 const SECTORS: u64 = 101;
 const BLOCK: u64 = 4;
 
-fn plan() -> Plan {
-    Plan { range: range(FIRST, SECTORS), block: Sectors::new(BLOCK), sector_bytes: SECTOR }
+fn plan() -> ScrubPlan {
+    ScrubPlan { range: range(FIRST, SECTORS), block: Sectors::new(BLOCK), sector_bytes: SECTOR }
 }
 
 /// A sparse file with a cache that a crash empties.
@@ -91,8 +91,8 @@ impl SumFile for Held {
 /// Opens a store again after a crash, from its durable state.
 fn reopened(
     store: StoredChecksums<Pages>,
-    plan: Plan,
-    limits: Limits,
+    plan: ScrubPlan,
+    limits: StoreLimits,
     below: impl FnMut(u64) -> u64,
 ) -> StoredChecksums<Pages> {
     let mut file = store.into_file();
@@ -139,7 +139,7 @@ proptest! {
     ) {
         let plan = plan();
         let mut host = Naive::new(FIRST + SECTORS + 9, seed);
-        let limits = Limits { pages: 1, recent };
+        let limits = StoreLimits { pages: 1, recent };
         let store = StoredChecksums::create(plan, limits, Pages::default()).unwrap();
         let store = Rc::new(RefCell::new(store));
         for block in 0..plan.blocks() {
@@ -234,8 +234,8 @@ proptest! {
         seed in any::<u64>(), steps in 0..400u64, pages in 1..4usize, recent in 0..5usize, tear in any::<bool>(),
     ) {
         const PAGES: u64 = 5;
-        let plan = Plan { range: range(9, 992 * PAGES - 3), block: Sectors::new(1), sector_bytes: 1 };
-        let limits = Limits { pages, recent };
+        let plan = ScrubPlan { range: range(9, 992 * PAGES - 3), block: Sectors::new(1), sector_bytes: 1 };
+        let limits = StoreLimits { pages, recent };
         let mut chance = Stream::new(seed, "store");
         let mut below = |n: u64| chance.below(n.try_into().unwrap());
         let file = Held::default();
@@ -318,8 +318,8 @@ proptest! {
         seed in any::<u64>(), steps in 0..300u64, pages in 1..4usize, tear in any::<bool>(),
     ) {
         const BLOCKS: u64 = 992 * 3 - 1;
-        let plan = Plan { range: range(9, BLOCKS), block: Sectors::new(1), sector_bytes: 1 };
-        let limits = Limits { pages, recent: 0 };
+        let plan = ScrubPlan { range: range(9, BLOCKS), block: Sectors::new(1), sector_bytes: 1 };
+        let limits = StoreLimits { pages, recent: 0 };
         let mut chance = Stream::new(seed, "ranges");
         let mut below = |n: u64| chance.below(n.try_into().unwrap());
         let file = Held::default();
@@ -374,8 +374,8 @@ proptest! {
     /// Guards: a damaged store that is accepted, or that loses more than a page.
     #[test]
     fn a_damaged_store_is_refused_or_costs_a_page(at in any::<prop::sample::Index>(), bit in 0..8u8) {
-        let plan = Plan { range: range(9, 992 * 4), block: Sectors::new(1), sector_bytes: 1 };
-        let mut store = StoredChecksums::create(plan, Limits::default(), Vec::new()).unwrap();
+        let plan = ScrubPlan { range: range(9, 992 * 4), block: Sectors::new(1), sector_bytes: 1 };
+        let mut store = StoredChecksums::create(plan, StoreLimits::default(), Vec::new()).unwrap();
         for block in (0..992 * 4).step_by(7) {
             store.writing(block).unwrap();
             store.written(block, Some(&[block as u8]));
@@ -385,7 +385,7 @@ proptest! {
         prop_assert_eq!(file.len(), 5 * PAGE_BYTES);
         let at = at.index(file.len());
         file[at] ^= 1 << bit;
-        let opened = StoredChecksums::open(plan, Limits::default(), file);
+        let opened = StoredChecksums::open(plan, StoreLimits::default(), file);
         if at < PAGE_BYTES {
             let refused = opened.err();
             prop_assert!(matches!(refused, Some(StoreError::Foreign | StoreError::Damaged)), "{refused:?}");
@@ -425,7 +425,7 @@ proptest! {
                 while host.step(&mut scrub) {}
                 prop_assert!(scrub.is_done());
             }
-            Err(refused) => prop_assert_eq!(refused, ProgressError::Damaged),
+            Err(refused) => prop_assert_eq!(refused, ScrubProgressError::Damaged),
         }
     }
 
@@ -445,9 +445,9 @@ proptest! {
             Scrubber::resume(plan, bytes, (), &mut host.registry, Priority::default(), Instant::ZERO).map(|s| s.is_ok())
         };
         let refused = resume(plan(), &bytes);
-        prop_assert!(matches!(refused, Err(ProgressError::Damaged | ProgressError::Foreign)), "{refused:?}");
-        let other = Plan { block: Sectors::new(5), ..plan() };
-        prop_assert_eq!(resume(other, &good), Err(ProgressError::OtherPlan));
+        prop_assert!(matches!(refused, Err(ScrubProgressError::Damaged | ScrubProgressError::Foreign)), "{refused:?}");
+        let other = ScrubPlan { block: Sectors::new(5), ..plan() };
+        prop_assert_eq!(resume(other, &good), Err(ScrubProgressError::OtherPlan));
         prop_assert_eq!(resume(plan(), &good), Ok(true));
     }
 }
@@ -455,8 +455,9 @@ proptest! {
 /// Guards: memory that grows with the drive: 20 TB in blocks of 4 KiB, and writes all over it.
 #[test]
 fn a_store_for_20_tb_takes_megabytes_of_memory() {
-    let plan = Plan { range: range(0, 20_000_000_000_000 / 512), block: Sectors::new(8), sector_bytes: 512 };
-    let mut store = StoredChecksums::create(plan, Limits::default(), Pages::default()).unwrap();
+    let plan =
+        ScrubPlan { range: range(0, 20_000_000_000_000 / 512), block: Sectors::new(8), sector_bytes: 512 };
+    let mut store = StoredChecksums::create(plan, StoreLimits::default(), Pages::default()).unwrap();
     let mut chance = Stream::new(1, "20 TB");
     let blocks: Vec<u64> = (0..20_000).map(|_| chance.below(plan.blocks().try_into().unwrap())).collect();
     for (i, block) in blocks.iter().enumerate() {
@@ -467,8 +468,8 @@ fn a_store_for_20_tb_takes_megabytes_of_memory() {
     let right =
         |(i, block): (usize, &u64)| store.known(*block).sum == Some(crc32fast::hash(&i.to_le_bytes()));
     assert!(blocks.iter().enumerate().all(right));
-    let other = Plan { block: Sectors::new(16), ..plan };
-    let refused = StoredChecksums::open(other, Limits::default(), store.into_file()).unwrap_err();
+    let other = ScrubPlan { block: Sectors::new(16), ..plan };
+    let refused = StoredChecksums::open(other, StoreLimits::default(), store.into_file()).unwrap_err();
     assert!(refused.to_string().contains("in blocks of 8"), "{refused}");
 }
 

@@ -2,7 +2,7 @@
 
 use crate::support::{Naive, SECTOR, carry_out, range};
 use freeblock_apps::snapshot::{
-    Bytes, ChangeError, Cow, Entry, Geometry, Place, Provider, SnapshotId, Step, Volume, VolumeId,
+    Bytes, ChangeError, Cow, Entry, Geometry, Provider, SnapshotId, SnapshotPlace, Step, Volume, VolumeId,
     WriteError, WriteId,
 };
 use proptest::prelude::*;
@@ -213,10 +213,10 @@ impl Host {
         }
         for (id, (model, torn)) in &self.snapshots {
             let place = |b| match self.volume.locate(*id, b).unwrap() {
-                Place::At(range) => Some(range),
-                Place::Lost | Place::Hole => None,
+                SnapshotPlace::At(range) => Some(range),
+                SnapshotPlace::Lost | SnapshotPlace::Hole => None,
             };
-            let lost = |b| self.volume.locate(*id, b) == Ok(Place::Lost);
+            let lost = |b| self.volume.locate(*id, b) == Ok(SnapshotPlace::Lost);
             assert!(
                 (0..BLOCKS).all(|b| !lost(b) || !self.medium.bad.is_empty()),
                 "lost without a bad sector"
@@ -252,9 +252,9 @@ impl Host {
                 for i in 0..extent.blocks {
                     let place = extent.place.map(|r| range(r.start().get() + i * BLOCK, BLOCK));
                     let want = match self.volume.locate(id, extent.first + i).unwrap() {
-                        Place::At(range) => Some(range),
-                        Place::Lost => None,
-                        Place::Hole => panic!("a hole in the list"),
+                        SnapshotPlace::At(range) => Some(range),
+                        SnapshotPlace::Lost => None,
+                        SnapshotPlace::Hole => panic!("a hole in the list"),
                     };
                     assert_eq!(place, want);
                     blocks.push(extent.first + i);

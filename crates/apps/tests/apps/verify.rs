@@ -1,6 +1,6 @@
 //! Comparisons of the members of arrays that are made by slow definitions.
 
-use freeblock_apps::verify::{Array, Comparison, MEMORY_MIN, Plan, Wish};
+use freeblock_apps::verify::{Array, Comparison, ComparisonPlan, MEMORY_MIN, Wish};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use units::{Bytes, Duration, Instant, Lbn, LbnRange, Sectors};
@@ -97,8 +97,8 @@ impl Members {
     }
 }
 
-fn plan(array: Array, members: usize, sectors: u64) -> Plan {
-    Plan {
+fn plan(array: Array, members: usize, sectors: u64) -> ComparisonPlan {
+    ComparisonPlan {
         array,
         members,
         offset: Lbn::new(OFFSET),
@@ -329,8 +329,10 @@ fn a_member_that_is_ahead_waits_for_the_others_within_the_memory() {
 #[test]
 fn members_of_other_arrays_are_recognised() {
     let sectors = 4 * 65_537;
-    let plan =
-        Plan { range: LbnRange::new(Lbn::new(OFFSET), Sectors::new(sectors)), ..plan(Array::Mirror, 2, 1) };
+    let plan = ComparisonPlan {
+        range: LbnRange::new(Lbn::new(OFFSET), Sectors::new(sectors)),
+        ..plan(Array::Mirror, 2, 1)
+    };
     let mut comparison = Comparison::start(plan, 1).unwrap();
     let (mut now, mut wished) = (Instant::ZERO, std::collections::VecDeque::new());
     while !comparison.is_hopeless() {
@@ -362,14 +364,14 @@ fn a_plan_that_cannot_be_names_its_field() {
     good.check().unwrap();
     let range = |first, len| LbnRange::new(Lbn::new(first), Sectors::new(len));
     for (plan, field) in [
-        (Plan { members: 3, ..good }, "members: 3; give 4 to 255"),
-        (Plan { members: 256, ..good }, "members: 256; give 4 to 255"),
-        (Plan { block: Sectors::new(5), ..good }, "block_sectors: 5 in chunks of 16"),
-        (Plan { block: Sectors::ZERO, ..good }, "block_sectors: 0 in chunks of 16"),
-        (Plan { range: range(OFFSET + 1, 9), ..good }, "first_lbn: 25, and the data begin at 24"),
-        (Plan { range: range(0, 9), ..good }, "first_lbn: 0, and the data begin at 24"),
-        (Plan { range: range(OFFSET, 0), ..good }, "sectors: 0;"),
-        (Plan { memory: Bytes::new(1), ..good }, "memory_bytes: 1;"),
+        (ComparisonPlan { members: 3, ..good }, "members: 3; give 4 to 255"),
+        (ComparisonPlan { members: 256, ..good }, "members: 256; give 4 to 255"),
+        (ComparisonPlan { block: Sectors::new(5), ..good }, "block_sectors: 5 in chunks of 16"),
+        (ComparisonPlan { block: Sectors::ZERO, ..good }, "block_sectors: 0 in chunks of 16"),
+        (ComparisonPlan { range: range(OFFSET + 1, 9), ..good }, "first_lbn: 25, and the data begin at 24"),
+        (ComparisonPlan { range: range(0, 9), ..good }, "first_lbn: 0, and the data begin at 24"),
+        (ComparisonPlan { range: range(OFFSET, 0), ..good }, "sectors: 0;"),
+        (ComparisonPlan { memory: Bytes::new(1), ..good }, "memory_bytes: 1;"),
     ] {
         let told = plan.check().unwrap_err().to_string();
         assert!(told.starts_with(field), "{told}");

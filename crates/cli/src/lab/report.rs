@@ -7,7 +7,7 @@ use crate::drive::validate;
 use crate::files;
 use crate::output::Console;
 use crate::problem::Problem;
-use lab::ledger::{Ledger, Run};
+use lab::ledger::{Ledger, LedgerRun};
 use lab::report::{Entry, Page, html};
 use lab::{Axis, Figure, Kind};
 use std::fmt::Write;
@@ -104,7 +104,7 @@ fn keep(args: &LedgerArgs, findings: &[Finding]) -> Result<String, Problem> {
     let mut written = String::new();
     if let Some((commit, date)) = args.commit.as_ref().zip(args.date.as_ref()) {
         for Finding { experiment, saved, .. } in findings {
-            ledger.record(Run {
+            ledger.record(LedgerRun {
                 experiment: experiment.id.to_owned(),
                 size: saved.stamp.size,
                 seed: saved.stamp.seed,

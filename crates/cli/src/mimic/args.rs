@@ -13,7 +13,7 @@ pub(crate) enum MimicCommand {
     #[command(
         after_help = "Example:\n  freeblock mimic probe emulated:quantum-atlas-10k -o atlas.mimic\n  freeblock mimic probe emulated:nearline-4tb,seed=3,noise -o nearline.mimic --memory 64M --requests 200000\n  freeblock mimic probe /dev/sdX -o sdx.mimic --requests 100000\n\nA disk is read, never written; half of the requests are moves to a random place, so a hundred thousand take a quarter of an hour. Probe a disk that is not in use. The same seed gives the same table of an emulated drive. The table replaces the file only when it is complete; after Ctrl-C the former file is unchanged."
     )]
-    Probe(ProbeArgs),
+    Probe(MimicProbeArgs),
     /// Show a table: its coverage, and the saw-tooth of its times
     #[command(
         after_help = "Example:\n  freeblock mimic show atlas.mimic\n  freeblock mimic show atlas.mimic --from -2000 --to 2000 --svg teeth.svg\n  freeblock mimic show atlas.mimic --pair write-after-read"
@@ -56,7 +56,7 @@ impl From<PairName> for Pair {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct ProbeArgs {
+pub(crate) struct MimicProbeArgs {
     /// The drive: /dev/NAME or a file, by its path; or emulated:NAME, with a built-in drive's name, a profile or a DiskSim file, and then ,seed=N, ,noise and behaviours by name (see `freeblock probe --help`)
     #[arg(value_name = "DEVICE")]
     pub(crate) device: DeviceName,

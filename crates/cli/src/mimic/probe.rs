@@ -1,6 +1,6 @@
 //! `freeblock mimic probe`.
 
-use super::args::{ProbeArgs, Types};
+use super::args::{MimicProbeArgs, Types};
 use super::{Went, carry_out, open};
 use crate::files;
 use crate::output::Console;
@@ -17,7 +17,7 @@ use units::{Bytes, Lbn, LbnRange, Op, Sectors};
 /// Requests between two updates of the progress.
 const STRIDE: u64 = 1_024;
 
-pub(crate) fn execute(args: &ProbeArgs, console: &Console) -> Result<String, Problem> {
+pub(crate) fn execute(args: &MimicProbeArgs, console: &Console) -> Result<String, Problem> {
     let writes = args.allow_writes.filter(|_| args.types == Types::All);
     if args.types == Types::All && writes.is_none() && matches!(args.device, DeviceName::Raw { .. }) {
         return Err(Problem::usage("--types all writes, and nothing says which sectors of the disk").help(
@@ -129,7 +129,7 @@ struct MimicProbeJson {
 }
 
 impl MimicProbeJson {
-    fn new(args: &ProbeArgs, saved: &Saved, report: &ProbeReport, file_bytes: usize) -> Self {
+    fn new(args: &MimicProbeArgs, saved: &Saved, report: &ProbeReport, file_bytes: usize) -> Self {
         Self {
             table: args.output.display().to_string(),
             drive: saved.drive.clone(),
@@ -152,7 +152,7 @@ fn unconfirmed(report: &ProbeReport) -> f64 {
     report.unconfirmed as f64 / report.distances.max(1) as f64
 }
 
-fn page(args: &ProbeArgs, saved: &Saved, report: &ProbeReport, file_bytes: usize) -> String {
+fn page(args: &MimicProbeArgs, saved: &Saved, report: &ProbeReport, file_bytes: usize) -> String {
     let mut text = format!("{}, probed into {}\n\n", saved.drive, args.output.display());
     let mut line = |what: &str, value: String| {
         // Writing to a string does not fail.

@@ -35,7 +35,7 @@ use server::desk::Setup;
 use server::desk::budget::Budget;
 use server::desk::permits::Permits;
 use server::desk::spec::DiskFacts;
-use server::office::{Office, OfficeError, Open, Peers, random_seed};
+use server::office::{Office, OfficeError, OpenDesk, Peers, random_seed};
 use server::tasks::Places;
 use server::web::{Shown, Web, WebConfig};
 use server::{
@@ -49,7 +49,7 @@ use web::WebOptions;
 /// A served disk with its tasks.
 struct Served {
     running: Running<Disk<AnyDevice>>,
-    office: Option<Open>,
+    office: Option<OpenDesk>,
     learnt: Option<LearntKeeper>,
     probing: Option<Probing>,
 }
@@ -94,7 +94,7 @@ pub(crate) fn execute(args: &ServeArgs, console: &Console) -> Result<String, Pro
             }
         }
     }
-    among.peers.meet(running.iter().filter_map(|served| served.office.as_ref()).map(Open::handle));
+    among.peers.meet(running.iter().filter_map(|served| served.office.as_ref()).map(OpenDesk::handle));
     let control = match control(&config, &running) {
         Ok(control) => control.map(Arc::new),
         Err(problem) => {
@@ -169,7 +169,7 @@ fn check_handed_over(config: &Config) -> Result<(), Problem> {
 /// Opens the control socket of all disks, if one is configured.
 fn control(config: &Config, running: &[Served]) -> Result<Option<Control>, Problem> {
     let Some(path) = &config.control else { return Ok(None) };
-    let handles = running.iter().filter_map(|served| served.office.as_ref()).map(Open::handle).collect();
+    let handles = running.iter().filter_map(|served| served.office.as_ref()).map(OpenDesk::handle).collect();
     let asked = ControlConfig { roles: config.control_roles.clone(), ..ControlConfig::new(path) };
     let opened = Control::open(asked, handles);
     opened.map(Some).map_err(|e| config.places.underline("control", Problem::failed(e)))
@@ -177,7 +177,7 @@ fn control(config: &Config, running: &[Served]) -> Result<Option<Control>, Probl
 
 /// Shows the page of all disks.
 fn show(page: WebConfig, config: &Config, running: &[Served]) -> Result<Web, Problem> {
-    let handles = running.iter().filter_map(|served| served.office.as_ref()).map(Open::handle).collect();
+    let handles = running.iter().filter_map(|served| served.office.as_ref()).map(OpenDesk::handle).collect();
     let web = Web::open(page, Shown::Disks(handles));
     web.map_err(|error| config.places.underline("web", Problem::failed(error)))
 }

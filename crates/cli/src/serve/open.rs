@@ -12,7 +12,7 @@ use drive::Behaviour;
 use mimic::Learner;
 use model::DriveModel;
 use scheduler::Mimic;
-use server::{Disk, FrameError, Later, Lines, Tape};
+use server::{Disk, FrameError, FrameLines, Later, Tape};
 use std::any::Any;
 use std::fs::File;
 use std::path::Path;
@@ -199,7 +199,7 @@ fn recording(path: &Path, recipe: &Recipe) -> Result<Tape, Problem> {
     match File::open(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
         Err(error) => return Err(failed(error)),
-        Ok(there) => match Lines::new(there) {
+        Ok(there) => match FrameLines::new(there) {
             Err(FrameError::NoRecording) => {
                 return Err(Problem::failed(format!(
                     "{} is there already, and no recording",

@@ -9,12 +9,12 @@ use scheduler::{OutsideConfig, Overheads};
 use std::sync::Arc;
 
 /// The profile of `--profile`, believed to the same extent as by a daemon.
-pub(super) struct Told {
+pub(super) struct GivenProfile {
     model: Arc<DriveModel>,
     overheads: Overheads,
 }
 
-impl Told {
+impl GivenProfile {
     /// Reads the flag; `None` without it.
     ///
     /// # Errors
@@ -66,7 +66,7 @@ pub(super) fn believed(
     args: &SimulateArgs,
     truth: Arc<DriveModel>,
     overheads: Overheads,
-    told: Option<&Told>,
+    told: Option<&GivenProfile>,
 ) -> Result<(Arc<DriveModel>, OutsideConfig), Problem> {
     let served = |place: OutsideConfig| match args.pass_through {
         Some(Switch::Off) => place,

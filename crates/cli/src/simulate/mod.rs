@@ -28,7 +28,7 @@ use args::{BackgroundTask, SimulateArgs, Switch, Where};
 use drive::{Behaviour, Drive, DriveError};
 use foreground::{Foreground, Space};
 pub(crate) use given::Given;
-use known::Told;
+use known::GivenProfile;
 use log::Log;
 use mimic::Learner;
 use model::{DriveModel, Profile};
@@ -43,7 +43,7 @@ use std::sync::Arc;
 use std::time::Instant;
 use trace::Replayed;
 use units::{Bytes, Instant as Start, Sectors};
-use watch::Watch;
+use watch::RunWatch;
 use workload::Source;
 
 /// One page of most hosts; the scans of the documentation use it.
@@ -99,7 +99,7 @@ struct Simulated {
 struct Kit {
     profile: Profile,
     model: Arc<DriveModel>,
-    told: Option<Told>,
+    told: Option<GivenProfile>,
     behaviour: Behaviour,
     name: String,
 }
@@ -114,7 +114,7 @@ impl Kit {
             drive.profile.mechanics.zero_latency_write = on;
             drive.model = drive.model.with_zero_latency(on);
         }
-        let told = Told::of(args, name, &drive.model)?;
+        let told = GivenProfile::of(args, name, &drive.model)?;
         let capacity = drive.model.layout().capacity().bytes(drive.model.sector_bytes());
         let behaviour = args.behaviour.unwrap_or_else(|| usual_behaviour(args.place(), capacity));
         let (profile, model) = (drive.profile, Arc::new(drive.model));
@@ -296,7 +296,7 @@ fn simulate_once(
     let series = args.every.map(|every| Series::new(every, sector)).transpose();
     let series = series.map_err(|error| Problem::usage(format!("--every: {error}")))?;
     let numbered = layout.is_none().then_some(drive);
-    let mut watch = Watch { log, series, caller: given.watch, warm: false, drive: numbered };
+    let mut watch = RunWatch { log, series, caller: given.watch, warm: false, drive: numbered };
     run.warm_up(args.warmup, &mut watch, console)?;
     let warmup = args.warmup.map(|_| Left { requests: run.requests(), time: run.now().since(Start::ZERO) });
     let ended = run.advance(goal, "simulating", &mut watch, console)?;
@@ -343,7 +343,7 @@ fn simulate_once(
             report: member.report(),
             outside: member
                 .core_outside()
-                .and_then(|(core, trust)| outside::Told::of(core, *trust, harm_ppm)),
+                .and_then(|(core, trust)| outside::SchedulerState::of(core, *trust, harm_ppm)),
         })
         .collect();
     let layout = layout.map(|layout| layout.to_string());

@@ -12,7 +12,7 @@ use units::Duration;
 
 /// The state of a scheduler after a run.
 #[derive(Clone, Debug)]
-pub(crate) struct Told {
+pub(crate) struct SchedulerState {
     trust: Trust,
     foresight: ErrorRecord,
     gaps: PlannerStats,
@@ -71,7 +71,7 @@ impl Paid {
 
 const NEAR: Duration = Duration::from_micros(100);
 
-impl Told {
+impl SchedulerState {
     /// Returns the present state; `None` if the core is in the drive.
     pub(crate) fn of(core: &OutsideDrive, trust: Trust, harm_ppm: Option<u32>) -> Option<Self> {
         Some(Self {

@@ -1,7 +1,7 @@
 //! A run of the simulator with several kinds of end.
 
-use super::outside::Told;
-use super::watch::Watch;
+use super::outside::SchedulerState;
+use super::watch::RunWatch;
 use crate::interrupt;
 use crate::output::Console;
 use crate::problem::Problem;
@@ -131,7 +131,7 @@ impl<S: Source> Run<S> {
         &mut self,
         goal: Goal,
         label: &str,
-        watch: &mut Watch<'_, '_>,
+        watch: &mut RunWatch<'_, '_>,
         console: &Console,
     ) -> Result<bool, Problem> {
         let mut progress = self.progress(goal, label, console);
@@ -155,7 +155,7 @@ impl<S: Source> Run<S> {
     pub(super) fn warm_up(
         &mut self,
         warmup: Option<Warmup>,
-        watch: &mut Watch<'_, '_>,
+        watch: &mut RunWatch<'_, '_>,
         console: &Console,
     ) -> Result<(), Problem> {
         match warmup {
@@ -288,10 +288,10 @@ impl<S: Source> Run<S> {
     }
 
     /// Returns the state of a core outside the drive, with the bound on harm in millionths.
-    pub(crate) fn told(&self, harm_ppm: Option<u32>) -> Option<Told> {
+    pub(crate) fn told(&self, harm_ppm: Option<u32>) -> Option<SchedulerState> {
         match &self.host {
             Host::Inside(_) | Host::Device(_) | Host::Array(_) => None,
-            Host::Outside(run) => Told::of(run.core(), *run.trust(), harm_ppm),
+            Host::Outside(run) => SchedulerState::of(run.core(), *run.trust(), harm_ppm),
         }
     }
 

@@ -1,7 +1,7 @@
 //! The result of a simulation, for scripts and for people.
 
 use super::args::{BackgroundTask, Where};
-use super::outside::{self, Told};
+use super::outside::{self, SchedulerState};
 use super::trace::{self, Replayed};
 use crate::bars::{bar, parts};
 use crate::tables::{grouped, percent, span, table};
@@ -38,7 +38,7 @@ pub(crate) struct Result {
     /// The learner of SMTF, if there is one.
     pub(crate) mimic: Option<LearnerStats>,
     /// The scheduler outside the drive, if there is one.
-    pub(crate) outside: Option<Told>,
+    pub(crate) outside: Option<SchedulerState>,
     pub(crate) seed: u64,
     /// Whether the run was ended before its goal.
     pub(crate) interrupted: bool,
@@ -63,7 +63,7 @@ pub(crate) struct OfDrive {
     /// Its results; of an array, those of the commands sent to it.
     pub(crate) report: Report,
     /// The scheduler outside the drive, if there is one.
-    pub(crate) outside: Option<Told>,
+    pub(crate) outside: Option<SchedulerState>,
 }
 
 /// A warm-up.
@@ -99,7 +99,7 @@ pub(crate) struct SimulateJson {
     #[serde(skip_serializing_if = "Option::is_none")]
     outside: Option<outside::OutsideJson>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    warmup: Option<Warmup>,
+    warmup: Option<WarmupJson>,
     #[serde(skip_serializing_if = "Option::is_none")]
     series: Option<Vec<InInterval>>,
     seed: u64,
@@ -139,7 +139,7 @@ impl DriveJson {
             foreground: (&report.foreground).into(),
             head_time: (&report.head_time).into(),
             background: (&report.background).into(),
-            outside: outside.as_ref().map(Told::json),
+            outside: outside.as_ref().map(SchedulerState::json),
             simulated_s: report.simulated.as_secs_f64(),
         }
     }
@@ -163,7 +163,7 @@ impl WithoutTransfer {
 }
 
 #[derive(Serialize)]
-struct Warmup {
+struct WarmupJson {
     requests: u64,
     simulated_s: f64,
 }
@@ -224,10 +224,10 @@ impl Result {
                 mean_error_ms: mimic.mean_error.as_millis_f64(),
                 memory_bytes: mimic.memory.get(),
             }),
-            outside: self.outside.as_ref().map(Told::json),
+            outside: self.outside.as_ref().map(SchedulerState::json),
             warmup: self
                 .warmup
-                .map(|left| Warmup { requests: left.requests, simulated_s: left.time.as_secs_f64() }),
+                .map(|left| WarmupJson { requests: left.requests, simulated_s: left.time.as_secs_f64() }),
             series: self.series.as_ref().map(|series| series.iter().map(InInterval::from).collect()),
             seed: self.seed,
             interrupted: self.interrupted,

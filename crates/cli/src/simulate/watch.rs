@@ -10,7 +10,7 @@ use units::{Instant, RequestId};
 
 /// The log and the time series of a run, and a calling program that sees its requests, as far as they are wanted. Nothing
 /// is kept of a warm-up.
-pub(super) struct Watch<'a, 'l> {
+pub(super) struct RunWatch<'a, 'l> {
     pub(super) log: Option<&'l mut Log>,
     pub(super) series: Option<Series>,
     pub(super) caller: Caller<'a>,
@@ -19,7 +19,7 @@ pub(super) struct Watch<'a, 'l> {
     pub(super) drive: Option<u32>,
 }
 
-impl Watch<'_, '_> {
+impl RunWatch<'_, '_> {
     /// Ends the warm-up.
     pub(super) fn measure_from(&mut self, now: Instant) {
         self.warm = true;
@@ -46,7 +46,7 @@ impl Watch<'_, '_> {
     }
 }
 
-impl Observer for Watch<'_, '_> {
+impl Observer for RunWatch<'_, '_> {
     fn arrived(&mut self, request: Request, at: Instant) {
         if let Some(series) = &mut self.series {
             series.arrived(request, at);

@@ -130,12 +130,12 @@ impl Calls {
 
 /// Jobs that wait for a buffer: blocks in order of arrival, each with its jobs in order.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Waiting {
+pub(super) struct BufferQueue {
     order: VecDeque<u64>,
     jobs: BTreeMap<u64, VecDeque<Job>>,
 }
 
-impl Waiting {
+impl BufferQueue {
     pub fn is_empty(&self) -> bool {
         self.order.is_empty()
     }

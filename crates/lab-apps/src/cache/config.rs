@@ -113,31 +113,31 @@ impl Config {
         }
     }
 
-    pub(super) fn check(&self) -> Result<(), ConfigError> {
+    pub(super) fn check(&self) -> Result<(), CacheConfigError> {
         let Watermarks { low, high } = self.watermarks;
         if self.volume.is_empty() || self.volume.checked_end().is_none() {
-            return Err(ConfigError::Volume(self.volume));
+            return Err(CacheConfigError::Volume(self.volume));
         }
         if !(1..=MOST_BLOCK_SECTORS).contains(&self.block.get()) {
-            return Err(ConfigError::Block(self.block));
+            return Err(CacheConfigError::Block(self.block));
         }
         if self.sector.get() > MOST_SECTOR_BYTES {
-            return Err(ConfigError::Sector(self.sector));
+            return Err(CacheConfigError::Sector(self.sector));
         }
         if !(1..=MOST_BUFFERS).contains(&self.buffers) {
-            return Err(ConfigError::Buffers(self.buffers));
+            return Err(CacheConfigError::Buffers(self.buffers));
         }
         if low >= high {
-            return Err(ConfigError::Watermarks { low, high });
+            return Err(CacheConfigError::Watermarks { low, high });
         }
         if self.syncer.is_some_and(|s| s.every == Duration::ZERO) {
-            return Err(ConfigError::Syncer);
+            return Err(CacheConfigError::Syncer);
         }
         if self.daemon_outstanding == 0 {
-            return Err(ConfigError::DaemonOutstanding);
+            return Err(CacheConfigError::DaemonOutstanding);
         }
         if self.nearest_of == 0 {
-            return Err(ConfigError::NearestOf);
+            return Err(CacheConfigError::NearestOf);
         }
         Ok(())
     }
@@ -148,7 +148,7 @@ const MOST_SECTOR_BYTES: u64 = 1 << 16;
 
 /// An invalid field of a [`Config`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum ConfigError {
+pub enum CacheConfigError {
     /// The volume is empty, or ends past the largest LBN.
     #[error("volume {0} is empty or ends past the largest LBN; give the LBNs to cache")]
     Volume(LbnRange),
@@ -185,7 +185,7 @@ pub enum ConfigError {
 pub enum StartError {
     /// The configuration is invalid.
     #[error(transparent)]
-    Config(#[from] ConfigError),
+    Config(#[from] CacheConfigError),
     /// The scheduler refused the session.
     #[error(transparent)]
     Session(#[from] SessionError),

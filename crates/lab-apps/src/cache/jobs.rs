@@ -4,7 +4,7 @@ use super::buffer::{Buffer, Foreground, Landed, Stamp};
 use super::calls::{CallId, Ended, Failure, Job};
 use super::machine::{Action, Cache};
 use super::mask::{Mask, Span};
-use super::pool::Slot;
+use super::pool::BufferIndex;
 use scheduler::Request;
 use std::collections::VecDeque;
 use units::{Bytes, Instant, Lbn, LbnRange, Op, RequestId, Sectors};
@@ -37,12 +37,12 @@ impl Cache {
 
     /// Returns whether the slot is a victim whose write-back is under way. It takes no new bytes: otherwise it might
     /// stay dirty for ever, and the jobs that wait for its place with it.
-    pub(super) fn is_closing(&self, slot: Slot) -> bool {
+    pub(super) fn is_closing(&self, slot: BufferIndex) -> bool {
         self.victims.contains(&slot) && self.pool.get(slot).is_out()
     }
 
     /// Carries out a job in the buffer of its block.
-    pub(super) fn apply(&mut self, slot: Slot, job: Job, now: Instant) {
+    pub(super) fn apply(&mut self, slot: BufferIndex, job: Job, now: Instant) {
         self.pool.touch(slot);
         if job.op.is_write() {
             let (at, len) = self.place(job.at, job.span);
@@ -63,7 +63,7 @@ impl Cache {
     }
 
     /// Puts new bytes into a buffer.
-    pub(super) fn put(&mut self, slot: Slot, span: Span, bytes: &[u8], now: Instant) {
+    pub(super) fn put(&mut self, slot: BufferIndex, span: Span, bytes: &[u8], now: Instant) {
         let (at, len) = self.place(span.first as usize, span);
         self.sequence += 1;
         let stamp = Stamp { sequence: self.sequence, at: now };
@@ -89,7 +89,7 @@ impl Cache {
     }
 
     /// Answers the reads whose sectors are all valid.
-    fn serve_readers(&mut self, slot: Slot) {
+    fn serve_readers(&mut self, slot: BufferIndex) {
         let valid = self.pool.get(slot).valid;
         let (ready, rest) = self
             .pool
@@ -109,7 +109,7 @@ impl Cache {
     }
 
     /// Reads missing sectors: all that the block misses or, after an error, only those that the first reader wants.
-    fn fill(&mut self, slot: Slot) {
+    fn fill(&mut self, slot: BufferIndex) {
         let buffer = self.pool.get(slot);
         let (Some(block), Some(&reader)) = (buffer.block, buffer.readers.front()) else { return };
         if buffer.fill.is_some() {
@@ -128,7 +128,7 @@ impl Cache {
         self.tally.reads += 1;
     }
 
-    pub(super) fn submit(&mut self, slot: Slot, op: Op, range: LbnRange) -> RequestId {
+    pub(super) fn submit(&mut self, slot: BufferIndex, op: Op, range: LbnRange) -> RequestId {
         self.next_request += 1;
         let id = RequestId::new(self.next_request);
         self.requests.insert(id, slot);
@@ -136,7 +136,7 @@ impl Cache {
         id
     }
 
-    pub(super) fn filled(&mut self, slot: Slot, fill: Foreground, result: Result<&[u8], Lbn>) {
+    pub(super) fn filled(&mut self, slot: BufferIndex, fill: Foreground, result: Result<&[u8], Lbn>) {
         let Some(block) = self.pool.get(slot).block else { return };
         let sector = self.bytes_of(Sectors::new(1));
         let first = fill.range.start().since(self.block_range(block).start()).get() as u32;
@@ -180,7 +180,7 @@ impl Cache {
         self.fill(slot);
     }
 
-    pub(super) fn hand_out(&mut self, slot: Slot, range: LbnRange, into: &mut [u8]) -> bool {
+    pub(super) fn hand_out(&mut self, slot: BufferIndex, range: LbnRange, into: &mut [u8]) -> bool {
         let Some(block) = self.pool.get(slot).block else { return false };
         let first = range.start().since(self.block_range(block).start()).get() as u32;
         let span = Span { first, len: range.len().get() as u32 };
@@ -196,7 +196,7 @@ impl Cache {
     }
 
     /// Ends a write-back that is done, or failed.
-    pub(super) fn landed(&mut self, slot: Slot, range: LbnRange, bad: Option<Lbn>, now: Instant) {
+    pub(super) fn landed(&mut self, slot: BufferIndex, range: LbnRange, bad: Option<Lbn>, now: Instant) {
         if let Some(bad) = bad {
             let oldest = self.pool.get(slot).oldest.sequence;
             let retry = now + self.config.retry;

@@ -1,12 +1,12 @@
 //! The cache: its entry points.
 
 use super::buffer::{Buffer, Task};
-use super::calls::{CallError, CallId, Calls, Failure, Waiting};
+use super::calls::{BufferQueue, CallError, CallId, Calls, Failure};
 use super::config::{Config, StartError};
 use super::head::HeadTime;
 use super::mask::Span;
-use super::pool::{Pool, Slot};
-use super::tally::Tally;
+use super::pool::{BufferIndex, Pool};
+use super::tally::CacheTally;
 use scheduler::Request;
 use scheduler::{Application, Parameter, Record, Sessions, Wanted};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -75,18 +75,18 @@ pub struct Cache {
     pub(super) session: Option<SessionId>,
     pub(super) pool: Pool,
     pub(super) calls: Calls,
-    pub(super) waiting: Waiting,
+    pub(super) waiting: BufferQueue,
     pub(super) flushes: VecDeque<Flush>,
     /// Buffers that make room next: clean ones at once, dirty ones once they are written.
-    pub(super) victims: BTreeSet<Slot>,
+    pub(super) victims: BTreeSet<BufferIndex>,
     /// Buffers whose task may have to change.
-    pub(super) touched: BTreeSet<Slot>,
+    pub(super) touched: BTreeSet<BufferIndex>,
     /// Dirty buffers whose task the scheduler refused for lack of room.
-    pub(super) refused: BTreeSet<Slot>,
+    pub(super) refused: BTreeSet<BufferIndex>,
     /// Forced buffers whose task could not be promoted.
-    pub(super) hurry: BTreeSet<Slot>,
+    pub(super) hurry: BTreeSet<BufferIndex>,
     pub(super) last_turn: Instant,
-    pub(super) requests: BTreeMap<RequestId, Slot>,
+    pub(super) requests: BTreeMap<RequestId, BufferIndex>,
     pub(super) next_request: u64,
     /// The number of the last write; every write of a block has a number of its own.
     pub(super) sequence: u64,
@@ -96,7 +96,7 @@ pub struct Cache {
     /// Whether a call came in that has not been acted on.
     pub(super) stale: bool,
     pub(super) outbox: VecDeque<Action>,
-    pub(super) tally: Tally,
+    pub(super) tally: CacheTally,
 }
 
 impl Cache {
@@ -110,7 +110,7 @@ impl Cache {
             session: config.cleaner.map(|priority| sessions.open(priority)).transpose()?,
             pool: Pool::new(config.buffers),
             calls: Calls::default(),
-            waiting: Waiting::default(),
+            waiting: BufferQueue::default(),
             flushes: VecDeque::new(),
             victims: BTreeSet::new(),
             touched: BTreeSet::new(),
@@ -124,7 +124,7 @@ impl Cache {
             next_look: now,
             stale: true,
             outbox: VecDeque::new(),
-            tally: Tally::default(),
+            tally: CacheTally::default(),
             config,
         })
     }
@@ -274,7 +274,7 @@ impl Cache {
     }
 
     /// Returns the counts of the cache's work.
-    pub fn tally(&self) -> Tally {
+    pub fn tally(&self) -> CacheTally {
         self.tally
     }
 
@@ -391,7 +391,7 @@ impl Cache {
             .collect()
     }
 
-    fn slot_at(&self, lbn: Lbn) -> Option<Slot> {
+    fn slot_at(&self, lbn: Lbn) -> Option<BufferIndex> {
         let volume = self.config.volume;
         if !volume.contains(lbn) {
             return None;
@@ -431,7 +431,7 @@ impl Cache {
     }
 
     /// Returns the buffer that the parameter names, if `current` still holds for it.
-    fn slot_of(&self, parameter: Parameter, current: impl Fn(&Buffer) -> bool) -> Option<Slot> {
+    fn slot_of(&self, parameter: Parameter, current: impl Fn(&Buffer) -> bool) -> Option<BufferIndex> {
         let slot = usize::try_from(parameter.0 & u64::from(u32::MAX)).ok()?;
         let buffer = (slot < self.pool.len()).then(|| self.pool.get(slot))?;
         (u64::from(buffer.registrations) == parameter.0 >> 32 && current(buffer)).then_some(slot)

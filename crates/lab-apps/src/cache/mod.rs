@@ -19,8 +19,10 @@ mod tally;
 mod turn;
 
 pub use calls::{CallError, CallId, Failure};
-pub use config::{Config, ConfigError, Force, MOST_BUFFERS, Replacement, StartError, Syncer, Watermarks};
+pub use config::{
+    CacheConfigError, Config, Force, MOST_BUFFERS, Replacement, StartError, Syncer, Watermarks,
+};
 pub use head::{HeadTime, NoHead};
 pub use machine::{Action, Cache, RequestError};
 pub use mask::MOST_BLOCK_SECTORS;
-pub use tally::{Cause, Tally};
+pub use tally::{CacheTally, Cause};

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use units::Instant;
 
 /// A buffer's place in the pool.
-pub(super) type Slot = usize;
+pub(super) type BufferIndex = usize;
 
 /// The fields of a buffer by which the orders sort it. A change of these moves the buffer in the orders.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -37,20 +37,20 @@ impl Keys {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pool {
     slots: Vec<Buffer>,
-    free: Vec<Slot>,
-    by_block: BTreeMap<u64, Slot>,
+    free: Vec<BufferIndex>,
+    by_block: BTreeMap<u64, BufferIndex>,
     /// All buffers with a block, the least recently used first.
-    pub by_use: BTreeSet<(u64, Slot)>,
+    pub by_use: BTreeSet<(u64, BufferIndex)>,
     /// Buffers that can be written back, the oldest first.
-    pub dirty: BTreeSet<(u64, Slot)>,
+    pub dirty: BTreeSet<(u64, BufferIndex)>,
     /// Dirty buffers that are not forced: the oldest first; the least recently used first; by block.
-    pub idle_by_age: BTreeSet<(u64, Slot)>,
-    pub idle_by_use: BTreeSet<(u64, Slot)>,
-    pub idle_by_block: BTreeSet<(u64, Slot)>,
+    pub idle_by_age: BTreeSet<(u64, BufferIndex)>,
+    pub idle_by_use: BTreeSet<(u64, BufferIndex)>,
+    pub idle_by_block: BTreeSet<(u64, BufferIndex)>,
     /// Buffers that are clean because of a free write, the least recently used first.
-    pub gifts: BTreeSet<(u64, Slot)>,
+    pub gifts: BTreeSet<(u64, BufferIndex)>,
     /// Buffers whose write-back failed, by the time of the next try.
-    pub failed: BTreeSet<(Instant, Slot)>,
+    pub failed: BTreeSet<(Instant, BufferIndex)>,
     uses: u64,
 }
 
@@ -63,7 +63,7 @@ impl Pool {
         }
     }
 
-    pub fn get(&self, slot: Slot) -> &Buffer {
+    pub fn get(&self, slot: BufferIndex) -> &Buffer {
         &self.slots[slot]
     }
 
@@ -71,12 +71,12 @@ impl Pool {
         self.slots.len()
     }
 
-    pub fn find(&self, block: u64) -> Option<Slot> {
+    pub fn find(&self, block: u64) -> Option<BufferIndex> {
         self.by_block.get(&block).copied()
     }
 
     /// Changes a buffer; there is no other way to do so.
-    pub fn change<T>(&mut self, slot: Slot, change: impl FnOnce(&mut Buffer) -> T) -> T {
+    pub fn change<T>(&mut self, slot: BufferIndex, change: impl FnOnce(&mut Buffer) -> T) -> T {
         let buffer = &mut self.slots[slot];
         let before = Keys::of(buffer);
         let result = change(buffer);
@@ -88,14 +88,14 @@ impl Pool {
     }
 
     /// Records a use of the buffer.
-    pub fn touch(&mut self, slot: Slot) {
+    pub fn touch(&mut self, slot: BufferIndex) {
         self.uses += 1;
         let used = self.uses;
         self.change(slot, |b| b.used = used);
     }
 
     /// Gives a free buffer to a block.
-    pub fn install(&mut self, block: u64, bytes: usize) -> Option<Slot> {
+    pub fn install(&mut self, block: u64, bytes: usize) -> Option<BufferIndex> {
         let slot = self.free.pop()?;
         self.uses += 1;
         let used = self.uses;
@@ -108,7 +108,7 @@ impl Pool {
     }
 
     /// Frees a buffer; its memory stays.
-    pub fn release(&mut self, slot: Slot) {
+    pub fn release(&mut self, slot: BufferIndex) {
         debug_assert!(self.slots[slot].is_evictable() && self.slots[slot].block.is_some());
         self.change(slot, |b| {
             let old = std::mem::take(b);
@@ -121,12 +121,12 @@ impl Pool {
         !self.free.is_empty()
     }
 
-    fn reindex(&mut self, slot: Slot, before: Keys, after: Keys) {
+    fn reindex(&mut self, slot: BufferIndex, before: Keys, after: Keys) {
         if before.block != after.block {
             before.block.map(|block| self.by_block.remove(&block));
             after.block.map(|block| self.by_block.insert(block, slot));
         }
-        let index = |set: &mut BTreeSet<(u64, Slot)>, key: fn(Keys) -> Option<u64>| {
+        let index = |set: &mut BTreeSet<(u64, BufferIndex)>, key: fn(Keys) -> Option<u64>| {
             rekey(set, slot, key(before), key(after));
         };
         index(&mut self.by_use, |keys| keys.block.map(|_| keys.used));
@@ -139,7 +139,12 @@ impl Pool {
     }
 }
 
-fn rekey<K: Ord + Copy>(set: &mut BTreeSet<(K, Slot)>, slot: Slot, before: Option<K>, after: Option<K>) {
+fn rekey<K: Ord + Copy>(
+    set: &mut BTreeSet<(K, BufferIndex)>,
+    slot: BufferIndex,
+    before: Option<K>,
+    after: Option<K>,
+) {
     if before != after {
         before.map(|key| set.remove(&(key, slot)));
         after.map(|key| set.insert((key, slot)));

@@ -3,18 +3,21 @@
 use super::config::Replacement;
 use super::head::HeadTime;
 use super::machine::Cache;
-use super::pool::Slot;
+use super::pool::BufferIndex;
 use std::collections::BTreeSet;
 use units::Instant;
 
 /// Returns the first slot of an order for which `may` holds.
-pub(super) fn oldest(order: &BTreeSet<(u64, Slot)>, may: impl Fn(Slot) -> bool) -> Option<Slot> {
+pub(super) fn oldest(
+    order: &BTreeSet<(u64, BufferIndex)>,
+    may: impl Fn(BufferIndex) -> bool,
+) -> Option<BufferIndex> {
     order.iter().map(|&(_, slot)| slot).find(|&slot| may(slot))
 }
 
 impl Cache {
     /// Returns the buffer that makes room next: at once if it is clean, otherwise once it is written.
-    pub(super) fn choose_victim(&self, head: &dyn HeadTime, now: Instant) -> Option<Slot> {
+    pub(super) fn choose_victim(&self, head: &dyn HeadTime, now: Instant) -> Option<BufferIndex> {
         let least = || oldest(&self.pool.by_use, |slot| self.may_leave(slot));
         match self.config.replacement {
             Replacement::Lru => least(),
@@ -34,11 +37,11 @@ impl Cache {
     }
 
     /// Returns the dirty buffer that the head can write soonest, among unforced ones near the head.
-    pub(super) fn nearest(&self, head: &dyn HeadTime, now: Instant) -> Option<Slot> {
+    pub(super) fn nearest(&self, head: &dyn HeadTime, now: Instant) -> Option<BufferIndex> {
         let volume = self.config.volume;
         let lbn = head.lbn().max(volume.start());
         let here = lbn.since(volume.start()).get() / self.config.block.get();
-        let may = |&&(_, slot): &&(u64, Slot)| self.may_leave(slot) && !self.pool.get(slot).is_out();
+        let may = |&&(_, slot): &&(u64, BufferIndex)| self.may_leave(slot) && !self.pool.get(slot).is_out();
         let mut below = self.pool.idle_by_block.range(..(here, 0)).rev().filter(may).peekable();
         let mut above = self.pool.idle_by_block.range((here, 0)..).filter(may).peekable();
         let nearer = std::iter::from_fn(|| match (below.peek(), above.peek()) {

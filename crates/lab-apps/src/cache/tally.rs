@@ -15,7 +15,7 @@ pub enum Cause {
 
 /// Counts of a cache's work. Hits and misses are counted by block, not by call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct CacheTally {
     /// Blocks read that were in the cache.
     pub read_hits: u64,
     /// Blocks read that were not, or only in part.
@@ -63,7 +63,7 @@ pub struct Tally {
     pub dirty_max: usize,
 }
 
-impl Tally {
+impl CacheTally {
     /// Returns the number of write-backs of all kinds.
     pub fn written(&self) -> u64 {
         self.free + self.syncer + self.watermark + self.eviction + self.flush

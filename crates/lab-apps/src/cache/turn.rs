@@ -5,7 +5,7 @@ use super::calls::Failure;
 use super::config::{Force, Replacement};
 use super::head::HeadTime;
 use super::machine::{Action, Cache};
-use super::pool::Slot;
+use super::pool::BufferIndex;
 use super::replacement;
 use super::tally::Cause;
 use scheduler::{Parameter, Sessions};
@@ -151,7 +151,7 @@ impl Cache {
     }
 
     /// Returns a buffer for this block: a free one, or a clean victim's.
-    fn room(&mut self, block: u64) -> Option<Slot> {
+    fn room(&mut self, block: u64) -> Option<BufferIndex> {
         if !self.pool.has_free() {
             let victim = self.victims.iter().copied().find(|&s| self.pool.get(s).is_evictable())?;
             self.release(victim);
@@ -160,7 +160,7 @@ impl Cache {
         self.pool.install(block, self.bytes_of(self.config.block))
     }
 
-    fn release(&mut self, slot: Slot) {
+    fn release(&mut self, slot: BufferIndex) {
         self.victims.remove(&slot);
         self.touched.remove(&slot);
         self.refused.remove(&slot);
@@ -169,7 +169,7 @@ impl Cache {
     }
 
     /// Returns whether the buffer may make room, now or once it is written.
-    pub(super) fn may_leave(&self, slot: Slot) -> bool {
+    pub(super) fn may_leave(&self, slot: BufferIndex) -> bool {
         let buffer = self.pool.get(slot);
         buffer.pins == 0
             && buffer.fill.is_none()
@@ -189,7 +189,7 @@ impl Cache {
         }
     }
 
-    fn force(&mut self, slot: Slot, cause: Cause) {
+    fn force(&mut self, slot: BufferIndex, cause: Cause) {
         self.pool.change(slot, |b| b.forced = b.forced.or(Some(cause)));
         self.touched.insert(slot);
     }
@@ -207,7 +207,7 @@ impl Cache {
         }
     }
 
-    fn align_one(&mut self, sessions: &mut dyn Sessions, slot: Slot) {
+    fn align_one(&mut self, sessions: &mut dyn Sessions, slot: BufferIndex) {
         self.refused.remove(&slot);
         let buffer = self.pool.get(slot);
         let Some(block) = buffer.block else { return };
@@ -247,7 +247,7 @@ impl Cache {
         }
     }
 
-    fn register(&mut self, sessions: &mut dyn Sessions, slot: Slot, range: LbnRange) {
+    fn register(&mut self, sessions: &mut dyn Sessions, slot: BufferIndex, range: LbnRange) {
         let (Some(session), None) = (self.session, self.pool.get(slot).task) else { return };
         let registration = self.pool.change(slot, |b| {
             b.registrations = b.registrations.wrapping_add(1);
@@ -267,7 +267,7 @@ impl Cache {
     }
 
     /// Promotes the task of a forced buffer as soon as that is possible; returns whether the buffer has a task.
-    fn promote(&mut self, sessions: &mut dyn Sessions, slot: Slot) -> bool {
+    fn promote(&mut self, sessions: &mut dyn Sessions, slot: BufferIndex) -> bool {
         let buffer = self.pool.get(slot);
         let (Some(session), Some(task), Some(_)) = (self.session, buffer.task, buffer.forced) else {
             return false;
@@ -291,7 +291,7 @@ impl Cache {
         true
     }
 
-    fn withdraw(&mut self, sessions: &mut dyn Sessions, slot: Slot) {
+    fn withdraw(&mut self, sessions: &mut dyn Sessions, slot: BufferIndex) {
         if let Some(task) = self.pool.get(slot).task {
             // The scheduler may have ended the task already.
             let _ = sessions.abort(task.id);

@@ -1,7 +1,7 @@
 //! The buffer cache: the most recently used blocks, in memory. Dirty ones are written late, and never if they are
 //! freed first.
 
-use super::error::{Damage, FileError, StoreCall};
+use super::error::{BlockDamage, FileError, StoreCall};
 use super::format::{self, BlockKind, Superblock};
 use super::store::{BLOCK_BYTES, Block, LogicalBlock, Store};
 
@@ -41,7 +41,7 @@ impl FileStatistics {
 pub(super) struct SlotId(u32);
 
 #[derive(Clone, Debug)]
-struct Slot {
+struct CachedBlock {
     block: LogicalBlock,
     kind: BlockKind,
     data: Box<Block>,
@@ -55,10 +55,10 @@ struct Slot {
 const NONE: u32 = u32::MAX;
 
 #[derive(Clone, Debug)]
-pub(super) struct Cache<S> {
+pub(super) struct BlockCache<S> {
     store: S,
     pub superblock: Superblock,
-    slots: Vec<Slot>,
+    slots: Vec<CachedBlock>,
     unused: Vec<u32>,
     /// The slot of every block of the file system, plus one; 0 for a block that has none. Untouched zeroed memory
     /// costs nothing.
@@ -70,7 +70,7 @@ pub(super) struct Cache<S> {
     pub statistics: FileStatistics,
 }
 
-impl<S: Store> Cache<S> {
+impl<S: Store> BlockCache<S> {
     pub fn new(store: S, superblock: Superblock, capacity: usize) -> Self {
         Self {
             store,
@@ -124,7 +124,7 @@ impl<S: Store> Cache<S> {
             return Ok(SlotId(slot));
         }
         if block.index() >= self.index.len() {
-            return Err(FileError::Damaged { block, kind, problem: Damage::Pointer(block) });
+            return Err(FileError::Damaged { block, kind, problem: BlockDamage::Pointer(block) });
         }
         let slot = self.room(block, kind)?;
         let held = &mut self.slots[slot as usize];
@@ -238,7 +238,7 @@ impl<S: Store> Cache<S> {
             slot
         } else if self.slots.len() < self.capacity {
             let data = Box::new([0; BLOCK_BYTES]);
-            self.slots.push(Slot {
+            self.slots.push(CachedBlock {
                 block,
                 kind,
                 data,
@@ -314,7 +314,7 @@ impl<S: Store> Cache<S> {
     }
 
     fn unlink(&mut self, slot: u32) {
-        let Slot { newer, older, .. } = self.slots[slot as usize];
+        let CachedBlock { newer, older, .. } = self.slots[slot as usize];
         match self.slots.get_mut(newer as usize) {
             Some(newer) => newer.older = older,
             None => self.newest = older,

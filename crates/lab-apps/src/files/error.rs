@@ -79,7 +79,7 @@ pub enum FileError<E: std::error::Error + 'static> {
         /// The kind of block that should be there.
         kind: BlockKind,
         /// The damage.
-        problem: Damage,
+        problem: BlockDamage,
     },
     /// The store failed.
     #[error("the store could not {call} {block}: {source}")]
@@ -96,7 +96,7 @@ pub enum FileError<E: std::error::Error + 'static> {
 /// The way in which a block contradicts itself or another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
-pub enum Damage {
+pub enum BlockDamage {
     /// The bytes have another checksum.
     #[error("its checksum is {found:#010x}, not {expected:#010x}")]
     Checksum {

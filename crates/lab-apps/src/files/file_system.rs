@@ -1,7 +1,7 @@
 //! Files over blocks. Each operation changes blocks in such an order that a failure changes nothing.
 
-use super::cache::{Cache, FileStatistics, Result, SlotId};
-use super::error::{Damage, FileError};
+use super::cache::{BlockCache, FileStatistics, Result, SlotId};
+use super::error::{BlockDamage, FileError};
 use super::format::{self, BlockKind, DIRECT, FILE_BYTES_MAX, Inode, Kind, POINTERS_MAX, Pointer};
 use super::numbers::Numbers;
 use super::path::FilePath;
@@ -49,7 +49,7 @@ impl FileUsage {
 /// store after that sync, a mount fails with "not synced"; otherwise it finds the state of the sync.
 #[derive(Clone, Debug)]
 pub struct FileSystem<S> {
-    pub(super) cache: Cache<S>,
+    pub(super) cache: BlockCache<S>,
     /// The free blocks.
     pub(super) space: Numbers,
     /// The free ones among the inodes that have been begun.
@@ -65,7 +65,7 @@ pub struct FileSystem<S> {
 
 /// The position of a file in its directory.
 #[derive(Clone, Copy)]
-struct Entry {
+struct DirectoryPosition {
     block: LogicalBlock,
     place: usize,
     inode: u32,
@@ -73,12 +73,12 @@ struct Entry {
 
 struct Search {
     directory: Inode,
-    entry: Option<Entry>,
+    entry: Option<DirectoryPosition>,
     free: Option<(LogicalBlock, usize)>,
 }
 
 impl<S: Store> FileSystem<S> {
-    pub(super) fn over(cache: Cache<S>, space: Numbers, inodes: Numbers) -> Self {
+    pub(super) fn over(cache: BlockCache<S>, space: Numbers, inodes: Numbers) -> Self {
         Self {
             cache,
             space,
@@ -285,7 +285,7 @@ impl<S: Store> FileSystem<S> {
     }
 
     fn append_staged(&mut self, path: FilePath, bytes: &[u8]) -> Result<(), S> {
-        let (Entry { inode: n, .. }, mut inode) = self.find(path)?;
+        let (DirectoryPosition { inode: n, .. }, mut inode) = self.find(path)?;
         let (old, old_blocks) = (inode.size, inode.blocks());
         let size = size_within_bounds(path, old, bytes)?;
         // The first bytes fill the last block, the others go to new ones.
@@ -354,7 +354,11 @@ impl<S: Store> FileSystem<S> {
             let (block, slot) = self.directory_block(path.directory, &directory, i)?;
             let data = self.cache.data(slot);
             if let Some((place, _, inode)) = format::entries(data).find(|&(_, name, _)| name == path.name) {
-                return Ok(Search { directory, entry: Some(Entry { block, place, inode }), free });
+                return Ok(Search {
+                    directory,
+                    entry: Some(DirectoryPosition { block, place, inode }),
+                    free,
+                });
             }
             if free.is_none() {
                 free = format::free_entry(data).map(|place| (block, place));
@@ -363,15 +367,15 @@ impl<S: Store> FileSystem<S> {
         Ok(Search { directory, entry: None, free })
     }
 
-    fn find(&mut self, path: FilePath) -> Result<(Entry, Inode), S> {
+    fn find(&mut self, path: FilePath) -> Result<(DirectoryPosition, Inode), S> {
         let entry = self.search(path)?.entry.ok_or(FileError::NoSuchFile(path))?;
         Ok((entry, self.file_inode(path, entry)?))
     }
 
-    fn file_inode(&mut self, path: FilePath, entry: Entry) -> Result<Inode, S> {
-        let Entry { block, inode: n, .. } = entry;
+    fn file_inode(&mut self, path: FilePath, entry: DirectoryPosition) -> Result<Inode, S> {
+        let DirectoryPosition { block, inode: n, .. } = entry;
         let kind = BlockKind::Directory(path.directory);
-        let wrong = FileError::Damaged { block, kind, problem: Damage::Inode(n) };
+        let wrong = FileError::Damaged { block, kind, problem: BlockDamage::Inode(n) };
         if n / format::INODES_A_BLOCK >= self.cache.superblock.inode_blocks {
             return Err(wrong);
         }
@@ -405,7 +409,7 @@ impl<S: Store> FileSystem<S> {
         let directory = n < self.directories();
         let sound = inode.filter(|inode| directory == (inode.kind == Kind::Directory));
         let (block, kind) = Inode::home(n);
-        sound.ok_or(FileError::Damaged { block, kind, problem: Damage::Inode(n) })
+        sound.ok_or(FileError::Damaged { block, kind, problem: BlockDamage::Inode(n) })
     }
 
     fn indirect(&mut self, n: u32, inode: &Inode) -> Result<SlotId, S> {
@@ -434,7 +438,7 @@ impl<S: Store> FileSystem<S> {
         let pointer_block = LogicalBlock::new(pointer);
         match (superblock.first_free()..superblock.blocks).contains(&pointer) {
             true => Ok(pointer_block),
-            false => Err(FileError::Damaged { block, kind, problem: Damage::Pointer(pointer_block) }),
+            false => Err(FileError::Damaged { block, kind, problem: BlockDamage::Pointer(pointer_block) }),
         }
     }
 

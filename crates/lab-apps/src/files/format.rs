@@ -16,7 +16,7 @@
 //!
 //! The free blocks and inodes are not stored: a mount derives them from the inodes, so they cannot be wrong.
 
-use super::error::Damage;
+use super::error::BlockDamage;
 use super::store::{BLOCK_BYTES, Block, LogicalBlock};
 use std::fmt;
 
@@ -133,20 +133,20 @@ pub(super) fn verify(
     number: LogicalBlock,
     kind: BlockKind,
     checksum: u32,
-) -> Result<(), Damage> {
+) -> Result<(), BlockDamage> {
     let Some((kind, owner)) = kind.header() else {
         let found = crc32fast::hash(block);
         return match found == checksum {
             true => Ok(()),
-            false => Err(Damage::Checksum { expected: checksum, found }),
+            false => Err(BlockDamage::Checksum { expected: checksum, found }),
         };
     };
     let (expected, found) = (get_u32(block, CHECKSUM_AT), checksum_without_itself(block));
     if expected != found {
-        return Err(Damage::Checksum { expected, found });
+        return Err(BlockDamage::Checksum { expected, found });
     }
     let is = (get_u32(block, 0), get_u32(block, 4), get_u32(block, 8));
-    if is == (kind, number.get(), owner) { Ok(()) } else { Err(Damage::Misplaced) }
+    if is == (kind, number.get(), owner) { Ok(()) } else { Err(BlockDamage::Misplaced) }
 }
 
 /// The contents of block 0.
@@ -168,7 +168,7 @@ pub(super) struct Superblock {
 pub(super) enum NoSuperblock {
     Magic,
     Version(u32),
-    Damaged(Damage),
+    Damaged(BlockDamage),
 }
 
 impl Superblock {
@@ -203,7 +203,7 @@ impl Superblock {
             other => return Err(NoSuperblock::Version(other)),
         }
         if expected != found {
-            return Err(NoSuperblock::Damaged(Damage::Checksum { expected, found }));
+            return Err(NoSuperblock::Damaged(BlockDamage::Checksum { expected, found }));
         }
         Ok(Self {
             blocks: get_u32(block, 12),

@@ -40,7 +40,7 @@ mod path;
 mod store;
 
 pub use cache::FileStatistics;
-pub use error::{Damage, FileError, MountError, StoreCall};
+pub use error::{BlockDamage, FileError, MountError, StoreCall};
 pub use file_system::{CACHE_BLOCKS_MIN, FileSystem, FileUsage};
 pub use mount::FileConfig;
 pub use path::FilePath;

@@ -1,7 +1,7 @@
 //! Makes a file system, and opens one again.
 
-use super::cache::{Cache, FileStatistics};
-use super::error::{Damage, FileError, MountError, StoreCall};
+use super::cache::{BlockCache, FileStatistics};
+use super::error::{BlockDamage, FileError, MountError, StoreCall};
 use super::file_system::{CACHE_BLOCKS_MIN, FileSystem};
 use super::format::{self, BlockKind, INODES_A_BLOCK, Inode, Kind, NoSuperblock, Superblock};
 use super::numbers::Numbers;
@@ -75,7 +75,7 @@ impl<S: Store> FileSystem<S> {
     pub fn format(store: S, config: FileConfig) -> Result<Self, MountError<S::Error>> {
         check_cache(config.cache_blocks)?;
         let superblock = config.check()?;
-        let mut files = empty(Cache::new(store, superblock, config.cache_blocks));
+        let mut files = empty(BlockCache::new(store, superblock, config.cache_blocks));
         while files.cache.superblock.inode_blocks * INODES_A_BLOCK < config.directories {
             files.begin_inodes()?;
         }
@@ -100,7 +100,7 @@ impl<S: Store> FileSystem<S> {
     pub fn mount(mut store: S, cache_blocks: usize) -> Result<Self, MountError<S::Error>> {
         check_cache(cache_blocks)?;
         let superblock = read_superblock(&mut store)?;
-        let mut files = empty(Cache::new(store, superblock, cache_blocks));
+        let mut files = empty(BlockCache::new(store, superblock, cache_blocks));
         let inodes = superblock.inode_blocks * INODES_A_BLOCK;
         (0..inodes).for_each(|n| files.inodes.release(n));
         for n in 0..inodes {
@@ -121,12 +121,12 @@ impl<S: Store> FileSystem<S> {
         for i in 0..inode.blocks() {
             let pointer = self.pointer(n, inode, i)?.block;
             if !self.space.take_this(pointer) {
-                let problem = Damage::Pointer(LogicalBlock::new(pointer));
+                let problem = BlockDamage::Pointer(LogicalBlock::new(pointer));
                 return Err(FileError::Damaged { block, kind, problem });
             }
         }
         if inode.indirect != 0 && !self.space.take_this(inode.indirect) {
-            let problem = Damage::Pointer(LogicalBlock::new(inode.indirect));
+            let problem = BlockDamage::Pointer(LogicalBlock::new(inode.indirect));
             return Err(FileError::Damaged { block, kind, problem });
         }
         Ok(())
@@ -134,7 +134,7 @@ impl<S: Store> FileSystem<S> {
 }
 
 /// Returns a file system with all blocks free and no inode begun.
-fn empty<S: Store>(cache: Cache<S>) -> FileSystem<S> {
+fn empty<S: Store>(cache: BlockCache<S>) -> FileSystem<S> {
     let superblock = cache.superblock;
     let mut space = Numbers::in_use(superblock.blocks);
     (superblock.first_free()..superblock.blocks).for_each(|block| space.release(block));
@@ -159,7 +159,7 @@ fn read_superblock<S: Store>(store: &mut S) -> Result<Superblock, MountError<S::
         && directories > 0
         && u64::from(directories) <= u64::from(inode_blocks) * u64::from(INODES_A_BLOCK);
     if !sound {
-        return Err(damaged(Damage::Numbers));
+        return Err(damaged(BlockDamage::Numbers));
     }
     if synced { Ok(superblock) } else { Err(MountError::NotSynced) }
 }

@@ -54,7 +54,7 @@ pub const MOST_SLOTS: u64 = 1 << 31;
 
 /// An invalid field of a [`LogConfig`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum ConfigError {
+pub enum LogConfigError {
     /// A size of zero.
     #[error("{field} is 0; give at least 1")]
     Zero {
@@ -117,7 +117,7 @@ impl LogConfig {
     ///
     /// # Errors
     /// The invalid field, and its valid values.
-    pub fn check(self) -> Result<Geometry, ConfigError> {
+    pub fn check(self) -> Result<Geometry, LogConfigError> {
         for (field, value) in [
             ("sectors_per_block", self.sectors_per_block),
             ("sector_bytes", self.sector_bytes),
@@ -125,40 +125,40 @@ impl LogConfig {
             ("most_waiting", self.most_waiting),
         ] {
             if value == 0 {
-                return Err(ConfigError::Zero { field });
+                return Err(LogConfigError::Zero { field });
             }
         }
         if self.blocks_per_segment < 2 {
-            return Err(ConfigError::NoSlots(self.blocks_per_segment));
+            return Err(LogConfigError::NoSlots(self.blocks_per_segment));
         }
         if self.minimum_free < 2 {
-            return Err(ConfigError::TooFewFree(self.minimum_free));
+            return Err(LogConfigError::TooFewFree(self.minimum_free));
         }
         let reserved = u64::from(self.minimum_free) + 1;
         if u64::from(self.segments) <= reserved {
-            return Err(ConfigError::TooFewSegments { segments: self.segments, reserved });
+            return Err(LogConfigError::TooFewSegments { segments: self.segments, reserved });
         }
         let block = u64::from(self.sectors_per_block) * u64::from(self.sector_bytes);
         let bytes = block.saturating_mul(u64::from(self.blocks_per_segment));
         if bytes > MOST_SEGMENT_BYTES {
-            return Err(ConfigError::SegmentTooLong { bytes });
+            return Err(LogConfigError::SegmentTooLong { bytes });
         }
         let slots = self.blocks_per_segment - 1;
         let all_slots = u64::from(slots) * u64::from(self.segments);
         if all_slots > MOST_SLOTS {
-            return Err(ConfigError::TooManySlots { slots: all_slots });
+            return Err(LogConfigError::TooManySlots { slots: all_slots });
         }
         let entries = HEADER_BYTES as u64 + u64::from(slots) * ENTRY_BYTES as u64;
         // There are never more tombstones than slots; so with room for that number a log always has room for its
         // tombstones.
         let needed = entries + u64::from(slots) * TOMBSTONE_BYTES as u64;
         if needed > block {
-            return Err(ConfigError::SummaryTooLong { slots, needed, block });
+            return Err(LogConfigError::SummaryTooLong { slots, needed, block });
         }
         let sectors =
             u64::from(self.segments) * u64::from(self.blocks_per_segment) * u64::from(self.sectors_per_block);
         if LbnRange::new(self.start, Sectors::new(sectors)).checked_end().is_none() {
-            return Err(ConfigError::PastEnd(self.start));
+            return Err(LogConfigError::PastEnd(self.start));
         }
         let tombstones = ((block - entries) / TOMBSTONE_BYTES as u64) as u32;
         Ok(Geometry { config: self, tombstones })

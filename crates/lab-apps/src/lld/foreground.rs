@@ -61,7 +61,7 @@ pub struct ForegroundTally {
 }
 
 #[derive(Clone, Debug)]
-struct Victim {
+struct CleanedSegment {
     segment: SegmentIndex,
     /// The sequence of the segment when it was chosen: if it was freed and written again meanwhile, none of its slots
     /// are wanted.
@@ -88,7 +88,7 @@ struct Arrived {
 #[derive(Clone, Debug, Default)]
 pub struct ForegroundCleaner {
     reads: Reads,
-    victim: Option<Victim>,
+    victim: Option<CleanedSegment>,
     asked: Option<LbnRange>,
     /// Segments with a block that cannot be moved.
     bad: BTreeSet<SegmentIndex>,
@@ -190,7 +190,7 @@ impl ForegroundCleaner {
             return Err(CleanError::NothingToGain { free: log.soon_free_segments() });
         };
         let runs = runs(log.live_slots(segment).into_iter().map(|(slot, _)| slot), self.reads);
-        self.victim = Some(Victim { segment, writing, runs, read: None });
+        self.victim = Some(CleanedSegment { segment, writing, runs, read: None });
         Ok(())
     }
 

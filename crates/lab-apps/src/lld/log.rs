@@ -1,11 +1,11 @@
 //! The log: the address of every logical block, and the next write to the medium.
 
-use super::config::{ConfigError, Geometry, LogConfig};
+use super::config::{Geometry, LogConfig, LogConfigError};
 use super::ids::{LogicalBlock, SegmentIndex, Sequence};
-use super::open::{Open, Waiting};
+use super::open::{Open, UnwrittenSegment};
 use super::segment::{Segment, SegmentInfo, State};
-use super::summary::Entry;
-use super::tally::Tally;
+use super::summary::SlotEntry;
+use super::tally::LogTally;
 use std::collections::VecDeque;
 use thiserror::Error;
 use units::{Instant, LbnRange};
@@ -140,7 +140,7 @@ pub struct Log {
     pub(super) mentions: Vec<u32>,
     pub(super) segments: Vec<Segment>,
     open: Option<Open>,
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<UnwrittenSegment>,
     /// The torn segment whose summary must be wiped, and the zeros for it.
     pub(super) wipe: Option<(SegmentIndex, Vec<u8>)>,
     pub(super) next_sequence: Sequence,
@@ -148,7 +148,7 @@ pub struct Log {
     /// The place at which the next search for a free segment begins.
     pub(super) after: u32,
     pub(super) mapped: u32,
-    tally: Tally,
+    tally: LogTally,
 }
 
 impl Log {
@@ -156,7 +156,7 @@ impl Log {
     ///
     /// # Errors
     /// The layout is invalid.
-    pub fn new(config: LogConfig) -> Result<Self, ConfigError> {
+    pub fn new(config: LogConfig) -> Result<Self, LogConfigError> {
         Ok(Self::blank(config.check()?))
     }
 
@@ -174,7 +174,7 @@ impl Log {
             durable: Sequence::new(0),
             after: 0,
             mapped: 0,
-            tally: Tally::default(),
+            tally: LogTally::default(),
         }
     }
 
@@ -196,7 +196,7 @@ impl Log {
         if !matches!(place, Place::Slot(..)) && self.mapped >= capacity {
             return Err(WriteError::Full { capacity });
         }
-        let entry = Entry { block, checksum: crc32fast::hash(data), modified: now };
+        let entry = SlotEntry { block, checksum: crc32fast::hash(data), modified: now };
         if let (Place::Slot(segment, slot), Some(open)) = (place, &mut self.open)
             && open.segment == segment
         {
@@ -394,7 +394,7 @@ impl Log {
     }
 
     /// Returns the counts of blocks written and copied.
-    pub fn tally(&self) -> Tally {
+    pub fn tally(&self) -> LogTally {
         self.tally
     }
 
@@ -437,7 +437,7 @@ impl Log {
         Ok(())
     }
 
-    fn live_entry(&self, segment: SegmentIndex, slot: u32) -> Option<Entry> {
+    fn live_entry(&self, segment: SegmentIndex, slot: u32) -> Option<SlotEntry> {
         if self.segments.get(segment.index())?.state != State::Written {
             return None;
         }
@@ -445,7 +445,7 @@ impl Log {
             .filter(|entry| self.places[entry.block.index()] == Place::Slot(segment, slot))
     }
 
-    fn entry_on_medium(&self, segment: SegmentIndex, slot: u32) -> Option<Entry> {
+    fn entry_on_medium(&self, segment: SegmentIndex, slot: u32) -> Option<SlotEntry> {
         *self.segments.get(segment.index())?.medium.as_ref()?.entries.get(slot as usize)?
     }
 
@@ -506,7 +506,7 @@ impl Log {
     }
 
     /// Puts data into the open segment, which has room, and seals it when it is full.
-    fn place_in_open(&mut self, entry: Entry, data: &[u8], copied: bool) {
+    fn place_in_open(&mut self, entry: SlotEntry, data: &[u8], copied: bool) {
         let Some(sequence) = self.open.as_ref().map(|open| open.sequence) else { return };
         self.supersede(entry.block, sequence);
         let Some(open) = &mut self.open else { return };

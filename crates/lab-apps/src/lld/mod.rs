@@ -83,12 +83,12 @@ mod summary;
 mod tally;
 mod victim;
 
-pub use config::{ConfigError, Geometry, LogConfig, MOST_SEGMENT_BYTES, MOST_SLOTS};
+pub use config::{Geometry, LogConfig, LogConfigError, MOST_SEGMENT_BYTES, MOST_SLOTS};
 pub use foreground::{CleanError, ForegroundCleaner, ForegroundTally, Reads, Step};
 pub use free::{FreeCleanError, FreeCleaner, FreeConfig, FreeTally, Taken};
 pub use ids::{LogicalBlock, SegmentIndex, Sequence};
 pub use log::{CopyError, Data, Log, NotPending, SegmentWrite, WriteError};
 pub use recover::{RecoverError, Recovered, recover};
 pub use segment::{SegmentInfo, State};
-pub use summary::{Entry, Rejection, Summary, checksum};
-pub use tally::Tally;
+pub use summary::{Rejection, SegmentSummary, SlotEntry, checksum};
+pub use tally::LogTally;

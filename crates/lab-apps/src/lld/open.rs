@@ -2,7 +2,7 @@
 
 use super::config::Geometry;
 use super::ids::{LogicalBlock, SegmentIndex, Sequence};
-use super::summary::{Entry, Summary};
+use super::summary::{SegmentSummary, SlotEntry};
 use std::collections::BTreeSet;
 use units::LbnRange;
 
@@ -13,7 +13,7 @@ pub(super) struct Open {
     pub sequence: Sequence,
     /// Summary and slots, as they will be on the medium.
     bytes: Vec<u8>,
-    entries: Vec<Option<Entry>>,
+    entries: Vec<Option<SlotEntry>>,
     copied: Vec<bool>,
     /// Slots that were filled and are vacant again; the lowest is filled next.
     vacated: BTreeSet<u32>,
@@ -25,11 +25,11 @@ pub(super) struct Open {
 
 /// A complete segment that is not on the medium yet.
 #[derive(Clone, Debug)]
-pub(super) struct Waiting {
+pub(super) struct UnwrittenSegment {
     pub segment: SegmentIndex,
     pub range: LbnRange,
     pub bytes: Vec<u8>,
-    pub summary: Summary,
+    pub summary: SegmentSummary,
     pub fresh: u32,
     pub copies: u32,
     block_bytes: usize,
@@ -70,7 +70,7 @@ impl Open {
     }
 
     /// Fills a vacant slot; which. There must be one.
-    pub fn put(&mut self, entry: Entry, data: &[u8], copied: bool) -> u32 {
+    pub fn put(&mut self, entry: SlotEntry, data: &[u8], copied: bool) -> u32 {
         debug_assert!(self.has_slot());
         let slot = self.vacated.pop_first().unwrap_or_else(|| {
             self.entries.push(None);
@@ -82,7 +82,7 @@ impl Open {
     }
 
     /// Fills a slot again.
-    pub fn set(&mut self, slot: u32, entry: Entry, data: &[u8], copied: bool) {
+    pub fn set(&mut self, slot: u32, entry: SlotEntry, data: &[u8], copied: bool) {
         let at = (slot as usize + 1) * self.block_bytes;
         self.bytes[at..at + self.block_bytes].copy_from_slice(data);
         self.entries[slot as usize] = Some(entry);
@@ -104,12 +104,12 @@ impl Open {
     }
 
     /// Completes it: from here on it does not change.
-    pub fn seal(mut self, geometry: &Geometry) -> Waiting {
+    pub fn seal(mut self, geometry: &Geometry) -> UnwrittenSegment {
         while let Some(None) = self.entries.last() {
             self.entries.pop();
         }
         self.copied.truncate(self.entries.len());
-        let summary = Summary {
+        let summary = SegmentSummary {
             sequence: self.sequence,
             entries: self.entries,
             tombstones: self.tombstones.into_iter().collect(),
@@ -119,7 +119,7 @@ impl Open {
         summary.encode(geometry, self.segment, &mut self.bytes[..self.block_bytes]);
         let filled = summary.entries.iter().flatten().count() as u32;
         let copies = self.copied.iter().filter(|&&copied| copied).count() as u32;
-        Waiting {
+        UnwrittenSegment {
             segment: self.segment,
             range: geometry.prefix_range(self.segment, used as u32),
             bytes: self.bytes,
@@ -131,7 +131,7 @@ impl Open {
     }
 }
 
-impl Waiting {
+impl UnwrittenSegment {
     pub fn slot(&self, slot: u32) -> &[u8] {
         let at = (slot as usize + 1) * self.block_bytes;
         &self.bytes[at..at + self.block_bytes]

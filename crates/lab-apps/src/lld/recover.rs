@@ -1,10 +1,10 @@
 //! Opens a log again by reading its summaries.
 
-use super::config::{ConfigError, LogConfig};
+use super::config::{LogConfig, LogConfigError};
 use super::ids::{SegmentIndex, Sequence};
 use super::log::{Log, Place};
 use super::segment::State;
-use super::summary::{Rejection, Summary};
+use super::summary::{Rejection, SegmentSummary};
 use thiserror::Error;
 use units::LbnRange;
 
@@ -23,7 +23,7 @@ pub struct Recovered {
 pub enum RecoverError<E> {
     /// The layout is invalid.
     #[error(transparent)]
-    Config(#[from] ConfigError),
+    Config(#[from] LogConfigError),
     /// The medium cannot be read.
     #[error("LBNs {range} of {segment} cannot be read: {error}")]
     Read {
@@ -66,10 +66,10 @@ pub fn recover<E>(
         }
     };
     let mut rejected = Vec::new();
-    let mut accepted: Vec<(SegmentIndex, Summary)> = Vec::new();
+    let mut accepted: Vec<(SegmentIndex, SegmentSummary)> = Vec::new();
     for segment in geometry.segments() {
         let block = read(segment, geometry.summary_range(segment))?;
-        match Summary::decode(&geometry, segment, &block) {
+        match SegmentSummary::decode(&geometry, segment, &block) {
             Ok(summary) => accepted.push((segment, summary)),
             Err(reason) => rejected.push((segment, reason)),
         }
@@ -95,7 +95,7 @@ pub fn recover<E>(
 
 /// Rejects both of two segments with the same sequence: a sequence is never used twice.
 fn reject_duplicates(
-    accepted: &mut Vec<(SegmentIndex, Summary)>,
+    accepted: &mut Vec<(SegmentIndex, SegmentSummary)>,
     rejected: &mut Vec<(SegmentIndex, Rejection)>,
 ) {
     let twice: Vec<Sequence> = accepted
@@ -113,7 +113,7 @@ fn reject_duplicates(
 }
 
 /// Returns the first slot whose data do not match the summary.
-fn first_difference(summary: &Summary, bytes: &[u8], block_bytes: usize) -> Option<u32> {
+fn first_difference(summary: &SegmentSummary, bytes: &[u8], block_bytes: usize) -> Option<u32> {
     let data = bytes.chunks_exact(block_bytes).skip(1);
     let slots = (0u32..).zip(summary.entries.iter().zip(data));
     slots
@@ -123,7 +123,7 @@ fn first_difference(summary: &Summary, bytes: &[u8], block_bytes: usize) -> Opti
 }
 
 /// Replays summaries in the order of their sequences; later ones supersede earlier ones.
-fn replay(log: &mut Log, accepted: Vec<(SegmentIndex, Summary)>) {
+fn replay(log: &mut Log, accepted: Vec<(SegmentIndex, SegmentSummary)>) {
     let segments = log.geometry.config().segments;
     for (segment, summary) in accepted {
         for (slot, entry) in (0u32..).zip(&summary.entries) {

@@ -1,7 +1,7 @@
 //! The segment table.
 
 use super::ids::{SegmentIndex, Sequence};
-use super::summary::Summary;
+use super::summary::SegmentSummary;
 use std::fmt;
 use units::Instant;
 
@@ -58,7 +58,7 @@ pub struct SegmentInfo {
 pub(super) struct Segment {
     pub state: State,
     /// The summary on the medium, even if nothing in it is live: a replay of the log reads it.
-    pub medium: Option<Summary>,
+    pub medium: Option<SegmentSummary>,
     pub live: u32,
     pub tombstones: u32,
     pub modified: Instant,

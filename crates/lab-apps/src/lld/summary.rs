@@ -27,7 +27,7 @@ pub fn checksum(data: &[u8]) -> u32 {
 
 /// The entry of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct SlotEntry {
     /// The logical block.
     pub block: LogicalBlock,
     /// CRC-32 of the data.
@@ -38,12 +38,12 @@ pub struct Entry {
 
 /// A summary.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Summary {
+pub struct SegmentSummary {
     /// The number of the segment among all ever written.
     pub sequence: Sequence,
     /// Slot by slot; `None` for a vacant slot. Each logical block stands in a summary at most once, as an entry or as
     /// a tombstone.
-    pub entries: Vec<Option<Entry>>,
+    pub entries: Vec<Option<SlotEntry>>,
     /// Logical blocks that are trimmed.
     pub tombstones: Vec<LogicalBlock>,
 }
@@ -95,7 +95,7 @@ pub enum Rejection {
     },
 }
 
-impl Summary {
+impl SegmentSummary {
     /// Writes the summary to the segment's first block, of [`Geometry::block_bytes`] bytes.
     pub(super) fn encode(&self, geometry: &Geometry, segment: SegmentIndex, block: &mut [u8]) {
         let config = geometry.config();
@@ -188,7 +188,7 @@ impl Summary {
             if block == VACANT {
                 return Ok(None);
             }
-            Ok(Some(Entry { block: named(block)?, checksum, modified: Instant::from_nanos(modified) }))
+            Ok(Some(SlotEntry { block: named(block)?, checksum, modified: Instant::from_nanos(modified) }))
         };
         let entries = (0..used).map(|_| entry()).collect::<Result<Vec<_>, Rejection>>()?;
         let tombstones =
@@ -232,14 +232,14 @@ mod tests {
     use super::super::LogConfig;
     use super::*;
 
-    fn example() -> (Geometry, Summary, Vec<u8>) {
+    fn example() -> (Geometry, SegmentSummary, Vec<u8>) {
         let geometry = LogConfig { identity: 7, ..LogConfig::default() }.check().unwrap();
-        let entry = |block| Entry {
+        let entry = |block| SlotEntry {
             block: LogicalBlock::new(block),
             checksum: block ^ 0xABCD,
             modified: Instant::from_nanos(u64::from(block) * 1_000),
         };
-        let summary = Summary {
+        let summary = SegmentSummary {
             sequence: Sequence::new(99),
             entries: vec![Some(entry(5)), None, Some(entry(3))],
             tombstones: vec![LogicalBlock::new(8), LogicalBlock::new(1)],
@@ -260,7 +260,7 @@ mod tests {
     #[test]
     fn it_reads_back_what_was_written() {
         let (geometry, summary, block) = example();
-        assert_eq!(Summary::decode(&geometry, SegmentIndex::new(4), &block), Ok(summary));
+        assert_eq!(SegmentSummary::decode(&geometry, SegmentIndex::new(4), &block), Ok(summary));
     }
 
     #[test]
@@ -269,7 +269,7 @@ mod tests {
         for at in 0..block.len() {
             let mut bad = block.clone();
             bad[at] ^= 0x10;
-            assert!(Summary::decode(&geometry, SegmentIndex::new(4), &bad).is_err(), "byte {at}");
+            assert!(SegmentSummary::decode(&geometry, SegmentIndex::new(4), &bad).is_err(), "byte {at}");
         }
     }
 
@@ -277,7 +277,7 @@ mod tests {
     fn each_rejection_names_its_reason() {
         let (geometry, _, block) = example();
         let segment = SegmentIndex::new(4);
-        let decode = |block: &[u8]| Summary::decode(&geometry, segment, block).unwrap_err();
+        let decode = |block: &[u8]| SegmentSummary::decode(&geometry, segment, block).unwrap_err();
         assert_eq!(decode(&vec![0; block.len()]), Rejection::Blank);
         assert_eq!(decode(&vec![1; block.len()]), Rejection::NotASummary);
         assert_eq!(decode(&block[..100]), Rejection::NotASummary);
@@ -291,7 +291,7 @@ mod tests {
         assert_eq!(decode(&changed(70, 9)), Rejection::Checksum);
         assert_eq!(decode(&resealed(changed(16, 6))), Rejection::Foreign(6));
         assert_eq!(
-            Summary::decode(&geometry, SegmentIndex::new(3), &block),
+            SegmentSummary::decode(&geometry, SegmentIndex::new(3), &block),
             Err(Rejection::WrongSegment(segment))
         );
         assert!(matches!(decode(&resealed(changed(37, 9))), Rejection::Geometry { .. }));

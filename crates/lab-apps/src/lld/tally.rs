@@ -1,12 +1,12 @@
 //! Counts of the log's writes, by origin.
 
-use super::open::Waiting;
+use super::open::UnwrittenSegment;
 
 /// Counts since the log was opened. From [`SegmentWrite::fresh`](super::SegmentWrite) and `copies` a host can charge
 /// the time of each segment write to the client and to cleaning. Together with the cleaners' own counts of reads that
 /// gives the three strategies of OSDI'00, figure 7: ORIGINAL pays for all, FREEBLOCK for the writes, IDEAL for none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct LogTally {
     /// Segments that are durable.
     pub segments: u64,
     /// Blocks in them that the client wrote.
@@ -25,8 +25,8 @@ pub struct Tally {
     pub carried_tombstones: u64,
 }
 
-impl Tally {
-    pub(super) fn written(&mut self, waiting: &Waiting, slots: u32) {
+impl LogTally {
+    pub(super) fn written(&mut self, waiting: &UnwrittenSegment, slots: u32) {
         self.segments += 1;
         self.fresh += u64::from(waiting.fresh);
         self.copies += u64::from(waiting.copies);

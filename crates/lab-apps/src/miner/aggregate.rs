@@ -8,7 +8,7 @@ use std::fmt;
 
 /// Count, sum, least, greatest, mean and variance of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Summary {
+pub struct ColumnSummary {
     count: u64,
     sum: i128,
     /// The sum of squares. It saturates, which does not depend on the order since no square is negative.
@@ -17,13 +17,13 @@ pub struct Summary {
     max: i64,
 }
 
-impl Default for Summary {
+impl Default for ColumnSummary {
     fn default() -> Self {
         Self { count: 0, sum: 0, squares: 0, min: i64::MAX, max: i64::MIN }
     }
 }
 
-impl Summary {
+impl ColumnSummary {
     #[inline]
     pub(super) fn add(&mut self, value: i64) {
         self.count += 1;
@@ -84,7 +84,7 @@ impl Summary {
     }
 }
 
-impl fmt::Display for Summary {
+impl fmt::Display for ColumnSummary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "count {}, sum {}", self.count, self.sum)?;
         if let (Some(min), Some(max), Some(mean)) = (self.min(), self.max(), self.mean()) {
@@ -104,14 +104,14 @@ impl fmt::Display for Summary {
 /// in the rest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Groups {
-    groups: BTreeMap<i64, Summary>,
-    rest: Summary,
+    groups: BTreeMap<i64, ColumnSummary>,
+    rest: ColumnSummary,
     most: usize,
 }
 
 impl Groups {
     pub(super) fn new(most: usize) -> Self {
-        Self { groups: BTreeMap::new(), rest: Summary::default(), most }
+        Self { groups: BTreeMap::new(), rest: ColumnSummary::default(), most }
     }
 
     #[inline]
@@ -119,7 +119,7 @@ impl Groups {
         if let Some(group) = self.groups.get_mut(&key) {
             return group.add(value);
         }
-        let mut one = Summary::default();
+        let mut one = ColumnSummary::default();
         one.add(value);
         self.admit(key, &one);
     }
@@ -135,7 +135,7 @@ impl Groups {
     }
 
     /// Adds a group for a new key, or merges it into the rest.
-    fn admit(&mut self, key: i64, group: &Summary) {
+    fn admit(&mut self, key: i64, group: &ColumnSummary) {
         if self.groups.len() >= self.most {
             match self.groups.last_entry() {
                 Some(last) if *last.key() > key => self.rest.merge(&last.remove()),
@@ -146,17 +146,17 @@ impl Groups {
     }
 
     /// Iterates over the groups by key.
-    pub fn iter(&self) -> impl Iterator<Item = (i64, &Summary)> {
+    pub fn iter(&self) -> impl Iterator<Item = (i64, &ColumnSummary)> {
         self.groups.iter().map(|(&key, group)| (key, group))
     }
 
     /// Returns the group of a key, if it is kept.
-    pub fn get(&self, key: i64) -> Option<&Summary> {
+    pub fn get(&self, key: i64) -> Option<&ColumnSummary> {
         self.groups.get(&key)
     }
 
     /// Returns the summary of all records outside the kept groups.
-    pub fn rest(&self) -> &Summary {
+    pub fn rest(&self) -> &ColumnSummary {
         &self.rest
     }
 }

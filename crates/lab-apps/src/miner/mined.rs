@@ -1,8 +1,8 @@
 //! The results so far: an accumulator for each question.
 
-use super::aggregate::{Groups, Histogram, Ranking, Summary};
+use super::aggregate::{ColumnSummary, Groups, Histogram, Ranking};
 use super::estimate::{Estimate, Estimator};
-use super::page::{Damage, Page, PageError, PageNumber, Sale};
+use super::page::{DamagedPage, Page, PageError, PageNumber, Sale};
 use super::query::{Ask, End, Overflow, Queries, Query};
 use super::table::Table;
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use units::LbnRange;
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
     /// To [`Ask::Summary`].
-    Summary(Summary),
+    Summary(ColumnSummary),
     /// To [`Ask::Groups`].
     Groups(Groups),
     /// To [`Ask::Top`], the best first.
@@ -67,7 +67,7 @@ pub struct Answers {
     /// The number of damaged pages: the answers lack their records.
     pub damaged: u64,
     /// The damaged pages with the lowest LBNs, at most [`MOST_DAMAGES`]; each was reported on delivery.
-    pub damages: Vec<Damage>,
+    pub damages: Vec<DamagedPage>,
     /// The questions and answers, in the order of the questions.
     pub answers: Vec<(Query, Result<Answer, AnswerError>)>,
 }
@@ -106,7 +106,7 @@ impl fmt::Display for Answers {
 
 #[derive(Clone, Debug)]
 enum Accumulator {
-    Summary(Summary),
+    Summary(ColumnSummary),
     Groups(Groups),
     Ranking(Ranking),
     Histogram(Histogram),
@@ -116,7 +116,7 @@ enum Accumulator {
 impl Accumulator {
     fn new(ask: &Ask, pages: u64) -> Self {
         match *ask {
-            Ask::Summary(_) => Self::Summary(Summary::default()),
+            Ask::Summary(_) => Self::Summary(ColumnSummary::default()),
             Ask::Groups { most, .. } => Self::Groups(Groups::new(most)),
             Ask::Top { count, .. } => Self::Ranking(Ranking::new(count)),
             Ask::Histogram { start, width, buckets, .. } => {
@@ -226,7 +226,7 @@ impl Mined {
     }
 
     /// Takes the bytes of a page: counts its records or, if it is damaged, records and returns the damage.
-    pub fn take(&mut self, number: PageNumber, bytes: &[u8]) -> Option<Damage> {
+    pub fn take(&mut self, number: PageNumber, bytes: &[u8]) -> Option<DamagedPage> {
         match Page::decode(self.table.id(), number, bytes) {
             Ok(page) => {
                 self.page(number, &page);
@@ -244,12 +244,12 @@ impl Mined {
     }
 
     /// Records a page that is damaged, or could not be read.
-    pub fn damage(&mut self, number: PageNumber, error: PageError) -> Damage {
+    pub fn damage(&mut self, number: PageNumber, error: PageError) -> DamagedPage {
         let range = self.table.range_of(number).unwrap_or_default();
         self.damaged += 1;
         self.damages.insert(number, (range, error));
         self.damages_bounded();
-        Damage { range, page: number, error }
+        DamagedPage { range, page: number, error }
     }
 
     fn damages_bounded(&mut self) {
@@ -295,7 +295,7 @@ impl Mined {
             damages: self
                 .damages
                 .iter()
-                .map(|(&page, &(range, error))| Damage { range, page, error })
+                .map(|(&page, &(range, error))| DamagedPage { range, page, error })
                 .collect(),
             answers: self.queries.as_slice().iter().zip(&self.accumulators).map(answer).collect(),
         }

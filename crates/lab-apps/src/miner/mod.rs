@@ -77,12 +77,12 @@ mod range;
 mod scan;
 mod table;
 
-pub use aggregate::{Groups, Histogram, Summary};
+pub use aggregate::{ColumnSummary, Groups, Histogram};
 pub use estimate::{Estimate, Level, Statistic};
 pub use generate::{TableConfig, TableGenerator};
 pub use mined::{Answer, AnswerError, Answers, MOST_DAMAGES, MergeError, Mined};
 pub use page::{
-    Damage, HEADER_BYTES, PAGE_BYTES, Page, PageError, PageNumber, RECORD_BYTES, RECORDS_PER_PAGE, Sale,
+    DamagedPage, HEADER_BYTES, PAGE_BYTES, Page, PageError, PageNumber, RECORD_BYTES, RECORDS_PER_PAGE, Sale,
     TableId,
 };
 pub use query::{

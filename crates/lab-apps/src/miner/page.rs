@@ -168,7 +168,7 @@ pub enum PageError {
 
 /// A page that was delivered damaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Damage {
+pub struct DamagedPage {
     /// The LBNs of the page.
     pub range: LbnRange,
     /// The page that should be there.
@@ -177,7 +177,7 @@ pub struct Damage {
     pub error: PageError,
 }
 
-impl fmt::Display for Damage {
+impl fmt::Display for DamagedPage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "page {} at LBN {} is damaged: {}", self.page, self.range, self.error)
     }

@@ -1,7 +1,7 @@
 //! The miner: scans a table over the session API, once or repeatedly.
 
 use super::mined::{Answers, Mined};
-use super::page::{Damage, PageError, PageNumber};
+use super::page::{DamagedPage, PageError, PageNumber};
 use super::query::{Ask, Queries};
 use super::range::OutOfRange;
 use super::table::Table;
@@ -104,7 +104,7 @@ pub enum MinerError {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Delivery {
     /// The damage of the page, if any. The scan goes on.
-    pub damage: Option<Damage>,
+    pub damage: Option<DamagedPage>,
     /// The answers, if this page ended a scan.
     pub answers: Option<Box<Answers>>,
 }
@@ -241,7 +241,7 @@ impl Miner {
         core: &mut dyn Sessions,
         task: TaskId,
         number: PageNumber,
-        damage: Option<Damage>,
+        damage: Option<DamagedPage>,
     ) -> Result<Delivery, MinerError> {
         self.once.add(number);
         let pages = self.mined.table().pages();

@@ -1,7 +1,7 @@
 //! The file layer against a naive map of files: small caches, full disks, remounts, crashes, damage, failing stores.
 
 use lab_apps::files::{
-    CACHE_BLOCKS_MIN, Damage, FileConfig, FileError, FilePath, FileSystem, LogicalBlock, MemoryStore,
+    BlockDamage, CACHE_BLOCKS_MIN, FileConfig, FileError, FilePath, FileSystem, LogicalBlock, MemoryStore,
     MemoryStoreError, MountError, Store, StoreCall, content, format::FILE_BYTES_MAX,
 };
 use proptest::prelude::*;
@@ -340,7 +340,7 @@ fn a_stale_block_is_damage() {
     let mut files = FileSystem::mount(store, CACHE_BLOCKS_MIN).unwrap();
     let error = files.read(FilePath::new(0, 1), &mut Vec::new()).unwrap_err();
     assert!(
-        matches!(error, FileError::Damaged { block: b, problem: Damage::Checksum { .. }, .. } if b == block),
+        matches!(error, FileError::Damaged { block: b, problem: BlockDamage::Checksum { .. }, .. } if b == block),
         "{error}"
     );
 }

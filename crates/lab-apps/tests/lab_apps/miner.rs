@@ -126,7 +126,7 @@ fn check(query: &Query, answer: &Result<Answer, AnswerError>, all: &[Sale]) {
     }
 }
 
-fn check_summary(summary: &Summary, values: &[i64]) {
+fn check_summary(summary: &ColumnSummary, values: &[i64]) {
     let sum: i128 = values.iter().map(|&v| i128::from(v)).sum();
     assert_eq!((summary.count(), summary.sum()), (values.len() as u64, sum));
     assert_eq!((summary.min(), summary.max()), (values.iter().copied().min(), values.iter().copied().max()));

@@ -4,7 +4,7 @@ use crate::gaps::Gaps;
 use crate::head::{Head, HeadError, Outer, Passed, Rest, Whose};
 use apps::sessions::{Application, Wanted};
 use lab_apps::cache::{
-    Action, Cache, CallError, CallId, Config as CacheConfig, HeadTime, RequestError, StartError, Tally,
+    Action, Cache, CacheTally, CallError, CallId, Config as CacheConfig, HeadTime, RequestError, StartError,
 };
 use model::DriveModel;
 use scheduler::{
@@ -51,7 +51,7 @@ pub(crate) struct Counts {
     pub waited: u64,
     /// The sum of their response times.
     pub response: Duration,
-    pub cache: Tally,
+    pub cache: CacheTally,
     /// Sectors written in gaps.
     pub in_gaps: u64,
     /// Sectors written in the foreground.
@@ -78,7 +78,7 @@ struct Scrubber {
 }
 
 /// One client, one cache, one core in one drive or outside, and possibly a scrubber.
-pub(crate) struct Host {
+pub(crate) struct CacheHost {
     drive: Arc<DriveModel>,
     core: PlacedCore,
     head: Head,
@@ -125,7 +125,7 @@ impl HeadTime for FromHere<'_> {
     }
 }
 
-impl Host {
+impl CacheHost {
     /// Makes an empty cache at instant zero, before the client's first call. The core is outside if a drive is given,
     /// otherwise in the drive.
     pub fn new(

@@ -1,10 +1,13 @@
 //! FAST'04, sections 6.4 and 6.6: a client above a write-back cache, the cache above the scheduler's core, the core in
 //! a simulated drive.
 //!
-//! [`Host`] executes the requests of cache and core and counts; [`run`] has the set-up that the experiments vary and
+//! [`CacheHost`] executes the requests of cache and core and counts; [`run`] has the set-up that the experiments vary and
 //! their measures. Only times are simulated, no bytes: a cache of 512 MB then needs no 512 MB.
 
 mod host;
 mod run;
 
-pub(crate) use run::{Cleaning, Daemon, LARGEST, Load, Run, Scrub, SetUp, lower, percent_free, run, scaled};
+pub(crate) use run::{
+    CacheSetUp, Cleaning, Daemon, LARGEST, ReadWriteMix, Scrub, WindowResult, lower, percent_free, run,
+    scaled,
+};

@@ -1,6 +1,6 @@
 //! A run: its set-up, its length, and its results.
 
-use super::host::{Counts, Host, HostError};
+use super::host::{CacheHost, Counts, HostError};
 use crate::gaps::Gaps;
 use crate::head::{Outer, Terms};
 use crate::set_up::ATLAS_10K;
@@ -33,7 +33,7 @@ const SCRUBBED: Bytes = Bytes::new(16 << 10);
 
 /// The client's mix of reads and writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Load {
+pub(crate) struct ReadWriteMix {
     pub reads: u64,
     pub writes: u64,
 }
@@ -64,15 +64,15 @@ pub(crate) enum Scrub {
     Whole,
 }
 
-/// The set-up of a run. [`SetUp::new`] has the common values.
+/// The set-up of a run. [`CacheSetUp::new`] has the common values.
 #[derive(Clone, Debug)]
-pub(crate) struct SetUp {
+pub(crate) struct CacheSetUp {
     pub drive: Arc<DriveModel>,
     /// The profile of the drive behind its interface, if the core is outside.
     pub outside: Option<Arc<Profile>>,
     /// The terms of the core outside.
     pub terms: Terms,
-    pub load: Load,
+    pub load: ReadWriteMix,
     pub cache: Bytes,
     pub replacement: Replacement,
     pub syncer: Option<Syncer>,
@@ -87,7 +87,7 @@ pub(crate) struct SetUp {
     pub seed: u64,
 }
 
-impl SetUp {
+impl CacheSetUp {
     /// Returns the common set-up: LRU, the 30 s syncer, reads and writes 1:1, the largest cache, free cleaning, no
     /// scrubber.
     pub fn new(drive: &Arc<DriveModel>, seed: u64) -> Self {
@@ -95,7 +95,7 @@ impl SetUp {
             drive: Arc::clone(drive),
             outside: None,
             terms: Terms::Claim,
-            load: Load { reads: 1, writes: 1 },
+            load: ReadWriteMix { reads: 1, writes: 1 },
             cache: scaled(LARGEST),
             replacement: Replacement::Lru,
             syncer: Some(Syncer::default()),
@@ -130,7 +130,7 @@ impl SetUp {
         Watermarks { low: high / 2, high }
     }
 
-    fn host(&self) -> Result<Host, HostError> {
+    fn host(&self) -> Result<CacheHost, HostError> {
         let sector = self.drive.sector_bytes();
         let block = block_sectors(sector);
         let capacity = self.drive.layout().capacity().get();
@@ -161,7 +161,7 @@ impl SetUp {
             reads: share(self.load.reads, self.load.writes)?,
             ..RandomConfig::new(volume.len(), sector)
         };
-        let mut host = Host::new(
+        let mut host = CacheHost::new(
             &self.drive,
             self.outside.as_deref().map(|profile| Outer { profile, terms: self.terms }),
             scheduler,
@@ -190,7 +190,7 @@ fn share(reads: u64, writes: u64) -> Result<Share, ConfigError> {
 
 /// The results of a window.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Run {
+pub(crate) struct WindowResult {
     /// The share of write-backs that were not forced before the head reached them, in percent.
     pub free: f64,
     /// The share of written sectors that were written in gaps, in percent. It includes forced write-backs that fit into
@@ -213,7 +213,7 @@ pub(crate) struct Run {
     pub gaps: Gaps,
 }
 
-impl Run {
+impl WindowResult {
     /// Returns the foreground accesses a second, each of which has a gap.
     pub fn gaps_per_s(&self) -> f64 {
         self.reads_per_s + self.forced_per_s.iter().sum::<f64>()
@@ -233,7 +233,7 @@ impl Run {
         let waited = to.waited - from.waited;
         let response = to.response.saturating_sub(from.response).as_secs_f64();
         let forced =
-            |of: fn(&lab_apps::cache::Tally) -> u64| (of(&to.cache) - of(&from.cache)) as f64 / seconds;
+            |of: fn(&lab_apps::cache::CacheTally) -> u64| (of(&to.cache) - of(&from.cache)) as f64 / seconds;
         Self {
             free: percent(free, written),
             in_gaps: percent(gaps, gaps + foreground),
@@ -250,11 +250,11 @@ impl Run {
 }
 
 /// Runs it. If the buffer daemon forces bursts, the window is cut to whole periods between them.
-pub(crate) fn run(set_up: &SetUp) -> Result<Run, LabError> {
+pub(crate) fn run(set_up: &CacheSetUp) -> Result<WindowResult, LabError> {
     watch(set_up).map_err(|e| LabError::new("a cache above a drive", e))
 }
 
-fn watch(set_up: &SetUp) -> Result<Run, HostError> {
+fn watch(set_up: &CacheSetUp) -> Result<WindowResult, HostError> {
     let mut host = set_up.host()?;
     let warm = match set_up.scrub {
         Scrub::Whole => Instant::ZERO,
@@ -279,18 +279,18 @@ fn watch(set_up: &SetUp) -> Result<Run, HostError> {
         }
     }
     Ok(match (ends.first(), ends.last()) {
-        (Some(first), Some(last)) if first.at < last.at => Run::between(first, last),
-        _ => Run::between(&began, &host.counts()),
+        (Some(first), Some(last)) if first.at < last.at => WindowResult::between(first, last),
+        _ => WindowResult::between(&began, &host.counts()),
     })
 }
 
 /// Returns by how many percent the response times of reads are lower than in the paired run without free write-backs.
-pub(crate) fn lower(runs: &[(Run, Run)]) -> Spread {
+pub(crate) fn lower(runs: &[(WindowResult, WindowResult)]) -> Spread {
     crate::spread(runs, |(free, without)| (1.0 - free.response_ms / without.response_ms) * 100.0)
 }
 
 /// Returns the share cleaned for free, in percent.
-pub(crate) fn percent_free(runs: &[(Run, Run)]) -> Spread {
+pub(crate) fn percent_free(runs: &[(WindowResult, WindowResult)]) -> Spread {
     crate::spread(runs, |(free, _)| free.free)
 }
 
@@ -299,10 +299,10 @@ mod tests {
     use super::*;
     use crate::set_up::drive;
 
-    fn short(seed: u64) -> SetUp {
+    fn short(seed: u64) -> CacheSetUp {
         let drive = drive(ATLAS_10K).unwrap();
         let (warm_up, window) = (Duration::from_secs(31), Duration::from_secs(5));
-        SetUp { warm_up, window, ..SetUp::new(&drive, seed) }
+        CacheSetUp { warm_up, window, ..CacheSetUp::new(&drive, seed) }
     }
 
     #[test]
@@ -328,7 +328,7 @@ mod tests {
 
     #[test]
     fn greedy_sharing_starves_the_cleaner_and_a_lottery_does_not() {
-        let beside = |sharing| SetUp { scrub: Scrub::Window, sharing, ..short(3) };
+        let beside = |sharing| CacheSetUp { scrub: Scrub::Window, sharing, ..short(3) };
         let (greedy, lottery) =
             (run(&beside(Sharing::Greedy)).unwrap(), run(&beside(Sharing::Lottery)).unwrap());
         assert!(greedy.cleaned_mb_per_s * 10.0 < lottery.cleaned_mb_per_s, "{greedy:?} {lottery:?}");

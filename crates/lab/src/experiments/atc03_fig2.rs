@@ -1,7 +1,7 @@
 //! ATC'03, figure 2: the summary of a distance's samples that the table should keep.
 
 use crate::set_up::drive;
-use crate::smtf::{Bench, COMPRESSION, Scheduler, Tally, Week};
+use crate::smtf::{Bench, COMPRESSION, Scheduler, SmtfTally, Week};
 use crate::{Axis, Band, Claim, Experiment, Figure, Kind, Lab, LabError, Line, Outcome, Paper};
 use mimic::Metric;
 
@@ -37,7 +37,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let jobs: Vec<(f64, Scheduler)> =
         compressions.iter().flat_map(|x| schedulers.iter().map(|s| (*x, *s))).collect();
     let tallies = lab.map(jobs, |(x, scheduler)| bench.run(scheduler, &week, week.factor(x)))?;
-    let rows: Vec<(f64, &[Tally])> =
+    let rows: Vec<(f64, &[SmtfTally])> =
         compressions.iter().copied().zip(tallies.chunks(schedulers.len())).collect();
     let to_the_letter = lab.map(schedulers.clone(), |s| bench.run(s, &week, COMPRESSION))?;
     let lines = schedulers.iter().enumerate().map(|(i, scheduler)| {
@@ -80,9 +80,9 @@ struct Comparison {
 
 impl Comparison {
     /// Compares the runs, which are in the order of [`schedulers`].
-    fn of(row: &[Tally]) -> Option<Self> {
+    fn of(row: &[SmtfTally]) -> Option<Self> {
         let [optimal, mean, others @ .., minimum, fcfs, sstf, c_look] = row else { return None };
-        let time = |t: &Tally| t.busy.as_secs_f64();
+        let time = |t: &SmtfTally| t.busy.as_secs_f64();
         let traditional = time(fcfs).min(time(sstf)).min(time(c_look));
         let rest = others.iter().map(time);
         let percent = |a: f64, b: f64| (a / b - 1.0) * 100.0;
@@ -95,8 +95,8 @@ impl Comparison {
     }
 }
 
-fn note(week: &Week, rows: &[(f64, &[Tally])], to_the_letter: &[Tally]) -> String {
-    let queue = |row: &[Tally]| row.first().map_or(f64::NAN, Tally::mean_queue);
+fn note(week: &Week, rows: &[(f64, &[SmtfTally])], to_the_letter: &[SmtfTally]) -> String {
+    let queue = |row: &[SmtfTally]| row.first().map_or(f64::NAN, SmtfTally::mean_queue);
     let told: Vec<String> = rows
         .iter()
         .filter_map(|(x, row)| {

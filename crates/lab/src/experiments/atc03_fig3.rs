@@ -2,7 +2,7 @@
 
 use crate::set_up::drive;
 use crate::smtf::{
-    Bare, COMPRESSION, Chooser, FromOutside, Host, PROBE_BYTES, Seen, Survey, Surveyed, Tally, Week,
+    Bare, COMPRESSION, Chooser, FromOutside, PROBE_BYTES, Seen, SmtfHost, SmtfTally, Survey, Surveyed, Week,
 };
 use crate::{Axis, Band, Claim, Experiment, Figure, Kind, Lab, LabError, Line, Outcome, Paper};
 use drive::demerit_ms;
@@ -35,7 +35,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let table = Surveyed::new(&disk, SAMPLES, lab.seed());
     let run = |metric, factor| {
         let judge = Judge::new(&disk, &table, metric);
-        let mut host = Host::new(Bare::new(Arc::clone(&disk)), week.compressed(capacity, factor)?, judge);
+        let mut host = SmtfHost::new(Bare::new(Arc::clone(&disk)), week.compressed(capacity, factor)?, judge);
         let tally = host.advance(u64::MAX)?;
         Ok((tally, host.chooser))
     };
@@ -48,7 +48,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let at = |metric| Metric::ALL.iter().position(|m| *m == metric).unwrap_or(0);
     let (mean, probabilistic) = (at(Metric::Mean), at(Metric::Probabilistic));
     let best_other = others(&demerits, probabilistic).fold(f64::INFINITY, f64::min);
-    let seconds = |(tally, _): &(Tally, Judge)| tally.busy.as_secs_f64();
+    let seconds = |(tally, _): &(SmtfTally, Judge)| tally.busy.as_secs_f64();
     let busy = |i: usize| runs.get(i).map_or(f64::NAN, seconds);
     let busy_crowded = |i: usize| crowded.get(i).map_or(f64::NAN, seconds);
     let told: Vec<String> = Metric::ALL

@@ -1,7 +1,7 @@
 //! ATC'03, figure 4: the number of samples of a distance that is enough.
 
 use crate::set_up::drive;
-use crate::smtf::{Bench, COMPRESSION, Scheduler, Tally, Week};
+use crate::smtf::{Bench, COMPRESSION, Scheduler, SmtfTally, Week};
 use crate::{
     Axis, Band, Claim, Experiment, Figure, Kind, Lab, LabError, Line, Outcome, Paper, Point, Spread, spread,
 };
@@ -90,16 +90,16 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     })
 }
 
-fn seconds(tally: &Tally) -> f64 {
+fn seconds(tally: &SmtfTally) -> f64 {
     tally.busy.as_secs_f64()
 }
 
 /// Returns how much slower `a` is than `b`, seed by seed, in percent.
-fn slower(a: &[Tally], b: &[Tally]) -> Spread {
+fn slower(a: &[SmtfTally], b: &[SmtfTally]) -> Spread {
     let percent = a.iter().zip(b).map(|(a, b)| (seconds(a) / seconds(b) - 1.0) * 100.0);
     Spread::of(&percent.collect::<Vec<_>>())
 }
 
-fn behind(other: &Tally, smtf: &[Tally]) -> Spread {
+fn behind(other: &SmtfTally, smtf: &[SmtfTally]) -> Spread {
     spread(smtf, |t| (seconds(other) / seconds(t) - 1.0) * 100.0)
 }

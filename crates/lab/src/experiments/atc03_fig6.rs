@@ -2,7 +2,7 @@
 
 use crate::set_up::drive;
 use crate::smtf::{
-    Bare, Bench, COMPRESSION, FromOutside, LETTER, Scheduler, Tally, Week, longest_line, probed,
+    Bare, Bench, COMPRESSION, FromOutside, LETTER, Scheduler, SmtfTally, Week, longest_line, probed,
 };
 use crate::{Axis, Band, Claim, Experiment, Figure, Kind, Lab, LabError, Line, Outcome, Paper};
 use mimic::{CheckPoints, Distance, Metric, Pair, ProbePlan, ProbeReport, Table};
@@ -38,7 +38,7 @@ const HELD: u64 = 2_000;
 
 /// The result of a rule.
 struct Tried {
-    tally: Tally,
+    tally: SmtfTally,
     report: ProbeReport,
     off: Off,
 }
@@ -102,7 +102,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     // The paper's statements on its own interpolated values.
     let loose = try_out(CheckPoints::fixed(1, 500), None, reach, COMPRESSION)?;
     let strict = try_out(CheckPoints::fixed(10, 500), None, reach, COMPRESSION)?;
-    let cost = |tally: &Tally| (seconds(tally) / seconds(all) - 1.0) * 100.0;
+    let cost = |tally: &SmtfTally| (seconds(tally) / seconds(all) - 1.0) * 100.0;
     let share = |tried: &Tried| tried.report.interpolated() * 100.0;
     let told = |tried: &Tried| {
         format!(
@@ -186,7 +186,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     })
 }
 
-fn seconds(tally: &Tally) -> f64 {
+fn seconds(tally: &SmtfTally) -> f64 {
     tally.busy.as_secs_f64()
 }
 

@@ -2,7 +2,7 @@
 
 use crate::set_up::drive;
 use crate::smtf::{
-    Bare, Bench, COMPRESSION, Chooser, FromOutside, LETTER, Scheduler, Seen, Tally, Week, longest_line,
+    Bare, Bench, COMPRESSION, Chooser, FromOutside, LETTER, Scheduler, Seen, SmtfTally, Week, longest_line,
     probed,
 };
 use crate::{Axis, Band, Bar, Claim, Experiment, Figure, Kind, Lab, LabError, Outcome, Paper};
@@ -101,7 +101,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
                 TraceSpeed::Letter => COMPRESSION,
                 TraceSpeed::Crowded => week.factor(COMPRESSION),
             };
-            let seconds = |tally: Tally| tally.busy.as_secs_f64();
+            let seconds = |tally: SmtfTally| tally.busy.as_secs_f64();
             let optimal = seconds(bench.run(Scheduler::GreedyOptimal, &week, factor)?);
             let slower = |tally| (seconds(tally) / optimal - 1.0) * 100.0;
             let run = |scheduler| bench.run(scheduler, &week, factor).map(slower);
@@ -250,7 +250,7 @@ impl Regrets {
         Self { inner, disk: Arc::clone(disk), late: 0, late_for: Duration::ZERO, lost: Duration::ZERO }
     }
 
-    fn behind(&self, tally: &Tally) -> Behind {
+    fn behind(&self, tally: &SmtfTally) -> Behind {
         let percent = |a: f64, b: f64| a / b * 100.0;
         Behind {
             late: percent(self.late as f64, tally.requests as f64),

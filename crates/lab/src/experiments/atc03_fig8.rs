@@ -1,7 +1,7 @@
 //! ATC'03, figure 8: the more local the load, the greater the loss of choosing by addresses only.
 
 use crate::set_up::drive;
-use crate::smtf::{Bare, Bench, Host, Scheduler};
+use crate::smtf::{Bare, Bench, Scheduler, SmtfHost};
 use crate::{
     Axis, Band, Claim, Experiment, Figure, Kind, Lab, LabError, Line, Outcome, Paper, Point, Spread, spread,
 };
@@ -42,7 +42,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
             let source = Limited::new(Random::new(load, seed).map_err(failed)?, requests);
             let load =
                 Issuer::new(source, Arrival::outstanding(waiting), Instant::ZERO, seed).map_err(failed)?;
-            let mut host = Host::new(Bare::new(Arc::clone(&disk)), load, bench.chooser(scheduler));
+            let mut host = SmtfHost::new(Bare::new(Arc::clone(&disk)), load, bench.chooser(scheduler));
             Ok::<_, LabError>(host.advance(u64::MAX)?.busy.as_secs_f64())
         };
         let smtf = busy(Scheduler::Smtf(Metric::Mean))?;

@@ -1,7 +1,7 @@
 //! ATC'03, figure 9: SMTF that learns while it runs.
 
 use crate::set_up::drive;
-use crate::smtf::{Bare, Bench, Chooser, FromOutside, Host, Scheduler, Tally, Week};
+use crate::smtf::{Bare, Bench, Chooser, FromOutside, Scheduler, SmtfHost, SmtfTally, Week};
 use crate::{Axis, Band, Bar, Claim, Experiment, Figure, Kind, Lab, LabError, Line, Outcome, Paper};
 use mimic::{CheckPoints, Learner, LearnerConfig, Metric};
 use scheduler::policy::{Base, SmtfRule, Unknown};
@@ -116,8 +116,9 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let factor = week.factor(COMPRESSION);
     let bench = Bench::new(&disk, SAMPLES, lab.seed());
     let days = |chooser: Box<dyn Chooser>| {
-        let mut host = Host::new(Bare::new(Arc::clone(&disk)), week.compressed(capacity, factor)?, chooser);
-        (0..DAYS).map(|_| host.advance(per_day)).collect::<Result<Vec<Tally>, LabError>>()
+        let mut host =
+            SmtfHost::new(Bare::new(Arc::clone(&disk)), week.compressed(capacity, factor)?, chooser);
+        (0..DAYS).map(|_| host.advance(per_day)).collect::<Result<Vec<SmtfTally>, LabError>>()
     };
     let contenders = contenders(lab.pick(false, true));
     let mut jobs: Vec<Option<Contender>> = vec![None];
@@ -132,7 +133,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         })?
         .into_iter();
     let offline = runs.next().unwrap_or_default();
-    let by_day = |days: &[Tally]| -> Vec<f64> {
+    let by_day = |days: &[SmtfTally]| -> Vec<f64> {
         days.iter()
             .zip(&offline)
             .map(|(a, b)| (a.busy.as_secs_f64() / b.busy.as_secs_f64() - 1.0) * 100.0)
@@ -226,7 +227,8 @@ fn hp(lab: &Lab) -> Result<Option<(f64, f64, f64)>, LabError> {
     let mut part = week.records.len() as u64 / 5;
     part += u64::from(part * 5 < week.records.len() as u64);
     let fifths = |chooser: Box<dyn Chooser>| {
-        let mut host = Host::new(Bare::new(Arc::clone(&disk)), week.compressed(capacity, factor)?, chooser);
+        let mut host =
+            SmtfHost::new(Bare::new(Arc::clone(&disk)), week.compressed(capacity, factor)?, chooser);
         let fifths = (0..5).map(|_| Ok(host.advance(part)?.busy.as_secs_f64()));
         fifths.collect::<Result<Vec<f64>, LabError>>()
     };

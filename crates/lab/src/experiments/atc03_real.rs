@@ -1,6 +1,6 @@
 //! Beyond ATC'03: SMTF outside of real drives with noise, and when the drive is swapped under it.
 
-use crate::smtf::{Chooser, FromOutside, Host, Place, STEPS, Seen, Step, mean_ms, slower, unconfirmed};
+use crate::smtf::{Chooser, FromOutside, Place, STEPS, Seen, SmtfHost, Step, mean_ms, slower, unconfirmed};
 use crate::{Axis, Band, Claim, Experiment, Figure, Kind, Lab, LabError, Line, Outcome, Paper};
 use drive::Behaviour;
 use mimic::Table;
@@ -317,7 +317,7 @@ impl Learning {
         let quarter = requests / 4;
         let mut after = [quarter, requests].map(|end| (end, f64::NAN, f64::NAN));
         let asks = Asks { inner: learns(None)?, asked: 0, known: 0 };
-        let mut host = Host::new(place.drive(seed)?, place.load(seed)?, asks);
+        let mut host = SmtfHost::new(place.drive(seed)?, place.load(seed)?, asks);
         let mut done = 0;
         for (end, ms, known) in &mut after {
             let tenth = *end / 10;
@@ -400,7 +400,7 @@ impl Swap {
         };
         let learner = places[0].learner(notices, table, seed)?;
         let chooser = FromOutside::online(learner, SmtfRule::default());
-        let mut host = Host::new(places[0].drive(seed)?, places[0].load(seed)?, chooser);
+        let mut host = SmtfHost::new(places[0].drive(seed)?, places[0].load(seed)?, chooser);
         let mut parts = Vec::new();
         let (mut too_soon, mut noticed_after) = (0, None);
         for at in 0..PARTS {
@@ -418,7 +418,7 @@ impl Swap {
         let short = lab.pick(5_000, 50_000);
         let [first, second] = &places;
         let fresh = FromOutside::online(second.learner(notices, None, seed)?, SmtfRule::default());
-        let mut fresh = Host::new(second.drive(seed)?, second.load(seed)?, fresh);
+        let mut fresh = SmtfHost::new(second.drive(seed)?, second.load(seed)?, fresh);
         fresh.advance(((PARTS / 2 - LAST) * part) as u64)?;
         let fresh = mean_ms(&fresh.advance((LAST * part) as u64)?);
         let sptf = |place: &Place| place.run(place.sptf(seed)?, short, seed);

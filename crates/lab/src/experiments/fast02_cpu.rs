@@ -26,10 +26,10 @@ pub const EXPERIMENT: Experiment = Experiment {
 };
 
 /// A scheduler outside the drive that knows the costs of commands.
-type Scheduler = fn(Overheads, Duration) -> OutsideConfig;
+type SchedulerConfig = fn(Overheads, Duration) -> OutsideConfig;
 
 /// The paper's, and ours beyond it, with the words that follow the policy's name.
-const SCHEDULERS: [(Scheduler, &str); 2] =
+const SCHEDULERS: [(SchedulerConfig, &str); 2] =
     [(OutsideConfig::paper, ""), (|overheads, _| OutsideConfig::beyond(overheads), ", all ideas")];
 
 /// The cost of a scan with one seed: percent of a core, and microseconds a request.

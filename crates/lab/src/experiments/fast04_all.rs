@@ -3,16 +3,18 @@
 use crate::gaps::Gaps;
 use crate::head::Outer;
 use crate::lld::{one_surface_atlas, one_surface_profile};
-use crate::maintenance::{Counted, Guest, GuestId, Host, Way, megabytes};
+use crate::maintenance::{Counted, Guest, GuestId, MaintenanceHost, Way, megabytes};
 use crate::set_up::{ATLAS_10K, drive};
 use crate::{Axis, Band, Claim, Experiment, Figure, Kind, Lab, LabError, Outcome, Paper, Size};
 use apps::backup::image::Header;
 use apps::backup::{Backup, ImageWriter};
-use lab_apps::cache::{Cache, Config as CacheConfig};
-use lab_apps::miner::{Ask, Column, Miner, PAGE_BYTES, Plan as MinerPlan, Queries, Query, Scans, Table, TableId};
-use apps::reorganizer::{Options, Plan, Reorganizer, Volatile};
+use apps::reorganizer::{Options, RelocationPlan, Reorganizer, Volatile};
 use apps::scrub::{self, Scrubber};
 use apps::snapshot::{Cow, Geometry, Provider, SnapshotId, Volume, VolumeId};
+use lab_apps::cache::{Cache, Config as CacheConfig};
+use lab_apps::miner::{
+    Ask, Column, Miner, PAGE_BYTES, Plan as MinerPlan, Queries, Query, Scans, Table, TableId,
+};
 use model::{DriveModel, builtin};
 use scheduler::policy::PolicyName;
 use scheduler::{Config, IdleTime, Priority};
@@ -340,11 +342,11 @@ fn together(
 ) -> Result<Rates, LabError> {
     let parts = Parts::new(drive);
     let (capacity, sector) = (drive.layout().capacity(), drive.sector_bytes());
-    let load: Box<dyn Source> = Box::new(Spread::new(drive, &parts, seed)?);
+    let load: Box<dyn Source> = Box::new(SpreadLoad::new(drive, &parts, seed)?);
     let issuer = Issuer::new(load, Arrival::outstanding(2), Instant::ZERO, seed).map_err(failed)?;
     let config =
         Config { policy: PolicyName::Sptf, idle: Some(IdleTime::default()), seed, ..Config::default() };
-    let mut host = Host::new(drive, outside, config, issuer)?;
+    let mut host = MaintenanceHost::new(drive, outside, config, issuer)?;
     let priority = |app: App| Priority::new(app.priority(order)).unwrap_or_default();
     let geometry = Geometry {
         volume: VolumeId(seed.into()),
@@ -368,7 +370,8 @@ fn together(
             App::Cleaner => continue,
             App::Scrub => host.start(|sessions, now| {
                 let range = LbnRange::new(Lbn::ZERO, capacity);
-                let plan = scrub::Plan { range, block: parts.block, sector_bytes: sector.get() as usize };
+                let plan =
+                    scrub::ScrubPlan { range, block: parts.block, sector_bytes: sector.get() as usize };
                 Scrubber::start(plan, (), sessions, priority(app), now).map(|s| Guest::Scrub(Box::new(s)))
             })?,
             App::Miner => {
@@ -385,8 +388,8 @@ fn together(
                 let mut chance = Stream::new(seed, "reorganisation");
                 let below = &mut |n: NonZeroU64| chance.below(n);
                 let count = capacity.get() / 20 / parts.block.get();
-                let plan =
-                    Plan::random(parts.reorganized, parts.block, capacity, count, below).map_err(failed)?;
+                let plan = RelocationPlan::random(parts.reorganized, parts.block, capacity, count, below)
+                    .map_err(failed)?;
                 let options = Options { priority: priority(app), ..Options::default() };
                 let guest = host.start(|sessions, _| {
                     Reorganizer::start(&plan, options, sector, Volatile, sessions)
@@ -425,7 +428,7 @@ fn together(
 }
 
 fn start_backup(
-    host: &mut Host,
+    host: &mut MaintenanceHost,
     volume: &Rc<RefCell<Volume>>,
     snapshot: SnapshotId,
     sector: Bytes,
@@ -443,13 +446,13 @@ fn start_backup(
 }
 
 /// The synthetic load over the three parts: requests to the snapshots' room go to the volume.
-struct Spread {
+struct SpreadLoad {
     load: Synthetic,
     volume: LbnRange,
     room: LbnRange,
 }
 
-impl Spread {
+impl SpreadLoad {
     fn new(drive: &DriveModel, parts: &Parts, seed: u64) -> Result<Self, LabError> {
         let config = SyntheticConfig::new(Sectors::new(parts.cached.end().get()), drive.sector_bytes());
         let volume = parts.volume();
@@ -462,7 +465,7 @@ impl Spread {
     }
 }
 
-impl Source for Spread {
+impl Source for SpreadLoad {
     fn next_request(&mut self) -> Option<workload::Request> {
         let mut request = self.load.next_request()?;
         if self.room.contains(request.range.start()) {

@@ -2,10 +2,10 @@
 
 use crate::head::Outer;
 use crate::lld::{one_surface_atlas, one_surface_profile};
-use crate::maintenance::{Guest, Host, Noted, Way};
+use crate::maintenance::{Guest, MaintenanceHost, Noted, Way};
 use crate::set_up::{ATLAS_10K, drive};
 use crate::{Axis, Band, Claim, Experiment, Figure, Kind, Lab, LabError, Line, Outcome, Paper, Point, Size};
-use apps::reorganizer::{Options, Plan, PlanError, Reorganizer, Volatile};
+use apps::reorganizer::{Options, RelocationPlan, RelocationPlanError, Reorganizer, Volatile};
 use model::{DriveModel, builtin};
 use scheduler::policy::PolicyName;
 use scheduler::{Config, IdleTime};
@@ -306,18 +306,18 @@ fn plan(
     region: LbnRange,
     sectors: u64,
     seed: u64,
-) -> Result<Plan, PlanError> {
+) -> Result<RelocationPlan, RelocationPlanError> {
     let capacity = drive.layout().capacity();
     let block = Sectors::new(BLOCK.get() / drive.sector_bytes().get());
     let mut chance = Stream::new(seed, "reorganisation");
     let below = &mut |n: NonZeroU64| chance.below(n);
     match action {
-        "random" => Plan::random(region, block, capacity, sectors / block.get(), below),
-        "circular" => Plan::circular(region, block, capacity, sectors / block.get(), below),
+        "random" => RelocationPlan::random(region, block, capacity, sectors / block.get(), below),
+        "circular" => RelocationPlan::circular(region, block, capacity, sectors / block.get(), below),
         _ => {
             let tracks = tracks(drive);
             let mean = capacity.get() / u64::from(drive.layout().track_count()).max(1);
-            Plan::track_shuffle(&tracks, block, capacity, sectors / mean.max(1), below)
+            RelocationPlan::track_shuffle(&tracks, block, capacity, sectors / mean.max(1), below)
         }
     }
 }
@@ -348,13 +348,13 @@ fn tracks(drive: &DriveModel) -> Vec<LbnRange> {
 type Placed<'a> = (&'a Arc<DriveModel>, Option<Outer<'a>>);
 
 /// Returns a host with the foreground alone, on an unchanged drive.
-fn host((drive, outside): Placed<'_>, seed: u64) -> Result<Host, LabError> {
+fn host((drive, outside): Placed<'_>, seed: u64) -> Result<MaintenanceHost, LabError> {
     let config = SyntheticConfig::new(drive.layout().capacity(), drive.sector_bytes());
     let load: Box<dyn Source> = Box::new(Synthetic::new(config, seed).map_err(failed)?);
     let issuer = Issuer::new(load, Arrival::outstanding(2), Instant::ZERO, seed).map_err(failed)?;
     let config =
         Config { policy: PolicyName::Sptf, idle: Some(IdleTime::default()), seed, ..Config::default() };
-    Host::new(drive, outside, config, issuer)
+    MaintenanceHost::new(drive, outside, config, issuer)
 }
 
 /// Returns by how many percent the mean response of each run exceeds that of the same number of requests without a
@@ -409,7 +409,7 @@ fn reorganise_noting(
         host.serve(whole, Way::Reorganized(guest));
     }
     let noted = host.note_places();
-    let finished = |host: &Host| match host.guest(guest) {
+    let finished = |host: &MaintenanceHost| match host.guest(guest) {
         Some(Guest::Reorganizer(reorganizer)) => reorganizer.progress().is_finished(),
         _ => true,
     };

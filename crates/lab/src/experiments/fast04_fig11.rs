@@ -1,6 +1,6 @@
 //! FAST'04, figure 11: a scrubber and the cache cleaner, with a lottery and without.
 
-use crate::cache::{Cleaning, Run, Scrub, SetUp, run as conduct};
+use crate::cache::{CacheSetUp, Cleaning, Scrub, WindowResult, run as conduct};
 use crate::gaps::Gaps;
 use crate::set_up::{ATLAS_10K, drive};
 use crate::{
@@ -37,30 +37,44 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let time = Duration::from_secs(lab.pick(120, 600));
     let runs = lab.map_seeds(CASES, lab.pick(1, 2), |&(_, scrub, cleaning, sharing), seed| {
         let scrub = if scrub == Scrub::Whole { lab.pick(Scrub::Window, Scrub::Whole) } else { scrub };
-        conduct(&SetUp { scrub, cleaning, sharing, warm_up: time, window: time, ..SetUp::new(&drive, seed) })
+        conduct(&CacheSetUp {
+            scrub,
+            cleaning,
+            sharing,
+            warm_up: time,
+            window: time,
+            ..CacheSetUp::new(&drive, seed)
+        })
     })?;
     let outside = lab.map_seeds(CASES, 1, |&(_, scrub, cleaning, sharing), seed| {
         let scrub = if scrub == Scrub::Whole { Scrub::Window } else { scrub };
         let time = Duration::from_secs(120);
-        let set_up =
-            SetUp { scrub, cleaning, sharing, warm_up: time, window: time, ..SetUp::new(&drive, seed) };
+        let set_up = CacheSetUp {
+            scrub,
+            cleaning,
+            sharing,
+            warm_up: time,
+            window: time,
+            ..CacheSetUp::new(&drive, seed)
+        };
         conduct(&set_up.outside()?)
     })?;
     let [greedy, lottery, cleaner, scrubber] = [0, 1, 2, 3].map(|case: usize| runs[case].as_slice());
-    let cleaned = |runs: &[Run]| spread(runs, |r| r.cleaned_mb_per_s);
-    let scrubbed = |runs: &[Run]| spread(runs, |r| r.scrubbed_mb_per_s);
-    let share = |of: &[Run], whole: &[Run], rate: fn(&Run) -> f64| {
+    let cleaned = |runs: &[WindowResult]| spread(runs, |r| r.cleaned_mb_per_s);
+    let scrubbed = |runs: &[WindowResult]| spread(runs, |r| r.scrubbed_mb_per_s);
+    let share = |of: &[WindowResult], whole: &[WindowResult], rate: fn(&WindowResult) -> f64| {
         let shares: Vec<f64> = of.iter().zip(whole).map(|(a, b)| 100.0 * rate(a) / rate(b)).collect();
         Spread::of(&shares)
     };
     // The scrubber may lose the cleaner's gain; the claim is about the loss of both together.
-    let lost = |lottery: &[Run], greedy: &[Run]| {
+    let lost = |lottery: &[WindowResult], greedy: &[WindowResult]| {
         let kept = share(lottery, greedy, |r| r.scrubbed_mb_per_s + r.cleaned_mb_per_s);
         Spread { mean: 100.0 - kept.mean, min: 100.0 - kept.max, max: 100.0 - kept.min, runs: kept.runs }
     };
-    let of_alone = |lottery: &[Run], cleaner: &[Run]| share(lottery, cleaner, |r| r.cleaned_mb_per_s);
-    let kilobytes = |runs: &[Run]| spread(runs, |r| r.cleaned_mb_per_s * 1e3);
-    let in_gaps = |runs: &[Run]| spread(runs, |r| 100.0 * r.cleaned_per_s() / r.gaps_per_s());
+    let of_alone =
+        |lottery: &[WindowResult], cleaner: &[WindowResult]| share(lottery, cleaner, |r| r.cleaned_mb_per_s);
+    let kilobytes = |runs: &[WindowResult]| spread(runs, |r| r.cleaned_mb_per_s * 1e3);
+    let in_gaps = |runs: &[WindowResult]| spread(runs, |r| 100.0 * r.cleaned_per_s() / r.gaps_per_s());
     let claim = Claim::new(
         "fast04-fig11",
         "cleaner from almost nothing to 0.3 of the 0.34 MB/s it gets alone; scrubber loses 2-5%",
@@ -141,16 +155,20 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
 }
 
 /// Explains the results by the use of gaps in the drive (greedy, by lottery, the cleaner alone) and outside.
-fn why(inside: (&[Run], &[Run], &[Run]), outside: &[Vec<Run>], sector: Bytes) -> String {
+fn why(
+    inside: (&[WindowResult], &[WindowResult], &[WindowResult]),
+    outside: &[Vec<WindowResult>],
+    sector: Bytes,
+) -> String {
     let kb = |sectors: u64, gaps: u64| (sectors * sector.get()) as f64 / 1e3 / (gaps as f64).max(1.0);
     let (greedy, lottery, cleaner) = inside;
-    let mean = |runs: &[Run], value: &dyn Fn(&Gaps) -> f64| spread(runs, |r| value(&r.gaps)).mean;
+    let mean = |runs: &[WindowResult], value: &dyn Fn(&Gaps) -> f64| spread(runs, |r| value(&r.gaps)).mean;
     let beside = |g: &Gaps| kb(g.read_beside, g.written_in);
     let others = |g: &Gaps| kb(g.read - g.read_beside, g.requests - g.written_in);
     let all = |g: &Gaps| kb(g.read, g.requests);
     let [out_lottery, out_cleaner] =
         [1, 2].map(|case: usize| outside.get(case).map_or(&[][..], Vec::as_slice));
-    let shares = |runs: &[Run]| {
+    let shares = |runs: &[WindowResult]| {
         format!(
             "{:.0} are used, {:.0} left alone ({:.0} for what detours have cost), {:.0} hold nothing",
             mean(runs, &Gaps::used_percent),

@@ -3,11 +3,11 @@
 use crate::gaps::Gaps;
 use crate::head::{Outer, Terms};
 use crate::lld::{one_surface_atlas, one_surface_profile};
-use crate::maintenance::{Counted, Guest, Host, Way};
+use crate::maintenance::{Counted, Guest, MaintenanceHost, Way};
 use crate::set_up::{ATLAS_10K, drive};
 use crate::{Axis, Band, Bar, Claim, Experiment, Figure, Kind, Lab, LabError, Outcome, Paper, Size, spread};
 use apps::backup::image::Header;
-use apps::backup::{Backup, Counts, ImageWriter, State};
+use apps::backup::{Backup, BackupState, Counts, ImageWriter};
 use apps::snapshot::{Cow, Geometry, Provider, Volume, VolumeId};
 use model::{DriveModel, builtin};
 use scheduler::policy::PolicyName;
@@ -55,16 +55,17 @@ const FILE_CACHE: Bytes = Bytes::new(288 << 20);
 const PARTS: [u64; 3] = [500, 950, 990];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Load {
+enum BackupLoad {
     Synthetic,
     Tpcc,
     Postmark,
     Idle,
 }
 
-const LOADS: [Load; 4] = [Load::Synthetic, Load::Tpcc, Load::Postmark, Load::Idle];
+const LOADS: [BackupLoad; 4] =
+    [BackupLoad::Synthetic, BackupLoad::Tpcc, BackupLoad::Postmark, BackupLoad::Idle];
 
-impl Load {
+impl BackupLoad {
     fn name(self) -> &'static str {
         match self {
             Self::Synthetic => "synthetic",
@@ -76,7 +77,7 @@ impl Load {
 }
 
 /// The results of one backup.
-struct Run {
+struct BackupResult {
     minutes: f64,
     /// The times at which [`PARTS`] of the blocks were there, and all, in minutes.
     reached: [f64; PARTS.len() + 1],
@@ -106,8 +107,11 @@ struct Run {
 }
 
 /// Further runs with a core outside the drive, each without one of its handicaps.
-const WHAT_COSTS: [(Load, Terms); 3] =
-    [(Load::Synthetic, Terms::Unbounded), (Load::Synthetic, Terms::Quiet), (Load::Idle, Terms::Quiet)];
+const WHAT_COSTS: [(BackupLoad, Terms); 3] = [
+    (BackupLoad::Synthetic, Terms::Unbounded),
+    (BackupLoad::Synthetic, Terms::Quiet),
+    (BackupLoad::Idle, Terms::Quiet),
+];
 
 fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let (drive, profile) = match lab.size() {
@@ -117,7 +121,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let whole = drive.layout().capacity().bytes(drive.sector_bytes()).get() as f64;
     let scale = whole / PAPER_BYTES;
     let warm = lab.pick(1_000, 20_000);
-    let items: Vec<(Load, Cow)> =
+    let items: Vec<(BackupLoad, Cow)> =
         LOADS.iter().flat_map(|load| [(*load, Cow::Application), (*load, Cow::Snapshot)]).collect();
     let runs = {
         let drive = &drive;
@@ -125,7 +129,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
             backup((drive, None), load, cow, warm, seed)
         })?
     };
-    let loads_outside = lab.pick(vec![Load::Synthetic, Load::Idle], LOADS.to_vec());
+    let loads_outside = lab.pick(vec![BackupLoad::Synthetic, BackupLoad::Idle], LOADS.to_vec());
     let outside = lab.map_seeds(loads_outside.iter().copied(), 1, |&load, seed| {
         backup((&drive, Some(Outer::claim(&profile))), load, Cow::Application, warm, seed)
     })?;
@@ -138,7 +142,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         runs[at].as_slice()
     };
     let minutes = |load, cow| spread(of(load, cow), |r| r.minutes);
-    let worst = |runs: &[Vec<Run>], value: fn(&Run) -> f64| {
+    let worst = |runs: &[Vec<BackupResult>], value: fn(&BackupResult) -> f64| {
         runs.iter().map(|r| spread(r, value)).max_by(|a, b| a.mean.total_cmp(&b.mean))
     };
     let ratio = |load| minutes(load, Cow::Snapshot).mean / minutes(load, Cow::Application).mean;
@@ -148,22 +152,22 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let most_ratio = ratios.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let scaled = |minutes: f64| round(minutes * LITTLE_OVER * scale * PAPER_RATE / OUR_RATE);
     let by_capacity = |minutes: f64| round(minutes * LITTLE_OVER * scale);
-    let band = |load| Band::AtMost(scaled(if load == Load::Idle { 8.0 } else { 60.0 }));
-    let idle = minutes(Load::Idle, Cow::Application);
+    let band = |load| Band::AtMost(scaled(if load == BackupLoad::Idle { 8.0 } else { 60.0 }));
+    let idle = minutes(BackupLoad::Idle, Cow::Application);
     let rate = 0.7 * whole / 1e6 / (idle.mean * 60.0);
     let mut claim = Claim::new(
         "fast04-fig6",
         "a little over 1 h at full load, 8 min idle, foreground < 2%; snapshot-COW < 15% slower than application-COW",
     )
-    .measure("synthetic", minutes(Load::Synthetic, Cow::Application), " min", band(Load::Synthetic))
-    .measure("idle", idle, " min", band(Load::Idle))
-    .measure("TPC-C-like / synthetic", over(Load::Tpcc, Load::Synthetic), "", Band::AtLeast(1.0))
-    .measure("Postmark-like / TPC-C-like", over(Load::Postmark, Load::Tpcc), "", Band::AtLeast(1.0));
+    .measure("synthetic", minutes(BackupLoad::Synthetic, Cow::Application), " min", band(BackupLoad::Synthetic))
+    .measure("idle", idle, " min", band(BackupLoad::Idle))
+    .measure("TPC-C-like / synthetic", over(BackupLoad::Tpcc, BackupLoad::Synthetic), "", Band::AtLeast(1.0))
+    .measure("Postmark-like / TPC-C-like", over(BackupLoad::Postmark, BackupLoad::Tpcc), "", Band::AtLeast(1.0));
     if let Some(slower) = worst(&runs, |r| r.slower) {
         claim = claim.measure("foreground slower, at worst", slower, "%", Band::AtMost(2.0));
     }
     for load in &loads_outside {
-        if matches!(load, Load::Synthetic | Load::Idle) {
+        if matches!(load, BackupLoad::Synthetic | BackupLoad::Idle) {
             let what = format!("outside the drive: {}", load.name());
             claim = claim.measure(&what, spread(outside_of(*load), |r| r.minutes), " min", band(*load));
         }
@@ -172,20 +176,21 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         claim =
             claim.measure("outside the drive: foreground slower, at worst", slower, "%", Band::AtMost(2.0));
     }
-    let synthetic = |cow, value: fn(&Run) -> f64| spread(of(Load::Synthetic, cow), value);
-    let app = |load, value: fn(&Run) -> f64| spread(of(load, Cow::Application), value);
+    let synthetic = |cow, value: fn(&BackupResult) -> f64| spread(of(BackupLoad::Synthetic, cow), value);
+    let app = |load, value: fn(&BackupResult) -> f64| spread(of(load, Cow::Application), value);
     let outstanding = |load, cow| spread(of(load, cow), |r| r.iops * r.response_ms / 1e3);
-    let half = app(Load::Idle, |r| r.reached[0]).mean;
+    let half = app(BackupLoad::Idle, |r| r.reached[0]).mean;
     let area = LbnRange::new(Lbn::ZERO, area(&drive));
     let [unbounded, quiet, quiet_idle] =
         [0, 1, 2].map(|at: usize| what_costs.get(at).map_or(&[][..], Vec::as_slice));
     let why_outside = why_outside(
-        (of(Load::Synthetic, Cow::Application), outside_of(Load::Synthetic), unbounded, quiet),
-        (of(Load::Idle, Cow::Application), outside_of(Load::Idle), quiet_idle),
+        (of(BackupLoad::Synthetic, Cow::Application), outside_of(BackupLoad::Synthetic), unbounded, quiet),
+        (of(BackupLoad::Idle, Cow::Application), outside_of(BackupLoad::Idle), quiet_idle),
         transfer_ms(&drive, area),
     );
     let empty = |load| {
-        let [early, late] = [|r: &Run| r.early.empty_percent(), |r: &Run| r.late.empty_percent()];
+        let [early, late] =
+            [|r: &BackupResult| r.early.empty_percent(), |r: &BackupResult| r.late.empty_percent()];
         format!("{:.0} and {:.0}", app(load, early).mean, app(load, late).mean)
     };
     let claim = claim.measure("snapshot-COW slower, at worst", most_ratio, "%", Band::AtMost(15.0)).note(format!(
@@ -204,34 +209,34 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
          application-COW, in time: {}. A foreground that copies a block before it overwrites it reads that block, and \
          the backup gets it with that access ({}% of its bytes came with foreground accesses, synthetic): {}% of its \
          reads were in vain. The paper's system read such blocks twice. {why_outside}",
-        app(Load::Tpcc, |r| r.visited).mean,
+        app(BackupLoad::Tpcc, |r| r.visited).mean,
         whole / 1e9,
         by_capacity(60.0),
         by_capacity(8.0),
-        minutes(Load::Tpcc, Cow::Application),
-        minutes(Load::Postmark, Cow::Application),
+        minutes(BackupLoad::Tpcc, Cow::Application),
+        minutes(BackupLoad::Postmark, Cow::Application),
         0.35 * whole / 1e6 / (half * 60.0),
-        app(Load::Synthetic, |r| r.reached[0]).mean,
-        app(Load::Tpcc, |r| r.reached[0]).mean,
-        app(Load::Postmark, |r| r.reached[0]).mean,
-        app(Load::Synthetic, |r| r.reached[2]).mean,
-        app(Load::Tpcc, |r| r.reached[2]).mean,
-        app(Load::Postmark, |r| r.reached[2]).mean,
-        empty(Load::Synthetic),
-        empty(Load::Tpcc),
-        empty(Load::Postmark),
-        app(Load::Synthetic, |r| r.visited).mean,
-        app(Load::Tpcc, |r| r.visited).mean,
-        app(Load::Postmark, |r| r.visited).mean,
-        outstanding(Load::Tpcc, Cow::Application),
-        outstanding(Load::Tpcc, Cow::Snapshot),
-        spread(of(Load::Tpcc, Cow::Application), |r| r.in_idle),
-        spread(of(Load::Tpcc, Cow::Snapshot), |r| r.in_idle),
+        app(BackupLoad::Synthetic, |r| r.reached[0]).mean,
+        app(BackupLoad::Tpcc, |r| r.reached[0]).mean,
+        app(BackupLoad::Postmark, |r| r.reached[0]).mean,
+        app(BackupLoad::Synthetic, |r| r.reached[2]).mean,
+        app(BackupLoad::Tpcc, |r| r.reached[2]).mean,
+        app(BackupLoad::Postmark, |r| r.reached[2]).mean,
+        empty(BackupLoad::Synthetic),
+        empty(BackupLoad::Tpcc),
+        empty(BackupLoad::Postmark),
+        app(BackupLoad::Synthetic, |r| r.visited).mean,
+        app(BackupLoad::Tpcc, |r| r.visited).mean,
+        app(BackupLoad::Postmark, |r| r.visited).mean,
+        outstanding(BackupLoad::Tpcc, Cow::Application),
+        outstanding(BackupLoad::Tpcc, Cow::Snapshot),
+        spread(of(BackupLoad::Tpcc, Cow::Application), |r| r.in_idle),
+        spread(of(BackupLoad::Tpcc, Cow::Snapshot), |r| r.in_idle),
         LOADS.iter().zip(ratios).map(|(load, r)| format!("{} {r:+.1}%", load.name())).collect::<Vec<_>>().join(", "),
         synthetic(Cow::Snapshot, |r| r.with_foreground),
         synthetic(Cow::Snapshot, |r| r.in_vain),
     ));
-    let label = |(load, cow): &(Load, Cow)| {
+    let label = |(load, cow): &(BackupLoad, Cow)| {
         format!("{}, {}", load.name(), if *cow == Cow::Application { "app-COW" } else { "snap-COW" })
     };
     let times = Figure {
@@ -267,8 +272,8 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         "empty (%)",
         "margin (ms)",
     ];
-    let row = |(label, r): (String, &Vec<Run>)| {
-        let cell = |value: fn(&Run) -> f64| spread(r, value).to_string();
+    let row = |(label, r): (String, &Vec<BackupResult>)| {
+        let cell = |value: fn(&BackupResult) -> f64| spread(r, value).to_string();
         vec![
             label,
             cell(|r| r.minutes),
@@ -291,8 +296,9 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
             cell(|r| r.gaps.margin_ms()),
         ]
     };
-    let outside_label = |load: &Load| format!("{}, outside the drive", label(&(*load, Cow::Application)));
-    let why_label = |(load, terms): &(Load, Terms)| {
+    let outside_label =
+        |load: &BackupLoad| format!("{}, outside the drive", label(&(*load, Cow::Application)));
+    let why_label = |(load, terms): &(BackupLoad, Terms)| {
         let terms = if *terms == Terms::Quiet { "without noise" } else { "without a bound on harm" };
         format!("{}, {terms}", outside_label(load))
     };
@@ -324,15 +330,15 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
 /// Explains the time of a backup outside the drive: busy (in the drive, outside, without a bound on harm, without
 /// noise), idle (in the drive, outside, without noise), and the time of the transfer alone.
 fn why_outside(
-    busy: (&[Run], &[Run], &[Run], &[Run]),
-    idle: (&[Run], &[Run], &[Run]),
+    busy: (&[BackupResult], &[BackupResult], &[BackupResult], &[BackupResult]),
+    idle: (&[BackupResult], &[BackupResult], &[BackupResult]),
     transfer_ms: f64,
 ) -> String {
-    let mean = |runs: &[Run], value: fn(&Run) -> f64| spread(runs, value).mean;
+    let mean = |runs: &[BackupResult], value: fn(&BackupResult) -> f64| spread(runs, value).mean;
     let (inside, outside, unbounded, quiet) = busy;
-    let each = |runs: &[Run]| {
-        let value = |r: &Run| (r.minutes * 60e3, r.idle_accesses as f64);
-        let cost = |r: &Run| (value(r).0, value(r).1.max(1.0));
+    let each = |runs: &[BackupResult]| {
+        let value = |r: &BackupResult| (r.minutes * 60e3, r.idle_accesses as f64);
+        let cost = |r: &BackupResult| (value(r).0, value(r).1.max(1.0));
         let costs: Vec<f64> = runs.iter().map(cost).map(|(ms, n)| (ms - transfer_ms) / n).collect();
         format!("{:.0} KB and {:.2} ms", mean(runs, |r| r.idle_kb), crate::Spread::of(&costs).mean)
     };
@@ -379,7 +385,7 @@ fn failed(error: impl std::error::Error + Send + Sync + 'static) -> LabError {
 
 /// Returns a load on the first `area` sectors of a drive.
 fn issuer(
-    load: Load,
+    load: BackupLoad,
     drive: &DriveModel,
     area: Sectors,
     seed: u64,
@@ -392,12 +398,12 @@ fn issuer(
         whole * capacity.get().min(atlas) / atlas
     };
     let (source, arrival): (Box<dyn Source>, Arrival) = match load {
-        Load::Synthetic | Load::Idle => {
+        BackupLoad::Synthetic | BackupLoad::Idle => {
             let source = Synthetic::new(SyntheticConfig::new(area, sector), seed).map_err(failed)?;
-            let arrival = if load == Load::Idle { Arrival::Silent } else { Arrival::outstanding(2) };
+            let arrival = if load == BackupLoad::Idle { Arrival::Silent } else { Arrival::outstanding(2) };
             (Box::new(source), arrival)
         }
-        Load::Tpcc => {
+        BackupLoad::Tpcc => {
             let mut config = TpccConfig::new(capacity, sector);
             // The paper's database was a file: hits in the file system's cache do not reach the drive.
             let memory = config.pool.get() + FILE_CACHE.get();
@@ -406,7 +412,7 @@ fn issuer(
             config.pace_percent = share(u64::from(config.pace_percent)).max(1) as u32;
             (Box::new(Tpcc::new(config, seed).map_err(failed)?), Arrival::Scripted)
         }
-        Load::Postmark => {
+        BackupLoad::Postmark => {
             let mut config = PostmarkBlocksConfig::new(area, sector);
             config.cache = Bytes::new(share(config.cache.get()));
             // The load must not end before the backup.
@@ -425,14 +431,14 @@ fn area(drive: &DriveModel) -> Sectors {
 
 /// A foreground on a volume with a snapshot.
 struct Prepared {
-    host: Host,
+    host: MaintenanceHost,
     volume: Rc<RefCell<Volume>>,
     snapshot: apps::snapshot::SnapshotId,
 }
 
 fn prepare(
     (drive, outside): (&Arc<DriveModel>, Option<Outer<'_>>),
-    load: Load,
+    load: BackupLoad,
     cow: Cow,
     warm: u64,
     seed: u64,
@@ -445,9 +451,9 @@ fn prepare(
     let volume = Rc::new(RefCell::new(Volume::new(geometry, cow).map_err(failed)?));
     let config =
         Config { policy: PolicyName::Sptf, idle: Some(IdleTime::default()), seed, ..Config::default() };
-    let mut host = Host::new(drive, outside, config, issuer(load, drive, area, seed)?)?;
+    let mut host = MaintenanceHost::new(drive, outside, config, issuer(load, drive, area, seed)?)?;
     host.serve(LbnRange::new(Lbn::ZERO, area), Way::Snapshots(Rc::clone(&volume)));
-    let warm = if load == Load::Idle { 0 } else { warm };
+    let warm = if load == BackupLoad::Idle { 0 } else { warm };
     host.run_until(|host| host.responses().requests >= warm)?;
     loop {
         // The snapshot must not be taken during a write.
@@ -462,11 +468,11 @@ fn prepare(
 
 fn backup(
     place: (&Arc<DriveModel>, Option<Outer<'_>>),
-    load: Load,
+    load: BackupLoad,
     cow: Cow,
     warm: u64,
     seed: u64,
-) -> Result<Run, LabError> {
+) -> Result<BackupResult, LabError> {
     let drive = place.0;
     let Prepared { mut host, volume, snapshot } = prepare(place, load, cow, warm, seed)?;
     let (began, before, gaps_before) = (host.now(), host.responses(), host.gaps());
@@ -480,8 +486,8 @@ fn backup(
         Backup::start(Rc::clone(&volume), output, of, sector as usize, sessions, Priority::default())
             .map(|backup| Guest::Backup(Box::new(backup)))
     })?;
-    let counts = |host: &Host| match host.guest(backup) {
-        Some(Guest::Backup(backup)) => (backup.counts(), *backup.state() == State::Finished),
+    let counts = |host: &MaintenanceHost| match host.guest(backup) {
+        Some(Guest::Backup(backup)) => (backup.counts(), *backup.state() == BackupState::Finished),
         _ => (Counts::default(), true),
     };
     let mut reached = [0.0; PARTS.len() + 1];
@@ -515,7 +521,7 @@ fn backup(
         slower = (with.mean_ms() / response_ms - 1.0) * 100.0;
     }
     let all = (tally.bytes as f64).max(1.0);
-    Ok(Run {
+    Ok(BackupResult {
         minutes: took.as_secs_f64() / 60.0,
         slower,
         response_ms,

@@ -1,6 +1,6 @@
 //! FAST'04, figure 7: the share of a write-back cache that is cleaned for free, and the effect on reads.
 
-use crate::cache::{Load, Run, SetUp, lower, percent_free, run as conduct, scaled};
+use crate::cache::{CacheSetUp, ReadWriteMix, WindowResult, lower, percent_free, run as conduct, scaled};
 use crate::set_up::{ATLAS_10K, drive};
 use crate::{
     Axis, Band, Claim, Experiment, Figure, Kind, Lab, LabError, Line, Outcome, Paper, Point, Spread, spread,
@@ -26,16 +26,16 @@ pub const EXPERIMENT: Experiment = Experiment {
 };
 
 /// Ratios of reads to writes, from the paper's left. The figure's other marks are not in its text.
-const RATIOS: [Load; 5] = [
-    Load { reads: 1, writes: 3 },
+const RATIOS: [ReadWriteMix; 5] = [
+    ReadWriteMix { reads: 1, writes: 3 },
     ONE_TO_TWO,
     EVEN,
-    Load { reads: 2, writes: 1 },
-    Load { reads: 3, writes: 1 },
+    ReadWriteMix { reads: 2, writes: 1 },
+    ReadWriteMix { reads: 3, writes: 1 },
 ];
-const ONE_TO_TWO: Load = Load { reads: 1, writes: 2 };
-const EVEN: Load = Load { reads: 1, writes: 1 };
-const ALL_WRITES: Load = Load { reads: 0, writes: 1 };
+const ONE_TO_TWO: ReadWriteMix = ReadWriteMix { reads: 1, writes: 2 };
+const EVEN: ReadWriteMix = ReadWriteMix { reads: 1, writes: 1 };
+const ALL_WRITES: ReadWriteMix = ReadWriteMix { reads: 0, writes: 1 };
 
 /// Sizes of caches in MB, for the paper's drive; its text names only the last.
 const CACHES: [u64; 3] = [16, 128, 512];
@@ -50,25 +50,25 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     // Buffers dirtied in one half minute without forced writes are written in the next, and so on: whole minutes are
     // needed.
     let time = Duration::from_secs(lab.pick(120, 180));
-    let set_up = |megabytes: u64, load: Load, seed: u64| SetUp {
+    let set_up = |megabytes: u64, load: ReadWriteMix, seed: u64| CacheSetUp {
         load,
         cache: scaled(megabytes),
         warm_up: time,
         window: time,
-        ..SetUp::new(&drive, seed)
+        ..CacheSetUp::new(&drive, seed)
     };
     let cells = caches.iter().flat_map(|mb| ratios.iter().map(move |load| (*mb, *load)));
     let pairs = lab
         .map_seeds(cells, lab.pick(1, 3), |&(megabytes, load), seed| pair(&set_up(megabytes, load, seed)))?;
-    let by_cache: Vec<&[Vec<(Run, Run)>]> = pairs.chunks(ratios.len()).collect();
+    let by_cache: Vec<&[Vec<(WindowResult, WindowResult)>]> = pairs.chunks(ratios.len()).collect();
     // Without reads there is no response time, and writes go to memory at the speed at which the drive makes room.
     let no_reads = lab.map_seeds(lab.pick(vec![16], caches.clone()), 1, |&megabytes, seed| {
         let short = Duration::from_secs(2);
-        conduct(&SetUp { warm_up: short, window: short, ..set_up(megabytes, ALL_WRITES, seed) })
+        conduct(&CacheSetUp { warm_up: short, window: short, ..set_up(megabytes, ALL_WRITES, seed) })
     })?;
     let bursts = lab.map_seeds(lab.pick(vec![EVEN], RATIOS[1..].to_vec()), 1, |&load, seed| {
         let every = Duration::from_secs(30);
-        pair(&SetUp { syncer: Some(Syncer { every, ..Syncer::default() }), ..set_up(512, load, seed) })
+        pair(&CacheSetUp { syncer: Some(Syncer { every, ..Syncer::default() }), ..set_up(512, load, seed) })
     })?;
     let outside =
         lab.map_seeds([EVEN], lab.pick(1, 3), |&load, seed| pair(&set_up(512, load, seed).outside()?))?;
@@ -81,7 +81,9 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let rise = least(&mut free.windows(2).map(|w| w[1] - w[0]));
     let few = ratios.iter().position(|load| *load == ONE_TO_TWO).unwrap_or_default();
     let falls = gain.get(few).copied().unwrap_or(f64::NAN) - gain.last().copied().unwrap_or(f64::NAN);
-    let at = |of: fn(&[(Run, Run)]) -> Spread| largest.get(even).map_or(Spread::of(&[]), |runs| of(runs));
+    let at = |of: fn(&[(WindowResult, WindowResult)]) -> Spread| {
+        largest.get(even).map_or(Spread::of(&[]), |runs| of(runs))
+    };
     let claim = Claim::new(
         "fast04-fig7",
         "share cleaned for free rises with reads; about 80% at high read share, 30-55% at 1:3-1:1; read response 12-30% lower",
@@ -115,8 +117,8 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let of_bursts = lab.pick(vec![EVEN], RATIOS[1..].to_vec());
     rows.extend(of_bursts.iter().zip(&bursts).map(|(load, runs)| row(512, *load, "30 s", runs)));
     rows.push(row(512, EVEN, "1 s, outside the drive", outside));
-    let lines = |value: fn(&[(Run, Run)]) -> Spread| {
-        let line = |(megabytes, cells): (&u64, &&[Vec<(Run, Run)>])| Line {
+    let lines = |value: fn(&[(WindowResult, WindowResult)]) -> Spread| {
+        let line = |(megabytes, cells): (&u64, &&[Vec<(WindowResult, WindowResult)>])| Line {
             label: format!("{megabytes} MB"),
             points: ratios.iter().zip(*cells).map(|(load, runs)| point(*load, value(runs))).collect(),
         };
@@ -167,20 +169,25 @@ const COLUMNS: [&str; 9] = [
     "most dirty",
 ];
 
-fn pair(set_up: &SetUp) -> Result<(Run, Run), LabError> {
+fn pair(set_up: &CacheSetUp) -> Result<(WindowResult, WindowResult), LabError> {
     Ok((conduct(set_up)?, conduct(&set_up.without())?))
 }
 
-fn label(load: Load) -> String {
+fn label(load: ReadWriteMix) -> String {
     format!("{} : {}", load.reads, load.writes)
 }
 
-fn point(load: Load, y: Spread) -> Point {
+fn point(load: ReadWriteMix, y: Spread) -> Point {
     let x = 100.0 * load.reads as f64 / (load.reads + load.writes) as f64;
     Point { x, y: y.mean, spread: Some((y.min, y.max)) }
 }
 
-fn row(megabytes: u64, load: Load, every: &str, runs: &[(Run, Run)]) -> Vec<String> {
+fn row(
+    megabytes: u64,
+    load: ReadWriteMix,
+    every: &str,
+    runs: &[(WindowResult, WindowResult)],
+) -> Vec<String> {
     vec![
         format!("{megabytes} MB"),
         label(load),
@@ -194,9 +201,16 @@ fn row(megabytes: u64, load: Load, every: &str, runs: &[(Run, Run)]) -> Vec<Stri
     ]
 }
 
-fn note(lab: &Lab, largest: &[Vec<(Run, Run)>], ratios: &[Load], bursts: &[Vec<(Run, Run)>]) -> String {
-    let each = |of: fn(&[(Run, Run)]) -> Spread| {
-        let each = |(load, runs): (&Load, &Vec<(Run, Run)>)| format!("{} at {}", of(runs), label(*load));
+fn note(
+    lab: &Lab,
+    largest: &[Vec<(WindowResult, WindowResult)>],
+    ratios: &[ReadWriteMix],
+    bursts: &[Vec<(WindowResult, WindowResult)>],
+) -> String {
+    let each = |of: fn(&[(WindowResult, WindowResult)]) -> Spread| {
+        let each = |(load, runs): (&ReadWriteMix, &Vec<(WindowResult, WindowResult)>)| {
+            format!("{} at {}", of(runs), label(*load))
+        };
         ratios.iter().zip(largest).map(each).collect::<Vec<_>>().join(", ")
     };
     let saved: Vec<String> = ratios

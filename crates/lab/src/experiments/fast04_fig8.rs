@@ -1,6 +1,8 @@
 //! FAST'04, figure 8: replacement and persistence policies of a cache that is cleaned for free.
 
-use crate::cache::{Daemon, LARGEST, Load, Run, SetUp, lower, percent_free, run as conduct};
+use crate::cache::{
+    CacheSetUp, Daemon, LARGEST, ReadWriteMix, WindowResult, lower, percent_free, run as conduct,
+};
 use crate::set_up::{ATLAS_10K, drive};
 use crate::{
     Axis, Band, Bar, Claim, Experiment, Figure, Kind, Lab, LabError, Outcome, Paper, Spread, spread,
@@ -52,7 +54,7 @@ const CACHE: Bytes = Bytes::new(LARGEST << 20);
 fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let drive = drive(ATLAS_10K)?;
     let seeds = lab.pick(1, 2);
-    let set_up = |persistence: Persistence, replacement: Replacement, seed: u64| SetUp {
+    let set_up = |persistence: Persistence, replacement: Replacement, seed: u64| CacheSetUp {
         replacement,
         cache: CACHE,
         syncer: (persistence == Persistence::Syncer).then(Syncer::default),
@@ -60,7 +62,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         // After some 440 s the cache is full, and the daemon runs.
         warm_up: Duration::from_secs(lab.pick(500, 800)),
         window: Duration::from_secs(lab.pick(200, 1_200)),
-        ..SetUp::new(&drive, seed)
+        ..CacheSetUp::new(&drive, seed)
     };
     let cells = || PERSISTENCE.iter().flat_map(|p| POLICIES.iter().map(move |r| (p.0, r.0)));
     // Without free write-backs FREE-CLEAN has nothing to prefer: it is LRU.
@@ -73,32 +75,35 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         let set_up = set_up(persistence, replacement, seed);
         conduct(&if free { set_up } else { set_up.without() })
     })?;
-    let reads_only = lab.map_seeds([Load { reads: 1, writes: 0 }], seeds, |&load, seed| {
+    let reads_only = lab.map_seeds([ReadWriteMix { reads: 1, writes: 0 }], seeds, |&load, seed| {
         let (warm_up, window) = (Duration::ZERO, Duration::from_secs(100));
-        conduct(&SetUp { load, warm_up, window, ..SetUp::new(&drive, seed).without() })
+        conduct(&CacheSetUp { load, warm_up, window, ..CacheSetUp::new(&drive, seed).without() })
     })?;
     let halved = lab.map_seeds([Persistence::NvramTwoAtATime], seeds, |&persistence, seed| {
         let base = set_up(persistence, Replacement::Lru, seed);
-        conduct(&SetUp {
+        conduct(&CacheSetUp {
             cache: Bytes::new(CACHE.get() / 2),
             warm_up: base.warm_up / 2,
             window: base.window / 2,
             ..base
         })
     })?;
-    let reads_only_outside = lab.map_seeds([Load { reads: 1, writes: 0 }], seeds, |&load, seed| {
-        let (warm_up, window) = (Duration::ZERO, Duration::from_secs(100));
-        conduct(&SetUp { load, warm_up, window, ..SetUp::new(&drive, seed).without() }.outside()?)
-    })?;
+    let reads_only_outside =
+        lab.map_seeds([ReadWriteMix { reads: 1, writes: 0 }], seeds, |&load, seed| {
+            let (warm_up, window) = (Duration::ZERO, Duration::from_secs(100));
+            conduct(
+                &CacheSetUp { load, warm_up, window, ..CacheSetUp::new(&drive, seed).without() }.outside()?,
+            )
+        })?;
     let outside = lab.map_seeds([true, false], seeds, |&free, seed| {
         let set_up = set_up(Persistence::NvramTwoAtATime, Replacement::Lru, seed).outside()?;
         conduct(&if free { set_up } else { set_up.without() })
     })?;
-    let outside: Vec<(Run, Run)> = match outside.as_slice() {
+    let outside: Vec<(WindowResult, WindowResult)> = match outside.as_slice() {
         [free, without] => free.iter().copied().zip(without.iter().copied()).collect(),
         _ => Vec::new(),
     };
-    let pairs: Vec<Vec<(Run, Run)>> = fellows
+    let pairs: Vec<Vec<(WindowResult, WindowResult)>> = fellows
         .zip(&runs)
         .map(|((persistence, replacement), free)| {
             let fellow = wanted[first_without..]
@@ -139,7 +144,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         ties(of(0, 0), of(0, 1), less(0, 0, 1)),
         why_outside(reads_only_outside.first().map_or(&[], Vec::as_slice), &outside),
     ));
-    let stacked = |id: &str, title: &str, y: Axis, value: fn(&[(Run, Run)]) -> Spread| {
+    let stacked = |id: &str, title: &str, y: Axis, value: fn(&[(WindowResult, WindowResult)]) -> Spread| {
         let bar = |(p, (_, when)): (usize, &(Persistence, &str)),
                    (r, (_, name)): (usize, &(Replacement, &str))| {
             Bar { label: format!("{name}, {when}"), values: vec![value(of(p, r)).mean] }
@@ -209,7 +214,7 @@ const COLUMNS: [&str; 13] = [
     "empty %",
 ];
 
-fn row(name: &str, when: &str, runs: &[(Run, Run)]) -> Vec<String> {
+fn row(name: &str, when: &str, runs: &[(WindowResult, WindowResult)]) -> Vec<String> {
     let [syncer, daemon, room] =
         [0, 1, 2].map(|cause| spread(runs, |(free, _)| free.forced_per_s[cause]).to_string());
     vec![
@@ -230,8 +235,12 @@ fn row(name: &str, when: &str, runs: &[(Run, Run)]) -> Vec<String> {
 }
 
 /// Explains why with a syncer SPTF-Evict is no worse than LRU.
-fn ties(lru: &[(Run, Run)], evict: &[(Run, Run)], above: Spread) -> String {
-    let for_room = |runs: &[(Run, Run)]| spread(runs, |(free, _)| free.forced_per_s[2]);
+fn ties(
+    lru: &[(WindowResult, WindowResult)],
+    evict: &[(WindowResult, WindowResult)],
+    above: Spread,
+) -> String {
+    let for_room = |runs: &[(WindowResult, WindowResult)]| spread(runs, |(free, _)| free.forced_per_s[2]);
     format!(
         "With the syncer, LRU {}: SPTF-Evict is told from it by the dirty buffers that make room, and of these there are {} \
          a second, with LRU {}. The paper's is worse with a syncer too.",
@@ -245,10 +254,10 @@ fn ties(lru: &[(Run, Run)], evict: &[(Run, Run)], above: Spread) -> String {
 }
 
 /// Explains LRU without a syncer outside the drive.
-fn why_outside(reads_only: &[Run], runs: &[(Run, Run)]) -> String {
+fn why_outside(reads_only: &[WindowResult], runs: &[(WindowResult, WindowResult)]) -> String {
     let alone = spread(reads_only, |r| r.response_ms).mean;
     let without = spread(runs, |(_, without)| without.response_ms).mean;
-    let of = |value: fn(&Run) -> f64| spread(runs, |(free, _)| value(free)).mean;
+    let of = |value: fn(&WindowResult) -> f64| spread(runs, |(free, _)| value(free)).mean;
     format!(
         "Outside the drive what is not free is forced by the daemon ({:.1} a second) or for room ({:.1}), and of a hundred gaps \
          {:.0} are used, {:.0} left alone ({:.0} for what detours have cost), {:.0} hold no dirty buffer; reads take {without:.1} ms \
@@ -263,9 +272,15 @@ fn why_outside(reads_only: &[Run], runs: &[(Run, Run)]) -> String {
     )
 }
 
-fn note(reads_only: &[Run], burst: &[(Run, Run)], two: &[(Run, Run)], halved: &[Run]) -> String {
+fn note(
+    reads_only: &[WindowResult],
+    burst: &[(WindowResult, WindowResult)],
+    two: &[(WindowResult, WindowResult)],
+    halved: &[WindowResult],
+) -> String {
     let alone = spread(reads_only, |r| r.response_ms).mean;
-    let without = |runs: &[(Run, Run)]| spread(runs, |(_, without)| without.response_ms).mean;
+    let without =
+        |runs: &[(WindowResult, WindowResult)]| spread(runs, |(_, without)| without.response_ms).mean;
     let forced = |cause: usize| spread(two, |(free, _)| free.forced_per_s[cause]);
     format!(
         "Without a syncer what is not free, with LRU, is forced by the daemon ({} a second) or a dirty buffer whose turn to \

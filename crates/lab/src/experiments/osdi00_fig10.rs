@@ -1,6 +1,6 @@
 //! OSDI'00, figure 10: applications that do not need the last blocks get much more bandwidth.
 
-use crate::scan::{MediaRate, Scan, SetUp};
+use crate::scan::{MediaRate, Scan, ScanSetUp};
 use crate::set_up::{ATLAS_10K, drive};
 use crate::{
     Axis, Band, Claim, Experiment, Figure, Kind, Lab, LabError, Line, Outcome, Paper, Point, Spread, spread,
@@ -31,7 +31,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         enough.retain(|percent| [100, 95, 80, 60, 50, 20].contains(percent));
     }
     let runs = lab.map_seeds(enough.iter().copied(), lab.pick(1, 5), |&percent, seed| {
-        SetUp::new(&drive, MPL, seed).scans(percent, 1)
+        ScanSetUp::new(&drive, MPL, seed).scans(percent, 1)
     })?;
     let runs: Vec<Vec<Scan>> = runs.into_iter().map(|scans| scans.into_iter().flatten().collect()).collect();
     let at = |percent: u64| enough.iter().position(|p| *p == percent).map_or(&[][..], |i| &runs[i]);

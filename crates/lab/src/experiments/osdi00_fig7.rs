@@ -1,7 +1,8 @@
 //! OSDI'00, figure 7: cleaning the segments of a log-structured disk for free.
 
 use crate::lld::{
-    PARTS, PostmarkRun, SetUp, Strategy, Transaction, files_for, one_surface_atlas, run as run_postmark,
+    PARTS, PostmarkRun, PostmarkSetUp, Strategy, Transaction, files_for, one_surface_atlas,
+    run as run_postmark,
 };
 use crate::{
     Axis, Band, Bar, Claim, Experiment, Figure, Kind, Lab, LabError, Line, Outcome, Paper, Point, Size,
@@ -29,8 +30,8 @@ pub const EXPERIMENT: Experiment = Experiment {
 const TRANSACTIONS: u32 = 25_000;
 
 /// Returns the figure's choice of the parameters that the paper does not give.
-fn default(strategy: Strategy, files: u32, seed: u64) -> SetUp {
-    SetUp {
+fn default(strategy: Strategy, files: u32, seed: u64) -> PostmarkSetUp {
+    PostmarkSetUp {
         strategy,
         files,
         transactions: TRANSACTIONS,
@@ -47,42 +48,46 @@ fn default(strategy: Strategy, files: u32, seed: u64) -> SetUp {
 }
 
 /// One assumption changed.
-type Vary = fn(SetUp) -> SetUp;
+type Vary = fn(PostmarkSetUp) -> PostmarkSetUp;
 
 const AS_IN_THE_FIGURE: Vary = |s| s;
 
 /// The assumption on which the second claim depends.
-const WRITTEN_BACK: Vary = |s| SetUp { write_back: Some(Duration::from_millis(5_000)), ..s };
+const WRITTEN_BACK: Vary = |s| PostmarkSetUp { write_back: Some(Duration::from_millis(5_000)), ..s };
 
 const VARIANTS: [(&str, Vary); 17] = [
     ("as in the figure", AS_IN_THE_FIGURE),
-    ("the cache writes changes back every 30 s", |s| SetUp {
+    ("the cache writes changes back every 30 s", |s| PostmarkSetUp {
         write_back: Some(Duration::from_millis(30_000)),
         ..s
     }),
     ("every 5 s", WRITTEN_BACK),
     ("every 5 s, 32 victims at once, from 48 free segments down", |s| with(WRITTEN_BACK(s), 32, 48)),
-    ("every second", |s| SetUp { write_back: Some(Duration::from_millis(1_000)), ..s }),
-    ("after every operation", |s| SetUp { write_back: Some(Duration::ZERO), ..s }),
-    ("the cleaner reads runs of live blocks", |s| SetUp { reads: Reads::Run, ..s }),
-    ("the cleaner reads from the first to the last live block", |s| SetUp { reads: Reads::Segment, ..s }),
-    ("the foreground cleaner reads a segment's summary first", |s| SetUp { summaries: true, ..s }),
-    ("files are read in runs of blocks, the cleaner block by block", |s| SetUp { merge: true, ..s }),
-    ("no computing time before a request", |s| SetUp { per_request: Duration::ZERO, ..s }),
-    ("no computing time of file operations", |s| SetUp { cpu: Duration::ZERO, ..s }),
-    ("1 ms computing time a file operation", |s| SetUp { cpu: Duration::from_millis(1), ..s }),
-    ("a cache of 8 MB", |s| SetUp { cache_blocks: 2048, ..s }),
-    ("the sixth phase measured instead of the second", |s| SetUp { phases: 6, ..s }),
+    ("every second", |s| PostmarkSetUp { write_back: Some(Duration::from_millis(1_000)), ..s }),
+    ("after every operation", |s| PostmarkSetUp { write_back: Some(Duration::ZERO), ..s }),
+    ("the cleaner reads runs of live blocks", |s| PostmarkSetUp { reads: Reads::Run, ..s }),
+    ("the cleaner reads from the first to the last live block", |s| PostmarkSetUp {
+        reads: Reads::Segment,
+        ..s
+    }),
+    ("the foreground cleaner reads a segment's summary first", |s| PostmarkSetUp { summaries: true, ..s }),
+    ("files are read in runs of blocks, the cleaner block by block", |s| PostmarkSetUp { merge: true, ..s }),
+    ("no computing time before a request", |s| PostmarkSetUp { per_request: Duration::ZERO, ..s }),
+    ("no computing time of file operations", |s| PostmarkSetUp { cpu: Duration::ZERO, ..s }),
+    ("1 ms computing time a file operation", |s| PostmarkSetUp { cpu: Duration::from_millis(1), ..s }),
+    ("a cache of 8 MB", |s| PostmarkSetUp { cache_blocks: 2048, ..s }),
+    ("the sixth phase measured instead of the second", |s| PostmarkSetUp { phases: 6, ..s }),
     ("4 victims at once", |s| with(s, 4, 16)),
     ("20 victims at once, from 20 free segments down", |s| with(s, 20, 20)),
 ];
 
-fn with(set_up: SetUp, victims: u32, start_below: u32) -> SetUp {
+fn with(set_up: PostmarkSetUp, victims: u32, start_below: u32) -> PostmarkSetUp {
     match set_up.strategy {
         Strategy::Original => set_up,
-        Strategy::Freeblock(free) => {
-            SetUp { strategy: Strategy::Freeblock(FreeConfig { victims, start_below, ..free }), ..set_up }
-        }
+        Strategy::Freeblock(free) => PostmarkSetUp {
+            strategy: Strategy::Freeblock(FreeConfig { victims, start_below, ..free }),
+            ..set_up
+        },
     }
 }
 
@@ -187,7 +192,7 @@ fn compared(lab: &Lab, drive: &Arc<DriveModel>, wanted: &[Wanted]) -> Result<Vec
     }
     let files = lab.map(&keys, |&(aim, seed)| files_for(aim, TRANSACTIONS, seed))?;
     let strategies = [Strategy::Original, Strategy::Freeblock(FreeConfig::default())];
-    let mut set_ups: Vec<SetUp> = Vec::new();
+    let mut set_ups: Vec<PostmarkSetUp> = Vec::new();
     // By point, seed and strategy.
     let mut places: Vec<Vec<[usize; 2]>> = Vec::new();
     for w in wanted {

@@ -1,6 +1,6 @@
 //! OSDI'00, figure 8: the free bandwidth of data mining on a drive busy with transactions, and that it costs nothing.
 
-use crate::scan::{Compared, MediaRate, Potential, Scan, SetUp};
+use crate::scan::{Compared, MediaRate, Potential, Scan, ScanSetUp};
 use crate::set_up::{ATLAS_10K, drive, head_bar, head_figure};
 use crate::{
     Axis, Band, Bar, Claim, Experiment, Figure, Kind, Lab, LabError, Line, Outcome, Paper, Point, Spread,
@@ -156,11 +156,11 @@ fn both(
     let compared = mpls.iter().flat_map(|mpl| lab.seeds(seeds).map(|seed| ScanJob::Compared(*mpl, seed)));
     let jobs = searched.chain(compared);
     let done = lab.map(jobs, |job| match job {
-        ScanJob::Compared(mpl, seed) => {
-            SetUp::new(drive, mpl, seed).compared(lab.pick(1, 2)).map(|c| JobResult::Compared(Box::new(c)))
-        }
+        ScanJob::Compared(mpl, seed) => ScanSetUp::new(drive, mpl, seed)
+            .compared(lab.pick(1, 2))
+            .map(|c| JobResult::Compared(Box::new(c))),
         ScanJob::Searched(tracks) => {
-            let mut set_up = SetUp::new(drive, HIGH, lab.seed());
+            let mut set_up = ScanSetUp::new(drive, HIGH, lab.seed());
             let budget = tracks.map_or(SearchBudget::UNLIMITED, SearchBudget::tracks);
             set_up.scheduler = Config { budget, ..Config::default() };
             set_up.scans(100, lab.pick(1, 3)).map(JobResult::Searched)

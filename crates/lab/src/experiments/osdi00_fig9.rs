@@ -1,6 +1,6 @@
 //! OSDI'00, figure 9: the free bandwidth falls with the number of blocks left.
 
-use crate::scan::{MediaRate, Potential, Scan, SetUp, State, Stretch, potential_mb_per_s, stretches};
+use crate::scan::{MediaRate, Potential, Scan, ScanSetUp, State, Stretch, potential_mb_per_s, stretches};
 use crate::set_up::{ATLAS_10K, drive};
 use crate::{Axis, Band, Claim, Experiment, Figure, Kind, Lab, LabError, Line, Outcome, Paper, spread};
 use units::Duration;
@@ -28,7 +28,8 @@ const POINTS: u32 = 100;
 fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let drive = drive(ATLAS_10K)?;
     let media = MediaRate::of(&drive);
-    let runs = lab.map(lab.seeds(lab.pick(2, 10)), |seed| SetUp::new(&drive, MPL, seed).progress(EVERY))?;
+    let runs =
+        lab.map(lab.seeds(lab.pick(2, 10)), |seed| ScanSetUp::new(&drive, MPL, seed).progress(EVERY))?;
     let claim = Claim::new("osdi00-fig9", "the last 5% of the blocks takes 30% of the time").measure(
         "",
         spread(&runs, |(scan, _)| scan.last5_time_share * 100.0),

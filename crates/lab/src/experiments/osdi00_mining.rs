@@ -1,14 +1,14 @@
 //! OSDI'00, section 6: an application of the free scan. Real mining over real bytes on a busy drive, compared with the
 //! same queries on the whole table in memory.
 
-use crate::scan::SetUp;
+use crate::scan::ScanSetUp;
 use crate::set_up::{ATLAS_10K, drive};
 use crate::{Axis, Band, Claim, Experiment, Figure, Kind, Lab, LabError, Outcome, Paper};
+use drive::{Blank, Medium};
 use lab_apps::miner::{
     Answer, Answers, Ask, Column, End, Estimate, Level, Mined, Miner, MinerError, Overflow, PAGE_BYTES,
     PageNumber, Plan, Queries, Query, Statistic, Table, TableConfig, TableGenerator, TableId,
 };
-use drive::{Blank, Medium};
 use model::DriveModel;
 use scheduler::{Core, Record};
 use sim::Observer;
@@ -149,7 +149,7 @@ fn mine(
     let failed = failed("mining");
     let content = Content { table, generator, last: Mutex::new((None, [0; PAGE_BYTES])) };
     let medium = Medium::with_blank(drive.layout().capacity(), drive.sector_bytes(), Arc::new(content));
-    let mut run = SetUp::new(drive, MPL, seed).foreground()?;
+    let mut run = ScanSetUp::new(drive, MPL, seed).foreground()?;
     let queries = Queries::new(questions()).map_err(|e| failed(e.into()))?;
     let miner = Miner::start(run.core_mut(), table, Plan::new(queries)).map_err(|e| failed(e.into()))?;
     let mut mining = Mining { miner, medium, buffer: [0; PAGE_BYTES], error: None, estimates: Vec::new() };

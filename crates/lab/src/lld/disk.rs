@@ -80,7 +80,7 @@ pub(crate) enum DiskError {
 }
 
 /// A log on a drive.
-pub(crate) struct Disk {
+pub(crate) struct LogDisk {
     drive: Arc<DriveModel>,
     core: InDrive,
     mechanics: Mechanics,
@@ -104,7 +104,7 @@ pub(crate) struct Disk {
     spent: Spent,
 }
 
-impl Disk {
+impl LogDisk {
     pub fn new(
         drive: &Arc<DriveModel>,
         log: Log,
@@ -283,7 +283,7 @@ impl Disk {
     }
 }
 
-impl Store for Disk {
+impl Store for LogDisk {
     type Error = DiskError;
 
     fn read(&mut self, block: FileBlock, into: &mut [u8]) -> Result<(), DiskError> {

@@ -1,6 +1,6 @@
 //! Postmark on files on the log.
 
-use super::disk::{Disk, Spent, Strategy};
+use super::disk::{LogDisk, Spent, Strategy};
 use crate::LabError;
 use crate::set_up::ATLAS_10K;
 use lab_apps::files::{FileConfig, FilePath, FileSystem, content};
@@ -13,7 +13,7 @@ use workload::postmark::{FileNumber, Operation, Phase, Postmark, PostmarkConfig,
 
 /// The set-up of a run of Postmark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct SetUp {
+pub(crate) struct PostmarkSetUp {
     pub strategy: Strategy,
     /// Files of the pool.
     pub files: u32,
@@ -150,16 +150,16 @@ fn postmark(files: u32, transactions: u32) -> PostmarkConfig {
 }
 
 /// Runs Postmark up to the end of the last transaction phase, and reads every file back.
-pub(crate) fn run(drive: &Arc<DriveModel>, set_up: SetUp) -> Result<PostmarkRun, LabError> {
+pub(crate) fn run(drive: &Arc<DriveModel>, set_up: PostmarkSetUp) -> Result<PostmarkRun, LabError> {
     go(drive, set_up).map_err(|e| LabError::new(format!("Postmark with {} files on a log", set_up.files), e))
 }
 
 type AnyError = Box<dyn std::error::Error + Send + Sync>;
 
-fn go(drive: &Arc<DriveModel>, set_up: SetUp) -> Result<PostmarkRun, AnyError> {
+fn go(drive: &Arc<DriveModel>, set_up: PostmarkSetUp) -> Result<PostmarkRun, AnyError> {
     let log = Log::new(log_config(set_up.seed))?;
     let blocks = log.geometry().capacity();
-    let disk = Disk::new(
+    let disk = LogDisk::new(
         drive,
         log,
         set_up.strategy,
@@ -215,7 +215,7 @@ fn go(drive: &Arc<DriveModel>, set_up: SetUp) -> Result<PostmarkRun, AnyError> {
 }
 
 fn carry_out(
-    files: &mut FileSystem<Disk>,
+    files: &mut FileSystem<LogDisk>,
     sizes: &mut BTreeMap<FileNumber, (u32, u64)>,
     operation: Operation,
 ) -> Result<(), AnyError> {
@@ -246,7 +246,7 @@ fn carry_out(
 }
 
 fn read_back(
-    files: &mut FileSystem<Disk>,
+    files: &mut FileSystem<LogDisk>,
     file: FileNumber,
     directory: u32,
     size: u64,
@@ -260,7 +260,10 @@ fn read_back(
 }
 
 /// Reads every file, byte by byte.
-fn verify(files: &mut FileSystem<Disk>, sizes: &BTreeMap<FileNumber, (u32, u64)>) -> Result<u64, AnyError> {
+fn verify(
+    files: &mut FileSystem<LogDisk>,
+    sizes: &BTreeMap<FileNumber, (u32, u64)>,
+) -> Result<u64, AnyError> {
     let mut bytes = Vec::new();
     for (file, (directory, size)) in sizes {
         read_back(files, *file, *directory, *size, &mut bytes)?;

@@ -19,7 +19,7 @@ pub(crate) enum Way {
     Reorganized(GuestId),
     /// Through a cache.
     Cached(GuestId),
-    /// Each request at its place when that was [noted](super::Host::note_places).
+    /// Each request at its place when that was [noted](super::MaintenanceHost::note_places).
     Noted(Noted),
 }
 
@@ -40,10 +40,10 @@ pub(super) struct Job {
     pub arrived: Instant,
     /// The number of requests at the core that it waits for.
     pub left: u32,
-    pub kind: Kind,
+    pub kind: AccessKind,
 }
 
-pub(super) enum Kind {
+pub(super) enum AccessKind {
     /// It is done when its requests are.
     Plain,
     /// A write that is done step by step.

@@ -56,7 +56,7 @@ pub(crate) struct GuestId(pub(super) usize);
 
 /// The results of an application.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Tally {
+pub(crate) struct ApplicationTally {
     pub bytes: u64,
     /// The part of them from accesses that the foreground had requested.
     pub with_foreground: u64,
@@ -68,7 +68,7 @@ pub(crate) struct Tally {
 
 #[derive(Default)]
 pub(super) struct Guests {
-    list: Vec<(Guest, Tally)>,
+    list: Vec<(Guest, ApplicationTally)>,
     owners: BTreeMap<SessionId, usize>,
 }
 
@@ -81,7 +81,7 @@ impl Guests {
     ) -> Result<GuestId, E> {
         let owner = self.list.len();
         let guest = start(&mut Watched::new(core, owned(&mut self.owners, owner)))?;
-        self.list.push((guest, Tally::default()));
+        self.list.push((guest, ApplicationTally::default()));
         Ok(GuestId(owner))
     }
 
@@ -89,8 +89,8 @@ impl Guests {
         self.list.get(id.0).map(|(guest, _)| guest)
     }
 
-    pub fn tally(&self, id: GuestId) -> Tally {
-        self.list.get(id.0).map_or_else(Tally::default, |(_, tally)| *tally)
+    pub fn tally(&self, id: GuestId) -> ApplicationTally {
+        self.list.get(id.0).map_or_else(ApplicationTally::default, |(_, tally)| *tally)
     }
 
     /// Lets an application make calls.

@@ -1,13 +1,13 @@
 //! The host: time, the head, the load, the applications.
 
-use super::foreground::{Job, Kind, Noted, Region, Runs, Way, places};
-use super::guests::{Guest, GuestId, Guests, Tally};
+use super::foreground::{AccessKind, Job, Noted, Region, Runs, Way, places};
+use super::guests::{ApplicationTally, Guest, GuestId, Guests};
 use super::visits::Visits;
 use crate::LabError;
 use crate::gaps::Gaps;
 use crate::head::{Head, Outer, Passed, Whose as For};
-use apps::reorganizer::{AccessError, Place};
-use apps::snapshot::{Progress, Step, Volume, WriteError};
+use apps::reorganizer::{AccessError, AccessPlace};
+use apps::snapshot::{Step, Volume, WriteError, WriteProgress};
 use lab_apps::cache::{Action as CacheAction, NoHead};
 use model::DriveModel;
 use scheduler::{Action, Config, Harm, Request, Sessions};
@@ -24,7 +24,7 @@ const LONGEST: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// The response times of the load's requests.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Responses {
+pub(crate) struct ResponseTotals {
     pub requests: u64,
     pub total: Duration,
     /// Writes that the volume had no room for.
@@ -33,7 +33,7 @@ pub(crate) struct Responses {
     pub shifted: u64,
 }
 
-impl Responses {
+impl ResponseTotals {
     pub fn mean_ms(&self) -> f64 {
         self.total.as_secs_f64() * 1e3 / (self.requests as f64).max(1.0)
     }
@@ -60,7 +60,7 @@ pub(crate) struct Accessed {
 }
 
 /// A drive with the core in it or outside, a load, and applications.
-pub(crate) struct Host {
+pub(crate) struct MaintenanceHost {
     drive: Arc<DriveModel>,
     core: PlacedCore,
     head: Head,
@@ -80,7 +80,7 @@ pub(crate) struct Host {
     completed: (Instant, Vec<LbnRange>),
     zeros: Vec<u8>,
     scratch: Vec<u8>,
-    responses: Responses,
+    responses: ResponseTotals,
     accessed: Accessed,
     visits: Visits,
     noted: Option<Noted>,
@@ -96,7 +96,7 @@ fn failed(error: impl std::error::Error + Send + Sync + 'static) -> LabError {
     LabError::new("a host of maintenance applications", error)
 }
 
-impl Host {
+impl MaintenanceHost {
     /// Makes a host with a drive at rest. The core is outside if an outer drive is given, otherwise in the drive; the
     /// outer drive's noise is drawn from the core's seed.
     pub fn new(
@@ -127,7 +127,7 @@ impl Host {
             completed: (Instant::ZERO, Vec::new()),
             zeros: Vec::new(),
             scratch: Vec::new(),
-            responses: Responses::default(),
+            responses: ResponseTotals::default(),
             accessed: Accessed::default(),
             visits: Visits::default(),
             noted: None,
@@ -159,7 +159,7 @@ impl Host {
         self.guests.get(id)
     }
 
-    pub fn tally(&self, id: GuestId) -> Tally {
+    pub fn tally(&self, id: GuestId) -> ApplicationTally {
         self.guests.tally(id)
     }
 
@@ -167,7 +167,7 @@ impl Host {
         self.now
     }
 
-    pub fn responses(&self) -> Responses {
+    pub fn responses(&self) -> ResponseTotals {
         self.responses
     }
 
@@ -301,12 +301,12 @@ impl Host {
         }
         let id = self.next_job;
         self.next_job += 1;
-        let mut job = Job { task, range, arrived: self.now, left: 0, kind: Kind::Plain };
+        let mut job = Job { task, range, arrived: self.now, left: 0, kind: AccessKind::Plain };
         let mut runs = vec![range];
         match region.map(|region| region.way.clone()) {
             None => {}
             Some(Way::Snapshots(volume)) if op.is_write() => {
-                job.kind = Kind::Waiting(volume);
+                job.kind = AccessKind::Waiting(volume);
                 self.jobs.insert(id, job);
                 return self.begin_steps(id);
             }
@@ -327,7 +327,7 @@ impl Host {
                 });
                 let call =
                     call.flatten().ok_or_else(|| LabError::new("a cached request", "there is no cache"))?;
-                job.kind = Kind::Call(guest, call.map_err(failed)?);
+                job.kind = AccessKind::Call(guest, call.map_err(failed)?);
                 self.jobs.insert(id, job);
                 return Ok(());
             }
@@ -348,7 +348,7 @@ impl Host {
         guest: GuestId,
         op: Op,
         range: LbnRange,
-    ) -> Result<(Kind, Vec<LbnRange>), LabError> {
+    ) -> Result<(AccessKind, Vec<LbnRange>), LabError> {
         let sector = self.drive.sector_bytes();
         let capacity = self.drive.layout().capacity().get();
         let mut at = range;
@@ -368,11 +368,11 @@ impl Host {
                 Some(Ok(access)) => {
                     let mut runs = Runs::default();
                     for piece in access.pieces() {
-                        if let Place::Medium(lbn) = piece.place {
+                        if let AccessPlace::Medium(lbn) = piece.place {
                             runs.push(lbn, piece.logical.len());
                         }
                     }
-                    return Ok((Kind::Access(guest, access), runs.0));
+                    return Ok((AccessKind::Access(guest, access), runs.0));
                 }
                 Some(Err(AccessError::Free(_))) => {
                     self.responses.shifted += u64::from(at == range);
@@ -389,12 +389,12 @@ impl Host {
     /// Begins a write that is done step by step, or lets it wait.
     fn begin_steps(&mut self, id: u64) -> Result<(), LabError> {
         let Some(job) = self.jobs.get_mut(&id) else { return Ok(()) };
-        let Kind::Waiting(volume) = &job.kind else { return Ok(()) };
+        let AccessKind::Waiting(volume) = &job.kind else { return Ok(()) };
         let volume: Rc<RefCell<Volume>> = Rc::clone(volume);
         let begun = volume.borrow_mut().write(job.range);
         match begun {
             Ok(write) => {
-                job.kind = Kind::Steps(volume, write);
+                job.kind = AccessKind::Steps(volume, write);
                 self.next_step(id)
             }
             Err(WriteError::Busy(_)) => {
@@ -412,7 +412,7 @@ impl Host {
     /// Submits the next step of a write, or ends it. Records go to memory that survives a crash, or to another drive.
     fn next_step(&mut self, id: u64) -> Result<(), LabError> {
         let Some(job) = self.jobs.get_mut(&id) else { return Ok(()) };
-        let Kind::Steps(volume, write) = &job.kind else { return Ok(()) };
+        let AccessKind::Steps(volume, write) = &job.kind else { return Ok(()) };
         let write = *write;
         let volume = Rc::clone(volume);
         loop {
@@ -421,7 +421,7 @@ impl Host {
                 Some(Step::Read(range)) => (Op::Read, range),
                 Some(Step::Write { to, .. }) => (Op::Write, to),
                 Some(Step::Record(_)) => {
-                    if volume.borrow_mut().done(write) == Progress::Complete {
+                    if volume.borrow_mut().done(write) == WriteProgress::Complete {
                         break;
                     }
                     continue;
@@ -455,7 +455,7 @@ impl Host {
                 if job.left > 0 {
                     return Ok(());
                 }
-                if let Kind::Steps(volume, write) = &job.kind {
+                if let AccessKind::Steps(volume, write) = &job.kind {
                     // The next step shows whether it is complete.
                     let _ = volume.borrow_mut().done(*write);
                     return self.next_step(id);
@@ -483,7 +483,7 @@ impl Host {
     /// Ends a request of the load.
     fn end(&mut self, id: u64) -> Result<(), LabError> {
         let Some(job) = self.jobs.remove(&id) else { return Ok(()) };
-        if let Kind::Access(guest, access) = job.kind {
+        if let AccessKind::Access(guest, access) = job.kind {
             self.guests.call(&mut self.core, guest, |guest, sessions| {
                 if let Guest::Reorganizer(reorganizer) = guest {
                     reorganizer.end(sessions, access);
@@ -513,7 +513,7 @@ impl Host {
                     }
                     Some(CacheAction::Answer { call, .. }) => {
                         let job = self.jobs.iter().find_map(|(id, job)| match job.kind {
-                            Kind::Call(of, number) if (of, number) == (guest, call) => Some(*id),
+                            AccessKind::Call(of, number) if (of, number) == (guest, call) => Some(*id),
                             _ => None,
                         });
                         if let Some(id) = job {

@@ -14,4 +14,4 @@ mod visits;
 
 pub(crate) use foreground::{Noted, Way};
 pub(crate) use guests::{Counted, Guest, GuestId};
-pub(crate) use host::{Host, megabytes};
+pub(crate) use host::{MaintenanceHost, megabytes};

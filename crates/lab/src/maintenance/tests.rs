@@ -1,7 +1,7 @@
-use super::{Counted, Guest, Host, Way};
+use super::{Counted, Guest, MaintenanceHost, Way};
 use apps::backup::image::Header;
-use apps::backup::{Backup, ImageWriter, State};
-use apps::reorganizer::{Options, Plan, Reorganizer, Volatile};
+use apps::backup::{Backup, BackupState, ImageWriter};
+use apps::reorganizer::{Options, RelocationPlan, Reorganizer, Volatile};
 use apps::snapshot::{Cow, Geometry, Provider, Volume, VolumeId};
 use lab_apps::cache::{Cache, Config as CacheConfig};
 use model::DriveModel;
@@ -30,7 +30,7 @@ fn range(start: u64, len: u64) -> LbnRange {
 }
 
 /// Returns a host with three clients that read with the share `reads` and write otherwise, over the first sectors.
-fn host(drive: &Arc<DriveModel>, area: u64, reads: Share) -> Host {
+fn host(drive: &Arc<DriveModel>, area: u64, reads: Share) -> MaintenanceHost {
     let config = RandomConfig {
         size: Sectors::new(3),
         align: Sectors::new(1),
@@ -41,10 +41,11 @@ fn host(drive: &Arc<DriveModel>, area: u64, reads: Share) -> Host {
     let think = Think::Exponential(Duration::from_millis(3));
     let arrival = Arrival::Closed(Closed { tasks: 3, think });
     let issuer = Issuer::new(source, arrival, Instant::ZERO, 7).unwrap();
-    Host::new(drive, None, Config { policy: PolicyName::Sptf, ..Config::default() }, issuer).unwrap()
+    MaintenanceHost::new(drive, None, Config { policy: PolicyName::Sptf, ..Config::default() }, issuer)
+        .unwrap()
 }
 
-fn after(host: &mut Host, requests: u64) -> u128 {
+fn after(host: &mut MaintenanceHost, requests: u64) -> u128 {
     host.run_until(|host| host.responses().requests >= requests).unwrap();
     u128::from(host.responses().total.as_nanos())
 }
@@ -86,7 +87,7 @@ fn a_backup_reads_each_block_once_and_the_foreground_does_not_notice() {
                         .map(|backup| Guest::Backup(Box::new(backup)))
                 })
                 .unwrap();
-            let finished = |host: &Host| matches!(host.guest(backup), Some(Guest::Backup(b)) if *b.state() == State::Finished);
+            let finished = |host: &MaintenanceHost| matches!(host.guest(backup), Some(Guest::Backup(b)) if *b.state() == BackupState::Finished);
             host.run_until(finished).unwrap();
             assert_eq!(host.tally(backup).bytes, 1_200 * drive.sector_bytes().get());
             assert!(host.tally(backup).with_foreground > 0, "some of it came with what the foreground read");
@@ -136,7 +137,7 @@ fn a_reorganisation_comes_to_its_end_under_a_load_that_it_moves_about() {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         (state >> 33) % n.get()
     };
-    let plan = Plan::random(region, BLOCK, capacity, 40, &mut below).unwrap();
+    let plan = RelocationPlan::random(region, BLOCK, capacity, 40, &mut below).unwrap();
     let mut host = host(&drive, 400, half());
     let sector = drive.sector_bytes();
     let guest = host
@@ -146,7 +147,7 @@ fn a_reorganisation_comes_to_its_end_under_a_load_that_it_moves_about() {
         })
         .unwrap();
     host.serve(region, Way::Reorganized(guest));
-    let progress = |host: &Host| match host.guest(guest) {
+    let progress = |host: &MaintenanceHost| match host.guest(guest) {
         Some(Guest::Reorganizer(reorganizer)) => reorganizer.progress(),
         _ => unreachable!("it is the guest that was started"),
     };
@@ -179,6 +180,6 @@ fn a_run_that_cannot_go_on_says_so() {
     let source: Box<dyn Source> =
         Box::new(Random::new(RandomConfig::new(Sectors::new(800), drive.sector_bytes()), 1).unwrap());
     let issuer = Issuer::new(source, Arrival::Silent, Instant::ZERO, 1).unwrap();
-    let mut host = Host::new(&drive, None, Config::default(), issuer).unwrap();
+    let mut host = MaintenanceHost::new(&drive, None, Config::default(), issuer).unwrap();
     assert!(host.run_until(|_| false).is_err());
 }

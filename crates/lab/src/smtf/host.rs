@@ -11,7 +11,7 @@ use workload::{ClosedTask, Issuer, Source};
 const IDLE_AFTER: Duration = Duration::from_millis(20);
 
 /// One disk, one load, one chooser.
-pub(crate) struct Host<D, S, C> {
+pub(crate) struct SmtfHost<D, S, C> {
     pub(crate) disk: D,
     load: Issuer<S>,
     pub(crate) chooser: C,
@@ -29,7 +29,7 @@ pub(crate) struct Host<D, S, C> {
 
 /// The counts of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Tally {
+pub(crate) struct SmtfTally {
     /// Requests.
     pub(crate) requests: u64,
     /// The time that they spent at the disk, each alone: the paper's measure (section 4). Idle time is excluded.
@@ -44,14 +44,14 @@ pub(crate) struct Tally {
     pub(crate) choices: u64,
 }
 
-impl Tally {
+impl SmtfTally {
     /// Returns the mean number of requests to choose from.
     pub(crate) fn mean_queue(&self) -> f64 {
         self.queued as f64 / self.requests as f64
     }
 }
 
-impl<D: Disk, S: Source, C: Chooser> Host<D, S, C> {
+impl<D: Disk, S: Source, C: Chooser> SmtfHost<D, S, C> {
     /// Makes a host at instant zero.
     pub(crate) fn new(disk: D, load: Issuer<S>, chooser: C) -> Self {
         let (queue, tasks) = Default::default();
@@ -73,8 +73,8 @@ impl<D: Disk, S: Source, C: Chooser> Host<D, S, C> {
     ///
     /// # Errors
     /// The load requests sectors that the disk does not have.
-    pub(crate) fn advance(&mut self, requests: u64) -> Result<Tally, LabError> {
-        let mut tally = Tally::default();
+    pub(crate) fn advance(&mut self, requests: u64) -> Result<SmtfTally, LabError> {
+        let mut tally = SmtfTally::default();
         while tally.requests < requests {
             self.take(self.now)?;
             if self.queue.is_empty() {
@@ -113,7 +113,7 @@ impl<D: Disk, S: Source, C: Chooser> Host<D, S, C> {
         self.now = done;
     }
 
-    fn serve_one(&mut self, tally: &mut Tally) -> Result<(), LabError> {
+    fn serve_one(&mut self, tally: &mut SmtfTally) -> Result<(), LabError> {
         tally.queued += self.queue.len() as u64;
         tally.queued_max = tally.queued_max.max(self.queue.len());
         tally.choices += u64::from(self.queue.len() > 1);

@@ -1,6 +1,6 @@
 //! A host with a queue of requests at a disk, as in ATC'03: it sends one request at a time, and chooses which.
 //!
-//! [`Disk`] executes them, [`Chooser`] chooses, [`Host`] is the loop. [`Survey`] is the Disk Mimic's table with every
+//! [`Disk`] executes them, [`Chooser`] chooses, [`SmtfHost`] is the loop. [`Survey`] is the Disk Mimic's table with every
 //! distance of the disk in it; [`Week`] is the trace.
 
 mod chooser;
@@ -29,7 +29,7 @@ pub(crate) fn longest_line(disk: &DriveModel) -> Sectors {
 
 pub(crate) use chooser::{Chooser, FromOutside, Seen};
 pub(crate) use disk::Bare;
-pub(crate) use host::{Host, Tally};
+pub(crate) use host::{SmtfHost, SmtfTally};
 pub(crate) use loads::{COMPRESSION, Week};
 pub(crate) use place::{Place, mean_ms, slower, unconfirmed};
 pub(crate) use probed::probed;

@@ -1,6 +1,6 @@
 //! A real drive's profile with noise, and the schedulers to run on it.
 
-use super::{Bare, Bench, Chooser, FromProfile, Host, Real, Scheduler, Tally, probed};
+use super::{Bare, Bench, Chooser, FromProfile, Real, Scheduler, SmtfHost, SmtfTally, probed};
 use crate::LabError;
 use drive::Behaviour;
 use mimic::{CheckPoints, Learner, LearnerConfig, Metric, Pair, ProbePlan, ProbeReport, Table};
@@ -54,7 +54,7 @@ impl Place {
 
     /// Returns the mean time at the drive over the last tenth of this number of requests, ms.
     pub(crate) fn run(&self, chooser: impl Chooser, requests: u64, seed: u64) -> Result<f64, LabError> {
-        let mut host = Host::new(self.drive(seed)?, self.load(seed)?, chooser);
+        let mut host = SmtfHost::new(self.drive(seed)?, self.load(seed)?, chooser);
         host.advance(requests - requests / 10)?;
         Ok(mean_ms(&host.advance(requests / 10)?))
     }
@@ -67,7 +67,7 @@ impl Place {
         let bench = Bench::new(&disk, SAMPLES, seed).within(self.area);
         let run = |scheduler| {
             let mut host =
-                Host::new(Bare::new(Arc::clone(&disk)), self.load(seed)?, bench.chooser(scheduler));
+                SmtfHost::new(Bare::new(Arc::clone(&disk)), self.load(seed)?, bench.chooser(scheduler));
             Ok::<_, LabError>(mean_ms(&host.advance(requests)?))
         };
         Ok(slower(run(Scheduler::Smtf(Metric::Mean))?, run(Scheduler::GreedyOptimal)?))
@@ -123,7 +123,7 @@ impl Place {
     }
 }
 
-pub(crate) fn mean_ms(tally: &Tally) -> f64 {
+pub(crate) fn mean_ms(tally: &SmtfTally) -> f64 {
     tally.busy.as_millis_f64() / tally.requests as f64
 }
 

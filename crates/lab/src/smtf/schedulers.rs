@@ -2,7 +2,7 @@
 
 use super::chooser::{Chooser, FromOutside, GreedyOptimal, InOrder};
 use super::disk::Bare;
-use super::host::{Host, Tally};
+use super::host::{SmtfHost, SmtfTally};
 use super::loads::Week;
 use super::survey::Surveyed;
 use crate::LabError;
@@ -68,7 +68,7 @@ impl Bench {
         chooser: impl Chooser,
         week: &Week,
         factor: f64,
-    ) -> Result<Tally, LabError> {
+    ) -> Result<SmtfTally, LabError> {
         Ok(self.run_and_keep(chooser, week, factor)?.0)
     }
 
@@ -81,9 +81,9 @@ impl Bench {
         chooser: C,
         week: &Week,
         factor: f64,
-    ) -> Result<(Tally, C), LabError> {
+    ) -> Result<(SmtfTally, C), LabError> {
         let load = week.compressed(self.disk.layout().capacity(), factor)?;
-        let mut host = Host::new(Bare::new(Arc::clone(&self.disk)), load, chooser);
+        let mut host = SmtfHost::new(Bare::new(Arc::clone(&self.disk)), load, chooser);
         let tally = host.advance(u64::MAX)?;
         Ok((tally, host.chooser))
     }
@@ -92,7 +92,7 @@ impl Bench {
     ///
     /// # Errors
     /// The factor is invalid, or a request is larger than the disk.
-    pub(crate) fn run(&self, scheduler: Scheduler, week: &Week, factor: f64) -> Result<Tally, LabError> {
+    pub(crate) fn run(&self, scheduler: Scheduler, week: &Week, factor: f64) -> Result<SmtfTally, LabError> {
         self.run_with(self.chooser(scheduler), week, factor)
     }
 }
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
     use crate::set_up::drive;
 
-    fn tallies(factor: f64) -> Vec<(Scheduler, Tally)> {
+    fn tallies(factor: f64) -> Vec<(Scheduler, SmtfTally)> {
         let bench = Bench::new(&drive("mimic-base").unwrap(), 10, 1);
         let week = Week::stand_in(bench.disk.layout().capacity(), 1, 2_000, 1);
         let all = [Scheduler::GreedyOptimal, Scheduler::Smtf(Metric::Mean)];

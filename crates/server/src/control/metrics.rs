@@ -1,6 +1,6 @@
 //! Metrics for Prometheus, made from the status at the moment of the request.
 
-use crate::desk::spec::Kind;
+use crate::desk::spec::TaskKind;
 use crate::desk::status::{Outcome, TaskStatus};
 use crate::desk::table::TaskState;
 use crate::disk::{BOUNDS_US, BackgroundStatus, DiskStatus, Latency, MeasuredShare};
@@ -20,7 +20,7 @@ pub(crate) struct One {
     pub status: DiskStatus,
     pub tasks: Vec<TaskStatus>,
     /// How tasks of each kind have ended.
-    pub outcomes: Vec<(Kind, Outcome)>,
+    pub outcomes: Vec<(TaskKind, Outcome)>,
 }
 
 /// Encodes all disks as text.
@@ -39,7 +39,7 @@ pub(crate) fn encode(disks: &[One]) -> String {
 struct MetricsSnapshot(Vec<One>);
 
 /// A metric: its name, its description, and the function that reads it.
-type Named<T, V> = (&'static str, &'static str, fn(&T) -> V);
+type Metric<T, V> = (&'static str, &'static str, fn(&T) -> V);
 type Of = fn(&DiskStatus) -> &Latency;
 
 /// Labels in order.
@@ -48,7 +48,7 @@ type Labels<'a> = Vec<(&'static str, String)>;
 impl Collector for MetricsSnapshot {
     fn encode(&self, mut to: DescriptorEncoder<'_>) -> Result<(), Error> {
         let disk = |one: &One| vec![("disk", one.disk.clone())];
-        let counters: [Named<DiskStatus, u64>; 11] = [
+        let counters: [Metric<DiskStatus, u64>; 11] = [
             ("foreground_failed", "Foreground requests that failed", |s| s.failed),
             ("foreground_read_bytes", "Bytes read for the foreground", |s| s.read_bytes),
             ("foreground_written_bytes", "Bytes written for the foreground", |s| s.written_bytes),
@@ -72,7 +72,7 @@ impl Collector for MetricsSnapshot {
                 self.0.iter().map(|one| (disk(one), value(&one.status) as f64)).collect();
             family(&mut to, name, help, MetricType::Counter, &values)?;
         }
-        let gauges: [Named<DiskStatus, f64>; 6] = [
+        let gauges: [Metric<DiskStatus, f64>; 6] = [
             ("outstanding", "Foreground requests that are not answered yet", |s| s.outstanding as f64),
             ("unanswered_commands", "Of these, those that it still has not answered", |s| {
                 s.unanswered as f64
@@ -110,7 +110,7 @@ impl Collector for MetricsSnapshot {
             ("wrong_blocks", "Blocks that were not what was recorded, in the last scrub with checksums");
         family(&mut to, name, help, MetricType::Gauge, &values)?;
         self.background(&mut to)?;
-        let tasks: [Named<TaskStatus, f64>; 8] = [
+        let tasks: [Metric<TaskStatus, f64>; 8] = [
             ("task_running", "Whether a task works", |t| f64::from(u8::from(t.state == TaskState::Running))),
             ("task_paused", "Whether it stands still, on request or because it cannot go on", |t| {
                 f64::from(u8::from(t.state == TaskState::Paused))
@@ -142,7 +142,7 @@ impl Collector for MetricsSnapshot {
         let failure = self.kinds(|outcome| seconds(outcome.last_failure_unix_ms));
         let help = "When the last task of this kind failed, in seconds since 1970; nothing if none did";
         family(&mut to, "task_last_failure_timestamp_seconds", help, MetricType::Gauge, &failure)?;
-        let moved: [Named<TaskStatus, f64>; 2] = [
+        let moved: [Metric<TaskStatus, f64>; 2] = [
             ("task_free_bytes", "Bytes of a task in gaps of the foreground: free", |t| t.free_bytes as f64),
             ("task_idle_bytes", "Bytes of a task in idle time", |t| t.idle_bytes as f64),
         ];
@@ -199,7 +199,7 @@ impl MetricsSnapshot {
 
     /// Writes the metrics of background requests, for the disks that take some.
     fn background(&self, to: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
-        type Figure = Named<BackgroundStatus, f64>;
+        type Figure = Metric<BackgroundStatus, f64>;
         let counters: [Figure; 7] = [
             ("background_requests", "Background requests of clients that were done", |b| {
                 b.reads.count as f64
@@ -348,7 +348,7 @@ mod tests {
             last_failure_unix_ms: Some(1_500),
             last_success_unix_ms: Some(1_700_000_000_250),
         };
-        let outcomes = vec![(Kind::Scrub, outcome), (Kind::Backup, Outcome::default())];
+        let outcomes = vec![(TaskKind::Scrub, outcome), (TaskKind::Backup, Outcome::default())];
         let text = encode(&[One { disk: "d0".to_owned(), outcomes, ..One::default() }]);
         let lines: Vec<&str> =
             text.lines().filter(|line| line.contains("kind=") && !line.starts_with('#')).collect();

@@ -10,12 +10,12 @@ const NAMED: usize = 10;
 
 /// The bad sectors of a task that the log has seen.
 #[derive(Debug, Default)]
-pub(super) struct Named {
+pub(super) struct LoggedBadSectors {
     seen: BTreeSet<u64>,
     lines: usize,
 }
 
-impl Named {
+impl LoggedBadSectors {
     /// Returns the state for a task that continues after a restart: these sectors were named when they were met.
     pub fn before(figures: &Figures) -> Self {
         Self { seen: figures.bad.iter().copied().collect(), lines: 0 }

@@ -1,8 +1,8 @@
 //! The desk's table and its journal: records events, and acts when they are durable.
 
 use super::order::{Lane, Order, Work};
-use super::spec::Kind;
-use super::table::{Entry, Event, TaskState};
+use super::spec::TaskKind;
+use super::table::{Event, TaskEntry, TaskState};
 use super::{Desk, LEAST_COMPACTION, MOST_REMEMBERED, SAVE_EVERY, Waiter};
 use crate::tasks::journal::{self, Note};
 use scheduler::Sessions;
@@ -66,7 +66,7 @@ impl Desk {
     pub(super) fn forget_old(&mut self) {
         while self.table.iter().count() > MOST_REMEMBERED {
             // Keep the last task of each kind that was done, and that failed: operators ask for them.
-            let last: Vec<u64> = Kind::ALL
+            let last: Vec<u64> = TaskKind::ALL
                 .into_iter()
                 .flat_map(|kind| [(kind, TaskState::Done), (kind, TaskState::Failed)])
                 .filter_map(|(kind, state)| {
@@ -74,7 +74,7 @@ impl Desk {
                     all.find(|(_, e)| (e.spec.kind, e.state) == (kind, state)).map(|(id, _)| id)
                 })
                 .collect();
-            let may_go = |(id, entry): &(u64, &Entry)| entry.state.is_over() && !last.contains(id);
+            let may_go = |(id, entry): &(u64, &TaskEntry)| entry.state.is_over() && !last.contains(id);
             let Some((id, _)) = self.table.iter().find(may_go) else { return };
             self.left.remove(&id);
             self.note(Event::Forgotten { id });

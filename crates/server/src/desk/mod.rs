@@ -26,7 +26,7 @@ use crate::tasks::job::{Context, Job, Stage};
 use crate::tasks::journal::{self, Damaged, Journal, JournalError};
 use crate::tasks::{Begin, begin};
 use apps::snapshot::VolumeId;
-use bad::Named;
+use bad::LoggedBadSectors;
 use budget::{Budget, Taken};
 use device::Answer;
 use ending::Ending;
@@ -37,10 +37,10 @@ use page::Rings;
 use permits::{Permit, Permits};
 use routes::{Owner, Routes};
 use scheduler::{Harm, Sessions};
-use spec::{Checksums, DiskFacts, Kind, SpecError, What};
+use spec::{Checksums, DiskFacts, SpecError, TaskKind, What};
 use status::Outcome;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use sums::Sums;
+use sums::DiskSums;
 use table::{Closed, Figures, Table, TaskState};
 use thiserror::Error;
 use tracing::error;
@@ -131,7 +131,7 @@ struct Live {
     rings: Rings,
     /// Whether the log says that it misses its deadline.
     late: bool,
-    named: Named,
+    named: LoggedBadSectors,
 }
 
 /// A task's need for a permit.
@@ -172,7 +172,7 @@ pub struct Desk {
     waiters: Vec<(u64, Waiter)>,
     /// The number of clients that have the disk open for writing.
     writers: usize,
-    sums: Sums,
+    sums: DiskSums,
     now: Instant,
     unix_ms: u64,
     harm: Harm,
@@ -184,7 +184,7 @@ pub struct Desk {
     discarding: BTreeMap<u64, Vec<Waiter>>,
     left: BTreeMap<u64, String>,
     /// How tasks of each kind have ended.
-    outcomes: BTreeMap<Kind, Outcome>,
+    outcomes: BTreeMap<TaskKind, Outcome>,
     /// Tasks that a flush is in flight for.
     flushing: Vec<u64>,
     /// Tasks beside which no client or other task may write.
@@ -246,7 +246,7 @@ impl Desk {
             claimed,
             waiters: Vec::new(),
             writers: 0,
-            sums: Sums::default(),
+            sums: DiskSums::default(),
             now: Instant::ZERO,
             unix_ms: 0,
             harm: Harm::default(),
@@ -605,7 +605,8 @@ impl Desk {
             job.pause(&mut cx, true);
         }
         let (harm, save_at) = (Harm::default(), self.now);
-        let named = self.table.get(id).map(|entry| Named::before(&entry.figures)).unwrap_or_default();
+        let named =
+            self.table.get(id).map(|entry| LoggedBadSectors::before(&entry.figures)).unwrap_or_default();
         let live = Live {
             job,
             paused,

@@ -49,7 +49,7 @@ pub enum Work {
         note: Vec<u8>,
     },
     /// Open an image or a replica: [`News::Opened`], [`News::Trouble`] or [`News::Refused`].
-    Open(Box<Target>),
+    Open(Box<ImageTarget>),
     /// Add a block to it. No report follows a success.
     Put {
         /// Its number.
@@ -167,7 +167,7 @@ pub enum Work {
 
 /// An image or a replica.
 #[derive(Clone, Debug)]
-pub struct Target {
+pub struct ImageTarget {
     /// Its file.
     pub path: PathBuf,
     /// The header that it has to have.
@@ -213,7 +213,7 @@ pub struct OpenMembers {
     /// Their names, in the order of the array.
     pub members: Vec<String>,
     /// The comparison itself, without their names.
-    pub plan: apps::verify::Plan,
+    pub plan: apps::verify::ComparisonPlan,
     /// The progress; empty at the beginning.
     pub saved: Vec<u8>,
     /// A random number.
@@ -224,7 +224,7 @@ pub struct OpenMembers {
 #[derive(Debug)]
 pub struct MembersTold {
     /// The findings.
-    pub figures: apps::verify::Figures,
+    pub figures: apps::verify::ComparisonFigures,
     /// The progress, if it was encoded.
     pub saved: Option<Vec<u8>>,
     /// Whether all is compared.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use thiserror::Error;
 use units::{Bytes, Lbn, LbnRange, Sectors};
-pub use verify::{ArrayKind, Verify};
+pub use verify::{ArrayKind, VerifySpec};
 
 /// The most sectors in a block of a task: 16 MiB of 512-byte sectors. A block is kept in memory whole.
 pub const MOST_BLOCK_SECTORS: u64 = 1 << 15;
@@ -38,7 +38,7 @@ impl DiskFacts {
 /// The kinds of tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
+pub enum TaskKind {
     /// Reads every block once and names the sectors that cannot be read.
     Scrub,
     /// An image file of the disk as it was when the task was started.
@@ -55,7 +55,7 @@ pub enum Kind {
     Verify,
 }
 
-impl Kind {
+impl TaskKind {
     /// All of them.
     pub const ALL: [Self; 7] = [
         Self::Scrub,
@@ -68,7 +68,7 @@ impl Kind {
     ];
 }
 
-impl std::fmt::Display for Kind {
+impl std::fmt::Display for TaskKind {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Scrub => "scrub",
@@ -87,7 +87,7 @@ impl std::fmt::Display for Kind {
 #[serde(deny_unknown_fields)]
 pub struct TaskSpec {
     /// The kind of task.
-    pub kind: Kind,
+    pub kind: TaskKind,
     /// Its share of the gaps relative to others, 1 to 100; 20 by default.
     #[serde(default = "usual_priority")]
     pub priority: u8,
@@ -161,7 +161,7 @@ const USUAL_BLOCK_BYTES: u64 = 16 * 1024;
 
 impl TaskSpec {
     /// Returns the specification of a task of this kind, with defaults.
-    pub fn new(kind: Kind) -> Self {
+    pub fn new(kind: TaskKind) -> Self {
         Self {
             kind,
             priority: usual_priority(),
@@ -190,10 +190,10 @@ impl TaskSpec {
     /// # Errors
     /// The first field that is wrong, with its permitted values.
     pub fn check(&self, disk: &DiskFacts) -> Result<What, SpecError> {
-        use Kind::{Backup, Reorganize, Replica, Restore, Scrub, Snapshot, Verify};
+        use TaskKind::{Backup, Reorganize, Replica, Restore, Scrub, Snapshot, Verify};
         check_priority(self.priority)?;
         let kind = self.kind;
-        let stray = |field, given: bool, kinds: &[Kind]| match given && !kinds.contains(&kind) {
+        let stray = |field, given: bool, kinds: &[TaskKind]| match given && !kinds.contains(&kind) {
             true => Err(SpecError::new(field, format!("a {kind} has no such thing"), "leave it out")),
             false => Ok(()),
         };
@@ -407,7 +407,7 @@ pub enum What {
         expires_unix_s: Option<u64>,
     },
     /// Compares disks.
-    Verify(Verify),
+    Verify(VerifySpec),
     /// Writes images to the disk.
     Restore {
         /// Their files, in order.
@@ -530,13 +530,13 @@ mod tests {
 
     #[test]
     fn a_scrub_is_of_the_whole_disk_in_blocks_of_16_kib() {
-        let what = TaskSpec::new(Kind::Scrub).check(&disk()).unwrap();
+        let what = TaskSpec::new(TaskKind::Scrub).check(&disk()).unwrap();
         assert_eq!(what, What::Scrub { range: disk().whole(), block: Sectors::new(32), checksums: None });
     }
 
     #[test]
     fn a_snapshot_has_a_name_of_plain_letters() {
-        let named = |name: &str| TaskSpec { name: Some(name.into()), ..TaskSpec::new(Kind::Snapshot) };
+        let named = |name: &str| TaskSpec { name: Some(name.into()), ..TaskSpec::new(TaskKind::Snapshot) };
         for name in ["nightly", "2026-11-27_01.00", "a", &"x".repeat(64)] {
             let what = named(name).check(&disk()).unwrap();
             assert!(what.is_snapshot() && !what.writes(), "{name}");

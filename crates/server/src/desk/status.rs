@@ -1,7 +1,7 @@
 //! The status of tasks.
 
 use super::Desk;
-use super::spec::{Kind, TaskSpec};
+use super::spec::{TaskKind, TaskSpec};
 use super::table::{Content, Differences, Table, TaskState};
 use scheduler::Harm;
 use serde::{Deserialize, Serialize};
@@ -17,7 +17,7 @@ pub struct TaskStatus {
     /// The disk.
     pub disk: String,
     /// Its kind.
-    pub kind: Kind,
+    pub kind: TaskKind,
     /// Its state.
     pub state: TaskState,
     /// The reason, if there is more to say.
@@ -94,8 +94,8 @@ pub struct Outcome {
 
 impl Outcome {
     /// Returns the outcomes in a journal: nothing has failed since the daemon started.
-    pub(super) fn of_each(table: &Table) -> BTreeMap<Kind, Self> {
-        let mut all: BTreeMap<Kind, Self> = Kind::ALL.map(|kind| (kind, Self::default())).into();
+    pub(super) fn of_each(table: &Table) -> BTreeMap<TaskKind, Self> {
+        let mut all: BTreeMap<TaskKind, Self> = TaskKind::ALL.map(|kind| (kind, Self::default())).into();
         for (_, entry) in table.iter() {
             all.entry(entry.spec.kind).or_default().add(entry.state, entry.changed);
         }
@@ -117,7 +117,7 @@ impl Outcome {
 
 impl Desk {
     /// Returns how tasks of each kind have ended.
-    pub fn outcomes(&self) -> Vec<(Kind, Outcome)> {
+    pub fn outcomes(&self) -> Vec<(TaskKind, Outcome)> {
         self.outcomes.iter().map(|(kind, outcome)| (*kind, *outcome)).collect()
     }
 
@@ -142,7 +142,7 @@ impl Desk {
         let state = if entry.state == TaskState::Done && !noted { TaskState::Running } else { entry.state };
         let runs = state == TaskState::Running && !stopped;
         // A snapshot lasts until it is ended.
-        let grows = runs && entry.spec.kind != Kind::Snapshot;
+        let grows = runs && entry.spec.kind != TaskKind::Snapshot;
         let eta = live.zip(left).filter(|_| grows).and_then(|(live, left)| live.pace.eta(left));
         let now = self.unix_ms as f64 / 1e3;
         let end = if state.is_over() { entry.changed as f64 / 1e3 } else { now + eta.unwrap_or(0.0) };

@@ -25,7 +25,7 @@ const MOST_FORGOTTEN: u64 = 1 << 20;
 
 /// A store that learns of the disk's writes.
 #[derive(Debug)]
-struct Kept {
+struct WatchedStore {
     block: Sectors,
     /// The blocks whose sums it may hold.
     maybe: BlockSet,
@@ -40,7 +40,7 @@ struct Kept {
 enum StoreState {
     #[default]
     None,
-    Kept(Kept),
+    Kept(WatchedStore),
     /// The store is dropped: writes wait until the journal says so, with that entry and the time since when.
     Leaving(u64, Instant),
 }
@@ -57,7 +57,7 @@ struct Watch {
 
 /// The checksums of a disk.
 #[derive(Debug, Default)]
-pub(crate) struct Sums {
+pub(crate) struct DiskSums {
     state: StoreState,
     watch: Option<Watch>,
     /// Foreground writes in flight.
@@ -70,7 +70,7 @@ pub(crate) struct Sums {
     ready: Option<(u64, u64)>,
 }
 
-impl Sums {
+impl DiskSums {
     /// Records writes for a task from here on.
     pub fn watch(&mut self, id: u64, block: Sectors, capacity: Sectors) {
         let blocks = capacity.get().div_ceil(block.get().max(1));
@@ -169,7 +169,7 @@ impl Sums {
     }
 }
 
-impl Kept {
+impl WatchedStore {
     /// Orders the store to forget the next blocks, many at a time: one sync serves many writes.
     fn forget(&mut self, orders: &mut VecDeque<Order>, now: Instant) {
         if self.forgetting.is_empty() && !self.next.is_empty() {
@@ -212,8 +212,13 @@ impl Desk {
     fn keep_sums(&mut self, store: &SumStore, maybe: impl FnOnce(u64) -> BlockSet) {
         let block = Sectors::new(store.block.max(1));
         let blocks = self.setup.disk.capacity.get().div_ceil(block.get());
-        let kept =
-            Kept { block, maybe: maybe(blocks), forgetting: Vec::new(), next: Vec::new(), since: self.now };
+        let kept = WatchedStore {
+            block,
+            maybe: maybe(blocks),
+            forgetting: Vec::new(),
+            next: Vec::new(),
+            since: self.now,
+        };
         self.sums.state = StoreState::Kept(kept);
     }
 

@@ -115,7 +115,7 @@ pub(crate) struct SumStore {
 
 /// A task.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct TaskEntry {
     pub spec: TaskSpec,
     /// Milliseconds since 1970.
     pub created: u64,
@@ -173,7 +173,7 @@ pub enum Closed {
 /// The tasks by their numbers.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Table {
-    entries: BTreeMap<u64, Entry>,
+    entries: BTreeMap<u64, TaskEntry>,
     /// The highest number used.
     used: u64,
     sums: Option<SumStore>,
@@ -183,7 +183,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    pub fn get(&self, id: u64) -> Option<&Entry> {
+    pub fn get(&self, id: u64) -> Option<&TaskEntry> {
         self.entries.get(&id)
     }
 
@@ -212,7 +212,7 @@ impl Table {
         self.used = self.used.max(id);
     }
 
-    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (u64, &Entry)> {
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (u64, &TaskEntry)> {
         self.entries.iter().map(|(id, entry)| (*id, entry))
     }
 
@@ -229,7 +229,7 @@ impl Table {
                     return false;
                 }
                 self.used = id;
-                let entry = Entry {
+                let entry = TaskEntry {
                     spec,
                     created: at,
                     changed: at,
@@ -289,7 +289,7 @@ impl Table {
             events.push(Event::Disk { volume: format!("{:032x}", volume.0), device: self.device.clone() });
         }
         for (&id, entry) in &self.entries {
-            let Entry { spec, created, changed, image, state, reason, figures, saved } = entry.clone();
+            let TaskEntry { spec, created, changed, image, state, reason, figures, saved } = entry.clone();
             events.push(Event::Created { id, spec, at: created, image });
             // Only for a task that is not over: later progress is refused.
             if figures != Figures::default() || !saved.is_empty() {

@@ -1,7 +1,7 @@
 //! Applications on a disk: the owners of sessions, and the buffers that were given.
 
 use super::blocks::{Blocks, within};
-use crate::tape::{Entry, Taped, note};
+use crate::tape::{TapeEntry, Taped, note};
 use device::{Answer, BackgroundRequest, Failure, Snapshot};
 use scheduler::{Application, Buffers, Given, Record, SessionCall, Sessions, Wanted, Watched};
 use std::any::Any;
@@ -136,20 +136,20 @@ pub trait Hosted: Application + Guard + Any + Send {}
 impl<T: Application + Guard + Any + Send> Hosted for T {}
 
 /// The handle of an application on a disk.
-pub struct Place<T> {
+pub struct AppHandle<T> {
     index: usize,
     kind: PhantomData<fn() -> T>,
 }
 
-impl<T> Clone for Place<T> {
+impl<T> Clone for AppHandle<T> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<T> Copy for Place<T> {}
+impl<T> Copy for AppHandle<T> {}
 
-impl<T> fmt::Debug for Place<T> {
+impl<T> fmt::Debug for AppHandle<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Place({})", self.index)
     }
@@ -186,17 +186,17 @@ impl Apps {
         Self { apps: Vec::new(), owners: BTreeMap::new(), given: Given::new(sector) }
     }
 
-    pub fn add<T: Application + Guard + Send + 'static>(&mut self, app: T) -> Place<T> {
+    pub fn add<T: Application + Guard + Send + 'static>(&mut self, app: T) -> AppHandle<T> {
         self.apps.push(App { app: Box::new(app), flushing: false });
-        Place { index: self.apps.len() - 1, kind: PhantomData }
+        AppHandle { index: self.apps.len() - 1, kind: PhantomData }
     }
 
-    pub fn get<T: 'static>(&self, place: Place<T>) -> Option<&T> {
+    pub fn get<T: 'static>(&self, place: AppHandle<T>) -> Option<&T> {
         let app: &dyn Any = &*self.apps.get(place.index)?.app;
         app.downcast_ref()
     }
 
-    pub fn get_mut<T: 'static>(&mut self, place: Place<T>) -> Option<&mut T> {
+    pub fn get_mut<T: 'static>(&mut self, place: AppHandle<T>) -> Option<&mut T> {
         let app: &mut dyn Any = &mut *self.apps.get_mut(place.index)?.app;
         app.downcast_mut()
     }
@@ -211,7 +211,7 @@ impl Apps {
         let app = apps.get_mut(index)?;
         let Taped { core, tape } = world.core;
         let mut watched = Watched::new(core, |call, answer| {
-            note(tape, || Entry::Call { call, got: answer.ok() });
+            note(tape, || TapeEntry::Call { call, got: answer.ok() });
             if let Ok(number) = answer {
                 accepted(call, number, owners, world.blocks, index);
             }
@@ -280,7 +280,7 @@ impl Apps {
     /// Lets an application make calls.
     pub fn call<T: 'static, R>(
         &mut self,
-        place: Place<T>,
+        place: AppHandle<T>,
         world: World<'_>,
         call: impl FnOnce(&mut T, &mut dyn Sessions) -> R,
     ) -> Option<R> {

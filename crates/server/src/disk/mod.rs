@@ -13,7 +13,7 @@ mod served;
 mod status;
 mod traffic;
 
-pub use apps::{Fence, Guard, Hosted, Place, Spare};
+pub use apps::{AppHandle, Fence, Guard, Hosted, Spare};
 pub use background::{BackgroundStatus, BackgroundTerms, Floor, MemoryStatus, PromotedStatus};
 pub use measured::{Measured, MeasuredArm, MeasuredShare};
 pub use patience::TIMEOUT;
@@ -162,7 +162,7 @@ pub struct Disk<D> {
     readings: Readings,
     blocks: Blocks,
     /// The application that has the background requests of clients, if the disk takes some.
-    background: Option<Place<Background>>,
+    background: Option<AppHandle<Background>>,
     answers: VecDeque<Answer>,
     /// Whether the applications know that writes are in flight.
     changing: bool,
@@ -245,12 +245,12 @@ impl<D: Device> Disk<D> {
     }
 
     /// Adds an application.
-    pub fn host<T: Application + Guard + Send + 'static>(&mut self, app: T) -> Place<T> {
+    pub fn host<T: Application + Guard + Send + 'static>(&mut self, app: T) -> AppHandle<T> {
         self.apps.add(app)
     }
 
     /// Returns an application; `None` if the place is of another disk.
-    pub fn app<T: Application + 'static>(&self, place: Place<T>) -> Option<&T> {
+    pub fn app<T: Application + 'static>(&self, place: AppHandle<T>) -> Option<&T> {
         self.apps.get(place)
     }
 
@@ -258,7 +258,7 @@ impl<D: Device> Disk<D> {
     /// another disk.
     pub fn call<T: Application + 'static, R>(
         &mut self,
-        place: Place<T>,
+        place: AppHandle<T>,
         now: Instant,
         call: impl FnOnce(&mut T, &mut dyn Sessions) -> R,
     ) -> Option<R> {

@@ -1,7 +1,7 @@
 //! This machine's kernel as one more client of a disk, whose requests are carried like any other's.
 
 use super::Exporter;
-use crate::carry::{Begun, From, Target};
+use crate::carry::{Begun, DeviceFacts, From};
 use device::{Device, Failure, KERNEL_SECTOR, KernelError, KernelOp, KernelQueue, KernelRequest, Work};
 use nbd::{Command, Errno, Request};
 use std::fmt;
@@ -78,7 +78,7 @@ impl<D: Device> Exporter<D> {
 }
 
 /// Converts a kernel's request into one of a client.
-fn request(asked: KernelRequest, target: &Target, writes: bool) -> Result<Request, KernelError> {
+fn request(asked: KernelRequest, target: &DeviceFacts, writes: bool) -> Result<Request, KernelError> {
     let command = match asked.op {
         KernelOp::Read => Command::Read,
         KernelOp::Write => Command::Write,
@@ -135,9 +135,9 @@ mod tests {
     use proptest::prelude::*;
     use units::{Bytes, Lbn};
 
-    fn target(sector: u64) -> Target {
+    fn target(sector: u64) -> DeviceFacts {
         let abilities = Abilities { discard: true, write_zeroes: false, volatile: true, rotational: true };
-        Target { sector: Bytes::new(sector), abilities, most: 1 << 16 }
+        DeviceFacts { sector: Bytes::new(sector), abilities, most: 1 << 16 }
     }
 
     fn asked(op: KernelOp, first: u64, count: u32) -> KernelRequest {
@@ -168,8 +168,8 @@ mod tests {
 
     #[test]
     fn requests_that_the_disk_does_not_support_are_refused() {
-        let no = |op, target: &Target, writes| request(asked(op, 8, 8), target, writes).unwrap_err();
-        let bare = Target { abilities: Abilities::default(), ..target(512) };
+        let no = |op, target: &DeviceFacts, writes| request(asked(op, 8, 8), target, writes).unwrap_err();
+        let bare = DeviceFacts { abilities: Abilities::default(), ..target(512) };
         assert_eq!(no(KernelOp::Discard, &bare, true), KernelError::NotSupported);
         assert_eq!(no(KernelOp::Unknown(13), &target(512), true), KernelError::NotSupported);
         for op in [KernelOp::Write, KernelOp::Discard, KernelOp::WriteZeroes { keep: true }] {

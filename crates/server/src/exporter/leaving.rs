@@ -10,14 +10,14 @@ use units::Instant;
 
 /// The limits on log lines about clients.
 #[derive(Debug, Default)]
-pub(super) struct Lines {
+pub(super) struct LogLimits {
     /// For clients that connect and leave in order.
     usual: Ration,
     /// For the others.
     trouble: Ration,
 }
 
-impl Lines {
+impl LogLimits {
     /// Reports how many lines were suppressed, when it is time or when this is the last call.
     pub fn tell(&mut self, now: Instant, last: bool) {
         let due = |ration: &mut Ration| if last { ration.rest() } else { ration.left_out(now) };

@@ -1,6 +1,6 @@
 //! The end of a log: its last acknowledged record, in a file of its own.
 
-use super::{Damage, Kind};
+use super::{Damage, LogKind};
 use crate::tasks::files::{File, Files, How, write_all};
 use std::io;
 use std::path::Path;
@@ -114,7 +114,7 @@ pub(crate) struct End {
 
 impl End {
     /// Creates an end without acknowledged records. It is complete and durable before it gets its name.
-    pub fn create(files: &dyn Files, path: &Path, kind: Kind, number: u64) -> io::Result<Self> {
+    pub fn create(files: &dyn Files, path: &Path, kind: LogKind, number: u64) -> io::Result<Self> {
         let mark = Mark { kind: kind.code(), number, sequence: 0, chain: 0, note: Vec::new() };
         let new = beside(path);
         let mut file = files.open(&new, How::Make)?;
@@ -132,7 +132,7 @@ impl End {
     }
 
     /// Opens the end of a file that is no log; returns it with its acknowledged number.
-    pub fn go_on(files: &dyn Files, path: &Path, kind: Kind, number: u64) -> Result<(Self, u64), Damage> {
+    pub fn go_on(files: &dyn Files, path: &Path, kind: LogKind, number: u64) -> Result<(Self, u64), Damage> {
         let (mark, slot) = read(files, path)?.ok_or(Damage::EndGone)?;
         if (mark.kind, mark.number) != (kind.code(), number) {
             return Err(Damage::Other);
@@ -143,7 +143,7 @@ impl End {
     }
 
     /// Returns whether an end is sound, and of such a file.
-    pub fn check(files: &dyn Files, path: &Path, kind: Kind) -> Result<(), Damage> {
+    pub fn check(files: &dyn Files, path: &Path, kind: LogKind) -> Result<(), Damage> {
         let (mark, _) = read(files, path)?.ok_or(Damage::EndGone)?;
         if mark.kind == kind.code() { Ok(()) } else { Err(Damage::Other) }
     }

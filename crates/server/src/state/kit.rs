@@ -1,7 +1,7 @@
 //! All kinds of damage to files, for the tests of every file in the state directory.
 #![allow(clippy::unwrap_used)] // helpers of tests stand outside test functions
 
-use crate::desk::tests::memory::{Memory, below};
+use crate::desk::tests::memory::{MemoryFiles, below};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::io::ErrorKind;
@@ -95,7 +95,7 @@ pub(crate) fn harms(bytes: &[u8], older: &[Vec<u8>], share: Share) -> Vec<Harm> 
 }
 
 /// Applies the damage.
-pub(crate) fn harm(files: &Memory, path: &str, harm: &Harm) {
+pub(crate) fn harm(files: &MemoryFiles, path: &str, harm: &Harm) {
     match harm {
         Harm::Flip { .. } | Harm::Cut(_) | Harm::Older(..) => {
             files.put(path, &damaged(&files.get(path).unwrap(), harm).unwrap());

@@ -1,7 +1,7 @@
 //! Appended records, checksummed and chained.
 
 use super::end::{self, End, Mark, beside};
-use super::{Broken, Damage, Kind};
+use super::{Broken, Damage, LogKind};
 use crate::tasks::files::{File, Files, How, write_all};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -28,7 +28,7 @@ pub(crate) struct Log {
     path: PathBuf,
     file: Option<Box<dyn File>>,
     end: End,
-    kind: Kind,
+    kind: LogKind,
     number: u64,
     at: u64,
     chain: u32,
@@ -61,7 +61,7 @@ impl Scan {
     pub fn read(
         files: &dyn Files,
         path: &Path,
-        kind: Kind,
+        kind: LogKind,
         number: Option<u64>,
         mut each: impl FnMut(&[u8]) -> bool,
     ) -> Result<Option<Self>, Broken> {
@@ -162,7 +162,7 @@ impl Reader {
         Ok((n == bytes.len()).then_some(bytes))
     }
 
-    fn header(&mut self, kind: Kind, number: Option<u64>) -> Result<(), Damage> {
+    fn header(&mut self, kind: LogKind, number: Option<u64>) -> Result<(), Damage> {
         let Some(header) = self.bytes(0, HEADER as u64)? else {
             return Err(if self.len == 0 {
                 Damage::Cut { last: 0, acknowledged: 0 }
@@ -273,7 +273,7 @@ fn begun(chain: u32, head: &[u8]) -> crc32fast::Hasher {
 impl Log {
     /// Opens a log that was read: cuts off a torn record, and acknowledges records that were written and not
     /// acknowledged.
-    pub fn resume(files: &dyn Files, path: &Path, kind: Kind, scan: Scan) -> io::Result<Self> {
+    pub fn resume(files: &dyn Files, path: &Path, kind: LogKind, scan: Scan) -> io::Result<Self> {
         let Scan { mark, slot, chain, sequence, at, torn } = scan;
         let mut file = files.open(path, How::Write)?;
         if torn > 0 {
@@ -303,7 +303,7 @@ impl Log {
     pub fn create(
         files: &dyn Files,
         path: &Path,
-        kind: Kind,
+        kind: LogKind,
         number: u64,
         body: &[u8],
         note: &[u8],

@@ -42,7 +42,7 @@ mod tests;
 
 /// The contents of a log. One in the place of another is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum LogKind {
     /// The journal of all tasks of a disk.
     Tasks,
     /// Blocks that a backup keeps.
@@ -53,7 +53,7 @@ pub(crate) enum Kind {
     Sums,
 }
 
-impl Kind {
+impl LogKind {
     fn code(self) -> u32 {
         u32::from_le_bytes(match self {
             Self::Tasks => *b"TASK",

@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used)]
 
 use super::kit::{Harm, Share, harm, harms};
-use super::{Broken, Damage, Kind, Log, Scan};
-use crate::desk::tests::memory::Memory;
+use super::{Broken, Damage, Log, LogKind, Scan};
+use crate::desk::tests::memory::MemoryFiles;
 use proptest::prelude::*;
 use std::path::Path;
 use workload::random::Stream;
@@ -14,22 +14,22 @@ const NUMBER: u64 = 77;
 
 type Bodies = Vec<Vec<u8>>;
 
-fn read(files: &Memory) -> Result<Option<(Bodies, Scan)>, Broken> {
+fn read(files: &MemoryFiles) -> Result<Option<(Bodies, Scan)>, Broken> {
     let mut bodies = Vec::new();
-    let scan = Scan::read(files, Path::new(LOG), Kind::Kept, Some(NUMBER), |body| {
+    let scan = Scan::read(files, Path::new(LOG), LogKind::Kept, Some(NUMBER), |body| {
         bodies.push(body.to_vec());
         true
     })?;
     Ok(scan.map(|scan| (bodies, scan)))
 }
 
-fn resume(files: &Memory) -> (Bodies, Log) {
+fn resume(files: &MemoryFiles) -> (Bodies, Log) {
     let (bodies, scan) = read(files).unwrap().unwrap();
-    (bodies, Log::resume(files, Path::new(LOG), Kind::Kept, scan).unwrap())
+    (bodies, Log::resume(files, Path::new(LOG), LogKind::Kept, scan).unwrap())
 }
 
-fn create(files: &Memory, body: &[u8]) -> Log {
-    Log::create(files, Path::new(LOG), Kind::Kept, NUMBER, body, b"0").unwrap()
+fn create(files: &MemoryFiles, body: &[u8]) -> Log {
+    Log::create(files, Path::new(LOG), LogKind::Kept, NUMBER, body, b"0").unwrap()
 }
 
 /// An operation on a log.
@@ -50,7 +50,7 @@ fn arb_step() -> impl Strategy<Value = LogStep> {
 }
 
 /// Executes a step and updates the expected content of the log.
-fn step(files: &Memory, log: &mut Log, bodies: &mut Bodies, step: &LogStep) -> std::io::Result<()> {
+fn step(files: &MemoryFiles, log: &mut Log, bodies: &mut Bodies, step: &LogStep) -> std::io::Result<()> {
     match step {
         LogStep::Append(body) => {
             log.append(body, b"note")?;
@@ -62,7 +62,7 @@ fn step(files: &Memory, log: &mut Log, bodies: &mut Bodies, step: &LogStep) -> s
         }
         LogStep::Resume => {
             let (_, scan) = read(files).unwrap().unwrap();
-            *log = Log::resume(files, Path::new(LOG), Kind::Kept, scan)?;
+            *log = Log::resume(files, Path::new(LOG), LogKind::Kept, scan)?;
         }
     }
     Ok(())
@@ -70,7 +70,7 @@ fn step(files: &Memory, log: &mut Log, bodies: &mut Bodies, step: &LogStep) -> s
 
 #[test]
 fn every_damage_to_log_or_end_is_named_and_nothing_else_comes_of_it() {
-    let files = Memory::default();
+    let files = MemoryFiles::default();
     let mut log = create(&files, b"first");
     let mut bodies = vec![b"first".to_vec()];
     let mut older: Vec<[Vec<u8>; 2]> = Vec::new();
@@ -120,7 +120,7 @@ fn every_damage_to_log_or_end_is_named_and_nothing_else_comes_of_it() {
 /// A header holds the length of a record, and may be damaged: nothing is allocated by that number alone.
 #[test]
 fn a_record_is_sound_whatever_its_length_and_a_damaged_length_is_noticed() {
-    let files = Memory::default();
+    let files = MemoryFiles::default();
     let mut log = create(&files, b"first");
     let long = vec![7; (3 << 20) + 5];
     log.append(&long, b"").unwrap();
@@ -141,7 +141,7 @@ fn a_record_is_sound_whatever_its_length_and_a_damaged_length_is_noticed() {
 #[test]
 fn a_sound_record_of_another_log_between_others_is_noticed() {
     let written = |middle: &[u8]| {
-        let files = Memory::default();
+        let files = MemoryFiles::default();
         let mut log = create(&files, b"first");
         let begin = files.get(LOG).unwrap().len();
         log.append(middle, b"").unwrap();
@@ -160,28 +160,28 @@ fn a_sound_record_of_another_log_between_others_is_noticed() {
 
 #[test]
 fn a_log_of_another_task_disk_or_kind_is_refused() {
-    let files = Memory::default();
+    let files = MemoryFiles::default();
     drop(create(&files, b"first"));
     let read = |kind, number| Scan::read(&files, Path::new(LOG), kind, number, |_| true);
-    assert!(read(Kind::Kept, None).unwrap().is_some());
-    assert_eq!(read(Kind::Kept, Some(78)).unwrap_err().damage, Damage::Other);
-    assert_eq!(read(Kind::Moves, Some(NUMBER)).unwrap_err().damage, Damage::Other);
+    assert!(read(LogKind::Kept, None).unwrap().is_some());
+    assert_eq!(read(LogKind::Kept, Some(78)).unwrap_err().damage, Damage::Other);
+    assert_eq!(read(LogKind::Moves, Some(NUMBER)).unwrap_err().damage, Damage::Other);
     let bytes = files.get(LOG).unwrap();
     files.put(LOG, b"FBIMAGE1 and so on, which is of an earlier version");
-    assert_eq!(read(Kind::Kept, None).unwrap_err().damage, Damage::Foreign);
+    assert_eq!(read(LogKind::Kept, None).unwrap_err().damage, Damage::Foreign);
     let mut newer = bytes;
     newer[8] = 2;
     let check = crc32fast::hash(&newer[..24]);
     newer[24..28].copy_from_slice(&check.to_le_bytes());
     files.put(LOG, &newer);
-    assert_eq!(read(Kind::Kept, None).unwrap_err().damage, Damage::Version(2));
+    assert_eq!(read(LogKind::Kept, None).unwrap_err().damage, Damage::Version(2));
 }
 
 /// A complete record without acknowledgement may have been acknowledged, and counts. A record that is cut anywhere
 /// never was.
 #[test]
 fn a_record_that_is_cut_and_was_never_acknowledged_never_happened() {
-    let files = Memory::default();
+    let files = MemoryFiles::default();
     let mut log = create(&files, b"first");
     log.append(b"second", b"").unwrap();
     let (before, end) = (files.get(LOG).unwrap(), files.get(END).unwrap());
@@ -213,10 +213,10 @@ proptest! {
         seed: u64,
         power: bool,
     ) {
-        let files = Memory::default();
+        let files = MemoryFiles::default();
         files.stop_after(Some(calls));
         let (mut acknowledged, mut tried) = (Vec::new(), None);
-        match Log::create(&files, Path::new(LOG), Kind::Kept, NUMBER, b"first", b"0") {
+        match Log::create(&files, Path::new(LOG), LogKind::Kept, NUMBER, b"first", b"0") {
             Err(_) => tried = Some(vec![b"first".to_vec()]),
             Ok(mut log) => {
                 acknowledged = vec![b"first".to_vec()];
@@ -254,7 +254,7 @@ proptest! {
     /// After a call that fails the log is replaced, and no earlier record then counts as damage.
     #[test]
     fn after_a_failure_it_is_written_anew(calls in 0u64..12, then in 0u64..12, more in 0u64..12) {
-        let files = Memory::default();
+        let files = MemoryFiles::default();
         let mut log = create(&files, b"first");
         log.append(b"second", b"").unwrap();
         for calls in [calls, then] {
@@ -274,7 +274,7 @@ proptest! {
 
     #[test]
     fn no_bytes_panic(log in proptest::collection::vec(any::<u8>(), 0..99), end: Option<bool>, sound: bool) {
-        let files = Memory::default();
+        let files = MemoryFiles::default();
         if end.is_some() {
             drop(create(&files, b"first"));
         }

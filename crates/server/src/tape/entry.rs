@@ -7,7 +7,7 @@ use units::{Instant, Lbn, LbnRange, Op, RequestId, SessionId, TaskId};
 /// An input of the core; times in nanoseconds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub(crate) enum Entry {
+pub(crate) enum TapeEntry {
     /// A foreground request, and whether it was accepted.
     Submit { at: Instant, request: Request, taken: bool },
     /// A command is done, or this sector of it is bad.
@@ -36,7 +36,7 @@ pub(crate) enum Gave {
     Deliver { session: SessionId, task: TaskId, range: LbnRange, bad: Option<Lbn>, last: bool },
 }
 
-impl Entry {
+impl TapeEntry {
     /// Returns the time of the input, if it matters to the core.
     pub fn at(&self) -> Option<Instant> {
         match *self {

@@ -135,7 +135,7 @@ fn chained(chain: u32, bytes: &[u8]) -> u32 {
 
 /// A reader of lines from frames.
 #[derive(Debug)]
-pub struct Lines<R> {
+pub struct FrameLines<R> {
     from: R,
     frame: Vec<u8>,
     /// The bytes of the frame that were returned.
@@ -146,7 +146,7 @@ pub struct Lines<R> {
     at: u64,
 }
 
-impl<R: Read> Lines<R> {
+impl<R: Read> FrameLines<R> {
     /// Checks a file's beginning.
     ///
     /// # Errors
@@ -255,7 +255,7 @@ mod tests {
     }
 
     fn read(file: &[u8]) -> Result<Vec<String>, FrameError> {
-        let mut lines = Lines::new(file)?;
+        let mut lines = FrameLines::new(file)?;
         let mut all = Vec::new();
         while let Some(line) = lines.next_line()? {
             all.push(String::from_utf8_lossy(line).into_owned());

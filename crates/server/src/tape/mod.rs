@@ -8,12 +8,12 @@ mod frames;
 mod later;
 mod replay;
 
-pub use frames::{FrameError, Frames, Lines};
+pub use frames::{FrameError, FrameLines, Frames};
 pub use later::Later;
 pub use replay::{Replay, ReplayError, Replayed};
 
-pub(crate) use entry::Entry;
 use entry::Gave;
+pub(crate) use entry::TapeEntry;
 use scheduler::{Action, Buffers, Command, CommandId, Outcome, OutsideDrive, Request, SubmitError, Wanted};
 use std::fmt;
 use std::io::{self, Write};
@@ -62,12 +62,12 @@ impl Tape {
 
     /// Ends the tape without waiting for the file, which another thread is still writing.
     fn end_early(&mut self) -> io::Result<()> {
-        line(&mut self.to, &Entry::End)?;
+        line(&mut self.to, &TapeEntry::End)?;
         self.to.cut()
     }
 
     /// Writes an entry and returns whether there is room for more.
-    fn note(&mut self, entry: &Entry) -> io::Result<bool> {
+    fn note(&mut self, entry: &TapeEntry) -> io::Result<bool> {
         let before = self.to.held();
         line(&mut self.to, entry)?;
         self.left = self.left.saturating_sub((self.to.held().saturating_sub(before)) as u64);
@@ -87,7 +87,7 @@ impl Tape {
     /// # Errors
     /// The writer has failed.
     pub fn end(mut self) -> io::Result<()> {
-        line(&mut self.to, &Entry::End)?;
+        line(&mut self.to, &TapeEntry::End)?;
         self.to.end().map(|_| ())
     }
 }
@@ -114,7 +114,7 @@ impl Deref for Taped {
 }
 
 /// Records an entry. A tape that cannot be written is dropped: the disk goes on.
-pub(crate) fn note(tape: &mut Option<Tape>, entry: impl FnOnce() -> Entry) {
+pub(crate) fn note(tape: &mut Option<Tape>, entry: impl FnOnce() -> TapeEntry) {
     let Some(writes) = tape else { return };
     match writes.note(&entry()) {
         Ok(true) => {}
@@ -132,12 +132,12 @@ pub(crate) fn note(tape: &mut Option<Tape>, entry: impl FnOnce() -> Entry) {
 impl Taped {
     pub fn submit(&mut self, now: Instant, request: Request) -> Result<(), SubmitError> {
         let told = self.core.submit(now, request);
-        note(&mut self.tape, || Entry::Submit { at: now, request, taken: told.is_ok() });
+        note(&mut self.tape, || TapeEntry::Submit { at: now, request, taken: told.is_ok() });
         told
     }
 
     pub fn command_done(&mut self, now: Instant, id: CommandId, outcome: Outcome<'_>) {
-        note(&mut self.tape, || Entry::done(now, id, outcome));
+        note(&mut self.tape, || TapeEntry::done(now, id, outcome));
         self.core.command_done(now, id, outcome);
     }
 
@@ -145,7 +145,11 @@ impl Taped {
         let mut heard = Heard { buffers, said: Vec::new() };
         let action = self.core.poll_with(now, &mut heard);
         let said = heard.said;
-        note(&mut self.tape, || Entry::Poll { at: now, buffers: said, gave: action.as_ref().map(Gave::new) });
+        note(&mut self.tape, || TapeEntry::Poll {
+            at: now,
+            buffers: said,
+            gave: action.as_ref().map(Gave::new),
+        });
         action
     }
 }

@@ -1,7 +1,7 @@
 //! The replay of a tape on a fresh core.
 
-use super::entry::{Entry, Gave};
-use super::frames::{FrameError, Lines};
+use super::entry::{Gave, TapeEntry};
+use super::frames::{FrameError, FrameLines};
 use scheduler::{Buffers, CommandId, Outcome, OutsideDrive, Sessions, Wanted};
 use std::collections::BTreeSet;
 use std::io::Read;
@@ -60,7 +60,7 @@ pub struct Replayed {
 /// The replay of one core's inputs on another, which compares the decisions.
 #[derive(Debug)]
 pub struct Replay<R> {
-    lines: Lines<R>,
+    lines: FrameLines<R>,
     line: u64,
     teller: Teller,
     ended: bool,
@@ -75,7 +75,7 @@ impl<R: Read> Replay<R> {
         from: R,
         make: impl FnOnce(&serde_json::Value) -> Result<OutsideDrive, String>,
     ) -> Result<Self, ReplayError> {
-        let mut lines = Lines::new(from)?;
+        let mut lines = FrameLines::new(from)?;
         let setup = lines.next_line()?.unwrap_or_default();
         let setup = serde_json::from_slice(setup)
             .map_err(|error| ReplayError::Line { line: 1, problem: error.to_string() })?;
@@ -99,9 +99,9 @@ impl<R: Read> Replay<R> {
         };
         self.line += 1;
         let line = self.line;
-        let entry: Entry = serde_json::from_slice(text)
+        let entry: TapeEntry = serde_json::from_slice(text)
             .map_err(|error| ReplayError::Line { line, problem: error.to_string() })?;
-        if entry == Entry::End {
+        if entry == TapeEntry::End {
             (self.ended, self.teller.told.cut_off) = (true, false);
             return Ok(false);
         }
@@ -141,17 +141,17 @@ struct Teller {
 
 impl Teller {
     /// Gives the core an entry's input; returns the entry as this core makes it.
-    fn tell(&mut self, entry: &Entry) -> Result<Entry, String> {
+    fn tell(&mut self, entry: &TapeEntry) -> Result<TapeEntry, String> {
         let mut now = entry.clone();
         match (entry, &mut now) {
-            (&Entry::Submit { at, request, .. }, Entry::Submit { taken, .. }) => {
+            (&TapeEntry::Submit { at, request, .. }, TapeEntry::Submit { taken, .. }) => {
                 *taken = self.core.submit(at, request).is_ok();
             }
-            (&Entry::Done { at, id, bad }, _) => {
+            (&TapeEntry::Done { at, id, bad }, _) => {
                 self.done(at, id, bad.map_or(Outcome::Done, Outcome::NoData))?;
             }
-            (&Entry::Lost { at, id }, _) => self.done(at, id, Outcome::Lost)?,
-            (Entry::Poll { at, buffers, .. }, Entry::Poll { buffers: asked, gave, .. }) => {
+            (&TapeEntry::Lost { at, id }, _) => self.done(at, id, Outcome::Lost)?,
+            (TapeEntry::Poll { at, buffers, .. }, TapeEntry::Poll { buffers: asked, gave, .. }) => {
                 let mut said = Said { live: buffers, asked: Vec::new() };
                 let action = self.core.poll_with(*at, &mut said);
                 *asked = said.asked;
@@ -168,7 +168,7 @@ impl Teller {
                     _ => {}
                 }
             }
-            (Entry::Call { call, .. }, Entry::Call { got, .. }) => *got = self.core.call(*call).ok(),
+            (TapeEntry::Call { call, .. }, TapeEntry::Call { got, .. }) => *got = self.core.call(*call).ok(),
             _ => {}
         }
         Ok(now)

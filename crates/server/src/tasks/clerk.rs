@@ -3,15 +3,15 @@
 use super::files::{Files, How};
 use super::images::Images;
 use super::journal::journal_path;
-use super::kept::{Found, Kept};
+use super::kept::{Found, KeptBlocks};
 use super::members::Members;
 use super::moves::Moves;
 use super::source::{FileSource, no_room};
-use super::sums::Sums;
-use super::target::Open;
+use super::sums::OpenStore;
+use super::target::OpenImage;
 use crate::desk::order::{Lane, News, Work};
 use crate::office::Peers;
-use crate::state::{Kind, Log, Scan};
+use crate::state::{Log, LogKind, Scan};
 use apps::backup::image;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -20,11 +20,11 @@ use std::sync::Arc;
 /// The files that a lane has open.
 enum Has {
     Nothing,
-    Target(Box<Open>),
-    Kept(Kept),
+    Target(Box<OpenImage>),
+    Kept(KeptBlocks),
     Images(Images),
     Moves(Moves),
-    Sums(Box<Sums>),
+    Sums(Box<OpenStore>),
     Members(Box<Members>),
 }
 
@@ -69,7 +69,7 @@ impl Clerk {
                 let id = self.id();
                 // A device is open for the daemon alone, so close it before opening it again.
                 self.has = Has::Nothing;
-                Some(match Open::new(&self.files, *target, kept_path(&self.state, id)) {
+                Some(match OpenImage::new(&self.files, *target, kept_path(&self.state, id)) {
                     Ok((open, present)) => {
                         self.has = Has::Target(Box::new(open));
                         News::Opened(Box::new(present))
@@ -82,7 +82,7 @@ impl Clerk {
             Work::Finish => self.target()?.finish(),
             Work::OpenKept { header, most, begun } => {
                 let path = kept_path(&self.state, self.id());
-                Some(match Kept::open(&self.files, &path, header, most, begun) {
+                Some(match KeptBlocks::open(&self.files, &path, header, most, begun) {
                     Ok((kept, present)) => {
                         self.has = Has::Kept(kept);
                         News::Opened(Box::new(present))
@@ -132,7 +132,7 @@ impl Clerk {
                 None
             }
             Work::OpenSums(asked) => {
-                let (sums, told) = Sums::open(&*self.files, &self.state, *asked);
+                let (sums, told) = OpenStore::open(&*self.files, &self.state, *asked);
                 // A refused store does not replace the open one.
                 if let Some(sums) = sums {
                     self.has = Has::Sums(Box::new(sums));
@@ -208,14 +208,14 @@ impl Clerk {
         }
     }
 
-    fn target(&mut self) -> Option<&mut Open> {
+    fn target(&mut self) -> Option<&mut OpenImage> {
         match &mut self.has {
             Has::Target(open) => Some(open),
             _ => None,
         }
     }
 
-    fn sums(&mut self, call: impl FnOnce(&mut Sums) -> News) -> News {
+    fn sums(&mut self, call: impl FnOnce(&mut OpenStore) -> News) -> News {
         match &mut self.has {
             Has::Sums(sums) => call(sums),
             _ => News::Trouble("it is not open".into()),
@@ -243,13 +243,13 @@ impl Clerk {
             (Ok(log), true) => log.replace(files, bytes, note).map_err(wrong)?,
             (Err(_), true) => {
                 let scan =
-                    Scan::read(files, &path, Kind::Tasks, None, |_| true).map_err(|e| e.to_string())?;
+                    Scan::read(files, &path, LogKind::Tasks, None, |_| true).map_err(|e| e.to_string())?;
                 let log = match scan {
-                    Some(scan) => Log::resume(files, &path, Kind::Tasks, scan).and_then(|mut log| {
+                    Some(scan) => Log::resume(files, &path, LogKind::Tasks, scan).and_then(|mut log| {
                         log.replace(files, bytes, note)?;
                         Ok(log)
                     }),
-                    None => Log::create(files, &path, Kind::Tasks, number, bytes, note),
+                    None => Log::create(files, &path, LogKind::Tasks, number, bytes, note),
                 };
                 self.journal = Ok(log.map_err(wrong)?);
             }

@@ -5,7 +5,7 @@
 //! block that is not safe returns its content at that instant, and a background read of a kept block may be too new.
 
 use super::job::{Context, blocks_of};
-use super::keeper::{Keeper, Read};
+use super::keeper::{Keeper, ReadBlock};
 use crate::desk::ANSWER;
 use crate::desk::order::Work;
 use crate::desk::table::MOST_BAD;
@@ -156,7 +156,8 @@ impl Copies {
     ) -> Result<Option<u64>, String> {
         let sector = self.header.sector_bytes as usize;
         let read = self.keeper.done(cx, record, bytes, sector).map_err(|error| not_kept(&error))?;
-        let Some(Read { block, mut bytes, bad }) = read.filter(|read| !self.kept.contains(read.block)) else {
+        let Some(ReadBlock { block, mut bytes, bad }) = read.filter(|read| !self.kept.contains(read.block))
+        else {
             return Ok(None);
         };
         bytes.resize(self.header.block_bytes(), 0);

@@ -2,7 +2,7 @@
 
 use crate::desk::order::{Lane, News, Order, Work};
 use crate::desk::spec::DiskFacts;
-use crate::desk::sums::Sums;
+use crate::desk::sums::DiskSums;
 use crate::desk::table::Figures;
 use crate::disk::Fence;
 use device::{Answer, BackgroundRequest};
@@ -17,7 +17,7 @@ pub(crate) struct Context<'a> {
     pub sessions: &'a mut dyn Sessions,
     pub orders: &'a mut VecDeque<Order>,
     pub disk: &'a DiskFacts,
-    pub sums: &'a mut Sums,
+    pub sums: &'a mut DiskSums,
     pub priority: Priority,
     pub now: Instant,
     /// The time of day, in milliseconds since 1970.

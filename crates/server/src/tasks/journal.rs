@@ -11,7 +11,7 @@
 
 use super::files::{Files, How, is_listed, read_whole, write_all};
 use crate::desk::table::{Closed, Event, Table};
-use crate::state::{Kind, Scan};
+use crate::state::{LogKind, Scan};
 use apps::snapshot::VolumeId;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -118,11 +118,11 @@ pub(crate) struct Note {
 impl Note {
     /// Returns the note of a table.
     pub fn of(table: &Table) -> Self {
-        let live = |wanted: fn(crate::desk::spec::Kind) -> bool| {
+        let live = |wanted: fn(crate::desk::spec::TaskKind) -> bool| {
             let found = table.iter().find(|(_, entry)| !entry.state.is_over() && wanted(entry.spec.kind));
             found.map_or(0, |(id, _)| id)
         };
-        use crate::desk::spec::Kind::{Reorganize, Restore};
+        use crate::desk::spec::TaskKind::{Reorganize, Restore};
         Self {
             used: table.next_id() - 1,
             writes: live(|kind| kind == Restore),
@@ -231,7 +231,7 @@ fn event(body: &[u8]) -> Option<Event> {
 pub(crate) fn read(files: &dyn Files, state: &Path) -> Result<Journal, JournalError> {
     let path = journal_path(state);
     let mut table = Table::default();
-    let read = Scan::read(files, &path, Kind::Tasks, None, |body| apply(&mut table, body));
+    let read = Scan::read(files, &path, LogKind::Tasks, None, |body| apply(&mut table, body));
     let own = Note::of(&table);
     let there = matches!(read, Ok(Some(_)));
     let damage = match read {

@@ -15,7 +15,7 @@ struct BlockRead {
 }
 
 /// A block that was read with priority.
-pub(crate) struct Read {
+pub(crate) struct ReadBlock {
     pub block: u64,
     pub bytes: Vec<u8>,
     pub bad: Vec<u32>,
@@ -78,7 +78,7 @@ impl Keeper {
         record: &Record,
         bytes: &[u8],
         sector: usize,
-    ) -> Result<Option<Read>, SessionError> {
+    ) -> Result<Option<ReadBlock>, SessionError> {
         let Some(asked) = self.asked.get_mut(&record.task) else { return Ok(None) };
         let BlockRead { block, range, .. } = *asked;
         let whole = usize::try_from(range.len().get()).unwrap_or(usize::MAX).saturating_mul(sector);
@@ -89,7 +89,7 @@ impl Keeper {
                 return Ok(None);
             }
             self.blocks.remove(&block);
-            return Ok(Some(Read { block, bytes: bytes.to_vec(), bad: Vec::new() }));
+            return Ok(Some(ReadBlock { block, bytes: bytes.to_vec(), bad: Vec::new() }));
         };
         let at = place(record.range.start(), range);
         let from = at.saturating_mul(sector);
@@ -105,7 +105,7 @@ impl Keeper {
         self.blocks.remove(&block);
         Ok(read.map(|(bytes, mut bad)| {
             bad.sort_unstable();
-            Read { block, bytes, bad }
+            ReadBlock { block, bytes, bad }
         }))
     }
 

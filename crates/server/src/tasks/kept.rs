@@ -7,7 +7,7 @@
 
 use super::files::{Files, How, put_aside};
 use super::source::no_room;
-use crate::state::{Broken, Damage, Kind, Log, Scan, end_path};
+use crate::state::{Broken, Damage, Log, LogKind, Scan, end_path};
 use apps::backup::image::Header;
 use scheduler::BlockSet;
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The kept blocks of a task.
-pub(crate) struct Kept {
+pub(crate) struct KeptBlocks {
     log: Log,
     most: u64,
     files: Arc<dyn Files>,
@@ -67,7 +67,7 @@ fn read(
     mut each: impl FnMut(KeptBlock<'_>, u64),
 ) -> Result<Option<Scan>, Broken> {
     let (mut first, mut next) = (true, Log::FIRST);
-    Scan::read(files, path, Kind::Kept, Some(header.image), |body| {
+    Scan::read(files, path, LogKind::Kept, Some(header.image), |body| {
         let at = next;
         next += Log::record_bytes(body.len());
         if std::mem::take(&mut first) {
@@ -90,7 +90,7 @@ fn lost(broken: &Broken) -> String {
     )
 }
 
-impl Kept {
+impl KeptBlocks {
     /// Opens the file, or creates it; returns the blocks. If the task has `begun` the file must exist.
     pub fn open(
         shared: &Arc<dyn Files>,
@@ -107,8 +107,10 @@ impl Kept {
             places.entry(block.number).or_insert(at);
         });
         let log = match read {
-            Ok(Some(scan)) => Log::resume(files, path, Kind::Kept, scan),
-            Ok(None) if !begun => Log::create(files, path, Kind::Kept, header.image, &header.encode(), &[]),
+            Ok(Some(scan)) => Log::resume(files, path, LogKind::Kept, scan),
+            Ok(None) if !begun => {
+                Log::create(files, path, LogKind::Kept, header.image, &header.encode(), &[])
+            }
             Ok(None) => return Err(lost(&gone(path))),
             Err(broken) => {
                 // Keep it for an operator to inspect. If it cannot be put aside, it is removed when the task is over.

@@ -4,7 +4,7 @@
 use crate::desk::Desk;
 use crate::desk::order::{MembersTold, News, OpenMembers};
 use crate::office::{Handle, Peers};
-use apps::verify::{Comparison, ProgressError, Wish};
+use apps::verify::{Comparison, ComparisonProgressError, Wish};
 use client::wire::{Call, Event, Range};
 use scheduler::{Priority, Sessions};
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -104,8 +104,8 @@ impl Members {
         let begun = if saved.is_empty() {
             Comparison::start(*plan, *seed).map_err(|error| error.to_string())
         } else {
-            let resumed =
-                Comparison::resume(*plan, saved, *seed).map_err(|error: ProgressError| error.to_string());
+            let resumed = Comparison::resume(*plan, saved, *seed)
+                .map_err(|error: ComparisonProgressError| error.to_string());
             resumed.and_then(|plan| plan.map_err(|error| error.to_string()))
         };
         let comparison = begun.map_err(News::Refused)?;

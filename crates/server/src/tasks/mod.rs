@@ -47,7 +47,7 @@ pub fn restore_progress(bytes: &[u8], chunks: u64) -> Option<Vec<u8>> {
     restore::decode(bytes, chunks).map(|done| restore::encode(&done))
 }
 
-use crate::desk::order::Target;
+use crate::desk::order::ImageTarget;
 use crate::desk::spec::What;
 use crate::desk::table::Figures;
 use crate::disk::{Background, BackgroundTerms};
@@ -82,7 +82,7 @@ pub(crate) fn begin(cx: &mut Context<'_>, asked: &Begin<'_>) -> Box<dyn Job> {
         }
         What::Snapshot { name, block, expires_unix_s } => {
             let (name, expires_unix_s) = (name.clone(), *expires_unix_s);
-            let terms = view::Terms { name, expires_unix_s, keep_bytes_max: asked.keep_bytes_max };
+            let terms = view::SnapshotTerms { name, expires_unix_s, keep_bytes_max: asked.keep_bytes_max };
             let (sector, capacity) = (cx.disk.sector_bytes, cx.disk.capacity);
             let reads = Background::new(asked.background, cx.priority, sector, capacity);
             Box::new(view::View::begin(cx, header(cx, asked, *block), terms, reads, asked.figures))
@@ -91,7 +91,9 @@ pub(crate) fn begin(cx: &mut Context<'_>, asked: &Begin<'_>) -> Box<dyn Job> {
             let plan = plan.clone();
             Box::new(reorganize::Reorganize::begin(cx, plan, *block, asked.saved, asked.figures))
         }
-        What::Verify(verify) => Box::new(verify::Verify::begin(cx, verify.clone(), asked.image, asked.saved)),
+        What::Verify(verify) => {
+            Box::new(verify::VerifyTask::begin(cx, verify.clone(), asked.image, asked.saved))
+        }
         What::Restore { from, .. } => {
             Box::new(restore::Restore::begin(cx, from.clone(), asked.saved, asked.figures))
         }
@@ -131,7 +133,7 @@ fn snapshot(
     block: units::Sectors,
     output: Output<'_>,
 ) -> snapshot::Snapshot {
-    let target = Target {
+    let target = ImageTarget {
         path: to.to_owned(),
         header: header(cx, asked, block),
         replica: matches!(output, Output::Replica { .. }),

@@ -8,8 +8,8 @@ use super::files::{Files, How, read_opened, read_whole, write_all};
 use super::reorganize::MOST_MOVED;
 use crate::desk::order::News;
 use crate::desk::spec::DiskFacts;
-use crate::state::{Kind, Log, Scan};
-use apps::reorganizer::{Options, Plan, Prepared, RecoverError, StateError};
+use crate::state::{Log, LogKind, Scan};
+use apps::reorganizer::{Options, Prepared, RecoverError, RelocationPlan, ReorganizeStateError};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -68,7 +68,7 @@ impl Moves {
             read => read.map_err(|e| trouble(&own, e))?,
         };
         let plan = match copy {
-            Some(copy) => match Plan::decode(&copy) {
+            Some(copy) => match RelocationPlan::decode(&copy) {
                 Err(error) if begun => return Err(damaged(format!("{}: {error}", own.display()), None)),
                 decoded => decoded.map_err(|error| {
                     News::Refused(format!("{}: {error}; nothing was moved, so begin it anew", own.display()))
@@ -78,7 +78,7 @@ impl Moves {
             None => {
                 let refused = |why: String| News::Refused(format!("{}: {why}", plan.display()));
                 let text = self.text(plan).map_err(|e| refused(e.to_string()))?;
-                let read = Plan::from_text(&text, block, disk.capacity, MOST_MOVED);
+                let read = RelocationPlan::from_text(&text, block, disk.capacity, MOST_MOVED);
                 let read = read.map_err(|e| refused(e.to_string()))?;
                 self.replace(&own, &read.encode()).map_err(|e| trouble(&own, e))?;
                 read
@@ -101,7 +101,7 @@ impl Moves {
             };
             match prepared {
                 // The staging area had grown before.
-                Err(RecoverError::State(StateError::StagingShrunk { needed, .. }))
+                Err(RecoverError::State(ReorganizeStateError::StagingShrunk { needed, .. }))
                     if needed > options.staging =>
                 {
                     options.staging = needed;
@@ -119,7 +119,7 @@ impl Moves {
     /// Returns the bytes of the memory, which must exist.
     fn memory(&self, path: &Path) -> Result<Vec<u8>, String> {
         let mut bytes = Vec::new();
-        let read = Scan::read(&*self.files, path, Kind::Moves, Some(self.id), |body| {
+        let read = Scan::read(&*self.files, path, LogKind::Moves, Some(self.id), |body| {
             bytes.extend(body);
             true
         });
@@ -173,12 +173,12 @@ impl Moves {
     fn begin(&self, path: &Path, bytes: &[u8]) -> io::Result<Log> {
         let files = &*self.files;
         // An unreadable memory was not in use when the task was opened: no block was moved then.
-        if let Ok(Some(scan)) = Scan::read(files, path, Kind::Moves, Some(self.id), |_| true) {
-            let mut log = Log::resume(files, path, Kind::Moves, scan)?;
+        if let Ok(Some(scan)) = Scan::read(files, path, LogKind::Moves, Some(self.id), |_| true) {
+            let mut log = Log::resume(files, path, LogKind::Moves, scan)?;
             log.replace(files, bytes, &[])?;
             return Ok(log);
         }
-        Log::create(files, path, Kind::Moves, self.id, bytes, &[])
+        Log::create(files, path, LogKind::Moves, self.id, bytes, &[])
     }
 
     pub fn map(&self, map: &[u8]) -> Option<News> {
@@ -201,7 +201,7 @@ impl Moves {
 }
 
 /// Returns all places that a plan reads or writes.
-fn places(plan: &Plan) -> Vec<(u64, u64)> {
+fn places(plan: &RelocationPlan) -> Vec<(u64, u64)> {
     let both = |m: apps::reorganizer::Move| {
         let sectors = m.from.len().get();
         [m.from.start().get(), m.to.get()].map(|first| (first, first.saturating_add(sectors)))

@@ -1,7 +1,7 @@
 //! A backup's view of the disk as one that does not change, and the outlet for its blocks.
 
 use apps::backup::{Output, image::Header};
-use apps::snapshot::{Extent, Gone, Place, Provider, Shape, SnapshotId};
+use apps::snapshot::{Extent, Gone, Provider, Shape, SnapshotId, SnapshotPlace};
 use scheduler::BlockSet;
 use units::{LbnRange, Sectors};
 
@@ -29,8 +29,8 @@ impl Provider for Still {
         Ok((blocks > 0).then(|| Extent { first: from, blocks, place: Some(self.run(from, blocks)) }))
     }
 
-    fn locate(&self, _: SnapshotId, block: u64) -> Result<Place, Gone> {
-        Ok(Place::At(self.run(block, 1)))
+    fn locate(&self, _: SnapshotId, block: u64) -> Result<SnapshotPlace, Gone> {
+        Ok(SnapshotPlace::At(self.run(block, 1)))
     }
 }
 

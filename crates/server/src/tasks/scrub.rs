@@ -4,7 +4,7 @@ use super::content::Contents;
 use super::job::{Context, Job, Stage};
 use crate::desk::order::News;
 use crate::desk::table::{Content, Figures, MOST_BAD};
-use apps::scrub::{Checksums, Finding, Judgement, Known, Plan, Scrubber};
+use apps::scrub::{Checksums, Finding, Judgement, Known, ScrubPlan, Scrubber};
 use scheduler::{Application, Record};
 use units::{LbnRange, Sectors};
 
@@ -53,7 +53,7 @@ impl Scrub {
         saved: &[u8],
     ) -> Self {
         let sector = cx.disk.sector_bytes.get();
-        let plan = Plan { range, block, sector_bytes: usize::try_from(sector).unwrap_or(0) };
+        let plan = ScrubPlan { range, block, sector_bytes: usize::try_from(sector).unwrap_or(0) };
         let slip = Slip { compares: content.is_some(), read: None };
         let begun = match saved.is_empty() {
             true => Scrubber::start(plan, slip, cx.sessions, cx.priority, cx.now),

@@ -7,10 +7,10 @@
 use super::copies::{Bad, Copies};
 use super::job::{Context, Job, Stage};
 use super::outlet::{Outlet, Still};
-use crate::desk::order::{News, Target, Work};
+use crate::desk::order::{ImageTarget, News, Work};
 use crate::desk::table::Figures;
 use apps::backup::image::Header;
-use apps::backup::{Backup, State};
+use apps::backup::{Backup, BackupState};
 use scheduler::{Application, BlockSet, Record};
 use std::collections::VecDeque;
 use units::LbnRange;
@@ -21,7 +21,7 @@ const MOST_UNSYNCED: u64 = if cfg!(test) { 256 << 10 } else { 16 << 20 };
 
 /// A backup or replica at work.
 pub(crate) struct Snapshot {
-    target: Target,
+    target: ImageTarget,
     opened: (Option<BlockSet>, Option<BlockSet>),
     /// Whether both files have been open, so that their content is known.
     known: bool,
@@ -56,7 +56,7 @@ pub(crate) struct Snapshot {
 
 impl Snapshot {
     /// Begins at the instant of the call, or continues after a restart.
-    pub fn begin(cx: &mut Context<'_>, target: Target, keep_most: u64, before: &Figures) -> Self {
+    pub fn begin(cx: &mut Context<'_>, target: ImageTarget, keep_most: u64, before: &Figures) -> Self {
         let (blocks, claimed) = (target.header.shape.blocks, !target.fresh);
         let bad = Bad { lbns: before.bad.iter().copied().collect(), more: before.bad_more };
         let copies = Copies::begin(cx, target.header, keep_most, claimed, bad);
@@ -144,9 +144,12 @@ impl Snapshot {
         }
         let ending = backup.output_mut().is_ending();
         match backup.state().clone() {
-            State::Gone(gone) => self.fail(gone.to_string()),
-            State::OutputFailed(why) => self.fail(why),
-            State::Refused(_) | State::Running | State::TargetFull | State::Finished => {}
+            BackupState::Gone(gone) => self.fail(gone.to_string()),
+            BackupState::OutputFailed(why) => self.fail(why),
+            BackupState::Refused(_)
+            | BackupState::Running
+            | BackupState::TargetFull
+            | BackupState::Finished => {}
         }
         // Otherwise a block still on its way to the kept file would be missing.
         if ending && !self.finishing && self.trouble.is_none() && !self.copies.is_keeping() {
@@ -346,7 +349,7 @@ impl Job for Snapshot {
         if self.trouble.is_none() {
             self.sync(cx);
             if let Some(backup) = &mut self.backup
-                && matches!(backup.state(), State::Refused(_))
+                && matches!(backup.state(), BackupState::Refused(_))
             {
                 backup.go_on(cx.sessions);
                 self.collect(cx);

@@ -6,8 +6,8 @@
 
 use super::files::{File, Files, How, write_all};
 use crate::desk::order::{Compared, News, OpenSums};
-use crate::state::{End, Kind};
-use apps::scrub::{Checksums, Limits, PAGE_BYTES, Plan, StoreError, StoredChecksums, SumFile};
+use crate::state::{End, LogKind};
+use apps::scrub::{Checksums, PAGE_BYTES, ScrubPlan, StoreError, StoreLimits, StoredChecksums, SumFile};
 use std::path::{Path, PathBuf};
 
 /// The end of the disk's checksum store, in the state directory.
@@ -36,7 +36,7 @@ impl SumFile for Pages {
 }
 
 /// An open store.
-pub(crate) struct Sums {
+pub(crate) struct OpenStore {
     store: StoredChecksums<Pages>,
     end: End,
     /// The number in the end.
@@ -46,7 +46,7 @@ pub(crate) struct Sums {
     told: usize,
 }
 
-impl Sums {
+impl OpenStore {
     /// Opens or creates a store.
     pub fn open(files: &dyn Files, state: &Path, asked: OpenSums) -> (Option<Self>, News) {
         let task = asked.task;
@@ -77,9 +77,10 @@ impl Sums {
     ) -> Result<(End, u64), String> {
         let named = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
         if empty {
-            return Ok((End::create(files, path, Kind::Sums, store.id()).map_err(|e| named(&e))?, 0));
+            return Ok((End::create(files, path, LogKind::Sums, store.id()).map_err(|e| named(&e))?, 0));
         }
-        let (end, acknowledged) = End::go_on(files, path, Kind::Sums, store.id()).map_err(|e| named(&e))?;
+        let (end, acknowledged) =
+            End::go_on(files, path, LogKind::Sums, store.id()).map_err(|e| named(&e))?;
         if store.sequence() < acknowledged {
             return Err(format!(
                 "it has forgotten sums {} times, and {acknowledged} were acknowledged: it is an older copy, or damaged; say \
@@ -104,7 +105,7 @@ impl Sums {
                 known.display()
             ));
         }
-        let plan = Plan {
+        let plan = ScrubPlan {
             range: asked.disk.whole(),
             block: asked.block,
             sector_bytes: usize::try_from(asked.disk.sector_bytes.get()).unwrap_or(0),
@@ -120,7 +121,7 @@ impl Sums {
         let told = |error: StoreError| error.to_string();
         let old = match len {
             0 => Err(StoreError::Stale),
-            _ => StoredChecksums::open(plan, Limits::default(), Pages(file)),
+            _ => StoredChecksums::open(plan, StoreLimits::default(), Pages(file)),
         };
         match old {
             Ok(store) if Some(store.id()) == known => return Ok((store, false)),
@@ -134,7 +135,7 @@ impl Sums {
         let mut file = files.open_named(&path, How::Make).map_err(|e| e.to_string())?;
         file.set_len(0).map_err(|e| e.to_string())?;
         let store =
-            StoredChecksums::create_as(asked.id, plan, Limits::default(), Pages(file)).map_err(told)?;
+            StoredChecksums::create_as(asked.id, plan, StoreLimits::default(), Pages(file)).map_err(told)?;
         Ok((store, true))
     }
 

@@ -4,7 +4,7 @@ use super::chain::Chain;
 use super::files::{Files, How, not_opened};
 use super::kept;
 use super::source::{FileDestination, FileSink, FileSource};
-use crate::desk::order::{News, Target};
+use crate::desk::order::{ImageTarget, News};
 use apps::backup::image::{self, Header, OPEN};
 use apps::backup::{ImageWriter, Output, Replica, load_set, save_set};
 use scheduler::BlockSet;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use units::Sectors;
 
 /// An open image or replica.
-pub(crate) struct Open {
+pub(crate) struct OpenImage {
     output: Box<dyn Durable>,
     replica: bool,
     header: Header,
@@ -90,9 +90,9 @@ impl Durable for Replica<FileDestination> {
     }
 }
 
-impl Open {
+impl OpenImage {
     /// Opens the target; returns it with its blocks.
-    pub fn new(files: &Arc<dyn Files>, target: Target, kept: PathBuf) -> Result<(Self, BlockSet), News> {
+    pub fn new(files: &Arc<dyn Files>, target: ImageTarget, kept: PathBuf) -> Result<(Self, BlockSet), News> {
         let place = target.path.display().to_string();
         let refused = |why: &str| News::Refused(format!("{place}: {why}"));
         if target.own.iter().any(|own| files.is_same(own, &target.path)) {
@@ -142,7 +142,7 @@ impl Open {
 
     fn image(
         files: &dyn Files,
-        target: &Target,
+        target: &ImageTarget,
         chain: Option<&Chain>,
         acknowledged: u64,
         has: &mut BlockSet,
@@ -212,7 +212,11 @@ impl Open {
         Ok(Box::new(writer))
     }
 
-    fn replica(files: &dyn Files, target: &Target, has: &mut BlockSet) -> Result<Box<dyn Durable>, News> {
+    fn replica(
+        files: &dyn Files,
+        target: &ImageTarget,
+        has: &mut BlockSet,
+    ) -> Result<Box<dyn Durable>, News> {
         let place = target.path.display();
         let trouble = |e: io::Error| News::Trouble(format!("{place}: {e}"));
         let refused = |why: String| News::Refused(format!("{place}: {why}"));

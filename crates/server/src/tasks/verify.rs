@@ -5,16 +5,16 @@
 
 use super::job::{Context, Job, Stage};
 use crate::desk::order::{News, OpenMembers, Work};
-use crate::desk::spec::Verify as Asked;
+use crate::desk::spec::VerifySpec as Asked;
 use crate::desk::table::{Differences, Figures, MOST_BAD, Unreadable};
 use scheduler::Record;
 use std::collections::BTreeSet;
 
 /// A comparison at work.
-pub(crate) struct Verify {
+pub(crate) struct VerifyTask {
     asked: Asked,
     seed: u64,
-    figures: apps::verify::Figures,
+    figures: apps::verify::ComparisonFigures,
     saved: Vec<u8>,
     /// Whether there is progress that was not saved.
     news: bool,
@@ -27,13 +27,13 @@ pub(crate) struct Verify {
     failed: Option<String>,
 }
 
-impl Verify {
+impl VerifyTask {
     /// Begins the task, or continues from its record.
     pub fn begin(cx: &mut Context<'_>, asked: Asked, seed: u64, saved: &[u8]) -> Self {
         let mut verify = Self {
             asked,
             seed,
-            figures: apps::verify::Figures::default(),
+            figures: apps::verify::ComparisonFigures::default(),
             saved: saved.to_vec(),
             news: false,
             open: false,
@@ -72,7 +72,7 @@ impl Verify {
     }
 }
 
-impl Job for Verify {
+impl Job for VerifyTask {
     /// It has no session on this desk: all members are read alike.
     fn done(&mut self, _: &mut Context<'_>, _: &Record, _: &[u8]) {}
 

@@ -25,7 +25,7 @@ struct Late {
 }
 
 /// The terms of a snapshot.
-pub(crate) struct Terms {
+pub(crate) struct SnapshotTerms {
     pub name: String,
     /// When it ends, in seconds since 1970.
     pub expires_unix_s: Option<u64>,
@@ -35,7 +35,7 @@ pub(crate) struct Terms {
 /// A snapshot at work.
 pub(crate) struct View {
     header: Header,
-    terms: Terms,
+    terms: SnapshotTerms,
     copies: Copies,
     reads: Background,
     /// Reads that wait until it is complete.
@@ -58,7 +58,7 @@ impl View {
     pub fn begin(
         cx: &mut Context<'_>,
         header: Header,
-        terms: Terms,
+        terms: SnapshotTerms,
         reads: Background,
         before: &Figures,
     ) -> Self {

@@ -24,9 +24,9 @@ impl Default for Board {
 
 /// A browser's place before the board; dropping it leaves it.
 #[derive(Debug)]
-pub(super) struct Place(std::sync::Arc<Board>);
+pub(super) struct BrowserSeat(std::sync::Arc<Board>);
 
-impl Place {
+impl BrowserSeat {
     /// Returns a place, if there is one.
     pub fn take(board: &std::sync::Arc<Board>) -> Option<Self> {
         let more = |browsers| (browsers < MOST_BROWSERS).then_some(browsers + 1);
@@ -43,7 +43,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for BrowserSeat {
     fn drop(&mut self) {
         self.0.browsers.fetch_sub(1, Ordering::Relaxed);
     }
@@ -78,16 +78,16 @@ mod tests {
     #[test]
     fn there_are_as_many_places_as_may_be_and_one_that_is_left_is_given_again() {
         let board = Arc::new(Board::default());
-        let mut places: Vec<_> = (0..MOST_BROWSERS).map(|_| Place::take(&board).unwrap()).collect();
-        assert!(Place::take(&board).is_none());
+        let mut places: Vec<_> = (0..MOST_BROWSERS).map(|_| BrowserSeat::take(&board).unwrap()).collect();
+        assert!(BrowserSeat::take(&board).is_none());
         places.pop();
-        assert!(Place::take(&board).is_some());
+        assert!(BrowserSeat::take(&board).is_some());
     }
 
     #[test]
     fn a_slow_browser_finds_the_latest_snapshot_only() {
         let board = Arc::new(Board::default());
-        let place = Place::take(&board).unwrap();
+        let place = BrowserSeat::take(&board).unwrap();
         let mut slow = place.look();
         for n in 0..1_000 {
             board.put(&format!("{{\"n\":\n{n}}}"));

@@ -1,7 +1,7 @@
 //! The disks on the page, and the page's control of their tasks.
 
 use crate::control::{self, Disks, Peer, Refusal, Role};
-use crate::desk::spec::{Kind, TaskSpec};
+use crate::desk::spec::{TaskKind, TaskSpec};
 use crate::disk::BOUNDS_US;
 use crate::office::Handle;
 use axum::body::Bytes;
@@ -117,7 +117,7 @@ fn cut(mut task: Value) -> Value {
 /// Starts a scrub: no other task, and none that names a file.
 pub(super) async fn start(disks: State<Disks>, path: Path<String>, body: Bytes) -> Result<Response, Refusal> {
     let spec: TaskSpec = serde_json::from_slice(&body)?;
-    if spec.kind != Kind::Scrub || spec.names_files() {
+    if spec.kind != TaskKind::Scrub || spec.names_files() {
         let text = "the page starts scrubs without checksums; start other tasks at the control socket";
         return Err(Refusal::new(StatusCode::FORBIDDEN, text));
     }

@@ -80,7 +80,7 @@ const OLD: Away = Away {
 
 /// The conditions under which a request is accepted.
 #[derive(Debug)]
-pub(super) struct Door {
+pub(super) struct RequestGuard {
     /// The header with which a browser answers the question for the password.
     expected: Option<String>,
     encrypted: bool,
@@ -88,7 +88,7 @@ pub(super) struct Door {
     control: Option<String>,
 }
 
-impl Door {
+impl RequestGuard {
     pub fn new(token: Option<Token>, encrypted: bool, control: Option<String>) -> Self {
         let basic = |Token(token)| format!("Basic {}", BASE64_STANDARD.encode(format!("{USER}:{token}")));
         Self { expected: token.map(basic), encrypted, control }
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn a_name_that_any_site_could_point_here_is_turned_away() {
-        let door = Door::new(None, false, None);
+        let door = RequestGuard::new(None, false, None);
         for host in ["127.0.0.1:8080", "localhost:8080", "LOCALHOST", "[::1]:8080", "[::1]", "127.0.0.1"] {
             assert_eq!(door.enter(&headers(&[("host", host)])), Ok(()), "{host}");
         }
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn with_a_token_nothing_is_shown_without_it() {
-        let door = Door::new(Some(Token::new("u2Yp0hXlQ8mZb7Rk").unwrap()), true, None);
+        let door = RequestGuard::new(Some(Token::new("u2Yp0hXlQ8mZb7Rk").unwrap()), true, None);
         let right = format!("Basic {}", BASE64_STANDARD.encode(b"freeblock:u2Yp0hXlQ8mZb7Rk"));
         let wrong = format!("Basic {}", BASE64_STANDARD.encode(b"freeblock:u2Yp0hXlQ8mZb7Rj"));
         assert_eq!(door.enter(&headers(&[("host", "nas.example"), ("authorization", &right)])), Ok(()));
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn another_site_follows_nothing_and_changes_nothing() {
-        let door = Door::new(None, false, Some("77".into()));
+        let door = RequestGuard::new(None, false, Some("77".into()));
         let host = ("host", "127.0.0.1:8080");
         let own = ("origin", "http://127.0.0.1:8080");
         assert_eq!(door.follow(&headers(&[host, own, ("sec-fetch-site", "same-origin")])), Ok(()));
@@ -205,7 +205,7 @@ mod tests {
         for missing in [headers(&[host, own]), headers(&[host, own, (CONTROL, "78")])] {
             assert_eq!(door.change(&missing), Err(OLD));
         }
-        let shows = Door::new(None, false, None);
+        let shows = RequestGuard::new(None, false, None);
         assert_eq!(shows.change(&headers(&[host, own, (CONTROL, "")])), Err(ONLY_SHOWS));
     }
 

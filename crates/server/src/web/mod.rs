@@ -12,7 +12,7 @@ pub use door::{Token, TokenError};
 use crate::office::{Handle, random_seed};
 use crate::tls::Tls;
 use board::Board;
-use door::Door;
+use door::RequestGuard;
 use serde_json::Value;
 use std::fmt;
 use std::io;
@@ -140,7 +140,7 @@ impl Web {
         let address = listener.local_addr().map_err(failed)?;
         let secret = format!("{:032x}", random_seed().map_err(failed)?);
         let encrypted = config.tls.is_some();
-        let door = Door::new(config.token, encrypted, config.control.then_some(secret));
+        let door = RequestGuard::new(config.token, encrypted, config.control.then_some(secret));
         let board = Arc::new(Board::default());
         let inside = routes::Inside { door: Arc::new(door), board: Arc::clone(&board) };
         let (stop, stopped) = watch::channel(false);

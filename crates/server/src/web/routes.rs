@@ -1,7 +1,7 @@
 //! The routes of the page.
 
-use super::board::{Board, Place};
-use super::door::{Away, Door};
+use super::board::{Board, BrowserSeat};
+use super::door::{Away, RequestGuard};
 use super::serve::Line;
 use super::{MOST_BROWSERS, Show, disks};
 use crate::control::{Disks, Refusal};
@@ -31,7 +31,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; c
 /// The state of the routes.
 #[derive(Clone, Debug)]
 pub(super) struct Inside {
-    pub door: Arc<Door>,
+    pub door: Arc<RequestGuard>,
     pub board: Arc<Board>,
 }
 
@@ -83,14 +83,14 @@ impl IntoResponse for Away {
     }
 }
 
-async fn enter(State(door): State<Arc<Door>>, request: Request, next: Next) -> Response {
+async fn enter(State(door): State<Arc<RequestGuard>>, request: Request, next: Next) -> Response {
     match door.enter(request.headers()) {
         Ok(()) => next.run(request).await,
         Err(away) => away.into_response(),
     }
 }
 
-async fn change(State(door): State<Arc<Door>>, request: Request, next: Next) -> Response {
+async fn change(State(door): State<Arc<RequestGuard>>, request: Request, next: Next) -> Response {
     match door.change(request.headers()) {
         Ok(()) => next.run(request).await,
         Err(away) => away.into_response(),
@@ -138,7 +138,7 @@ async fn events(
     headers: HeaderMap,
 ) -> Result<Response, Response> {
     inside.door.follow(&headers).map_err(IntoResponse::into_response)?;
-    let Some(place) = Place::take(&inside.board) else {
+    let Some(place) = BrowserSeat::take(&inside.board) else {
         let text =
             format!("{MOST_BROWSERS} browsers follow this page, and no more may; close one, and try again");
         return Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, text).into_response());

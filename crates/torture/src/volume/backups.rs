@@ -6,7 +6,7 @@ use super::{House, Part, refused};
 use crate::failure::{Broken, Check, hold};
 use crate::medium::lbns;
 use apps::backup::image::{Header, scan};
-use apps::backup::{Backup, Destination, ImageWriter, Point, StartError, State, restore};
+use apps::backup::{Backup, BackupStartError, BackupState, Destination, ImageWriter, Point, restore};
 use apps::snapshot::{Provider, SnapshotId, Volume as Snapshotted};
 use scheduler::Priority;
 use sim::{Place, Volume};
@@ -89,7 +89,7 @@ impl Running {
                 .map(|backup| seat.0 = Some(backup))
         });
         match begun {
-            Some(Err(StartError::Gone(_))) => Ok(None),
+            Some(Err(BackupStartError::Gone(_))) => Ok(None),
             Some(Err(error)) => Err(refused(error)),
             _ => Ok(Some(Self { place, snapshot, base, priority, tape })),
         }
@@ -115,7 +115,7 @@ impl Backups {
         let told = volume.call(running.place, |seat, sessions| match &seat.0 {
             Some(app) if on => sessions.suspend(app.session()),
             // While the tape is full it suspends itself.
-            Some(app) if *app.state() == State::Running => sessions.resume(app.session()),
+            Some(app) if *app.state() == BackupState::Running => sessions.resume(app.session()),
             _ => Ok(()),
         });
         told.unwrap_or(Ok(())).map_err(refused)
@@ -158,16 +158,16 @@ impl House {
         let Some(app) = running.app(&self.volume) else { return Ok(()) };
         let live = self.snapshots.taken.contains_key(&running.snapshot);
         match app.state() {
-            State::Running | State::TargetFull | State::Refused(_) => Ok(()),
-            State::OutputFailed(why) => {
+            BackupState::Running | BackupState::TargetFull | BackupState::Refused(_) => Ok(()),
+            BackupState::OutputFailed(why) => {
                 Err((Check::Restored, format!("the tape is sound, and fails: {why}")))
             }
-            State::Gone(gone) => {
+            BackupState::Gone(gone) => {
                 hold(!live, Check::Restored, || format!("a backup says {gone}, and it is there"))?;
                 self.backups.running = None;
                 Ok(())
             }
-            State::Finished => match self.backups.running.take() {
+            BackupState::Finished => match self.backups.running.take() {
                 // Its list may have been read to the end before the snapshot was given up.
                 Some(running) if live => self.compare(&running),
                 _ => Ok(()),

@@ -6,7 +6,9 @@ use super::seat::{Memory, Seat};
 use super::{House, Part, Way, refused};
 use crate::failure::{Broken, Check, hold};
 use crate::medium::lbns;
-use apps::reorganizer::{Access, AccessError, Options, Place, Plan, Progress, Reorganizer, Trouble};
+use apps::reorganizer::{
+    Access, AccessError, AccessPlace, Options, Progress, RelocationPlan, Reorganizer, Trouble,
+};
 use scheduler::{Priority, Sessions};
 use sim::Volume;
 use std::num::NonZeroU64;
@@ -19,7 +21,7 @@ const MOST: u64 = 60;
 
 pub(super) struct Moved {
     place: sim::Place<Seat<ReorganizerApp>>,
-    plan: Plan,
+    plan: RelocationPlan,
     options: Options,
     pub memory: Memory,
     counted: bool,
@@ -60,8 +62,8 @@ impl House {
         let mut below = |n: NonZeroU64| dice.below(n.get());
         let block = Sectors::new(block);
         let plan = match circular {
-            true => Plan::circular(region, block, capacity, count, &mut below),
-            false => Plan::random(region, block, capacity, count, &mut below),
+            true => RelocationPlan::circular(region, block, capacity, count, &mut below),
+            false => RelocationPlan::random(region, block, capacity, count, &mut below),
         };
         let plan = plan.map_err(refused)?;
         let (options, memory) = (Options { staging, threshold_percent, priority }, Memory::default());
@@ -119,8 +121,10 @@ impl House {
         let mut staged = Vec::new();
         for piece in access.pieces() {
             match piece.place {
-                Place::Medium(at) => places.push((piece.logical, LbnRange::new(at, piece.logical.len()))),
-                Place::Staging => staged.push(piece.logical),
+                AccessPlace::Medium(at) => {
+                    places.push((piece.logical, LbnRange::new(at, piece.logical.len())))
+                }
+                AccessPlace::Staging => staged.push(piece.logical),
             }
         }
         let id = self.job(op, range, Way::Access(access));
@@ -154,8 +158,8 @@ impl House {
                 Some(None) => None,
                 Some(Some(app)) => match app.resolve(LbnRange::new(of, Sectors::new(1))) {
                     Ok(pieces) => pieces.iter().find_map(|piece| match piece.place {
-                        Place::Medium(place) => Some(place),
-                        Place::Staging => None,
+                        AccessPlace::Medium(place) => Some(place),
+                        AccessPlace::Staging => None,
                     }),
                     Err(AccessError::Free(_)) => None,
                     Err(error) => return Err(refused(error)),
@@ -210,7 +214,7 @@ impl House {
             let mut bytes = vec![0; self.sector];
             let begun = moved.with(&mut self.volume, |app, _| app.begin_read(one, &mut bytes));
             let Some(Ok(access)) = begun else { continue };
-            let staged = access.pieces().iter().any(|piece| piece.place == Place::Staging);
+            let staged = access.pieces().iter().any(|piece| piece.place == AccessPlace::Staging);
             moved.with(&mut self.volume, |app, sessions| app.end(sessions, access));
             if staged {
                 let wrong = self.shadow.wrong(one, &bytes, &self.shadow.floors(one));

@@ -7,7 +7,7 @@ use crate::clients::range;
 use crate::dice::Dice;
 use crate::failure::{Broken, Check, hold};
 use apps::snapshot::{
-    Bytes, Cow, Entry, Geometry, Progress, SnapshotId, Step, Volume, VolumeId, WriteError, WriteId,
+    Bytes, Cow, Entry, Geometry, SnapshotId, Step, Volume, VolumeId, WriteError, WriteId, WriteProgress,
 };
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -159,7 +159,7 @@ impl House {
                 None => break,
                 Some(Step::Record(entry)) => {
                     self.snapshots.record(entry);
-                    if self.snapshots.volume.borrow_mut().done(write) == Progress::Complete {
+                    if self.snapshots.volume.borrow_mut().done(write) == WriteProgress::Complete {
                         break;
                     }
                     continue;
@@ -203,7 +203,7 @@ impl House {
             if let Some(job) = self.jobs.get_mut(&id) {
                 job.failed = false;
             }
-        } else if self.snapshots.volume.borrow_mut().done(write) == Progress::Complete {
+        } else if self.snapshots.volume.borrow_mut().done(write) == WriteProgress::Complete {
             self.end(id)?;
             self.snapshots.tidy();
             return Ok(());

@@ -2,10 +2,10 @@
 
 use super::world::{range, run, worlds};
 use freeblock_apps::backup::image::Header;
-use freeblock_apps::backup::{Backup, Destination, ImageWriter, Sink, State, restore};
+use freeblock_apps::backup::{Backup, BackupState, Destination, ImageWriter, Sink, restore};
 use freeblock_apps::sessions::{Application, Priority, Record, Sessions};
 use freeblock_apps::snapshot::{
-    Bytes, Cow, Geometry, Progress, Provider, Step, Volume as Snapshots, VolumeId, WriteError,
+    Bytes, Cow, Geometry, Provider, Step, Volume as Snapshots, VolumeId, WriteError, WriteProgress,
 };
 use proptest::prelude::*;
 use sim::{Platters, Volume};
@@ -101,7 +101,7 @@ fn write(volume: &mut Volume, snapshots: &Provided, start: u64, bytes: &[u8], se
                 read_back(volume);
             }
         }
-        if snapshots.borrow_mut().done(write) == Progress::Complete {
+        if snapshots.borrow_mut().done(write) == WriteProgress::Complete {
             return true;
         }
     }
@@ -165,7 +165,7 @@ proptest! {
             volume.run_for(Duration::from_micros(micros)).unwrap();
             overwrite(&mut volume, &mut now_there, (at, n), 100 + number as u8);
         }
-        run(&mut volume, |volume| *volume.app(app).unwrap().0.as_ref().unwrap().state() == State::Finished)?;
+        run(&mut volume, |volume| *volume.app(app).unwrap().0.as_ref().unwrap().state() == BackupState::Finished)?;
         let mut restored = Restored { bytes: vec![0; at_the_snapshot.len()], sector };
         let image = tape.0.borrow().clone();
         let told = restore(&mut image.as_slice(), None, &mut restored).unwrap();

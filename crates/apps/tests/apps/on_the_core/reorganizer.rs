@@ -2,7 +2,7 @@
 //! reaches the plan's destination.
 
 use super::world::{range, worlds};
-use freeblock_apps::reorganizer::{Memory, Options, Plan, Reorganizer};
+use freeblock_apps::reorganizer::{Memory, Options, RelocationPlan, Reorganizer};
 use freeblock_apps::sessions::{Application, Record, Sessions, Wanted};
 use proptest::prelude::*;
 use sim::Platters;
@@ -43,8 +43,8 @@ proptest! {
         let mut chance = workload::random::Stream::new(world.seed, "plan");
         let mut below = |n| chance.below(n);
         let plan = match circular {
-            true => Plan::circular(region, Sectors::new(block), capacity, blocks / 2, &mut below),
-            false => Plan::random(region, Sectors::new(block), capacity, blocks / 2, &mut below),
+            true => RelocationPlan::circular(region, Sectors::new(block), capacity, blocks / 2, &mut below),
+            false => RelocationPlan::random(region, Sectors::new(block), capacity, blocks / 2, &mut below),
         }.unwrap();
         let mut platters = Platters::blank(&drive);
         for lbn in 0..capacity.get() {

@@ -2,7 +2,7 @@
 //! progress.
 
 use super::world::{range, worlds};
-use freeblock_apps::scrub::{Finding, Plan, Scrubber};
+use freeblock_apps::scrub::{Finding, ScrubPlan, Scrubber};
 use freeblock_apps::sessions::{Application, Priority, Record, Sessions};
 use proptest::prelude::*;
 use sim::{Cure, Platters};
@@ -32,7 +32,7 @@ proptest! {
     ) {
         let drive = world.drive();
         let capacity = drive.layout().capacity().get();
-        let plan = Plan {
+        let plan = ScrubPlan {
             range: range(0, capacity),
             block: Sectors::new(block),
             sector_bytes: drive.sector_bytes().get() as usize,

@@ -81,7 +81,7 @@ pub struct World {
     pub host: Naive,
     /// The expected content of each logical sector.
     pub model: Vec<u8>,
-    pub plan: Plan,
+    pub plan: RelocationPlan,
     pub options: Options,
     pub machine: Reorganizer<Mortal>,
     pub memory: Mortal,
@@ -93,7 +93,7 @@ pub struct World {
 }
 
 impl World {
-    pub fn new(plan: Plan, staging: u64, percent: u8, seed: u64) -> Self {
+    pub fn new(plan: RelocationPlan, staging: u64, percent: u8, seed: u64) -> Self {
         let capacity = plan.capacity().get();
         let mut host = Naive::new(capacity, seed);
         host.registry.lax = seed % 2 == 1;
@@ -259,7 +259,7 @@ impl World {
         };
         if op == Op::Write {
             self.foreground.iter_mut().filter(|f| f.op == Op::Read && touches(f)).for_each(|f| f.racy = true);
-            for piece in access.pieces().iter().filter(|p| p.place == Place::Staging) {
+            for piece in access.pieces().iter().filter(|p| p.place == AccessPlace::Staging) {
                 let from = at(piece.logical).start - at(logical).start;
                 let len = at(piece.logical).len();
                 self.model[at(piece.logical)].copy_from_slice(&bytes[from..from + len]);
@@ -272,7 +272,7 @@ impl World {
     fn end_foreground(&mut self, i: usize) {
         let mut f = self.foreground.swap_remove(i);
         for piece in f.access.pieces() {
-            let Place::Medium(place) = piece.place else { continue };
+            let AccessPlace::Medium(place) = piece.place else { continue };
             let part = at(piece.logical).start - at(f.logical).start;
             let part = part..part + at(piece.logical).len();
             let there = at(LbnRange::new(place, piece.logical.len()));
@@ -307,7 +307,7 @@ impl World {
     fn logical(&mut self, lbn: u64) -> Option<[u8; SECTOR]> {
         let mut bytes = [0; SECTOR];
         let access = self.machine.begin_read(range(lbn, 1), &mut bytes).ok()?;
-        if let Place::Medium(place) = access.pieces()[0].place {
+        if let AccessPlace::Medium(place) = access.pieces()[0].place {
             bytes.copy_from_slice(&self.host.medium[at(LbnRange::new(place, Sectors::new(1)))]);
         }
         self.machine.end(&mut self.host.registry, access);

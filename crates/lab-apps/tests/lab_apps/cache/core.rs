@@ -2,7 +2,7 @@
 
 use super::host::{Host, SECTOR, range, sectors, stamp};
 use super::model::Model;
-use lab_apps::cache::{Action, Cache, Config, Force, Replacement, Syncer, Tally};
+use lab_apps::cache::{Action, Cache, CacheTally, Config, Force, Replacement, Syncer};
 use model::{DriveModel, Location, Position, Profile};
 use scheduler::{Application, Buffers, HeadWork, InDrive, Pending, Predictor, Request, Wanted};
 use std::collections::{BTreeMap, BTreeSet};
@@ -180,7 +180,7 @@ impl Rig {
     }
 
     /// Runs a busy client, two flushes, and the end.
-    fn run(mut self, calls: u64) -> Tally {
+    fn run(mut self, calls: u64) -> CacheTally {
         for n in 0..calls {
             self.client(50);
             if n == calls / 2 {

@@ -1,8 +1,8 @@
 //! The specification of a comparison of disks.
 
 use super::super::budget::{Budget, Taken};
-use super::{DiskFacts, Kind, SpecError, TaskSpec};
-use apps::verify::{Array, MEMORY_MIN, PlanError};
+use super::{DiskFacts, SpecError, TaskKind, TaskSpec};
+use apps::verify::{Array, ComparisonPlanError, MEMORY_MIN};
 use serde::{Deserialize, Serialize};
 use units::{Bytes, Lbn, Sectors};
 
@@ -26,14 +26,14 @@ const MOST_VERIFY_BLOCK_BYTES: u64 = 1 << 20;
 
 /// A comparison of disks.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verify {
+pub struct VerifySpec {
     /// The disks, in the order of the array.
     pub members: Vec<String>,
     /// The comparison itself, without their names.
-    pub plan: apps::verify::Plan,
+    pub plan: apps::verify::ComparisonPlan,
 }
 
-impl Verify {
+impl VerifySpec {
     /// Takes its memory.
     ///
     /// # Errors
@@ -58,7 +58,7 @@ impl Verify {
 
 impl TaskSpec {
     /// Checks a comparison. Whether the other disks exist and are large enough is checked by who knows them.
-    pub(super) fn verify(&self, disk: &DiskFacts) -> Result<Verify, SpecError> {
+    pub(super) fn verify(&self, disk: &DiskFacts) -> Result<VerifySpec, SpecError> {
         let mend = "name the disks in the order of the array, that of this task first";
         if self.members.first() != Some(&disk.name) {
             let found =
@@ -93,7 +93,7 @@ impl TaskSpec {
         let most =
             chunk.filter(|chunk| *chunk > 0).map_or(usual, |chunk| 1 << chunk.trailing_zeros().min(62));
         let block = Sectors::new(if self.block_sectors.is_some() { usual } else { usual.min(most) });
-        let plan = apps::verify::Plan {
+        let plan = apps::verify::ComparisonPlan {
             array,
             members: self.members.len(),
             offset: Lbn::new(offset),
@@ -111,13 +111,13 @@ impl TaskSpec {
             ));
         }
         plan.check()?;
-        Ok(Verify { members: self.members.clone(), plan })
+        Ok(VerifySpec { members: self.members.clone(), plan })
     }
 
     /// Gives a comparison its size, if it has none: up to the end of the smallest of these disks, of RAID 6 in whole chunks.
     pub(crate) fn fit<'a>(&mut self, disks: impl IntoIterator<Item = &'a DiskFacts>) {
         let smallest = disks.into_iter().map(|disk| disk.capacity.get()).min();
-        if let (Kind::Verify, None, Some(end)) = (self.kind, self.sectors, smallest) {
+        if let (TaskKind::Verify, None, Some(end)) = (self.kind, self.sectors, smallest) {
             let (offset, chunk) = (self.offset_lbn.unwrap_or(0), self.chunk_sectors.unwrap_or(1).max(1));
             let end = offset + end.saturating_sub(offset) / chunk * chunk;
             self.sectors = Some(end.saturating_sub(self.first_lbn.unwrap_or(offset)));
@@ -125,14 +125,14 @@ impl TaskSpec {
     }
 }
 
-impl From<PlanError> for SpecError {
-    fn from(error: PlanError) -> Self {
+impl From<ComparisonPlanError> for SpecError {
+    fn from(error: ComparisonPlanError) -> Self {
         let field = match error {
-            PlanError::Members { .. } => "members",
-            PlanError::Block { .. } => "block_sectors",
-            PlanError::First { .. } => "first_lbn",
-            PlanError::Range(_) => "sectors",
-            PlanError::Memory(_) => "memory_bytes",
+            ComparisonPlanError::Members { .. } => "members",
+            ComparisonPlanError::Block { .. } => "block_sectors",
+            ComparisonPlanError::First { .. } => "first_lbn",
+            ComparisonPlanError::Range(_) => "sectors",
+            ComparisonPlanError::Memory(_) => "memory_bytes",
         };
         let text = error.to_string();
         let (found, mend) = text.split_once("; ").unwrap_or((&text, ""));
@@ -155,11 +155,11 @@ mod tests {
         let fitted = |mut spec: TaskSpec| {
             spec.fit([&disk(), &small, &disk(), &disk()]);
             match spec.check(&disk()).unwrap() {
-                What::Verify(Verify { plan, .. }) => plan,
+                What::Verify(VerifySpec { plan, .. }) => plan,
                 other => panic!("{other:?}"),
             }
         };
-        let spec = TaskSpec { members, ..TaskSpec::new(Kind::Verify) };
+        let spec = TaskSpec { members, ..TaskSpec::new(TaskKind::Verify) };
         let plan = fitted(spec.clone());
         assert_eq!(
             (plan.array, plan.range, plan.block),

@@ -4,7 +4,7 @@ use super::memory::below;
 use super::rig::Rig;
 use super::tasks::backup;
 use crate::desk::order::Lane;
-use crate::desk::spec::{Kind, TaskSpec};
+use crate::desk::spec::{TaskKind, TaskSpec};
 use crate::desk::status::Outcome;
 use crate::desk::table::TaskState;
 use crate::desk::{DeskError, MOST_REMEMBERED};
@@ -15,10 +15,10 @@ const IMAGE: &str = "/backups/image";
 
 fn scrub(first: u64, sectors: u64) -> TaskSpec {
     let (first_lbn, sectors) = (Some(first), Some(sectors));
-    TaskSpec { first_lbn, sectors, block_sectors: Some(8), ..TaskSpec::new(Kind::Scrub) }
+    TaskSpec { first_lbn, sectors, block_sectors: Some(8), ..TaskSpec::new(TaskKind::Scrub) }
 }
 
-fn outcome(rig: &mut Rig, kind: Kind) -> Outcome {
+fn outcome(rig: &mut Rig, kind: TaskKind) -> Outcome {
     rig.call(|desk, _| desk.outcomes()).into_iter().find(|(of, _)| *of == kind).unwrap().1
 }
 
@@ -122,16 +122,16 @@ fn with_force_a_backup_overwrites_an_existing_file() {
 #[test]
 fn the_last_success_and_failure_of_each_kind_are_remembered_over_restarts() {
     let mut rig = Rig::new();
-    assert_eq!(outcome(&mut rig, Kind::Backup), Outcome::default());
+    assert_eq!(outcome(&mut rig, TaskKind::Backup), Outcome::default());
     rig.files.put(IMAGE, b"something else");
     let failed = rig.start(backup());
     assert_eq!(rig.run(failed), TaskState::Failed);
-    let backups = outcome(&mut rig, Kind::Backup);
+    let backups = outcome(&mut rig, TaskKind::Backup);
     assert_eq!((backups.failed, backups.last_success_unix_ms), (1, None));
     rig.run_for(Duration::from_secs(1));
     let done = rig.start(scrub(0, 8));
     assert_eq!(rig.run(done), TaskState::Done);
-    let scrubs = outcome(&mut rig, Kind::Scrub);
+    let scrubs = outcome(&mut rig, TaskKind::Scrub);
     assert!(scrubs.last_success_unix_ms > backups.last_failure_unix_ms);
     for _ in 0..MOST_REMEMBERED + 5 {
         let id = rig.start(scrub(0, 8));
@@ -141,6 +141,6 @@ fn the_last_success_and_failure_of_each_kind_are_remembered_over_restarts() {
     let tasks = rig.call(|desk, _| desk.tasks());
     assert_eq!(tasks.len(), MOST_REMEMBERED);
     assert_eq!((tasks[0].id, tasks[1].id), (failed, done));
-    assert_eq!(outcome(&mut rig, Kind::Scrub), scrubs);
-    assert_eq!(outcome(&mut rig, Kind::Backup), Outcome { failed: 0, ..backups });
+    assert_eq!(outcome(&mut rig, TaskKind::Scrub), scrubs);
+    assert_eq!(outcome(&mut rig, TaskKind::Backup), Outcome { failed: 0, ..backups });
 }

@@ -2,11 +2,11 @@
 //! is allowed only for damage that looks like a torn write of an unacknowledged record, or it reports the damage and
 //! loses, invents and overwrites nothing.
 
-use super::memory::Memory;
+use super::memory::MemoryFiles;
 use super::rig::{Rig, SECTOR, STATE, range};
 use super::tasks::{backup, busy};
 use crate::desk::DeskError;
-use crate::desk::spec::{Kind, TaskSpec};
+use crate::desk::spec::{TaskKind, TaskSpec};
 use crate::desk::table::{Closed, TaskState};
 use crate::disk::Fence;
 use crate::repair::{self, Choice, Report, mend_with};
@@ -27,7 +27,7 @@ const DAEMONS: Share = Share::Some { short: 25, long: 1_000 };
 /// The share of damages for tests that only read the directory.
 const READS: Share = Share::Some { short: 2_000, long: usize::MAX };
 
-fn read(files: &Memory) -> Journal {
+fn read(files: &MemoryFiles) -> Journal {
     journal::open(files, Path::new(STATE)).unwrap()
 }
 
@@ -43,9 +43,9 @@ pub fn paused_restore() -> (Rig, u64, [Vec<Vec<u8>>; 2]) {
         }
     };
     note(&rig, &mut older);
-    rig.start(TaskSpec { sectors: Some(64), ..TaskSpec::new(Kind::Scrub) });
+    rig.start(TaskSpec { sectors: Some(64), ..TaskSpec::new(TaskKind::Scrub) });
     note(&rig, &mut older);
-    let id = rig.start(TaskSpec { from: vec!["/backups/image".into()], ..TaskSpec::new(Kind::Restore) });
+    let id = rig.start(TaskSpec { from: vec!["/backups/image".into()], ..TaskSpec::new(TaskKind::Restore) });
     note(&rig, &mut older);
     rig.call(|desk, s| desk.pause(s, id)).unwrap();
     (rig, id, older)
@@ -138,7 +138,7 @@ fn a_marker_that_is_there_in_any_form_keeps_the_tasks_stopped() {
     }
 }
 
-fn report(files: &Memory) -> Report {
+fn report(files: &MemoryFiles) -> Report {
     repair::report(files, Path::new(STATE), &journal::read(files, Path::new(STATE)).unwrap()).unwrap()
 }
 
@@ -154,7 +154,7 @@ fn is_like_a_power_cut(path: &str, one: &Harm, older: &[Vec<u8>]) -> bool {
 }
 
 /// Applies every kind of damage to a file; `freeblock repair` has to report each.
-fn is_shown_by_repair(files: &Memory, path: &str, older: &[Vec<u8>]) {
+fn is_shown_by_repair(files: &MemoryFiles, path: &str, older: &[Vec<u8>]) {
     let sound = report(files);
     assert!(!sound.is_damaged(), "{sound:?}");
     let listed = Path::new(path).file_name().unwrap().to_str().unwrap();
@@ -208,7 +208,7 @@ fn a_state_directory_of_which_journal_and_end_are_gone_is_not_new() {
     let damage = read(&files).damage.unwrap();
     assert!(damage.why.contains("task-1.kept is there"), "{}", damage.why);
     assert_eq!((damage.closed, damage.numbered), (Some(Closed::All), false));
-    assert_eq!(read(&Memory::default()), Journal::default(), "and one that is empty is");
+    assert_eq!(read(&MemoryFiles::default()), Journal::default(), "and one that is empty is");
 }
 
 /// A daemon whose journal is damaged serves its clients, shows operators what is known, and begins no task.
@@ -222,7 +222,7 @@ fn a_daemon_with_a_damaged_journal_serves_and_begins_nothing() {
     let mut rig = rig.crash(None);
     let taken = rig.call(|desk, _| desk.is_taken()).unwrap();
     assert!(taken.contains("clients may not write to it until `freeblock repair`"), "{taken}");
-    let refused = rig.call(|desk, _| desk.start(TaskSpec::new(Kind::Scrub))).unwrap_err();
+    let refused = rig.call(|desk, _| desk.start(TaskSpec::new(TaskKind::Scrub))).unwrap_err();
     assert!(matches!(&refused, DeskError::Damaged(why) if why.contains("is damaged")), "{refused}");
     assert!(matches!(rig.call(|desk, s| desk.resume(s, 1)), Err(DeskError::Damaged(_))));
     let trouble = rig.call(|desk, _| desk.trouble()).unwrap();
@@ -246,7 +246,8 @@ fn a_daemon_with_a_damaged_journal_serves_and_begins_nothing() {
         assert!(task.state.is_over(), "{task:?}");
     }
     // A restore opens it again, under a number that was never used.
-    let again = rig.start(TaskSpec { from: vec!["/backups/image".into()], ..TaskSpec::new(Kind::Restore) });
+    let again =
+        rig.start(TaskSpec { from: vec!["/backups/image".into()], ..TaskSpec::new(TaskKind::Restore) });
     assert_eq!(again, id + 1);
     assert_eq!(rig.run(again), TaskState::Done);
     assert_eq!(rig.call(|desk, _| desk.is_taken()), None);
@@ -255,8 +256,9 @@ fn a_daemon_with_a_damaged_journal_serves_and_begins_nothing() {
 #[test]
 fn repair_applies_only_the_choices_given() {
     let (rig, id, _) = paused_restore();
-    let mend = |files: &Memory, choice: Choice| mend_with(files, Path::new(STATE), &choice, 1_700_000_000, 9);
-    let refused = |files: &Memory, choice: Choice| mend(files, choice).unwrap_err().to_string();
+    let mend =
+        |files: &MemoryFiles, choice: Choice| mend_with(files, Path::new(STATE), &choice, 1_700_000_000, 9);
+    let refused = |files: &MemoryFiles, choice: Choice| mend(files, choice).unwrap_err().to_string();
     let sound = rig.files.copy();
     assert!(refused(&sound, Choice::default()).contains("say what is to be done"));
     let give_up = Choice { give_up: true, ..Choice::default() };
@@ -349,7 +351,7 @@ fn a_backup_that_may_have_lost_kept_blocks_fails() {
                 "{reason}"
             );
             // Other tasks of the disk run on.
-            let scrub = rig.start(TaskSpec { sectors: Some(64), ..TaskSpec::new(Kind::Scrub) });
+            let scrub = rig.start(TaskSpec { sectors: Some(64), ..TaskSpec::new(TaskKind::Scrub) });
             assert!(scrub > id);
             assert_eq!(busy(&mut rig, scrub, &mut chance), TaskState::Done);
         }
@@ -401,7 +403,7 @@ const STORE: &str = "/sums/disk.sums";
 const SUMS_END: &str = "/state/sums.end";
 
 fn checksums() -> TaskSpec {
-    TaskSpec { block_sectors: Some(8), checksums: Some(STORE.into()), ..TaskSpec::new(Kind::Scrub) }
+    TaskSpec { block_sectors: Some(8), checksums: Some(STORE.into()), ..TaskSpec::new(TaskKind::Scrub) }
 }
 
 /// Returns a disk with sums of all blocks, some of which were written since, and the two files at each earlier moment.
@@ -458,7 +460,7 @@ const MOVES: &str = "/state/task-1.moves";
 pub fn reorganisation() -> (Rig, u64, Vec<Vec<u8>>) {
     let mut rig = Rig::new();
     rig.files.put("/plan", b"freeblock plan 1\nblock 8\nmove 0 1600 800\nmove 1600 0 800\n");
-    let spec = TaskSpec { plan: Some("/plan".into()), ..TaskSpec::new(Kind::Reorganize) };
+    let spec = TaskSpec { plan: Some("/plan".into()), ..TaskSpec::new(TaskKind::Reorganize) };
     let id = rig.start(spec);
     let mut older = Vec::new();
     let before = rig.medium();

@@ -8,7 +8,7 @@ use super::memory::below;
 use super::rig::{Rig, SECTOR, range};
 use super::tasks::{access, restored_from};
 use crate::Guard;
-use crate::desk::spec::{Kind, TaskSpec};
+use crate::desk::spec::{TaskKind, TaskSpec};
 use crate::desk::status::TaskStatus;
 use crate::desk::table::TaskState;
 use device::{Answer, Ask, BackgroundRequest};
@@ -57,7 +57,7 @@ impl Captured {
 
 /// A task, as its operator knows it.
 struct Known {
-    kind: Kind,
+    kind: TaskKind,
     instant: Captured,
     /// Whether it has been seen at work, so that it may not be forgotten any more.
     began: bool,
@@ -190,15 +190,15 @@ impl History {
             Step::Snapshot => {
                 self.names += 1;
                 let name = Some(format!("s{}", self.names));
-                self.start(TaskSpec { name, block_sectors: Some(8), ..TaskSpec::new(Kind::Snapshot) });
+                self.start(TaskSpec { name, block_sectors: Some(8), ..TaskSpec::new(TaskKind::Snapshot) });
             }
             Step::Backup => {
                 self.names += 1;
                 let to = Some(format!("/backups/{}", self.names).into());
-                self.start(TaskSpec { to, block_sectors: Some(8), ..TaskSpec::new(Kind::Backup) });
+                self.start(TaskSpec { to, block_sectors: Some(8), ..TaskSpec::new(TaskKind::Backup) });
             }
             Step::Scrub => {
-                self.start(TaskSpec { block_sectors: Some(8), ..TaskSpec::new(Kind::Scrub) });
+                self.start(TaskSpec { block_sectors: Some(8), ..TaskSpec::new(TaskKind::Scrub) });
             }
             Step::Pause => self.steer(|desk, sessions, id| desk.pause(sessions, id).is_ok()),
             Step::Resume => self.steer(|desk, sessions, id| desk.resume(sessions, id).is_ok()),
@@ -266,7 +266,7 @@ impl History {
             known.state = task.state;
             if ended {
                 self.done += 1;
-                if known.kind == Kind::Backup {
+                if known.kind == TaskKind::Backup {
                     let found = restored_from(&self.rig, &known.to);
                     known.instant.check(0, &found, &format!("backup {id}"));
                 }
@@ -341,7 +341,7 @@ impl History {
     }
 
     fn finish(&mut self, id: u64) {
-        let snapshot = self.known[&id].kind == Kind::Snapshot;
+        let snapshot = self.known[&id].kind == TaskKind::Snapshot;
         for _ in 0..100_000 {
             self.look();
             let state = self.known[&id].state;

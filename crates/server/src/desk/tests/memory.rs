@@ -61,9 +61,9 @@ impl MemoryState {
 
 /// A file system.
 #[derive(Clone, Debug, Default)]
-pub struct Memory(Arc<Mutex<MemoryState>>);
+pub struct MemoryFiles(Arc<Mutex<MemoryState>>);
 
-impl Memory {
+impl MemoryFiles {
     fn state(&self) -> MutexGuard<'_, MemoryState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -161,7 +161,7 @@ impl Memory {
 }
 
 struct MemoryFile {
-    memory: Memory,
+    memory: MemoryFiles,
     path: PathBuf,
     id: u64,
 }
@@ -241,7 +241,7 @@ impl File for MemoryFile {
     }
 }
 
-impl Files for Memory {
+impl Files for MemoryFiles {
     fn open(&self, path: &Path, how: How) -> io::Result<Box<dyn File>> {
         if how == How::Make {
             self.spend()?;

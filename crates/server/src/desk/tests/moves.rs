@@ -3,7 +3,7 @@
 use super::memory::below;
 use super::rig::{Rig, SECTOR, range};
 use crate::desk::DeskError;
-use crate::desk::spec::{Kind, TaskSpec};
+use crate::desk::spec::{TaskKind, TaskSpec};
 use crate::desk::table::TaskState;
 use sim::Cure;
 use units::Lbn;
@@ -13,7 +13,7 @@ const PLAN: &str = "/plans/plan";
 const BLOCK: u64 = 8;
 
 fn reorganize() -> TaskSpec {
-    TaskSpec { plan: Some(PLAN.into()), ..TaskSpec::new(Kind::Reorganize) }
+    TaskSpec { plan: Some(PLAN.into()), ..TaskSpec::new(TaskKind::Reorganize) }
 }
 
 /// The moves of a plan as pairs (from, to), and the plan's text.
@@ -218,14 +218,14 @@ fn nothing_that_is_of_an_instant_or_writes_goes_beside_it() {
     let moves = draw((rig.now.len() / SECTOR) as u64, 200, &mut chance);
     rig.files.put(PLAN, moves.text.as_bytes());
     let id = rig.start(reorganize());
-    let backup = TaskSpec { to: Some("/backups/x".into()), ..TaskSpec::new(Kind::Backup) };
-    let restore = TaskSpec { from: vec!["/backups/x".into()], ..TaskSpec::new(Kind::Restore) };
+    let backup = TaskSpec { to: Some("/backups/x".into()), ..TaskSpec::new(TaskKind::Backup) };
+    let restore = TaskSpec { from: vec!["/backups/x".into()], ..TaskSpec::new(TaskKind::Restore) };
     for spec in [backup, restore, reorganize()] {
         let refused = rig.call(|desk, _| desk.start(spec.clone())).unwrap_err();
         assert!(refused.to_string().contains("reorganize 1 is"), "{refused}");
     }
     // A scrub may run.
-    let scrub = rig.start(TaskSpec::new(Kind::Scrub));
+    let scrub = rig.start(TaskSpec::new(TaskKind::Scrub));
     assert_eq!(rig.run(id), TaskState::Done);
     assert_eq!(rig.run(scrub), TaskState::Done);
     assert_moved(&rig, &moves);

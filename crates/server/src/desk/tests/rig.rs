@@ -1,6 +1,6 @@
 //! A desk on a simulated drive, with files in memory, a foreground, and power cuts.
 
-use super::memory::Memory;
+use super::memory::MemoryFiles;
 use crate::desk::budget::Budget;
 use crate::desk::order::{Lane, Order, Told};
 use crate::desk::permits::Permits;
@@ -26,7 +26,7 @@ pub const STATE: &str = "/state";
 pub struct Rig {
     pub volume: Volume,
     pub desk: Place<Desk>,
-    pub files: Memory,
+    pub files: MemoryFiles,
     pub drive: Arc<DriveModel>,
     clerks: BTreeMap<Lane, Clerk>,
     /// Orders that were not carried out yet.
@@ -90,7 +90,7 @@ impl Rig {
         let bytes: Vec<u8> = (0..capacity).flat_map(|lbn| stamp(lbn, 0)).collect();
         let mut platters = Platters::blank(&drive);
         platters.medium_mut().write(range(0, capacity), &bytes).unwrap();
-        Self::over(drive, platters, Memory::default(), bytes, Instant::ZERO, 1 << 30, 7)
+        Self::over(drive, platters, MemoryFiles::default(), bytes, Instant::ZERO, 1 << 30, 7)
     }
 
     /// Returns the same with a limit on running scrubs.
@@ -103,7 +103,7 @@ impl Rig {
     fn over(
         drive: Arc<DriveModel>,
         platters: Platters,
-        files: Memory,
+        files: MemoryFiles,
         now: Vec<u8>,
         at: Instant,
         keep: u64,
@@ -338,7 +338,7 @@ impl Rig {
     }
 
     /// Returns the same disk under a new daemon with these files, after a kill.
-    pub fn again(&self, files: Memory) -> Self {
+    pub fn again(&self, files: MemoryFiles) -> Self {
         let mut platters = Platters::blank(&self.drive);
         let bytes = self.medium();
         platters.medium_mut().write(range(0, (bytes.len() / SECTOR) as u64), &bytes).unwrap();

@@ -5,7 +5,7 @@ use super::rig::{Rig, SECTOR, range};
 use super::tasks::access;
 use crate::Guard;
 use crate::desk::DeskError;
-use crate::desk::spec::{Kind, TaskSpec};
+use crate::desk::spec::{TaskKind, TaskSpec};
 use crate::desk::table::TaskState;
 use device::{Answer, Ask, BackgroundRequest, Failure};
 use sim::Cure;
@@ -16,7 +16,7 @@ use workload::random::Stream;
 const KEPT: &str = "/state/task-1.kept";
 
 fn nightly() -> TaskSpec {
-    TaskSpec { name: Some("nightly".into()), block_sectors: Some(8), ..TaskSpec::new(Kind::Snapshot) }
+    TaskSpec { name: Some("nightly".into()), block_sectors: Some(8), ..TaskSpec::new(TaskKind::Snapshot) }
 }
 
 /// The reads of a client of a snapshot.
@@ -252,7 +252,7 @@ fn a_name_is_used_once_and_a_restore_waits_for_the_end_of_all_snapshots() {
     };
     let said = refused(&mut rig, nightly());
     assert!(said.contains("snapshot 1 has the name nightly"), "{said}");
-    let restore = TaskSpec { from: vec!["/image".into()], ..TaskSpec::new(Kind::Restore) };
+    let restore = TaskSpec { from: vec!["/image".into()], ..TaskSpec::new(TaskKind::Restore) };
     let said = refused(&mut rig, restore);
     assert!(said.contains("snapshot 1 is running, and a restore cannot go beside it"), "{said}");
     rig.call(|desk, s| desk.cancel(s, id)).unwrap();

@@ -5,7 +5,7 @@ use super::rig::{Rig, SECTOR, range};
 use super::tasks::{access, backup, busy};
 use crate::desk::DeskError;
 use crate::desk::order::Lane;
-use crate::desk::spec::{Kind, TaskSpec};
+use crate::desk::spec::{TaskKind, TaskSpec};
 use crate::desk::status::TaskStatus;
 use crate::desk::table::{Content, TaskState};
 use units::{Duration, Lbn};
@@ -15,7 +15,7 @@ const STORE: &str = "/sums/disk.sums";
 const BLOCK: u64 = 8;
 
 fn spec() -> TaskSpec {
-    TaskSpec { block_sectors: Some(BLOCK), checksums: Some(STORE.into()), ..TaskSpec::new(Kind::Scrub) }
+    TaskSpec { block_sectors: Some(BLOCK), checksums: Some(STORE.into()), ..TaskSpec::new(TaskKind::Scrub) }
 }
 
 fn anew() -> TaskSpec {
@@ -99,7 +99,7 @@ fn a_part_of_the_disk_has_its_place_in_the_store() {
     );
     let refused = rig.call(|desk, _| desk.start(part(160, 81))).unwrap_err();
     assert!(refused.to_string().starts_with("sectors: 81 with checksums"), "{refused}");
-    let force = TaskSpec { force: true, ..TaskSpec::new(Kind::Scrub) };
+    let force = TaskSpec { force: true, ..TaskSpec::new(TaskKind::Scrub) };
     assert!(rig.call(|desk, _| desk.start(force)).is_err());
 }
 
@@ -167,7 +167,7 @@ fn blocks_written_by_a_restore_are_not_reported() {
     rig.settle();
     pass(&mut rig);
     let image = backup().to.unwrap();
-    let restore = rig.start(TaskSpec { from: vec![image], ..TaskSpec::new(Kind::Restore) });
+    let restore = rig.start(TaskSpec { from: vec![image], ..TaskSpec::new(TaskKind::Restore) });
     // A scrub runs beside it.
     let scrub = rig.start(spec());
     assert_eq!(rig.run(restore), TaskState::Done, "{:?}", rig.task(restore));
@@ -267,7 +267,7 @@ fn one_at_a_time() {
         matches!(&refused, DeskError::Busy(why) if why.starts_with("scrub 1 with checksums is")),
         "{refused}"
     );
-    let plain = || TaskSpec { block_sectors: Some(BLOCK), ..TaskSpec::new(Kind::Scrub) };
+    let plain = || TaskSpec { block_sectors: Some(BLOCK), ..TaskSpec::new(TaskKind::Scrub) };
     let refused = rig.call(|desk, _| desk.start(plain())).unwrap_err();
     assert!(
         matches!(&refused, DeskError::Busy(why) if why.starts_with("scrub 1 of LBNs 0 to ")),

@@ -6,7 +6,7 @@ use super::rig::{Rig, SECTOR, range};
 use crate::desk::DeskError;
 use crate::desk::budget::Budget;
 use crate::desk::order::Lane;
-use crate::desk::spec::{Kind, TaskSpec};
+use crate::desk::spec::{TaskKind, TaskSpec};
 use crate::desk::table::TaskState;
 use apps::backup::{Destination, restore, verify};
 use sim::Cure;
@@ -16,15 +16,15 @@ use workload::random::Stream;
 const IMAGE: &str = "/backups/image";
 
 pub(super) fn backup() -> TaskSpec {
-    TaskSpec { to: Some(IMAGE.into()), block_sectors: Some(8), ..TaskSpec::new(Kind::Backup) }
+    TaskSpec { to: Some(IMAGE.into()), block_sectors: Some(8), ..TaskSpec::new(TaskKind::Backup) }
 }
 
 fn replica() -> TaskSpec {
-    TaskSpec { to: Some(IMAGE.into()), block_sectors: Some(8), ..TaskSpec::new(Kind::Replica) }
+    TaskSpec { to: Some(IMAGE.into()), block_sectors: Some(8), ..TaskSpec::new(TaskKind::Replica) }
 }
 
 fn scrub() -> TaskSpec {
-    TaskSpec { block_sectors: Some(8), ..TaskSpec::new(Kind::Scrub) }
+    TaskSpec { block_sectors: Some(8), ..TaskSpec::new(TaskKind::Scrub) }
 }
 
 /// A disk in memory to restore to.
@@ -248,12 +248,12 @@ fn a_full_target_pauses_the_task_and_delays_no_client() {
     for spec in [backup(), replica()] {
         let (mut rig, mut chance) = (Rig::new(), Stream::new(1, "clients"));
         let then = rig.now.clone();
-        let room = if spec.kind == Kind::Backup { 300_000 } else { rig.now.len() as u64 };
+        let room = if spec.kind == TaskKind::Backup { 300_000 } else { rig.now.len() as u64 };
         rig.files.limit("/backups", Some(room));
         let id = rig.start(spec.clone());
         let log = Log::default();
         let state = tracing::subscriber::with_default(log.clone(), || busy(&mut rig, id, &mut chance));
-        if spec.kind == Kind::Replica {
+        if spec.kind == TaskKind::Replica {
             assert_eq!(state, TaskState::Done, "a replica takes its room at once");
             continue;
         }
@@ -302,7 +302,7 @@ fn a_target_that_vanishes_pauses_the_task_until_it_is_back() {
         rig.run_for(Duration::from_secs(1));
         assert_eq!(busy(&mut rig, id, &mut chance), TaskState::Done, "{:?}", rig.task(id));
         rig.settle();
-        let copy = if spec.kind == Kind::Backup { restored(&rig) } else { rig.files.get(IMAGE).unwrap() };
+        let copy = if spec.kind == TaskKind::Backup { restored(&rig) } else { rig.files.get(IMAGE).unwrap() };
         assert!(copy == then, "{spec:?}");
     }
 }
@@ -331,7 +331,7 @@ fn images_are_restored_and_a_crash_writes_nothing_twice() {
     let id = rig.start(backup());
     assert_eq!(busy(&mut rig, id, &mut chance), TaskState::Done);
     rig.settle();
-    let spec = TaskSpec { from: vec![IMAGE.into()], ..TaskSpec::new(Kind::Restore) };
+    let spec = TaskSpec { from: vec![IMAGE.into()], ..TaskSpec::new(TaskKind::Restore) };
     rig.call(|desk, _| desk.set_writers(1));
     let refused = rig.call(|desk, _| desk.start(spec.clone())).unwrap_err();
     assert_eq!(
@@ -367,7 +367,7 @@ fn a_restore_begins_after_earlier_writes_of_clients() {
     let id = rig.start(backup());
     assert_eq!(rig.run(id), TaskState::Done);
     rig.call(|desk, _| crate::Guard::set_changing(desk, true));
-    let restore = TaskSpec { from: vec![IMAGE.into()], force: true, ..TaskSpec::new(Kind::Restore) };
+    let restore = TaskSpec { from: vec![IMAGE.into()], force: true, ..TaskSpec::new(TaskKind::Restore) };
     let id = rig.start(restore);
     rig.run_for(Duration::from_secs(5));
     assert_eq!(rig.task(id).state, TaskState::Queued);
@@ -391,7 +391,7 @@ fn a_damaged_image_is_refused_before_anything_is_written() {
     rig.write(range(0, 16));
     rig.settle();
     let before = rig.medium();
-    let id = rig.start(TaskSpec { from: vec![IMAGE.into()], ..TaskSpec::new(Kind::Restore) });
+    let id = rig.start(TaskSpec { from: vec![IMAGE.into()], ..TaskSpec::new(TaskKind::Restore) });
     assert_eq!(rig.run(id), TaskState::Failed);
     assert!(rig.task(id).reason.unwrap().contains("the image is damaged at byte"));
     assert!(rig.medium() == before);
@@ -479,7 +479,7 @@ fn comparisons_have_a_bound_of_memory_together() {
     let of = |bytes| TaskSpec {
         members: vec!["tiny".into(), "other".into()],
         memory_bytes: Some(bytes),
-        ..TaskSpec::new(Kind::Verify)
+        ..TaskSpec::new(TaskKind::Verify)
     };
     let refused = |rig: &mut Rig, bytes| rig.call(|desk, _| desk.start(of(bytes))).unwrap_err().to_string();
     assert_eq!(
@@ -596,7 +596,7 @@ fn differences_restore_the_disk_at_each_instant_and_hold_only_changed_blocks() {
         // Restore the chain to the disk.
         let then = stacked(&rig, &chain);
         let from = images.iter().map(Into::into).collect();
-        let id = rig.start(TaskSpec { from, ..TaskSpec::new(Kind::Restore) });
+        let id = rig.start(TaskSpec { from, ..TaskSpec::new(TaskKind::Restore) });
         assert_eq!(rig.run(id), TaskState::Done, "{:?}", rig.task(id));
         assert!(rig.medium() == then);
     }
@@ -669,7 +669,7 @@ fn a_kill_before_the_end_of_a_restore_is_known_loses_no_write() {
         let mut rig = Rig::new();
         let id = rig.start(backup());
         assert_eq!(rig.run(id), TaskState::Done);
-        let id = rig.start(TaskSpec { from: vec![IMAGE.into()], ..TaskSpec::new(Kind::Restore) });
+        let id = rig.start(TaskSpec { from: vec![IMAGE.into()], ..TaskSpec::new(TaskKind::Restore) });
         // The restore has begun to write.
         (0..60).for_each(|_| _ = rig.step());
         assert_eq!(rig.task(id).state, TaskState::Running);

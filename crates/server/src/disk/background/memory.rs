@@ -27,7 +27,7 @@ struct Block {
 
 /// The blocks that were read ahead, and those that will be.
 #[derive(Debug)]
-pub(super) struct Memory {
+pub(super) struct ReadAheadMemory {
     sector: Bytes,
     block: Sectors,
     capacity: Sectors,
@@ -67,7 +67,7 @@ fn cut(ranges: &mut Vec<LbnRange>, gone: LbnRange) {
     }
 }
 
-impl Memory {
+impl ReadAheadMemory {
     pub fn new(sector: Bytes, block: Sectors, capacity: Sectors, most: Bytes, priority: Priority) -> Self {
         Self {
             sector,

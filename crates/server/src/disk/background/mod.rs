@@ -12,7 +12,7 @@ mod streams;
 
 use floor::Debt;
 pub use floor::Floor;
-use memory::{Arrived, Memory};
+use memory::{Arrived, ReadAheadMemory};
 
 use super::blocks::within;
 use super::requests::{Request, Turn};
@@ -100,7 +100,7 @@ pub struct PromotedStatus {
 
 /// A read that is not answered yet.
 #[derive(Debug)]
-struct Read {
+struct PendingRead {
     client: u64,
     range: LbnRange,
     arrived: Instant,
@@ -158,7 +158,7 @@ pub(crate) struct Background {
     block: Sectors,
     floor: Option<Floor>,
     debt: Debt,
-    memory: Memory,
+    memory: ReadAheadMemory,
     priority: Priority,
     session: Option<SessionId>,
     suspended: bool,
@@ -169,7 +169,7 @@ pub(crate) struct Background {
     write_times: Meter,
     written_bytes: u64,
     /// Reads by the caller's number, which grows: the first is the oldest.
-    reads: BTreeMap<u64, Read>,
+    reads: BTreeMap<u64, PendingRead>,
     tasks: BTreeMap<TaskId, u64>,
     /// Reads that wait until an application has moved the blocks that they ask for.
     fenced: BTreeMap<u64, Asked>,
@@ -186,7 +186,7 @@ impl Background {
     pub fn new(terms: BackgroundTerms, priority: Priority, sector: Bytes, capacity: Sectors) -> Self {
         let block = Sectors::new((BLOCK_BYTES / sector.get().max(1)).max(1));
         Self {
-            memory: Memory::new(sector, block, capacity, terms.memory, priority),
+            memory: ReadAheadMemory::new(sector, block, capacity, terms.memory, priority),
             priority,
             sector,
             block,
@@ -225,7 +225,7 @@ impl Background {
             left = Sectors::new(left.get().saturating_sub(part.len().get()));
         });
         let tasks = Vec::new();
-        self.reads.insert(id, Read { client, range, arrived, tasks, bytes, left, promote_at: None });
+        self.reads.insert(id, PendingRead { client, range, arrived, tasks, bytes, left, promote_at: None });
         for part in missing {
             self.fetch(sessions, id, part, now);
         }
@@ -463,7 +463,7 @@ impl Background {
         }
     }
 
-    fn remove(&mut self, id: u64) -> Option<Read> {
+    fn remove(&mut self, id: u64) -> Option<PendingRead> {
         let read = self.reads.remove(&id)?;
         for task in &read.tasks {
             self.tasks.remove(task);

@@ -1,5 +1,5 @@
 use super::*;
-use crate::desk::spec::Kind;
+use crate::desk::spec::TaskKind;
 use std::os::unix::fs::symlink;
 
 /// A directory with a target, a state directory, a disk, and files that no task may access.
@@ -228,7 +228,7 @@ fn a_task_is_refused_by_the_first_field_that_names_another_place() {
         anywhere.check(&spec).unwrap();
     }
     places.check(&spec(r#"{"kind":"backup","to":"/backup/x","since":["/srv/images/a/b"]}"#)).unwrap();
-    assert!(!TaskSpec::new(Kind::Scrub).names_files());
+    assert!(!TaskSpec::new(TaskKind::Scrub).names_files());
     anywhere.set_targets(Some(Vec::new()));
     let why = anywhere.check(&spec(r#"{"kind":"backup","to":"/x"}"#)).unwrap_err().to_string();
     assert!(why.contains("names no directory"), "{why}");

@@ -7,7 +7,7 @@ use scheduler::{Config, IdleTime, OutsideConfig, Overheads};
 use server::control::{Control, ControlConfig, Roles};
 use server::desk::Setup;
 use server::desk::spec::DiskFacts;
-use server::office::{Office, Open};
+use server::office::{Office, OpenDesk};
 use server::tasks::Places;
 use server::{Address, Disk, Exporter, Limits, Listener, Offer, Stop};
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ pub struct Daemon {
     pub directory: PathBuf,
     pub socket: PathBuf,
     control: Option<Control>,
-    office: Option<Open>,
+    office: Option<OpenDesk>,
     stop: Stop,
     thread: Option<JoinHandle<Disk<Emulated>>>,
 }
@@ -102,7 +102,7 @@ impl Daemon {
 
     /// Returns a handle of its disk, for a page.
     pub fn handles(&self) -> Vec<server::office::Handle> {
-        self.office.iter().map(Open::handle).collect()
+        self.office.iter().map(OpenDesk::handle).collect()
     }
 
     pub fn path(&self, name: &str) -> String {

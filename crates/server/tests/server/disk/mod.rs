@@ -17,7 +17,7 @@ use drive::{Behaviour, Queue, QueueOrder};
 use model::{DriveModel, Profile};
 use proptest::prelude::*;
 use scheduler::{Config, IdleTime, OutsideConfig, Overheads};
-use server::{Disk, Place};
+use server::{AppHandle, Disk};
 use spy::{Shared, Spy, stamped, stamps};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -124,7 +124,7 @@ enum Asked {
 struct World {
     disk: Disk<Spy>,
     truth: Shared,
-    app: Place<Tester>,
+    app: AppHandle<Tester>,
     now: Instant,
     asked: BTreeMap<u64, Asked>,
     /// The last write to each sector, by arrival.

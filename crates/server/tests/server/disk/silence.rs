@@ -4,7 +4,7 @@ use super::{PROFILE, core, nameless, range, spy, tape};
 use device::{Ask, Device, Emulated, Failure, Faults, Faulty};
 use model::Profile;
 use scheduler::{Application, Parameter, Priority, Record, Sessions, Wanted};
-use server::{Disk, Guard, Place, TIMEOUT, Tape};
+use server::{AppHandle, Disk, Guard, TIMEOUT, Tape};
 use spy::{SECTOR, stamped, stamps};
 use std::collections::{BTreeMap, BTreeSet};
 use units::{Duration, Instant, LbnRange, Op, Sectors};
@@ -49,7 +49,7 @@ impl Application for Blocks {
 
 struct World {
     disk: Disk<Faulty<Emulated>>,
-    app: Place<Blocks>,
+    app: AppHandle<Blocks>,
     tape: tape::Memory,
     now: Instant,
     next: u64,

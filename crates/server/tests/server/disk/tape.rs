@@ -1,7 +1,7 @@
 //! The recording of a disk's core, and its replay.
 
 use scheduler::OutsideDrive;
-use server::{Disk, FrameError, Frames, Lines, Replay, ReplayError, Replayed, Tape};
+use server::{Disk, FrameError, FrameLines, Frames, Replay, ReplayError, Replayed, Tape};
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 
@@ -46,7 +46,7 @@ pub fn again(tape: &[u8]) -> Result<Replayed, ReplayError> {
 }
 
 fn lines(tape: &[u8]) -> Vec<String> {
-    let mut lines = Lines::new(tape).unwrap();
+    let mut lines = FrameLines::new(tape).unwrap();
     let mut all = Vec::new();
     while let Some(line) = lines.next_line().unwrap() {
         all.push(String::from_utf8(line.to_vec()).unwrap());

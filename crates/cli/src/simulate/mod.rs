@@ -343,7 +343,7 @@ fn simulate_once(
             report: member.report(),
             outside: member
                 .core_outside()
-                .and_then(|(core, trust)| outside::SchedulerState::of(core, *trust, harm_ppm)),
+                .map(|(core, trust)| outside::SchedulerState::of(core, *trust, harm_ppm)),
         })
         .collect();
     let layout = layout.map(|layout| layout.to_string());

@@ -72,9 +72,9 @@ impl Paid {
 const NEAR: Duration = Duration::from_micros(100);
 
 impl SchedulerState {
-    /// Returns the present state; `None` if the core is in the drive.
-    pub(crate) fn of(core: &OutsideDrive, trust: Trust, harm_ppm: Option<u32>) -> Option<Self> {
-        Some(Self {
+    /// Returns the present state.
+    pub(crate) fn of(core: &OutsideDrive, trust: Trust, harm_ppm: Option<u32>) -> Self {
+        Self {
             trust,
             foresight: core.prediction_errors().clone(),
             gaps: core.planner_stats(),
@@ -82,7 +82,7 @@ impl SchedulerState {
             idle: core.harm(),
             measured: core.audit_report().map(Measured::from),
             harm_ppm,
-        })
+        }
     }
 
     fn harm_percent(&self) -> Option<f64> {

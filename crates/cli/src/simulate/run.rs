@@ -291,7 +291,7 @@ impl<S: Source> Run<S> {
     pub(crate) fn told(&self, harm_ppm: Option<u32>) -> Option<SchedulerState> {
         match &self.host {
             Host::Inside(_) | Host::Device(_) | Host::Array(_) => None,
-            Host::Outside(run) => SchedulerState::of(run.core(), *run.trust(), harm_ppm),
+            Host::Outside(run) => Some(SchedulerState::of(run.core(), *run.trust(), harm_ppm)),
         }
     }
 

@@ -151,7 +151,7 @@ impl<T> Copy for AppHandle<T> {}
 
 impl<T> fmt::Debug for AppHandle<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Place({})", self.index)
+        write!(f, "AppHandle({})", self.index)
     }
 }
 

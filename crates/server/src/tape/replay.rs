@@ -165,7 +165,7 @@ impl Teller {
                         self.told.requests += 1;
                     }
                     Some(scheduler::Action::Deliver(_)) => self.told.blocks += 1,
-                    _ => {}
+                    None => {}
                 }
             }
             (TapeEntry::Call { call, .. }, TapeEntry::Call { got, .. }) => *got = self.core.call(*call).ok(),

@@ -78,7 +78,7 @@ fn worlds() -> impl Strategy<Value = World> {
 proptest! {
     #![proptest_config(ProptestConfig {
         cases: 4000,
-        failure_persistence: Some(Box::new(FileFailurePersistence::Direct("tests/apps/cache/failures.txt"))),
+        failure_persistence: Some(Box::new(FileFailurePersistence::Direct("tests/lab_apps/cache/failures.txt"))),
         ..ProptestConfig::default()
     })]
 

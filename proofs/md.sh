@@ -36,7 +36,7 @@ make() {
   dd if=/dev/urandom of=/dev/md0 bs=64k 2>/dev/null
   sync
   mdadm --detail /dev/md0 | grep -e Layout -e "Chunk Size"
-  # Written anew by md where it finds a difference: there must be none.
+  # md counts the sectors that do not agree; there must be none.
   echo check >/sys/block/md0/md/sync_action
   for i in $(seq 300); do [ "$(cat /sys/block/md0/md/sync_action)" = idle ] && break; sleep 1; done
   [ "$(cat /sys/block/md0/md/mismatch_cnt)" = 0 ] || die "check by md"

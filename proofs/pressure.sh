@@ -40,7 +40,7 @@ if [ -n "$lock" ]; then
   grep -i warn /run/log && die "start without a warning"
 fi
 left=32
-# Of this many MiB, each the same.
+# The size of each file in MiB; a file repeats one MiB.
 mib=40
 file() { for n in $(seq $mib); do cat /run/$1 || return 1; done; }
 # Memory runs out at times, and the kernel kills one of these programs, which begins again. It must not kill the daemon.

@@ -3,7 +3,7 @@
 //! The kernel frees memory by writing, and waits for this process then. So the process must need no memory that is freed by
 //! writing: its pages stay where they are (mlockall(2)), and what the kernel allocates in its name waits for no write
 //! (`PR_SET_IO_FLUSHER`, prctl(2)). If memory runs out all the same, the kernel must kill another process (proc(5),
-//! `oom_score_adj`): the pages of this disk can be written through this one only.
+//! `oom_score_adj`): the pages of this disk can be written through this process only.
 
 #![allow(unsafe_code, reason = "the call takes no address")]
 

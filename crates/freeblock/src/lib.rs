@@ -32,7 +32,7 @@
 //!     while let Some(action) = core.poll(now) {
 //!         match action {
 //!             Action::Do(command) => commands.push(command),
-//!             // The clients' bytes arrived with the command whose `foreground` is the request's range.
+//!             // The clients' bytes arrived with the command whose `request` is this id.
 //!             Action::Completed(id) => println!("{id} is done after {now}"),
 //!             Action::Failed { id, bad } => println!("{id} failed at LBN {bad}"),
 //!             Action::Deliver(record) => scrubbed += record.range.len().get(),

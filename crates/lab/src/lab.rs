@@ -56,7 +56,7 @@ impl<'p> Lab<'p> {
         Lab { size: self.size, seed: self.seed, jobs: self.jobs, claims_only: self.claims_only, progress }
     }
 
-    /// Leaves out what only figures and notes show: the outcome is for judging claims, and has them in full.
+    /// Leaves out runs that only figures and notes need. The outcome has every claim.
     #[must_use]
     pub fn for_claims_only(self) -> Self {
         Self { claims_only: true, ..self }

@@ -88,8 +88,8 @@ pub struct PlannerStats {
 }
 
 /// The engine of both cores, [`InDrive`] and [`OutsideDrive`]: the waiting requests, the sessions and their blocks, the planner
-/// and the estimates. Each of the two has its own door for time and completions, and dereferences to this one for what they have
-/// in common: the session calls ([`Sessions`]) and the queries below.
+/// and the estimates. Each core has its own methods for requests, completions and polls. It dereferences to the engine for the
+/// session calls ([`Sessions`]) and the queries below, which both have.
 #[derive(Clone, Debug)]
 pub struct Core {
     /// Whether the core is in the drive: work in idle time can then end at any instant.
@@ -99,7 +99,7 @@ pub struct Core {
     policy: AnyPolicy,
     watch: DriveWatch,
     pool: Vec<Pending>,
-    /// How many of them were promoted.
+    /// The number of them that were promoted.
     promoted: usize,
     /// Promoted requests of suspended sessions.
     held_back: Vec<Pending>,
@@ -303,10 +303,10 @@ impl Core {
         }
     }
 
-    /// Makes wanted blocks foreground work. Adjacent reads become one request. Besides [`Config::most_pending`] requests of the foreground as many promoted ones
-    /// may wait; the rest stays in the background, and so does a write whose buffer is not available when it is chosen. The
-    /// requests of a suspended session wait until it is resumed. A block that is under way is not counted; if the drive does
-    /// not transfer it, it is promoted afterwards.
+    /// Makes wanted blocks foreground work. Adjacent reads become one request. Besides [`Config::most_pending`] requests of
+    /// the foreground as many promoted ones may wait; the rest stays in the background, and so does a write whose buffer is
+    /// not available when it is chosen. The requests of a suspended session wait until it is resumed. A block that is under
+    /// way is not counted; if the drive does not transfer it, it is promoted afterwards.
     fn promote_blocks(&mut self, session: SessionId, range: LbnRange) -> Result<u64, SessionError> {
         let room = self.config.most_pending.saturating_sub(self.promoted + self.held_back.len());
         let most = (MOST_PROMOTED, room);

@@ -144,9 +144,9 @@ pub enum SessionCall {
     ServeByWrites {
         /// The session.
         session: SessionId,
-        /// The kind of tasks that writes complete.
+        /// The operation of the tasks that writes complete.
         op: Op,
-        /// Whether they do.
+        /// Whether writes complete them.
         on: bool,
     },
     /// [`Sessions::read`] and [`Sessions::write`].
@@ -171,14 +171,14 @@ pub enum SessionCall {
     AbortRange {
         /// The session.
         session: SessionId,
-        /// The LBNs of which every touched block is withdrawn.
+        /// The LBNs; each pending block that touches them is withdrawn.
         range: LbnRange,
     },
     /// [`Sessions::promote`].
     Promote {
         /// The session.
         session: SessionId,
-        /// The LBNs of which every touched block is promoted.
+        /// The LBNs; each pending block that touches them is promoted.
         range: LbnRange,
     },
     /// [`Sessions::suspend`].
@@ -265,9 +265,9 @@ pub enum SessionCall {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Sessions {
-    /// Makes a call. Returns the number of the session that it opened, of the task that it registered, or of the blocks
-    /// that it withdrew or promoted; 0 for any other call. An implementation needs only this method and
-    /// [`to_come`](Self::to_come); the others make the calls of their names.
+    /// Makes a call. Returns the id of the opened session or of the registered task, or the count of withdrawn or promoted
+    /// blocks; 0 for any other call. An implementation needs only this method and [`to_come`](Self::to_come); each of the
+    /// other methods passes its call to this one.
     ///
     /// # Errors
     /// The errors of the methods below.
@@ -308,6 +308,7 @@ pub trait Sessions {
     /// both were pending, and have no order. True for a new session. With false, each write of the session is carried out
     /// itself, with its own bytes, perhaps over those of others that were pending at the same time. A foreground write
     /// completes the part that it covers in any case: its data are newer (promise 3).
+    ///
     /// # Errors
     /// No such session.
     fn serve_writes_by_writes(&mut self, session: SessionId, on: bool) -> Result<(), SessionError> {

@@ -241,7 +241,7 @@ impl<S: Source> Outside<S> {
     }
 
     /// Reads single sectors at random places from here on, as often as the core permits
-    /// ([`OutsideDrive::read_for_host`]): what a probe costs that characterises the drive meanwhile.
+    /// ([`OutsideDrive::read_for_host`]), like a probe that characterises the drive meanwhile.
     pub fn read_at_random(&mut self, seed: u64) {
         self.core.want_readings(true);
         let at = self.core.reading_at(self.now);

@@ -31,7 +31,7 @@ pub fn upper_end(of: &[f64]) -> f64 {
     mean(of) + quantile(freedom.expect("two seeds or more")) * error(of)
 }
 
-/// Returns the quantile of Student's distribution with that many degrees of freedom, found by halving.
+/// Returns the quantile of Student's distribution with this number of degrees of freedom, found by bisection.
 fn quantile(freedom: u32) -> f64 {
     let (mut below, mut above) = (0.0, 10.0);
     for _ in 0..f64::MANTISSA_DIGITS {

@@ -19,7 +19,7 @@ struct Desk<'a> {
     broken: Option<Broken>,
 }
 
-/// The doors that both cores have.
+/// The methods that both cores have beside those of their engine.
 pub(crate) trait Door: DerefMut<Target = Core> + Debug {
     type Work: Debug;
 

@@ -67,7 +67,7 @@ pub(crate) struct Seen {
     harm: Harm,
 }
 
-/// The answers of a core's doors to queries.
+/// The answers of a core to queries that its engine does not answer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Doors {
     pub wake: Option<Instant>,

@@ -40,8 +40,9 @@ pub(crate) fn chosen(args: &LabArgs) -> Result<Vec<&'static Experiment>, Problem
 /// The part of an experiment that is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
+    /// Claims, figures and notes.
     All,
-    /// What its claims rest on; figures and notes may lack parts.
+    /// The claims; figures and notes may be incomplete.
     Claims,
 }
 

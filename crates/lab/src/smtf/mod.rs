@@ -1,7 +1,7 @@
 //! A host with a queue of requests at a disk, as in ATC'03: it sends one request at a time, and chooses which.
 //!
-//! [`Disk`] executes them, [`Chooser`] chooses, [`SmtfHost`] is the loop. [`Survey`] is the Disk Mimic's table with every
-//! distance of the disk in it; [`Week`] is the trace.
+//! A [`Disk`](disk::Disk) executes them, a [`Chooser`] chooses, [`SmtfHost`] is the loop. [`Survey`] is the Disk Mimic's
+//! table with every distance of the disk in it; [`Week`] is the trace.
 
 mod chooser;
 mod disk;

@@ -28,7 +28,7 @@ pub enum Action<W> {
 pub(super) type Event = Action<Infallible>;
 
 impl<W> Action<W> {
-    /// Returns the action with other work in it.
+    /// Applies a function to the work, if the action is work.
     pub fn map<V>(self, work: impl FnOnce(W) -> V) -> Action<V> {
         match self {
             Self::Do(of) => Action::Do(work(of)),
@@ -42,12 +42,14 @@ impl<W> Action<W> {
 /// The work of a core in the drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeadWork {
-    /// Carry out [`InDrive::accesses`](crate::InDrive::accesses) in order without a pause, then call [`InDrive::completed`](crate::InDrive::completed). [`InDrive::whose`](crate::InDrive::whose) returns
-    /// the request that they serve.
+    /// The host carries out [`InDrive::accesses`](crate::InDrive::accesses) in order without a pause, then calls
+    /// [`InDrive::completed`](crate::InDrive::completed). [`InDrive::whose`](crate::InDrive::whose) returns the request that
+    /// they serve.
     Execute,
-    /// The work in idle time ends early, because a foreground request has arrived: [`InDrive::accesses`](crate::InDrive::accesses) returns the part that
-    /// is still done, [`InDrive::busy_until`](crate::InDrive::busy_until) the instant at which the head is free. Call [`InDrive::completed`](crate::InDrive::completed) at that
-    /// instant, not before.
+    /// The work in idle time ends early, because a foreground request has arrived:
+    /// [`InDrive::accesses`](crate::InDrive::accesses) returns the part that is still done,
+    /// [`InDrive::busy_until`](crate::InDrive::busy_until) the instant at which the head is free. The host calls
+    /// [`InDrive::completed`](crate::InDrive::completed) at that instant, not before.
     Cut,
 }
 

@@ -40,7 +40,7 @@ pub struct Config {
     pub seed: u64,
     /// The use of idle time; `None` for gaps alone, as in OSDI'00.
     pub idle: Option<IdleTime>,
-    /// The settings of a core outside the drive ([`OutsideDrive`](crate::OutsideDrive)); a core in it does not read them.
+    /// The settings of a core outside the drive ([`OutsideDrive`](crate::OutsideDrive)). A core in the drive ignores them.
     pub outside: OutsideConfig,
 }
 

@@ -85,7 +85,7 @@ impl DerefMut for InDrive {
 }
 
 impl InDrive {
-    /// Returns a new core, like [`new`](Self::new), for a configuration from outside.
+    /// Returns a new core, like [`new`](Self::new), for a configuration that may be invalid.
     ///
     /// # Errors
     /// The invalid field and its valid values ([`IdleTime::check`](crate::IdleTime::check)).
@@ -117,9 +117,9 @@ impl InDrive {
         self.completed_with(now, &[]);
     }
 
-    /// The same with sectors that the medium could not serve. The requests and blocks that contain them fail, and nothing
-    /// else. If the host knows which operation failed, it passes a [`Bad`]; if it passes a list, both reads and writes of
-    /// those sectors fail.
+    /// Reports the same as [`completed`](Self::completed), with sectors that the medium could not serve. The requests and
+    /// blocks that contain them fail, and nothing else. If the host knows which operation failed, it passes a [`Bad`]; if
+    /// it passes a list, both reads and writes of those sectors fail.
     pub fn completed_with<'a>(&mut self, now: Instant, bad: impl Into<Bad<'a>>) {
         let bad = bad.into();
         let Some(done) = self.busy.take() else {

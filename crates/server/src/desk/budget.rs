@@ -32,7 +32,7 @@ impl Default for Budget {
 impl Budget {
     /// The least size: the least memory of one comparison.
     pub const BYTES_MIN: Bytes = apps::verify::MEMORY_MIN;
-    /// The largest size, a tebibyte: sums of more blocks of 16 KiB than the largest disks have.
+    /// The largest size, a tebibyte: room for the sums of more blocks of 16 KiB than the largest disks have.
     pub const BYTES_MAX: Bytes = Bytes::new(1 << 40);
 
     /// Returns a budget of this size.
@@ -50,7 +50,7 @@ impl Budget {
         Bytes::new(self.most.get().saturating_sub(self.used.load(Ordering::Acquire)))
     }
 
-    /// Takes these bytes, if they are left.
+    /// Takes this number of bytes; `None` if fewer are left.
     pub fn take(&self, bytes: Bytes) -> Option<Taken> {
         let with_these = |used: u64| used.checked_add(bytes.get()).filter(|used| *used <= self.most.get());
         let taken = self.used.fetch_update(Ordering::AcqRel, Ordering::Acquire, with_these);

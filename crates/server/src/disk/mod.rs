@@ -249,12 +249,12 @@ impl<D: Device> Disk<D> {
         self.apps.add(app)
     }
 
-    /// Returns an application; `None` if the place is of another disk.
+    /// Returns an application; `None` if the handle is of another disk.
     pub fn app<T: Application + 'static>(&self, place: AppHandle<T>) -> Option<&T> {
         self.apps.get(place)
     }
 
-    /// Lets an application make calls: it gets the records of the sessions that it opens. `None` if the place is of
+    /// Lets an application make calls: it gets the records of the sessions that it opens. `None` if the handle is of
     /// another disk.
     pub fn call<T: Application + 'static, R>(
         &mut self,

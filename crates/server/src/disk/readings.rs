@@ -1,8 +1,8 @@
 //! Readings of the disk for a probe, which characterises it while it serves.
 //!
 //! The probe needs the times of commands that the drive did nothing beside. A reading is sent when no other command is at the
-//! device and the core [permits](scheduler::OutsideDrive::read_for_host) it; its times count unless the device answered another command
-//! meanwhile.
+//! device and the core [permits](scheduler::OutsideDrive::read_for_host) it; its times count unless the device answered
+//! another command meanwhile.
 
 use super::Disk;
 use super::commands::Errand;

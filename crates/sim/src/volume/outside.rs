@@ -140,11 +140,12 @@ impl Behind {
 }
 
 impl Volume {
-    /// Returns a volume with the core outside a drive. The core gets `known`. The true drive has `profile` and, seeded, `behaviour`. The report has no times
-    /// of the head.
+    /// Returns a volume with the core outside a drive. The core gets `known`. The true drive has `profile` and, seeded,
+    /// `behaviour`. The report has no times of the head.
     ///
     /// # Errors
-    /// Platters of another size, invalid settings of idle time, an invalid profile or behaviour, or a drive that reports writes before they are on the medium.
+    /// Platters of another size, invalid settings of idle time, an invalid profile or behaviour, or a drive that reports
+    /// writes before they are on the medium.
     ///
     /// ```
     /// use drive::Behaviour;

@@ -73,7 +73,7 @@ impl OutsideDrive {
         Ok(())
     }
 
-    /// Changes to the model that waits, if no command is in the way of it.
+    /// Replaces the model and the configuration by those that wait, unless a command is at the drive or decided.
     pub(super) fn adopt_now(&mut self) {
         let Self { core, outside, adopting } = self;
         let free = !outside.is_busy();

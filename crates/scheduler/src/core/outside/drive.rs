@@ -1,4 +1,4 @@
-//! The door of a core outside the drive.
+//! The core outside the drive.
 
 use super::{Command, CommandId, Outcome, Outside};
 use crate::background::{Buffers, Ready};
@@ -71,7 +71,7 @@ impl DerefMut for OutsideDrive {
 }
 
 impl OutsideDrive {
-    /// Returns a new core, like [`new`](Self::new), for a configuration from outside.
+    /// Returns a new core, like [`new`](Self::new), for a configuration that may be invalid.
     ///
     /// # Errors
     /// The invalid field and its valid values ([`IdleTime::check`](crate::IdleTime::check)).

@@ -34,7 +34,7 @@ pub struct VerifySpec {
 }
 
 impl VerifySpec {
-    /// Takes its memory.
+    /// Takes the memory of the comparison from the budget that all comparisons share.
     ///
     /// # Errors
     /// Not enough is left.
@@ -57,7 +57,7 @@ impl VerifySpec {
 }
 
 impl TaskSpec {
-    /// Checks a comparison. Whether the other disks exist and are large enough is checked by who knows them.
+    /// Checks a comparison. The caller checks whether the other disks exist and are large enough.
     pub(super) fn verify(&self, disk: &DiskFacts) -> Result<VerifySpec, SpecError> {
         let mend = "name the disks in the order of the array, that of this task first";
         if self.members.first() != Some(&disk.name) {

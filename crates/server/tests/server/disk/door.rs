@@ -17,7 +17,7 @@ use workload::random::Stream;
 #[derive(Clone, Copy, Debug)]
 struct Program {
     name: &'static str,
-    /// Returns its reads, in order, with this source of chance: their first bytes and their bytes, of [`BYTES`] in all.
+    /// Returns its reads in order, drawn from this source of chance: the first byte and the length of each, [`BYTES`] in all.
     reads: fn(&mut Stream) -> Vec<(u64, u64)>,
     /// The number of its requests that wait at a time.
     depth: usize,
@@ -86,7 +86,7 @@ enum Door {
     Foreground,
 }
 
-/// The requests beside one run of a program, with it and of the drive alone.
+/// The response times of the requests beside one run of a program: with the program, and of the drive alone.
 struct Beside {
     mean_ms: [f64; 2],
     p99_ms: [f64; 2],

@@ -132,7 +132,8 @@ impl Serving {
         self.took[which][id as usize - 1] = at.since(arrived).as_nanos() as f64;
     }
 
-    /// Returns the response times in ms of the requests before the first that is not done: with the disk, and with the drive alone.
+    /// Returns the response times in ms of the requests before the first that is not done: through the disk, and of the drive
+    /// alone.
     pub fn responses(&self) -> [Vec<f64>; 2] {
         let oldest = self.arrived.iter().filter_map(|left| left.keys().next()).min();
         let done = oldest.map_or(self.ids, |id| *id - 1) as usize;

@@ -85,7 +85,7 @@ impl OutsideDrive {
     /// [permitted](Self::reading_at) now, or the drive has no such range.
     ///
     /// The bytes are the host's to use or to drop. The delay of foreground requests by readings is in the estimate of the
-    /// [harm of idle time](Self::harm), whose bound permits the next one.
+    /// [harm of idle time](crate::Core::harm), whose bound permits the next one.
     ///
     /// ```
     /// use freeblock_scheduler::model::DriveModel;

@@ -226,7 +226,7 @@ pub(crate) fn recording_seeds() -> Vec<Vec<u8>> {
         r#"{"done":{"at":5000000,"id":0,"bad":null}}"#,
         r#""end""#,
     ];
-    let mut seeds = vec![lines.join("\n").into_bytes(), b"freeblock recording 1\n".to_vec()];
+    let mut seeds = vec![lines.join("\n").into_bytes(), b"freeblock recording 2\n".to_vec()];
     for setup in setups() {
         let setup = setup.to_string();
         seeds.push([&[setup.as_str()], &lines[1..]].concat().join("\n").into_bytes());

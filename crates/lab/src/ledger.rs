@@ -5,13 +5,13 @@
 //! names its commit.
 //!
 //! ```
-//! use freeblock_lab::ledger::{Ledger, Run};
+//! use freeblock_lab::ledger::{Ledger, LedgerRun};
 //! use freeblock_lab::{Lab, Size, find};
 //! let experiment = find("osdi00-fig5").unwrap();
 //! let outcome = experiment.conduct(&Lab::new(Size::Quick, 1))?;
 //! let mut ledger = Ledger::default();
 //! let (commit, date) = ("1234567".to_owned(), "2026-01-31".to_owned());
-//! ledger.record(Run { experiment: "osdi00-fig5".into(), size: Size::Quick, seed: 1, commit, date, claims: outcome.claims });
+//! ledger.record(LedgerRun { experiment: "osdi00-fig5".into(), size: Size::Quick, seed: 1, commit, date, claims: outcome.claims });
 //! assert!(ledger.markdown(freeblock_lab::experiments()).contains("| `osdi00-fig5` |"));
 //! # Ok::<(), freeblock_lab::LabError>(())
 //! ```

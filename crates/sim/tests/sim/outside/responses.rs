@@ -337,6 +337,17 @@ fn a_drive_that_caches_writes_is_trusted_at_any_queue_length() {
 }
 
 #[test]
+fn clients_who_only_write_leave_a_drive_that_caches_writes_trusted() {
+    // No request of theirs is answered from the medium: only a report that has waited for the write before shows the platter.
+    let noisy = Behaviour { write_back: Some(true), ..Behaviour::fast02() };
+    for tasks in [1, 4] {
+        let load = (Arrival::outstanding(tasks), Share::new(0, 10).unwrap());
+        let seen = pair_of(("quantum-atlas-10k", noisy), (PolicyName::Fcfs, None), load, (8_000, 42));
+        assert!(seen.trusted > 0.9 && seen.detours > 1_000, "{tasks} at a time: {seen:?}");
+    }
+}
+
+#[test]
 fn an_unpredicted_write_delays_no_command() {
     // Flash with the profile of a drive that caches writes. A wait for such a drive's writes would be useless here: without
     // trust there is none.

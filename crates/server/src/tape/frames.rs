@@ -302,7 +302,7 @@ mod tests {
         for (bytes, said) in [
             (&b""[..], "this is no recording"),
             (&[b'x'; 200], "this is no recording"),
-            (b"freeblock recording 2\n", "of version 2"),
+            (b"freeblock recording 1\n", "of version 1"),
             (b"freeblock recording \x1b[1m\n", "of version \\u{1b}[1m"),
         ] {
             let error = read(bytes).unwrap_err().to_string();

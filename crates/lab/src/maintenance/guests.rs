@@ -6,7 +6,7 @@ use apps::scrub::Scrubber;
 use apps::snapshot::Volume;
 use lab_apps::cache::Cache;
 use lab_apps::miner::Miner;
-use scheduler::{Application, Buffers, Core, Record, SessionCall, SessionError, Sessions, Wanted, Watched};
+use scheduler::{Application, Buffers, Core, Record, Sessions, Wanted, Watched};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -80,7 +80,8 @@ impl Guests {
         start: impl FnOnce(&mut dyn Sessions) -> Result<Guest, E>,
     ) -> Result<GuestId, E> {
         let owner = self.list.len();
-        let guest = start(&mut Watched::new(core, owned(&mut self.owners, owner)))?;
+        let guest =
+            start(&mut Watched::new(core, |call, answer| call.note_owner(answer, owner, &mut self.owners)))?;
         self.list.push((guest, ApplicationTally::default()));
         Ok(GuestId(owner))
     }
@@ -101,7 +102,10 @@ impl Guests {
         call: impl FnOnce(&mut Guest, &mut dyn Sessions) -> R,
     ) -> Option<R> {
         let (guest, _) = self.list.get_mut(id.0)?;
-        Some(call(guest, &mut Watched::new(core, owned(&mut self.owners, id.0))))
+        Some(call(
+            guest,
+            &mut Watched::new(core, |call, answer| call.note_owner(answer, id.0, &mut self.owners)),
+        ))
     }
 
     /// Passes a record to its owner.
@@ -120,7 +124,7 @@ impl Guests {
         tally.with_foreground += if with_foreground { size.get() } else { 0 };
         tally.passes += u64::from(tally.end != Some(record.range.start()));
         tally.end = Some(record.range.end());
-        let mut calls = Watched::new(core, owned(&mut self.owners, owner));
+        let mut calls = Watched::new(core, |call, answer| call.note_owner(answer, owner, &mut self.owners));
         match guest {
             // The delivery reports damaged pages; pages of zeros are damaged, which does not matter here.
             Guest::Miner(miner) => drop(miner.deliver(&mut calls, record, bytes)),
@@ -153,17 +157,5 @@ impl Buffers for Asker<'_> {
             if matches!(guest, Guest::Cache(_)) { 0 } else { wanted.range.len().bytes(self.sector).get() };
         self.scratch.resize(bytes as usize, 0);
         guest.application().is_some_and(|application| application.buffer(wanted, self.scratch))
-    }
-}
-
-/// Returns a callback that records the owner of each new session.
-fn owned(
-    owners: &mut BTreeMap<SessionId, usize>,
-    owner: usize,
-) -> impl FnMut(SessionCall, Result<u64, SessionError>) {
-    move |call, answer| match (call, answer) {
-        (SessionCall::Open { .. }, Ok(number)) => drop(owners.insert(SessionId::new(number), owner)),
-        (SessionCall::Close { session }, Ok(_)) => drop(owners.remove(&session)),
-        _ => {}
     }
 }

@@ -47,13 +47,9 @@ pub(crate) struct Routed<'a> {
 
 impl Sessions for Routed<'_> {
     fn call(&mut self, call: SessionCall) -> Result<u64, SessionError> {
-        let number = self.sessions.call(call)?;
-        match call {
-            SessionCall::Open { .. } => drop(self.owners.insert(SessionId::new(number), self.owner)),
-            SessionCall::Close { session } => drop(self.owners.remove(&session)),
-            _ => {}
-        }
-        Ok(number)
+        let answer = self.sessions.call(call);
+        call.note_owner(answer, self.owner, self.owners);
+        answer
     }
 
     fn to_come(&self, session: SessionId) -> Result<u64, SessionError> {

@@ -191,13 +191,13 @@ impl Apps {
         AppHandle { index: self.apps.len() - 1, kind: PhantomData }
     }
 
-    pub fn get<T: 'static>(&self, place: AppHandle<T>) -> Option<&T> {
-        let app: &dyn Any = &*self.apps.get(place.index)?.app;
+    pub fn get<T: 'static>(&self, handle: AppHandle<T>) -> Option<&T> {
+        let app: &dyn Any = &*self.apps.get(handle.index)?.app;
         app.downcast_ref()
     }
 
-    pub fn get_mut<T: 'static>(&mut self, place: AppHandle<T>) -> Option<&mut T> {
-        let app: &mut dyn Any = &mut *self.apps.get_mut(place.index)?.app;
+    pub fn get_mut<T: 'static>(&mut self, handle: AppHandle<T>) -> Option<&mut T> {
+        let app: &mut dyn Any = &mut *self.apps.get_mut(handle.index)?.app;
         app.downcast_mut()
     }
 
@@ -212,8 +212,9 @@ impl Apps {
         let Taped { core, tape } = world.core;
         let mut watched = Watched::new(core, |call, answer| {
             note(tape, || TapeEntry::Call { call, got: answer.ok() });
-            if let Ok(number) = answer {
-                accepted(call, number, owners, world.blocks, index);
+            call.note_owner(answer, index, owners);
+            if answer.is_ok() {
+                forget_unwanted(call, world.blocks);
             }
         });
         Some(call(&mut *app.app, &mut watched))
@@ -280,11 +281,11 @@ impl Apps {
     /// Lets an application make calls.
     pub fn call<T: 'static, R>(
         &mut self,
-        place: AppHandle<T>,
+        handle: AppHandle<T>,
         world: World<'_>,
         call: impl FnOnce(&mut T, &mut dyn Sessions) -> R,
     ) -> Option<R> {
-        self.with(place.index, world, |app, sessions| {
+        self.with(handle.index, world, |app, sessions| {
             let app: &mut dyn Any = app;
             app.downcast_mut().map(|app| call(app, sessions))
         })?
@@ -354,24 +355,14 @@ impl Apps {
     }
 }
 
-/// Handles an accepted call of an application: records the owner of a new session, and drops blocks that are no longer wanted.
-fn accepted(
-    call: SessionCall,
-    number: u64,
-    owners: &mut BTreeMap<SessionId, usize>,
-    blocks: &mut Blocks,
-    app: usize,
-) {
+/// Drops the blocks that an accepted call makes unwanted.
+fn forget_unwanted(call: SessionCall, blocks: &mut Blocks) {
     match call {
-        SessionCall::Open { .. } => drop(owners.insert(SessionId::new(number), app)),
         SessionCall::Abort { task } => blocks.forget(|of, _, _| of == task),
         SessionCall::AbortRange { session, range } => {
             blocks.forget(|_, owner, block| owner == session && block.overlaps(range));
         }
-        SessionCall::Close { session } => {
-            owners.remove(&session);
-            blocks.forget(|_, owner, _| owner == session);
-        }
+        SessionCall::Close { session } => blocks.forget(|_, owner, _| owner == session),
         _ => {}
     }
 }

@@ -250,22 +250,22 @@ impl<D: Device> Disk<D> {
     }
 
     /// Returns an application; `None` if the handle is of another disk.
-    pub fn app<T: Application + 'static>(&self, place: AppHandle<T>) -> Option<&T> {
-        self.apps.get(place)
+    pub fn app<T: Application + 'static>(&self, handle: AppHandle<T>) -> Option<&T> {
+        self.apps.get(handle)
     }
 
     /// Lets an application make calls: it gets the records of the sessions that it opens. `None` if the handle is of
     /// another disk.
     pub fn call<T: Application + 'static, R>(
         &mut self,
-        place: AppHandle<T>,
+        handle: AppHandle<T>,
         now: Instant,
         call: impl FnOnce(&mut T, &mut dyn Sessions) -> R,
     ) -> Option<R> {
         self.device.advance(now);
         self.pump(now);
         let world = World { core: &mut self.core, blocks: &mut self.blocks };
-        let answer = self.apps.call(place, world, call);
+        let answer = self.apps.call(handle, world, call);
         self.ask_again();
         self.hurry_writes_before_tasks();
         self.pump(now);
@@ -329,7 +329,7 @@ impl<D: Device> Disk<D> {
             parts_kept: self.blocks.len(),
             unanswered: self.commands.silent(),
         };
-        let background = self.background.and_then(|place| self.apps.get(place));
+        let background = self.background.and_then(|handle| self.apps.get(handle));
         DiskStatus {
             mistrusted: self.watch.is_mistrusted(),
             background_requests: background.map(|background| background.status(self.told)),

@@ -95,13 +95,8 @@ fn owned(
     stirred: &mut bool,
 ) -> impl FnMut(SessionCall, Result<u64, SessionError>) {
     move |call, answer| {
-        let Ok(number) = answer else { return };
-        *stirred = true;
-        match call {
-            SessionCall::Open { .. } => drop(owners.insert(SessionId::new(number), app)),
-            SessionCall::Close { session } => drop(owners.remove(&session)),
-            _ => {}
-        }
+        *stirred |= answer.is_ok();
+        call.note_owner(answer, app, owners);
     }
 }
 

@@ -18,7 +18,8 @@ impl OutsideDrive {
         self.core.background.parts_of(order.tag).filter_map(within).collect()
     }
 
-    fn order(&self, id: CommandId) -> Option<&Order> {
+    /// Returns a command at the drive.
+    pub(super) fn order(&self, id: CommandId) -> Option<&Order> {
         self.outside.device.iter().find(|order| order.command.id == id)
     }
 }

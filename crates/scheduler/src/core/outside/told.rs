@@ -13,7 +13,7 @@ impl OutsideDrive {
 
     /// Returns the reason why gaps are not used, if they are not.
     pub fn caution(&self) -> Option<Caution> {
-        let Self { outside, .. } = self;
+        let outside = &self.outside;
         outside.caution().or_else(|| outside.most_come_from_buffer().then_some(Caution::Buffered))
     }
 
@@ -56,8 +56,8 @@ impl OutsideDrive {
     /// Returns the predicted completion of a command at the host; `None` for an unknown drive, and for a
     /// command that is passed through beside others.
     pub fn predicted(&self, id: CommandId) -> Option<Instant> {
-        let Self { outside, .. } = self;
-        let order = outside.device.iter().find(|o| o.command.id == id)?;
+        let outside = &self.outside;
+        let order = self.order(id)?;
         if outside.blind || order.passed == Some(Passed::BesideOthers) {
             return None;
         }

@@ -1,9 +1,10 @@
 //! The calls of operators.
 
+use super::live::Needs;
 use super::routes::Owner;
 use super::spec::{self, TaskSpec, What};
 use super::table::{Event, TaskState};
-use super::{Desk, DeskError, MOST_LIVE, Needs};
+use super::{Desk, DeskError, MOST_LIVE};
 use crate::tasks::job::Stage;
 use scheduler::Sessions;
 

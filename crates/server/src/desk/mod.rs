@@ -10,6 +10,7 @@ pub(crate) mod ending;
 mod guests;
 mod hosted;
 mod ledger;
+mod live;
 pub mod order;
 mod pace;
 pub mod permits;
@@ -22,22 +23,19 @@ pub mod table;
 
 use crate::disk::{BackgroundTerms, Fence};
 use crate::office::Hand;
-use crate::tasks::job::{Context, Job, Stage};
+use crate::tasks::job::Stage;
 use crate::tasks::journal::{self, Damaged, Journal, JournalError};
-use crate::tasks::{Begin, begin};
 use apps::snapshot::VolumeId;
-use bad::LoggedBadSectors;
 use budget::{Budget, Taken};
 use device::Answer;
 use ending::Ending;
 use guests::Guest;
+use live::{Live, RETRY_AFTER};
 use order::{Lane, News, Order, Told};
-use pace::Pace;
-use page::Rings;
-use permits::{Permit, Permits};
-use routes::{Owner, Routes};
+use permits::Permits;
+use routes::Routes;
 use scheduler::{Harm, Sessions};
-use spec::{Checksums, DiskFacts, SpecError, TaskKind, What};
+use spec::{DiskFacts, SpecError, TaskKind};
 use status::Outcome;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use sums::DiskSums;
@@ -50,8 +48,6 @@ use units::{Duration, Instant, LbnRange};
 pub const MOST_LIVE: usize = 64;
 /// The most tasks that are remembered; the oldest of those that are over are dropped.
 pub const MOST_REMEMBERED: usize = 1_000;
-/// The time after which a blocked task tries again.
-const PATIENCE: Duration = Duration::from_secs(10);
 /// The interval at which progress goes into the journal; longer for a long journal, to write at most a megabyte a
 /// second.
 const SAVE_EVERY: Duration = Duration::from_secs(1);
@@ -111,39 +107,6 @@ pub enum DeskError {
         "the tasks of this disk are stopped: {0}; `freeblock repair` shows what is known, and how to go on"
     )]
     Damaged(String),
-}
-
-/// A task that is not over.
-struct Live {
-    job: Box<dyn Job>,
-    paused: bool,
-    /// The permit to run, for kinds of tasks whose number is limited.
-    permit: Needs,
-    pace: Pace,
-    retry_at: Option<Instant>,
-    save_at: Instant,
-    harm: Harm,
-    shared: bool,
-    /// Bytes moved in gaps, and in idle time.
-    free_bytes: u64,
-    idle_bytes: u64,
-    /// The progress, by place on the disk.
-    rings: Rings,
-    /// Whether the log says that it misses its deadline.
-    late: bool,
-    named: LoggedBadSectors,
-}
-
-/// A task's need for a permit.
-#[derive(Debug)]
-enum Needs {
-    Nothing,
-    /// It has none and waits, suspended.
-    Waits,
-    Has {
-        /// Given back when the task pauses or ends.
-        _permit: Permit,
-    },
 }
 
 /// All tasks of a disk.
@@ -428,7 +391,7 @@ impl Desk {
                 live.job.tick(cx);
                 let stuck = matches!(live.job.stage(), Stage::Waiting(_)) && !live.paused;
                 if stuck && live.retry_at.is_some_and(|at| at <= cx.now) {
-                    live.retry_at = Some(cx.now + PATIENCE);
+                    live.retry_at = Some(cx.now + RETRY_AFTER);
                     live.job.retry(cx);
                 }
             });
@@ -448,19 +411,6 @@ impl Desk {
     #[cfg(test)]
     pub(crate) fn set_permits(&mut self, permits: Permits) {
         self.setup.permits = permits;
-    }
-
-    /// Lets a queued task run, if a permit is free.
-    fn take_permit(&mut self, sessions: &mut dyn Sessions, id: u64) {
-        let waits =
-            self.live.get(&id).is_some_and(|live| !live.paused && matches!(live.permit, Needs::Waits));
-        if waits && let Some(permit) = self.setup.permits.take() {
-            self.with(sessions, id, |live, cx| {
-                live.permit = Needs::Has { _permit: permit };
-                live.job.pause(cx, false);
-            });
-            self.settle(sessions, id);
-        }
     }
 
     /// Returns whether a write of the foreground to `range` has to wait: ask again after the next record, or after the
@@ -541,168 +491,6 @@ impl Desk {
             None => Err(DeskError::NoTask(id)),
             Some(entry) if entry.state.is_over() => Err(DeskError::Over { id, state: entry.state }),
             Some(_) => Ok(()),
-        }
-    }
-
-    fn begin_one(&mut self, sessions: &mut dyn Sessions, id: u64) {
-        let Some(entry) = self.table.get(id).filter(|e| !e.state.is_over()) else { return };
-        let what = match entry.spec.check(&self.setup.disk) {
-            Ok(what) => what,
-            Err(error) => {
-                let why = format!("it does not fit the disk any more: {error}");
-                self.end(sessions, id, TaskState::Failed, Some(why));
-                return;
-            }
-        };
-        if what.takes_all() {
-            self.alone.insert(id);
-            if self.changing {
-                // Writes accepted before the restore would land after it.
-                self.hushing.push(id);
-                return;
-            }
-        }
-        if let What::Verify(verify) = &what {
-            let budget = &self.setup.memory;
-            self.memory.entry(id).or_insert_with(|| budget.take_again(verify.plan.memory));
-        }
-        let (image, checksums) = (entry.image, what.checksums().cloned());
-        if let (Some(Checksums { store, anew }), What::Scrub { block, .. }) = (checksums, &what) {
-            self.sums.watch(id, *block, self.setup.disk.capacity);
-            self.want_sums(id, store, *block, image, anew);
-        }
-        let Some(entry) = self.table.get(id) else { return };
-        let (paused, shared) = (entry.state == TaskState::Paused && entry.reason.is_none(), false);
-        let asked = Begin {
-            what: &what,
-            volume: self.volume,
-            image: entry.image,
-            figures: &entry.figures,
-            saved: &entry.saved,
-            keep_bytes_max: self.setup.keep_bytes_max,
-            background: self.setup.background,
-        };
-        let priority = spec::check_priority(entry.spec.priority).unwrap_or_default();
-        let mut routed = self.routes.of(Owner::Task(id), sessions);
-        let disk = &self.setup.disk;
-        let mut cx = Context {
-            id,
-            sessions: &mut routed,
-            orders: &mut self.orders,
-            disk,
-            sums: &mut self.sums,
-            priority,
-            now: self.now,
-            unix_ms: self.unix_ms,
-        };
-        let mut job = begin(&mut cx, &asked);
-        let permit = match what.is_rationed() {
-            true if paused => Needs::Waits,
-            true => self.setup.permits.take().map_or(Needs::Waits, |permit| Needs::Has { _permit: permit }),
-            false => Needs::Nothing,
-        };
-        if paused || matches!(permit, Needs::Waits) {
-            job.pause(&mut cx, true);
-        }
-        let (harm, save_at) = (Harm::default(), self.now);
-        let named =
-            self.table.get(id).map(|entry| LoggedBadSectors::before(&entry.figures)).unwrap_or_default();
-        let live = Live {
-            job,
-            paused,
-            permit,
-            pace: Pace::default(),
-            retry_at: None,
-            save_at,
-            harm,
-            shared,
-            free_bytes: 0,
-            idle_bytes: 0,
-            rings: Rings::default(),
-            late: false,
-            named,
-        };
-        self.live.insert(id, live);
-        self.hand_over();
-        self.settle(sessions, id);
-    }
-
-    /// Calls a task's job.
-    fn with<R>(
-        &mut self,
-        sessions: &mut dyn Sessions,
-        id: u64,
-        call: impl FnOnce(&mut Live, &mut Context<'_>) -> R,
-    ) -> Option<R> {
-        let live = self.live.get_mut(&id)?;
-        let priority = self.table.get(id).and_then(|e| scheduler::Priority::new(e.spec.priority));
-        let mut routed = self.routes.of(Owner::Task(id), sessions);
-        let mut cx = Context {
-            id,
-            sessions: &mut routed,
-            orders: &mut self.orders,
-            disk: &self.setup.disk,
-            sums: &mut self.sums,
-            priority: priority.unwrap_or_default(),
-            now: self.now,
-            unix_ms: self.unix_ms,
-        };
-        let told = call(live, &mut cx);
-        self.answers.extend(live.job.answers());
-        self.hand_over();
-        Some(told)
-    }
-
-    /// Updates the table from the job.
-    fn settle(&mut self, sessions: &mut dyn Sessions, id: u64) {
-        let Some(live) = self.live.get_mut(&id) else { return };
-        let (stage, paused, now) = (live.job.stage(), live.paused, self.now);
-        match &stage {
-            Stage::Waiting(_) => drop(live.retry_at.get_or_insert(now + PATIENCE)),
-            _ => live.retry_at = None,
-        }
-        match stage {
-            Stage::Done => {
-                self.save(id, true);
-                self.end(sessions, id, TaskState::Done, None);
-            }
-            Stage::Failed(why) => {
-                self.save(id, true);
-                self.end(sessions, id, TaskState::Failed, Some(why));
-            }
-            _ if paused => drop(self.state(id, TaskState::Paused, None)),
-            _ if matches!(live.permit, Needs::Waits) => {
-                let most = self.setup.permits.most();
-                let why = format!(
-                    "it waits for its turn: {most} scrubs and comparisons run at a time (tasks_at_once)"
-                );
-                self.state(id, TaskState::Queued, Some(why));
-            }
-            Stage::Waiting(why) => drop(self.state(id, TaskState::Paused, Some(why))),
-            Stage::Opening => drop(self.state(id, TaskState::Queued, None)),
-            Stage::Running => drop(self.state(id, TaskState::Running, None)),
-        }
-    }
-
-    /// Charges the growth of the core's harm estimate to every task that ran.
-    fn charge(&mut self, harm: Harm) {
-        let since = |now: Duration, then: Duration| {
-            Duration::from_nanos(now.as_nanos().saturating_sub(then.as_nanos()))
-        };
-        let grown = Harm {
-            foreground: since(harm.foreground, self.harm.foreground),
-            late: since(harm.late, self.harm.late),
-            early: since(harm.early, self.harm.early),
-        };
-        self.harm = harm;
-        let table = &self.table;
-        let runs = |id: &u64| table.get(*id).is_some_and(|e| e.state == TaskState::Running);
-        let many = self.live.keys().filter(|id| runs(id)).count() > 1;
-        for (_, live) in self.live.iter_mut().filter(|(id, _)| runs(id)) {
-            live.harm.foreground += grown.foreground;
-            live.harm.late += grown.late;
-            live.harm.early += grown.early;
-            live.shared |= many;
         }
     }
 

@@ -1,8 +1,8 @@
 //! The calls of operators: scrubs that overlap, backups that are cancelled, memory of tasks that are over.
 
+use super::images::backup;
 use super::memory::below;
 use super::rig::Rig;
-use super::tasks::backup;
 use crate::desk::order::Lane;
 use crate::desk::spec::{TaskKind, TaskSpec};
 use crate::desk::status::Outcome;

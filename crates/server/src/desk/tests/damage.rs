@@ -2,9 +2,10 @@
 //! is allowed only for damage that looks like a torn write of an unacknowledged record, or it reports the damage and
 //! loses, invents and overwrites nothing.
 
+use super::images::backup;
 use super::memory::MemoryFiles;
 use super::rig::{Rig, SECTOR, STATE, range};
-use super::tasks::{backup, busy};
+use super::tasks::busy;
 use crate::desk::DeskError;
 use crate::desk::spec::{TaskKind, TaskSpec};
 use crate::desk::table::{Closed, TaskState};
@@ -341,7 +342,7 @@ fn a_backup_that_may_have_lost_kept_blocks_fails() {
                         _ => false,
                     };
                 assert!(torn, "{path} {one:?} was not noticed");
-                assert!(super::tasks::restored(&rig) == then, "{path} {one:?}");
+                assert!(super::images::restored(&rig) == then, "{path} {one:?}");
                 continue;
             }
             assert_eq!(state, TaskState::Failed, "{path} {one:?}: {task:?}");
@@ -386,7 +387,7 @@ fn an_image_that_has_lost_blocks_is_not_completed() {
         let mut rig = rig.again(damaged);
         match busy(&mut rig, id, &mut chance) {
             TaskState::Done => {
-                assert!(super::tasks::restored(&rig) == then, "{one:?}");
+                assert!(super::images::restored(&rig) == then, "{one:?}");
                 done += 1;
             }
             state => {

@@ -4,9 +4,10 @@
 
 #![allow(clippy::print_stderr)] // the steps of a history that fails
 
+use super::images::restored_from;
 use super::memory::below;
 use super::rig::{Rig, SECTOR, range};
-use super::tasks::{access, restored_from};
+use super::tasks::access;
 use crate::Guard;
 use crate::desk::spec::{TaskKind, TaskSpec};
 use crate::desk::status::TaskStatus;

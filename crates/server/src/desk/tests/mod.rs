@@ -4,6 +4,7 @@ mod calls;
 mod damage;
 mod damage_on_disk;
 mod histories;
+mod images;
 #[path = "../../../tests/server/support/log.rs"]
 #[allow(unreachable_pub, dead_code)]
 mod log;

@@ -1,8 +1,9 @@
 //! Scrubs with checksums: rot is reported, and blocks that were written are not.
 
+use super::images::backup;
 use super::memory::below;
 use super::rig::{Rig, SECTOR, range};
-use super::tasks::{access, backup, busy};
+use super::tasks::{access, busy};
 use crate::desk::DeskError;
 use crate::desk::order::Lane;
 use crate::desk::spec::{TaskKind, TaskSpec};

@@ -17,10 +17,7 @@ use units::Bytes;
 /// assert_eq!(budget.left(), Bytes::new(100));
 /// ```
 #[derive(Clone, Debug)]
-pub struct Budget {
-    used: Arc<AtomicU64>,
-    most: Bytes,
-}
+pub struct Budget(Shared);
 
 /// 4 GiB: four comparisons with their usual memory.
 impl Default for Budget {
@@ -37,46 +34,64 @@ impl Budget {
 
     /// Returns a budget of this size.
     pub fn of(most: Bytes) -> Self {
-        Self { used: Arc::default(), most }
+        Self(Shared::of(most.get()))
     }
 
     /// Returns its size.
     pub fn most(&self) -> Bytes {
-        self.most
+        Bytes::new(self.0.most)
     }
 
     /// Returns the bytes that are left.
     pub fn left(&self) -> Bytes {
-        Bytes::new(self.most.get().saturating_sub(self.used.load(Ordering::Acquire)))
+        Bytes::new(self.0.most.saturating_sub(self.0.used.load(Ordering::Acquire)))
     }
 
     /// Takes this number of bytes; `None` if fewer are left.
     pub fn take(&self, bytes: Bytes) -> Option<Taken> {
-        let with_these = |used: u64| used.checked_add(bytes.get()).filter(|used| *used <= self.most.get());
-        let taken = self.used.fetch_update(Ordering::AcqRel, Ordering::Acquire, with_these);
-        taken.is_ok().then(|| self.taken(bytes))
+        self.0.take(bytes.get())
     }
 
     /// Takes these bytes for a comparison that was permitted before a restart, even if they are not left.
     pub(crate) fn take_again(&self, bytes: Bytes) -> Taken {
-        self.used.fetch_add(bytes.get(), Ordering::AcqRel);
-        self.taken(bytes)
-    }
-
-    fn taken(&self, bytes: Bytes) -> Taken {
-        Taken { used: Arc::clone(&self.used), bytes }
+        self.0.used.fetch_add(bytes.get(), Ordering::AcqRel);
+        self.0.taken(bytes.get())
     }
 }
 
-/// Bytes of a budget, given back when this is dropped.
+/// An amount that all disks of a daemon share.
+#[derive(Clone, Debug)]
+pub(super) struct Shared {
+    used: Arc<AtomicU64>,
+    pub(super) most: u64,
+}
+
+impl Shared {
+    pub(super) fn of(most: u64) -> Self {
+        Self { used: Arc::default(), most }
+    }
+
+    /// Takes a part; `None` if less is left.
+    pub(super) fn take(&self, part: u64) -> Option<Taken> {
+        let with_it = |used: u64| used.checked_add(part).filter(|used| *used <= self.most);
+        let taken = self.used.fetch_update(Ordering::AcqRel, Ordering::Acquire, with_it);
+        taken.is_ok().then(|| self.taken(part))
+    }
+
+    fn taken(&self, part: u64) -> Taken {
+        Taken { used: Arc::clone(&self.used), part }
+    }
+}
+
+/// A part of what disks share, given back when this is dropped.
 #[derive(Debug)]
 pub struct Taken {
     used: Arc<AtomicU64>,
-    bytes: Bytes,
+    part: u64,
 }
 
 impl Drop for Taken {
     fn drop(&mut self) {
-        self.used.fetch_sub(self.bytes.get(), Ordering::AcqRel);
+        self.used.fetch_sub(self.part, Ordering::AcqRel);
     }
 }

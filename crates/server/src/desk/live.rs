@@ -2,8 +2,8 @@
 
 use super::Desk;
 use super::bad::LoggedBadSectors;
+use super::budget::Taken;
 use super::pace::Pace;
-use super::permits::Permit;
 use super::routes::Owner;
 use super::spec::{self, Checksums, What};
 use super::table::TaskState;
@@ -45,7 +45,7 @@ pub(super) enum Needs {
     Waits,
     Has {
         /// Given back when the task pauses or ends.
-        _permit: Permit,
+        _permit: Taken,
     },
 }
 

@@ -1,7 +1,6 @@
 //! How many scrubs and comparisons run at a time, over all disks of a daemon.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use super::budget::{Shared, Taken};
 
 /// The permits to run a task, shared by all disks of a daemon. There is no limit by default.
 ///
@@ -14,10 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// assert!(permits.take().is_some());
 /// ```
 #[derive(Clone, Debug)]
-pub struct Permits {
-    used: Arc<AtomicUsize>,
-    most: usize,
-}
+pub struct Permits(Shared);
 
 impl Default for Permits {
     fn default() -> Self {
@@ -28,28 +24,16 @@ impl Default for Permits {
 impl Permits {
     /// Returns permits for this number of tasks.
     pub fn at_most(most: usize) -> Self {
-        Self { used: Arc::default(), most }
+        Self(Shared::of(most as u64))
     }
 
     /// Returns the number of tasks.
-    pub fn most(&self) -> usize {
-        self.most
+    pub fn most(&self) -> u64 {
+        self.0.most
     }
 
-    /// Takes a permit, if one is left.
-    pub fn take(&self) -> Option<Permit> {
-        let one_more = |used: usize| (used < self.most).then(|| used.saturating_add(1));
-        let taken = self.used.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more);
-        taken.is_ok().then(|| Permit(Arc::clone(&self.used)))
-    }
-}
-
-/// A permit; it is given back when it is dropped.
-#[derive(Debug)]
-pub struct Permit(Arc<AtomicUsize>);
-
-impl Drop for Permit {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
+    /// Takes a permit, if one is left; it is given back when it is dropped.
+    pub fn take(&self) -> Option<Taken> {
+        self.0.take(1)
     }
 }

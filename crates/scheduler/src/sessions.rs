@@ -207,7 +207,7 @@ impl SessionCall {
     /// use freeblock_scheduler::{Priority, SessionCall};
     /// let mut owners = std::collections::BTreeMap::new();
     /// SessionCall::Open { priority: Priority::default() }.note_owner(Ok(7), "scrub", &mut owners);
-    /// assert!(owners.values().eq(["scrub"]));
+    /// assert!(owners.values().eq(&["scrub"]));
     /// let session = *owners.keys().next().unwrap();
     /// SessionCall::Close { session }.note_owner(Ok(0), "scrub", &mut owners);
     /// assert!(owners.is_empty());

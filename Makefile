@@ -207,7 +207,8 @@ lint: rust cc ## formatting, clippy, rustdoc and the language of comments; warni
 	@$(CARGO) fmt --all --check
 	@rustfmt --check --edition 2024 crates/lab/src/experiments/*.rs # a build script lists them, out of cargo fmt's sight
 	@python3 scripts/prose.py --max 0.5 # comments and documents (docs/STYLE.md)
-	@python3 scripts/modules.py # files that are not compiled
+	@python3 scripts/modules.py # files that are not compiled, circles of modules
+	@python3 scripts/constants.py # constants whose name states no quantity
 	@$(CARGO) clippy --workspace --locked --all-targets -- -D warnings
 	@if $(HAS_LIBCLANG) && $(CARGO) fetch --locked --quiet 2>/dev/null; then \
 	  $(CARGO) clippy --locked --package freeblock-device --package freeblock-server --package freeblock-cli \

@@ -105,7 +105,7 @@ pub(crate) struct Sieve {
 
 impl Sieve {
     /// The most blocks sifted at a time. Each is kept in memory; a drive that fails as a whole must not fill it.
-    const MOST: usize = 16;
+    const SIFTED_BLOCKS_MAX: usize = 16;
 
     /// Creates an empty sieve for blocks below `blocks`.
     pub fn new(blocks: u64) -> Self {
@@ -129,7 +129,7 @@ impl Sieve {
         sector_bytes: usize,
         mut place: impl FnMut(u64) -> Option<LbnRange>,
     ) -> Result<(), SessionError> {
-        while self.tasks.len() < Self::MOST {
+        while self.tasks.len() < Self::SIFTED_BLOCKS_MAX {
             let Some(block) = self.waiting.next(0) else { return Ok(()) };
             if let Some(range) = place(block) {
                 let task = sessions.read(session, range, Sectors::new(1), Parameter(block))?;

@@ -6,7 +6,7 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 /// The largest file read into memory, 1 GiB: a trace of some twenty million requests.
-const LARGEST: u64 = 1 << 30;
+const FILE_BYTES_MAX: u64 = 1 << 30;
 
 /// Reads the whole content of a file.
 ///
@@ -14,8 +14,8 @@ const LARGEST: u64 = 1 << 30;
 /// The system's error, or the file is too large.
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Problem> {
     let mut bytes = Vec::new();
-    open(path)?.take(LARGEST + 1).read_to_end(&mut bytes).map_err(|error| unreadable(path, &error))?;
-    if bytes.len() as u64 > LARGEST {
+    open(path)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(|error| unreadable(path, &error))?;
+    if bytes.len() as u64 > FILE_BYTES_MAX {
         return Err(Problem::failed(format!("{} is larger than 1 GiB", path.display()))
             .help("cut it into smaller files"));
     }

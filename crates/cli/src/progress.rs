@@ -5,11 +5,11 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::time::{Duration, Instant};
 
 /// The time before a bar appears.
-const PATIENCE: Duration = Duration::from_secs(1);
+const BAR_DELAY: Duration = Duration::from_secs(1);
 
 /// The interval between redraws.
 #[cfg(feature = "lab")]
-const TICK: Duration = Duration::from_millis(250);
+const REDRAW_INTERVAL: Duration = Duration::from_millis(250);
 
 /// A progress bar on a terminal's standard error, shown after a second; elsewhere nothing.
 #[derive(Debug)]
@@ -43,7 +43,7 @@ impl Progress {
                 progress.bar.set_style(style);
             }
             progress.bar.set_draw_target(ProgressDrawTarget::stderr());
-            progress.bar.enable_steady_tick(TICK);
+            progress.bar.enable_steady_tick(REDRAW_INTERVAL);
             progress.shown = true;
         }
         progress
@@ -64,7 +64,7 @@ impl Progress {
 
     /// Sets the progress.
     pub(crate) fn at(&mut self, done: u64) {
-        if self.terminal && !self.shown && self.started.elapsed() > PATIENCE {
+        if self.terminal && !self.shown && self.started.elapsed() > BAR_DELAY {
             self.bar.set_draw_target(ProgressDrawTarget::stderr());
             self.shown = true;
         }

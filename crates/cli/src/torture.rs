@@ -23,7 +23,7 @@ use units::Duration;
 const HOURS: u64 = 1;
 
 /// The most runs in the search for a shorter history: seconds.
-const SHRINKING: u32 = 2_000;
+const SHRINK_RUNS_MAX: u32 = 2_000;
 
 pub(crate) fn execute(args: &TortureArgs, console: &Console) -> Result<Outcome, Problem> {
     // A panic of the scheduler is reported as a broken promise, not by the default hook.
@@ -146,7 +146,7 @@ fn interrupted(torture: &Torture, seed: u64, rest: &str, args: &TortureArgs) -> 
 
 /// Returns the shortest failing history found before Ctrl-C.
 fn shorter(scenario: &Scenario, failure: &Failure) -> (Scenario, Failure) {
-    shrink_until(scenario, failure, SHRINKING, interrupt::came)
+    shrink_until(scenario, failure, SHRINK_RUNS_MAX, interrupt::came)
 }
 
 fn replay(args: &TortureArgs) -> Result<Outcome, Problem> {

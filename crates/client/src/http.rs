@@ -10,7 +10,7 @@ const MOST_BODY: usize = 64 << 20;
 /// The most bytes of an answer's head.
 const MOST_HEAD: usize = 64 << 10;
 /// The time-out. The daemon answers within ten seconds, or says that it cannot.
-const PATIENCE: Duration = Duration::from_secs(30);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// An answer's code, and its body.
 pub(crate) type Answer = (u16, Vec<u8>);
@@ -65,8 +65,8 @@ fn say(stream: &mut UnixStream, bytes: &[u8]) -> io::Result<()> {
 
 fn connect(socket: &Path) -> io::Result<UnixStream> {
     let stream = UnixStream::connect(socket)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(RESPONSE_TIMEOUT))?;
+    stream.set_write_timeout(Some(RESPONSE_TIMEOUT))?;
     Ok(stream)
 }
 

@@ -276,9 +276,9 @@ impl Frame for Call {
     }
 }
 
-const WRITE: u64 = 1;
-const BAD: u64 = 2;
-const LAST: u64 = 4;
+const WRITE_FLAG: u64 = 1;
+const BAD_FLAG: u64 = 2;
+const LAST_FLAG: u64 = 4;
 
 impl Frame for Event {
     fn encode(&self, out: &mut Vec<u8>) {
@@ -290,7 +290,7 @@ impl Frame for Event {
             Self::Refused { call, text } => frame(out, 130, &[u64::from(*call)], text.as_bytes()),
             Self::Record { task, range, parameter, write, bad, last, bytes } => {
                 let flag = |on: bool, flag: u64| if on { flag } else { 0 };
-                let flags = flag(*write, WRITE) | flag(bad.is_some(), BAD) | flag(*last, LAST);
+                let flags = flag(*write, WRITE_FLAG) | flag(bad.is_some(), BAD_FLAG) | flag(*last, LAST_FLAG);
                 let bad = bad.unwrap_or(0);
                 frame(out, 131, &[*task, range.start, range.sectors, *parameter, flags, bad], bytes);
             }
@@ -316,8 +316,8 @@ impl Frame for Event {
             }
             131 => {
                 let ([task, start, sectors, parameter, flags, bad], bytes) = fields(kind, bytes)?;
-                let bad = (flags & BAD != 0).then_some(bad);
-                let (write, last) = (flags & WRITE != 0, flags & LAST != 0);
+                let bad = (flags & BAD_FLAG != 0).then_some(bad);
+                let (write, last) = (flags & WRITE_FLAG != 0, flags & LAST_FLAG != 0);
                 let range = Range { start, sectors };
                 Self::Record { task, range, parameter, write, bad, last, bytes: bytes.to_vec() }
             }

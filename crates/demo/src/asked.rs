@@ -5,7 +5,8 @@ use scheduler::policy::PolicyName;
 use serde_json::Value;
 
 /// The slowest and the fastest that may be asked for, as multiples of real time.
-const SPEEDS: (f64, f64) = (1.0 / 16.0, 16_384.0);
+const SPEED_FACTOR_MIN: f64 = 1.0 / 16.0;
+const SPEED_FACTOR_MAX: f64 = 16_384.0;
 /// The most tasks of the load that may be asked for.
 const MOST_TASKS: u32 = 30;
 /// The policies that the page offers: those without a parameter or a table of their own.
@@ -109,9 +110,11 @@ impl Asked {
                     })?;
                 }
                 "speed" => {
-                    let (least, most) = SPEEDS;
-                    let fits = value.as_f64().filter(|speed| (least..=most).contains(speed));
-                    self.speed = fits.ok_or_else(|| format!("speed: {value}; give {least} to {most}"))?;
+                    let fits =
+                        value.as_f64().filter(|speed| (SPEED_FACTOR_MIN..=SPEED_FACTOR_MAX).contains(speed));
+                    self.speed = fits.ok_or_else(|| {
+                        format!("speed: {value}; give {SPEED_FACTOR_MIN} to {SPEED_FACTOR_MAX}")
+                    })?;
                 }
                 other => {
                     return Err(format!(

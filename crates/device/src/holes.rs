@@ -7,14 +7,14 @@ use std::os::fd::AsFd;
 use units::{Bytes, LbnRange, Sectors};
 
 /// The most runs returned at a time; the caller asks again for the rest.
-const MOST: usize = 1024;
+const RUNS_MAX: usize = 1024;
 
 /// Returns the runs of a range in a file that begins at the device's first sector. A sector with any allocated byte
 /// is allocated; if the file system does not report holes, all sectors are.
 pub(crate) fn runs(file: impl AsFd, range: LbnRange, sector: Bytes) -> Vec<Run> {
     let (mut at, end) = (range.start().get(), range.end().get());
     let mut runs = Vec::new();
-    while at < end && runs.len() < MOST {
+    while at < end && runs.len() < RUNS_MAX {
         let data = match seek(&file, SeekFrom::Data(at * sector.get())) {
             Ok(byte) => (byte / sector.get()).clamp(at, end),
             Err(Errno::NXIO) => end,

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 const ENTRIES: u32 = 256;
 
 /// The time before a deadline at which the wait becomes a spin: timed waits end tens of microseconds late.
-const SPIN: Duration = Duration::from_micros(100);
+const SPIN_TIME: Duration = Duration::from_micros(100);
 
 /// An operation for the kernel, with all objects that it works on.
 #[derive(Debug)]
@@ -143,7 +143,7 @@ impl std::fmt::Debug for Ring {
 }
 
 /// The user data of cancellations, whose completions belong to no operation.
-const NOBODY: u64 = u64::MAX;
+const CANCEL_USER_DATA: u64 = u64::MAX;
 
 impl Ring {
     /// Creates a ring.
@@ -192,7 +192,7 @@ impl Ring {
     /// # Errors
     /// The kernel accepts no further entries.
     pub fn cancel(&mut self, token: Token) -> io::Result<()> {
-        let cancel = opcode::AsyncCancel::new(token.to_kernel()).build().user_data(NOBODY);
+        let cancel = opcode::AsyncCancel::new(token.to_kernel()).build().user_data(CANCEL_USER_DATA);
         self.waiting.push_back(cancel);
         self.hand_over()
     }
@@ -234,9 +234,9 @@ impl Ring {
                         self.reap();
                         return Ok(());
                     }
-                    let sleep = Timespec::from(left.saturating_sub(SPIN));
+                    let sleep = Timespec::from(left.saturating_sub(SPIN_TIME));
                     let spin = Timespec::from(Duration::ZERO);
-                    let wait = if left > SPIN { &sleep } else { &spin };
+                    let wait = if left > SPIN_TIME { &sleep } else { &spin };
                     self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(wait))
                 }
             };

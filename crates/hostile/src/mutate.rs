@@ -5,7 +5,7 @@ use std::num::NonZeroU64;
 use workload::random::Stream;
 
 /// The longest input.
-const LONGEST: usize = 64 << 10;
+const INPUT_BYTES_MAX: usize = 64 << 10;
 
 /// Draws inputs for a target: mutations of its seeds, and sometimes new bytes. The same seed draws the same inputs.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ impl Mutator {
         for _ in 0..=self.below(most) {
             self.mutate(&mut bytes);
         }
-        bytes.truncate(LONGEST);
+        bytes.truncate(INPUT_BYTES_MAX);
         bytes
     }
 

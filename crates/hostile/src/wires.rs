@@ -6,7 +6,7 @@ use std::io::Read;
 use std::sync::Arc;
 
 /// The size of the export in bytes.
-const SIZE: u64 = 1 << 16;
+const EXPORT_BYTES: u64 = 1 << 16;
 
 /// Any bytes from an NBD client, divided anywhere: a protocol violation, or requests within the export.
 pub(crate) fn nbd(bytes: &[u8]) {
@@ -43,7 +43,7 @@ fn asked<'a>(parts: impl Iterator<Item = &'a [u8]>, tls: Tls) -> Asked {
         memory_status: true,
         ..Abilities::default()
     };
-    let export = Export::new("", SIZE).map(|export| export.with(all));
+    let export = Export::new("", EXPORT_BYTES).map(|export| export.with(all));
     let Ok(export) = export else { panic!("an export without a name is one") };
     let mut connection = Connection::new(Arc::from([export]), tls, Limits::default());
     let mut asked = Asked::default();
@@ -53,7 +53,10 @@ fn asked<'a>(parts: impl Iterator<Item = &'a [u8]>, tls: Tls) -> Asked {
             while let Some(event) = connection.poll() {
                 match event {
                     nbd::Event::Request(request) => {
-                        assert!(request.offset + u64::from(request.length) <= SIZE, "{request:?} is outside");
+                        assert!(
+                            request.offset + u64::from(request.length) <= EXPORT_BYTES,
+                            "{request:?} is outside"
+                        );
                         let data = vec![0; request.length as usize];
                         let told = connection.reply(&request, &Reply::Data(&data));
                         asked.requests.push(request);
@@ -101,7 +104,7 @@ pub(crate) fn nbd_seeds() -> Vec<Vec<u8>> {
         request(0, 4, 0, 4096, &[]),
         request(2, 6, 4096, 4096, &[]),
         request(8, 7, 0, 65536, &[]),
-        request(0, 0, SIZE - 512, 512, &[]),
+        request(0, 0, EXPORT_BYTES - 512, 512, &[]),
         request(0, 2, 0, 0, &[]),
     ]
     .concat();

@@ -137,7 +137,7 @@ impl Trial {
         let known = Arc::clone(&told.known);
         let mut run = Outside::new(drive, known, config, foreground, scan).map_err(|e| failed(e.into()))?;
         run.advance_scan(self.requests, &mut Nothing).map_err(|e| failed(e.into()))?;
-        let foreseen = run.prediction_errors().within(NEAR) * 100.0;
+        let foreseen = run.prediction_errors().within(ACCURATE_ERROR_MAX) * 100.0;
         let errors = run.prediction_errors();
         let late = 100.0 * errors.late() as f64 / errors.count().max(1) as f64;
         let harm = run.core().detour_harm().share() * 100.0;
@@ -146,7 +146,7 @@ impl Trial {
 }
 
 /// The error at which a prediction counts as accurate, for requests of 4 KB (FAST'02, figure 7).
-pub const NEAR: Duration = Duration::from_micros(50);
+pub const ACCURATE_ERROR_MAX: Duration = Duration::from_micros(50);
 
 fn oltp(told: &Told, arrival: Arrival, seed: u64) -> Result<Issuer<Followed<Oltp>>, LabError> {
     load(told, Share::NONE, arrival, seed)

@@ -20,7 +20,7 @@ use workload::{Arrival, Closed, Issuer, Random, RandomConfig, Think};
 const PARTS: u64 = 4;
 
 /// The area of the requests, blocks of 4 KB: the size that a file system keeps together.
-const SPAN: Bytes = Bytes::new(64 << 20);
+const AREA_BYTES: Bytes = Bytes::new(64 << 20);
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
@@ -35,7 +35,7 @@ fn run(
     mimic: Option<Box<dyn Mimic>>,
     requests: u64,
 ) -> Outcome<Learnt> {
-    let span = Sectors::new(SPAN.get() / drive.sector_bytes().get());
+    let span = Sectors::new(AREA_BYTES.get() / drive.sector_bytes().get());
     let source = Random::new(RandomConfig::new(span, drive.sector_bytes()), 7)?;
     let issuer = Issuer::new(source, arrival, Instant::ZERO, 7)?;
     let config = Config { policy, idle: Some(IdleTime::default()), ..Config::default() };
@@ -56,7 +56,7 @@ fn run(
 fn probed(profile: &Profile, samples: u32, check_points: CheckPoints) -> Outcome<(Table, ProbeReport)> {
     let mut drive = Drive::new(profile)?;
     let capacity = drive.model().layout().capacity();
-    let reach = Some(Sectors::new(SPAN.get() / drive.model().sector_bytes().get()));
+    let reach = Some(Sectors::new(AREA_BYTES.get() / drive.model().sector_bytes().get()));
     let plan = ProbePlan { samples, check_points, reach, ..ProbePlan::new(capacity, Sectors::new(8)) };
     let (mut prober, mut now) = (Prober::new(plan)?, Instant::ZERO);
     while let Some(access) = prober.next() {
@@ -86,7 +86,10 @@ fn compare(requests: u64) -> Outcome<()> {
     let smtf = |unknown, base| PolicyName::Smtf(SmtfRule { unknown, base });
     let set = smtf(Unknown::Set, Base::Sstf);
     let busy = Arrival::outstanding(20);
-    println!("mimic-base, blocks of 4 KB in {} MB, 20 outstanding, {requests} requests", SPAN.get() >> 20);
+    println!(
+        "mimic-base, blocks of 4 KB in {} MB, 20 outstanding, {requests} requests",
+        AREA_BYTES.get() >> 20
+    );
     println!("mean access time in ms\n");
     println!("{:42} {:>27}  known at the end", "", "quarters of the run");
     let row = |name: &str, policy, mimic| -> Outcome<()> {

@@ -9,14 +9,14 @@
 
 use crate::distance::Pair;
 use crate::frame::{Broken, File, Reader, Writer};
-use crate::search::{FURTHEST, Knots, Place};
+use crate::search::{DISTANCE_SECTORS_MAX, Knots, Place};
 use crate::summary::{Metric, PARTS};
 use crate::table::{Curve, NO_CURVE, Table};
 use std::io::{Cursor, ErrorKind, Read, Seek};
 use thiserror::Error;
 use units::{Bytes, Duration, Sectors};
 
-const LETTERS: [u8; 8] = *b"FBMIMIC\n";
+const MAGIC: [u8; 8] = *b"FBMIMIC\n";
 
 /// The version that is written, and the only one that is read.
 const VERSION: u32 = 1;
@@ -105,7 +105,7 @@ impl From<Broken> for FileError {
 impl Saved {
     /// Returns the bytes of a file.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut out = Writer::new(LETTERS, VERSION, 512 + table_size(&self.table));
+        let mut out = Writer::new(MAGIC, VERSION, 512 + table_size(&self.table));
         out.name(&self.drive);
         out.u64(self.capacity.get());
         out.u32(self.sector.get() as u32);
@@ -131,11 +131,15 @@ impl Saved {
     /// As for [`from_bytes`](Self::from_bytes), and errors of reading.
     pub fn read(source: &mut (impl Read + Seek)) -> Result<Self, FileError> {
         let file = File::new(source);
-        let mut read = Reader::open(&file, LETTERS, VERSION)?;
+        let mut read = Reader::open(&file, MAGIC, VERSION)?;
         let drive = read.name()?;
         let capacity = read.u64()?;
         let (sector, unit, samples) = (read.u32()?, read.u64()?, read.u32()?);
-        if capacity == 0 || capacity > FURTHEST.unsigned_abs() || unit == 0 || unit > capacity || sector == 0
+        if capacity == 0
+            || capacity > DISTANCE_SECTORS_MAX.unsigned_abs()
+            || unit == 0
+            || unit > capacity
+            || sector == 0
         {
             return Err(read.wrong("a drive without sectors").into());
         }
@@ -270,7 +274,7 @@ fn curve(read: &mut Reader<'_>, metric: Metric, most: u64) -> Result<Curve, Brok
     let ways = Ways { read: read.clone(), distance, first: true };
     let mut before = distance;
     for i in 0..len {
-        (before, _) = read.after(before, i == 0, FURTHEST)?;
+        (before, _) = read.after(before, i == 0, DISTANCE_SECTORS_MAX)?;
     }
     // All of it has been validated; the second pass reads it again instead of keeping it.
     let own = Times { read: read.pass(len as u64 * each as u64 * 4)?, each };
@@ -313,7 +317,7 @@ impl Iterator for Ways<'_> {
     type Item = (i64, bool);
 
     fn next(&mut self) -> Option<(i64, bool)> {
-        let (distance, joined) = self.read.after(self.distance, self.first, FURTHEST).ok()?;
+        let (distance, joined) = self.read.after(self.distance, self.first, DISTANCE_SECTORS_MAX).ok()?;
         (self.distance, self.first) = (distance, false);
         Some((distance, joined))
     }

@@ -9,7 +9,7 @@ mod lines;
 
 use crate::check_points::CheckPoints;
 use crate::distance::{Distance, Pair, key};
-use crate::search::FURTHEST;
+use crate::search::DISTANCE_SECTORS_MAX;
 use crate::table::{AT_ONCE, Table, lot};
 use bits::Bits;
 use cell::Cell;
@@ -27,7 +27,7 @@ use workload::random::Stream;
 const PAGE: usize = 512;
 
 /// The weight of a table's time, in samples, when the first observation meets it.
-const PRIOR: u8 = 4;
+const PRIOR_SAMPLES: u8 = 4;
 
 /// The configuration of a learner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,7 +81,7 @@ impl LearnerConfig {
         if unit == Sectors::ZERO {
             return Err(LearnerError::Unit);
         }
-        if capacity == Sectors::ZERO || capacity.get() > FURTHEST.unsigned_abs() {
+        if capacity == Sectors::ZERO || capacity.get() > DISTANCE_SECTORS_MAX.unsigned_abs() {
             return Err(LearnerError::Capacity { capacity });
         }
         if minimum == 0 || minimum > window {
@@ -260,7 +260,7 @@ impl Learner {
         let bytes = memory.get().saturating_sub(of_table.get());
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         // Memory that does not depend on the number of cells is subtracted, as in `memory`.
-        let four = bytes.saturating_sub(size_of::<Self>() + Change::MEMORY);
+        let four = bytes.saturating_sub(size_of::<Self>() + Change::MEMORY_BYTES);
         // Eight bytes a cell, two bits, and slightly more.
         let mut cells = four / 4 / 8;
         while cells > 0 && Side::memory(cells) > four / 4 {
@@ -365,7 +365,7 @@ impl Learner {
         let slot = side.touch(i, self.generation);
         let mut cell = Cell::from_bits(*slot);
         if let (Cell::EMPTY, Some(prior)) = (cell, prior) {
-            cell = Cell::new(prior.as_nanos(), PRIOR.min(self.config.window));
+            cell = Cell::new(prior.as_nanos(), PRIOR_SAMPLES.min(self.config.window));
         }
         cell = cell.with(time.as_nanos(), self.config.window);
         *slot = cell.bits();
@@ -407,7 +407,7 @@ impl Learner {
     /// Returns the memory in bytes, including the table; it never exceeds the configured memory, and does not grow.
     pub fn memory(&self) -> Bytes {
         let sides: usize = self.pairs.iter().map(Side::held_memory).sum();
-        let bytes = sides + Change::MEMORY + size_of::<Self>();
+        let bytes = sides + Change::MEMORY_BYTES + size_of::<Self>();
         Bytes::new(bytes as u64 + self.table.as_ref().map_or(0, |table| table.memory().get()))
     }
 

@@ -25,7 +25,7 @@ const MOST_DRAWS: u32 = 64;
 const MOST_LEFT_OUT: u32 = 32;
 
 // `room` reserves this amount for parts of fixed size.
-const _: () = assert!(size_of::<Prober>() + unreadable::MOST * size_of::<u64>() <= 4_096);
+const _: () = assert!(size_of::<Prober>() + unreadable::FAILURES_MAX * size_of::<u64>() <= 4_096);
 
 /// The prober's next request, to be carried out on an idle drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

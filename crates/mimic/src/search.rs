@@ -15,10 +15,10 @@ const FAN_OUT: usize = 16;
 
 /// The largest distance: 2^44 sectors of 512 bytes are 9 PB. Distances 2^31 and more apart do not share a block, so
 /// this also bounds the memory that a table of few distances may waste, at 2 MB.
-pub(crate) const FURTHEST: i64 = 1 << 44;
+pub(crate) const DISTANCE_SECTORS_MAX: i64 = 1 << 44;
 
 /// The value of unused entries of a line.
-const UNUSED: u32 = u32::MAX;
+const UNUSED_ENTRY: u32 = u32::MAX;
 
 /// A key before all distances; no other is as low, since keys are odd.
 const BEFORE_ALL: u32 = 0;
@@ -27,7 +27,7 @@ const BEFORE_ALL: u32 = 0;
 const NO_LINE: u16 = u16::MAX;
 
 /// The value of unused entries of a group. No real distance has this value.
-const PAST: i32 = i32::MAX;
+const UNUSED_DISTANCE: i32 = i32::MAX;
 
 /// Distances in ascending order, each with a time and whether it is joined to the next: blocks of [`BLOCK`] of them
 /// under a tree with a fan-out of sixteen. The tree compares distances cut to 32 bits; it leads to the right block
@@ -97,13 +97,13 @@ impl Head {
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[repr(align(64))]
 struct Line {
-    /// The difference from the block's first distance, doubled, plus one if it is joined to the next; [`UNUSED`]
+    /// The difference from the block's first distance, doubled, plus one if it is joined to the next; [`UNUSED_ENTRY`]
     /// after the last.
     ways: [u32; LINE],
     times: [u32; LINE],
 }
 
-/// A part of a level of the tree, [`PAST`] after the last.
+/// A part of a level of the tree, [`UNUSED_DISTANCE`] after the last.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[repr(align(64))]
 struct Group([i32; FAN_OUT]);
@@ -126,14 +126,14 @@ impl Place {
 }
 
 impl Knots {
-    /// Creates the structure from distances in ascending order, none beyond [`FURTHEST`]. They are iterated twice, so
-    /// that it allocates no more memory than it needs.
+    /// Creates the structure from distances in ascending order, none beyond [`DISTANCE_SECTORS_MAX`]. They are iterated
+    /// twice, so that it allocates no more memory than it needs.
     pub fn new(knots: impl IntoIterator<Item = (i64, bool, u32), IntoIter: Clone>) -> Self {
         let knots = knots.into_iter();
         let (mut base, mut used) = (None, BLOCK);
         let begins = |distance: i64, base: Option<i64>, used: usize| {
             let way = base.map_or(u64::MAX, |base| distance.abs_diff(base));
-            used == BLOCK || way >= u64::from(UNUSED >> 1)
+            used == BLOCK || way >= u64::from(UNUSED_ENTRY >> 1)
         };
         let (mut blocks, mut lines) = (0, 0);
         for (distance, _, _) in knots.clone() {
@@ -155,7 +155,7 @@ impl Knots {
                 used = 0;
             }
             if used.is_multiple_of(LINE) {
-                these.lines.push(Line { ways: [UNUSED; LINE], times: [0; LINE] });
+                these.lines.push(Line { ways: [UNUSED_ENTRY; LINE], times: [0; LINE] });
             }
             let (Some(head), Some(line)) = (these.heads.last(), these.lines.last_mut()) else { continue };
             let way = (distance.abs_diff(head.base) as u32) << 1 | u32::from(joined);
@@ -184,7 +184,7 @@ impl Knots {
         while level.len() > 1 {
             let above = level.iter().step_by(FAN_OUT).copied().collect();
             let groups = level.chunks(FAN_OUT).map(|some| {
-                let mut group = [PAST; FAN_OUT];
+                let mut group = [UNUSED_DISTANCE; FAN_OUT];
                 group[..some.len()].copy_from_slice(some);
                 Group(group)
             });
@@ -214,7 +214,7 @@ impl Knots {
     /// their cache lines concurrently.
     #[inline]
     pub fn all_at_or_before<const N: usize>(&self, distances: &[i64; N]) -> [Option<Place>; N] {
-        let distances = distances.map(|distance| distance.clamp(-FURTHEST, FURTHEST));
+        let distances = distances.map(|distance| distance.clamp(-DISTANCE_SECTORS_MAX, DISTANCE_SECTORS_MAX));
         let keys = distances.map(|distance| coarse(distance, self.shift));
         let mut blocks = [0; N];
         for level in &self.levels {
@@ -280,7 +280,7 @@ impl Knots {
     #[inline]
     pub fn next(&self, place: Place) -> Option<Place> {
         let Place { block, line, slot } = place;
-        if slot + 1 < LINE && read(&self.lines[line]).ways[slot + 1] != UNUSED {
+        if slot + 1 < LINE && read(&self.lines[line]).ways[slot + 1] != UNUSED_ENTRY {
             return Some(Place { block, line, slot: slot + 1 });
         }
         let block = block + usize::from(line + 1 >= read(&self.heads[block]).end());
@@ -337,7 +337,7 @@ impl Knots {
 
     fn most_blocks(len: u64, span: u64) -> u64 {
         // Blocks that are full, and those that end because the next distance is too far.
-        let far = (span / u64::from(UNUSED >> 1)).min(len);
+        let far = (span / u64::from(UNUSED_ENTRY >> 1)).min(len);
         (len / BLOCK as u64).saturating_add(far).saturating_add(1)
     }
 }
@@ -357,8 +357,8 @@ fn descend(level: &[Group], at: usize, key: i32) -> usize {
 /// distance that is not above `distance`, joined or not.
 #[inline]
 fn way_to(distance: i64, base: i64) -> u32 {
-    let way = u32::try_from(distance.abs_diff(base)).unwrap_or(UNUSED).min(UNUSED >> 1);
-    (way << 1 | 1).min(UNUSED - 1)
+    let way = u32::try_from(distance.abs_diff(base)).unwrap_or(UNUSED_ENTRY).min(UNUSED_ENTRY >> 1);
+    (way << 1 | 1).min(UNUSED_ENTRY - 1)
 }
 
 /// Reads memory. Every read of a search goes through here, so that a test can count its cache lines.
@@ -369,10 +369,10 @@ fn read<T>(from: &T) -> &T {
     from
 }
 
-/// Returns a distance without its lowest bits, below [`PAST`].
+/// Returns a distance without its lowest bits, below [`UNUSED_DISTANCE`].
 #[inline]
 fn coarse(distance: i64, shift: u32) -> i32 {
-    (distance >> shift).clamp(i64::from(i32::MIN), i64::from(PAST - 1)) as i32
+    (distance >> shift).clamp(i64::from(i32::MIN), i64::from(UNUSED_DISTANCE - 1)) as i32
 }
 
 #[cfg(test)]
@@ -422,9 +422,9 @@ mod tests {
         #[test]
         fn finds_what_an_ordered_set_finds(
             near in prop::collection::btree_set(-3_000..3_000i64, 0..600),
-            clump in -FURTHEST + 200..FURTHEST - 200,
+            clump in -DISTANCE_SECTORS_MAX + 200..DISTANCE_SECTORS_MAX - 200,
             beside in prop::collection::btree_set(-90..90i64, 0..60),
-            far in prop::collection::btree_set(-FURTHEST..=FURTHEST, 0..40),
+            far in prop::collection::btree_set(-DISTANCE_SECTORS_MAX..=DISTANCE_SECTORS_MAX, 0..40),
             asked in prop::collection::vec(any::<i64>(), 20),
         ) {
             let mut set: BTreeSet<i64> = near.union(&far).copied().collect();

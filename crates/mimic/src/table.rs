@@ -1,7 +1,7 @@
 //! The table: distances with known times, and the ranges between them that are straight lines.
 
 use crate::distance::{Distance, Pair, key};
-use crate::search::{FURTHEST, Knots, Place};
+use crate::search::{DISTANCE_SECTORS_MAX, Knots, Place};
 use crate::summary::{Metric, PARTS, Samples};
 use scheduler::{Last, Mimic, Observed, Request};
 use std::sync::Arc;
@@ -228,20 +228,20 @@ impl Curve {
         knots: impl Iterator<Item = (i64, bool, u32)> + Clone,
         parts: impl Iterator<Item = P> + Clone,
     ) -> Self {
-        const EACH: usize = PARTS + 1;
+        const QUANTILES: usize = PARTS + 1;
         if parts.clone().next().is_none() {
             return Self { pair, knots: Knots::new(knots), parts: Vec::new() };
         }
-        let median = |parts: P| parts.as_ref().get(EACH / 2).copied().unwrap_or_default();
+        let median = |parts: P| parts.as_ref().get(QUANTILES / 2).copied().unwrap_or_default();
         let timed =
             knots.zip(parts.clone()).map(|((distance, joined, _), parts)| (distance, joined, median(parts)));
         let knots = Knots::new(timed);
-        let mut all = vec![0; knots.places() * EACH];
+        let mut all = vec![0; knots.places() * QUANTILES];
         for (place, parts) in knots.iter().zip(parts) {
             if let (Some(room), Some(parts)) =
-                (all.get_mut(place.index() * EACH..), parts.as_ref().get(..EACH))
+                (all.get_mut(place.index() * QUANTILES..), parts.as_ref().get(..QUANTILES))
             {
-                room[..EACH].copy_from_slice(parts);
+                room[..QUANTILES].copy_from_slice(parts);
             }
         }
         Self { pair, knots, parts: all }
@@ -394,7 +394,7 @@ impl TableBuilder {
         let (keys, stored) = &mut self.curves[pair.index()];
         let distance = distance.sectors();
         if keys.last().is_some_and(|(last, _)| *last >= distance)
-            || distance.unsigned_abs() > FURTHEST.unsigned_abs()
+            || distance.unsigned_abs() > DISTANCE_SECTORS_MAX.unsigned_abs()
         {
             return false;
         }

@@ -4,14 +4,14 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 /// Long enough for any name, short enough for a message.
-const LONGEST: usize = 60;
+const NAME_CHARS_MAX: usize = 60;
 
 /// The number of names proposed.
-const MOST: usize = 3;
+const PROPOSALS_MAX: usize = 3;
 
 /// Returns a name in a form fit for a message: cut, and without control characters for a terminal.
 pub fn shortened(name: &str) -> String {
-    name.chars().take(LONGEST).flat_map(char::escape_debug).collect()
+    name.chars().take(NAME_CHARS_MAX).flat_map(char::escape_debug).collect()
 }
 
 /// Returns up to three of the known names that are within a few typing errors of `name`, or that contain it, the
@@ -25,7 +25,11 @@ pub fn shortened(name: &str) -> String {
 /// ```
 pub fn nearest<'n>(name: &str, known: impl IntoIterator<Item = &'n str>) -> Vec<&'n str> {
     let plain = |text: &str| -> Vec<char> {
-        text.chars().filter(|c| c.is_alphanumeric()).take(LONGEST).map(|c| c.to_ascii_lowercase()).collect()
+        text.chars()
+            .filter(|c| c.is_alphanumeric())
+            .take(NAME_CHARS_MAX)
+            .map(|c| c.to_ascii_lowercase())
+            .collect()
     };
     let typed = plain(name);
     let mut candidates: Vec<(usize, &str)> = known
@@ -38,7 +42,7 @@ pub fn nearest<'n>(name: &str, known: impl IntoIterator<Item = &'n str>) -> Vec<
         })
         .collect();
     candidates.sort_unstable();
-    candidates.into_iter().take(MOST).map(|(_, known)| known).collect()
+    candidates.into_iter().take(PROPOSALS_MAX).map(|(_, known)| known).collect()
 }
 
 /// Returns the number of letters to insert, drop or replace between the two (Levenshtein).

@@ -6,10 +6,10 @@ use crate::request::{Command, Request};
 use crate::wire::{CHUNK, Put, SIMPLE_REPLY, chunk, state};
 
 /// The number by which `base:allocation` goes on a connection.
-pub(crate) const ALLOCATION: u32 = 1;
+pub(crate) const ALLOCATION_CONTEXT_ID: u32 = 1;
 
 /// The number by which `freeblock:memory` goes on a connection.
-pub(crate) const MEMORY: u32 = 2;
+pub(crate) const MEMORY_CONTEXT_ID: u32 = 2;
 
 /// The state of an extent of `freeblock:memory` that is in memory; 0 if it is not.
 const IN_MEMORY: u32 = 1;
@@ -77,14 +77,14 @@ pub(crate) fn write(out: &mut Vec<u8>, request: &Request, reply: &Reply<'_>) {
             out.extend_from_slice(data);
         }
         (Command::BlockStatus { one }, Reply::Status(extents)) => {
-            let maps = [contexts.allocation.then(|| (ALLOCATION, allocated(extents)))];
+            let maps = [contexts.allocation.then(|| (ALLOCATION_CONTEXT_ID, allocated(extents)))];
             statuses(out, request, one, maps.into_iter().flatten().collect());
         }
         (Command::BlockStatus { one }, Reply::Maps { allocation, memory }) => {
             let here = |extent: &MemoryExtent| (extent.length, if extent.in_memory { IN_MEMORY } else { 0 });
             let maps = [
-                contexts.allocation.then(|| (ALLOCATION, allocated(allocation))),
-                contexts.memory.then(|| (MEMORY, memory.iter().map(here).collect())),
+                contexts.allocation.then(|| (ALLOCATION_CONTEXT_ID, allocated(allocation))),
+                contexts.memory.then(|| (MEMORY_CONTEXT_ID, memory.iter().map(here).collect())),
             ];
             statuses(out, request, one, maps.into_iter().flatten().collect());
         }

@@ -16,22 +16,22 @@ const MOST_AT_RANDOM: u64 = 512;
 /// The most counts of the segments, the confidence that ends them, and the share of the probe's time after which no other
 /// begins.
 const MOST_PASSES: usize = 4;
-const SURE: f64 = 0.99;
-const LONGEST: f64 = 0.12;
+const COUNT_CONFIDENCE_MIN: f64 = 0.99;
+const TIME_SHARE_MAX: f64 = 0.12;
 
 /// The longest read to time the bus, in sectors.
 const BUS_SECTORS: u64 = 64;
 
 /// The number of reads for each question.
-const TRIES: usize = 7;
+const READS_PER_QUESTION: usize = 7;
 
 /// The range of cache hits that hardly vary, in revolutions.
-const NEAR: f64 = 0.06;
+const HIT_RANGE_REVOLUTIONS: f64 = 0.06;
 
-/// Cache hits that vary: a few reads within a third of a revolution may be hits, and they are if four fifths of MANY lie in
-/// such a range. Responses of the medium, which are spread over a revolution, pass the first test by chance once in a
-/// hundred times, and both once in a million.
-const MANY: usize = 24;
+/// Cache hits that vary: a few reads within a third of a revolution may be hits, and they are if four fifths of
+/// VARYING_HITS_READS lie in such a range. Responses of the medium, which are spread over a revolution, pass the first test
+/// by chance once in a hundred times, and both once in a million.
+const VARYING_HITS_READS: usize = 24;
 const MOST_OF_MANY: f64 = 0.8;
 const MANY_WITHIN: f64 = 0.35;
 
@@ -44,7 +44,7 @@ const SLOW_HITS: f64 = 0.01;
 
 /// An allowance beyond the slowest of some evenly spread responses, in mean distances between two: one in some hundred lies
 /// further.
-const BEYOND: f64 = 3.0;
+const ALLOWANCE_MEAN_GAPS: f64 = 3.0;
 
 /// The findings about the buffer.
 #[derive(Clone, Debug, Default)]
@@ -97,13 +97,13 @@ fn margin(meter: &Meter<'_>) -> f64 {
 /// further ones until the mean of the hits is known.
 fn asked(meter: &mut Meter<'_>, first_count: u64, offset: i64, count: u64) -> Result<Asked, ProbeError> {
     let mut responses = Vec::new();
-    ask(meter, &mut responses, TRIES, (first_count, offset, count))?;
+    ask(meter, &mut responses, READS_PER_QUESTION, (first_count, offset, count))?;
     let turn = meter.revolution();
     let low = responses.first().copied().unwrap_or(0.0);
-    let near = responses.iter().filter(|&&ns| ns - low < NEAR * turn).count();
-    let mut hit = near >= TRIES - 2;
+    let near = responses.iter().filter(|&&ns| ns - low < HIT_RANGE_REVOLUTIONS * turn).count();
+    let mut hit = near >= READS_PER_QUESTION - 2;
     if !hit && narrowest(&responses, 1.0) < MANY_WITHIN * turn {
-        ask(meter, &mut responses, MANY, (first_count, offset, count))?;
+        ask(meter, &mut responses, VARYING_HITS_READS, (first_count, offset, count))?;
         hit = narrowest(&responses, MOST_OF_MANY) < MANY_WITHIN * turn;
     }
     let middle = responses.get(responses.len() / 2).copied().unwrap_or(0.0);
@@ -111,10 +111,14 @@ fn asked(meter: &mut Meter<'_>, first_count: u64, offset: i64, count: u64) -> Re
         return Ok(Asked { hit, ns: middle, most: middle });
     }
     // A read that waited for another cause does not count.
-    if responses.iter().filter(|&&ns| ns - low <= margin(meter)).count() >= TRIES - 2 {
-        responses.retain(|ns| ns - low < NEAR * turn);
+    if responses.iter().filter(|&&ns| ns - low <= margin(meter)).count() >= READS_PER_QUESTION - 2 {
+        responses.retain(|ns| ns - low < HIT_RANGE_REVOLUTIONS * turn);
         let high = responses.last().copied().unwrap_or(low);
-        return Ok(Asked { hit, ns: low, most: high + BEYOND * (high - low) / responses.len() as f64 });
+        return Ok(Asked {
+            hit,
+            ns: low,
+            most: high + ALLOWANCE_MEAN_GAPS * (high - low) / responses.len() as f64,
+        });
     }
     // The mean of evenly spread responses is known to a certain fraction of their range.
     let of_hits = |responses: &mut Vec<f64>| responses.retain(|ns| (ns - middle).abs() < MANY_WITHIN * turn);
@@ -122,13 +126,13 @@ fn asked(meter: &mut Meter<'_>, first_count: u64, offset: i64, count: u64) -> Re
     let range = |of: &[f64]| (of.first().copied().unwrap_or(0.0), of.last().copied().unwrap_or(0.0));
     let (low, high) = range(&responses);
     let wanted = ((high - low) / MEAN_WITHIN).powi(2) / 12.0;
-    let more = (wanted as usize).clamp(MANY, MOST_ASKED).saturating_sub(responses.len());
+    let more = (wanted as usize).clamp(VARYING_HITS_READS, MOST_ASKED).saturating_sub(responses.len());
     ask(meter, &mut responses, more, (first_count, offset, count))?;
     of_hits(&mut responses);
     let n = responses.len().max(1) as f64;
     let (low, high) = range(&responses);
     let mean = responses.iter().sum::<f64>() / n;
-    Ok(Asked { hit, ns: mean, most: high + BEYOND * (high - low) / n })
+    Ok(Asked { hit, ns: mean, most: high + ALLOWANCE_MEAN_GAPS * (high - low) / n })
 }
 
 /// Reads this many times more; returns all responses in ascending order.
@@ -270,7 +274,7 @@ fn few_places(meter: &mut Meter<'_>, found: &Buffer, looks: usize) -> Result<Opt
                 }
             }
             let again = if found.keeps { place } else { place + 1 };
-            if meter.disturbed() != before && meter.is_within(LONGEST) {
+            if meter.disturbed() != before && meter.is_within(TIME_SHARE_MAX) {
                 // Other hosts' commands have evicted places as well.
                 continue;
             }
@@ -322,7 +326,7 @@ fn many_places(meter: &mut Meter<'_>, found: &Buffer, looks: usize) -> Result<(u
         let mut pass = loop {
             let mut pass = Pass::fill(meter, found, stride, enough.min(most))?;
             let gone = pass.oldest(meter, looks)?;
-            if 2 * gone > looks || enough >= most || !meter.is_within(LONGEST) {
+            if 2 * gone > looks || enough >= most || !meter.is_within(TIME_SHARE_MAX) {
                 break pass;
             }
             enough *= 2;
@@ -330,7 +334,7 @@ fn many_places(meter: &mut Meter<'_>, found: &Buffer, looks: usize) -> Result<(u
         pass.back(meter, looks)?;
         seen.append(&mut pass.seen);
         (segments, sure) = most_likely(&seen, quick);
-        if sure > SURE || !meter.is_within(LONGEST) {
+        if sure > COUNT_CONFIDENCE_MIN || !meter.is_within(TIME_SHARE_MAX) {
             break;
         }
     }

@@ -23,13 +23,13 @@ const READS_TO_TELL: usize = 96;
 const LEAST_BUT: usize = 2;
 
 /// An allowance below that minimum, in mean distances between two responses: one in some hundred lies further.
-const BEYOND: f64 = 3.0;
+const ALLOWANCE_MEAN_GAPS: f64 = 3.0;
 
 /// A zone with less than one in this many LBNs affects few reads.
-const FEW: u64 = 50;
+const SMALL_ZONE_DIVISOR: u64 = 50;
 
 /// The least delay of a longest read by queued sectors, ns: half of the tolerance of a prediction.
-const LEAST: f64 = 25_000.0;
+const DELAY_NS_MIN: f64 = 25_000.0;
 
 /// A bus that is slower than the medium.
 #[derive(Clone, Copy, Debug)]
@@ -42,7 +42,7 @@ pub(crate) struct Slow {
 
 /// Measures reads on the densest tracks, where the medium is fastest; returns `None` if the bus is not measurably slower.
 pub(crate) fn find(meter: &mut Meter<'_>, map: &Map) -> Result<Option<Slow>, ProbeError> {
-    let enough = |z: &&Zone| z.lbns() >= (meter.capacity() / FEW).max(1);
+    let enough = |z: &&Zone| z.lbns() >= (meter.capacity() / SMALL_ZONE_DIVISOR).max(1);
     let Some(zone) = map.zones.iter().filter(enough).max_by_key(|z| z.sectors_on(0)) else {
         return Ok(None);
     };
@@ -61,7 +61,7 @@ pub(crate) fn find(meter: &mut Meter<'_>, map: &Map) -> Result<Option<Slow>, Pro
     let many = least(meter, zone, sectors, (each, READS_TO_TELL))?;
     let (Some((one, one_to)), Some((many, many_to))) = (one, many) else { return Ok(None) };
     let (later, to) = (many - one, one_to + many_to);
-    if later < LEAST.max(to) {
+    if later < DELAY_NS_MIN.max(to) {
         return Ok(None);
     }
     let (more, longest) = ((sectors - 1) as f64, (MOST_SECTORS - 1) as f64);
@@ -90,7 +90,7 @@ fn least(
     later.sort_unstable_by(f64::total_cmp);
     let (from, to) = (LEAST_BUT, later.len().saturating_sub(LEAST_BUT + 1));
     let ends = later.get(from).zip(later.get(to)).filter(|_| later.len() > reads / 2);
-    Ok(ends.map(|(low, high)| (*low, BEYOND * (high - low).max(0.0) / later.len() as f64)))
+    Ok(ends.map(|(low, high)| (*low, ALLOWANCE_MEAN_GAPS * (high - low).max(0.0) / later.len() as f64)))
 }
 
 /// Returns the delay of such a read compared with its last sector alone, as a fraction of a revolution.

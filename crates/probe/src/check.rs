@@ -14,41 +14,41 @@ use units::{Lbn, LbnRange, Op, Sectors};
 const WARM_UP: u64 = 60;
 
 /// The number of random reads of the check. While they leave open whether enough of them are predicted, the
-/// numbers of `MORE` follow.
+/// numbers of `FURTHER_REQUESTS` follow.
 pub(crate) const REQUESTS: u64 = 500;
-const MORE: [u64; 2] = [500, 1_500];
+const FURTHER_REQUESTS: [u64; 2] = [500, 1_500];
 
 /// The share of the probe's allowed time at which further reads end.
-pub(crate) const LONGEST: f64 = 0.92;
+pub(crate) const TIME_SHARE_MAX: f64 = 0.92;
 
 /// The number of the check's reads for which time is reserved if the arm is slow: a profile that predicts
 /// well seldom needs more. The others use the time that is left.
-pub(crate) const KEPT: u64 = WARM_UP + REQUESTS + 2 * MORE[0];
+pub(crate) const RESERVED_READS: u64 = WARM_UP + REQUESTS + 2 * FURTHER_REQUESTS[0];
 
-/// The number of standard deviations by which the share of predicted reads must exceed `ENOUGH`. At a look
+/// The number of standard deviations by which the share of predicted reads must exceed `PREDICTED_SHARE_MIN`. At a look
 /// between the first and the last the number is larger: then the additional look hardly raises the
 /// probability of a wrong result (O'Brien and Fleming 1979).
-const OPEN: f64 = 2.0;
-const OPEN_BETWEEN: f64 = 2.5;
+const OPEN_DEVIATIONS: f64 = 2.0;
+const OPEN_BETWEEN_DEVIATIONS: f64 = 2.5;
 
 /// The number of sectors of each read: 4 KiB in sectors of 512 bytes.
 pub(crate) const SECTORS: u64 = 8;
 
 /// The largest error of a read that counts as predicted, ns.
-pub(crate) const NEAR: f64 = 50_000.0;
+pub(crate) const PREDICTED_ERROR_NS_MAX: f64 = 50_000.0;
 
 /// The share of predicted reads below which the report calls the profile unsure.
-pub(crate) const ENOUGH: f64 = 0.97;
+pub(crate) const PREDICTED_SHARE_MIN: f64 = 0.97;
 
 /// The number of parts of a drive that are judged separately, and the share of a part's reads at other angles
 /// from which on the part is unsure.
 const PARTS: u64 = 64;
-const UNSURE: f64 = 0.1;
+const UNSURE_SHARE_MIN: f64 = 0.1;
 
 /// The number of reads that measure the confidence in an unsure region, and the share of the probe's allowed
 /// time at which they end.
-const REGION: u64 = 64;
-const LAST: f64 = 0.94;
+const REGION_READS: u64 = 64;
+const REGION_TIME_SHARE_MAX: f64 = 0.94;
 
 /// The least number of further reads of single LBNs that are elsewhere.
 const MOVED_LOOKS: usize = 16;
@@ -90,20 +90,20 @@ pub(crate) fn run(
     // were as predicted.
     let chosen_by = if unsure.is_empty() { 0 } else { tally.reads.len() };
     if !is_enough(tally.after(chosen_by), &unsure) {
-        for more in MORE {
+        for more in FURTHER_REQUESTS {
             for i in 0..more {
-                if !meter.is_within(LONGEST) {
+                if !meter.is_within(TIME_SHARE_MAX) {
                     break;
                 }
                 meter.stage("check", 0.98 + 0.02 * i as f64 / more as f64);
                 tally.read(meter, predictor)?;
             }
-            if is_enough_by(OPEN_BETWEEN, tally.after(chosen_by), &unsure) {
+            if is_enough_by(OPEN_BETWEEN_DEVIATIONS, tally.after(chosen_by), &unsure) {
                 break;
             }
         }
         if !is_enough(tally.after(chosen_by), &unsure) {
-            let parts = [UNSURE, UNSURE / 2.0]
+            let parts = [UNSURE_SHARE_MIN, UNSURE_SHARE_MIN / 2.0]
                 .into_iter()
                 .find_map(|most| worst(tally.after(chosen_by), &unsure, capacity, most));
             unsure = parts.unwrap_or_else(|| {
@@ -119,7 +119,7 @@ pub(crate) fn run(
             });
         }
     }
-    let strays = stray::find(meter, map, &tally.strange, &unsure, LONGEST)?;
+    let strays = stray::find(meter, map, &tally.strange, &unsure, TIME_SHARE_MAX)?;
     map.stand_alone(&strays.moved);
     unsure.extend(strays.stretches);
     unsure.sort_by_key(|region| region.first);
@@ -165,9 +165,9 @@ impl Tally {
 
     /// Records a request that ended `error` ns later than predicted.
     fn take(&mut self, lbn: u64, error: f64, revolution: f64) {
-        let near = error.abs() < NEAR;
+        let near = error.abs() < PREDICTED_ERROR_NS_MAX;
         self.reads.push(Read { lbn, near });
-        if !near && wrap(error / revolution).abs() * revolution < NEAR {
+        if !near && wrap(error / revolution).abs() * revolution < PREDICTED_ERROR_NS_MAX {
             self.turns_off += 1;
         } else if !near {
             self.strange.push(lbn);
@@ -195,7 +195,7 @@ impl Tally {
 
 /// Returns whether enough reads outside the unsure regions were predicted, by more than chance permits.
 fn is_enough(reads: &[Read], unsure: &[Unsure]) -> bool {
-    is_enough_by(OPEN, reads, unsure)
+    is_enough_by(OPEN_DEVIATIONS, reads, unsure)
 }
 
 /// Returns the same for this number of standard deviations.
@@ -207,8 +207,8 @@ fn is_enough_by(deviations: f64, reads: &[Read], unsure: &[Unsure]) -> bool {
         .collect();
     let n = sure.len() as f64;
     let near = sure.iter().filter(|&&near| near).count() as f64;
-    let deviation = (ENOUGH * (1.0 - ENOUGH) * n).sqrt();
-    n > 0.0 && near >= ENOUGH * n + deviations * deviation
+    let deviation = (PREDICTED_SHARE_MIN * (1.0 - PREDICTED_SHARE_MIN) * n).sqrt();
+    n > 0.0 && near >= PREDICTED_SHARE_MIN * n + deviations * deviation
 }
 
 /// Returns the parts of the drive in which more than the share `most` of the reads was not as predicted, if
@@ -270,16 +270,19 @@ pub(crate) fn writes(
         return Ok((None, vec![Unsure::new(0, capacity, why)]));
     };
     let mut tally = Tally::new(capacity, capacity);
-    for i in 0..REQUESTS + MORE[0] + MORE[1] {
+    for i in 0..REQUESTS + FURTHER_REQUESTS[0] + FURTHER_REQUESTS[1] {
         // There are two looks, not one after each request: a test that may stop at any request stops too
         // often by chance.
-        let second = i == REQUESTS + MORE[0];
+        let second = i == REQUESTS + FURTHER_REQUESTS[0];
         let is_look = second || i == REQUESTS;
         let is_settled = |reads: &[Read]| match second {
             false => is_enough(reads, &[]),
-            true => is_enough_by(OPEN_BETWEEN, reads, &[]) || tally.check().within_50us < ENOUGH,
+            true => {
+                is_enough_by(OPEN_BETWEEN_DEVIATIONS, reads, &[])
+                    || tally.check().within_50us < PREDICTED_SHARE_MIN
+            }
         };
-        if !meter.is_within(LAST) || is_look && is_settled(&tally.reads) {
+        if !meter.is_within(REGION_TIME_SHARE_MAX) || is_look && is_settled(&tally.reads) {
             break;
         }
         meter.stage("check of writes", 0.99);
@@ -339,11 +342,11 @@ fn how_far(
     let is_sure = |lbn: u64| !unsure.iter().any(|u| (u.first.get()..u.end.get()).contains(&lbn));
     // The region of the read before.
     let mut last = None;
-    for round in 0..REGION {
-        meter.stage("what is unsure", 0.99 + 0.01 * round as f64 / REGION as f64);
+    for round in 0..REGION_READS {
+        meter.stage("what is unsure", 0.99 + 0.01 * round as f64 / REGION_READS as f64);
         for (i, region) in unsure.iter().enumerate() {
             let (first, end) = (region.first.get(), region.end.get());
-            if !meter.is_within(LAST) {
+            if !meter.is_within(REGION_TIME_SHARE_MAX) {
                 break;
             }
             let anywhere = meter.draw.below(capacity - sectors + 1);
@@ -352,12 +355,14 @@ fn how_far(
                 (error, last.and_then(|before: usize| counts.get_mut(before)))
                 && is_sure(anywhere)
             {
-                before.behind = (before.behind.0 + u64::from(error.abs() < NEAR), before.behind.1 + 1);
+                before.behind =
+                    (before.behind.0 + u64::from(error.abs() < PREDICTED_ERROR_NS_MAX), before.behind.1 + 1);
             }
             let lbn = (first + meter.draw.below(end - first)).min(capacity - sectors);
             let error = predicted(meter, predictor, lbn, sectors)?;
             if let (Some(error), Some(count)) = (error, counts.get_mut(i)) {
-                count.there = (count.there.0 + u64::from(error.abs() < NEAR), count.there.1 + 1);
+                count.there =
+                    (count.there.0 + u64::from(error.abs() < PREDICTED_ERROR_NS_MAX), count.there.1 + 1);
             }
             last = Some(i);
         }
@@ -387,10 +392,12 @@ pub(crate) fn moved_alone(meter: &mut Meter<'_>, map: &Map) -> Result<Option<Con
     meter.find_phase()?;
     let (mut looks, mut elsewhere) = (0, 0);
     for &lbn in odd.iter().cycle().take(odd.len().max(MOVED_LOOKS)) {
-        let Some(expected) = map.predict(lbn).filter(|_| meter.is_within(LAST)) else { continue };
+        let Some(expected) = map.predict(lbn).filter(|_| meter.is_within(REGION_TIME_SHARE_MAX)) else {
+            continue;
+        };
         let Some(angle) = meter.angle_of(lbn)? else { continue };
         looks += 1;
-        elsewhere += u64::from(wrap(angle - expected).abs() * meter.revolution() > NEAR);
+        elsewhere += u64::from(wrap(angle - expected).abs() * meter.revolution() > PREDICTED_ERROR_NS_MAX);
     }
     Ok(Some(Confidence::of(elsewhere, looks)))
 }
@@ -406,7 +413,7 @@ fn second_look(meter: &mut Meter<'_>, map: &Map, strange: &[u64]) -> Result<Vec<
     let mut unsure: Vec<Unsure> = Vec::new();
     for part in parts {
         let (first, end) = (part * size, ((part + 1) * size).min(capacity));
-        if !meter.is_within(LONGEST) {
+        if !meter.is_within(TIME_SHARE_MAX) {
             let why = "reads there came at other angles, and no time was left to look again".to_owned();
             unsure.push(Unsure::new(first, end, why));
             continue;
@@ -420,9 +427,9 @@ fn second_look(meter: &mut Meter<'_>, map: &Map, strange: &[u64]) -> Result<Vec<
             };
             // Nothing is known of an unreadable sector.
             let Some(angle) = meter.angle_of(lbn)? else { continue };
-            off += u64::from(wrap(angle - expected).abs() * meter.revolution() > NEAR);
+            off += u64::from(wrap(angle - expected).abs() * meter.revolution() > PREDICTED_ERROR_NS_MAX);
         }
-        if off as f64 > UNSURE * SECOND_LOOK as f64 {
+        if off as f64 > UNSURE_SHARE_MIN * SECOND_LOOK as f64 {
             let why = format!("{off} of {SECOND_LOOK} sectors stand elsewhere than the map has them");
             match unsure.last_mut() {
                 Some(last) if last.end.get() == first => last.end = Lbn::new(end),
@@ -430,6 +437,6 @@ fn second_look(meter: &mut Meter<'_>, map: &Map, strange: &[u64]) -> Result<Vec<
             }
         }
     }
-    stray::extend(meter, map, &mut unsure, LONGEST)?;
+    stray::extend(meter, map, &mut unsure, TIME_SHARE_MAX)?;
     Ok(unsure)
 }

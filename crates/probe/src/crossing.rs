@@ -14,7 +14,7 @@ const EACH_SIDE: u64 = 2;
 
 /// The longest time of a read without a lost revolution beyond the passing of its sectors, except for the unluckiest, and
 /// the longest short move, in revolutions.
-const LOST: f64 = 0.85;
+const ON_TIME_REVOLUTIONS_MAX: f64 = 0.85;
 const LONGEST_MOVE: f64 = 1.0 / 3.0;
 
 /// The findings about head switches.
@@ -85,7 +85,7 @@ pub(crate) fn find(
     }
     // Each waited up to a revolution for its first sector, and a short move takes less than a third of one.
     let whole = gap + 2.0 * EACH_SIDE as f64 / zone.sectors as f64;
-    let quick = responses.iter().filter(|&&turns| turns <= whole + LOST).count();
+    let quick = responses.iter().filter(|&&turns| turns <= whole + ON_TIME_REVOLUTIONS_MAX).count();
     let (lost, sure) = told(quick, responses.len());
     Ok(Some(Crossing { gap_ns: gap * meter.revolution(), lost, sure }))
 }
@@ -95,7 +95,7 @@ pub(crate) fn find(
 /// Without a loss at least half of the reads are quick, whatever they waited for. With a loss none is, except for another
 /// cause (the sectors of the first track were in the buffer), of which one more case is assumed (Laplace's rule).
 fn told(quick: usize, seen: usize) -> (bool, f64) {
-    let (without, with) = (LOST - LONGEST_MOVE, 1.0 / (seen + 2) as f64);
+    let (without, with) = (ON_TIME_REVOLUTIONS_MAX - LONGEST_MOVE, 1.0 / (seen + 2) as f64);
     let (k, rest) = (quick as f64, (seen - quick) as f64);
     let ratio = k * (without / with).ln() + rest * ((1.0 - without) / (1.0 - with)).ln();
     (ratio < 0.0, 1.0 / (1.0 + (-ratio.abs()).exp()))

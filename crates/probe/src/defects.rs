@@ -8,16 +8,16 @@ use std::collections::BTreeSet;
 use units::{Lbn, Op};
 
 /// The most unreadable sectors: data of a drive that has lost more should be saved, and the drive not probed.
-const MOST: usize = 512;
+const UNREADABLE_SECTORS_MAX: usize = 512;
 
 /// The most failed reads in a row: a drive that is gone fails everywhere.
 const MOST_IN_A_ROW: u32 = 48;
 
 /// The largest distance from an unreadable sector at which its angle is inferred from another; distances double up to it.
-const FARTHEST: u64 = 4_096;
+const INFERENCE_SECTORS_MAX: u64 = 4_096;
 
 /// Sectors up to this distance are less than a revolution apart.
-const TOGETHER: u64 = 16;
+const ADJACENT_SECTORS_MAX: u64 = 16;
 
 /// The most failed writes in a row before the first success and after it, and the most unwritable sectors; above these
 /// limits the probe stops writing.
@@ -90,7 +90,7 @@ impl Defects {
         self.in_a_row += 1;
         let problem = if self.in_a_row > MOST_IN_A_ROW {
             format!("{} reads in a row failed", self.in_a_row)
-        } else if self.lbns.len() > MOST {
+        } else if self.lbns.len() > UNREADABLE_SECTORS_MAX {
             format!("{} sectors cannot be read", self.lbns.len())
         } else {
             return Ok(());
@@ -133,7 +133,9 @@ impl Meter<'_> {
             Some(angle) => Ok(angle),
             None => Err(ProbeError::Unreadable {
                 lbn: Lbn::new(lbn),
-                problem: format!("no two sectors next to each other, {FARTHEST} on both sides, can be read"),
+                problem: format!(
+                    "no two sectors next to each other, {INFERENCE_SECTORS_MAX} on both sides, can be read"
+                ),
                 reason: self.reason().to_owned(),
             }),
         }
@@ -147,7 +149,7 @@ impl Meter<'_> {
         }
         for above in [false, true] {
             let mut away = 1;
-            while away <= FARTHEST {
+            while away <= INFERENCE_SECTORS_MAX {
                 let other = if above { lbn.checked_add(away) } else { lbn.checked_sub(away) };
                 let Some(other) = other.filter(|other| (first..self.capacity()).contains(other)) else {
                     break;
@@ -164,7 +166,7 @@ impl Meter<'_> {
     /// Returns up to two readable sectors nearest to one on one side, with their angles.
     fn neighbours(&mut self, lbn: u64, above: bool) -> Result<Vec<(u64, f64)>, ProbeError> {
         let (mut found, mut away) = (Vec::new(), 1);
-        while found.len() < 2 && away <= FARTHEST {
+        while found.len() < 2 && away <= INFERENCE_SECTORS_MAX {
             let other = if above { lbn.checked_add(away) } else { lbn.checked_sub(away) };
             let Some(other) = other.filter(|&other| other < self.capacity()) else { break };
             match self.angle_of(other)? {
@@ -187,7 +189,7 @@ fn between(lbn: u64, below: &[(u64, f64)], above: &[(u64, f64)], spread: f64) ->
         [below, above].iter().filter_map(|side| Some((*side.first()?, *side.get(1)?))).collect();
     pairs.extend(below.first().zip(above.first()).map(|(b, a)| (*b, *a)));
     // Further apart there may be whole revolutions between them, so their angles do not give the length of a sector.
-    pairs.retain(|&((a, _), (b, _))| a.abs_diff(b) <= TOGETHER);
+    pairs.retain(|&((a, _), (b, _))| a.abs_diff(b) <= ADJACENT_SECTORS_MAX);
     // Across the end of a track a sector seems to be longer: the minimum is that within one track.
     let takes = |((a, at), (b, then)): ((u64, f64), (u64, f64))| {
         let (first, last) = if a < b { (at, then) } else { (then, at) };
@@ -240,7 +242,7 @@ mod tests {
     #[test]
     fn too_many_in_all_or_in_a_row_are_an_error_that_names_the_last() {
         let mut defects = Defects::default();
-        for lbn in 0..MOST as u64 {
+        for lbn in 0..UNREADABLE_SECTORS_MAX as u64 {
             defects.found(Lbn::new(10 * lbn), "no sync").unwrap();
             defects.read();
         }

@@ -5,12 +5,12 @@ use crate::zone::Zone;
 
 /// The steps in revolutions by which the wait for the next sector grows after a miss and shrinks after a hit: a miss costs a
 /// revolution.
-const LATER: f64 = 0.08;
-const SOONER: f64 = 0.01;
+const WAIT_GROWTH_REVOLUTIONS: f64 = 0.08;
+const WAIT_CUT_REVOLUTIONS: f64 = 0.01;
 
 /// The bounds of that wait, revolutions.
-const LEAST: f64 = 0.1;
-const MOST: f64 = 1.0;
+const WAIT_REVOLUTIONS_MIN: f64 = 0.1;
+const WAIT_REVOLUTIONS_MAX: f64 = 1.0;
 
 /// Known tracks.
 #[derive(Clone, Debug)]
@@ -48,6 +48,7 @@ impl Elsewhere {
     /// Updates the wait with the revolutions that a read of such a sector took.
     pub(crate) fn learn(&mut self, turns: f64) {
         let missed = turns > self.wait + 0.5;
-        self.wait = (self.wait + if missed { LATER } else { -SOONER }).clamp(LEAST, MOST);
+        self.wait = (self.wait + if missed { WAIT_GROWTH_REVOLUTIONS } else { -WAIT_CUT_REVOLUTIONS })
+            .clamp(WAIT_REVOLUTIONS_MIN, WAIT_REVOLUTIONS_MAX);
     }
 }

@@ -14,16 +14,16 @@ use crate::zone::Zone;
 use std::collections::BTreeMap;
 
 /// The least confidence in an order of tracks; below, it is not distinguished from the next likely one.
-const TOLD: f64 = 0.7;
+const ORDER_CONFIDENCE_MIN: f64 = 0.7;
 
 /// The highest confidence in an order of tracks if only a part of the drive was mapped.
 const UNMAPPED: f64 = 0.5;
 
 /// A share of less than one in this many LBNs is small.
-const FEW: u64 = 50;
+const SMALL_SHARE_DIVISOR: u64 = 50;
 
 /// The confidence in one of two alternatives without any evidence.
-const ASSUMED: f64 = 0.5;
+const UNTESTED_CONFIDENCE: f64 = 0.5;
 
 pub(crate) fn of_switched_off(report: &mut Report, rest: &Buffer) {
     let of = |on: bool| if on { "on" } else { "off" };
@@ -95,7 +95,7 @@ pub(crate) fn of_map(report: &mut Report, map: &Map, geometry: &Geometry, cylind
         (geometry.sure.min(most), geometry.sure_of_order.min(geometry.sure).min(most));
     let note = if map.mapped < end {
         part.to_owned()
-    } else if sure < TOLD && sure_of_heads >= TOLD && !other.is_empty() {
+    } else if sure < ORDER_CONFIDENCE_MIN && sure_of_heads >= ORDER_CONFIDENCE_MIN && !other.is_empty() {
         format!("by cylinders for sure; heads {other} would take as long wherever they are asked for")
     } else {
         String::new()
@@ -157,7 +157,7 @@ fn densities(map: &Map) -> (u64, u64) {
             None => *lbns.entry(zone.sectors).or_default() += zone.lbns(),
         }
     }
-    let few = lbns.values().sum::<u64>() / FEW;
+    let few = lbns.values().sum::<u64>() / SMALL_SHARE_DIVISOR;
     let beyond = |of: &mut dyn Iterator<Item = (&u64, &u64)>| {
         let mut so_far = 0;
         for (sectors, lbns) in of {
@@ -214,7 +214,7 @@ pub(crate) fn of_seeks(report: &mut Report, seeks: &Seeks, zero_latency: Option<
         );
     }
     let told = |&(distance, ms): &(u32, f64)| match ms {
-        0.0 => format!("below {:.3} ms over {distance}", spread::LEAST / 1e6),
+        0.0 => format!("below {:.3} ms over {distance}", spread::DEVIATION_NS_MIN / 1e6),
         ms => format!("{ms:.3} ms over {distance}"),
     };
     let spread: Vec<String> = seeks.spread.iter().map(told).collect();
@@ -271,7 +271,7 @@ pub(crate) fn of_writes(
                 Some(_) => "a slow bus hides it, or too little may be written: half a track on each of some",
             };
             let note = format!("an assumption, that they are as reads: {why}");
-            report.add(what, on(reads.is_some_and(|seen| seen.on)), ASSUMED, note);
+            report.add(what, on(reads.is_some_and(|seen| seen.on)), UNTESTED_CONFIDENCE, note);
         }
     }
     let Some(written) = written else {
@@ -321,14 +321,17 @@ pub(crate) fn of_writes(
 pub(crate) fn doubt(report: &mut Report, check: &Check, map: &Map, sure_of_heads: f64) {
     let end = map.zones.last().map_or(0, |zone| zone.end);
     let count = |share: f64| (share * check.requests as f64).round() as u64;
-    let mapped = map.mapped as f64 >= check::ENOUGH * end as f64;
-    let in_place =
-        if mapped { sure::at_least(check::ENOUGH, count(check.elsewhere), check.requests) } else { 0.0 };
+    let mapped = map.mapped as f64 >= check::PREDICTED_SHARE_MIN * end as f64;
+    let in_place = if mapped {
+        sure::at_least(check::PREDICTED_SHARE_MIN, count(check.elsewhere), check.requests)
+    } else {
+        0.0
+    };
     let places =
         ["zones", "sectors per track", "tracks", "cylinders", "slipped sectors", "cylinders without LBNs"];
     report.no_surer(&places, in_place);
     report.no_surer(&["zero-latency reads", "read over a change of head"], in_place);
-    let in_turn = sure::at_least(check::ENOUGH, count(check.turns_off), check.requests);
+    let in_turn = sure::at_least(check::PREDICTED_SHARE_MIN, count(check.turns_off), check.requests);
     report.no_surer(&["seek curve"], in_turn.min(in_place));
     report.no_surer(&["spread of seeks", "command overhead"], in_place);
     report.no_surer(&["head switch", "cylinder switch"], in_place.min(sure_of_heads));

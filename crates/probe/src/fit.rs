@@ -4,17 +4,17 @@ use crate::turns::wrap;
 use crate::zone::Zone;
 
 /// The most unknowns: an angle and the levels' rotations.
-const MOST: usize = 5;
+const UNKNOWNS_MAX: usize = 5;
 
 /// The prior standard deviation of each unknown: a fiftieth of a revolution.
-const PRIOR: f64 = 0.02;
+const PRIOR_DEVIATION_REVOLUTIONS: f64 = 0.02;
 
 /// A rotation counts as whole sectors if its standard deviation and its distance from a whole number are below this, in
 /// sectors.
 const WHOLE: f64 = 0.05;
 
 /// The standard deviation of a rotation of whole sectors, revolutions.
-const EXACT: f64 = 1e-9;
+const EXACT_DEVIATION_REVOLUTIONS: f64 = 1e-9;
 
 /// The measured angle of an LBN, as the mean of some readings.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -27,21 +27,21 @@ struct MeasuredAngle {
 /// The normal equations of the measurements, in units of one reading's spread.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Fit {
-    matrix: [[f64; MOST]; MOST],
+    matrix: [[f64; UNKNOWNS_MAX]; UNKNOWNS_MAX],
     /// The spread of one reading, revolutions.
     spread: f64,
     measured: Vec<MeasuredAngle>,
     /// The levels whose rotations are assumed to be whole sectors; none once that has proved wrong.
-    pinned: [bool; MOST],
+    pinned: [bool; UNKNOWNS_MAX],
     never_pin: bool,
 }
 
 /// Returns the coefficient of each unknown in an LBN's angle.
-fn weights(zone: &Zone, lbn: u64) -> [f64; MOST] {
-    let mut x = [0.0; MOST];
+fn weights(zone: &Zone, lbn: u64) -> [f64; UNKNOWNS_MAX] {
+    let mut x = [0.0; UNKNOWNS_MAX];
     x[0] = 1.0;
     let (mut left, _) = zone.locate(lbn);
-    for (i, level) in zone.levels.iter().enumerate().rev().filter(|(i, _)| i + 1 < MOST) {
+    for (i, level) in zone.levels.iter().enumerate().rev().filter(|(i, _)| i + 1 < UNKNOWNS_MAX) {
         x[i + 1] = (left / level.unit) as f64;
         left %= level.unit;
     }
@@ -52,7 +52,7 @@ impl Fit {
     pub(crate) fn new(spread: f64) -> Self {
         let mut fit = Self { spread: spread.max(1e-9), ..Self::default() };
         for (i, row) in fit.matrix.iter_mut().enumerate() {
-            row[i] = (fit.spread / PRIOR).powi(2);
+            row[i] = (fit.spread / PRIOR_DEVIATION_REVOLUTIONS).powi(2);
         }
         fit
     }
@@ -60,9 +60,10 @@ impl Fit {
     /// Returns the fit of a zone with the same rotations at another angle; they are known as well as before.
     pub(crate) fn for_zone_like(&self, zone: &Zone) -> Self {
         let mut fit = Self::new(self.spread);
-        for i in 1..=zone.levels.len().min(MOST - 1) {
+        for i in 1..=zone.levels.len().min(UNKNOWNS_MAX - 1) {
             // That the rotations are the same is an assumption.
-            fit.matrix[i][i] += (self.spread / (2.0 * self.deviation(i)).max(EXACT)).powi(2);
+            fit.matrix[i][i] +=
+                (self.spread / (2.0 * self.deviation(i)).max(EXACT_DEVIATION_REVOLUTIONS)).powi(2);
             fit.pinned[i] = self.pinned[i];
         }
         fit.never_pin = self.never_pin;
@@ -75,10 +76,10 @@ impl Fit {
         self.correct(zone, weights(zone, lbn), error, readings);
     }
 
-    fn correct(&mut self, zone: &mut Zone, x: [f64; MOST], error: f64, weight: f64) {
-        let mut right = [0.0; MOST];
-        for i in 0..MOST {
-            for j in 0..MOST {
+    fn correct(&mut self, zone: &mut Zone, x: [f64; UNKNOWNS_MAX], error: f64, weight: f64) {
+        let mut right = [0.0; UNKNOWNS_MAX];
+        for i in 0..UNKNOWNS_MAX {
+            for j in 0..UNKNOWNS_MAX {
                 self.matrix[i][j] += weight * x[i] * x[j];
             }
             right[i] += weight * x[i] * error;
@@ -96,16 +97,16 @@ impl Fit {
         if !allowed || self.never_pin {
             return;
         }
-        for i in 1..=zone.levels.len().min(MOST - 1) {
+        for i in 1..=zone.levels.len().min(UNKNOWNS_MAX - 1) {
             let deviation = self.deviation(i);
             let n = zone.sectors as f64;
             let advance = zone.levels.get(i - 1).map_or(0.0, |l| l.advance);
             let off = (advance * n).round() / n - advance;
             if !self.pinned[i] && deviation * n < WHOLE && off.abs() < 3.0 * deviation {
                 self.pinned[i] = true;
-                let mut x = [0.0; MOST];
+                let mut x = [0.0; UNKNOWNS_MAX];
                 x[i] = 1.0;
-                self.correct(zone, x, off, (self.spread / EXACT).powi(2));
+                self.correct(zone, x, off, (self.spread / EXACT_DEVIATION_REVOLUTIONS).powi(2));
             }
         }
     }
@@ -130,7 +131,7 @@ impl Fit {
 
     /// Returns the standard deviation of an unknown, revolutions.
     fn deviation(&self, i: usize) -> f64 {
-        let mut x = [0.0; MOST];
+        let mut x = [0.0; UNKNOWNS_MAX];
         x[i] = 1.0;
         solve(self.matrix, x)[i].max(0.0).sqrt() * self.spread
     }
@@ -145,22 +146,22 @@ impl Fit {
 }
 
 /// Solves by Gauss's elimination; the matrix is symmetric and positive.
-fn solve(mut a: [[f64; MOST]; MOST], mut b: [f64; MOST]) -> [f64; MOST] {
+fn solve(mut a: [[f64; UNKNOWNS_MAX]; UNKNOWNS_MAX], mut b: [f64; UNKNOWNS_MAX]) -> [f64; UNKNOWNS_MAX] {
     // Columns may differ by many orders of magnitude: scale them to one.
-    let mut scale = [1.0; MOST];
+    let mut scale = [1.0; UNKNOWNS_MAX];
     for (i, s) in scale.iter_mut().enumerate() {
         *s = 1.0 / a[i][i].max(f64::MIN_POSITIVE).sqrt();
     }
-    for i in 0..MOST {
-        for j in 0..MOST {
+    for i in 0..UNKNOWNS_MAX {
+        for j in 0..UNKNOWNS_MAX {
             a[i][j] *= scale[i] * scale[j];
         }
         b[i] *= scale[i];
     }
-    for i in 0..MOST {
+    for i in 0..UNKNOWNS_MAX {
         let row = a[i];
         let pivot = row[i].max(1e-14);
-        for k in i + 1..MOST {
+        for k in i + 1..UNKNOWNS_MAX {
             let factor = a[k][i] / pivot;
             for (cell, above) in a[k].iter_mut().zip(row).skip(i) {
                 *cell -= factor * above;
@@ -168,11 +169,11 @@ fn solve(mut a: [[f64; MOST]; MOST], mut b: [f64; MOST]) -> [f64; MOST] {
             b[k] -= factor * b[i];
         }
     }
-    for i in (0..MOST).rev() {
-        let known: f64 = (i + 1..MOST).map(|j| a[i][j] * b[j]).sum();
+    for i in (0..UNKNOWNS_MAX).rev() {
+        let known: f64 = (i + 1..UNKNOWNS_MAX).map(|j| a[i][j] * b[j]).sum();
         b[i] = (b[i] - known) / a[i][i].max(1e-14);
     }
-    for i in 0..MOST {
+    for i in 0..UNKNOWNS_MAX {
         b[i] *= scale[i];
     }
     b

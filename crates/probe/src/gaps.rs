@@ -14,14 +14,14 @@ use units::{Cylinder, Head, Lbn, LbnRange, Op, Sectors};
 /// The distances of moves over a boundary, in known cylinders; the first two suffice if they take the same time as inside of
 /// a zone.
 const DISTANCES: [u32; 6] = [4, 9, 2, 14, 21, 30];
-const FIRST: usize = 2;
+const FIRST_DISTANCES: usize = 2;
 
 /// Times that differ by less than this are equal, ns: with exact times, and if moves vary.
-const SAME: f64 = 14_000.0;
-const SAME_NOISY: f64 = 60_000.0;
+const EQUAL_TIMES_NS_MAX: f64 = 14_000.0;
+const EQUAL_NOISY_TIMES_NS_MAX: f64 = 60_000.0;
 
 /// The most cylinders between two zones that are looked for.
-const MOST: u32 = 2_000;
+const GAP_CYLINDERS_MAX: u32 = 2_000;
 
 /// The most boundaries that are measured: beyond that, zones are artefacts of a map that was not understood.
 const MOST_BOUNDARIES: usize = 100;
@@ -30,7 +30,7 @@ const MOST_BOUNDARIES: usize = 100;
 const BESIDE_SWITCH: f64 = 20_000.0;
 
 /// The end of this measurement, as a share of the probe's time limit.
-const LONGEST: f64 = 0.84;
+const TIME_SHARE_MAX: f64 = 0.84;
 
 /// The known move times: of each distance, ns, and the shortest to another head.
 pub(crate) struct Known<'k> {
@@ -49,7 +49,7 @@ pub(crate) fn find(
     let mut gaps = Vec::new();
     for (i, two) in zones.windows(2).enumerate() {
         let [before, after] = two else { continue };
-        let looked_at = zones.len() <= MOST_BOUNDARIES && meter.is_within_before_check(LONGEST);
+        let looked_at = zones.len() <= MOST_BOUNDARIES && meter.is_within_before_check(TIME_SHARE_MAX);
         meter.stage("gaps between zones", 0.84 + 0.02 * i as f64 / zones.len() as f64);
         gaps.push(if looked_at { gap(meter, layout, before, after, known)? } else { None });
     }
@@ -64,7 +64,7 @@ fn gap(
     known: &Known<'_>,
 ) -> Result<Option<u32>, ProbeError> {
     let room = |zone: &Zone| zone.last_cylinder - zone.first_cylinder + 1;
-    let same = if meter.is_noisy() { SAME_NOISY } else { SAME };
+    let same = if meter.is_noisy() { EQUAL_NOISY_TIMES_NS_MAX } else { EQUAL_TIMES_NS_MAX };
     let searches = if meter.is_noisy() { 2 } else { 1 };
     let mut times: Vec<(u32, f64)> = Vec::new();
     for distance in DISTANCES {
@@ -77,7 +77,7 @@ fn gap(
         if let Some((ns, _)) = shortest_of(searches, meter, range, known.bus_ns, &mut leg)? {
             times.push((distance, ns));
         }
-        if times.len() == FIRST
+        if times.len() == FIRST_DISTANCES
             && times.iter().all(|&(d, ns)| known.time(d).is_some_and(|t| (t - ns).abs() < same))
         {
             return Ok(Some(0));
@@ -88,13 +88,13 @@ fn gap(
     };
     // Takes the smallest gap among the best.
     let mut best = (misfit(0).unwrap_or(0.0), 0);
-    for gap in 1..=MOST {
+    for gap in 1..=GAP_CYLINDERS_MAX {
         let Some(misfit) = misfit(gap) else { break };
         if misfit < best.0 - 1.0 {
             best = (misfit, gap);
         }
     }
-    let clear = times.len() > FIRST && best.0 < 2.0 * same * times.len() as f64;
+    let clear = times.len() > FIRST_DISTANCES && best.0 < 2.0 * same * times.len() as f64;
     Ok(clear.then_some(best.1))
 }
 

@@ -144,7 +144,7 @@ impl Target for OnTrack<'_> {
 pub(crate) const MOST_HEADS: u64 = 32;
 
 /// The widest band that is looked for, in tracks.
-const WIDEST: u64 = 600;
+const BAND_TRACKS_MAX: u64 = 600;
 
 /// Finds the shape.
 pub(crate) fn find(meter: &mut Meter<'_>, map: &Map, buffer: &Buffer) -> Result<Geometry, ProbeError> {
@@ -159,7 +159,8 @@ pub(crate) fn find(meter: &mut Meter<'_>, map: &Map, buffer: &Buffer) -> Result<
     let (mut moves, apart) = steps::measure(meter, zone, &steps, buffer)?;
     if meter.is_noisy() && buffer.vary {
         // Commands that vary by more than seeks do.
-        moves.variance = steps::repeated(meter, zone, &moves.times, buffer)?.max(steps::NOISY);
+        moves.variance =
+            steps::repeated(meter, zone, &moves.times, buffer)?.max(steps::NOISY_SEARCH_VARIANCE_US2);
     }
     let sure_of_moves = if meter.is_noisy() {
         steps::again_where_astray(meter, zone, &mut moves, &apart, buffer)?
@@ -175,9 +176,10 @@ pub(crate) fn find(meter: &mut Meter<'_>, map: &Map, buffer: &Buffer) -> Result<
     let mut scores = moves.scores(&shapes, zone);
     if !meter.is_noisy() {
         // The accuracy of a search is measured only if it matters.
-        let rough = Moves { variance: steps::NOISY, ..moves.clone() };
+        let rough = Moves { variance: steps::NOISY_SEARCH_VARIANCE_US2, ..moves.clone() };
         if best(&rough.scores(&shapes, zone)).1 != best(&scores).1 {
-            moves.variance = steps::repeated(meter, zone, &moves.times, buffer)?.max(steps::FLOOR);
+            moves.variance =
+                steps::repeated(meter, zone, &moves.times, buffer)?.max(steps::SEARCH_VARIANCE_US2);
             scores = moves.scores(&shapes, zone);
         }
     }
@@ -223,7 +225,7 @@ fn candidates(map: &Map, unit: Option<u64>, upper: Option<u64>) -> Vec<(Shape, f
     if let (Some(r), Some(top)) = (unit, upper) {
         shapes.push((bands(r, top / r), 0.0));
     }
-    let unlike = if shapes.is_empty() { 0.0 } else { UNLIKE };
+    let unlike = if shapes.is_empty() { 0.0 } else { SHAPE_EVIDENCE_MIN };
     if let Some(r) = unit {
         if r <= MOST_HEADS {
             shapes.extend(kinds(r).map(|s| (s, unlike)));
@@ -233,9 +235,9 @@ fn candidates(map: &Map, unit: Option<u64>, upper: Option<u64>) -> Vec<(Shape, f
         shapes.extend((1..=MOST_HEADS).map(|heads| (bands(r, heads), unlike)));
     }
     // An apparent repetition may have been chance.
-    let unlike = if unit.is_some() { unlike + UNLIKE } else { unlike };
+    let unlike = if unit.is_some() { unlike + SHAPE_EVIDENCE_MIN } else { unlike };
     (1..=MOST_HEADS).for_each(|h| shapes.extend(kinds(h).map(|s| (s, unlike))));
-    for width in 2..=WIDEST {
+    for width in 2..=BAND_TRACKS_MAX {
         shapes.extend((2..=MOST_HEADS).map(|heads| (bands(width, heads), unlike)));
     }
     let mut seen = BTreeSet::new();
@@ -246,7 +248,7 @@ fn candidates(map: &Map, unit: Option<u64>, upper: Option<u64>) -> Vec<(Shape, f
     let least = shapes.iter().map(|s| s.1).fold(f64::MAX, f64::min);
     if shapes.iter().any(|(s, unlike)| *unlike <= least && s.fits_all(map)) {
         for (shape, unlike) in &mut shapes {
-            *unlike += if shape.fits_all(map) { 0.0 } else { 2.0 * UNLIKE };
+            *unlike += if shape.fits_all(map) { 0.0 } else { 2.0 * SHAPE_EVIDENCE_MIN };
         }
     }
     if shapes.is_empty() {
@@ -292,7 +294,7 @@ fn common_unit(map: &Map, level: usize) -> Option<u64> {
     for zone in &map.zones {
         let spared = zone.region.map_or(0, |r| (r.lbns + r.spares) / zone.sectors);
         // A repetition with the spares, or a very long one, is not an order of tracks.
-        let order = |unit: &u64| *unit != spared && *unit <= WIDEST * MOST_HEADS;
+        let order = |unit: &u64| *unit != spared && *unit <= BAND_TRACKS_MAX * MOST_HEADS;
         let unit = zone.levels.get(level).map(|l| l.unit).filter(order).unwrap_or(0);
         match votes.iter_mut().find(|(u, _)| *u == unit) {
             Some((_, lbns)) => *lbns += zone.lbns(),
@@ -306,7 +308,7 @@ fn common_unit(map: &Map, level: usize) -> Option<u64> {
 
 /// The evidence that moves must give for a shape against the map's: skews recur with its cylinders or bands, or densities
 /// with its heads.
-const UNLIKE: f64 = 20.0;
+const SHAPE_EVIDENCE_MIN: f64 = 20.0;
 
 #[cfg(test)]
 mod tests {

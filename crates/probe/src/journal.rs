@@ -25,10 +25,10 @@ const OTHER_DICE: u64 = 0x9e37_79b9_7f4a_7c15;
 const ENTRY: usize = 8 + 4 + 4 + 8 + 8;
 
 /// The top bit of an entry's LBN marks a write.
-const WRITE: u64 = 1 << 63;
+const WRITE_FLAG: u64 = 1 << 63;
 
 /// The next bit marks a command before which the arm was returned.
-const RETURNED: u64 = 1 << 62;
+const RETURNED_FLAG: u64 = 1 << 62;
 
 /// The reason why a saved state cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -179,7 +179,7 @@ impl Journal {
         ];
         head.iter().for_each(|n| out.extend_from_slice(&n.to_le_bytes()));
         for e in &self.entries {
-            let marks = [(e.op.is_write(), WRITE), (e.returned, RETURNED)];
+            let marks = [(e.op.is_write(), WRITE_FLAG), (e.returned, RETURNED_FLAG)];
             let lbn =
                 marks.iter().fold(e.range.start().get(), |lbn, (on, bit)| lbn | if *on { *bit } else { 0 });
             out.extend_from_slice(&lbn.to_le_bytes());
@@ -235,11 +235,11 @@ impl Journal {
                 let code = u32::from_le_bytes(take(&mut left)?);
                 let submitted = Instant::from_nanos(u64::from_le_bytes(take(&mut left)?));
                 let completed = Instant::from_nanos(u64::from_le_bytes(take(&mut left)?));
-                let op = if lbn & WRITE == 0 { Op::Read } else { Op::Write };
-                let range = LbnRange::new(Lbn::new(lbn & !(WRITE | RETURNED)), Sectors::new(len));
+                let op = if lbn & WRITE_FLAG == 0 { Op::Read } else { Op::Write };
+                let range = LbnRange::new(Lbn::new(lbn & !(WRITE_FLAG | RETURNED_FLAG)), Sectors::new(len));
                 let timed = Timed { submitted, completed };
                 let done = Done { timed, fault: Entry::fault_of(code, range) };
-                Some(Entry { op, range, done, returned: lbn & RETURNED != 0 })
+                Some(Entry { op, range, done, returned: lbn & RETURNED_FLAG != 0 })
             })()
             .ok_or_else(|| damaged("it ends early"))?;
             let Timed { submitted, completed } = entry.done.timed;

@@ -46,13 +46,13 @@ const MOST_AT_ONCE: u64 = 2_048;
 /// number of sectors that are read with one that was evicted.
 const MANY_SEGMENTS: u64 = 33;
 const MANY_SEGMENTS_IF_NOISY: u64 = 128;
-const ABOVE: u64 = 3;
+const SECTORS_WITH_EVICTED: u64 = 3;
 
-/// The drive time that a probe may take, s: the least, for drives of at most `SMALL` bytes; the exponent by
+/// The drive time that a probe may take, s: the least, for drives of at most `SMALL_DRIVE_BYTES_MAX` bytes; the exponent by
 /// which it grows with size; and the most.
 const LEAST_S: f64 = 300.0;
-const SMALL: f64 = 9e9;
-const GROWTH: f64 = 0.408;
+const SMALL_DRIVE_BYTES_MAX: f64 = 9e9;
+const TIME_GROWTH_EXPONENT: f64 = 0.408;
 const MOST_S: f64 = 3_600.0;
 
 /// The most additional shares of that time for a further attempt.
@@ -64,7 +64,7 @@ const LONGEST_BEFORE_CHECK: f64 = 0.88;
 const OF_BEFORE_CHECK: f64 = 0.92;
 
 /// The share of that time for the check from which on the arm counts as slow.
-const SLOW: f64 = 0.15;
+const SLOW_CHECK_SHARE_MIN: f64 = 0.15;
 
 /// One read.
 #[derive(Clone, Copy, Debug)]
@@ -152,7 +152,7 @@ impl<'a> Meter<'a> {
             astray: 0,
             followed: Instant::ZERO,
             far_ns: 0.0,
-            reads_to_check: crate::check::KEPT,
+            reads_to_check: crate::check::RESERVED_READS,
             spread: 0.0,
             reading_spread: 0.0,
             hit_below: 0.0,
@@ -203,14 +203,15 @@ impl<'a> Meter<'a> {
     /// Returns the drive time that a probe may take, s.
     fn allowed_s(&self) -> f64 {
         let bytes = self.capacity() as f64 * self.sector_bytes() as f64;
-        let once = (LEAST_S * (bytes / SMALL).powf(GROWTH)).clamp(LEAST_S, MOST_S);
+        let once =
+            (LEAST_S * (bytes / SMALL_DRIVE_BYTES_MAX).powf(TIME_GROWTH_EXPONENT)).clamp(LEAST_S, MOST_S);
         // A further attempt has more time.
         once * (1.0 + self.recorder.journal().attempts().min(MOST_MORE) as f64)
     }
 
     /// Returns whether the arm is so slow that the check takes much of the time.
     pub(crate) fn is_slow(&self) -> bool {
-        self.check_takes() > SLOW
+        self.check_takes() > SLOW_CHECK_SHARE_MIN
     }
 
     /// Returns the share of the allowed drive time that the check's reads take.
@@ -221,7 +222,7 @@ impl<'a> Meter<'a> {
     /// Returns the same for the measurements before the check: the slower the arm, the more time the check
     /// takes.
     pub(crate) fn is_within_before_check(&self, share: f64) -> bool {
-        let most = f64::min(crate::check::LONGEST - self.check_takes(), LONGEST_BEFORE_CHECK);
+        let most = f64::min(crate::check::TIME_SHARE_MAX - self.check_takes(), LONGEST_BEFORE_CHECK);
         self.is_within(share * most / OF_BEFORE_CHECK)
     }
 
@@ -439,7 +440,7 @@ impl<'a> Meter<'a> {
         if !self.leaving_is_dear() {
             return Ok(());
         }
-        let highest = (lbn + ABOVE).min(self.capacity() - 1);
+        let highest = (lbn + SECTORS_WITH_EVICTED).min(self.capacity() - 1);
         for above in (lbn + 1..=highest).rev() {
             let reading = self.read(above, 1)?;
             if !self.is_hit(&reading) {

@@ -32,7 +32,7 @@ pub(crate) fn best(scores: &[(f64, Shape)]) -> (f64, Shape) {
 impl Moves {
     /// Returns whether a difference in ns exceeds the normal error of a time.
     pub(crate) fn is_far(&self, ns: f64) -> bool {
-        ns / 1e3 > APART * self.variance.sqrt()
+        ns / 1e3 > EQUAL_TIMES_DEVIATIONS_MAX * self.variance.sqrt()
     }
 
     /// Returns the misfit of each shape.
@@ -83,7 +83,7 @@ impl Moves {
     /// longer of the two.
     fn misfit_of_exact(&self, points: &[(bool, u64, f64)], beside: bool, errors: Errors) -> f64 {
         let n = f64::max(points.len() as f64, 2.0);
-        let apart = APART * self.variance.sqrt();
+        let apart = EQUAL_TIMES_DEVIATIONS_MAX * self.variance.sqrt();
         let (mut unexplained, mut strange, mut groups, mut dents) = (0.0, 0.0, 0.0, 0.0);
         let mut last: Option<(bool, f64)> = None;
         let mut same_head: Vec<(u64, f64)> = Vec::new();
@@ -100,8 +100,8 @@ impl Moves {
             };
             for point in group {
                 let off = (point.2 - known.unwrap_or(middle)).powi(2);
-                unexplained += off.min(LARGEST);
-                strange += (off / self.variance).min(STRANGE * n.ln());
+                unexplained += off.min(SQUARED_ERROR_US2_MAX);
+                strange += (off / self.variance).min(UNEXPLAINED_TIME_WEIGHT * n.ln());
             }
             if known.is_some() {
                 continue;
@@ -188,7 +188,7 @@ impl Moves {
 
     fn misfit_of_rising(&self, points: &[(bool, u64, f64)]) -> f64 {
         let (mut unexplained, mut steps, mut groups, mut dents) = (0.0, 0.0, 0.0, 0.0);
-        let far = APART * self.variance.sqrt();
+        let far = EQUAL_TIMES_DEVIATIONS_MAX * self.variance.sqrt();
         let mut same_head: Vec<(u64, f64)> = Vec::new();
         for set in points.chunk_by(|a, b| a.0 == b.0) {
             // (sum, count, sum of squares) of distances that have one value.
@@ -231,7 +231,7 @@ impl Moves {
             }
         }
         let n = f64::max(points.len() as f64, 2.0);
-        n * (unexplained / n + self.variance).ln() + 2.0 * steps + EACH * groups + dents * n.ln()
+        n * (unexplained / n + self.variance).ln() + 2.0 * steps + GROUP_GAIN_MIN * groups + dents * n.ln()
     }
 }
 
@@ -239,13 +239,13 @@ impl Moves {
 const CHANGES: [Option<u64>; 7] = [None, Some(1), Some(2), Some(4), Some(8), Some(16), Some(u64::MAX)];
 
 /// The gain that a further group of moves must bring.
-const EACH: f64 = 0.2;
+const GROUP_GAIN_MIN: f64 = 0.2;
 
 /// The difference up to which two times may be equal, in standard deviations.
-const APART: f64 = 4.0;
+const EQUAL_TIMES_DEVIATIONS_MAX: f64 = 4.0;
 
 /// The weight of an unexplained time, relative to a group: three parameters, for its existence, its place and its error.
-const STRANGE: f64 = 3.0;
+const UNEXPLAINED_TIME_WEIGHT: f64 = 3.0;
 
 /// The largest contribution of one time, us squared.
-const LARGEST: f64 = 250_000.0;
+const SQUARED_ERROR_US2_MAX: f64 = 250_000.0;

@@ -33,15 +33,15 @@ pub(crate) trait Target {
 }
 
 /// The range at which a search stops, ns: with exact times, and with last steps of another kind.
-pub(crate) const FINE: f64 = 6_000.0;
-const FINE_NOISY: f64 = 20_000.0;
+pub(crate) const SEARCH_RANGE_NS: f64 = 6_000.0;
+const NOISY_SEARCH_RANGE_NS: f64 = 20_000.0;
 
 /// The attempts at one trial.
 const ATTEMPTS: u32 = 6;
 
 /// Returns the best accuracy of a search, ns.
 pub(crate) fn resolution(meter: &Meter<'_>) -> f64 {
-    if meter.is_noisy() { FINE_NOISY } else { FINE }
+    if meter.is_noisy() { NOISY_SEARCH_RANGE_NS } else { SEARCH_RANGE_NS }
 }
 
 /// Returns the shortest time from a submission to the start of a sector that is caught, ns, between `low` and `high`. `leg`
@@ -83,7 +83,7 @@ pub(crate) fn shortest<T: Target>(
 }
 
 /// Two searches that differ by less than this need no third, ns.
-const AGREE: f64 = 25_000.0;
+const EQUAL_SEARCHES_NS_MAX: f64 = 25_000.0;
 
 /// Returns the median of several searches, and their range; two that agree are enough.
 pub(crate) fn shortest_of<T: Target>(
@@ -104,7 +104,7 @@ pub(crate) fn shortest_of<T: Target>(
             range = ((ns - 150_000.0).max(0.0), ns + 150_000.0);
         }
         if let [a, b] = found.as_slice()
-            && (a - b).abs() < AGREE
+            && (a - b).abs() < EQUAL_SEARCHES_NS_MAX
         {
             break;
         }
@@ -142,7 +142,7 @@ fn nearest<T: Target>(
             ns = ns.max(0.0);
         }
         found = Some((ns, (ns - begin).abs()));
-        if caught >= FEWEST && steps - caught >= FEWEST {
+        if caught >= STEPS_PER_DIRECTION_MIN && steps - caught >= STEPS_PER_DIRECTION_MIN {
             break;
         }
         range = ((ns - 150_000.0).max(0.0), ns + 150_000.0);
@@ -155,7 +155,7 @@ const STEPS: u32 = 10;
 const FIRST_STEP: f64 = 25_000.0;
 
 /// The fewest steps in each direction: one move in fifty is late wherever the search stopped.
-const FEWEST: u32 = 2;
+const STEPS_PER_DIRECTION_MIN: u32 = 2;
 
 /// Returns whether a sector that begins `ns` after the submission is caught; `None` if the response fits neither.
 pub(crate) fn trial<T: Target>(

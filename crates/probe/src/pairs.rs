@@ -18,30 +18,31 @@ use units::{Cylinder, Head, Lbn, LbnRange, Op, Sectors, TrackIndex};
 /// cylinders matter least.
 const DISTANCES: [u32; 5] = [40, 28, 20, 14, 10];
 
-/// The most searches of each move; two that differ by less than AGREE, in ns, need no third.
+/// The most searches of each move; two that differ by less than EQUAL_SEARCHES_NS_MAX, in ns, need no third.
 const SEARCHES: usize = 5;
-const AGREE: f64 = 25_000.0;
+const EQUAL_SEARCHES_NS_MAX: f64 = 25_000.0;
 
-/// The number of searches for a head switch if they differ by more than APART, in ns: no other measurement confirms it.
-const APART: f64 = 50_000.0;
+/// The number of searches for a head switch if they differ by more than DOUBTFUL_SEARCHES_NS_MIN, in ns: no other
+/// measurement confirms it.
+const DOUBTFUL_SEARCHES_NS_MIN: f64 = 50_000.0;
 const MORE_SEARCHES: usize = 9;
 
 /// The number of caught moves in a row after a miss, and by how much a shorter one is tried then, ns: some sectors.
-const DOUBTS: u32 = 3;
-const SHORTER: f64 = 50_000.0;
+const CAUGHT_MOVES_MIN: u32 = 3;
+const SHORTER_MOVE_NS: f64 = 50_000.0;
 
 /// The range at which a search stops, ns; and the most trials of one, because sectors come in steps.
-const FINE: f64 = 8_000.0;
+const SEARCH_RANGE_NS: f64 = 8_000.0;
 const TRIALS: u32 = 40;
 
 /// The end of this measurement, as a share of the probe's time limit.
-const LONGEST: f64 = 0.88;
+const TIME_SHARE_MAX: f64 = 0.88;
 
 /// The attempts at one trial.
 const ATTEMPTS: u32 = 8;
 
 /// The largest distance of a sector from its predicted angle, in revolutions.
-const NEAR: f64 = 0.006;
+const SECTOR_ERROR_REVOLUTIONS_MAX: f64 = 0.006;
 
 /// A kind of move.
 #[derive(Clone, Copy, Debug)]
@@ -74,7 +75,7 @@ fn parted(meter: &mut Meter<'_>, layout: &Layout, seeks: &mut Seeks) -> Result<(
     let within = LbnRange::new(Lbn::ZERO, Sectors::new(meter.capacity()));
     let mut overheads = Vec::new();
     for part in DISTANCES {
-        if !meter.is_within_before_check(LONGEST) {
+        if !meter.is_within_before_check(TIME_SHARE_MAX) {
             return Ok(());
         }
         let wanted = layout.cylinders() / part;
@@ -85,19 +86,21 @@ fn parted(meter: &mut Meter<'_>, layout: &Layout, seeks: &mut Seeks) -> Result<(
     }
     // A drive that starts the next command only after it reported the one before shows longer moves this way, not shorter
     // ones.
-    if overheads.is_empty() || median(&mut overheads) < -AGREE {
+    if overheads.is_empty() || median(&mut overheads) < -EQUAL_SEARCHES_NS_MAX {
         return Ok(());
     }
     let overhead = (median(&mut overheads).max(0.0) / 1e3).round() / 1e3;
     let bound = seeks.head_switch_ms + seeks.overhead_ms - overhead;
     seeks.part_at(overhead);
     seeks.parted = true;
-    seeks.overhead_sure = Some(sure::within(&overheads, 2.0 * FINE, sure::NEAR_MS * 1e6));
+    seeks.overhead_sure = Some(sure::within(&overheads, 2.0 * SEARCH_RANGE_NS, sure::NEAR_MS * 1e6));
     if layout.heads() > 1 {
         let switch = Move { distance: 0, other_head: true, op: Op::Read, within };
         let mut found = searches(meter, layout, switch, bound * 1e6)?;
         // Two searches spoilt by late moves may agree, and a third then differs.
-        let apart = |found: &[f64]| found.last().zip(found.first()).is_some_and(|(b, a)| b - a > APART);
+        let apart = |found: &[f64]| {
+            found.last().zip(found.first()).is_some_and(|(b, a)| b - a > DOUBTFUL_SEARCHES_NS_MIN)
+        };
         while apart(&found) && found.len() < MORE_SEARCHES {
             let Some(ns) = search(meter, layout, switch, bound * 1e6)? else { break };
             found.push(ns);
@@ -106,7 +109,7 @@ fn parted(meter: &mut Meter<'_>, layout: &Layout, seeks: &mut Seeks) -> Result<(
         if !found.is_empty() {
             seeks.head_switch_ms = (median(&mut found) / 1e3).round() / 1e3;
             seeks.head_switch_shows = true;
-            seeks.head_switch_sure = Some(sure::within(&found, FINE, sure::NEAR_MS * 1e6));
+            seeks.head_switch_sure = Some(sure::within(&found, SEARCH_RANGE_NS, sure::NEAR_MS * 1e6));
         }
     }
     Ok(())
@@ -129,7 +132,9 @@ fn searches(meter: &mut Meter<'_>, layout: &Layout, moved: Move, most: f64) -> R
     for _ in 0..SEARCHES {
         found.extend(search(meter, layout, moved, most)?);
         found.sort_unstable_by(f64::total_cmp);
-        if found.windows(2).any(|two| matches!(two, [a, b] if b - a < AGREE)) && found.len() != 2 {
+        if found.windows(2).any(|two| matches!(two, [a, b] if b - a < EQUAL_SEARCHES_NS_MAX))
+            && found.len() != 2
+        {
             break;
         }
     }
@@ -138,16 +143,16 @@ fn searches(meter: &mut Meter<'_>, layout: &Layout, moved: Move, most: f64) -> R
 
 /// Makes one binary search between a time that is too short and one that suffices.
 fn search(meter: &mut Meter<'_>, layout: &Layout, moved: Move, most: f64) -> Result<Option<f64>, ProbeError> {
-    let (mut low, mut high) = (0.0, most + 4.0 * AGREE);
+    let (mut low, mut high) = (0.0, most + 4.0 * EQUAL_SEARCHES_NS_MAX);
     let (mut trials, mut ever) = (0, false);
     // The lower limit before the longest missed move, and the number of caught moves since.
     let (mut before, mut since) = (0.0, 0);
-    while high - low > FINE && trials < TRIALS {
+    while high - low > SEARCH_RANGE_NS && trials < TRIALS {
         trials += 1;
-        if since == DOUBTS {
+        if since == CAUGHT_MOVES_MIN {
             // All longer moves were caught: if a shorter one is caught as well, the missed one was late by chance.
             since += 1;
-            if let Some((left, true)) = trial(meter, layout, moved, (low - SHORTER).max(0.0))?
+            if let Some((left, true)) = trial(meter, layout, moved, (low - SHORTER_MOVE_NS).max(0.0))?
                 && left < low
             {
                 (low, high) = (before, left);
@@ -200,7 +205,7 @@ fn trial(
         }
         let extra = (two.response_ns() - left) / turn - takes;
         // A remapped sector, or one that was late for another reason, shows nothing.
-        if wrap(extra).abs() > f64::max(NEAR, 4.0 * meter.spread) {
+        if wrap(extra).abs() > f64::max(SECTOR_ERROR_REVOLUTIONS_MAX, 4.0 * meter.spread) {
             continue;
         }
         return Ok(Some((left, extra < 0.5)));

@@ -13,8 +13,8 @@ pub(crate) const WANDER_PER_S: f64 = 2e-9;
 
 /// The error of a reading, in standard deviations, from which on the speed is assumed to have jumped, and the
 /// relative size of that jump.
-const SURPRISE: f64 = 2.2;
-const JUMP: f64 = 1.5e-4;
+const JUMP_DEVIATIONS_MIN: f64 = 2.2;
+const RELATIVE_JUMP: f64 = 1.5e-4;
 
 /// The error of a reading, in standard deviations, from which on the read is assumed to have been delayed;
 /// after `MOST_LOST` such readings in a row the platter is assumed to be at another angle.
@@ -25,7 +25,7 @@ pub(crate) const MOST_LOST: u32 = 4;
 pub(crate) const SPEED_AT_FIRST: f64 = 2e-3;
 
 /// The weight of one reading in the mean of recent speeds.
-const USUAL: f64 = 0.02;
+const READING_WEIGHT: f64 = 0.02;
 
 /// The number of readings after which the initial uncertainty no longer matters: if readings are more than a
 /// revolution apart, each leaves less than nine tenths of the uncertainty of phase and speed, and 0.9 to the
@@ -164,14 +164,14 @@ impl Platter {
         };
         let (mut phase_variance, mut common, mut speed_variance, mut with_phase, mut all) =
             ahead(self.speed_variance);
-        if error * error > SURPRISE * SURPRISE * all {
+        if error * error > JUMP_DEVIATIONS_MIN * JUMP_DEVIATIONS_MIN * all {
             if mapped > 0.0 {
                 // The map may be wrong there; an anchor decides.
                 return None;
             }
             // The speed has jumped.
             (phase_variance, common, speed_variance, with_phase, all) =
-                ahead(self.speed_variance.max(JUMP * JUMP));
+                ahead(self.speed_variance.max(RELATIVE_JUMP * RELATIVE_JUMP));
         }
         if error * error > OUTLIER * OUTLIER * all {
             self.lost += 1;
@@ -196,7 +196,7 @@ impl Platter {
         let faster = (of_speed * error).clamp(-MOST_CHANGE, MOST_CHANGE);
         let (least, most) = (self.at_first * (1.0 - MOST_WANDER), self.at_first * (1.0 + MOST_WANDER));
         self.revolution = (self.revolution / (1.0 + faster)).clamp(least, most);
-        self.usual += USUAL * (self.revolution - self.usual);
+        self.usual += READING_WEIGHT * (self.revolution - self.usual);
         self.phase_variance = phase_variance - of_phase * of[0];
         self.common = common - of_phase * of[1];
         self.speed_variance = speed_variance - of_speed * of[1];

@@ -45,7 +45,7 @@ impl Default for Options {
 }
 
 /// The permitted error of an angle of the map if readings vary, ns: half of the tolerance of a prediction.
-const LOOSE: f64 = 25_000.0;
+const ANGLE_ERROR_NS_MAX: f64 = 25_000.0;
 
 /// A profile, and its reliability.
 #[derive(Clone, Debug, PartialEq)]
@@ -100,8 +100,8 @@ impl Probe {
         if let Some(region) = self.options.writes {
             let capacity = device.capacity().get();
             let inside = region.checked_end().is_some_and(|end| end.get() <= capacity);
-            if !inside || region.len().get() < writes::LEAST {
-                return Err(ProbeError::Region { region, capacity, least: writes::LEAST });
+            if !inside || region.len().get() < writes::WRITABLE_SECTORS_MIN {
+                return Err(ProbeError::Region { region, capacity, least: writes::WRITABLE_SECTORS_MIN });
             }
         }
         let recorder = Recorder::new(device, &mut self.journal)?;
@@ -154,7 +154,7 @@ fn characterise(meter: &mut Meter<'_>, options: &Options) -> Result<Outcome, Pro
     let geometry = geometry::find(meter, &map, &buffer);
     let mut geometry = report.kept("heads and cylinders", geometry)?.unwrap_or_else(geometry::unknown);
     let bus_turns = buffer.bus_sector_ns / meter.revolution();
-    let loose = if meter.is_noisy() { LOOSE / meter.revolution() } else { 0.0 };
+    let loose = if meter.is_noisy() { ANGLE_ERROR_NS_MAX / meter.revolution() } else { 0.0 };
     let (mut cylinders, mut spec) = layout::assemble(&map, geometry.shape, bus_turns, loose);
     let mut heads = geometry.shape.heads.max(1) as u16;
     let mut placed = match report.kept("layout", placed_if_told(&map, &geometry, &spec, cylinders))? {

@@ -106,11 +106,11 @@ const SEARCHES: usize = 5;
 
 /// The distance of a point from the line through its neighbours above which more points are measured beside it, ns; and the
 /// most such points.
-const SMOOTH: f64 = 90_000.0;
+const SMOOTH_DISTANCE_NS_MAX: f64 = 90_000.0;
 const MOST_REFINED: usize = 90;
 
 /// The points of the curve among which the shortest seek is, in cylinders.
-const SHORT: u32 = 10;
+const SHORTEST_SEEK_CYLINDERS_MAX: u32 = 10;
 
 /// Returns the distances to measure on a drive of this many cylinders: all short ones, then ever fewer, then at equal
 /// intervals.
@@ -138,23 +138,23 @@ fn coarse_first(list: Vec<u32>) -> Vec<u32> {
 }
 
 /// The ends of the measurements of the curve and of the variation of moves, as shares of the probe's time limit.
-const LONGEST: f64 = 0.88;
-const LONGEST_OF_SPREAD: f64 = 0.92;
+const CURVE_TIME_SHARE_MAX: f64 = 0.88;
+const SPREAD_TIME_SHARE_MAX: f64 = 0.92;
 
 /// The most distances at which the variation is measured.
-const SPREADS: u32 = 7;
+const SPREAD_DISTANCES_MAX: u32 = 7;
 
 /// A drive is not ready before its shortest seek: moves that are longer by less than this seem to vary less than they do,
 /// ns.
-const HIDDEN: f64 = 75_000.0;
+const HIDDEN_SPREAD_NS_MAX: f64 = 75_000.0;
 
 /// The distance on both sides of the expected time at which a search begins, ns.
-const AROUND: f64 = 250_000.0;
+const SEARCH_START_NS: f64 = 250_000.0;
 
 /// If points are within this of the lines through their neighbours, ns, one between them is within a quarter of it. On a
 /// drive with a slow arm it is then not measured, and other searches begin this near to the line.
-const STRAIGHT: f64 = 25_000.0;
-const AROUND_LINE: f64 = 150_000.0;
+const STRAIGHT_DISTANCE_NS_MAX: f64 = 25_000.0;
+const LINE_SEARCH_START_NS: f64 = 150_000.0;
 
 /// The measurement of moves on an assembled layout.
 pub(crate) struct SeekMeter<'m, 'a> {
@@ -192,22 +192,24 @@ impl SeekMeter<'_, '_> {
         let turn = self.meter.revolution();
         let list: Vec<u32> = list.into_iter().filter(|d| !points.iter().any(|p| p.0 == *d)).collect();
         for (i, &d) in list.iter().enumerate() {
-            if !self.meter.is_within_before_check(LONGEST) {
+            if !self.meter.is_within_before_check(CURVE_TIME_SHARE_MAX) {
                 break;
             }
             self.meter.stage("seek curve", 0.75 + 0.2 * i as f64 / list.len() as f64);
             // Between its neighbours, or after the last.
             let after = points.partition_point(|p| p.0 < d);
             let slow = self.meter.is_slow();
-            if slow && d > SHORT && is_straight(points, after) {
+            if slow && d > SHORTEST_SEEK_CYLINDERS_MAX && is_straight(points, after) {
                 continue;
             }
             let before = after.checked_sub(1).and_then(|i| points.get(i));
             let around = |ns: f64, far: f64| ((ns - far).max(0.0), ns + far);
             let range = match (before, points.get(after)) {
-                (Some(a), Some(b)) if slow => around(on_line(a, b, d), AROUND_LINE),
-                (Some(a), Some(b)) => ((f64::min(a.1, b.1) - AROUND).max(0.0), f64::max(a.1, b.1) + AROUND),
-                (Some(a), None) => around(a.1, AROUND),
+                (Some(a), Some(b)) if slow => around(on_line(a, b, d), LINE_SEARCH_START_NS),
+                (Some(a), Some(b)) => {
+                    ((f64::min(a.1, b.1) - SEARCH_START_NS).max(0.0), f64::max(a.1, b.1) + SEARCH_START_NS)
+                }
+                (Some(a), None) => around(a.1, SEARCH_START_NS),
                 (None, _) => (0.0, 0.5 * turn),
             };
             if let Some((ns, spread)) = self.moved(d, false, range)? {
@@ -224,7 +226,11 @@ impl SeekMeter<'_, '_> {
         self.measure(&mut points, coarse_first(distances(self.layout.cylinders())))?;
         self.refine(&mut points)?;
         let (spread, spread_sure) = self.spread(&points)?;
-        let shortest = points.iter().filter(|p| p.0 <= SHORT).map(|p| p.1).fold(f64::MAX, f64::min);
+        let shortest = points
+            .iter()
+            .filter(|p| p.0 <= SHORTEST_SEEK_CYLINDERS_MAX)
+            .map(|p| p.1)
+            .fold(f64::MAX, f64::min);
         let one = points.first().filter(|p| p.0 == 1).map(|p| p.1);
         let around = |ns: f64| ((ns - 400_000.0).max(0.0), ns + 400_000.0);
         let switch = match one {
@@ -273,7 +279,7 @@ impl SeekMeter<'_, '_> {
             for three in points.windows(3) {
                 let [a, b, c] = three else { continue };
                 let part = f64::from(b.0 - a.0) / f64::from(c.0 - a.0);
-                if (a.1 + part * (c.1 - a.1) - b.1).abs() > SMOOTH {
+                if (a.1 + part * (c.1 - a.1) - b.1).abs() > SMOOTH_DISTANCE_NS_MAX {
                     wanted.extend([(a.0 + (b.0 - a.0) / 2, a.1, b.1), (b.0 + (c.0 - b.0) / 2, b.1, c.1)]);
                 }
             }
@@ -282,7 +288,7 @@ impl SeekMeter<'_, '_> {
             wanted.truncate(left);
             left -= wanted.len();
             for (d, before, after) in wanted {
-                if !self.meter.is_within_before_check(LONGEST) {
+                if !self.meter.is_within_before_check(CURVE_TIME_SHARE_MAX) {
                     break;
                 }
                 let (low, high) = (f64::min(before, after), f64::max(before, after));
@@ -313,31 +319,31 @@ impl SeekMeter<'_, '_> {
     /// Returns the variation of moves at some distances that the least time of a command does not hide.
     fn spread(&mut self, points: &[(u32, f64, f64)]) -> Result<(Vec<(u32, f64)>, f64), ProbeError> {
         let shortest = points.iter().map(|p| p.1).fold(f64::MAX, f64::min);
-        let points: Vec<_> = points.iter().filter(|p| p.1 > shortest + HIDDEN).collect();
+        let points: Vec<_> = points.iter().filter(|p| p.1 > shortest + HIDDEN_SPREAD_NS_MAX).collect();
         let (Some(nearest), Some(farthest)) = (points.first(), points.last()) else {
             return Ok((Vec::new(), 0.0));
         };
         let (nearest, farthest) = (f64::from(nearest.0), f64::from(farthest.0));
         let mut found: Vec<(u32, f64)> = Vec::new();
         let mut sure = Vec::new();
-        for i in 0..SPREADS {
+        for i in 0..SPREAD_DISTANCES_MAX {
             // At equal intervals of the logarithm of the distance.
-            let part = f64::from(i) / f64::from(SPREADS - 1);
+            let part = f64::from(i) / f64::from(SPREAD_DISTANCES_MAX - 1);
             let wanted = (nearest * (farthest / nearest).powf(part)).round() as u32;
             let Some(&&(distance, ns, _)) = points.iter().min_by_key(|p| p.0.abs_diff(wanted)) else { break };
-            if !self.meter.is_within_before_check(LONGEST_OF_SPREAD) {
+            if !self.meter.is_within_before_check(SPREAD_TIME_SHARE_MAX) {
                 break;
             }
             if found.iter().any(|f| f.0 == distance) {
                 continue;
             }
-            self.meter.stage("spread of seeks", 0.93 + 0.02 * f64::from(i) / f64::from(SPREADS));
+            self.meter.stage("spread of seeks", 0.93 + 0.02 * f64::from(i) / f64::from(SPREAD_DISTANCES_MAX));
             let (layout, bus) = (self.layout, self.buffer.bus_sector_ns);
             let zones = &self.zones;
             let mut leg = |meter: &mut Meter<'_>| leg(meter, layout, zones, bus, distance, false);
             let mut moved = |meter: &mut Meter<'_>, left: f64| trial(meter, left, bus, &mut leg);
             if let Some(spread) = spread::find(self.meter, ns, &mut moved)? {
-                let told = if spread.deviation > spread::LEAST { spread.deviation } else { 0.0 };
+                let told = if spread.deviation > spread::DEVIATION_NS_MIN { spread.deviation } else { 0.0 };
                 found.push((distance, (told / 1e3).round() / 1e3));
                 sure.push(spread.sure);
             }
@@ -358,7 +364,8 @@ fn is_straight(points: &[(u32, f64, f64)], index: usize) -> bool {
     let Some([a, b, c, d]) = index.checked_sub(2).and_then(|first| points.get(first..first + 4)) else {
         return false;
     };
-    (on_line(a, c, b.0) - b.1).abs() < STRAIGHT && (on_line(b, d, c.0) - c.1).abs() < STRAIGHT
+    (on_line(a, c, b.0) - b.1).abs() < STRAIGHT_DISTANCE_NS_MAX
+        && (on_line(b, d, c.0) - c.1).abs() < STRAIGHT_DISTANCE_NS_MAX
 }
 
 /// Returns a track at this distance from the arm, on the same head or on another; if there is none, the arm moves elsewhere

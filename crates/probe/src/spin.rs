@@ -7,8 +7,8 @@ use std::collections::VecDeque;
 use std::f64::consts::TAU;
 
 /// The range of speeds, in revolutions per second: 1,500 to 60,000 rpm.
-const SLOWEST: f64 = 25.0;
-const FASTEST: f64 = 1_000.0;
+const REVOLUTIONS_PER_SECOND_MIN: f64 = 25.0;
+const REVOLUTIONS_PER_SECOND_MAX: f64 = 1_000.0;
 
 /// The number of visits to each sector.
 const ROUNDS: usize = 6;
@@ -20,7 +20,7 @@ const MOST_VISITED: usize = 96;
 /// The most sectors that are read before one is read again, the looks whether it left the buffer, the intervals measured
 /// then, and the distance of two sectors unless the drive is too small for it.
 const MOST_SECTORS: u64 = 16_384;
-const LOOKS: usize = 8;
+const EVICTION_LOOKS: usize = 8;
 const PAIRS: usize = 96;
 const STRIDE: u64 = 16_384;
 
@@ -138,10 +138,10 @@ impl Ring {
                 tries += 1;
             }
             let mut hits = 0;
-            for _ in 0..LOOKS {
+            for _ in 0..EVICTION_LOOKS {
                 hits += usize::from(self.again(meter)?.is_none());
             }
-            if hits <= LOOKS / 4 || sectors as u64 >= MOST_SECTORS {
+            if hits <= EVICTION_LOOKS / 4 || sectors as u64 >= MOST_SECTORS {
                 break;
             }
             sectors *= 2;
@@ -186,9 +186,11 @@ fn strength(times: &[Vec<f64>], speed: f64) -> f64 {
 fn scan(pairs: &[Vec<f64>], step: f64) -> Vec<(f64, f64)> {
     let seconds = pairs.iter().filter_map(|pair| Some((pair.last()? - pair.first()?) * 1e-9));
     let phase = |seconds: f64, speed: f64| (TAU * (seconds * speed).fract()).sin_cos();
-    let mut phases: Vec<[(f64, f64); 2]> = seconds.map(|s| [phase(s, SLOWEST), phase(s, step)]).collect();
+    let mut phases: Vec<[(f64, f64); 2]> =
+        seconds.map(|s| [phase(s, REVOLUTIONS_PER_SECOND_MIN), phase(s, step)]).collect();
     let count = phases.len().max(1) as f64;
-    let speeds = (0..((FASTEST - SLOWEST) / step) as u64).map(|i| SLOWEST + i as f64 * step);
+    let speeds = (0..((REVOLUTIONS_PER_SECOND_MAX - REVOLUTIONS_PER_SECOND_MIN) / step) as u64)
+        .map(|i| REVOLUTIONS_PER_SECOND_MIN + i as f64 * step);
     let strengths = speeds.map(|speed| {
         let mut sum = 0.0;
         for [(sin, cos), (sin_of_step, cos_of_step)] in &mut phases {
@@ -229,7 +231,7 @@ fn fit(meter: &mut Meter<'_>, times: &[Vec<f64>]) -> Result<Spin, ProbeError> {
         });
     };
     let (exact, strength) = climb(times, rough, 1.0 / (span * 16.0));
-    if strength > STEADY {
+    if strength > STEADY_STRENGTH_MIN {
         let revolution = snapped(1e9 / exact, span * 1e9);
         meter.set_revolution(revolution);
         meter.spread = spread(times, revolution);
@@ -241,7 +243,7 @@ fn fit(meter: &mut Meter<'_>, times: &[Vec<f64>]) -> Result<Spin, ProbeError> {
 }
 
 /// The strength above which a spindle is steady, and timed to the nanosecond.
-const STEADY: f64 = 0.999_999;
+const STEADY_STRENGTH_MIN: f64 = 0.999_999;
 
 /// Returns the top of the line nearest to `speed`.
 fn climb(times: &[Vec<f64>], speed: f64, step: f64) -> (f64, f64) {

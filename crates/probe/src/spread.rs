@@ -10,22 +10,22 @@ use std::sync::LazyLock;
 
 /// The trials of one distance: first around the known move time, then twice around the result; once is enough if caught and
 /// missed sectors do not mix.
-const FIRST: u32 = 32;
-const THEN: u32 = 48;
+const FIRST_TRIALS: u32 = 32;
+const LATER_TRIALS: u32 = 48;
 
 /// The range on either side, ns: at first, then; or more in standard deviations.
-const AROUND: f64 = 160_000.0;
-const NEARER: f64 = 60_000.0;
+const FIRST_RANGE_NS: f64 = 160_000.0;
+const LATER_RANGE_NS: f64 = 60_000.0;
 const DEVIATIONS: f64 = 2.5;
 
 /// The share of moves that are late for another reason (a head that settles late, a missed track), and of moves that catch a
 /// sector they should miss.
-const LATE: f64 = 0.025;
-const EARLY: f64 = 0.002;
+const LATE_SHARE: f64 = 0.025;
+const EARLY_SHARE: f64 = 0.002;
 
 /// The standard deviations that are tried, ns, from the smallest that can be measured.
-pub(crate) const LEAST: f64 = 3_000.0;
-const MOST: f64 = 200_000.0;
+pub(crate) const DEVIATION_NS_MIN: f64 = 3_000.0;
+const DEVIATION_NS_MAX: f64 = 200_000.0;
 const STEP: f64 = 1.06;
 
 /// The mean and the standard deviation of a move's time, ns.
@@ -33,12 +33,12 @@ const STEP: f64 = 1.06;
 pub(crate) struct Spread {
     pub(crate) mean: f64,
     pub(crate) deviation: f64,
-    /// The probability that the true deviation is within a quarter, or [`SAME`], of this one.
+    /// The probability that the true deviation is within a quarter, or [`EQUAL_DEVIATIONS_NS_MAX`], of this one.
     pub(crate) sure: f64,
 }
 
 /// The difference up to which deviations are equal, ns; for larger ones, a quarter.
-const SAME: f64 = 5_000.0;
+const EQUAL_DEVIATIONS_NS_MAX: f64 = 5_000.0;
 
 /// Makes a move with this many ns left; returns whether its sector was caught, if that is known.
 pub(crate) type Moved<'t> = dyn FnMut(&mut Meter<'_>, f64) -> Result<Option<bool>, ProbeError> + 't;
@@ -69,10 +69,10 @@ pub(crate) fn find(
         let caught = trials.iter().filter(|t| t.1).map(|t| t.0).fold(f64::MAX, f64::min);
         Ok((fitted(&trials), missed < caught))
     };
-    let (mut found, _) = take(meter, about, AROUND, FIRST)?;
+    let (mut found, _) = take(meter, about, FIRST_RANGE_NS, FIRST_TRIALS)?;
     for _ in 0..2 {
         let Some(Spread { mean, deviation, .. }) = found else { break };
-        let (more, apart) = take(meter, mean, (DEVIATIONS * deviation).max(NEARER), THEN)?;
+        let (more, apart) = take(meter, mean, (DEVIATIONS * deviation).max(LATER_RANGE_NS), LATER_TRIALS)?;
         found = more;
         if apart {
             break;
@@ -89,11 +89,11 @@ fn fitted(trials: &[Trial]) -> Option<Spread> {
     }
     let (low, high) =
         trials.iter().fold((f64::MAX, f64::MIN), |(low, high), t| (low.min(t.0), high.max(t.0)));
-    let mut best = (f64::MIN, Spread { mean: low, deviation: LEAST, sure: 0.0 });
+    let mut best = (f64::MIN, Spread { mean: low, deviation: DEVIATION_NS_MIN, sure: 0.0 });
     // The likelihood of each deviation with its likeliest mean.
     let mut likelihoods: Vec<(f64, f64)> = Vec::new();
-    let mut deviation = LEAST;
-    while deviation < MOST {
+    let mut deviation = DEVIATION_NS_MIN;
+    while deviation < DEVIATION_NS_MAX {
         // Means closer than a quarter of a deviation cannot be distinguished.
         let steps = ((high - low) / (0.25 * deviation)).ceil().max(1.0);
         let mut likeliest = f64::MIN;
@@ -112,9 +112,10 @@ fn fitted(trials: &[Trial]) -> Option<Spread> {
     }
     let (most, found) = best;
     // The deviation at the end of the range may be any larger one.
-    if found.deviation * STEP < MOST {
-        let near =
-            |deviation: f64| (deviation - found.deviation).abs() <= f64::max(found.deviation / 4.0, SAME);
+    if found.deviation * STEP < DEVIATION_NS_MAX {
+        let near = |deviation: f64| {
+            (deviation - found.deviation).abs() <= f64::max(found.deviation / 4.0, EQUAL_DEVIATIONS_NS_MAX)
+        };
         let all: f64 = likelihoods.iter().map(|l| (l.1 - most).exp()).sum();
         let those: f64 = likelihoods.iter().filter(|l| near(l.0)).map(|l| (l.1 - most).exp()).sum();
         return Some(Spread { sure: those / all, ..found });
@@ -132,30 +133,34 @@ impl Spread {
     }
 
     fn likelihood(self, (left, caught): Trial) -> f64 {
-        let enough = EARLY + (1.0 - LATE - EARLY) * normal((left - self.mean) / self.deviation);
+        let enough =
+            EARLY_SHARE + (1.0 - LATE_SHARE - EARLY_SHARE) * normal((left - self.mean) / self.deviation);
         if caught { enough } else { 1.0 - enough }
     }
 }
 
-/// The most likelihoods that are multiplied. Each is [`EARLY`] or [`LATE`] at least, so that the product is a normal number.
+/// The most likelihoods that are multiplied. Each is [`EARLY_SHARE`] or [`LATE_SHARE`] at least, so that the product is a
+/// normal number.
 const FACTORS: usize = 64;
-const _: () = assert!(EARLY > 1e-4 && LATE > 1e-4 && FACTORS * 4 < 300);
+const _: () = assert!(EARLY_SHARE > 1e-4 && LATE_SHARE > 1e-4 && FACTORS * 4 < 300);
 
 /// The number of deviations beyond which the normal distribution function is 0 or 1 to a double's precision.
-const CERTAIN: f64 = 8.5;
+const CERTAIN_DEVIATIONS: f64 = 8.5;
 
 /// The steps of [`NORMAL`] in a deviation: between two the function is straight to half a millionth.
 const STEPS: f64 = 256.0;
 
-/// The normal distribution function from `-CERTAIN` on, in steps. The fit asks for it a million times, and nearly all of its time
+/// The normal distribution function from `-CERTAIN_DEVIATIONS` on, in steps. The fit asks for it a million times, and nearly all of its time
 /// would go to the exponential function.
 static NORMAL: LazyLock<Vec<f64>> = LazyLock::new(|| {
-    (0..=(2.0 * CERTAIN * STEPS) as u32 + 1).map(|k| computed(f64::from(k) / STEPS - CERTAIN)).collect()
+    (0..=(2.0 * CERTAIN_DEVIATIONS * STEPS) as u32 + 1)
+        .map(|k| computed(f64::from(k) / STEPS - CERTAIN_DEVIATIONS))
+        .collect()
 });
 
 /// The normal distribution function, to a millionth.
 fn normal(z: f64) -> f64 {
-    let at = (z + CERTAIN) * STEPS;
+    let at = (z + CERTAIN_DEVIATIONS) * STEPS;
     // A negative number becomes index 0, and a very large one the largest.
     match NORMAL.get(at as usize..) {
         Some([below, above, ..]) if at >= 0.0 => below + (above - below) * at.fract(),
@@ -202,7 +207,7 @@ mod tests {
     fn moves_of_constant_time_do_not_vary() {
         let trials: Vec<Trial> = (0..100).map(|i| (f64::from(i) * 1e3, i >= 40)).collect();
         let found = fitted(&trials).unwrap();
-        assert!(found.deviation <= LEAST && (found.mean - 39.5e3).abs() < 1e3, "{found:?}");
+        assert!(found.deviation <= DEVIATION_NS_MIN && (found.mean - 39.5e3).abs() < 1e3, "{found:?}");
         assert_eq!(fitted(&[(1.0, true), (2.0, true)]), None);
     }
 

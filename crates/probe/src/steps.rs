@@ -5,14 +5,14 @@ use crate::error::ProbeError;
 use crate::geometry::{MOST_HEADS, OnTrack};
 use crate::meter::Meter;
 use crate::misfit::Moves;
-use crate::moves::{FINE, shortest_of};
+use crate::moves::{SEARCH_RANGE_NS, shortest_of};
 use crate::sure;
 use crate::turns::median;
 use crate::zone::Zone;
 use std::f64::consts::SQRT_2;
 
 /// The end of this measurement, as a share of the probe's time limit.
-const LONGEST: f64 = 0.72;
+const TIME_SHARE_MAX: f64 = 0.72;
 
 /// Returns the moves to measure, in tracks, if skews recur after `unit` of them.
 pub(crate) fn of(zone: &Zone, unit: Option<u64>) -> Vec<u64> {
@@ -49,7 +49,7 @@ pub(crate) fn measure(
     let searches = if meter.is_noisy() { 3 } else { 1 };
     let mut guess = (0.0, 0.35 * meter.revolution());
     for (i, &step) in steps.iter().enumerate() {
-        if !meter.is_within(LONGEST) {
+        if !meter.is_within(TIME_SHARE_MAX) {
             break;
         }
         meter.stage("heads and cylinders", 0.65 + 0.1 * i as f64 / steps.len() as f64);
@@ -59,7 +59,7 @@ pub(crate) fn measure(
             guess = around(ns);
         }
     }
-    let variance = if meter.is_noisy() { NOISY } else { FLOOR };
+    let variance = if meter.is_noisy() { NOISY_SEARCH_VARIANCE_US2 } else { SEARCH_VARIANCE_US2 };
     Ok((Moves { times, variance, noisy: meter.is_noisy() }, apart))
 }
 
@@ -107,8 +107,8 @@ pub(crate) fn repeated(
     // Later reads are the same as without this measurement.
     let dice = meter.draw.clone();
     let mut apart = Vec::new();
-    for &(step, ns) in times.iter().step_by((times.len() / REPEATS).max(1)) {
-        if !meter.is_within(LONGEST) {
+    for &(step, ns) in times.iter().step_by((times.len() / REPEATED_MOVES).max(1)) {
+        if !meter.is_within(TIME_SHARE_MAX) {
             break;
         }
         let again = timed(meter, zone, step, (1, around(ns)), buffer)?;
@@ -135,7 +135,7 @@ pub(crate) fn again_where_astray(
 ) -> Result<f64, ProbeError> {
     let far = apart.iter().filter(|&&ns| moves.is_far(ns)).count();
     let sure = seldom(far, apart.len());
-    if sure >= SELDOM {
+    if sure >= RETIMING_PROBABILITY {
         return Ok(sure);
     }
     let seconds = seconds(meter, zone, &moves.times, buffer)?;
@@ -170,7 +170,7 @@ fn seconds(
 ) -> Result<Vec<f64>, ProbeError> {
     let mut seconds = Vec::with_capacity(times.len());
     for (i, &(step, first)) in times.iter().enumerate() {
-        if !meter.is_within(LONGEST) {
+        if !meter.is_within(TIME_SHARE_MAX) {
             break;
         }
         // A move that is not found again keeps its time.
@@ -184,15 +184,17 @@ fn seconds(
 /// Returns the range of a second search for a move: around its neighbours, and not at the same place again. A late move
 /// misleads a search that looks near it, and a second search there would agree with the first.
 fn aside(meter: &mut Meter<'_>, times: &[(u64, f64)], i: usize) -> (f64, f64) {
-    let beside = times.get(i.saturating_sub(BESIDE)..(i + BESIDE + 1).min(times.len())).unwrap_or_default();
+    let beside = times
+        .get(i.saturating_sub(NEIGHBOURS_PER_SIDE)..(i + NEIGHBOURS_PER_SIDE + 1).min(times.len()))
+        .unwrap_or_default();
     let mut beside: Vec<f64> = beside.iter().map(|t| t.1).collect();
-    around(median(&mut beside) + ASIDE * (2.0 * meter.draw.unit() - 1.0))
+    around(median(&mut beside) + SEARCH_DISTANCE_NS_MAX * (2.0 * meter.draw.unit() - 1.0))
 }
 
 /// The number of neighbours on either side that predict a move's time, and the largest distance from that at which a search
 /// begins, ns.
-const BESIDE: usize = 2;
-const ASIDE: f64 = 150_000.0;
+const NEIGHBOURS_PER_SIDE: usize = 2;
+const SEARCH_DISTANCE_NS_MAX: f64 = 150_000.0;
 
 /// Returns the probability that no move has a wrong time. `of` were timed twice, `differ` of these a third time because the
 /// searches disagreed, and `once` only once.
@@ -226,15 +228,15 @@ fn seldom(far: usize, of: usize) -> f64 {
 const TOO_OFTEN: f64 = 1.0 / 12.0;
 
 /// The probability below which each move is timed again; two such searches of eighty are permitted.
-const SELDOM: f64 = 0.98;
+const RETIMING_PROBABILITY: f64 = 0.98;
 
 /// The number of moves that are timed once more.
-const REPEATS: usize = 12;
+const REPEATED_MOVES: usize = 12;
 
-/// The variance of a search, us squared, if seeks do not vary: it stops with a range of `FINE`, in which the time is
-/// uniformly distributed; and that of a search if seeks vary.
-pub(crate) const FLOOR: f64 = FINE * FINE / 12e6;
-pub(crate) const NOISY: f64 = 250.0;
+/// The variance of a search, us squared, if seeks do not vary: it stops with a range of `SEARCH_RANGE_NS`, in which the time
+/// is uniformly distributed; and that of a search if seeks vary.
+pub(crate) const SEARCH_VARIANCE_US2: f64 = SEARCH_RANGE_NS * SEARCH_RANGE_NS / 12e6;
+pub(crate) const NOISY_SEARCH_VARIANCE_US2: f64 = 250.0;
 
 #[cfg(test)]
 mod tests {
@@ -243,7 +245,7 @@ mod tests {
     #[test]
     fn the_more_searches_go_far_off_the_likelier_moves_are_timed_again() {
         let few = [seldom(0, 80), seldom(1, 80), seldom(4, 220)];
-        assert!(few.iter().all(|&sure| sure > SELDOM), "{few:?}");
+        assert!(few.iter().all(|&sure| sure > RETIMING_PROBABILITY), "{few:?}");
         let many = [seldom(7, 80), seldom(16, 220), seldom(12, 80)];
         assert!(many.iter().all(|&sure| sure < 0.75), "{many:?}");
     }

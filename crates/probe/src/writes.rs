@@ -12,7 +12,7 @@ use model::{Layout, Location};
 use units::{Cylinder, Duration, Instant, Lbn, LbnRange, Op, Sectors, TrackIndex};
 
 /// The fewest writable sectors: the head's waits must differ.
-pub(crate) const LEAST: u64 = 64;
+pub(crate) const WRITABLE_SECTORS_MIN: u64 = 64;
 
 /// The number of writes whose responses show when they are acknowledged.
 const WRITES: usize = 11;
@@ -21,7 +21,7 @@ const WRITES: usize = 11;
 const MOST_WRITES: usize = 4 * WRITES;
 
 /// The range of responses, in revolutions, that are not the medium's.
-const ALIKE: f64 = 0.06;
+const EQUAL_RESPONSES_REVOLUTIONS_MAX: f64 = 0.06;
 
 /// The longest work of a drive after it acknowledged a write from its buffer.
 const FLUSH: Duration = Duration::from_millis(500);
@@ -32,13 +32,13 @@ const DISTANCES: [u32; 4] = [20, 10, 5, 3];
 const DISTANCES_SLOW: [u32; 4] = [40, 28, 20, 14];
 
 /// The end of this measurement, as a share of the probe's time limit.
-const LONGEST: f64 = 0.9;
+const TIME_SHARE_MAX: f64 = 0.9;
 
 /// The searches for each move.
 const SEARCHES: usize = 3;
 
 /// The time added to a move so that a read behind a write is not too early, ns.
-const MARGIN: f64 = 300_000.0;
+const READ_AFTER_WRITE_MARGIN_NS: f64 = 300_000.0;
 
 /// The largest deviation of a plausible completion from whole revolutions, in revolutions.
 const MAKES_SENSE: f64 = 0.05;
@@ -259,7 +259,7 @@ impl Mover<'_> {
 
     /// Returns the shortest move over `distance` cylinders to a write that is acknowledged from the buffer, ns.
     fn moved_behind(&self, meter: &mut Meter<'_>, distance: u32) -> Result<Option<f64>, ProbeError> {
-        if !meter.is_within_before_check(LONGEST) || meter.refuses_writes().is_some() {
+        if !meter.is_within_before_check(TIME_SHARE_MAX) || meter.refuses_writes().is_some() {
             return Ok(None);
         }
         let bus = self.buffer.bus_sector_ns;
@@ -287,7 +287,7 @@ impl Mover<'_> {
                 return Ok(Some(Behind {
                     target: on(here.track, self.region, Op::Write),
                     next: on(next, all, Op::Read),
-                    after_ns: self.seeks.at(distance / 2 + 1) * 1e6 + MARGIN,
+                    after_ns: self.seeks.at(distance / 2 + 1) * 1e6 + READ_AFTER_WRITE_MARGIN_NS,
                     bus_ns: bus,
                 }));
             }
@@ -364,7 +364,7 @@ impl Mover<'_> {
     /// Returns the shortest move over `distance` cylinders, overhead included, ns: from the submission to the beginning of a
     /// sector that is caught. Writes stay inside the writable region.
     fn moved(&self, meter: &mut Meter<'_>, distance: u32, pair: Pair) -> Result<Option<f64>, ProbeError> {
-        if !meter.is_within_before_check(LONGEST) || meter.refuses_writes().is_some() {
+        if !meter.is_within_before_check(TIME_SHARE_MAX) || meter.refuses_writes().is_some() {
             return Ok(None);
         }
         let bus = self.buffer.bus_sector_ns;
@@ -412,7 +412,8 @@ fn behind(
     distance: u32,
     most: f64,
 ) -> Result<Option<(f64, f64)>, ProbeError> {
-    if !meter.takes_two() || !meter.is_within_before_check(LONGEST) || meter.refuses_writes().is_some() {
+    if !meter.takes_two() || !meter.is_within_before_check(TIME_SHARE_MAX) || meter.refuses_writes().is_some()
+    {
         return Ok(None);
     }
     let moved = |op| Move { distance, other_head: false, op, within: region };
@@ -443,11 +444,15 @@ fn acknowledged(meter: &mut Meter<'_>, region: LbnRange) -> Result<Option<(bool,
         return Ok(None);
     }
     let middle = median(&mut responses);
-    let alike = responses.iter().filter(|&&ns| (ns - middle).abs() < ALIKE * meter.revolution()).count();
+    let alike = responses
+        .iter()
+        .filter(|&&ns| (ns - middle).abs() < EQUAL_RESPONSES_REVOLUTIONS_MAX * meter.revolution())
+        .count();
     let write_back = alike + 2 >= responses.len().max(3);
     // With a buffer all responses are alike, except for unknown causes, of which one more case is assumed; without one,
     // responses are alike by chance.
-    let (of_buffer, of_medium) = (1.0 - 1.0 / (responses.len() + 2) as f64, 2.0 * ALIKE);
+    let (of_buffer, of_medium) =
+        (1.0 - 1.0 / (responses.len() + 2) as f64, 2.0 * EQUAL_RESPONSES_REVOLUTIONS_MAX);
     let (k, rest) = (alike as f64, (responses.len() - alike) as f64);
     let ratio = k * (of_buffer / of_medium).ln() + rest * ((1.0 - of_buffer) / (1.0 - of_medium)).ln();
     let sure = 1.0 / (1.0 + (if write_back { -ratio } else { ratio }).exp());

@@ -12,8 +12,8 @@ const REQUESTS: u32 = 24;
 
 /// The distance between the end of a request and that of its last sector, in revolutions, above which it began in its
 /// middle; and the number of such requests that suffices.
-const ELSEWHERE: f64 = 0.04;
-const ENOUGH: u32 = REQUESTS / 6;
+const END_DISTANCE_REVOLUTIONS_MIN: f64 = 0.04;
+const MIDDLE_STARTS_MIN: u32 = REQUESTS / 6;
 
 /// The finding.
 #[derive(Clone, Copy, Debug)]
@@ -31,8 +31,8 @@ impl ZeroLatency {
     /// either end. Without zero latency no request ends elsewhere, except for unknown causes, of which one more case is
     /// assumed (Laplace's rule).
     fn of(elsewhere: u32, seen: u32) -> Self {
-        let on = elsewhere >= ENOUGH;
-        let (with, without) = (0.5 - 2.0 * ELSEWHERE, 1.0 / f64::from(seen + 2));
+        let on = elsewhere >= MIDDLE_STARTS_MIN;
+        let (with, without) = (0.5 - 2.0 * END_DISTANCE_REVOLUTIONS_MIN, 1.0 / f64::from(seen + 2));
         let (k, rest) = (f64::from(elsewhere), f64::from(seen - elsewhere));
         let ratio = k * (with / without).ln() + rest * ((1.0 - with) / (1.0 - without)).ln();
         Self { on, sure: 1.0 / (1.0 + (if on { -ratio } else { ratio }).exp()) }
@@ -115,7 +115,7 @@ fn find(
         }
         let ends = wrap(meter.turns_at(reading.completed) + bus_turns - zone.predict(last));
         seen += 1;
-        elsewhere += u32::from(ends < -ELSEWHERE);
+        elsewhere += u32::from(ends < -END_DISTANCE_REVOLUTIONS_MIN);
     }
     Ok((seen > REQUESTS / 3).then(|| ZeroLatency::of(elsewhere, seen)))
 }

@@ -27,7 +27,7 @@ create_exception!(
 type Output = (String, u8, Vec<String>);
 
 /// The interval at which a command's thread is looked after, for Ctrl-C.
-const LOOK: Duration = Duration::from_millis(50);
+const INTERRUPT_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 fn output(answer: Result<Answer, Failure>) -> PyResult<Output> {
     match answer {
@@ -50,7 +50,7 @@ pub(crate) fn run(py: Python<'_>, arguments: Vec<OsString>) -> PyResult<Output> 
         });
         command.map_err(|error| refused(format_args!("no thread for the command: {error}")))?;
         loop {
-            match answer.recv_timeout(LOOK) {
+            match answer.recv_timeout(INTERRUPT_POLL_INTERVAL) {
                 Ok(answer) => {
                     library::interrupt(false);
                     return Ok(answer);

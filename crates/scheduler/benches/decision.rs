@@ -30,7 +30,7 @@ const OUTSTANDING: u64 = 10;
 const BLOCK: Sectors = Sectors::new(8);
 
 /// The longest request that prepares a fragmented drive.
-const PASS: u64 = 1 << 18;
+const REQUEST_SECTORS_MAX: u64 = 1 << 18;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
@@ -316,7 +316,7 @@ impl Bench {
         let mut from = 0;
         for i in 0..blocks {
             let kept = i + 1 == blocks || stream.chance(share);
-            if !kept && (i + 1 - from) * block.get() < PASS {
+            if !kept && (i + 1 - from) * block.get() < REQUEST_SECTORS_MAX {
                 continue;
             }
             let to = if kept { i } else { i + 1 };
@@ -332,7 +332,7 @@ impl Bench {
 
     /// Reads a range just in time for its first sector and returns the position of the head afterwards.
     fn read_just_in_time(&mut self, from: Position, range: LbnRange) -> Position {
-        const MARGIN: Duration = Duration::from_micros(2);
+        const READ_MARGIN: Duration = Duration::from_micros(2);
         let drive = self.core.drive();
         let layout = drive.layout();
         let mut after = from;
@@ -342,7 +342,7 @@ impl Bench {
             after = track.into();
             let arrive = self.now + drive.move_time(from, after, Op::Read);
             let wait = drive.rpm().earliest_angle(arrive).until(track.sector_angle(first.sector));
-            self.now += drive.rpm().time_within(wait).saturating_sub(MARGIN);
+            self.now += drive.rpm().time_within(wait).saturating_sub(READ_MARGIN);
         }
         if let Some(last) = pieces.last() {
             after = layout.track(last.track).into();

@@ -14,12 +14,12 @@ const LEAF_BLOCKS: u64 = 64 * LEAF_WORDS as u64;
 const NODE_LEAVES: usize = 256;
 const NODE_BLOCKS: u64 = LEAF_BLOCKS * NODE_LEAVES as u64;
 /// A tag in place of an index: nothing below is in the set.
-const EMPTY: u32 = u32::MAX;
+const EMPTY_TAG: u32 = u32::MAX;
 /// A tag in place of an index: everything below is in the set.
-const FULL: u32 = u32::MAX - 1;
+const FULL_TAG: u32 = u32::MAX - 1;
 
 /// Leaves that are allocated at a time, so that growing copies nothing and wastes little, and neighbours are near.
-const CHUNK: usize = 16;
+const CHUNK_LEAVES: usize = 16;
 
 type Leaf = [u64; LEAF_WORDS];
 
@@ -47,7 +47,7 @@ pub struct BlockSet {
     roots: Vec<u32>,
     nodes: Vec<Node>,
     free_nodes: Vec<u32>,
-    leaves: Vec<Box<[Leaf; CHUNK]>>,
+    leaves: Vec<Box<[Leaf; CHUNK_LEAVES]>>,
     free_leaves: Vec<u32>,
 }
 
@@ -58,7 +58,7 @@ impl BlockSet {
     /// From 2^50 blocks on, a thousand times the largest drive's sectors.
     pub fn full(blocks: u64) -> Self {
         let mut set = Self::empty(blocks);
-        set.roots.fill(FULL);
+        set.roots.fill(FULL_TAG);
         set.len = blocks;
         set
     }
@@ -72,7 +72,7 @@ impl BlockSet {
         Self {
             blocks,
             len: 0,
-            roots: vec![EMPTY; blocks.div_ceil(NODE_BLOCKS) as usize],
+            roots: vec![EMPTY_TAG; blocks.div_ceil(NODE_BLOCKS) as usize],
             nodes: Vec::new(),
             free_nodes: Vec::new(),
             leaves: Vec::new(),
@@ -101,7 +101,7 @@ impl BlockSet {
             + (self.roots.capacity() + self.free_nodes.capacity() + self.free_leaves.capacity()) * 4
             + self.nodes.capacity() * size_of::<Node>()
             + self.leaves.capacity() * size_of::<usize>()
-            + self.leaves.len() * size_of::<[Leaf; CHUNK]>()
+            + self.leaves.len() * size_of::<[Leaf; CHUNK_LEAVES]>()
     }
 
     /// Returns whether `block` is in the set.
@@ -111,8 +111,8 @@ impl BlockSet {
             return false;
         }
         match self.leaf_tag(block) {
-            EMPTY => false,
-            FULL => true,
+            EMPTY_TAG => false,
+            FULL_TAG => true,
             leaf => self.leaf(leaf)[word(block)] >> (block % 64) & 1 == 1,
         }
     }
@@ -125,16 +125,16 @@ impl BlockSet {
         let mut at = from;
         while at < to {
             let root = self.roots[(at / NODE_BLOCKS) as usize];
-            if root >= FULL {
+            if root >= FULL_TAG {
                 let end = to.min((at / NODE_BLOCKS + 1) * NODE_BLOCKS);
-                sum += if root == FULL { end - at } else { 0 };
+                sum += if root == FULL_TAG { end - at } else { 0 };
                 at = end;
                 continue;
             }
             let end = to.min((at / LEAF_BLOCKS + 1) * LEAF_BLOCKS);
             sum += match self.nodes[root as usize].leaves[leaf_slot(at)] {
-                EMPTY => 0,
-                FULL => end - at,
+                EMPTY_TAG => 0,
+                FULL_TAG => end - at,
                 leaf => count_bits(self.leaf(leaf), at % LEAF_BLOCKS, (end - 1) % LEAF_BLOCKS + 1),
             };
             at = end;
@@ -147,11 +147,11 @@ impl BlockSet {
         let mut at = from;
         while at < self.blocks {
             match self.roots[(at / NODE_BLOCKS) as usize] {
-                EMPTY => at = (at / NODE_BLOCKS + 1) * NODE_BLOCKS,
-                FULL => return Some(at),
+                EMPTY_TAG => at = (at / NODE_BLOCKS + 1) * NODE_BLOCKS,
+                FULL_TAG => return Some(at),
                 node => match self.nodes[node as usize].leaves[leaf_slot(at)] {
-                    EMPTY => at = (at / LEAF_BLOCKS + 1) * LEAF_BLOCKS,
-                    FULL => return Some(at),
+                    EMPTY_TAG => at = (at / LEAF_BLOCKS + 1) * LEAF_BLOCKS,
+                    FULL_TAG => return Some(at),
                     leaf => {
                         let bits = self.leaf(leaf);
                         let mut w = word(at);
@@ -194,11 +194,11 @@ impl BlockSet {
         let mut at = from;
         while at < to {
             match self.roots[(at / NODE_BLOCKS) as usize] {
-                EMPTY => return at,
-                FULL => at = (at / NODE_BLOCKS + 1) * NODE_BLOCKS,
+                EMPTY_TAG => return at,
+                FULL_TAG => at = (at / NODE_BLOCKS + 1) * NODE_BLOCKS,
                 node => match self.nodes[node as usize].leaves[leaf_slot(at)] {
-                    EMPTY => return at,
-                    FULL => at = (at / LEAF_BLOCKS + 1) * LEAF_BLOCKS,
+                    EMPTY_TAG => return at,
+                    FULL_TAG => at = (at / LEAF_BLOCKS + 1) * LEAF_BLOCKS,
                     leaf => {
                         // Numbers past the set's end count as absent, and are cut off below.
                         let absent = !self.leaf(leaf)[word(at)] & (!0 << (at % 64));
@@ -246,7 +246,7 @@ impl BlockSet {
         let bits = self.leaf_bits(block);
         bits[word(block)] &= !(1 << (block % 64));
         if bits.iter().all(|w| *w == 0) {
-            self.set_leaf(block, EMPTY);
+            self.set_leaf(block, EMPTY_TAG);
         }
         self.len -= 1;
         true
@@ -260,7 +260,7 @@ impl BlockSet {
         let bits = self.leaf_bits(block);
         bits[word(block)] |= 1 << (block % 64);
         if bits.iter().all(|w| *w == !0) {
-            self.set_leaf(block, FULL);
+            self.set_leaf(block, FULL_TAG);
         }
         self.len += 1;
         true
@@ -278,15 +278,15 @@ impl BlockSet {
         while at < to {
             let node_end = (at / NODE_BLOCKS + 1) * NODE_BLOCKS;
             if at.is_multiple_of(NODE_BLOCKS) && (node_end <= to || to == self.blocks) {
-                self.set_root(at, EMPTY);
+                self.set_root(at, EMPTY_TAG);
                 at = node_end;
                 continue;
             }
             let leaf_end = (at / LEAF_BLOCKS + 1) * LEAF_BLOCKS;
             let end = to.min(leaf_end);
-            if self.leaf_tag(at) != EMPTY {
+            if self.leaf_tag(at) != EMPTY_TAG {
                 if at.is_multiple_of(LEAF_BLOCKS) && (end == leaf_end || end == self.blocks) {
-                    self.set_leaf(at, EMPTY);
+                    self.set_leaf(at, EMPTY_TAG);
                 } else {
                     let bits = self.leaf_bits(at);
                     let (first, last) = (at % LEAF_BLOCKS, (end - 1) % LEAF_BLOCKS);
@@ -301,7 +301,7 @@ impl BlockSet {
                         bits[w as usize] &= !mask;
                     }
                     if bits.iter().all(|w| *w == 0) {
-                        self.set_leaf(at, EMPTY);
+                        self.set_leaf(at, EMPTY_TAG);
                     }
                 }
             }
@@ -313,7 +313,7 @@ impl BlockSet {
 
     /// Removes everything, and returns all memory except the roots'.
     fn clear(&mut self) {
-        self.roots.fill(EMPTY);
+        self.roots.fill(EMPTY_TAG);
         self.nodes = Vec::new();
         self.free_nodes = Vec::new();
         self.leaves = Vec::new();
@@ -323,13 +323,13 @@ impl BlockSet {
 
     #[inline]
     fn leaf(&self, index: u32) -> &Leaf {
-        &self.leaves[index as usize / CHUNK][index as usize % CHUNK]
+        &self.leaves[index as usize / CHUNK_LEAVES][index as usize % CHUNK_LEAVES]
     }
 
     #[inline]
     fn leaf_tag(&self, block: u64) -> u32 {
         match self.roots[(block / NODE_BLOCKS) as usize] {
-            tag if tag >= FULL => tag,
+            tag if tag >= FULL_TAG => tag,
             node => self.nodes[node as usize].leaves[leaf_slot(block)],
         }
     }
@@ -338,8 +338,8 @@ impl BlockSet {
     #[inline]
     fn word_at(&self, block: u64) -> u64 {
         match self.leaf_tag(block) {
-            EMPTY => 0,
-            FULL => !0,
+            EMPTY_TAG => 0,
+            FULL_TAG => !0,
             leaf => self.leaf(leaf)[word(block)],
         }
     }
@@ -347,18 +347,18 @@ impl BlockSet {
     /// Returns the bits of the leaf of `block`, which are allocated now if it was a tag.
     fn leaf_bits(&mut self, block: u64) -> &mut Leaf {
         let tag = self.leaf_tag(block);
-        let index = if tag >= FULL {
+        let index = if tag >= FULL_TAG {
             let index = self.free_leaves.pop().unwrap_or_else(|| {
-                let first = (self.leaves.len() * CHUNK) as u32;
+                let first = (self.leaves.len() * CHUNK_LEAVES) as u32;
                 if self.leaves.len() == self.leaves.capacity() {
                     self.leaves.reserve_exact((self.leaves.len() / 16).max(8));
                 }
-                self.leaves.push(Box::new([[0; LEAF_WORDS]; CHUNK]));
-                self.free_leaves.extend((first + 1..first + CHUNK as u32).rev());
+                self.leaves.push(Box::new([[0; LEAF_WORDS]; CHUNK_LEAVES]));
+                self.free_leaves.extend((first + 1..first + CHUNK_LEAVES as u32).rev());
                 first
             });
-            let leaf = &mut self.leaves[index as usize / CHUNK][index as usize % CHUNK];
-            leaf.fill(if tag == FULL { !0 } else { 0 });
+            let leaf = &mut self.leaves[index as usize / CHUNK_LEAVES][index as usize % CHUNK_LEAVES];
+            leaf.fill(if tag == FULL_TAG { !0 } else { 0 });
             // Numbers past the end are never in the set, so that a leaf empties with its last block.
             let end = self.blocks - block / LEAF_BLOCKS * LEAF_BLOCKS;
             if end < LEAF_BLOCKS {
@@ -371,18 +371,18 @@ impl BlockSet {
         } else {
             tag
         };
-        &mut self.leaves[index as usize / CHUNK][index as usize % CHUNK]
+        &mut self.leaves[index as usize / CHUNK_LEAVES][index as usize % CHUNK_LEAVES]
     }
 
     /// Returns the node of `block`, which is allocated now if it was a tag.
     fn node(&mut self, block: u64) -> &mut Node {
         let root = (block / NODE_BLOCKS) as usize;
         let tag = self.roots[root];
-        let index = if tag >= FULL {
+        let index = if tag >= FULL_TAG {
             let index = match self.free_nodes.pop() {
                 Some(index) => index,
                 None => {
-                    self.nodes.push(Node { leaves: [EMPTY; NODE_LEAVES] });
+                    self.nodes.push(Node { leaves: [EMPTY_TAG; NODE_LEAVES] });
                     (self.nodes.len() - 1) as u32
                 }
             };
@@ -391,7 +391,7 @@ impl BlockSet {
             // As in a leaf, numbers past the end are never in the set.
             let end = (self.blocks - block / NODE_BLOCKS * NODE_BLOCKS).div_ceil(LEAF_BLOCKS);
             if end < NODE_LEAVES as u64 {
-                node.leaves[end as usize..].fill(EMPTY);
+                node.leaves[end as usize..].fill(EMPTY_TAG);
             }
             self.roots[root] = index;
             index
@@ -407,7 +407,7 @@ impl BlockSet {
         if old == tag {
             return;
         }
-        if old < FULL {
+        if old < FULL_TAG {
             self.free_leaves.push(old);
         }
         let node = self.node(block);
@@ -420,8 +420,8 @@ impl BlockSet {
     fn set_root(&mut self, block: u64, tag: u32) {
         let root = (block / NODE_BLOCKS) as usize;
         let old = core::mem::replace(&mut self.roots[root], tag);
-        if old < FULL {
-            let freed = self.nodes[old as usize].leaves.iter().filter(|l| **l < FULL);
+        if old < FULL_TAG {
+            let freed = self.nodes[old as usize].leaves.iter().filter(|l| **l < FULL_TAG);
             self.free_leaves.extend(freed);
             self.free_nodes.push(old);
         }

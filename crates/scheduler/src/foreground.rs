@@ -5,7 +5,7 @@ use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId, SessionId};
 
 /// Requests with less distance in time are a burst. A cache's write-backs are sent at once, also over a socket; of a hundred
 /// independent requests a second one in a hundred follows so closely.
-const TOGETHER: Duration = Duration::from_micros(100);
+const BURST_INTERVAL_MAX: Duration = Duration::from_micros(100);
 
 /// A foreground request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub struct Pending {
 
 /// Returns whether a request that arrives now directly follows the last one, which arrived at `came`.
 pub(crate) fn follows(came: &mut Option<Instant>, now: Instant) -> bool {
-    came.replace(now).is_some_and(|last| now.saturating_since(last) < TOGETHER)
+    came.replace(now).is_some_and(|last| now.saturating_since(last) < BURST_INTERVAL_MAX)
 }
 
 impl Pending {

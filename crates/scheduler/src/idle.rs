@@ -311,7 +311,7 @@ mod tests {
     use proptest::prelude::*;
 
     const REQUEST: Duration = Duration::from_millis(9);
-    const MOST: u64 = 20_000_000;
+    const LATE_NS_MAX: u64 = 20_000_000;
 
     /// Records a silence, then a request that is late, or early, if the head has left its track.
     fn request(idle: &mut Idle, config: &IdleTime, silence: Duration, late: i64) {
@@ -336,7 +336,7 @@ mod tests {
         /// For any silences and any delays.
         #[test]
         fn harm_is_bounded_but_for_a_few_requests(
-            requests in proptest::collection::vec((20u64..7_200_000, -(REQUEST.as_nanos() as i64)..MOST as i64), 1..400),
+            requests in proptest::collection::vec((20u64..7_200_000, -(REQUEST.as_nanos() as i64)..LATE_NS_MAX as i64), 1..400),
         ) {
             let config = IdleTime::default();
             let mut idle = Idle::new(1_000);
@@ -347,7 +347,7 @@ mod tests {
                 // The request that exceeds the bound, and one for each doubling of ten seconds that fits.
                 let few = 2 + (longest / 10_000).ilog2();
                 let net = idle.head.late.saturating_sub(idle.head.early).as_nanos();
-                let bound = idle.head.foreground.as_nanos() / 100 + u64::from(few) * MOST;
+                let bound = idle.head.foreground.as_nanos() / 100 + u64::from(few) * LATE_NS_MAX;
                 prop_assert!(net <= bound, "{net} ns of {bound}, silences of {longest} ms at most");
             }
         }

@@ -9,7 +9,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 /// The most entries in one of the short lists.
-const CHUNK: usize = 128;
+const CHUNK_ENTRIES_MAX: usize = 128;
 
 /// The maximum of entries that are examined to find the depth of a place.
 const MOST_LOOKED: usize = 256;
@@ -178,8 +178,8 @@ impl Class {
         };
         let place = chunk.partition_point(|e| e.key() < entry.key());
         chunk.insert(place, entry);
-        if chunk.len() > CHUNK {
-            let rest = chunk.split_off(CHUNK / 2);
+        if chunk.len() > CHUNK_ENTRIES_MAX {
+            let rest = chunk.split_off(CHUNK_ENTRIES_MAX / 2);
             self.chunks.insert(at + 1, rest);
         }
     }

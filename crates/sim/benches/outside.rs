@@ -29,8 +29,8 @@ const PHASES: [(u64, &str); 6] =
     [(80, "100-80% wanted"), (50, "80-50%"), (20, "50-20%"), (5, "20-5%"), (1, "5-1%"), (0, "1-0%")];
 
 /// The number of requests in a row without a scan, and the maximum with one.
-const ALONE: u64 = 50_000;
-const MOST: u64 = 400_000;
+const REQUESTS_WITHOUT_SCAN: u64 = 50_000;
+const REQUESTS_MAX: u64 = 400_000;
 
 fn main() -> Result<()> {
     // Without --bench, as tests run it, everything is tiny.
@@ -39,13 +39,13 @@ fn main() -> Result<()> {
     println!("{:10} {:16} {:>9} {:>8} {:>8} {:>8}", "policy", "scan", "requests", "mean", "median", "p99");
     for policy in POLICIES.into_iter().filter(|policy| only.is_empty() || only.iter().any(|o| o == policy)) {
         let mut alone = Run::new(policy, Background::None)?;
-        alone.row("none", if full { ALONE } else { 50 }, |_| false)?;
+        alone.row("none", if full { REQUESTS_WITHOUT_SCAN } else { 50 }, |_| false)?;
         let mut scan = Run::new(policy, Background::Scan { block: Sectors::new(8) })?;
         for (until, what) in PHASES {
             let over = |run: &Outside<Oltp>| {
                 run.scan_progress().is_some_and(|(had, all)| (all - had) * 100 <= all * until)
             };
-            scan.row(what, if full { MOST } else { 50 }, over)?;
+            scan.row(what, if full { REQUESTS_MAX } else { 50 }, over)?;
         }
     }
     Ok(())

@@ -16,7 +16,7 @@ ends, so that the next run goes on: without FILTER only tests run that have no r
 each test took, and the longest begin first.";
 
 /// The number of tests in the table of the slowest.
-const SLOWEST: usize = 20;
+const SLOWEST_TESTS: usize = 20;
 
 struct Arguments {
     long: bool,
@@ -260,7 +260,7 @@ fn report(finished: &[Finished]) {
     let mut by_time: Vec<&Finished> = finished.iter().collect();
     by_time.sort_by(|a, b| b.processor.cmp(&a.processor).then_with(|| a.name.cmp(&b.name)));
     println!("\nthe slowest tests, in seconds of processor time:");
-    for test in by_time.iter().take(SLOWEST) {
+    for test in by_time.iter().take(SLOWEST_TESTS) {
         println!("{:8.1}  {}", test.processor.as_secs_f64(), test.name);
     }
     let total: Duration = finished.iter().map(|test| test.processor).sum();

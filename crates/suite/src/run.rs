@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// After this long without the end of a test, those under way are named.
-const SILENCE: Duration = Duration::from_secs(60);
+const SILENCE_MAX: Duration = Duration::from_secs(60);
 
 /// How a test ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -77,7 +77,7 @@ pub fn run(
         drop(send);
         let mut finished: Vec<Option<Finished>> = vec![None; tests.len()];
         loop {
-            match ended.recv_timeout(SILENCE) {
+            match ended.recv_timeout(SILENCE_MAX) {
                 Ok((at, result)) => {
                     let one = result?;
                     each(&one);

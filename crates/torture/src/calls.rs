@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use units::{Duration, Instant, LbnRange, Op, RequestId, SessionId};
 
 /// The number of foreground requests at the end, without a block for any session, that prove starvation.
-const PATIENCE: u64 = 30_000;
+const STARVATION_REQUESTS: u64 = 30_000;
 
 /// The same for one session among others.
 const PATIENCE_SHARED: u64 = 60_000;
@@ -263,11 +263,11 @@ pub(crate) trait Calls {
                 (left, without) = (now, 0);
             }
             // Then a silence must suffice.
-            let no_gap_will_do = without >= PATIENCE && !self.gaps_hold_every_block();
+            let no_gap_will_do = without >= STARVATION_REQUESTS && !self.gaps_hold_every_block();
             if no_gap_will_do || self.leaves_gaps_alone() && without > PATIENCE_CAREFUL {
                 return if self.setup().idle.is_some() { self.in_silence() } else { Ok(()) };
             }
-            hold(without < PATIENCE, Check::Starved, || {
+            hold(without < STARVATION_REQUESTS, Check::Starved, || {
                 format!(
                     "{left} blocks are wanted, and {without} requests have brought none: {}",
                     self.wanted()

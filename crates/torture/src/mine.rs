@@ -21,7 +21,7 @@ const MOST_PAGES: u64 = 48;
 const MOST_SCANS: u64 = 4;
 
 /// The number of best records that are asked for.
-const TOP: usize = 7;
+const TOP_RECORDS: usize = 7;
 
 /// The parameters of a miner, for a new start after a power cut.
 #[derive(Clone, Copy, Debug)]
@@ -59,7 +59,7 @@ impl Order {
                     overflow: Overflow::Refuse,
                 },
             ),
-            Query::new("dearest", Ask::Top { by: Column::Price, count: TOP, end: End::Largest }),
+            Query::new("dearest", Ask::Top { by: Column::Price, count: TOP_RECORDS, end: End::Largest }),
         ]);
         Ok(Plan {
             stop: if self.permille < 1_000 { Stop::Permille(self.permille) } else { Stop::Whole },
@@ -219,7 +219,7 @@ fn judge(mine: &Mine, answers: &Answers) -> Result<(), Broken> {
     }
     let mut dearest = good.clone();
     dearest.sort_by_key(|sale| (std::cmp::Reverse(sale.price_cents), **sale));
-    let dearest: Vec<Sale> = dearest.into_iter().take(TOP).copied().collect();
+    let dearest: Vec<Sale> = dearest.into_iter().take(TOP_RECORDS).copied().collect();
     for (query, answer) in &answers.answers {
         let right = match answer {
             Ok(Answer::Summary(found)) => (found.count(), found.sum()) == (good.len() as u64, revenue),

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError, mpsc};
 
 /// Histories per thread that may run before an earlier one is done: a history takes from a millisecond to some ten seconds.
-const AHEAD: u64 = 64;
+const HISTORIES_AHEAD_MAX: u64 = 64;
 
 /// The histories of a seed, each with its own drive and its own seed.
 #[derive(Clone, Debug)]
@@ -124,7 +124,7 @@ impl Torture {
                 if !goes_on(self) {
                     break Ok(());
                 }
-                while given < counted + AHEAD * jobs as u64 && numbers.send(given).is_ok() {
+                while given < counted + HISTORIES_AHEAD_MAX * jobs as u64 && numbers.send(given).is_ok() {
                     given += 1;
                 }
                 let carried_out = loop {

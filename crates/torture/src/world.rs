@@ -25,7 +25,7 @@ use std::sync::Arc;
 use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId};
 
 /// The number of polls at one instant that proves an endless loop.
-const ENDLESS: u32 = 1 << 20;
+const POLLS_PER_INSTANT_MAX: u32 = 1 << 20;
 
 /// An unfinished foreground request.
 #[derive(Clone, Copy, Debug)]
@@ -199,7 +199,7 @@ impl World {
     pub fn drain(&mut self) -> Result<(), Broken> {
         self.drained = false;
         for polled in 0..self.troubles.polls.unwrap_or(u32::MAX) {
-            hold(polled < ENDLESS, Check::Endless, || "polls give actions without end".into())?;
+            hold(polled < POLLS_PER_INSTANT_MAX, Check::Endless, || "polls give actions without end".into())?;
             if !self.poll()? {
                 self.drained = true;
                 if self.once_more {

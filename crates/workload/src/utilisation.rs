@@ -89,7 +89,7 @@ pub enum CalibrationError<E> {
 /// measurement's own error.
 const ROUNDS_MAX: u32 = 8;
 /// Service times count as equal if they differ by less than one part in this number.
-const SAME: u64 = 200;
+const EQUAL_TIMES_DIVISOR: u64 = 200;
 
 impl Utilisation {
     /// Silence.
@@ -165,7 +165,8 @@ impl Utilisation {
         let mut rounds = 1;
         while rounds < ROUNDS_MAX {
             let next = mean_service(measure(arrival))?;
-            let same = next.as_nanos().abs_diff(service.as_nanos()) <= service.as_nanos() / SAME;
+            let same =
+                next.as_nanos().abs_diff(service.as_nanos()) <= service.as_nanos() / EQUAL_TIMES_DIVISOR;
             service = next;
             arrival = self.arrival(pattern, service)?;
             rounds += 1;

@@ -35,12 +35,12 @@ impl ScrubPlan {
 
     fn check(&self) -> Result<(), SessionError> {
         /// The largest set of blocks.
-        const MOST: Sectors = Sectors::new((1 << 50) - 1);
+        const SET_SECTORS_MAX: Sectors = Sectors::new((1 << 50) - 1);
         if self.block.get() == 0 {
             return Err(SessionError::BlockSize(self.block));
         }
-        if self.range.checked_end().is_none_or(|end| end.get() > MOST.get()) {
-            return Err(SessionError::PastEnd { range: self.range, capacity: MOST });
+        if self.range.checked_end().is_none_or(|end| end.get() > SET_SECTORS_MAX.get()) {
+            return Err(SessionError::PastEnd { range: self.range, capacity: SET_SECTORS_MAX });
         }
         Ok(())
     }

@@ -17,18 +17,18 @@ const READINGS_MAX: usize = 64;
 /// Blocks that wait to be read again; with more of them no further blocks are taken.
 const SUSPECTS_MAX: usize = 256;
 /// The least time between two readings of a block: a write that all members get is longer under way only on a failing array.
-const SETTLE: Duration = Duration::from_secs(2);
+const REREAD_INTERVAL_MIN: Duration = Duration::from_secs(2);
 /// The most readings of a block that changes each time.
 const READINGS_OF_A_BLOCK_MAX: u32 = 16;
 /// The most ranges of a member that are asked for at a time.
 const WISHES_MAX: usize = 1_000;
 /// A member gets a further range when this part of the ring is free.
-const REFILL: u64 = 4;
+const REFILLS_PER_RING: u64 = 4;
 
 /// A mark in a slot of the ring: all members' bytes have come.
 const COMPLETE: u16 = u16::MAX;
 /// A mark beside the number of members that have come: a sector could not be read, or a mirror's sums differ.
-const SUSPECT: u16 = 1 << 15;
+const SUSPECT_FLAG: u16 = 1 << 15;
 
 /// A range to be read from a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -265,7 +265,7 @@ impl Comparison {
         let its = self.members.get_mut(member)?;
         its.next = its.next.max(self.base);
         let room = limit.saturating_sub(its.next);
-        if its.asked.len() >= WISHES_MAX || (limit < blocks && room < slots.div_ceil(REFILL)) {
+        if its.asked.len() >= WISHES_MAX || (limit < blocks && room < slots.div_ceil(REFILLS_PER_RING)) {
             return None;
         }
         // Blocks ahead are all unsettled or were before this start: each needs this member.
@@ -312,16 +312,16 @@ impl Comparison {
         }
         let slot = (block % self.seen.len() as u64) as usize;
         let (Some(seen), Some(sum)) = (self.seen.get_mut(slot), self.sums.get_mut(slot)) else { return };
-        let before = *seen & !SUSPECT;
+        let before = *seen & !SUSPECT_FLAG;
         *seen += 1;
         match bytes {
-            Err(_) => *seen |= SUSPECT,
+            Err(_) => *seen |= SUSPECT_FLAG,
             Ok(bytes) => {
                 let part = self.plan.part(member, block);
                 let own = if part == StripePart::Q { 0 } else { self.summer.of(bytes) };
                 match self.plan.array {
                     Array::Mirror if before == 0 => *sum = own,
-                    Array::Mirror if *sum != own => *seen |= SUSPECT,
+                    Array::Mirror if *sum != own => *seen |= SUSPECT_FLAG,
                     Array::Mirror => {}
                     Array::Raid5 | Array::Raid6 { .. } => *sum ^= own,
                 }
@@ -334,10 +334,10 @@ impl Comparison {
                 }
             }
         }
-        if usize::from(*seen & !SUSPECT) < self.plan.members {
+        if usize::from(*seen & !SUSPECT_FLAG) < self.plan.members {
             return;
         }
-        let mut agree = *seen & SUSPECT == 0;
+        let mut agree = *seen & SUSPECT_FLAG == 0;
         if self.plan.array != Array::Mirror {
             agree &= *sum == 0 && self.weighted.get(slot).is_none_or(|weighted| *weighted == 0);
         }
@@ -345,7 +345,8 @@ impl Comparison {
         if agree {
             self.left.remove(block);
         } else {
-            let suspect = Suspect { readings: 0, due: now + SETTLE, before: None, reading: None };
+            let suspect =
+                Suspect { readings: 0, due: now + REREAD_INTERVAL_MIN, before: None, reading: None };
             self.suspects.insert(block, suspect);
         }
         self.advance();
@@ -403,7 +404,7 @@ impl Comparison {
             }
         } else if suspect.readings < READINGS_OF_A_BLOCK_MAX {
             suspect.before = Some(result);
-            suspect.due = now + SETTLE;
+            suspect.due = now + REREAD_INTERVAL_MIN;
             return;
         } else {
             self.found.unsettled += 1;

@@ -21,7 +21,7 @@ use workload::random::Stream;
 const BLOCK: u64 = 4;
 const BLOCKS: u64 = 24;
 const SLOTS: u64 = 200;
-const FIRST: u64 = 5;
+const FIRST_LBN: u64 = 5;
 
 /// A target with limited room.
 #[derive(Debug, Default)]
@@ -45,7 +45,7 @@ impl Sink for Tape {
 }
 
 fn blank() -> Drive {
-    Drive::blank(FIRST + BLOCKS * BLOCK)
+    Drive::blank(FIRST_LBN + BLOCKS * BLOCK)
 }
 
 /// Counts the bytes read.
@@ -67,7 +67,7 @@ type Content = Vec<Option<Vec<u8>>>;
 
 /// Returns whether the drive has these contents, from sector `first` on.
 fn has(drive: &Drive, first: u64, content: &[Option<Vec<u8>>]) -> bool {
-    let sectors = drive.bytes[(FIRST + first) as usize * SECTOR..].chunks(SECTOR);
+    let sectors = drive.bytes[(FIRST_LBN + first) as usize * SECTOR..].chunks(SECTOR);
     sectors.zip(content).all(|(got, want)| want.as_ref().is_none_or(|want| got == want))
 }
 
@@ -82,10 +82,10 @@ struct World {
 
 impl World {
     fn new(cow: Cow, seed: u64) -> Self {
-        let (first, block) = (Lbn::new(FIRST), Sectors::new(BLOCK));
+        let (first, block) = (Lbn::new(FIRST_LBN), Sectors::new(BLOCK));
         let geometry = Geometry { volume: VolumeId(9), first, block, blocks: BLOCKS, slots: SLOTS };
         let volume = Rc::new(RefCell::new(Volume::new(geometry, cow).unwrap()));
-        let host = Naive::new(FIRST + SLOTS * BLOCK, seed);
+        let host = Naive::new(FIRST_LBN + SLOTS * BLOCK, seed);
         Self { host, volume, stream: Stream::new(seed, "foreground"), late: Late::default() }
     }
 
@@ -118,7 +118,7 @@ impl World {
         let at = self.below(BLOCKS * BLOCK);
         let len = 1 + self.below((BLOCKS * BLOCK - at).min(9));
         let data: Vec<u8> = (0..len as usize * SECTOR).map(|_| self.stream.next_u64() as u8).collect();
-        let began = self.volume.borrow_mut().write(range(FIRST + at, len));
+        let began = self.volume.borrow_mut().write(range(FIRST_LBN + at, len));
         let id = match began {
             Ok(id) => id,
             Err(WriteError::Full { .. }) => return,
@@ -396,7 +396,7 @@ proptest! {
             }
         }
         let len = len.min(BLOCKS * BLOCK - start);
-        let wanted = range(FIRST + start, len);
+        let wanted = range(FIRST_LBN + start, len);
         let mut sources: Vec<Counted> = images.iter().map(|i| Counted(i, 0)).collect();
         let mut drive = blank();
         let restored = restore_range(&mut sources, wanted, &mut drive).unwrap();
@@ -414,7 +414,7 @@ proptest! {
         let most = 3 * (2 * (92 + 36 + 16 * (BLOCKS + 9) + 4)) + 2 * (len.div_ceil(BLOCK) + 1) * (chunk + 92);
         let read: u64 = sources.iter().map(|s| s.1).sum();
         prop_assert!(read <= most, "{read} bytes were read, {most} would do");
-        let outside = range(FIRST + start, BLOCKS * BLOCK - start + 1);
+        let outside = range(FIRST_LBN + start, BLOCKS * BLOCK - start + 1);
         prop_assert!(restore_range(&mut sources, outside, &mut drive).unwrap_err().to_string().contains("not on the volume"));
         sources.swap(1, 2);
         prop_assert!(restore_range(&mut sources, wanted, &mut drive).unwrap_err().to_string().contains("difference"));
@@ -434,7 +434,7 @@ proptest! {
     /// Guards: a bad sector that costs more than itself in an image or a replica, or is not reported. With
     /// snapshot-copy-on-write a whole block may be lost, if it has to be copied and cannot be read.
     #[test]
-    fn bad_sectors_are_named_and_all_else_is_restored(app in any::<bool>(), replicate in any::<bool>(), seed in any::<u64>(), bad in prop::collection::btree_set(FIRST..FIRST + SLOTS * BLOCK / 2, 1..8)) {
+    fn bad_sectors_are_named_and_all_else_is_restored(app in any::<bool>(), replicate in any::<bool>(), seed in any::<u64>(), bad in prop::collection::btree_set(FIRST_LBN..FIRST_LBN + SLOTS * BLOCK / 2, 1..8)) {
         let mut world = World::new(cow(app), seed);
         world.host.bad = bad.clone();
         let want = world.content();
@@ -456,11 +456,11 @@ proptest! {
             (drive, restored.missing)
         };
         for i in 0..BLOCKS * BLOCK {
-            let lbn = FIRST + i;
+            let lbn = FIRST_LBN + i;
             let got = &drive.bytes[lbn as usize * SECTOR..][..SECTOR];
             if missing.contains(&Lbn::new(lbn)) {
                 prop_assert!(got.iter().all(|b| *b == 0xee), "a missing sector was written");
-                let home = FIRST + i / BLOCK * BLOCK;
+                let home = FIRST_LBN + i / BLOCK * BLOCK;
                 let reason = if app { lbn..lbn + 1 } else { home..home + BLOCK };
                 prop_assert!(bad.range(reason).next().is_some(), "sector {} is missing without a reason", lbn);
             } else {
@@ -493,7 +493,7 @@ proptest! {
             let least = if cut { ((at - 92) / chunk).min(BLOCKS as usize) } else { BLOCKS as usize - 1 };
             prop_assert!(restored.blocks as usize >= least, "{} of {}", restored.blocks, least);
             for (i, sector) in want.iter().flatten().enumerate() {
-                let got = &drive.bytes[(FIRST as usize + i) * SECTOR..][..SECTOR];
+                let got = &drive.bytes[(FIRST_LBN as usize + i) * SECTOR..][..SECTOR];
                 prop_assert!(got == sector || got.iter().all(|b| *b == 0xee), "sector {i} is neither right nor left alone");
             }
         } else {

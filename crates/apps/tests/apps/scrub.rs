@@ -14,12 +14,12 @@ use std::rc::Rc;
 use units::{Instant, Lbn, Sectors};
 use workload::random::Stream;
 
-const FIRST: u64 = 3;
+const FIRST_LBN: u64 = 3;
 const SECTORS: u64 = 101;
 const BLOCK: u64 = 4;
 
 fn plan() -> ScrubPlan {
-    ScrubPlan { range: range(FIRST, SECTORS), block: Sectors::new(BLOCK), sector_bytes: SECTOR }
+    ScrubPlan { range: range(FIRST_LBN, SECTORS), block: Sectors::new(BLOCK), sector_bytes: SECTOR }
 }
 
 /// A sparse file with a cache that a crash empties.
@@ -132,13 +132,13 @@ proptest! {
     #[test]
     fn each_block_is_judged_and_only_what_is_wrong_is_reported(
         seed in any::<u64>(),
-        bad in prop::collection::btree_set(FIRST..FIRST + SECTORS, 0..5),
+        bad in prop::collection::btree_set(FIRST_LBN..FIRST_LBN + SECTORS, 0..5),
         rot in prop::collection::btree_set(0..26u64, 0..4),
         recent in 0..4usize,
         events in prop::collection::vec(event(), 0..300),
     ) {
         let plan = plan();
-        let mut host = Naive::new(FIRST + SECTORS + 9, seed);
+        let mut host = Naive::new(FIRST_LBN + SECTORS + 9, seed);
         let limits = StoreLimits { pages: 1, recent };
         let store = StoredChecksums::create(plan, limits, Pages::default()).unwrap();
         let store = Rc::new(RefCell::new(store));
@@ -198,7 +198,7 @@ proptest! {
         let mut found = scrub.findings().to_vec();
         found.sort_unstable();
         found.retain(|f| !matches!(f, Finding::Unsettled(b) if rewritten.contains(b)));
-        let blocks_with_bad: BTreeSet<u64> = bad.iter().map(|l| (l - FIRST) / BLOCK).collect();
+        let blocks_with_bad: BTreeSet<u64> = bad.iter().map(|l| (l - FIRST_LBN) / BLOCK).collect();
         let mut want: Vec<Finding> = bad.iter().map(|l| Finding::Medium(Lbn::new(*l))).collect();
         want.extend(rot.iter().filter(|b| **b < plan.blocks() && !blocks_with_bad.contains(b)).map(|b| Finding::Mismatch(*b)));
         want.sort_unstable();
@@ -208,7 +208,7 @@ proptest! {
     /// Guards: a block that is checked twice, or forgotten, where progress was saved before each restart.
     #[test]
     fn over_restarts_each_block_is_read_once(seed in any::<u64>(), steps in prop::collection::vec(0..12u64, 0..12)) {
-        let mut host = Naive::new(FIRST + SECTORS, seed);
+        let mut host = Naive::new(FIRST_LBN + SECTORS, seed);
         let priority = Priority::default();
         let mut scrub = Scrubber::start(plan(), (), &mut host.registry, priority, Instant::ZERO).unwrap();
         for steps in steps {

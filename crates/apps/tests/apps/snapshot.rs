@@ -11,10 +11,10 @@ use units::{Lbn, LbnRange, Sectors};
 
 const BLOCK: u64 = 4;
 const BLOCKS: u64 = 12;
-const FIRST: u64 = 3;
+const FIRST_LBN: u64 = 3;
 
 fn geometry(slots: u64) -> Geometry {
-    let (first, block) = (Lbn::new(FIRST), Sectors::new(BLOCK));
+    let (first, block) = (Lbn::new(FIRST_LBN), Sectors::new(BLOCK));
     Geometry { volume: VolumeId(1), first, block, blocks: BLOCKS, slots }
 }
 
@@ -43,14 +43,14 @@ struct Host {
 
 impl Host {
     fn new(cow: Cow, slots: u64, bad: BTreeSet<u64>) -> Self {
-        let mut medium = Naive::new(FIRST + slots * BLOCK, 0);
+        let mut medium = Naive::new(FIRST_LBN + slots * BLOCK, 0);
         for (lbn, sector) in medium.medium.chunks_mut(SECTOR).enumerate() {
             sector.fill(lbn as u8);
         }
         medium.bad = bad;
         let mut volume = Volume::new(geometry(slots), cow).unwrap();
         let saved = volume.save().unwrap();
-        let model = (0..BLOCKS * BLOCK).map(|i| Some((FIRST + i) as u8)).collect();
+        let model = (0..BLOCKS * BLOCK).map(|i| Some((FIRST_LBN + i) as u8)).collect();
         let (journal, pending) = (Vec::new(), Vec::new());
         let (torn, snapshots) = (BTreeMap::new(), BTreeMap::new());
         Self {
@@ -97,7 +97,7 @@ impl Host {
             (range.start().get()..range.end().get()).flat_map(|lbn| [data(lbn, fill); SECTOR]).collect();
         let fine = carry_out(&mut self.medium, step, &mut self.pending[at].read, &filled);
         if let (true, Step::Write { to, bytes: Bytes::Data { from } }) = (fine, step) {
-            let block = (range.start().get() + from.get() - FIRST) / BLOCK;
+            let block = (range.start().get() + from.get() - FIRST_LBN) / BLOCK;
             // An overwrite in place counts from this moment on, whether or not the write ever ends.
             if self.volume.current(block).is_some_and(|r| r.contains(to.start())) {
                 self.written.push((self.taken, block));
@@ -119,14 +119,14 @@ impl Host {
     }
 
     fn finish(&mut self, pending: &Pending, well: bool) {
-        let (start, end) = (pending.range.start().get() - FIRST, pending.range.end().get() - FIRST);
+        let (start, end) = (pending.range.start().get() - FIRST_LBN, pending.range.end().get() - FIRST_LBN);
         if well {
             let blocks = start / BLOCK..=(end - 1) / BLOCK;
             self.written.extend(blocks.map(|block| (self.taken, block)));
         }
         for i in start / BLOCK * BLOCK..end.div_ceil(BLOCK) * BLOCK {
             let new = if (start..end).contains(&i) {
-                Some(data(FIRST + i, pending.fill))
+                Some(data(FIRST_LBN + i, pending.fill))
             } else {
                 Some(self.model[i as usize].unwrap_or(0))
             };
@@ -313,7 +313,7 @@ proptest! {
     fn snapshots_never_change_whatever_the_foreground_does(
         app in any::<bool>(),
         extra in 0..20u64,
-        bad in proptest::collection::btree_set(FIRST..FIRST + (BLOCKS + 20) * BLOCK, 0..3),
+        bad in proptest::collection::btree_set(FIRST_LBN..FIRST_LBN + (BLOCKS + 20) * BLOCK, 0..3),
         with_bad in any::<bool>(),
         events in proptest::collection::vec(event(), 1..250),
     ) {
@@ -324,7 +324,7 @@ proptest! {
             match event {
                 Event::Write(at, len, fill) => {
                     let len = len.min(BLOCKS * BLOCK - at);
-                    host.begin(range(FIRST + at, len), fill);
+                    host.begin(range(FIRST_LBN + at, len), fill);
                 }
                 Event::Step(which) => host.step(which),
                 Event::Take => host.take(),
@@ -342,7 +342,7 @@ proptest! {
     fn damaged_maps_are_refused(flip in any::<prop::sample::Index>(), bit in 0..8u8, cut in any::<prop::sample::Index>()) {
         let mut volume = Volume::new(geometry(20), Cow::Snapshot).unwrap();
         volume.take().unwrap();
-        let write = volume.write(range(FIRST + 2, 9)).unwrap();
+        let write = volume.write(range(FIRST_LBN + 2, 9)).unwrap();
         let mut entries = Vec::new();
         while let Some(step) = volume.step(write) {
             if let Step::Record(entry) = step {
@@ -367,7 +367,7 @@ proptest! {
     fn nonsense_with_a_right_checksum_is_refused_or_a_volume(flips in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4)) {
         let mut volume = Volume::new(geometry(20), Cow::Application).unwrap();
         volume.take().unwrap();
-        let write = volume.write(range(FIRST + 2, 9)).unwrap();
+        let write = volume.write(range(FIRST_LBN + 2, 9)).unwrap();
         while volume.step(write).is_some() {
             volume.done(write);
         }
@@ -398,10 +398,10 @@ fn out_of_space_is_named_and_changes_nothing() {
         let (id, _) = volume.take().unwrap();
         let before = volume.space();
         let full = WriteError::Full { needed: 2, free: 1, oldest: Some(id) };
-        assert_eq!(volume.write(range(FIRST, 2 * BLOCK)), Err(full));
+        assert_eq!(volume.write(range(FIRST_LBN, 2 * BLOCK)), Err(full));
         assert_eq!(volume.space(), before);
         volume.invalidate(id).unwrap();
-        assert!(volume.write(range(FIRST, 2 * BLOCK)).is_ok());
+        assert!(volume.write(range(FIRST_LBN, 2 * BLOCK)).is_ok());
         assert!(volume.locate(id, 0).unwrap_err().to_string().contains("invalid"));
     }
 }

@@ -16,7 +16,7 @@ use workload::{Arrival, Issuer, Random, RandomConfig};
 const DRIVE: &str = "nearline-20tb";
 
 /// Requests a second; the drive is busy for some 60% of the time.
-const RATE: f64 = 50.0;
+const REQUESTS_PER_SECOND: f64 = 50.0;
 
 const REQUESTS: u64 = 20_000;
 
@@ -49,7 +49,7 @@ pub(super) fn text(seed: u64) -> Result<String, Problem> {
     for server in [Server::Alone, Server::Ours { scan: false }, Server::Ours { scan: true }] {
         let load = RandomConfig::new(model.layout().capacity(), model.sector_bytes());
         let load = Random::new(load, seed).map_err(Problem::usage)?;
-        let arrival = Arrival::Poisson { rate: RATE };
+        let arrival = Arrival::Poisson { rate: REQUESTS_PER_SECOND };
         let load = Issuer::new(load, arrival, Instant::ZERO, seed).map_err(Problem::usage)?;
         let (device, overheads) = black_box(&profile, Behaviour::modern(), seed).map_err(Problem::failed)?;
         let mut run = match server {
@@ -78,7 +78,7 @@ pub(super) fn text(seed: u64) -> Result<String, Problem> {
     let head = ["", "mean response ms", "99th percentile ms", "scan MB/s", "days for the whole disk"];
     Ok(format!(
         "{}, simulated with a write cache and a queue of its own, and scheduled from outside:\n\
-         {} random requests, {RATE} a second. The scan's {} have to come beside them.\n\n{}",
+         {} random requests, {REQUESTS_PER_SECOND} a second. The scan's {} have to come beside them.\n\n{}",
         profile.title,
         grouped(REQUESTS),
         capacity(size),

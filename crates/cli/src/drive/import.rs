@@ -10,7 +10,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 /// Bytes read of one file, 128 MiB: a device or pipe may have no end, and the importer refuses a file this large.
-const LARGEST: u64 = 128 << 20;
+const FILE_BYTES_MAX: u64 = 128 << 20;
 
 pub(crate) fn execute(
     file: &Path,
@@ -58,7 +58,7 @@ pub(crate) fn execute(
 
 fn read(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    File::open(path)?.take(LARGEST).read_to_end(&mut bytes)?;
+    File::open(path)?.take(FILE_BYTES_MAX).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 

@@ -5,7 +5,7 @@ use lab::{Axis, Figure, Kind, Line};
 use mimic::{Pair, Saved};
 
 /// Columns of a plot in a file.
-const FINE: usize = 600;
+const FILE_PLOT_COLUMNS: usize = 600;
 
 /// Plots as a figure: the times themselves if there are few, otherwise their band.
 pub(super) fn figure(saved: &Saved, pair: Pair, (from, to): (i64, i64)) -> Figure {
@@ -14,14 +14,15 @@ pub(super) fn figure(saved: &Saved, pair: Pair, (from, to): (i64, i64)) -> Figur
         .table
         .knots(pair)
         .filter(inside)
-        .take(4 * FINE)
+        .take(4 * FILE_PLOT_COLUMNS)
         .map(|knot| (knot.distance.sectors() as f64, knot.time.as_millis_f64()))
         .collect();
-    let lines = if points.len() < 4 * FINE {
+    let lines = if points.len() < 4 * FILE_PLOT_COLUMNS {
         vec![Line::new(&format!("{pair}, {}", saved.table.metric()), points)]
     } else {
-        let bands = bands(saved, pair, (from, to), FINE);
-        let at = |k: usize| from as f64 + (to as f64 - from as f64) * (k as f64 + 0.5) / FINE as f64;
+        let bands = bands(saved, pair, (from, to), FILE_PLOT_COLUMNS);
+        let at =
+            |k: usize| from as f64 + (to as f64 - from as f64) * (k as f64 + 0.5) / FILE_PLOT_COLUMNS as f64;
         let known = || bands.iter().enumerate().filter_map(|(k, band)| band.map(|band| (at(k), band)));
         vec![
             Line::new("longest", known().map(|(x, (_, most))| (x, most))),

@@ -10,7 +10,7 @@ use std::time::Duration;
 use units::{Bytes, Instant, Lbn, LbnRange, Op, Sectors};
 
 /// The time by which sleeps end early, to spin for the rest: waking a process takes some 30 us, at times a millisecond.
-const SPIN: Duration = Duration::from_micros(200);
+const SPIN_TIME: Duration = Duration::from_micros(200);
 
 /// The most bytes held for writing back.
 const MOST_HELD: u64 = 64 << 20;
@@ -92,7 +92,7 @@ impl TimedRaw {
     fn wait_until(&self, at: Instant) {
         loop {
             let left = Duration::from_nanos(at.saturating_since(self.clock.now()).as_nanos());
-            match left.checked_sub(SPIN) {
+            match left.checked_sub(SPIN_TIME) {
                 Some(sleep) if !sleep.is_zero() => std::thread::sleep(sleep),
                 _ if left.is_zero() => return,
                 _ => std::hint::spin_loop(),
@@ -305,14 +305,14 @@ mod tests {
     }
 
     /// Bytes of the disk that fail, in the middle of a sector.
-    const BAD: std::ops::Range<u64> = 1_000_700..1_000_701;
+    const BAD_BYTES: std::ops::Range<u64> = 1_000_700..1_000_701;
 
     /// Fails operations on these bytes with this error, as a kernel does for a bad sector.
     fn fail(ended: &mut ::device::Ended, errno: i32) {
         if let ::device::Work::ReadAt(_, _, part, at) | ::device::Work::WriteAt(_, _, part, at, _) =
             &ended.work
-            && *at < BAD.end
-            && BAD.start < at + part.len() as u64
+            && *at < BAD_BYTES.end
+            && BAD_BYTES.start < at + part.len() as u64
         {
             ended.result = Err(std::io::Error::from_raw_os_error(errno));
         }
@@ -322,7 +322,7 @@ mod tests {
     #[test]
     fn a_sector_that_the_kernel_reports_bad_is_avoided() {
         let Some((path, mut disk)) = opened("bad", Some(range(0, 16))) else { return };
-        let bad = Lbn::new(BAD.start / disk.sector_bytes().get());
+        let bad = Lbn::new(BAD_BYTES.start / disk.sector_bytes().get());
         let around = range(bad.get() - 5, 20);
         // EIO, ENODATA, EILSEQ, EREMOTEIO.
         let medium: [fn(&mut ::device::Ended); 4] =

@@ -16,7 +16,7 @@ use std::time::Instant;
 use units::Duration;
 
 /// The most drives, as a number of lines.
-const MOST: usize = values::DRIVES_MAX as usize;
+const DRIVE_LINES_MAX: usize = values::DRIVES_MAX as usize;
 
 /// Refuses flags that do not go with several drives.
 ///
@@ -121,13 +121,14 @@ fn named(path: &Path) -> Result<Vec<String>, Problem> {
         Problem::failed(format!("--drives: {} is no text in UTF-8", path.display())).help(advice)
     })?;
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
-    let names: Vec<String> = lines.take(MOST + 1).map(str::to_owned).collect();
+    let names: Vec<String> = lines.take(DRIVE_LINES_MAX + 1).map(str::to_owned).collect();
     match names.len() {
         0 => Err(Problem::failed(format!("--drives: {} names no drive", path.display())).help(advice)),
-        found if found > MOST => {
-            Err(Problem::failed(format!("--drives: {} names more than {MOST} drives", path.display()))
-                .help("split the file"))
-        }
+        found if found > DRIVE_LINES_MAX => Err(Problem::failed(format!(
+            "--drives: {} names more than {DRIVE_LINES_MAX} drives",
+            path.display()
+        ))
+        .help("split the file")),
         _ => Ok(names),
     }
 }

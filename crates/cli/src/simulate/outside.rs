@@ -69,7 +69,7 @@ impl Paid {
     }
 }
 
-const NEAR: Duration = Duration::from_micros(100);
+const ACCURATE_ERROR_MAX: Duration = Duration::from_micros(100);
 
 impl SchedulerState {
     /// Returns the present state.
@@ -101,7 +101,7 @@ impl SchedulerState {
                 late: foresight.late(),
                 early: foresight.early(),
                 unexplained: foresight.unexplained(),
-                within_100us: foresight.within(NEAR),
+                within_100us: foresight.within(ACCURATE_ERROR_MAX),
             },
             gaps: Gaps { seen: gaps.gaps, used: gaps.detours, bought: gaps.bought },
             detours: Paid::of(*detours),
@@ -116,7 +116,8 @@ impl SchedulerState {
         let Self { trust, foresight, gaps, detours, idle, .. } = self;
         let mut lines = Vec::new();
         if foresight.count() > 0 {
-            let (within, commands) = (percent(foresight.within(NEAR)), grouped(foresight.count()));
+            let (within, commands) =
+                (percent(foresight.within(ACCURATE_ERROR_MAX)), grouped(foresight.count()));
             lines.push(("predicted", format!("{within} of {commands} commands within 0.1 ms")));
         }
         if background {

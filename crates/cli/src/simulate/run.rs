@@ -33,10 +33,10 @@ pub(crate) enum Goal {
 const STRIDE: u64 = 2_000;
 
 /// The requests without progress after which a scan counts as stuck.
-const PATIENCE: u64 = 10_000_000;
+const STUCK_REQUESTS: u64 = 10_000_000;
 
 /// Virtual time ends after 584 years; this is far enough away from it for any stride.
-const LONGEST: Instant = Instant::from_nanos(100 * 365 * 86_400 * 1_000_000_000);
+const VIRTUAL_TIME_MAX: Instant = Instant::from_nanos(100 * 365 * 86_400 * 1_000_000_000);
 
 /// The place of the core.
 enum Host<S> {
@@ -234,13 +234,13 @@ impl<S: Source> Run<S> {
         }
         if delivered > self.yielded.0 {
             self.yielded = (delivered, done);
-        } else if goal == Goal::ScanDone && done - self.yielded.1 >= PATIENCE {
+        } else if goal == Goal::ScanDone && done - self.yielded.1 >= STUCK_REQUESTS {
             return Err(Problem::failed(format!(
-                "the scan has got {delivered} blocks and no more in the last {PATIENCE} requests"
+                "the scan has got {delivered} blocks and no more in the last {STUCK_REQUESTS} requests"
             ))
             .help("give smaller blocks, another policy, or --requests to end the run there"));
         }
-        if self.now() > LONGEST {
+        if self.now() > VIRTUAL_TIME_MAX {
             return Err(Problem::failed(format!(
                 "a hundred years have been simulated after {done} requests"
             ))

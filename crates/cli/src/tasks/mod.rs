@@ -20,7 +20,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 const ALL: &str = "all";
 
 /// The interval between queries while waiting for a task.
-const LOOK: Duration = Duration::from_millis(250);
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 pub(crate) fn scrub(args: &ScrubArgs, console: &Console) -> Result<String, Problem> {
     let mut spec = Map::new();
@@ -127,7 +127,7 @@ pub(crate) fn snapshot(args: &SnapshotArgs, console: &Console) -> Result<String,
     let mut task = control.post(&path, &spec).map_err(problem)?;
     interrupt::watch(|| {});
     while task["state"] == "queued" && !interrupt::came() {
-        std::thread::sleep(LOOK / 5);
+        std::thread::sleep(POLL_INTERVAL / 5);
         task = control.get(&format!("{path}/{}", task["id"])).map_err(problem)?;
     }
     if task["state"] == "failed" {
@@ -327,7 +327,7 @@ fn wait(control: &Control, path: &str, mut task: Value, console: &Console) -> Re
             ));
             return Ok(task);
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
         task = control.get(path).map_err(problem)?;
         let (done, blocks) = (task["done"].as_u64().unwrap_or(0), task["blocks"].as_u64().unwrap_or(0));
         bar.parts(done, blocks);

@@ -9,7 +9,7 @@ use std::process::Command;
 const MIB: u64 = 1 << 20;
 
 /// The size of the largest reads and writes that a client may request.
-const LARGEST: u32 = 32 << 20;
+const REQUEST_BYTES_MAX: u32 = 32 << 20;
 
 /// Returns a client that has chosen the export.
 fn client(socket: &str) -> UnixStream {
@@ -64,8 +64,8 @@ fn a_daemon_of_little_memory_serves_whatever_its_clients_do() {
     assert!(Command::new("prlimit").args(["--pid", &id.to_string(), &limit]).status().unwrap().success());
 
     let mut other = client(&socket);
-    let half = [request(1, LARGEST), vec![0; 5000]].concat();
-    let unread = request(0, LARGEST).repeat(64);
+    let half = [request(1, REQUEST_BYTES_MAX), vec![0; 5000]].concat();
+    let unread = request(0, REQUEST_BYTES_MAX).repeat(64);
     let mut stuck: Vec<UnixStream> = Vec::new();
     for _ in 0..30 {
         for bytes in [&unread, &half] {
@@ -75,9 +75,9 @@ fn a_daemon_of_little_memory_serves_whatever_its_clients_do() {
         }
         assert!(is_read(&mut other, 4096));
     }
-    (0..5).for_each(|_| assert!(is_read(&mut other, LARGEST)));
+    (0..5).for_each(|_| assert!(is_read(&mut other, REQUEST_BYTES_MAX)));
     // One of them takes its answers after all.
-    let mut reply = vec![1; 16 + LARGEST as usize];
+    let mut reply = vec![1; 16 + REQUEST_BYTES_MAX as usize];
     stuck[40].read_exact(&mut reply).unwrap();
     drop(stuck);
     assert!(is_read(&mut other, 4096));

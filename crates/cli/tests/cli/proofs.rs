@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// The exit code of a script that misses a program, which it names.
-const SKIPPED: i32 = 77;
+const SKIPPED_EXIT_CODE: i32 = 77;
 
 fn proof(script: &str, settings: &[(&str, &str)]) {
     if device::Ring::new().is_err() {
@@ -21,7 +21,7 @@ fn proof(script: &str, settings: &[(&str, &str)]) {
     // A script that lacks a program for one of its parts continues with the others.
     out.lines().filter_map(|line| line.strip_prefix("skipped: ")).for_each(testing::missing);
     let ended = output.status.code();
-    assert!(ended == Some(0) || ended == Some(SKIPPED), "{ended:?}: {out}{err}");
+    assert!(ended == Some(0) || ended == Some(SKIPPED_EXIT_CODE), "{ended:?}: {out}{err}");
 }
 
 #[test]
@@ -85,5 +85,5 @@ fn a_proof_unmounts_when_no_process_has_anything_open_there() {
     let output = Command::new("bash").args(["-c", SCRIPT]).arg(lib).output().unwrap();
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     out.lines().filter_map(|line| line.strip_prefix("skipped: ")).for_each(testing::missing);
-    assert!(matches!(output.status.code(), Some(0 | SKIPPED)), "{out}{err}");
+    assert!(matches!(output.status.code(), Some(0 | SKIPPED_EXIT_CODE)), "{out}{err}");
 }

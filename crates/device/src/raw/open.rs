@@ -105,15 +105,15 @@ pub(super) struct Opened {
 
 /// If a program is killed with operations on a ring under way, its files are released a moment after its end, when
 /// the kernel has removed the ring. An open that finds a user is retried this number of times, after this pause each.
-const PATIENCE: (u32, Duration) = (20, Duration::from_millis(50));
+const IN_USE_RETRIES: u32 = 20;
+const IN_USE_PAUSE: Duration = Duration::from_millis(50);
 
 /// Opens `path`.
 pub(super) fn open(path: &Path, options: Options) -> Result<Opened, OpenError> {
-    let (times, pause) = PATIENCE;
-    for _ in 0..times {
+    for _ in 0..IN_USE_RETRIES {
         match open_now(path, options) {
             Err(OpenError::Locked { .. } | OpenError::InUse { user: User::Unknown, .. }) => {
-                std::thread::sleep(pause);
+                std::thread::sleep(IN_USE_PAUSE);
             }
             result => return result,
         }
@@ -261,7 +261,7 @@ fn describe_file(
     metadata: &std::fs::Metadata,
     direct: bool,
 ) -> Result<Opened, OpenError> {
-    let sector = if direct { direct_sector(path, &file)? } else { SMALLEST };
+    let sector = if direct { direct_sector(path, &file)? } else { SECTOR_BYTES_MIN };
     let (major, minor) = (rustix::fs::major(metadata.dev()), rustix::fs::minor(metadata.dev()));
     let rotational = System::here().queue(major, minor, "rotational");
     let system = rustix::fs::fstatfs(&file).map(|system| system.f_type as u64);
@@ -287,20 +287,22 @@ fn describe_file(
 const TMPFS: u64 = 0x0102_1994;
 
 /// The smallest sector of a file.
-const SMALLEST: Bytes = Bytes::new(512);
+const SECTOR_BYTES_MIN: Bytes = Bytes::new(512);
 
 /// The largest sector that Linux supports for a disk.
-const LARGEST: u64 = 64 << 10;
+const SECTOR_BYTES_MAX: u64 = 64 << 10;
 
 /// Returns the smallest unit of direct reads of a file. It is found by trial: only some kernels and file systems
 /// report it.
 fn direct_sector(path: &Path, file: &File) -> Result<Bytes, OpenError> {
-    let mut sector = SMALLEST.get();
+    let mut sector = SECTOR_BYTES_MIN.get();
     loop {
-        let mut buffer = Aligned::zeroed(sector as usize, LARGEST as usize);
+        let mut buffer = Aligned::zeroed(sector as usize, SECTOR_BYTES_MAX as usize);
         match file.read_at(&mut buffer, 0) {
             Ok(_) => return Ok(Bytes::new(sector)),
-            Err(error) if error.raw_os_error() == Some(libc::EINVAL) && sector < LARGEST => sector *= 2,
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) && sector < SECTOR_BYTES_MAX => {
+                sector *= 2
+            }
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
                 return Err(OpenError::Direct { path: path.to_owned() });
             }

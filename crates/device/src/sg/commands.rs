@@ -57,14 +57,14 @@ const INQUIRY: u8 = 0x12;
 
 /// The page of VPD with block device characteristics, and the place of the rotation rate there (SBC-4, section 6.6.2).
 const CHARACTERISTICS: u8 = 0xb1;
-const RATE: usize = 4;
+const RATE_OFFSET: usize = 4;
 /// The least rate that is one; smaller values mean "not reported", "does not rotate", or nothing yet.
 const RATE_MIN: u16 = 0x0401;
 
 /// Returns the rotation rate in a page of block device characteristics; `None` if there is none.
 pub(crate) fn vpd_rate(page: &[u8]) -> Option<Rpm> {
     let is_there = page.get(1) == Some(&CHARACTERISTICS);
-    let rate = u16::from_be_bytes(*page.get(RATE..)?.first_chunk()?);
+    let rate = u16::from_be_bytes(*page.get(RATE_OFFSET..)?.first_chunk()?);
     // The largest value is reserved.
     Rpm::new(u32::from(rate)).filter(|_| is_there && (RATE_MIN..u16::MAX).contains(&rate))
 }

@@ -21,7 +21,7 @@ pub struct Record {
 const MAGIC: &str = "freeblock switches 1";
 
 /// The most bytes of a record.
-const LONGEST: u64 = 4_096;
+const RECORD_BYTES_MAX: u64 = 4_096;
 
 impl Record {
     fn to_text(&self) -> String {
@@ -169,7 +169,7 @@ impl SwitchJournal {
         }
         let mut text = String::new();
         // Bytes that are no text are damage as well.
-        let read = (&file).take(LONGEST).read_to_string(&mut text);
+        let read = (&file).take(RECORD_BYTES_MAX).read_to_string(&mut text);
         let record = read.ok().and_then(|_| Record::from_text(&text));
         match record {
             Some(record) => Ok(Some(Held { record, path, _lock: file })),

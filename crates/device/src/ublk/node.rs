@@ -184,11 +184,11 @@ fn sync(number: u32) {
 fn take_away(ctrl: &UblkCtrl) -> io::Result<bool> {
     let _ = ctrl.kill_dev();
     done(ctrl.del_dev_async())?;
-    for _ in 0..FREES {
+    for _ in 0..FREE_POLLS_MAX {
         if ctrl.read_dev_info().is_err() {
             return Ok(true);
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
     }
     Ok(false)
 }
@@ -230,10 +230,10 @@ fn build(plan: &UblkPlan, flags: UblkFlags) -> io::Result<UblkCtrl> {
 }
 
 /// The kernel notices the death of a daemon within five seconds.
-const NOTICES: u32 = 800;
+const DEATH_POLLS_MAX: u32 = 800;
 /// The number of a device that no program has open becomes free at once.
-const FREES: u32 = 100;
-const LOOK: Duration = Duration::from_millis(10);
+const FREE_POLLS_MAX: u32 = 100;
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Finds an existing device of this number: takes it over if it is of this owner and still fits, removes it if it is
 /// of this owner and does not (`None`, as if there was none).
@@ -251,7 +251,7 @@ fn left_behind(plan: &UblkPlan, params: &sys::ublk_params) -> Result<Option<Ublk
         Err(_) if !node => return Ok(None),
         Err(source) => return Err(driver("it cannot be looked at")(source)),
     };
-    for _ in 0..NOTICES {
+    for _ in 0..DEATH_POLLS_MAX {
         let info = ctrl.dev_info();
         let mut theirs = sys::ublk_params::default();
         let fits = ctrl.get_params(&mut theirs).is_ok() && same(params, &theirs) && info.queue_depth == DEPTH;
@@ -265,7 +265,7 @@ fn left_behind(plan: &UblkPlan, params: &sys::ublk_params) -> Result<Option<Ublk
         match found.verdict() {
             Takeover::Taken(whose) => return Err(UblkError::Taken { number, whose }),
             Takeover::Wait => {
-                std::thread::sleep(LOOK);
+                std::thread::sleep(POLL_INTERVAL);
                 ctrl.read_dev_info().map_err(io_error).map_err(driver("it cannot be looked at"))?;
             }
             Takeover::TakeOver => {

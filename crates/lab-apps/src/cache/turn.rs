@@ -13,7 +13,7 @@ use units::{Duration, Instant, LbnRange, Op};
 
 /// The interval at which a registration that the scheduler refused is tried again. Room comes when other sessions'
 /// tasks end, and the cache is not notified of that.
-const AGAIN: Duration = Duration::from_millis(10);
+const REGISTRATION_RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
 impl Cache {
     /// Returns when [`poll`](Self::poll) has work to do even if nothing comes in.
@@ -26,7 +26,7 @@ impl Cache {
             Some(last_look.max(self.next_look))
         });
         let waits = !self.refused.is_empty() || !self.hurry.is_empty();
-        let again = waits.then(|| self.last_turn + AGAIN);
+        let again = waits.then(|| self.last_turn + REGISTRATION_RETRY_INTERVAL);
         retry.into_iter().chain(look).chain(again).min()
     }
 

@@ -8,6 +8,6 @@ mod host;
 mod run;
 
 pub(crate) use run::{
-    CacheSetUp, Cleaning, Daemon, LARGEST, ReadWriteMix, Scrub, WindowResult, lower, percent_free, run,
+    CACHE_MB_MAX, CacheSetUp, Cleaning, Daemon, ReadWriteMix, Scrub, WindowResult, lower, percent_free, run,
     scaled,
 };

@@ -18,14 +18,14 @@ use workload::{ConfigError, RandomConfig};
 pub(crate) const BLOCK: Bytes = Bytes::new(4096);
 
 /// The ratio of the paper's drive (18 GB) to ours (9.2 GB): caches shrink with it, to the same share of the drive.
-const SCALE: u64 = 2;
+const DRIVE_SIZE_RATIO: u64 = 2;
 
 /// In MB: the paper's largest cache, and the only one with its size in the text.
-pub(crate) const LARGEST: u64 = 512;
+pub(crate) const CACHE_MB_MAX: u64 = 512;
 
 /// Returns the size that corresponds to a cache of this size with the paper's drive.
 pub(crate) fn scaled(megabytes: u64) -> Bytes {
-    Bytes::new((megabytes << 20) / SCALE)
+    Bytes::new((megabytes << 20) / DRIVE_SIZE_RATIO)
 }
 
 /// The scrubber's block, as of figure 5's scan.
@@ -96,7 +96,7 @@ impl CacheSetUp {
             outside: None,
             terms: Terms::Claim,
             load: ReadWriteMix { reads: 1, writes: 1 },
-            cache: scaled(LARGEST),
+            cache: scaled(CACHE_MB_MAX),
             replacement: Replacement::Lru,
             syncer: Some(Syncer::default()),
             daemon: Daemon::Burst,

@@ -24,7 +24,7 @@ const PROBES: u32 = 100;
 
 /// The samples for measuring how straight the edges are: with 100 the random error of a mean is as large as the
 /// quantity measured.
-const MANY: u32 = 1_000;
+const EDGE_SAMPLES: u32 = 1_000;
 
 /// The tracks of a window, and the number of distances probed in it.
 const WINDOW_TRACKS: i64 = 4;
@@ -61,7 +61,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let mut probe = Probe::new(&disk, seed);
     let mut by =
         |probes| close.iter().map(|d| (*d, mean(&mut probe, *d, probes))).collect::<Vec<(i64, f64)>>();
-    let (close, many) = (by(PROBES), by(MANY));
+    let (close, many) = (by(PROBES), by(EDGE_SAMPLES));
 
     let turn = disk.rpm().revolution().as_millis_f64();
     let widths: Vec<f64> = windows.iter().map(|w| (w.high - w.low) / turn).collect();
@@ -92,7 +92,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     .note(format!(
         "Bands of {narrowest:.2} to {widest:.2} turns. A tooth is {tooth:.0} sectors long; a turn passes {:.0}, a track of {} less its part of the \
          skews. The bend is at {} sectors, 400 cylinders. Off lines: \
-         by means of {MANY} probes; of {PROBES} it is {with_chance:.1}% over an eighth of a track, most of it the chance in the means. In the paper figure 5 has no numbers: what is held against it is its text.",
+         by means of {EDGE_SAMPLES} probes; of {PROBES} it is {with_chance:.1}% over an eighth of a track, most of it the chance in the means. In the paper figure 5 has no numbers: what is held against it is its text.",
         sectors.turn, sectors.track, sectors.bend
     ));
     let edges = |label: &str, of: fn(&Window) -> f64| {

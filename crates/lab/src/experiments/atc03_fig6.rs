@@ -34,7 +34,7 @@ const ERRORS_PERCENT: [u32; 6] = [1, 2, 5, 10, 15, 20];
 const TWICE: CheckPoints = CheckPoints::TABLE_2.confirmed(2);
 
 /// The number of interpolated values that are compared with the mean of their samples.
-const HELD: u64 = 2_000;
+const COMPARED_VALUES: u64 = 2_000;
 
 /// The result of a rule.
 struct Tried {
@@ -200,7 +200,7 @@ fn off(table: &Table, bench: &Bench, reach: Sectors, seed: u64) -> Off {
     let steps = (reach.get() / 2).saturating_sub(4).max(1) as i64;
     let both = NonZeroU64::new(2 * steps.unsigned_abs()).unwrap_or(NonZeroU64::MIN);
     let mut errors: Vec<f64> = Vec::new();
-    for _ in 0..HELD {
+    for _ in 0..COMPARED_VALUES {
         let distance = 1 + 2 * (random.below(both) as i64 - steps);
         if knots.binary_search(&distance).is_ok() {
             continue;

@@ -39,7 +39,7 @@ const DISKS: [&str; 8] = [
 ];
 
 /// The factor on the number of samples, to see their part in the remaining error.
-const MORE: u32 = 4;
+const SAMPLES_FACTOR: u32 = 4;
 
 /// Our own rule: Table 2, which each range must pass twice (decision 0020).
 const TWICE: CheckPoints = CheckPoints::TABLE_2.confirmed(2);
@@ -55,7 +55,7 @@ struct Slowdown {
     /// By [`TWICE`].
     twice: f64,
     all: f64,
-    /// With [`MORE`] times the samples of each distance.
+    /// With [`SAMPLES_FACTOR`] times the samples of each distance.
     sampled: f64,
     /// The loss of the choices of `all` relative to the best of their queues.
     behind: Behind,
@@ -83,7 +83,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         let capacity = disk.layout().capacity();
         let week = Week::hp_or_stand_in(capacity, lab.seed())?.first(lab.pick(2_500, usize::MAX));
         let bench = Bench::new(&disk, samples, lab.seed());
-        let more = Bench::new(&disk, samples * MORE, lab.seed());
+        let more = Bench::new(&disk, samples * SAMPLES_FACTOR, lab.seed());
         let plan = |check_points, longest_line| ProbePlan {
             samples,
             check_points,
@@ -145,7 +145,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         .iter()
         .map(|r| {
             format!(
-                "{}: {:.1}% interpolated, {:.1}% by our own rule, {:.1}% all probed, {:.1}% with {MORE} times the samples ({:.1}% of its choices, of {:.0} requests, lose more \
+                "{}: {:.1}% interpolated, {:.1}% by our own rule, {:.1}% all probed, {:.1}% with {SAMPLES_FACTOR} times the samples ({:.1}% of its choices, of {:.0} requests, lose more \
                  than half a turn to the best of their queue, which is {:.0}% of the {:.1}% that all lose), C-LOOK {:.1}%, SSTF {:.1}%, {:.2}",
                 short(r.name),
                 r.interpolated,
@@ -178,7 +178,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
             "At a compression of {COMPRESSION} our own rule, each range passing twice, has at worst {:.1}%, and all probed {:.1}%. With as \
              many requests a day as the paper's trace has, which is this one {:.0} times as fast, SMTF has at worst {:.1}%, since the more there \
              is to choose from, the more of the best hide behind a mean. There: {}. \
-             {MORE} times as many samples of each distance take {:.1} to {:.1} points off. \
+             {SAMPLES_FACTOR} times as many samples of each distance take {:.1} to {:.1} points off. \
              Nobody who knows a distance and nothing else can go by more than the mean of its times, so with all probed \
              what is left is what a distance does not say. It does not say whether it crosses one cylinder boundary more or less: the two are apart by the cylinder's skew less the \
              track's, in turns (the last number of each). Table 1 gives skews in sectors, the same for tracks of 136 and \

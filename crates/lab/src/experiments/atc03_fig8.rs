@@ -27,7 +27,7 @@ pub const EXPERIMENT: Experiment = Experiment {
 const MEGABYTES: [u64; 6] = [25, 50, 100, 200, 650, 1_300];
 const SAMPLES: u32 = 20;
 /// The number of waiting requests; the paper does not give it.
-const WAITING: u32 = 20;
+const WAITING_REQUESTS: u32 = 20;
 
 fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let disk = drive("mimic-base")?;
@@ -49,7 +49,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         let slower = |a: f64, b: f64| (a / b - 1.0) * 100.0;
         Ok((slower(busy(Scheduler::CLook)?, smtf), slower(smtf, busy(Scheduler::GreedyOptimal)?)))
     };
-    let runs = lab.map_seeds(MEGABYTES, lab.pick(3, 20), |mb, seed| slowdown(*mb, WAITING, seed))?;
+    let runs = lab.map_seeds(MEGABYTES, lab.pick(3, 20), |mb, seed| slowdown(*mb, WAITING_REQUESTS, seed))?;
     let spreads: Vec<Spread> = runs.iter().map(|runs| spread(runs, |r| r.0)).collect();
     let behind: Vec<String> = MEGABYTES
         .iter()
@@ -79,7 +79,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     .measure("at 1.3 GB", *far, "%", Band::AtLeast(4.0))
     .measure("localities at which it rises", falls as f64, "", Band::AtMost(0.0))
     .note(format!(
-        "At 25 MB and at 1.3 GB, with {}. SMTF itself, with {WAITING}, is slower than greedy-optimal by {}.",
+        "At 25 MB and at 1.3 GB, with {}. SMTF itself, with {WAITING_REQUESTS}, is slower than greedy-optimal by {}.",
         told.join("; "),
         behind.join(", ")
     ));
@@ -106,7 +106,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
             line(&format!("{n} waiting"), &row)
         })
         .collect();
-    lines.push(line(&format!("{WAITING} waiting"), &spreads));
+    lines.push(line(&format!("{WAITING_REQUESTS} waiting"), &spreads));
     Ok(Outcome {
         figures: vec![
             figure(EXPERIMENT.id, EXPERIMENT.title, vec![line("", &spreads)]),

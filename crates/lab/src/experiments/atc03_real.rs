@@ -385,7 +385,7 @@ struct Swap {
 const PARTS: usize = 40;
 /// The number of parts compared with a learner that began with the second drive: in one part alone the random error is
 /// as large as the permitted difference.
-const LAST: usize = 5;
+const COMPARED_PARTS: usize = 5;
 
 impl Swap {
     fn measured(lab: &Lab, notices: bool, from_table: bool) -> Result<Self, LabError> {
@@ -419,8 +419,8 @@ impl Swap {
         let [first, second] = &places;
         let fresh = FromOutside::online(second.learner(notices, None, seed)?, SmtfRule::default());
         let mut fresh = SmtfHost::new(second.drive(seed)?, second.load(seed)?, fresh);
-        fresh.advance(((PARTS / 2 - LAST) * part) as u64)?;
-        let fresh = mean_ms(&fresh.advance((LAST * part) as u64)?);
+        fresh.advance(((PARTS / 2 - COMPARED_PARTS) * part) as u64)?;
+        let fresh = mean_ms(&fresh.advance((COMPARED_PARTS * part) as u64)?);
         let sptf = |place: &Place| place.run(place.sptf(seed)?, short, seed);
         let sstf = |place: &Place| place.run(FromOutside::base(Base::Sstf), short, seed);
         Ok(Self {
@@ -437,7 +437,7 @@ impl Swap {
 
     /// Returns the mean time of the last parts, ms.
     fn end(&self) -> f64 {
-        let last = &self.parts[self.parts.len().saturating_sub(LAST)..];
+        let last = &self.parts[self.parts.len().saturating_sub(COMPARED_PARTS)..];
         last.iter().sum::<f64>() / last.len() as f64
     }
 

@@ -40,8 +40,8 @@ const BOUNDS_PPM: [u32; 5] = [BOUND_PPM, 30_000, 100_000, 300_000, 1_000_000];
 const SHARES_PPM: [u32; 5] = [30_000, 100_000, 200_000, 400_000, 700_000];
 
 /// Sectors of 512 bytes in the rivals' reads.
-const SMALL: Sectors = Sectors::new(128);
-const LARGE: Sectors = Sectors::new(2_048);
+const SMALL_READ_SECTORS: Sectors = Sectors::new(128);
+const LARGE_READ_SECTORS: Sectors = Sectors::new(2_048);
 
 /// The ratio shown for all larger ones.
 const RATIO_MAX: f64 = 1_000.0;
@@ -72,18 +72,18 @@ const fn idle(read: Sectors, after_ms: u64) -> Rival {
 }
 
 const fn paced(share_ppm: u32) -> Rival {
-    Rival { read: SMALL, when: When::Idle { after: Duration::ZERO, share_ppm } }
+    Rival { read: SMALL_READ_SECTORS, when: When::Idle { after: Duration::ZERO, share_ppm } }
 }
 
 /// Rivals that are not paced, with their names.
 const RIVALS: [(&str, Rival); 7] = [
-    ("always, 1 MiB", Rival { read: LARGE, when: When::Always }),
-    ("idle, 64 KiB after 0 ms", idle(SMALL, 0)),
-    ("idle, 64 KiB after 5 ms", idle(SMALL, 5)),
-    ("idle, 64 KiB after 20 ms", idle(SMALL, 20)),
-    ("idle, 1 MiB after 0 ms", idle(LARGE, 0)),
-    ("idle, 1 MiB after 5 ms", idle(LARGE, 5)),
-    ("idle, 1 MiB after 20 ms", idle(LARGE, 20)),
+    ("always, 1 MiB", Rival { read: LARGE_READ_SECTORS, when: When::Always }),
+    ("idle, 64 KiB after 0 ms", idle(SMALL_READ_SECTORS, 0)),
+    ("idle, 64 KiB after 5 ms", idle(SMALL_READ_SECTORS, 5)),
+    ("idle, 64 KiB after 20 ms", idle(SMALL_READ_SECTORS, 20)),
+    ("idle, 1 MiB after 0 ms", idle(LARGE_READ_SECTORS, 0)),
+    ("idle, 1 MiB after 5 ms", idle(LARGE_READ_SECTORS, 5)),
+    ("idle, 1 MiB after 20 ms", idle(LARGE_READ_SECTORS, 20)),
 ];
 
 /// Returns all runs, in the order in which [`Panel::of`] splits them.

@@ -24,8 +24,8 @@ pub const EXPERIMENT: Experiment = Experiment {
 type Idea = (&'static str, fn(Overheads, Duration) -> OutsideConfig);
 
 /// The conservatism of ideas tried with a constant one: little more than the spread of seek times.
-const CLOSE: Duration = Duration::from_micros(100);
-const CLOSER: Duration = Duration::from_micros(50);
+const CONSERVATISM_SMALL: Duration = Duration::from_micros(100);
+const CONSERVATISM_LEAST: Duration = Duration::from_micros(50);
 
 const IDEAS: [Idea; 14] = [
     ("paper, 0.3 ms", OutsideConfig::paper),
@@ -35,56 +35,56 @@ const IDEAS: [Idea; 14] = [
     ("late bus allowed for", late_bus),
     ("merged behind detours", close),
     ("a turn's gap before a request in order", in_order),
-    ("0.1 ms", |o, _| in_order(o, CLOSE)),
-    ("0.05 ms", |o, _| in_order(o, CLOSER)),
+    ("0.1 ms", |o, _| in_order(o, CONSERVATISM_SMALL)),
+    ("0.05 ms", |o, _| in_order(o, CONSERVATISM_LEAST)),
     ("margins learned, moves corrected, control gaps; harm below 3%", |o, _| bounded(o, 30_000)),
-    ("harm below 2%", |o, _| bounded(o, HARM)),
+    ("harm below 2%", |o, _| bounded(o, HARM_PPM)),
     ("harm below 1%", |o, _| OutsideConfig::beyond(o)),
     ("harm below 2%, what is left behind detours planned for", |o, _| OutsideConfig {
         plan_rest: true,
-        ..bounded(o, HARM)
+        ..bounded(o, HARM_PPM)
     }),
     ("harm below 2.5%, that and turns bought", spent),
 ];
 
 /// The bound on harm in the core's estimate, in millionths, that keeps the foreground less than 1% slower: the estimate
 /// counts only half of the gain from choosing requests later.
-const HARM: u32 = 20_000;
+const HARM_PPM: u32 = 20_000;
 
 /// The same if the rest of the bound is spent: on average over a scan half of it is, most of it at the end.
-const SPENT: u32 = 25_000;
+const HARM_SPENT_PPM: u32 = 25_000;
 
 /// A whole scan: by default, and with the rest of that bound spent, which the claim is about.
 const WHOLE: [fn(Overheads, Duration) -> OutsideConfig; 2] = [|o, _| OutsideConfig::beyond(o), spent];
 
 /// More requests than arrive during a scan, and the number of requests in runs without one.
 const TO_THE_END: u64 = 1_000_000;
-const ALONE: u64 = 400_000;
+const REQUESTS_WITHOUT_SCAN: u64 = 400_000;
 
 /// All ideas with that bound, except one; named by the one that is off.
 const BUT_ONE: [Idea; 10] = [
-    ("neighbours", |o, _| OutsideConfig { neighbours: Neighbours::Never, ..bounded(o, HARM) }),
-    ("commands that touch", |o, _| OutsideConfig { touching: false, ..bounded(o, HARM) }),
-    ("the source track", |o, _| OutsideConfig { source_track: false, ..bounded(o, HARM) }),
-    ("a late bus", |o, _| OutsideConfig { late_bus: false, ..bounded(o, HARM) }),
-    ("merging behind detours", |o, _| OutsideConfig { merge_after: false, ..bounded(o, HARM) }),
-    ("requests in order", |o, _| OutsideConfig { in_order: false, ..bounded(o, HARM) }),
+    ("neighbours", |o, _| OutsideConfig { neighbours: Neighbours::Never, ..bounded(o, HARM_PPM) }),
+    ("commands that touch", |o, _| OutsideConfig { touching: false, ..bounded(o, HARM_PPM) }),
+    ("the source track", |o, _| OutsideConfig { source_track: false, ..bounded(o, HARM_PPM) }),
+    ("a late bus", |o, _| OutsideConfig { late_bus: false, ..bounded(o, HARM_PPM) }),
+    ("merging behind detours", |o, _| OutsideConfig { merge_after: false, ..bounded(o, HARM_PPM) }),
+    ("requests in order", |o, _| OutsideConfig { in_order: false, ..bounded(o, HARM_PPM) }),
     ("learned margins (a constant 0.3 ms)", |o, _| OutsideConfig {
         conservatism: Conservatism::Constant(hundredths(30)),
-        ..bounded(o, HARM)
+        ..bounded(o, HARM_PPM)
     }),
     ("margins by distance", |o, _| OutsideConfig {
         conservatism: Conservatism::Learned { start: hundredths(30), by_distance: false },
-        ..bounded(o, HARM)
+        ..bounded(o, HARM_PPM)
     }),
-    ("moves corrected", |o, _| OutsideConfig { correct_moves: false, ..bounded(o, HARM) }),
-    ("control gaps", |o, _| OutsideConfig { control_gaps: false, ..bounded(o, HARM) }),
+    ("moves corrected", |o, _| OutsideConfig { correct_moves: false, ..bounded(o, HARM_PPM) }),
+    ("control gaps", |o, _| OutsideConfig { control_gaps: false, ..bounded(o, HARM_PPM) }),
 ];
 
 /// All ideas with harm below 2% and the foreground chosen late: with a scan, and the run to compare with.
 const LATE: [fn(Overheads, Duration) -> OutsideConfig; 2] = [
     |o, c| OutsideConfig { late_choice: true, ..OutsideConfig::paper(o, c) },
-    |o, _| OutsideConfig { late_choice: true, ..bounded(o, HARM) },
+    |o, _| OutsideConfig { late_choice: true, ..bounded(o, HARM_PPM) },
 ];
 
 /// Over a drive without noise: all ideas without a margin or a bound, and the default.
@@ -95,7 +95,7 @@ fn bounded(overheads: Overheads, harm_ppm: u32) -> OutsideConfig {
 }
 
 fn spent(overheads: Overheads, _: Duration) -> OutsideConfig {
-    OutsideConfig { plan_rest: true, bought_turns: true, ..bounded(overheads, SPENT) }
+    OutsideConfig { plan_rest: true, bought_turns: true, ..bounded(overheads, HARM_SPENT_PPM) }
 }
 
 fn in_order(overheads: Overheads, conservatism: Duration) -> OutsideConfig {
@@ -133,7 +133,7 @@ const ALL: &str = "all noise";
 fn steps() -> Vec<NoiseStep> {
     let noisy = Behaviour::fast02();
     let of = |name, behaviour, margin, outside| NoiseStep { name, behaviour, margin, outside };
-    let one = |name, noise: Behaviour| of(name, noise, CLOSER, in_order);
+    let one = |name, noise: Behaviour| of(name, noise, CONSERVATISM_LEAST, in_order);
     let none = Duration::ZERO;
     vec![
         of("exact, no margin", exact(), none, in_order),
@@ -173,7 +173,7 @@ fn steps() -> Vec<NoiseStep> {
 /// Accounts for the rest of the bandwidth, with SPTF.
 fn accounting(lab: &Lab, requests: u64) -> Result<String, LabError> {
     let steps = steps();
-    let paper = Trial::paper(POLICIES[0].0, CLOSER, requests);
+    let paper = Trial::paper(POLICIES[0].0, CONSERVATISM_LEAST, requests);
     let mut trials = vec![Trial { outside: None, ..paper }];
     for step in &steps {
         let with = Trial {
@@ -228,7 +228,10 @@ fn whole(lab: &Lab) -> Result<(Claim, Vec<String>), LabError> {
     let mut trials = Vec::new();
     for (policy, _) in POLICIES {
         let paper = Trial::paper(policy, hundredths(30), TO_THE_END);
-        trials.extend([Trial { outside: None, ..paper }, Trial { scan: false, requests: ALONE, ..paper }]);
+        trials.extend([
+            Trial { outside: None, ..paper },
+            Trial { scan: false, requests: REQUESTS_WITHOUT_SCAN, ..paper },
+        ]);
         trials.extend(WHOLE.map(|outside| Trial { outside: Some(outside), ..paper }));
     }
     let runs = lab.map_seeds(trials, lab.pick(1, 3), |trial, seed| trial.run(seed))?;
@@ -280,7 +283,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     for (policy, _) in POLICIES {
         let paper = Trial::paper(policy, hundredths(30), requests);
         trials.push(Trial { outside: None, ..paper });
-        let alone = lab.pick(25_000, ALONE);
+        let alone = lab.pick(25_000, REQUESTS_WITHOUT_SCAN);
         trials.push(Trial { scan: false, requests: alone, ..paper });
         let of = |(_, outside): Idea| Trial { outside: Some(outside), ..paper };
         trials.extend(IDEAS.map(of).into_iter().chain(BUT_ONE.map(of)));

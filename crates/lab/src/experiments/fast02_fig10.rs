@@ -23,12 +23,12 @@ pub const EXPERIMENT: Experiment = Experiment {
 };
 
 /// The conservatism for which the paper gives numbers, in hundredths of a millisecond.
-const NEAR: u64 = 30;
-const FAR: u64 = 40;
+const CONSERVATISM_LOW_10US: u64 = 30;
+const CONSERVATISM_HIGH_10US: u64 = 40;
 
 /// The requests in the beginning of a scan, the only part that the quick size measures of other drives than the
 /// paper's.
-const BEGINNING: u64 = 25_000;
+const BEGINNING_REQUESTS: u64 = 25_000;
 
 /// More requests than pass while the whole disk is read.
 const WHOLE: u64 = 1_000_000;
@@ -127,7 +127,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let known = [Knowledge::True, Knowledge::Probed, Knowledge::Written];
     let told = told::all(lab, &known)?;
     let margins: Vec<u64> = lab.pick(vec![0, 30, 40], vec![0, 10, 20, 30, 40, 50, 60]);
-    let requests = lab.pick(BEGINNING, WHOLE);
+    let requests = lab.pick(BEGINNING_REQUESTS, WHOLE);
     let mut drives = Vec::new();
     for (told, seeds) in told.chunks(known.len()).zip([lab.pick(2, 3), 1]) {
         drives.extend(Curves::measure(lab, told, &margins, requests, seeds)?);
@@ -140,7 +140,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         None => Ok(None),
     };
     if let Some(measured) = of_the_papers {
-        let other = lab.pick((WHOLE, &margins[..], 1), (BEGINNING, &[NEAR][..], 3));
+        let other = lab.pick((WHOLE, &margins[..], 1), (BEGINNING_REQUESTS, &[CONSERVATISM_LOW_10US][..], 3));
         if let Some(other) = other_size(other.0, other.1, other.2)? {
             let (whole, beginning) = lab.pick((&other, measured), (measured, &other));
             claims.extend(of_the_paper(whole, beginning));
@@ -155,13 +155,14 @@ fn of_the_paper(curves: &Curves<'_>, beginning: &Curves<'_>) -> [Claim; 2] {
     let (external, restricted) = (curves.by_truth(), &curves.restricted[..]);
     let level = mb_per_s(&curves.inside);
     let of = |runs: &[Measured]| curves.of_inside(runs);
-    let [near, far] = [NEAR, FAR].map(|m| curves.at(external, m));
-    let [none, exactly, exactly_far] = [0, NEAR, FAR].map(|m| curves.at(restricted, m));
+    let [near, far] = [CONSERVATISM_LOW_10US, CONSERVATISM_HIGH_10US].map(|m| curves.at(external, m));
+    let [none, exactly, exactly_far] =
+        [0, CONSERVATISM_LOW_10US, CONSERVATISM_HIGH_10US].map(|m| curves.at(restricted, m));
     let lost = |from: f64, to: f64| 100.0 * (from - to) / level;
     let apart = |exact: &[Measured], noisy: &[Measured]| 100.0 * (mb_per_s(exact) / mb_per_s(noisy) - 1.0);
-    let of_beginning = |runs| beginning.of_inside(beginning.at(runs, NEAR));
+    let of_beginning = |runs| beginning.of_inside(beginning.at(runs, CONSERVATISM_LOW_10US));
     let sooner = format!(
-        " Of the scan's first {BEGINNING} requests alone, where all is wanted and a track has something for what is left of any \
+        " Of the scan's first {BEGINNING_REQUESTS} requests alone, where all is wanted and a track has something for what is left of any \
          gap, it is {}%, and {}% by the same commands to an exact drive.",
         of_beginning(beginning.by_truth()),
         of_beginning(&beginning.restricted),
@@ -209,9 +210,9 @@ fn others(drives: &[Curves<'_>], told: &[Told]) -> Claim {
     );
     let mut said = Vec::new();
     for curves in drives {
-        let truth = curves.at(curves.by_truth(), NEAR);
+        let truth = curves.at(curves.by_truth(), CONSERVATISM_LOW_10US);
         for (told, runs) in &curves.external {
-            let near = curves.at(runs, NEAR);
+            let near = curves.at(runs, CONSERVATISM_LOW_10US);
             let of_inside = curves.of_inside(near);
             let (what, unit) = (told.label(), "% of that by the true profile");
             if told.knowledge != Knowledge::True {
@@ -220,7 +221,7 @@ fn others(drives: &[Curves<'_>], told: &[Told]) -> Claim {
             } else if !told.is_the_papers() {
                 claim = claim.measure(&what, of_inside, "% of the in-drive", Band::AtLeast(65.0));
             }
-            let far = curves.of_inside(curves.at(runs, FAR));
+            let far = curves.of_inside(curves.at(runs, CONSERVATISM_HIGH_10US));
             said.push(format!("{what} {of_inside}% and {far}%"));
         }
     }

@@ -1,6 +1,6 @@
 //! FAST'02, figure 7: the accuracy of head times predicted from outside a drive.
 
-use crate::outside::{NEAR, foreseen};
+use crate::outside::{ACCURATE_ERROR_MAX, foreseen};
 use crate::told::{self, Knowledge, Told};
 use crate::{
     Axis, Band, Claim, Experiment, Figure, Kind, Lab, LabError, Line, Outcome, Paper, Spread, spread,
@@ -32,16 +32,16 @@ pub const EXPERIMENT: Experiment = Experiment {
 /// The sizes of requests, in kilobytes.
 const SIZES: [u64; 2] = [4, 40];
 /// The error at which a prediction counts as accurate, for each size.
-const NEAR_OF: [Duration; 2] = [NEAR, Duration::from_micros(150)];
+const NEAR_OF: [Duration; 2] = [ACCURATE_ERROR_MAX, Duration::from_micros(150)];
 /// The distance from a request's sectors within which a head predicted among them may arrive outside, or the other way
 /// round.
-const NEARLY: Duration = Duration::from_micros(100);
+const BOUNDARY_ERROR_MAX: Duration = Duration::from_micros(100);
 /// The most percent that the paper's three shares, each rounded to a tenth, leave for other errors: 97.45 + 1.75 +
 /// 0.65.
 const LEFT_OVER: f64 = 0.15;
 /// The width of the figures' bins, and their reach, ns.
-const BIN: i64 = 50_000;
-const REACH: i64 = 8_000_000;
+const BIN_NS: i64 = 50_000;
+const BINS_END_NS: i64 = 8_000_000;
 
 /// A predictor of head times from the knowledge of a drive. When a request is done, the platter is at the end of its
 /// last sector, after any number of revolutions (FAST'02, section 3.3, "Resync after each request"), so the model moves
@@ -83,7 +83,8 @@ impl Forecast {
             let (wait, over) =
                 (plain.start(&*self.model).since(arrival), plain.end(&*self.model).since(arrival));
             let turn = self.model.rpm().revolution();
-            self.among = self.model.zero_latency(request.op) && (wait < NEARLY || over + NEARLY > turn);
+            self.among = self.model.zero_latency(request.op)
+                && (wait < BOUNDARY_ERROR_MAX || over + BOUNDARY_ERROR_MAX > turn);
             self.end = pass.end(&*self.model);
         }
         let crossing = if request.op.is_write() { Duration::ZERO } else { self.sector * u64::from(left) };
@@ -195,7 +196,7 @@ impl DriveErrors<'_> {
     }
 
     fn own_within(&self) -> Spread {
-        spread(self.own, |record| record.within(NEAR) * 100.0)
+        spread(self.own, |record| record.within(ACCURATE_ERROR_MAX) * 100.0)
     }
 }
 
@@ -254,7 +255,7 @@ fn shares(cases: &[DriveErrors<'_>]) -> Figure {
         }
         row(
             format!("{} KB, by the core", SIZES[0]),
-            NEAR.as_nanos() / 1_000,
+            ACCURATE_ERROR_MAX.as_nanos() / 1_000,
             [
                 case.own_within(),
                 case.own(ErrorRecord::late),
@@ -359,17 +360,17 @@ fn line(title: &str, runs: &[Vec<i64>]) -> Line {
 
 /// Makes a curve from errors in nanoseconds with their counts.
 fn binned(title: &str, errors: impl Iterator<Item = (i64, u64)>) -> Line {
-    let mut bins = vec![0_u64; (2 * REACH / BIN) as usize + 1];
+    let mut bins = vec![0_u64; (2 * BINS_END_NS / BIN_NS) as usize + 1];
     let mut all = 0;
     for (error, times) in errors {
         all += times;
-        let bin = (error + REACH + BIN / 2).div_euclid(BIN);
+        let bin = (error + BINS_END_NS + BIN_NS / 2).div_euclid(BIN_NS);
         if let Some(count) = usize::try_from(bin).ok().and_then(|bin| bins.get_mut(bin)) {
             *count += times;
         }
     }
     let points = bins.iter().enumerate().map(|(i, &count)| {
-        let ms = (i as i64 * BIN - REACH) as f64 / 1e6;
+        let ms = (i as i64 * BIN_NS - BINS_END_NS) as f64 / 1e6;
         (ms, count as f64 / all.max(1) as f64 * 100.0)
     });
     Line::new(title, points)

@@ -22,11 +22,11 @@ pub const EXPERIMENT: Experiment = Experiment {
 };
 
 /// The conservatism for which the paper gives numbers, in hundredths of a millisecond.
-const NEAR: u64 = 30;
-const FAR: u64 = 40;
+const CONSERVATISM_LOW_10US: u64 = 30;
+const CONSERVATISM_HIGH_10US: u64 = 40;
 
 /// The requests in the beginning of a scan, the only part that the quick size measures.
-const BEGINNING: u64 = 25_000;
+const BEGINNING_REQUESTS: u64 = 25_000;
 
 /// The runs of one policy: without a scan, and with one at each conservatism.
 struct Policy {
@@ -132,11 +132,11 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let mut said = Vec::new();
     for told in &told {
         if told.is_the_papers() {
-            let curves = DriveCurves::measure(lab, told, &margins, lab.pick(BEGINNING, 1_000_000))?;
+            let curves = DriveCurves::measure(lab, told, &margins, lab.pick(BEGINNING_REQUESTS, 1_000_000))?;
             let beside = Beside::measure(lab, told)?;
             claims.extend(papers(&curves, &beside));
             let kept = |p: &Policy| {
-                let (near, nearer) = (curves.at(p, NEAR), curves.at(p, 20));
+                let (near, nearer) = (curves.at(p, CONSERVATISM_LOW_10US), curves.at(p, 20));
                 format!("{} {}", p.name, percent_of(near, nearer, Measured::mb_per_s))
             };
             notes.push(format!(
@@ -149,14 +149,14 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         let curves = DriveCurves::measure(lab, told, &fewer, lab.pick(15_000, 1_000_000))?;
         for policy in &curves.policies {
             let what = format!("{}, {} at 0.3 ms: foreground slower by", told.label(), policy.name);
-            let harm = slower(curves.at(policy, NEAR), &policy.without);
+            let harm = slower(curves.at(policy, CONSERVATISM_LOW_10US), &policy.without);
             others = others.measure(&what, harm, "%", Band::AtMost(2.0));
             said.push(format!(
                 "{}, {} {}% and {}%",
                 told.label(),
                 policy.name,
-                curves.lost(policy, NEAR),
-                curves.lost(policy, FAR)
+                curves.lost(policy, CONSERVATISM_LOW_10US),
+                curves.lost(policy, CONSERVATISM_HIGH_10US)
             ));
         }
         figures.extend(curves.figures());
@@ -182,11 +182,11 @@ struct Beside {
 }
 
 impl Beside {
-    const EXACT: [u64; 3] = [0, NEAR, FAR];
-    const BEGINNING: [u64; 4] = [0, 20, NEAR, FAR];
+    const EXACT_CONSERVATISMS: [u64; 3] = [0, CONSERVATISM_LOW_10US, CONSERVATISM_HIGH_10US];
+    const BEGINNING_CONSERVATISMS: [u64; 4] = [0, 20, CONSERVATISM_LOW_10US, CONSERVATISM_HIGH_10US];
 
     fn measure(lab: &Lab, told: &Told) -> Result<Self, LabError> {
-        let whole = lab.pick(BEGINNING, 1_000_000);
+        let whole = lab.pick(BEGINNING_REQUESTS, 1_000_000);
         let measure = |of: &dyn Fn(Trial) -> Vec<Trial>| {
             let trials =
                 POLICIES.iter().flat_map(|(policy, _)| of(Trial::paper(*policy, hundredths(0), whole)));
@@ -195,16 +195,20 @@ impl Beside {
         let at = |paper: Trial, m: u64| Trial { conservatism: hundredths(m), ..paper };
         Ok(Self {
             restless: measure(&|paper| {
-                let far = Trial { restless: true, requests: lab.pick(BEGINNING, 200_000), ..at(paper, FAR) };
+                let far = Trial {
+                    restless: true,
+                    requests: lab.pick(BEGINNING_REQUESTS, 200_000),
+                    ..at(paper, CONSERVATISM_HIGH_10US)
+                };
                 vec![Trial { scan: false, ..far }, far]
             })?,
             exact: measure(&|paper| {
-                Self::EXACT.map(|m| Trial { behaviour: exact(), ..at(paper, m) }).to_vec()
+                Self::EXACT_CONSERVATISMS.map(|m| Trial { behaviour: exact(), ..at(paper, m) }).to_vec()
             })?,
             // The quick size measures only the beginning anyway.
             beginning: measure(&|paper| {
-                let margins = lab.pick(&[][..], &Self::BEGINNING);
-                margins.iter().map(|&m| Trial { requests: BEGINNING, ..at(paper, m) }).collect()
+                let margins = lab.pick(&[][..], &Self::BEGINNING_CONSERVATISMS);
+                margins.iter().map(|&m| Trial { requests: BEGINNING_REQUESTS, ..at(paper, m) }).collect()
             })?,
             inside: measure(&|paper| vec![Trial { outside: None, ..paper }])?,
         })
@@ -216,7 +220,7 @@ fn papers(curves: &DriveCurves<'_>, beside: &Beside) -> [Claim; 3] {
     let mut a = Claim::new("fast02-fig9a", "< 2% at 0.3 ms, < 0.6% at 0.4 ms");
     let mut b = Claim::new("fast02-fig9b", "3% at 0.3 ms, 10% at 0.4 ms");
     for policy in policies {
-        for (m, harm, loss) in [(NEAR, 2.0, 6.0), (FAR, 0.6, 13.0)] {
+        for (m, harm, loss) in [(CONSERVATISM_LOW_10US, 2.0, 6.0), (CONSERVATISM_HIGH_10US, 0.6, 13.0)] {
             let ms = m as f64 / 100.0;
             let what = format!("{} at {ms} ms", policy.name);
             a = a.measure(&what, slower(curves.at(policy, m), &policy.without), "%", Band::AtMost(harm));
@@ -240,12 +244,12 @@ fn papers(curves: &DriveCurves<'_>, beside: &Beside) -> [Claim; 3] {
          it is not noise.{}",
         gaps.collect::<Vec<_>>().join(", "),
         given_away.collect::<Vec<_>>().join(", "),
-        costs(&beside.exact, &Beside::EXACT),
+        costs(&beside.exact, &Beside::EXACT_CONSERVATISMS),
         match beside.beginning.first() {
             Some(_) => format!(
-                " Of the scan's first {BEGINNING} requests alone, where all is wanted and there is something in what gap is left, \
+                " Of the scan's first {BEGINNING_REQUESTS} requests alone, where all is wanted and there is something in what gap is left, \
                  they cost {}.",
-                costs(&beside.beginning, &Beside::BEGINNING)
+                costs(&beside.beginning, &Beside::BEGINNING_CONSERVATISMS)
             ),
             None => String::new(),
         },
@@ -259,7 +263,11 @@ fn papers(curves: &DriveCurves<'_>, beside: &Beside) -> [Claim; 3] {
     };
     let slower_than = |p: &Policy| lower(&p.without, &sptf.without);
     let times = |p: &Policy| {
-        let percent = percent_of(curves.at(p, FAR), curves.at(sptf, FAR), Measured::mb_per_s);
+        let percent = percent_of(
+            curves.at(p, CONSERVATISM_HIGH_10US),
+            curves.at(sptf, CONSERVATISM_HIGH_10US),
+            Measured::mb_per_s,
+        );
         Spread { mean: percent.mean / 100.0, min: percent.min / 100.0, max: percent.max / 100.0, ..percent }
     };
     let c = Claim::new(
@@ -268,7 +276,7 @@ fn papers(curves: &DriveCurves<'_>, beside: &Beside) -> [Claim; 3] {
     )
     .measure("SSTF's foreground lower by", slower_than(sstf), "%", Band::Within(9.0, 18.0))
     .measure("SSTF's free bandwidth", times(sstf), " x SPTF's", Band::Within(1.7, 2.8))
-    .measure("SW60's free bandwidth", percent_of(curves.at(sw, FAR), curves.at(sstf, FAR), Measured::mb_per_s), "% of SSTF's", Band::AtLeast(80.0))
+    .measure("SW60's free bandwidth", percent_of(curves.at(sw, CONSERVATISM_HIGH_10US), curves.at(sstf, CONSERVATISM_HIGH_10US), Measured::mb_per_s), "% of SSTF's", Band::AtLeast(80.0))
     .measure("SW60's foreground lower by", slower_than(sw), "%", Band::AtMost(8.0))
     .note(format!(
         "Policies differ the less, the fewer requests there are to choose from, and of the ten tasks {} are waiting for the \

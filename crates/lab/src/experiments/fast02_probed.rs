@@ -1,7 +1,8 @@
 //! FAST'02, section 5, again: two drives, each with its true profile and with a probed one.
 
 use crate::outside::{
-    Measured, NEAR, POLICIES, Trial, by_the_firmware, foreseen, hundredths, in_front, percent_of, slower,
+    ACCURATE_ERROR_MAX, Measured, POLICIES, Trial, by_the_firmware, foreseen, hundredths, in_front,
+    percent_of, slower,
 };
 use crate::told::{self, DRIVES, Knowledge, Told};
 use crate::{Axis, Band, Claim, Experiment, Figure, Kind, Lab, LabError, Outcome, Paper, Spread, spread};
@@ -66,7 +67,7 @@ impl<'t> ProbedDrive<'t> {
     }
 
     fn within(&self) -> Spread {
-        spread(&self.foreseen, |record| record.within(NEAR) * 100.0)
+        spread(&self.foreseen, |record| record.within(ACCURATE_ERROR_MAX) * 100.0)
     }
 
     fn row(&self, inside: &[Measured]) -> Vec<String> {

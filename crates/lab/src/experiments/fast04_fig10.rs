@@ -37,7 +37,7 @@ const PAPER_BYTES: f64 = 18.4e9;
 /// Hours.
 const A_FEW: f64 = 5.0;
 /// A reorganisation that takes longer counts as stuck.
-const LONGEST: Duration = Duration::from_secs(48 * 3600);
+const REORGANISATION_TIME_MAX: Duration = Duration::from_secs(48 * 3600);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Action {
@@ -413,7 +413,7 @@ fn reorganise_noting(
         Some(Guest::Reorganizer(reorganizer)) => reorganizer.progress().is_finished(),
         _ => true,
     };
-    host.run_until(|host| finished(host) || host.now().since(Instant::ZERO) > LONGEST)?;
+    host.run_until(|host| finished(host) || host.now().since(Instant::ZERO) > REORGANISATION_TIME_MAX)?;
     let took = host.now().since(Instant::ZERO).as_secs_f64();
     let Some(Guest::Reorganizer(reorganizer)) = host.guest(guest) else {
         return Err(LabError::new("a reorganisation", "it was never there"));

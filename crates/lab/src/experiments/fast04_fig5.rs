@@ -34,7 +34,7 @@ pub const EXPERIMENT: Experiment = Experiment {
 };
 
 /// The foreground's utilisation of the drive, in percent.
-const ASKED: [u64; 13] = [0, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 100];
+const UTILISATION_PERCENTS: [u64; 13] = [0, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 100];
 
 /// The percentage from which queues are long.
 const LONG_QUEUES: u64 = 80;
@@ -52,7 +52,7 @@ const BLOCK: Bytes = Bytes::new(16 * 1024);
 const LARGE_BLOCK: Bytes = Bytes::new(128 * 1024);
 
 /// The time until a block that was read is wanted again.
-const AGAIN: Duration = Duration::from_secs(10);
+const REREAD_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The place of the core, and its use of idle time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,7 +98,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let seeds = lab.pick(1, 3);
     let all = |host| {
         let drive = &drive;
-        lab.map_seeds(ASKED, seeds, move |&percent, seed| {
+        lab.map_seeds(UTILISATION_PERCENTS, seeds, move |&percent, seed| {
             // In a long queue a revolution lost to noise in only one of the two runs delays hundreds of requests.
             let in_long_queues = host == CorePlace::OutsideInOrder && percent >= LONG_QUEUES;
             let requests = if in_long_queues { requests * 10 } else { requests };
@@ -118,7 +118,9 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let (rate_in_order, slower_in_order) =
         (spreads(&in_order, |p| p.mb_per_s), spreads(&in_order, |p| p.slower));
     let lowest = |rate: &[Spread]| {
-        let least = (0..ASKED.len()).min_by(|a, b| rate[*a].mean.total_cmp(&rate[*b].mean)).unwrap_or(0);
+        let least = (0..UTILISATION_PERCENTS.len())
+            .min_by(|a, b| rate[*a].mean.total_cmp(&rate[*b].mean))
+            .unwrap_or(0);
         (utilisation[least], rate[least])
     };
     let (least_at, slowest) = lowest(&rate);
@@ -358,7 +360,8 @@ fn one_at_a_time(
     Ok(crate::set_up::random_run(drive, config, load, 1, seed)?.foreground.iops)
 }
 
-/// A scan without an end. A block that was read is wanted again when all others have been read, or [`AGAIN`] later.
+/// A scan without an end. A block that was read is wanted again when all others have been read, or [`REREAD_INTERVAL`]
+/// later.
 struct EndlessScan {
     session: SessionId,
     block: Sectors,
@@ -390,7 +393,7 @@ impl Observer for EndlessScan {
         self.wanted = Sectors::new(self.wanted.get().saturating_sub(record.range.len().get()));
         let all_had = self.wanted == Sectors::ZERO;
         while let Some(&(when, range)) = self.had.front() {
-            if !all_had && now.since(when) < AGAIN {
+            if !all_had && now.since(when) < REREAD_INTERVAL {
                 break;
             }
             self.had.pop_front();

@@ -1,7 +1,7 @@
 //! FAST'04, figure 8: replacement and persistence policies of a cache that is cleaned for free.
 
 use crate::cache::{
-    CacheSetUp, Daemon, LARGEST, ReadWriteMix, WindowResult, lower, percent_free, run as conduct,
+    CACHE_MB_MAX, CacheSetUp, Daemon, ReadWriteMix, WindowResult, lower, percent_free, run as conduct,
 };
 use crate::set_up::{ATLAS_10K, drive};
 use crate::{
@@ -49,7 +49,7 @@ const PERSISTENCE: [(Persistence, &str); 3] = [
 ];
 
 /// The paper keeps this size fixed, so it does not shrink with the drive as the sizes of figure 7 do.
-const CACHE: Bytes = Bytes::new(LARGEST << 20);
+const CACHE: Bytes = Bytes::new(CACHE_MB_MAX << 20);
 
 fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let drive = drive(ATLAS_10K)?;

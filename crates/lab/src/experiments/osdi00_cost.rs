@@ -27,10 +27,10 @@ pub const EXPERIMENT: Experiment = Experiment {
 const BLOCK: u64 = 8;
 
 /// The percentages of the disk that are wanted when the timing begins.
-const LEVELS: [u64; 5] = [100, 50, 20, 5, 1];
+const WANTED_PERCENTS: [u64; 5] = [100, 50, 20, 5, 1];
 
 /// The number of them, from the first, that are in the paper's range of 20-100%.
-const CLAIMED: usize = 3;
+const CLAIMED_PERCENTS: usize = 3;
 
 /// The paper's ten tasks without think time: there is always a request to choose.
 const OUTSTANDING: u64 = 10;
@@ -156,13 +156,13 @@ impl Times {
                 self.decisions.iter().filter(|d| group(d) == of).copied().collect();
             Self { label: self.label.clone(), decisions }
         });
-        groups.filter(|g| g.decisions.len() >= FEW).map(|g| (g.mean_tracks(), g)).collect()
+        groups.filter(|g| g.decisions.len() >= DECISIONS_MIN).map(|g| (g.mean_tracks(), g)).collect()
     }
 }
 
 /// The tracks in a group, and the number of decisions below which a group is not significant.
 const GROUP: u64 = 10;
-const FEW: usize = 20;
+const DECISIONS_MIN: usize = 20;
 
 /// Returns a quantile of an ordered slice.
 fn quantile<T>(sorted: &[T], q: f64) -> Option<&T> {
@@ -208,7 +208,7 @@ fn scattered(drive: &Arc<DriveModel>, seed: u64, samples: u64) -> Result<Times, 
 }
 
 /// Smaller limits on the tracks of a search.
-const SHORTER: [u32; 3] = [10, 25, 50];
+const SEARCH_TRACKS_MAX: [u32; 3] = [10, 25, 50];
 
 fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let drive = drive(ATLAS_10K)?;
@@ -216,17 +216,23 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     // One after the other: the timed code should have a core for itself.
     let nothing = DecisionBench::new(&drive, SearchBudget::default(), lab.seed())?.decisions(samples)?;
     let nothing = Times::new("nothing".into(), nothing);
-    let mut times = by_scan(&drive, SearchBudget::default(), &LEVELS, lab.seed(), samples)?;
+    let mut times = by_scan(&drive, SearchBudget::default(), &WANTED_PERCENTS, lab.seed(), samples)?;
     times.push(scattered(&drive, lab.seed(), lab.pick(1_000, 3_000))?);
-    let shorter = SHORTER.map(|tracks| {
-        by_scan(&drive, SearchBudget::tracks(tracks), &LEVELS[..CLAIMED], lab.seed(), samples)
-            .map(|times| (tracks, times))
+    let shorter = SEARCH_TRACKS_MAX.map(|tracks| {
+        by_scan(
+            &drive,
+            SearchBudget::tracks(tracks),
+            &WANTED_PERCENTS[..CLAIMED_PERCENTS],
+            lab.seed(),
+            samples,
+        )
+        .map(|times| (tracks, times))
     });
     let shorter = shorter.into_iter().collect::<Result<Vec<_>, _>>()?;
 
     let mut claim =
         Claim::new("osdi00-cost", "0-2.5 ms on a 550 MHz Pentium III, 20-100% of the disk wanted");
-    for times in times.iter().take(CLAIMED) {
+    for times in times.iter().take(CLAIMED_PERCENTS) {
         claim = claim
             .measure(&format!("median, {}", times.label), times.quantile(0.5), " us", Band::AtMost(3.0))
             .measure(&format!("99%, {}", times.label), times.quantile(0.99), " us", Band::AtMost(50.0));
@@ -277,7 +283,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
 /// Explains where the time goes, and the cost of meeting the paper's budget.
 fn why(nothing: &Times, times: &[Times], shorter: &[(u32, Vec<Times>)]) -> String {
     let each = |times: &[Times], of: &dyn Fn(&Times) -> f64, digits: usize| {
-        let values = times.iter().take(CLAIMED).map(|t| format!("{:.digits$}", of(t)));
+        let values = times.iter().take(CLAIMED_PERCENTS).map(|t| format!("{:.digits$}", of(t)));
         values.collect::<Vec<_>>().join(", ")
     };
     let end = |t: &Times, which: usize| t.ends().map_or((f64::NAN, f64::NAN), |ends| ends[which]);
@@ -352,8 +358,8 @@ fn numbers(nothing: &Times, times: &[Times]) -> Figure {
 fn budgets(times: &[Times], shorter: &[(u32, Vec<Times>)]) -> Figure {
     let row = |label: String, times: &[Times]| {
         let mut row = vec![label];
-        row.extend(times.iter().take(CLAIMED).map(|t| format!("{:.2}", t.quantile(0.5))));
-        row.extend(times.iter().take(CLAIMED).map(|t| format!("{:.2}", t.quantile(0.99))));
+        row.extend(times.iter().take(CLAIMED_PERCENTS).map(|t| format!("{:.2}", t.quantile(0.5))));
+        row.extend(times.iter().take(CLAIMED_PERCENTS).map(|t| format!("{:.2}", t.quantile(0.99))));
         row
     };
     let mut rows: Vec<Vec<String>> = shorter.iter().map(|(tracks, t)| row(tracks.to_string(), t)).collect();

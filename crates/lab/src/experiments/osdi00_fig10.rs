@@ -21,12 +21,12 @@ pub const EXPERIMENT: Experiment = Experiment {
 const MPL: u32 = 10;
 
 /// The percentages of the blocks that are enough.
-const ENOUGH: [u64; 11] = [100, 98, 95, 90, 80, 70, 60, 50, 40, 30, 20];
+const ENOUGH_PERCENTS: [u64; 11] = [100, 98, 95, 90, 80, 70, 60, 50, 40, 30, 20];
 
 fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let drive = drive(ATLAS_10K)?;
     let media = MediaRate::of(&drive);
-    let mut enough = ENOUGH.to_vec();
+    let mut enough = ENOUGH_PERCENTS.to_vec();
     if lab.pick(true, false) {
         enough.retain(|percent| [100, 95, 80, 60, 50, 20].contains(percent));
     }

@@ -139,7 +139,7 @@ impl At {
 }
 
 /// The utilisations that the second claim names.
-const CLAIMED: [f64; 2] = [0.60, 0.85];
+const CLAIMED_UTILISATIONS: [f64; 2] = [0.60, 0.85];
 
 fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let aims: Vec<f64> = lab.pick(
@@ -147,7 +147,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         vec![0.04, 0.07, 0.10, 0.20, 0.30, 0.40, 0.50, 0.60, 0.70, 0.80, 0.85, 0.89, 0.93, 0.95],
     );
     let seeds = lab.pick(1, 3);
-    let of_claimed = |vary: Vary, seeds: u64| CLAIMED.map(|aim| Wanted { aim, vary, seeds });
+    let of_claimed = |vary: Vary, seeds: u64| CLAIMED_UTILISATIONS.map(|aim| Wanted { aim, vary, seeds });
     let mut wanted: Vec<Wanted> =
         aims.iter().map(|&aim| Wanted { aim, vary: AS_IN_THE_FIGURE, seeds }).collect();
     wanted.extend(of_claimed(AS_IN_THE_FIGURE, seeds));
@@ -158,8 +158,8 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let drive = one_surface_atlas()?;
     let all = compared(lab, &drive, &wanted)?;
     let (points, rest) = all.split_at(aims.len());
-    let (claimed, rest) = rest.split_at(CLAIMED.len());
-    let (written_back, variants) = rest.split_at(CLAIMED.len());
+    let (claimed, rest) = rest.split_at(CLAIMED_UTILISATIONS.len());
+    let (written_back, variants) = rest.split_at(CLAIMED_UTILISATIONS.len());
     let mut figures = figures(points);
     figures.extend(times(claimed, written_back));
     if !variants.is_empty() {
@@ -322,17 +322,18 @@ fn times(claimed: &[At], written_back: &[At]) -> [Figure; 2] {
 }
 
 fn sensitivity(points: &[At]) -> Figure {
-    let rows = VARIANTS.iter().zip(points.chunks_exact(CLAIMED.len())).map(|((what, _), pair)| {
-        let mut row = vec![(*what).to_owned()];
-        for p in pair {
-            row.push(format!("{:.1}", p.of(|p| p.original.ideal_per_second()).mean));
-            row.extend(
-                [Pair::of_ideal, Pair::original_of_ideal, Pair::gain]
-                    .map(|of| format!("{:.2}", p.of(of).mean)),
-            );
-        }
-        row
-    });
+    let rows =
+        VARIANTS.iter().zip(points.chunks_exact(CLAIMED_UTILISATIONS.len())).map(|((what, _), pair)| {
+            let mut row = vec![(*what).to_owned()];
+            for p in pair {
+                row.push(format!("{:.1}", p.of(|p| p.original.ideal_per_second()).mean));
+                row.extend(
+                    [Pair::of_ideal, Pair::original_of_ideal, Pair::gain]
+                        .map(|of| format!("{:.2}", p.of(of).mean)),
+                );
+            }
+            row
+        });
     let columns = [
         "assumption",
         "IDEAL at 60% (tps)",

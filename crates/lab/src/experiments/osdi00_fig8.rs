@@ -24,7 +24,7 @@ pub const EXPERIMENT: Experiment = Experiment {
 };
 
 /// The MPL of the claims, at which the disk is busy all the time.
-const HIGH: u32 = 10;
+const HIGH_MPL: u32 = 10;
 
 /// A name, and a value of the runs at one MPL.
 type Curve<'a> = (&'a str, &'a dyn Fn(&Compared) -> Spread);
@@ -34,10 +34,10 @@ const BUDGETS: [Option<u32>; 7] = [Some(10), Some(25), Some(50), Some(100), Some
 
 fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let drive = drive(ATLAS_10K)?;
-    let mpls: Vec<u32> = lab.pick(vec![1, 4, HIGH], vec![1, 2, 3, 4, 5, 6, 7, HIGH, 15, 20]);
+    let mpls: Vec<u32> = lab.pick(vec![1, 4, HIGH_MPL], vec![1, 2, 3, 4, 5, 6, 7, HIGH_MPL, 15, 20]);
     let tried: Vec<Option<u32>> = lab.pick(vec![None], BUDGETS.to_vec());
     let (runs, searched) = both(lab, &drive, &mpls, &tried)?;
-    let high = mpls.iter().position(|mpl| *mpl == HIGH).unwrap_or_default();
+    let high = mpls.iter().position(|mpl| *mpl == HIGH_MPL).unwrap_or_default();
     let x = "multiprogramming level (MPL) of the OLTP load";
     let usage = |id: &str, title: &str, of: fn(&Compared) -> &sim::Report| {
         let bars = mpls.iter().zip(&runs).map(|(mpl, r)| head_bar(mpl.to_string(), &of(r).head_time));
@@ -160,7 +160,7 @@ fn both(
             .compared(lab.pick(1, 2))
             .map(|c| JobResult::Compared(Box::new(c))),
         ScanJob::Searched(tracks) => {
-            let mut set_up = ScanSetUp::new(drive, HIGH, lab.seed());
+            let mut set_up = ScanSetUp::new(drive, HIGH_MPL, lab.seed());
             let budget = tracks.map_or(SearchBudget::UNLIMITED, SearchBudget::tracks);
             set_up.scheduler = Config { budget, ..Config::default() };
             set_up.scans(100, lab.pick(1, 3)).map(JobResult::Searched)

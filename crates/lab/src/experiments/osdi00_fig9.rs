@@ -20,7 +20,7 @@ pub const EXPERIMENT: Experiment = Experiment {
 const MPL: u32 = 7;
 
 /// The foreground requests between two states that are kept, of about 200,000.
-const EVERY: u64 = 100;
+const REQUESTS_PER_STATE: u64 = 100;
 
 /// Points of a curve.
 const POINTS: u32 = 100;
@@ -28,8 +28,9 @@ const POINTS: u32 = 100;
 fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let drive = drive(ATLAS_10K)?;
     let media = MediaRate::of(&drive);
-    let runs =
-        lab.map(lab.seeds(lab.pick(2, 10)), |seed| ScanSetUp::new(&drive, MPL, seed).progress(EVERY))?;
+    let runs = lab.map(lab.seeds(lab.pick(2, 10)), |seed| {
+        ScanSetUp::new(&drive, MPL, seed).progress(REQUESTS_PER_STATE)
+    })?;
     let claim = Claim::new("osdi00-fig9", "the last 5% of the blocks takes 30% of the time").measure(
         "",
         spread(&runs, |(scan, _)| scan.last5_time_share * 100.0),

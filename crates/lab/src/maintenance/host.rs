@@ -20,7 +20,7 @@ use units::{Duration, Instant, LbnRange, Op, RequestId, Sectors};
 use workload::{Issued, Issuer, Source};
 
 /// A run that takes longer is stuck.
-const LONGEST: Duration = Duration::from_secs(7 * 24 * 3600);
+const RUN_TIME_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// The response times of the load's requests.
 #[derive(Clone, Copy, Debug, Default)]
@@ -196,7 +196,7 @@ impl MaintenanceHost {
     pub fn run_until(&mut self, done: impl Fn(&Self) -> bool) -> Result<(), LabError> {
         while !done(self) {
             let goes_on = self.step()?;
-            if !goes_on || self.now.since(Instant::ZERO) > LONGEST {
+            if !goes_on || self.now.since(Instant::ZERO) > RUN_TIME_MAX {
                 return Err(LabError::new(
                     format!("a run that never ends, at {}", self.now),
                     "nothing happens",

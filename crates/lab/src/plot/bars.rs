@@ -1,14 +1,14 @@
 //! Bars of parts on top of each other, or lying, if their names have no room under them.
 
 use super::marks;
-use super::sheet::{self, Drawn, Name, Names, SCALE, SIZE, Sheet, Swatch, unit};
+use super::sheet::{self, DRAWING_SCALE, Drawn, Name, Names, SIZE_PIXELS, Sheet, Swatch, unit};
 use crate::{Bar, Figure};
 
 /// The part of its slot that a bar fills.
 const WIDTH: f64 = 0.62;
 
 /// The largest width of a bar, in pixels.
-const WIDEST: f64 = 70.0;
+const BAR_WIDTH_MAX: f64 = 70.0;
 
 /// The height of a lying bar with the space to the next, in pixels, if its name has one line.
 const ROW: f64 = 20.0;
@@ -26,14 +26,14 @@ fn lying_names(bars: &[Bar]) -> (Vec<Name>, f64) {
 /// Returns whether the bars lie: their names do not fit under standing ones.
 fn lie(bars: &[Bar]) -> bool {
     // The legend's width depends on its names; a quarter of the sheet is what most have.
-    let width = f64::from(SIZE.0) * 0.75 / bars.len().max(1) as f64 - 5.0;
+    let width = f64::from(SIZE_PIXELS.0) * 0.75 / bars.len().max(1) as f64 - 5.0;
     bars.iter().any(|bar| !Name::fits(&bar.label, width))
 }
 
 /// Returns the height of the figure in pixels.
 pub(super) fn height(bars: &[Bar]) -> u32 {
     if !lie(bars) {
-        return SIZE.1;
+        return SIZE_PIXELS.1;
     }
     (110.0 + lying_names(bars).1 * bars.len() as f64) as u32
 }
@@ -87,7 +87,7 @@ pub(super) fn draw(sheet: Sheet, figure: &Figure, parts: &[String], bars: &[Bar]
     }
     let slots = bars.len().max(1) as f64;
     let top = y.end;
-    let width = sheet::plot_width(&area) / (slots * f64::from(SCALE));
+    let width = sheet::plot_width(&area) / (slots * f64::from(DRAWING_SCALE));
     let names: Vec<Name> = bars.iter().map(|bar| Name::fit(&bar.label, width - 5.0)).collect();
     let lines = names.iter().map(Name::lines).max().unwrap_or(0);
     let labels = [figure.x.label.as_str(), figure.y.label.as_str()];
@@ -98,7 +98,7 @@ pub(super) fn draw(sheet: Sheet, figure: &Figure, parts: &[String], bars: &[Bar]
         (px - left, py - above)
     };
     let slot = f64::from(here(1.0, 0.0).0 - here(0.0, 0.0).0);
-    let half = (slot * WIDTH / 2.0).min(f64::from(unit(WIDEST / 2.0))) as i32;
+    let half = (slot * WIDTH / 2.0).min(f64::from(unit(BAR_WIDTH_MAX / 2.0))) as i32;
     for (index, (bar, name)) in bars.iter().zip(&names).enumerate() {
         let middle = index as f64 + 0.5;
         let mut base = 0.0;

@@ -1,7 +1,7 @@
 //! Curves with markers, and with the minimum and maximum over several seeds.
 
 use super::marks;
-use super::sheet::{self, Drawn, Name, SCALE, Sheet, Swatch, unit};
+use super::sheet::{self, DRAWING_SCALE, Drawn, Name, Sheet, Swatch, unit};
 use crate::{Figure, Line, Point};
 use plotters::element::PathElement;
 
@@ -9,7 +9,7 @@ use plotters::element::PathElement;
 const MARKERS: usize = 12;
 
 /// The number of points above which a curve is a line with some markers.
-const DENSE: usize = 30;
+const MARKED_POINTS_MAX: usize = 30;
 
 pub(super) fn draw(sheet: Sheet, figure: &Figure, lines: &[Line]) -> Drawn {
     let legend: Vec<(Swatch, &str)> =
@@ -29,7 +29,7 @@ pub(super) fn draw(sheet: Sheet, figure: &Figure, lines: &[Line]) -> Drawn {
     let y = sheet::extent(figure.y.range, heights, true);
     let room = [y.start, y.end];
     let sides = [x.start, x.end];
-    let width = sheet::plot_width(&area) / (slots * f64::from(SCALE));
+    let width = sheet::plot_width(&area) / (slots * f64::from(DRAWING_SCALE));
     let names: Vec<Name> = names.iter().map(|name| Name::fit(name, width - 5.0)).collect();
     let below = names.iter().map(Name::lines).max();
     let labels = [figure.x.label.as_str(), figure.y.label.as_str()];
@@ -63,7 +63,7 @@ pub(super) fn draw(sheet: Sheet, figure: &Figure, lines: &[Line]) -> Drawn {
                 area.draw(&PathElement::new(bar.to_vec(), style))?;
             }
         }
-        let every = if points.len() > DENSE { points.len().div_ceil(MARKERS) } else { 1 };
+        let every = if points.len() > MARKED_POINTS_MAX { points.len().div_ceil(MARKERS) } else { 1 };
         // Markers of dense curves are beside each other, not on top of each other.
         let first = if every == 1 { 0 } else { every * (index % 4) / 4 };
         for point in points.iter().skip(first).step_by(every) {

@@ -40,7 +40,7 @@ pub(crate) fn inline(figure: &Figure) -> Result<Option<String>, PlotError> {
 
 fn element(body: &str, figure: &Figure, attributes: &str) -> String {
     let (width, height) = size(figure);
-    let scale = sheet::SCALE;
+    let scale = sheet::DRAWING_SCALE;
     let title = crate::report::escape(&figure.title);
     format!(
         "<svg {attributes}width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {} {}\">\n<title>{title}</title>\n{body}",
@@ -52,9 +52,9 @@ fn element(body: &str, figure: &Figure, attributes: &str) -> String {
 /// Returns the width and height in pixels.
 fn size(figure: &Figure) -> (u32, u32) {
     match &figure.kind {
-        Kind::Stacked { bars, .. } => (sheet::SIZE.0, bars::height(bars)),
-        Kind::Distributions(lines) => (sheet::SIZE.0, rows::height(lines)),
-        _ => sheet::SIZE,
+        Kind::Stacked { bars, .. } => (sheet::SIZE_PIXELS.0, bars::height(bars)),
+        Kind::Distributions(lines) => (sheet::SIZE_PIXELS.0, rows::height(lines)),
+        _ => sheet::SIZE_PIXELS,
     }
 }
 
@@ -63,7 +63,8 @@ fn drawing(figure: &Figure) -> Result<Option<String>, PlotError> {
     let mut text = String::new();
     let (width, height) = size(figure);
     let area =
-        SVGBackend::with_string(&mut text, (width * sheet::SCALE, height * sheet::SCALE)).into_drawing_area();
+        SVGBackend::with_string(&mut text, (width * sheet::DRAWING_SCALE, height * sheet::DRAWING_SCALE))
+            .into_drawing_area();
     let sheet = Sheet::new(area);
     let drawn = match &figure.kind {
         Kind::Stacked { parts, bars } => bars::draw(sheet, figure, parts, bars),

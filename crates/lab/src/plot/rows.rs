@@ -10,7 +10,7 @@ use plotters::style::ShapeStyle;
 const ROW: f64 = 52.0;
 
 /// The part of a row that its curve may fill.
-const FILLED: f64 = 0.85;
+const CURVE_HEIGHT_SHARE: f64 = 0.85;
 
 /// The most width for the names, in pixels.
 const NAMES: f64 = 240.0;
@@ -48,7 +48,7 @@ pub(super) fn draw(sheet: Sheet, figure: &Figure, lines: &[Line]) -> Drawn {
         let foot = vec![here(sides[0], bottom), here(sides[1], bottom)];
         area.draw(&PathElement::new(foot, ShapeStyle::from(marks::INK).stroke_width(unit(0.8))))?;
         let inside = line.points.iter().filter(|p| p.y.is_finite() && (sides[0]..=sides[1]).contains(&p.x));
-        let path: Vec<_> = inside.map(|p| here(p.x, bottom - FILLED * share(p.y))).collect();
+        let path: Vec<_> = inside.map(|p| here(p.x, bottom - CURVE_HEIGHT_SHARE * share(p.y))).collect();
         marks::path(&area, path, 0)?;
         let (x, y) = here(sides[0], bottom - 0.5);
         name.draw_left(&area, (x - unit(8.0) as i32, y))?;

@@ -16,15 +16,15 @@ use plotters::style::{
 use std::ops::Range;
 
 /// The width and height of a figure, in pixels at its usual size.
-pub(super) const SIZE: (u32, u32) = (720, 400);
+pub(super) const SIZE_PIXELS: (u32, u32) = (720, 400);
 
 /// The scale of the drawing: the library places everything on whole numbers, which is invisible at this scale.
-pub(super) const SCALE: u32 = 4;
+pub(super) const DRAWING_SCALE: u32 = 4;
 
 /// The size of plain text, in pixels, and the smallest of a name under an axis.
-const TEXT: f64 = 13.0;
-const LEGIBLE: f64 = 11.0;
-const TITLE: f64 = 15.0;
+const TEXT_PIXELS: f64 = 13.0;
+const AXIS_TEXT_PIXELS_MIN: f64 = 11.0;
+const TITLE_PIXELS: f64 = 15.0;
 
 /// The distance between the lines of a name, and the most lines.
 pub(super) const LINE: f64 = 14.0;
@@ -37,7 +37,7 @@ pub(super) type Drawn<T = ()> = Result<T, DrawError>;
 
 /// Converts a length in pixels to the library's units.
 pub(super) fn unit(pixels: f64) -> u32 {
-    (pixels * f64::from(SCALE)).round() as u32
+    (pixels * f64::from(DRAWING_SCALE)).round() as u32
 }
 
 /// The sample beside a name in a legend.
@@ -59,10 +59,10 @@ impl<'a> Sheet<'a> {
     /// Draws paper, title and legend; returns the rest for the plot.
     pub(super) fn begin(self, figure: &Figure, legend: &[(Swatch, &str)]) -> Drawn<Area<'a>> {
         self.area.fill(&PAPER)?;
-        let title = wrapped(&figure.title, f64::from(SIZE.0) - 30.0, TITLE * BOLD);
+        let title = wrapped(&figure.title, f64::from(SIZE_PIXELS.0) - 30.0, TITLE_PIXELS * BOLD_WIDTH_RATIO);
         let (head, rest) = self.area.split_vertically(unit(18.0 + 18.0 * title.len() as f64));
-        let middle = SIZE.0 * SCALE / 2;
-        let size = fitting(&title, f64::from(SIZE.0) - 20.0, TITLE, BOLD);
+        let middle = SIZE_PIXELS.0 * DRAWING_SCALE / 2;
+        let size = fitting(&title, f64::from(SIZE_PIXELS.0) - 20.0, TITLE_PIXELS, BOLD_WIDTH_RATIO);
         for (row, line) in title.into_iter().enumerate() {
             let at = (middle as i32, unit(19.0 + 18.0 * row as f64) as i32);
             head.draw(&Text::new(line, at, style(size, FontStyle::Bold, HPos::Center, VPos::Center)))?;
@@ -71,11 +71,11 @@ impl<'a> Sheet<'a> {
             return Ok(rest);
         }
         // A third of the sheet at most; longer names get several lines.
-        let longest = legend.iter().map(|(_, name)| width(name, TEXT)).fold(0.0, f64::max);
-        let room = (f64::from(SIZE.0) / 3.0).min(56.0 + longest);
-        let (plot, margin) = rest.split_horizontally(unit(f64::from(SIZE.0) - room));
+        let longest = legend.iter().map(|(_, name)| width(name, TEXT_PIXELS)).fold(0.0, f64::max);
+        let room = (f64::from(SIZE_PIXELS.0) / 3.0).min(56.0 + longest);
+        let (plot, margin) = rest.split_horizontally(unit(f64::from(SIZE_PIXELS.0) - room));
         let names: Vec<Vec<String>> =
-            legend.iter().map(|(_, name)| wrapped(name, room - 56.0, TEXT)).collect();
+            legend.iter().map(|(_, name)| wrapped(name, room - 56.0, TEXT_PIXELS)).collect();
         let mut top = 22.0;
         for ((swatch, _), name) in legend.iter().zip(names) {
             let y = unit(top + LINE * (name.len().max(1) - 1) as f64 / 2.0) as i32;
@@ -90,7 +90,7 @@ impl<'a> Sheet<'a> {
                     marks::marker(&margin, ((left + right) / 2, y), index)?;
                 }
             }
-            let size = fitting(&name, room - 50.0, TEXT, 1.0);
+            let size = fitting(&name, room - 50.0, TEXT_PIXELS, 1.0);
             let style = style(size, FontStyle::Normal, HPos::Left, VPos::Center);
             for line in &name {
                 margin.draw(&Text::new(
@@ -138,7 +138,7 @@ pub(super) fn axes<'a, 'b>(
     let foot = 34.0 + if let Names::Below(lines) = names { LINE * lines as f64 } else { 14.0 };
     let side = if let Names::Left(width) = names { 22.0 + width } else { 66.0 };
     let lying = matches!(names, Names::Left(_));
-    let plot = f64::from(area.dim_in_pixel().0) / f64::from(SCALE) - side - 14.0;
+    let plot = f64::from(area.dim_in_pixel().0) / f64::from(DRAWING_SCALE) - side - 14.0;
     let mut chart = ChartBuilder::on(area)
         .margin_top(unit(6.0))
         .margin_right(unit(14.0))
@@ -146,8 +146,8 @@ pub(super) fn axes<'a, 'b>(
         .x_label_area_size(unit(foot))
         .y_label_area_size(unit(side))
         .build_cartesian_2d(x, y)?;
-    let plain = style(TEXT, FontStyle::Normal, HPos::Center, VPos::Center);
-    let title = style(TEXT + 0.5, FontStyle::Normal, HPos::Center, VPos::Center);
+    let plain = style(TEXT_PIXELS, FontStyle::Normal, HPos::Center, VPos::Center);
+    let title = style(TEXT_PIXELS + 0.5, FontStyle::Normal, HPos::Center, VPos::Center);
     let number = |value: &f64| tick(*value);
     let mut mesh = chart.configure_mesh();
     if lying {
@@ -184,12 +184,12 @@ pub(super) fn axes<'a, 'b>(
 
 /// The width of a character of plain text, as a part of its size, and how much wider a bold one is. These are those of wide
 /// fonts, so that a text has room in whatever font a browser takes.
-const EM: f64 = 0.64;
-const BOLD: f64 = 1.13;
+const CHAR_WIDTH_RATIO: f64 = 0.64;
+const BOLD_WIDTH_RATIO: f64 = 1.13;
 
 /// Returns the width of a text of this size, in pixels.
 fn width(text: &str, size: f64) -> f64 {
-    text.chars().count() as f64 * EM * size
+    text.chars().count() as f64 * CHAR_WIDTH_RATIO * size
 }
 
 /// Breaks a text of this size between words into lines of a width in pixels; a longer word has a line of its own.
@@ -197,7 +197,7 @@ fn wrapped(text: &str, room: f64, size: f64) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
         match lines.last_mut() {
-            Some(line) if width(line, size) + width(word, size) + EM * size <= room => {
+            Some(line) if width(line, size) + width(word, size) + CHAR_WIDTH_RATIO * size <= room => {
                 line.push(' ');
                 line.push_str(word);
             }
@@ -221,16 +221,16 @@ pub(super) struct Name {
 
 impl Name {
     pub(super) fn fit(name: &str, room: f64) -> Self {
-        let mut lines = wrapped(name, room, TEXT);
+        let mut lines = wrapped(name, room, TEXT_PIXELS);
         lines.truncate(MOST_LINES);
-        let size = fitting(&lines, room, TEXT, 1.0);
+        let size = fitting(&lines, room, TEXT_PIXELS, 1.0);
         Self { lines, size }
     }
 
     /// Returns whether a name has room in a slot without smaller letters than are legible, and without loss.
     pub(super) fn fits(name: &str, room: f64) -> bool {
-        let lines = wrapped(name, room, LEGIBLE);
-        lines.len() <= MOST_LINES && fitting(&lines, room, LEGIBLE, 1.0) >= LEGIBLE
+        let lines = wrapped(name, room, AXIS_TEXT_PIXELS_MIN);
+        lines.len() <= MOST_LINES && fitting(&lines, room, AXIS_TEXT_PIXELS_MIN, 1.0) >= AXIS_TEXT_PIXELS_MIN
     }
 
     pub(super) fn lines(&self) -> usize {
@@ -246,7 +246,7 @@ impl Name {
     pub(super) fn draw_left(&self, area: &Area, (x, y): (i32, i32)) -> Drawn {
         let first = -LINE * (self.lines.len().max(1) - 1) as f64 / 2.0;
         for (row, line) in self.lines.iter().enumerate() {
-            let y = y + ((first + LINE * row as f64) * f64::from(SCALE)).round() as i32;
+            let y = y + ((first + LINE * row as f64) * f64::from(DRAWING_SCALE)).round() as i32;
             let style = style(self.size, FontStyle::Normal, HPos::Right, VPos::Center);
             area.draw(&Text::new(line.clone(), (x, y), style))?;
         }
@@ -274,7 +274,7 @@ fn tick(value: f64) -> String {
 
 fn style<'t>(size: f64, weight: FontStyle, h: HPos, v: VPos) -> TextStyle<'t> {
     // The library divides its argument by 1.24.
-    let size = size * f64::from(SCALE) * 1.24;
+    let size = size * f64::from(DRAWING_SCALE) * 1.24;
     (FontFamily::SansSerif, size, weight)
         .into_font()
         .transform(FontTransform::None)

@@ -16,10 +16,10 @@ const HP_PLACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/dri
 
 /// The parameters of the stand-in; [`Week::stand_in`] gives the reasons.
 const BURST: u64 = 15;
-const GAP: Duration = Duration::from_millis(23);
+const REQUEST_GAP: Duration = Duration::from_millis(23);
 const BLOCK: u64 = 16;
 const BLOCKS: u64 = 18_000;
-const FOOTPRINT: u64 = 1_300_000_000 / 512;
+const FOOTPRINT_SECTORS: u64 = 1_300_000_000 / 512;
 const DAY: Duration = Duration::from_secs(86_400);
 
 fn at_least_one(n: u64) -> NonZeroU64 {
@@ -89,7 +89,7 @@ impl Week {
     pub(crate) fn stand_in(capacity: Sectors, days: u32, per_day: u64, seed: u64) -> Self {
         let mut stream = Stream::new(seed, "lab.week");
         let mut below = |n| stream.below(at_least_one(n));
-        let places = capacity.get().min(FOOTPRINT) / BLOCK;
+        let places = capacity.get().min(FOOTPRINT_SECTORS) / BLOCK;
         let blocks: Vec<(LbnRange, bool)> = (0..BLOCKS)
             .map(|_| {
                 let sectors = match below(100) {
@@ -110,11 +110,11 @@ impl Week {
             .collect();
         let all = popularity.last().copied().unwrap_or(0.0);
         let per_burst = DAY.as_nanos() * BURST / per_day.max(1);
-        let silence = Duration::from_nanos(per_burst.saturating_sub(GAP.as_nanos() * BURST));
+        let silence = Duration::from_nanos(per_burst.saturating_sub(REQUEST_GAP.as_nanos() * BURST));
         let mut now = Instant::ZERO;
         let mut records = Vec::new();
         for _ in 0..u64::from(days) * per_day {
-            now += stream.exponential_time(GAP);
+            now += stream.exponential_time(REQUEST_GAP);
             if stream.below(at_least_one(BURST)) == 0 {
                 now += stream.exponential_time(silence);
             }
@@ -185,7 +185,7 @@ mod tests {
     fn the_stand_in_resembles_the_real_trace() {
         let week = Week::stand_in(Sectors::new(1 << 24), 1, 40_000, 1);
         assert_eq!(week.records.len(), 40_000);
-        assert!(week.end().get() <= FOOTPRINT);
+        assert!(week.end().get() <= FOOTPRINT_SECTORS);
         let mut blocks: BTreeMap<u64, u64> = BTreeMap::new();
         for record in &week.records {
             *blocks.entry(record.range.start().get()).or_default() += 1;

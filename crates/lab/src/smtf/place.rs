@@ -10,7 +10,7 @@ use units::{Bytes, Instant, Sectors};
 use workload::{Arrival, Issuer, Random, RandomConfig};
 
 /// The number of requests that wait.
-const WAITING: u32 = 20;
+const WAITING_REQUESTS: u32 = 20;
 /// The commands after which the prober of a profile gives up: ten times the usual number.
 const PROBING: u64 = 300_000;
 /// The samples of each distance, if all are probed.
@@ -49,7 +49,7 @@ impl Place {
         let failed = |e| LabError::new("random requests", e);
         let sector = Bytes::new(u64::from(self.profile.sector_bytes));
         let load = Random::new(RandomConfig::new(self.area, sector), seed).map_err(failed)?;
-        Issuer::new(load, Arrival::outstanding(WAITING), Instant::ZERO, seed).map_err(failed)
+        Issuer::new(load, Arrival::outstanding(WAITING_REQUESTS), Instant::ZERO, seed).map_err(failed)
     }
 
     /// Returns the mean time at the drive over the last tenth of this number of requests, ms.

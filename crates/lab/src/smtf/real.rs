@@ -200,7 +200,7 @@ pub(crate) struct FromProfile {
 
 /// The widening of the margin by a lost revolution; a request in time narrows it by a fiftieth of this, so that two in
 /// a hundred are late.
-const WIDER: Duration = Duration::from_micros(50);
+const MARGIN_STEP: Duration = Duration::from_micros(50);
 
 impl FromProfile {
     /// Makes it from a true profile, and the times of the electronics that the drive itself reports.
@@ -306,8 +306,8 @@ impl Chooser for FromProfile {
         let turn = self.model.rpm().time_within(units::Arc::TURN);
         let margin = &mut self.margin[usize::from(op.is_write())];
         *margin = match seen.time > expected + turn / 2 {
-            true => (*margin + WIDER).min(turn / 2),
-            false => margin.saturating_sub(WIDER / 50),
+            true => (*margin + MARGIN_STEP).min(turn / 2),
+            false => margin.saturating_sub(MARGIN_STEP / 50),
         };
     }
 }

@@ -7,29 +7,29 @@ use crate::frame::{Broken, Reader, Writer};
 const WARM_UP: u32 = 32;
 
 /// The normal error is the mean over about this number of predictions of a class.
-const SLOW: u32 = 1_024;
+const NORMAL_ERROR_PREDICTIONS: u32 = 1_024;
 
 /// The guess that a class is compared with is the mean of about this number of its latest times: it reflects the
 /// current load.
-const FAST: u32 = 32;
+const GUESS_TIMES: u32 = 32;
 
 /// The error of the guess is the mean over about this number of predictions.
-const GUESSED: u32 = 64;
+const GUESS_ERROR_PREDICTIONS: u32 = 64;
 
 /// The most that one error counts, in errors of the guess: one retry does not mean another drive.
-const MOST: u64 = 4;
+const ERROR_GUESSES_MAX: u64 = 4;
 
 /// Errors up to this percentage of the normal one count as normal.
-const ALLOWED: u64 = 130;
+const NORMAL_ERROR_PERCENT_MAX: u64 = 130;
 
 /// Errors up to this percentage of the guess's also count as normal.
-const NO_WORSE: u64 = 100;
+const GUESS_ERROR_PERCENT_MAX: u64 = 100;
 
 /// One error of a guess.
-const ONE: u64 = 1 << 10;
+const GUESS_ERROR_UNIT: u64 = 1 << 10;
 
 /// The sum of further errors at which the drive counts as another one.
-const ALARM: u64 = 100 * ONE;
+const ERROR_SUM_MAX: u64 = 100 * GUESS_ERROR_UNIT;
 
 /// The number of doublings of a distance.
 const DOUBLINGS: usize = 64;
@@ -82,7 +82,7 @@ const SOURCES: usize = 5;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Change {
     classes: Vec<Class>,
-    /// The sum in parts of a guess's error, [`ONE`] each.
+    /// The sum in parts of a guess's error, [`GUESS_ERROR_UNIT`] each.
     sum: u64,
     /// The mean error over all classes, for the statistics.
     all: Mean,
@@ -130,7 +130,7 @@ impl Default for Change {
 
 impl Change {
     /// The memory in bytes.
-    pub const MEMORY: usize = SOURCES * DOUBLINGS * size_of::<Class>();
+    pub const MEMORY_BYTES: usize = SOURCES * DOUBLINGS * size_of::<Class>();
 
     /// Writes the sum (u64), the mean of all, the number of classes with predictions (u64), and each with its index
     /// (u32): three means, a mean as its number of values (u32) and their sum (u64).
@@ -158,14 +158,17 @@ impl Change {
             if fits { Ok(mean) } else { Err(read.wrong("errors that no learner has had")) }
         };
         let mut these = Self { sum: read.u64()?, ..Self::default() };
-        if these.sum > ALARM {
+        if these.sum > ERROR_SUM_MAX {
             return Err(read.wrong("an alarm that was not handled"));
         }
-        these.all = mean(read, SLOW)?;
+        these.all = mean(read, NORMAL_ERROR_PREDICTIONS)?;
         for _ in 0..read.count(0, 40, "more kinds of predictions than there are bytes")? {
             let i = read.u32()? as usize;
-            let class =
-                Class { errors: mean(read, SLOW)?, times: mean(read, FAST)?, guessed: mean(read, GUESSED)? };
+            let class = Class {
+                errors: mean(read, NORMAL_ERROR_PREDICTIONS)?,
+                times: mean(read, GUESS_TIMES)?,
+                guessed: mean(read, GUESS_ERROR_PREDICTIONS)?,
+            };
             *these.classes.get_mut(i).ok_or_else(|| read.wrong("a kind of predictions that is none"))? =
                 class;
         }
@@ -186,21 +189,23 @@ impl Change {
         let (mut error, mut guess) = (expected.abs_diff(time), class.times.get().abs_diff(time));
         let known = class.errors.seen >= WARM_UP;
         if known {
-            let most = class.guessed.get().max(1) * MOST;
+            let most = class.guessed.get().max(1) * ERROR_GUESSES_MAX;
             (error, guess) = (error.min(most), guess.min(most));
             if source.tells() {
                 let guessed = class.guessed.get().max(1);
-                let normal = (class.errors.get() * ALLOWED / 100).max(guessed * NO_WORSE / 100);
-                self.sum = (self.sum + error * ONE / guessed).saturating_sub(normal * ONE / guessed);
+                let normal = (class.errors.get() * NORMAL_ERROR_PERCENT_MAX / 100)
+                    .max(guessed * GUESS_ERROR_PERCENT_MAX / 100);
+                self.sum = (self.sum + error * GUESS_ERROR_UNIT / guessed)
+                    .saturating_sub(normal * GUESS_ERROR_UNIT / guessed);
             }
         }
         if class.times.seen > 0 {
-            class.guessed.add(guess, GUESSED);
+            class.guessed.add(guess, GUESS_ERROR_PREDICTIONS);
         }
-        class.times.add(time, FAST);
-        class.errors.add(error, SLOW);
-        self.all.add(error, SLOW);
-        let alarm = self.sum > ALARM;
+        class.times.add(time, GUESS_TIMES);
+        class.errors.add(error, NORMAL_ERROR_PREDICTIONS);
+        self.all.add(error, NORMAL_ERROR_PREDICTIONS);
+        let alarm = self.sum > ERROR_SUM_MAX;
         if alarm {
             *self = Self::default();
         }

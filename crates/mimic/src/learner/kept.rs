@@ -13,12 +13,12 @@ use super::change::Change;
 use super::{Learner, LearnerConfig, LearnerError, PAGE, Side};
 use crate::file::{self, PutTable};
 use crate::frame::{Broken, File, HEAD, Reader, Writer, cut};
-use crate::search::FURTHEST;
+use crate::search::DISTANCE_SECTORS_MAX;
 use std::io::{Cursor, ErrorKind, Read, Seek};
 use thiserror::Error;
 use units::{Bytes, Sectors};
 
-const LETTERS: [u8; 8] = *b"FBLEARN\n";
+const MAGIC: [u8; 8] = *b"FBLEARN\n";
 
 /// The version that is written, and the only one that is read.
 const VERSION: u32 = 2;
@@ -153,7 +153,7 @@ impl Saving {
         let pages = cells.div_ceil(PAGE).max(1);
         for _ in 0..pages {
             let Some(side) = learner.pairs.get(self.pair) else {
-                let nothing = Writer::new(LETTERS, VERSION, 0);
+                let nothing = Writer::new(MAGIC, VERSION, 0);
                 let (bytes, beginning) = std::mem::replace(&mut self.out, nothing).end();
                 return SavedPart::Last { bytes, beginning };
             };
@@ -250,7 +250,7 @@ impl Learner {
     /// # Ok::<(), LearntError>(())
     /// ```
     pub fn begin_saving(&self, drive: &str) -> Saving {
-        let mut out = Writer::new(LETTERS, VERSION, 4_096);
+        let mut out = Writer::new(MAGIC, VERSION, 4_096);
         out.name(drive);
         out.u64(self.config.capacity.get());
         out.u64(self.config.unit.get());
@@ -290,7 +290,7 @@ impl Learner {
         // An invalid configuration must not be reported as a fault of the bytes.
         config.check()?;
         let file = File::new(source);
-        let mut read = Reader::open(&file, LETTERS, VERSION)?;
+        let mut read = Reader::open(&file, MAGIC, VERSION)?;
         let found = read.name()?;
         let capacity = Sectors::new(read.u64()?);
         if found != cut(drive) || capacity != config.capacity {
@@ -335,7 +335,7 @@ impl Learner {
         }
         while left > 0 {
             let to_next;
-            (distance, to_next) = read.after(distance, first, FURTHEST)?;
+            (distance, to_next) = read.after(distance, first, DISTANCE_SECTORS_MAX)?;
             first = false;
             let (samples, mean) = (read.u8()?, read.u32()?);
             if samples == 0 {

@@ -5,7 +5,7 @@ use crate::check_points::{CheckPoints, Verdict, error_of};
 use crate::table::on_line;
 
 /// The most known cells on one side of a gap that may be check points for it, including the end of the line.
-const MOST: usize = 6;
+const CHECK_POINTS_MAX: usize = 6;
 
 /// Known cells, and the gaps between neighbours that count as straight.
 ///
@@ -90,9 +90,9 @@ impl Lines {
             return;
         }
         // The known cells whose gaps have this one as a check point, and the check points of these gaps.
-        let mut around = [0usize; 4 * MOST + 1];
-        let (mut begin, mut end) = (2 * MOST, 2 * MOST + 1);
-        around[2 * MOST] = i;
+        let mut around = [0usize; 4 * CHECK_POINTS_MAX + 1];
+        let (mut begin, mut end) = (2 * CHECK_POINTS_MAX, 2 * CHECK_POINTS_MAX + 1);
+        around[2 * CHECK_POINTS_MAX] = i;
         while begin > 0
             && let Some(left) = self.known.below(around[begin])
         {
@@ -105,11 +105,11 @@ impl Lines {
             around[end] = right;
             end += 1;
         }
-        let mut points = [(0i64, 0u64); 4 * MOST + 1];
+        let mut points = [(0i64, 0u64); 4 * CHECK_POINTS_MAX + 1];
         for k in begin..end {
             points[k] = point(around[k]);
         }
-        let (first, past) = (begin.max(MOST), end.min(3 * MOST + 1));
+        let (first, past) = (begin.max(CHECK_POINTS_MAX), end.min(3 * CHECK_POINTS_MAX + 1));
         for (left, cell) in (first..past).zip(&around[first..past]) {
             if left + 1 < end && straight(&points[begin..end], left - begin, check) {
                 self.straight.insert(*cell);
@@ -122,7 +122,7 @@ impl Lines {
 
 /// Returns whether the gap after `points[left]` is straight.
 fn straight(points: &[(i64, u64)], left: usize, check: &CheckPoints) -> bool {
-    for n in 1..=(2 * (MOST - 1)).min(check.most() as usize) {
+    for n in 1..=(2 * (CHECK_POINTS_MAX - 1)).min(check.most() as usize) {
         // The same number of check points on either side; an odd one on the left, or if that fails on the right.
         for odd_left in [true, false] {
             let on_left = if odd_left { n.div_ceil(2) } else { n / 2 };

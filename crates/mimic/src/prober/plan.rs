@@ -3,7 +3,7 @@
 use super::READS;
 use crate::check_points::CheckPoints;
 use crate::distance::Pair;
-use crate::search::FURTHEST;
+use crate::search::DISTANCE_SECTORS_MAX;
 use crate::summary::Metric;
 use std::ops::RangeInclusive;
 use thiserror::Error;
@@ -13,7 +13,7 @@ use units::{Bytes, Sectors};
 const MOST_SAMPLES: u32 = 1 << 16;
 
 /// The most sectors of a drive: 2^44, nine petabytes in sectors of 512 bytes.
-const MOST_SECTORS: u64 = FURTHEST.unsigned_abs();
+const MOST_SECTORS: u64 = DISTANCE_SECTORS_MAX.unsigned_abs();
 
 /// The least memory: room for the first distances.
 const LEAST_MEMORY: Bytes = Bytes::new(64 << 10);

@@ -4,7 +4,7 @@ use super::ProbeError;
 use units::Lbn;
 
 /// The most requests that may fail because of such sectors: a drive that has lost more should be rescued, not probed.
-pub(super) const MOST: usize = 256;
+pub(super) const FAILURES_MAX: usize = 256;
 
 /// The most such failures in a row: a drive that is gone fails everywhere.
 const MOST_IN_A_ROW: u64 = 48;
@@ -20,7 +20,7 @@ pub(super) struct Unreadable {
 
 impl Unreadable {
     pub fn new() -> Self {
-        Self { lbns: Vec::with_capacity(MOST), failures: 0, in_a_row: 0 }
+        Self { lbns: Vec::with_capacity(FAILURES_MAX), failures: 0, in_a_row: 0 }
     }
 
     /// Returns the memory of the list, in bytes.
@@ -47,7 +47,7 @@ impl Unreadable {
         self.failures += 1;
         self.in_a_row += 1;
         let (failures, in_a_row) = (self.failures, self.in_a_row);
-        if failures > MOST as u64 || in_a_row > MOST_IN_A_ROW {
+        if failures > FAILURES_MAX as u64 || in_a_row > MOST_IN_A_ROW {
             return Err(ProbeError::Unreadable { failures, in_a_row });
         }
         if let Err(place) = self.lbns.binary_search(&lbn.get()) {

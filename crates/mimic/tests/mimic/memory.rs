@@ -15,7 +15,7 @@ use units::{Bytes, Duration, Sectors};
 static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
 
 /// The memory that the test and its harness may take meanwhile.
-const BESIDE: u64 = 8 << 10;
+const HARNESS_BYTES_MAX: u64 = 8 << 10;
 
 /// The memory of the windows into a file that is read.
 const WINDOWS: u64 = 6 * (4 << 10);
@@ -32,7 +32,7 @@ fn crooked(at: u64) -> Duration {
 }
 
 /// The memory of a part that is written: 512 distances, with seventeen times each at most, in a vector that grows.
-const PART: u64 = 2 * (64 << 10);
+const PART_BYTES_MAX: u64 = 2 * (64 << 10);
 
 /// Probes until memory runs out; returns the table, after writing it to a file and reading it.
 fn probe(memory: u64, metric: Metric, pairs: &[Pair], capacity: Sectors, check_points: CheckPoints) -> Table {
@@ -139,10 +139,11 @@ fn no_more_memory_is_ever_taken_than_was_granted() {
                 (Sectors::new(1 << 40), CheckPoints::fixed(10, 100)),
             ] {
                 let begin = now();
-                let table = within(memory + BESIDE, || probe(memory, metric, pairs, capacity, rule));
+                let table =
+                    within(memory + HARNESS_BYTES_MAX, || probe(memory, metric, pairs, capacity, rule));
                 let held = now() - begin;
                 let says = table.memory().get();
-                assert!(says.abs_diff(held) <= BESIDE / 4, "{says} said, {held} held, {metric}");
+                assert!(says.abs_diff(held) <= HARNESS_BYTES_MAX / 4, "{says} said, {held} held, {metric}");
 
                 // A learner over it takes no more in all; nor does one without it.
                 for table in [Some(table), None] {
@@ -155,18 +156,18 @@ fn no_more_memory_is_ever_taken_than_was_granted() {
                         ..LearnerConfig::new(TB_20, Sectors::new(8))
                     };
                     let before = now();
-                    let learner = within(memory + BESIDE - of_table, || {
+                    let learner = within(memory + HARNESS_BYTES_MAX - of_table, || {
                         let mut learner = Learner::new(config, table).unwrap();
                         learn(&mut learner, memory / 128);
                         learner
                     });
                     let held = now() + of_table - before;
                     let says = learner.memory().get() - size_of::<Learner>() as u64;
-                    assert!(says.abs_diff(held) <= BESIDE / 4, "{says} said, {held} held");
+                    assert!(says.abs_diff(held) <= HARNESS_BYTES_MAX / 4, "{says} said, {held} held");
                     assert!(learner.memory().get() <= memory && held > memory / 4, "{held} of {memory}");
                     // Nor does one that is loaded from its file, with the table and without it.
                     let (known, path) = (learner.stats().known, file());
-                    within(PART, || save(&learner, &path));
+                    within(PART_BYTES_MAX, || save(&learner, &path));
                     drop(learner);
                     let mut from = File::open(&path).unwrap();
                     let again =

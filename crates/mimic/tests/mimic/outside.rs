@@ -164,7 +164,7 @@ fn idle_time_teaches_it_without_a_profile() {
 }
 
 /// The sectors of the largest drive here.
-const LARGEST: Sectors = Sectors::new(1 << 33);
+const DRIVE_SECTORS_MAX: Sectors = Sectors::new(1 << 33);
 
 #[test]
 fn another_drive_of_the_same_speed_is_noticed_through_the_noise() {
@@ -175,7 +175,7 @@ fn another_drive_of_the_same_speed_is_noticed_through_the_noise() {
         ("quantum-atlas-10k", "nearline-4tb"),
     ] {
         let place = (100_000_000, 20);
-        let learnt = go_on(old, learner(LARGEST), place, 20_000);
+        let learnt = go_on(old, learner(DRIVE_SECTORS_MAX), place, 20_000);
         assert_eq!(learnt.stats().changes, 0, "{old}");
         let noticed = go_on(new, learnt, place, 4_000);
         assert_eq!(noticed.stats().changes, 1, "{old}, then {new}");
@@ -187,7 +187,7 @@ fn another_drive_of_the_same_speed_is_noticed_through_the_noise() {
 #[test]
 fn another_load_is_not_taken_for_another_drive() {
     for drive in ["quantum-atlas-10k", "nearline-4tb"] {
-        let mut learner = learner(LARGEST);
+        let mut learner = learner(DRIVE_SECTORS_MAX);
         for (bytes, waiting) in [(100_000_000, 20), (9_000_000_000, 4), (10_000_000, 64), (1_000_000_000, 2)]
         {
             learner = go_on(drive, learner, (bytes, waiting), 20_000);

@@ -176,9 +176,9 @@ fn normalised(path: &Path) -> PathBuf {
 
 /// Returns text from a file in a form fit for a message: short, and without control characters.
 pub(super) fn printable(text: &str) -> String {
-    const LONGEST: usize = 40;
-    let mut shown: String = text.chars().take(LONGEST).flat_map(char::escape_debug).collect();
-    if text.chars().nth(LONGEST).is_some() {
+    const SHOWN_CHARS_MAX: usize = 40;
+    let mut shown: String = text.chars().take(SHOWN_CHARS_MAX).flat_map(char::escape_debug).collect();
+    if text.chars().nth(SHOWN_CHARS_MAX).is_some() {
         shown.push_str("...");
     }
     shown

@@ -3,7 +3,7 @@
 use super::{Connection, Event, State, Tls};
 use crate::error::Violation;
 use crate::export::{Export, MOST_NAME_BYTES};
-use crate::reply::{ALLOCATION, MEMORY};
+use crate::reply::{ALLOCATION_CONTEXT_ID, MEMORY_CONTEXT_ID};
 use crate::request::Contexts;
 use crate::wire::{OPTION, OPTION_HEADER, OPTION_REPLY, Put, Reader, handshake, info, option, reply};
 
@@ -204,8 +204,10 @@ impl Connection {
             allocation: wanted.allocation && can.block_status,
             memory: wanted.memory && can.memory_status,
         };
-        let offers =
-            [(chosen.allocation, ALLOCATION, BASE_ALLOCATION), (chosen.memory, MEMORY, FREEBLOCK_MEMORY)];
+        let offers = [
+            (chosen.allocation, ALLOCATION_CONTEXT_ID, BASE_ALLOCATION),
+            (chosen.memory, MEMORY_CONTEXT_ID, FREEBLOCK_MEMORY),
+        ];
         for (_, number, context) in offers.into_iter().filter(|(on, ..)| *on) {
             let mut data = Vec::new();
             data.put_u32(if set { number } else { 0 });

@@ -9,8 +9,8 @@ use units::{Instant, Lbn, LbnRange, Op, Sectors};
 
 /// The number of reads repeated after a pause to find the platter's angle, and the number of last reads from which they are
 /// chosen.
-const RESYNC: usize = 15;
-const RECENT: usize = 90;
+const RESYNC_READS: usize = 15;
+const RECENT_READS: usize = 90;
 
 /// The number of last commands among which there is one that returns the arm after other hosts' commands.
 const RECENT_RETURN: usize = 10_000;
@@ -22,14 +22,14 @@ const HIT_NS: f64 = 900_000.0;
 const MOST_RETURNS: u64 = 20_000;
 
 /// The number of reads elsewhere that evict the last ones from an unknown buffer.
-const FORGET: u64 = 4;
+const EVICTING_READS: u64 = 4;
 
 /// Repeated reads agree if their ends differ by less than this, in revolutions.
-const AGREES: f64 = 0.025;
+const EQUAL_ENDS_REVOLUTIONS_MAX: f64 = 0.025;
 
 /// The largest relative change of the spindle's speed during a pause, and the number of speeds tried on either side.
 const MOST_SLOWER: f64 = 0.012;
-const SPEEDS: i32 = 60;
+const SPEEDS_PER_SIDE: i32 = 60;
 
 /// A device whose commands are recorded; recorded ones are answered from the record.
 pub(crate) struct Recorder<'a> {
@@ -314,18 +314,19 @@ impl<'a> Recorder<'a> {
         let turn = f64::from_bits(self.journal.revolution);
         let shows = |entry: &&Entry| self.shows_angle(entry);
         let reads: Vec<Entry> =
-            self.journal.entries.iter().rev().filter(shows).take(RECENT).copied().collect();
+            self.journal.entries.iter().rev().filter(shows).take(RECENT_READS).copied().collect();
         let end = self.journal.entries.last().map_or(Instant::ZERO, |e| e.done.timed.completed);
         let phase = |t: Instant| (t.as_nanos() as f64 / turn).rem_euclid(1.0);
         // A drive that stayed on may have them in its buffer.
         let mut draw = Draw::new(self.journal.dice() ^ self.journal.commands());
-        let elsewhere = (0..self.segments + FORGET).map(|_| Lbn::new(draw.below(self.journal.capacity)));
+        let elsewhere =
+            (0..self.segments + EVICTING_READS).map(|_| Lbn::new(draw.below(self.journal.capacity)));
         for lbn in elsewhere {
             repeated(self.device, LbnRange::new(lbn, Sectors::new(1)))?;
         }
         let mut agreeing = Vec::new();
         // The oldest first: the youngest may still be in the buffer.
-        let step = RECENT.div_ceil(RESYNC);
+        let step = RECENT_READS.div_ceil(RESYNC_READS);
         let spread = (0..step).flat_map(|first| reads.iter().rev().skip(first).step_by(step));
         for entry in spread {
             let Some(timed) = repeated(self.device, entry.range)?.filter(|&timed| self.is_from_medium(timed))
@@ -336,7 +337,7 @@ impl<'a> Recorder<'a> {
             let before = entry.done.timed.completed;
             let offset = (phase(before) - phase(timed.completed)).rem_euclid(1.0);
             agreeing.push((timed.completed, offset));
-            if agreeing.len() == RESYNC {
+            if agreeing.len() == RESYNC_READS {
                 break;
             }
         }
@@ -392,16 +393,19 @@ fn best_offset(repeated: &[(Instant, f64)], turn: f64) -> (f64, usize) {
     let wrapped = |a: f64| (a + 0.5).rem_euclid(1.0) - 0.5;
     let Some(&(last, _)) = repeated.last() else { return (0.0, 0) };
     let mut best = (0.0, 0, f64::MAX);
-    for step in -SPEEDS..=SPEEDS {
-        let slower = MOST_SLOWER * f64::from(step) / f64::from(SPEEDS);
+    for step in -SPEEDS_PER_SIDE..=SPEEDS_PER_SIDE {
+        let slower = MOST_SLOWER * f64::from(step) / f64::from(SPEEDS_PER_SIDE);
         let at_last = |&(at, offset): &(Instant, f64)| {
             let turns = last.saturating_since(at).as_nanos() as f64 / turn;
             (offset + slower * turns).rem_euclid(1.0)
         };
         for one in repeated {
             let middle = at_last(one);
-            let near: Vec<f64> =
-                repeated.iter().map(|r| wrapped(at_last(r) - middle)).filter(|d| d.abs() < AGREES).collect();
+            let near: Vec<f64> = repeated
+                .iter()
+                .map(|r| wrapped(at_last(r) - middle))
+                .filter(|d| d.abs() < EQUAL_ENDS_REVOLUTIONS_MAX)
+                .collect();
             let apart: f64 = near.iter().map(|d| d.abs()).sum();
             // The most reads in agreement, then the closest agreement.
             if (near.len(), -apart) > (best.1, -best.2) {

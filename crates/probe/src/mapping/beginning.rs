@@ -10,12 +10,12 @@ use crate::zone::{Level, Region, Shift, Zone};
 const DENSITY_STEPS: [u64; 14] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1_024, 2_048, 4_096, 8_192];
 
 /// An angle larger than this many standard deviations of a reading is visible.
-const SEEN: f64 = 8.0;
+const VISIBLE_DEVIATIONS_MIN: f64 = 8.0;
 
 /// The sectors after a zone's first with which its density is checked (only the first with exact times); and the tolerance
 /// of the check, in standard deviations of a reading.
-const NEXT: [u64; 3] = [1, 3, 6];
-const NEAR_NEXT: f64 = 5.0;
+const CHECKED_SECTORS: [u64; 3] = [1, 3, 6];
+const CHECK_DEVIATIONS_MAX: f64 = 5.0;
 
 /// The least density from which that of the next zone may be guessed.
 const LIKE_BEFORE: u64 = 48;
@@ -189,13 +189,13 @@ impl Mapper<'_, '_> {
     fn is_density(&mut self, first: u64, start: f64, sectors: u64) -> Result<bool, ProbeError> {
         let sector = 1.0 / sectors as f64;
         let (noisy, near) = (self.meter.is_noisy(), self.tolerance(sectors));
-        let steps = if noisy { &NEXT[..] } else { &NEXT[..1] };
+        let steps = if noisy { &CHECKED_SECTORS[..] } else { &CHECKED_SECTORS[..1] };
         for &step in steps {
             if first + step >= self.capacity {
                 break;
             }
             let turned = wrap(self.angle(first + step)? - start);
-            let allowed = if noisy { NEAR_NEXT * self.spread } else { near };
+            let allowed = if noisy { CHECK_DEVIATIONS_MAX * self.spread } else { near };
             if wrap(turned - step as f64 * sector).abs() >= 0.1 * sector + allowed {
                 return Ok(false);
             }
@@ -216,7 +216,7 @@ impl Mapper<'_, '_> {
         let mut reach = 1.0;
         for &(k, angle) in angles.iter().rev() {
             let turned = wrap(angle - start);
-            if sector.is_none() && turned.abs() < SEEN * self.spread {
+            if sector.is_none() && turned.abs() < VISIBLE_DEVIATIONS_MIN * self.spread {
                 // The sectors are too small for the readings; farther ones are larger angles apart.
                 continue;
             }

@@ -1,7 +1,7 @@
 //! The course of a zone: predictions ever farther ahead.
 
 use super::event::Event;
-use super::{LONGEST, Mapper};
+use super::{Mapper, TIME_SHARE_MAX};
 use crate::error::ProbeError;
 use crate::fit::Fit;
 use crate::turns::wrap;
@@ -11,23 +11,23 @@ use crate::zone::{Shift, Zone};
 const DENSE_TRACKS: u64 = 24;
 
 /// The factor by which each prediction goes further than the last, and the divisor after one that failed.
-const FURTHER: u64 = 4;
-const BACK: u64 = 16;
+const REACH_FACTOR: u64 = 4;
+const REACH_DIVISOR: u64 = 16;
 
 /// The farthest prediction, in tracks.
-const FARTHEST: u64 = 1 << 24;
+const PREDICTION_TRACKS_MAX: u64 = 1 << 24;
 
 /// The largest uncertainty of a prediction (three standard deviations), as a part of the tolerance.
-const UNSURE: f64 = 0.4;
+const UNCERTAINTY_SHARE_MAX: f64 = 0.4;
 
 /// The largest probability that a far prediction is met by chance.
-const CHANCE: f64 = 1e-4;
+const CHANCE_PROBABILITY_MAX: f64 = 1e-4;
 
 /// The largest deviation, in sectors, from slips or from inexact rotations.
 const FEW_SECTORS: f64 = 4.0;
 
 /// The least distance from a whole number of sectors that counts as a fraction.
-const PART: f64 = 0.28;
+const FRACTION_SECTORS_MIN: f64 = 0.28;
 
 /// The number of LBNs in a row that proved right after a doubt, before one counts as wrong.
 const MOST_DOUBTS: u32 = 3;
@@ -50,7 +50,7 @@ impl Mapper<'_, '_> {
         let mut fit = self.begin_fit(zone);
         let mut doubts = 0;
         while good < end - 1 {
-            if !self.meter.is_within(LONGEST) {
+            if !self.meter.is_within(TIME_SHARE_MAX) {
                 zone.end = good + 1;
                 return Ok(());
             }
@@ -70,10 +70,10 @@ impl Mapper<'_, '_> {
                 self.meter.knows(zone, good, unsure / 3.0);
                 // Every track at first, so that no repetition is missed.
                 let dense = zone.levels.len() == 1 && zone.locate(target).0 < DENSE_TRACKS;
-                step = if dense { 1 } else { (step * FURTHER).min(FARTHEST) };
+                step = if dense { 1 } else { (step * REACH_FACTOR).min(PREDICTION_TRACKS_MAX) };
                 continue;
             }
-            step = (step / BACK).max(1);
+            step = (step / REACH_DIVISOR).max(1);
             let few = (look.error * n as f64).abs() < FEW_SECTORS || look.error.abs() < 2.5 * tolerance;
             if !told && few {
                 if self.grows(zone, good, target, look.error)? {
@@ -165,7 +165,7 @@ impl Mapper<'_, '_> {
                 (ahead + n / 2).saturating_sub(sector).clamp(good + 1, last)
             };
             let unsure = 3.0 * fit.uncertainty(zone, target);
-            if *step <= 1 || unsure <= UNSURE * self.tolerance(n) {
+            if *step <= 1 || unsure <= UNCERTAINTY_SHARE_MAX * self.tolerance(n) {
                 return (target, unsure);
             }
             *step /= 2;
@@ -190,7 +190,7 @@ impl Mapper<'_, '_> {
         let met = (2.0 * (self.tolerance(n) + more)).min(0.5);
         let mut chance = met;
         let mut at = target;
-        while chance > CHANCE && at - good >= 2 * back {
+        while chance > CHANCE_PROBABILITY_MAX && at - good >= 2 * back {
             at -= back;
             if !self.look(zone, at, more)?.met {
                 return Ok(false);
@@ -223,11 +223,11 @@ impl Mapper<'_, '_> {
     /// Returns whether the deviation is a fraction of a sector, also for the LBNs before: no slip causes that.
     fn is_between(&mut self, zone: &Zone, off: u64, angle: f64) -> Result<bool, ProbeError> {
         let by = wrap(angle - zone.predict(off)) * zone.sectors as f64;
-        if (by - by.round()).abs() < PART && by.round() != 0.0 {
+        if (by - by.round()).abs() < FRACTION_SECTORS_MIN && by.round() != 0.0 {
             return Ok(false);
         }
         let before = off.saturating_sub(zone.sectors / 3).max(zone.first);
-        let look = self.look_within(zone, before, PART / zone.sectors as f64)?;
+        let look = self.look_within(zone, before, FRACTION_SECTORS_MIN / zone.sectors as f64)?;
         Ok(!look.met)
     }
 

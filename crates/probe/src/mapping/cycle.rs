@@ -4,7 +4,7 @@
 //! tracks repeat those one cycle before, one more cycle is predicted from them and checked track by track; then ever farther
 //! ahead, as in a zone of one density.
 
-use super::{GOOD_ENOUGH, LONGEST, Mapper};
+use super::{GOOD_ENOUGH, Mapper, TIME_SHARE_MAX};
 use crate::error::ProbeError;
 use crate::fit::Fit;
 use crate::turns::wrap;
@@ -20,16 +20,16 @@ const MOST_BEFORE: u64 = 8;
 const LONGEST_CYCLE: usize = 64;
 
 /// The number of tracks that must repeat those of a cycle before.
-const ALIKE: usize = 3;
+const REPEATED_TRACKS_MIN: usize = 3;
 
 /// The largest difference of equal rotations, in revolutions, apart from the error of readings.
-const SAME: f64 = 1e-4;
+const EQUAL_ROTATIONS_REVOLUTIONS_MAX: f64 = 1e-4;
 
 /// The factor by which each prediction goes further than the last.
-const FURTHER: u64 = 4;
+const REACH_FACTOR: u64 = 4;
 
 /// The largest uncertainty of a prediction (three standard deviations), as a part of the tolerance.
-const UNSURE: f64 = 0.4;
+const UNCERTAINTY_SHARE_MAX: f64 = 0.4;
 
 /// The rotation of a cycle, if readings vary: least squares over whole cycles.
 struct Turning {
@@ -103,8 +103,10 @@ impl Mapper<'_, '_> {
         let Some(&last) = tracks.last() else { return Ok(None) };
         // The beginning of a track was computed with the density of the one before.
         let beside = 1.0 / last.sectors.saturating_sub(2).max(1) as f64;
-        let loose = SAME + beside * beside + 6.0 * if self.meter.is_noisy() { self.spread } else { 0.0 };
-        for length in 2..=LONGEST_CYCLE.min(tracks.len().saturating_sub(ALIKE)) {
+        let loose = EQUAL_ROTATIONS_REVOLUTIONS_MAX
+            + beside * beside
+            + 6.0 * if self.meter.is_noisy() { self.spread } else { 0.0 };
+        for length in 2..=LONGEST_CYCLE.min(tracks.len().saturating_sub(REPEATED_TRACKS_MIN)) {
             let Some(advance) = recurs(tracks, length, loose) else { continue };
             let Some(mut zone) = self.zone_of_cycle(tracks, length, advance, loose) else { continue };
             let (from, _) = zone.locate(last.first);
@@ -189,7 +191,7 @@ impl Mapper<'_, '_> {
     /// Returns the zone of a cycle that the last tracks have begun to repeat: from the first track that matches the one a
     /// cycle later, or the first track of a cylinder after it if rotations show that.
     fn zone_of_cycle(&self, tracks: &[Track], length: usize, advance: f64, loose: f64) -> Option<Zone> {
-        let mut start = tracks.len() - length - ALIKE;
+        let mut start = tracks.len() - length - REPEATED_TRACKS_MIN;
         while start > 0 && is_like(tracks, start - 1, length, advance, loose) {
             start -= 1;
         }
@@ -228,22 +230,23 @@ impl Mapper<'_, '_> {
         let noisy = self.meter.is_noisy();
         let tolerance = self.tolerance(zone.sectors);
         // Such a zone has no slips: a small deviation is accepted even if sectors could be distinguished.
-        let more =
-            SAME + if noisy { (GOOD_ENOUGH / self.meter.revolution() - tolerance).max(0.0) } else { 0.0 };
+        let more = EQUAL_ROTATIONS_REVOLUTIONS_MAX
+            + if noisy { (GOOD_ENOUGH / self.meter.revolution() - tolerance).max(0.0) } else { 0.0 };
         let mut turning = Turning::new(zone, length, self.spread);
         turning.take(zone, zone.first, 0.0, 1.0);
         turning.take(zone, zone.first + lbns, 0.0, 1.0);
         turning.take(zone, good, 0.0, 1.0);
         let (mut good, mut step) = (good, 1_u64);
         while good < last {
-            if !self.meter.is_within(LONGEST) {
+            if !self.meter.is_within(TIME_SHARE_MAX) {
                 zone.end = good + 1;
                 return Ok(());
             }
             let mut target;
             loop {
                 target = good.saturating_add(step.saturating_mul(lbns)).saturating_add(lbns / 3).min(last);
-                if !noisy || step <= 1 || turning.unsure(target) <= UNSURE * (tolerance + more) {
+                if !noisy || step <= 1 || turning.unsure(target) <= UNCERTAINTY_SHARE_MAX * (tolerance + more)
+                {
                     break;
                 }
                 step /= 2;
@@ -266,7 +269,7 @@ impl Mapper<'_, '_> {
                     cycle.advance += look.error / whole as f64;
                 }
                 good = target;
-                step = step.saturating_mul(FURTHER);
+                step = step.saturating_mul(REACH_FACTOR);
                 continue;
             }
             step = 1;
@@ -341,7 +344,7 @@ fn recurs(tracks: &[Track], length: usize, loose: f64) -> Option<f64> {
     let last = tracks.len().checked_sub(1)?;
     let (a, b) = (tracks.get(last.checked_sub(length)?)?, tracks.get(last)?);
     let advance = wrap(b.angle - a.angle);
-    let alike = (0..ALIKE).all(|k| {
+    let alike = (0..REPEATED_TRACKS_MIN).all(|k| {
         (last - length).checked_sub(k).is_some_and(|at| is_like(tracks, at, length, advance, loose))
     });
     let cycle = tracks.get(tracks.len() - length..)?;

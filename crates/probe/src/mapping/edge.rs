@@ -10,7 +10,7 @@ use crate::zone::{Shift, Zone};
 const SLIP_ENOUGH: f64 = 32_000.0;
 
 /// The number of tracks before a wrong one that are checked again: those of a cylinder, within these limits.
-const BEFORE: u64 = 3;
+const RECHECKED_TRACKS: u64 = 3;
 const MOST_BEFORE: u64 = 12;
 
 impl Mapper<'_, '_> {
@@ -75,8 +75,8 @@ impl Mapper<'_, '_> {
             return Ok(None);
         }
         let n = zone.sectors;
-        let unit = zone.levels.get(1).map_or(BEFORE, |l| l.unit + 1);
-        for tracks in 1..=unit.clamp(BEFORE, MOST_BEFORE) {
+        let unit = zone.levels.get(1).map_or(RECHECKED_TRACKS, |l| l.unit + 1);
+        for tracks in 1..=unit.clamp(RECHECKED_TRACKS, MOST_BEFORE) {
             let Some(lbn) = off.checked_sub(tracks * n + n / 2).filter(|&lbn| lbn > good) else { break };
             if !self.look_within(zone, lbn, threshold)?.met {
                 return Ok(Some(lbn));

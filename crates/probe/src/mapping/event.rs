@@ -24,7 +24,7 @@ const MOST_LEVELS: usize = 3;
 pub(super) const NEARLY_WHOLE: f64 = 0.35;
 
 /// The number of LBNs within which a density that begins near a track begins with it.
-const BEGINS: f64 = 6.0;
+const DENSITY_START_LBNS_MAX: f64 = 6.0;
 
 /// The cause of the first deviation.
 pub(super) enum Event {
@@ -90,7 +90,8 @@ impl Mapper<'_, '_> {
         // Back along the line to the LBN without deviation.
         let back = (sectors(wrap(*near)) / grown * (n / 2) as f64 - (n / 4) as f64).round();
         let (_, sector) = zone.locate(off);
-        let first = if (back - sector as f64).abs() < BEGINS { sector } else { back.max(0.0) as u64 };
+        let first =
+            if (back - sector as f64).abs() < DENSITY_START_LBNS_MAX { sector } else { back.max(0.0) as u64 };
         let first = off.saturating_sub(first);
         Ok((first > zone.first).then_some(first))
     }

@@ -9,14 +9,14 @@ use crate::zone::Zone;
 const MOST_READINGS: usize = 6;
 
 /// The certainty at which a look ends, in standard deviations.
-const SURE: f64 = 1.2;
+const CERTAINTY_DEVIATIONS: f64 = 1.2;
 
 /// The largest uncertainty of a prediction, relative to a reading's spread, with which an error is attributed
 /// to the spindle rather than to the zone.
-const KNOWN: f64 = 0.3;
+const UNCERTAINTY_SPREADS_MAX: f64 = 0.3;
 
 /// The number of sectors between neighbouring readings.
-const BESIDE: u64 = 2;
+const READING_STEP_SECTORS: u64 = 2;
 
 /// The result of the readings for one prediction.
 #[derive(Clone, Copy, Debug)]
@@ -144,7 +144,7 @@ impl Mapper<'_, '_> {
             return Ok(true);
         }
         let (expected, error) = self.deviation(zone, lbn)?;
-        if self.meter.is_noisy() && (error.abs() - threshold).abs() < SURE * self.spread {
+        if self.meter.is_noisy() && (error.abs() - threshold).abs() < CERTAINTY_DEVIATIONS * self.spread {
             self.trust(expected, error);
             return Ok(self.look_on(zone, lbn, threshold, error)?.met);
         }
@@ -184,7 +184,7 @@ impl Mapper<'_, '_> {
                 all.clone_from(&own);
             }
             let (error, count) = middle(&all, self.spread);
-            let clear = (error.abs() - threshold).abs() > SURE * self.spread / count.sqrt();
+            let clear = (error.abs() - threshold).abs() > CERTAINTY_DEVIATIONS * self.spread / count.sqrt();
             let met = error.abs() < threshold;
             let readings = own.len() + others.len();
             if clear && (met || count > 1.0) || readings >= MOST_READINGS {
@@ -209,7 +209,7 @@ impl Mapper<'_, '_> {
     /// Takes a reading as one of the platter's phase if the prediction was precise and the reading is within three standard
     /// deviations of it.
     pub(super) fn trust(&mut self, expected: f64, error: f64) {
-        if self.known < KNOWN * self.spread && error.abs() < 3.0 * self.spread {
+        if self.known < UNCERTAINTY_SPREADS_MAX * self.spread && error.abs() < 3.0 * self.spread {
             self.meter.follow(expected, self.known, self.known);
         }
     }
@@ -218,7 +218,7 @@ impl Mapper<'_, '_> {
     /// if the LBN is, unless an irregularity begins between the two.
     fn beside(&self, zone: &Zone, lbn: u64, k: u64) -> Option<u64> {
         let (_, sector) = zone.locate(lbn);
-        let back = BESIDE * k;
+        let back = READING_STEP_SECTORS * k;
         let other = lbn.checked_sub(back)?;
         (!self.meter.keeps_before && sector >= back && other >= zone.first).then_some(other)
     }

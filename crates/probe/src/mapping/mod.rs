@@ -26,13 +26,13 @@ const MOST_ZONES: usize = 4_096;
 const MOST_TRACKS: u64 = crate::geometry::MOST_HEADS * model::MOST_CYLINDERS as u64 / 2;
 
 /// The end of mapping, as a share of the probe's time limit.
-pub(super) const LONGEST: f64 = 0.6;
+pub(super) const TIME_SHARE_MAX: f64 = 0.6;
 
 /// The tolerance of an angle if readings vary, ns: half of the tolerance of a prediction.
 const GOOD_ENOUGH: f64 = 25_000.0;
 
 /// The least length of a sector that is distinguished from the next, in standard deviations of a reading.
-const TOLD: f64 = 4.0;
+const SECTOR_DEVIATIONS_MIN: f64 = 4.0;
 
 /// The map, with its irregularities.
 #[derive(Clone, Debug, Default)]
@@ -141,7 +141,7 @@ impl<'m, 'a> Mapper<'m, 'a> {
 
     /// Returns whether adjacent sectors can be distinguished.
     fn tells_sectors(&self, sectors: u64) -> bool {
-        !self.meter.is_noisy() || 1.0 / sectors as f64 > TOLD * self.spread
+        !self.meter.is_noisy() || 1.0 / sectors as f64 > SECTOR_DEVIATIONS_MIN * self.spread
     }
 
     /// Maps the drive; also returns the reason if the drive itself ended the map early.
@@ -165,7 +165,8 @@ impl<'m, 'a> Mapper<'m, 'a> {
     /// Maps one zone after another while time is left.
     fn all_zones(&mut self) -> Result<(), ProbeError> {
         let mut at = 0;
-        while at < self.capacity && self.map.zones.len() < MOST_ZONES && self.meter.is_within(LONGEST) {
+        while at < self.capacity && self.map.zones.len() < MOST_ZONES && self.meter.is_within(TIME_SHARE_MAX)
+        {
             self.meter.stage("zones and tracks", 0.05 + 0.6 * at as f64 / self.capacity as f64);
             let angle = self.found.take().filter(|&(lbn, _)| lbn == at).map(|(_, angle)| angle);
             let mut zone = self.begin(at, angle)?;

@@ -11,46 +11,48 @@ use crate::turns::{frac, wrap};
 use crate::zone::Zone;
 
 /// The most sectors by which a track differs from the one before.
-const MORE: u64 = 4;
+const TRACK_SECTORS_CHANGE_MAX: u64 = 4;
 
 /// The places of readings, as parts of the fewest sectors that the track may have: near its end and at its beginning.
-const PLACES: (f64, f64) = (0.97, 0.7);
-const FIRST: (f64, f64) = (0.2, 0.02);
+const END_PLACE_SHARES: (f64, f64) = (0.97, 0.7);
+const START_PLACE_SHARES: (f64, f64) = (0.2, 0.02);
 
 /// The distance between the middles of these places, in revolutions.
-const APART: f64 = 0.725;
+const PLACES_APART_REVOLUTIONS: f64 = 0.725;
 
 /// The least and the most readings of a track; and the certainty of its number of sectors, in standard deviations of half a
 /// sector.
 const READINGS: (u64, u64) = (6, 24);
-const TOLD: f64 = 2.5;
+const CERTAINTY_DEVIATIONS: f64 = 2.5;
 
 /// The largest deviation of a reading from the line of its track, in standard deviations.
-const NEAR: f64 = 4.0;
+const LINE_DEVIATIONS_MAX: f64 = 4.0;
 
 /// The most tracks that are walked; and the number of equal densities after which they are one zone's.
-const MOST: usize = 40;
-const SAME: usize = 7;
+const WALKED_TRACKS_MAX: usize = 40;
+const EQUAL_TRACKS_MIN: usize = 7;
 
 /// The fewest sectors on a track for which this is needed.
-const LEAST: u64 = 24;
+const TRACK_SECTORS_MIN: u64 = 24;
 
 impl Mapper<'_, '_> {
     /// Measures whole tracks from the beginning of the last zone on, until one does not have nearly as many sectors.
     pub(super) fn walk(&mut self) -> Result<Vec<Track>, ProbeError> {
         let Some(zone) = self.map.zones.last().cloned() else { return Ok(Vec::new()) };
         let mut tracks: Vec<Track> = Vec::new();
-        if zone.sectors < LEAST || self.readings(zone.sectors) > READINGS.1 {
+        if zone.sectors < TRACK_SECTORS_MIN || self.readings(zone.sectors) > READINGS.1 {
             return Ok(tracks);
         }
         let mut before = zone.sectors;
         let mut first = self.begins(&zone)?;
-        while tracks.len() < MOST && first + 2 * (before + MORE) < self.capacity {
+        while tracks.len() < WALKED_TRACKS_MAX
+            && first + 2 * (before + TRACK_SECTORS_CHANGE_MAX) < self.capacity
+        {
             let Some(track) = self.track_at(first, before)? else { break };
             first += track.sectors;
             before = track.sectors;
             tracks.push(track);
-            if tracks.len() == SAME && tracks.iter().all(|t| t.sectors == before) {
+            if tracks.len() == EQUAL_TRACKS_MIN && tracks.iter().all(|t| t.sectors == before) {
                 tracks.clear();
                 break;
             }
@@ -81,17 +83,18 @@ impl Mapper<'_, '_> {
     /// Returns the readings needed to distinguish a track of this many sectors from one with a sector more; half are near
     /// each end.
     fn readings(&self, sectors: u64) -> u64 {
-        let half = 2.0 * (2.0 * TOLD * self.spread * sectors as f64 / APART).powi(2);
+        let half = 2.0
+            * (2.0 * CERTAINTY_DEVIATIONS * self.spread * sectors as f64 / PLACES_APART_REVOLUTIONS).powi(2);
         (2 * half.ceil() as u64).max(READINGS.0)
     }
 
     /// Measures a track that begins at an LBN, with about as many sectors as the one before.
     fn track_at(&mut self, first: u64, before: u64) -> Result<Option<Track>, ProbeError> {
-        let least = before.saturating_sub(MORE).max(8);
+        let least = before.saturating_sub(TRACK_SECTORS_CHANGE_MAX).max(8);
         let half = self.readings(before) / 2;
         let mut readings: Vec<(u64, f64)> = Vec::new();
         // Downward, because read-ahead goes upward.
-        for (high, low) in [PLACES, FIRST] {
+        for (high, low) in [END_PLACE_SHARES, START_PLACE_SHARES] {
             for k in 0..half {
                 let part = high - (high - low) * k as f64 / (half - 1) as f64;
                 let place = (part * least as f64).ceil() as u64;
@@ -107,15 +110,17 @@ impl Mapper<'_, '_> {
             let misfit: f64 = ends.iter().map(|e| wrap(e - mean).powi(2)).sum();
             (misfit, worst, mean)
         };
-        let best = (least..=before + MORE).map(|n| (line(n), n)).min_by(|a, b| a.0.0.total_cmp(&b.0.0));
+        let best = (least..=before + TRACK_SECTORS_CHANGE_MAX)
+            .map(|n| (line(n), n))
+            .min_by(|a, b| a.0.0.total_cmp(&b.0.0));
         let Some(((_, worst, angle), sectors)) = best else { return Ok(None) };
-        if worst > NEAR * self.spread {
+        if worst > LINE_DEVIATIONS_MAX * self.spread {
             return Ok(None);
         }
         // The last sector must be on the track as well.
         let last = sectors - 1;
         let off = self.meter.deviation(first + last, angle + last as f64 / sectors as f64)?;
         let track = Track { first, sectors, angle: frac(angle) };
-        Ok((off.abs() < NEAR * self.spread).then_some(track))
+        Ok((off.abs() < LINE_DEVIATIONS_MAX * self.spread).then_some(track))
     }
 }

@@ -49,8 +49,8 @@ impl Device for Kept<'_> {
 
 /// The number of reads that a probe repeats after a pause to find the platter's angle, and the number of last single-sector
 /// reads among which they are.
-const REPEATED: usize = 15;
-const LATE: usize = 200;
+const REPEATED_READS: usize = 15;
+const LAST_READS: usize = 200;
 
 fn is_single((op, range): (Op, LbnRange)) -> bool {
     op == Op::Read && range.len() == Sectors::new(1)
@@ -59,7 +59,7 @@ fn is_single((op, range): (Op, LbnRange)) -> bool {
 /// Returns the last reads of one sector: of more, a place elsewhere might be one.
 fn late(calls: &[Call]) -> impl Iterator<Item = (Lbn, Instant)> {
     let single = calls.iter().rev().flatten().filter(|c| is_single(c.0));
-    single.take(LATE).map(|&((_, range), timed)| (range.start(), timed.completed))
+    single.take(LAST_READS).map(|&((_, range), timed)| (range.start(), timed.completed))
 }
 
 /// The answers that the same drive would have given: after a pause of whole revolutions they are the recorded ones.
@@ -129,7 +129,7 @@ impl Device for Twin {
     }
 
     fn execute(&mut self, _: Instant, op: Op, range: LbnRange) -> Result<Timed, DeviceError> {
-        if self.repeated == REPEATED {
+        if self.repeated == REPEATED_READS {
             return Ok(self.next([(op, range)])[0]);
         }
         let submitted = self.now;

@@ -13,7 +13,7 @@ use units::{Bytes, Duration, Instant, Lbn, LbnRange, Op, RequestId, Sectors};
 const SECTORS: u64 = 8;
 
 /// An instant that no run reaches.
-const LATEST: Instant = Instant::from_nanos(u64::MAX);
+const UNREACHED_INSTANT: Instant = Instant::from_nanos(u64::MAX);
 
 /// The delay of the load by the probe, as a share of its response times.
 const HARM: f64 = 0.01;
@@ -162,7 +162,7 @@ impl Serving {
                     some => Err(DeviceError { op, range, unreadable: some, reason, mend }),
                 };
             }
-            self.step(LATEST);
+            self.step(UNREACHED_INSTANT);
         }
     }
 }
@@ -182,7 +182,7 @@ impl Device for Serving {
 
     fn execute(&mut self, at: Instant, op: Op, range: LbnRange) -> Result<Timed, DeviceError> {
         while self.now < at || self.here.busy || self.harm() > HARM || self.here.served < 16 {
-            self.step(if self.now < at { at } else { LATEST });
+            self.step(if self.now < at { at } else { UNREACHED_INSTANT });
         }
         self.command(op, range)
     }

@@ -10,7 +10,7 @@ use units::{Lbn, LbnRange, Sectors};
 
 /// The permitted time for 9 GB, s, and the largest part of it that a probe may take.
 const ALLOWED_S: f64 = 300.0;
-const MOST: f64 = 0.95;
+const ALLOWED_SHARE_MAX: f64 = 0.95;
 
 /// The settings of an emulated drive with the longest probes (`--example times` has all settings).
 const WAYS: &[&str] = &[
@@ -40,7 +40,7 @@ fn is_in_time(name: &str, ways: &[&str], seeds: &[u64]) {
             let mut device = Emulated::with(&truth, behaviour, seed);
             let bytes = device.capacity().get() as f64 * device.sector_bytes().get() as f64;
             // Larger drives have more time, by a power of their size (docs/PROBE.md).
-            let most = MOST * ALLOWED_S * (bytes / 9e9).powf(0.408).max(1.0);
+            let most = ALLOWED_SHARE_MAX * ALLOWED_S * (bytes / 9e9).powf(0.408).max(1.0);
             let report = probed(&mut device, true).report;
             assert!(report.drive_time_s <= most, "{name}, {way}, {seed}: {} s", report.drive_time_s);
         }

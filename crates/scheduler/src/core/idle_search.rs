@@ -12,14 +12,14 @@ use alloc::sync::Arc;
 use units::{Cylinder, Duration, Instant, Op, TrackIndex};
 
 /// Sessions that are tried in idle time before it gives up for a while.
-const DRAWS: usize = 8;
+const SESSION_DRAWS_MAX: usize = 8;
 
 /// The distance, in cylinders, by which the head may be further from its edge before it changes to the other edge.
-const PATIENCE: u32 = 64;
+const EDGE_EXCESS_CYLINDERS_MAX: u32 = 64;
 
 /// The pause after a search that spent its budget without asking clients: a hundred times the duration of such a search.
 /// Clients are asked again after [`IdleTime::threshold`](crate::IdleTime::threshold).
-const REST: Duration = Duration::from_millis(1);
+const SEARCH_PAUSE: Duration = Duration::from_millis(1);
 
 /// The remaining effort of a search, and its events so far.
 #[derive(Clone, Copy, Debug)]
@@ -45,8 +45,8 @@ impl Core {
         let mut holders = self.background.focus();
         let mut budget = self.config.budget.lookups();
         let mut pause = Duration::MAX;
-        for draw in 0..DRAWS {
-            let draws = holders.len().clamp(1, DRAWS - draw) as u32;
+        for draw in 0..SESSION_DRAWS_MAX {
+            let draws = holders.len().clamp(1, SESSION_DRAWS_MAX - draw) as u32;
             if self.config.sharing == Sharing::Lottery {
                 self.background.look_at(&holders);
                 let Some(Focus::One(winner)) = self.background.draw(&mut self.lottery) else { break };
@@ -62,7 +62,7 @@ impl Core {
             }
             budget = budget.saturating_sub(most - effort.left);
             if effort.left == 0 && !effort.asked {
-                pause = REST;
+                pause = SEARCH_PAUSE;
             }
             if holders.is_empty() {
                 break;
@@ -134,9 +134,9 @@ impl Core {
                 let last = self.drive.layout().cylinders() - 1;
                 let (far_out, far_in) = (low, last - high);
                 if self.position.cylinder.get() <= last / 2 {
-                    far_out <= far_in.saturating_add(PATIENCE)
+                    far_out <= far_in.saturating_add(EDGE_EXCESS_CYLINDERS_MAX)
                 } else {
-                    far_in > far_out.saturating_add(PATIENCE)
+                    far_in > far_out.saturating_add(EDGE_EXCESS_CYLINDERS_MAX)
                 }
             }
         }

@@ -84,21 +84,21 @@ use through::Through;
 use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId, TrackIndex};
 
 /// The error of a completion that casts no doubt on the others, as a part of a revolution: an eighth.
-const NOISE: i64 = 8;
+const ERROR_NOISE_DIVISOR: i64 = 8;
 
 /// The error of a completion, as a part of a revolution, that chance explains: a thirty-second, which is less than the
 /// initial margin of detours' moves. On a drive that rotates faster than the profile says, commands are often off by more than
 /// this, though by less than an eighth from one command to the next.
-const CHANCE: i64 = 32;
+const ERROR_CHANCE_DIVISOR: i64 = 32;
 
 /// The maximal error of a spindle's speed that was right at the last completion, in ppm: half a percent.
 const DRIFT_PPM: i64 = 5_000;
 
 /// The number of consistent completions after which the platter's angle is known.
-const AGREEING: u32 = 4;
+const CONSISTENT_COMPLETIONS_MIN: u32 = 4;
 
 /// The number of consecutive unexplained completions after which the angle is searched again.
-const DISAGREEING: u32 = 6;
+const UNEXPLAINED_COMPLETIONS_MAX: u32 = 6;
 
 /// The maximum of commands at the drive that are predicted exactly.
 const MOST_AT_DRIVE: usize = 8;
@@ -468,7 +468,7 @@ impl Core {
         let streamed = buffered || followed.on_the_way || !(medium || foreseen.moves);
         // Without a move even a wrong speed gives small errors, so they must be a small part of the elapsed time.
         let waited = clock::nanos(now.saturating_since(begun));
-        seen.foreseen &= medium || seen.error.abs() <= waited / CHANCE;
+        seen.foreseen &= medium || seen.error.abs() <= waited / ERROR_CHANCE_DIVISOR;
         // A zero-latency drive that arrives late at a long read transfers its tail first and finishes less than one
         // revolution late.
         let in_two = !seen.explained && (1..outside.clock.turn()).contains(&seen.error);

@@ -101,15 +101,15 @@ impl Smtf {
 }
 
 /// The least value of an unknown time under ageing: a full stroke and a revolution of a slow drive.
-const UNKNOWN: Duration = Duration::from_millis(20);
+const UNKNOWN_TIME_MIN: Duration = Duration::from_millis(20);
 
 impl Smtf {
     /// Returns the choice under ageing, where neither known nor unknown times starve the others. The base's choice, if its
-    /// time is unknown, counts as zero, and any other unknown time as the longest known one or [`UNKNOWN`]; all less their
-    /// weighted ages. With small weights it approaches the choice without ageing.
+    /// time is unknown, counts as zero, and any other unknown time as the longest known one or [`UNKNOWN_TIME_MIN`]; all
+    /// less their weighted ages. With small weights it approaches the choice without ageing.
     fn aged<P: ?Sized>(&self, view: &View<'_, P>, base: usize) -> usize {
         let known = || self.times.iter().copied().flatten();
-        let longest = known().max().unwrap_or_default().max(UNKNOWN);
+        let longest = known().max().unwrap_or_default().max(UNKNOWN_TIME_MIN);
         let first = self.rule.unknown == Unknown::Set || known().next().is_none();
         let mut times = self.times.iter().enumerate();
         let aged = shortest_time(view, |_| {

@@ -50,7 +50,7 @@ fn a_medium_with_the_hosts_sectors_takes_any_background_write() {
 }
 
 /// The part of the drive that requests and background writes share, in sectors.
-const SHARED: u64 = 8_000;
+const SHARED_SECTORS: u64 = 8_000;
 
 /// The end of a run: the last request comes within four seconds, and background work waits for a silence of ten at most.
 const END: Instant = Instant::from_nanos(20_000_000_000);
@@ -65,7 +65,7 @@ struct Step {
 
 /// Returns a write of whole sectors of the medium, or a read of any sectors.
 fn step() -> impl Strategy<Value = Step> {
-    let place = (0..SHARED / 8 - 8, 1u64..8, 0u64..8);
+    let place = (0..SHARED_SECTORS / 8 - 8, 1u64..8, 0u64..8);
     (any::<bool>(), place, 0u64..60_000).prop_map(|(writes, (at, len, off), us)| Step {
         op: if writes { Op::Write } else { Op::Read },
         range: if writes { range(8 * at, 8 * len) } else { range(8 * at + off, 5 * len) },
@@ -176,7 +176,7 @@ proptest! {
         let config = Config::outside(OutsideConfig::blind().serving()).with_idle(Some(IdleTime::default()));
         let task = |sessions: &mut dyn Sessions| {
             let session = sessions.open(Priority::default()).unwrap();
-            sessions.write(session, range(0, SHARED), Sectors::new(8 * block), Parameter(0)).unwrap();
+            sessions.write(session, range(0, SHARED_SECTORS), Sectors::new(8 * block), Parameter(0)).unwrap();
         };
         let writes = if outside {
             let mut core = OutsideDrive::new(drive(Some(4_096)), config);

@@ -43,7 +43,7 @@ const FLUSHES: [(u64, f64); 2] = [(8, 127.0), (64, 630.0)];
 const FLUSH_OF_FILE_SYSTEM_MS: f64 = 28.0;
 
 /// The largest error of each number in percent.
-const NEAR: f64 = 10.0;
+const ERROR_PERCENT_MAX: f64 = 10.0;
 
 fn drive(seed: u64) -> Drive {
     let profile = builtin::find("desktop-2tb").unwrap();
@@ -104,7 +104,7 @@ fn one_flush_ms(writes: u64, seed: u64) -> f64 {
 fn row(what: &str, real: f64, ours: f64) -> bool {
     let off = (ours / real - 1.0) * 100.0;
     println!("| {what} | {real} | {ours:.2} | {off:+.1}% |");
-    off.abs() <= NEAR
+    off.abs() <= ERROR_PERCENT_MAX
 }
 
 #[test]
@@ -127,5 +127,5 @@ fn reads_and_flushes_take_as_long_as_those_of_a_real_drive() {
             flush_ms(writes) + FLUSH_OF_FILE_SYSTEM_MS,
         );
     }
-    assert!(near, "a row is off by more than {NEAR}%");
+    assert!(near, "a row is off by more than {ERROR_PERCENT_MAX}%");
 }

@@ -37,7 +37,7 @@ use std::sync::Arc;
 use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId, TaskId};
 
 /// The number of polls at one instant that proves an endless loop.
-const ENDLESS: u32 = 1 << 20;
+const POLLS_PER_INSTANT_MAX: u32 = 1 << 20;
 
 /// The longest rest of idle work at its bound: the largest patience in a history.
 const LONGEST_REST_S: u64 = 700;
@@ -299,7 +299,7 @@ impl Front {
     fn drain(&mut self) -> Result<(), Broken> {
         self.drained = false;
         for polled in 0..self.troubles.polls.unwrap_or(u32::MAX) {
-            hold(polled < ENDLESS, Check::Endless, || "polls give actions without end".into())?;
+            hold(polled < POLLS_PER_INSTANT_MAX, Check::Endless, || "polls give actions without end".into())?;
             if !self.poll()? {
                 self.drained = true;
                 if self.once_more {

@@ -45,10 +45,10 @@ use std::sync::Arc;
 use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId};
 
 /// The longest time of a foreground request: a lost command takes half a second, and no history loses thousands of them.
-const PATIENCE: Duration = Duration::from_secs(120);
+const FOREGROUND_TIME_MAX: Duration = Duration::from_secs(120);
 
 /// The number of actions at one instant that proves an endless loop.
-const ENDLESS: u32 = 1 << 16;
+const ACTIONS_PER_INSTANT_MAX: u32 = 1 << 16;
 
 /// A part of the drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -337,7 +337,7 @@ impl House {
         let log = self.logged.as_ref().and_then(Logged::oldest);
         let begun = self.jobs.values().map(|job| job.began).chain(self.cached.oldest()).chain(log).min();
         let waited = begun.map_or(Duration::ZERO, |began| self.now().saturating_since(began));
-        hold(waited < PATIENCE, Check::Hang, || {
+        hold(waited < FOREGROUND_TIME_MAX, Check::Hang, || {
             format!("somebody has waited for {} s: {}", waited.as_secs_f64(), self.told())
         })?;
         self.check_medium()
@@ -382,7 +382,9 @@ impl House {
             let next = self.volume.next_at();
             let Some(at) = next.into_iter().chain(wake).min().filter(|at| *at <= until) else { break };
             polled = if at == polled.0 { (at, polled.1 + 1) } else { (at, 0) };
-            hold(polled.1 < ENDLESS, Check::Endless, || format!("time does not go on: {}", self.told()))?;
+            hold(polled.1 < ACTIONS_PER_INSTANT_MAX, Check::Endless, || {
+                format!("time does not go on: {}", self.told())
+            })?;
             if next == Some(at) {
                 self.volume.step().map_err(refused)?;
             } else {
@@ -396,7 +398,7 @@ impl House {
 
     /// Takes the completions, and submits the next requests.
     fn pump(&mut self) -> Result<(), Broken> {
-        for _ in 0..ENDLESS {
+        for _ in 0..ACTIONS_PER_INSTANT_MAX {
             let mut did = false;
             while let Some(done) = self.volume.completion() {
                 self.completed(&done)?;

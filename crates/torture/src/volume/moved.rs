@@ -17,7 +17,7 @@ use units::{LbnRange, Op, Sectors};
 type ReorganizerApp = Reorganizer<Memory>;
 
 /// The maximum of a plan's blocks.
-const MOST: u64 = 60;
+const PLAN_BLOCKS_MAX: u64 = 60;
 
 pub(super) struct Moved {
     place: sim::Place<Seat<ReorganizerApp>>,
@@ -55,7 +55,7 @@ impl House {
         if places < 2 {
             return Ok(());
         }
-        let count = dice.range(2, places.min(MOST));
+        let count = dice.range(2, places.min(PLAN_BLOCKS_MAX));
         let (circular, staging) = (dice.one_in(2), dice.range(2, 30));
         let threshold_percent = dice.range(1, 100) as u8;
         let capacity = self.drive.layout().capacity();

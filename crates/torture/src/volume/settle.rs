@@ -7,7 +7,7 @@ use sim::Faults;
 use units::Duration;
 
 /// Foreground requests, 20 ms apart, within which some application must make progress.
-const PATIENCE: u32 = 20_000;
+const REQUESTS_WITHOUT_PROGRESS_MAX: u32 = 20_000;
 
 /// The same outside the drive, where no gap may be long enough.
 const PATIENCE_OUTSIDE: u32 = 2_000;
@@ -48,7 +48,9 @@ impl House {
                 }
                 break;
             }
-            hold(without < PATIENCE, Check::Hang, || format!("nobody gets on: {}", self.told()))?;
+            hold(without < REQUESTS_WITHOUT_PROGRESS_MAX, Check::Hang, || {
+                format!("nobody gets on: {}", self.told())
+            })?;
         }
         // All acknowledged data are flushed, and so on the medium; no more calls arrive.
         self.flush()?;
@@ -56,7 +58,9 @@ impl House {
         let mut waited = 0;
         while self.cached.calls() + self.jobs.len() + self.log_calls() > 0 {
             waited += 1;
-            hold(waited < PATIENCE, Check::Hang, || format!("somebody has no answer: {}", self.told()))?;
+            hold(waited < REQUESTS_WITHOUT_PROGRESS_MAX, Check::Hang, || {
+                format!("somebody has no answer: {}", self.told())
+            })?;
             self.run(Duration::from_millis(20))?;
         }
         self.check_records_over()?;

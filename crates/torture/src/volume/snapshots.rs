@@ -15,7 +15,7 @@ use std::rc::Rc;
 use units::{Lbn, LbnRange, Op, Sectors};
 
 /// The number of entries at which a journal is replaced by a saved state.
-const LONG: usize = 64;
+const JOURNAL_ENTRIES_MAX: usize = 64;
 
 pub(super) struct Snapshots {
     pub volume: Rc<RefCell<Volume>>,
@@ -97,7 +97,7 @@ impl Snapshots {
 
     /// Replaces a long journal by a saved state, when no write is under way.
     fn tidy(&mut self) {
-        if self.journal.len() > LONG
+        if self.journal.len() > JOURNAL_ENTRIES_MAX
             && let Ok(saved) = self.volume.borrow_mut().save()
         {
             self.saved = saved;

@@ -10,7 +10,7 @@ use scheduler::Harm;
 use units::{Duration, RequestId};
 
 /// The initial silence after which idle work continues at any harm (`scheduler/src/idle.rs`).
-const FIRST: Duration = Duration::from_secs(10);
+const FIRST_SILENCE: Duration = Duration::from_secs(10);
 
 /// The silence after which work above the harm bound continues.
 #[derive(Clone, Copy, Debug)]
@@ -22,7 +22,7 @@ pub(super) struct Patience {
 
 impl Default for Patience {
     fn default() -> Self {
-        Self { silence: FIRST, used: false }
+        Self { silence: FIRST_SILENCE, used: false }
     }
 }
 

@@ -46,7 +46,7 @@ const FILES: u64 = 800_000;
 /// Files of a directory.
 const DIRECTORY_FILES: u64 = 80;
 /// The interval at which the syncer looks.
-const TICK: Duration = Duration::from_secs(1);
+const SYNC_INTERVAL: Duration = Duration::from_secs(1);
 /// The most blocks of a cache; 8 GB of 8 KB blocks.
 const CACHE_MAX: u64 = 1 << 20;
 /// The most writes at a time; no queue of the time was longer.
@@ -464,7 +464,7 @@ impl PostmarkBlocks {
         }
         self.flush(at);
         if let Some(tick) = self.next_tick.filter(|&tick| tick <= at) {
-            self.next_tick = Some(later(tick, TICK));
+            self.next_tick = Some(later(tick, SYNC_INTERVAL));
         }
     }
 
@@ -481,7 +481,7 @@ impl PostmarkBlocks {
 
 impl Script for PostmarkBlocks {
     fn start(&mut self, at: Instant) {
-        self.next_tick = Some(later(at, TICK));
+        self.next_tick = Some(later(at, SYNC_INTERVAL));
         self.go_on(at);
     }
 

@@ -13,11 +13,11 @@ const LN_2_LOW: f64 = 1.9082149292705877e-10;
 /// series leave 1e-18.
 #[inline]
 pub(super) fn ln(x: f64) -> f64 {
-    const FRACTION: u64 = (1 << 52) - 1;
-    const ONE: u64 = 1023 << 52;
+    const FRACTION_MASK: u64 = (1 << 52) - 1;
+    const ONE_EXPONENT_BITS: u64 = 1023 << 52;
     let bits = x.to_bits();
     let mut exponent = (bits >> 52) as i32 - 1023;
-    let mut mantissa = f64::from_bits(bits & FRACTION | ONE);
+    let mut mantissa = f64::from_bits(bits & FRACTION_MASK | ONE_EXPONENT_BITS);
     if mantissa > std::f64::consts::SQRT_2 {
         mantissa *= 0.5;
         exponent += 1;
@@ -56,8 +56,8 @@ pub(super) fn ln_1p_over(x: f64) -> f64 {
         return 1.0;
     }
     // Around 0 the sum 1 + x would lose the last digits of x; s of the series is exact without it.
-    const NEAR: f64 = 0.3;
-    if x.abs() < NEAR {
+    const SERIES_X_MAX: f64 = 0.3;
+    if x.abs() < SERIES_X_MAX {
         let s = x / (2.0 + x);
         (2.0 * s + atanh_tail(s)) / x
     } else {
@@ -67,9 +67,9 @@ pub(super) fn ln_1p_over(x: f64) -> f64 {
 
 /// Returns (e^x - 1) / x for x < 690, with a relative error of some 1e-15; 1 for x = 0.
 pub(super) fn exp_m1_over(x: f64) -> f64 {
-    const NEAR: f64 = 0.5;
+    const SERIES_X_MAX: f64 = 0.5;
     const TERMS: u32 = 16;
-    if x.abs() < NEAR {
+    if x.abs() < SERIES_X_MAX {
         // 1 + x/2 (1 + x/3 (1 + ...)): the term after the last is below 1e-20.
         return (2..=TERMS).rev().fold(1.0, |sum, n| 1.0 + sum * x / f64::from(n));
     }

@@ -88,11 +88,11 @@ mod tests {
 
     #[test]
     fn the_first_thousand_of_many_are_spread_evenly() {
-        const BELOW: u64 = 5_000_000_000;
-        let scatter = Scatter::new(NonZeroU64::new(BELOW).unwrap(), &mut Stream::new(3, "p"));
+        const PLACES: u64 = 5_000_000_000;
+        let scatter = Scatter::new(NonZeroU64::new(PLACES).unwrap(), &mut Stream::new(3, "p"));
         let mut tenths = [0u32; 10];
         for number in 0..1_000 {
-            tenths[(scatter.place(number) * 10 / BELOW) as usize] += 1;
+            tenths[(scatter.place(number) * 10 / PLACES) as usize] += 1;
         }
         // Chi-square with 9 degrees of freedom: 42.6 is exceeded by chance once in some 400,000.
         let chi: f64 = tenths.iter().map(|&n| (f64::from(n) - 100.0).powi(2) / 100.0).sum();

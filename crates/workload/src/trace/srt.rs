@@ -3,7 +3,7 @@
 //! An ASCII header ends at a form feed (0x0C). Then come records of big-endian 32-bit words: record size in
 //! bytes, id, seconds and microseconds of arrival since the trace began, start and stop in microseconds after
 //! arrival, bytes, sector, device, driver type, cylinder, flags, info and, from version 4 on, queue length. The
-//! id's high half is the version; its low half the kind, of which 1 (SHORTIO) is a request and 4 (SUSPECT) is one
+//! id's high half is the version; its low half the kind, of which 1 (SHORT_IO_FLAG) is a request and 4 (SUSPECT_FLAG) is one
 //! that the tracer mistrusted. Bit 0 of the flags is a read.
 //!
 //! `sector` counts the traced disk's own sectors. Their size is the header's `sectorsize` where all disks of the
@@ -24,8 +24,8 @@ const WORDS: [usize; 2] = [13, 14];
 /// No record kind is larger; a larger size is a place where no record begins.
 const RECORD_MAX: usize = 4096;
 
-const SHORTIO: u32 = 1;
-const SUSPECT: u32 = 4;
+const SHORT_IO_FLAG: u32 = 1;
+const SUSPECT_FLAG: u32 = 4;
 
 /// The reader of a record.
 #[derive(Debug, Default)]
@@ -63,8 +63,8 @@ impl RecordParser for Srt {
         let record = Record::at(offset, rest)?;
         let size = record.size;
         let next = match record.kind()? {
-            SHORTIO => record.request(sector, notes)?.map_or(Next::Skipped, Next::Record),
-            SUSPECT => {
+            SHORT_IO_FLAG => record.request(sector, notes)?.map_or(Next::Skipped, Next::Record),
+            SUSPECT_FLAG => {
                 notes.suspect += 1;
                 Next::Skipped
             }

@@ -305,11 +305,11 @@ fn around(offset: u64, bytes: u64, at: Field<'_>, notes: &mut Notes) -> Result<O
 
 /// `text` in quotes, cut when it is long.
 pub(super) fn shown(text: &str) -> String {
-    const MOST: usize = 40;
+    const SHOWN_CHARS_MAX: usize = 40;
     if text.is_empty() {
         return "nothing".to_owned();
     }
-    match text.char_indices().nth(MOST) {
+    match text.char_indices().nth(SHOWN_CHARS_MAX) {
         Some((cut, _)) => format!("{:?}...", &text[..cut]),
         None => format!("{text:?}"),
     }

@@ -371,7 +371,7 @@ pub fn covers(report: &Report, capacity: u64) {
 }
 
 /// The confidence below which a finding counts as uncertain.
-const SURE: f64 = 0.75;
+const CONFIDENCE_MIN: f64 = 0.75;
 
 /// Checks that the order of tracks and the number of heads are the drive's, or reported as uncertain.
 pub fn is_right_or_unsure(truth: &Profile, found: &Outcome) {
@@ -381,14 +381,14 @@ pub fn is_right_or_unsure(truth: &Profile, found: &Outcome) {
     let order_of =
         |order| if order == Order::CylinderSerpentineAbsolute { Order::CylinderSerpentine } else { order };
     let right = found.profile.layout.order == order_of(truth.layout.order) || truth.heads == 1;
-    assert!(right || order.confidence < SURE, "{name}: {order:?}, {:?}", truth.layout.order);
+    assert!(right || order.confidence < CONFIDENCE_MIN, "{name}: {order:?}, {:?}", truth.layout.order);
     assert!(
-        found.profile.heads == truth.heads || heads.confidence < SURE,
+        found.profile.heads == truth.heads || heads.confidence < CONFIDENCE_MIN,
         "{name}: {heads:?}, {}",
         truth.heads
     );
     // Runs on one surface and whole cylinders are distinguished even if heads are not.
     let family = |order| matches!(order, Order::SurfaceSerpentine { .. });
     let bands = order.value.starts_with("bands");
-    assert!(order.confidence < SURE || bands == family(truth.layout.order), "{name}: {order:?}");
+    assert!(order.confidence < CONFIDENCE_MIN || bands == family(truth.layout.order), "{name}: {order:?}");
 }

@@ -17,19 +17,19 @@ use units::{Lbn, LbnRange, Op, TrackIndex};
 const PLACES: usize = 32;
 
 /// The number of reads after which half of the counts is discarded.
-const MEMORY: u32 = 256;
+const READS_COUNTED_MAX: u32 = 256;
 
 /// The minimum of reads for a rate.
-const FEW: u32 = 8;
+const READS_MIN: u32 = 8;
 
 /// If more than one read in this number is a hit, the gap before each possible hit is not used.
-const SELDOM: u32 = 32;
+const READS_PER_RARE_HIT: u32 = 32;
 
 /// If a greater share of the foreground's reads than this, in 65536ths, are hits, no gap is used. Those gaps are short, and
 /// one eviction has long effects, because each read depends on data that earlier reads have left. If the hits are repeats,
 /// idle time counts as above its bound: most of the harm of one idle read comes thousands of reads later, which no control
 /// period covers.
-const MOST: u32 = 65_536 * 3 / 4;
+const HIT_SHARE_65536THS_MAX: u32 = 65_536 * 3 / 4;
 
 /// The number of reads in the mean shares.
 const SHARE_OF: u32 = 256;
@@ -41,9 +41,9 @@ const SHARE_OF: u32 = 256;
 const KEPT_BACK: u32 = 65_536 / 2;
 const KEPT_BACK_OF_PARTS: u32 = 65_536 * 2 / 3;
 
-/// The whole reserve applies if one read in this number is a repeat; none if at most one in [`SELDOM`] is; between, a part
-/// of it.
-const OFTEN: u32 = 16;
+/// The whole reserve applies if one read in this number is a repeat; none if at most one in [`READS_PER_RARE_HIT`] is;
+/// between, a part of it.
+const READS_PER_FREQUENT_HIT: u32 = 16;
 
 /// The place of a read relative to earlier data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,15 +152,15 @@ struct Hits {
 
 impl Hits {
     fn note(&mut self, hit: bool) {
-        if self.of == MEMORY {
-            (self.of, self.hits) = (MEMORY / 2, self.hits / 2);
+        if self.of == READS_COUNTED_MAX {
+            (self.of, self.hits) = (READS_COUNTED_MAX / 2, self.hits / 2);
         }
         self.of += 1;
         self.hits += u32::from(hit);
     }
 
     fn part(&self) -> Option<f64> {
-        (self.of >= FEW).then(|| f64::from(self.hits) / f64::from(self.of))
+        (self.of >= READS_MIN).then(|| f64::from(self.hits) / f64::from(self.of))
     }
 }
 
@@ -236,17 +236,17 @@ impl Again {
 
     /// Returns whether most of the foreground's last reads were hits.
     pub fn most_hit(&self) -> bool {
-        self.share.is_some_and(|share| share > MOST)
+        self.share.is_some_and(|share| share > HIT_SHARE_65536THS_MAX)
     }
 
     /// Returns whether most reads are hits that are repeats.
     pub fn most_come_back(&self) -> bool {
-        self.came_back > MOST
+        self.came_back > HIT_SHARE_65536THS_MAX
     }
 
     /// Returns the part of a harm bound that the estimate may use; the rest is a reserve.
     pub fn by_account(&self, bound_ppm: u32) -> u32 {
-        let (seldom, often) = (65_536 / SELDOM, 65_536 / OFTEN);
+        let (seldom, often) = (65_536 / READS_PER_RARE_HIT, 65_536 / READS_PER_FREQUENT_HIT);
         let kept_back = |part: u32, share: u32| {
             u64::from(part) * u64::from(share.clamp(seldom, often) - seldom) / u64::from(often - seldom)
         };
@@ -273,7 +273,10 @@ impl Again {
         let will_be = before
             .filter_map(|(op, range)| AccessedRange::of(drive, op, range, self.between)?.beside(&asked));
         let will_be = will_be.map(|beside| Found { beside, behind: 0, since: self.between });
-        found.into_iter().chain(will_be).any(|found| self.parts(&found)[0] * f64::from(SELDOM) > 1.0)
+        found
+            .into_iter()
+            .chain(will_be)
+            .any(|found| self.parts(&found)[0] * f64::from(READS_PER_RARE_HIT) > 1.0)
     }
 
     /// Records a finished command. For a foreground read that was a hit, or took `beyond` ns longer than its own time,
@@ -316,7 +319,7 @@ impl Again {
         (hit, beyond): (bool, i64),
     ) -> [i64; 2] {
         let Some((place, found)) = self.find(drive, Op::Read, asked) else { return [0; 2] };
-        let share = self.share.unwrap_or(MOST + SHARE_OF);
+        let share = self.share.unwrap_or(HIT_SHARE_65536THS_MAX + SHARE_OF);
         let next =
             |share: u32, more: bool| share - share / SHARE_OF + if more { 65_536 / SHARE_OF } else { 0 };
         self.share = Some(next(share, hit));
@@ -359,7 +362,7 @@ mod tests {
     use super::*;
     use model::builtin;
 
-    const MISS: i64 = 8_000_000;
+    const MISS_NS: i64 = 8_000_000;
 
     /// A buffer with a number of places, the most recently used first.
     struct Buffer(VecDeque<u64>, usize);
@@ -406,10 +409,10 @@ mod tests {
             if dice.below(100) < writes {
                 kept.written(&drive, asked);
             } else {
-                let late = kept.read(&drive, asked, false, (hit, if hit { 0 } else { MISS }));
+                let late = kept.read(&drive, asked, false, (hit, if hit { 0 } else { MISS_NS }));
                 if n >= 2_000 {
                     told = [told[0] + late[0], told[1] + late[1]];
-                    missed += MISS * (i64::from(would) - i64::from(hit));
+                    missed += MISS_NS * (i64::from(would) - i64::from(hit));
                 }
             }
             let mut left = others;
@@ -460,7 +463,7 @@ mod tests {
         assert!(leaves(&kept, Op::Write, 0), "hardly anything is known yet");
         for track in 0..2_000 {
             let again = track > 0 && track % 4 == 0;
-            kept.read(&drive, at(if again { track - 1 } else { track }), false, (again, MISS));
+            kept.read(&drive, at(if again { track - 1 } else { track }), false, (again, MISS_NS));
         }
         assert!(leaves(&kept, Op::Read, 1_999));
         let before = [(Op::Read, at(3_000))];
@@ -482,7 +485,7 @@ mod tests {
                 let track = if comes_back { 30_000 + n % 4 } else { n };
                 let sectors = if comes_back { 8 + n / 4 % 2 * longer } else { 8 };
                 let asked = LbnRange::new(Lbn::new(track * 400), units::Sectors::new(sectors));
-                kept.read(&drive, asked, false, (comes_back, MISS));
+                kept.read(&drive, asked, false, (comes_back, MISS_NS));
             }
             kept.by_account(10_000)
         };
@@ -510,7 +513,7 @@ mod tests {
             let asked = LbnRange::new(Lbn::new(n * 8), units::Sectors::new(8));
             kept.read(&drive, asked, false, (true, 0));
         }
-        assert!(!kept.most_come_back() && kept.share.is_some_and(|share| share > MOST));
+        assert!(!kept.most_come_back() && kept.share.is_some_and(|share| share > HIT_SHARE_65536THS_MAX));
         for n in 0..2_000 {
             let asked = LbnRange::new(Lbn::new(n * 24 % 2_048), units::Sectors::new(8));
             kept.read(&drive, asked, false, (true, 0));
@@ -521,7 +524,7 @@ mod tests {
                 &drive,
                 LbnRange::new(Lbn::new(4_000_000 + n * 400), units::Sectors::new(8)),
                 false,
-                (false, MISS),
+                (false, MISS_NS),
             );
         });
         assert!(!kept.most_come_back(), "others have come");

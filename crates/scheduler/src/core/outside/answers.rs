@@ -16,40 +16,40 @@ use units::{Duration, Instant};
 
 /// The shortest span after a request in which completions and arrivals are counted; each next span is twice as long. A loop
 /// goes round in a few services, or in its think times.
-const SHORTEST: Duration = Duration::from_millis(50);
+const SPAN_MIN: Duration = Duration::from_millis(50);
 const SPANS: usize = 8;
 
 /// The maximum of requests observed at once for each span; further ones are skipped.
-const WATCHED: usize = 512;
+const OBSERVED_REQUESTS_MAX: usize = 512;
 
 /// Requests after which half of the observations is discarded, in two steps; with fewer than the other number there is no
 /// result.
-const MEMORY: u32 = 8_192;
-const FEW: u32 = 256;
+const REQUESTS_COUNTED_MAX: u32 = 8_192;
+const REQUESTS_MIN: u32 = 256;
 
 /// The service time depends on the number of requests to choose from; larger numbers than this count as this.
 const DEPTHS: usize = 16;
 
 /// The number of requests in a mean, and the minimum before it counts as known.
 const MEAN_OF: f64 = 512.0;
-const KNOWN: f64 = 8.0;
+const MEAN_REQUESTS_MIN: f64 = 8.0;
 
 /// A service this many times the mean is not a request's: the drive did something else.
-const STALL: f64 = 4.0;
+const STALL_MEAN_SERVICES: f64 = 4.0;
 
 /// The number of rounds of a busy loop after which at least half of the missing completions is missing in arrivals too; with
 /// exponential think times at least a third.
-const ROUNDS: f64 = 2.0;
-const ANSWERED: f64 = 1.0 / 3.0;
+const LOOP_ROUNDS: f64 = 2.0;
+const ARRIVAL_SHARE_MIN: f64 = 1.0 / 3.0;
 
 /// The number of standard errors that chance does not explain.
-const ERRORS: f64 = 3.0;
+const CHANCE_ERRORS_MAX: f64 = 3.0;
 
 /// Columns: the excess service time, recent arrivals, and the additional arrivals and completions in the mean of a span.
-const LONGER: usize = 0;
-const LATELY: usize = 1;
-const CAME: usize = 2;
-const DONE: usize = 3;
+const EXCESS_COLUMN: usize = 0;
+const RECENT_ARRIVALS_COLUMN: usize = 1;
+const ARRIVALS_COLUMN: usize = 2;
+const COMPLETIONS_COLUMN: usize = 3;
 
 /// Sums of these columns, and of their products.
 #[derive(Clone, Copy, Debug, Default)]
@@ -88,15 +88,26 @@ impl ColumnSums {
 
     /// Returns whether arrivals do not depend on the excess service time.
     fn nobody_answers(&self) -> bool {
-        if self.of < FEW {
+        if self.of < REQUESTS_MIN {
             return false;
         }
-        let (longer, lately) = (self.covariance(LONGER, LONGER), self.covariance(LATELY, LATELY));
-        let foretold = if lately > 0.0 { self.covariance(LATELY, CAME) / lately } else { 0.0 };
-        let fewer = foretold * self.covariance(LONGER, LATELY) - self.covariance(LONGER, CAME);
-        let chance = (self.covariance(CAME, CAME) - foretold * self.covariance(LATELY, CAME)).max(0.0);
+        let (longer, lately) = (
+            self.covariance(EXCESS_COLUMN, EXCESS_COLUMN),
+            self.covariance(RECENT_ARRIVALS_COLUMN, RECENT_ARRIVALS_COLUMN),
+        );
+        let foretold = if lately > 0.0 {
+            self.covariance(RECENT_ARRIVALS_COLUMN, ARRIVALS_COLUMN) / lately
+        } else {
+            0.0
+        };
+        let fewer = foretold * self.covariance(EXCESS_COLUMN, RECENT_ARRIVALS_COLUMN)
+            - self.covariance(EXCESS_COLUMN, ARRIVALS_COLUMN);
+        let chance = (self.covariance(ARRIVALS_COLUMN, ARRIVALS_COLUMN)
+            - foretold * self.covariance(RECENT_ARRIVALS_COLUMN, ARRIVALS_COLUMN))
+        .max(0.0);
         let error = (longer * chance / f64::from(self.of)).sqrt();
-        fewer + ERRORS * error < -self.covariance(LONGER, DONE) * ANSWERED
+        fewer + CHANCE_ERRORS_MAX * error
+            < -self.covariance(EXCESS_COLUMN, COMPLETIONS_COLUMN) * ARRIVAL_SHARE_MIN
     }
 }
 
@@ -157,7 +168,7 @@ impl Span {
             self.watched.pop_front();
             let [came, waiting] = counts.until(watched.began.at + length).more_since(&watched.began);
             self.sums[0].add([watched.longer, watched.lately, came, came - waiting]);
-            if self.sums[0].of >= MEMORY / 2 {
+            if self.sums[0].of >= REQUESTS_COUNTED_MAX / 2 {
                 self.sums = [ColumnSums::default(), self.sums[0]];
             }
         }
@@ -177,8 +188,8 @@ struct Mean {
 impl Mean {
     /// Returns the excess of this service time, if the mean is known.
     fn longer(&mut self, seconds: f64) -> Option<f64> {
-        let known = self.of >= KNOWN;
-        let seconds = if known { seconds.min(self.seconds * STALL) } else { seconds };
+        let known = self.of >= MEAN_REQUESTS_MIN;
+        let seconds = if known { seconds.min(self.seconds * STALL_MEAN_SERVICES) } else { seconds };
         let longer = seconds - self.seconds;
         self.of = (self.of + 1.0).min(MEAN_OF);
         self.seconds += longer / self.of;
@@ -196,7 +207,7 @@ pub(super) struct Answers {
 
 impl Answers {
     fn lengths() -> impl Iterator<Item = Duration> {
-        (0..SPANS).map(|n| SHORTEST * (1 << n))
+        (0..SPANS).map(|n| SPAN_MIN * (1 << n))
     }
 
     /// Advances to `now`, before which no other request arrives.
@@ -229,7 +240,7 @@ impl Answers {
         };
         let Some(longer) = mean.longer(takes.as_secs_f64()) else { return };
         for span in &mut self.spans {
-            if span.watched.len() < WATCHED {
+            if span.watched.len() < OBSERVED_REQUESTS_MAX {
                 span.watched.push_back(ObservedRequest { began: self.counts, longer, lately: span.lately });
             }
         }
@@ -238,7 +249,7 @@ impl Answers {
     /// Returns whether arrivals are known not to depend on completions, if a round of the loop would take `round` seconds.
     pub fn nobody_answers(&self, round: f64) -> bool {
         let mut long = self.spans.iter().zip(Self::lengths());
-        let span = long.find(|(_, length)| length.as_secs_f64() >= round * ROUNDS);
+        let span = long.find(|(_, length)| length.as_secs_f64() >= round * LOOP_ROUNDS);
         span.is_some_and(|(span, _)| span.sums[0].and(&span.sums[1]).nobody_answers())
     }
 }
@@ -287,16 +298,16 @@ mod tests {
             let mut first = [0; DEPTHS + 1];
             watched.retain(|(_, from)| {
                 first[*from] += 1;
-                f64::from(first[*from]) > KNOWN
+                f64::from(first[*from]) > MEAN_REQUESTS_MIN
             });
             for (span, length) in answers.spans.iter().zip(Answers::lengths()) {
                 let length = length.as_nanos() / 1_000;
                 let ended = watched.iter().filter(|(began, _)| began + length <= heard);
                 prop_assert_eq!(span.sums[0].of as usize, ended.clone().count());
-                for (which, times) in [(CAME, &arrived), (DONE, &done)] {
+                for (which, times) in [(ARRIVALS_COLUMN, &arrived), (COMPLETIONS_COLUMN, &done)] {
                     let counted: f64 = ended.clone().map(|(began, _)| more(times, *began, length)).sum();
                     // It began when another was done.
-                    let others = if which == DONE { ended.clone().count() as f64 } else { 0.0 };
+                    let others = if which == COMPLETIONS_COLUMN { ended.clone().count() as f64 } else { 0.0 };
                     let off = span.sums[0].sums[which] - (counted - others);
                     prop_assert!(off.abs() < 1e-6 * (1.0 + counted), "{off} of {counted}");
                 }

@@ -16,10 +16,10 @@ use units::Float as _;
 use units::Instant;
 
 /// Arrivals after which half of the observations is discarded, in two steps.
-const MEMORY: u32 = 2_048;
+const ARRIVALS_COUNTED_MAX: u32 = 2_048;
 
 /// The minimum of arrivals for a result.
-const FEW: f64 = 128.0;
+const ARRIVALS_MIN: f64 = 128.0;
 
 /// The number of standard errors by which arrivals must see fewer than the mean to count as a loop. Near saturation the
 /// queue's excursions last longer than the memory, and any part of such a path seems to revert to its own mean (Dickey and
@@ -109,7 +109,7 @@ impl Arrivals {
         }
         self.answers.until(now);
         self.seen[0].wait(here, now.saturating_since(at).as_secs_f64());
-        if self.seen[0].came[0] >= f64::from(MEMORY / 2) {
+        if self.seen[0].came[0] >= f64::from(ARRIVALS_COUNTED_MAX / 2) {
             self.seen = [QueueSums::default(), self.seen[0]];
         }
     }
@@ -121,7 +121,7 @@ impl Arrivals {
         let QueueSums { idle, time: [time, sum, squares], came: [came, found], first } =
             self.seen[0].and(&self.seen[1]);
         let (mut clients, mut looks) = (Some(most), false);
-        if came >= FEW && time > 0.0 {
+        if came >= ARRIVALS_MIN && time > 0.0 {
             let mean = sum / time;
             let variance = (squares / time - mean * mean).max(0.0);
             let (fewer, error) = (mean - found / came, (variance / came).sqrt());
@@ -133,7 +133,7 @@ impl Arrivals {
         let round = |clients: usize| clients as f64 * (time + idle) / (came + first).max(1.0);
         let clients = clients.filter(|clients| !self.answers.nobody_answers(round(*clients)));
         self.looped = if clients.is_some() && looks { self.looped + 1 } else { 0 };
-        self.open = clients.is_none() || self.open && self.looped < MEMORY;
+        self.open = clients.is_none() || self.open && self.looped < ARRIVALS_COUNTED_MAX;
         clients.filter(|_| !self.open)
     }
 
@@ -142,14 +142,14 @@ impl Arrivals {
     pub fn come_in(&self, seconds: f64) -> f64 {
         let QueueSums { idle, time: [busy, ..], came: [came, _], first } = self.seen[0].and(&self.seen[1]);
         let all = busy + idle;
-        let rate = if came < FEW { (came + first) / all } else { came / busy };
+        let rate = if came < ARRIVALS_MIN { (came + first) / all } else { came / busy };
         if all > 0.0 { rate * seconds * all / idle.max(busy / 1e6) } else { 0.0 }
     }
 
     /// Returns whether the maximum seen at once is the number of clients.
     pub fn are_counted(&self) -> bool {
         let QueueSums { came: [came, _], first, .. } = self.seen[0].and(&self.seen[1]);
-        came + first >= FEW
+        came + first >= ARRIVALS_MIN
     }
 
     /// Returns the number of completions until the queue is empty, for open arrivals: each of the `waiting` requests causes
@@ -301,7 +301,7 @@ mod tests {
                 let clients = seen(open(part), seed, 20);
                 // Until losses were forgotten, these arrivals were mistaken for a closed loop for a third of
                 // the time.
-                let of_a_loop = clients.iter().skip(FEW as usize * 8).flatten().count();
+                let of_a_loop = clients.iter().skip(ARRIVALS_MIN as usize * 8).flatten().count();
                 assert!(of_a_loop < clients.len() / 50, "{part}, seed {seed}: {of_a_loop}");
             }
         }
@@ -320,7 +320,10 @@ mod tests {
             arrivals.clients(10)
         });
         let known = clients.position(|clients| clients.is_some()).unwrap();
-        assert!((MEMORY as usize..MEMORY as usize * 2).contains(&known), "{known}");
+        assert!(
+            (ARRIVALS_COUNTED_MAX as usize..ARRIVALS_COUNTED_MAX as usize * 2).contains(&known),
+            "{known}"
+        );
     }
 
     #[test]

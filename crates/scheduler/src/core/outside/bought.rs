@@ -18,18 +18,19 @@ use units::{Duration, LbnRange, Op};
 /// A sector in the units of the price.
 const SECTOR: u64 = 1 << 16;
 
-/// The price falls by 1 part in `FALLS` for each request for which the bound has room, and rises by 1 in `RISES` where it
-/// has none. It follows a scan over some hundred requests; in equilibrium one request in five finds no room.
-const FALLS: u64 = 512;
-const RISES: u64 = 128;
+/// The price falls by 1 part in `PRICE_FALL_DIVISOR` for each request for which the bound has room, and rises by 1 in
+/// `PRICE_RISE_DIVISOR` where it has none. It follows a scan over some hundred requests; in equilibrium one request in five
+/// finds no room.
+const PRICE_FALL_DIVISOR: u64 = 512;
+const PRICE_RISE_DIVISOR: u64 = 128;
 
 /// The reserve in the bound on harm for detours that are late by chance: one part in this number is not spent.
-const KEPT: u32 = 8;
+const RESERVE_DIVISOR: u32 = 8;
 
 /// The minimal yield of a revolution, as a multiple of the usual yield in that time: background work gains four percent for
 /// each percent that the foreground loses. At the beginning of a scan a revolution yields some three times as much, which is
 /// not enough.
-const WORTH: u64 = 5;
+const YIELD_RATIO_MIN: u64 = 5;
 
 /// The price: the least yield of a revolution that is spent.
 #[derive(Clone, Copy, Debug)]
@@ -48,15 +49,15 @@ impl Price {
     fn seen(&mut self, room: bool) {
         let part = |of: u64| self.of_turn / of + 1;
         self.of_turn = if room {
-            self.of_turn.saturating_sub(part(FALLS))
+            self.of_turn.saturating_sub(part(PRICE_FALL_DIVISOR))
         } else {
-            self.of_turn.saturating_add(part(RISES))
+            self.of_turn.saturating_add(part(PRICE_RISE_DIVISOR))
         };
     }
 
     /// Returns the number of sectors that a revolution must exceed, given the usual yield in that time.
     fn least(self, anyway: u64) -> u64 {
-        anyway.saturating_mul(WORTH).max(self.of_turn / SECTOR)
+        anyway.saturating_mul(YIELD_RATIO_MIN).max(self.of_turn / SECTOR)
     }
 }
 
@@ -64,7 +65,8 @@ impl Outside {
     /// Returns whether the bound has room for a revolution.
     fn may_buy(&self, turn: Duration) -> bool {
         let risk = self.felt.at_risk(i64::try_from(turn.as_nanos()).unwrap_or(i64::MAX));
-        self.detour_bound().is_some_and(|bound| self.guard.caution(bound - bound / KEPT, risk).is_none())
+        self.detour_bound()
+            .is_some_and(|bound| self.guard.caution(bound - bound / RESERVE_DIVISOR, risk).is_none())
     }
 }
 

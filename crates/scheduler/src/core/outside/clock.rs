@@ -11,7 +11,7 @@ use units::{Duration, Instant};
 const MOST_RATE: i64 = (1 << 32) / 50;
 
 /// The number of completions with a possibly late report whose least delay is taken for the platter's error.
-const UNSURE: u32 = 16;
+const DOUBTFUL_COMPLETIONS: u32 = 16;
 
 /// One, as a rate.
 const RATE_ONE: f64 = (1u64 << 32) as f64;
@@ -104,7 +104,7 @@ impl Clock {
         }
         self.unsure = (self.unsure.0 + 1, self.unsure.1.min(-error));
         let (seen, least) = self.unsure;
-        if seen < UNSURE {
+        if seen < DOUBTFUL_COMPLETIONS {
             return 0;
         }
         self.unsure = (0, i64::MAX);
@@ -150,7 +150,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const TURN: u64 = 5_985_037;
+    const REVOLUTION_NS: u64 = 5_985_037;
 
     fn at(ns: u64) -> Instant {
         Instant::from_nanos(ns)
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn a_clock_that_was_right_stays_right() {
-        let mut clock = Clock::new(Duration::from_nanos(TURN));
+        let mut clock = Clock::new(Duration::from_nanos(REVOLUTION_NS));
         for k in 1..1_000 {
             let t = at(k * 7_000_001);
             assert_eq!(clock.error(t, t), 0);
@@ -172,7 +172,7 @@ mod tests {
         let late = Duration::from_micros(400);
         // A report that is late by exactly the maximum, one that is later, and an early one.
         for (error, taken) in [(-300_000, 0), (-500_000, -100_000), (50_000, 50_000)] {
-            let mut clock = Clock::new(Duration::from_nanos(TURN));
+            let mut clock = Clock::new(Duration::from_nanos(REVOLUTION_NS));
             let t = at(7_000_000);
             clock.correct(t, 0, Duration::ZERO, 256);
             let t = at(14_000_000);
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn a_delay_common_to_all_completions_is_the_platters() {
-        let mut clock = Clock::new(Duration::from_nanos(TURN));
+        let mut clock = Clock::new(Duration::from_nanos(REVOLUTION_NS));
         let late = Duration::from_micros(400);
         let mut state = 1u64;
         let mut off = 0;
@@ -201,9 +201,9 @@ mod tests {
     proptest! {
         #[test]
         fn a_spindle_that_is_off_is_followed(
-            phase in 0u64..TURN, ppm in -5_000i64..5_000, steps in prop::collection::vec(2_000_000u64..20_000_000, 600),
+            phase in 0u64..REVOLUTION_NS, ppm in -5_000i64..5_000, steps in prop::collection::vec(2_000_000u64..20_000_000, 600),
         ) {
-            let mut clock = Clock::new(Duration::from_nanos(TURN));
+            let mut clock = Clock::new(Duration::from_nanos(REVOLUTION_NS));
             let mut host = 1_000_000_000u64;
             let mut last = i64::MAX;
             for step in steps {
@@ -211,7 +211,7 @@ mod tests {
                 let platter = (i128::from(host) * i128::from(1_000_000 + ppm) / 1_000_000) as u64 + phase;
                 last = clock.error(at(host), at(platter));
                 clock.correct(at(host), last, Duration::ZERO, 256);
-                prop_assert!(difference(clock.platter(at(host)), at(host)).abs() <= TURN as i64);
+                prop_assert!(difference(clock.platter(at(host)), at(host)).abs() <= REVOLUTION_NS as i64);
                 prop_assert!(clock.error(at(host), at(platter)).abs() <= 1);
             }
             // Within two microseconds at up to 0.5%.
@@ -224,7 +224,7 @@ mod tests {
             pauses in prop::collection::vec((50_000_000u64..200_000_000, 400_000u64..4_000_000, 0i64..60_000), 300),
         ) {
             // A pause, then two commands, the first with an unusually late report.
-            let mut clock = Clock::new(Duration::from_nanos(TURN));
+            let mut clock = Clock::new(Duration::from_nanos(REVOLUTION_NS));
             let mut host = 1_000_000_000u64;
             for (n, (pause, soon, late)) in pauses.into_iter().enumerate() {
                 for (step, late) in [(pause, late), (soon, 0)] {
@@ -233,7 +233,7 @@ mod tests {
                     let platter = (true_host * i128::from(1_000_000 + ppm) / 1_000_000) as u64;
                     let error = clock.error(at(host), at(platter));
                     // An error that counts as predicted.
-                    prop_assert!(n < 100 || error.abs() < TURN as i64 / 32, "{}: {}", n, error);
+                    prop_assert!(n < 100 || error.abs() < REVOLUTION_NS as i64 / 32, "{}: {}", n, error);
                     clock.correct(at(host), error, Duration::ZERO, 256);
                 }
             }
@@ -241,7 +241,7 @@ mod tests {
 
         #[test]
         fn there_and_back(host in 0u64..1 << 50, rate in -MOST_RATE..MOST_RATE, later in 0u64..1 << 36) {
-            let new = Clock::new(Duration::from_nanos(TURN));
+            let new = Clock::new(Duration::from_nanos(REVOLUTION_NS));
             let clock = Clock { host: at(host), platter: at(host + 77), rate, ..new };
             let t = at(host + later);
             prop_assert!(difference(clock.host(clock.platter(t)), t).abs() <= 2);

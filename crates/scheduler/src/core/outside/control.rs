@@ -18,25 +18,25 @@ use units::{Duration, LbnRange, Op};
 /// 1.6 ms, the largest correction; and in further steps, up to `STEPS`, as long as heads are seen to be that
 /// early.
 const STEP_NS: i64 = 100_000;
-const NEAR: usize = 16;
+const CORRECTABLE_STEPS: usize = 16;
 const STEPS: usize = 40;
 
 /// The number of gaps of a step that are left unused before any is used.
-const FIRST: u32 = 8;
+const UNUSED_GAPS_MIN: u32 = 8;
 
 /// After those, one gap in this number is left unused where heads may be early; elsewhere one in the other number.
-const WATCHED: u32 = 16;
-const ELSEWHERE: u32 = 128;
+const GAPS_PER_UNUSED_IF_EARLY: u32 = 16;
+const GAPS_PER_UNUSED: u32 = 128;
 
 /// Heads may be early in the first step that has gaps, and in a step if at least 1 in this number of the preceding step's
 /// requests was early.
-const SUSPECT: u32 = 4;
+const REQUESTS_PER_EARLY_MAX: u32 = 4;
 
 /// The number of requests after which half is discarded.
-const MEMORY: u32 = 512;
+const REQUESTS_COUNTED_MAX: u32 = 512;
 
 /// With fewer requests than this, a share is relative to this number.
-const FEW: u32 = 8;
+const REQUESTS_MIN: u32 = 8;
 
 /// The requests of a step without detours, the early ones among them, and the gaps.
 #[derive(Clone, Copy, Debug, Default)]
@@ -48,7 +48,7 @@ struct LeadStep {
 
 impl LeadStep {
     fn suspect(&self) -> bool {
-        self.early * SUSPECT >= self.alone.max(1)
+        self.early * REQUESTS_PER_EARLY_MAX >= self.alone.max(1)
     }
 }
 
@@ -83,9 +83,9 @@ impl Control {
         let watched = nearer.is_none_or(LeadStep::suspect);
         let step = &mut steps[at];
         step.gaps = step.gaps.wrapping_add(1);
-        let tried = at < NEAR || watched;
-        let one_in = if watched { WATCHED } else { ELSEWHERE };
-        watched && step.alone < FIRST
+        let tried = at < CORRECTABLE_STEPS || watched;
+        let one_in = if watched { GAPS_PER_UNUSED_IF_EARLY } else { GAPS_PER_UNUSED };
+        watched && step.alone < UNUSED_GAPS_MIN
             || step.early * 2 > step.alone
             || tried && step.gaps.is_multiple_of(one_in)
     }
@@ -96,8 +96,8 @@ impl Control {
         let step = &mut self.steps[usize::from(op.is_write())][at];
         step.alone += 1;
         step.early += u32::from(seen.turns < 0);
-        if step.alone == MEMORY {
-            (step.alone, step.early) = (MEMORY / 2, step.early / 2);
+        if step.alone == REQUESTS_COUNTED_MAX {
+            (step.alone, step.early) = (REQUESTS_COUNTED_MAX / 2, step.early / 2);
         }
     }
 
@@ -108,7 +108,7 @@ impl Control {
         // Gaps of a step are used while few heads are early, so a small count is too low by selection: one is
         // added.
         let early = step.early + u32::from(step.early > 0);
-        nanos(turn) * i64::from(early) / i64::from(step.alone.max(FEW))
+        nanos(turn) * i64::from(early) / i64::from(step.alone.max(REQUESTS_MIN))
     }
 
     /// Discards the counts, because the forecasts have changed.
@@ -142,12 +142,12 @@ mod tests {
     use crate::core::outside::forecast::{SetOut, Source};
     use units::Instant;
 
-    const TURN: Duration = Duration::from_millis(6);
+    const REVOLUTION: Duration = Duration::from_millis(6);
 
     /// Returns the forecast of a request that would be a revolution early with a lead of `us` microseconds.
     fn missing_by(us: u64) -> Forecast {
         let at = |d: Duration| Instant::ZERO + d;
-        let start = at(TURN - Duration::from_micros(us));
+        let start = at(REVOLUTION - Duration::from_micros(us));
         Forecast {
             service: Instant::ZERO,
             able: Instant::ZERO,
@@ -159,7 +159,7 @@ mod tests {
             distance: 1_000,
             moves: true,
             in_two_parts: false,
-            wait: TURN - Duration::from_micros(us),
+            wait: REVOLUTION - Duration::from_micros(us),
             rear: Duration::ZERO,
             set_out: Some(SetOut::Queued),
             source: Source::Medium,
@@ -183,17 +183,17 @@ mod tests {
             let miss = least + (state >> 33) % (1_600 - least);
             let foreseen = missing_by(miss);
             let early = miss < us;
-            if control.leaves(TURN, Op::Read, &foreseen) {
+            if control.leaves(REVOLUTION, Op::Read, &foreseen) {
                 let seen =
                     Observation { error: 0, turns: -i64::from(early), explained: true, foreseen: true };
-                control.note(TURN, Op::Read, &foreseen, &seen);
+                control.note(REVOLUTION, Op::Read, &foreseen, &seen);
             } else {
                 lost += u64::from(early);
-                told += control.sooner(TURN, Op::Read, &foreseen);
+                told += control.sooner(REVOLUTION, Op::Read, &foreseen);
                 used += 1;
             }
         }
-        (lost, told as f64 / nanos(TURN) as f64, used)
+        (lost, told as f64 / nanos(REVOLUTION) as f64, used)
     }
 
     #[test]
@@ -229,7 +229,7 @@ mod tests {
         let mut control = Control::default();
         let written = Forecast { set_out: None, ..missing_by(50) };
         for foreseen in [written, missing_by(4_100)] {
-            assert!((0..1_000).all(|_| !control.leaves(TURN, Op::Write, &foreseen)));
+            assert!((0..1_000).all(|_| !control.leaves(REVOLUTION, Op::Write, &foreseen)));
         }
     }
 }

@@ -27,23 +27,23 @@ const BIN_NS: i64 = 10_000;
 const BINS: i64 = 160;
 
 /// The largest correction, as a part of a revolution: beyond it, early and late cannot be distinguished.
-const PART: i64 = 4;
+const CORRECTION_DIVISOR: i64 = 4;
 
 /// The number of additional completions, and of standard deviations of chance, by which another correction must be better
 /// than the current one.
-const ENOUGH: i64 = 12;
-const SURE: i64 = 4;
+const LEAD_COMPLETIONS_MIN: i64 = 12;
+const LEAD_DEVIATIONS_MIN: i64 = 4;
 
 /// Corrections closer than this many bins count as equal: 30 us.
-const NEAR: usize = 3;
+const EQUAL_CORRECTIONS_BINS_MAX: usize = 3;
 
 /// The correction is accepted if at most one in this many completions contradicts it; otherwise the profile is wrong in
 /// another way.
-const CONTRADICTING: i64 = 12;
+const COMPLETIONS_PER_CONTRADICTION_MIN: i64 = 12;
 
 /// Completions between two searches, and completions after which half of the counts is discarded.
-const STRIDE: u32 = 64;
-const MEMORY: u32 = 1 << 14;
+const COMPLETIONS_PER_SEARCH: u32 = 64;
+const COMPLETIONS_COUNTED_MAX: u32 = 1 << 14;
 
 /// Counts of one kind of move, by the start of the first sector: all heads, and those that were ready.
 #[derive(Clone, Debug)]
@@ -66,7 +66,7 @@ impl MoveCounts {
         let Some(bin) = bin.and_then(|bin| self.bins.get_mut(bin)) else { return };
         *bin = (bin.0 + 1, bin.1 + u32::from(ready));
         (self.noted, self.fresh) = (self.noted + 1, self.fresh + 1);
-        if self.noted >= MEMORY {
+        if self.noted >= COMPLETIONS_COUNTED_MAX {
             self.noted /= 2;
             self.bins.iter_mut().for_each(|bin| *bin = (bin.0 / 2, bin.1 / 2));
         }
@@ -75,7 +75,7 @@ impl MoveCounts {
     /// Returns the true arrival if it is clearly not at `now`. A ready head before it and one that is not ready after it
     /// contradict it.
     fn found(&mut self, now: i64) -> Option<i64> {
-        if self.fresh < STRIDE {
+        if self.fresh < COMPLETIONS_PER_SEARCH {
             return None;
         }
         self.fresh = 0;
@@ -98,10 +98,12 @@ impl MoveCounts {
         let between = self.bins.get(told.min(best.1)..told.max(best.1)).unwrap_or_default();
         let chance: i64 = between.iter().map(|bin| i64::from(bin.0)).sum();
         let gained = against_told - best.0;
-        let clear = gained >= ENOUGH && gained * gained >= SURE * SURE * chance && between.len() >= NEAR;
+        let clear = gained >= LEAD_COMPLETIONS_MIN
+            && gained * gained >= LEAD_DEVIATIONS_MIN * LEAD_DEVIATIONS_MIN * chance
+            && between.len() >= EQUAL_CORRECTIONS_BINS_MAX;
         // At either end the true arrival is outside the range.
         let inside = best.1 > 0 && best.1 < self.bins.len();
-        (clear && inside && best.0 * CONTRADICTING <= all).then(|| place(best.1))
+        (clear && inside && best.0 * COMPLETIONS_PER_CONTRADICTION_MIN <= all).then(|| place(best.1))
     }
 }
 
@@ -133,7 +135,7 @@ impl Correction {
             commands: [0; 2],
             told: *overheads,
             drive: None,
-            most: (nanos(turn(drive)) / PART).min(BINS * BIN_NS),
+            most: (nanos(turn(drive)) / CORRECTION_DIVISOR).min(BINS * BIN_NS),
             changed: false,
             sure: false,
         }

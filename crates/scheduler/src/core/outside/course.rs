@@ -2,10 +2,13 @@
 
 use super::Overheads;
 use super::clock::{self, moved};
-use super::decide::LEAD;
+use super::decide::DECISION_LEAD;
 use super::forecast::{Forecast, Standing, forecast};
 use super::record::Observation;
-use super::{CHANCE, Command, DISAGREEING, DRIFT_PPM, MOST_AT_DRIVE, NOISE, Order, Outside, Work};
+use super::{
+    Command, DRIFT_PPM, ERROR_CHANCE_DIVISOR, ERROR_NOISE_DIVISOR, MOST_AT_DRIVE, Order, Outside,
+    UNEXPLAINED_COMPLETIONS_MAX, Work,
+};
 use crate::core::under_way::turn;
 use model::DriveModel;
 use units::{Duration, Instant, LbnRange, Op};
@@ -76,13 +79,13 @@ impl Outside {
     /// is certain. Without trusted forecasts there is no such limit.
     pub(super) fn destaged(&self) -> Option<Instant> {
         let beside = self.buffered && self.config.overheads.overlap && self.at_drive() > 1;
-        (beside && self.foresees()).then(|| self.clock.host(self.base.free) + LEAD)
+        (beside && self.foresees()).then(|| self.clock.host(self.base.free) + DECISION_LEAD)
     }
 
     /// Returns when a command has left the drive, as far as the host can know.
     fn left(&self, op: Op, forecast: &Forecast) -> Instant {
         if self.reports(op) && self.config.overheads.overlap {
-            forecast.heard_at_latest.max(forecast.end + LEAD)
+            forecast.heard_at_latest.max(forecast.end + DECISION_LEAD)
         } else {
             forecast.heard_at_latest
         }
@@ -183,15 +186,18 @@ impl Outside {
         let late = clock::difference(self.clock.platter(ended), foreseen.end);
         // `error` is the distance of the platter past its assumed angle, so that the rest is whole revolutions.
         let turns = (late + error + turn / 2).div_euclid(turn);
-        let plausible = error.abs() <= turn / NOISE && in_turn;
+        let plausible = error.abs() <= turn / ERROR_NOISE_DIVISOR && in_turn;
         // The completion is later than noise explains, as with data on a delayed bus: the head is where it was predicted.
         // After repeated cases the platter's angle must be wrong instead.
         let bus = overheads.bus_sector * order.command.range.len().get();
-        let once = self.known && self.disagreeing + 1 < DISAGREEING;
+        let once = self.known && self.disagreeing + 1 < UNEXPLAINED_COMPLETIONS_MAX;
         let on_bus = self.config.late_bus && once && in_turn && !op.is_write();
-        let held_up = on_bus && !plausible && late > 0 && late <= clock::nanos(bus).min(turn - turn / NOISE);
+        let held_up = on_bus
+            && !plausible
+            && late > 0
+            && late <= clock::nanos(bus).min(turn - turn / ERROR_NOISE_DIVISOR);
         let turns = if held_up { 0 } else { turns };
-        let chance = turn / CHANCE + self.clock.may_drift(ended, DRIFT_PPM);
+        let chance = turn / ERROR_CHANCE_DIVISOR + self.clock.may_drift(ended, DRIFT_PPM);
         let mut left = 0;
         if plausible {
             let late = if op.is_write() {
@@ -204,7 +210,7 @@ impl Outside {
         } else {
             self.agreeing = 0;
             self.disagreeing += 1;
-            if !self.known || self.disagreeing >= DISAGREEING {
+            if !self.known || self.disagreeing >= UNEXPLAINED_COMPLETIONS_MAX {
                 self.clock.restart(ended, error);
                 self.known = false;
                 self.disagreeing = 0;

@@ -20,7 +20,7 @@ use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId, TrackIndex};
 
 /// The time before a command must be at the drive at which it is chosen, besides its own costs: hosts wake late, and
 /// predictions are off by some microseconds.
-pub(super) const LEAD: Duration = Duration::from_micros(300);
+pub(super) const DECISION_LEAD: Duration = Duration::from_micros(300);
 
 /// The part of a gap that a detour is planned for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,7 +126,7 @@ impl Outside {
     fn in_time_for(&self, free: Instant) -> Instant {
         let [read, write] = self.config.overheads.command;
         let at = self.clock.host(free);
-        at.checked_sub(read.max(write) + LEAD).unwrap_or_default()
+        at.checked_sub(read.max(write) + DECISION_LEAD).unwrap_or_default()
     }
 
     /// Returns, on the host's clock, the last arrival that the choice without detours would have included.

@@ -18,7 +18,7 @@ use units::{Duration, Instant};
 /// Requests after which the maximum that waited at once is forgotten, in two steps. Clients with think times are seldom all
 /// present: with half of this, ten with 30 ms are underestimated (`all_harm_to_clients_is_in_the_estimate`); with twice
 /// this, the estimate for open arrivals is further above the true delay.
-const MEMORY: u32 = 2_048;
+const REQUESTS_COUNTED_MAX: u32 = 2_048;
 
 /// The maximum of separate losses.
 const MOST_LOST: usize = 256;
@@ -100,7 +100,7 @@ impl Felt {
         self.arrivals.done(heard, now, waiting - new, bursts, came);
         self.done += 1;
         self.seen += 1;
-        if self.seen == MEMORY / 2 {
+        if self.seen == REQUESTS_COUNTED_MAX / 2 {
             (self.seen, self.most) = (0, [0, self.most[0]]);
         }
         self.most[0] = self.most[0].max(bursts);
@@ -173,10 +173,10 @@ impl Felt {
 mod tests {
     use super::*;
 
-    const LOST: i64 = 6_000_000;
-    const LONG: Duration = Duration::from_secs(1);
+    const LOST_NS: i64 = 6_000_000;
+    const LONG_TIME: Duration = Duration::from_secs(1);
     const NOW: Instant = Instant::ZERO;
-    const LATE: Late = Late { head: LOST, bus: Duration::ZERO };
+    const LATE: Late = Late { head: LOST_NS, bus: Duration::ZERO };
 
     impl Felt {
         fn of_detours(&mut self, late: Late, waiting: Waiting, waited: Duration) -> i64 {
@@ -206,84 +206,85 @@ mod tests {
     #[test]
     fn a_lone_request_is_late_for_itself() {
         let mut felt = Felt::default();
-        assert_eq!(felt.of_detours(LATE, alone(1), LONG), LOST);
-        assert_eq!(felt.of_detours(Late::default(), alone(1), LONG), 0);
+        assert_eq!(felt.of_detours(LATE, alone(1), LONG_TIME), LOST_NS);
+        assert_eq!(felt.of_detours(Late::default(), alone(1), LONG_TIME), 0);
     }
 
     #[test]
     fn in_a_closed_loop_each_client_is_late_once() {
         let mut felt = Felt::default();
-        (0..100).for_each(|_| assert_eq!(felt.of_detours(Late::default(), alone(4), LONG), 0));
-        let late =
-            (0..100).map(|n| felt.of_detours(if n == 50 { LATE } else { Late::default() }, alone(4), LONG));
-        assert_eq!(late.sum::<i64>(), LOST * 4);
+        (0..100).for_each(|_| assert_eq!(felt.of_detours(Late::default(), alone(4), LONG_TIME), 0));
+        let late = (0..100)
+            .map(|n| felt.of_detours(if n == 50 { LATE } else { Late::default() }, alone(4), LONG_TIME));
+        assert_eq!(late.sum::<i64>(), LOST_NS * 4);
     }
 
     #[test]
     fn expected_delays_are_known_at_once() {
         let mut felt = Felt::default();
-        felt.of_detours(LATE, alone(4), LONG);
-        assert_eq!(felt.at_risk(0), LOST * 3);
-        felt.of_detours(Late::default(), alone(3), LONG);
-        assert_eq!(felt.at_risk(0), LOST * 2);
-        felt.of_detours(Late::default(), alone(1), LONG);
+        felt.of_detours(LATE, alone(4), LONG_TIME);
+        assert_eq!(felt.at_risk(0), LOST_NS * 3);
+        felt.of_detours(Late::default(), alone(3), LONG_TIME);
+        assert_eq!(felt.at_risk(0), LOST_NS * 2);
+        felt.of_detours(Late::default(), alone(1), LONG_TIME);
         assert_eq!(felt.at_risk(0), 0);
     }
 
     #[test]
     fn until_the_queue_is_empty_all_arrivals_are_late() {
         let mut felt = Felt::default();
-        felt.of_detours(Late::default(), alone(20), LONG);
-        assert_eq!(felt.of_detours(LATE, alone(3), LONG), LOST);
-        assert_eq!(felt.of_detours(Late::default(), alone(3), LONG), LOST);
-        assert_eq!(felt.of_detours(LATE, alone(2), LONG), LOST * 2);
-        assert_eq!(felt.of_detours(Late::default(), alone(1), LONG), LOST * 2);
-        assert_eq!(felt.of_detours(Late::default(), alone(5), LONG), 0);
+        felt.of_detours(Late::default(), alone(20), LONG_TIME);
+        assert_eq!(felt.of_detours(LATE, alone(3), LONG_TIME), LOST_NS);
+        assert_eq!(felt.of_detours(Late::default(), alone(3), LONG_TIME), LOST_NS);
+        assert_eq!(felt.of_detours(LATE, alone(2), LONG_TIME), LOST_NS * 2);
+        assert_eq!(felt.of_detours(Late::default(), alone(1), LONG_TIME), LOST_NS * 2);
+        assert_eq!(felt.of_detours(Late::default(), alone(5), LONG_TIME), 0);
     }
 
     #[test]
     fn a_burst_is_late_while_it_waits_and_counts_as_no_clients_afterwards() {
         let mut felt = Felt::default();
         // Two clients and a burst of twenty.
-        (3..23).rev().for_each(|all| assert_eq!(felt.of_detours(Late::default(), burst(all), LONG), 0));
+        (3..23).rev().for_each(|all| assert_eq!(felt.of_detours(Late::default(), burst(all), LONG_TIME), 0));
         let late = |felt: &mut Felt, waiting: Waiting| {
-            let whole = (0..100)
-                .map(|n| felt.of_detours(if n == 0 { LATE } else { Late::default() }, waiting.clone(), LONG));
+            let whole = (0..100).map(|n| {
+                felt.of_detours(if n == 0 { LATE } else { Late::default() }, waiting.clone(), LONG_TIME)
+            });
             whole.sum::<i64>()
         };
-        assert_eq!(late(&mut felt, alone(2)), LOST * 3);
-        assert_eq!(late(&mut felt, burst(22)), LOST * 22);
+        assert_eq!(late(&mut felt, alone(2)), LOST_NS * 3);
+        assert_eq!(late(&mut felt, burst(22)), LOST_NS * 22);
     }
 
     #[test]
     fn an_arrival_at_a_head_that_would_have_been_free_is_late_by_less() {
         let mut felt = Felt::default();
         let ms = Duration::from_millis;
-        felt.of_detours(Late::default(), alone(9), LONG);
-        assert_eq!(felt.of_detours(LATE, alone(2), LONG), LOST);
+        felt.of_detours(Late::default(), alone(9), LONG_TIME);
+        assert_eq!(felt.of_detours(LATE, alone(2), LONG_TIME), LOST_NS);
         // It arrived 4 ms before the head was free: 2 of the 6 ms that were lost would have been idle.
         assert_eq!(felt.of_detours(Late::default(), alone(2), ms(4)), 4_000_000);
-        assert_eq!(felt.of_detours(Late::default(), alone(2), LONG), 4_000_000);
-        assert_eq!(felt.of_detours(LATE, alone(2), ms(1)), LOST + 1_000_000);
-        assert_eq!(felt.of_detours(Late::default(), alone(2), LONG), LOST + 1_000_000);
+        assert_eq!(felt.of_detours(Late::default(), alone(2), LONG_TIME), 4_000_000);
+        assert_eq!(felt.of_detours(LATE, alone(2), ms(1)), LOST_NS + 1_000_000);
+        assert_eq!(felt.of_detours(Late::default(), alone(2), LONG_TIME), LOST_NS + 1_000_000);
     }
 
     #[test]
     fn data_that_are_late_on_the_bus_delay_only_their_request() {
         let mut felt = Felt::default();
-        let late = Late { head: 0, bus: Duration::from_nanos(LOST.unsigned_abs()) };
-        assert_eq!(felt.of_detours(late, alone(9), LONG), LOST);
-        assert_eq!(felt.of_detours(Late::default(), alone(9), LONG), 0);
+        let late = Late { head: 0, bus: Duration::from_nanos(LOST_NS.unsigned_abs()) };
+        assert_eq!(felt.of_detours(late, alone(9), LONG_TIME), LOST_NS);
+        assert_eq!(felt.of_detours(Late::default(), alone(9), LONG_TIME), 0);
     }
 
     #[test]
     fn losses_to_idle_time_delay_clients_like_those_to_detours() {
         let mut felt = Felt::default();
-        felt.after_idle(LOST);
-        assert_eq!(felt.done(NOW, LATE, alone(3), LONG), [LOST; 2]);
-        assert_eq!(felt.at_risk(0), LOST * 2);
-        assert_eq!(felt.done(NOW, Late::default(), alone(3), LONG), [LOST; 2]);
-        assert_eq!(felt.done(NOW, LATE, alone(1), LONG), [LOST * 2, LOST]);
-        assert_eq!(felt.done(NOW, Late::default(), alone(1), LONG), [0; 2]);
+        felt.after_idle(LOST_NS);
+        assert_eq!(felt.done(NOW, LATE, alone(3), LONG_TIME), [LOST_NS; 2]);
+        assert_eq!(felt.at_risk(0), LOST_NS * 2);
+        assert_eq!(felt.done(NOW, Late::default(), alone(3), LONG_TIME), [LOST_NS; 2]);
+        assert_eq!(felt.done(NOW, LATE, alone(1), LONG_TIME), [LOST_NS * 2, LOST_NS]);
+        assert_eq!(felt.done(NOW, Late::default(), alone(1), LONG_TIME), [0; 2]);
     }
 }

@@ -174,7 +174,7 @@ mod tests {
     use model::builtin;
     use units::{Lbn, TrackIndex};
 
-    const MARGIN: Duration = Duration::from_micros(300);
+    const MOVE_MARGIN: Duration = Duration::from_micros(300);
 
     fn outside(drive: &DriveModel) -> Outside {
         let overheads = Overheads {
@@ -184,7 +184,7 @@ mod tests {
             ..Overheads::default()
         };
         let config = OutsideConfig {
-            conservatism: Conservatism::Constant(MARGIN),
+            conservatism: Conservatism::Constant(MOVE_MARGIN),
             ..OutsideConfig::beyond(overheads)
         };
         Outside::new(drive, config)
@@ -238,7 +238,7 @@ mod tests {
             let commands = [(Op::Read, range_of(&drive, &left).unwrap()), asked];
             outside.walk(&drive, &commands, |foreseen| slack.push(foreseen.slack()));
             assert!(left.first > stop.first && left.count < stop.count);
-            assert!(slack[0] + ROUNDING >= MARGIN && slack[0] < MARGIN * 2, "{slack:?}");
+            assert!(slack[0] + ROUNDING >= MOVE_MARGIN && slack[0] < MOVE_MARGIN * 2, "{slack:?}");
             seen += 1;
         }
         assert!(seen > 5, "{seen}");

@@ -204,7 +204,7 @@ impl Plain {
         // A pause of the drive's own; at most one revolution of it is the detour's.
         let most_late = if self.failed {
             i64::MAX
-        } else if head_late > most.saturating_mul(PAUSE) {
+        } else if head_late > most.saturating_mul(PAUSE_COSTS_MIN) {
             nanos(turn)
         } else {
             most
@@ -220,7 +220,7 @@ impl Plain {
 }
 
 /// A delay of more than this many times the possible cost of a detour is a pause of the drive.
-pub(super) const PAUSE: i64 = 4;
+pub(super) const PAUSE_COSTS_MIN: i64 = 4;
 
 /// The bound on the delay of a read's data, as a part of their time on the bus, in 65536ths: 99% are not later. Later data
 /// cost the next command a revolution, which is far more than a part of a read.
@@ -231,11 +231,11 @@ pub(super) const PAUSE: i64 = 4;
 pub(super) struct HeldBack(u32);
 
 /// Reads of fewer sectors show nothing.
-const TELLING: u64 = 16;
+const READ_SECTORS_MIN: u64 = 16;
 
 /// The step up; this many steps down undo it.
-const STEP: u32 = 65_536 / 32;
-const EXCEEDED: u32 = 99;
+const STEP_65536THS: u32 = 65_536 / 32;
+const STEPS_DOWN_PER_STEP_UP: u32 = 99;
 
 impl HeldBack {
     /// Returns the bound for a read with this time on the bus.
@@ -246,11 +246,15 @@ impl HeldBack {
     /// Records the delay of a read's completion against its forecast.
     pub fn learn(&mut self, overheads: &Overheads, sectors: u64, late: Duration) {
         let bus = overheads.bus_sector * sectors;
-        if sectors < TELLING || bus == Duration::ZERO {
+        if sectors < READ_SECTORS_MIN || bus == Duration::ZERO {
             return;
         }
         let seen = (late.as_nanos().saturating_mul(65_536) / bus.as_nanos()).min(65_536) as u32;
-        self.0 = if seen > self.0 { self.0 + STEP } else { self.0.saturating_sub(STEP / EXCEEDED) };
+        self.0 = if seen > self.0 {
+            self.0 + STEP_65536THS
+        } else {
+            self.0.saturating_sub(STEP_65536THS / STEPS_DOWN_PER_STEP_UP)
+        };
     }
 }
 

@@ -10,24 +10,24 @@ use crate::idle::Harm;
 use units::Duration;
 
 /// The number of commands in the mean of trust.
-const MEMORY: u32 = 128;
+const MEAN_COMMANDS: u32 = 128;
 
 /// In 65536ths: detours begin when seven of eight commands are as predicted, and end when fewer than three of four are.
-const TRUSTED: u32 = 65_536 * 7 / 8;
-const MISTRUSTED: u32 = 65_536 * 3 / 4;
+const TRUST_BEGIN_65536THS: u32 = 65_536 * 7 / 8;
+const TRUST_END_65536THS: u32 = 65_536 * 3 / 4;
 
 /// The number of commands without trust after which the learned corrections are discarded: after the trouble they may be
 /// wrong.
-const LASTING: u32 = 1_024;
+const MISTRUSTED_COMMANDS_MAX: u32 = 1_024;
 
 /// The foreground's time at the head after which half of the harm is forgotten.
 const HARM_MEMORY: Duration = Duration::from_secs(60);
 
 /// The minimal time that harm is compared with, so that the first late detour does not end all.
-const LEAST: Duration = Duration::from_secs(2);
+const HARM_TIME_MIN: Duration = Duration::from_secs(2);
 
 /// The number of commands between two updates of the margins.
-const LOOK: u32 = 512;
+const COMMANDS_PER_UPDATE: u32 = 512;
 
 /// The reason why a core outside the drive does not use gaps; idle time is used all the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,14 +121,18 @@ impl Guard {
     /// Records whether a command completed as predicted. Returns whether trust ends with it, or has been missing for long.
     pub fn note(&mut self, foreseen: bool) -> bool {
         let trusted = self.trusted;
-        self.foreseen -= self.foreseen / MEMORY;
+        self.foreseen -= self.foreseen / MEAN_COMMANDS;
         if foreseen {
-            self.foreseen += 65_536 / MEMORY;
+            self.foreseen += 65_536 / MEAN_COMMANDS;
         }
-        self.trusted = self.foreseen >= if self.trusted { MISTRUSTED } else { TRUSTED };
+        self.trusted = self.foreseen >= if self.trusted { TRUST_END_65536THS } else { TRUST_BEGIN_65536THS };
         let ends = trusted && !self.trusted;
-        self.doubted = if self.trusted || ends || self.doubted == LASTING { 0 } else { self.doubted + 1 };
-        ends || self.doubted == LASTING
+        self.doubted = if self.trusted || ends || self.doubted == MISTRUSTED_COMMANDS_MAX {
+            0
+        } else {
+            self.doubted + 1
+        };
+        ends || self.doubted == MISTRUSTED_COMMANDS_MAX
     }
 
     /// Records a request that used the head for `time`, detours included, with the client's `response`, both of them `late`
@@ -165,17 +169,18 @@ impl Guard {
     /// Returns the usual yield in this much of the foreground's time.
     pub fn had_in(&self, time: Duration) -> u64 {
         let had = u128::from(self.had) * u128::from(time.as_nanos());
-        u64::try_from(had / u128::from(self.recent.head.foreground.max(LEAST).as_nanos())).unwrap_or(u64::MAX)
+        u64::try_from(had / u128::from(self.recent.head.foreground.max(HARM_TIME_MIN).as_nanos()))
+            .unwrap_or(u64::MAX)
     }
 
     /// Returns, from time to time, the recent harm in ppm of the foreground's time, without time spent on purpose.
     pub fn look(&mut self) -> Option<u64> {
-        if self.accounted < LOOK {
+        if self.accounted < COMMANDS_PER_UPDATE {
             return None;
         }
         self.accounted = 0;
         let harm = self.recent.worse();
-        let time = u128::from(harm.foreground.max(LEAST).as_nanos());
+        let time = u128::from(harm.foreground.max(HARM_TIME_MIN).as_nanos());
         let net = harm.net().saturating_sub(self.bought);
         u64::try_from(u128::from(net.as_nanos()) * 1_000_000 / time).ok()
     }
@@ -186,7 +191,7 @@ impl Guard {
         soon.add(Duration::ZERO, Duration::ZERO, Lateness { client: owed, head: 0 });
         let harm = soon.worse();
         // Relative to the time without the harm.
-        let time = harm.foreground.saturating_sub(harm.net()).max(LEAST).as_nanos();
+        let time = harm.foreground.saturating_sub(harm.net()).max(HARM_TIME_MIN).as_nanos();
         let bound = u128::from(time) * u128::from(harm_ppm) / 1_000_000;
         if !self.trusted {
             Some(Caution::Mistrust)
@@ -224,7 +229,10 @@ mod tests {
         assert!((0..2_000).all(|_| !guard.note(true)));
         let told: Vec<u32> = (0..5_000).filter(|_| guard.note(false)).collect();
         assert!(told[0] < 100, "{told:?}");
-        assert!(told.len() == 5 && told.windows(2).all(|pair| pair[1] - pair[0] > LASTING - 2), "{told:?}");
+        assert!(
+            told.len() == 5 && told.windows(2).all(|pair| pair[1] - pair[0] > MISTRUSTED_COMMANDS_MAX - 2),
+            "{told:?}"
+        );
         (0..2_000).for_each(|_| {
             guard.note(true);
         });

@@ -6,7 +6,7 @@
 
 use super::clock::{difference, nanos};
 use super::fit::range_of;
-use super::forecast::{PAUSE, Standing};
+use super::forecast::{PAUSE_COSTS_MIN, Standing};
 use super::record::Observation;
 use super::{Neighbours, Order, Outside, Work};
 use crate::background::{Buffers, Focus};
@@ -39,22 +39,22 @@ const TOO_FEW: u32 = 16;
 
 /// Times of rotating media differ by a quarter of a revolution in the mean: if most are closer to each other than this,
 /// nothing rotates.
-const NEAR: Duration = Duration::from_micros(500);
-const MOST: u32 = 65_536 / 4 * 3;
+const EQUAL_TIMES_MAX: Duration = Duration::from_micros(500);
+const EQUAL_SHARE_65536THS_MAX: u32 = 65_536 / 4 * 3;
 
 impl Alone {
     fn note(&mut self, time: Duration) {
         self.seen = (self.seen + 1).min(MEAN_OF);
         let of = u64::from(self.seen);
         self.mean = (self.mean * (of - 1) + time) / of;
-        let step = NEAR / 8;
+        let step = EQUAL_TIMES_MAX / 8;
         self.middle = match time {
             first if of == 1 => first,
             longer if longer > self.middle + step => self.middle + step,
             shorter => shorter.max(self.middle.saturating_sub(step)),
         };
         let off = time.saturating_sub(self.middle).max(self.middle.saturating_sub(time));
-        let near = if off <= NEAR { 65_536 } else { 0 };
+        let near = if off <= EQUAL_TIMES_MAX { 65_536 } else { 0 };
         self.near = (self.near * (self.seen - 1) + near) / self.seen;
     }
 
@@ -64,7 +64,7 @@ impl Alone {
 
     /// Returns the response time of most, if it is constant: so it is for cached writes, except on a drive that pauses.
     pub fn steady(&self) -> Option<Duration> {
-        (self.seen >= TOO_FEW && self.near >= MOST).then_some(self.middle)
+        (self.seen >= TOO_FEW && self.near >= EQUAL_SHARE_65536THS_MAX).then_some(self.middle)
     }
 
     /// Returns the mean, of however few.
@@ -80,7 +80,7 @@ const AS_LONG_AGAIN: u64 = 3;
 
 /// An unpredicted delay ends idle time by its harm. One is acceptable if it costs less than this part (1 in this number)
 /// of the total that idle time may cost; within the first hundreds of requests it costs more.
-const LITTLE: u64 = 4;
+const SMALL_COST_DIVISOR: u64 = 4;
 
 impl Outside {
     /// Returns the time from the arrival of the head for a write until its report from the drive's buffer.
@@ -179,7 +179,7 @@ impl Core {
         let later = difference(order.forecast.end, charged).saturating_add(seen.error);
         let failed = core::mem::take(&mut outside.idle_failed);
         // A pause of the drive's own occurs without idle time too; retries of idle sectors do not.
-        let later = if later > turn * PAUSE && !failed { 0 } else { later.max(-turn) };
+        let later = if later > turn * PAUSE_COSTS_MIN && !failed { 0 } else { later.max(-turn) };
         self.idle.head.late_by(later);
         outside.felt.after_idle(later);
     }
@@ -307,7 +307,7 @@ impl Core {
                 (outside.felt.at_risk(nanos(visit)), outside.felt.at_risk_meanwhile(nanos(visit)));
             let risk = first.saturating_add(meanwhile);
             let all = self.idle.felt.foreground.as_nanos() / 1_000_000 * u64::from(idle.harm_ppm);
-            if !outside.foresees() || risk.max(0).unsigned_abs() > all / LITTLE {
+            if !outside.foresees() || risk.max(0).unsigned_abs() > all / SMALL_COST_DIVISOR {
                 owed = owed.saturating_add(risk);
             }
         }

@@ -15,18 +15,18 @@ use units::{Lbn, LbnRange, Op};
 const READS: usize = 32;
 
 /// The number of consecutive reads after which half of the counts is discarded.
-const MEMORY: u32 = 256;
+const READS_COUNTED_MAX: u32 = 256;
 
 /// The minimum of reads for a mean.
-const FEW: i64 = 16;
+const READS_MIN: i64 = 16;
 
 /// If more than one in this number is a hit, no gap before a possible hit is used.
-const SELDOM: u32 = 32;
+const READS_PER_RARE_HIT: u32 = 32;
 
 /// The foreground requests without a detour after which a gap before a possible hit is used. Where nearly every read may be a
 /// hit, and idle time never comes, no session would get a block otherwise. The detour delays a hit by two revolutions at
 /// most, which is a part of the foreground's time far below any bound, and its evictions are charged.
-const PATIENCE: u32 = 1_024;
+const REQUESTS_WITHOUT_DETOUR_MAX: u32 = 1_024;
 
 /// The number of those requests before the first detour: more than there can be commands at the drive.
 pub(super) const NONE_YET: u32 = u8::MAX as u32 + 1;
@@ -98,7 +98,7 @@ struct Beyond {
 
 impl Beyond {
     fn note(&mut self, beyond: i64) {
-        self.of = (self.of + 1).min(i64::from(MEMORY));
+        self.of = (self.of + 1).min(i64::from(READS_COUNTED_MAX));
         self.mean += (beyond - self.mean) / self.of;
     }
 }
@@ -188,7 +188,7 @@ impl Kept {
         let alone = &mut self.alone[expected as usize];
         if since == self.between {
             alone.note(beyond);
-        } else if often && alone.of >= FEW {
+        } else if often && alone.of >= READS_MIN {
             // A read that is earlier than the mean offsets a later one; a charge is never taken back.
             let all = beyond - alone.mean - self.sooner;
             self.sooner = (-all).max(0);
@@ -221,8 +221,8 @@ impl Kept {
 
     /// Records whether a consecutive read was a hit.
     pub fn note(&mut self, hit: bool) {
-        if self.behind == MEMORY {
-            (self.behind, self.hits) = (MEMORY / 2, self.hits / 2);
+        if self.behind == READS_COUNTED_MAX {
+            (self.behind, self.hits) = (READS_COUNTED_MAX / 2, self.hits / 2);
         }
         self.behind += 1;
         self.hits += u32::from(hit);
@@ -230,7 +230,7 @@ impl Kept {
 
     /// Returns whether such reads are often hits.
     pub fn hit_often(&self) -> bool {
-        self.hits * SELDOM > self.behind
+        self.hits * READS_PER_RARE_HIT > self.behind
     }
 }
 
@@ -265,7 +265,7 @@ impl Outside {
     /// Returns whether the gap before `range` is not used because it may be a hit without a detour. Where most reads are hits
     /// none is used, as [`caution`](crate::OutsideDrive::caution) reports; otherwise some are, so that no session starves.
     pub(super) fn leaves_to_buffer(&self, drive: &DriveModel, op: Op, range: LbnRange) -> bool {
-        if self.plain_since >= PATIENCE && !self.most_come_from_buffer() {
+        if self.plain_since >= REQUESTS_WITHOUT_DETOUR_MAX && !self.most_come_from_buffer() {
             return false;
         }
         let read_on = || !op.is_write() && self.kept.hit_often() && self.then(drive, range).is_some();

@@ -6,7 +6,7 @@
 //! bound decides about those: a common margin on top follows the harm.
 
 use super::config::Conservatism;
-use super::record::{ErrorRecord, SLACK_NS, SLACKS, SlackArrivals, class};
+use super::record::{ErrorRecord, SLACK_BINS, SLACK_NS, SlackArrivals, class};
 use alloc::vec::Vec;
 use units::Duration;
 
@@ -14,33 +14,33 @@ use units::Duration;
 const STRIDE: u64 = 256;
 
 /// The minimum of arrivals with a slack near this one.
-const ENOUGH: u64 = 100;
+const ARRIVALS_MIN: u64 = 100;
 
 /// Bins of large slack: a head later than that is late at any slack (a missed landing).
-const LARGE: usize = 40;
+const LARGE_SLACK_BINS_MIN: usize = 40;
 
 /// The maximal share of late heads with the least margin, in ppm, beyond those that are late at any slack.
 const SPREAD_PPM: u32 = 40_000;
 
 /// The common margin: the least and the largest.
-const LEAST: Duration = Duration::from_micros(25);
-const MOST: Duration = Duration::from_micros(750);
+const COMMON_MARGIN_MIN: Duration = Duration::from_micros(25);
+const COMMON_MARGIN_MAX: Duration = Duration::from_micros(750);
 
 /// The common margin is the least until this part of the bound is used, in 65536ths, and the largest when all is used: a
 /// reserve is needed for chance and for harm that no completion shows. A margin that moved up and down in steps would
 /// oscillate, because the harm estimate has a longer memory than the margin.
-const BEGIN: u64 = 65_536 / 2;
-const END: u64 = 65_536;
+const WIDENING_65536THS_MIN: u64 = 65_536 / 2;
+const WIDENING_65536THS_MAX: u64 = 65_536;
 
 /// The common margin moves this part of the way at each update (1 in this number): faster when it widens.
-const UP: u64 = 2;
-const DOWN: u64 = 8;
+const WIDENING_DIVISOR: u64 = 2;
+const NARROWING_DIVISOR: u64 = 8;
 
 const MILLION: u64 = 1_000_000;
 
 /// Risks by slack, in ppm.
 struct Risks {
-    by_slack: [Option<u32>; SLACKS],
+    by_slack: [Option<u32>; SLACK_BINS],
     always: u32,
 }
 
@@ -76,11 +76,18 @@ impl Margins {
         let Conservatism::Learned { start, .. } = *conservatism else { return };
         let common = self.common.unwrap_or(start);
         // In 65536ths of the bound.
-        let used = u128::from(share_ppm) * u128::from(END) / u128::from(bound.max(1));
-        let used = u64::try_from(used).unwrap_or(END).clamp(BEGIN, END);
-        let aim = LEAST + (MOST - LEAST) * (used - BEGIN) / (END - BEGIN);
-        self.common =
-            Some(if aim > common { common + (aim - common) / UP } else { common - (common - aim) / DOWN });
+        let used = u128::from(share_ppm) * u128::from(WIDENING_65536THS_MAX) / u128::from(bound.max(1));
+        let used = u64::try_from(used)
+            .unwrap_or(WIDENING_65536THS_MAX)
+            .clamp(WIDENING_65536THS_MIN, WIDENING_65536THS_MAX);
+        let aim = COMMON_MARGIN_MIN
+            + (COMMON_MARGIN_MAX - COMMON_MARGIN_MIN) * (used - WIDENING_65536THS_MIN)
+                / (WIDENING_65536THS_MAX - WIDENING_65536THS_MIN);
+        self.common = Some(if aim > common {
+            common + (aim - common) / WIDENING_DIVISOR
+        } else {
+            common - (common - aim) / NARROWING_DIVISOR
+        });
     }
 
     /// Returns the margin of a move over `distance` cylinders, or of any move.
@@ -90,7 +97,7 @@ impl Margins {
             None => self.of_all,
         };
         let least = least.unwrap_or_default();
-        (least + self.common.unwrap_or(start)).min(MOST * 2)
+        (least + self.common.unwrap_or(start)).min(COMMON_MARGIN_MAX * 2)
     }
 
     /// Returns the time by which a command must precede its first sectors if nothing moves.
@@ -108,18 +115,18 @@ impl Risks {
     fn of(arrivals: &SlackArrivals) -> Self {
         let rate = |n: u64, late: u64| (late * MILLION / n.max(1)).min(MILLION) as u32;
         let bins = &arrivals.late;
-        let mut by_slack = [None; SLACKS];
+        let mut by_slack = [None; SLACK_BINS];
         let (mut n, mut late) = (0, 0);
         // From one bin up, as many bins as give enough arrivals.
-        for bin in (0..LARGE).rev() {
+        for bin in (0..LARGE_SLACK_BINS_MIN).rev() {
             n += u64::from(bins[bin].0);
             late += u64::from(bins[bin].1);
-            if n >= ENOUGH {
+            if n >= ARRIVALS_MIN {
                 by_slack[bin] = Some(rate(n, late));
                 (n, late) = (0, 0);
             }
         }
-        let far = bins[LARGE..]
+        let far = bins[LARGE_SLACK_BINS_MIN..]
             .iter()
             .fold((0, 0), |(n, late), bin| (n + u64::from(bin.0), late + u64::from(bin.1)));
         Self { by_slack, always: rate(far.0, far.1) }
@@ -127,8 +134,12 @@ impl Risks {
 
     /// Returns the slack up to which many are late: the spread of the seeks. `None` if too little is known.
     fn spread(&self) -> Option<Duration> {
-        let known =
-            || self.by_slack[..LARGE].iter().enumerate().filter_map(|(bin, risk)| Some((bin, (*risk)?)));
+        let known = || {
+            self.by_slack[..LARGE_SLACK_BINS_MIN]
+                .iter()
+                .enumerate()
+                .filter_map(|(bin, risk)| Some((bin, (*risk)?)))
+        };
         known().next()?;
         let late = known().rfind(|(_, risk)| *risk > self.always + SPREAD_PPM);
         Some(late.map_or(Duration::ZERO, |(bin, _)| Duration::from_nanos((bin as u64 + 1) * SLACK_NS)))
@@ -201,7 +212,7 @@ mod tests {
         let start = Duration::from_micros(300);
         assert_eq!(margins.of(Some(7), start), start);
         (0..40).for_each(|_| margins.steer(&LEARNED, 20_000, 10_000));
-        assert!(MOST - margins.of(Some(7), start) < Duration::from_micros(1));
+        assert!(COMMON_MARGIN_MAX - margins.of(Some(7), start) < Duration::from_micros(1));
         (0..400).for_each(|_| margins.steer(&LEARNED, 0, 10_000));
         assert!(margins.of(Some(7), start) < Duration::from_micros(40));
         // Between, it rests where its costs and savings are equal.
@@ -210,7 +221,7 @@ mod tests {
             (0..100).for_each(|_| margins.steer(&LEARNED, share, 10_000));
             margins.of(Some(7), start)
         };
-        assert!(of(5_000) < of(6_000) && of(6_000) < of(9_000) && of(9_000) < MOST);
+        assert!(of(5_000) < of(6_000) && of(6_000) < of(9_000) && of(9_000) < COMMON_MARGIN_MAX);
     }
 
     #[test]

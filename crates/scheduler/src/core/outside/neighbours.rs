@@ -13,17 +13,17 @@ use units::Float as _;
 
 /// The acceptable share of commands, 1 in this number, that lose a revolution themselves or for the next one beyond the
 /// usual: up to it a kind yields more than it costs.
-const TOLERATED: f64 = 24.0;
+const COMMANDS_PER_LOST_MIN: f64 = 24.0;
 
 /// The number of standard deviations that chance does not explain.
-const CHANCE: f64 = 3.0;
+const CHANCE_DEVIATIONS_MAX: f64 = 3.0;
 
 /// The number of revolutions that the first tries may lose.
-const TRIES: f64 = 1.0;
+const TRIAL_REVOLUTIONS_MAX: f64 = 1.0;
 
 /// The number of commands, some minutes' worth, after which half of the counts is discarded: a new try costs revolutions
 /// again.
-const MEMORY: u32 = 32_768;
+const COMMANDS_COUNTED_MAX: u32 = 32_768;
 
 /// The number of commands, and of those that lost a revolution.
 #[derive(Clone, Copy, Debug, Default)]
@@ -56,14 +56,14 @@ impl Learned {
         let RevolutionCounts { commands, lost } = self.kinds[neighbour.kind()];
         // Both itself, and the command after it.
         let anyway = 2.0 * f64::from(self.others.lost) / f64::from(self.others.commands.max(1));
-        let expected = f64::from(commands) * (anyway + 1.0 / TOLERATED);
-        f64::from(lost) <= expected + CHANCE * expected.sqrt() + TRIES
+        let expected = f64::from(commands) * (anyway + 1.0 / COMMANDS_PER_LOST_MIN);
+        f64::from(lost) <= expected + CHANCE_DEVIATIONS_MAX * expected.sqrt() + TRIAL_REVOLUTIONS_MAX
     }
 
     /// Records a finished command, its kind if it followed a neighbour, and whether it lost a revolution.
     pub fn note(&mut self, neighbour: Option<Neighbour>, lost: bool) {
         self.commands += 1;
-        if self.commands == MEMORY {
+        if self.commands == COMMANDS_COUNTED_MAX {
             self.commands = 0;
             for seen in self.kinds.iter_mut().chain([&mut self.others]) {
                 *seen = RevolutionCounts { commands: seen.commands / 2, lost: seen.lost / 2 };

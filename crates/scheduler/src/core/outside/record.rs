@@ -17,10 +17,10 @@ const CLASSES: usize = 24;
 pub(crate) const SLACK_NS: u64 = 25_000;
 
 /// The number of slack bins: up to 1.6 ms; larger slack does not depend on seek times.
-pub(crate) const SLACKS: usize = 64;
+pub(crate) const SLACK_BINS: usize = 64;
 
 /// The number of arrivals after which half is discarded, so that an ageing arm is followed and old trouble forgotten.
-const MEMORY: u32 = 1 << 15;
+const ARRIVALS_COUNTED_MAX: u32 = 1 << 15;
 
 /// The observation of a finished command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,12 +58,12 @@ pub(crate) struct Came {
 #[derive(Clone, Debug)]
 pub(crate) struct SlackArrivals {
     /// In each bin, the number of arrivals, and of those that were too late.
-    pub late: [(u32, u32); SLACKS],
+    pub late: [(u32, u32); SLACK_BINS],
 }
 
 impl Default for SlackArrivals {
     fn default() -> Self {
-        Self { late: [(0, 0); SLACKS] }
+        Self { late: [(0, 0); SLACK_BINS] }
     }
 }
 
@@ -178,7 +178,7 @@ impl ErrorRecord {
         };
         let aged = &mut self.aged[usize::from(way == HeadPath::Stayed)];
         *aged += 1;
-        if *aged == MEMORY {
+        if *aged == ARRIVALS_COUNTED_MAX {
             *aged = 0;
             let bins = classes.iter_mut().flat_map(|class| &mut class.late);
             bins.for_each(|bin| *bin = (bin.0 / 2, bin.1 / 2));

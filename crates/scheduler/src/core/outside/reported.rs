@@ -7,14 +7,16 @@
 use super::clock::{difference, moved};
 use super::forecast::{Forecast, Standing};
 use super::record::{Came, Observation};
-use super::{AGREEING, CHANCE, DRIFT_PPM, NOISE, Order, Outside};
+use super::{
+    CONSISTENT_COMPLETIONS_MIN, DRIFT_PPM, ERROR_CHANCE_DIVISOR, ERROR_NOISE_DIVISOR, Order, Outside,
+};
 use crate::core::under_way::turn;
 use model::DriveModel;
 use units::{Duration, Instant};
 
 /// The number of consecutive reports that fit no angle, without a completion that fits, after which the angle is searched
 /// again. A drive that reports from the medium shows with each report its own time, and nothing about the write before.
-const DISAGREEING: u32 = 24;
+const UNEXPLAINED_REPORTS_MAX: u32 = 24;
 
 /// The information of a report.
 #[derive(Clone, Copy, Debug)]
@@ -88,7 +90,7 @@ impl Outside {
         let waited = difference(self.clock.platter(now), at_once);
         let overheads = &self.config.overheads;
         let own = overheads.bus_sector * range.len().get() + overheads.tail(order.command.op);
-        (waited > self.clock.turn() / CHANCE).then(|| now.checked_sub(own)).flatten()
+        (waited > self.clock.turn() / ERROR_CHANCE_DIVISOR).then(|| now.checked_sub(own)).flatten()
     }
 
     /// Compares the end of the last reported write on the medium, `at` on the host's clock, with its forecast, and corrects
@@ -99,8 +101,8 @@ impl Outside {
         let error = self.clock.error(at, foreseen);
         let late = difference(self.clock.platter(at), foreseen);
         let turns = (late + error + turn / 2).div_euclid(turn);
-        let chance = turn / CHANCE + self.clock.may_drift(at, DRIFT_PPM);
-        let explained = error.abs() <= chance.min(turn / NOISE);
+        let chance = turn / ERROR_CHANCE_DIVISOR + self.clock.may_drift(at, DRIFT_PPM);
+        let explained = error.abs() <= chance.min(turn / ERROR_NOISE_DIVISOR);
         let mut left = 0;
         if explained {
             left = self.clock.correct(at, error, Duration::ZERO, self.config.resync);
@@ -108,7 +110,7 @@ impl Outside {
         } else {
             self.agreeing = 0;
             self.reports_off += 1;
-            if !self.known || self.reports_off == DISAGREEING {
+            if !self.known || self.reports_off == UNEXPLAINED_REPORTS_MAX {
                 self.clock.restart(at, error);
                 self.known = false;
                 self.reports_off = 0;
@@ -123,6 +125,6 @@ impl Outside {
     pub(super) fn agrees(&mut self) {
         self.agreeing += 1;
         (self.disagreeing, self.reports_off) = (0, 0);
-        self.known |= self.agreeing >= AGREEING;
+        self.known |= self.agreeing >= CONSISTENT_COMPLETIONS_MIN;
     }
 }

@@ -19,7 +19,7 @@ use model::DriveModel;
 use units::{Duration, LbnRange, Op};
 
 /// The number of further plans for one gap. A third has no effect beyond chance.
-const MORE: usize = 2;
+const FURTHER_PLANS_MAX: usize = 2;
 
 /// LBNs, and the number of wanted sectors among them.
 pub(super) type WantedRange = (LbnRange, u32);
@@ -115,7 +115,7 @@ impl Core {
         buffers: &mut dyn Buffers,
     ) -> Option<WantedRange> {
         let (rounds, part) = match (outside.config.plan_rest, outside.config.merge_after) {
-            (true, _) => (MORE, GapPart::Rest),
+            (true, _) => (FURTHER_PLANS_MAX, GapPart::Rest),
             (false, true) => (1, GapPart::Merged),
             (false, false) => return None,
         };

@@ -9,21 +9,21 @@
 use super::clock::{difference, moved, nanos};
 use super::forecast::{Forecast, HeldBack, Source, Standing};
 use super::kept::is_near;
-use super::{CHANCE, Command, NOISE, Order, Outside, Overheads, Work};
+use super::{Command, ERROR_CHANCE_DIVISOR, ERROR_NOISE_DIVISOR, Order, Outside, Overheads, Work};
 use crate::core::under_way::Approach;
 use model::{DriveModel, Piece};
 use units::{Duration, Instant, Lbn, LbnRange, Op, Sectors};
 
 /// The lead of consistent completions that decides, and the maximum that is remembered.
-const ENOUGH: i8 = 4;
-const MOST: i8 = 8;
+const DECIDING_LEAD: i8 = 4;
+const LEAD_MAX: i8 = 8;
 
 /// The lead that makes read-ahead behind sequences suspect: detours then make no sequences, each of which would cost the
 /// next request a revolution.
-const SUSPECT: i8 = 2;
+const SUSPECT_LEAD: i8 = 2;
 
 /// The number of commands, some minutes' worth, without a sequence after which read-ahead is tried again.
-const LASTING: u32 = 32_768;
+const COMMANDS_WITHOUT_SEQUENCE_MAX: u32 = 32_768;
 
 /// The assumed read-ahead of the drive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -218,24 +218,24 @@ impl Sequences {
     /// Records a finished command.
     fn done(&mut self) {
         self.since += 1;
-        if self.since == LASTING {
+        if self.since == COMMANDS_WITHOUT_SEQUENCE_MAX {
             self.since = 0;
-            self.score[1] = self.score[1].min(SUSPECT - 1);
+            self.score[1] = self.score[1].min(SUSPECT_LEAD - 1);
             self.on.sequence = false;
         }
     }
 
     /// Returns whether the drive may read ahead behind consecutive reads.
     pub fn is_suspect(&self) -> bool {
-        self.on.sequence || self.score[1] >= SUSPECT
+        self.on.sequence || self.score[1] >= SUSPECT_LEAD
     }
 
     fn believe(&mut self, sequence: bool, reads_on: bool) {
         self.since = if sequence { 0 } else { self.since };
         let score = &mut self.score[usize::from(sequence)];
-        *score = (*score + if reads_on { 1 } else { -1 }).clamp(-MOST, MOST);
+        *score = (*score + if reads_on { 1 } else { -1 }).clamp(-LEAD_MAX, LEAD_MAX);
         let on = if sequence { &mut self.on.sequence } else { &mut self.on.idle };
-        *on = if *on { *score > -ENOUGH } else { *score >= ENOUGH };
+        *on = if *on { *score > -DECIDING_LEAD } else { *score >= DECIDING_LEAD };
     }
 }
 
@@ -250,7 +250,7 @@ impl Outside {
         let plain = Standing { reads_on: plain, ..self.base.not_reading_on() };
         let reading = Standing { reads_on: on, ..plain }.reading_on(drive);
         let [with, without] = [reading, plain].map(|from| self.follow(drive, &from, order).0.heard);
-        let noise = self.clock.turn() / NOISE;
+        let noise = self.clock.turn() / ERROR_NOISE_DIVISOR;
         let off = |foreseen| difference(heard, foreseen).abs();
         if difference(with, without).abs() > 2 * noise && off(with).min(off(without)) < noise {
             self.sequences.believe(behind.sequence, off(with) < off(without));
@@ -276,7 +276,8 @@ impl Outside {
         let beyond = self.beyond_its_own((now, begun), (op, order.command.foreground.unwrap_or(range)));
         let missed = self.again.done(drive, order, hit, beyond);
         self.kept.missed(missed);
-        let sooner = difference(order.forecast.heard, self.clock.platter(now)) > self.clock.turn() / NOISE;
+        let sooner = difference(order.forecast.heard, self.clock.platter(now))
+            > self.clock.turn() / ERROR_NOISE_DIVISOR;
         self.kept.done(drive, order, hit);
         let reads_on = self.sequences.on.idle || self.kept.hit_often();
         let on_the_way = reads_on && near && !hit && sooner;
@@ -304,7 +305,7 @@ impl Outside {
         }
         let heard = self.clock.platter(now);
         let turn = self.clock.turn();
-        let (noise, chance) = (turn / NOISE, turn / CHANCE);
+        let (noise, chance) = (turn / ERROR_NOISE_DIVISOR, turn / ERROR_CHANCE_DIVISOR);
         if order.forecast.source != Source::Medium {
             if difference(heard, order.forecast.heard).abs() <= noise {
                 if order.forecast.source == Source::Passing && self.known {
@@ -454,8 +455,8 @@ mod tests {
     #[test]
     fn a_kind_without_observations_is_tried_once_more() {
         let mut sequences = Sequences::default();
-        (0..MOST).for_each(|_| sequences.believe(true, true));
-        (0..LASTING - 1).for_each(|_| sequences.done());
+        (0..LEAD_MAX).for_each(|_| sequences.believe(true, true));
+        (0..COMMANDS_WITHOUT_SEQUENCE_MAX - 1).for_each(|_| sequences.done());
         assert!(sequences.on.sequence && sequences.is_suspect());
         sequences.done();
         assert!(!sequences.on.sequence && !sequences.is_suspect());
@@ -463,7 +464,7 @@ mod tests {
         assert!(!sequences.on.sequence && sequences.is_suspect());
         // Occasional evidence keeps the result.
         for _ in 0..10 {
-            (0..LASTING - 1).for_each(|_| sequences.done());
+            (0..COMMANDS_WITHOUT_SEQUENCE_MAX - 1).for_each(|_| sequences.done());
             sequences.believe(true, true);
             assert!(sequences.is_suspect());
         }

@@ -9,7 +9,7 @@
 use crate::idle::Harm;
 
 /// The quarters of a bound that are reserved for the one with the smaller yield, and for the other.
-const QUARTERS: [u32; 2] = [1, 3];
+const RESERVED_QUARTERS: [u32; 2] = [1, 3];
 
 /// The foreground requests after which a wait is judged by the other's yield, and those for which one does not wait again
 /// after a wait in vain.
@@ -68,7 +68,7 @@ impl Shared {
         self.quarters = [2; 2];
         if detours != idle {
             let idle_first = usize::from(idle > detours);
-            self.quarters = [QUARTERS[1 - idle_first], QUARTERS[idle_first]];
+            self.quarters = [RESERVED_QUARTERS[1 - idle_first], RESERVED_QUARTERS[idle_first]];
         }
         let has_more = |who: usize| self.cost_ppm[who] > self.own(who, bound_ppm);
         let used_up = self.cost_ppm[0].saturating_add(self.cost_ppm[1]) >= bound_ppm;

@@ -6,22 +6,22 @@
 //! platter's angle and its speed, where the speed is a random walk. The accuracy of completions is estimated from their
 //! errors.
 
-use super::CHANCE;
+use super::ERROR_CHANCE_DIVISOR;
 #[cfg(not(feature = "std"))]
 use units::Float as _;
 
 /// The variance of the speed's random walk in a second: some 200 ppm, squared.
-const WANDERS: f64 = 4e-8;
+const SPEED_VARIANCE_PER_SECOND: f64 = 4e-8;
 
 /// The initial standard error of a completion in seconds: a hundredth of a millisecond. It is never assumed to be below a
 /// tenth of that.
-const EXACT: f64 = 10e-6;
+const COMPLETION_ERROR_S: f64 = 10e-6;
 
 /// The number of steps in which that is followed.
 const STEPS: f64 = 64.0;
 
 /// An error beyond this many standard errors has another cause, and counts only up to them.
-const MOST: f64 = 3.0;
+const ERROR_DEVIATIONS_MAX: f64 = 3.0;
 
 /// The estimate of the speed and its accuracy. Times are in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -41,7 +41,7 @@ pub(super) struct Speed {
 impl Speed {
     /// Returns the estimate for a speed with a maximal error of the fraction `most`.
     pub fn new(most: f64) -> Self {
-        let noise = EXACT * EXACT;
+        let noise = COMPLETION_ERROR_S * COMPLETION_ERROR_S;
         Self { ahead: 0.0, rate: 0.0, spread: [noise, 0.0, most * most / 4.0], noise, most }
     }
 
@@ -57,10 +57,10 @@ impl Speed {
         let [angle, both, rate] = &mut self.spread;
         *angle += elapsed * (2.0 * *both + elapsed * *rate);
         *both += elapsed * *rate;
-        *rate += WANDERS * elapsed;
+        *rate += SPEED_VARIANCE_PER_SECOND * elapsed;
         let noise = self.noise + late * late;
         let expected = *angle + noise;
-        let most = MOST * expected.sqrt();
+        let most = ERROR_DEVIATIONS_MAX * expected.sqrt();
         if most > turn / 2.0 {
             // The error may be any number of revolutions.
             (self.ahead, *angle, *both) = (error - taken, noise, 0.0);
@@ -81,10 +81,10 @@ impl Speed {
         if late * late < self.noise {
             // The rest is noise, apart from the error of the angle itself.
             let left = off * (1.0 - gain[0]);
-            let least = EXACT * EXACT / 100.0;
+            let least = COMPLETION_ERROR_S * COMPLETION_ERROR_S / 100.0;
             let noise = self.noise + (left * left + *angle - self.noise) / STEPS;
             // Larger errors come from another drive than the profile's, or from none.
-            self.noise = noise.clamp(least, (turn / CHANCE as f64).powi(2));
+            self.noise = noise.clamp(least, (turn / ERROR_CHANCE_DIVISOR as f64).powi(2));
         }
     }
 
@@ -98,7 +98,7 @@ impl Speed {
 mod tests {
     use super::*;
 
-    const TURN: f64 = 0.006;
+    const REVOLUTION_S: f64 = 0.006;
 
     #[test]
     fn observations_of_another_drive_do_not_last() {
@@ -110,14 +110,14 @@ mod tests {
             (state >> 33) as f64 / f64::from(1u32 << 31)
         };
         for _ in 0..2_000 {
-            let error = (draw() - 0.5) * TURN / 4.0;
-            speed.seen(draw() * 0.08, [error, 0.0, error], TURN);
+            let error = (draw() - 0.5) * REVOLUTION_S / 4.0;
+            speed.seen(draw() * 0.08, [error, 0.0, error], REVOLUTION_S);
         }
         // Then completions of a drive at the profile's speed.
         for _ in 0..500 {
             let elapsed = draw() * 0.08;
             let error = -speed.rate() * elapsed;
-            speed.seen(elapsed, [error, 0.0, error], TURN);
+            speed.seen(elapsed, [error, 0.0, error], REVOLUTION_S);
         }
         assert!(speed.rate().abs() < 1e-4, "{speed:?}");
     }

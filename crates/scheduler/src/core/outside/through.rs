@@ -7,13 +7,13 @@
 
 use super::clock::difference;
 use super::config::Overheads;
-use super::{NOISE, Order, Outside};
+use super::{ERROR_NOISE_DIVISOR, Order, Outside};
 use model::DriveModel;
 use units::Instant;
 
 /// The lead of reports from the medium that decides. On a drive that caches writes some reports seem to be from the medium
 /// by chance, within an eighth of a revolution of the prediction; most do not.
-const ENOUGH: i8 = 16;
+const DECIDING_LEAD: i8 = 16;
 
 /// The evidence from reports.
 #[derive(Clone, Copy, Debug)]
@@ -36,21 +36,22 @@ impl Outside {
         let heard = self.clock.platter(now);
         let [medium, buffer] = [&through, &self.config.overheads]
             .map(|overheads| self.follow_by(drive, overheads, &self.base, order).0.heard);
-        let noise = self.clock.turn() / NOISE;
+        let noise = self.clock.turn() / ERROR_NOISE_DIVISOR;
         let off = |foreseen| difference(heard, foreseen).abs();
         if difference(medium, buffer).abs() <= 2 * noise || off(medium).min(off(buffer)) >= noise {
             return;
         }
         let from_medium = off(medium) < off(buffer);
-        self.through.score = (self.through.score + if from_medium { 1 } else { -1 }).clamp(-ENOUGH, ENOUGH);
-        if self.through.score == ENOUGH {
+        self.through.score =
+            (self.through.score + if from_medium { 1 } else { -1 }).clamp(-DECIDING_LEAD, DECIDING_LEAD);
+        if self.through.score == DECIDING_LEAD {
             self.correction.tell(self.through.told.writing_through().unwrap_or(through));
         }
     }
 
     /// Discards the evidence, because the drive may have been replaced.
     pub(super) fn doubt_writing_through(&mut self) {
-        if core::mem::take(&mut self.through.score) == ENOUGH {
+        if core::mem::take(&mut self.through.score) == DECIDING_LEAD {
             self.correction.tell(self.through.told);
         }
     }

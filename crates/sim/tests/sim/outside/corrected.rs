@@ -13,7 +13,7 @@ const REQUESTS: u64 = 6_000;
 const SCAN: Background = Background::Scan { block: Sectors::new(8) };
 
 /// The excess of the true drive's moves to read and to write over the profile's, in ns.
-const LONGER: [i64; 2] = [189_000, 676_000];
+const EXCESS_MOVE_NS: [i64; 2] = [189_000, 676_000];
 
 /// Runs an Atlas 10K by its true profile, or by a probe's.
 fn run(
@@ -29,9 +29,9 @@ fn run(
         let mut bounded = profile.clone();
         bounded.mechanics.head_switch_ms = 0.95;
         let bounded = DriveModel::from_profile(&bounded).unwrap();
-        let [read, write] = LONGER.map(|ns| i32::try_from(-ns).unwrap());
+        let [read, write] = EXCESS_MOVE_NS.map(|ns| i32::try_from(-ns).unwrap());
         // The sum of a read's overhead and its seek is right.
-        let command = [Duration::from_nanos(LONGER[0].unsigned_abs()); 2];
+        let command = [Duration::from_nanos(EXCESS_MOVE_NS[0].unsigned_abs()); 2];
         (bounded.with_moves_longer_by(read, write), Overheads { command, ..overheads })
     } else {
         (truth, overheads)
@@ -58,7 +58,7 @@ fn moves_that_a_probe_cannot_know_are_learned_from_completions() {
     let plain = response(&run(true, Background::None, corrected(true)));
     let learned = run(true, SCAN, corrected(true));
     let moves = learned.core().moves_longer_by();
-    for (found, real) in moves.into_iter().zip(LONGER) {
+    for (found, real) in moves.into_iter().zip(EXCESS_MOVE_NS) {
         assert!((found - real).abs() <= 50_000, "{found} for {real}");
     }
     let slower = |run: &Outside<Oltp>| (response(run) / plain - 1.0) * 100.0;

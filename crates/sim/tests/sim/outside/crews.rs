@@ -19,7 +19,7 @@ const SEEDS: std::ops::Range<u64> = 42..48;
 type Crew = (u32, u32, u64);
 
 /// The maximal variation of varying pauses in ms.
-const VARY: u64 = 5;
+const PAUSE_VARIATION_MS_MAX: u64 = 5;
 
 struct Asks {
     drawn: Random,
@@ -92,7 +92,8 @@ impl Script for Asks {
         let (_, session, pause) = self.crew;
         let left = &mut self.left[task.get() as usize];
         *left -= 1;
-        let varies = self.varies.as_mut().map_or(0.0, |stream| stream.unit() * VARY as f64 * 1e6);
+        let varies =
+            self.varies.as_mut().map_or(0.0, |stream| stream.unit() * PAUSE_VARIATION_MS_MAX as f64 * 1e6);
         let pause = Duration::from_millis(pause) + Duration::from_nanos(varies as u64);
         let pause = if *left == 0 { pause } else { Duration::ZERO };
         if *left == 0 {

@@ -17,10 +17,10 @@ use units::{Bytes, Instant, Lbn, LbnRange, Sectors, SessionId};
 use workload::{Arrival, Issuer, Oltp, OltpConfig, Source};
 
 const REQUESTS: u64 = 12_000;
-const PART: u64 = 100;
+const PART_REQUESTS: u64 = 100;
 const BLOCK: Sectors = Sectors::new(32);
 /// Requests per second: a third of the time is idle.
-const RATE: f64 = 25.0;
+const REQUESTS_PER_SECOND: f64 = 25.0;
 /// A drive that is exchanged at an instant.
 pub struct Exchanged {
     devices: [Box<dyn BlackBox>; 2],
@@ -140,14 +140,14 @@ impl Twins {
             let mut run = Outside::over(device, Arc::clone(known), config, load, Background::None).unwrap();
             let mut scan = if with_scan { Scan::of(&mut run, capacity) } else { Scan::none(&mut run) };
             let mut seen = Vec::new();
-            for part in 1..=REQUESTS / PART {
-                run.advance(PART, &mut scan).unwrap();
+            for part in 1..=REQUESTS / PART_REQUESTS {
+                run.advance(PART_REQUESTS, &mut scan).unwrap();
                 let report = run.report();
                 seen.push(Seen {
                     caution: run.core().caution(),
                     detours: run.planner_stats().detours,
                     blocks: scan.blocks,
-                    at_drive: report.foreground.mean_access_ms * (part * PART) as f64,
+                    at_drive: report.foreground.mean_access_ms * (part * PART_REQUESTS) as f64,
                 });
             }
             (seen, run.harm().share())
@@ -176,11 +176,14 @@ impl Twins {
     fn assert_falls_back(&self, least: u64) {
         // The core notices the trouble, and its end, after some hundred commands.
         let (half, end) = (self.scan.len() / 2, self.scan.len() - 1);
-        let trouble = self.between(NOTICED, half - 1);
-        let after = self.between(half + NOTICED, end);
+        let trouble = self.between(NOTICED_PARTS, half - 1);
+        let after = self.between(half + NOTICED_PARTS, end);
         let seen = format!("{trouble:?}, then {after:?}; {:.2}% told", self.account * 100.0);
-        assert!(trouble.doubted > 0.9 && trouble.detours < PART * (half - NOTICED) as u64 / 100, "{seen}");
-        assert!(trouble.blocks > least * (half - NOTICED) as u64, "{seen}");
+        assert!(
+            trouble.doubted > 0.9 && trouble.detours < PART_REQUESTS * (half - NOTICED_PARTS) as u64 / 100,
+            "{seen}"
+        );
+        assert!(trouble.blocks > least * (half - NOTICED_PARTS) as u64, "{seen}");
         assert!(after.doubted < 0.3 && after.detours > 50 && after.blocks > 1_000, "{seen}");
         // The estimate is below 1%; twins differ by some tenths by chance.
         assert!(self.between(0, half - 1).slower < 1.5 && after.slower < 1.5, "{seen}");
@@ -188,7 +191,7 @@ impl Twins {
     }
 }
 
-const NOTICED: usize = 15;
+const NOTICED_PARTS: usize = 15;
 
 #[derive(Debug)]
 struct Part {
@@ -207,7 +210,7 @@ fn drive(profile: Profile, behaviour: Behaviour) -> impl Fn() -> Box<dyn BlackBo
 /// Returns twins on an Atlas 10K after `trouble`.
 fn atlas_after(trouble: impl Fn() -> Box<dyn BlackBox>) -> Twins {
     let (profile, known) = atlas();
-    Twins::run(trouble, (&profile, &known, Behaviour::fast02()), RATE, OutsideConfig::beyond)
+    Twins::run(trouble, (&profile, &known, Behaviour::fast02()), REQUESTS_PER_SECOND, OutsideConfig::beyond)
 }
 
 #[test]
@@ -215,7 +218,7 @@ fn with_another_drives_profile_idle_time_alone_is_used() {
     let (profile, known) = profile("seagate-cheetah-18lp");
     let other = drive(atlas().0, Behaviour::fast02());
     let told = (&profile, &known, Behaviour::fast02());
-    Twins::run(other, told, RATE, OutsideConfig::beyond).assert_falls_back(20);
+    Twins::run(other, told, REQUESTS_PER_SECOND, OutsideConfig::beyond).assert_falls_back(20);
 }
 
 #[test]
@@ -223,14 +226,15 @@ fn arms_that_no_correction_fits_get_idle_time_only() {
     let (profile, known) = atlas();
     let slow = drive(profile.clone(), Behaviour { seek_ageing_ppm: 400_000, ..Behaviour::fast02() });
     let as_told = |overheads| OutsideConfig { correct_moves: false, ..OutsideConfig::beyond(overheads) };
-    Twins::run(slow, (&profile, &known, Behaviour::fast02()), RATE, as_told).assert_falls_back(20);
+    Twins::run(slow, (&profile, &known, Behaviour::fast02()), REQUESTS_PER_SECOND, as_told)
+        .assert_falls_back(20);
 }
 
 #[test]
 fn corrections_for_former_arms_are_unlearned() {
     let slow = drive(atlas().0, Behaviour { seek_ageing_ppm: 400_000, ..Behaviour::fast02() });
     let twins = atlas_after(slow);
-    let after = twins.between(twins.scan.len() / 2 + 2 * NOTICED, twins.scan.len() - 1);
+    let after = twins.between(twins.scan.len() / 2 + 2 * NOTICED_PARTS, twins.scan.len() - 1);
     assert!(after.doubted < 0.3 && after.slower < 2.0, "{after:?}");
 }
 

@@ -135,11 +135,11 @@ impl fmt::Debug for Cell {
 }
 
 /// The requests of a part, after which the core's state is sampled, and the requests after which it should be right.
-const PART: u64 = 50;
-const KNOWN: u64 = 1_000;
+const PART_REQUESTS: u64 = 50;
+const LEARNING_REQUESTS_MAX: u64 = 1_000;
 
 /// The largest error of a completion that suits a plan with the paper's conservatism.
-const RIGHT: Duration = Duration::from_micros(300);
+const COMPLETION_ERROR_MAX: Duration = Duration::from_micros(300);
 
 /// The results of a cell with one seed.
 #[derive(Clone, Copy, Debug)]
@@ -178,20 +178,20 @@ impl Cell {
         plain.advance(requests, &mut Nothing).unwrap();
         let (mut scan, _) = self.begin(&known, seed);
         let mut blocks = Scan::of(&mut scan, capacity);
-        scan.advance(KNOWN, &mut blocks).unwrap();
+        scan.advance(LEARNING_REQUESTS_MAX, &mut blocks).unwrap();
         let trusts = |run: &Outside<Load>| {
             !matches!(run.core().caution(), Some(Caution::Mistrust | Caution::Unsynchronised))
         };
         // The commands, and those that were right.
         let counts = |run: &Outside<Load>| {
             let record = run.prediction_errors();
-            [record.count() as f64, record.count() as f64 * record.within(RIGHT)]
+            [record.count() as f64, record.count() as f64 * record.within(COMPLETION_ERROR_MAX)]
         };
         let (mut trusted, mut commands, mut right) = (0, 0.0, 0.0);
-        let parts = (requests - KNOWN) / PART;
+        let parts = (requests - LEARNING_REQUESTS_MAX) / PART_REQUESTS;
         for _ in 0..parts {
             let (before, [all, well]) = (trusts(&scan), counts(&scan));
-            scan.advance(PART, &mut blocks).unwrap();
+            scan.advance(PART_REQUESTS, &mut blocks).unwrap();
             if before && trusts(&scan) {
                 let [now, well_now] = counts(&scan);
                 trusted += 1;
@@ -214,7 +214,7 @@ impl Cell {
 
 /// The maximal increase in percent: the bound; with idle time half as much again, because twins with requests to an idle
 /// drive differ by some tenths by chance, and the cost of idle time is known in the mean only.
-const MOST: [f64; 2] = [1.0, 1.5];
+const INCREASE_PERCENT_MAX: [f64; 2] = [1.0, 1.5];
 
 /// Returns the first seed, or the one in `FREEBLOCK_SEED`.
 fn first_seed() -> u64 {
@@ -229,7 +229,7 @@ pub fn wrong(cell: &Cell, requests: u64, seeds: u64) -> Option<String> {
     let mean = |of: fn(&Seen) -> f64| interval::mean(&each(of));
     let slower = each(|seen| seen.slower);
     let (trusted, right) = (mean(|seen| seen.trusted), mean(|seen| seen.right));
-    let harmed = upper_end(&slower) > MOST[usize::from(cell.idle)];
+    let harmed = upper_end(&slower) > INCREASE_PERCENT_MAX[usize::from(cell.idle)];
     let fooled = trusted > 0.1 && right < 0.75;
     let told = mean(|seen| seen.told);
     let seen = format!(

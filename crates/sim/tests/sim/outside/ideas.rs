@@ -11,7 +11,7 @@ use workload::{Arrival, Issuer, Oltp, OltpConfig, Share};
 
 const REQUESTS: u64 = 5_000;
 /// The number of requests until a scan has a third of all blocks.
-const SCANNED: u64 = 35_000;
+const SCAN_REQUESTS: u64 = 35_000;
 const SCAN: Background = Background::Scan { block: Sectors::new(8) };
 const POLICIES: [PolicyName; 3] =
     [PolicyName::Sptf, PolicyName::SptfSw(SeekWeight::percent(60)), PolicyName::Sstf];
@@ -148,7 +148,7 @@ fn blocks_across_a_tracks_end_are_not_left_for_the_end_of_a_scan() {
     let config = Config { policy, ..Config::default() };
     let load_of = || load(&known, Share::TWO_THIRDS);
     let mut run = Inside::new(Arc::clone(&known), config, load_of(), SCAN).unwrap();
-    run.advance(SCANNED, &mut in_drive).unwrap();
+    run.advance(SCAN_REQUESTS, &mut in_drive).unwrap();
     let [with, without] = [true, false].map(|touching| {
         let mut seen = seen();
         let mut run = exact(policy, load_of(), SCAN, |plain| OutsideConfig {
@@ -156,7 +156,7 @@ fn blocks_across_a_tracks_end_are_not_left_for_the_end_of_a_scan() {
             touching,
             ..ideas(plain)
         });
-        run.advance(SCANNED, &mut seen).unwrap();
+        run.advance(SCAN_REQUESTS, &mut seen).unwrap();
         share(&seen)
     });
     let most = share(&in_drive);

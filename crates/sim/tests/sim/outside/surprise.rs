@@ -27,7 +27,7 @@ const SCAN: Background = Background::Scan { block: Sectors::new(8) };
 
 /// The number of requests in a run, and in a part of it, after which the core's state is sampled.
 const REQUESTS: u64 = 12_000;
-const PART: u64 = 100;
+const PART_REQUESTS: u64 = 100;
 
 /// A scan and its twin.
 struct Twins {
@@ -55,8 +55,8 @@ impl Twins {
         plain.advance(REQUESTS, &mut Nothing).unwrap();
         let mut scan = begin(SCAN);
         let mut cautions = Vec::new();
-        for _ in 0..REQUESTS / PART {
-            scan.advance(PART, &mut Nothing).unwrap();
+        for _ in 0..REQUESTS / PART_REQUESTS {
+            scan.advance(PART_REQUESTS, &mut Nothing).unwrap();
             cautions.push(scan.core().caution());
         }
         // Without the waits for other requests, which grow with the load.

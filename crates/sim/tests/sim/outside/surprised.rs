@@ -21,7 +21,7 @@ use workload::{Arrival, Issuer, Oltp, OltpConfig};
 
 /// The number of requests in a run, and in a part of it, after which the core's state is sampled.
 const REQUESTS: u64 = 6_000;
-const PART: u64 = 100;
+const PART_REQUESTS: u64 = 100;
 
 /// Open arrivals with idle time for most of the time, for half, and for a third.
 const SELDOM: Arrival = Arrival::Poisson { rate: 5.0 };
@@ -90,11 +90,11 @@ impl Case {
                 }
                 let mut scan = Scan::of(&mut run, capacity);
                 let mut trusted = 0;
-                for _ in 0..requests / PART {
-                    run.advance(PART, &mut scan).unwrap();
+                for _ in 0..requests / PART_REQUESTS {
+                    run.advance(PART_REQUESTS, &mut scan).unwrap();
                     trusted += u64::from(matches!(run.core().caution(), None | Some(Caution::Harm)));
                 }
-                (run, trusted as f64 / (requests / PART) as f64)
+                (run, trusted as f64 / (requests / PART_REQUESTS) as f64)
             };
             let (plain, (scan, trusted)) = (run(false).0, run(true));
             Pair { trusted, ..Pair::of(&plain, &scan) }

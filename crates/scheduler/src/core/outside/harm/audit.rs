@@ -42,7 +42,7 @@ const WINDOW_LONGEST: Duration = Duration::from_secs(30);
 const DOUBLINGS_MAX: u32 = 6;
 
 /// The audited time in which more windows are off, so that something is known soon.
-const FIRST: Duration = Duration::from_secs(300);
+const DENSE_AUDIT_TIME: Duration = Duration::from_secs(300);
 
 /// The probability that the truth is ever outside of a reported interval.
 const ALPHA: f64 = 0.05;
@@ -200,7 +200,7 @@ impl Audit {
     /// Returns the random kinds of the next pair's windows. Half of the windows off are in pairs with an on window, and half
     /// in pairs of two windows off.
     fn draw(&mut self) -> [AuditWindow; 2] {
-        let early = self.audited < FIRST;
+        let early = self.audited < DENSE_AUDIT_TIME;
         let share = if early { self.config.off_first_ppm } else { self.config.off_ppm };
         let share = u64::from(share).min(PPM / 2);
         let (plain, through) = if self.through { (share, share / 2) } else { (share * 2, 0) };

@@ -172,7 +172,7 @@ mod tests {
 
     /// One in twenty.
     const ALPHA: f64 = 0.05;
-    const REACH: f64 = 8.0;
+    const REACH_REVOLUTIONS: f64 = 8.0;
 
     fn uniform(lottery: &mut Lottery) -> f64 {
         (lottery.below(1 << 53) as f64 + 0.5) / (1u64 << 53) as f64
@@ -256,7 +256,7 @@ mod tests {
             sequence.add(windows[treated] + effect - windows[1 - treated], weight);
             holds &= sequence.admits(truth / sequence.weight, ALPHA);
         }
-        (holds, sequence.interval(ALPHA, REACH), truth / sequence.weight)
+        (holds, sequence.interval(ALPHA, REACH_REVOLUTIONS), truth / sequence.weight)
     }
 
     #[test]
@@ -283,9 +283,9 @@ mod tests {
     #[test]
     fn few_pairs_have_no_interval() {
         let mut sequence = Sequence::default();
-        assert_eq!(sequence.interval(ALPHA, REACH), None);
+        assert_eq!(sequence.interval(ALPHA, REACH_REVOLUTIONS), None);
         (0..6).for_each(|_| sequence.add(0.01, 1.0));
-        assert_eq!(sequence.interval(ALPHA, REACH), None);
+        assert_eq!(sequence.interval(ALPHA, REACH_REVOLUTIONS), None);
     }
 
     #[test]
@@ -293,7 +293,7 @@ mod tests {
         let mut lottery = Lottery::new(3);
         let mut sequence = Sequence::default();
         (0..100).for_each(|_| sequence.add(0.1 + 0.05 * normal(&mut lottery), 1.0));
-        let Interval { mean, low, high } = sequence.interval(ALPHA, REACH).unwrap();
+        let Interval { mean, low, high } = sequence.interval(ALPHA, REACH_REVOLUTIONS).unwrap();
         assert!(low < mean && mean < high);
         for (inside, outside) in [(low + 1e-6, low - 1e-6), (high - 1e-6, high + 1e-6)] {
             assert!(sequence.admits(inside, ALPHA) && !sequence.admits(outside, ALPHA));

@@ -21,8 +21,11 @@ pub(crate) struct DeviceFacts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum From {
     Client(u64),
-    /// This machine's kernel, with the tag that it gave the request.
-    Kernel(u16),
+    /// This machine's kernel, with its device and the tag that it gave the request.
+    Kernel {
+        background: bool,
+        tag: u16,
+    },
 }
 
 /// A request that is at the device.

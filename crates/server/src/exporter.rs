@@ -3,6 +3,9 @@
 mod hearing;
 mod kernel;
 mod leaving;
+mod relay;
+
+pub use kernel::Kernel;
 
 use crate::carry::{Begun, Carried, DeviceFacts, From, blame, extents, memory};
 use crate::client::{Client, ClientError};
@@ -13,10 +16,10 @@ use crate::offer::{Offer, OfferTerms, ServeError, Tally};
 use crate::tls::Tls;
 use crate::turns::Turns;
 use device::{
-    Answer, Ask, BackgroundRequest, Clock, Device, Ended, KernelError, KernelQueue, Ring, Snapshot, Token,
-    Ublk, UblkError, UblkPlan, Work,
+    Answer, Ask, BackgroundRequest, Clock, Device, Ended, Ring, Snapshot, Token, Ublk, UblkError, UblkPlan,
+    Work,
 };
-use kernel::Kernel;
+use kernel::KernelState;
 use leaving::{LogLimits, Lost};
 use nbd::{Abilities, BlockSizes, Command, Export, Reply, Request};
 use std::collections::BTreeMap;
@@ -31,8 +34,8 @@ const BACKGROUND: usize = 1;
 /// The line about it that clients show to people.
 const BACKGROUND_DESCRIPTION: &str = "the same disk; requests wait for time that other clients leave";
 
-/// The callback for when the kernel shows the device, or why it does not.
-type ShownCallback = Box<dyn FnOnce(Result<(), UblkError>) + Send>;
+/// The callback for when the kernel shows a device, or why it does not.
+type ShownCallback = Arc<dyn Fn(Result<(), UblkError>) + Send + Sync>;
 
 /// A server of a device for NBD clients and this machine's kernel, all on one thread.
 pub struct Exporter<D> {
@@ -41,6 +44,8 @@ pub struct Exporter<D> {
     /// Whether clients may write; the number that have it open so.
     writes: bool,
     writers: usize,
+    /// Whether those of the background export and its block device may write.
+    background_writes: bool,
     exports: Arc<[Export]>,
     /// All exports, with those of the snapshots that the device had last.
     offered: Arc<[Export]>,
@@ -64,13 +69,10 @@ pub struct Exporter<D> {
     /// The device's own names for its operations in the ring.
     works: BTreeMap<Token, u64>,
     next: u64,
-    /// The block device under which the disk is served, too.
-    node: Option<Ublk>,
+    /// The block devices under which the disk is served, too: the foreground's and that for requests that can wait.
+    nodes: [Option<Ublk>; 2],
     shown: Option<ShownCallback>,
-    /// The operation that waits for the kernel's queue to become readable; none when it has.
-    wire: Option<Token>,
-    /// Results for the kernel that were not handed over yet.
-    told: Vec<(u16, Result<Vec<u8>, KernelError>)>,
+    kernels: [KernelState; 2],
     stopping: bool,
     /// The time limit for clients to take their answers at the end.
     drained_by: Option<Instant>,
@@ -83,8 +85,8 @@ pub struct Exporter<D> {
 
 impl<D: std::fmt::Debug> std::fmt::Debug for Exporter<D> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let node = self.node.as_ref().map(Ublk::path);
-        f.debug_struct("Exporter").field("disk", &self.disk).field("node", &node).finish_non_exhaustive()
+        let nodes = self.nodes.each_ref().map(|node| node.as_ref().map(Ublk::path));
+        f.debug_struct("Exporter").field("disk", &self.disk).field("nodes", &nodes).finish_non_exhaustive()
     }
 }
 
@@ -114,23 +116,27 @@ impl<D: Device> Exporter<D> {
         let blocks = BlockSizes::sectors(u32::try_from(sector.get()).unwrap_or(u32::MAX));
         let size = disk.size().get();
         let mut exports = vec![Export::new(offer.name, size)?.with(abilities).blocks(blocks)?];
+        let background_writes = offer.background_write && !offer.read_only;
         if let Some(name) = offer.background {
-            let write = offer.background_write && !offer.read_only;
+            let write = background_writes;
             let abilities = Abilities { write, fua: write, memory_status: true, ..abilities };
             let export = Export::new(name, size)?.describe(BACKGROUND_DESCRIPTION)?;
             debug_assert_eq!(exports.len(), BACKGROUND);
             exports.push(export.with(abilities).blocks(blocks)?);
         }
         let sectors = Sectors::new(disk.size().get() / sector.get().max(1));
-        let plan = offer.ublk.map(|ublk| UblkPlan {
-            number: ublk.number,
-            owner: ublk.owner(),
-            sector,
-            sectors,
-            abilities: can,
-            read_only: offer.read_only,
-        });
-        let node = plan.map(Ublk::open).transpose()?;
+        let node = |ublk: Option<crate::offer::Ublk>, read_only| {
+            let plan = ublk.map(|ublk| UblkPlan {
+                number: ublk.number,
+                owner: ublk.owner(),
+                sector,
+                sectors,
+                abilities: can,
+                read_only,
+            });
+            plan.map(Ublk::open).transpose()
+        };
+        let nodes = [node(offer.ublk, offer.read_only)?, node(offer.background_ublk, !background_writes)?];
         let ring = Ring::new().map_err(ServeError::Ring)?;
         let door = Inbox::new().map_err(ServeError::Ring)?;
         let stop = door.mailbox().stopper();
@@ -141,6 +147,7 @@ impl<D: Device> Exporter<D> {
             disk,
             writes: !offer.read_only,
             writers: 0,
+            background_writes,
             offered: Arc::from(exports.clone()),
             snapshots: Arc::default(),
             exports: Arc::from(exports),
@@ -156,10 +163,9 @@ impl<D: Device> Exporter<D> {
             others: 0,
             works: BTreeMap::new(),
             next: 0,
-            node,
+            nodes,
             shown: None,
-            wire: None,
-            told: Vec::new(),
+            kernels: Default::default(),
             stopping: false,
             drained_by: None,
             tally: Tally::default(),
@@ -175,9 +181,9 @@ impl<D: Device> Exporter<D> {
         self.door.mailbox()
     }
 
-    /// Calls `shown` from another thread when the kernel shows the block device, or cannot.
-    pub fn when_shown(&mut self, shown: impl FnOnce(Result<(), UblkError>) + Send + 'static) {
-        self.shown = Some(Box::new(shown));
+    /// Calls `shown` from another thread, once for each block device, when the kernel shows it or cannot.
+    pub fn when_shown(&mut self, shown: impl Fn(Result<(), UblkError>) + Send + Sync + 'static) {
+        self.shown = Some(Arc::new(shown));
     }
 
     /// Serves until it is stopped; returns its counts and the device.
@@ -185,32 +191,29 @@ impl<D: Device> Exporter<D> {
     /// # Errors
     /// The ring or the block device has failed. A client's errors end only that client.
     pub fn run(mut self) -> Result<(Tally, D), ServeError> {
-        let Some(node) = self.node.take() else {
-            self.serve(None).map_err(ServeError::Ring)?;
-            return self.end();
-        };
-        let shown = self.shown.take().unwrap_or_else(|| Box::new(|_| ()));
-        node.serve(|queue| {
-            node.start(shown);
-            self.serve(Some(Kernel::new(queue, &|| node.stop())))
-        })?
-        .map_err(ServeError::Ring)?;
+        let [node, background] = std::mem::take(&mut self.nodes);
+        let shown = self.shown.take().unwrap_or_else(|| Arc::new(|_| ()));
+        match &node {
+            None => self.serve_with_relay(None, background, shown)?,
+            Some(node) => node.serve(|queue| {
+                let foreground_shown = Arc::clone(&shown);
+                node.start(move |result| foreground_shown(result));
+                let stop = || node.stop();
+                self.serve_with_relay(Some((queue, &stop)), background, shown)
+            })??,
+        }
         let ended = self.end();
-        node.close()?;
+        node.map_or(Ok(()), Ublk::close)?;
         ended
     }
 
-    /// Serves with a kernel's queue that the caller has made, until the queue is over; calls `stop` to have the kernel
-    /// end it.
+    /// Serves with block devices whose queues the caller has made, until these are over: at most one of the foreground
+    /// and one of the background.
     ///
     /// # Errors
-    /// As of [`run`](Self::run), or the queue has failed.
-    pub fn run_with(
-        mut self,
-        queue: &mut dyn KernelQueue,
-        stop: &dyn Fn(),
-    ) -> Result<(Tally, D), ServeError> {
-        self.serve(Some(Kernel::new(queue, stop))).map_err(ServeError::Ring)?;
+    /// As of [`run`](Self::run), or a queue has failed.
+    pub fn run_with(mut self, kernels: Vec<Kernel<'_>>) -> Result<(Tally, D), ServeError> {
+        self.serve(kernels).map_err(ServeError::Ring)?;
         self.end()
     }
 
@@ -221,15 +224,14 @@ impl<D: Device> Exporter<D> {
         Ok((self.tally, self.disk))
     }
 
-    fn serve(&mut self, mut kernel: Option<Kernel<'_>>) -> io::Result<()> {
+    fn serve(&mut self, mut kernels: Vec<Kernel<'_>>) -> io::Result<()> {
         self.ring.start(Work::Readable(self.door.wire()))?;
         for at in 0..self.listeners.len() {
             self.accept(at)?;
         }
         // The kernel waits for the first iteration.
-        let mut at_once = kernel.is_some();
-        while !self.stopping || !self.clients.is_empty() || kernel.as_ref().is_some_and(|kernel| kernel.live)
-        {
+        let mut at_once = !kernels.is_empty();
+        while !self.stopping || !self.clients.is_empty() || kernels.iter().any(Kernel::is_live) {
             let late = Shares::next_event(&self.clients, &self.limits);
             let now = at_once.then(|| self.clock.now());
             let told = self.lines.next_event();
@@ -246,14 +248,14 @@ impl<D: Device> Exporter<D> {
             while let Some(answer) = self.disk.poll(self.clock.now()) {
                 self.answered(answer);
             }
-            at_once = match &mut kernel {
-                Some(kernel) => self.turn(kernel)?,
-                None => false,
-            };
+            at_once = false;
+            for kernel in &mut kernels {
+                at_once |= self.serve_kernel(kernel)?;
+            }
             self.share();
             self.dispatch();
             self.work()?;
-            at_once |= self.tend(kernel.as_ref().is_some_and(|kernel| kernel.live))?;
+            at_once |= self.tend(&kernels)?;
         }
         Ok(())
     }
@@ -320,9 +322,12 @@ impl<D: Device> Exporter<D> {
     }
 
     /// Advances all clients and removes those that are over. Returns whether a client has more events at once.
-    fn tend(&mut self, kernel: bool) -> io::Result<bool> {
+    fn tend(&mut self, kernels: &[Kernel<'_>]) -> io::Result<bool> {
         let now = self.clock.now();
         let hurry = self.drained_by.take_if(|at| *at <= now).is_some();
+        if hurry {
+            self.give_up_waiting_of_kernel(now);
+        }
         let mut broken = Vec::new();
         for (id, client) in &mut self.clients {
             if self.stopping && client.asked == 0 {
@@ -352,24 +357,23 @@ impl<D: Device> Exporter<D> {
                 self.leave(id);
             }
             // The device still works on its requests; their memory counts for no present client.
-            self.turns.forget(id);
-            self.background_turns.forget(id);
+            drop((self.turns.forget(id), self.background_turns.forget(id)));
             let its = |carried: &&Carried| carried.from == From::Client(id);
             self.others +=
                 self.asked.values().filter(its).map(|carried| carried.request.weight()).sum::<usize>();
         }
-        // The kernel does not say whether the block device is open: it counts as open while it exists.
-        let background = self.exports.get(BACKGROUND).is_some_and(|export| export.abilities().write);
-        let writes = |client: &&Client| {
-            client.opened && client.snapshot.is_none() && (!client.background || background)
-        };
-        let opened = self.clients.values().filter(writes).count() + usize::from(kernel);
-        let writers = if self.writes { opened } else { 0 };
+        let may_write = |background| if background { self.background_writes } else { self.writes };
+        let writes =
+            |client: &&Client| client.opened && client.snapshot.is_none() && may_write(client.background);
+        // The kernel does not say whether a block device is open: it counts as open while it exists.
+        let shown = kernels.iter().filter(|kernel| kernel.is_live() && may_write(kernel.is_background()));
+        let writers = self.clients.values().filter(writes).count() + shown.count();
         if writers != self.writers {
             self.writers = writers;
             self.disk.set_writers(writers);
         }
-        Ok(self.clients.values().any(|client| client.connection.has_events()))
+        let has_events = self.clients.values().any(|client| client.connection.has_events());
+        Ok(has_events || self.kernels.iter().any(KernelState::has_results))
     }
 
     fn ended(&mut self, ended: Ended) -> io::Result<()> {
@@ -390,7 +394,7 @@ impl<D: Device> Exporter<D> {
                     self.accept(at)?;
                 }
             }
-            Work::Readable(_) if self.wire.take_if(|wire| *wire == token).is_some() => {}
+            Work::Readable(_) if self.kernels.iter_mut().any(|kernel| kernel.has_become_readable(token)) => {}
             Work::Readable(_) => self.rung()?,
             Work::Receive(_, bytes) => {
                 let Some(id) = self.whose(token) else { return Ok(()) };
@@ -495,7 +499,7 @@ impl<D: Device> Exporter<D> {
     fn ask(&mut self, carried: Carried, range: LbnRange, ask: Ask) {
         let name = self.next;
         self.next += 1;
-        if matches!(carried.from, From::Kernel(_)) {
+        if matches!(carried.from, From::Kernel { .. }) {
             self.others += carried.extra;
         }
         let (background, snapshot, from) = (carried.background, carried.snapshot, carried.from);
@@ -506,6 +510,7 @@ impl<D: Device> Exporter<D> {
                 let request = BackgroundRequest { id: name, client, range, ask, snapshot };
                 self.disk.ask_in_background(now, request);
             }
+            From::Kernel { .. } if background => self.ask_for_kernel(now, name, range, ask),
             _ => self.disk.ask(now, name, range, ask),
         }
     }
@@ -514,7 +519,7 @@ impl<D: Device> Exporter<D> {
         let Some(mut carried) = self.asked.remove(&answer.id) else { return };
         let id = match carried.from {
             From::Client(id) => Some(id),
-            From::Kernel(_) => None,
+            From::Kernel { .. } => None,
         };
         if id.is_none() {
             self.others -= carried.extra;
@@ -530,16 +535,13 @@ impl<D: Device> Exporter<D> {
         {
             return self.ask(carried, range, ask);
         }
-        let request = carried.request;
         let id = match carried.from {
             From::Client(id) => id,
-            From::Kernel(tag) => {
-                if let Err(failure) = &answer.result {
-                    warn!(%failure, offset = request.offset, "a request of the kernel failed");
-                }
-                return self.tell(tag, answer.result.map_err(|failure| kernel::blame(&failure)));
+            From::Kernel { background, tag } => {
+                return self.answered_to_kernel((background, tag), &carried, answer.result);
             }
         };
+        let request = carried.request;
         self.turns_of(carried.background).done(id, weight as u64);
         if let Some(client) = self.clients.get_mut(&id) {
             client.asked -= 1;

@@ -35,7 +35,7 @@ pub use disk::{
     MeasuredShare, MemoryStatus, Paid, ProbeStatus, PromotedStatus, Reading, ReadingFailure, ReadingResult,
     ReadingTimes, Space, TIMEOUT,
 };
-pub use exporter::Exporter;
+pub use exporter::{Exporter, Kernel};
 pub use learnt::{Learnt, LearntKeeper, SAVE_EVERY};
 pub use limits::Limits;
 pub use listen::{Address, ListenError, Listener, unlisted};

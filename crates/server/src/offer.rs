@@ -74,6 +74,8 @@ pub struct Offer {
     pub background: Option<String>,
     /// Whether clients may write there.
     pub background_write: bool,
+    /// The block device of this machine's kernel whose requests are background requests, if there is to be one.
+    pub background_ublk: Option<Ublk>,
 }
 
 /// A block device in this machine's kernel that shows a disk.
@@ -83,11 +85,15 @@ pub struct Ublk {
     pub number: u32,
     /// The disk's name: a device left by a dead daemon is taken over only for the same disk.
     pub disk: String,
+    /// Whether its requests are background requests. Such a device and one of the foreground do not take each other
+    /// over.
+    pub background: bool,
 }
 
 impl Ublk {
     /// Returns the tag that the driver keeps with the device: it marks the device as ours, and the disk.
     pub(crate) fn owner(&self) -> u64 {
-        u64::from(u32::from_be_bytes(*b"free")) << 32 | u64::from(crc32fast::hash(self.disk.as_bytes()))
+        let kind = if self.background { *b"frbg" } else { *b"free" };
+        u64::from(u32::from_be_bytes(kind)) << 32 | u64::from(crc32fast::hash(self.disk.as_bytes()))
     }
 }

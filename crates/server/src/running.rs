@@ -58,8 +58,8 @@ impl Drop for Last {
 }
 
 impl<D: Device + Send + 'static> Running<D> {
-    /// Begins to serve. A thread and its ring belong to one device. If it is to be a block device, too, that exists
-    /// when this function returns.
+    /// Begins to serve. A thread and its ring belong to one device. Block devices of the
+    /// offer exist when this function returns.
     ///
     /// # Errors
     /// The export cannot be offered, the block device cannot be created, or the system gives no thread or no ring.
@@ -71,8 +71,8 @@ impl<D: Device + Send + 'static> Running<D> {
     ) -> Result<Self, ServeError> {
         let name = name.into();
         let (tell, told) = mpsc::sync_channel(1);
-        let (show, shown) = mpsc::sync_channel(1);
-        let shows = offer.ublk.is_some();
+        let (show, shown) = mpsc::sync_channel(2);
+        let devices = usize::from(offer.ublk.is_some()) + usize::from(offer.background_ublk.is_some());
         let others = Arc::new(Others::default());
         let last = Last(Arc::clone(&others));
         let serve = move || {
@@ -94,7 +94,7 @@ impl<D: Device + Send + 'static> Running<D> {
         let thread = Builder::new().name(format!("disk {name}")).spawn(serve).map_err(ServeError::Ring)?;
         let mailbox = told.recv().unwrap_or(Err(ServeError::Ended))?;
         let running = Self { name, mailbox, others, thread };
-        if shows {
+        for _ in 0..devices {
             match shown.recv() {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => {

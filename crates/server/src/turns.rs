@@ -121,15 +121,15 @@ impl<T> Turns<T> {
         }
     }
 
-    /// Drops the client's waiting requests. Those at the device stay until they are done.
-    pub fn forget(&mut self, client: u64) {
+    /// Takes the client's waiting requests out. Those at the device stay until they are done.
+    pub fn forget(&mut self, client: u64) -> Vec<T> {
         self.round.retain(|one| *one != client);
-        if let Some(queue) = self.queues.get_mut(&client) {
-            queue.waiting.clear();
-            if queue.at_device == 0 {
-                self.queues.remove(&client);
-            }
+        let Some(queue) = self.queues.get_mut(&client) else { return Vec::new() };
+        let waiting = std::mem::take(&mut queue.waiting);
+        if queue.at_device == 0 {
+            self.queues.remove(&client);
         }
+        waiting.into_iter().map(|(_, request)| request).collect()
     }
 }
 

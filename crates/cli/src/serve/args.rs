@@ -11,7 +11,7 @@ use std::str::FromStr;
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ServeArgs {
     /// The configuration file; docs/freeblock.toml explains each option
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["disk", "listen", "profile", "policy", "mimic_memory", "mimic_minimum_samples", "mimic_probe_idle", "mimic_table", "allow_remote", "record", "record_limit", "ublk", "background", "background_write", "background_floor", "background_memory", "tls_certificate"], required_unless_present = "disk")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["disk", "listen", "profile", "policy", "mimic_memory", "mimic_minimum_samples", "mimic_probe_idle", "mimic_table", "allow_remote", "record", "record_limit", "ublk", "background", "background_write", "background_floor", "background_memory", "background_ublk", "tls_certificate"], required_unless_present = "disk")]
     pub(crate) config: Option<PathBuf>,
     /// A disk: /dev/NAME, a file, or emulated:NAME-or-FILE,file=PATH for a simulated drive (optionally with `,noise`, `,seed=N` and behaviours by name, see `freeblock probe --help`)
     #[arg(long, value_name = "NAME=DEVICE", requires = "listen")]
@@ -57,6 +57,9 @@ pub(crate) struct ServeArgs {
     /// The most memory for blocks there that are read ahead of readers
     #[arg(long, value_name = "BYTES", default_value = "256MiB", requires = "background", value_parser = super::background::memory)]
     pub(crate) background_memory: units::Bytes,
+    /// Offer the background export as /dev/ublkbN too, as --ublk does for the disk
+    #[arg(long, value_name = "N", requires = "background", value_parser = clap::value_parser!(u32).range(0..=i64::from(crate::serve::MOST_UBLK)))]
+    pub(crate) background_ublk: Option<u32>,
     #[command(flatten)]
     pub(crate) tls: TlsArgs,
     /// The directory for the state that tasks keep over restarts

@@ -131,6 +131,8 @@ pub(crate) struct DiskConfig {
     pub(crate) background_floor: Option<server::Floor>,
     /// The most memory for what is read ahead there.
     pub(crate) background_memory: units::Bytes,
+    /// The N of a /dev/ublkbN that is the background export.
+    pub(crate) background_ublk: Option<u32>,
     pub(crate) tls: Option<Tls>,
     /// The places of its options in the file.
     pub(crate) places: Places,
@@ -210,6 +212,7 @@ impl Config {
                         background_write: args.background_write,
                         background_floor: args.background_floor,
                         background_memory: args.background_memory,
+                        background_ublk: args.background_ublk,
                         tls: crate::emulate::tls(&args.tls)?,
                         places: Places::default(),
                     }],
@@ -228,7 +231,8 @@ impl Config {
         config.state = args.state.clone().or(config.state);
         config.control = args.control.clone().or(config.control);
         config.web = args.web.options().or(config.web);
-        config.lock_memory |= args.lock_memory || config.disks.iter().any(|disk| disk.ublk.is_some());
+        config.lock_memory |=
+            args.lock_memory || config.disks.iter().any(|disk| disk.ublks().next().is_some());
         config.own.extend(config.web.iter().flat_map(WebOptions::files));
         if config.web.is_some() && config.state.is_none() {
             let problem = Problem::usage("a page, and no state directory for the tasks that it shows")
@@ -271,13 +275,18 @@ impl Config {
             if disks.iter().any(|other| other.name == name) {
                 return Err(place.problem(span, "another disk is called so; give each a name of its own"));
             }
-            let number = disk.ublk.as_ref().map(Spanned::span);
+            let numbers = disk.ublks();
             let (device, listen) = (disk.device.span(), disk.listen.get_ref().clone());
             own.extend(disk.tls.iter().flat_map(TlsText::files));
             let disk = disk.check(&place)?;
             own.extend(disk.own());
-            if let Some(span) = number.filter(|_| disks.iter().any(|other| other.ublk == disk.ublk)) {
-                return Err(place.problem(span, "another disk has this number; give each one of its own"));
+            let others = || disks.iter().flat_map(DiskConfig::ublks);
+            for (nth, number) in numbers.iter().enumerate() {
+                let mut taken = others().chain(disk.ublks().take(nth)).map(u64::from);
+                if taken.any(|other| other == *number.get_ref()) {
+                    let message = "another block device has this number; give each one of its own";
+                    return Err(place.problem(number.span(), message));
+                }
             }
             if disks.iter().any(|other| other.device.is_over(&disk.device)) {
                 return Err(place.problem(device, "another disk is this already; give each device once"));
@@ -401,9 +410,10 @@ impl DiskConfig {
             background_write,
             background_floor,
             background_memory,
+            background_ublk,
         } = self;
         let Learning { memory_bytes, minimum_samples, probe_idle } = learning;
-        let all: [(&'static str, &dyn std::fmt::Debug); 26] = [
+        let all: [(&'static str, &dyn std::fmt::Debug); 27] = [
             ("device", device),
             ("listen", listen),
             ("allow_remote", allow_remote),
@@ -430,8 +440,14 @@ impl DiskConfig {
             ("background_write", background_write),
             ("background_floor", background_floor),
             ("background_memory", background_memory),
+            ("background_ublk", background_ublk),
         ];
         all.into_iter().map(|(option, value)| (option, format!("{value:?}"))).collect()
+    }
+
+    /// Returns the numbers of its block devices of this machine.
+    fn ublks(&self) -> impl Iterator<Item = u32> {
+        self.ublk.into_iter().chain(self.background_ublk)
     }
 
     /// Returns the files that it reads from and writes to: no task accesses them.
@@ -442,7 +458,7 @@ impl DiskConfig {
             [path.clone(), last.into()]
         });
         let profile = self.profile.iter().map(PathBuf::from);
-        let ublk = self.ublk.map(|number| format!("/dev/ublkb{number}").into());
+        let ublk = self.ublks().map(|number| format!("/dev/ublkb{number}").into());
         let device = match &self.device {
             DeviceSpec::Raw(path) => vec![path.clone()],
             DeviceSpec::Emulated { drive, file, .. } => vec![file.clone(), drive.into()],
@@ -529,6 +545,7 @@ mod tests {
             background: Some("d0-background".into()),
             background_write: true,
             background_floor: Some(background::floor("2MB/s").unwrap()),
+            background_ublk: Some(1),
             ..short.clone()
         };
         assert_eq!(format!("{named:?}"), format!("{long:?}"));
@@ -560,7 +577,7 @@ mod tests {
         let expected = "bytes bytes_per_client clients drain_s handshake_s partial_blocks patience_s requests_per_client";
         assert_eq!(keys(limits), expected);
         let disk = table["disk"].as_array().unwrap()[0].as_table().unwrap();
-        let expected = "allow_remote audit background background_floor background_memory background_write bought_turns buffered conservatism_ms device export harm_percent idle_after_ms listen mimic_memory mimic_minimum_samples mimic_probe_idle mimic_table name policy probe profile read_only record record_limit timeout_s ublk";
+        let expected = "allow_remote audit background background_floor background_memory background_ublk background_write bought_turns buffered conservatism_ms device export harm_percent idle_after_ms listen mimic_memory mimic_minimum_samples mimic_probe_idle mimic_table name policy probe profile read_only record record_limit timeout_s ublk";
         assert_eq!(keys(disk), expected);
     }
 
@@ -635,6 +652,11 @@ mod tests {
             (&format!("{disk}export = \"b\"\nbackground = \"b\"\n"), "the disk's other export has this name"),
             (&format!("{disk}background_floor = \"2MB/s\"\n"), "without a background export"),
             (&format!("{disk}background_memory = \"64k\"\n"), "give 1MiB to 64GiB"),
+            (&format!("{disk}background_ublk = 1\n"), "without a background export"),
+            (
+                &format!("{disk}ublk = 1\nbackground = \"b\"\nbackground_ublk = 1\n"),
+                "another block device has this number",
+            ),
             (&format!("{disk}background_write = true\n"), "without a background export"),
             (
                 &format!("{disk}read_only = true\nbackground = \"b\"\nbackground_write = true\n"),
@@ -646,7 +668,7 @@ mod tests {
             ),
             (
                 &format!("{disk}ublk = 3\n{}ublk = 3\n", disk.replace("\"a\"", "\"b\"")),
-                "another disk has this number",
+                "another block device has this number",
             ),
             (&disk.replace("/dev/null", "emulated:x"), "file=PATH"),
             (&disk.replace("/dev/null", "emulated:x,file=y,speed=3"), "speed=3"),

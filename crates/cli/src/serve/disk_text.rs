@@ -45,11 +45,12 @@ pub(super) struct DiskText {
     timeout_s: Option<Spanned<u64>>,
     record: Option<Spanned<PathBuf>>,
     record_limit: Option<Spanned<String>>,
-    pub(super) ublk: Option<Spanned<u64>>,
+    ublk: Option<Spanned<u64>>,
     background: Option<Spanned<String>>,
     background_write: Option<Spanned<bool>>,
     background_floor: Option<Spanned<String>>,
     background_memory: Option<Spanned<String>>,
+    background_ublk: Option<Spanned<u64>>,
     pub(super) tls: Option<TlsText>,
 }
 
@@ -64,11 +65,16 @@ impl DiskText {
         places.note("mimic_memory", self.mimic_memory.as_ref().map(Spanned::span));
         places.note("mimic_table", self.mimic_table.as_ref().map(Spanned::span));
         places.note("record", self.record.as_ref().map(Spanned::span));
-        places.note("ublk", self.ublk.as_ref().map(Spanned::span));
+        places.note("ublk", self.ublk.as_ref().or(self.background_ublk.as_ref()).map(Spanned::span));
         for (turn, place) in self.listen.get_ref().iter().enumerate() {
             places.note_one("listen", turn, Some(place.span()));
         }
         places
+    }
+
+    /// Returns the numbers of its block devices of this machine.
+    pub(super) fn ublks(&self) -> Vec<Spanned<u64>> {
+        self.ublk.iter().chain(&self.background_ublk).cloned().collect()
     }
 
     pub(super) fn check(self, place: &Source<'_>) -> Result<DiskConfig, Problem> {
@@ -121,8 +127,8 @@ impl DiskText {
             place.within(self.timeout_s.as_ref(), (1, 3_600), server::TIMEOUT.as_nanos() / 1_000_000_000)?;
         let bytes = |text: &Spanned<String>| place.parsed(text, |text| values::bytes(text).map(|b| b.get()));
         let record_limit = self.record_limit.as_ref().map(bytes).transpose()?.unwrap_or(RECORD_LIMIT);
-        let ublk = |number: &Spanned<u64>| place.within(Some(number), (0, MOST_UBLK.into()), 0);
-        let ublk = self.ublk.as_ref().map(ublk).transpose()?.map(|number| number as u32);
+        let number = |number: &Spanned<u64>| place.within(Some(number), (0, MOST_UBLK.into()), 0);
+        let ublk = self.ublk.as_ref().map(number).transpose()?.map(|number| number as u32);
         let background = background::name(self.background.as_ref(), self.export.as_ref(), place)?;
         let background_floor =
             background::checked(self.background_floor.as_ref(), background.is_some(), place)?;
@@ -130,6 +136,12 @@ impl DiskText {
         let background_write = background::write(write, background.is_some(), self.read_only, place)?;
         let memory = |text: &Spanned<String>| place.parsed(text, background::memory);
         let background_memory = self.background_memory.as_ref().map(memory).transpose()?;
+        if let Some(device) = self.background_ublk.as_ref().filter(|_| background.is_none()) {
+            let message = "without a background export there is nothing that this device could show; give `background`, or leave it out";
+            return Err(place.problem(device.span(), message));
+        }
+        let background_ublk =
+            self.background_ublk.as_ref().map(number).transpose()?.map(|number| number as u32);
         let background_memory = background_memory.unwrap_or(server::BackgroundTerms::default().memory);
         let idle_after = Duration::from_millis_f64(idle).filter(|time| *time > Duration::ZERO);
         Ok(DiskConfig {
@@ -159,6 +171,7 @@ impl DiskText {
             background_write,
             background_floor,
             background_memory,
+            background_ublk,
             tls,
         })
     }

@@ -248,14 +248,16 @@ fn start(disk: &DiskConfig, config: &Config, among: &Among, console: &Console) -
     }
     let listeners: Vec<Listener> = disk.listen.iter().enumerate().map(bind).collect::<Result<_, _>>()?;
     let places: Vec<String> = listeners.iter().map(|at| at.address().to_string()).collect();
+    let node = |number, background| Ublk { number, disk: disk.name.clone(), background };
     let offer = Offer {
         name: disk.export.clone(),
         read_only: disk.read_only,
         tls: disk.tls.clone(),
         limits: config.limits,
-        ublk: disk.ublk.map(|number| Ublk { number, disk: disk.name.clone() }),
+        ublk: disk.ublk.map(|number| node(number, false)),
         background: disk.background.clone(),
         background_write: disk.background_write,
+        background_ublk: disk.background_ublk.map(|number| node(number, true)),
     };
     if disk.background.is_some() {
         opened.take_background_requests(terms(disk));
@@ -286,6 +288,9 @@ fn start(disk: &DiskConfig, config: &Config, among: &Among, console: &Console) -
     }
     if let Some(number) = disk.ublk {
         console.note(&format!("{} at /dev/ublkb{number}", disk.name));
+    }
+    if let Some(number) = disk.background_ublk {
+        console.note(&format!("{}: background export at /dev/ublkb{number}", disk.name));
     }
     let probing = to_probe.map(|probing| probing.begin(running.mailbox())).transpose();
     let keeper = learnt.map(|learnt| learnt::keep(learnt, &running)).transpose();

@@ -1,21 +1,50 @@
 //! This machine's kernel as one more client of a disk, whose requests are carried like any other's.
 
 use super::Exporter;
-use crate::carry::{Begun, DeviceFacts, From};
-use device::{Device, Failure, KERNEL_SECTOR, KernelError, KernelOp, KernelQueue, KernelRequest, Work};
+use crate::carry::{Begun, Carried, DeviceFacts, From};
+use device::{
+    Ask, BackgroundRequest, Device, Failure, KERNEL_SECTOR, KernelError, KernelOp, KernelQueue,
+    KernelRequest, Token, Work,
+};
 use nbd::{Command, Errno, Request};
 use std::fmt;
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tracing::warn;
+use units::{Instant, LbnRange};
 
-/// The queue of a block device while it is served.
-pub(super) struct Kernel<'a> {
-    pub queue: &'a mut dyn KernelQueue,
-    /// Has the kernel remove the device; the queue is over when it has.
-    pub stop: &'a dyn Fn(),
+/// The kernel's number among the clients of the background export.
+const KERNEL: u64 = u64::MAX;
+
+/// A block device of this machine's kernel while it is served.
+pub struct Kernel<'a> {
+    queue: &'a mut dyn KernelQueue,
+    stop: &'a dyn Fn(),
+    background: Option<&'a AtomicBool>,
     /// Whether the kernel may still send requests.
-    pub live: bool,
-    pub stopped: bool,
+    live: bool,
+    stopped: bool,
+}
+
+/// What the server keeps of a block device between two iterations.
+#[derive(Debug, Default)]
+pub(super) struct KernelState {
+    /// The operation that waits for the queue to become readable; none when it has.
+    waiting: Option<Token>,
+    /// Results that were not handed over yet.
+    results: Vec<(u16, Result<Vec<u8>, KernelError>)>,
+}
+
+impl KernelState {
+    /// Returns whether this operation was the one that waits for the queue.
+    pub fn has_become_readable(&mut self, token: Token) -> bool {
+        self.waiting.take_if(|waiting| *waiting == token).is_some()
+    }
+
+    /// Returns whether there are results to hand over.
+    pub fn has_results(&self) -> bool {
+        !self.results.is_empty()
+    }
 }
 
 impl fmt::Debug for Kernel<'_> {
@@ -25,55 +54,125 @@ impl fmt::Debug for Kernel<'_> {
 }
 
 impl<'a> Kernel<'a> {
-    pub fn new(queue: &'a mut dyn KernelQueue, stop: &'a dyn Fn()) -> Self {
-        Self { queue, stop, live: true, stopped: false }
+    /// Returns a device whose requests are the foreground's. `stop` has the kernel remove it; the queue is over when it
+    /// has.
+    pub fn foreground(queue: &'a mut dyn KernelQueue, stop: &'a dyn Fn()) -> Self {
+        Self { queue, stop, background: None, live: true, stopped: false }
+    }
+
+    /// Returns a device whose requests can wait. While the kernel makes it or removes it, the kernel waits for its own
+    /// requests, so until `shown` and once the server stops they are the foreground's.
+    pub fn background(queue: &'a mut dyn KernelQueue, stop: &'a dyn Fn(), shown: &'a AtomicBool) -> Self {
+        Self { background: Some(shown), ..Self::foreground(queue, stop) }
+    }
+
+    /// Returns whether the kernel may still send requests.
+    pub(super) fn is_live(&self) -> bool {
+        self.live
+    }
+
+    pub(super) fn is_background(&self) -> bool {
+        self.background.is_some()
     }
 }
 
 impl<D: Device> Exporter<D> {
     /// Hands results to the kernel and reads its requests. Returns whether there were requests.
-    pub(super) fn turn(&mut self, kernel: &mut Kernel<'_>) -> io::Result<bool> {
+    pub(super) fn serve_kernel(&mut self, kernel: &mut Kernel<'_>) -> io::Result<bool> {
+        let background = kernel.is_background();
+        let state = &mut self.kernels[usize::from(background)];
         if self.stopping && !std::mem::replace(&mut kernel.stopped, true) {
             (kernel.stop)();
         }
-        if !kernel.live || self.wire.is_some() && self.told.is_empty() {
-            self.told.clear();
+        if !kernel.live || state.waiting.is_some() && state.results.is_empty() {
+            state.results.clear();
             return Ok(false);
         }
-        for (tag, result) in self.told.drain(..) {
+        for (tag, result) in state.results.drain(..) {
             kernel.queue.answer(tag, result.as_deref().map_err(|error| *error));
         }
         kernel.live = kernel.queue.turn()?;
         if !kernel.live && !self.stopping {
-            warn!("the kernel has let go of the block device");
+            warn!(background, "the kernel has let go of the block device");
         }
         let mut asked = false;
+        let waits = kernel.background.is_some_and(|shown| shown.load(Ordering::Acquire)) && !self.stopping;
         while let Some(request) = kernel.queue.next() {
             asked = true;
-            self.asked_by_kernel(request);
+            self.asked_by_kernel(request, background, waits);
         }
-        if kernel.live && self.wire.is_none() {
-            self.wire = Some(self.ring.start(Work::Readable(kernel.queue.wire()))?);
+        let state = &mut self.kernels[usize::from(background)];
+        if kernel.live && state.waiting.is_none() {
+            state.waiting = Some(self.ring.start(Work::Readable(kernel.queue.wire()))?);
         }
         Ok(asked)
     }
 
-    fn asked_by_kernel(&mut self, asked: KernelRequest) {
+    /// Begins a request of the kernel to its foreground or its background device; it `waits` if it can.
+    fn asked_by_kernel(&mut self, asked: KernelRequest, background: bool, waits: bool) {
         let tag = asked.tag;
-        let begun = request(asked, &self.target, self.writes)
-            .map(|request| self.target.begin(From::Kernel(tag), request));
-        match begun {
-            Ok(Begun::Asks(carried, range, ask)) => self.ask(carried, range, ask),
+        let writes = if background { self.background_writes } else { self.writes };
+        let from = From::Kernel { background, tag };
+        let begun = request(asked, &self.target, writes).map(|request| self.target.begin(from, request));
+        let error = match begun {
+            Ok(Begun::Asks(mut carried, range, ask)) if waits => {
+                carried.background = true;
+                let bytes = carried.request.weight() as u64;
+                return self.background_turns.push(KERNEL, bytes, (carried, range, ask));
+            }
+            Ok(Begun::Asks(carried, range, ask)) => return self.ask(carried, range, ask),
             // The kernel never asks for extents.
-            Ok(Begun::Runs(..)) => self.tell(tag, Err(KernelError::NotSupported)),
-            Ok(Begun::Refused(_, errno, _)) => self.tell(tag, Err(refusal(errno))),
-            Err(error) => self.tell(tag, Err(error)),
+            Ok(Begun::Runs(..)) => KernelError::NotSupported,
+            Ok(Begun::Refused(_, errno, _)) => refusal(errno),
+            Err(error) => error,
+        };
+        self.answer_kernel(background, tag, Err(error));
+    }
+
+    /// Asks the device for a request of the kernel that can wait.
+    pub(super) fn ask_for_kernel(&mut self, now: Instant, id: u64, range: LbnRange, ask: Ask) {
+        self.disk
+            .ask_in_background(now, BackgroundRequest { id, client: KERNEL, range, ask, snapshot: None });
+    }
+
+    /// Answers a request that the device has answered.
+    pub(super) fn answered_to_kernel(
+        &mut self,
+        (background, tag): (bool, u16),
+        carried: &Carried,
+        result: Result<Vec<u8>, Failure>,
+    ) {
+        if let Err(failure) = &result {
+            warn!(%failure, offset = carried.request.offset, "a request of the kernel failed");
+        }
+        if carried.background {
+            self.background_turns.done(KERNEL, carried.request.weight() as u64);
+        }
+        self.answer_kernel(background, tag, result.map_err(|failure| blame(&failure)));
+    }
+
+    /// Ends the requests that wait, because the server ends: the kernel does not remove its device before they are
+    /// answered. Those that a program has waited for until now fail.
+    pub(super) fn give_up_waiting_of_kernel(&mut self, now: Instant) {
+        let mut left: Vec<Carried> = Vec::new();
+        for name in self.disk.leave(now, KERNEL) {
+            if let Some(carried) = self.asked.remove(&name) {
+                self.others -= carried.extra;
+                self.background_turns.done(KERNEL, carried.request.weight() as u64);
+                left.push(carried);
+            }
+        }
+        left.extend(self.background_turns.forget(KERNEL).into_iter().map(|(carried, ..)| carried));
+        for carried in left {
+            if let From::Kernel { background, tag } = carried.from {
+                self.answer_kernel(background, tag, Err(KernelError::Io));
+            }
         }
     }
 
-    pub(super) fn tell(&mut self, tag: u16, result: Result<Vec<u8>, KernelError>) {
+    fn answer_kernel(&mut self, background: bool, tag: u16, result: Result<Vec<u8>, KernelError>) {
         self.tally.count(result.is_ok());
-        self.told.push((tag, result));
+        self.kernels[usize::from(background)].results.push((tag, result));
     }
 }
 
@@ -105,7 +204,7 @@ fn request(asked: KernelRequest, target: &DeviceFacts, writes: bool) -> Result<R
 }
 
 /// Returns the error for the kernel.
-pub(super) fn blame(failure: &Failure) -> KernelError {
+fn blame(failure: &Failure) -> KernelError {
     match failure {
         Failure::Medium(_) => KernelError::Medium,
         Failure::Silent { .. } => KernelError::Timeout,

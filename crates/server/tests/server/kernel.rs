@@ -2,8 +2,11 @@
 //! proofs/ublk.sh has the real one.
 
 use crate::support::{self, PROFILE, request};
-use device::{Device, Emulated, Faults, Faulty, KernelError, KernelQueue, KernelRequest, Ring};
-use server::{Address, Exporter, Listener, Offer, Stop, Tally};
+use device::{
+    Abilities, Answer as DeviceAnswer, Ask, BackgroundRequest, Device, Emulated, Faults, Faulty, KernelError,
+    KernelQueue, KernelRequest, Ring,
+};
+use server::{Address, Exporter, Kernel, Limits, Listener, Mailbox, Offer, Stop, Tally};
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
@@ -13,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use units::Lbn;
+use units::{Bytes, Duration, Instant, Lbn, LbnRange};
 
 const READ: u32 = 0;
 const WRITE: u32 = 1;
@@ -56,6 +59,64 @@ impl KernelQueue for Made {
     }
 }
 
+/// A disk that keeps the requests that can wait until it is told to carry them out.
+#[derive(Debug)]
+struct Patient {
+    disk: Faulty<Emulated>,
+    waiting: Vec<BackgroundRequest>,
+    writers: usize,
+}
+
+impl Patient {
+    fn carry_out(&mut self, now: Instant) {
+        for request in std::mem::take(&mut self.waiting) {
+            self.disk.ask_in_background(now, request);
+        }
+    }
+}
+
+impl Device for Patient {
+    fn sector_bytes(&self) -> Bytes {
+        self.disk.sector_bytes()
+    }
+
+    fn size(&self) -> Bytes {
+        self.disk.size()
+    }
+
+    fn abilities(&self) -> Abilities {
+        self.disk.abilities()
+    }
+
+    fn ask(&mut self, now: Instant, id: u64, range: LbnRange, ask: Ask) {
+        self.disk.ask(now, id, range, ask);
+    }
+
+    fn ask_in_background(&mut self, _: Instant, request: BackgroundRequest) {
+        self.waiting.push(request);
+    }
+
+    fn leave(&mut self, _: Instant, client: u64) -> Vec<u64> {
+        self.waiting.extract_if(.., |request| request.client == client).map(|request| request.id).collect()
+    }
+
+    fn set_writers(&mut self, writers: usize) {
+        self.writers = writers;
+    }
+
+    fn next_event(&self) -> Option<Instant> {
+        self.disk.next_event()
+    }
+
+    fn advance(&mut self, now: Instant) {
+        self.disk.advance(now);
+    }
+
+    fn poll(&mut self, now: Instant) -> Option<DeviceAnswer> {
+        self.disk.poll(now)
+    }
+}
+
 /// A disk that is served to a simulated kernel and over NBD.
 struct Both {
     dir: PathBuf,
@@ -64,6 +125,7 @@ struct Both {
     answers: Receiver<(u16, Answer)>,
     over: Arc<AtomicBool>,
     stop: Stop,
+    mailbox: Mailbox<Patient>,
     /// Reports that the server has asked the kernel to remove the device.
     stopped: Receiver<()>,
     thread: JoinHandle<Tally>,
@@ -72,6 +134,11 @@ struct Both {
 impl Both {
     /// Starts both; `None` if the kernel gives no io_uring.
     fn start(test: &str, offer: Offer, faults: Faults) -> Option<Self> {
+        Self::start_with(test, offer, faults, None)
+    }
+
+    /// Starts both, where the kernel's device is that of the background if there is a flag that says when it is shown.
+    fn start_with(test: &str, offer: Offer, faults: Faults, shown: Option<Arc<AtomicBool>>) -> Option<Self> {
         if let Err(error) = Ring::new() {
             testing::missing(&format!("io_uring ({error})"));
             return None;
@@ -81,7 +148,7 @@ impl Both {
         let profile = model::Profile::from_toml(PROFILE, "small.toml").unwrap();
         let file = File::options().read(true).write(true).create(true).truncate(true).open(dir.join("disk"));
         let disk = Emulated::new(&profile, drive::Behaviour::default(), 1, file.unwrap()).unwrap();
-        let disk = Faulty::new(disk, faults);
+        let disk = Patient { disk: Faulty::new(disk, faults), waiting: Vec::new(), writers: 0 };
         assert!(disk.abilities().discard);
         let listener = Listener::bind(Address::Unix(dir.join("s")), false).unwrap();
         let (ours, theirs) = UnixStream::pair().unwrap();
@@ -94,17 +161,23 @@ impl Both {
         let (send, receive) = channel();
         let thread = std::thread::spawn(move || {
             let (exporter, stop) = Exporter::new(disk, offer, vec![listener]).unwrap();
-            send.send(stop).unwrap();
+            send.send((stop, exporter.mailbox())).unwrap();
             let wire = Arc::new(ours.into());
             let mut queue = Made { wire, bell: heard, asked, answers, over: kernel_over, told: Vec::new() };
-            exporter.run_with(&mut queue, &|| tell.send(()).unwrap()).unwrap().0
+            let stop = || tell.send(()).unwrap();
+            let kernel = match &shown {
+                None => Kernel::foreground(&mut queue, &stop),
+                Some(shown) => Kernel::background(&mut queue, &stop, shown),
+            };
+            exporter.run_with(vec![kernel]).unwrap().0
         });
-        let (stop, bell) = (receive.recv().unwrap(), Arc::new(Mutex::new(theirs)));
-        Some(Self { dir, ask, bell, answers: answered, over, stop, stopped, thread })
+        let ((stop, mailbox), bell) = (receive.recv().unwrap(), Arc::new(Mutex::new(theirs)));
+        Some(Self { dir, ask, bell, answers: answered, over, stop, mailbox, stopped, thread })
     }
 
+    /// Wakes the server; one that has ended needs no waking.
     fn ring(&self) {
-        self.bell.lock().unwrap().write_all(&[1]).unwrap();
+        let _ = self.bell.lock().unwrap().write_all(&[1]);
     }
 
     /// Asks for `count` sectors from `first` on, as the kernel numbers operations and flags.
@@ -225,6 +298,103 @@ fn writes_of_the_kernel_at_the_end_are_served() {
     std::fs::remove_dir_all(&both.dir).unwrap();
 }
 
+/// Starts a block device of the background that is shown already.
+fn in_the_background(test: &str, offer: Offer) -> Option<Both> {
+    let offer = Offer { background: Some("later".into()), ..offer };
+    Both::start_with(test, offer, Faults::default(), Some(Arc::new(AtomicBool::new(true))))
+}
+
+/// Waits until this number of requests wait at the disk.
+fn wait_for(both: &Both, requests: usize) {
+    while both.mailbox.ask(|disk, _| disk.waiting.len()).unwrap() != requests {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn requests_to_the_background_device_wait_and_clients_do_not() {
+    let Some(both) = in_the_background("background", Offer { background_write: true, ..Offer::default() })
+    else {
+        return;
+    };
+    let mut client = both.client();
+    client.write_all(&[request(1, 2, 8 * 512, 512), vec![7; 512]].concat()).unwrap();
+    client.read_exact(&mut [0; 16]).unwrap();
+    both.ask(1, READ, 8, 1, &[]);
+    both.ask(2, WRITE, 9, 1, &[4; 512]);
+    both.ask(3, DISCARD | FUA, 10, 8, &[]);
+    wait_for(&both, 3);
+    assert_eq!(client_reads(&mut client, 8, 1), vec![7; 512]);
+    assert!(both.answers.try_recv().is_err());
+    both.mailbox.send(Patient::carry_out).unwrap();
+    let mut answers: Vec<(u16, Answer)> = (0..2).map(|_| both.answers.recv().unwrap()).collect();
+    answers.sort_by_key(|answer| answer.0);
+    assert_eq!(answers, [(1, Ok(vec![7; 512])), (2, Ok(vec![]))]);
+    // The flush after the discard waits as well.
+    wait_for(&both, 1);
+    both.mailbox.send(Patient::carry_out).unwrap();
+    assert_eq!(both.answers.recv().unwrap(), (3, Ok(vec![])));
+    drop(client);
+    both.end();
+}
+
+#[test]
+fn a_background_device_is_read_only_unless_writes_are_allowed() {
+    for writes in [false, true] {
+        let offer = Offer { background_write: writes, ..Offer::default() };
+        let Some(both) = in_the_background("background-read-only", offer) else { return };
+        both.ask(5, WRITE, 0, 1, &[1; 512]);
+        if writes {
+            wait_for(&both, 1);
+            both.mailbox.send(Patient::carry_out).unwrap();
+        }
+        let expected = if writes { Ok(vec![]) } else { Err(KernelError::NotPermitted) };
+        assert_eq!(both.answers.recv().unwrap(), (5, expected));
+        // While it may write, no restore begins.
+        assert_eq!(both.mailbox.ask(|disk, _| disk.writers).unwrap(), usize::from(writes));
+        both.end();
+    }
+}
+
+/// The kernel looks for partitions while it shows a device, and waits for that.
+#[test]
+fn until_a_background_device_is_shown_its_requests_do_not_wait() {
+    let shown = Arc::new(AtomicBool::new(false));
+    let offer = Offer { background: Some("later".into()), ..Offer::default() };
+    let both = Both::start_with("unshown", offer, Faults::default(), Some(Arc::clone(&shown)));
+    let Some(both) = both else { return };
+    assert_eq!(both.does(READ, 0, 8, &[]), Ok(vec![0; 4096]));
+    shown.store(true, Ordering::SeqCst);
+    both.ask(7, READ, 0, 8, &[]);
+    wait_for(&both, 1);
+    both.mailbox.send(Patient::carry_out).unwrap();
+    assert_eq!(both.answers.recv().unwrap(), (7, Ok(vec![0; 4096])));
+    both.end();
+}
+
+#[test]
+fn at_the_end_what_waits_too_long_fails_and_the_last_requests_do_not_wait() {
+    let limits = Limits { drain: Duration::from_millis(50), ..Limits::default() };
+    let Some(both) = in_the_background("background-end", Offer { limits, ..Offer::default() }) else {
+        return;
+    };
+    for tag in 0..40 {
+        both.ask(tag, READ, u64::from(tag), 1, &[]);
+    }
+    wait_for(&both, 40);
+    both.stop.stop().unwrap();
+    both.stopped.recv().unwrap();
+    both.ask(40, READ, 0, 1, &[]);
+    let mut answers: Vec<(u16, Answer)> = (0..41).map(|_| both.answers.recv().unwrap()).collect();
+    answers.sort_by_key(|answer| answer.0);
+    assert_eq!(answers.pop(), Some((40, Ok(vec![0; 512]))));
+    assert!(answers.iter().all(|(_, answer)| *answer == Err(KernelError::Io)), "{answers:?}");
+    both.over.store(true, Ordering::SeqCst);
+    both.ring();
+    assert_eq!(both.thread.join().unwrap().failed, 40);
+    std::fs::remove_dir_all(&both.dir).unwrap();
+}
+
 #[test]
 fn clients_are_served_when_the_kernel_has_let_go() {
     let Some(both) = Both::start("gone", Offer::default(), Faults::default()) else { return };
@@ -243,7 +413,10 @@ fn a_build_without_it_says_so() {
     let profile = model::Profile::from_toml(PROFILE, "small.toml").unwrap();
     let file = File::options().read(true).write(true).create(true).truncate(true).open(dir.join("disk"));
     let disk = Emulated::new(&profile, drive::Behaviour::default(), 1, file.unwrap()).unwrap();
-    let offer = Offer { ublk: Some(server::Ublk { number: 0, disk: "d0".into() }), ..Offer::default() };
+    let offer = Offer {
+        ublk: Some(server::Ublk { number: 0, disk: "d0".into(), background: false }),
+        ..Offer::default()
+    };
     let error = server::Running::start("d0", disk, offer, Vec::new()).unwrap_err().to_string();
     assert!(error.contains("built without ublk") && error.contains("make ublk"), "{error}");
     std::fs::remove_dir_all(&dir).unwrap();

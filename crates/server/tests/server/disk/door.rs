@@ -193,22 +193,22 @@ fn delays_by_at_most_the_bound(program: Program, requests: u64) {
 
 #[test]
 fn nbdcopy_at_the_background_export_delays_requests_by_at_most_the_bound() {
-    delays_by_at_most_the_bound(NBDCOPY, 20_000);
+    delays_by_at_most_the_bound(NBDCOPY, 40_000);
 }
 
 #[test]
 fn dd_at_the_background_export_delays_requests_by_at_most_the_bound() {
-    delays_by_at_most_the_bound(DD, 20_000);
+    delays_by_at_most_the_bound(DD, 40_000);
 }
 
 #[test]
 fn restic_at_the_background_export_delays_requests_by_at_most_the_bound() {
-    delays_by_at_most_the_bound(RESTIC, 20_000);
+    delays_by_at_most_the_bound(RESTIC, 40_000);
 }
 
 /// More requests than for the others: the small relations take one move of the arm each, and after one move in 200 the drive
 /// delivers many revolutions late (`rereads_ppm`), which delays requests by several percent of 20,000.
 #[test]
 fn pg_basebackup_at_the_background_export_delays_requests_by_at_most_the_bound() {
-    delays_by_at_most_the_bound(PG_BASEBACKUP, 80_000);
+    delays_by_at_most_the_bound(PG_BASEBACKUP, 160_000);
 }

@@ -10,7 +10,7 @@ use device::Emulated;
 use drive::Behaviour;
 use hdrhistogram::Histogram;
 use serde::Serialize;
-use server::{Address, Exporter, Listener, Offer, Tally, Tls};
+use server::{Address, ExportConfig, Exporter, Listener, Tally, Tls};
 use std::fmt::Write;
 use std::fs::File;
 use tracing_subscriber::filter::LevelFilter;
@@ -45,8 +45,9 @@ pub(crate) fn execute(args: &EmulateArgs, console: &Console) -> Result<String, P
     }
     console.note(&in_force(&found.profile, behaviour));
     log(tracing::Level::INFO);
-    let offer = Offer { name: args.name.clone(), read_only: args.read_only, tls, ..Offer::default() };
-    let (exporter, stop) = Exporter::new(disk, offer, listeners).map_err(Problem::failed)?;
+    let export =
+        ExportConfig { name: args.name.clone(), read_only: args.read_only, tls, ..ExportConfig::default() };
+    let (exporter, stop) = Exporter::new(disk, export, listeners).map_err(Problem::failed)?;
     interrupt::watch_and(
         move || {
             // The server may have ended by itself.

@@ -5,7 +5,7 @@ use crate::problem::Problem;
 use crate::tables::table;
 use clap::Args;
 use serde::Serialize;
-use server::desk::table::Closed;
+use server::manager::table::Closed;
 use server::repair::{self, Choice, Report};
 use std::fmt::Write;
 use std::path::PathBuf;

@@ -116,19 +116,19 @@ impl KernelError {
 
 /// The source of a kernel's requests. No call blocks; all are made on one thread.
 ///
-/// When [`wire`](Self::wire) becomes readable, the host calls [`KernelQueue::turn`], then takes the requests that have
-/// come with [`next`](Self::next) until there is none. Each request is [answered](Self::answer) once, in any order;
-/// answers go out with the next `turn`.
+/// When [`descriptor`](Self::descriptor) becomes readable, the host calls [`KernelQueue::exchange`], then takes the
+/// requests that have come with [`next`](Self::next) until there is none. Each request is [answered](Self::answer)
+/// once, in any order; answers go out with the next `exchange`.
 pub trait KernelQueue: Debug {
     /// Returns the descriptor that becomes readable when requests have come.
-    fn wire(&self) -> Arc<OwnedFd>;
+    fn descriptor(&self) -> Arc<OwnedFd>;
 
     /// Hands over the answers, and takes new requests. Returns `false` once the kernel has released the device: no
     /// further request comes then.
     ///
     /// # Errors
     /// An error of the kernel.
-    fn turn(&mut self) -> io::Result<bool>;
+    fn exchange(&mut self) -> io::Result<bool>;
 
     /// Returns the next request that has come.
     fn next(&mut self) -> Option<KernelRequest>;

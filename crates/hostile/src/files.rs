@@ -85,8 +85,8 @@ pub(crate) fn backup_seeds() -> Vec<Vec<u8>> {
 /// or gives a table of tasks whose figures can be shown.
 #[cfg(target_os = "linux")]
 pub(crate) fn journal(bytes: &[u8]) {
-    use server::desk::spec::DiskFacts;
-    use server::desk::{Desk, Setup};
+    use server::manager::spec::DiskFacts;
+    use server::manager::{ManagerConfig, TaskManager};
     // A restore's progress is in its entry.
     if let Some(again) = server::tasks::restore_progress(bytes, 100) {
         assert_eq!(server::tasks::restore_progress(&again, 100), Some(again));
@@ -99,7 +99,7 @@ pub(crate) fn journal(bytes: &[u8]) {
             sector_bytes: Bytes::new(512),
             own: Vec::new(),
         };
-        let setup = Setup {
+        let config = ManagerConfig {
             disk,
             keep_bytes_max: 1 << 30,
             background: server::BackgroundTerms::default(),
@@ -108,9 +108,9 @@ pub(crate) fn journal(bytes: &[u8]) {
             permits: Default::default(),
             memory: Default::default(),
         };
-        let Ok(desk) = Desk::open(setup, journal) else { continue };
-        for task in desk.tasks() {
-            assert_eq!(desk.task(task.id).map(|again| again.id), Some(task.id));
+        let Ok(manager) = TaskManager::open(config, journal) else { continue };
+        for task in manager.tasks() {
+            assert_eq!(manager.task(task.id).map(|again| again.id), Some(task.id));
             assert!(serde_json::to_string(&task).is_ok());
         }
     }
@@ -197,8 +197,8 @@ pub(crate) fn recording(bytes: &[u8]) {
 
 #[cfg(target_os = "linux")]
 fn replayed(bytes: &[u8]) {
-    let replay = server::Replay::new(bytes, |setup| {
-        if let Ok(core) = cli::core_of_recording(setup) {
+    let replay = server::Replay::new(bytes, |config| {
+        if let Ok(core) = cli::core_of_recording(config) {
             return Ok(core);
         }
         let profile = model::Profile::from_toml(SMALL, "small.toml");
@@ -227,9 +227,9 @@ pub(crate) fn recording_seeds() -> Vec<Vec<u8>> {
         r#""end""#,
     ];
     let mut seeds = vec![lines.join("\n").into_bytes(), b"freeblock recording 2\n".to_vec()];
-    for setup in setups() {
-        let setup = setup.to_string();
-        seeds.push([&[setup.as_str()], &lines[1..]].concat().join("\n").into_bytes());
+    for config in setups() {
+        let config = config.to_string();
+        seeds.push([&[config.as_str()], &lines[1..]].concat().join("\n").into_bytes());
     }
     seeds
 }
@@ -237,7 +237,7 @@ pub(crate) fn recording_seeds() -> Vec<Vec<u8>> {
 /// Returns the beginnings of recordings: of a drive with a profile, of one without, and of one with learnt times.
 fn setups() -> Vec<serde_json::Value> {
     use serde_json::json;
-    let setup = |drive: &serde_json::Value, policy: &str| {
+    let config = |drive: &serde_json::Value, policy: &str| {
         json!({ "version": "0.1.0", "disk": "d", "drive": drive, "policy": policy, "harm_ppm": 1_000,
             "idle_after_ns": 50_000_000, "partial_blocks": 4 })
     };
@@ -245,7 +245,7 @@ fn setups() -> Vec<serde_json::Value> {
         "shortest_access_ns": 100_000, "overlap": true, "write_back": false });
     let profile = json!({ "profile": { "toml": SMALL, "costs": costs } });
     let size = json!({ "size": { "sectors": 1 << 16, "sector_bytes": 512 } });
-    let mut learnt = setup(&size, "smtf");
+    let mut learnt = config(&size, "smtf");
     let learns = LearnerConfig {
         memory: Bytes::new(1 << 20),
         ..LearnerConfig::new(Sectors::new(1 << 16), Sectors::new(64))
@@ -255,7 +255,7 @@ fn setups() -> Vec<serde_json::Value> {
         learnt["learnt"] = digits.into();
     }
     learnt["learning"] = json!({ "memory_bytes": 1 << 20, "minimum_samples": 1, "probe_idle": false });
-    vec![setup(&profile, "sptf"), setup(&size, "smtf"), learnt]
+    vec![config(&profile, "sptf"), config(&size, "smtf"), learnt]
 }
 
 /// Any bytes as a table of the Disk Mimic: an error, or a table that can be used and written again.
@@ -325,8 +325,8 @@ mod tests {
     /// Otherwise the parser of setups would get no valid input.
     #[test]
     fn the_setups_of_recordings_are_some() {
-        for setup in super::setups() {
-            assert!(cli::core_of_recording(&setup).is_ok(), "{setup}");
+        for config in super::setups() {
+            assert!(cli::core_of_recording(&config).is_ok(), "{config}");
         }
     }
 }

@@ -63,7 +63,8 @@ pub(crate) fn trace(bytes: &[u8]) {
     }
 }
 
-/// Returns each format's own form of some requests, behind the byte that selects it; those of text also as all other formats.
+/// Returns each format's own form of some requests, behind the byte that selects it; those of text also as all other
+/// formats.
 pub(crate) fn trace_seeds() -> Vec<Vec<u8>> {
     let texts = [
         "0.5 0 1000 8 1\n1.5 0 2000 16 0\n",
@@ -145,7 +146,8 @@ pub(crate) fn policy_seeds() -> Vec<Vec<u8>> {
         .to_vec()
 }
 
-/// Any text as a load: an error at a place in it, or a load whose text is read as the same and whose requests lie on a drive.
+/// Any text as a load: an error at a place in it, or a load whose text is read as the same and whose requests lie on a
+/// drive.
 pub(crate) fn mixture(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let load = match text.parse::<Mixture>() {
@@ -192,7 +194,7 @@ pub(crate) fn scenario_seeds() -> Vec<Vec<u8>> {
 /// Any bytes as a request on the control socket: an error, a change, or a task within the disk.
 #[cfg(target_os = "linux")]
 pub(crate) fn task(bytes: &[u8]) {
-    use server::desk::spec::{Change, DiskFacts, TaskSpec, What};
+    use server::manager::spec::{Change, DiskFacts, TaskSpec, What};
     if let Ok(change) = serde_json::from_slice::<Change>(bytes) {
         let text = serde_json::to_vec(&change).unwrap_or_default();
         assert_eq!(serde_json::from_slice::<Change>(&text).ok(), Some(change));

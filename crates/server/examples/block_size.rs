@@ -13,7 +13,7 @@ use device::{Ask, Device, Emulated};
 use drive::Behaviour;
 use model::DriveModel;
 use scheduler::{Application, Config, IdleTime, OutsideConfig, Parameter, Priority, Record, Sessions};
-use server::{Disk, Guard};
+use server::{Disk, DiskHooks};
 use std::sync::Arc;
 use units::{Duration, Instant, Lbn, LbnRange, Sectors};
 use workload::random::Stream;
@@ -23,7 +23,7 @@ const MINUTES: u64 = 2;
 #[derive(Default)]
 struct Scan;
 
-impl Guard for Scan {}
+impl DiskHooks for Scan {}
 
 impl Application for Scan {
     fn done(&mut self, _: &mut dyn Sessions, _: &Record, _: &[u8], _: Instant) {}

@@ -10,14 +10,14 @@
 #[cfg(target_os = "linux")]
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     use device::{Options, Raw};
-    use server::{Address, Exporter, Listener, Moment, Offer};
+    use server::{Address, ExportConfig, Exporter, Listener, Moment};
     let mut args = std::env::args_os().skip(1);
     let (Some(file), Some(socket)) = (args.next(), args.next()) else {
         return Err("usage: export FILE SOCKET".into());
     };
     let disk = Raw::open(file, Options { buffered: true, ..Options::default() })?;
     let listener = Listener::bind(Address::Unix(socket.into()), false)?;
-    let (exporter, stop) = Exporter::new(disk, Offer::default(), vec![listener])?;
+    let (exporter, stop) = Exporter::new(disk, ExportConfig::default(), vec![listener])?;
     server::notify(Moment::Ready)?;
     std::thread::spawn(move || {
         let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());

@@ -1,26 +1,28 @@
 //! The event loop of one device.
 
-mod hearing;
+mod client_log;
+mod input;
 mod kernel;
-mod leaving;
 mod relay;
 
 pub use kernel::Kernel;
 
-use crate::carry::{Begun, Carried, DeviceFacts, From, blame, extents, memory};
+use crate::active_request::{
+    ActiveRequest, DeviceFacts, RequestOrigin, RequestStart, blame, extents, memory,
+};
 use crate::client::{Client, ClientError};
+use crate::export::{ExportConfig, ExportUpdate, ServeError, Tally};
+use crate::fair_queue::FairQueue;
 use crate::limits::{Limits, Shares};
 use crate::listen::Listener;
 use crate::mailbox::{Inbox, Mailbox, Stop};
-use crate::offer::{Offer, OfferTerms, ServeError, Tally};
 use crate::tls::Tls;
-use crate::turns::Turns;
+use client_log::{ClientLog, Lost};
 use device::{
     Answer, Ask, BackgroundRequest, Clock, Device, Ended, Ring, Snapshot, Token, Ublk, UblkError, UblkPlan,
     Work,
 };
 use kernel::KernelState;
-use leaving::{LogLimits, Lost};
 use nbd::{Abilities, BlockSizes, Command, Export, Reply, Request};
 use std::collections::BTreeMap;
 use std::io;
@@ -58,12 +60,12 @@ pub struct Exporter<D> {
     accepting: Vec<(Token, usize)>,
     clients: BTreeMap<u64, Client>,
     /// Clients' requests that wait for the device.
-    turns: Turns<(Carried, LbnRange, Ask)>,
+    queue: FairQueue<(ActiveRequest, LbnRange, Ask)>,
     /// The same at the background export. They are separate because they are at the device for long and would
     /// delay the others.
-    background_turns: Turns<(Carried, LbnRange, Ask)>,
+    background_queue: FairQueue<(ActiveRequest, LbnRange, Ask)>,
     /// Requests at the device, by the name that the device knows them under.
-    asked: BTreeMap<u64, Carried>,
+    asked: BTreeMap<u64, ActiveRequest>,
     /// Bytes that these hold for the kernel and for clients that are gone.
     others: usize,
     /// The device's own names for its operations in the ring.
@@ -77,8 +79,8 @@ pub struct Exporter<D> {
     /// The time limit for clients to take their answers at the end.
     drained_by: Option<Instant>,
     tally: Tally,
-    lines: LogLimits,
-    door: Inbox<D>,
+    lines: ClientLog,
+    inbox: Inbox<D>,
     // The last field, so that operations in flight end before their buffers are freed.
     ring: Ring,
 }
@@ -97,10 +99,10 @@ impl<D: Device> Exporter<D> {
     ///
     /// # Errors
     /// A name that the protocol cannot carry, a kernel without io_uring, or a block device that cannot be created.
-    pub fn new(disk: D, offer: Offer, listeners: Vec<Listener>) -> Result<(Self, Stop), ServeError> {
+    pub fn new(disk: D, export: ExportConfig, listeners: Vec<Listener>) -> Result<(Self, Stop), ServeError> {
         let can = disk.abilities();
         let abilities = Abilities {
-            write: !offer.read_only,
+            write: !export.read_only,
             flush: true,
             fua: true,
             trim: can.discard,
@@ -115,9 +117,9 @@ impl<D: Device> Exporter<D> {
         let sector = disk.sector_bytes();
         let blocks = BlockSizes::sectors(u32::try_from(sector.get()).unwrap_or(u32::MAX));
         let size = disk.size().get();
-        let mut exports = vec![Export::new(offer.name, size)?.with(abilities).blocks(blocks)?];
-        let background_writes = offer.background_write && !offer.read_only;
-        if let Some(name) = offer.background {
+        let mut exports = vec![Export::new(export.name, size)?.with(abilities).blocks(blocks)?];
+        let background_writes = export.background_write && !export.read_only;
+        if let Some(name) = export.background {
             let write = background_writes;
             let abilities = Abilities { write, fua: write, memory_status: true, ..abilities };
             let export = Export::new(name, size)?.describe(BACKGROUND_DESCRIPTION)?;
@@ -125,7 +127,7 @@ impl<D: Device> Exporter<D> {
             exports.push(export.with(abilities).blocks(blocks)?);
         }
         let sectors = Sectors::new(disk.size().get() / sector.get().max(1));
-        let node = |ublk: Option<crate::offer::Ublk>, read_only| {
+        let node = |ublk: Option<crate::export::Ublk>, read_only| {
             let plan = ublk.map(|ublk| UblkPlan {
                 number: ublk.number,
                 owner: ublk.owner(),
@@ -136,29 +138,29 @@ impl<D: Device> Exporter<D> {
             });
             plan.map(Ublk::open).transpose()
         };
-        let nodes = [node(offer.ublk, offer.read_only)?, node(offer.background_ublk, !background_writes)?];
+        let nodes = [node(export.ublk, export.read_only)?, node(export.background_ublk, !background_writes)?];
         let ring = Ring::new().map_err(ServeError::Ring)?;
-        let door = Inbox::new().map_err(ServeError::Ring)?;
-        let stop = door.mailbox().stopper();
+        let inbox = Inbox::new().map_err(ServeError::Ring)?;
+        let stop = inbox.mailbox().stopper();
         let most = (u64::from(blocks.maximum) / sector.get()).max(1);
         let exporter = Self {
             clock: Clock::start(),
             target: DeviceFacts { sector, abilities: can, most },
             disk,
-            writes: !offer.read_only,
+            writes: !export.read_only,
             writers: 0,
             background_writes,
             offered: Arc::from(exports.clone()),
             snapshots: Arc::default(),
             exports: Arc::from(exports),
-            tls: offer.tls,
-            limits: offer.limits,
+            tls: export.tls,
+            limits: export.limits,
             shares: Shares::default(),
             listeners,
             accepting: Vec::new(),
             clients: BTreeMap::new(),
-            turns: Turns::default(),
-            background_turns: Turns::default(),
+            queue: FairQueue::default(),
+            background_queue: FairQueue::default(),
             asked: BTreeMap::new(),
             others: 0,
             works: BTreeMap::new(),
@@ -169,8 +171,8 @@ impl<D: Device> Exporter<D> {
             stopping: false,
             drained_by: None,
             tally: Tally::default(),
-            lines: LogLimits::default(),
-            door,
+            lines: ClientLog::default(),
+            inbox,
             ring,
         };
         Ok((exporter, stop))
@@ -178,7 +180,7 @@ impl<D: Device> Exporter<D> {
 
     /// Returns a mailbox, through which other threads call the device while it is served.
     pub fn mailbox(&self) -> Mailbox<D> {
-        self.door.mailbox()
+        self.inbox.mailbox()
     }
 
     /// Calls `shown` from another thread, once for each block device, when the kernel shows it or cannot.
@@ -225,7 +227,7 @@ impl<D: Device> Exporter<D> {
     }
 
     fn serve(&mut self, mut kernels: Vec<Kernel<'_>>) -> io::Result<()> {
-        self.ring.start(Work::Readable(self.door.wire()))?;
+        self.ring.start(Work::Readable(self.inbox.socket()))?;
         for at in 0..self.listeners.len() {
             self.accept(at)?;
         }
@@ -234,9 +236,9 @@ impl<D: Device> Exporter<D> {
         while !self.stopping || !self.clients.is_empty() || kernels.iter().any(Kernel::is_live) {
             let late = Shares::next_event(&self.clients, &self.limits);
             let now = at_once.then(|| self.clock.now());
-            let told = self.lines.next_event();
+            let log_due = self.lines.next_event();
             let until =
-                [self.disk.next_event(), late, told, self.drained_by, now].into_iter().flatten().min();
+                [self.disk.next_event(), late, log_due, self.drained_by, now].into_iter().flatten().min();
             self.ring.wait(until.map(|at| self.clock.at(at)))?;
             while let Some(ended) = self.ring.next_ended() {
                 self.ended(ended)?;
@@ -293,14 +295,14 @@ impl<D: Device> Exporter<D> {
 
     /// Handles the mailbox: makes the calls, and notes a request to stop.
     fn rung(&mut self) -> io::Result<()> {
-        let stop = self.door.answer()?;
-        if let Some(OfferTerms { limits, tls }) = self.door.terms() {
+        let stop = self.inbox.take_wakes()?;
+        if let Some(ExportUpdate { limits, tls }) = self.inbox.update() {
             (self.limits, self.tls) = (limits, tls);
             for client in self.clients.values_mut() {
                 client.connection.reserve(self.limits.reserve());
             }
         }
-        while let Some(call) = self.door.next() {
+        while let Some(call) = self.inbox.next() {
             call(&mut self.disk, self.clock.now());
         }
         if stop && !self.stopping {
@@ -311,7 +313,7 @@ impl<D: Device> Exporter<D> {
                 self.ring.cancel(token)?;
             }
         }
-        self.ring.start(Work::Readable(self.door.wire()))?;
+        self.ring.start(Work::Readable(self.inbox.socket()))?;
         Ok(())
     }
 
@@ -357,10 +359,10 @@ impl<D: Device> Exporter<D> {
                 self.leave(id);
             }
             // The device still works on its requests; their memory counts for no present client.
-            drop((self.turns.forget(id), self.background_turns.forget(id)));
-            let its = |carried: &&Carried| carried.from == From::Client(id);
+            drop((self.queue.forget(id), self.background_queue.forget(id)));
+            let its = |active: &&ActiveRequest| active.from == RequestOrigin::Client(id);
             self.others +=
-                self.asked.values().filter(its).map(|carried| carried.request.weight()).sum::<usize>();
+                self.asked.values().filter(its).map(|active| active.request.weight()).sum::<usize>();
         }
         let may_write = |background| if background { self.background_writes } else { self.writes };
         let writes =
@@ -388,7 +390,7 @@ impl<D: Device> Exporter<D> {
                     warn!(%error, "a client could not be taken in");
                 }
                 if let Some(socket) = client {
-                    self.welcome(socket);
+                    self.admit(socket);
                 }
                 if let Some(at) = at.filter(|_| !self.stopping) {
                     self.accept(at)?;
@@ -450,15 +452,15 @@ impl<D: Device> Exporter<D> {
             return self.reply(id, &request, &Reply::Done);
         }
         let bytes = request.weight() as u64;
-        match self.target.begin(From::Client(id), request) {
-            Begun::Asks(mut carried, range, ask) => {
+        match self.target.begin(RequestOrigin::Client(id), request) {
+            RequestStart::Asks(mut active, range, ask) => {
                 if let Some(client) = self.clients.get_mut(&id) {
                     client.asked += 1;
-                    (carried.background, carried.snapshot) = (background, snapshot);
-                    self.turns_of(background).push(id, bytes, (carried, range, ask));
+                    (active.background, active.snapshot) = (background, snapshot);
+                    self.queue_of(background).push(id, bytes, (active, range, ask));
                 }
             }
-            Begun::Runs(request, range) => {
+            RequestStart::Runs(request, range) => {
                 let extents = extents(&self.disk.runs(range), self.target.sector);
                 if background {
                     let memory = memory(range, &self.disk.in_memory(range), self.target.sector);
@@ -467,7 +469,7 @@ impl<D: Device> Exporter<D> {
                     self.reply(id, &request, &Reply::Status(&extents));
                 }
             }
-            Begun::Refused(request, errno, message) => {
+            RequestStart::Refused(request, errno, message) => {
                 self.reply(id, &request, &Reply::Failed { errno, offset: None, message });
             }
         }
@@ -475,74 +477,74 @@ impl<D: Device> Exporter<D> {
 
     /// Sends the next requests to the device.
     fn dispatch(&mut self) {
-        while let Some((_, (carried, range, ask))) = self.turns.next() {
-            self.ask(carried, range, ask);
+        while let Some((_, (active, range, ask))) = self.queue.next() {
+            self.ask(active, range, ask);
         }
-        while let Some((_, (carried, range, ask))) = self.background_turns.next() {
-            self.ask(carried, range, ask);
+        while let Some((_, (active, range, ask))) = self.background_queue.next() {
+            self.ask(active, range, ask);
         }
     }
 
-    fn turns_of(&mut self, background: bool) -> &mut Turns<(Carried, LbnRange, Ask)> {
-        if background { &mut self.background_turns } else { &mut self.turns }
+    fn queue_of(&mut self, background: bool) -> &mut FairQueue<(ActiveRequest, LbnRange, Ask)> {
+        if background { &mut self.background_queue } else { &mut self.queue }
     }
 
     /// Drops the requests at the device of a client of the background export that is gone.
     fn leave(&mut self, client: u64) {
         for name in self.disk.leave(self.clock.now(), client) {
-            if let Some(carried) = self.asked.remove(&name) {
-                self.background_turns.done(client, carried.request.weight() as u64);
+            if let Some(active) = self.asked.remove(&name) {
+                self.background_queue.done(client, active.request.weight() as u64);
             }
         }
     }
 
-    fn ask(&mut self, carried: Carried, range: LbnRange, ask: Ask) {
+    fn ask(&mut self, active: ActiveRequest, range: LbnRange, ask: Ask) {
         let name = self.next;
         self.next += 1;
-        if matches!(carried.from, From::Kernel { .. }) {
-            self.others += carried.extra;
+        if matches!(active.from, RequestOrigin::Kernel { .. }) {
+            self.others += active.extra;
         }
-        let (background, snapshot, from) = (carried.background, carried.snapshot, carried.from);
-        self.asked.insert(name, carried);
+        let (background, snapshot, from) = (active.background, active.snapshot, active.from);
+        self.asked.insert(name, active);
         let now = self.clock.now();
         match from {
-            From::Client(client) if background => {
+            RequestOrigin::Client(client) if background => {
                 let request = BackgroundRequest { id: name, client, range, ask, snapshot };
                 self.disk.ask_in_background(now, request);
             }
-            From::Kernel { .. } if background => self.ask_for_kernel(now, name, range, ask),
+            RequestOrigin::Kernel { .. } if background => self.ask_for_kernel(now, name, range, ask),
             _ => self.disk.ask(now, name, range, ask),
         }
     }
 
     fn answered(&mut self, answer: Answer) {
-        let Some(mut carried) = self.asked.remove(&answer.id) else { return };
-        let id = match carried.from {
-            From::Client(id) => Some(id),
-            From::Kernel { .. } => None,
+        let Some(mut active) = self.asked.remove(&answer.id) else { return };
+        let id = match active.from {
+            RequestOrigin::Client(id) => Some(id),
+            RequestOrigin::Kernel { .. } => None,
         };
         if id.is_none() {
-            self.others -= carried.extra;
+            self.others -= active.extra;
         }
-        let weight = carried.request.weight();
+        let weight = active.request.weight();
         let gone = id.filter(|id| !self.clients.contains_key(id));
         if let Some(id) = gone {
             self.others -= weight;
-            return self.turns_of(carried.background).done(id, weight as u64);
+            return self.queue_of(active.background).done(id, weight as u64);
         }
         if answer.result.is_ok()
-            && let Some((range, ask)) = carried.next(&self.target)
+            && let Some((range, ask)) = active.next(&self.target)
         {
-            return self.ask(carried, range, ask);
+            return self.ask(active, range, ask);
         }
-        let id = match carried.from {
-            From::Client(id) => id,
-            From::Kernel { background, tag } => {
-                return self.answered_to_kernel((background, tag), &carried, answer.result);
+        let id = match active.from {
+            RequestOrigin::Client(id) => id,
+            RequestOrigin::Kernel { background, tag } => {
+                return self.answered_to_kernel((background, tag), &active, answer.result);
             }
         };
-        let request = carried.request;
-        self.turns_of(carried.background).done(id, weight as u64);
+        let request = active.request;
+        self.queue_of(active.background).done(id, weight as u64);
         if let Some(client) = self.clients.get_mut(&id) {
             client.asked -= 1;
         }

@@ -128,13 +128,13 @@ impl Learnt {
 
 /// A thread that saves the knowledge of a disk's mimic at intervals.
 #[derive(Debug)]
-pub struct LearntKeeper {
+pub struct LearntSaver {
     learnt: Learnt,
     thread: JoinHandle<()>,
     end: Sender<()>,
 }
 
-impl LearntKeeper {
+impl LearntSaver {
     /// Begins to save at this interval.
     ///
     /// # Errors

@@ -6,42 +6,42 @@
 
 #![cfg(target_os = "linux")]
 
-mod carry;
+mod active_request;
 mod client;
 pub mod control;
-pub mod desk;
 mod disk;
+mod export;
 mod exporter;
+mod fair_queue;
 mod learnt;
 mod limits;
 mod listen;
+mod log_rate_limit;
 mod mailbox;
+pub mod manager;
 mod notify;
-mod offer;
-pub mod office;
-mod ration;
+mod recording;
 pub mod repair;
 mod running;
+pub mod runtime;
 mod state;
-mod tape;
 pub mod tasks;
 mod tls;
-mod turns;
 pub mod web;
 
 pub use disk::{
-    Accessed, AdoptError, AppHandle, BOUNDS_US, BackgroundStatus, BackgroundTerms, DeviceTime, Disk,
-    DiskError, DiskStatus, Fence, Floor, Foresight, Gaps, Guard, Hosted, Latency, Measured, MeasuredArm,
-    MeasuredShare, MemoryStatus, Paid, ProbeStatus, PromotedStatus, Reading, ReadingFailure, ReadingResult,
-    ReadingTimes, Space, TIMEOUT,
+    Accessed, AdoptError, AppHandle, BOUNDS_US, BackgroundBytes, BackgroundStatus, BackgroundTerms,
+    DeviceTime, Disk, DiskApplication, DiskError, DiskHooks, DiskStatus, Fence, Floor, Gaps, HarmStatus,
+    Latency, Measured, MeasuredArm, MeasuredShare, MemoryStatus, PredictionStatus, ProbeStatus,
+    PromotedStatus, Reading, ReadingFailure, ReadingResult, ReadingTimes, TIMEOUT,
 };
+pub use export::{ExportConfig, ExportUpdate, ServeError, Tally, Ublk};
 pub use exporter::{Exporter, Kernel};
-pub use learnt::{Learnt, LearntKeeper, SAVE_EVERY};
+pub use learnt::{Learnt, LearntSaver, SAVE_EVERY};
 pub use limits::Limits;
 pub use listen::{Address, ListenError, Listener, unlisted};
 pub use mailbox::{Gone, Mailbox, Stop};
 pub use notify::{Moment, notify};
-pub use offer::{Offer, OfferTerms, ServeError, Tally, Ublk};
+pub use recording::{FrameError, FrameLines, Frames, Recorder, Replay, ReplayError, Replayed, ThreadedFile};
 pub use running::Running;
-pub use tape::{FrameError, FrameLines, Frames, Later, Replay, ReplayError, Replayed, Tape};
 pub use tls::{Tls, TlsError};

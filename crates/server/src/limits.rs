@@ -59,7 +59,7 @@ impl Limits {
 #[derive(Debug, Default)]
 pub(crate) struct Shares {
     /// The first client to be served next.
-    turn: u64,
+    round_start: u64,
 }
 
 /// The judgement on a client that violates the protocol or has missed a time limit.
@@ -73,8 +73,8 @@ pub(crate) enum Verdict {
 }
 
 impl Shares {
-    /// Admits clients' requests by turns, while there is memory for them. `others` bytes are held for no present
-    /// client.
+    /// Admits clients' requests in round-robin order, while there is memory for them. `others` bytes are held for no
+    /// present client.
     pub fn share(
         &mut self,
         clients: &mut BTreeMap<u64, Client>,
@@ -88,8 +88,8 @@ impl Shares {
         let (reserve, common) = (limits.reserve(), limits.common());
         let excess = |client: &Client| client.held().saturating_sub(reserve);
         let mut used = clients.values().map(excess).sum::<usize>() + others;
-        let in_turn = clients.range(self.turn..).chain(clients.range(..self.turn));
-        let order: Vec<u64> = in_turn.filter(|(_, client)| !client.gone).map(|(id, _)| *id).collect();
+        let round = clients.range(self.round_start..).chain(clients.range(..self.round_start));
+        let order: Vec<u64> = round.filter(|(_, client)| !client.gone).map(|(id, _)| *id).collect();
         let mut granted = true;
         while std::mem::take(&mut granted) {
             for id in &order {
@@ -104,7 +104,7 @@ impl Shares {
                 }
                 used = used + excess(client) - has;
                 if fits {
-                    self.turn = id + 1;
+                    self.round_start = id + 1;
                     granted = true;
                 }
             }

@@ -1,6 +1,6 @@
 //! Calls from other threads to a disk's thread.
 
-use crate::offer::OfferTerms;
+use crate::export::ExportUpdate;
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -28,12 +28,12 @@ pub struct Gone;
 /// call, which would wait for itself.
 pub struct Mailbox<D> {
     calls: SyncSender<DeviceCall<D>>,
-    bell: Arc<Bell>,
+    waker: Arc<ServerWaker>,
 }
 
 impl<D> Clone for Mailbox<D> {
     fn clone(&self) -> Self {
-        Self { calls: self.calls.clone(), bell: Arc::clone(&self.bell) }
+        Self { calls: self.calls.clone(), waker: Arc::clone(&self.waker) }
     }
 }
 
@@ -50,7 +50,7 @@ impl<D> Mailbox<D> {
     /// The server has ended.
     pub fn send(&self, call: impl FnOnce(&mut D, Instant) + Send + 'static) -> Result<(), Gone> {
         self.calls.send(Box::new(call)).map_err(|_| Gone)?;
-        self.bell.ring().map_err(|_| Gone)
+        self.waker.wake().map_err(|_| Gone)
     }
 
     /// Queues `call` and waits for its answer.
@@ -69,24 +69,24 @@ impl<D> Mailbox<D> {
         answered.recv().map_err(|_| Gone)
     }
 
-    /// Changes the terms of service from here on.
+    /// Changes the configuration of the export from here on.
     ///
     /// # Errors
     /// The server has ended.
-    pub fn change(&self, terms: OfferTerms) -> Result<(), Gone> {
-        *self.bell.terms.lock().unwrap_or_else(PoisonError::into_inner) = Some(terms);
-        self.bell.ring().map_err(|_| Gone)
+    pub fn update(&self, update: ExportUpdate) -> Result<(), Gone> {
+        *self.waker.update.lock().unwrap_or_else(PoisonError::into_inner) = Some(update);
+        self.waker.wake().map_err(|_| Gone)
     }
 
     /// Returns a handle that ends the server.
     pub fn stopper(&self) -> Stop {
-        Stop(Arc::clone(&self.bell))
+        Stop(Arc::clone(&self.waker))
     }
 }
 
 /// A handle that ends a server, also from a signal handler: requests received before are still answered.
 #[derive(Clone, Debug)]
-pub struct Stop(Arc<Bell>);
+pub struct Stop(Arc<ServerWaker>);
 
 impl Stop {
     /// Stops the server now.
@@ -95,22 +95,22 @@ impl Stop {
     /// The server has ended already.
     pub fn stop(&self) -> io::Result<()> {
         self.0.stopping.store(true, Ordering::Release);
-        self.0.ring()
+        self.0.wake()
     }
 }
 
 /// The shared state of mailboxes, with the socket that wakes the server's thread.
 #[derive(Debug)]
-struct Bell {
+struct ServerWaker {
     stopping: AtomicBool,
-    terms: Mutex<Option<OfferTerms>>,
-    wire: Mutex<UnixStream>,
+    update: Mutex<Option<ExportUpdate>>,
+    socket: Mutex<UnixStream>,
 }
 
-impl Bell {
-    fn ring(&self) -> io::Result<()> {
-        let mut wire = self.wire.lock().unwrap_or_else(PoisonError::into_inner);
-        match wire.write(&[0]) {
+impl ServerWaker {
+    fn wake(&self) -> io::Result<()> {
+        let mut socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
+        match socket.write(&[0]) {
             // A full pipe is enough: the thread wakes anyway.
             Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(()),
             other => other.map(|_| ()),
@@ -124,23 +124,23 @@ pub(crate) struct Inbox<D> {
     calls: Receiver<DeviceCall<D>>,
     /// The sender from which further mailboxes are made.
     mailbox: Mailbox<D>,
-    wire: Arc<OwnedFd>,
-    heard: UnixStream,
+    socket: Arc<OwnedFd>,
+    wakes: UnixStream,
 }
 
 impl<D> Inbox<D> {
     pub fn new() -> io::Result<Self> {
         let (ours, theirs) = UnixStream::pair()?;
         theirs.set_nonblocking(true)?;
-        let heard = ours.try_clone()?;
-        heard.set_nonblocking(true)?;
+        let wakes = ours.try_clone()?;
+        wakes.set_nonblocking(true)?;
         let (sender, calls) = mpsc::sync_channel(MOST_CALLS);
-        let bell = Arc::new(Bell {
+        let waker = Arc::new(ServerWaker {
             stopping: AtomicBool::new(false),
-            terms: Mutex::new(None),
-            wire: Mutex::new(theirs),
+            update: Mutex::new(None),
+            socket: Mutex::new(theirs),
         });
-        Ok(Self { calls, mailbox: Mailbox { calls: sender, bell }, wire: Arc::new(ours.into()), heard })
+        Ok(Self { calls, mailbox: Mailbox { calls: sender, waker }, socket: Arc::new(ours.into()), wakes })
     }
 
     pub fn mailbox(&self) -> Mailbox<D> {
@@ -148,15 +148,15 @@ impl<D> Inbox<D> {
     }
 
     /// Returns the descriptor that becomes readable when a call arrives.
-    pub fn wire(&self) -> Arc<OwnedFd> {
-        Arc::clone(&self.wire)
+    pub fn socket(&self) -> Arc<OwnedFd> {
+        Arc::clone(&self.socket)
     }
 
     /// Returns whether to stop. Take the waiting calls with [`next`](Self::next) afterwards.
-    pub fn answer(&mut self) -> io::Result<bool> {
+    pub fn take_wakes(&mut self) -> io::Result<bool> {
         let mut bytes = [0; 256];
         loop {
-            match self.heard.read(&mut bytes) {
+            match self.wakes.read(&mut bytes) {
                 Ok(0) => break,
                 Ok(_) => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
@@ -164,12 +164,12 @@ impl<D> Inbox<D> {
                 Err(error) => return Err(error),
             }
         }
-        Ok(self.mailbox.bell.stopping.load(Ordering::Acquire))
+        Ok(self.mailbox.waker.stopping.load(Ordering::Acquire))
     }
 
-    /// Returns the new terms, if they have changed since the last call.
-    pub fn terms(&mut self) -> Option<OfferTerms> {
-        self.mailbox.bell.terms.lock().unwrap_or_else(PoisonError::into_inner).take()
+    /// Returns the changes of the configuration, if there were any since the last call.
+    pub fn update(&mut self) -> Option<ExportUpdate> {
+        self.mailbox.waker.update.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     pub fn next(&mut self) -> Option<DeviceCall<D>> {

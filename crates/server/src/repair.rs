@@ -4,12 +4,12 @@
 //! nothing, and [`mend`] applies an operator's choice: it writes a new journal from the readable content. Damaged files
 //! stay beside the new ones.
 
-use crate::desk::table::{Closed, Event, TaskState};
-use crate::office::random_seed;
+use crate::manager::table::{Closed, Event, TaskState};
+use crate::runtime::random_seed;
 use crate::state::{End, Log, LogKind, Scan, end_path};
-use crate::tasks::clerks::{OpenError, lock};
 use crate::tasks::files::{Files, Machine, put_aside, read_whole};
 use crate::tasks::journal::{self, Damaged, Journal, JournalError, Note, journal_path, marker_path};
+use crate::tasks::workers::{OpenError, lock};
 use crate::tasks::{MAP_BYTES_MAX, PLAN_BYTES_MAX, SUMS_END};
 use serde::Serialize;
 use std::io;
@@ -322,8 +322,8 @@ pub(crate) fn mend_with(
         }
         let one = Note { writes: 0, moves: 0, closed: None, used: 0 };
         let one = match kind {
-            crate::desk::spec::TaskKind::Restore => Note { writes: id, ..one },
-            crate::desk::spec::TaskKind::Reorganize => Note { moves: id, ..one },
+            crate::manager::spec::TaskKind::Restore => Note { writes: id, ..one },
+            crate::manager::spec::TaskKind::Reorganize => Note { moves: id, ..one },
             _ => one,
         };
         stays = stays.max(one.closes());
@@ -373,9 +373,9 @@ pub(crate) fn mend_with(
             aside.display()
         ));
     }
-    let mut told = report(files, state, &journal::read(files, state)?)?;
-    told.done = done;
-    Ok(told)
+    let mut report = report(files, state, &journal::read(files, state)?)?;
+    report.done = done;
+    Ok(report)
 }
 
 /// Checks that a choice fits the state.

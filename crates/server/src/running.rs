@@ -1,9 +1,9 @@
 //! A device that is served on a thread of its own.
 
+use crate::export::{ExportConfig, ServeError, Tally};
 use crate::exporter::Exporter;
 use crate::listen::Listener;
 use crate::mailbox::{Mailbox, Stop};
-use crate::offer::{Offer, ServeError, Tally};
 use device::Device;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::{Builder, JoinHandle};
@@ -59,25 +59,25 @@ impl Drop for Last {
 
 impl<D: Device + Send + 'static> Running<D> {
     /// Begins to serve. A thread and its ring belong to one device. Block devices of the
-    /// offer exist when this function returns.
+    /// export exist when this function returns.
     ///
     /// # Errors
     /// The export cannot be offered, the block device cannot be created, or the system gives no thread or no ring.
     pub fn start(
         name: impl Into<String>,
         disk: D,
-        offer: Offer,
+        export: ExportConfig,
         listeners: Vec<Listener>,
     ) -> Result<Self, ServeError> {
         let name = name.into();
-        let (tell, told) = mpsc::sync_channel(1);
+        let (tell, started) = mpsc::sync_channel(1);
         let (show, shown) = mpsc::sync_channel(2);
-        let devices = usize::from(offer.ublk.is_some()) + usize::from(offer.background_ublk.is_some());
+        let devices = usize::from(export.ublk.is_some()) + usize::from(export.background_ublk.is_some());
         let others = Arc::new(Others::default());
         let last = Last(Arc::clone(&others));
         let serve = move || {
             let _last = last;
-            let mut exporter = match Exporter::new(disk, offer, listeners) {
+            let mut exporter = match Exporter::new(disk, export, listeners) {
                 Ok((exporter, _)) => exporter,
                 Err(error) => {
                     // The caller gets this error, and not the thread's result.
@@ -92,7 +92,7 @@ impl<D: Device + Send + 'static> Running<D> {
             exporter.run()
         };
         let thread = Builder::new().name(format!("disk {name}")).spawn(serve).map_err(ServeError::Ring)?;
-        let mailbox = told.recv().unwrap_or(Err(ServeError::Ended))?;
+        let mailbox = started.recv().unwrap_or(Err(ServeError::Ended))?;
         let running = Self { name, mailbox, others, thread };
         for _ in 0..devices {
             match shown.recv() {

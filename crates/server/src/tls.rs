@@ -18,9 +18,9 @@ const PIECE: usize = 1 << 20;
 /// A server's certificate, and its requirements on clients.
 ///
 /// ```no_run
-/// use server::{Offer, Tls};
+/// use server::{ExportConfig, Tls};
 /// let tls = Tls::from_files("disk.crt".as_ref(), "disk.key".as_ref(), Some("clients.crt".as_ref()), true)?;
-/// let offer = Offer { tls: Some(tls), ..Offer::default() };
+/// let export = ExportConfig { tls: Some(tls), ..ExportConfig::default() };
 /// # Ok::<(), server::TlsError>(())
 /// ```
 #[derive(Clone, Debug)]

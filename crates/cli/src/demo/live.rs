@@ -7,7 +7,7 @@ use crate::problem::Problem;
 use crate::tables::{grouped, span};
 use ::demo::{Asked, Demo, DemoError, OwnDrive};
 use serde_json::Value;
-use server::web::{Show, Shown, Web, WebConfig};
+use server::web::{PageContent, SnapshotSource, Web, WebConfig};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration as Wait, Instant as Clock};
@@ -30,7 +30,7 @@ fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Show for Stage {
+impl SnapshotSource for Stage {
     fn snapshot(&self) -> Value {
         held(&self.latest).clone()
     }
@@ -59,7 +59,7 @@ pub(super) fn show(
     let latest = Mutex::new(demo.snapshot());
     let stage = Arc::new(Stage { latest, asked: Mutex::new(asked), own });
     let config = WebConfig { control: true, ..WebConfig::new(listen) };
-    let web = Web::open(config, Shown::Other(Arc::clone(&stage) as _)).map_err(Problem::usage)?;
+    let web = Web::open(config, PageContent::Other(Arc::clone(&stage) as _)).map_err(Problem::usage)?;
     interrupt::watch(|| {});
     console.note(&format!("page at {}; Ctrl-C ends it", web.url()));
     let started = Clock::now();

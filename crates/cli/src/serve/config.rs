@@ -14,7 +14,7 @@ use crate::values;
 use scheduler::policy::PolicyName;
 use serde::Deserialize;
 use server::control::Roles;
-use server::desk::budget::Budget;
+use server::manager::budget::Budget;
 use server::{Address, Tls};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};

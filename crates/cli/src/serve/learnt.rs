@@ -4,7 +4,7 @@ use super::config::{Config, DiskConfig};
 use super::open::AnyDevice;
 use crate::problem::Problem;
 use mimic::Learner;
-use server::{Disk, Learnt, LearntKeeper, Running, SAVE_EVERY};
+use server::{Disk, Learnt, LearntSaver, Running, SAVE_EVERY};
 use std::any::Any;
 
 /// Lets a disk that learns continue from the file in its part of the state directory. `None` if it does not learn,
@@ -35,7 +35,7 @@ pub(super) fn go_on(
 ///
 /// # Errors
 /// The system gives no thread.
-pub(super) fn keep(learnt: Learnt, running: &Running<Disk<AnyDevice>>) -> Result<LearntKeeper, Problem> {
-    LearntKeeper::start(learnt, running.mailbox(), SAVE_EVERY)
+pub(super) fn keep(learnt: Learnt, running: &Running<Disk<AnyDevice>>) -> Result<LearntSaver, Problem> {
+    LearntSaver::start(learnt, running.mailbox(), SAVE_EVERY)
         .map_err(|e| Problem::failed(format!("no thread to save what is learnt of {}: {e}", running.name())))
 }

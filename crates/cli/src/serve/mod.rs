@@ -31,16 +31,16 @@ use probing::Probing;
 use reload::Reload;
 use serde::Serialize;
 use server::control::{Control, ControlConfig};
-use server::desk::Setup;
-use server::desk::budget::Budget;
-use server::desk::permits::Permits;
-use server::desk::spec::DiskFacts;
-use server::office::{Office, OfficeError, OpenDesk, Peers, random_seed};
+use server::manager::ManagerConfig;
+use server::manager::budget::Budget;
+use server::manager::permits::Permits;
+use server::manager::spec::DiskFacts;
+use server::runtime::{Peers, Runtime, RuntimeBuilder, RuntimeError, random_seed};
 use server::tasks::Places;
-use server::web::{Shown, Web, WebConfig};
+use server::web::{PageContent, Web, WebConfig};
 use server::{
-    Address, BackgroundTerms, Disk, DiskStatus, LearntKeeper, Listener, Moment, Offer, Running, ServeError,
-    Tally, Tls, Ublk,
+    Address, BackgroundTerms, Disk, DiskStatus, ExportConfig, LearntSaver, Listener, Moment, Running,
+    ServeError, Tally, Tls, Ublk,
 };
 use std::fmt::Write;
 use std::sync::Arc;
@@ -49,8 +49,8 @@ use web::WebOptions;
 /// A served disk with its tasks.
 struct Served {
     running: Running<Disk<AnyDevice>>,
-    office: Option<OpenDesk>,
-    learnt: Option<LearntKeeper>,
+    runtime: Option<Runtime>,
+    learnt: Option<LearntSaver>,
     probing: Option<Probing>,
 }
 
@@ -94,7 +94,7 @@ pub(crate) fn execute(args: &ServeArgs, console: &Console) -> Result<String, Pro
             }
         }
     }
-    among.peers.meet(running.iter().filter_map(|served| served.office.as_ref()).map(OpenDesk::handle));
+    among.peers.set(running.iter().filter_map(|served| served.runtime.as_ref()).map(Runtime::handle));
     let control = match control(&config, &running) {
         Ok(control) => control.map(Arc::new),
         Err(problem) => {
@@ -169,7 +169,7 @@ fn check_handed_over(config: &Config) -> Result<(), Problem> {
 /// Opens the control socket of all disks, if one is configured.
 fn control(config: &Config, running: &[Served]) -> Result<Option<Control>, Problem> {
     let Some(path) = &config.control else { return Ok(None) };
-    let handles = running.iter().filter_map(|served| served.office.as_ref()).map(OpenDesk::handle).collect();
+    let handles = running.iter().filter_map(|served| served.runtime.as_ref()).map(Runtime::handle).collect();
     let asked = ControlConfig { roles: config.control_roles.clone(), ..ControlConfig::new(path) };
     let opened = Control::open(asked, handles);
     opened.map(Some).map_err(|e| config.places.underline("control", Problem::failed(e)))
@@ -177,8 +177,8 @@ fn control(config: &Config, running: &[Served]) -> Result<Option<Control>, Probl
 
 /// Shows the page of all disks.
 fn show(page: WebConfig, config: &Config, running: &[Served]) -> Result<Web, Problem> {
-    let handles = running.iter().filter_map(|served| served.office.as_ref()).map(OpenDesk::handle).collect();
-    let web = Web::open(page, Shown::Disks(handles));
+    let handles = running.iter().filter_map(|served| served.runtime.as_ref()).map(Runtime::handle).collect();
+    let web = Web::open(page, PageContent::Disks(handles));
     web.map_err(|error| config.places.underline("web", Problem::failed(error)))
 }
 
@@ -190,13 +190,13 @@ struct Among {
     memory: Budget,
 }
 
-/// Sets up a desk for a disk's tasks, in its part of the state directory.
-fn office(
+/// Sets up the task manager of a disk, in its part of the state directory.
+fn runtime(
     disk: &DiskConfig,
     config: &Config,
     among: &Among,
     opened: &mut Disk<AnyDevice>,
-) -> Result<Option<Office>, Problem> {
+) -> Result<Option<RuntimeBuilder>, Problem> {
     let Some(state) = &config.state else { return Ok(None) };
     let sector_bytes = opened.sector_bytes();
     let facts = DiskFacts {
@@ -212,11 +212,11 @@ fn office(
     let seed = random_seed().map_err(Problem::failed)?;
     let (keep_bytes_max, background) = (config.keep_bytes_max, terms(disk));
     let (permits, memory) = (among.permits.clone(), among.memory.clone());
-    let setup = Setup { disk: facts, keep_bytes_max, background, seed, device, permits, memory };
-    let office = Office::set_up(opened, setup, &state.join(&disk.name));
-    office.map(|office| Some(office.confined(among.places.clone()).among(&among.peers))).map_err(|error| {
+    let setup = ManagerConfig { disk: facts, keep_bytes_max, background, seed, device, permits, memory };
+    let runtime = RuntimeBuilder::new(opened, setup, &state.join(&disk.name));
+    runtime.map(|runtime| Some(runtime.confined(among.places.clone()).among(&among.peers))).map_err(|error| {
         match error {
-            OfficeError::Journal(_) => disk.places.underline("device", Problem::failed(error)),
+            RuntimeError::Journal(_) => disk.places.underline("device", Problem::failed(error)),
             error => Problem::failed(error),
         }
     })
@@ -236,9 +236,9 @@ fn terms(disk: &DiskConfig) -> BackgroundTerms {
 fn start(disk: &DiskConfig, config: &Config, among: &Among, console: &Console) -> Result<Served, Problem> {
     // Required encryption permits access from other machines.
     let remote = disk.allow_remote || disk.tls.as_ref().is_some_and(Tls::is_required);
-    let bind = |(turn, address): (usize, &Address)| {
+    let bind = |(index, address): (usize, &Address)| {
         let bound = Listener::bind(address.clone(), remote);
-        bound.map_err(|e| disk.places.underline_one("listen", turn, Problem::failed(e)))
+        bound.map_err(|e| disk.places.underline_one("listen", index, Problem::failed(e)))
     };
     let preset = open::preset(disk)?;
     let (mut opened, recipe) = open::open(disk, config.state.as_deref(), config.partial_blocks)?;
@@ -249,7 +249,7 @@ fn start(disk: &DiskConfig, config: &Config, among: &Among, console: &Console) -
     let listeners: Vec<Listener> = disk.listen.iter().enumerate().map(bind).collect::<Result<_, _>>()?;
     let places: Vec<String> = listeners.iter().map(|at| at.address().to_string()).collect();
     let node = |number, background| Ublk { number, disk: disk.name.clone(), background };
-    let offer = Offer {
+    let export = ExportConfig {
         name: disk.export.clone(),
         read_only: disk.read_only,
         tls: disk.tls.clone(),
@@ -268,8 +268,8 @@ fn start(disk: &DiskConfig, config: &Config, among: &Among, console: &Console) -
         let begun = open::record(path, disk.record_limit, recipe, &mut opened);
         begun.map_err(|problem| disk.places.underline("record", problem))?;
     }
-    let office = office(disk, config, among, &mut opened)?;
-    let running = Running::start(&disk.name, opened, offer, listeners).map_err(|error| {
+    let runtime = runtime(disk, config, among, &mut opened)?;
+    let running = Running::start(&disk.name, opened, export, listeners).map_err(|error| {
         let problem = Problem::failed(format!("{}: {error}", disk.name));
         match error {
             ServeError::Export(_) => disk.places.underline("export", problem),
@@ -293,14 +293,14 @@ fn start(disk: &DiskConfig, config: &Config, among: &Among, console: &Console) -
         console.note(&format!("{}: background export at /dev/ublkb{number}", disk.name));
     }
     let probing = to_probe.map(|probing| probing.begin(running.mailbox())).transpose();
-    let keeper = learnt.map(|learnt| learnt::keep(learnt, &running)).transpose();
-    let opened = office.map(|office| office.open(running.mailbox())).transpose();
+    let saver = learnt.map(|learnt| learnt::keep(learnt, &running)).transpose();
+    let opened = runtime.map(|runtime| runtime.start(running.mailbox())).transpose();
     let opened =
         opened.map_err(|error| Problem::failed(format!("no thread for the tasks of {}: {error}", disk.name)));
-    match keeper.and_then(|learnt| Ok((opened?, learnt, probing?))) {
-        Ok((office, learnt, probing)) => Ok(Served { running, office, learnt, probing }),
+    match saver.and_then(|learnt| Ok((opened?, learnt, probing?))) {
+        Ok((runtime, learnt, probing)) => Ok(Served { running, runtime, learnt, probing }),
         Err(problem) => {
-            let served = Served { running, office: None, learnt: None, probing: None };
+            let served = Served { running, runtime: None, learnt: None, probing: None };
             stop(std::slice::from_ref(&served));
             end(vec![served]);
             Err(problem)
@@ -324,13 +324,13 @@ fn end(running: Vec<Served>) -> Vec<Ended> {
         running.iter().for_each(|other| one.running.ends_with_it(other.running.stopper()));
     }
     let mut ended = Vec::new();
-    for Served { running, office, learnt, probing } in running {
+    for Served { running, runtime, learnt, probing } in running {
         let name = running.name().to_owned();
         let result = running
             .join()
             .map(|(tally, mut disk)| {
-                if let Some(office) = office {
-                    office.close(&mut disk, units::Instant::ZERO);
+                if let Some(runtime) = runtime {
+                    runtime.close(&mut disk, units::Instant::ZERO);
                 }
                 if let Some(learnt) = learnt {
                     learnt.close(&disk);

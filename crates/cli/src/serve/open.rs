@@ -12,7 +12,7 @@ use drive::Behaviour;
 use mimic::Learner;
 use model::DriveModel;
 use scheduler::Mimic;
-use server::{Disk, FrameError, FrameLines, Later, Tape};
+use server::{Disk, FrameError, FrameLines, Recorder, ThreadedFile};
 use std::any::Any;
 use std::fs::File;
 use std::path::Path;
@@ -80,13 +80,13 @@ pub(crate) fn record(
     let learner = disk.core().mimic().and_then(|mimic| (mimic as &dyn Any).downcast_ref::<Learner>());
     let learnt = learner.map(|learner| hex(&learner.save(&recipe.disk)));
     let recipe = Recipe { learnt, ..recipe };
-    let tape = recording(path, &recipe)?;
+    let recorder = recording(path, &recipe)?;
     // The disk continues with the very state from which a replay will begin.
     let made = recipe.make().map_err(|error| Problem::failed(format!("{}: {error}", recipe.disk)))?;
     if let Some(mimic) = made.mimic {
         disk.set_mimic(mimic);
     }
-    disk.record(tape.limited(limit));
+    disk.record(recorder.limited(limit));
     Ok(())
 }
 
@@ -115,8 +115,8 @@ fn from_table(
         .map_err(|e| Problem::failed(format!("{}: {e}", path.display())))
 }
 
-/// Refuses a disk that no schedule fits: a shingled one, and one with several actuators. Flash is served, and its lack of
-/// gaps is reported. A file has no description.
+/// Refuses a disk that no schedule fits: a shingled one, and one with several actuators. Flash is served, and its lack
+/// of gaps is reported. A file has no description.
 fn refuse(path: &Path) -> Result<(), Problem> {
     match device::inspect(path) {
         Ok(disk) => refuse_inspected(path, &disk),
@@ -191,7 +191,7 @@ pub(crate) fn preset(config: &DiskConfig) -> Result<Option<String>, Problem> {
 }
 
 /// Creates a recording. An existing one is renamed and kept beside it.
-fn recording(path: &Path, recipe: &Recipe) -> Result<Tape, Problem> {
+fn recording(path: &Path, recipe: &Recipe) -> Result<Recorder, Problem> {
     let failed = |error: std::io::Error| {
         Problem::failed(format!("the recording {}: {error}", path.display()))
             .help("give a file in a directory that can be written")
@@ -215,7 +215,7 @@ fn recording(path: &Path, recipe: &Recipe) -> Result<Tape, Problem> {
         },
     }
     let setup = serde_json::to_value(recipe).map_err(Problem::failed)?;
-    Tape::new(Later::create(path).map_err(failed)?, &setup).map_err(failed)
+    Recorder::new(ThreadedFile::create(path).map_err(failed)?, &setup).map_err(failed)
 }
 
 /// Opens a file that no other daemon uses.

@@ -38,9 +38,9 @@ impl Places {
     }
 
     /// Records the place of a value in an option that is a list.
-    pub(super) fn note_one(&mut self, option: &'static str, turn: usize, span: Option<Range<usize>>) {
+    pub(super) fn note_one(&mut self, option: &'static str, index: usize, span: Option<Range<usize>>) {
         if let Some(span) = span {
-            self.spans.insert((option, turn), span);
+            self.spans.insert((option, index), span);
         }
     }
 
@@ -50,8 +50,8 @@ impl Places {
     }
 
     /// Underlines a value of a list in the same way.
-    pub(super) fn underline_one(&self, option: &'static str, turn: usize, problem: Problem) -> Problem {
-        match (&self.file, self.spans.get(&(option, turn))) {
+    pub(super) fn underline_one(&self, option: &'static str, index: usize, problem: Problem) -> Problem {
+        match (&self.file, self.spans.get(&(option, index))) {
             (Some(file), Some(span)) => problem.within(&file.name, &file.text, span.clone()),
             _ => problem,
         }

@@ -7,7 +7,7 @@ use super::open::AnyDevice;
 use crate::emulate::Lines;
 use server::control::Control;
 use server::tasks::Places;
-use server::{Disk, Mailbox, Moment, OfferTerms};
+use server::{Disk, ExportUpdate, Mailbox, Moment};
 use std::sync::Weak;
 use tracing::{error, info, warn};
 
@@ -50,7 +50,7 @@ impl Reload {
         for (name, mailbox) in &self.disks {
             let Some(disk) = new.disks.iter().find(|disk| disk.name == *name) else { continue };
             // If the server of a disk has ended, the daemon ends, too.
-            let _ = mailbox.change(OfferTerms { limits: new.limits, tls: disk.tls.clone() });
+            let _ = mailbox.update(ExportUpdate { limits: new.limits, tls: disk.tls.clone() });
         }
         info!(
             "the configuration is read again: limits, roles, targets, certificates and the log's level are as it says"

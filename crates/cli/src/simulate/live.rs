@@ -58,7 +58,7 @@ pub(crate) fn execute(path: &Path, json: bool, console: &Console) -> Result<Outc
     let mut progress = Progress::new(console, "replaying", whole);
     let difference = loop {
         match replay.step() {
-            Ok(true) if replay.told().inputs % STRIDE != 0 => {}
+            Ok(true) if replay.extent().inputs % STRIDE != 0 => {}
             Ok(true) => progress.at(replay.position()),
             Ok(false) => break None,
             Err(ReplayError::Diverged { line, at, live, replayed }) => {
@@ -68,7 +68,7 @@ pub(crate) fn execute(path: &Path, json: bool, console: &Console) -> Result<Outc
         }
     };
     drop(progress);
-    let told = replay.told();
+    let told = replay.extent();
     let code = u8::from(difference.is_some());
     let text =
         if json { drive::json(&as_json(recipe, told, difference))? } else { page(recipe, told, difference) };

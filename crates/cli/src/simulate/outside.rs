@@ -30,17 +30,17 @@ pub(crate) struct OutsideJson {
     /// The simulated seconds during which gaps stayed unused, by caution.
     caution_s: BTreeMap<&'static str, f64>,
     mistrusted: bool,
-    foresight: Foresight,
+    foresight: PredictionStatus,
     gaps: Gaps,
-    detours: Paid,
-    idle: Paid,
+    detours: HarmStatus,
+    idle: HarmStatus,
     #[serde(skip_serializing_if = "Option::is_none")]
     measured: Option<Measured>,
     harm_percent: Option<f64>,
 }
 
 #[derive(Debug, Serialize)]
-struct Foresight {
+struct PredictionStatus {
     commands: u64,
     late: u64,
     early: u64,
@@ -56,13 +56,13 @@ struct Gaps {
 }
 
 #[derive(Debug, Serialize)]
-struct Paid {
+struct HarmStatus {
     foreground_us: f64,
     lost_us: f64,
     share: f64,
 }
 
-impl Paid {
+impl HarmStatus {
     fn of(harm: Harm) -> Self {
         let us = |time: Duration| time.as_nanos() as f64 / 1e3;
         Self { foreground_us: us(harm.foreground), lost_us: us(harm.late), share: harm.share() }
@@ -96,7 +96,7 @@ impl SchedulerState {
             caution: trust.caution().map(Caution::name),
             caution_s: Caution::ALL.into_iter().map(lasted).collect(),
             mistrusted: trust.is_mistrusted(),
-            foresight: Foresight {
+            foresight: PredictionStatus {
                 commands: foresight.count(),
                 late: foresight.late(),
                 early: foresight.early(),
@@ -104,8 +104,8 @@ impl SchedulerState {
                 within_100us: foresight.within(ACCURATE_ERROR_MAX),
             },
             gaps: Gaps { seen: gaps.gaps, used: gaps.detours, bought: gaps.bought },
-            detours: Paid::of(*detours),
-            idle: Paid::of(*idle),
+            detours: HarmStatus::of(*detours),
+            idle: HarmStatus::of(*idle),
             measured: self.measured,
             harm_percent: self.harm_percent(),
         }

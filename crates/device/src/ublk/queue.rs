@@ -49,11 +49,11 @@ impl<'a> Queue<'a> {
 }
 
 impl KernelQueue for Queue<'_> {
-    fn wire(&self) -> Arc<OwnedFd> {
+    fn descriptor(&self) -> Arc<OwnedFd> {
         Arc::clone(&self.wire)
     }
 
-    fn turn(&mut self) -> io::Result<bool> {
+    fn exchange(&mut self) -> io::Result<bool> {
         loop {
             let (come, mut failed) = (&mut self.come, None);
             let turned = self.queue.flush_and_wake_io_tasks(

@@ -1,9 +1,9 @@
-//! Takes connections in: the role first, then the seat, then the request.
+//! Accepts connections: the role first, then the slot, then the request.
 
 use super::api;
+use super::limited_log::{COUNTED_EVERY, LimitedLog};
 use super::roles::{Role, Roles};
-use super::seats::{Given, Party, Seating, Seats};
-use super::trouble::{COUNTED_EVERY, Trouble};
+use super::slots::{ConnectionLimits, GivenSlot, SlotOwner, Slots};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -48,31 +48,31 @@ impl Peer {
         Self { uid: None, gid: None, role: Role::Nobody, trusted: false }
     }
 
-    fn party(&self, own: u32) -> Party {
+    fn owner(&self, own: u32) -> SlotOwner {
         match (self.role, self.uid) {
-            (Role::Nobody, uid) => Party::Stranger(uid),
-            (_, Some(0)) => Party::Root,
-            (_, Some(uid)) if uid == own => Party::Own,
-            (_, Some(uid)) => Party::Member(uid),
-            (_, None) => Party::Stranger(None),
+            (Role::Nobody, uid) => SlotOwner::NoRole(uid),
+            (_, Some(0)) => SlotOwner::Root,
+            (_, Some(uid)) if uid == own => SlotOwner::Own,
+            (_, Some(uid)) => SlotOwner::Member(uid),
+            (_, None) => SlotOwner::NoRole(None),
         }
     }
 }
 
-/// The seat of one connection; dropping it leaves it.
+/// The slot of one connection, released when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Seat {
+pub(crate) struct Slot {
     number: u64,
-    room: Arc<Room>,
+    admission: Arc<Admission>,
     hang_up: Arc<Notify>,
     /// It lasts for as long as its client likes.
     lasting: std::sync::atomic::AtomicBool,
 }
 
-impl Seat {
+impl Slot {
     /// Records that a whole request has arrived.
-    pub fn heard(&self) {
-        self.room.with(|inside| inside.seats.heard(self.number));
+    pub fn request_received(&self) {
+        self.admission.with(|inside| inside.slots.request_received(self.number));
     }
 
     /// Lets the connection last without limit.
@@ -95,37 +95,37 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for Slot {
     fn drop(&mut self) {
-        self.room.with(|inside| {
-            inside.seats.left(self.number);
+        self.admission.with(|inside| {
+            inside.slots.release(self.number);
             inside.present.remove(&self.number);
         });
     }
 }
 
-/// All seats of a socket, and the roles of its users.
+/// All slots of a socket, and the roles of its users.
 #[derive(Debug)]
-pub(crate) struct Room {
+pub(crate) struct Admission {
     roles: RwLock<Roles>,
     /// The daemon's own user.
     own: u32,
-    inside: Mutex<SeatTable>,
+    inside: Mutex<SlotTable>,
 }
 
 #[derive(Debug)]
-struct SeatTable {
-    seats: Seats,
+struct SlotTable {
+    slots: Slots,
     present: BTreeMap<u64, (Peer, Arc<Notify>)>,
 }
 
-impl Room {
-    pub fn new(roles: Roles, own: u32, seating: Seating) -> Self {
-        let inside = SeatTable { seats: Seats::new(seating), present: BTreeMap::new() };
+impl Admission {
+    pub fn new(roles: Roles, own: u32, limits: ConnectionLimits) -> Self {
+        let inside = SlotTable { slots: Slots::new(limits), present: BTreeMap::new() };
         Self { roles: RwLock::new(roles), own, inside: Mutex::new(inside) }
     }
 
-    fn with<R>(&self, what: impl FnOnce(&mut SeatTable) -> R) -> R {
+    fn with<R>(&self, what: impl FnOnce(&mut SlotTable) -> R) -> R {
         what(&mut self.inside.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -133,18 +133,18 @@ impl Room {
         Peer::of(stream, &self.roles.read().unwrap_or_else(PoisonError::into_inner), self.own)
     }
 
-    /// Returns a seat for a connection, if there is one.
-    fn seat(self: &Arc<Self>, peer: Peer) -> Option<Seat> {
+    /// Returns a slot for a connection, if there is one.
+    fn slot(self: &Arc<Self>, peer: Peer) -> Option<Slot> {
         let (number, hang_up) = self.with(|inside| {
-            let Given { seat, instead_of } = inside.seats.give(peer.party(self.own))?;
+            let GivenSlot { slot, instead_of } = inside.slots.give(peer.owner(self.own))?;
             if let Some((_, other)) = instead_of.and_then(|other| inside.present.remove(&other)) {
                 other.notify_one();
             }
             let hang_up = Arc::new(Notify::new());
-            inside.present.insert(seat, (peer, Arc::clone(&hang_up)));
-            Some((seat, hang_up))
+            inside.present.insert(slot, (peer, Arc::clone(&hang_up)));
+            Some((slot, hang_up))
         })?;
-        Some(Seat { number, room: Arc::clone(self), hang_up, lasting: false.into() })
+        Some(Slot { number, admission: Arc::clone(self), hang_up, lasting: false.into() })
     }
 
     /// Replaces the roles. Connections whose user has fewer rights than before are closed, sessions included.
@@ -164,7 +164,7 @@ impl Room {
 /// Serves the socket until it is stopped.
 pub(super) async fn serve(
     listener: Listener,
-    room: Arc<Room>,
+    admission: Arc<Admission>,
     disks: api::Disks,
     mut stopped: watch::Receiver<bool>,
 ) {
@@ -173,32 +173,32 @@ pub(super) async fn serve(
         Err(error) => return warn!(%error, "no control socket"),
     };
     let router = api::router(disks);
-    let trouble = Trouble::new();
+    let log = LimitedLog::new();
     let mut count = tokio::time::interval(COUNTED_EVERY);
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             _ = count.tick() => {
-                trouble.tell();
+                log.report();
                 continue;
             }
-            _ = stopped.changed() => return trouble.tell_all(),
+            _ = stopped.changed() => return log.report_rest(),
         };
         let stream = match accepted {
             Ok((stream, _)) => stream,
             Err(error) => {
-                trouble.said(|| warn!(%error, "the control socket"));
+                log.write(|| warn!(%error, "the control socket"));
                 // No descriptor is free, for instance: that passes.
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
             }
         };
-        let peer = room.peer(&stream).unwrap_or_else(|error| {
-            trouble.said(|| warn!(%error, "a client of the control socket without credentials"));
+        let peer = admission.peer(&stream).unwrap_or_else(|error| {
+            log.write(|| warn!(%error, "a client of the control socket without credentials"));
             Peer::unknown()
         });
-        let Some(seat) = room.seat(peer) else {
-            trouble.said(|| {
+        let Some(slot) = admission.slot(peer) else {
+            log.write(|| {
                 warn!(
                     uid = peer.uid,
                     "a client of the control socket is hung up on: there are as many as may be"
@@ -208,21 +208,21 @@ pub(super) async fn serve(
             let _ = stream.try_write(FULL);
             continue;
         };
-        tokio::spawn(one(stream, peer, Arc::new(seat), router.clone(), trouble.clone()));
+        tokio::spawn(one(stream, peer, Arc::new(slot), router.clone(), log.clone()));
     }
 }
 
-/// The answer to a connection for which there is no seat.
+/// The answer to a connection for which there is no slot.
 const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\ncontent-length: 109\r\n\
 connection: close\r\n\r\n\
 {\"error\":{\"message\":\"there are as many connections of this user as may be; close some, and come again then\"}}";
 
 /// Serves one connection.
-async fn one(stream: UnixStream, peer: Peer, seat: Arc<Seat>, router: axum::Router, trouble: Trouble) {
+async fn one(stream: UnixStream, peer: Peer, slot: Arc<Slot>, router: axum::Router, log: LimitedLog) {
     let service = router
         .layer(axum::Extension(peer))
-        .layer(axum::Extension(Arc::clone(&seat)))
-        .layer(axum::Extension(trouble.clone()));
+        .layer(axum::Extension(Arc::clone(&slot)))
+        .layer(axum::Extension(log.clone()));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD)
@@ -236,23 +236,23 @@ async fn one(stream: UnixStream, peer: Peer, seat: Arc<Seat>, router: axum::Rout
     let ended = loop {
         tokio::select! {
             ended = connection.as_mut() => break ended,
-            () = seat.hung_up() => {
-                return trouble.said(|| {
+            () = slot.hung_up() => {
+                return log.write(|| {
                     info!(uid, "a client of the control socket is hung up on: another one needs its place, or its role is gone");
                 });
             }
-            () = over.as_mut(), if !seat.is_lasting() => {
-                if seat.is_lasting() {
+            () = over.as_mut(), if !slot.is_lasting() => {
+                if slot.is_lasting() {
                     continue;
                 }
-                return trouble.said(|| {
+                return log.write(|| {
                     warn!(uid, "a client of the control socket is hung up on: it does not take its answer");
                 });
             }
         }
     };
     if let Err(error) = ended {
-        trouble.said(|| match error.is_parse() || error.is_timeout() {
+        log.write(|| match error.is_parse() || error.is_timeout() {
             true => warn!(uid, why = why(&error), "a client of the control socket sends no request"),
             // A client that follows the events goes in this way.
             false => info!(uid, why = why(&error), "a client of the control socket went before its answer"),

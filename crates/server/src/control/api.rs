@@ -1,15 +1,15 @@
 //! The routes, version 1 (docs/CONTROL.md).
 
-use super::accept::{Peer, Seat};
-use super::metrics::{self, One};
+use super::accept::{Peer, Slot};
+use super::metrics::{self, DiskMetrics};
 use super::reply::Refusal;
 use super::roles::Role;
 use super::session;
-use crate::desk::spec::{Change, TaskSpec};
-use crate::desk::status::TaskStatus;
-use crate::desk::{Desk, DeskError};
 use crate::disk::DiskStatus;
-use crate::office::Handle;
+use crate::manager::spec::{Change, TaskSpec};
+use crate::manager::status::TaskStatus;
+use crate::manager::{ManagerError, TaskManager};
+use crate::runtime::Handle;
 use crate::tasks::Places;
 use axum::body::{Body, Bytes};
 use axum::extract::{DefaultBodyLimit, Extension, FromRequest, Path, Request, State};
@@ -63,7 +63,7 @@ pub(crate) fn router(disks: Disks) -> Router {
 /// Lets a request through if its user has the role for it, and only when all of it has come.
 async fn guard(
     Extension(peer): Extension<Peer>,
-    Extension(seat): Extension<Arc<Seat>>,
+    Extension(slot): Extension<Arc<Slot>>,
     request: Request,
     next: axum::middleware::Next,
 ) -> Response {
@@ -79,7 +79,7 @@ async fn guard(
     let whole = Bytes::from_request(Request::from_parts(parts.clone(), body), &());
     match tokio::time::timeout(PATIENCE, whole).await {
         Ok(Ok(body)) => {
-            seat.heard();
+            slot.request_received();
             next.run(Request::from_parts(parts, Body::from(body))).await
         }
         Ok(Err(error)) if error.status() == StatusCode::PAYLOAD_TOO_LARGE => {
@@ -113,20 +113,20 @@ pub(crate) fn find(disks: &Disks, name: &str) -> ApiResult<Handle> {
 /// Runs a call on the disk's thread and waits for the answer.
 pub(crate) async fn ask<T: Send + 'static>(
     disk: &Handle,
-    call: impl FnOnce(&mut Desk, &mut dyn Sessions) -> T + Send + 'static,
+    call: impl FnOnce(&mut TaskManager, &mut dyn Sessions) -> T + Send + 'static,
 ) -> ApiResult<T> {
-    let (tell, told) = oneshot::channel();
-    let call = move |desk: &mut Desk, sessions: &mut dyn Sessions| {
+    let (tell, answer) = oneshot::channel();
+    let call = move |manager: &mut TaskManager, sessions: &mut dyn Sessions| {
         // The client may be gone by now.
-        let _ = tell.send(call(desk, sessions));
+        let _ = tell.send(call(manager, sessions));
     };
     disk.post(Box::new(call)).map_err(|_| Refusal::gone())?;
-    wait(told).await
+    wait(answer).await
 }
 
-async fn wait<T>(told: oneshot::Receiver<T>) -> ApiResult<T> {
-    match tokio::time::timeout(PATIENCE, told).await {
-        Ok(Ok(told)) => Ok(told),
+async fn wait<T>(answer: oneshot::Receiver<T>) -> ApiResult<T> {
+    match tokio::time::timeout(PATIENCE, answer).await {
+        Ok(Ok(answer)) => Ok(answer),
         _ => Err(Refusal::gone()),
     }
 }
@@ -134,27 +134,27 @@ async fn wait<T>(told: oneshot::Receiver<T>) -> ApiResult<T> {
 /// Makes a call that changes a task, and answers with the task when the change is durable.
 async fn durably(
     disk: &Handle,
-    call: impl FnOnce(&mut Desk, &mut dyn Sessions) -> Result<(u64, u64), DeskError> + Send + 'static,
+    call: impl FnOnce(&mut TaskManager, &mut dyn Sessions) -> Result<(u64, u64), ManagerError> + Send + 'static,
 ) -> ApiResult<TaskStatus> {
-    let (tell, told) = oneshot::channel();
-    let id = ask(disk, move |desk, sessions| {
-        let (id, seq) = call(desk, sessions)?;
-        desk.when_durable(seq, Box::new(move |done| drop(tell.send(done))));
-        Ok::<u64, DeskError>(id)
+    let (tell, answer) = oneshot::channel();
+    let id = ask(disk, move |manager, sessions| {
+        let (id, seq) = call(manager, sessions)?;
+        manager.when_durable(seq, Box::new(move |done| drop(tell.send(done))));
+        Ok::<u64, ManagerError>(id)
     })
     .await??;
-    wait(told).await?.map_err(|why| Refusal::new(StatusCode::INSUFFICIENT_STORAGE, why))?;
+    wait(answer).await?.map_err(|why| Refusal::new(StatusCode::INSUFFICIENT_STORAGE, why))?;
     one(disk, id).await
 }
 
 async fn one(disk: &Handle, id: u64) -> ApiResult<TaskStatus> {
-    ask(disk, move |desk, _| desk.task(id)).await?.ok_or_else(|| DeskError::NoTask(id).into())
+    ask(disk, move |manager, _| manager.task(id)).await?.ok_or_else(|| ManagerError::NoTask(id).into())
 }
 
 pub(crate) async fn disk_status(disk: &Handle) -> ApiResult<DiskStatus> {
-    let (tell, told) = oneshot::channel();
+    let (tell, answer) = oneshot::channel();
     disk.status(move |status| drop(tell.send(status))).map_err(|_| Refusal::gone())?;
-    wait(told).await
+    wait(answer).await
 }
 
 pub(crate) fn facts(disk: &Handle) -> Value {
@@ -174,7 +174,7 @@ async fn whole(disk: &Handle) -> ApiResult<Value> {
     let mut value = facts(disk);
     let status = disk_status(disk).await?;
     let (tasks, trouble, taken) =
-        ask(disk, |desk, _| (desk.tasks(), desk.trouble(), desk.is_taken())).await?;
+        ask(disk, |manager, _| (manager.tasks(), manager.trouble(), manager.is_taken())).await?;
     if let Some(map) = value.as_object_mut() {
         map.insert("status".into(), serde_json::to_value(status)?);
         map.insert("tasks".into(), serde_json::to_value(tasks)?);
@@ -190,13 +190,13 @@ async fn one_disk(State(disks): State<Disks>, Path(name): Path<String>) -> ApiRe
 /// Has a disk probed while it serves, unless it is already; answers with the state of the probe.
 async fn probe(State(disks): State<Disks>, Path(name): Path<String>) -> ApiResult<Json<Value>> {
     let disk = find(&disks, &name)?;
-    let (tell, told) = oneshot::channel();
+    let (tell, answer) = oneshot::channel();
     let told_all = move |asked| {
         // The client may be gone by now.
         let _ = tell.send(asked);
     };
     disk.probe(told_all).map_err(|_| Refusal::gone())?;
-    if !wait(told).await? {
+    if !wait(answer).await? {
         let text = "this disk is not probed: it has a profile, is recorded, or its idle time is not used";
         return Err(Refusal::new(StatusCode::CONFLICT, text));
     }
@@ -212,7 +212,7 @@ async fn status(State(disks): State<Disks>) -> ApiResult<Json<Value>> {
 }
 
 async fn tasks(State(disks): State<Disks>, Path(name): Path<String>) -> ApiResult<Json<Value>> {
-    let tasks = ask(&find(&disks, &name)?, |desk, _| desk.tasks()).await?;
+    let tasks = ask(&find(&disks, &name)?, |manager, _| manager.tasks()).await?;
     Ok(Json(json!({ "tasks": tasks })))
 }
 
@@ -235,7 +235,7 @@ fn may_name(places: &Places, spec: &TaskSpec, peer: Peer) -> ApiResult<()> {
         let text = "only root and the daemon's own user may start a task that reads or writes files, because the configuration names no directories for them; name some in `targets`";
         return Err(Refusal::new(StatusCode::FORBIDDEN, text));
     }
-    places.check(spec).map_err(|error| DeskError::Field(error).into())
+    places.check(spec).map_err(|error| ManagerError::Field(error).into())
 }
 
 pub(crate) async fn start(
@@ -249,7 +249,7 @@ pub(crate) async fn start(
     let members = spec.members.iter().map(|name| find(&disks, name)).collect::<ApiResult<Vec<Handle>>>()?;
     spec.fit(members.iter().map(Handle::facts));
     may_name(disk.places(), &spec, peer)?;
-    let task = durably(&disk, move |desk, _| desk.start(spec)).await?;
+    let task = durably(&disk, move |manager, _| manager.start(spec)).await?;
     let place = format!("/v1/disks/{name}/tasks/{}", task.id);
     Ok((StatusCode::CREATED, [(header::LOCATION, place)], Json(task)).into_response())
 }
@@ -265,13 +265,13 @@ async fn change(
         let text = "nothing is to be changed; give priority or deadline_unix_s";
         return Err(Refusal::new(StatusCode::BAD_REQUEST, text));
     }
-    let task = durably(&disk, move |desk, sessions| {
+    let task = durably(&disk, move |manager, sessions| {
         let mut seq = 0;
         if let Some(priority) = change.priority {
-            seq = desk.set_priority(sessions, id, priority)?;
+            seq = manager.set_priority(sessions, id, priority)?;
         }
         if let Some(deadline) = change.deadline_unix_s {
-            seq = desk.set_deadline(id, deadline)?;
+            seq = manager.set_deadline(id, deadline)?;
         }
         Ok((id, seq))
     });
@@ -284,17 +284,17 @@ pub(crate) async fn act(
 ) -> ApiResult<Json<TaskStatus>> {
     let (disk, id) = (find(&disks, &name)?, number(&id)?);
     let task = match what.as_str() {
-        "pause" => durably(&disk, move |desk, s| desk.pause(s, id).map(|seq| (id, seq))).await?,
-        "resume" => durably(&disk, move |desk, s| desk.resume(s, id).map(|seq| (id, seq))).await?,
+        "pause" => durably(&disk, move |manager, s| manager.pause(s, id).map(|seq| (id, seq))).await?,
+        "resume" => durably(&disk, move |manager, s| manager.resume(s, id).map(|seq| (id, seq))).await?,
         "cancel" => {
-            durably(&disk, move |desk, s| desk.cancel(s, id).map(|seq| (id, seq))).await?;
-            let (tell, told) = oneshot::channel();
-            let gone = move |desk: &mut Desk, _: &mut dyn Sessions| {
-                desk.when_discarded(id, Box::new(move |done| drop(tell.send(done))));
+            durably(&disk, move |manager, s| manager.cancel(s, id).map(|seq| (id, seq))).await?;
+            let (tell, answer) = oneshot::channel();
+            let gone = move |manager: &mut TaskManager, _: &mut dyn Sessions| {
+                manager.when_discarded(id, Box::new(move |done| drop(tell.send(done))));
             };
             ask(&disk, gone).await?;
             // A target that hangs is not waited for: the log reports the result later.
-            let _ = wait(told).await;
+            let _ = wait(answer).await;
             one(&disk, id).await?
         }
         _ => return Err(nothing().await),
@@ -305,15 +305,15 @@ pub(crate) async fn act(
 /// Sends a line for each task whenever it has changed.
 async fn events(
     State(disks): State<Disks>,
-    Extension(seat): Extension<Arc<Seat>>,
+    Extension(slot): Extension<Arc<Slot>>,
 ) -> Sse<impl futures_core::Stream<Item = Result<Event, Infallible>>> {
     let (sender, receiver) = tokio::sync::mpsc::channel(64);
-    seat.lasts();
+    slot.lasts();
     tokio::spawn(async move {
         let mut known: BTreeMap<(String, u64), TaskStatus> = BTreeMap::new();
         loop {
             for (name, disk) in disks.iter() {
-                let Ok(tasks) = ask(disk, |desk, _| desk.tasks()).await else { return };
+                let Ok(tasks) = ask(disk, |manager, _| manager.tasks()).await else { return };
                 for task in tasks {
                     let key = (name.clone(), task.id);
                     if known.get(&key) == Some(&task) {
@@ -325,7 +325,7 @@ async fn events(
                     match sender.send_timeout(event, SLOW).await {
                         Ok(()) => {}
                         Err(SendTimeoutError::Closed(_)) => return,
-                        Err(SendTimeoutError::Timeout(_)) => return seat.hang_up(),
+                        Err(SendTimeoutError::Timeout(_)) => return slot.hang_up(),
                     }
                 }
             }
@@ -355,8 +355,8 @@ impl futures_core::Stream for EventStream {
 async fn all_metrics(State(disks): State<Disks>) -> ApiResult<Response> {
     let mut all = Vec::new();
     for (name, disk) in disks.iter() {
-        let (tasks, outcomes) = ask(disk, |desk, _| (desk.tasks(), desk.outcomes())).await?;
-        all.push(One { disk: name.clone(), status: disk_status(disk).await?, tasks, outcomes });
+        let (tasks, outcomes) = ask(disk, |manager, _| (manager.tasks(), manager.outcomes())).await?;
+        all.push(DiskMetrics { disk: name.clone(), status: disk_status(disk).await?, tasks, outcomes });
     }
     let text = metrics::encode(&all);
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";

@@ -1,9 +1,9 @@
 //! Metrics for Prometheus, made from the status at the moment of the request.
 
-use crate::desk::spec::TaskKind;
-use crate::desk::status::{Outcome, TaskStatus};
-use crate::desk::table::TaskState;
 use crate::disk::{BOUNDS_US, BackgroundStatus, DiskStatus, Latency, MeasuredShare};
+use crate::manager::spec::TaskKind;
+use crate::manager::status::{Outcome, TaskStatus};
+use crate::manager::table::TaskState;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, text};
 use prometheus_client::metrics::MetricType;
@@ -14,7 +14,7 @@ use std::fmt::{Error, Write};
 
 /// The figures of one disk.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct One {
+pub(crate) struct DiskMetrics {
     /// Its name.
     pub disk: String,
     pub status: DiskStatus,
@@ -24,19 +24,19 @@ pub(crate) struct One {
 }
 
 /// Encodes all disks as text.
-pub(crate) fn encode(disks: &[One]) -> String {
+pub(crate) fn encode(disks: &[DiskMetrics]) -> String {
     let mut registry = Registry::with_prefix("freeblock");
     registry.register_collector(Box::new(MetricsSnapshot(disks.to_vec())));
     let mut out = String::new();
     // Writing to a string does not fail.
-    let told = text::encode(&mut out, &registry);
-    debug_assert!(told.is_ok());
+    let encoded = text::encode(&mut out, &registry);
+    debug_assert!(encoded.is_ok());
     histograms(&mut out, disks);
     out
 }
 
 #[derive(Debug)]
-struct MetricsSnapshot(Vec<One>);
+struct MetricsSnapshot(Vec<DiskMetrics>);
 
 /// A metric: its name, its description, and the function that reads it.
 type Metric<T, V> = (&'static str, &'static str, fn(&T) -> V);
@@ -47,7 +47,7 @@ type Labels<'a> = Vec<(&'static str, String)>;
 
 impl Collector for MetricsSnapshot {
     fn encode(&self, mut to: DescriptorEncoder<'_>) -> Result<(), Error> {
-        let disk = |one: &One| vec![("disk", one.disk.clone())];
+        let disk = |one: &DiskMetrics| vec![("disk", one.disk.clone())];
         let counters: [Metric<DiskStatus, u64>; 11] = [
             ("foreground_failed", "Foreground requests that failed", |s| s.failed),
             ("foreground_read_bytes", "Bytes read for the foreground", |s| s.read_bytes),
@@ -162,7 +162,8 @@ fn wrong_blocks(tasks: &[TaskStatus]) -> Option<f64> {
 }
 
 impl MetricsSnapshot {
-    /// Writes the measured cost of background work, for the disks that measure it. A value that is not known yet is no number (NaN).
+    /// Writes the measured cost of background work, for the disks that measure it. A value that is not known yet is no
+    /// number (NaN).
     fn measured(&self, to: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
         let mut requests: Vec<(Labels<'_>, f64)> = Vec::new();
         let (mut responses, mut shares) = (Vec::new(), Vec::new());
@@ -239,7 +240,7 @@ impl MetricsSnapshot {
         let counters = counters.map(|figure| (figure, MetricType::Counter));
         let gauges = gauges.map(|figure| (figure, MetricType::Gauge));
         for ((name, help, value), kind) in counters.into_iter().chain(gauges) {
-            let of = |one: &One| {
+            let of = |one: &DiskMetrics| {
                 let background = one.status.background_requests.as_ref()?;
                 Some((vec![("disk", one.disk.clone())], value(background)))
             };
@@ -252,7 +253,7 @@ impl MetricsSnapshot {
     /// Returns a value for each task that is not over: those of finished tasks no longer change. The labels stay
     /// constant for the life of a task, so its state is not among them.
     fn tasks(&self, value: fn(&TaskStatus) -> f64) -> Vec<(Labels<'static>, f64)> {
-        let each = |one: &One| {
+        let each = |one: &DiskMetrics| {
             let live = one.tasks.iter().filter(|task| !task.state.is_over());
             let labelled = live.map(|task| {
                 let (id, kind) = (task.id.to_string(), task.kind.to_string());
@@ -293,7 +294,7 @@ fn family(
 }
 
 /// Writes histograms by hand: the counts exist already, and the library has no histogram that can be filled with them.
-fn histograms(out: &mut String, disks: &[One]) {
+fn histograms(out: &mut String, disks: &[DiskMetrics]) {
     let kinds: [(&str, &str, Of); 6] = [
         ("read_seconds", "Foreground reads", |s| &s.reads),
         ("write_seconds", "Foreground writes", |s| &s.writes),
@@ -308,7 +309,7 @@ fn histograms(out: &mut String, disks: &[One]) {
     out.truncate(end);
     for (name, help, of) in kinds {
         let _ = writeln!(out, "# HELP freeblock_{name} {help}.\n# TYPE freeblock_{name} histogram");
-        for One { disk, status, .. } in disks {
+        for DiskMetrics { disk, status, .. } in disks {
             let latency = of(status);
             // Names consist of letters, digits, dots, dashes and underscores, but this function does not rely on it.
             let disk = disk.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
@@ -331,13 +332,13 @@ mod tests {
 
     #[test]
     fn metrics_show_when_a_disk_contradicts_its_profile_and_when_it_follows_it_again() {
-        let told = |mistrusted| {
+        let encoded = |mistrusted| {
             let status = DiskStatus { mistrusted, ..DiskStatus::default() };
-            encode(&[One { disk: "d0".to_owned(), status, ..One::default() }])
+            encode(&[DiskMetrics { disk: "d0".to_owned(), status, ..DiskMetrics::default() }])
         };
         for (mistrusted, value) in [(true, "1.0"), (false, "0.0")] {
             let line = format!("freeblock_mistrusted{{disk=\"d0\"}} {value}");
-            assert!(told(mistrusted).lines().any(|told| told == line), "{}", told(mistrusted));
+            assert!(encoded(mistrusted).lines().any(|encoded| encoded == line), "{}", encoded(mistrusted));
         }
     }
 
@@ -349,7 +350,7 @@ mod tests {
             last_success_unix_ms: Some(1_700_000_000_250),
         };
         let outcomes = vec![(TaskKind::Scrub, outcome), (TaskKind::Backup, Outcome::default())];
-        let text = encode(&[One { disk: "d0".to_owned(), outcomes, ..One::default() }]);
+        let text = encode(&[DiskMetrics { disk: "d0".to_owned(), outcomes, ..DiskMetrics::default() }]);
         let lines: Vec<&str> =
             text.lines().filter(|line| line.contains("kind=") && !line.starts_with('#')).collect();
         assert_eq!(

@@ -2,22 +2,22 @@
 
 mod accept;
 mod api;
+mod limited_log;
 mod metrics;
 mod reply;
 mod roles;
-mod seats;
 mod session;
-mod trouble;
+mod slots;
 
 pub(crate) use accept::Peer;
 pub(crate) use api::{Disks, act, facts, start};
 pub(crate) use reply::Refusal;
 pub use roles::{Role, Roles};
-pub use seats::Seating;
+pub use slots::ConnectionLimits;
 
 use crate::listen::handed_over;
-use crate::office::Handle;
-use accept::Room;
+use crate::runtime::Handle;
+use accept::Admission;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener as Listener;
@@ -36,13 +36,13 @@ pub struct ControlConfig {
     /// The rights of users and groups.
     pub roles: Roles,
     /// The limits on the number of connections.
-    pub seating: Seating,
+    pub limits: ConnectionLimits,
 }
 
 impl ControlConfig {
     /// Configures a socket at this path, for the daemon's own user and root only.
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into(), roles: Roles::default(), seating: Seating::default() }
+        Self { path: path.into(), roles: Roles::default(), limits: ConnectionLimits::default() }
     }
 }
 
@@ -63,7 +63,7 @@ pub struct Control {
     path: PathBuf,
     /// Whether this process created the socket's file and has to remove it.
     ours: bool,
-    room: Arc<Room>,
+    admission: Arc<Admission>,
     stop: Option<watch::Sender<bool>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -87,8 +87,8 @@ impl Control {
         let (stop, stopped) = watch::channel(false);
         // Without it only root may do anything.
         let own = own_uid().unwrap_or(0);
-        let room = Arc::new(Room::new(config.roles, own, config.seating));
-        let inside = Arc::clone(&room);
+        let admission = Arc::new(Admission::new(config.roles, own, config.limits));
+        let inside = Arc::clone(&admission);
         let disks = Arc::new(disks.into_iter().map(|d| (d.facts().name.clone(), d)).collect());
         let thread = Builder::new().name("control".into()).spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -98,7 +98,7 @@ impl Control {
             }
         });
         let thread = thread.map_err(|e| failed(e, "the system gives no thread"))?;
-        Ok(Self { path, ours, room, stop: Some(stop), thread: Some(thread) })
+        Ok(Self { path, ours, admission, stop: Some(stop), thread: Some(thread) })
     }
 
     /// Returns the path of the socket.
@@ -114,7 +114,7 @@ impl Control {
         {
             warn!(%error, "the mode of the control socket cannot be changed");
         }
-        self.room.set_roles(roles);
+        self.admission.set_roles(roles);
     }
 }
 

@@ -1,6 +1,6 @@
 //! Answers in JSON, and errors with the field and advice.
 
-use crate::desk::DeskError;
+use crate::manager::ManagerError;
 use axum::Json;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -26,16 +26,18 @@ impl Refusal {
     }
 }
 
-impl From<DeskError> for Refusal {
-    fn from(error: DeskError) -> Self {
+impl From<ManagerError> for Refusal {
+    fn from(error: ManagerError) -> Self {
         let code = match error {
-            DeskError::NoTask(_) => StatusCode::NOT_FOUND,
-            DeskError::Field(_) => StatusCode::BAD_REQUEST,
-            DeskError::Over { .. } | DeskError::Busy(_) | DeskError::Damaged(_) => StatusCode::CONFLICT,
-            DeskError::TooMany => StatusCode::TOO_MANY_REQUESTS,
+            ManagerError::NoTask(_) => StatusCode::NOT_FOUND,
+            ManagerError::Field(_) => StatusCode::BAD_REQUEST,
+            ManagerError::Over { .. } | ManagerError::Busy(_) | ManagerError::Damaged(_) => {
+                StatusCode::CONFLICT
+            }
+            ManagerError::TooMany => StatusCode::TOO_MANY_REQUESTS,
         };
         let field = match &error {
-            DeskError::Field(error) => Some(error.field.to_owned()),
+            ManagerError::Field(error) => Some(error.field.to_owned()),
             _ => None,
         };
         Self { code, field, message: error.to_string() }

@@ -1,10 +1,10 @@
 //! Sessions of client programs: a connection becomes one (docs/CONTROL.md).
 
-use super::accept::Seat;
+use super::accept::Slot;
 use super::api::{Disks, ask, find};
+use super::limited_log::LimitedLog;
 use super::reply::Refusal;
-use super::trouble::Trouble;
-use crate::office::Handle;
+use crate::runtime::Handle;
 use axum::Extension;
 use axum::extract::{Path, Query, Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
@@ -18,7 +18,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf, split};
 use tokio::sync::{Notify, mpsc};
 use tracing::warn;
 
-/// The bytes fetched from the desk at a time; more are fetched only when the client has taken these.
+/// The bytes fetched from the task manager at a time; more are fetched only when the client has taken these.
 const BATCH: usize = 256 << 10;
 /// The most calls of a client that wait for the disk.
 const MOST_CALLS: usize = 64;
@@ -34,8 +34,8 @@ type Io = TokioIo<hyper::upgrade::Upgraded>;
 /// Answers `POST /v1/disks/NAME/sessions?priority=N` with `Upgrade: freeblock-session`.
 pub(crate) async fn open(
     State(disks): State<Disks>,
-    Extension(trouble): Extension<Trouble>,
-    Extension(seat): Extension<Arc<Seat>>,
+    Extension(log): Extension<LimitedLog>,
+    Extension(slot): Extension<Arc<Slot>>,
     Path(name): Path<String>,
     Query(query): Query<BTreeMap<String, String>>,
     request: Request,
@@ -56,23 +56,24 @@ pub(crate) async fn open(
     let priority = query.get("priority").map_or("20", String::as_str);
     let priority: u8 = priority.parse().map_err(|_| bad("priority", "give 1 to 100"))?;
     let wake = Arc::new(Notify::new());
-    let bell = Arc::clone(&wake);
-    let ring = Box::new(move || bell.notify_one());
-    let id = ask(&disk, move |desk, sessions| desk.guest_open(sessions, priority, ring)).await??;
-    // From here on the guest is closed when this value is dropped, whatever happens.
-    seat.lasts();
-    let guest = SessionGuest { disk, id, wake, trouble, seat };
+    let waker = Arc::clone(&wake);
+    let notify = Box::new(move || waker.notify_one());
+    let id = ask(&disk, move |manager, sessions| manager.open_client_session(sessions, priority, notify))
+        .await??;
+    // From here on the session is closed when this value is dropped, whatever happens.
+    slot.lasts();
+    let open = OpenSession { disk, id, wake, log, slot };
     let upgrade = hyper::upgrade::on(request);
     tokio::spawn(async move {
         match upgrade.await {
             Ok(upgraded) => {
-                let seat = Arc::clone(&guest.seat);
+                let slot = Arc::clone(&open.slot);
                 tokio::select! {
-                    () = guest.serve(TokioIo::new(upgraded)) => {}
-                    () = seat.hung_up() => {}
+                    () = open.serve(TokioIo::new(upgraded)) => {}
+                    () = slot.hung_up() => {}
                 }
             }
-            Err(error) => guest.said(|disk, session| {
+            Err(error) => open.write(|disk, session| {
                 warn!(disk, session, %error, "a session was not begun: its client went away");
             }),
         }
@@ -83,21 +84,21 @@ pub(crate) async fn open(
     Ok(response)
 }
 
-/// A guest of a desk.
-struct SessionGuest {
+/// A session of the control socket that is open at a task manager.
+struct OpenSession {
     disk: Handle,
     id: u64,
     wake: Arc<Notify>,
-    trouble: Trouble,
+    log: LimitedLog,
     /// Held until the session is over, not only until its request is.
-    seat: Arc<Seat>,
+    slot: Arc<Slot>,
 }
 
-impl Drop for SessionGuest {
+impl Drop for OpenSession {
     fn drop(&mut self) {
         let id = self.id;
-        // If the disk has ended, it has closed the guest.
-        let _ = self.disk.post(Box::new(move |desk, sessions| desk.guest_close(sessions, id)));
+        // If the disk has ended, it has closed the session.
+        let _ = self.disk.post(Box::new(move |manager, sessions| manager.close_client_session(sessions, id)));
     }
 }
 
@@ -108,25 +109,25 @@ enum Ended {
     /// It sent bytes that are no call.
     Broken(WireError),
     /// The session is no longer served.
-    Unheard,
+    Unserved,
 }
 
-impl SessionGuest {
+impl OpenSession {
     /// Writes a log line about the session, or counts it as suppressed.
-    fn said(&self, line: impl FnOnce(&str, u64)) {
-        self.trouble.said(|| line(&self.disk.facts().name, self.id));
+    fn write(&self, line: impl FnOnce(&str, u64)) {
+        self.log.write(|| line(&self.disk.facts().name, self.id));
     }
 
     /// Writes to the log how the session ended.
-    fn told(&self, ended: Ended) {
+    fn log_end(&self, ended: Ended) {
         match ended {
-            Ended::Gone { why } => self.said(|disk, session| {
+            Ended::Gone { why } => self.write(|disk, session| {
                 warn!(disk, session, why, "a session's client went away and did not close it");
             }),
-            Ended::Broken(error) => self.said(|disk, session| {
+            Ended::Broken(error) => self.write(|disk, session| {
                 warn!(disk, session, %error, "a session is ended: its client does not keep to the protocol");
             }),
-            Ended::Unheard => {}
+            Ended::Unserved => {}
         }
     }
 
@@ -139,20 +140,20 @@ impl SessionGuest {
         };
         let (reading, mut writing) = split(io);
         let (sender, calls) = mpsc::channel(MOST_CALLS);
-        let hearing = tokio::spawn(hear(reading, sender));
+        let input = tokio::spawn(read_calls(reading, sender));
         let closed = match send(&mut writing, &[hello]).await {
             Ok(()) => self.talk(&mut writing, calls).await,
             Err(_) => false,
         };
         if closed {
-            return hearing.abort();
+            return input.abort();
         }
         // Once writing to the client fails, its calls are no longer answered, although some may still be in flight:
         // read on only to learn how it ended.
-        match tokio::time::timeout(HEARD, hearing).await {
-            Ok(Ok(ended)) => self.told(ended),
+        match tokio::time::timeout(HEARD, input).await {
+            Ok(Ok(ended)) => self.log_end(ended),
             _ => self
-                .said(|disk, session| warn!(disk, session, "a session's client takes no answers any more")),
+                .write(|disk, session| warn!(disk, session, "a session's client takes no answers any more")),
         }
     }
 
@@ -169,9 +170,9 @@ impl SessionGuest {
                 () = self.wake.notified() => None,
             };
             let closes = matches!(call, Some(Call::Close { .. }));
-            let fetched = ask(&self.disk, move |desk, sessions| {
-                let answer = call.and_then(|call| desk.guest_call(sessions, id, call));
-                let events = if closes { Vec::new() } else { desk.guest_fetch(sessions, id, BATCH) };
+            let fetched = ask(&self.disk, move |manager, sessions| {
+                let answer = call.and_then(|call| manager.client_call(sessions, id, call));
+                let events = if closes { Vec::new() } else { manager.client_fetch(sessions, id, BATCH) };
                 (answer, events)
             });
             // The disk has ended.
@@ -198,7 +199,7 @@ impl SessionGuest {
         if let Ok(sent) = tokio::time::timeout(SLOW, &mut sending).await {
             return sent;
         }
-        self.said(|disk, session| {
+        self.write(|disk, session| {
             warn!(
                 disk,
                 session, "slow: a session's client does not take what it asked for; it waits until it does"
@@ -216,7 +217,7 @@ async fn send(writing: &mut WriteHalf<Io>, events: &[Event]) -> std::io::Result<
 }
 
 /// Reads calls until the client is gone or sends bytes that are no call.
-async fn hear(mut reading: ReadHalf<Io>, calls: mpsc::Sender<Call>) -> Ended {
+async fn read_calls(mut reading: ReadHalf<Io>, calls: mpsc::Sender<Call>) -> Ended {
     let mut decoder = Decoder::default();
     let mut bytes = vec![0; 64 << 10];
     loop {
@@ -229,7 +230,7 @@ async fn hear(mut reading: ReadHalf<Io>, calls: mpsc::Sender<Call>) -> Ended {
             match decoder.take() {
                 Ok(Some(call)) => {
                     if calls.send(call).await.is_err() {
-                        return Ended::Unheard;
+                        return Ended::Unserved;
                     }
                 }
                 Ok(None) => break,

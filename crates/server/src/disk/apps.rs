@@ -1,7 +1,7 @@
 //! Applications on a disk: the owners of sessions, and the buffers that were given.
 
 use super::blocks::{Blocks, within};
-use crate::tape::{TapeEntry, Taped, note};
+use crate::recording::{RecordedCore, RecordingEntry, note};
 use device::{Answer, BackgroundRequest, Failure, Snapshot};
 use scheduler::{Application, Buffers, Given, Record, SessionCall, Sessions, Wanted, Watched};
 use std::any::Any;
@@ -10,8 +10,8 @@ use std::fmt;
 use std::marker::PhantomData;
 use units::{Bytes, Instant, Lbn, LbnRange, Sectors, SessionId};
 
-/// Questions to an application of a live disk, beside those about its blocks. By default it has no restrictions.
-pub trait Guard {
+/// The calls of a live disk to its application, beside those about blocks. By default it has no restrictions.
+pub trait DiskHooks {
     /// Returns whether a foreground write has to wait. The disk asks again after the next delivered record and the next
     /// call ([`Disk::call`](super::Disk::call)). A snapshot promotes the blocks that it still has to read, and returns
     /// true until it has them.
@@ -130,10 +130,10 @@ pub enum Spare {
     Idle,
 }
 
-/// An application that a disk can host: any with an implementation of [`Guard`].
-pub trait Hosted: Application + Guard + Any + Send {}
+/// An application that a disk can host.
+pub trait DiskApplication: Application + DiskHooks + Any + Send {}
 
-impl<T: Application + Guard + Any + Send> Hosted for T {}
+impl<T: Application + DiskHooks + Any + Send> DiskApplication for T {}
 
 /// The handle of an application on a disk.
 pub struct AppHandle<T> {
@@ -156,7 +156,7 @@ impl<T> fmt::Debug for AppHandle<T> {
 }
 
 struct App {
-    app: Box<dyn Hosted>,
+    app: Box<dyn DiskApplication>,
     flushing: bool,
 }
 
@@ -176,8 +176,8 @@ impl fmt::Debug for Apps {
 }
 
 /// The parts of a disk, beside the core, that a call of an application may change.
-pub(super) struct World<'a> {
-    pub core: &'a mut Taped,
+pub(super) struct CallContext<'a> {
+    pub core: &'a mut RecordedCore,
     pub blocks: &'a mut Blocks,
 }
 
@@ -186,7 +186,7 @@ impl Apps {
         Self { apps: Vec::new(), owners: BTreeMap::new(), given: Given::new(sector) }
     }
 
-    pub fn add<T: Application + Guard + Send + 'static>(&mut self, app: T) -> AppHandle<T> {
+    pub fn add<T: Application + DiskHooks + Send + 'static>(&mut self, app: T) -> AppHandle<T> {
         self.apps.push(App { app: Box::new(app), flushing: false });
         AppHandle { index: self.apps.len() - 1, kind: PhantomData }
     }
@@ -204,17 +204,17 @@ impl Apps {
     fn with<R>(
         &mut self,
         index: usize,
-        world: World<'_>,
-        call: impl FnOnce(&mut dyn Hosted, &mut dyn Sessions) -> R,
+        context: CallContext<'_>,
+        call: impl FnOnce(&mut dyn DiskApplication, &mut dyn Sessions) -> R,
     ) -> Option<R> {
         let Self { apps, owners, .. } = self;
         let app = apps.get_mut(index)?;
-        let Taped { core, tape } = world.core;
+        let RecordedCore { core, recorder } = context.core;
         let mut watched = Watched::new(core, |call, answer| {
-            note(tape, || TapeEntry::Call { call, got: answer.ok() });
+            note(recorder, || RecordingEntry::Call { call, got: answer.ok() });
             call.note_owner(answer, index, owners);
             if answer.is_ok() {
-                forget_unwanted(call, world.blocks);
+                forget_unwanted(call, context.blocks);
             }
         });
         Some(call(&mut *app.app, &mut watched))
@@ -247,19 +247,19 @@ impl Apps {
     }
 
     /// Hands a request to the application that has its snapshot. Returns whether there is one.
-    pub fn read_snapshot(&mut self, world: World<'_>, request: &BackgroundRequest) -> bool {
+    pub fn read_snapshot(&mut self, context: CallContext<'_>, request: &BackgroundRequest) -> bool {
         let has = |app: &App| app.app.snapshots().iter().any(|of| Some(of.number) == request.snapshot);
         let Some(index) = self.apps.iter().position(has) else { return false };
-        self.with(index, world, |app, sessions| app.read_snapshot(sessions, request)).unwrap_or(false)
+        self.with(index, context, |app, sessions| app.read_snapshot(sessions, request)).unwrap_or(false)
     }
 
     /// Drops the requests to snapshots of a client that is gone. Returns their numbers.
-    pub fn leave(&mut self, world: World<'_>, client: u64) -> Vec<u64> {
-        let World { core, blocks } = world;
+    pub fn leave(&mut self, context: CallContext<'_>, client: u64) -> Vec<u64> {
+        let CallContext { core, blocks } = context;
         let mut left = Vec::new();
         for index in 0..self.apps.len() {
-            let world = World { core: &mut *core, blocks: &mut *blocks };
-            let its = self.with(index, world, |app, sessions| app.leave(sessions, client));
+            let context = CallContext { core: &mut *core, blocks: &mut *blocks };
+            let its = self.with(index, context, |app, sessions| app.leave(sessions, client));
             left.extend(its.unwrap_or_default());
         }
         left
@@ -282,40 +282,40 @@ impl Apps {
     pub fn call<T: 'static, R>(
         &mut self,
         handle: AppHandle<T>,
-        world: World<'_>,
+        context: CallContext<'_>,
         call: impl FnOnce(&mut T, &mut dyn Sessions) -> R,
     ) -> Option<R> {
-        self.with(handle.index, world, |app, sessions| {
+        self.with(handle.index, context, |app, sessions| {
             let app: &mut dyn Any = app;
             app.downcast_mut().map(|app| call(app, sessions))
         })?
     }
 
     /// Delivers a record to the application that opened its session.
-    pub fn done(&mut self, world: World<'_>, record: &Record, bytes: &[u8], now: Instant) {
+    pub fn done(&mut self, context: CallContext<'_>, record: &Record, bytes: &[u8], now: Instant) {
         let Some(&index) = self.owners.get(&record.session) else { return };
-        self.with(index, world, |app, sessions| app.done(sessions, record, bytes, now));
+        self.with(index, context, |app, sessions| app.done(sessions, record, bytes, now));
     }
 
     /// Returns whether an application holds a write. Asks all of them, so that all can begin their preparations.
-    pub fn hold(&mut self, core: &mut Taped, blocks: &mut Blocks, range: LbnRange) -> bool {
+    pub fn hold(&mut self, core: &mut RecordedCore, blocks: &mut Blocks, range: LbnRange) -> bool {
         (0..self.apps.len()).fold(false, |held, index| {
-            let world = World { core: &mut *core, blocks: &mut *blocks };
-            self.with(index, world, |app, sessions| app.hold(sessions, range)).unwrap_or(false) || held
+            let context = CallContext { core: &mut *core, blocks: &mut *blocks };
+            self.with(index, context, |app, sessions| app.hold(sessions, range)).unwrap_or(false) || held
         })
     }
 
     /// Returns whether a request may access a place, and the application that refuses.
-    pub fn fenced(&self, range: LbnRange) -> (Fence, Option<&dyn Hosted>) {
-        let mut told = (Fence::Open, None);
+    pub fn fenced(&self, range: LbnRange) -> (Fence, Option<&dyn DiskApplication>) {
+        let mut fence = (Fence::Open, None);
         for App { app, .. } in &self.apps {
             match app.fenced(range) {
                 Fence::Closed => return (Fence::Closed, Some(&**app)),
-                Fence::Wait => told = (Fence::Wait, None),
+                Fence::Wait => fence = (Fence::Wait, None),
                 Fence::Open => {}
             }
         }
-        told
+        fence
     }
 
     /// Returns the next application that waits until its fences are free of requests.
@@ -324,8 +324,8 @@ impl Apps {
     }
 
     /// Reports to an application that its fences are free of requests.
-    pub fn clear(&mut self, index: usize, world: World<'_>) {
-        self.with(index, world, |app, sessions| app.clear(sessions));
+    pub fn clear(&mut self, index: usize, context: CallContext<'_>) {
+        self.with(index, context, |app, sessions| app.clear(sessions));
     }
 
     /// Returns the next application that wants a flush.
@@ -335,11 +335,11 @@ impl Apps {
         Some(at)
     }
 
-    pub fn flushed(&mut self, index: usize, world: World<'_>, result: Result<(), &Failure>) {
+    pub fn flushed(&mut self, index: usize, context: CallContext<'_>, result: Result<(), &Failure>) {
         if let Some(app) = self.apps.get_mut(index) {
             app.flushing = false;
         }
-        self.with(index, world, |app, sessions| app.flushed(sessions, result));
+        self.with(index, context, |app, sessions| app.flushed(sessions, result));
     }
 
     /// Fills `into` with the bytes given for the sectors of `range`, except those of `but`. Returns whether all were
@@ -368,19 +368,19 @@ fn forget_unwanted(call: SessionCall, blocks: &mut Blocks) {
 }
 
 /// The buffers of the core, filled by applications and kept for the commands. One is made for each poll.
-pub(super) struct Asker<'a> {
+pub(super) struct AppBuffers<'a> {
     apps: &'a mut Apps,
     sector: Bytes,
     fresh: bool,
 }
 
-impl<'a> Asker<'a> {
+impl<'a> AppBuffers<'a> {
     pub fn new(apps: &'a mut Apps, sector: Bytes) -> Self {
         Self { apps, sector, fresh: true }
     }
 }
 
-impl Buffers for Asker<'_> {
+impl Buffers for AppBuffers<'_> {
     fn ready(&mut self, wanted: &Wanted) -> bool {
         let Apps { apps, owners, given } = &mut *self.apps;
         // The core decides only when all earlier decisions were sent: buffers still here were given back.

@@ -9,27 +9,27 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use units::{Duration, Instant, LbnRange};
 
-use super::requests::Turn;
+use super::requests::RequestSeq;
 
 /// The number of unanswered commands after which the device gets no more; waiting ones then fail one after the other.
 const MOST_SILENT: usize = 16;
 
-/// The purpose of a command.
+/// The origin of a command.
 #[derive(Debug)]
-pub(super) enum Errand {
+pub(super) enum CommandOrigin {
     /// The core has sent it; the foreground request that it is for, if the core says so.
-    Command(Command, Option<Turn>),
+    Command(Command, Option<RequestSeq>),
     /// A foreground request that bypasses the core.
-    Request(Turn),
+    Request(RequestSeq),
     /// An application, by its place, wants its writes on the medium.
     Flush(usize),
     /// The command was given up. The device may still carry it out.
-    Nobody,
+    GivenUp,
 }
 
 #[derive(Debug)]
 pub(super) struct Sent {
-    pub errand: Errand,
+    pub origin: CommandOrigin,
     pub range: LbnRange,
     pub since: Instant,
     pub writes: bool,
@@ -37,39 +37,39 @@ pub(super) struct Sent {
     pub written: Option<Vec<u8>>,
 }
 
-impl Errand {
+impl CommandOrigin {
     /// Returns the name of the core's command.
     pub fn command(&self) -> Option<CommandId> {
         match self {
             Self::Command(command, _) => Some(command.id),
-            Self::Request(_) | Self::Flush(_) | Self::Nobody => None,
+            Self::Request(_) | Self::Flush(_) | Self::GivenUp => None,
         }
     }
 }
 
-impl fmt::Display for Errand {
+impl fmt::Display for CommandOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Command(command, turn) => {
-                let whose = if turn.is_some() { "a request's" } else { "the background's" };
+            Self::Command(command, seq) => {
+                let whose = if seq.is_some() { "a request's" } else { "the background's" };
                 write!(f, "{whose} {}", if command.op.is_write() { "write" } else { "read" })
             }
             Self::Request(_) => f.write_str("a flush or discard"),
             Self::Flush(_) => f.write_str("a task's flush"),
-            Self::Nobody => f.write_str("nobody's"),
+            Self::GivenUp => f.write_str("a command that was given up"),
         }
     }
 }
 
 impl Sent {
-    fn is_nobodys(&self) -> bool {
-        matches!(self.errand, Errand::Nobody)
+    fn is_given_up(&self) -> bool {
+        matches!(self.origin, CommandOrigin::GivenUp)
     }
 }
 
 #[derive(Debug)]
 struct Waiting {
-    errand: Errand,
+    origin: CommandOrigin,
     range: LbnRange,
     ask: Ask,
     since: Instant,
@@ -92,12 +92,12 @@ fn writes(ask: &Ask) -> bool {
 
 impl Commands {
     /// Adds a command, to be sent as soon as nothing is in its way.
-    pub fn push(&mut self, now: Instant, errand: Errand, range: LbnRange, ask: Ask) {
-        self.waiting.push_back(Waiting { errand, range, ask, since: now });
+    pub fn push(&mut self, now: Instant, origin: CommandOrigin, range: LbnRange, ask: Ask) {
+        self.waiting.push_back(Waiting { origin, range, ask, since: now });
     }
 
     /// Returns the next command that can be sent.
-    pub fn next(&mut self) -> Option<(Errand, LbnRange, Ask)> {
+    pub fn next(&mut self) -> Option<(CommandOrigin, LbnRange, Ask)> {
         if self.silent >= MOST_SILENT {
             return None;
         }
@@ -106,34 +106,34 @@ impl Commands {
             let conflicts =
                 |other: LbnRange, other_writes: bool| other.overlaps(*range) && (other_writes || writes(ask));
             // The result of a read that was given up is dropped, but a write may still land.
-            let counts = |sent: &Sent| sent.writes || !sent.is_nobodys();
+            let counts = |sent: &Sent| sent.writes || !sent.is_given_up();
             let there = |sent: &Sent| counts(sent) && conflicts(sent.range, sent.writes);
             let before = |one: &Waiting| conflicts(one.range, writes(&one.ask));
             !self.at_device.values().any(there) && !self.waiting.range(..at).any(before)
         })?;
-        let Waiting { errand, range, ask, .. } = self.waiting.remove(at)?;
-        Some((errand, range, ask))
+        let Waiting { origin, range, ask, .. } = self.waiting.remove(at)?;
+        Some((origin, range, ask))
     }
 
     /// Records that a command goes to the device; returns its name there.
     pub fn sent(
         &mut self,
         now: Instant,
-        errand: Errand,
+        origin: CommandOrigin,
         range: LbnRange,
         ask: &Ask,
         written: Option<Vec<u8>>,
     ) -> u64 {
         let name = self.next;
         self.next += 1;
-        self.at_device.insert(name, Sent { errand, range, since: now, writes: writes(ask), written });
+        self.at_device.insert(name, Sent { origin, range, since: now, writes: writes(ask), written });
         name
     }
 
     /// Removes a command that the device has answered.
     pub fn done(&mut self, name: u64) -> Option<Sent> {
         let sent = self.at_device.remove(&name)?;
-        self.silent -= usize::from(sent.is_nobodys());
+        self.silent -= usize::from(sent.is_given_up());
         Some(sent)
     }
 
@@ -149,23 +149,27 @@ impl Commands {
 
     /// Returns when the next command will have taken `timeout`.
     pub fn due(&self, timeout: Duration) -> Option<Instant> {
-        let sent = self.at_device.values().find(|sent| !sent.is_nobodys()).map(|sent| sent.since);
+        let sent = self.at_device.values().find(|sent| !sent.is_given_up()).map(|sent| sent.since);
         let waiting = self.waiting.front().map(|one| one.since);
         [sent, waiting].into_iter().flatten().min().map(|since| since + timeout)
     }
 
-    /// Gives up the oldest command that has taken `timeout` by `now`; returns its purpose, its range, and since when it
+    /// Gives up the oldest command that has taken `timeout` by `now`; returns its origin, its range, and since when it
     /// has waited. If it is at the device, it still blocks commands that overlap it.
-    pub fn give_up(&mut self, now: Instant, timeout: Duration) -> Option<(Errand, LbnRange, Instant)> {
+    pub fn give_up(&mut self, now: Instant, timeout: Duration) -> Option<(CommandOrigin, LbnRange, Instant)> {
         let over = |since: Instant| since + timeout <= now;
-        let oldest = self.at_device.values_mut().find(|sent| !sent.is_nobodys());
+        let oldest = self.at_device.values_mut().find(|sent| !sent.is_given_up());
         if let Some(sent) = oldest.filter(|sent| over(sent.since)) {
             self.silent += 1;
-            return Some((std::mem::replace(&mut sent.errand, Errand::Nobody), sent.range, sent.since));
+            return Some((
+                std::mem::replace(&mut sent.origin, CommandOrigin::GivenUp),
+                sent.range,
+                sent.since,
+            ));
         }
         self.waiting.front().filter(|one| over(one.since))?;
-        let Waiting { errand, range, since, .. } = self.waiting.pop_front()?;
-        Some((errand, range, since))
+        let Waiting { origin, range, since, .. } = self.waiting.pop_front()?;
+        Some((origin, range, since))
     }
 }
 

@@ -6,31 +6,32 @@ mod blocks;
 mod commands;
 mod measured;
 mod movement;
-mod patience;
 mod readings;
 mod requests;
 mod served;
 mod status;
+mod timeouts;
 mod traffic;
 
-pub use apps::{AppHandle, Fence, Guard, Hosted, Spare};
+pub use apps::{AppHandle, DiskApplication, DiskHooks, Fence, Spare};
 pub use background::{BackgroundStatus, BackgroundTerms, Floor, MemoryStatus, PromotedStatus};
 pub use measured::{Measured, MeasuredArm, MeasuredShare};
-pub use patience::TIMEOUT;
 pub use readings::{Reading, ReadingFailure, ReadingResult, ReadingTimes};
 pub use status::{
-    Accessed, BOUNDS_US, DeviceTime, DiskStatus, Foresight, Gaps, Latency, Paid, ProbeStatus, Space,
+    Accessed, BOUNDS_US, BackgroundBytes, DeviceTime, DiskStatus, Gaps, HarmStatus, Latency,
+    PredictionStatus, ProbeStatus,
 };
+pub use timeouts::TIMEOUT;
 
-use crate::tape::{Tape, Taped};
-use apps::{Apps, Asker, World};
+use crate::recording::{RecordedCore, Recorder};
+use apps::{AppBuffers, Apps, CallContext};
 pub(crate) use background::{Asked, Background, copy};
 use blocks::Blocks;
-use commands::{Commands, Errand};
+use commands::{CommandOrigin, Commands};
 use device::{Answer, Ask, Device, Failure};
 use model::DriveModel;
 use readings::Readings;
-use requests::{Requests, State, Turn};
+use requests::{RequestSeq, Requests, State};
 use scheduler::policy::PolicyName;
 use scheduler::{
     Action, Application, Command, Config, IdleTimeError, Mimic, OutsideDrive, Record, Request, Sessions,
@@ -95,20 +96,20 @@ pub enum AdoptError {
 /// * If the device does not answer a command [in time](Self::set_timeout), the request that it was for fails;
 ///   background blocks are requested again. While the device may still carry out a write that was given up, no
 ///   overlapping command goes there: a late write cannot overwrite a newer one.
-/// * While an application has the disk for itself ([`Guard::taken`]), writes and discards of the foreground fail.
+/// * While an application has the disk for itself ([`DiskHooks::taken`]), writes and discards of the foreground fail.
 /// * A bad sector fails the request that asks for it, and the blocks it lies in; what was merged with them is done again
 ///   without it.
 ///
 /// ```
 /// use device::{Ask, Device, Emulated};
 /// use scheduler::{Application, Config, OutsideConfig, Overheads, Parameter, Priority, Record, Sessions};
-/// use server::{Disk, Guard};
+/// use server::{Disk, DiskHooks};
 /// use units::{Instant, Lbn, LbnRange, Sectors};
 ///
 /// #[derive(Default)]
 /// struct Sum { blocks: u64, done: bool }
 ///
-/// impl Guard for Sum {}
+/// impl DiskHooks for Sum {}
 ///
 /// impl Application for Sum {
 ///     fn done(&mut self, _: &mut dyn Sessions, record: &Record, bytes: &[u8], _: Instant) {
@@ -150,14 +151,14 @@ pub enum AdoptError {
 #[derive(Debug)]
 pub struct Disk<D> {
     device: D,
-    core: Taped,
+    core: RecordedCore,
     sector: Bytes,
     apps: Apps,
     requests: Requests,
     /// Writes that applications hold, in order of arrival.
-    held: Vec<Turn>,
+    held: Vec<RequestSeq>,
     /// Requests for which the core's pool has no room.
-    queued: VecDeque<Turn>,
+    queued: VecDeque<RequestSeq>,
     commands: Commands,
     readings: Readings,
     blocks: Blocks,
@@ -171,7 +172,7 @@ pub struct Disk<D> {
     /// The state of the probe, as its owner says.
     probe: Option<ProbeStatus>,
     /// The latest time given to the core.
-    told: Instant,
+    core_time: Instant,
     /// The time that the device has for a command.
     timeout: Duration,
 }
@@ -192,7 +193,7 @@ impl<D: Device> Disk<D> {
             });
         }
         Ok(Self {
-            core: Taped { core: OutsideDrive::try_new(model, config)?, tape: None },
+            core: RecordedCore { core: OutsideDrive::try_new(model, config)?, recorder: None },
             device,
             sector,
             apps: Apps::new(sector),
@@ -208,7 +209,7 @@ impl<D: Device> Disk<D> {
             counters: Counters::new(),
             watch: TrustWatch::default(),
             probe: None,
-            told: Instant::ZERO,
+            core_time: Instant::ZERO,
             timeout: TIMEOUT,
         })
     }
@@ -220,8 +221,8 @@ impl<D: Device> Disk<D> {
 
     /// Records all inputs of the core and its decisions from here on. Call it before any request, because a
     /// [`Replay`](crate::Replay) begins with a fresh core.
-    pub fn record(&mut self, tape: Tape) {
-        self.core.tape = Some(tape);
+    pub fn record(&mut self, recorder: Recorder) {
+        self.core.recorder = Some(recorder);
     }
 
     /// Ends the recording, if there is one.
@@ -229,7 +230,7 @@ impl<D: Device> Disk<D> {
     /// # Errors
     /// The writer has failed: the recording is cut off then.
     pub fn end_recording(&mut self) -> std::io::Result<()> {
-        self.core.tape.take().map_or(Ok(()), Tape::end)
+        self.core.recorder.take().map_or(Ok(()), Recorder::end)
     }
 
     /// Takes [background requests](Device::ask_in_background) of clients as background work from here on. Without this
@@ -245,7 +246,7 @@ impl<D: Device> Disk<D> {
     }
 
     /// Adds an application.
-    pub fn host<T: Application + Guard + Send + 'static>(&mut self, app: T) -> AppHandle<T> {
+    pub fn host<T: Application + DiskHooks + Send + 'static>(&mut self, app: T) -> AppHandle<T> {
         self.apps.add(app)
     }
 
@@ -264,8 +265,8 @@ impl<D: Device> Disk<D> {
     ) -> Option<R> {
         self.device.advance(now);
         self.pump(now);
-        let world = World { core: &mut self.core, blocks: &mut self.blocks };
-        let answer = self.apps.call(handle, world, call);
+        let context = CallContext { core: &mut self.core, blocks: &mut self.blocks };
+        let answer = self.apps.call(handle, context, call);
         self.ask_again();
         self.hurry_writes_before_tasks();
         self.pump(now);
@@ -276,10 +277,10 @@ impl<D: Device> Disk<D> {
     /// policy asks any more is dropped.
     ///
     /// # Errors
-    /// The model has another size, the configuration is impossible, or the disk is [recorded](Self::record): a replay has only
-    /// the model from the beginning.
+    /// The model has another size, the configuration is impossible, or the disk is [recorded](Self::record): a replay
+    /// has only the model from the beginning.
     pub fn adopt(&mut self, now: Instant, model: Arc<DriveModel>, config: Config) -> Result<(), AdoptError> {
-        if self.core.tape.is_some() {
+        if self.core.recorder.is_some() {
             return Err(AdoptError::Recorded);
         }
         self.device.advance(now);
@@ -304,7 +305,7 @@ impl<D: Device> Disk<D> {
 
     /// Sets the receiver of requests for a probe while the disk serves; `None`: it is not probed.
     pub fn on_probe_asked(&mut self, asked: Option<Box<dyn Fn() + Send>>) {
-        self.readings.set_bell(asked);
+        self.readings.set_waker(asked);
     }
 
     /// Asks for a probe. Returns whether there is a receiver.
@@ -332,9 +333,9 @@ impl<D: Device> Disk<D> {
         let background = self.background.and_then(|handle| self.apps.get(handle));
         DiskStatus {
             mistrusted: self.watch.is_mistrusted(),
-            background_requests: background.map(|background| background.status(self.told)),
-            device_time: self.counters.device_time(self.core.core.drive(), self.told),
-            accesses: self.counters.accesses(self.told),
+            background_requests: background.map(|background| background.status(self.core_time)),
+            device_time: self.counters.device_time(self.core.core.drive(), self.core_time),
+            accesses: self.counters.accesses(self.core_time),
             probe: self.probe.clone(),
             ..self.counters.status(&self.core, &waits)
         }
@@ -354,15 +355,15 @@ impl<D: Device> Disk<D> {
                 moved = true;
             }
             while let Some(app) = self.apps.wants_flush() {
-                self.commands.push(now, Errand::Flush(app), nowhere(), Ask::Flush);
+                self.commands.push(now, CommandOrigin::Flush(app), nowhere(), Ask::Flush);
             }
             moved |= self.take_background_writes(now);
             if let Some(app) = self.apps.wants_clear()
                 && !self.requests.begun().any(|range| self.apps.fenced(range).0 != Fence::Open)
                 && !self.background_is_fenced()
             {
-                let world = World { core: &mut self.core, blocks: &mut self.blocks };
-                self.apps.clear(app, world);
+                let context = CallContext { core: &mut self.core, blocks: &mut self.blocks };
+                self.apps.clear(app, context);
                 self.ask_again();
                 moved = true;
             }
@@ -375,8 +376,8 @@ impl<D: Device> Disk<D> {
     }
 
     fn poll_core(&mut self, now: Instant) -> Option<Action<Command>> {
-        self.told = self.told.max(now);
-        self.core.poll_with(self.told, &mut Asker::new(&mut self.apps, self.sector))
+        self.core_time = self.core_time.max(now);
+        self.core.poll_with(self.core_time, &mut AppBuffers::new(&mut self.apps, self.sector))
     }
 
     fn act(&mut self, action: Action<Command>, now: Instant) {
@@ -394,8 +395,8 @@ impl<D: Device> Disk<D> {
     }
 
     /// Ends a request, successfully or not.
-    fn finish(&mut self, turn: Turn, now: Instant) {
-        let Some(request) = self.requests.remove(turn) else { return };
+    fn finish(&mut self, seq: RequestSeq, now: Instant) {
+        let Some(request) = self.requests.remove(seq) else { return };
         if self.changing && !self.requests.are_changing() {
             self.changing = false;
             self.apps.set_changing(false);
@@ -415,25 +416,25 @@ impl<D: Device> Disk<D> {
     }
 
     /// Begins a request that no other request blocks any more.
-    fn begin(&mut self, turn: Turn) {
-        let Some(request) = self.requests.get_mut(turn) else { return };
+    fn begin(&mut self, seq: RequestSeq) {
+        let Some(request) = self.requests.get_mut(seq) else { return };
         match self.apps.fenced(request.range) {
             _ if matches!(request.ask, Ask::Flush) => {}
             (Fence::Open, _) => {}
             (Fence::Wait, _) => {
                 request.state = State::Held;
-                self.held.push(turn);
+                self.held.push(seq);
                 return;
             }
             (Fence::Closed, who) => {
                 let why = who.map_or_else(String::new, |app| app.fence());
                 request.failure = Some(Failure::Taken(why));
-                return self.finish(turn, self.told);
+                return self.finish(seq, self.core_time);
             }
         }
         if request.changes() && self.apps.hold(&mut self.core, &mut self.blocks, request.range) {
             request.state = State::Held;
-            self.held.push(turn);
+            self.held.push(seq);
             return;
         }
         request.state = State::Begun;
@@ -443,17 +444,17 @@ impl<D: Device> Disk<D> {
         }
         let op = match &request.ask {
             Ask::Read => Op::Read,
-            Ask::Write { .. } if request.background => return self.begin_write_in_background(turn),
+            Ask::Write { .. } if request.background => return self.begin_write_in_background(seq),
             Ask::Write { .. } => Op::Write,
             Ask::Discard | Ask::Flush | Ask::WriteZeroes { .. } => {
                 let ask = request.ask.clone();
-                return self.commands.push(self.told, Errand::Request(turn), range, ask);
+                return self.commands.push(self.core_time, CommandOrigin::Request(seq), range, ask);
             }
         };
-        let submitted = self.core.submit(self.told, Request { id: RequestId::new(turn), op, range });
+        let submitted = self.core.submit(self.core_time, Request { id: RequestId::new(seq), op, range });
         if let Err(SubmitError::Full { .. }) = submitted {
             request.state = State::Queued;
-            self.queued.push_back(turn);
+            self.queued.push_back(seq);
         }
     }
 
@@ -474,15 +475,15 @@ impl<D: Device> Disk<D> {
             }
         }
         self.counters.delivered(&record);
-        let world = World { core: &mut self.core, blocks: &mut self.blocks };
-        self.apps.done(world, &record, &bytes, now);
+        let context = CallContext { core: &mut self.core, blocks: &mut self.blocks };
+        self.apps.done(context, &record, &bytes, now);
         self.ask_again();
     }
 
     /// Tries again for held writes.
     fn ask_again(&mut self) {
-        for turn in std::mem::take(&mut self.held) {
-            self.begin(turn);
+        for seq in std::mem::take(&mut self.held) {
+            self.begin(seq);
         }
         let fenced = self.background().map(Background::take_fenced).unwrap_or_default();
         for (id, asked) in fenced {

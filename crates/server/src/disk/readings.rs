@@ -1,11 +1,11 @@
 //! Readings of the disk for a probe, which characterises it while it serves.
 //!
-//! The probe needs the times of commands that the drive did nothing beside. A reading is sent when no other command is at the
-//! device and the core [permits](scheduler::OutsideDrive::read_for_host) it; its times count unless the device answered
-//! another command meanwhile.
+//! The probe needs the times of commands that the drive did nothing beside. A reading is sent when no other command is
+//! at the device and the core [permits](scheduler::OutsideDrive::read_for_host) it; its times count unless the device
+//! answered another command meanwhile.
 
 use super::Disk;
-use super::commands::Errand;
+use super::commands::CommandOrigin;
 use device::{Ask, Device, Failure};
 use scheduler::CommandId;
 use std::fmt;
@@ -65,7 +65,7 @@ pub(super) struct Readings {
     /// When to look again.
     due: Option<Instant>,
     /// The receiver of requests for a probe.
-    bell: Option<Box<dyn Fn() + Send>>,
+    waker: Option<Box<dyn Fn() + Send>>,
 }
 
 impl fmt::Debug for Readings {
@@ -75,12 +75,12 @@ impl fmt::Debug for Readings {
 }
 
 impl Readings {
-    pub fn set_bell(&mut self, bell: Option<Box<dyn Fn() + Send>>) {
-        self.bell = bell;
+    pub fn set_waker(&mut self, waker: Option<Box<dyn Fn() + Send>>) {
+        self.waker = waker;
     }
 
     pub fn ring(&self) -> bool {
-        self.bell.as_ref().map(|bell| bell()).is_some()
+        self.waker.as_ref().map(|waker| waker()).is_some()
     }
 
     /// Returns when the waiting reading is to be looked at again.
@@ -89,8 +89,8 @@ impl Readings {
     }
 
     /// Records that a command is sent to the device at `now`.
-    pub fn sees_sent(&mut self, errand: &Errand, now: Instant) {
-        let id = errand.command();
+    pub fn sees_sent(&mut self, origin: &CommandOrigin, now: Instant) {
+        let id = origin.command();
         match self.asked.as_mut().and_then(|asked| asked.sent.as_mut()) {
             Some((own, at)) if id == Some(*own) => *at = now,
             _ => self.others = true,
@@ -98,16 +98,16 @@ impl Readings {
     }
 
     /// Records that the device has answered a command.
-    pub fn sees_answered(&mut self, errand: &Errand) {
+    pub fn sees_answered(&mut self, origin: &CommandOrigin) {
         if let Some(asked) = &mut self.asked
             && let Some((own, _)) = asked.sent
         {
-            asked.disturbed |= errand.command() != Some(own);
+            asked.disturbed |= origin.command() != Some(own);
         }
     }
 
-    /// Tells the result of the command if it is the reading's. A reading that was disturbed is begun again, unless it counts
-    /// only behind the last one.
+    /// Tells the result of the command if it is the reading's. A reading that was disturbed is begun again, unless it
+    /// counts only behind the last one.
     pub fn ended(&mut self, id: CommandId, at: Instant, failure: Option<&Failure>) {
         let Some(asked) = self.asked.take_if(|asked| asked.sent.is_some_and(|(own, _)| own == id)) else {
             return;
@@ -135,12 +135,12 @@ impl<D: Device> Disk<D> {
     pub fn want_readings(&mut self, wanted: bool) {
         self.core.core.want_readings(wanted);
         if !wanted {
-            self.readings = Readings { bell: self.readings.bell.take(), ..Readings::default() };
+            self.readings = Readings { waker: self.readings.waker.take(), ..Readings::default() };
         }
     }
 
-    /// Reads sectors for a probe as soon as the bound on harm permits it and nothing else is at the device, and tells the times.
-    /// A reading that waits is dropped by the next one, and by the end of [readings](Self::want_readings).
+    /// Reads sectors for a probe as soon as the bound on harm permits it and nothing else is at the device, and tells
+    /// the times. A reading that waits is dropped by the next one, and by the end of [readings](Self::want_readings).
     ///
     /// A disk that is [recorded](Self::record) has none: `tell` is dropped.
     pub fn read(
@@ -149,7 +149,7 @@ impl<D: Device> Disk<D> {
         reading: Reading,
         tell: impl FnOnce(ReadingResult) + Send + 'static,
     ) {
-        if self.core.tape.is_some() {
+        if self.core.recorder.is_some() {
             return;
         }
         self.device.advance(now);
@@ -169,13 +169,13 @@ impl<D: Device> Disk<D> {
             return true;
         }
         let mut command = None;
-        self.told = self.told.max(now);
+        self.core_time = self.core_time.max(now);
         if self.commands.are_none() {
             self.readings.due = if now < reading.at {
                 Some(reading.at)
             } else {
-                command = self.core.core.read_for_host(self.told, reading.range);
-                let later = command.is_none().then(|| self.core.core.reading_at(self.told));
+                command = self.core.core.read_for_host(self.core_time, reading.range);
+                let later = command.is_none().then(|| self.core.core.reading_at(self.core_time));
                 later.flatten().filter(|at| now < *at)
             };
         }
@@ -183,7 +183,7 @@ impl<D: Device> Disk<D> {
         self.readings.asked = Some(HostReading { sent, ..asked });
         let Some(command) = command else { return false };
         self.readings.others = false;
-        self.commands.push(now, Errand::Command(command, None), command.range, Ask::Read);
+        self.commands.push(now, CommandOrigin::Command(command, None), command.range, Ask::Read);
         true
     }
 }

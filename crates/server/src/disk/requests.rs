@@ -7,8 +7,8 @@ use device::{Ask, Failure};
 use std::collections::BTreeMap;
 use units::{Instant, Lbn, LbnRange};
 
-/// A request's place in the order of arrival.
-pub(super) type Turn = u64;
+/// A request's number in the order of arrival.
+pub(super) type RequestSeq = u64;
 
 /// The state of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,12 +47,12 @@ impl Request {
 
 #[derive(Debug, Default)]
 pub(super) struct Requests {
-    all: BTreeMap<Turn, Request>,
+    all: BTreeMap<RequestSeq, Request>,
     /// The ranges by their beginning: the end, and whether the request changes the disk.
-    places: BTreeMap<(Lbn, Turn), (Lbn, bool)>,
+    places: BTreeMap<(Lbn, RequestSeq), (Lbn, bool)>,
     /// The length of the longest range: a search for overlaps starts this far before a place.
     longest: u64,
-    next: Turn,
+    next: RequestSeq,
     /// The number of requests that change the disk.
     changing: usize,
     /// The number of requests that can wait.
@@ -61,8 +61,8 @@ pub(super) struct Requests {
 
 impl Requests {
     /// Adds a request; a flush has no range.
-    pub fn add(&mut self, id: u64, range: LbnRange, ask: Ask, arrived: Instant) -> Turn {
-        let turn = self.next;
+    pub fn add(&mut self, id: u64, range: LbnRange, ask: Ask, arrived: Instant) -> RequestSeq {
+        let seq = self.next;
         self.next += 1;
         let request = Request {
             id,
@@ -77,20 +77,20 @@ impl Requests {
         if !matches!(request.ask, Ask::Flush) {
             self.longest = self.longest.max(range.len().get());
             self.changing += usize::from(request.changes());
-            self.places.insert((range.start(), turn), (range.end(), request.changes()));
+            self.places.insert((range.start(), seq), (range.end(), request.changes()));
         }
-        self.all.insert(turn, request);
-        turn
+        self.all.insert(seq, request);
+        seq
     }
 
     /// Adds a write that can wait.
-    pub fn add_background(&mut self, id: u64, range: LbnRange, ask: Ask, arrived: Instant) -> Turn {
-        let turn = self.add(id, range, ask, arrived);
-        if let Some(request) = self.all.get_mut(&turn) {
+    pub fn add_background(&mut self, id: u64, range: LbnRange, ask: Ask, arrived: Instant) -> RequestSeq {
+        let seq = self.add(id, range, ask, arrived);
+        if let Some(request) = self.all.get_mut(&seq) {
             request.background = true;
             self.background += 1;
         }
-        turn
+        seq
     }
 
     /// Returns the number of requests of the foreground.
@@ -99,20 +99,17 @@ impl Requests {
     }
 
     /// Returns the begun writes that can wait, with their ranges.
-    pub fn begun_in_background(&self) -> impl Iterator<Item = (Turn, LbnRange)> {
+    pub fn begun_in_background(&self) -> impl Iterator<Item = (RequestSeq, LbnRange)> {
         let begun = |request: &Request| request.background && request.state == State::Begun;
-        self.all
-            .iter()
-            .filter(move |(_, request)| begun(request))
-            .map(|(turn, request)| (*turn, request.range))
+        self.all.iter().filter(move |(_, request)| begun(request)).map(|(seq, request)| (*seq, request.range))
     }
 
     /// Returns whether a request of the foreground waits for this one.
-    pub fn is_awaited(&self, turn: Turn) -> bool {
-        self.all.get(&turn).is_some_and(|request| {
+    pub fn is_awaited(&self, seq: RequestSeq) -> bool {
+        self.all.get(&seq).is_some_and(|request| {
             let changes = request.changes();
             self.over(request.range).any(|(other, writes)| {
-                other > turn
+                other > seq
                     && (writes || changes)
                     && self.all.get(&other).is_some_and(|other| !other.background)
             })
@@ -130,14 +127,14 @@ impl Requests {
         self.changing > 0
     }
 
-    pub fn get_mut(&mut self, turn: Turn) -> Option<&mut Request> {
-        self.all.get_mut(&turn)
+    pub fn get_mut(&mut self, seq: RequestSeq) -> Option<&mut Request> {
+        self.all.get_mut(&seq)
     }
 
     /// Removes a request that is done.
-    pub fn remove(&mut self, turn: Turn) -> Option<Request> {
-        let request = self.all.remove(&turn)?;
-        let place = self.places.remove(&(request.range.start(), turn));
+    pub fn remove(&mut self, seq: RequestSeq) -> Option<Request> {
+        let request = self.all.remove(&seq)?;
+        let place = self.places.remove(&(request.range.start(), seq));
         self.changing -= usize::from(place.is_some_and(|(_, changes)| changes));
         self.background -= usize::from(request.background);
         if self.places.is_empty() {
@@ -147,27 +144,27 @@ impl Requests {
     }
 
     /// Returns the requests that overlap a range, and whether they change the disk.
-    fn over(&self, range: LbnRange) -> impl Iterator<Item = (Turn, bool)> {
+    fn over(&self, range: LbnRange) -> impl Iterator<Item = (RequestSeq, bool)> {
         let from = Lbn::new(range.start().get().saturating_sub(self.longest));
         let places = self.places.range((from, 0)..(range.end(), 0));
         places
             .filter(move |(_, (end, _))| *end > range.start())
-            .map(|(&(_, turn), &(_, writes))| (turn, writes))
+            .map(|(&(_, seq), &(_, writes))| (seq, writes))
     }
 
     /// Returns whether an older request has to be done first.
-    pub fn is_blocked(&self, turn: Turn) -> bool {
-        self.all.get(&turn).is_some_and(|request| {
+    pub fn is_blocked(&self, seq: RequestSeq) -> bool {
+        self.all.get(&seq).is_some_and(|request| {
             let changes = request.changes();
-            self.over(request.range).any(|(other, writes)| other < turn && (writes || changes))
+            self.over(request.range).any(|(other, writes)| other < seq && (writes || changes))
         })
     }
 
     /// Returns the waiting requests over a range, in order of arrival, that no longer have to wait.
-    pub fn unblocked(&self, range: LbnRange) -> Vec<Turn> {
-        let waits = |turn: &Turn| self.all.get(turn).is_some_and(|request| request.state == State::Waits);
-        let mut free: Vec<Turn> = self.over(range).map(|(turn, _)| turn).filter(waits).collect();
-        free.retain(|turn| !self.is_blocked(*turn));
+    pub fn unblocked(&self, range: LbnRange) -> Vec<RequestSeq> {
+        let waits = |seq: &RequestSeq| self.all.get(seq).is_some_and(|request| request.state == State::Waits);
+        let mut free: Vec<RequestSeq> = self.over(range).map(|(seq, _)| seq).filter(waits).collect();
+        free.retain(|seq| !self.is_blocked(*seq));
         free.sort_unstable();
         free
     }
@@ -186,13 +183,13 @@ mod tests {
             done in prop::collection::vec(any::<prop::sample::Index>(), 0..30),
         ) {
             let mut index = Requests::default();
-            let mut naive: Vec<(Turn, LbnRange, bool)> = Vec::new();
+            let mut naive: Vec<(RequestSeq, LbnRange, bool)> = Vec::new();
             for (start, len, write) in requests {
                 let range = LbnRange::new(Lbn::new(start), Sectors::new(len));
                 let ask = if write { Ask::Write { bytes: Vec::new(), through: false } } else { Ask::Read };
                 naive.push((index.add(0, range, ask, Instant::ZERO), range, write));
             }
-            let blocked = |naive: &[(Turn, LbnRange, bool)], at: usize| {
+            let blocked = |naive: &[(RequestSeq, LbnRange, bool)], at: usize| {
                 let (_, range, write) = naive[at];
                 naive[..at].iter().any(|(_, other, writes)| other.overlaps(range) && (*writes || write))
             };
@@ -200,12 +197,12 @@ mod tests {
                 if naive.is_empty() {
                     break;
                 }
-                let (turn, range, _) = naive.remove(which.index(naive.len()));
-                index.remove(turn);
-                for (at, (turn, ..)) in naive.iter().enumerate() {
-                    prop_assert_eq!(index.is_blocked(*turn), blocked(&naive, at));
+                let (seq, range, _) = naive.remove(which.index(naive.len()));
+                index.remove(seq);
+                for (at, (seq, ..)) in naive.iter().enumerate() {
+                    prop_assert_eq!(index.is_blocked(*seq), blocked(&naive, at));
                 }
-                let free: Vec<Turn> = (0..naive.len())
+                let free: Vec<RequestSeq> = (0..naive.len())
                     .filter(|at| naive[*at].1.overlaps(range) && !blocked(&naive, *at))
                     .map(|at| naive[at].0)
                     .collect();

@@ -1,8 +1,8 @@
 //! The disk as a device for its server.
 
-use super::apps::World;
+use super::apps::CallContext;
 use super::background::Asked;
-use super::requests::Turn;
+use super::requests::RequestSeq;
 use super::{Disk, bytes_of};
 use device::{Abilities, Answer, Ask, BackgroundRequest, Device, Ended, Failure, Run, Work};
 use units::{Bytes, Instant, LbnRange, Sectors};
@@ -36,14 +36,14 @@ impl<D: Device> Device for Disk<D> {
     fn ask(&mut self, now: Instant, id: u64, range: LbnRange, ask: Ask) {
         self.device.advance(now);
         self.pump(now);
-        self.told = self.told.max(now);
+        self.core_time = self.core_time.max(now);
         if let Some(failure) = self.refused(range, &ask) {
             self.counters.refused();
             self.answers.push_back(Answer { id, at: now, result: Err(failure) });
             return;
         }
-        let turn = self.requests.add(id, range, ask, now);
-        self.added(turn);
+        let seq = self.requests.add(id, range, ask, now);
+        self.added(seq);
         self.pump(now);
     }
 
@@ -51,7 +51,7 @@ impl<D: Device> Device for Disk<D> {
         if request.snapshot.is_some() {
             self.device.advance(now);
             self.pump(now);
-            self.told = self.told.max(now);
+            self.core_time = self.core_time.max(now);
             self.ask_snapshot(&request);
             return self.pump(now);
         }
@@ -61,7 +61,7 @@ impl<D: Device> Device for Disk<D> {
         }
         self.device.advance(now);
         self.pump(now);
-        self.told = self.told.max(now);
+        self.core_time = self.core_time.max(now);
         let refused = self.refused(range, &ask);
         match (ask, refused) {
             (Ask::Read, None) => self.begin_in_background(id, Asked { client, range, arrived: now }),
@@ -71,13 +71,13 @@ impl<D: Device> Device for Disk<D> {
                 self.answers.push_back(Answer { id, at: now, result: Ok(Vec::new()) });
             }
             (ask @ Ask::Write { .. }, None) => {
-                let turn = self.requests.add_background(id, range, ask, now);
-                self.added(turn);
+                let seq = self.requests.add_background(id, range, ask, now);
+                self.added(seq);
             }
             // A flush covers writes that were acknowledged, so it cannot wait; a discard moves no head.
             (ask @ (Ask::Flush | Ask::Discard | Ask::WriteZeroes { .. }), None) => {
-                let turn = self.requests.add(id, range, ask, now);
-                self.added(turn);
+                let seq = self.requests.add(id, range, ask, now);
+                self.added(seq);
             }
         }
         self.pump(now);
@@ -102,8 +102,8 @@ impl<D: Device> Device for Disk<D> {
     fn leave(&mut self, now: Instant, client: u64) -> Vec<u64> {
         self.device.advance(now);
         self.pump(now);
-        let world = World { core: &mut self.core, blocks: &mut self.blocks };
-        let mut left = self.apps.leave(world, client);
+        let context = CallContext { core: &mut self.core, blocks: &mut self.blocks };
+        let mut left = self.apps.leave(context, client);
         if let Some(place) = self.background {
             let its = self.call(place, now, |background, sessions| background.leave(sessions, client));
             left.extend(its.unwrap_or_default());
@@ -152,15 +152,15 @@ impl<D: Device> Device for Disk<D> {
 
 impl<D: Device> Disk<D> {
     /// Begins a request that has been added, unless an older one has to be done first.
-    fn added(&mut self, turn: Turn) {
+    fn added(&mut self, seq: RequestSeq) {
         if self.requests.are_changing() && !self.changing {
             self.changing = true;
             self.apps.set_changing(true);
         }
-        if self.requests.is_blocked(turn) {
+        if self.requests.is_blocked(seq) {
             self.hurry_awaited_writes();
         } else {
-            self.begin(turn);
+            self.begin(seq);
         }
     }
 

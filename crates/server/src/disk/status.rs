@@ -93,7 +93,7 @@ impl Latency {
 
 /// Background bytes by the source of the time for them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Space {
+pub struct BackgroundBytes {
     /// In gaps of the foreground: free.
     pub gap_bytes: u64,
     /// In idle time.
@@ -117,13 +117,14 @@ pub struct Gaps {
     pub used: u64,
     /// Gaps among those for which the request has waited one more revolution.
     pub bought: u64,
-    /// The commands for requests that were done while no gap was examined, by the name of the reason ([`Caution::name`]).
+    /// The commands for requests that were done while no gap was examined, by the name of the reason
+    /// ([`Caution::name`]).
     pub passed_over: BTreeMap<&'static str, u64>,
 }
 
 /// The accuracy of the core's predictions.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Foresight {
+pub struct PredictionStatus {
     /// Commands that were compared.
     pub commands: u64,
     /// Commands that took whole revolutions longer than predicted: missed revolutions.
@@ -140,7 +141,7 @@ pub struct Foresight {
 
 /// The harm to the foreground.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Paid {
+pub struct HarmStatus {
     /// The foreground's time at the head, in microseconds.
     pub foreground_us: f64,
     /// The part of it lost to the background, at most.
@@ -149,7 +150,7 @@ pub struct Paid {
     pub share: f64,
 }
 
-impl Paid {
+impl HarmStatus {
     fn of(harm: Harm) -> Self {
         let us = |time: Duration| time.as_nanos() as f64 / 1e3;
         Self { foreground_us: us(harm.foreground), lost_us: us(harm.late), share: harm.share() }
@@ -234,15 +235,15 @@ pub struct DiskStatus {
     /// Foreground requests that are not answered yet.
     pub outstanding: usize,
     /// The background's share.
-    pub background: Space,
+    pub background: BackgroundBytes,
     /// The use of gaps.
     pub gaps: Gaps,
     /// The accuracy of the predictions of the device's times.
-    pub foresight: Foresight,
+    pub foresight: PredictionStatus,
     /// The harm of detours that ended too late, at most.
-    pub detours: Paid,
+    pub detours: HarmStatus,
     /// The harm of work in idle time.
-    pub idle: Paid,
+    pub idle: HarmStatus,
     /// The bound on both shares together (`harm_percent` as a share), if there is one.
     pub harm_bound: Option<f64>,
     /// The cost of background work, measured, if it is.
@@ -304,7 +305,7 @@ pub(super) struct Counters {
     failed: u64,
     timed_out: u64,
     bytes: [u64; 2],
-    space: Space,
+    space: BackgroundBytes,
     /// The end of the last command.
     until: Instant,
     /// The time of requests, of gaps, of idle time, and of others.
@@ -335,7 +336,7 @@ impl Counters {
             failed: 0,
             timed_out: 0,
             bytes: [0; 2],
-            space: Space::default(),
+            space: BackgroundBytes::default(),
             until: Instant::ZERO,
             spent: [Duration::ZERO; 4],
             movement: Movement::default(),
@@ -457,7 +458,7 @@ impl Counters {
         let &Waits { outstanding, parts_kept, unanswered } = waits;
         let plans = core.planner_stats();
         let record = core.prediction_errors();
-        let foresight = Foresight {
+        let foresight = PredictionStatus {
             commands: record.count(),
             late: record.late(),
             early: record.early(),
@@ -480,7 +481,7 @@ impl Counters {
             timed_out: self.timed_out,
             unanswered,
             failing: (unanswered > 0).then_some("it does not answer"),
-            background: Space { parts_kept, ..self.space },
+            background: BackgroundBytes { parts_kept, ..self.space },
             gaps: Gaps {
                 seen: plans.gaps,
                 used: plans.detours,
@@ -488,8 +489,8 @@ impl Counters {
                 passed_over: self.passed_over.clone(),
             },
             foresight,
-            detours: Paid::of(core.detour_harm()),
-            idle: Paid::of(core.harm()),
+            detours: HarmStatus::of(core.detour_harm()),
+            idle: HarmStatus::of(core.harm()),
             harm_bound: core.harm_bound_ppm().map(|ppm| f64::from(ppm) / 1e6),
             measured: core.audit_report().map(Measured::from),
             caution: core.caution().map(Caution::name),

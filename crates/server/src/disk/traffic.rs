@@ -1,9 +1,9 @@
 //! Commands between the core and the device, and their bytes.
 
-use super::apps::{Spare, World};
+use super::apps::{CallContext, Spare};
 use super::blocks::within;
-use super::commands::{Errand, Sent, blamed};
-use super::requests::Turn;
+use super::commands::{CommandOrigin, Sent, blamed};
+use super::requests::RequestSeq;
 use super::{Disk, bytes_of};
 use device::{Answer, Ask, Device, Failure};
 use scheduler::{Command, Outcome, Purpose};
@@ -13,29 +13,29 @@ use units::{Bytes, Duration, Instant, LbnRange, Op, RequestId};
 impl<D: Device> Disk<D> {
     /// Queues a command of the core; a write gets its bytes.
     pub(super) fn command(&mut self, command: Command, now: Instant) {
-        let turn = command.request.map(RequestId::get);
+        let seq = command.request.map(RequestId::get);
         let ask = match command.op {
             Op::Read => Ask::Read,
-            Op::Write => match self.content_of(&command, turn) {
+            Op::Write => match self.content_of(&command, seq) {
                 Some((bytes, through)) => Ask::Write { bytes, through },
                 None => {
                     debug_assert!(false, "nobody was asked for what is written to {}", command.range);
                     error!(range = %command.range, "a background write without its bytes; it is not done");
                     let outcome = Outcome::NoData(command.range.start());
-                    return self.core.command_done(self.told, command.id, outcome);
+                    return self.core.command_done(self.core_time, command.id, outcome);
                 }
             },
         };
-        self.commands.push(now, Errand::Command(command, turn), command.range, ask);
+        self.commands.push(now, CommandOrigin::Command(command, seq), command.range, ask);
     }
 
     /// Returns the bytes that a command writes, and whether through to the medium. `None` if bytes are missing, which
     /// is a defect.
-    fn content_of(&mut self, command: &Command, turn: Option<Turn>) -> Option<(Vec<u8>, bool)> {
+    fn content_of(&mut self, command: &Command, seq: Option<RequestSeq>) -> Option<(Vec<u8>, bool)> {
         let range = command.range;
         let mut all = Vec::new();
         let (mut own, mut through) = (None, false);
-        if let Some(request) = turn.and_then(|turn| self.requests.get_mut(turn))
+        if let Some(request) = seq.and_then(|seq| self.requests.get_mut(seq))
             && let Ask::Write { bytes, through: wanted } = &mut request.ask
         {
             through = *wanted;
@@ -56,18 +56,18 @@ impl<D: Device> Disk<D> {
     /// Sends the commands that nothing blocks. Returns whether there were any.
     pub(super) fn send(&mut self, now: Instant) -> bool {
         let mut any = false;
-        while let Some((errand, range, ask)) = self.commands.next() {
+        while let Some((origin, range, ask)) = self.commands.next() {
             any = true;
-            let written = match (&errand, &ask) {
-                (Errand::Command(command, _), Ask::Write { bytes, .. }) => {
+            let written = match (&origin, &ask) {
+                (CommandOrigin::Command(command, _), Ask::Write { bytes, .. }) => {
                     let wanted = self.blocks.touches(range)
                         || self.core.parts(command.id).iter().any(|part| part.op == Op::Read);
                     wanted.then(|| bytes.clone())
                 }
                 _ => None,
             };
-            self.readings.sees_sent(&errand, now);
-            let name = self.commands.sent(now, errand, range, &ask, written);
+            self.readings.sees_sent(&origin, now);
+            let name = self.commands.sent(now, origin, range, &ask, written);
             self.device.ask(now, name, range, ask);
         }
         any
@@ -75,40 +75,40 @@ impl<D: Device> Disk<D> {
 
     /// Handles an answer of the device.
     pub(super) fn answered(&mut self, answer: Answer, now: Instant) {
-        let Some(Sent { errand, range, since, writes, written }) = self.commands.done(answer.id) else {
+        let Some(Sent { origin, range, since, writes, written }) = self.commands.done(answer.id) else {
             return;
         };
-        self.readings.sees_answered(&errand);
-        let purpose = match &errand {
-            Errand::Command(command, _) => Some(command.purpose),
-            Errand::Request(_) | Errand::Flush(_) | Errand::Nobody => None,
+        self.readings.sees_answered(&origin);
+        let purpose = match &origin {
+            CommandOrigin::Command(command, _) => Some(command.purpose),
+            CommandOrigin::Request(_) | CommandOrigin::Flush(_) | CommandOrigin::GivenUp => None,
         };
         self.counters.spent(&self.core.core, purpose, range, writes, since, answer.at);
         if writes && let Some(background) = self.background() {
             background.overwritten(range);
         }
-        match errand {
-            Errand::Command(command, turn) => {
-                self.told = self.told.max(answer.at);
-                if turn.is_none() && command.purpose == Purpose::Foreground && answer.result.is_ok() {
+        match origin {
+            CommandOrigin::Command(command, seq) => {
+                self.core_time = self.core_time.max(answer.at);
+                if seq.is_none() && command.purpose == Purpose::Foreground && answer.result.is_ok() {
                     self.promoted(&command, answer.at.saturating_since(since));
                 }
                 self.readings.ended(command.id, answer.at, answer.result.as_ref().err());
-                self.command_done(&command, turn, answer.result, written);
+                self.command_done(&command, seq, answer.result, written);
                 self.look(now);
             }
-            Errand::Request(turn) => {
-                if let (Err(failure), Some(request)) = (answer.result, self.requests.get_mut(turn)) {
+            CommandOrigin::Request(seq) => {
+                if let (Err(failure), Some(request)) = (answer.result, self.requests.get_mut(seq)) {
                     request.failure = Some(failure);
                 }
-                self.finish(turn, now);
+                self.finish(seq, now);
             }
-            Errand::Flush(app) => {
+            CommandOrigin::Flush(app) => {
                 debug_assert!(range.is_empty());
-                let world = World { core: &mut self.core, blocks: &mut self.blocks };
-                self.apps.flushed(app, world, answer.result.as_ref().map(|_| ()));
+                let context = CallContext { core: &mut self.core, blocks: &mut self.blocks };
+                self.apps.flushed(app, context, answer.result.as_ref().map(|_| ()));
             }
-            Errand::Nobody => {
+            CommandOrigin::GivenUp => {
                 let landed = written.filter(|_| answer.result.is_ok());
                 self.answered_late(range, since, now, landed.as_deref());
             }
@@ -137,15 +137,15 @@ impl<D: Device> Disk<D> {
     fn command_done(
         &mut self,
         command: &Command,
-        turn: Option<Turn>,
+        seq: Option<RequestSeq>,
         result: Result<Vec<u8>, Failure>,
         written: Option<Vec<u8>>,
     ) {
         let Command { id, op, range, .. } = *command;
         let failure = match result {
             Ok(read) => {
-                self.counters.done(command, turn.is_none(), self.sector);
-                self.moved(command, turn);
+                self.counters.done(command, seq.is_none(), self.sector);
+                self.moved(command, seq);
                 let bytes = if op.is_write() { written } else { Some(read) };
                 if let Some(bytes) = bytes {
                     if op.is_write() {
@@ -155,7 +155,7 @@ impl<D: Device> Disk<D> {
                         self.blocks.keep(part, range, &bytes);
                     }
                     if let Some(request) =
-                        turn.and_then(|turn| self.requests.get_mut(turn)).filter(|_| !op.is_write())
+                        seq.and_then(|seq| self.requests.get_mut(seq)).filter(|_| !op.is_write())
                     {
                         request.read = cut(bytes, range, request.range, self.sector);
                     }
@@ -166,10 +166,10 @@ impl<D: Device> Disk<D> {
         };
         let outcome = failure.as_ref().map_or(Outcome::Done, |f| Outcome::NoData(blamed(f, command)));
         // An earlier failure was of a request merged with it, not its own.
-        if let Some(request) = turn.and_then(|turn| self.requests.get_mut(turn)) {
+        if let Some(request) = seq.and_then(|seq| self.requests.get_mut(seq)) {
             request.failure = failure;
         }
-        self.core.command_done(self.told, id, outcome);
+        self.core.command_done(self.core_time, id, outcome);
     }
 
     /// Records the time of a command that was sent for promoted blocks, if they are of background requests.
@@ -189,12 +189,12 @@ impl<D: Device> Disk<D> {
 
     /// Reports to each application the bytes of its blocks that a command has moved, unless they were promoted to
     /// foreground work.
-    fn moved(&mut self, command: &Command, turn: Option<Turn>) {
+    fn moved(&mut self, command: &Command, seq: Option<RequestSeq>) {
         let when = match command.purpose {
             Purpose::Idle { .. } => Spare::Idle,
             Purpose::Background { .. } | Purpose::Foreground => Spare::Gap,
         };
-        let promoted = command.foreground.filter(|_| turn.is_none());
+        let promoted = command.foreground.filter(|_| seq.is_none());
         let Self { core, apps, sector, .. } = self;
         for part in core.parts(command.id) {
             if promoted.is_none_or(|own| !own.covers(part.part)) {

@@ -1,7 +1,7 @@
 //! This machine's kernel as one more client of a disk, whose requests are carried like any other's.
 
 use super::Exporter;
-use crate::carry::{Begun, Carried, DeviceFacts, From};
+use crate::active_request::{ActiveRequest, DeviceFacts, RequestOrigin, RequestStart};
 use device::{
     Ask, BackgroundRequest, Device, Failure, KERNEL_SECTOR, KernelError, KernelOp, KernelQueue,
     KernelRequest, Token, Work,
@@ -91,7 +91,7 @@ impl<D: Device> Exporter<D> {
         for (tag, result) in state.results.drain(..) {
             kernel.queue.answer(tag, result.as_deref().map_err(|error| *error));
         }
-        kernel.live = kernel.queue.turn()?;
+        kernel.live = kernel.queue.exchange()?;
         if !kernel.live && !self.stopping {
             warn!(background, "the kernel has let go of the block device");
         }
@@ -103,7 +103,7 @@ impl<D: Device> Exporter<D> {
         }
         let state = &mut self.kernels[usize::from(background)];
         if kernel.live && state.waiting.is_none() {
-            state.waiting = Some(self.ring.start(Work::Readable(kernel.queue.wire()))?);
+            state.waiting = Some(self.ring.start(Work::Readable(kernel.queue.descriptor()))?);
         }
         Ok(asked)
     }
@@ -112,18 +112,18 @@ impl<D: Device> Exporter<D> {
     fn asked_by_kernel(&mut self, asked: KernelRequest, background: bool, waits: bool) {
         let tag = asked.tag;
         let writes = if background { self.background_writes } else { self.writes };
-        let from = From::Kernel { background, tag };
+        let from = RequestOrigin::Kernel { background, tag };
         let begun = request(asked, &self.target, writes).map(|request| self.target.begin(from, request));
         let error = match begun {
-            Ok(Begun::Asks(mut carried, range, ask)) if waits => {
-                carried.background = true;
-                let bytes = carried.request.weight() as u64;
-                return self.background_turns.push(KERNEL, bytes, (carried, range, ask));
+            Ok(RequestStart::Asks(mut active, range, ask)) if waits => {
+                active.background = true;
+                let bytes = active.request.weight() as u64;
+                return self.background_queue.push(KERNEL, bytes, (active, range, ask));
             }
-            Ok(Begun::Asks(carried, range, ask)) => return self.ask(carried, range, ask),
+            Ok(RequestStart::Asks(active, range, ask)) => return self.ask(active, range, ask),
             // The kernel never asks for extents.
-            Ok(Begun::Runs(..)) => KernelError::NotSupported,
-            Ok(Begun::Refused(_, errno, _)) => refusal(errno),
+            Ok(RequestStart::Runs(..)) => KernelError::NotSupported,
+            Ok(RequestStart::Refused(_, errno, _)) => refusal(errno),
             Err(error) => error,
         };
         self.answer_kernel(background, tag, Err(error));
@@ -139,14 +139,14 @@ impl<D: Device> Exporter<D> {
     pub(super) fn answered_to_kernel(
         &mut self,
         (background, tag): (bool, u16),
-        carried: &Carried,
+        active: &ActiveRequest,
         result: Result<Vec<u8>, Failure>,
     ) {
         if let Err(failure) = &result {
-            warn!(%failure, offset = carried.request.offset, "a request of the kernel failed");
+            warn!(%failure, offset = active.request.offset, "a request of the kernel failed");
         }
-        if carried.background {
-            self.background_turns.done(KERNEL, carried.request.weight() as u64);
+        if active.background {
+            self.background_queue.done(KERNEL, active.request.weight() as u64);
         }
         self.answer_kernel(background, tag, result.map_err(|failure| blame(&failure)));
     }
@@ -154,17 +154,17 @@ impl<D: Device> Exporter<D> {
     /// Ends the requests that wait, because the server ends: the kernel does not remove its device before they are
     /// answered. Those that a program has waited for until now fail.
     pub(super) fn give_up_waiting_of_kernel(&mut self, now: Instant) {
-        let mut left: Vec<Carried> = Vec::new();
+        let mut left: Vec<ActiveRequest> = Vec::new();
         for name in self.disk.leave(now, KERNEL) {
-            if let Some(carried) = self.asked.remove(&name) {
-                self.others -= carried.extra;
-                self.background_turns.done(KERNEL, carried.request.weight() as u64);
-                left.push(carried);
+            if let Some(active) = self.asked.remove(&name) {
+                self.others -= active.extra;
+                self.background_queue.done(KERNEL, active.request.weight() as u64);
+                left.push(active);
             }
         }
-        left.extend(self.background_turns.forget(KERNEL).into_iter().map(|(carried, ..)| carried));
-        for carried in left {
-            if let From::Kernel { background, tag } = carried.from {
+        left.extend(self.background_queue.forget(KERNEL).into_iter().map(|(active, ..)| active));
+        for active in left {
+            if let RequestOrigin::Kernel { background, tag } = active.from {
                 self.answer_kernel(background, tag, Err(KernelError::Io));
             }
         }

@@ -1,8 +1,8 @@
-//! A block device whose requests another thread hands over. libublk has one ring for each thread, so the second device of a
-//! disk has a thread of its own, which only passes requests and results on.
+//! A block device whose requests another thread hands over. libublk has one ring for each thread, so the second device
+//! of a disk has a thread of its own, which only passes requests and results on.
 
 use super::{Exporter, Kernel, ShownCallback};
-use crate::offer::ServeError;
+use crate::export::ServeError;
 use device::{Device, KernelError, KernelQueue, KernelRequest, Ring, Ublk, Work};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::OwnedFd;
@@ -61,11 +61,11 @@ struct RelayedQueue {
 }
 
 impl KernelQueue for RelayedQueue {
-    fn wire(&self) -> Arc<OwnedFd> {
+    fn descriptor(&self) -> Arc<OwnedFd> {
         Arc::clone(&self.readable)
     }
 
-    fn turn(&mut self) -> io::Result<bool> {
+    fn exchange(&mut self) -> io::Result<bool> {
         if std::mem::take(&mut self.has_results) {
             self.waker.wake();
         }
@@ -94,7 +94,7 @@ impl Relay {
     /// Passes requests and results on until the queue is over or the server gone.
     fn run(self, queue: &mut dyn KernelQueue) -> io::Result<()> {
         let mut ring = Ring::new()?;
-        let (woken, wire) = (self.waker.readable()?, queue.wire());
+        let (woken, kernel_wait) = (self.waker.readable()?, queue.descriptor());
         let (mut waker, mut requests) = (None, None);
         loop {
             loop {
@@ -104,7 +104,7 @@ impl Relay {
                     Err(TryRecvError::Disconnected) => return Ok(()),
                 }
             }
-            if !queue.turn()? {
+            if !queue.exchange()? {
                 return Ok(());
             }
             let mut any = false;
@@ -117,7 +117,7 @@ impl Relay {
             if any {
                 self.waker.wake();
             }
-            for (waiting, descriptor) in [(&mut waker, &woken), (&mut requests, &wire)] {
+            for (waiting, descriptor) in [(&mut waker, &woken), (&mut requests, &kernel_wait)] {
                 if waiting.is_none() {
                     *waiting = Some(ring.start(Work::Readable(Arc::clone(descriptor)))?);
                 }
@@ -208,11 +208,11 @@ mod tests {
     }
 
     impl KernelQueue for TestQueue {
-        fn wire(&self) -> Arc<OwnedFd> {
+        fn descriptor(&self) -> Arc<OwnedFd> {
             self.waker.readable().unwrap()
         }
 
-        fn turn(&mut self) -> io::Result<bool> {
+        fn exchange(&mut self) -> io::Result<bool> {
             self.waker.clear();
             loop {
                 match self.requests.try_recv() {
@@ -235,14 +235,14 @@ mod tests {
     /// Waits for the next request on the server's side.
     fn wait(near: &mut RelayedQueue, ring: &mut Ring) -> Option<KernelRequest> {
         loop {
-            let live = near.turn().unwrap();
+            let live = near.exchange().unwrap();
             if let Some(request) = near.next() {
                 return Some(request);
             }
             if !live {
                 return None;
             }
-            ring.start(Work::Readable(near.wire())).unwrap();
+            ring.start(Work::Readable(near.descriptor())).unwrap();
             ring.wait(None).unwrap();
             while ring.next_ended().is_some() {}
         }
@@ -266,7 +266,7 @@ mod tests {
                 assert_eq!((request.tag, request.first), (tag, u64::from(tag) * 8));
                 let result = if tag % 2 == 0 { Ok(vec![tag as u8; 4096]) } else { Err(KernelError::Medium) };
                 near.answer(tag, result.as_deref().map_err(|error| *error));
-                assert!(near.turn().unwrap());
+                assert!(near.exchange().unwrap());
                 assert_eq!(answered.recv().unwrap(), (tag, result));
             }
             if queue_ends {

@@ -36,7 +36,7 @@ pub(crate) use end::End;
 pub(crate) use log::{Log, Scan, end_path};
 
 #[cfg(test)]
-pub(crate) mod kit;
+pub(crate) mod faults;
 #[cfg(test)]
 mod tests;
 

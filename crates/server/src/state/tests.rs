@@ -1,9 +1,9 @@
 //! A log is read as it was acknowledged, or reports damage.
 #![allow(clippy::unwrap_used)]
 
-use super::kit::{Harm, Share, harm, harms};
+use super::faults::{FileFault, Share, all_faults, inject};
 use super::{Broken, Damage, Log, LogKind, Scan};
-use crate::desk::tests::memory::MemoryFiles;
+use crate::manager::tests::memory::MemoryFiles;
 use proptest::prelude::*;
 use std::path::Path;
 use workload::random::Stream;
@@ -88,16 +88,16 @@ fn every_damage_to_log_or_end_is_named_and_nothing_else_comes_of_it() {
     }
     for (index, path) in [LOG, END].into_iter().enumerate() {
         let former: Vec<Vec<u8>> = older.iter().map(|both| both[index].clone()).collect();
-        for one in harms(&files.get(path).unwrap(), &former, Share::Every) {
+        for one in all_faults(&files.get(path).unwrap(), &former, Share::Every) {
             let damaged = files.copy();
-            harm(&damaged, path, &one);
+            inject(&damaged, path, &one);
             match read(&damaged) {
                 // One slot is torn, or the end is as before the last record: as after a power cut.
                 Ok(Some((found, _))) => {
                     let like_a_power_cut = path == END
                         && match &one {
-                            Harm::Flip { .. } => true,
-                            Harm::Older(moment, _) => moment + 1 == older.len(),
+                            FileFault::Flip { .. } => true,
+                            FileFault::Older(moment, _) => moment + 1 == older.len(),
                             _ => false,
                         };
                     assert!(like_a_power_cut, "{path} {one:?} was not noticed");
@@ -129,7 +129,7 @@ fn a_record_is_sound_whatever_its_length_and_a_damaged_length_is_noticed() {
     let bytes = files.get(LOG).unwrap();
     for at in (28 + 20 + 5 + 4)..(28 + 20 + 5 + 4 + 4) {
         for by in (0..8).map(|bit| 1 << bit) {
-            harm(&files, LOG, &Harm::Flip { at, by });
+            inject(&files, LOG, &FileFault::Flip { at, by });
             let broken = read(&files).unwrap_err();
             assert!(matches!(broken.damage, Damage::Record { sequence: 2, .. }), "{broken}");
             files.put(LOG, &bytes);
@@ -137,7 +137,8 @@ fn a_record_is_sound_whatever_its_length_and_a_damaged_length_is_noticed() {
     }
 }
 
-/// Its own checksum, its sequence and the end of the log fit: the records behind it do not, since each is chained to the one before.
+/// Its own checksum, its sequence and the end of the log fit: the records behind it do not, since each is chained to
+/// the one before.
 #[test]
 fn a_sound_record_of_another_log_between_others_is_noticed() {
     let written = |middle: &[u8]| {

@@ -2,7 +2,7 @@
 
 use super::files::{Files, How, not_opened};
 use super::source::FileSource;
-use crate::desk::order::News;
+use crate::manager::file_request::FileResult;
 use apps::backup::Point;
 use apps::backup::image::{self, Header, Index};
 use std::path::PathBuf;
@@ -21,15 +21,15 @@ impl Chain {
         paths: &[PathBuf],
         header: &Header,
         capacity: Sectors,
-    ) -> Result<Self, News> {
+    ) -> Result<Self, FileResult> {
         let (mut images, mut onto) = (Vec::new(), None);
         for path in paths {
             let place = path.display().to_string();
-            let refused = |why: String| News::Refused(format!("{place}: {why}"));
+            let refused = |why: String| FileResult::Refused(format!("{place}: {why}"));
             let file = files.open_named(path, How::Read).map_err(|e| not_opened(&place, &e))?;
             let mut source = FileSource(file);
             let index = Index::open(&mut source).map_err(|damage| match &damage.what {
-                image::What::Source(_) => News::Trouble(format!("{place}: {damage}")),
+                image::What::Source(_) => FileResult::Trouble(format!("{place}: {damage}")),
                 _ => refused(damage.to_string()),
             })?;
             let found = index.header();

@@ -5,8 +5,8 @@
 
 use super::job::Context;
 use super::landed::Landed;
-use crate::desk::order::{Compared, Lane, Order, Work};
-use crate::desk::table::{Content, MOST_BAD};
+use crate::manager::file_request::{Compared, FileOp, FileQueue, FileRequest};
+use crate::manager::table::{Content, MOST_BAD};
 use apps::scrub::Judgement;
 use scheduler::BlockSet;
 use tracing::{error, warn};
@@ -98,13 +98,13 @@ impl Contents {
         self.settled.push((block, if again { Judgement::Again } else { Judgement::Fine }));
     }
 
-    pub fn compared(&mut self, cx: &mut Context<'_>, told: Vec<(u64, Compared)>, damaged: Vec<String>) {
+    pub fn compared(&mut self, cx: &mut Context<'_>, compared: Vec<(u64, Compared)>, damaged: Vec<String>) {
         self.comparing = false;
         for page in damaged {
             warn!(disk = cx.disk.name, task = cx.id, "{page}");
         }
-        for (block, told) in told {
-            match told {
+        for (block, result) in compared {
+            match result {
                 Compared::Same => {
                     self.content.verified += 1;
                     self.settled.push((block - self.first, Judgement::Fine));
@@ -142,9 +142,9 @@ impl Contents {
         wants
     }
 
-    pub fn flushed(&mut self, cx: &mut Context<'_>, told: Result<(), String>) {
+    pub fn flushed(&mut self, cx: &mut Context<'_>, result: Result<(), String>) {
         let flushed = self.fresh.flushed();
-        match told {
+        match result {
             Ok(()) => {
                 self.flushed_at = Some(self.flushing_at);
                 self.flushed.extend(flushed);
@@ -171,7 +171,10 @@ impl Contents {
         }
         if !self.recording.is_empty() {
             self.recording.iter().for_each(|(block, _)| cx.sums.recorded(*block));
-            cx.orders.push_back(Order { lane: Lane::Sums, work: Work::Record(self.recording.clone()) });
+            cx.file_requests.push_back(FileRequest {
+                queue: FileQueue::Sums,
+                op: FileOp::Record(self.recording.clone()),
+            });
         }
     }
 
@@ -195,8 +198,8 @@ impl Contents {
         self.writes = cx.sums.writes();
         if self.ready && !self.comparing && !self.waiting.is_empty() {
             self.comparing = true;
-            let work = Work::Compare(std::mem::take(&mut self.waiting));
-            cx.orders.push_back(Order { lane: Lane::Sums, work });
+            let op = FileOp::Compare(std::mem::take(&mut self.waiting));
+            cx.file_requests.push_back(FileRequest { queue: FileQueue::Sums, op });
         }
         if self.flushed_at == Some(self.writes) {
             // Without a write since the flush there is nothing to wait for.

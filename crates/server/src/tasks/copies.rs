@@ -1,14 +1,15 @@
 //! Copy-before-write: the content of blocks at one instant, kept before clients overwrite it.
 //!
 //! From the instant on a foreground write to a block that is not safe yet is held ([`Copies::hold`]), the block is read
-//! with priority ([`Keeper`]) and kept durably in the state directory; then the write goes. So a background read of a
-//! block that is not safe returns its content at that instant, and a background read of a kept block may be too new.
+//! with priority ([`PriorityReader`]) and kept durably in the state directory; then the write goes. So a background
+//! read of a block that is not safe returns its content at that instant, and a background read of a kept block may be
+//! too new.
 
 use super::job::{Context, blocks_of};
-use super::keeper::{Keeper, ReadBlock};
-use crate::desk::ANSWER;
-use crate::desk::order::Work;
-use crate::desk::table::MOST_BAD;
+use super::priority_reader::{PriorityReader, ReadBlock};
+use crate::manager::ANSWER;
+use crate::manager::file_request::FileOp;
+use crate::manager::table::MOST_BAD;
 use apps::backup::image::Header;
 use scheduler::{BlockSet, Record, SessionError};
 use std::collections::{BTreeSet, VecDeque};
@@ -39,12 +40,12 @@ impl Bad {
 pub(crate) struct Copies {
     header: Header,
     capacity: Sectors,
-    keeper: Keeper,
+    priority_reader: PriorityReader,
     /// Blocks to which writes may go.
     safe: BlockSet,
-    /// Blocks ordered to be kept: background reads of them are too new.
+    /// Blocks requested to be kept: background reads of them are too new.
     kept: BlockSet,
-    /// The times of the orders to keep blocks that are not durable yet.
+    /// The times of the requests to keep blocks that are not durable yet.
     keeping: VecDeque<Instant>,
     pub bad: Bad,
 }
@@ -52,12 +53,12 @@ pub(crate) struct Copies {
 impl Copies {
     /// Begins at the instant of the call, or continues if `begun`. The report is [`opened`](Self::opened).
     pub fn begin(cx: &mut Context<'_>, header: Header, most: u64, begun: bool, bad: Bad) -> Self {
-        cx.kept(Work::OpenKept { header, most, begun });
+        cx.kept(FileOp::OpenKept { header, most, begun });
         let blocks = header.shape.blocks;
         Self {
             header,
             capacity: cx.disk.capacity,
-            keeper: Keeper::default(),
+            priority_reader: PriorityReader::default(),
             safe: BlockSet::empty(blocks),
             kept: BlockSet::empty(blocks),
             keeping: VecDeque::new(),
@@ -73,7 +74,7 @@ impl Copies {
         });
     }
 
-    /// Returns the blocks that are kept, or ordered to be.
+    /// Returns the blocks that are kept, or requested to be.
     pub fn kept(&self) -> &BlockSet {
         &self.kept
     }
@@ -131,7 +132,7 @@ impl Copies {
                 continue;
             }
             let place = self.range(block);
-            match self.keeper.ask(cx, block, place) {
+            match self.priority_reader.ask(cx, block, place) {
                 Ok(()) | Err(SessionError::TooManyTasks { .. }) => {}
                 Err(error) => return Err(not_kept(&error)),
             }
@@ -141,10 +142,10 @@ impl Copies {
 
     /// Returns whether a record is of a block that is being read to be kept.
     pub fn is_of(&self, record: &Record) -> bool {
-        self.keeper.is_of(record)
+        self.priority_reader.is_of(record)
     }
 
-    /// Takes such a record. Returns the block if it was ordered to be kept.
+    /// Takes such a record. Returns the block if it was requested to be kept.
     ///
     /// # Errors
     /// A block cannot be kept.
@@ -155,7 +156,7 @@ impl Copies {
         bytes: &[u8],
     ) -> Result<Option<u64>, String> {
         let sector = self.header.sector_bytes as usize;
-        let read = self.keeper.done(cx, record, bytes, sector).map_err(|error| not_kept(&error))?;
+        let read = self.priority_reader.done(cx, record, bytes, sector).map_err(|error| not_kept(&error))?;
         let Some(ReadBlock { block, mut bytes, bad }) = read.filter(|read| !self.kept.contains(read.block))
         else {
             return Ok(None);
@@ -164,7 +165,7 @@ impl Copies {
         self.bad.note(self.header.shape.home(block), &bad);
         self.kept.insert(block);
         self.keeping.push_back(cx.now);
-        cx.kept(Work::Keep { mark: block, block, bytes, bad });
+        cx.kept(FileOp::Keep { mark: block, block, bytes, bad });
         Ok(Some(block))
     }
 
@@ -183,7 +184,7 @@ impl Copies {
 
     /// Closes its session.
     pub fn close(&mut self, cx: &mut Context<'_>) {
-        self.keeper.close(cx);
+        self.priority_reader.close(cx);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Files as tasks use them, in a form that tests can have fail.
 
 use super::places::{Places, is_denied};
-use crate::desk::order::News;
+use crate::manager::file_request::FileResult;
 use rustix::fs::OFlags;
 use std::fs;
 use std::io;
@@ -121,9 +121,9 @@ pub(crate) fn put_aside(files: &dyn Files, path: &Path) -> io::Result<Option<Pat
 }
 
 /// Returns the report for a file of a user that cannot be opened: a forbidden place is not tried again.
-pub(crate) fn not_opened(place: &str, error: &io::Error) -> News {
+pub(crate) fn not_opened(place: &str, error: &io::Error) -> FileResult {
     let why = format!("{place}: {error}");
-    if is_denied(error) { News::Refused(why) } else { News::Trouble(why) }
+    if is_denied(error) { FileResult::Refused(why) } else { FileResult::Trouble(why) }
 }
 
 /// The files of this machine.
@@ -161,7 +161,7 @@ impl File for Real {
         loop {
             match self.0.write_at(bytes, at) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                told => return told,
+                other => return other,
             }
         }
     }

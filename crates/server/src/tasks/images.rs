@@ -2,7 +2,7 @@
 
 use super::files::{Files, How, not_opened};
 use super::source::FileSource;
-use crate::desk::order::{Chunk, News};
+use crate::manager::file_request::{Chunk, FileResult};
 use apps::backup::image::{self, Header};
 use apps::backup::{Point, restore};
 use std::path::PathBuf;
@@ -20,17 +20,22 @@ pub(crate) struct Images {
 
 impl Images {
     /// Opens and verifies all of them: every checksum, and that each belongs on top of the one before.
-    pub fn open(files: &dyn Files, paths: &[PathBuf], sector: u64, capacity: u64) -> Result<Self, News> {
+    pub fn open(
+        files: &dyn Files,
+        paths: &[PathBuf],
+        sector: u64,
+        capacity: u64,
+    ) -> Result<Self, FileResult> {
         let (mut open, mut chunks, mut onto) = (Vec::new(), 0u64, None);
         for path in paths {
             let place = path.display().to_string();
             let file = files.open_named(path, How::Read).map_err(|e| not_opened(&place, &e))?;
             let mut source = FileSource(file);
             let header = restore::verify(&mut source).map_err(|damage| match &damage.what {
-                image::What::Source(_) => News::Trouble(format!("{place}: {damage}")),
-                _ => News::Refused(format!("{place}: {damage}")),
+                image::What::Source(_) => FileResult::Trouble(format!("{place}: {damage}")),
+                _ => FileResult::Refused(format!("{place}: {damage}")),
             })?;
-            let refused = |why: String| News::Refused(format!("{place}: {why}"));
+            let refused = |why: String| FileResult::Refused(format!("{place}: {why}"));
             if u64::from(header.sector_bytes) != sector {
                 let found = header.sector_bytes;
                 return Err(refused(format!(

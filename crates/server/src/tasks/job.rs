@@ -1,10 +1,10 @@
 //! The interface of all kinds of tasks.
 
-use crate::desk::order::{Lane, News, Order, Work};
-use crate::desk::spec::DiskFacts;
-use crate::desk::sums::DiskSums;
-use crate::desk::table::Figures;
 use crate::disk::Fence;
+use crate::manager::file_request::{FileOp, FileQueue, FileRequest, FileResult};
+use crate::manager::spec::DiskFacts;
+use crate::manager::sums::DiskSums;
+use crate::manager::table::Figures;
 use device::{Answer, BackgroundRequest};
 use scheduler::{Priority, Record, Sessions, Wanted};
 use std::collections::VecDeque;
@@ -15,7 +15,7 @@ pub(crate) struct Context<'a> {
     /// The task's number.
     pub id: u64,
     pub sessions: &'a mut dyn Sessions,
-    pub orders: &'a mut VecDeque<Order>,
+    pub file_requests: &'a mut VecDeque<FileRequest>,
     pub disk: &'a DiskFacts,
     pub sums: &'a mut DiskSums,
     pub priority: Priority,
@@ -25,14 +25,14 @@ pub(crate) struct Context<'a> {
 }
 
 impl Context<'_> {
-    /// Gives an order for the task's target.
-    pub fn target(&mut self, work: Work) {
-        self.orders.push_back(Order { lane: Lane::Target(self.id), work });
+    /// Requests an operation on the task's target.
+    pub fn target(&mut self, op: FileOp) {
+        self.file_requests.push_back(FileRequest { queue: FileQueue::Target(self.id), op });
     }
 
-    /// Gives an order for the task's files in the state directory.
-    pub fn kept(&mut self, work: Work) {
-        self.orders.push_back(Order { lane: Lane::Kept(self.id), work });
+    /// Requests an operation on the task's files in the state directory.
+    pub fn kept(&mut self, op: FileOp) {
+        self.file_requests.push_back(FileRequest { queue: FileQueue::Kept(self.id), op });
     }
 }
 
@@ -51,7 +51,7 @@ pub(crate) enum Stage {
     Failed(String),
 }
 
-/// A task at work. Sans-IO: its file operations go into [`Context::orders`].
+/// A task at work. Sans-IO: its file operations go into [`Context::file_requests`].
 pub(crate) trait Job: Send {
     /// Takes a finished block of one of its sessions.
     fn done(&mut self, cx: &mut Context<'_>, record: &Record, bytes: &[u8]);
@@ -62,9 +62,9 @@ pub(crate) trait Job: Send {
         false
     }
 
-    /// Takes the report on an order.
-    fn told(&mut self, cx: &mut Context<'_>, kept: bool, news: News) {
-        let _ = (cx, kept, news);
+    /// Takes the result of a file operation.
+    fn file_done(&mut self, cx: &mut Context<'_>, kept: bool, result: FileResult) {
+        let _ = (cx, kept, result);
     }
 
     /// Returns whether it still has to read `range` before that is overwritten.
@@ -95,7 +95,7 @@ pub(crate) trait Job: Send {
         Vec::new()
     }
 
-    /// Takes the answers to clients' requests. The desk asks after each call.
+    /// Takes the answers to clients' requests. The task manager asks after each call.
     fn answers(&mut self) -> Vec<Answer> {
         Vec::new()
     }
@@ -132,8 +132,8 @@ pub(crate) trait Job: Send {
     }
 
     /// Called when all writes before it wanted a flush are durable, or the flush has failed.
-    fn flushed(&mut self, cx: &mut Context<'_>, told: Result<(), String>) {
-        let _ = (cx, told);
+    fn flushed(&mut self, cx: &mut Context<'_>, result: Result<(), String>) {
+        let _ = (cx, result);
     }
 
     /// Pauses or resumes it.

@@ -10,7 +10,7 @@
 //! later, because clients have written meanwhile. `freeblock repair` removes the file.
 
 use super::files::{Files, How, is_listed, read_whole, write_all};
-use crate::desk::table::{Closed, Event, Table};
+use crate::manager::table::{Closed, Event, Table};
 use crate::state::{LogKind, Scan};
 use apps::snapshot::VolumeId;
 use std::io;
@@ -118,11 +118,11 @@ pub(crate) struct Note {
 impl Note {
     /// Returns the note of a table.
     pub fn of(table: &Table) -> Self {
-        let live = |wanted: fn(crate::desk::spec::TaskKind) -> bool| {
+        let live = |wanted: fn(crate::manager::spec::TaskKind) -> bool| {
             let found = table.iter().find(|(_, entry)| !entry.state.is_over() && wanted(entry.spec.kind));
             found.map_or(0, |(id, _)| id)
         };
-        use crate::desk::spec::TaskKind::{Reorganize, Restore};
+        use crate::manager::spec::TaskKind::{Reorganize, Restore};
         Self {
             used: table.next_id() - 1,
             writes: live(|kind| kind == Restore),

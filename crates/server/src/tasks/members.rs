@@ -1,9 +1,9 @@
 //! The disks that a comparison reads, in time slices on a thread of its own. It is a client of each disk,
 //! like a session of a program.
 
-use crate::desk::Desk;
-use crate::desk::order::{MembersTold, News, OpenMembers};
-use crate::office::{Handle, Peers};
+use crate::manager::TaskManager;
+use crate::manager::file_request::{FileResult, MembersReport, OpenMembers};
+use crate::runtime::{Handle, Peers};
 use apps::verify::{Comparison, ComparisonProgressError, Wish};
 use client::wire::{Call, Event, Range};
 use scheduler::{Priority, Sessions};
@@ -21,21 +21,22 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Progress is encoded once in this time, or less often if that takes more than a twentieth of the time.
 const SAVE_EVERY: Duration = Duration::from_secs(1);
 
-/// The event that wakes the lane: a block has arrived.
+/// The event that wakes the worker: a block has arrived.
 type WakeUp = Arc<(Mutex<bool>, Condvar)>;
 
 /// The sessions on one member.
 struct Member {
     disk: Handle,
-    /// The numbers of its guests: for blocks that are read first, and for those that are read again.
-    guests: [u64; 2],
+    /// The numbers of its client sessions: for blocks that are read first, and for those that are read again.
+    client_sessions: [u64; 2],
 }
 
 impl Drop for Member {
     fn drop(&mut self) {
-        for id in self.guests {
-            // A disk that has ended has closed its guests.
-            let _ = self.disk.post(Box::new(move |desk, sessions| desk.guest_close(sessions, id)));
+        for id in self.client_sessions {
+            // A disk that has ended has closed its client sessions.
+            let _ =
+                self.disk.post(Box::new(move |manager, sessions| manager.close_client_session(sessions, id)));
         }
     }
 }
@@ -45,7 +46,7 @@ pub(crate) struct Members {
     comparison: Comparison,
     members: Vec<Member>,
     block: Sectors,
-    bell: WakeUp,
+    waker: WakeUp,
     began: Instant,
     priority: Priority,
     resting: bool,
@@ -57,19 +58,19 @@ pub(crate) struct Members {
 /// Asks a disk, without waiting for the answer.
 fn ask<T: Send + 'static>(
     disk: &Handle,
-    call: impl FnOnce(&mut Desk, &mut dyn Sessions) -> T + Send + 'static,
+    call: impl FnOnce(&mut TaskManager, &mut dyn Sessions) -> T + Send + 'static,
 ) -> Result<Receiver<T>, String> {
-    let (tell, told) = sync_channel(1);
-    let call = move |desk: &mut Desk, sessions: &mut dyn Sessions| {
-        // The lane may have given up.
-        let _ = tell.send(call(desk, sessions));
+    let (tell, answer) = sync_channel(1);
+    let call = move |manager: &mut TaskManager, sessions: &mut dyn Sessions| {
+        // The worker may have given up.
+        let _ = tell.send(call(manager, sessions));
     };
     disk.post(Box::new(call)).map_err(|_| gone(disk))?;
-    Ok(told)
+    Ok(answer)
 }
 
-fn wait<T>(disk: &Handle, told: &Receiver<T>) -> Result<T, String> {
-    told.recv_timeout(PATIENCE).map_err(|_| gone(disk))
+fn wait<T>(disk: &Handle, answer: &Receiver<T>) -> Result<T, String> {
+    answer.recv_timeout(PATIENCE).map_err(|_| gone(disk))
 }
 
 fn gone(disk: &Handle) -> String {
@@ -78,15 +79,15 @@ fn gone(disk: &Handle) -> String {
 
 impl Members {
     /// Opens sessions on all members.
-    pub fn open(peers: &Peers, asked: &OpenMembers) -> Result<Self, News> {
+    pub fn open(peers: &Peers, asked: &OpenMembers) -> Result<Self, FileResult> {
         let OpenMembers { members: names, plan, saved, seed } = asked;
         let mut found = Vec::new();
         for name in names {
-            let Some(disk) = peers.find(name).map_err(News::Trouble)? else {
+            let Some(disk) = peers.find(name).map_err(FileResult::Trouble)? else {
                 let text = format!(
                     "members: the daemon has no disk {name:?}; cancel the task, or configure that disk"
                 );
-                return Err(News::Refused(text));
+                return Err(FileResult::Refused(text));
             };
             let facts = disk.facts();
             if facts.sector_bytes != plan.sector_bytes || facts.capacity.get() < plan.range.end().get() {
@@ -97,7 +98,7 @@ impl Members {
                     plan.range.end().get(),
                     plan.sector_bytes.get()
                 );
-                return Err(News::Refused(text));
+                return Err(FileResult::Refused(text));
             }
             found.push(disk);
         }
@@ -108,19 +109,19 @@ impl Members {
                 .map_err(|error: ComparisonProgressError| error.to_string());
             resumed.and_then(|plan| plan.map_err(|error| error.to_string()))
         };
-        let comparison = begun.map_err(News::Refused)?;
-        let bell = WakeUp::default();
+        let comparison = begun.map_err(FileResult::Refused)?;
+        let waker = WakeUp::default();
         let mut members = Vec::new();
         for disk in found {
-            let guests = guests(&disk, &bell).map_err(News::Trouble)?;
-            members.push(Member { disk, guests });
+            let client_sessions = client_sessions(&disk, &waker).map_err(FileResult::Trouble)?;
+            members.push(Member { disk, client_sessions });
         }
         let (saved_done, now) = (comparison.figures().done, Instant::now());
         Ok(Self {
             comparison,
             members,
             block: plan.block,
-            bell,
+            waker,
             began: now,
             priority: Priority::default(),
             resting: false,
@@ -131,15 +132,15 @@ impl Members {
     }
 
     /// Reads for one time slice.
-    pub fn turn(&mut self, priority: Priority) -> News {
+    pub fn read_slice(&mut self, priority: Priority) -> FileResult {
         match self.read(priority) {
             Ok(()) => self.report(),
-            Err(why) => News::Trouble(why),
+            Err(why) => FileResult::Trouble(why),
         }
     }
 
     /// Reports what is known.
-    pub fn report(&mut self) -> News {
+    pub fn report(&mut self) -> FileResult {
         let figures = self.comparison.figures();
         let done = self.comparison.is_done();
         let due = self.saved_at.elapsed() >= self.save_every && figures.done != self.saved_done;
@@ -150,7 +151,12 @@ impl Members {
             self.saved_done = figures.done;
             saved
         });
-        News::Members(Box::new(MembersTold { figures, saved, done, hopeless: self.comparison.is_hopeless() }))
+        FileResult::Members(Box::new(MembersReport {
+            figures,
+            saved,
+            done,
+            hopeless: self.comparison.is_hopeless(),
+        }))
     }
 
     /// Suspends the sessions until the next time slice.
@@ -162,9 +168,9 @@ impl Members {
 
     fn call_all(&self, call: impl Fn() -> Call) -> Result<(), String> {
         for member in &self.members {
-            for id in member.guests {
+            for id in member.client_sessions {
                 let call = call();
-                ask(&member.disk, move |desk, sessions| drop(desk.guest_call(sessions, id, call)))?;
+                ask(&member.disk, move |manager, sessions| drop(manager.client_call(sessions, id, call)))?;
             }
         }
         Ok(())
@@ -182,8 +188,10 @@ impl Members {
         if priority != self.priority {
             self.priority = priority;
             for member in &self.members {
-                for id in member.guests {
-                    ask(&member.disk, move |desk, sessions| desk.guest_priority(sessions, id, priority))?;
+                for id in member.client_sessions {
+                    ask(&member.disk, move |manager, sessions| {
+                        manager.set_client_priority(sessions, id, priority)
+                    })?;
                 }
             }
         }
@@ -199,18 +207,21 @@ impl Members {
 
     /// Registers the ranges that the comparison wants.
     fn wish(&mut self) -> Result<(), String> {
-        let mut told = Vec::new();
+        let mut answer = Vec::new();
         while let Some(Wish { member, range, again }) = self.comparison.wish(self.now()) {
             let Some(of) = self.members.get(member) else { continue };
-            let [first, second] = of.guests;
+            let [first, second] = of.client_sessions;
             let (id, block) = (if again { second } else { first }, self.block.get());
             let range = Range { start: range.start().get(), sectors: range.len().get() };
             let call = Call::Read { call: 0, range, block, parameter: 0 };
-            told.push((member, ask(&of.disk, move |desk, sessions| desk.guest_call(sessions, id, call))?));
+            answer.push((
+                member,
+                ask(&of.disk, move |manager, sessions| manager.client_call(sessions, id, call))?,
+            ));
         }
-        for (member, told) in told {
+        for (member, answer) in answer {
             let Some(Member { disk, .. }) = self.members.get(member) else { continue };
-            if let Some(Event::Refused { text, .. }) = wait(disk, &told)? {
+            if let Some(Event::Refused { text, .. }) = wait(disk, &answer)? {
                 return Err(format!("{}: {text}", disk.facts().name));
             }
         }
@@ -222,19 +233,20 @@ impl Members {
         let room = self.comparison.has_room();
         let mut asked = Vec::new();
         for (number, member) in self.members.iter().enumerate() {
-            let [first, second] = member.guests;
+            let [first, second] = member.client_sessions;
             for (id, again) in [(first, false), (second, true)] {
                 if again || room {
-                    let told =
-                        ask(&member.disk, move |desk, sessions| desk.guest_fetch(sessions, id, BATCH))?;
-                    asked.push((number, again, told));
+                    let answer = ask(&member.disk, move |manager, sessions| {
+                        manager.client_fetch(sessions, id, BATCH)
+                    })?;
+                    asked.push((number, again, answer));
                 }
             }
         }
         let mut some = false;
-        for (number, again, told) in asked {
+        for (number, again, answer) in asked {
             let events = match self.members.get(number) {
-                Some(member) => wait(&member.disk, &told)?,
+                Some(member) => wait(&member.disk, &answer)?,
                 None => continue,
             };
             for event in events {
@@ -250,33 +262,35 @@ impl Members {
 
     /// Waits until a block has come, or a reading may be due.
     fn doze(&self, until: Instant) {
-        let (rung, bell) = &*self.bell;
+        let (rung, waker) = &*self.waker;
         let mut rung = rung.lock().unwrap_or_else(PoisonError::into_inner);
         let left = until.saturating_duration_since(Instant::now());
         if !*rung {
-            (rung, _) = bell.wait_timeout(rung, left).unwrap_or_else(PoisonError::into_inner);
+            (rung, _) = waker.wait_timeout(rung, left).unwrap_or_else(PoisonError::into_inner);
         }
         *rung = false;
     }
 }
 
 /// Opens the sessions on a member.
-fn guests(disk: &Handle, bell: &WakeUp) -> Result<[u64; 2], String> {
+fn client_sessions(disk: &Handle, waker: &WakeUp) -> Result<[u64; 2], String> {
     let open = || {
-        let bell = Arc::clone(bell);
+        let waker = Arc::clone(waker);
         let ring = Box::new(move || {
-            *bell.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
-            bell.1.notify_one();
+            *waker.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
+            waker.1.notify_one();
         });
         let priority = Priority::default().get();
-        let told = ask(disk, move |desk, sessions| desk.guest_open(sessions, priority, ring))?;
-        wait(disk, &told)?.map_err(|error| format!("{}: {error}", disk.facts().name))
+        let answer =
+            ask(disk, move |manager, sessions| manager.open_client_session(sessions, priority, ring))?;
+        wait(disk, &answer)?.map_err(|error| format!("{}: {error}", disk.facts().name))
     };
     let first = open()?;
     match open() {
         Ok(second) => Ok([first, second]),
         Err(why) => {
-            let _ = disk.post(Box::new(move |desk, sessions| desk.guest_close(sessions, first)));
+            let _ =
+                disk.post(Box::new(move |manager, sessions| manager.close_client_session(sessions, first)));
             Err(why)
         }
     }

@@ -1,21 +1,19 @@
 //! Tasks at work, and their files.
 
+mod backup_output;
 mod chain;
-pub(crate) mod clerk;
-pub(crate) mod clerks;
 pub(crate) mod content;
 mod copies;
 pub(crate) mod files;
 mod images;
 pub(crate) mod job;
 pub(crate) mod journal;
-mod keeper;
 mod kept;
 mod landed;
 mod members;
 mod moves;
-mod outlet;
 mod places;
+mod priority_reader;
 mod reorganize;
 mod restore;
 mod scrub;
@@ -25,14 +23,16 @@ mod sums;
 mod target;
 mod verify;
 mod view;
+pub(crate) mod worker;
+pub(crate) mod workers;
 
-pub use clerks::{Clerks, OpenError, Tell};
 pub(crate) use files::open_regular;
 pub use files::{own_directory, private, private_directory};
 pub use journal::{Journal, JournalError};
 pub(crate) use moves::{MAP_BYTES_MAX, PLAN_BYTES_MAX};
 pub use places::Places;
 pub(crate) use sums::SUMS_END;
+pub use workers::{FileWorkers, OpenError, ReplySink};
 
 /// Returns a journal with one record of these bytes, for `crates/hostile`.
 #[doc(hidden)]
@@ -47,10 +47,10 @@ pub fn restore_progress(bytes: &[u8], chunks: u64) -> Option<Vec<u8>> {
     restore::decode(bytes, chunks).map(|done| restore::encode(&done))
 }
 
-use crate::desk::order::ImageTarget;
-use crate::desk::spec::What;
-use crate::desk::table::Figures;
 use crate::disk::{Background, BackgroundTerms};
+use crate::manager::file_request::ImageTarget;
+use crate::manager::spec::What;
+use crate::manager::table::Figures;
 use apps::backup::image::Header;
 use apps::snapshot::{Shape, SnapshotId, VolumeId};
 use job::{Context, Job};

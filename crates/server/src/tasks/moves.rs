@@ -6,8 +6,8 @@
 
 use super::files::{Files, How, read_opened, read_whole, write_all};
 use super::reorganize::MOST_MOVED;
-use crate::desk::order::News;
-use crate::desk::spec::DiskFacts;
+use crate::manager::file_request::FileResult;
+use crate::manager::spec::DiskFacts;
 use crate::state::{Log, LogKind, Scan};
 use apps::reorganizer::{Options, Prepared, RecoverError, RelocationPlan, ReorganizeStateError};
 use std::io;
@@ -53,15 +53,15 @@ impl Moves {
         disk: &DiskFacts,
         staging: u64,
         begun: bool,
-    ) -> Result<News, News> {
+    ) -> Result<FileResult, FileResult> {
         let own = self.path("plan");
-        let trouble = |path: &Path, e: io::Error| News::Trouble(format!("{}: {e}", path.display()));
+        let trouble = |path: &Path, e: io::Error| FileResult::Trouble(format!("{}: {e}", path.display()));
         let damaged = |why: String, places: Option<Vec<(u64, u64)>>| {
             let why = format!(
                 "{why}; blocks are between two places, so nothing is moved and the places stay closed: put the file back, or \
                  restore the disk after `freeblock repair`"
             );
-            News::Damaged { why, places }
+            FileResult::Damaged { why, places }
         };
         let copy = match read_whole(&*self.files, &own, PLAN_BYTES_MAX) {
             Err(error) if begun => return Err(damaged(format!("{}: {error}", own.display()), None)),
@@ -71,12 +71,15 @@ impl Moves {
             Some(copy) => match RelocationPlan::decode(&copy) {
                 Err(error) if begun => return Err(damaged(format!("{}: {error}", own.display()), None)),
                 decoded => decoded.map_err(|error| {
-                    News::Refused(format!("{}: {error}; nothing was moved, so begin it anew", own.display()))
+                    FileResult::Refused(format!(
+                        "{}: {error}; nothing was moved, so begin it anew",
+                        own.display()
+                    ))
                 })?,
             },
             None if begun => return Err(damaged(format!("{}: it is gone", own.display()), None)),
             None => {
-                let refused = |why: String| News::Refused(format!("{}: {why}", plan.display()));
+                let refused = |why: String| FileResult::Refused(format!("{}: {why}", plan.display()));
                 let text = self.text(plan).map_err(|e| refused(e.to_string()))?;
                 let read = RelocationPlan::from_text(&text, block, disk.capacity, MOST_MOVED);
                 let read = read.map_err(|e| refused(e.to_string()))?;
@@ -110,10 +113,10 @@ impl Moves {
                     let why = format!("{}: {error}", memory.display());
                     return Err(damaged(why, Some(places)));
                 }
-                told => break told.map_err(|e| News::Refused(e.to_string()))?,
+                other => break other.map_err(|e| FileResult::Refused(e.to_string()))?,
             }
         };
-        Ok(News::Moves { plan: Box::new(prepared), places })
+        Ok(FileResult::Moves { plan: Box::new(prepared), places })
     }
 
     /// Returns the bytes of the memory, which must exist.
@@ -151,7 +154,7 @@ impl Moves {
         self.files.rename(&new, path)
     }
 
-    pub fn remember(&mut self, mark: u64, bytes: &[u8], replace: bool) -> Option<News> {
+    pub fn remember(&mut self, mark: u64, bytes: &[u8], replace: bool) -> Option<FileResult> {
         let path = self.path("moves");
         let files = &*self.files;
         let done = match (replace, self.memory.take()) {
@@ -163,9 +166,11 @@ impl Moves {
         Some(match done {
             Ok(log) => {
                 self.memory = Some(log);
-                News::Synced { mark, saved: Vec::new() }
+                FileResult::Synced { mark, saved: Vec::new() }
             }
-            Err(error) => News::Trouble(format!("{}: {error}; make room, and it goes on", path.display())),
+            Err(error) => {
+                FileResult::Trouble(format!("{}: {error}; make room, and it goes on", path.display()))
+            }
         })
     }
 
@@ -181,14 +186,16 @@ impl Moves {
         Log::create(files, path, LogKind::Moves, self.id, bytes, &[])
     }
 
-    pub fn map(&self, map: &[u8]) -> Option<News> {
+    pub fn map(&self, map: &[u8]) -> Option<FileResult> {
         let path = self.path("map");
         let mut map = map.to_vec();
         let check = crc32fast::hash(&map);
         map.extend(format!("# crc32 of the lines above: {check:08x}\n").as_bytes());
         Some(match self.replace(&path, &map) {
-            Ok(_) => News::Synced { mark: u64::MAX, saved: Vec::new() },
-            Err(error) => News::Trouble(format!("{}: {error}; make room, and it goes on", path.display())),
+            Ok(_) => FileResult::Synced { mark: u64::MAX, saved: Vec::new() },
+            Err(error) => {
+                FileResult::Trouble(format!("{}: {error}; make room, and it goes on", path.display()))
+            }
         })
     }
 

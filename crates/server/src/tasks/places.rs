@@ -5,7 +5,7 @@
 //! the file under it, the configuration, keys.
 
 use super::files::{File, How, Real};
-use crate::desk::spec::{SpecError, TaskSpec};
+use crate::manager::spec::{SpecError, TaskSpec};
 use rustix::fs::{
     AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, fsync, openat, openat2, statat,
 };

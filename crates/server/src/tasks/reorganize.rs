@@ -6,10 +6,10 @@
 
 use super::job::{Context, Job, Stage};
 use super::landed::Landed;
-use crate::desk::ending::meets;
-use crate::desk::order::{News, Work};
-use crate::desk::table::{Figures, MOST_BAD};
 use crate::disk::Fence;
+use crate::manager::ending::meets;
+use crate::manager::file_request::{FileOp, FileResult};
+use crate::manager::table::{Figures, MOST_BAD};
 use apps::reorganizer::{Nvram, NvramLost, Prepared, Progress, Reorganizer, Trouble};
 use scheduler::{Application, Record, Wanted};
 use std::collections::VecDeque;
@@ -31,17 +31,17 @@ const STAGING_BYTES: u64 = 16 << 20;
 const BEGUN: &[u8] = &[1];
 const OVER: &[u8] = &[2];
 
-/// The mark of the map, which is the last order.
+/// The mark of the map, which is the last request.
 const MAP: u64 = u64::MAX;
 
-/// The reorganiser's memory, until it is ordered to be written.
+/// The reorganiser's state, until it is requested to be written.
 #[derive(Debug, Default)]
-struct Paper(Vec<(Vec<u8>, bool)>);
+struct UnsavedState(Vec<(Vec<u8>, bool)>);
 
-impl Nvram for Paper {
+impl Nvram for UnsavedState {
     fn append(&mut self, bytes: &[u8]) -> Result<(), NvramLost> {
         match self.0.last_mut() {
-            // A record that is not ordered yet can grow.
+            // A record whose write is not requested yet can grow.
             Some((last, _)) => last.extend(bytes),
             None => self.0.push((bytes.to_vec(), false)),
         }
@@ -73,7 +73,7 @@ pub(crate) struct Reorganize {
     places: Option<Vec<(u64, u64)>>,
     /// The plan, waiting for the end of earlier requests at its places.
     opened: Option<Box<Prepared>>,
-    machine: Option<Reorganizer<Paper>>,
+    machine: Option<Reorganizer<UnsavedState>>,
     gates: VecDeque<Gate>,
     /// The progress at each mark that is not durable yet.
     marks: VecDeque<(u64, Progress)>,
@@ -85,11 +85,11 @@ pub(crate) struct Reorganize {
     paused: bool,
     trouble: Option<String>,
     failed: Option<String>,
-    /// Whether all is done, the map is ordered, the journal knows.
+    /// Whether all is done, the write of the map is requested, the journal knows.
     finished: bool,
     mapping: Option<String>,
     over: bool,
-    news: bool,
+    unsaved: bool,
     /// The records that [`Job::save`] returned and that are not in the journal yet.
     handed: VecDeque<&'static [u8]>,
     block_bytes: u64,
@@ -127,7 +127,7 @@ impl Reorganize {
             finished: false,
             mapping: None,
             over: saved == OVER,
-            news: false,
+            unsaved: false,
             handed: VecDeque::new(),
             block_bytes: bytes,
             last: before.clone(),
@@ -140,7 +140,7 @@ impl Reorganize {
 
     fn open(&self, cx: &mut Context<'_>) {
         let (plan, block, disk) = (self.plan.clone(), self.block, cx.disk.clone());
-        cx.kept(Work::OpenMoves { plan, block, disk, staging: self.staging, begun: self.begun });
+        cx.kept(FileOp::OpenMoves { plan, block, disk, staging: self.staging, begun: self.begun });
     }
 
     fn fail(&mut self, why: String) {
@@ -153,7 +153,7 @@ impl Reorganize {
         let mut plan = *plan;
         plan.options_mut().priority = cx.priority;
         self.staging = plan.options_mut().staging;
-        match Reorganizer::begin(plan, Paper::default(), cx.sessions) {
+        match Reorganizer::begin(plan, UnsavedState::default(), cx.sessions) {
             Ok(machine) => {
                 self.progress = machine.progress();
                 self.overwritten |= self.progress.staged + self.progress.done > 0;
@@ -170,7 +170,7 @@ impl Reorganize {
         let Some(machine) = self.machine.as_mut().filter(|machine| machine.is_beginning()) else { return };
         match machine.begin_some(cx.sessions, MOST_CALLS) {
             Ok(true) => {}
-            Ok(false) => return cx.kept(Work::Breathe),
+            Ok(false) => return cx.kept(FileOp::Yield),
             Err(error) => {
                 self.machine = None;
                 self.trouble = Some(error.to_string());
@@ -181,7 +181,7 @@ impl Reorganize {
         if self.paused {
             self.pause(cx, true);
         }
-        self.news = true;
+        self.unsaved = true;
     }
 
     /// Orders the reorganiser's new memory to be written. `read` is the place whose content it contains now.
@@ -189,7 +189,7 @@ impl Reorganize {
         let Some(machine) = &mut self.machine else { return };
         for (bytes, replace) in std::mem::take(&mut machine.nvram_mut().0) {
             self.mark += 1;
-            cx.kept(Work::Moves { mark: self.mark, bytes, replace });
+            cx.kept(FileOp::Moves { mark: self.mark, bytes, replace });
             self.marks.push_back((self.mark, machine.progress()));
             self.gates.extend(read.map(|place| Gate { place, mark: self.mark }));
         }
@@ -222,7 +222,7 @@ impl Reorganize {
             return;
         }
         if machine.faults().is_empty() {
-            (self.finished, self.news) = (true, true);
+            (self.finished, self.unsaved) = (true, true);
             return;
         }
         // The result is another permutation than requested, so the user gets a map of it.
@@ -246,14 +246,14 @@ impl Reorganize {
             let _ = write!(why, "; {kept} have no good place, their bytes are in task-{}.moves there", cx.id);
         }
         self.mapping = Some(why);
-        cx.kept(Work::Map(map.into_bytes()));
+        cx.kept(FileOp::Map(map.into_bytes()));
     }
 
     fn durable(&mut self, mark: u64) {
         self.durable = mark;
         while self.marks.front().is_some_and(|(at, _)| *at <= mark) {
             if let Some((_, progress)) = self.marks.pop_front() {
-                (self.progress, self.news) = (progress, true);
+                (self.progress, self.unsaved) = (progress, true);
             }
         }
         while self.gates.front().is_some_and(|gate| gate.mark <= mark) {
@@ -311,31 +311,31 @@ impl Job for Reorganize {
         given
     }
 
-    fn told(&mut self, cx: &mut Context<'_>, _: bool, news: News) {
-        match news {
-            News::Moves { plan, places } => {
+    fn file_done(&mut self, cx: &mut Context<'_>, _: bool, result: FileResult) {
+        match result {
+            FileResult::Moves { plan, places } => {
                 self.block_bytes = plan.block().get().saturating_mul(cx.disk.sector_bytes.get());
                 self.places = Some(places);
                 self.opened = Some(plan);
             }
-            News::Damaged { why, places } => {
+            FileResult::Damaged { why, places } => {
                 self.places = places.or(self.places.take());
                 self.trouble = Some(why);
             }
-            News::Breathed => self.go_on_beginning(cx),
-            News::Synced { mark: MAP, .. } => {
+            FileResult::Yielded => self.go_on_beginning(cx),
+            FileResult::Synced { mark: MAP, .. } => {
                 let why = self.mapping.clone().unwrap_or_default();
                 self.fail(why);
             }
-            News::Synced { mark, .. } if self.trouble.is_none() => {
+            FileResult::Synced { mark, .. } if self.trouble.is_none() => {
                 self.durable(mark);
                 self.finish(cx);
             }
-            News::Trouble(why) if self.trouble.is_none() => {
+            FileResult::Trouble(why) if self.trouble.is_none() => {
                 self.mapping = None;
                 self.let_go(cx, why);
             }
-            News::Refused(why) => self.fail(why),
+            FileResult::Refused(why) => self.fail(why),
             _ => {}
         }
     }
@@ -380,9 +380,9 @@ impl Job for Reorganize {
         self.landed.wants(many)
     }
 
-    fn flushed(&mut self, cx: &mut Context<'_>, told: Result<(), String>) {
+    fn flushed(&mut self, cx: &mut Context<'_>, result: Result<(), String>) {
         let flushed = self.landed.flushed();
-        if let Err(why) = told {
+        if let Err(why) = result {
             // Writes in the cache may be lost; all of them are still in the memory.
             return self.let_go(cx, format!("the disk cannot be flushed: {why}"));
         }
@@ -432,7 +432,7 @@ impl Job for Reorganize {
         }
         // After a failure the memory is kept: it has the places of the blocks.
         if self.over || !self.overwritten && self.failed.is_none() {
-            cx.kept(Work::ForgetMoves);
+            cx.kept(FileOp::ForgetMoves);
         }
     }
 
@@ -451,7 +451,7 @@ impl Job for Reorganize {
     }
 
     fn save(&mut self) -> Option<(Figures, Vec<u8>)> {
-        if self.machine.is_none() || !std::mem::take(&mut self.news) {
+        if self.machine.is_none() || !std::mem::take(&mut self.unsaved) {
             return None;
         }
         // The memory is durable before the journal says that it must exist.

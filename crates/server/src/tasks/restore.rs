@@ -5,8 +5,8 @@
 
 use super::job::{Context, Job, Stage};
 use super::landed::Landed;
-use crate::desk::order::{Chunk, News, Work};
-use crate::desk::table::{Figures, MOST_BAD};
+use crate::manager::file_request::{Chunk, FileOp, FileResult};
+use crate::manager::table::{Figures, MOST_BAD};
 use scheduler::{BlockSet, Parameter, Record, SessionError, Wanted};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
@@ -43,7 +43,7 @@ pub(crate) struct Restore {
     trouble: Option<String>,
     failed: Option<String>,
     refused: Option<SessionError>,
-    news: bool,
+    unsaved: bool,
 }
 
 impl Restore {
@@ -67,7 +67,7 @@ impl Restore {
             trouble: None,
             failed: None,
             refused: None,
-            news: false,
+            unsaved: false,
         };
         restore.verify(cx);
         restore
@@ -75,7 +75,7 @@ impl Restore {
 
     fn verify(&self, cx: &mut Context<'_>) {
         let (sector_bytes, capacity) = (cx.disk.sector_bytes.get(), cx.disk.capacity.get());
-        cx.target(Work::Verify { images: self.images.clone(), sector_bytes, capacity });
+        cx.target(FileOp::Verify { images: self.images.clone(), sector_bytes, capacity });
     }
 
     fn verified(&mut self, cx: &mut Context<'_>, chunks: u64) {
@@ -103,7 +103,7 @@ impl Restore {
                 self.pause(cx, true);
             }
         }
-        (self.done, self.trouble, self.read_all, self.news) = (Some(done), None, false, true);
+        (self.done, self.trouble, self.read_all, self.unsaved) = (Some(done), None, false, true);
         self.go_on(cx);
     }
 
@@ -136,7 +136,7 @@ impl Restore {
         }
         if !self.reading && !self.read_all && self.bytes < WINDOW / 2 && self.trouble.is_none() {
             self.reading = true;
-            cx.target(Work::Read { most: WINDOW / 2 });
+            cx.target(FileOp::Read { most: WINDOW / 2 });
         }
     }
 
@@ -237,21 +237,21 @@ impl Job for Restore {
         bytes.is_some()
     }
 
-    fn told(&mut self, cx: &mut Context<'_>, _: bool, news: News) {
-        match news {
-            News::Verified { chunks } => self.verified(cx, chunks),
-            News::Chunks(chunks) => {
+    fn file_done(&mut self, cx: &mut Context<'_>, _: bool, result: FileResult) {
+        match result {
+            FileResult::Verified { chunks } => self.verified(cx, chunks),
+            FileResult::Chunks(chunks) => {
                 self.reading = false;
                 self.read_all = chunks.is_empty();
                 self.bytes += chunks.iter().map(|c| c.bytes.len()).sum::<usize>();
                 self.waiting.extend(chunks);
                 self.go_on(cx);
             }
-            News::Trouble(why) => {
+            FileResult::Trouble(why) => {
                 self.reading = false;
                 self.trouble = Some(why);
             }
-            News::Refused(why) => self.failed = Some(why),
+            FileResult::Refused(why) => self.failed = Some(why),
             _ => {}
         }
     }
@@ -261,14 +261,14 @@ impl Job for Restore {
         self.landed.wants(all)
     }
 
-    fn flushed(&mut self, _: &mut Context<'_>, told: Result<(), String>) {
+    fn flushed(&mut self, _: &mut Context<'_>, result: Result<(), String>) {
         let flushed = self.landed.flushed();
-        match (told, &mut self.done) {
+        match (result, &mut self.done) {
             (Ok(()), Some(done)) => {
                 flushed.into_iter().for_each(|n| {
                     let _ = done.insert(n);
                 });
-                self.news = true;
+                self.unsaved = true;
             }
             (Err(why), _) => self.failed = Some(format!("the disk cannot be flushed: {why}; restore again")),
             (Ok(()), None) => {}
@@ -316,7 +316,7 @@ impl Job for Restore {
     }
 
     fn save(&mut self) -> Option<(Figures, Vec<u8>)> {
-        if !std::mem::take(&mut self.news) {
+        if !std::mem::take(&mut self.unsaved) {
             return None;
         }
         let done = self.done.as_ref()?;

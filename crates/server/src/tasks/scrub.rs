@@ -2,21 +2,21 @@
 
 use super::content::Contents;
 use super::job::{Context, Job, Stage};
-use crate::desk::order::News;
-use crate::desk::table::{Content, Figures, MOST_BAD};
+use crate::manager::file_request::FileResult;
+use crate::manager::table::{Content, Figures, MOST_BAD};
 use apps::scrub::{Checksums, Finding, Judgement, Known, ScrubPlan, Scrubber};
 use scheduler::{Application, Record};
 use units::{LbnRange, Sectors};
 
 /// The judge of a block that was read; with checksums the judgement follows later.
 #[derive(Debug, Default)]
-struct Slip {
+struct ReadJudge {
     compares: bool,
     /// The block that was read last, and its sum.
     read: Option<(u64, u32)>,
 }
 
-impl Checksums for Slip {
+impl Checksums for ReadJudge {
     fn now(&self) -> u64 {
         0
     }
@@ -36,7 +36,7 @@ impl Checksums for Slip {
 
 /// A scrub at work.
 pub(crate) struct Scrub {
-    scrubber: Option<Scrubber<Slip>>,
+    scrubber: Option<Scrubber<ReadJudge>>,
     contents: Option<Contents>,
     failed: Option<String>,
     saved: u64,
@@ -54,7 +54,7 @@ impl Scrub {
     ) -> Self {
         let sector = cx.disk.sector_bytes.get();
         let plan = ScrubPlan { range, block, sector_bytes: usize::try_from(sector).unwrap_or(0) };
-        let slip = Slip { compares: content.is_some(), read: None };
+        let slip = ReadJudge { compares: content.is_some(), read: None };
         let begun = match saved.is_empty() {
             true => Scrubber::start(plan, slip, cx.sessions, cx.priority, cx.now),
             false => match Scrubber::resume(plan, saved, slip, cx.sessions, cx.priority, cx.now) {
@@ -80,8 +80,8 @@ impl Scrub {
     /// Applies the judgements on compared or recorded blocks.
     fn settle(&mut self, cx: &mut Context<'_>) {
         let (Some(scrubber), Some(contents)) = (&mut self.scrubber, &mut self.contents) else { return };
-        for (block, told) in contents.settled() {
-            scrubber.settle(cx.sessions, block, told);
+        for (block, result) in contents.settled() {
+            scrubber.settle(cx.sessions, block, result);
         }
         let figures = scrubber.figures(cx.now);
         if figures.blocks - figures.done == contents.waiting() {
@@ -102,13 +102,13 @@ impl Job for Scrub {
         self.settle(cx);
     }
 
-    fn told(&mut self, cx: &mut Context<'_>, _: bool, news: News) {
+    fn file_done(&mut self, cx: &mut Context<'_>, _: bool, result: FileResult) {
         let Some(contents) = &mut self.contents else { return };
-        match news {
-            News::SumsReady => contents.set_ready(cx),
-            News::Compared { told, damaged } => contents.compared(cx, told, damaged),
-            News::Recorded => contents.recorded(cx),
-            News::Refused(why) => drop(self.failed.get_or_insert(why)),
+        match result {
+            FileResult::SumsReady => contents.set_ready(cx),
+            FileResult::Compared { compared, damaged } => contents.compared(cx, compared, damaged),
+            FileResult::Recorded => contents.recorded(cx),
+            FileResult::Refused(why) => drop(self.failed.get_or_insert(why)),
             _ => {}
         }
         self.settle(cx);
@@ -122,9 +122,9 @@ impl Job for Scrub {
         self.contents.as_mut().is_some_and(Contents::wants_flush)
     }
 
-    fn flushed(&mut self, cx: &mut Context<'_>, told: Result<(), String>) {
+    fn flushed(&mut self, cx: &mut Context<'_>, result: Result<(), String>) {
         if let Some(contents) = &mut self.contents {
-            contents.flushed(cx, told);
+            contents.flushed(cx, result);
         }
         self.settle(cx);
     }

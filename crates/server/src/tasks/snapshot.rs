@@ -4,19 +4,19 @@
 //! reads return the content of that instant, and a background read of a kept block is not used. A target that is slow,
 //! full or unreachable delays no client.
 
+use super::backup_output::{BackupOutput, InPlaceProvider};
 use super::copies::{Bad, Copies};
 use super::job::{Context, Job, Stage};
-use super::outlet::{Outlet, Still};
-use crate::desk::order::{ImageTarget, News, Work};
-use crate::desk::table::Figures;
+use crate::manager::file_request::{FileOp, FileResult, ImageTarget};
+use crate::manager::table::Figures;
 use apps::backup::image::Header;
 use apps::backup::{Backup, BackupState};
 use scheduler::{Application, BlockSet, Record};
 use std::collections::VecDeque;
 use units::LbnRange;
 
-/// The most bytes on their way to the target: beyond them reading waits. At half of them a sync is ordered, so that the
-/// disk is read while the target syncs. Fewer under test, so that small disks need several syncs, too.
+/// The most bytes on their way to the target: beyond them reading waits. At half of them a sync is requested, so that
+/// the disk is read while the target syncs. Fewer under test, so that small disks need several syncs, too.
 const MOST_UNSYNCED: u64 = if cfg!(test) { 256 << 10 } else { 16 << 20 };
 
 /// A backup or replica at work.
@@ -27,14 +27,14 @@ pub(crate) struct Snapshot {
     known: bool,
     /// Whether the journal says that the target is this task's: before that nothing is written to it.
     claimed: bool,
-    backup: Option<Backup<Still, Outlet>>,
+    backup: Option<Backup<InPlaceProvider, BackupOutput>>,
     /// Blocks are safe that are kept, or in the target and in the journal.
     copies: Copies,
     /// Blocks that are in the target or kept, durably.
     durable: BlockSet,
-    /// Blocks put since the last sync was ordered.
+    /// Blocks put since the last sync was requested.
     unsynced: Vec<u64>,
-    /// The blocks of the sync that was ordered.
+    /// The blocks of the sync that was requested.
     syncing: Option<Vec<u64>>,
     /// Blocks that are synced, but not yet handed to the journal.
     synced: Vec<u64>,
@@ -49,7 +49,7 @@ pub(crate) struct Snapshot {
     trouble: Option<(String, bool)>,
     failed: Option<String>,
     /// Whether figures have changed since they were saved.
-    news: bool,
+    unsaved: bool,
     saved: Vec<u8>,
     marks: u64,
 }
@@ -60,7 +60,7 @@ impl Snapshot {
         let (blocks, claimed) = (target.header.shape.blocks, !target.fresh);
         let bad = Bad { lbns: before.bad.iter().copied().collect(), more: before.bad_more };
         let copies = Copies::begin(cx, target.header, keep_most, claimed, bad);
-        cx.target(Work::Open(Box::new(target.clone())));
+        cx.target(FileOp::Open(Box::new(target.clone())));
         Self {
             saved: target.saved.clone(),
             target,
@@ -81,7 +81,7 @@ impl Snapshot {
             suspended: false,
             trouble: None,
             failed: None,
-            news: true,
+            unsaved: true,
             marks: 0,
         }
     }
@@ -102,11 +102,11 @@ impl Snapshot {
         kept.for_each(0, kept.blocks(), |block| {
             let _ = present.insert(block);
         });
-        let still = Still { shape: self.header().shape, capacity: cx.disk.capacity };
-        let outlet = Outlet::new(self.header(), present, kept.clone());
+        let still = InPlaceProvider { shape: self.header().shape, capacity: cx.disk.capacity };
+        let backup_output = BackupOutput::new(self.header(), present, kept.clone());
         let snapshot = (self.header().snapshot, None);
         let sector = self.header().sector_bytes as usize;
-        match Backup::start(still, outlet, snapshot, sector, cx.sessions, cx.priority) {
+        match Backup::start(still, backup_output, snapshot, sector, cx.sessions, cx.priority) {
             Ok(backup) => {
                 self.backup = Some(backup);
                 self.suspended = false;
@@ -134,13 +134,13 @@ impl Snapshot {
     /// Passes on the blocks that the backup has put out.
     fn collect(&mut self, cx: &mut Context<'_>) {
         let Some(backup) = &mut self.backup else { return };
-        let outlet = backup.output_mut();
-        for put in outlet.take() {
+        let backup_output = backup.output_mut();
+        for put in backup_output.take() {
             self.unsynced.push(put.block);
             self.bytes_out = self.bytes_out.saturating_add(put.bytes.len() as u64);
             let home = self.target.header.shape.home(put.block);
             self.copies.bad.note(home, &put.bad);
-            cx.target(Work::Put { block: put.block, bytes: put.bytes, bad: put.bad });
+            cx.target(FileOp::Put { block: put.block, bytes: put.bytes, bad: put.bad });
         }
         let ending = backup.output_mut().is_ending();
         match backup.state().clone() {
@@ -154,7 +154,7 @@ impl Snapshot {
         // Otherwise a block still on its way to the kept file would be missing.
         if ending && !self.finishing && self.trouble.is_none() && !self.copies.is_keeping() {
             self.finishing = true;
-            cx.target(Work::Finish);
+            cx.target(FileOp::Finish);
         }
         if self.bytes_out > MOST_UNSYNCED / 2 {
             self.sync(cx);
@@ -168,13 +168,13 @@ impl Snapshot {
         if self.syncing.is_none() && !self.unsynced.is_empty() {
             self.syncing = Some(std::mem::take(&mut self.unsynced));
             self.marks += 1;
-            cx.target(Work::Sync { mark: self.marks });
+            cx.target(FileOp::Sync { mark: self.marks });
         }
     }
 
-    fn told_target(&mut self, cx: &mut Context<'_>, news: News) {
-        match news {
-            News::Opened(present) => {
+    fn target_done(&mut self, cx: &mut Context<'_>, result: FileResult) {
+        match result {
+            FileResult::Opened(present) => {
                 // They are safe when the journal has their number: a target that loses some is noticed then.
                 let mut blocks = Vec::new();
                 present.for_each(0, present.blocks(), |block| {
@@ -184,24 +184,24 @@ impl Snapshot {
                 if !blocks.is_empty() {
                     self.syncing = Some(blocks);
                     self.marks += 1;
-                    cx.target(Work::Sync { mark: self.marks });
+                    cx.target(FileOp::Sync { mark: self.marks });
                 }
                 self.opened.0 = Some(*present);
-                (self.trouble, self.news, self.target.fresh) = (None, true, false);
+                (self.trouble, self.unsaved, self.target.fresh) = (None, true, false);
                 self.start(cx);
             }
-            News::Synced { saved, .. } => {
+            FileResult::Synced { saved, .. } => {
                 if let Some(blocks) = self.syncing.take() {
                     for block in &blocks {
                         self.durable.insert(*block);
                     }
                     self.synced.extend(blocks);
-                    (self.saved, self.news) = (saved, true);
+                    (self.saved, self.unsaved) = (saved, true);
                 }
                 self.room(cx);
             }
-            News::Finished => {
-                (self.finished, self.news) = (true, true);
+            FileResult::Finished => {
+                (self.finished, self.unsaved) = (true, true);
                 let shape = self.header().shape;
                 self.copies.are_all_safe();
                 self.durable = BlockSet::full(shape.blocks);
@@ -210,18 +210,18 @@ impl Snapshot {
                     backup.go_on(cx.sessions);
                 }
             }
-            News::Full(why) => {
+            FileResult::Full(why) => {
                 self.unsync();
                 self.trouble = Some((why, false));
             }
-            News::Trouble(why) => {
+            FileResult::Trouble(why) => {
                 // Blocks that are put and not durable will be read again: they have not been overwritten.
                 self.unsync();
                 self.unsynced.clear();
                 self.trouble = Some((why, true));
                 self.drop_backup(cx);
             }
-            News::Refused(why) => self.fail(why),
+            FileResult::Refused(why) => self.fail(why),
             _ => {}
         }
         self.flow(cx);
@@ -251,26 +251,26 @@ impl Snapshot {
         (self.finishing, self.bytes_out) = (false, 0);
     }
 
-    fn told_kept(&mut self, cx: &mut Context<'_>, news: News) {
-        match news {
-            News::Opened(present) => {
+    fn kept_done(&mut self, cx: &mut Context<'_>, result: FileResult) {
+        match result {
+            FileResult::Opened(present) => {
                 present.for_each(0, present.blocks(), |block| {
                     let _ = self.durable.insert(block);
                 });
                 self.copies.opened(&present);
                 self.opened.1 = Some(*present);
-                self.news = true;
+                self.unsaved = true;
                 self.start(cx);
             }
-            News::Synced { mark: block, .. } => {
+            FileResult::Synced { mark: block, .. } => {
                 self.copies.synced(block);
                 self.durable.insert(block);
-                self.news = true;
+                self.unsaved = true;
                 if !self.copies.is_keeping() {
                     self.collect(cx);
                 }
             }
-            News::Refused(why) | News::Trouble(why) => self.fail(why),
+            FileResult::Refused(why) | FileResult::Trouble(why) => self.fail(why),
             _ => {}
         }
     }
@@ -294,10 +294,10 @@ impl Job for Snapshot {
         }
     }
 
-    fn told(&mut self, cx: &mut Context<'_>, kept: bool, news: News) {
+    fn file_done(&mut self, cx: &mut Context<'_>, kept: bool, result: FileResult) {
         match kept {
-            true => self.told_kept(cx, news),
-            false => self.told_target(cx, news),
+            true => self.kept_done(cx, result),
+            false => self.target_done(cx, result),
         }
     }
 
@@ -326,12 +326,12 @@ impl Job for Snapshot {
                 // A replica continues from the record in the journal.
                 self.target.saved = self.saved.clone();
                 let target = Box::new(self.target.clone());
-                cx.target(Work::Open(target));
+                cx.target(FileOp::Open(target));
             }
             Some((_, false)) => {
                 self.marks += 1;
                 self.syncing = Some(std::mem::take(&mut self.unsynced));
-                cx.target(Work::Sync { mark: self.marks });
+                cx.target(FileOp::Sync { mark: self.marks });
             }
             None => {
                 if let Some(backup) = &mut self.backup {
@@ -377,7 +377,7 @@ impl Job for Snapshot {
     fn save(&mut self) -> Option<(Figures, Vec<u8>)> {
         // Before both files are open less is known than before; once the target is claimed, both must exist.
         self.known |= self.opened.0.is_some() && self.opened.1.is_some();
-        if !self.known || !std::mem::take(&mut self.news) {
+        if !self.known || !std::mem::take(&mut self.unsaved) {
             return None;
         }
         self.journaling.push_back(std::mem::take(&mut self.synced));

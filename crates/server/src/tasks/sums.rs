@@ -5,7 +5,7 @@
 //! is distrusted.
 
 use super::files::{File, Files, How, write_all};
-use crate::desk::order::{Compared, News, OpenSums};
+use crate::manager::file_request::{Compared, FileResult, OpenSums};
 use crate::state::{End, LogKind};
 use apps::scrub::{Checksums, PAGE_BYTES, ScrubPlan, StoreError, StoreLimits, StoredChecksums, SumFile};
 use std::path::{Path, PathBuf};
@@ -43,12 +43,12 @@ pub(crate) struct OpenStore {
     acknowledged: u64,
     place: String,
     /// The damaged pages that have been reported.
-    told: usize,
+    reported: usize,
 }
 
 impl OpenStore {
     /// Opens or creates a store.
-    pub fn open(files: &dyn Files, state: &Path, asked: OpenSums) -> (Option<Self>, News) {
+    pub fn open(files: &dyn Files, state: &Path, asked: OpenSums) -> (Option<Self>, FileResult) {
         let task = asked.task;
         let path = match files.is_dir(&asked.path) {
             true => asked.path.join(format!("{}.sums", asked.disk.name)),
@@ -57,14 +57,14 @@ impl OpenStore {
         let place = path.display().to_string();
         let opened = Self::at(files, &asked, path.clone()).and_then(|(store, empty)| {
             let (end, acknowledged) = Self::end(files, &state.join(SUMS_END), &store, empty)?;
-            Ok((Self { store, end, acknowledged, place: place.clone(), told: 0 }, empty))
+            Ok((Self { store, end, acknowledged, place: place.clone(), reported: 0 }, empty))
         });
         match opened {
             Ok((sums, empty)) => {
                 let id = sums.store.id();
-                (Some(sums), News::SumsOpened { task, path, id, empty })
+                (Some(sums), FileResult::SumsOpened { task, path, id, empty })
             }
-            Err(why) => (None, News::SumsRefused { task, why: format!("{place}: {why}") }),
+            Err(why) => (None, FileResult::SumsRefused { task, why: format!("{place}: {why}") }),
         }
     }
 
@@ -118,7 +118,7 @@ impl OpenStore {
             return Err("that is a device; name a file".into());
         }
         let known = asked.known.as_ref().map(|(_, id)| *id);
-        let told = |error: StoreError| error.to_string();
+        let text = |error: StoreError| error.to_string();
         let old = match len {
             0 => Err(StoreError::Stale),
             _ => StoredChecksums::open(plan, StoreLimits::default(), Pages(file)),
@@ -130,21 +130,21 @@ impl OpenStore {
             Ok(_) | Err(StoreError::OtherPlan { .. } | StoreError::Damaged)
                 if asked.anew && known.is_none() => {}
             Ok(_) => return Err(format!("{}; say force for that", StoreError::Stale)),
-            Err(error) => return Err(told(error)),
+            Err(error) => return Err(text(error)),
         }
         let mut file = files.open_named(&path, How::Make).map_err(|e| e.to_string())?;
         file.set_len(0).map_err(|e| e.to_string())?;
         let store =
-            StoredChecksums::create_as(asked.id, plan, StoreLimits::default(), Pages(file)).map_err(told)?;
+            StoredChecksums::create_as(asked.id, plan, StoreLimits::default(), Pages(file)).map_err(text)?;
         Ok((store, true))
     }
 
-    fn trouble(&self, error: &str) -> News {
-        News::Trouble(format!("{}: {error}", self.place))
+    fn trouble(&self, error: &str) -> FileResult {
+        FileResult::Trouble(format!("{}: {error}", self.place))
     }
 
     /// Forgets blocks, durably.
-    pub fn forget(&mut self, ranges: &[(u64, u64)]) -> News {
+    pub fn forget(&mut self, ranges: &[(u64, u64)]) -> FileResult {
         if let Err(error) = self.store.forget(ranges) {
             return self.trouble(&error.to_string());
         }
@@ -155,30 +155,30 @@ impl OpenStore {
             }
             self.acknowledged = sequence;
         }
-        News::Forgotten
+        FileResult::Forgotten
     }
 
     /// Compares sums read with those stored.
-    pub fn compare(&mut self, sums: Vec<(u64, u32)>) -> News {
-        let told = sums.into_iter().map(|(block, sum)| match self.store.known(block).sum {
+    pub fn compare(&mut self, sums: Vec<(u64, u32)>) -> FileResult {
+        let compared = sums.into_iter().map(|(block, sum)| match self.store.known(block).sum {
             None => (block, Compared::Unknown(sum)),
             Some(stored) if stored == sum => (block, Compared::Same),
             Some(stored) => (block, Compared::Wrong { stored, read: sum }),
         });
-        let told = told.collect();
+        let compared = compared.collect();
         if let Some(why) = self.store.failure() {
             return self.trouble(why);
         }
         let all: Vec<String> = self.store.damaged().map(|page| format!("{}: {page}", self.place)).collect();
-        let damaged = all.get(self.told..).unwrap_or_default().to_vec();
-        self.told = all.len();
-        News::Compared { told, damaged }
+        let damaged = all.get(self.reported..).unwrap_or_default().to_vec();
+        self.reported = all.len();
+        FileResult::Compared { compared, damaged }
     }
 
     /// Stores the sums of blocks, durably.
-    pub fn record(&mut self, sums: &[(u64, u32)]) -> News {
+    pub fn record(&mut self, sums: &[(u64, u32)]) -> FileResult {
         match self.store.record(sums) {
-            Ok(()) => News::Recorded,
+            Ok(()) => FileResult::Recorded,
             Err(error) => self.trouble(&error.to_string()),
         }
     }

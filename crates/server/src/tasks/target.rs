@@ -4,7 +4,7 @@ use super::chain::Chain;
 use super::files::{Files, How, not_opened};
 use super::kept;
 use super::source::{FileDestination, FileSink, FileSource};
-use crate::desk::order::{ImageTarget, News};
+use crate::manager::file_request::{FileResult, ImageTarget};
 use apps::backup::image::{self, Header, OPEN};
 use apps::backup::{ImageWriter, Output, Replica, load_set, save_set};
 use scheduler::BlockSet;
@@ -92,9 +92,13 @@ impl Durable for Replica<FileDestination> {
 
 impl OpenImage {
     /// Opens the target; returns it with its blocks.
-    pub fn new(files: &Arc<dyn Files>, target: ImageTarget, kept: PathBuf) -> Result<(Self, BlockSet), News> {
+    pub fn new(
+        files: &Arc<dyn Files>,
+        target: ImageTarget,
+        kept: PathBuf,
+    ) -> Result<(Self, BlockSet), FileResult> {
         let place = target.path.display().to_string();
-        let refused = |why: &str| News::Refused(format!("{place}: {why}"));
+        let refused = |why: &str| FileResult::Refused(format!("{place}: {why}"));
         if target.own.iter().any(|own| files.is_same(own, &target.path)) {
             return Err(refused("that is the disk itself; name another file"));
         }
@@ -146,24 +150,26 @@ impl OpenImage {
         chain: Option<&Chain>,
         acknowledged: u64,
         has: &mut BlockSet,
-    ) -> Result<Box<dyn Durable>, News> {
+    ) -> Result<Box<dyn Durable>, FileResult> {
         let place = target.path.display();
         let header = match chain.and_then(Chain::base) {
             Some(base) => Header { base: Some(base), chunks: OPEN, ..target.header },
             None => target.header,
         };
-        let trouble = |e: io::Error| News::Trouble(format!("{place}: {e}"));
+        let trouble = |e: io::Error| FileResult::Trouble(format!("{place}: {e}"));
         let how = if target.fresh { How::Make } else { How::Write };
         let mut file = files.open_named(&target.path, how).map_err(|e| not_opened(&place.to_string(), &e))?;
         if file.is_device().map_err(trouble)? {
-            return Err(News::Refused(format!("{place}: an image is a file; name one, or make a replica")));
+            return Err(FileResult::Refused(format!(
+                "{place}: an image is a file; name one, or make a replica"
+            )));
         }
         if target.fresh && target.force {
             file.set_len(0).map_err(trouble)?;
         }
         // Blocks that clients have overwritten since exist nowhere else.
         let cut = |left: u64, why: &str| {
-            News::Refused(format!(
+            FileResult::Refused(format!(
                 "{place}: {acknowledged} blocks of this backup were in it, and {left} are: {why}; make a new backup"
             ))
         };
@@ -182,19 +188,19 @@ impl OpenImage {
                 return Ok(Box::new(ImageWriter::new(header, FileSink::new(source.0, 0))));
             }
             _ if target.fresh => {
-                return Err(News::Refused(format!(
+                return Err(FileResult::Refused(format!(
                     "{place}: something else is there; name a new file, or say force"
                 )));
             }
-            Err(damage) => return Err(News::Refused(format!("{place}: {damage}"))),
+            Err(damage) => return Err(FileResult::Refused(format!("{place}: {damage}"))),
             Ok(_) => {
-                return Err(News::Refused(format!(
+                return Err(FileResult::Refused(format!(
                     "{place}: another image is in the place of this one; make a new backup"
                 )));
             }
         };
         if let Some(image::Damage { at, what: image::What::Source(why) }) = &scan.cut {
-            return Err(News::Trouble(format!("{place}: at byte {at}: {why}")));
+            return Err(FileResult::Trouble(format!("{place}: at byte {at}: {why}")));
         }
         if scan.chunks() < acknowledged {
             let why = scan.cut.as_ref().map_or("it was cut".into(), ToString::to_string);
@@ -216,10 +222,10 @@ impl OpenImage {
         files: &dyn Files,
         target: &ImageTarget,
         has: &mut BlockSet,
-    ) -> Result<Box<dyn Durable>, News> {
+    ) -> Result<Box<dyn Durable>, FileResult> {
         let place = target.path.display();
-        let trouble = |e: io::Error| News::Trouble(format!("{place}: {e}"));
-        let refused = |why: String| News::Refused(format!("{place}: {why}"));
+        let trouble = |e: io::Error| FileResult::Trouble(format!("{place}: {e}"));
+        let refused = |why: String| FileResult::Refused(format!("{place}: {why}"));
         let how = if target.fresh { How::Make } else { How::Write };
         let mut file = files.open_named(&target.path, how).map_err(|e| not_opened(&place.to_string(), &e))?;
         let sector = u64::from(target.header.sector_bytes);
@@ -247,7 +253,7 @@ impl OpenImage {
     }
 
     /// Adds a block, once.
-    pub fn put(&mut self, block: u64, bytes: &[u8], bad: &[u32]) -> Option<News> {
+    pub fn put(&mut self, block: u64, bytes: &[u8], bad: &[u32]) -> Option<FileResult> {
         if self.lost.is_some() || !self.has.insert(block) {
             return None;
         }
@@ -255,8 +261,8 @@ impl OpenImage {
         if !self.headed {
             match self.flush().and_then(|()| self.output.sync().map_err(|why| self.lose(why))) {
                 Ok(_) => self.headed = true,
-                Err(News::Full(_)) => {}
-                Err(news) => return Some(news),
+                Err(FileResult::Full(_)) => {}
+                Err(result) => return Some(result),
             }
         }
         match self.chain.as_mut().is_some_and(|chain| bad.is_empty() && chain.has(block, bytes)) {
@@ -267,13 +273,13 @@ impl OpenImage {
     }
 
     /// Makes all blocks durable.
-    pub fn sync(&mut self, mark: u64) -> Option<News> {
-        if let Err(news) = self.flush() {
-            return Some(news);
+    pub fn sync(&mut self, mark: u64) -> Option<FileResult> {
+        if let Err(result) = self.flush() {
+            return Some(result);
         }
         Some(match self.output.sync() {
-            Ok(_) if !self.replica => News::Synced { mark, saved: self.progress() },
-            Ok(saved) => News::Synced { mark, saved },
+            Ok(_) if !self.replica => FileResult::Synced { mark, saved: self.progress() },
+            Ok(saved) => FileResult::Synced { mark, saved },
             Err(why) => self.lose(why),
         })
     }
@@ -288,9 +294,9 @@ impl OpenImage {
     }
 
     /// Adds the missing kept blocks, and the end.
-    pub fn finish(&mut self) -> Option<News> {
+    pub fn finish(&mut self) -> Option<FileResult> {
         if let Some(why) = &self.lost {
-            return Some(News::Trouble(why.clone()));
+            return Some(FileResult::Trouble(why.clone()));
         }
         if !self.ended {
             let Self { files, kept, header, has, output, chain, same, .. } = self;
@@ -307,16 +313,16 @@ impl OpenImage {
                 }
             });
             if let Err(why) = read {
-                return Some(News::Refused(why));
+                return Some(FileResult::Refused(why));
             }
             if let Err(why) = flushed {
                 return Some(self.lose(why));
             }
-            if let Err(news) = self.flush() {
-                return Some(news);
+            if let Err(result) = self.flush() {
+                return Some(result);
             }
             if self.has.len() != self.header.chunks {
-                return Some(News::Refused(format!(
+                return Some(FileResult::Refused(format!(
                     "{}: {} blocks of {} were kept; begin anew",
                     self.place,
                     self.has.len(),
@@ -327,26 +333,26 @@ impl OpenImage {
             self.ended = true;
         }
         Some(match self.flush().and_then(|()| self.output.sync().map_err(|why| self.lose(why))) {
-            Ok(_) => News::Finished,
-            Err(news) => news,
+            Ok(_) => FileResult::Finished,
+            Err(result) => result,
         })
     }
 
-    fn flush(&mut self) -> Result<(), News> {
+    fn flush(&mut self) -> Result<(), FileResult> {
         if let Some(why) = &self.lost {
-            return Err(News::Trouble(why.clone()));
+            return Err(FileResult::Trouble(why.clone()));
         }
         match self.output.flush() {
             Ok(true) => Ok(()),
-            Ok(false) => Err(News::Full(format!("{}: {}", self.place, self.output.full()))),
+            Ok(false) => Err(FileResult::Full(format!("{}: {}", self.place, self.output.full()))),
             Err(why) => Err(self.lose(why)),
         }
     }
 
-    fn lose(&mut self, why: String) -> News {
+    fn lose(&mut self, why: String) -> FileResult {
         let why = format!("{}: {why}", self.place);
         self.lost = Some(why.clone());
-        News::Trouble(why)
+        FileResult::Trouble(why)
     }
 }
 

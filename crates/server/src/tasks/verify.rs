@@ -1,12 +1,12 @@
 //! The comparison of disks: `apps::verify` as a task of the first of them.
 //!
-//! The members are read by the lane of the task's target ([`super::members`]), in short time slices. After
-//! each slice the lane reports its findings, and the next slice is ordered.
+//! The members are read by the worker of the task's target ([`super::members`]), in short time slices. After
+//! each slice the worker reports its findings, and the next slice is requested.
 
 use super::job::{Context, Job, Stage};
-use crate::desk::order::{News, OpenMembers, Work};
-use crate::desk::spec::VerifySpec as Asked;
-use crate::desk::table::{Differences, Figures, MOST_BAD, Unreadable};
+use crate::manager::file_request::{FileOp, FileResult, OpenMembers};
+use crate::manager::spec::VerifySpec as Asked;
+use crate::manager::table::{Differences, Figures, MOST_BAD, Unreadable};
 use scheduler::Record;
 use std::collections::BTreeSet;
 
@@ -17,10 +17,10 @@ pub(crate) struct VerifyTask {
     figures: apps::verify::ComparisonFigures,
     saved: Vec<u8>,
     /// Whether there is progress that was not saved.
-    news: bool,
+    unsaved: bool,
     open: bool,
     paused: bool,
-    /// Whether a time slice was ordered and has not ended.
+    /// Whether a time slice was requested and has not ended.
     at_work: bool,
     waiting: Option<String>,
     done: bool,
@@ -35,7 +35,7 @@ impl VerifyTask {
             seed,
             figures: apps::verify::ComparisonFigures::default(),
             saved: saved.to_vec(),
-            news: false,
+            unsaved: false,
             open: false,
             paused: false,
             at_work: false,
@@ -51,7 +51,7 @@ impl VerifyTask {
         self.at_work = true;
         let Asked { members, plan } = self.asked.clone();
         let (saved, seed) = (self.saved.clone(), self.seed);
-        cx.target(Work::OpenMembers(Box::new(OpenMembers { members, plan, saved, seed })));
+        cx.target(FileOp::OpenMembers(Box::new(OpenMembers { members, plan, saved, seed })));
     }
 
     /// Orders the next time slice.
@@ -61,7 +61,7 @@ impl VerifyTask {
         }
         if self.open {
             self.at_work = true;
-            cx.target(Work::ReadMembers { priority: cx.priority });
+            cx.target(FileOp::ReadMembers { priority: cx.priority });
         } else if self.waiting.is_none() {
             self.open(cx);
         }
@@ -73,25 +73,25 @@ impl VerifyTask {
 }
 
 impl Job for VerifyTask {
-    /// It has no session on this desk: all members are read alike.
+    /// It has no session on this disk: all members are read alike.
     fn done(&mut self, _: &mut Context<'_>, _: &Record, _: &[u8]) {}
 
-    fn told(&mut self, cx: &mut Context<'_>, _: bool, news: News) {
-        match news {
-            News::Members(told) => {
+    fn file_done(&mut self, cx: &mut Context<'_>, _: bool, result: FileResult) {
+        match result {
+            FileResult::Members(report) => {
                 (self.open, self.at_work, self.waiting) = (true, false, None);
-                self.figures = told.figures;
-                if let Some(saved) = told.saved {
-                    (self.saved, self.news) = (saved, true);
+                self.figures = report.figures;
+                if let Some(saved) = report.saved {
+                    (self.saved, self.unsaved) = (saved, true);
                 }
-                self.done = told.done;
-                if told.hopeless {
+                self.done = report.done;
+                if report.hopeless {
                     let text = "more than 65,536 blocks differ: these disks are not the members of one such array; check their order, the kind, the chunk and the offset";
                     self.failed = Some(text.into());
                 }
             }
-            News::Trouble(why) => (self.open, self.at_work, self.waiting) = (false, false, Some(why)),
-            News::Refused(why) => self.failed = Some(why),
+            FileResult::Trouble(why) => (self.open, self.at_work, self.waiting) = (false, false, Some(why)),
+            FileResult::Refused(why) => self.failed = Some(why),
             _ => return,
         }
         self.go_on(cx);
@@ -100,7 +100,7 @@ impl Job for VerifyTask {
     fn pause(&mut self, cx: &mut Context<'_>, paused: bool) {
         self.paused = paused;
         if paused {
-            cx.target(Work::RestMembers);
+            cx.target(FileOp::RestMembers);
         }
         self.go_on(cx);
     }
@@ -114,7 +114,7 @@ impl Job for VerifyTask {
         self.go_on(cx);
     }
 
-    /// The lane closes the members when the desk ends it.
+    /// The worker closes the members when the task manager ends it.
     fn close(&mut self, _: &mut Context<'_>) {}
 
     fn stage(&self) -> Stage {
@@ -128,25 +128,27 @@ impl Job for VerifyTask {
     }
 
     fn save(&mut self) -> Option<(Figures, Vec<u8>)> {
-        if !std::mem::take(&mut self.news) {
+        if !std::mem::take(&mut self.unsaved) {
             return None;
         }
-        let told = &self.figures;
+        let figures = &self.figures;
         let unreadable =
-            told.bad.iter().map(|(member, lbn)| Unreadable { disk: self.name(*member), lbn: *lbn });
+            figures.bad.iter().map(|(member, lbn)| Unreadable { disk: self.name(*member), lbn: *lbn });
         let differences = Differences {
-            lbns: told.differing.clone(),
-            more: told.differing_more,
-            unsettled: told.unsettled,
+            lbns: figures.differing.clone(),
+            more: figures.differing_more,
+            unsettled: figures.unsettled,
             unreadable: unreadable.collect(),
         };
-        let bad: BTreeSet<u64> = told.bad.iter().map(|(_, lbn)| *lbn).collect();
+        let bad: BTreeSet<u64> = figures.bad.iter().map(|(_, lbn)| *lbn).collect();
         let figures = Figures {
-            done: told.done,
-            blocks: told.blocks,
-            bytes: told.done.saturating_mul(self.asked.plan.block.bytes(self.asked.plan.sector_bytes).get()),
+            done: figures.done,
+            blocks: figures.blocks,
+            bytes: figures
+                .done
+                .saturating_mul(self.asked.plan.block.bytes(self.asked.plan.sector_bytes).get()),
             bad: bad.into_iter().take(MOST_BAD).collect(),
-            bad_more: told.bad_more,
+            bad_more: figures.bad_more,
             content: None,
             differences: Some(differences),
         };

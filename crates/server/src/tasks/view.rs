@@ -1,15 +1,15 @@
 //! A snapshot that clients read: the disk at one instant, for as long as the task lasts.
 //!
-//! The instant is that of [`View::begin`], and [`Copies`] keeps blocks before clients overwrite them. Clients' reads are
-//! background reads of the disk. When a block arrives that is kept by then, its bytes may be newer than the instant, so
-//! it is replaced by the kept one. Blocks with writes in flight at the instant may have their content before or after
-//! that; they are kept at once, so that all reads find the same, and reads wait until that is done.
+//! The instant is that of [`View::begin`], and [`Copies`] keeps blocks before clients overwrite them. Clients' reads
+//! are background reads of the disk. When a block arrives that is kept by then, its bytes may be newer than the
+//! instant, so it is replaced by the kept one. Blocks with writes in flight at the instant may have their content
+//! before or after that; they are kept at once, so that all reads find the same, and reads wait until that is done.
 
 use super::copies::{Bad, Copies};
 use super::job::{Context, Job, Stage};
-use crate::desk::order::{News, Work};
-use crate::desk::table::Figures;
 use crate::disk::{Asked, Background};
+use crate::manager::file_request::{FileOp, FileResult};
+use crate::manager::table::Figures;
 use apps::backup::image::Header;
 use device::{Answer, Ask, BackgroundRequest, Failure};
 use scheduler::{Application, Record};
@@ -50,7 +50,7 @@ pub(crate) struct View {
     ended: bool,
     failed: Option<String>,
     /// Whether figures have changed since they were saved.
-    news: bool,
+    unsaved: bool,
 }
 
 impl View {
@@ -79,7 +79,7 @@ impl View {
             claimed,
             ended: false,
             failed: None,
-            news: true,
+            unsaved: true,
         }
     }
 
@@ -123,7 +123,7 @@ impl View {
         let record = Record { bad: None, ..*record };
         self.late.insert(self.marks, Late { record, bytes, left: kept.len() });
         for block in kept {
-            cx.kept(Work::ReadKept { mark: self.marks, block });
+            cx.kept(FileOp::ReadKept { mark: self.marks, block });
         }
     }
 
@@ -155,22 +155,22 @@ impl Job for View {
         }
     }
 
-    fn told(&mut self, cx: &mut Context<'_>, _: bool, news: News) {
-        match news {
-            News::Opened(present) => {
+    fn file_done(&mut self, cx: &mut Context<'_>, _: bool, result: FileResult) {
+        match result {
+            FileResult::Opened(present) => {
                 self.copies.opened(&present);
-                (self.opened, self.news) = (true, true);
+                (self.opened, self.unsaved) = (true, true);
                 self.go_on(cx);
             }
-            News::Synced { mark: block, .. } => {
+            FileResult::Synced { mark: block, .. } => {
                 self.copies.synced(block);
-                self.news = true;
+                self.unsaved = true;
                 if !self.unsteady.is_empty() {
                     self.go_on(cx);
                 }
             }
-            News::KeptBlock { mark, block, bytes, bad } => self.replace(cx, mark, block, &bytes, &bad),
-            News::Refused(why) | News::Trouble(why) => self.fail(why),
+            FileResult::KeptBlock { mark, block, bytes, bad } => self.replace(cx, mark, block, &bytes, &bad),
+            FileResult::Refused(why) | FileResult::Trouble(why) => self.fail(why),
             _ => {}
         }
     }
@@ -259,7 +259,7 @@ impl Job for View {
 
     /// The blocks that are done are those that are kept.
     fn save(&mut self) -> Option<(Figures, Vec<u8>)> {
-        if !self.opened || !std::mem::take(&mut self.news) {
+        if !self.opened || !std::mem::take(&mut self.unsaved) {
             return None;
         }
         let (done, blocks) = (self.copies.kept().len(), self.header.shape.blocks);

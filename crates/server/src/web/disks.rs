@@ -1,9 +1,9 @@
 //! The disks on the page, and the page's control of their tasks.
 
 use crate::control::{self, Disks, Peer, Refusal, Role};
-use crate::desk::spec::{TaskKind, TaskSpec};
 use crate::disk::BOUNDS_US;
-use crate::office::Handle;
+use crate::manager::spec::{TaskKind, TaskSpec};
+use crate::runtime::Handle;
 use axum::body::Bytes;
 use axum::extract::{Extension, Path, State};
 use axum::http::StatusCode;
@@ -22,13 +22,13 @@ const MOST_TASKS: usize = 80;
 const MOST_LISTED: usize = 10;
 
 /// The disks as a page sees them.
-pub(super) struct Gallery {
+pub(super) struct DiskSnapshots {
     disks: Disks,
     /// Questions that are not answered yet.
     asked: BTreeMap<String, JoinHandle<Option<Value>>>,
 }
 
-impl Gallery {
+impl DiskSnapshots {
     pub fn new(disks: Disks) -> Self {
         Self { disks, asked: BTreeMap::new() }
     }
@@ -62,12 +62,13 @@ impl Gallery {
 /// Asks a disk.
 async fn look(disk: Handle) -> Option<Value> {
     let (tell, status) = oneshot::channel();
-    disk.status(move |told| drop(tell.send(told))).ok()?;
+    disk.status(move |value| drop(tell.send(value))).ok()?;
     let (tell, tasks) = oneshot::channel();
-    disk.post(Box::new(move |desk, _| {
-        let shown = desk.tasks().into_iter().map(|task| (desk.rings(task.id), task)).collect::<Vec<_>>();
+    disk.post(Box::new(move |manager, _| {
+        let shown =
+            manager.tasks().into_iter().map(|task| (manager.rings(task.id), task)).collect::<Vec<_>>();
         // The page may be gone by now.
-        let _ = tell.send((shown, desk.trouble().or(desk.is_taken())));
+        let _ = tell.send((shown, manager.trouble().or(manager.is_taken())));
     }))
     .ok()?;
     let (status, (tasks, trouble)) = (status.await.ok()?, tasks.await.ok()?);
@@ -128,7 +129,7 @@ pub(super) async fn start(disks: State<Disks>, path: Path<String>, body: Bytes) 
 pub(super) async fn act(
     disks: State<Disks>,
     path: Path<(String, String, String)>,
-) -> Result<axum::Json<crate::desk::status::TaskStatus>, Refusal> {
+) -> Result<axum::Json<crate::manager::status::TaskStatus>, Refusal> {
     control::act(disks, path).await
 }
 

@@ -1,18 +1,18 @@
 //! The page, which shows a daemon or a demo in a browser. It is HTTP/1.1 on a thread of its own, and off
 //! unless it is configured (docs/SERVE.md, "The page").
 
-mod board;
+mod auth;
 mod disks;
-mod door;
+mod feed;
 mod routes;
 mod serve;
 
-pub use door::{Token, TokenError};
+pub use auth::{Token, TokenError};
 
-use crate::office::{Handle, random_seed};
+use crate::runtime::{Handle, random_seed};
 use crate::tls::Tls;
-use board::Board;
-use door::RequestGuard;
+use auth::RequestGuard;
+use feed::Feed;
 use serde_json::Value;
 use std::fmt;
 use std::io;
@@ -88,7 +88,7 @@ pub enum WebError {
 }
 
 /// A page's own source of snapshots, in place of disks.
-pub trait Show: Send + Sync + 'static {
+pub trait SnapshotSource: Send + Sync + 'static {
     /// Returns the present state, in the form that docs/SERVE.md describes. It is called once a second at most, on the
     /// page's thread, and must not wait.
     fn snapshot(&self) -> Value;
@@ -101,14 +101,14 @@ pub trait Show: Send + Sync + 'static {
 }
 
 /// The source of a page's snapshots.
-pub enum Shown {
+pub enum PageContent {
     /// The disks of a daemon.
     Disks(Vec<Handle>),
     /// Anything else.
-    Other(Arc<dyn Show>),
+    Other(Arc<dyn SnapshotSource>),
 }
 
-impl fmt::Debug for Shown {
+impl fmt::Debug for PageContent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Disks(disks) => f.debug_tuple("Disks").field(disks).finish(),
@@ -122,7 +122,7 @@ impl fmt::Debug for Shown {
 pub struct Web {
     address: SocketAddr,
     encrypted: bool,
-    board: Arc<Board>,
+    feed: Arc<Feed>,
     stop: Option<watch::Sender<bool>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -132,7 +132,7 @@ impl Web {
     ///
     /// # Errors
     /// The address is refused, or taken.
-    pub fn open(config: WebConfig, shown: Shown) -> Result<Self, WebError> {
+    pub fn open(config: WebConfig, shown: PageContent) -> Result<Self, WebError> {
         config.check()?;
         let failed = |source| WebError::System { address: config.listen, source };
         let listener = TcpListener::bind(config.listen).map_err(failed)?;
@@ -140,20 +140,20 @@ impl Web {
         let address = listener.local_addr().map_err(failed)?;
         let secret = format!("{:032x}", random_seed().map_err(failed)?);
         let encrypted = config.tls.is_some();
-        let door = RequestGuard::new(config.token, encrypted, config.control.then_some(secret));
-        let board = Arc::new(Board::default());
-        let inside = routes::Inside { door: Arc::new(door), board: Arc::clone(&board) };
+        let auth = RequestGuard::new(config.token, encrypted, config.control.then_some(secret));
+        let feed = Arc::new(Feed::default());
+        let state = routes::RouteState { auth: Arc::new(auth), feed: Arc::clone(&feed) };
         let (stop, stopped) = watch::channel(false);
         let (tls, every) = (config.tls, config.every);
         let thread = Builder::new().name("web".into()).spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             match runtime {
-                Ok(runtime) => runtime.block_on(serve::serve(listener, tls, inside, (shown, every), stopped)),
+                Ok(runtime) => runtime.block_on(serve::serve(listener, tls, state, (shown, every), stopped)),
                 Err(error) => warn!(%error, "no page"),
             }
         });
         let thread = Some(thread.map_err(failed)?);
-        Ok(Self { address, encrypted, board, stop: Some(stop), thread })
+        Ok(Self { address, encrypted, feed, stop: Some(stop), thread })
     }
 
     /// Returns the address.
@@ -169,7 +169,7 @@ impl Web {
     /// Returns how many snapshots were made since the start: one a second at most, whatever the number of browsers, and
     /// none while there is no browser.
     pub fn snapshots(&self) -> u64 {
-        self.board.made()
+        self.feed.made()
     }
 }
 

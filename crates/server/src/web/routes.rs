@@ -1,9 +1,9 @@
 //! The routes of the page.
 
-use super::board::{Board, BrowserSeat};
-use super::door::{Away, RequestGuard};
-use super::serve::Line;
-use super::{MOST_BROWSERS, Show, disks};
+use super::auth::{Rejection, RequestGuard};
+use super::feed::{Feed, FeedSubscription};
+use super::serve::BrowserConnection;
+use super::{MOST_BROWSERS, SnapshotSource, disks};
 use crate::control::{Disks, Refusal};
 use axum::Router;
 use axum::body::{Body, Bytes};
@@ -30,27 +30,27 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; c
 
 /// The state of the routes.
 #[derive(Clone, Debug)]
-pub(super) struct Inside {
-    pub door: Arc<RequestGuard>,
-    pub board: Arc<Board>,
+pub(super) struct RouteState {
+    pub auth: Arc<RequestGuard>,
+    pub feed: Arc<Feed>,
 }
 
 /// Returns the routes of the page itself, and those for changes.
-pub(super) fn router(inside: Inside, changes: Router) -> Router {
+pub(super) fn router(state: RouteState, changes: Router) -> Router {
     let changes = changes
         .layer(from_fn(whole))
-        .layer(from_fn_with_state(Arc::clone(&inside.door), change))
+        .layer(from_fn_with_state(Arc::clone(&state.auth), change))
         .layer(DefaultBodyLimit::max(MOST_BODY));
-    let door = Arc::clone(&inside.door);
+    let auth = Arc::clone(&state.auth);
     Router::new()
         .route("/", get(|| part("text/html; charset=utf-8", page::INDEX)))
         .route("/page.css", get(|| part("text/css; charset=utf-8", page::STYLE)))
         .route("/page.js", get(|| part("text/javascript; charset=utf-8", page::SCRIPT)))
         .route("/events", get(events))
-        .with_state(inside)
+        .with_state(state)
         .merge(changes)
         .fallback(async || Refusal::new(StatusCode::NOT_FOUND, "the page has no such part; open /"))
-        .layer(from_fn_with_state(door, enter))
+        .layer(from_fn_with_state(auth, enter))
         .layer(from_fn(sealed))
 }
 
@@ -63,8 +63,8 @@ pub(super) fn of_disks(all: Disks) -> Router {
 }
 
 /// Returns the route that changes something else.
-pub(super) fn of_other(show: Arc<dyn Show>) -> Router {
-    let set = async |State(show): State<Arc<dyn Show>>, body: Bytes| {
+pub(super) fn of_other(show: Arc<dyn SnapshotSource>) -> Router {
+    let set = async |State(show): State<Arc<dyn SnapshotSource>>, body: Bytes| {
         let asked: Value = serde_json::from_slice(&body)?;
         show.set(&asked).map_err(|why| Refusal::new(StatusCode::BAD_REQUEST, why))?;
         Ok::<_, Refusal>(axum::Json(json!({})))
@@ -72,7 +72,7 @@ pub(super) fn of_other(show: Arc<dyn Show>) -> Router {
     Router::new().route("/v1/set", post(set)).with_state(show)
 }
 
-impl IntoResponse for Away {
+impl IntoResponse for Rejection {
     fn into_response(self) -> Response {
         let mut response = Refusal::new(self.code, self.why).into_response();
         if self.code == StatusCode::UNAUTHORIZED {
@@ -83,17 +83,17 @@ impl IntoResponse for Away {
     }
 }
 
-async fn enter(State(door): State<Arc<RequestGuard>>, request: Request, next: Next) -> Response {
-    match door.enter(request.headers()) {
+async fn enter(State(auth): State<Arc<RequestGuard>>, request: Request, next: Next) -> Response {
+    match auth.enter(request.headers()) {
         Ok(()) => next.run(request).await,
-        Err(away) => away.into_response(),
+        Err(rejection) => rejection.into_response(),
     }
 }
 
-async fn change(State(door): State<Arc<RequestGuard>>, request: Request, next: Next) -> Response {
-    match door.change(request.headers()) {
+async fn change(State(auth): State<Arc<RequestGuard>>, request: Request, next: Next) -> Response {
+    match auth.change(request.headers()) {
         Ok(()) => next.run(request).await,
-        Err(away) => away.into_response(),
+        Err(rejection) => rejection.into_response(),
     }
 }
 
@@ -133,20 +133,20 @@ async fn part(kind: &'static str, text: &'static str) -> impl IntoResponse {
 
 /// Sends the page's permissions, and then each snapshot that the browser is fast enough for.
 async fn events(
-    State(inside): State<Inside>,
-    Extension(line): Extension<Arc<Line>>,
+    State(state): State<RouteState>,
+    Extension(browser): Extension<Arc<BrowserConnection>>,
     headers: HeaderMap,
 ) -> Result<Response, Response> {
-    inside.door.follow(&headers).map_err(IntoResponse::into_response)?;
-    let Some(place) = BrowserSeat::take(&inside.board) else {
+    state.auth.follow(&headers).map_err(IntoResponse::into_response)?;
+    let Some(place) = FeedSubscription::take(&state.feed) else {
         let text =
             format!("{MOST_BROWSERS} browsers follow this page, and no more may; close one, and try again");
         return Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, text).into_response());
     };
-    let hello = json!({ "version": env!("CARGO_PKG_VERSION"), "control": inside.door.control() });
+    let hello = json!({ "version": env!("CARGO_PKG_VERSION"), "control": state.auth.control() });
     let mut snapshots = place.look();
     let (sender, receiver) = mpsc::channel(1);
-    line.lasts();
+    browser.lasts();
     tokio::spawn(async move {
         let _place = place;
         let mut next = Bytes::from(format!("event: hello\ndata: {hello}\n\n"));
@@ -160,7 +160,7 @@ async fn events(
             }
             next = snapshots.borrow_and_update().clone();
         }
-        line.hang_up();
+        browser.hang_up();
     });
     let kind = [(header::CONTENT_TYPE, "text/event-stream")];
     Ok((kind, Body::from_stream(Chunks(receiver))).into_response())

@@ -1,7 +1,7 @@
 //! Takes browsers in.
 
-use super::routes::{self, Inside};
-use super::{MOST_BROWSERS, Shown, disks::Gallery};
+use super::routes::{self, RouteState};
+use super::{MOST_BROWSERS, PageContent, disks::DiskSnapshots};
 use crate::tls::Tls;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -38,35 +38,35 @@ connection: close\r\n\r\n\
 pub(super) async fn serve(
     listener: Listener,
     tls: Option<Tls>,
-    inside: Inside,
-    (shown, every): (Shown, Duration),
+    state: RouteState,
+    (shown, every): (PageContent, Duration),
     mut stopped: watch::Receiver<bool>,
 ) {
     let listener = match TcpListener::from_std(listener) {
         Ok(listener) => listener,
         Err(error) => return warn!(%error, "no page"),
     };
-    let board = Arc::clone(&inside.board);
+    let feed = Arc::clone(&state.feed);
     let (changes, source) = match shown {
-        Shown::Disks(all) => {
+        PageContent::Disks(all) => {
             let all: crate::control::Disks =
                 Arc::new(all.into_iter().map(|disk| (disk.facts().name.clone(), disk)).collect());
-            (routes::of_disks(Arc::clone(&all)), Source::Disks(Gallery::new(all)))
+            (routes::of_disks(Arc::clone(&all)), Source::Disks(DiskSnapshots::new(all)))
         }
-        Shown::Other(show) => (routes::of_other(Arc::clone(&show)), Source::Other(show)),
+        PageContent::Other(show) => (routes::of_other(Arc::clone(&show)), Source::Other(show)),
     };
-    let router = routes::router(inside, changes);
+    let router = routes::router(state, changes);
     tokio::spawn(async move {
         let mut source = source;
         let mut beat = tokio::time::interval(every);
         beat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
-            board.is_looked_at().await;
+            feed.is_looked_at().await;
             beat.tick().await;
-            board.put(&source.snapshot().await);
+            feed.put(&source.snapshot().await);
         }
     });
-    let room = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+    let slots = Arc::new(Semaphore::new(MOST_CONNECTIONS));
     let acceptor = tls.map(|tls| TlsAcceptor::from(tls.config()));
     loop {
         let accepted = tokio::select! {
@@ -81,8 +81,8 @@ pub(super) async fn serve(
         };
         // The kernel may refuse; its own bound is there then.
         let _ = rustix::net::sockopt::set_socket_send_buffer_size(&stream, MOST_SENT);
-        match Arc::clone(&room).try_acquire_owned() {
-            Ok(seat) => drop(tokio::spawn(one(stream, acceptor.clone(), router.clone(), seat))),
+        match Arc::clone(&slots).try_acquire_owned() {
+            Ok(slot) => drop(tokio::spawn(one(stream, acceptor.clone(), router.clone(), slot))),
             Err(_) if acceptor.is_none() => drop(stream.try_write(FULL)),
             Err(_) => {}
         }
@@ -91,13 +91,13 @@ pub(super) async fn serve(
 
 /// One connection.
 #[derive(Debug, Default)]
-pub(super) struct Line {
+pub(super) struct BrowserConnection {
     hang_up: Notify,
     /// It lasts for as long as its browser likes.
     lasting: AtomicBool,
 }
 
-impl Line {
+impl BrowserConnection {
     /// Lets the connection last without limit.
     pub fn lasts(&self) {
         self.lasting.store(true, Ordering::Relaxed);
@@ -110,14 +110,14 @@ impl Line {
 }
 
 enum Source {
-    Disks(Gallery),
-    Other(Arc<dyn super::Show>),
+    Disks(DiskSnapshots),
+    Other(Arc<dyn super::SnapshotSource>),
 }
 
 impl Source {
     async fn snapshot(&mut self) -> String {
         match self {
-            Self::Disks(gallery) => gallery.snapshot().await.to_string(),
+            Self::Disks(disks) => disks.snapshot().await.to_string(),
             Self::Other(show) => show.snapshot().to_string(),
         }
     }
@@ -128,9 +128,9 @@ async fn one(
     stream: TcpStream,
     acceptor: Option<TlsAcceptor>,
     router: axum::Router,
-    seat: OwnedSemaphorePermit,
+    slot: OwnedSemaphorePermit,
 ) {
-    let _seat = seat;
+    let _slot = slot;
     match acceptor {
         None => spoken(stream, router).await,
         Some(acceptor) => {
@@ -143,8 +143,8 @@ async fn one(
 }
 
 async fn spoken(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, router: axum::Router) {
-    let line = Arc::new(Line::default());
-    let router = router.layer(axum::Extension(Arc::clone(&line)));
+    let browser = Arc::new(BrowserConnection::default());
+    let router = router.layer(axum::Extension(Arc::clone(&browser)));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD)
@@ -158,9 +158,9 @@ async fn spoken(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, ro
         tokio::select! {
             // A browser goes when it likes.
             _ = connection.as_mut() => return,
-            () = line.hang_up.notified() => return,
+            () = browser.hang_up.notified() => return,
             () = over.as_mut(), if !lasts => {
-                lasts = line.lasting.load(Ordering::Relaxed);
+                lasts = browser.lasting.load(Ordering::Relaxed);
                 if !lasts {
                     return;
                 }

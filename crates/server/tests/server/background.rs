@@ -5,7 +5,7 @@ use device::{Device, Emulated};
 use drive::Behaviour;
 use model::{DriveModel, Profile};
 use scheduler::{Config, IdleTime, OutsideConfig, Overheads};
-use server::{BackgroundTerms, Disk, Limits, Offer};
+use server::{BackgroundTerms, Disk, ExportConfig, Limits};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -27,8 +27,8 @@ fn disk(directory: &Path, idle: Option<IdleTime>) -> Disk<Emulated> {
 }
 
 fn server(test: &str, idle: Option<IdleTime>, limits: Limits) -> Option<Server<Disk<Emulated>>> {
-    let offer = Offer { background: Some("later".into()), limits, ..Offer::default() };
-    Server::start(test, offer, |directory| disk(directory, idle))
+    let export = ExportConfig { background: Some("later".into()), limits, ..ExportConfig::default() };
+    Server::start(test, export, |directory| disk(directory, idle))
 }
 
 fn usual(test: &str) -> Option<Server<Disk<Emulated>>> {
@@ -82,9 +82,10 @@ fn the_background_export_shows_what_the_other_has_written_and_refuses_writes() {
 
 #[test]
 fn with_background_write_both_exports_read_what_the_other_has_written() {
-    let offer = Offer { background: Some("later".into()), background_write: true, ..Offer::default() };
+    let export =
+        ExportConfig { background: Some("later".into()), background_write: true, ..ExportConfig::default() };
     let start = |directory: &Path| disk(directory, Some(IdleTime::default()));
-    let Some(server) = Server::start("background-write", offer, start) else { return };
+    let Some(server) = Server::start("background-write", export, start) else { return };
     let (mut foreground, mut background) = (server.client(), client(&server));
     for byte in 1..5 {
         // The first byte of a request's flags is for FUA.

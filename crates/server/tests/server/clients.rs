@@ -3,7 +3,7 @@
 use crate::support::log::Log;
 use crate::support::{Server, is_read, reads, request, send};
 use drive::{BadSectors, Behaviour};
-use server::{Limits, Offer};
+use server::{ExportConfig, Limits};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use units::Duration;
@@ -14,7 +14,7 @@ fn patient() -> Limits {
 }
 
 fn raw(test: &str, limits: Limits) -> Option<Server<device::Raw>> {
-    Server::raw(test, 64 << 20, Offer { limits, ..Offer::default() })
+    Server::raw(test, 64 << 20, ExportConfig { limits, ..ExportConfig::default() })
 }
 
 /// Clients do not take the answers to nine reads of 32 MiB, or stop in the middle of a write. Their number is the
@@ -65,8 +65,8 @@ fn a_large_read_that_fails_in_the_middle_ends_its_client_only() {
 
 /// The maximum of 64 clients each take nothing of 128 reads of 8 MiB. When they have hung up, 64 others are served.
 #[test]
-fn clients_that_are_gone_keep_no_seat() {
-    let Some(server) = raw("seats", patient()) else { return };
+fn clients_that_are_gone_keep_no_slot() {
+    let Some(server) = raw("slots", patient()) else { return };
     for _ in 0..3 {
         let mut clients: Vec<UnixStream> = (0..64).map(|_| greeted(&server)).collect();
         for client in &mut clients {
@@ -89,7 +89,7 @@ fn greeted(server: &Server<device::Raw>) -> UnixStream {
         }
         std::thread::yield_now();
     }
-    panic!("no seat is free, and all that sat there are gone");
+    panic!("no slot is free, and the clients that had them are gone");
 }
 
 /// A client that only waits for memory, which another holds, is found gone all the same.

@@ -2,7 +2,7 @@
 
 use crate::support::{self, Server, has, run, works};
 use device::Device;
-use server::Offer;
+use server::ExportConfig;
 use std::os::unix::fs::MetadataExt;
 
 fn qemu_io<D: Device + Send + 'static>(server: &Server<D>, commands: &[&str]) -> String {
@@ -55,14 +55,14 @@ fn an_emulated_drive_trims_zeroes_and_maps() {
 
 #[test]
 fn a_file_trims_zeroes_and_maps() {
-    let Some(server) = Server::raw("commands-raw", 8 << 20, Offer::default()) else { return };
+    let Some(server) = Server::raw("commands-raw", 8 << 20, ExportConfig::default()) else { return };
     trims_zeroes_and_maps(&server);
     assert_eq!(server.end().failed, 0);
 }
 
 #[test]
 fn a_file_is_copied_over_many_connections() {
-    let Some(server) = Server::raw("copies", 64 << 20, Offer::default()) else { return };
+    let Some(server) = Server::raw("copies", 64 << 20, ExportConfig::default()) else { return };
     if has("nbdcopy") {
         let image: Vec<u8> = (0..64usize << 20).map(|i| (i / 4096 * 7 + i % 251) as u8).collect();
         std::fs::write(server.file("there"), &image).unwrap();
@@ -77,8 +77,8 @@ fn a_file_is_copied_over_many_connections() {
 
 #[test]
 fn a_read_only_export_refuses_writes() {
-    let offer = Offer { read_only: true, ..Offer::default() };
-    let Some(server) = Server::raw("read-only", 1 << 20, offer) else { return };
+    let export = ExportConfig { read_only: true, ..ExportConfig::default() };
+    let Some(server) = Server::raw("read-only", 1 << 20, export) else { return };
     if has("nbdinfo") && has("qemu-io") {
         assert!(works("nbdinfo", &[&server.uri()]).contains("is_read_only: true"));
         let refused = run("qemu-io", &["-f", "raw", "-c", "write -P 1 0 4096", &server.uri()]);

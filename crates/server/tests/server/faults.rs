@@ -6,7 +6,7 @@ use crate::support::{PROFILE, Server, open, request};
 use device::{Emulated, Faults, Faulty};
 use model::{DriveModel, Profile};
 use scheduler::{Config, OutsideConfig, Overheads};
-use server::{Disk, Offer};
+use server::{Disk, ExportConfig};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use units::{Duration, Lbn};
 type Device = Disk<Faulty<Emulated>>;
 
 fn serve(test: &str, faults: Faults, timeout: Duration) -> Option<Server<Device>> {
-    Server::start(test, Offer::default(), move |dir| {
+    Server::start(test, ExportConfig::default(), move |dir| {
         let profile = Profile::from_toml(PROFILE, "small.toml").unwrap();
         let model = Arc::new(DriveModel::from_profile(&profile).unwrap());
         let overheads = Overheads::of(profile.firmware.as_ref().unwrap(), &model, true);
@@ -136,7 +136,7 @@ fn a_server_that_ends_by_itself_ends_the_others() {
         let drive = Emulated::new(&profile, Default::default(), 1, file).unwrap();
         let at = server::Address::Unix(dir.join(format!("{name}.sock")));
         let listener = server::Listener::bind(at, false).unwrap();
-        server::Running::start(name, drive, Offer::default(), vec![listener]).unwrap()
+        server::Running::start(name, drive, ExportConfig::default(), vec![listener]).unwrap()
     };
     let [first, last, late] = ["first", "last", "late"].map(serve);
     last.ends_with_it(first.stopper());

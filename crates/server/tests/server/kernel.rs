@@ -6,7 +6,7 @@ use device::{
     Abilities, Answer as DeviceAnswer, Ask, BackgroundRequest, Device, Emulated, Faults, Faulty, KernelError,
     KernelQueue, KernelRequest, Ring,
 };
-use server::{Address, Exporter, Kernel, Limits, Listener, Mailbox, Offer, Stop, Tally};
+use server::{Address, ExportConfig, Exporter, Kernel, Limits, Listener, Mailbox, Stop, Tally};
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
@@ -31,7 +31,7 @@ type Answer = Result<Vec<u8>, KernelError>;
 #[derive(Debug)]
 struct Made {
     wire: Arc<OwnedFd>,
-    bell: UnixStream,
+    waker: UnixStream,
     asked: Receiver<KernelRequest>,
     answers: Sender<(u16, Answer)>,
     over: Arc<AtomicBool>,
@@ -40,12 +40,12 @@ struct Made {
 }
 
 impl KernelQueue for Made {
-    fn wire(&self) -> Arc<OwnedFd> {
+    fn descriptor(&self) -> Arc<OwnedFd> {
         Arc::clone(&self.wire)
     }
 
-    fn turn(&mut self) -> std::io::Result<bool> {
-        while self.bell.read(&mut [0; 64]).is_ok_and(|bytes| bytes > 0) {}
+    fn exchange(&mut self) -> std::io::Result<bool> {
+        while self.waker.read(&mut [0; 64]).is_ok_and(|bytes| bytes > 0) {}
         self.told.drain(..).for_each(|answer| self.answers.send(answer).unwrap());
         Ok(!self.over.load(Ordering::SeqCst))
     }
@@ -121,7 +121,7 @@ impl Device for Patient {
 struct Both {
     dir: PathBuf,
     ask: Sender<KernelRequest>,
-    bell: Arc<Mutex<UnixStream>>,
+    waker: Arc<Mutex<UnixStream>>,
     answers: Receiver<(u16, Answer)>,
     over: Arc<AtomicBool>,
     stop: Stop,
@@ -133,12 +133,17 @@ struct Both {
 
 impl Both {
     /// Starts both; `None` if the kernel gives no io_uring.
-    fn start(test: &str, offer: Offer, faults: Faults) -> Option<Self> {
-        Self::start_with(test, offer, faults, None)
+    fn start(test: &str, export: ExportConfig, faults: Faults) -> Option<Self> {
+        Self::start_with(test, export, faults, None)
     }
 
     /// Starts both, where the kernel's device is that of the background if there is a flag that says when it is shown.
-    fn start_with(test: &str, offer: Offer, faults: Faults, shown: Option<Arc<AtomicBool>>) -> Option<Self> {
+    fn start_with(
+        test: &str,
+        export: ExportConfig,
+        faults: Faults,
+        shown: Option<Arc<AtomicBool>>,
+    ) -> Option<Self> {
         if let Err(error) = Ring::new() {
             testing::missing(&format!("io_uring ({error})"));
             return None;
@@ -160,10 +165,10 @@ impl Both {
         let kernel_over = Arc::clone(&over);
         let (send, receive) = channel();
         let thread = std::thread::spawn(move || {
-            let (exporter, stop) = Exporter::new(disk, offer, vec![listener]).unwrap();
+            let (exporter, stop) = Exporter::new(disk, export, vec![listener]).unwrap();
             send.send((stop, exporter.mailbox())).unwrap();
             let wire = Arc::new(ours.into());
-            let mut queue = Made { wire, bell: heard, asked, answers, over: kernel_over, told: Vec::new() };
+            let mut queue = Made { wire, waker: heard, asked, answers, over: kernel_over, told: Vec::new() };
             let stop = || tell.send(()).unwrap();
             let kernel = match &shown {
                 None => Kernel::foreground(&mut queue, &stop),
@@ -171,13 +176,13 @@ impl Both {
             };
             exporter.run_with(vec![kernel]).unwrap().0
         });
-        let ((stop, mailbox), bell) = (receive.recv().unwrap(), Arc::new(Mutex::new(theirs)));
-        Some(Self { dir, ask, bell, answers: answered, over, stop, mailbox, stopped, thread })
+        let ((stop, mailbox), waker) = (receive.recv().unwrap(), Arc::new(Mutex::new(theirs)));
+        Some(Self { dir, ask, waker, answers: answered, over, stop, mailbox, stopped, thread })
     }
 
     /// Wakes the server; one that has ended needs no waking.
     fn ring(&self) {
-        let _ = self.bell.lock().unwrap().write_all(&[1]);
+        let _ = self.waker.lock().unwrap().write_all(&[1]);
     }
 
     /// Asks for `count` sectors from `first` on, as the kernel numbers operations and flags.
@@ -221,7 +226,7 @@ fn client_reads(client: &mut UnixStream, first: u64, sectors: u32) -> Vec<u8> {
 
 #[test]
 fn the_kernel_and_clients_read_each_others_writes() {
-    let Some(both) = Both::start("both", Offer::default(), Faults::default()) else { return };
+    let Some(both) = Both::start("both", ExportConfig::default(), Faults::default()) else { return };
     let mut client = both.client();
     let ours: Vec<u8> = (0..8 * 512).map(|at| (at % 251) as u8).collect();
     assert_eq!(both.does(WRITE, 16, 8, &ours), Ok(vec![]));
@@ -244,7 +249,7 @@ fn the_kernel_and_clients_read_each_others_writes() {
 #[test]
 fn the_kernel_gets_errors_in_its_own_codes() {
     let faults = Faults { bad: [Lbn::new(40)].into(), ..Faults::default() };
-    let Some(both) = Both::start("errors", Offer::default(), faults) else { return };
+    let Some(both) = Both::start("errors", ExportConfig::default(), faults) else { return };
     assert_eq!(both.does(READ, 36, 8, &[]), Err(KernelError::Medium));
     assert_eq!(both.does(READ, 41, 1, &[]), Ok(vec![0; 512]));
     assert_eq!(both.does(READ, 1 << 40, 8, &[]), Err(KernelError::Invalid));
@@ -256,8 +261,8 @@ fn the_kernel_gets_errors_in_its_own_codes() {
 
 #[test]
 fn the_kernel_cannot_write_to_a_read_only_disk() {
-    let offer = Offer { read_only: true, ..Offer::default() };
-    let Some(both) = Both::start("read-only", offer, Faults::default()) else { return };
+    let export = ExportConfig { read_only: true, ..ExportConfig::default() };
+    let Some(both) = Both::start("read-only", export, Faults::default()) else { return };
     for op in [WRITE, DISCARD, WRITE_ZEROES] {
         assert_eq!(both.does(op, 0, 1, &[1; 512]), Err(KernelError::NotPermitted));
     }
@@ -268,7 +273,7 @@ fn the_kernel_cannot_write_to_a_read_only_disk() {
 
 #[test]
 fn sixty_four_requests_at_once_are_all_answered() {
-    let Some(both) = Both::start("many", Offer::default(), Faults::default()) else { return };
+    let Some(both) = Both::start("many", ExportConfig::default(), Faults::default()) else { return };
     for tag in 0..64u16 {
         both.ask(tag, WRITE, u64::from(tag) * 8, 1, &[tag as u8; 512]);
     }
@@ -284,7 +289,7 @@ fn sixty_four_requests_at_once_are_all_answered() {
 /// A kernel that is asked to remove the device first writes its dirty data.
 #[test]
 fn writes_of_the_kernel_at_the_end_are_served() {
-    let Some(both) = Both::start("way-out", Offer::default(), Faults::default()) else { return };
+    let Some(both) = Both::start("way-out", ExportConfig::default(), Faults::default()) else { return };
     both.stop.stop().unwrap();
     both.stopped.recv().unwrap();
     for first in 0..20 {
@@ -299,9 +304,9 @@ fn writes_of_the_kernel_at_the_end_are_served() {
 }
 
 /// Starts a block device of the background that is shown already.
-fn in_the_background(test: &str, offer: Offer) -> Option<Both> {
-    let offer = Offer { background: Some("later".into()), ..offer };
-    Both::start_with(test, offer, Faults::default(), Some(Arc::new(AtomicBool::new(true))))
+fn in_the_background(test: &str, export: ExportConfig) -> Option<Both> {
+    let export = ExportConfig { background: Some("later".into()), ..export };
+    Both::start_with(test, export, Faults::default(), Some(Arc::new(AtomicBool::new(true))))
 }
 
 /// Waits until this number of requests wait at the disk.
@@ -313,7 +318,8 @@ fn wait_for(both: &Both, requests: usize) {
 
 #[test]
 fn requests_to_the_background_device_wait_and_clients_do_not() {
-    let Some(both) = in_the_background("background", Offer { background_write: true, ..Offer::default() })
+    let Some(both) =
+        in_the_background("background", ExportConfig { background_write: true, ..ExportConfig::default() })
     else {
         return;
     };
@@ -341,8 +347,8 @@ fn requests_to_the_background_device_wait_and_clients_do_not() {
 #[test]
 fn a_background_device_is_read_only_unless_writes_are_allowed() {
     for writes in [false, true] {
-        let offer = Offer { background_write: writes, ..Offer::default() };
-        let Some(both) = in_the_background("background-read-only", offer) else { return };
+        let export = ExportConfig { background_write: writes, ..ExportConfig::default() };
+        let Some(both) = in_the_background("background-read-only", export) else { return };
         both.ask(5, WRITE, 0, 1, &[1; 512]);
         if writes {
             wait_for(&both, 1);
@@ -360,8 +366,8 @@ fn a_background_device_is_read_only_unless_writes_are_allowed() {
 #[test]
 fn until_a_background_device_is_shown_its_requests_do_not_wait() {
     let shown = Arc::new(AtomicBool::new(false));
-    let offer = Offer { background: Some("later".into()), ..Offer::default() };
-    let both = Both::start_with("unshown", offer, Faults::default(), Some(Arc::clone(&shown)));
+    let export = ExportConfig { background: Some("later".into()), ..ExportConfig::default() };
+    let both = Both::start_with("unshown", export, Faults::default(), Some(Arc::clone(&shown)));
     let Some(both) = both else { return };
     assert_eq!(both.does(READ, 0, 8, &[]), Ok(vec![0; 4096]));
     shown.store(true, Ordering::SeqCst);
@@ -375,7 +381,8 @@ fn until_a_background_device_is_shown_its_requests_do_not_wait() {
 #[test]
 fn at_the_end_what_waits_too_long_fails_and_the_last_requests_do_not_wait() {
     let limits = Limits { drain: Duration::from_millis(50), ..Limits::default() };
-    let Some(both) = in_the_background("background-end", Offer { limits, ..Offer::default() }) else {
+    let Some(both) = in_the_background("background-end", ExportConfig { limits, ..ExportConfig::default() })
+    else {
         return;
     };
     for tag in 0..40 {
@@ -397,7 +404,7 @@ fn at_the_end_what_waits_too_long_fails_and_the_last_requests_do_not_wait() {
 
 #[test]
 fn clients_are_served_when_the_kernel_has_let_go() {
-    let Some(both) = Both::start("gone", Offer::default(), Faults::default()) else { return };
+    let Some(both) = Both::start("gone", ExportConfig::default(), Faults::default()) else { return };
     assert_eq!(both.does(WRITE, 3, 1, &[8; 512]), Ok(vec![]));
     both.over.store(true, Ordering::SeqCst);
     both.ring();
@@ -413,11 +420,11 @@ fn a_build_without_it_says_so() {
     let profile = model::Profile::from_toml(PROFILE, "small.toml").unwrap();
     let file = File::options().read(true).write(true).create(true).truncate(true).open(dir.join("disk"));
     let disk = Emulated::new(&profile, drive::Behaviour::default(), 1, file.unwrap()).unwrap();
-    let offer = Offer {
+    let export = ExportConfig {
         ublk: Some(server::Ublk { number: 0, disk: "d0".into(), background: false }),
-        ..Offer::default()
+        ..ExportConfig::default()
     };
-    let error = server::Running::start("d0", disk, offer, Vec::new()).unwrap_err().to_string();
+    let error = server::Running::start("d0", disk, export, Vec::new()).unwrap_err().to_string();
     assert!(error.contains("built without ublk") && error.contains("make ublk"), "{error}");
     std::fs::remove_dir_all(&dir).unwrap();
 }

@@ -6,7 +6,7 @@ use drive::Behaviour;
 use mimic::{Learner, LearnerConfig};
 use model::{DriveModel, Profile};
 use scheduler::{Config, OutsideConfig};
-use server::{Address, Disk, Learnt, LearntKeeper, Listener, Offer, Running};
+use server::{Address, Disk, ExportConfig, Learnt, LearntSaver, Listener, Running};
 use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -28,7 +28,7 @@ fn config() -> LearnerConfig {
 }
 
 /// Serves a drive in `dir` of which only the mimic's knowledge is known, saved at this interval.
-fn served(dir: &Path, every: Duration) -> (Running<Disk<Emulated>>, LearntKeeper) {
+fn served(dir: &Path, every: Duration) -> (Running<Disk<Emulated>>, LearntSaver) {
     let profile = Profile::from_toml(PROFILE, "small.toml").unwrap();
     let file = fs::File::options().read(true).write(true).create(true).truncate(false).open(dir.join("disk"));
     let drive = Emulated::new(&profile, Behaviour::default(), 1, file.unwrap()).unwrap();
@@ -40,9 +40,9 @@ fn served(dir: &Path, every: Duration) -> (Running<Disk<Emulated>>, LearntKeeper
     let learnt = Learnt::new(dir, DRIVE);
     disk.set_mimic(Box::new(learnt.load(config(), None).unwrap()));
     let at = Listener::bind(Address::Unix(dir.join("s")), false).unwrap();
-    let running = Running::start("d", disk, Offer::default(), vec![at]).unwrap();
-    let keeper = LearntKeeper::start(learnt, running.mailbox(), every).unwrap();
-    (running, keeper)
+    let running = Running::start("d", disk, ExportConfig::default(), vec![at]).unwrap();
+    let saver = LearntSaver::start(learnt, running.mailbox(), every).unwrap();
+    (running, saver)
 }
 
 /// Reads, eight at a time so that one follows the other without a pause, until enough is known: on a busy machine only
@@ -80,7 +80,7 @@ fn dir(test: &str) -> Option<PathBuf> {
 }
 
 /// Reads until the disk knows more than this number of distances.
-fn learn(dir: &Path, served: &(Running<Disk<Emulated>>, LearntKeeper), most: u64) {
+fn learn(dir: &Path, served: &(Running<Disk<Emulated>>, LearntSaver), most: u64) {
     let disk = served.0.mailbox();
     reads(dir, || {
         let known = disk.ask(|disk, _| {
@@ -105,10 +105,10 @@ fn files(dir: &Path) -> Vec<String> {
     names
 }
 
-fn end((running, keeper): (Running<Disk<Emulated>>, LearntKeeper)) {
+fn end((running, saver): (Running<Disk<Emulated>>, LearntSaver)) {
     running.stopper().stop().unwrap();
     let (_, disk) = running.join().unwrap();
-    keeper.close(&disk);
+    saver.close(&disk);
 }
 
 #[test]

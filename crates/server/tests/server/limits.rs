@@ -2,13 +2,13 @@
 
 use crate::support::log::Log;
 use crate::support::{Server, open, request, send};
-use server::{Limits, Offer};
+use server::{ExportConfig, Limits};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use units::Duration;
 
-fn offer(limits: Limits) -> Offer {
-    Offer { limits, ..Offer::default() }
+fn export(limits: Limits) -> ExportConfig {
+    ExportConfig { limits, ..ExportConfig::default() }
 }
 
 /// Returns pseudo-random bytes, the same each time.
@@ -26,7 +26,7 @@ fn noise(seed: u64, bytes: usize) -> Vec<u8> {
 #[test]
 fn a_thousand_garbage_connections_hurt_no_other_client() {
     let log = Log::shared();
-    let Some(server) = Server::raw("thousand", 1 << 20, offer(Limits::default())) else { return };
+    let Some(server) = Server::raw("thousand", 1 << 20, export(Limits::default())) else { return };
     let mut good = server.connect();
     open(&mut good);
     for seed in 0..1000u64 {
@@ -73,7 +73,7 @@ fn a_thousand_garbage_connections_hurt_no_other_client() {
 #[test]
 fn an_orderly_end_causes_no_warning() {
     let log = Log::shared();
-    let Some(server) = Server::raw("order", 1 << 20, offer(Limits::default())) else { return };
+    let Some(server) = Server::raw("order", 1 << 20, export(Limits::default())) else { return };
     let connect = || UnixStream::connect(server.dir.join("s")).unwrap();
     drop(connect());
     let mut client = connect();
@@ -94,7 +94,7 @@ fn an_orderly_end_causes_no_warning() {
 fn a_client_that_does_not_choose_is_hung_up_on() {
     let log = Log::shared();
     let limits = Limits { handshake: Duration::from_millis(50), ..Limits::default() };
-    let Some(server) = Server::raw("silent", 1 << 20, offer(limits)) else { return };
+    let Some(server) = Server::raw("silent", 1 << 20, export(limits)) else { return };
     let mut chosen = server.connect();
     open(&mut chosen);
     let mut silent = server.connect();
@@ -118,7 +118,7 @@ fn a_slow_consumer_holds_its_share_only() {
     let client = nbd::Limits { requests: 16, bytes: 1 << 20, options: 10 };
     let limits = Limits { client, patience: Duration::from_millis(50), ..Limits::default() };
     let log = Log::shared();
-    let Some(server) = Server::raw("slow", 16 << 20, offer(limits)) else { return };
+    let Some(server) = Server::raw("slow", 16 << 20, export(limits)) else { return };
     let mut slow = server.connect();
     open(&mut slow);
     // Half a gigabyte of answers.
@@ -143,7 +143,7 @@ fn a_slow_consumer_holds_its_share_only() {
 #[test]
 fn clients_that_want_more_memory_than_there_is_take_turns() {
     let limits = Limits { bytes: 4 << 20, ..Limits::default() };
-    let Some(server) = Server::raw("turns", 64 << 20, offer(limits)) else { return };
+    let Some(server) = Server::raw("turns", 64 << 20, export(limits)) else { return };
     let connect = || {
         let mut client = server.connect();
         open(&mut client);
@@ -154,10 +154,10 @@ fn clients_that_want_more_memory_than_there_is_take_turns() {
         .zip(clients)
         .map(|(place, mut client)| {
             std::thread::spawn(move || {
-                for turn in 0..4u64 {
-                    let at = (place * 4 + turn) * (1 << 20);
-                    let bytes = vec![(place * 4 + turn + 1) as u8; 1 << 20];
-                    client.write_all(&request(1, turn, at, 1 << 20)).unwrap();
+                for nth in 0..4u64 {
+                    let at = (place * 4 + nth) * (1 << 20);
+                    let bytes = vec![(place * 4 + nth + 1) as u8; 1 << 20];
+                    client.write_all(&request(1, nth, at, 1 << 20)).unwrap();
                     client.write_all(&bytes).unwrap();
                 }
                 for _ in 0..4 {
@@ -181,7 +181,7 @@ fn clients_that_want_more_memory_than_there_is_take_turns() {
 #[test]
 fn clients_that_hold_memory_idle_keep_no_other_waiting() {
     let limits = Limits { bytes: 2 << 20, ..Limits::default() };
-    let Some(server) = Server::raw("patience", 64 << 20, offer(limits)) else { return };
+    let Some(server) = Server::raw("patience", 64 << 20, export(limits)) else { return };
     let half = |server: &Server<device::Raw>| {
         let mut client = server.connect();
         open(&mut client);

@@ -1,9 +1,9 @@
-//! Memory that is held for clients, as counted by an allocator. It counts the whole process, so each test has one of its
-//! own, and the clients here read into tiny buffers.
+//! Memory that is held for clients, as counted by an allocator. It counts the whole process, so each test has one of
+//! its own, and the clients here read into tiny buffers.
 
 use crate::support::{Server, is_read, reads, request, send};
 use cap::Cap;
-use server::{Limits, Offer};
+use server::{ExportConfig, Limits};
 use std::alloc::System;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -36,8 +36,8 @@ fn until_little_is_held(client: &mut UnixStream, what: &str) {
     panic!("{what}: {} bytes are still held", ALLOCATOR.allocated());
 }
 
-/// Returns whether this is the process of a test alone. It ends when it takes more than a gigabyte: a server without bounds
-/// must not exhaust the machine.
+/// Returns whether this is the process of a test alone. It ends when it takes more than a gigabyte: a server without
+/// bounds must not exhaust the machine.
 fn is_alone(test: &str) -> bool {
     let alone = testing::in_own_process(test);
     if alone {
@@ -56,7 +56,10 @@ fn no_more_is_held_for_clients_than_the_bounds_say() {
     // No client is hung up on during the test.
     let limits = Limits { patience: Duration::from_secs(3600), ..Limits::default() };
     assert_eq!((limits.client.bytes, limits.bytes), (64 * MIB, 256 * MIB));
-    let Some(server) = Server::raw("memory", 64 << 20, Offer { limits, ..Offer::default() }) else { return };
+    let Some(server) = Server::raw("memory", 64 << 20, ExportConfig { limits, ..ExportConfig::default() })
+    else {
+        return;
+    };
     let mut other = server.client();
 
     // A client that reads everything, with 64 requests of the largest size.
@@ -110,7 +113,7 @@ fn no_more_is_held_for_clients_than_the_bounds_say() {
 /// A source of snapshots of 4 MiB.
 struct Large;
 
-impl server::web::Show for Large {
+impl server::web::SnapshotSource for Large {
     fn snapshot(&self) -> serde_json::Value {
         "x".repeat(4 * MIB).into()
     }
@@ -120,28 +123,31 @@ impl server::web::Show for Large {
     }
 }
 
-/// A browser holds the snapshot that it is being sent and the next one, whatever was made meanwhile; a snapshot is in memory
-/// once for all. With a queue for each browser there would be a gigabyte after fifty snapshots, and the process would end.
+/// A browser holds the snapshot that it is being sent and the next one, whatever was made meanwhile; a snapshot is in
+/// memory once for all. With a queue for each browser there would be a gigabyte after fifty snapshots, and the process
+/// would end.
 #[test]
 fn browsers_that_take_nothing_hold_no_more_with_each_snapshot() {
-    use server::web::{MOST_BROWSERS, Shown, Web, WebConfig};
+    use server::web::{MOST_BROWSERS, PageContent, Web, WebConfig};
     if !is_alone("memory::browsers_that_take_nothing_hold_no_more_with_each_snapshot") {
         return;
     }
     let every = std::time::Duration::from_millis(20);
     let config = WebConfig { every, ..WebConfig::new("127.0.0.1:0".parse().unwrap()) };
-    let web = Web::open(config, Shown::Other(std::sync::Arc::new(Large))).unwrap();
+    let web = Web::open(config, PageContent::Other(std::sync::Arc::new(Large))).unwrap();
     let connect = || {
         let mut browser = std::net::TcpStream::connect(web.address()).unwrap();
         // One beyond the limit may be hung up on already.
         let _ = browser.write_all(b"GET /events HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n");
         browser
     };
-    // Snapshots are made for browsers only, and one that takes nothing is hung up on after half a minute: one takes all.
+    // Snapshots are made for browsers only, and one that takes nothing is hung up on after half a minute: one takes
+    // all.
     let mut takes = connect();
     let browsers: Vec<std::net::TcpStream> = (0..99).map(|_| connect()).collect();
     let mut buffer = vec![0; 1 << 16];
-    // A snapshot that is being made or taken is in memory for a moment, several times: what is held is the least of many moments.
+    // A snapshot that is being made or taken is in memory for a moment, several times: what is held is the least of
+    // many moments.
     let mut held_after = |snapshots: u64| {
         let mut least = usize::MAX;
         while web.snapshots() < snapshots + 10 {

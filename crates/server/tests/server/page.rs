@@ -5,7 +5,7 @@ use crate::tls::Certificates;
 use serde_json::{Value, json};
 use server::Tls;
 use server::control::Roles;
-use server::web::{MOST_BROWSERS, Show, Shown, Token, Web, WebConfig, WebError};
+use server::web::{MOST_BROWSERS, PageContent, SnapshotSource, Token, Web, WebConfig, WebError};
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -78,7 +78,7 @@ impl Browser {
 fn page(name: &str, config: WebConfig) -> Option<(Daemon, Web)> {
     let daemon = start(name, Roles::default());
     let daemon = daemon.inspect_err(|why| testing::missing(&format!("a daemon: {why}"))).ok()?;
-    let web = Web::open(config, Shown::Disks(daemon.handles())).unwrap();
+    let web = Web::open(config, PageContent::Disks(daemon.handles())).unwrap();
     Some((daemon, web))
 }
 
@@ -96,7 +96,7 @@ fn an_address_that_other_machines_reach_needs_token_and_certificate() {
             WebConfig { tls: tls(), ..at.clone() },
             WebConfig { control: true, ..at.clone() },
         ] {
-            let error = Web::open(config, Shown::Disks(Vec::new())).unwrap_err();
+            let error = Web::open(config, PageContent::Disks(Vec::new())).unwrap_err();
             assert!(matches!(error, WebError::Remote(_)), "{error}");
             assert!(error.to_string().contains("give a token and a certificate"), "{error}");
         }
@@ -109,7 +109,7 @@ fn an_address_that_other_machines_reach_needs_token_and_certificate() {
 
 #[test]
 fn the_page_is_whole_and_sealed() {
-    let web = Web::open(here(), Shown::Disks(Vec::new())).unwrap();
+    let web = Web::open(here(), PageContent::Disks(Vec::new())).unwrap();
     for (path, kind) in [("/", "text/html"), ("/page.css", "text/css"), ("/page.js", "text/javascript")] {
         let (code, answer) = asked(web.address(), "GET", path, &[], "");
         assert_eq!(code, 200);
@@ -210,7 +210,7 @@ fn after_a_restart_the_rings_of_a_scrub_show_what_it_had_done_before() {
     let done = daemon.client().get(&format!("{TASKS}/1")).unwrap();
     assert_eq!(done["state"], "paused", "it was over before it was paused");
     let share = done["done"].as_f64().unwrap() / done["blocks"].as_f64().unwrap();
-    let web = Web::open(here(), Shown::Disks(daemon.handles())).unwrap();
+    let web = Web::open(here(), PageContent::Disks(daemon.handles())).unwrap();
     let mut browser = Browser::new(web.address());
     browser.next();
     let shown = rings(&mut browser) / 64.0;
@@ -277,7 +277,7 @@ fn a_page_that_only_shows_changes_nothing() {
 #[derive(Default)]
 struct Counted(AtomicU64);
 
-impl Show for Counted {
+impl SnapshotSource for Counted {
     fn snapshot(&self) -> Value {
         json!({ "n": self.0.fetch_add(1, Ordering::Relaxed), "filler": "x".repeat(1 << 20) })
     }
@@ -291,7 +291,7 @@ impl Show for Counted {
 fn a_hundred_browsers_share_one_snapshot_and_those_beyond_the_limit_are_told_so() {
     let counted = Arc::new(Counted::default());
     let config = WebConfig { every: Duration::from_millis(100), ..here() };
-    let web = Web::open(config, Shown::Other(Arc::clone(&counted) as _)).unwrap();
+    let web = Web::open(config, PageContent::Other(Arc::clone(&counted) as _)).unwrap();
     let mut all: Vec<Browser> = (0..MOST_BROWSERS).map(|_| Browser::new(web.address())).collect();
     assert!(all.iter_mut().all(|browser| browser.code() == 200));
     for _ in MOST_BROWSERS..100 {
@@ -311,7 +311,7 @@ fn a_hundred_browsers_share_one_snapshot_and_those_beyond_the_limit_are_told_so(
     assert!(shared, "{seen:?}");
     let made = web.snapshots();
     assert!((made..=made + 2).contains(&counted.0.load(Ordering::Relaxed)), "one question for each snapshot");
-    // A seat that is left is free.
+    // A slot that is left is free.
     drop(a);
     let again = (0..1_000).any(|_| {
         std::thread::sleep(Duration::from_millis(10));
@@ -329,7 +329,7 @@ fn over_tls_nothing_is_shown_without_the_token() {
     let [certificate, key] = ["server-cert.pem", "server-key.pem"].map(|name| certificates.file(name));
     let tls = Some(Tls::from_files(&certificate, &key, None, true).unwrap());
     let config = WebConfig { tls, token: Some(Token::new(TOKEN).unwrap()), ..here() };
-    let web = Web::open(config, Shown::Disks(Vec::new())).unwrap();
+    let web = Web::open(config, PageContent::Disks(Vec::new())).unwrap();
     let url = format!("https://localhost:{}", web.address().port());
     assert!(web.url().starts_with("https://127.0.0.1:"));
     let curl = |path: &str, arguments: &[&str]| {

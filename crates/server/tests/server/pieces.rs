@@ -5,7 +5,7 @@ use crate::tls::Certificates;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
-use server::{Limits, Offer};
+use server::{ExportConfig, Limits};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use units::Duration;
 /// The bytes of each request: more than all clients have in common, so that it goes in pieces.
 const LARGE: usize = 1 << 20;
 
-/// The most clients, so that a seat that stays taken is noticed.
+/// The most clients, so that a slot that stays taken is noticed.
 const CLIENTS: usize = 2;
 
 /// The transport of a connection.
@@ -41,10 +41,10 @@ fn server(test: &str, certificates: &Certificates) -> Option<Server<device::Raw>
         patience: Duration::from_secs(3600),
         ..Limits::default()
     };
-    Server::raw(test, 2 * LARGE as u64, Offer { limits, ..certificates.offer(false, false) })
+    Server::raw(test, 2 * LARGE as u64, ExportConfig { limits, ..certificates.export(false, false) })
 }
 
-/// Returns a client that has chosen the export; `None` if the server has no seat for it yet.
+/// Returns a client that has chosen the export; `None` if the server has no slot for it yet.
 fn enter(
     server: &Server<device::Raw>,
     certificates: &Certificates,
@@ -83,7 +83,7 @@ fn let_in(
         }
         std::thread::yield_now();
     }
-    panic!("no seat is free, and all that sat there are gone");
+    panic!("no slot is free, and the clients that had them are gone");
 }
 
 fn encrypt(mut client: Client, certificates: &Certificates) -> StreamOwned<ClientConnection, Client> {
@@ -172,7 +172,7 @@ fn requests_in_pieces_are_whole_over_each_transport() {
     assert_eq!(server.end().requests, 12);
 }
 
-/// Only the part of the write that was sent is on the disk, and the client's seat and memory are free again.
+/// Only the part of the write that was sent is on the disk, and the client's slot and memory are free again.
 #[test]
 fn a_connection_cut_between_pieces_harms_its_client_only() {
     let certificates = Certificates::new("cut");
@@ -184,7 +184,7 @@ fn a_connection_cut_between_pieces_harms_its_client_only() {
             write(&mut client, &bytes(number));
             assert!(is_written(&mut client));
             drop(client);
-            // Both seats are taken by connections that are cut: one in a write, one in a read.
+            // Both slots are taken by connections that are cut: one in a write, one in a read.
             let mut writes = let_in(&server, &certificates, transport, false);
             let mut reads = let_in(&server, &certificates, transport, false);
             write(&mut writes, &bytes(number + 1)[..sent]);

@@ -2,7 +2,7 @@
 
 use crate::support::{Server, has, run, works};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
-use server::{Offer, Tls, TlsError};
+use server::{ExportConfig, Tls, TlsError};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
@@ -43,12 +43,12 @@ impl Certificates {
         dir
     }
 
-    pub(crate) fn offer(&self, clients: bool, required: bool) -> Offer {
+    pub(crate) fn export(&self, clients: bool, required: bool) -> ExportConfig {
         let root = self.file("ca-cert.pem");
         let clients = clients.then_some(root.as_path());
         let tls =
             Tls::from_files(&self.file("server-cert.pem"), &self.file("server-key.pem"), clients, required);
-        Offer { tls: Some(tls.unwrap()), ..Offer::default() }
+        ExportConfig { tls: Some(tls.unwrap()), ..ExportConfig::default() }
     }
 }
 
@@ -65,7 +65,7 @@ fn encrypted(port: u16, certificates: &Path) -> String {
 #[test]
 fn encrypted_bytes_are_read_back_unchanged() {
     let certificates = Certificates::new("copy");
-    let Some(server) = Server::raw("tls-copy", 32 << 20, certificates.offer(true, true)) else { return };
+    let Some(server) = Server::raw("tls-copy", 32 << 20, certificates.export(true, true)) else { return };
     if has("nbdinfo") && has("nbdcopy") {
         let uri = encrypted(server.port, &certificates.0);
         let info = works("nbdinfo", &[&uri]);
@@ -86,7 +86,7 @@ fn encrypted_bytes_are_read_back_unchanged() {
 #[test]
 fn qemu_encrypts_too() {
     let certificates = Certificates::new("qemu");
-    let Some(server) = Server::raw("tls-qemu", 4 << 20, certificates.offer(false, true)) else { return };
+    let Some(server) = Server::raw("tls-qemu", 4 << 20, certificates.export(false, true)) else { return };
     if has("qemu-img") && has("qemu-io") {
         let credentials =
             format!("tls-creds-x509,id=tls0,endpoint=client,dir={}", certificates.nobody().display());
@@ -104,7 +104,7 @@ fn qemu_encrypts_too() {
 #[test]
 fn encryption_may_be_optional() {
     let certificates = Certificates::new("offered");
-    let Some(server) = Server::raw("tls-offered", 1 << 20, certificates.offer(false, false)) else { return };
+    let Some(server) = Server::raw("tls-offered", 1 << 20, certificates.export(false, false)) else { return };
     assert!(server.serves(), "in the clear");
     if has("nbdinfo") {
         works("nbdinfo", &[&server.uri()]);
@@ -116,7 +116,7 @@ fn encryption_may_be_optional() {
 #[test]
 fn garbage_in_place_of_a_handshake_hurts_no_other_client() {
     let certificates = Certificates::new("garbage");
-    let Some(server) = Server::raw("tls-garbage", 1 << 20, certificates.offer(false, false)) else { return };
+    let Some(server) = Server::raw("tls-garbage", 1 << 20, certificates.export(false, false)) else { return };
     for garbage in
         [&[0x16, 3, 1, 0, 5, 1, 2, 3, 4, 5][..], &[0; 100], &[0xFF; 70_000], b"GET / HTTP/1.1\r\n\r\n"]
     {

@@ -16,7 +16,7 @@ struct Block {
     /// The client that has declared it, or reads toward it.
     client: u64,
     /// Its place in the order of declaration.
-    turn: u64,
+    seq: u64,
     /// The content, when it has arrived.
     bytes: Option<Vec<u8>>,
     /// The parts that were not given out yet and are what the medium holds, in order.
@@ -154,11 +154,11 @@ impl ReadAheadMemory {
         while start < part.end() {
             let len = self.block.get().min(part.end().since(start).get());
             let range = LbnRange::new(start, Sectors::new(len));
-            let turn = self.next;
+            let seq = self.next;
             self.next += 1;
             let (left, readers) = (vec![range], Vec::new());
-            self.blocks.insert(start, Block { range, client, turn, bytes: None, left, readers });
-            self.order.insert(turn, start);
+            self.blocks.insert(start, Block { range, client, seq, bytes: None, left, readers });
+            self.order.insert(seq, start);
             self.held = Bytes::new(self.held.get() + range.len().bytes(self.sector).get());
             start = range.end();
         }
@@ -169,14 +169,15 @@ impl ReadAheadMemory {
         let starts: Vec<Lbn> = self.over(range).map(|block| block.range.start()).collect();
         for start in starts {
             let Some(block) = self.blocks.get_mut(&start) else { continue };
-            self.order.remove(&block.turn);
-            block.turn = self.next;
+            self.order.remove(&block.seq);
+            block.seq = self.next;
             self.order.insert(self.next, start);
             self.next += 1;
         }
     }
 
-    /// Drops the least recently declared blocks until there is room, except those of `but` and those that reads wait for.
+    /// Drops the least recently declared blocks until there is room, except those of `but` and those that reads wait
+    /// for.
     fn make_room(&mut self, sessions: &mut dyn Sessions, wanted: u64, but: LbnRange) {
         let mut over = self.held.get().saturating_add(wanted).saturating_sub(self.most.get());
         let mut gone = Vec::new();
@@ -209,7 +210,7 @@ impl ReadAheadMemory {
 
     fn remove(&mut self, start: Lbn) -> Option<Block> {
         let block = self.blocks.remove(&start)?;
-        self.order.remove(&block.turn);
+        self.order.remove(&block.seq);
         self.held = Bytes::new(self.held.get().saturating_sub(block.range.len().bytes(self.sector).get()));
         Some(block)
     }
@@ -255,7 +256,8 @@ impl ReadAheadMemory {
         Some(Arrived { range, readers: std::mem::take(&mut block.readers) })
     }
 
-    /// Keeps the bytes of a block that has arrived, except the parts that were given out to the reads that waited for it.
+    /// Keeps the bytes of a block that has arrived, except the parts that were given out to the reads that waited for
+    /// it.
     pub fn keep(&mut self, range: LbnRange, bytes: &[u8], given: impl Iterator<Item = LbnRange>) {
         let Some(block) = self.blocks.get_mut(&range.start()) else { return };
         for part in given {

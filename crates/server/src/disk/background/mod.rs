@@ -5,7 +5,7 @@
 //! client what it expects of a disk: each block of a read is taken from the medium after the read has arrived, so it
 //! holds every write that was acknowledged before.
 
-mod carried;
+mod dispatch;
 mod floor;
 mod memory;
 mod streams;
@@ -15,7 +15,7 @@ pub use floor::Floor;
 use memory::{Arrived, ReadAheadMemory};
 
 use super::blocks::within;
-use super::requests::{Request, Turn};
+use super::requests::{Request, RequestSeq};
 use super::status::{Latency, Meter};
 use device::{Answer, Failure};
 use scheduler::{Application, Parameter, Priority, Record, SessionError, Sessions, Wanted};
@@ -116,7 +116,7 @@ struct PendingRead {
 /// A write that is not done yet.
 #[derive(Debug)]
 pub(in crate::disk) struct Write {
-    pub turn: Turn,
+    pub seq: RequestSeq,
     pub range: LbnRange,
     pub arrived: Instant,
     pub bytes: Vec<u8>,
@@ -131,7 +131,7 @@ pub(in crate::disk) struct Write {
 /// A write whose blocks are done.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::disk) struct Written {
-    pub turn: Turn,
+    pub seq: RequestSeq,
     /// The first sector that could not be written.
     pub bad: Option<Lbn>,
 }
@@ -265,13 +265,13 @@ impl Background {
         let Some(write) = self.writes.get_mut(&done.task) else { return };
         write.left = Sectors::new(write.left.get().saturating_sub(done.range.len().get()));
         write.bad = write.bad.into_iter().chain(done.bad).min();
-        let (turn, bad, over) = (write.turn, write.bad, write.left == Sectors::ZERO);
+        let (seq, bad, over) = (write.seq, write.bad, write.left == Sectors::ZERO);
         if let (Some(Floor::BytesPerSecond(rate)), None) = (self.floor, write.promote_at) {
             self.debt.paid(rate, done.range.len().bytes(self.sector), now);
         }
         if over {
             self.writes.remove(&done.task);
-            self.written.push_back(Written { turn, bad });
+            self.written.push_back(Written { seq, bad });
         }
     }
 
@@ -299,10 +299,10 @@ impl Background {
     pub(in crate::disk) fn hurry_writes(
         &mut self,
         sessions: &mut dyn Sessions,
-        turns: &[Turn],
+        seqs: &[RequestSeq],
         now: Instant,
     ) {
-        for write in self.writes.values_mut().filter(|write| turns.contains(&write.turn)) {
+        for write in self.writes.values_mut().filter(|write| seqs.contains(&write.seq)) {
             write.promote_at.get_or_insert(now);
         }
         self.promote_again(sessions, now);
@@ -632,4 +632,4 @@ pub(crate) fn copy(
     })
 }
 
-impl super::Guard for Background {}
+impl super::DiskHooks for Background {}

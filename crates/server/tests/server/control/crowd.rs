@@ -1,4 +1,4 @@
-//! More connections of the control socket than there are seats, and users without a role.
+//! More connections of the control socket than there are slots, and users without a role.
 
 use super::daemon::start;
 use super::{TASKS, daemon, refused, started};
@@ -46,14 +46,14 @@ fn idle_connections_of_a_user_without_a_role_keep_no_other_user_out() {
     let Some(daemon) = started(start("crowd", roles)) else { return };
     let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(&daemon.directory, open).unwrap();
-    let Some(strangers) = crowd(&daemon.socket, 65_003, 300) else { return drop(daemon.end()) };
+    let Some(without_role) = crowd(&daemon.socket, 65_003, 300) else { return drop(daemon.end()) };
     let control = daemon.client();
     control.get("/v1/disks").unwrap();
     // A user with a role has a limit of its own as well.
     let Some(members) = crowd(&daemon.socket, 65_002, 300) else { return drop(daemon.end()) };
     control.get("/v1/disks").unwrap();
     assert_eq!(control.post(TASKS, &json!({ "kind": "scrub" })).unwrap()["id"], 1);
-    gone(strangers);
+    gone(without_role);
     gone(members);
     daemon.end();
 }
@@ -82,7 +82,7 @@ fn three_hundred_slow_connections_lock_no_one_out() {
 }
 
 #[test]
-fn a_session_holds_its_seat_and_one_beyond_the_limit_is_refused() {
+fn a_session_holds_its_slot_and_one_beyond_the_limit_is_refused() {
     let Some(daemon) = daemon("held") else { return };
     let mut sessions = Vec::new();
     let refused_at = loop {

@@ -1,15 +1,15 @@
-//! A daemon in this process: an emulated drive in real time, its desk, its control socket.
+//! A daemon in this process: an emulated drive in real time, its task manager, its control socket.
 
 use client::Control as Client;
 use device::Emulated;
 use model::DriveModel;
 use scheduler::{Config, IdleTime, OutsideConfig, Overheads};
 use server::control::{Control, ControlConfig, Roles};
-use server::desk::Setup;
-use server::desk::spec::DiskFacts;
-use server::office::{Office, OpenDesk};
+use server::manager::ManagerConfig;
+use server::manager::spec::DiskFacts;
+use server::runtime::{Runtime, RuntimeBuilder};
 use server::tasks::Places;
-use server::{Address, Disk, Exporter, Limits, Listener, Offer, Stop};
+use server::{Address, Disk, ExportConfig, Exporter, Limits, Listener, Stop};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -20,7 +20,7 @@ pub struct Daemon {
     pub directory: PathBuf,
     pub socket: PathBuf,
     control: Option<Control>,
-    office: Option<OpenDesk>,
+    runtime: Option<Runtime>,
     stop: Stop,
     thread: Option<JoinHandle<Disk<Emulated>>>,
 }
@@ -64,7 +64,7 @@ fn within(directory: PathBuf, roles: Roles, places: Places) -> Result<Daemon, St
         own: vec![bytes],
     };
     let mut disk = Disk::new(drive, model, config).unwrap();
-    let setup = Setup {
+    let config = ManagerConfig {
         disk: facts,
         keep_bytes_max: 1 << 30,
         background: server::BackgroundTerms::default(),
@@ -73,13 +73,13 @@ fn within(directory: PathBuf, roles: Roles, places: Places) -> Result<Daemon, St
         permits: Default::default(),
         memory: Default::default(),
     };
-    let office = Office::set_up(&mut disk, setup, &directory.join("state")).unwrap();
-    let office = office.confined(places);
+    let runtime = RuntimeBuilder::new(&mut disk, config, &directory.join("state")).unwrap();
+    let runtime = runtime.confined(places);
     let nbd = Listener::bind(Address::Unix(directory.join("nbd")), false).unwrap();
     let (tell, told) = channel();
     let thread = std::thread::spawn(move || {
-        let offer = Offer { limits: Limits::default(), ..Offer::default() };
-        let (exporter, stop) = Exporter::new(disk, offer, vec![nbd]).map_err(|e| e.to_string())?;
+        let export = ExportConfig { limits: Limits::default(), ..ExportConfig::default() };
+        let (exporter, stop) = Exporter::new(disk, export, vec![nbd]).map_err(|e| e.to_string())?;
         tell.send((exporter.mailbox(), stop)).unwrap();
         let (_, disk) = exporter.run().map_err(|e| e.to_string())?;
         Ok::<_, String>(disk)
@@ -87,12 +87,19 @@ fn within(directory: PathBuf, roles: Roles, places: Places) -> Result<Daemon, St
     let Ok((mailbox, stop)) = told.recv() else {
         return Err(thread.join().unwrap().unwrap_err());
     };
-    let office = office.open(mailbox).unwrap();
+    let runtime = runtime.start(mailbox).unwrap();
     let socket = directory.join("control.sock");
     let config = ControlConfig { roles, ..ControlConfig::new(&socket) };
-    let control = Control::open(config, vec![office.handle()]).unwrap();
+    let control = Control::open(config, vec![runtime.handle()]).unwrap();
     let thread = std::thread::spawn(move || thread.join().unwrap().unwrap());
-    Ok(Daemon { directory, socket, control: Some(control), office: Some(office), stop, thread: Some(thread) })
+    Ok(Daemon {
+        directory,
+        socket,
+        control: Some(control),
+        runtime: Some(runtime),
+        stop,
+        thread: Some(thread),
+    })
 }
 
 impl Daemon {
@@ -101,8 +108,8 @@ impl Daemon {
     }
 
     /// Returns a handle of its disk, for a page.
-    pub fn handles(&self) -> Vec<server::office::Handle> {
-        self.office.iter().map(OpenDesk::handle).collect()
+    pub fn handles(&self) -> Vec<server::runtime::Handle> {
+        self.runtime.iter().map(Runtime::handle).collect()
     }
 
     pub fn path(&self, name: &str) -> String {
@@ -121,7 +128,7 @@ impl Daemon {
         drop(self.control.take());
         self.stop.stop().unwrap();
         let mut disk = self.thread.take().unwrap().join().unwrap();
-        self.office.take().unwrap().close(&mut disk, Instant::ZERO);
+        self.runtime.take().unwrap().close(&mut disk, Instant::ZERO);
         self.directory.clone()
     }
 }

@@ -5,7 +5,7 @@ use device::{Ask, BackgroundRequest, Device, Emulated, Failure};
 use model::Profile;
 use proptest::prelude::*;
 use scheduler::{Application, Config, Record, Sessions};
-use server::{BackgroundTerms, Disk, Floor, Guard};
+use server::{BackgroundTerms, Disk, DiskHooks, Floor};
 use spy::{Shared, Spy, stamped, stamps};
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
@@ -515,7 +515,7 @@ impl Application for Fenced {
     fn done(&mut self, _: &mut dyn Sessions, _: &Record, _: &[u8], _: Instant) {}
 }
 
-impl Guard for Fenced {
+impl DiskHooks for Fenced {
     fn fenced(&self, place: LbnRange) -> server::Fence {
         match self.0.load(Ordering::Relaxed) {
             _ if !place.overlaps(range(0, 100)) => server::Fence::Open,

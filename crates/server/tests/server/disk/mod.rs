@@ -5,11 +5,11 @@ mod background;
 mod door;
 mod mistrust;
 mod probe;
+mod recording;
 mod serving;
 mod silence;
 mod snapshot;
 mod spy;
-mod tape;
 mod tester;
 
 use device::{Ask, Device, Emulated, Failure};
@@ -132,17 +132,17 @@ struct World {
     /// Writes that failed, and discards: the content is undefined.
     unknown: BTreeSet<u64>,
     answers: u64,
-    tape: tape::Memory,
+    recording: recording::Memory,
 }
 
 impl World {
     fn new(policy: &str, seed: u64) -> Self {
         let (mut disk, truth) = disk(policy, seed);
-        let tape = tape::record(&mut disk, policy, seed);
+        let recording = recording::record(&mut disk, policy, seed);
         let app = disk.host(Tester::new(&truth, seed));
         let latest = vec![(0, 0); disk.size().get() as usize / spy::SECTOR];
         let (asked, unknown) = (BTreeMap::new(), BTreeSet::new());
-        Self { disk, truth, app, now: Instant::ZERO, asked, latest, unknown, answers: 0, tape }
+        Self { disk, truth, app, now: Instant::ZERO, asked, latest, unknown, answers: 0, recording }
     }
 
     fn lbns(range: LbnRange) -> std::ops::Range<usize> {
@@ -286,7 +286,7 @@ impl World {
         assert_eq!(status.outstanding, 0);
         let blocks = app.blocks;
         self.disk.end_recording().unwrap();
-        let told = tape::again(&self.tape.bytes()).unwrap_or_else(|error| panic!("{error}"));
+        let told = recording::again(&self.recording.bytes()).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!((told.blocks, told.cut_off), (blocks, false));
     }
 }

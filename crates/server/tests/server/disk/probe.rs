@@ -8,7 +8,7 @@ use scheduler::{
     Application, AuditConfig, Config, IdleTime, OutsideConfig, Overheads, Parameter, Priority, Record,
     Sessions,
 };
-use server::{Guard, Reading, ReadingResult};
+use server::{DiskHooks, Reading, ReadingResult};
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
 use units::{Bytes, Instant, Lbn, LbnRange, Op, Sectors};
@@ -19,7 +19,7 @@ struct Scan {
     blocks: u64,
 }
 
-impl Guard for Scan {}
+impl DiskHooks for Scan {}
 
 impl Application for Scan {
     fn done(&mut self, _: &mut dyn Sessions, _: &Record, _: &[u8], _: Instant) {

@@ -1,10 +1,10 @@
 //! Commands that are answered late, or never.
 
-use super::{PROFILE, core, nameless, range, spy, tape};
+use super::{PROFILE, core, nameless, range, recording, spy};
 use device::{Ask, Device, Emulated, Failure, Faults, Faulty};
 use model::Profile;
 use scheduler::{Application, Parameter, Priority, Record, Sessions, Wanted};
-use server::{AppHandle, Disk, Guard, TIMEOUT, Tape};
+use server::{AppHandle, Disk, DiskHooks, Recorder, TIMEOUT};
 use spy::{SECTOR, stamped, stamps};
 use std::collections::{BTreeMap, BTreeSet};
 use units::{Duration, Instant, LbnRange, Op, Sectors};
@@ -31,7 +31,7 @@ impl Blocks {
     }
 }
 
-impl Guard for Blocks {}
+impl DiskHooks for Blocks {}
 
 impl Application for Blocks {
     fn done(&mut self, _: &mut dyn Sessions, record: &Record, _: &[u8], _: Instant) {
@@ -50,7 +50,7 @@ impl Application for Blocks {
 struct World {
     disk: Disk<Faulty<Emulated>>,
     app: AppHandle<Blocks>,
-    tape: tape::Memory,
+    recording: recording::Memory,
     now: Instant,
     next: u64,
     /// Answers that were not checked yet.
@@ -63,11 +63,11 @@ impl World {
         let profile = Profile::from_toml(PROFILE, "small.toml").unwrap();
         let drive = Emulated::new(&profile, Default::default(), faults.seed, nameless()).unwrap();
         let mut disk = Disk::new(Faulty::new(drive, faults.clone()), model, config).unwrap();
-        let tape = tape::Memory::default();
+        let recording = recording::Memory::default();
         let setup = serde_json::json!({ "policy": "sptf", "seed": faults.seed });
-        disk.record(Tape::new(tape.clone(), &setup).unwrap());
+        disk.record(Recorder::new(recording.clone(), &setup).unwrap());
         let app = disk.host(Blocks::default());
-        Self { disk, app, tape, now: Instant::ZERO, next: 0, answers: BTreeMap::new() }
+        Self { disk, app, recording, now: Instant::ZERO, next: 0, answers: BTreeMap::new() }
     }
 
     fn start(&mut self, op: Op, all: LbnRange) {
@@ -116,7 +116,7 @@ impl World {
     /// Checks that a replay makes the same decisions.
     fn replays(mut self) {
         self.disk.end_recording().unwrap();
-        let told = tape::again(&self.tape.bytes()).unwrap_or_else(|error| panic!("{error}"));
+        let told = recording::again(&self.recording.bytes()).unwrap_or_else(|error| panic!("{error}"));
         assert!(!told.cut_off && told.commands > 0);
     }
 }

@@ -3,7 +3,7 @@
 use super::{disk, range, spy};
 use device::{Ask, Device};
 use scheduler::{Application, Parameter, Priority, Record, Sessions};
-use server::Guard;
+use server::DiskHooks;
 use spy::{stamped, stamps};
 use std::collections::BTreeMap;
 use units::{Instant, LbnRange, Sectors, SessionId};
@@ -30,7 +30,7 @@ impl Application for Snapshot {
     }
 }
 
-impl Guard for Snapshot {
+impl DiskHooks for Snapshot {
     fn hold(&mut self, sessions: &mut dyn Sessions, range: LbnRange) -> bool {
         let Some(session) = self.session else { return false };
         let blocks = range.start().get() / 16..range.end().get().div_ceil(16);

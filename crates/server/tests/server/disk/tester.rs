@@ -3,7 +3,7 @@
 use super::spy::{SECTOR, Shared, stamped, stamps};
 use device::Failure;
 use scheduler::{Application, Parameter, Priority, Record, Sessions, Wanted};
-use server::Guard;
+use server::DiskHooks;
 use std::collections::BTreeMap;
 use units::{Instant, LbnRange, Op, Sectors, SessionId, TaskId};
 use workload::random::Stream;
@@ -125,7 +125,7 @@ impl Application for Tester {
     }
 }
 
-impl Guard for Tester {
+impl DiskHooks for Tester {
     fn wants_flush(&mut self) -> bool {
         let wants = std::mem::take(&mut self.wants_flush);
         if wants {

@@ -6,7 +6,7 @@ pub mod log;
 
 use device::{Device, Emulated, Options, Raw, Ring};
 use drive::Behaviour;
-use server::{Address, Exporter, Limits, Listener, Offer, Stop, Tally};
+use server::{Address, ExportConfig, Exporter, Limits, Listener, Stop, Tally};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -28,8 +28,8 @@ pub struct Server<D> {
 
 impl Server<Emulated> {
     pub fn emulated(test: &str, behaviour: Behaviour, limits: Limits) -> Option<Self> {
-        let offer = Offer { limits, ..Offer::default() };
-        Self::start(test, offer, move |dir| {
+        let export = ExportConfig { limits, ..ExportConfig::default() };
+        Self::start(test, export, move |dir| {
             let profile = model::Profile::from_toml(PROFILE, "small.toml").unwrap();
             let mut options = std::fs::File::options();
             let file =
@@ -45,8 +45,8 @@ impl Server<Emulated> {
 
 impl Server<Raw> {
     /// Starts a server over a file of this number of bytes.
-    pub fn raw(test: &str, bytes: u64, offer: Offer) -> Option<Self> {
-        Self::start(test, offer, move |dir| {
+    pub fn raw(test: &str, bytes: u64, export: ExportConfig) -> Option<Self> {
+        Self::start(test, export, move |dir| {
             std::fs::File::create(dir.join("disk")).unwrap().set_len(bytes).unwrap();
             Raw::open(dir.join("disk"), Options { buffered: true, ..Options::default() }).unwrap()
         })
@@ -55,7 +55,7 @@ impl Server<Raw> {
 
 impl<D: Device + Send + 'static> Server<D> {
     /// Returns `None` if the kernel gives no io_uring.
-    pub fn start(test: &str, offer: Offer, make: impl FnOnce(&Path) -> D) -> Option<Self> {
+    pub fn start(test: &str, export: ExportConfig, make: impl FnOnce(&Path) -> D) -> Option<Self> {
         if let Err(error) = Ring::new() {
             testing::missing(&format!("io_uring ({error})"));
             return None;
@@ -70,7 +70,7 @@ impl<D: Device + Send + 'static> Server<D> {
         let (send, receive) = std::sync::mpsc::channel();
         // A ring stays with the thread that made it.
         let serve = move || {
-            let (exporter, stop) = Exporter::new(disk, offer, vec![unix, tcp]).unwrap();
+            let (exporter, stop) = Exporter::new(disk, export, vec![unix, tcp]).unwrap();
             send.send(stop).unwrap();
             exporter.run().unwrap()
         };

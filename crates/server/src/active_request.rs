@@ -1,0 +1,170 @@
+//! A client's request as a device sees it: a sequence of asks, one after the other.
+
+use device::{Abilities, Ask, Failure, Run};
+use nbd::{Command, Errno, Extent, MemoryExtent, Request};
+use std::io;
+use units::{Bytes, Lbn, LbnRange, Sectors};
+
+/// The most bytes in one ask when zeroes are written as data, and when data are only prefetched.
+const PIECE: u64 = nbd::PIECE_BYTES_MAX as u64;
+
+/// The facts about a device that a request needs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DeviceFacts {
+    pub sector: Bytes,
+    pub abilities: Abilities,
+    /// The most sectors in one read or write.
+    pub most: u64,
+}
+
+/// The origin of a request, which gets the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RequestOrigin {
+    Client(u64),
+    /// This machine's kernel, with its device and the tag that it gave the request.
+    Kernel {
+        background: bool,
+        tag: u16,
+    },
+}
+
+/// A request that is at the device.
+#[derive(Debug)]
+pub(crate) struct ActiveRequest {
+    pub from: RequestOrigin,
+    pub request: Request,
+    /// The sectors that follow after the current ask.
+    rest: LbnRange,
+    /// Whether the request ends with a flush.
+    flush: bool,
+    /// Whether the request can wait: it came to the background export.
+    pub background: bool,
+    /// The number of the snapshot that it is for.
+    pub snapshot: Option<u64>,
+    /// Bytes of zeroes or prefetched data that the request holds. A connection counts them, the kernel's queue does
+    /// not.
+    pub extra: usize,
+}
+
+/// The way in which a request begins.
+#[derive(Debug)]
+pub(crate) enum RequestStart {
+    Asks(ActiveRequest, LbnRange, Ask),
+    /// The device's [`runs`](device::Device::runs) answer it.
+    Runs(Request, LbnRange),
+    Refused(Request, Errno, &'static str),
+}
+
+impl DeviceFacts {
+    pub fn range(&self, request: &Request) -> LbnRange {
+        let sector = self.sector.get();
+        LbnRange::new(Lbn::new(request.offset / sector), Sectors::new(u64::from(request.length) / sector))
+    }
+
+    /// Returns the first ask of a request.
+    pub fn begin(&self, from: RequestOrigin, mut request: Request) -> RequestStart {
+        let range = self.range(&request);
+        let data = std::mem::take(&mut request.data);
+        let none = LbnRange::new(range.end(), Sectors::new(0));
+        let mut active = ActiveRequest {
+            from,
+            request,
+            rest: none,
+            flush: false,
+            background: false,
+            snapshot: None,
+            extra: 0,
+        };
+        let ask = match active.request.command {
+            Command::Read => Ask::Read,
+            Command::Write => Ask::Write { bytes: data, through: active.request.fua },
+            Command::Flush => Ask::Flush,
+            Command::Trim => {
+                active.flush = active.request.fua;
+                Ask::Discard
+            }
+            Command::WriteZeroes { fast: true, .. } => {
+                return RequestStart::Refused(
+                    active.request,
+                    Errno::NotSupported,
+                    "no fast way to zero here",
+                );
+            }
+            Command::WriteZeroes { .. } | Command::Cache => {
+                active.rest = range;
+                return match active.next(self) {
+                    Some((range, ask)) => RequestStart::Asks(active, range, ask),
+                    None => RequestStart::Refused(active.request, Errno::Invalid, "nothing to do"),
+                };
+            }
+            Command::BlockStatus { .. } => return RequestStart::Runs(active.request, range),
+        };
+        RequestStart::Asks(active, range, ask)
+    }
+}
+
+impl ActiveRequest {
+    /// Returns the ask that follows one that succeeded, if there is one.
+    pub fn next(&mut self, target: &DeviceFacts) -> Option<(LbnRange, Ask)> {
+        self.extra = 0;
+        if self.rest.is_empty() {
+            return std::mem::take(&mut self.flush).then_some((self.rest, Ask::Flush));
+        }
+        let sector = target.sector.get();
+        let zeroes = match self.request.command {
+            Command::WriteZeroes { no_hole, .. } => Some(no_hole),
+            _ => None,
+        };
+        let own_way = zeroes.is_some() && target.abilities.write_zeroes;
+        let most = if own_way { target.most } else { (PIECE / sector).max(1) };
+        let range = LbnRange::new(self.rest.start(), Sectors::new(self.rest.len().get().min(most)));
+        self.rest = LbnRange::new(range.end(), self.rest.len() - range.len());
+        let bytes = range.len().bytes(target.sector).get() as usize;
+        let through = self.request.fua;
+        let ask = match zeroes {
+            Some(keep) if own_way => Ask::WriteZeroes { through, keep },
+            Some(_) => Ask::Write { bytes: vec![0; bytes], through },
+            None => Ask::Read,
+        };
+        self.extra = if own_way { 0 } else { bytes };
+        Some((range, ask))
+    }
+}
+
+/// Converts a device's runs into the extents of an NBD block status.
+pub(crate) fn extents(runs: &[Run], sector: Bytes) -> Vec<Extent> {
+    // A status is asked for at most 4 GiB.
+    let bytes = |run: &Run| u32::try_from(run.len.get().saturating_mul(sector.get())).unwrap_or(u32::MAX);
+    runs.iter().map(|run| Extent { length: bytes(run), hole: run.hole, zero: run.hole }).collect()
+}
+
+/// Converts the parts of a range that are in memory into the extents of an NBD block status.
+pub(crate) fn memory(range: LbnRange, parts: &[LbnRange], sector: Bytes) -> Vec<MemoryExtent> {
+    let mut extents = Vec::new();
+    let mut add = |from: Lbn, to: Lbn, in_memory| {
+        let bytes = to.get().saturating_sub(from.get()).saturating_mul(sector.get());
+        if bytes > 0 {
+            extents.push(MemoryExtent { length: u32::try_from(bytes).unwrap_or(u32::MAX), in_memory });
+        }
+    };
+    let mut at = range.start();
+    for part in parts {
+        add(at, part.start(), false);
+        add(part.start(), part.end(), true);
+        at = part.end();
+    }
+    add(at, range.end(), false);
+    extents
+}
+
+/// Returns the error for a client, and the first byte that failed.
+pub(crate) fn blame(failure: &Failure, sector: Bytes) -> (Errno, Option<u64>) {
+    match failure {
+        Failure::Medium(lbn) => (Errno::Io, lbn.get().checked_mul(sector.get())),
+        Failure::File(error) if error.kind() == io::ErrorKind::StorageFull => (Errno::NoSpace, None),
+        Failure::Taken(_) => (Errno::NotPermitted, None),
+        Failure::Command(_) | Failure::Length { .. } => (Errno::Invalid, None),
+        Failure::Unsupported(_) => (Errno::NotSupported, None),
+        _ => (Errno::Io, None),
+    }
+}

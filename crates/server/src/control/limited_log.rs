@@ -1,0 +1,49 @@
+//! A limit on the log lines that clients of the control socket can cause.
+
+use crate::log_rate_limit::LogRateLimit;
+use device::Clock;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tracing::warn;
+
+/// The interval at which suppressed lines are reported.
+pub(super) const COUNTED_EVERY: Duration = Duration::from_secs(10);
+
+/// The log lines of a socket, under one limit for all its connections.
+#[derive(Clone, Debug)]
+pub(crate) struct LimitedLog(Arc<(Clock, Mutex<LogRateLimit>)>);
+
+impl LimitedLog {
+    pub fn new() -> Self {
+        Self(Arc::new((Clock::start(), Mutex::default())))
+    }
+
+    /// Writes a line, or counts it as suppressed.
+    pub fn write(&self, line: impl FnOnce()) {
+        self.report();
+        if self.with(|limit, now| limit.allow(now)) {
+            line();
+        }
+    }
+
+    /// Reports how many lines were suppressed, when it is time.
+    pub fn report(&self) {
+        Self::count(self.with(LogRateLimit::take_suppressed));
+    }
+
+    /// Reports the rest at the end.
+    pub fn report_rest(&self) {
+        Self::count(self.with(|limit, _| limit.rest()));
+    }
+
+    fn count(lines: Option<u64>) {
+        if let Some(lines) = lines {
+            warn!(lines, "there was more trouble with clients of the control socket than this log names");
+        }
+    }
+
+    fn with<R>(&self, what: impl FnOnce(&mut LogRateLimit, units::Instant) -> R) -> R {
+        let (clock, limit) = &*self.0;
+        what(&mut limit.lock().unwrap_or_else(PoisonError::into_inner), clock.now())
+    }
+}

@@ -1,0 +1,287 @@
+//! The slots of the control socket: which connections are accepted when there are many.
+//!
+//! The kernel reports the user of a connection before anything is read from it, so the role is decided first and the
+//! slot second. A connection that has not sent its whole request yet is waiting: when slots are short it gives way to a
+//! new connection.
+
+use std::collections::BTreeMap;
+
+/// The limits on the number of connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnectionLimits {
+    /// The most connections of all users with a role, sessions included.
+    pub connections: usize,
+    /// Slots among these reserved for root; the daemon's own user has the same number of its own.
+    pub reserved: usize,
+    /// The most connections of one user with a role, other than root and the daemon's own.
+    pub per_user: usize,
+    /// The most connections of users without a role, which only get the answer that they have none. These slots are
+    /// beside `connections`.
+    pub without_role: usize,
+    /// The same for one user.
+    pub per_user_without_role: usize,
+}
+
+impl Default for ConnectionLimits {
+    fn default() -> Self {
+        Self { connections: 256, reserved: 32, per_user: 64, without_role: 8, per_user_without_role: 2 }
+    }
+}
+
+/// The owner of a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum SlotOwner {
+    /// Root.
+    Root,
+    /// The daemon's own user.
+    Own,
+    /// Another user with a role.
+    Member(u32),
+    /// A user without a role.
+    NoRole(Option<u32>),
+}
+
+impl SlotOwner {
+    fn has_no_role(self) -> bool {
+        matches!(self, Self::NoRole(_))
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct TakenSlot {
+    owner: SlotOwner,
+    /// Whether the whole request has not arrived yet.
+    waits: bool,
+}
+
+/// The taken slots by their numbers, the oldest first.
+#[derive(Debug)]
+pub(crate) struct Slots {
+    rules: ConnectionLimits,
+    taken: BTreeMap<u64, TakenSlot>,
+    next: u64,
+}
+
+/// A slot that was given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct GivenSlot {
+    /// Its number.
+    pub slot: u64,
+    /// The connection that has lost its slot to this one.
+    pub instead_of: Option<u64>,
+}
+
+impl Slots {
+    pub fn new(rules: ConnectionLimits) -> Self {
+        Self { rules, taken: BTreeMap::new(), next: 0 }
+    }
+
+    /// Returns a slot for a new connection, or `None` if all are taken and no waiting connection can give way.
+    pub fn give(&mut self, owner: SlotOwner) -> Option<GivenSlot> {
+        let instead_of = match self.has_room(owner) {
+            true => None,
+            false => Some(self.gives_way(owner)?),
+        };
+        if let Some(slot) = instead_of {
+            self.taken.remove(&slot);
+        }
+        let slot = self.next;
+        self.next += 1;
+        self.taken.insert(slot, TakenSlot { owner, waits: true });
+        Some(GivenSlot { slot, instead_of })
+    }
+
+    /// Records that the connection has sent a whole request: it keeps its slot until it ends.
+    pub fn request_received(&mut self, slot: u64) {
+        if let Some(slot) = self.taken.get_mut(&slot) {
+            slot.waits = false;
+        }
+    }
+
+    /// Records that the connection has ended.
+    pub fn release(&mut self, slot: u64) {
+        self.taken.remove(&slot);
+    }
+
+    fn of(&self, owner: SlotOwner) -> usize {
+        self.taken.values().filter(|slot| slot.owner == owner).count()
+    }
+
+    /// Returns the number of taken slots outside the reserves.
+    fn common(&self) -> usize {
+        let members = self.taken.values().filter(|slot| matches!(slot.owner, SlotOwner::Member(_))).count();
+        let beyond = |owner| self.of(owner).saturating_sub(self.rules.reserved);
+        members + beyond(SlotOwner::Root) + beyond(SlotOwner::Own)
+    }
+
+    /// Returns whether the owner has its maximum of slots.
+    fn is_at_its_own_limit(&self, owner: SlotOwner) -> bool {
+        match owner {
+            SlotOwner::Root | SlotOwner::Own => false,
+            SlotOwner::Member(_) => self.of(owner) >= self.rules.per_user,
+            SlotOwner::NoRole(_) => self.of(owner) >= self.rules.per_user_without_role,
+        }
+    }
+
+    fn has_room(&self, owner: SlotOwner) -> bool {
+        let common = self.rules.connections.saturating_sub(2 * self.rules.reserved);
+        !self.is_at_its_own_limit(owner)
+            && match owner {
+                SlotOwner::Root | SlotOwner::Own if self.of(owner) < self.rules.reserved => true,
+                SlotOwner::Root | SlotOwner::Own | SlotOwner::Member(_) => self.common() < common,
+                SlotOwner::NoRole(_) => {
+                    let all = self.taken.values().filter(|slot| slot.owner.has_no_role());
+                    all.count() < self.rules.without_role
+                }
+            }
+    }
+
+    /// Returns the slot that a new connection gets when all are taken: of the waiting connections, the oldest of the
+    /// owner with the most slots. An owner at its own limit loses one of its own.
+    fn gives_way(&self, owner: SlotOwner) -> Option<u64> {
+        let own_only = self.is_at_its_own_limit(owner);
+        let may = |other: SlotOwner| {
+            other == owner
+                || !own_only
+                    && match other {
+                        SlotOwner::Root | SlotOwner::Own if self.of(other) <= self.rules.reserved => false,
+                        _ => other.has_no_role() == owner.has_no_role(),
+                    }
+        };
+        let waiting = self.taken.iter().filter(|(_, slot)| slot.waits && may(slot.owner));
+        waiting.max_by_key(|(at, slot)| (self.of(slot.owner), std::cmp::Reverse(**at))).map(|(at, _)| *at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn slots() -> Slots {
+        Slots::new(ConnectionLimits::default())
+    }
+
+    #[test]
+    fn idle_connections_of_users_without_a_role_take_no_slot_from_others() {
+        let mut slots = slots();
+        for uid in 0..1_000 {
+            slots.give(SlotOwner::NoRole(Some(uid))).unwrap();
+        }
+        for owner in [SlotOwner::Root, SlotOwner::Own, SlotOwner::Member(7)] {
+            assert_eq!(slots.give(owner).unwrap().instead_of, None);
+        }
+    }
+
+    #[test]
+    fn a_user_has_its_own_limit_and_loses_its_own_idle_connections_only() {
+        let mut slots = slots();
+        let other = slots.give(SlotOwner::Member(8)).unwrap().slot;
+        let first = slots.give(SlotOwner::Member(7)).unwrap().slot;
+        for _ in 1..64 {
+            assert_eq!(slots.give(SlotOwner::Member(7)).unwrap().instead_of, None);
+        }
+        assert_eq!(slots.give(SlotOwner::Member(7)).unwrap().instead_of, Some(first));
+        assert!(slots.taken.contains_key(&other));
+        let all: Vec<u64> = slots.taken.keys().copied().collect();
+        all.into_iter().for_each(|slot| slots.request_received(slot));
+        assert_eq!(slots.give(SlotOwner::Member(7)), None, "all of them are being answered");
+        assert!(slots.give(SlotOwner::Member(9)).is_some());
+    }
+
+    #[test]
+    fn root_and_the_daemons_user_have_slots_however_busy_all_others_are() {
+        let mut slots = slots();
+        let busy = |slots: &mut Slots, owner| match slots.give(owner) {
+            Some(given) => {
+                slots.request_received(given.slot);
+                true
+            }
+            None => false,
+        };
+        for uid in 0..100 {
+            for _ in 0..64 {
+                busy(&mut slots, SlotOwner::Member(uid));
+            }
+        }
+        while busy(&mut slots, SlotOwner::Own) {}
+        for _ in 0..32 {
+            assert!(busy(&mut slots, SlotOwner::Root), "root has its reserve");
+        }
+        assert!(!busy(&mut slots, SlotOwner::Root));
+        assert_eq!(slots.taken.len(), 256);
+    }
+
+    #[test]
+    fn three_hundred_slow_connections_of_root_lock_no_user_out() {
+        let mut slots = slots();
+        for _ in 0..300 {
+            assert!(slots.give(SlotOwner::Root).is_some());
+        }
+        assert_eq!(slots.of(SlotOwner::Root), 256 - 32, "all but the reserve of the daemon's own user");
+        for owner in [SlotOwner::Root, SlotOwner::Own, SlotOwner::Member(7)] {
+            assert!(slots.give(owner).is_some());
+        }
+        for _ in 0..300 {
+            slots.give(SlotOwner::Member(7));
+        }
+        assert!(slots.of(SlotOwner::Root) >= 32, "its reserve is left to it");
+    }
+
+    #[test]
+    fn the_user_with_the_most_slots_gives_way_first() {
+        let mut slots = slots();
+        let one = slots.give(SlotOwner::Member(1)).unwrap().slot;
+        for uid in 2..5 {
+            for _ in 0..64 {
+                slots.give(SlotOwner::Member(uid)).unwrap();
+            }
+        }
+        assert!(slots.taken.contains_key(&one), "it is the oldest, and the only one of its user");
+        assert!(slots.give(SlotOwner::Member(5)).unwrap().instead_of.is_some());
+        assert!(slots.taken.contains_key(&one));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn no_bound_is_passed_and_a_reserve_is_always_there(
+            steps in proptest::collection::vec((0u32..9, any::<bool>(), any::<prop::sample::Index>()), 1..600)
+        ) {
+            let rules = ConnectionLimits { connections: 20, reserved: 3, per_user: 5, without_role: 4, per_user_without_role: 2 };
+            let mut slots = Slots::new(rules);
+            for (owner, request_received, at) in steps {
+                let owner = match owner {
+                    0 => SlotOwner::Root,
+                    1 => SlotOwner::Own,
+                    uid @ 2..5 => SlotOwner::Member(uid),
+                    5 => SlotOwner::NoRole(None),
+                    6 => SlotOwner::NoRole(Some(6)),
+                    _ => {
+                        let all: Vec<u64> = slots.taken.keys().copied().collect();
+                        if !all.is_empty() {
+                            slots.release(all[at.index(all.len())]);
+                        }
+                        continue;
+                    }
+                };
+                let before = slots.of(owner);
+                let given = slots.give(owner);
+                if matches!(owner, SlotOwner::Root | SlotOwner::Own) && before < rules.reserved {
+                    let at_once = given.is_some_and(|given| given.instead_of.is_none());
+                    prop_assert!(at_once, "{:?}", owner);
+                }
+                if let Some(given) = given.filter(|_| request_received) {
+                    slots.request_received(given.slot);
+                }
+                let without_role = slots.taken.values().filter(|slot| slot.owner.has_no_role()).count();
+                prop_assert!(without_role <= rules.without_role);
+                prop_assert!(slots.taken.len() - without_role <= rules.connections);
+                for uid in 2..5 {
+                    prop_assert!(slots.of(SlotOwner::Member(uid)) <= rules.per_user);
+                }
+            }
+        }
+    }
+}

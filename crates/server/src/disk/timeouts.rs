@@ -1,0 +1,73 @@
+//! Commands that the device does not answer.
+
+use super::apps::CallContext;
+use super::commands::CommandOrigin;
+use super::{Disk, nowhere};
+use device::{Device, Failure};
+use scheduler::Outcome;
+use tracing::{error, warn};
+use units::{Duration, Instant, LbnRange};
+
+/// The default time for a command: the same as Linux gives a SCSI disk, and longer than disks spend on a sector that is
+/// hard to read.
+pub const TIMEOUT: Duration = Duration::from_secs(30);
+
+impl<D: Device> Disk<D> {
+    /// Sets the time that the device has for a command, [`TIMEOUT`] by default. After it the request fails, or its
+    /// background blocks are requested again; commands that overlap an unanswered write wait until the device has
+    /// answered.
+    pub fn set_timeout(&mut self, timeout: Duration) {
+        self.timeout = timeout;
+    }
+
+    /// Gives up the commands that have taken too long. Returns whether there were any.
+    pub(super) fn give_up(&mut self, now: Instant) -> bool {
+        let mut any = false;
+        while let Some((origin, range, since)) = self.commands.give_up(now, self.timeout) {
+            any = true;
+            self.counters.timed_out();
+            let after = now.saturating_since(since);
+            let silent = || Failure::Silent { after };
+            let (seconds, unanswered) = (after.as_nanos() / 1_000_000_000, self.commands.silent());
+            error!(%range, what = %origin, seconds, unanswered, "the device does not answer: it is waited for no longer");
+            self.core_time = self.core_time.max(now);
+            match origin {
+                CommandOrigin::Command(command, seq) => {
+                    self.readings.ended(command.id, now, Some(&silent()));
+                    if let Some(request) = seq.and_then(|seq| self.requests.get_mut(seq)) {
+                        request.failure = Some(silent());
+                    }
+                    self.core.command_done(self.core_time, command.id, Outcome::Lost);
+                }
+                CommandOrigin::Request(seq) => {
+                    if let Some(request) = self.requests.get_mut(seq) {
+                        request.failure = Some(silent());
+                    }
+                    self.finish(seq, now);
+                }
+                CommandOrigin::Flush(app) => {
+                    let context = CallContext { core: &mut self.core, blocks: &mut self.blocks };
+                    self.apps.flushed(app, context, Err(&silent()));
+                }
+                CommandOrigin::GivenUp => {}
+            }
+        }
+        any
+    }
+
+    /// Handles an answer to a command that was given up. If it was a write, it has landed now.
+    pub(super) fn answered_late(
+        &mut self,
+        range: LbnRange,
+        since: Instant,
+        now: Instant,
+        landed: Option<&[u8]>,
+    ) {
+        let seconds = now.saturating_since(since).as_nanos() / 1_000_000_000;
+        warn!(%range, seconds, unanswered = self.commands.silent(), "the device has answered after all; no request waits for it");
+        debug_assert!(landed.is_none() || range != nowhere());
+        if let Some(bytes) = landed {
+            self.blocks.written(range, bytes);
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! The configuration of an export, and the result of serving it.
+
+use crate::limits::Limits;
+use crate::tls::Tls;
+use std::io;
+use thiserror::Error;
+
+/// The errors that end a server.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ServeError {
+    /// The drive cannot be offered.
+    #[error(transparent)]
+    Export(#[from] nbd::ExportError),
+    /// The block device cannot be created.
+    #[error(transparent)]
+    Ublk(#[from] device::UblkError),
+    /// The kernel gives no ring, or the ring fails.
+    #[error(
+        "io_uring: {0}; it needs Linux 5.11 or later, and may be switched off (sysctl kernel.io_uring_disabled)"
+    )]
+    Ring(io::Error),
+    /// A defect.
+    #[error("the thread that serves the disk has ended before its time; its log says why")]
+    Ended,
+}
+
+/// The counts of a server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Clients that connected.
+    pub clients: u64,
+    /// Requests answered without error.
+    pub requests: u64,
+    /// Requests answered with an error.
+    pub failed: u64,
+}
+
+impl Tally {
+    pub(crate) fn count(&mut self, well: bool) {
+        *if well { &mut self.requests } else { &mut self.failed } += 1;
+    }
+
+    pub(crate) fn add(&mut self, answered: nbd::Answered) {
+        self.requests += answered.well;
+        self.failed += answered.failed;
+    }
+}
+
+/// The parts of an [`ExportConfig`] that may change while it is served.
+#[derive(Clone, Debug, Default)]
+pub struct ExportUpdate {
+    /// The limits on the load by its clients.
+    pub limits: Limits,
+    /// Encryption, for clients that connect from then on.
+    pub tls: Option<Tls>,
+}
+
+/// The configuration of an export: a device and how it is served.
+#[derive(Clone, Debug, Default)]
+pub struct ExportConfig {
+    /// The export's name. The empty one is for clients that ask for none.
+    pub name: String,
+    /// Whether writes are refused.
+    pub read_only: bool,
+    /// Encryption, for clients that want it or for all.
+    pub tls: Option<Tls>,
+    /// The limits on the load by its clients.
+    pub limits: Limits,
+    /// The block device of this machine's kernel, if it is to be one, too.
+    pub ublk: Option<Ublk>,
+    /// The name of a second export of the device, if there is to be one. Requests there are
+    /// [background requests](device::Device::ask_in_background): they wait for time that the others leave.
+    pub background: Option<String>,
+    /// Whether clients may write there.
+    pub background_write: bool,
+    /// The block device of this machine's kernel whose requests are background requests, if there is to be one.
+    pub background_ublk: Option<Ublk>,
+}
+
+/// A block device in this machine's kernel that shows a disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ublk {
+    /// The N of `/dev/ublkbN`.
+    pub number: u32,
+    /// The disk's name: a device left by a dead daemon is taken over only for the same disk.
+    pub disk: String,
+    /// Whether its requests are background requests. Such a device and one of the foreground do not take each other
+    /// over.
+    pub background: bool,
+}
+
+impl Ublk {
+    /// Returns the tag that the driver keeps with the device: it marks the device as ours, and the disk.
+    pub(crate) fn owner(&self) -> u64 {
+        let kind = if self.background { *b"frbg" } else { *b"free" };
+        u64::from(u32::from_be_bytes(kind)) << 32 | u64::from(crc32fast::hash(self.disk.as_bytes()))
+    }
+}

@@ -1,0 +1,155 @@
+//! Log lines about clients that connect and leave: an orderly end is mentioned, another is a warning, and neither can
+//! fill the log.
+
+use super::Exporter;
+use crate::client::{Client, ClientError};
+use crate::log_rate_limit::LogRateLimit;
+use device::Device;
+use tracing::{info, warn};
+use units::Instant;
+
+/// The limits on log lines about clients.
+#[derive(Debug, Default)]
+pub(super) struct ClientLog {
+    /// For clients that connect and leave in order.
+    usual: LogRateLimit,
+    /// For the others.
+    trouble: LogRateLimit,
+}
+
+impl ClientLog {
+    /// Reports how many lines were suppressed, when it is time or when this is the last call.
+    pub fn tell(&mut self, now: Instant, last: bool) {
+        let due = |limit: &mut LogRateLimit| if last { limit.rest() } else { limit.take_suppressed(now) };
+        if let Some(lines) = due(&mut self.usual) {
+            info!(lines, "more clients came or went than are named here");
+        }
+        if let Some(lines) = due(&mut self.trouble) {
+            warn!(lines, "there was more trouble with clients than this log names");
+        }
+    }
+
+    /// Returns when there will be suppressed lines to report.
+    pub fn next_event(&self) -> Option<Instant> {
+        self.usual.next_event().into_iter().chain(self.trouble.next_event()).min()
+    }
+
+    pub fn usual(&mut self, now: Instant) -> bool {
+        self.tell(now, false);
+        self.usual.allow(now)
+    }
+
+    pub fn trouble(&mut self, now: Instant) -> bool {
+        self.tell(now, false);
+        self.trouble.allow(now)
+    }
+}
+
+/// The ways in which a client is lost.
+pub(super) enum Lost {
+    /// It closed the connection.
+    Closed,
+    /// The socket failed.
+    Socket(std::io::Error),
+}
+
+impl<D: Device> Exporter<D> {
+    /// Ends a client that is gone.
+    pub(super) fn lost(&mut self, id: u64, how: &Lost) {
+        let now = self.clock.now();
+        let Some(client) = self.clients.get_mut(&id) else { return };
+        let logged = std::mem::replace(&mut client.gone, true) || client.ending;
+        if logged {
+            return;
+        }
+        let Client { asked, ref from, .. } = *client;
+        let middle = asked > 0 || client.memory() > 0;
+        let why = match how {
+            Lost::Closed => "it closed the connection".to_owned(),
+            Lost::Socket(error) => error.to_string(),
+        };
+        // A client that only checks for a listener connects and sends nothing.
+        let orderly = !client.heard || client.opened && !middle && matches!(how, Lost::Closed);
+        if orderly {
+            if self.lines.usual(now) {
+                info!(client = id, from, why, "gone without a goodbye");
+            }
+        } else if self.lines.trouble(now) {
+            match (client.opened, middle) {
+                (false, _) => warn!(client = id, from, why, "lost before it had chosen an export"),
+                (true, true) => {
+                    warn!(client = id, from, why, unanswered = asked, "lost in the middle of a request");
+                }
+                (true, false) => warn!(client = id, from, why, "lost"),
+            }
+        }
+    }
+
+    /// Ends a client; the log already has the reason.
+    pub(super) fn hang_up(&mut self, id: u64) {
+        if let Some(client) = self.clients.get_mut(&id) {
+            client.gone = true;
+        }
+    }
+
+    /// Ends a client that has taken too long.
+    pub(super) fn late(&mut self, id: u64, why: &str) {
+        if self.lines.trouble(self.clock.now()) {
+            warn!(client = id, from = self.from(id), why, "hung up on");
+        }
+        self.hang_up(id);
+    }
+
+    /// Ends a client because a read has failed after its first bytes were sent.
+    pub(super) fn unfinished(&mut self, id: u64, offset: u64) {
+        if self.lines.trouble(self.clock.now()) {
+            let why =
+                "a large read failed in the middle, which a client without structured replies cannot be told";
+            warn!(client = id, from = self.from(id), why, offset, "hung up on");
+        }
+        self.hang_up(id);
+    }
+
+    /// Logs that a client does not take its answers: the bytes held for it stay.
+    pub(super) fn slow(&mut self, id: u64, why: &str) {
+        if self.lines.trouble(self.clock.now()) {
+            warn!(
+                client = id,
+                from = self.from(id),
+                why,
+                "slow: no more of its requests are read until it goes on"
+            );
+        }
+        if let Some(client) = self.clients.get_mut(&id) {
+            client.slow_told = true;
+        }
+    }
+
+    /// Ends a client that violates the protocol, or does not encrypt where that is required.
+    pub(super) fn broken(&mut self, id: u64, error: &ClientError) {
+        let logged = self.lines.trouble(self.clock.now());
+        match error {
+            ClientError::Violation(violation) => {
+                if logged {
+                    let from = self.from(id);
+                    warn!(client = id, from, %violation, "hung up on: a client that does not keep to the protocol");
+                }
+                self.hang_up(id);
+            }
+            // The client gets the reason before the hang-up.
+            ClientError::Tls(error) => {
+                if logged {
+                    let from = self.from(id);
+                    warn!(client = id, from, %error, "a client without the encryption that there must be");
+                }
+                if let Some(client) = self.clients.get_mut(&id) {
+                    client.ending = true;
+                }
+            }
+        }
+    }
+
+    fn from(&self, id: u64) -> &str {
+        self.clients.get(&id).map_or("", |client| &client.from)
+    }
+}

@@ -1,0 +1,202 @@
+//! Admission of clients, and their input, read in round-robin order while there is memory for it.
+
+use super::{BACKGROUND, Exporter};
+use crate::client::{Client, ClientError};
+use crate::limits::{Shares, Verdict};
+use crate::tls::Tls;
+use device::{Device, Snapshot};
+use nbd::{Abilities, Connection, Event, Export};
+use rustix::net::sockopt;
+use std::io;
+use std::net::TcpStream;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+use tracing::{info, warn};
+
+/// The line about a snapshot that clients show to people.
+const SNAPSHOT_DESCRIPTION: &str =
+    "the disk as it was at one instant; requests wait for time that other clients leave";
+
+/// TCP keep-alive: a machine that is silent is probed after the first time, then at intervals of the second, and counts
+/// as gone after this number of probes: a minute in all.
+const SILENCE: Duration = Duration::from_secs(30);
+const PAUSE: Duration = Duration::from_secs(10);
+const PAUSES: u32 = 3;
+
+/// Sends answers at once, and detects a client whose machine is gone.
+fn set_up(socket: &TcpStream) -> io::Result<()> {
+    socket.set_nodelay(true)?;
+    sockopt::set_tcp_keepidle(socket, SILENCE)?;
+    sockopt::set_tcp_keepintvl(socket, PAUSE)?;
+    sockopt::set_tcp_keepcnt(socket, PAUSES)?;
+    sockopt::set_socket_keepalive(socket, true)?;
+    // The same limit for bytes that the machine does not acknowledge. A client that takes none of its answers still
+    // acknowledges probes.
+    let millis = (SILENCE + PAUSE * PAUSES).as_millis();
+    sockopt::set_tcp_user_timeout(socket, u32::try_from(millis).unwrap_or(u32::MAX))?;
+    Ok(())
+}
+
+impl<D: Device> Exporter<D> {
+    /// Admits a client, if there is room for one.
+    pub(super) fn admit(&mut self, socket: OwnedFd) {
+        let socket = TcpStream::from(socket);
+        let from = socket.peer_addr().map_or_else(|_| "this machine".to_owned(), |at| at.to_string());
+        if self.clients.len() >= self.limits.clients || self.stopping {
+            if self.lines.trouble(self.clock.now()) {
+                let most = self.limits.clients;
+                warn!(most, from, "a client is hung up on: there are as many as may be");
+            }
+            return;
+        }
+        let mut connection =
+            Connection::new(Arc::clone(&self.exports), Tls::offered(self.tls.as_ref()), self.limits.client);
+        connection.reserve(self.limits.reserve());
+        let id = self.next;
+        self.next += 1;
+        self.tally.clients += 1;
+        // A Unix socket has no such options and needs none.
+        let _ = set_up(&socket);
+        self.clients.insert(id, Client::new(connection, socket.into(), from, self.clock.now()));
+    }
+
+    /// Handles bytes from a client.
+    pub(super) fn received(&mut self, id: u64, bytes: &[u8]) {
+        let Some(client) = self.clients.get_mut(&id) else { return };
+        if !client.connection.is_open() {
+            client.connection.set_closed(self.disk.taken());
+            self.offer_snapshots(id);
+        }
+        let Some(client) = self.clients.get_mut(&id) else { return };
+        let result = client.received(bytes);
+        self.events(id, result);
+    }
+
+    /// Offers a client the snapshots that the device has now.
+    fn offer_snapshots(&mut self, id: u64) {
+        let snapshots = self.disk.snapshots();
+        if *self.snapshots != *snapshots {
+            self.offered = self.with_snapshots(&snapshots);
+            self.snapshots = Arc::from(snapshots);
+        }
+        if let Some(client) = self.clients.get_mut(&id) {
+            client.connection.set_exports(Arc::clone(&self.offered));
+            client.snapshots = Arc::clone(&self.snapshots);
+        }
+    }
+
+    /// Returns the exports, and one for each snapshot. The device's holes are not those of a snapshot, so that has no
+    /// block status.
+    fn with_snapshots(&self, snapshots: &[Snapshot]) -> Arc<[Export]> {
+        let first = self.exports.first();
+        let of = |snapshot: &Snapshot| {
+            let first = first?;
+            let abilities = Abilities {
+                write: false,
+                fua: false,
+                cache: false,
+                block_status: false,
+                ..first.abilities()
+            };
+            let export =
+                Export::new(&snapshot.name, first.size()).ok()?.describe(SNAPSHOT_DESCRIPTION).ok()?;
+            export.with(abilities).blocks(first.block_sizes()).ok()
+        };
+        let all: Option<Vec<Export>> = snapshots.iter().map(of).collect();
+        self.exports.iter().cloned().chain(all.unwrap_or_default()).collect()
+    }
+
+    /// Handles the events of a client's connection, after input or an answer.
+    pub(super) fn events(&mut self, id: u64, result: Result<(), ClientError>) {
+        if let Some(client) = self.clients.get_mut(&id) {
+            self.tally.add(client.connection.take_answered());
+        }
+        while let Some(event) = self.clients.get_mut(&id).and_then(|client| client.connection.poll()) {
+            match event {
+                Event::Request(request) => self.request(id, request),
+                Event::Ended => {
+                    if let Some(client) = self.clients.get_mut(&id) {
+                        client.ending = true;
+                    }
+                }
+                Event::Opened(export) => {
+                    let logged = self.lines.usual(self.clock.now());
+                    if let Some(client) = self.clients.get_mut(&id) {
+                        client.opened = true;
+                        client.background = export >= BACKGROUND;
+                        client.snapshot = export
+                            .checked_sub(self.exports.len())
+                            .and_then(|at| client.snapshots.get(at))
+                            .map(|snapshot| snapshot.number);
+                        if logged {
+                            let background = client.background;
+                            info!(client = id, from = client.from, background, "opened");
+                        }
+                    }
+                }
+                Event::StartTls => self.start_tls(id),
+                Event::Unfinished { offset } => self.unfinished(id, offset),
+            }
+        }
+        if let Err(error) = result {
+            self.broken(id, &error);
+        }
+    }
+
+    fn start_tls(&mut self, id: u64) {
+        let Some((tls, client)) = self.tls.as_ref().zip(self.clients.get_mut(&id)) else { return };
+        if let Err(error) = client.start_tls(tls) {
+            if self.lines.trouble(self.clock.now()) {
+                warn!(client = id, %error, "hung up on: no encryption");
+            }
+            self.hang_up(id);
+        }
+    }
+
+    /// Ends clients that have taken too long, and then admits input for which there is memory.
+    pub(super) fn share(&mut self) {
+        let now = self.clock.now();
+        let late = Shares::late(&self.clients, &self.limits, now);
+        self.judge(late);
+        let verdicts = self.shares.share(&mut self.clients, &self.limits, self.others);
+        self.judge(verdicts);
+        let let_in: Vec<u64> = self
+            .clients
+            .iter()
+            .filter(|(_, client)| client.connection.has_events())
+            .map(|(id, _)| *id)
+            .collect();
+        for id in let_in {
+            self.events(id, Ok(()));
+        }
+    }
+
+    fn judge(&mut self, verdicts: Vec<(u64, Verdict)>) {
+        for (id, verdict) in verdicts {
+            match verdict {
+                Verdict::Violation(violation) => self.events(id, Err(violation.into())),
+                Verdict::Late(why) => self.late(id, why),
+                Verdict::Slow(why) => self.slow(id, why),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    #[test]
+    fn a_machine_that_answers_nothing_is_gone_after_a_minute() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        set_up(&socket).unwrap();
+        assert!(socket.nodelay().unwrap() && sockopt::socket_keepalive(&socket).unwrap());
+        let silence = sockopt::tcp_keepidle(&socket).unwrap();
+        let pauses = sockopt::tcp_keepintvl(&socket).unwrap() * sockopt::tcp_keepcnt(&socket).unwrap();
+        assert_eq!((silence + pauses).as_secs(), 60);
+        assert_eq!(sockopt::tcp_user_timeout(&socket).unwrap(), 60_000);
+    }
+}

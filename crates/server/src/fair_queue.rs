@@ -1,0 +1,241 @@
+//! A fair queue of clients' requests for the device: deficit round robin, by bytes and requests.
+//!
+//! While only one client has requests, all of them go at once: the scheduler chooses better from more. While several
+//! have some, the number at the device is limited so that a request of another client has few before it. Each client
+//! gets the same share of bytes, where a request counts for some bytes more (Shreedhar and Varghese, SIGCOMM 1995). A
+//! client with nothing at the device does not wait with a small request.
+
+use std::collections::{BTreeMap, VecDeque};
+
+/// The cost of a request beside its bytes, in bytes: a disk transfers about this number in the time of a short seek.
+const REQUEST_COST: u64 = 256 << 10;
+
+/// The cost that a client may cause in one round.
+const QUANTUM: u64 = 1 << 20;
+
+/// The most requests at the device while several clients have some: enough for a scheduler to choose from.
+const AT_DEVICE_REQUESTS_MAX: usize = 64;
+
+/// The most bytes of these: a quarter of a second of a disk.
+const AT_DEVICE_BYTES_MAX: u64 = 32 << 20;
+
+#[derive(Debug)]
+pub(crate) struct FairQueue<T> {
+    /// The clients that have a request, here or at the device.
+    queues: BTreeMap<u64, ClientQueue<T>>,
+    /// The clients that have one here, in round-robin order.
+    round: VecDeque<u64>,
+    requests: usize,
+    bytes: u64,
+}
+
+#[derive(Debug)]
+struct ClientQueue<T> {
+    /// The waiting requests with their bytes.
+    waiting: VecDeque<(u64, T)>,
+    /// The cost that the client may still cause in this round.
+    deficit: u64,
+    at_device: usize,
+}
+
+impl<T> Default for ClientQueue<T> {
+    fn default() -> Self {
+        Self { waiting: VecDeque::new(), deficit: 0, at_device: 0 }
+    }
+}
+
+impl<T> ClientQueue<T> {
+    fn cost(&self) -> Option<u64> {
+        self.waiting.front().map(|(bytes, _)| bytes + REQUEST_COST)
+    }
+}
+
+impl<T> Default for FairQueue<T> {
+    fn default() -> Self {
+        Self { queues: BTreeMap::new(), round: VecDeque::new(), requests: 0, bytes: 0 }
+    }
+}
+
+impl<T> FairQueue<T> {
+    /// Adds a request of this number of bytes after the client's others.
+    pub fn push(&mut self, client: u64, bytes: u64, request: T) {
+        let queue = self.queues.entry(client).or_default();
+        if queue.waiting.is_empty() {
+            self.round.push_back(client);
+        }
+        queue.waiting.push_back((bytes, request));
+    }
+
+    /// Takes the next request for the device, if one may go.
+    pub fn next(&mut self) -> Option<(u64, T)> {
+        let alone = self.queues.len() <= 1;
+        if alone || self.requests < AT_DEVICE_REQUESTS_MAX && self.bytes < AT_DEVICE_BYTES_MAX {
+            return self.next_in_round();
+        }
+        let at_once = |client: &u64| {
+            self.queues
+                .get(client)
+                .is_some_and(|queue| queue.at_device == 0 && queue.cost().is_some_and(|cost| cost <= QUANTUM))
+        };
+        let place = self.round.iter().position(at_once)?;
+        self.take(place)
+    }
+
+    fn next_in_round(&mut self) -> Option<(u64, T)> {
+        loop {
+            let client = *self.round.front()?;
+            let queue = self.queues.get_mut(&client)?;
+            let cost = queue.cost()?;
+            if cost <= queue.deficit {
+                queue.deficit -= cost;
+                return self.take(0);
+            }
+            queue.deficit += QUANTUM;
+            self.round.rotate_left(1);
+        }
+    }
+
+    /// Takes the first request of the client at this place of the round.
+    fn take(&mut self, place: usize) -> Option<(u64, T)> {
+        let client = *self.round.get(place)?;
+        let queue = self.queues.get_mut(&client)?;
+        let (bytes, request) = queue.waiting.pop_front()?;
+        queue.at_device += 1;
+        if queue.waiting.is_empty() {
+            queue.deficit = 0;
+            self.round.remove(place);
+        }
+        self.requests += 1;
+        self.bytes += bytes;
+        Some((client, request))
+    }
+
+    /// Records that the device is done with a request of the client.
+    pub fn done(&mut self, client: u64, bytes: u64) {
+        let Some(queue) = self.queues.get_mut(&client) else { return };
+        queue.at_device = queue.at_device.saturating_sub(1);
+        self.requests = self.requests.saturating_sub(1);
+        self.bytes = self.bytes.saturating_sub(bytes);
+        if queue.at_device == 0 && queue.waiting.is_empty() {
+            self.queues.remove(&client);
+        }
+    }
+
+    /// Takes the client's waiting requests out. Those at the device stay until they are done.
+    pub fn forget(&mut self, client: u64) -> Vec<T> {
+        self.round.retain(|one| *one != client);
+        let Some(queue) = self.queues.get_mut(&client) else { return Vec::new() };
+        let waiting = std::mem::take(&mut queue.waiting);
+        if queue.at_device == 0 {
+            self.queues.remove(&client);
+        }
+        waiting.into_iter().map(|(_, request)| request).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_client_alone_has_all_its_requests_at_the_device() {
+        let mut queue = FairQueue::default();
+        (0..1000).for_each(|request| queue.push(1, 8 << 20, request));
+        let there: Vec<u32> = std::iter::from_fn(|| queue.next()).map(|(_, request)| request).collect();
+        assert_eq!(there, (0..1000).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_small_request_passes_whatever_another_client_has_asked_for() {
+        let mut queue = FairQueue::default();
+        (0..1000).for_each(|request| queue.push(1, 32 << 20, request));
+        assert_eq!(std::iter::from_fn(|| queue.next()).take(500).count(), 500);
+        for round in 0..100 {
+            queue.push(2, 4096, 7777);
+            assert_eq!(queue.next(), Some((2, 7777)), "round {round}");
+            assert_eq!(queue.next(), None, "the other one waits meanwhile");
+            queue.done(2, 4096);
+        }
+    }
+
+    #[test]
+    fn a_client_that_is_gone_keeps_no_other_waiting() {
+        let mut queue = FairQueue::default();
+        (0..100).for_each(|request| queue.push(1, 1 << 20, request));
+        queue.push(2, 1 << 20, 0);
+        let at_device = std::iter::from_fn(|| queue.next()).filter(|(client, _)| *client == 1).count();
+        queue.forget(1);
+        (0..at_device).for_each(|_| queue.done(1, 1 << 20));
+        queue.done(2, 1 << 20);
+        queue.forget(2);
+        assert!(queue.queues.is_empty() && queue.round.is_empty() && queue.next().is_none());
+        assert_eq!((queue.requests, queue.bytes), (0, 0));
+    }
+
+    proptest! {
+        /// Two clients that always have requests waiting get the same, for any mix of requests.
+        #[test]
+        fn clients_get_the_same_share_of_bytes_and_requests(
+            sizes in prop::collection::vec(1..64u64, 2..5), longer in 50..400usize,
+        ) {
+            let mut queue = FairQueue::default();
+            let bytes: Vec<u64> = sizes.iter().map(|size| size * size * (8 << 10)).collect();
+            let mut served = vec![0u64; bytes.len()];
+            for (client, bytes) in (0u64..).zip(&bytes) {
+                (0..1000).for_each(|_| queue.push(client, *bytes, ()));
+            }
+            let mut at_device = VecDeque::new();
+            for _ in 0..longer {
+                while let Some((client, ())) = queue.next() {
+                    at_device.push_back(client);
+                    served[client as usize] += bytes[client as usize] + REQUEST_COST;
+                }
+                let Some(client) = at_device.pop_front() else { break };
+                queue.done(client, bytes[client as usize]);
+            }
+            let (least, most) = (served.iter().min().unwrap(), served.iter().max().unwrap());
+            let largest = bytes.iter().max().unwrap() + REQUEST_COST;
+            prop_assert!(most - least <= 2 * (QUANTUM + largest), "{served:?} of {bytes:?}");
+        }
+
+        /// Each request comes out once, a client's in their order, and none is left at the end.
+        #[test]
+        fn nothing_is_lost_and_each_client_keeps_its_order(
+            steps in prop::collection::vec((0..4u8, 0..5u64, 0..4_000_000u64), 1..200),
+        ) {
+            let mut queue = FairQueue::default();
+            let (mut pushed, mut out) = (BTreeMap::<u64, VecDeque<u64>>::new(), Vec::new());
+            for (step, client, bytes) in steps {
+                match step {
+                    0 | 1 => {
+                        queue.push(client, bytes, bytes);
+                        pushed.entry(client).or_default().push_back(bytes);
+                    }
+                    2 => {
+                        if let Some((client, bytes)) = queue.next() {
+                            prop_assert_eq!(pushed.get_mut(&client).unwrap().pop_front(), Some(bytes));
+                            out.push((client, bytes));
+                        }
+                    }
+                    _ if bytes % 7 == 0 => {
+                        queue.forget(client);
+                        pushed.remove(&client);
+                    }
+                    _ => {
+                        if let Some((client, bytes)) = out.pop() {
+                            queue.done(client, bytes);
+                        }
+                    }
+                }
+            }
+            loop {
+                out.drain(..).for_each(|(client, bytes)| queue.done(client, bytes));
+                let Some((client, bytes)) = queue.next() else { break };
+                prop_assert_eq!(pushed.get_mut(&client).unwrap().pop_front(), Some(bytes));
+                out.push((client, bytes));
+            }
+            prop_assert!(pushed.values().all(VecDeque::is_empty) && queue.queues.is_empty());
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! A limit on log lines that others can cause: a number per window, and a count of the rest.
+
+use units::{Duration, Instant};
+
+/// The most lines in a [`WINDOW`].
+const LINES: u64 = 20;
+/// The length of a window; the next one allows the same number of lines.
+const WINDOW: Duration = Duration::from_secs(10);
+
+/// The limit on one kind of log line. Time is an argument.
+#[derive(Debug, Default)]
+pub(crate) struct LogRateLimit {
+    /// When the present window began; none if no line was wanted since the last.
+    since: Option<Instant>,
+    lines: u64,
+}
+
+impl LogRateLimit {
+    /// Returns whether a line may be written; if not, counts it. Call [`take_suppressed`](Self::take_suppressed) first.
+    pub fn allow(&mut self, now: Instant) -> bool {
+        self.since.get_or_insert(now);
+        self.lines += 1;
+        self.lines <= LINES
+    }
+
+    /// Returns how many lines were suppressed, once after the end of a window.
+    pub fn take_suppressed(&mut self, now: Instant) -> Option<u64> {
+        self.since.take_if(|since| *since + WINDOW <= now)?;
+        Some(std::mem::take(&mut self.lines).saturating_sub(LINES)).filter(|lines| *lines > 0)
+    }
+
+    /// Returns the rest at the end, when there will be no further window.
+    pub fn rest(&mut self) -> Option<u64> {
+        self.since = None;
+        Some(std::mem::take(&mut self.lines).saturating_sub(LINES)).filter(|lines| *lines > 0)
+    }
+
+    /// Returns when there will be a count to report.
+    pub fn next_event(&self) -> Option<Instant> {
+        self.since.filter(|_| self.lines > LINES).map(|since| since + WINDOW)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thousand_at_once_are_twenty_lines_and_a_count() {
+        let mut limit = LogRateLimit::default();
+        let at = |ms| Instant::ZERO + Duration::from_millis(ms);
+        let lines =
+            (0..1_000).filter(|ms| limit.take_suppressed(at(*ms)).is_none() && limit.allow(at(*ms))).count();
+        assert_eq!((lines, limit.next_event()), (20, Some(at(10_000))));
+        assert_eq!(limit.take_suppressed(at(9_999)), None);
+        assert_eq!(limit.take_suppressed(at(10_000)), Some(980));
+        assert_eq!((limit.take_suppressed(at(30_000)), limit.next_event(), limit.rest()), (None, None, None));
+    }
+
+    #[test]
+    fn every_line_is_written_or_counted_and_few_are_written_in_any_time() {
+        let mut limit = LogRateLimit::default();
+        let (mut written, mut counted) = (Vec::new(), 0);
+        for i in 0..100_000u64 {
+            let now = Instant::ZERO + Duration::from_millis(i * 7);
+            counted += limit.take_suppressed(now).unwrap_or(0);
+            if limit.allow(now) {
+                written.push(now);
+            }
+        }
+        counted += limit.rest().unwrap_or(0);
+        assert_eq!(written.len() as u64 + counted, 100_000);
+        // A time as long as a window overlaps at most two of them.
+        assert!(written.windows(2 * LINES as usize + 1).all(|w| w[2 * LINES as usize] >= w[0] + WINDOW));
+    }
+
+    #[test]
+    fn a_source_with_few_lines_is_never_suppressed() {
+        let mut limit = LogRateLimit::default();
+        for i in 0..1_000 {
+            let now = Instant::ZERO + Duration::from_secs(i);
+            assert!(limit.take_suppressed(now).is_none() && limit.allow(now));
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! Log lines about bad sectors that tasks meet: the first of a task one by one, and their number at its end.
+
+use super::TaskManager;
+use super::table::Figures;
+use std::collections::BTreeSet;
+use tracing::warn;
+
+/// The most bad sectors of a task that the log names; the status lists more.
+const NAMED: usize = 10;
+
+/// The bad sectors of a task that the log has seen.
+#[derive(Debug, Default)]
+pub(super) struct LoggedBadSectors {
+    seen: BTreeSet<u64>,
+    lines: usize,
+}
+
+impl LoggedBadSectors {
+    /// Returns the state for a task that continues after a restart: these sectors were named when they were met.
+    pub fn before(figures: &Figures) -> Self {
+        Self { seen: figures.bad.iter().copied().collect(), lines: 0 }
+    }
+
+    /// Returns the sectors to name now.
+    fn next(&mut self, bad: &[u64]) -> Vec<u64> {
+        let new: Vec<u64> = bad.iter().copied().filter(|lbn| self.seen.insert(*lbn)).collect();
+        let named: Vec<u64> = new.into_iter().take(NAMED - self.lines).collect();
+        self.lines += named.len();
+        named
+    }
+}
+
+impl TaskManager {
+    /// Names the bad sectors that a task has met since the last call.
+    pub(super) fn warn_of_bad(&mut self, id: u64, figures: &Figures) {
+        let Some(kind) = self.table.get(id).map(|entry| entry.spec.kind) else { return };
+        let Some(live) = self.live.get_mut(&id) else { return };
+        for lbn in live.named.next(&figures.bad) {
+            let disk = &self.config.disk.name;
+            warn!(disk, task = id, %kind, lbn, "a sector cannot be read or written");
+        }
+    }
+
+    /// Writes the total at the end of a task.
+    pub(super) fn count_bad(&self, id: u64) {
+        let Some(entry) = self.table.get(id) else { return };
+        let bad = entry.figures.bad.len() as u64 + entry.figures.bad_more;
+        if bad > 0 {
+            let (disk, kind) = (&self.config.disk.name, entry.spec.kind);
+            warn!(disk, task = id, %kind, bad, "so many sectors could not be read or written; its status names them");
+        }
+    }
+}

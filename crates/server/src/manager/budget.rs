@@ -1,0 +1,97 @@
+//! The memory of comparisons, over all disks of a daemon.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use units::Bytes;
+
+/// Bytes that all disks of a daemon share: the memory for sums of all comparisons that are not over.
+///
+/// ```
+/// use server::manager::budget::Budget;
+/// use units::Bytes;
+/// let budget = Budget::of(Bytes::new(100));
+/// let first = budget.take(Bytes::new(60)).unwrap();
+/// assert_eq!(budget.left(), Bytes::new(40));
+/// assert!(budget.clone().take(Bytes::new(60)).is_none());
+/// drop(first);
+/// assert_eq!(budget.left(), Bytes::new(100));
+/// ```
+#[derive(Clone, Debug)]
+pub struct Budget(Shared);
+
+/// 4 GiB: four comparisons with their usual memory.
+impl Default for Budget {
+    fn default() -> Self {
+        Self::of(Bytes::new(4 << 30))
+    }
+}
+
+impl Budget {
+    /// The least size: the least memory of one comparison.
+    pub const BYTES_MIN: Bytes = apps::verify::MEMORY_MIN;
+    /// The largest size, a tebibyte: room for the sums of more blocks of 16 KiB than the largest disks have.
+    pub const BYTES_MAX: Bytes = Bytes::new(1 << 40);
+
+    /// Returns a budget of this size.
+    pub fn of(most: Bytes) -> Self {
+        Self(Shared::of(most.get()))
+    }
+
+    /// Returns its size.
+    pub fn most(&self) -> Bytes {
+        Bytes::new(self.0.most)
+    }
+
+    /// Returns the bytes that are left.
+    pub fn left(&self) -> Bytes {
+        Bytes::new(self.0.most.saturating_sub(self.0.used.load(Ordering::Acquire)))
+    }
+
+    /// Takes this number of bytes; `None` if fewer are left.
+    pub fn take(&self, bytes: Bytes) -> Option<Reservation> {
+        self.0.take(bytes.get())
+    }
+
+    /// Takes these bytes for a comparison that was permitted before a restart, even if they are not left.
+    pub(crate) fn take_again(&self, bytes: Bytes) -> Reservation {
+        self.0.used.fetch_add(bytes.get(), Ordering::AcqRel);
+        self.0.taken(bytes.get())
+    }
+}
+
+/// An amount that all disks of a daemon share.
+#[derive(Clone, Debug)]
+pub(super) struct Shared {
+    used: Arc<AtomicU64>,
+    pub(super) most: u64,
+}
+
+impl Shared {
+    pub(super) fn of(most: u64) -> Self {
+        Self { used: Arc::default(), most }
+    }
+
+    /// Takes a part; `None` if less is left.
+    pub(super) fn take(&self, part: u64) -> Option<Reservation> {
+        let with_it = |used: u64| used.checked_add(part).filter(|used| *used <= self.most);
+        let taken = self.used.fetch_update(Ordering::AcqRel, Ordering::Acquire, with_it);
+        taken.is_ok().then(|| self.taken(part))
+    }
+
+    fn taken(&self, part: u64) -> Reservation {
+        Reservation { used: Arc::clone(&self.used), part }
+    }
+}
+
+/// A part of what disks share, given back when this is dropped.
+#[derive(Debug)]
+pub struct Reservation {
+    used: Arc<AtomicU64>,
+    part: u64,
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        self.used.fetch_sub(self.part, Ordering::AcqRel);
+    }
+}

@@ -1,0 +1,165 @@
+//! The calls of operators.
+
+use super::live::PermitState;
+use super::routes::Owner;
+use super::spec::{self, TaskSpec, What};
+use super::table::{Event, TaskState};
+use super::{MOST_LIVE, ManagerError, TaskManager};
+use crate::tasks::job::Stage;
+use scheduler::Sessions;
+
+impl TaskManager {
+    /// Starts a task. Returns its number, and the journal entry after which it is durable.
+    ///
+    /// # Errors
+    /// A field is wrong, or another task or client is in the way.
+    pub fn start(&mut self, spec: TaskSpec) -> Result<(u64, u64), ManagerError> {
+        self.sound()?;
+        let what = spec.check(&self.config.disk)?;
+        let live = || self.table.iter().filter(|(_, entry)| !entry.state.is_over());
+        if live().count() >= MOST_LIVE {
+            return Err(ManagerError::TooMany);
+        }
+        if what.needs_alone() == Some(false) && self.writers > 0 {
+            return Err(ManagerError::Busy(format!(
+                "{} clients have the disk open for writing; let them close it, or say force and their writes fail",
+                self.writers
+            )));
+        }
+        for (id, entry) in live() {
+            let Ok(other) = entry.spec.check(&self.config.disk) else { continue };
+            if let (Some(_), Some(_)) = (what.checksums(), other.checksums()) {
+                return Err(ManagerError::Busy(format!(
+                    "scrub {id} with checksums is {}; wait for it, or cancel it",
+                    entry.state
+                )));
+            }
+            if let (Some(range), Some(there)) = (what.scrubs(), other.scrubs())
+                && range.overlaps(there)
+            {
+                let (first, end) = (there.start(), there.end());
+                return Err(ManagerError::Busy(format!(
+                    "scrub {id} of LBNs {first} to {end} is {}; wait for it, or cancel it",
+                    entry.state
+                )));
+            }
+            if let (What::Snapshot { name, .. }, What::Snapshot { name: there, .. }) = (&what, &other)
+                && name == there
+            {
+                return Err(ManagerError::Busy(format!(
+                    "snapshot {id} has the name {name}; give another, or remove that one first"
+                )));
+            }
+            let both = what.writes() && (other.writes() || other.is_snapshot());
+            if both || (what.is_snapshot() && other.writes()) {
+                let kind = entry.spec.kind;
+                return Err(ManagerError::Busy(format!(
+                    "{kind} {id} is {}, and a {} cannot go beside it; wait for it, or cancel it",
+                    entry.state, spec.kind
+                )));
+            }
+        }
+        let memory = match &what {
+            What::Verify(verify) => Some(verify.take_memory(&self.config.memory)?),
+            _ => None,
+        };
+        if what.checksums().is_some_and(|checksums| checksums.anew) && self.table.sums().is_some() {
+            // The old store keeps learning of writes until this entry is durable, which is before the task begins.
+            self.note(Event::Sums { store: None });
+        }
+        let (id, image) = (self.table.next_id(), self.roll());
+        let seq = self.note(Event::Created { id, spec, at: self.unix_ms, image });
+        self.creating.push_back((seq, id));
+        self.memory.extend(memory.map(|memory| (id, memory)));
+        if what.takes_all() {
+            self.alone.insert(id);
+        }
+        self.forget_old();
+        Ok((id, seq))
+    }
+
+    /// Pauses a task; returns the entry after which that is durable.
+    ///
+    /// # Errors
+    /// It is over, or never was.
+    pub fn pause(&mut self, sessions: &mut dyn Sessions, id: u64) -> Result<u64, ManagerError> {
+        self.not_over(id)?;
+        self.with(sessions, id, |live, cx| {
+            live.paused = true;
+            live.job.pause(cx, true);
+            if matches!(live.permit, PermitState::Has { .. }) {
+                live.permit = PermitState::Waits;
+            }
+        });
+        self.settle(sessions, id);
+        Ok(self.state(id, TaskState::Paused, None))
+    }
+
+    /// Resumes a task; returns the entry after which that is durable.
+    ///
+    /// # Errors
+    /// It is over, or never was.
+    pub fn resume(&mut self, sessions: &mut dyn Sessions, id: u64) -> Result<u64, ManagerError> {
+        self.not_over(id)?;
+        let queued = self.state(id, TaskState::Queued, None);
+        self.with(sessions, id, |live, cx| {
+            live.paused = false;
+            live.pace.forget();
+            if matches!(live.permit, PermitState::Waits) {
+                return;
+            }
+            live.job.pause(cx, false);
+            if matches!(live.job.stage(), Stage::Waiting(_)) {
+                live.retry_at = None;
+                live.job.retry(cx);
+            }
+        });
+        self.take_permit(sessions, id);
+        self.settle(sessions, id);
+        Ok(self.seq.max(queued))
+    }
+
+    /// Cancels a task; returns the entry after which that is durable.
+    ///
+    /// # Errors
+    /// It is over, or never was; or something would be lost.
+    pub fn cancel(&mut self, sessions: &mut dyn Sessions, id: u64) -> Result<u64, ManagerError> {
+        self.not_over(id)?;
+        if let Some(Err(why)) = self.live.get(&id).map(|live| live.job.may_cancel()) {
+            return Err(ManagerError::Busy(why));
+        }
+        Ok(self.end(sessions, id, TaskState::Cancelled, None))
+    }
+
+    /// Changes a task's priority; returns the entry after which that is durable.
+    ///
+    /// # Errors
+    /// Out of bounds; it is over, or never was.
+    pub fn set_priority(
+        &mut self,
+        sessions: &mut dyn Sessions,
+        id: u64,
+        priority: u8,
+    ) -> Result<u64, ManagerError> {
+        let known = spec::check_priority(priority)?;
+        self.not_over(id)?;
+        let seq = self.note(Event::Priority { id, priority });
+        for session in self.routes.sessions_of(Owner::Task(id)) {
+            // The session may have been closed at this very moment.
+            let _ = sessions.set_priority(session, known);
+        }
+        Ok(seq)
+    }
+
+    /// Changes or removes a task's deadline; returns the entry after which that is durable.
+    ///
+    /// # Errors
+    /// It is over, or never was.
+    pub fn set_deadline(&mut self, id: u64, deadline_unix_s: Option<u64>) -> Result<u64, ManagerError> {
+        self.not_over(id)?;
+        if let Some(live) = self.live.get_mut(&id) {
+            live.late = false;
+        }
+        Ok(self.note(Event::Deadline { id, deadline_unix_s }))
+    }
+}

@@ -1,0 +1,391 @@
+//! Sessions of client programs.
+//!
+//! The reads of such a session are buffered by `apps::records`, which suspends the session while the buffer is full: a
+//! client that fetches slowly delays only itself. The bytes to write are requested block by block.
+
+use super::application::FENCED;
+use super::routes::Owner;
+use super::{ManagerError, TaskManager, spec};
+use crate::disk::Fence;
+use apps::records::{Got, Limits, Records, RecordsError, Timeout};
+use client::wire::{Call, Event, Range};
+use scheduler::{Application, Parameter, Priority, Record, SessionError, Sessions, Wanted};
+use std::collections::{BTreeMap, VecDeque};
+use thiserror::Error;
+use units::{Bytes, Duration, Instant, Lbn, LbnRange, Op, Sectors, SessionId, TaskId};
+
+/// The most bytes in a block: it has to fit into a frame.
+const MOST_BLOCK_BYTES: u64 = 1 << 20;
+/// The most blocks whose bytes are requested from a client at a time.
+const MOST_ASKED: usize = 64;
+/// The most records of writes that wait to be fetched; beyond them no more is written.
+const MOST_WRITTEN: usize = 1_000;
+/// A client that has not answered in this time counts as answering "not now".
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The reason why a call of a client session was refused.
+#[derive(Debug, Error)]
+pub(crate) enum ClientSessionError {
+    /// The session refused it.
+    #[error(transparent)]
+    Session(#[from] SessionError),
+    /// The buffer refused it.
+    #[error(transparent)]
+    Records(#[from] RecordsError),
+    /// A block does not fit into a frame.
+    #[error("a block size of {0} sectors; give blocks of at most 1 MiB")]
+    Block(u64),
+    /// A range exceeds 64 bits.
+    #[error("LBNs {0} and {1} more are past all numbers; give sectors of the disk")]
+    Range(u64, u64),
+}
+
+/// The open part of a task of writes.
+struct OpenPart {
+    range: LbnRange,
+    block: u64,
+    parameter: u64,
+    left: u64,
+    /// Blocks by their first LBN.
+    given: BTreeMap<u64, Vec<u8>>,
+    asked: BTreeMap<u64, Instant>,
+}
+
+impl OpenPart {
+    /// Returns the block that contains a sector.
+    fn block_of(&self, lbn: Lbn) -> LbnRange {
+        let offset = lbn.get().saturating_sub(self.range.start().get()) / self.block * self.block;
+        let start = self.range.start().get().saturating_add(offset);
+        let len = self.block.min(self.range.len().get().saturating_sub(offset));
+        LbnRange::new(Lbn::new(start), Sectors::new(len))
+    }
+}
+
+/// A session of a client program.
+pub(crate) struct ClientSession {
+    records: Records,
+    writer: SessionId,
+    writing: BTreeMap<TaskId, OpenPart>,
+    out: VecDeque<Event>,
+    /// Whether the client suspended the session, and whether too many events wait to be fetched.
+    suspended: bool,
+    full: bool,
+    sector: u64,
+    now: Instant,
+    wake: Box<dyn Fn() + Send>,
+}
+
+impl ClientSession {
+    /// Opens a session; `wake` is called when there is something to fetch.
+    pub fn open(
+        sessions: &mut dyn Sessions,
+        priority: Priority,
+        sector: Bytes,
+        now: Instant,
+        wake: Box<dyn Fn() + Send>,
+    ) -> Result<Self, ClientSessionError> {
+        let records = Records::open(sessions, priority, sector, Limits::default())?;
+        let writer = match sessions.open(priority) {
+            Ok(writer) => writer,
+            Err(error) => {
+                let _ = records.close(sessions);
+                return Err(error.into());
+            }
+        };
+        let (writing, out) = (BTreeMap::new(), VecDeque::new());
+        let sector = sector.get();
+        Ok(Self { records, writer, writing, out, suspended: false, full: false, sector, now, wake })
+    }
+
+    /// Makes a call of the client and returns the answer.
+    pub fn call(&mut self, sessions: &mut dyn Sessions, call: Call) -> Option<Event> {
+        let (number, result) = match call {
+            Call::Read { call, range, block, parameter } => {
+                let result = self.checked(range, block).and_then(|range| {
+                    let block = Sectors::new(block);
+                    Ok(self.records.read(sessions, range, block, Parameter(parameter))?.get())
+                });
+                (call, result)
+            }
+            Call::Write { call, range, block, parameter } => {
+                (call, self.checked(range, block).and_then(|r| self.write(sessions, r, block, parameter)))
+            }
+            Call::Abort { call, task } => (call, self.abort(sessions, TaskId::new(task))),
+            Call::AbortRange { call, range } => {
+                let result = place(range).and_then(|range| {
+                    let reads = self.records.abort_range(sessions, range)?;
+                    Ok(reads.saturating_add(sessions.abort_range(self.writer, range)?))
+                });
+                self.tidy(sessions);
+                (call, result)
+            }
+            Call::Promote { call, range } => {
+                let result = place(range).and_then(|range| {
+                    let reads = self.records.promote(sessions, range)?;
+                    Ok(reads.saturating_add(sessions.promote(self.writer, range)?))
+                });
+                (call, result)
+            }
+            Call::Suspend { call } => (call, self.suspend(sessions, true).map(|()| 0)),
+            Call::Resume { call } => (call, self.suspend(sessions, false).map(|()| 0)),
+            Call::Close { call } => (call, self.to_come(sessions)),
+            Call::Buffer { task, start, bytes } => {
+                self.give(TaskId::new(task), start, Some(bytes));
+                return None;
+            }
+            Call::NotNow { task, start } => {
+                self.give(TaskId::new(task), start, None);
+                return None;
+            }
+        };
+        Some(match result {
+            Ok(value) => Event::Answer { call: number, value },
+            Err(error) => Event::Refused { call: number, text: error.to_string() },
+        })
+    }
+
+    fn checked(&self, range: Range, block: u64) -> Result<LbnRange, ClientSessionError> {
+        if block.saturating_mul(self.sector) > MOST_BLOCK_BYTES {
+            return Err(ClientSessionError::Block(block));
+        }
+        place(range)
+    }
+
+    fn write(
+        &mut self,
+        sessions: &mut dyn Sessions,
+        range: LbnRange,
+        block: u64,
+        parameter: u64,
+    ) -> Result<u64, ClientSessionError> {
+        let task = sessions.write(self.writer, range, Sectors::new(block), Parameter(parameter))?;
+        let left = range.len().get().div_ceil(block.max(1));
+        let (given, asked) = (BTreeMap::new(), BTreeMap::new());
+        self.writing.insert(task, OpenPart { range, block: block.max(1), parameter, left, given, asked });
+        Ok(task.get())
+    }
+
+    fn abort(&mut self, sessions: &mut dyn Sessions, task: TaskId) -> Result<u64, ClientSessionError> {
+        if self.writing.remove(&task).is_some() {
+            let before = self.out.len();
+            self.out.retain(|event| !matches!(event, Event::Wanted { task: t, .. } | Event::Record { task: t, .. } if *t == task.get()));
+            let taken = (before - self.out.len()) as u64;
+            return match sessions.abort(task) {
+                Ok(left) => Ok(left),
+                Err(_) if taken > 0 => Ok(taken),
+                Err(error) => Err(error.into()),
+            };
+        }
+        Ok(self.records.abort(sessions, task)?)
+    }
+
+    /// Drops tasks that a withdrawal has left without a block.
+    fn tidy(&mut self, sessions: &dyn Sessions) {
+        if sessions.to_come(self.writer) == Ok(0) {
+            self.writing.clear();
+            self.out.retain(|event| !matches!(event, Event::Wanted { .. }));
+        }
+    }
+
+    fn suspend(&mut self, sessions: &mut dyn Sessions, on: bool) -> Result<(), ClientSessionError> {
+        if on {
+            self.records.suspend(sessions)?;
+        } else {
+            self.records.resume(sessions)?;
+        }
+        self.suspended = on;
+        self.flow(sessions);
+        Ok(())
+    }
+
+    fn flow(&self, sessions: &mut dyn Sessions) {
+        // Both calls are idempotent, and the session was opened here.
+        let _ = match self.suspended || self.full {
+            true => sessions.suspend(self.writer),
+            false => sessions.resume(self.writer),
+        };
+    }
+
+    fn to_come(&self, sessions: &dyn Sessions) -> Result<u64, ClientSessionError> {
+        Ok(self.records.to_come().saturating_add(sessions.to_come(self.writer)?))
+    }
+
+    fn give(&mut self, task: TaskId, start: u64, bytes: Option<Vec<u8>>) {
+        let Some(writing) = self.writing.get_mut(&task) else { return };
+        // Drop bytes that were not requested: only requests bound the memory.
+        if writing.asked.remove(&start).is_some()
+            && let Some(bytes) = bytes
+            && bytes.len() as u64 == writing.block_of(Lbn::new(start)).len().get().saturating_mul(self.sector)
+        {
+            writing.given.insert(start, bytes);
+        }
+    }
+
+    /// Returns the events to send, of about `most` bytes.
+    pub fn fetch(&mut self, sessions: &mut dyn Sessions, most: usize) -> Vec<Event> {
+        let (mut events, mut bytes) = (Vec::new(), 0);
+        while bytes < most {
+            if let Some(event) = self.out.pop_front() {
+                bytes += 64;
+                events.push(event);
+                continue;
+            }
+            let Ok(Got::Record(fetched)) = self.records.get(sessions, Timeout::Poll, self.now) else { break };
+            bytes += 64 + fetched.bytes.len();
+            events.push(record_event(&fetched.done, fetched.bytes));
+        }
+        if self.full && self.out.len() <= MOST_WRITTEN / 2 {
+            self.full = false;
+            self.flow(sessions);
+        }
+        let over = self.out.is_empty() && self.to_come(sessions).is_ok_and(|left| left == 0);
+        if let Some(Event::Record { last, .. }) = events.last_mut() {
+            *last = over;
+        }
+        events
+    }
+
+    pub fn done(&mut self, sessions: &mut dyn Sessions, record: &Record, bytes: &[u8]) {
+        if record.session == self.writer {
+            if let Some(writing) = self.writing.get_mut(&record.task) {
+                writing.left = writing.left.saturating_sub(1);
+                writing.given.remove(&record.range.start().get());
+                writing.asked.remove(&record.range.start().get());
+                if writing.left == 0 {
+                    self.writing.remove(&record.task);
+                }
+            }
+            self.out.push_back(record_event(record, Vec::new()));
+            if self.out.len() >= MOST_WRITTEN && !self.full {
+                self.full = true;
+                self.flow(sessions);
+            }
+        } else {
+            self.records.done(sessions, record, bytes, self.now);
+        }
+        (self.wake)();
+    }
+
+    pub fn buffer(&mut self, wanted: &Wanted, into: &mut [u8]) -> bool {
+        let asked: usize = self.writing.values().map(|w| w.asked.len() + w.given.len()).sum();
+        let Some(writing) = self.writing.get_mut(&wanted.task) else { return false };
+        let block = writing.block_of(wanted.range.start());
+        let start = block.start().get();
+        if let Some(bytes) = writing.given.get(&start) {
+            let from = wanted.range.start().get().saturating_sub(start).saturating_mul(self.sector);
+            let part = usize::try_from(from).ok().and_then(|at| bytes.get(at..at.checked_add(into.len())?));
+            if let Some(part) = part {
+                into.copy_from_slice(part);
+            }
+            return part.is_some();
+        }
+        if asked < MOST_ASKED && !writing.asked.contains_key(&start) {
+            writing.asked.insert(start, self.now);
+            let range = Range { start, sectors: block.len().get() };
+            let parameter = writing.parameter;
+            self.out.push_back(Event::Wanted { task: wanted.task.get(), range, parameter });
+            (self.wake)();
+        }
+        false
+    }
+
+    /// Handles timeouts.
+    pub fn tick(&mut self, now: Instant) {
+        self.now = now;
+        for writing in self.writing.values_mut() {
+            writing.asked.retain(|_, at| now.saturating_since(*at) < PATIENCE);
+        }
+    }
+
+    pub fn close(self, sessions: &mut dyn Sessions) {
+        let _ = sessions.close(self.writer);
+        let _ = self.records.close(sessions);
+    }
+}
+
+fn record_event(done: &Record, bytes: Vec<u8>) -> Event {
+    Event::Record {
+        task: done.task.get(),
+        range: Range { start: done.range.start().get(), sectors: done.range.len().get() },
+        parameter: done.parameter.0,
+        write: done.op == Op::Write,
+        bad: done.bad.map(Lbn::get),
+        last: false,
+        bytes,
+    }
+}
+
+fn place(range: Range) -> Result<LbnRange, ClientSessionError> {
+    let found = LbnRange::new(Lbn::new(range.start), Sectors::new(range.sectors));
+    match found.checked_end() {
+        Some(_) => Ok(found),
+        None => Err(ClientSessionError::Range(range.start, range.sectors)),
+    }
+}
+
+impl TaskManager {
+    /// Opens a session for a client program; `wake` is called, on this thread, when there is something to
+    /// [fetch](Self::client_fetch).
+    ///
+    /// # Errors
+    /// Out of bounds, or there are too many.
+    pub fn open_client_session(
+        &mut self,
+        sessions: &mut dyn Sessions,
+        priority: u8,
+        wake: Box<dyn Fn() + Send>,
+    ) -> Result<u64, ManagerError> {
+        let priority = spec::check_priority(priority)?;
+        let id = self.next_client_session;
+        let mut routed = self.routes.of(Owner::Client(id), sessions);
+        let client =
+            ClientSession::open(&mut routed, priority, self.config.disk.sector_bytes, self.now, wake)
+                .map_err(|error| ManagerError::Busy(error.to_string()))?;
+        self.next_client_session += 1;
+        self.client_sessions.insert(id, client);
+        Ok(id)
+    }
+
+    /// Makes a call of a client program; returns the answer, if there is one.
+    pub fn client_call(&mut self, sessions: &mut dyn Sessions, id: u64, call: Call) -> Option<Event> {
+        if let (Call::Write { call, .. }, Some(text)) = (&call, self.is_taken()) {
+            return Some(Event::Refused { call: *call, text });
+        }
+        if let Call::Read { call, range, .. } | Call::Write { call, range, .. } = &call
+            && place(*range).is_ok_and(|range| self.fenced(range) != Fence::Open)
+        {
+            return Some(Event::Refused { call: *call, text: FENCED.into() });
+        }
+        let client = self.client_sessions.get_mut(&id)?;
+        let mut routed = self.routes.of(Owner::Client(id), sessions);
+        client.call(&mut routed, call)
+    }
+
+    /// Returns the events to send to a client program, of about `most` bytes.
+    pub fn client_fetch(&mut self, sessions: &mut dyn Sessions, id: u64, most: usize) -> Vec<Event> {
+        let mut routed = self.routes.of(Owner::Client(id), sessions);
+        self.client_sessions.get_mut(&id).map_or_else(Vec::new, |client| client.fetch(&mut routed, most))
+    }
+
+    /// Changes the priority of a client program's sessions.
+    pub(crate) fn set_client_priority(&mut self, sessions: &mut dyn Sessions, id: u64, priority: Priority) {
+        for session in self.routes.sessions_of(Owner::Client(id)) {
+            // The session may have been closed at this very moment.
+            let _ = sessions.set_priority(session, priority);
+        }
+    }
+
+    /// Closes the sessions of a client program that is gone.
+    pub fn close_client_session(&mut self, sessions: &mut dyn Sessions, id: u64) {
+        if let Some(client) = self.client_sessions.remove(&id) {
+            let mut routed = self.routes.of(Owner::Client(id), sessions);
+            client.close(&mut routed);
+            self.gone(Owner::Client(id));
+        }
+    }
+
+    /// Returns the number of sessions of client programs.
+    pub fn client_sessions(&self) -> usize {
+        self.client_sessions.len()
+    }
+}

@@ -1,0 +1,198 @@
+//! Tasks that are over before the journal has recorded it: a daemon killed now would go on with them. Until it has, the
+//! writes that they blocked stay blocked, and the files that they need to go on stay.
+
+use super::file_request::{FileOp, FileQueue, FileRequest};
+use super::routes::Owner;
+use super::spec::What;
+use super::table::{Event, TaskState};
+use super::{ANSWER, MOST_LIVE, TaskManager, Waiter};
+use scheduler::Sessions;
+use tracing::{error, warn};
+use units::{Instant, LbnRange};
+
+/// A task that is over before the journal has recorded it.
+#[derive(Debug)]
+pub(super) struct Ending {
+    seq: u64,
+    since: Instant,
+    holds: Holds,
+    /// File requests to send when it has.
+    later: Vec<FileRequest>,
+}
+
+/// The writes that stay blocked meanwhile.
+#[derive(Debug)]
+enum Holds {
+    Nothing,
+    /// The whole disk, which the task would read as it was.
+    Reads,
+    /// The places that the task would overwrite: first and end of each, in order; `None` is the whole disk.
+    Writes(Option<Vec<(u64, u64)>>),
+}
+
+/// Returns whether a range has a sector in common with one of `places`, which are in order.
+pub(crate) fn meets(places: &[(u64, u64)], range: LbnRange) -> bool {
+    let (start, end) = (range.start().get(), range.start().get().saturating_add(range.len().get()));
+    let at = places.partition_point(|(_, to)| *to <= start);
+    places.get(at).is_some_and(|(from, _)| *from < end)
+}
+
+impl TaskManager {
+    /// Ends a task; returns the entry after which that is durable.
+    pub(super) fn end(
+        &mut self,
+        sessions: &mut dyn Sessions,
+        id: u64,
+        state: TaskState,
+        reason: Option<String>,
+    ) -> u64 {
+        let what = self.table.get(id).and_then(|entry| entry.spec.check(&self.config.disk).ok());
+        let discard = self.discard(id);
+        let later = self.with(sessions, id, |live, cx| {
+            let places = live.job.places();
+            let before = cx.file_requests.len();
+            live.job.close(cx);
+            cx.target(FileOp::End);
+            cx.kept(FileOp::End);
+            let ordered = cx.file_requests.split_off(before);
+            let cut_off = state == TaskState::Cancelled && what.as_ref().is_some_and(What::is_snapshot);
+            let (mut later, now): (Vec<FileRequest>, Vec<FileRequest>) = ordered
+                .into_iter()
+                .partition(|file_request| file_request.queue == FileQueue::Kept(id) || cut_off);
+            if let Some(file_request) = discard.filter(|_| cut_off) {
+                later.insert(0, file_request);
+            }
+            cx.file_requests.extend(now);
+            (later, places)
+        });
+        self.live.remove(&id);
+        self.gone(Owner::Task(id));
+        self.alone.remove(&id);
+        self.memory.remove(&id);
+        self.hushing.retain(|other| *other != id);
+        self.creating.retain(|(_, other)| *other != id);
+        self.routes.forget(Owner::Task(id));
+        let seq = self.state(id, state, reason);
+        if state == TaskState::Done
+            && what.as_ref().is_some_and(What::takes_all)
+            && self.table.closed().is_some()
+        {
+            // The disk holds the complete content of a backup.
+            self.note(Event::Closed { closed: None });
+        }
+        if let Some((later, places)) = later {
+            let holds = match what {
+                Some(what) if what.writes() => Holds::Writes(places),
+                Some(what) if what.is_snapshot() => Holds::Reads,
+                _ => Holds::Nothing,
+            };
+            if later.iter().any(|file_request| matches!(file_request.op, FileOp::Discard { .. })) {
+                self.discarding.entry(id).or_default();
+            }
+            self.ending.push(Ending { seq, since: self.now, holds, later });
+            self.let_go();
+        }
+        seq
+    }
+
+    /// Returns whether a task that is over, but not yet in the journal, blocks writes to this range.
+    pub(super) fn is_ending(&self, range: LbnRange) -> bool {
+        self.ending.iter().any(|ending| match &ending.holds {
+            Holds::Nothing => false,
+            Holds::Reads | Holds::Writes(None) => true,
+            Holds::Writes(Some(places)) => meets(places, range),
+        })
+    }
+
+    /// Releases the tasks whose end the journal has recorded.
+    pub(super) fn let_go(&mut self) {
+        let durable = self.durable;
+        let (over, not_yet) = std::mem::take(&mut self.ending).into_iter().partition(|e| e.seq <= durable);
+        self.ending = not_yet;
+        let over: Vec<Ending> = over;
+        self.file_requests.extend(over.into_iter().flat_map(|ending| ending.later));
+        self.send_file_requests();
+    }
+
+    /// Releases all of them: no more reports will arrive.
+    pub(super) fn let_go_of_all(&mut self) {
+        self.file_requests
+            .extend(std::mem::take(&mut self.ending).into_iter().flat_map(|ending| ending.later));
+    }
+
+    /// Releases blocked writes when the journal cannot be written, because that must not stop the disk for ever. Ranges
+    /// that a restarted task would overwrite stay blocked: newer bytes would be lost there.
+    pub(super) fn hold_less(&mut self) {
+        for ending in &mut self.ending {
+            if let Holds::Reads = ending.holds {
+                ending.holds = Holds::Nothing;
+            }
+        }
+    }
+
+    /// Stops waiting for files that do not answer: they must not block a write for ever.
+    pub(super) fn give_up_waiting(&mut self, sessions: &mut dyn Sessions) {
+        self.give_up_sums(sessions);
+        let late = |e: &Ending| matches!(e.holds, Holds::Reads) && e.since + ANSWER <= self.now;
+        if self.ending.iter().any(late) {
+            let disk = &self.config.disk.name;
+            error!(
+                disk,
+                "the state directory does not answer: a backup that has ended may go on after a restart"
+            );
+            self.hold_less();
+        }
+    }
+
+    /// Orders the removal of files that a daemon killed after the end of a task was recorded may have left.
+    pub(super) fn sweep(&mut self) {
+        let over = self.table.iter().filter(|(_, entry)| entry.state.is_over());
+        let mut ended: Vec<(u64, u64)> = over.map(|(id, entry)| (entry.changed, id)).collect();
+        ended.sort_unstable();
+        // At most this number can have been over at a time.
+        let last = ended.into_iter().rev().take(MOST_LIVE);
+        for (_, id) in last {
+            self.file_requests.push_back(FileRequest { queue: FileQueue::Kept(id), op: FileOp::End });
+            let cancelled = self.table.get(id).is_some_and(|entry| entry.state == TaskState::Cancelled);
+            if let Some(file_request) = self.discard(id).filter(|_| cancelled) {
+                self.file_requests
+                    .extend([file_request, FileRequest { queue: FileQueue::Target(id), op: FileOp::End }]);
+            }
+        }
+        self.send_file_requests();
+    }
+
+    /// Returns the request to remove the output of a backup or replica.
+    fn discard(&self, id: u64) -> Option<FileRequest> {
+        let entry = self.table.get(id)?;
+        let what = entry.spec.check(&self.config.disk).ok()?;
+        let (path, replica) = match what {
+            What::Backup { to, .. } => (to, false),
+            What::Replica { to, .. } => (to, true),
+            _ => return None,
+        };
+        Some(FileRequest {
+            queue: FileQueue::Target(id),
+            op: FileOp::Discard { path, image: entry.image, replica },
+        })
+    }
+
+    /// Records that the output of a cancelled backup is removed, or the part of it that is left.
+    pub(super) fn discarded(&mut self, id: u64, left: Option<String>) {
+        if let Some(left) = left {
+            warn!(disk = self.config.disk.name, task = id, left, "cancelled");
+            self.left.insert(id, left);
+        }
+        for waiter in self.discarding.remove(&id).into_iter().flatten() {
+            waiter(Ok(()));
+        }
+    }
+
+    /// Calls `waiter` when the output of a cancelled task is removed, or cannot be; at once if that is known.
+    pub(crate) fn when_discarded(&mut self, id: u64, waiter: Waiter) {
+        match self.discarding.get_mut(&id) {
+            Some(waiters) => waiters.push(waiter),
+            None => waiter(Ok(())),
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! The task manager's table and its journal: records events, and acts when they are durable.
+
+use super::file_request::{FileOp, FileQueue, FileRequest};
+use super::spec::TaskKind;
+use super::table::{Event, TaskEntry, TaskState};
+use super::{LEAST_COMPACTION, MOST_REMEMBERED, SAVE_EVERY, TaskManager, Waiter};
+use crate::tasks::journal::{self, Note};
+use scheduler::Sessions;
+use std::collections::VecDeque;
+use tracing::{error, info, warn};
+use units::Duration;
+
+impl TaskManager {
+    /// Records an event in table and journal; returns the entry after which it is durable.
+    pub(super) fn note(&mut self, event: Event) -> u64 {
+        let bytes = journal::encode([&event]);
+        if !self.table.apply(event) {
+            debug_assert!(false, "an event that does not fit");
+            return self.seq;
+        }
+        self.seq += 1;
+        self.appended = self.appended.saturating_add(bytes.len() as u64);
+        self.write(bytes, false);
+        if self.appended > LEAST_COMPACTION.max(self.compacted.saturating_mul(2)) {
+            self.compact();
+        }
+        self.send_file_requests();
+        self.seq
+    }
+
+    /// Rewrites the journal.
+    pub(super) fn compact(&mut self) {
+        let bytes = journal::encode(&self.table.events());
+        self.seq += 1;
+        (self.compacted, self.appended) = (bytes.len() as u64, 0);
+        self.write(bytes, true);
+        self.send_file_requests();
+    }
+
+    fn write(&mut self, bytes: Vec<u8>, replace: bool) {
+        let (seq, number, note) = (self.seq, self.volume.0 as u64, Note::of(&self.table).encode());
+        let op = FileOp::Journal { seq, bytes, replace, number, note };
+        self.file_requests.push_back(FileRequest { queue: FileQueue::Journal, op });
+    }
+
+    pub(super) fn state(&mut self, id: u64, state: TaskState, reason: Option<String>) -> u64 {
+        let Some(entry) = self.table.get(id) else { return self.seq };
+        if entry.state.is_over() || (entry.state, &entry.reason) == (state, &reason) {
+            return self.seq;
+        }
+        let (disk, kind, why) =
+            (&self.config.disk.name, entry.spec.kind, reason.as_deref().unwrap_or_default());
+        match state {
+            TaskState::Failed => error!(disk, task = id, %kind, why, "failed"),
+            TaskState::Paused if reason.is_some() => warn!(disk, task = id, %kind, why, "cannot go on"),
+            _ => info!(disk, task = id, %kind, why, "{state}"),
+        }
+        if state.is_over() {
+            self.count_bad(id);
+            self.outcomes.entry(kind).or_default().add(state, self.unix_ms);
+        }
+        self.note(Event::State { id, state, reason, at: self.unix_ms })
+    }
+
+    /// Drops the oldest tasks that are over, if there are too many.
+    pub(super) fn forget_old(&mut self) {
+        while self.table.iter().count() > MOST_REMEMBERED {
+            // Keep the last task of each kind that was done, and that failed: operators ask for them.
+            let last: Vec<u64> = TaskKind::ALL
+                .into_iter()
+                .flat_map(|kind| [(kind, TaskState::Done), (kind, TaskState::Failed)])
+                .filter_map(|(kind, state)| {
+                    let mut all = self.table.iter().rev();
+                    all.find(|(_, e)| (e.spec.kind, e.state) == (kind, state)).map(|(id, _)| id)
+                })
+                .collect();
+            let may_go = |(id, entry): &(u64, &TaskEntry)| entry.state.is_over() && !last.contains(id);
+            let Some((id, _)) = self.table.iter().find(may_go) else { return };
+            self.left.remove(&id);
+            self.note(Event::Forgotten { id });
+            self.claimed.remove(&id);
+        }
+    }
+
+    pub(super) fn journaled(&mut self, sessions: &mut dyn Sessions, seq: u64, failed: Option<String>) {
+        let result = match &failed {
+            Some(why) => Err(format!("the journal of tasks cannot be written: {why}")),
+            None => Ok(()),
+        };
+        let (due, later) = std::mem::take(&mut self.waiters).into_iter().partition(|(at, _)| *at <= seq);
+        self.waiters = later;
+        let due: Vec<(u64, Waiter)> = due;
+        due.into_iter().for_each(|(_, waiter)| waiter(result.clone()));
+        self.trouble = result.err();
+        self.journaled_sums(sessions, seq, self.trouble.is_some());
+        let created: Vec<u64> = {
+            let all = std::mem::take(&mut self.creating);
+            let (due, later) = all.into_iter().partition(|(at, _)| *at <= seq);
+            self.creating = later;
+            let due: VecDeque<(u64, u64)> = due;
+            due.into_iter().map(|(_, id)| id).collect()
+        };
+        if let Some(why) = self.trouble.clone() {
+            self.hold_less();
+            for id in created {
+                self.end(sessions, id, TaskState::Failed, Some(why.clone()));
+            }
+            return;
+        }
+        self.durable = self.durable.max(seq);
+        self.let_go();
+        for id in created {
+            self.begin_one(sessions, id);
+        }
+        while self.saving.front().is_some_and(|(at, ..)| *at <= seq) {
+            let Some((_, id, figures)) = self.saving.pop_front() else { return };
+            self.claimed.insert(id, figures);
+            self.with(sessions, id, |live, cx| live.job.saved(cx));
+            self.settle(sessions, id);
+        }
+    }
+
+    /// Records a task's progress in the journal, if there is any and it is time.
+    pub(super) fn save(&mut self, id: u64, at_once: bool) {
+        let Some(live) = self.live.get_mut(&id).filter(|live| at_once || live.save_at <= self.now) else {
+            return;
+        };
+        let Some((figures, saved)) = live.job.save() else { return };
+        live.save_at = self.now + SAVE_EVERY + Duration::from_micros(saved.len() as u64);
+        self.warn_of_bad(id, &figures);
+        let seq = self.note(Event::Progress { id, figures: figures.clone(), saved });
+        self.saving.push_back((seq, id, figures));
+    }
+}

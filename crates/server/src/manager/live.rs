@@ -1,0 +1,232 @@
+//! The tasks that are not over: their jobs, and what of them goes into the table.
+
+use super::TaskManager;
+use super::bad::LoggedBadSectors;
+use super::budget::Reservation;
+use super::pace::Pace;
+use super::routes::Owner;
+use super::spec::{self, Checksums, What};
+use super::table::TaskState;
+use crate::tasks::job::{Context, Job, Stage};
+use crate::tasks::{Begin, begin};
+use page::Rings;
+use scheduler::{Harm, Sessions};
+use units::{Duration, Instant};
+
+/// The time after which a blocked task tries again.
+pub(super) const RETRY_AFTER: Duration = Duration::from_secs(10);
+
+/// A task that is not over.
+pub(super) struct Live {
+    pub(super) job: Box<dyn Job>,
+    pub(super) paused: bool,
+    /// The permit to run, for kinds of tasks whose number is limited.
+    pub(super) permit: PermitState,
+    pub(super) pace: Pace,
+    pub(super) retry_at: Option<Instant>,
+    pub(super) save_at: Instant,
+    pub(super) harm: Harm,
+    pub(super) shared: bool,
+    /// Bytes moved in gaps, and in idle time.
+    pub(super) free_bytes: u64,
+    pub(super) idle_bytes: u64,
+    /// The progress, by place on the disk.
+    pub(super) rings: Rings,
+    /// Whether the log says that it misses its deadline.
+    pub(super) late: bool,
+    pub(super) named: LoggedBadSectors,
+}
+
+/// A task's need for a permit.
+#[derive(Debug)]
+pub(super) enum PermitState {
+    Nothing,
+    /// It has none and waits, suspended.
+    Waits,
+    Has {
+        /// Given back when the task pauses or ends.
+        _permit: Reservation,
+    },
+}
+
+impl TaskManager {
+    /// Lets a queued task run, if a permit is free.
+    pub(super) fn take_permit(&mut self, sessions: &mut dyn Sessions, id: u64) {
+        let waits =
+            self.live.get(&id).is_some_and(|live| !live.paused && matches!(live.permit, PermitState::Waits));
+        if waits && let Some(permit) = self.config.permits.take() {
+            self.with(sessions, id, |live, cx| {
+                live.permit = PermitState::Has { _permit: permit };
+                live.job.pause(cx, false);
+            });
+            self.settle(sessions, id);
+        }
+    }
+
+    /// Begins a task's job, or goes on with it after a restart.
+    pub(super) fn begin_one(&mut self, sessions: &mut dyn Sessions, id: u64) {
+        let Some(entry) = self.table.get(id).filter(|e| !e.state.is_over()) else { return };
+        let what = match entry.spec.check(&self.config.disk) {
+            Ok(what) => what,
+            Err(error) => {
+                let why = format!("it does not fit the disk any more: {error}");
+                self.end(sessions, id, TaskState::Failed, Some(why));
+                return;
+            }
+        };
+        if what.takes_all() {
+            self.alone.insert(id);
+            if self.changing {
+                // Writes accepted before the restore would land after it.
+                self.hushing.push(id);
+                return;
+            }
+        }
+        if let What::Verify(verify) = &what {
+            let budget = &self.config.memory;
+            self.memory.entry(id).or_insert_with(|| budget.take_again(verify.plan.memory));
+        }
+        let (image, checksums) = (entry.image, what.checksums().cloned());
+        if let (Some(Checksums { store, anew }), What::Scrub { block, .. }) = (checksums, &what) {
+            self.sums.watch(id, *block, self.config.disk.capacity);
+            self.want_sums(id, store, *block, image, anew);
+        }
+        let Some(entry) = self.table.get(id) else { return };
+        let (paused, shared) = (entry.state == TaskState::Paused && entry.reason.is_none(), false);
+        let asked = Begin {
+            what: &what,
+            volume: self.volume,
+            image: entry.image,
+            figures: &entry.figures,
+            saved: &entry.saved,
+            keep_bytes_max: self.config.keep_bytes_max,
+            background: self.config.background,
+        };
+        let priority = spec::check_priority(entry.spec.priority).unwrap_or_default();
+        let mut routed = self.routes.of(Owner::Task(id), sessions);
+        let disk = &self.config.disk;
+        let mut cx = Context {
+            id,
+            sessions: &mut routed,
+            file_requests: &mut self.file_requests,
+            disk,
+            sums: &mut self.sums,
+            priority,
+            now: self.now,
+            unix_ms: self.unix_ms,
+        };
+        let mut job = begin(&mut cx, &asked);
+        let permit = match what.needs_permit() {
+            true if paused => PermitState::Waits,
+            true => self
+                .config
+                .permits
+                .take()
+                .map_or(PermitState::Waits, |permit| PermitState::Has { _permit: permit }),
+            false => PermitState::Nothing,
+        };
+        if paused || matches!(permit, PermitState::Waits) {
+            job.pause(&mut cx, true);
+        }
+        let (harm, save_at) = (Harm::default(), self.now);
+        let named =
+            self.table.get(id).map(|entry| LoggedBadSectors::before(&entry.figures)).unwrap_or_default();
+        let live = Live {
+            job,
+            paused,
+            permit,
+            pace: Pace::default(),
+            retry_at: None,
+            save_at,
+            harm,
+            shared,
+            free_bytes: 0,
+            idle_bytes: 0,
+            rings: Rings::default(),
+            late: false,
+            named,
+        };
+        self.live.insert(id, live);
+        self.send_file_requests();
+        self.settle(sessions, id);
+    }
+
+    /// Calls a task's job.
+    pub(super) fn with<R>(
+        &mut self,
+        sessions: &mut dyn Sessions,
+        id: u64,
+        call: impl FnOnce(&mut Live, &mut Context<'_>) -> R,
+    ) -> Option<R> {
+        let live = self.live.get_mut(&id)?;
+        let priority = self.table.get(id).and_then(|e| scheduler::Priority::new(e.spec.priority));
+        let mut routed = self.routes.of(Owner::Task(id), sessions);
+        let mut cx = Context {
+            id,
+            sessions: &mut routed,
+            file_requests: &mut self.file_requests,
+            disk: &self.config.disk,
+            sums: &mut self.sums,
+            priority: priority.unwrap_or_default(),
+            now: self.now,
+            unix_ms: self.unix_ms,
+        };
+        let result = call(live, &mut cx);
+        self.answers.extend(live.job.answers());
+        self.send_file_requests();
+        Some(result)
+    }
+
+    /// Updates the table from the job.
+    pub(super) fn settle(&mut self, sessions: &mut dyn Sessions, id: u64) {
+        let Some(live) = self.live.get_mut(&id) else { return };
+        let (stage, paused, now) = (live.job.stage(), live.paused, self.now);
+        match &stage {
+            Stage::Waiting(_) => drop(live.retry_at.get_or_insert(now + RETRY_AFTER)),
+            _ => live.retry_at = None,
+        }
+        match stage {
+            Stage::Done => {
+                self.save(id, true);
+                self.end(sessions, id, TaskState::Done, None);
+            }
+            Stage::Failed(why) => {
+                self.save(id, true);
+                self.end(sessions, id, TaskState::Failed, Some(why));
+            }
+            _ if paused => drop(self.state(id, TaskState::Paused, None)),
+            _ if matches!(live.permit, PermitState::Waits) => {
+                let most = self.config.permits.most();
+                let why = format!(
+                    "it waits for its turn: {most} scrubs and comparisons run at a time (tasks_at_once)"
+                );
+                self.state(id, TaskState::Queued, Some(why));
+            }
+            Stage::Waiting(why) => drop(self.state(id, TaskState::Paused, Some(why))),
+            Stage::Opening => drop(self.state(id, TaskState::Queued, None)),
+            Stage::Running => drop(self.state(id, TaskState::Running, None)),
+        }
+    }
+
+    /// Charges the growth of the core's harm estimate to every task that ran.
+    pub(super) fn charge(&mut self, harm: Harm) {
+        let since = |now: Duration, then: Duration| {
+            Duration::from_nanos(now.as_nanos().saturating_sub(then.as_nanos()))
+        };
+        let grown = Harm {
+            foreground: since(harm.foreground, self.harm.foreground),
+            late: since(harm.late, self.harm.late),
+            early: since(harm.early, self.harm.early),
+        };
+        self.harm = harm;
+        let table = &self.table;
+        let runs = |id: &u64| table.get(*id).is_some_and(|e| e.state == TaskState::Running);
+        let many = self.live.keys().filter(|id| runs(id)).count() > 1;
+        for (_, live) in self.live.iter_mut().filter(|(id, _)| runs(id)) {
+            live.harm.foreground += grown.foreground;
+            live.harm.late += grown.late;
+            live.harm.early += grown.early;
+            live.shared |= many;
+        }
+    }
+}

@@ -1,0 +1,513 @@
+//! The task manager: the one application of a disk. It owns all of its tasks, and the sessions of client programs.
+//!
+//! A [`TaskManager`] is a state machine: it reads no clock and touches no file. [`TaskManager::next_file_request`]
+//! returns the file operations that it needs, and [`TaskManager::file_done`] takes their results; the threads of
+//! [`crate::tasks::FileWorkers`] execute them.
+
+mod application;
+mod bad;
+pub mod budget;
+mod calls;
+mod client_session;
+pub(crate) mod ending;
+pub mod file_request;
+mod ledger;
+mod live;
+mod pace;
+pub mod permits;
+mod rings;
+mod routes;
+pub mod spec;
+pub mod status;
+pub(crate) mod sums;
+pub mod table;
+
+use crate::disk::{BackgroundTerms, Fence};
+use crate::runtime::FileRequestSink;
+use crate::tasks::job::Stage;
+use crate::tasks::journal::{self, Damaged, Journal, JournalError};
+use apps::snapshot::VolumeId;
+use budget::{Budget, Reservation};
+use client_session::ClientSession;
+use device::Answer;
+use ending::Ending;
+use file_request::{FileQueue, FileReply, FileRequest, FileResult};
+use live::{Live, RETRY_AFTER};
+use permits::Permits;
+use routes::Routes;
+use scheduler::{Harm, Sessions};
+use spec::{DiskFacts, SpecError, TaskKind};
+use status::Outcome;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use sums::DiskSums;
+use table::{Closed, Figures, Table, TaskState};
+use thiserror::Error;
+use tracing::error;
+use units::{Duration, Instant, LbnRange};
+
+/// The most tasks of a disk that are not over.
+pub const MOST_LIVE: usize = 64;
+/// The most tasks that are remembered; the oldest of those that are over are dropped.
+pub const MOST_REMEMBERED: usize = 1_000;
+/// The interval at which progress goes into the journal; longer for a long journal, to write at most a megabyte a
+/// second.
+const SAVE_EVERY: Duration = Duration::from_secs(1);
+/// The time after which a file that delays foreground writes is given up, together with its task or store: no write
+/// waits for ever.
+pub(crate) const ANSWER: Duration = Duration::from_secs(30);
+/// A journal shorter than this is not compacted.
+const LEAST_COMPACTION: u64 = 64 << 10;
+
+/// A callback for when an entry is durable, or cannot be, with the reason.
+pub type Waiter = Box<dyn FnOnce(Result<(), String>) + Send>;
+
+/// The configuration of a task manager.
+#[derive(Clone, Debug)]
+pub struct ManagerConfig {
+    /// The disk.
+    pub disk: DiskFacts,
+    /// The most bytes that a backup keeps in the state directory while its target takes nothing.
+    pub keep_bytes_max: u64,
+    /// The terms of the reads of snapshots.
+    pub background: BackgroundTerms,
+    /// A random seed, for the names of images, and of the disk if it has none.
+    pub seed: u128,
+    /// The serial number of the device, if it has one: tasks do not move to another disk.
+    pub device: Option<String>,
+    /// The permits for scrubs and comparisons, which disks share.
+    pub permits: Permits,
+    /// The memory of comparisons, which disks share.
+    pub memory: Budget,
+}
+
+/// The reason why a call was refused. Nothing has changed then.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ManagerError {
+    /// There is no such task.
+    #[error("there is no task {0}; look at the list of tasks")]
+    NoTask(u64),
+    /// The task is over.
+    #[error("task {id} is {state}; start a new one")]
+    Over {
+        /// Its number.
+        id: u64,
+        /// How it ended.
+        state: TaskState,
+    },
+    /// A field is wrong.
+    #[error(transparent)]
+    Field(#[from] SpecError),
+    /// Another task, or a client, is in the way.
+    #[error("{0}")]
+    Busy(String),
+    /// The maximum number of tasks exists.
+    #[error("{MOST_LIVE} tasks are not over yet; wait for one to end, or cancel one")]
+    TooMany,
+    /// The journal is damaged.
+    #[error(
+        "the tasks of this disk are stopped: {0}; `freeblock repair` shows what is known, and how to go on"
+    )]
+    Damaged(String),
+}
+
+/// All tasks of a disk.
+pub struct TaskManager {
+    config: ManagerConfig,
+    table: Table,
+    volume: VolumeId,
+    damage: Option<Damaged>,
+    dice: u64,
+    live: BTreeMap<u64, Live>,
+    client_sessions: BTreeMap<u64, ClientSession>,
+    next_client_session: u64,
+    routes: Routes,
+    file_requests: VecDeque<FileRequest>,
+    file_sink: Option<FileRequestSink>,
+    /// The last entry whose write was requested, and the last that is durable.
+    seq: u64,
+    durable: u64,
+    appended: u64,
+    compacted: u64,
+    trouble: Option<String>,
+    /// Tasks that were created and are not durable yet: they begin when they are.
+    creating: VecDeque<(u64, u64)>,
+    saving: VecDeque<(u64, u64, Figures)>,
+    claimed: BTreeMap<u64, Figures>,
+    waiters: Vec<(u64, Waiter)>,
+    /// The number of clients that have the disk open for writing.
+    writers: usize,
+    sums: DiskSums,
+    now: Instant,
+    unix_ms: u64,
+    harm: Harm,
+    /// Writes of sessions that wait until a backup has kept the block.
+    wanted: Vec<LbnRange>,
+    ending: Vec<Ending>,
+    /// Cancelled tasks whose files are being removed, with the callbacks for that; and the files that could not be
+    /// removed.
+    discarding: BTreeMap<u64, Vec<Waiter>>,
+    left: BTreeMap<u64, String>,
+    /// How tasks of each kind have ended.
+    outcomes: BTreeMap<TaskKind, Outcome>,
+    /// Tasks that a flush is in flight for.
+    flushing: Vec<u64>,
+    /// Tasks beside which no client or other task may write.
+    alone: BTreeSet<u64>,
+    /// The memory of each comparison that is not over.
+    memory: BTreeMap<u64, Reservation>,
+    /// Those of them that begin when earlier requests of clients are done.
+    hushing: Vec<u64>,
+    /// Whether clients' writes are in flight.
+    changing: bool,
+    /// Answers to requests to snapshots.
+    answers: VecDeque<Answer>,
+}
+
+impl std::fmt::Debug for TaskManager {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TaskManager")
+            .field("setup", &self.config)
+            .field("table", &self.table)
+            .finish_non_exhaustive()
+    }
+}
+
+impl TaskManager {
+    /// Opens a task manager with the tasks of its journal. If the journal is damaged, shows its tasks and runs none.
+    ///
+    /// # Errors
+    /// The journal is of another disk.
+    pub fn open(config: ManagerConfig, journal: Journal) -> Result<Self, JournalError> {
+        let Journal { mut table, damage } = journal;
+        if let (Some(before), Some(now)) = (table.device(), &config.device)
+            && before != now
+        {
+            let (place, before, now) = (config.disk.name.clone(), before.to_owned(), now.clone());
+            return Err(JournalError::OtherDisk { place, before, now });
+        }
+        let volume = table.volume().unwrap_or_else(|| spec::volume(config.seed));
+        let device = config.device.clone().or_else(|| table.device().map(str::to_owned));
+        let noted = table.apply(journal::first(volume, device));
+        debug_assert!(noted, "a disk is noted anew each time");
+        let outcomes = Outcome::of_each(&table);
+        let claimed = table.iter().map(|(id, entry)| (id, entry.figures.clone())).collect();
+        let mut manager = Self {
+            dice: config.seed as u64 ^ (config.seed >> 64) as u64,
+            config,
+            table,
+            volume,
+            damage,
+            live: BTreeMap::new(),
+            client_sessions: BTreeMap::new(),
+            next_client_session: 1,
+            routes: Routes::default(),
+            file_requests: VecDeque::new(),
+            file_sink: None,
+            seq: 0,
+            durable: 0,
+            appended: 0,
+            compacted: 0,
+            trouble: None,
+            creating: VecDeque::new(),
+            saving: VecDeque::new(),
+            claimed,
+            waiters: Vec::new(),
+            writers: 0,
+            sums: DiskSums::default(),
+            now: Instant::ZERO,
+            unix_ms: 0,
+            harm: Harm::default(),
+            ending: Vec::new(),
+            discarding: BTreeMap::new(),
+            left: BTreeMap::new(),
+            outcomes,
+            wanted: Vec::new(),
+            flushing: Vec::new(),
+            alone: BTreeSet::new(),
+            memory: BTreeMap::new(),
+            hushing: Vec::new(),
+            changing: false,
+            answers: VecDeque::new(),
+        };
+        // A damaged journal is not written to.
+        if manager.damage.is_none() {
+            manager.compact();
+        }
+        Ok(manager)
+    }
+
+    /// Continues all tasks that are not over. Call it once, before any client can write to the disk: a block that a
+    /// backup has still to read must not be overwritten unseen.
+    pub fn begin(&mut self, sessions: &mut dyn Sessions, now: Instant, unix_ms: u64) {
+        (self.now, self.unix_ms) = (now, unix_ms);
+        if let Some(damage) = &self.damage {
+            let (disk, why) = (&self.config.disk.name, &damage.why);
+            error!(disk, why, "the tasks of this disk are stopped; `freeblock repair` shows what is known");
+            for (id, entry) in self.table.iter().filter(|(_, entry)| !entry.state.is_over()) {
+                error!(disk, task = id, kind = %entry.spec.kind, "stopped");
+            }
+            if let Some(why) = self.shut() {
+                error!(disk, why, "clients are kept out");
+            }
+            return;
+        }
+        self.begin_sums();
+        let ids: Vec<u64> = self.table.iter().filter(|(_, e)| !e.state.is_over()).map(|(id, _)| id).collect();
+        for id in ids {
+            self.begin_one(sessions, id);
+        }
+        self.sweep();
+    }
+
+    /// Returns the facts of the disk.
+    pub fn disk(&self) -> &DiskFacts {
+        &self.config.disk
+    }
+
+    /// Passes each file request to `file_sink` at once from here on, and
+    /// [`next_file_request`](Self::next_file_request) returns none.
+    pub(crate) fn send_file_requests_to(&mut self, file_sink: FileRequestSink) {
+        self.file_sink = Some(file_sink);
+        self.send_file_requests();
+    }
+
+    fn send_file_requests(&mut self) {
+        if let Some(file_sink) = &self.file_sink {
+            self.file_requests.drain(..).for_each(file_sink);
+        }
+    }
+
+    /// Sets the time of the next call.
+    pub(crate) fn set_now(&mut self, now: Instant, unix_ms: u64) {
+        (self.now, self.unix_ms) = (self.now.max(now), unix_ms);
+    }
+
+    /// Saves progress for the last time; afterwards no file requests are sent.
+    pub(crate) fn close(&mut self) {
+        let ids: Vec<u64> = self.live.keys().copied().collect();
+        ids.into_iter().for_each(|id| self.save(id, true));
+        self.let_go_of_all();
+        self.send_file_requests();
+        self.file_sink = None;
+    }
+
+    /// Returns the next file operation to execute.
+    pub fn next_file_request(&mut self) -> Option<FileRequest> {
+        self.file_requests.pop_front()
+    }
+
+    /// Returns why the tasks are stopped, or why the journal cannot be written.
+    pub fn trouble(&self) -> Option<String> {
+        self.sound().err().map(|error| error.to_string()).or_else(|| self.trouble.clone())
+    }
+
+    /// # Errors
+    /// The journal is damaged: a call that depends on its content is refused.
+    fn sound(&self) -> Result<(), ManagerError> {
+        self.damage.as_ref().map_or(Ok(()), |damage| Err(ManagerError::Damaged(damage.why.clone())))
+    }
+
+    /// Returns the accesses that stay closed to clients although no task is at work there.
+    fn closed(&self) -> Option<Closed> {
+        self.damage.as_ref().map_or(self.table.closed(), |damage| damage.closed)
+    }
+
+    /// Returns the same in words.
+    fn shut(&self) -> Option<String> {
+        let closed = match self.closed()? {
+            Closed::Writes => "clients may not write to it",
+            Closed::All => "clients may neither read nor write it",
+        };
+        Some(match &self.damage {
+            Some(Damaged { why, .. }) => format!(
+                "the tasks of this disk are stopped, and one of them had closed it: {closed} until `freeblock repair`; {why}"
+            ),
+            None => format!(
+                "a task that wrote to this disk did not end well: {closed} until a restore is done, or `freeblock repair --open`"
+            ),
+        })
+    }
+
+    /// Sets the number of clients that have the disk open for writing.
+    pub fn set_writers(&mut self, writers: usize) {
+        self.writers = writers;
+    }
+
+    /// Returns why only a task may write to the disk now, if that is so. From the request for a restore until its end,
+    /// paused or not, new clients are refused and writes of others fail.
+    pub fn is_taken(&self) -> Option<String> {
+        let Some(id) = self.alone.first() else { return self.shut() };
+        let kind = self.table.get(*id)?.spec.kind;
+        Some(format!("{kind} {id} is writing this disk; wait until it is done, or cancel it"))
+    }
+
+    /// Calls `waiter` when the entry is durable.
+    pub fn when_durable(&mut self, seq: u64, waiter: Waiter) {
+        if seq <= self.durable {
+            waiter(Ok(()));
+        } else {
+            self.waiters.push((seq, waiter));
+        }
+    }
+
+    /// Takes the result of a file operation.
+    pub fn file_done(&mut self, sessions: &mut dyn Sessions, reply: FileReply, now: Instant) {
+        self.now = self.now.max(now);
+        let (id, kept) = match (reply.queue, reply.result) {
+            (FileQueue::Journal, FileResult::Journal { seq, failed }) => {
+                return self.journaled(sessions, seq, failed);
+            }
+            (FileQueue::Journal, _) => return,
+            (FileQueue::Sums, result) => return self.sums_done(sessions, result),
+            (FileQueue::Target(id), FileResult::Discarded(left)) => return self.discarded(id, left),
+            (FileQueue::Target(id), result) => (id, (false, result)),
+            (FileQueue::Kept(id), result) => (id, (true, result)),
+        };
+        let opening = self.with(sessions, id, |live, cx| {
+            live.job.file_done(cx, kept.0, kept.1);
+            live.job.stage() == Stage::Opening
+        });
+        if opening == Some(true) {
+            // A task begins when its first entry is in the journal; it does not wait for a tick.
+            self.save(id, false);
+        }
+        self.settle(sessions, id);
+    }
+
+    /// Does the work that is due; to be called about once a second. `harm` is the core's estimate.
+    pub fn tick(&mut self, sessions: &mut dyn Sessions, now: Instant, unix_ms: u64, harm: Harm) {
+        (self.now, self.unix_ms) = (self.now.max(now), unix_ms);
+        if self.trouble.is_some() {
+            self.compact();
+        }
+        self.charge(harm);
+        self.give_up_waiting(sessions);
+        if !self.changing {
+            for id in std::mem::take(&mut self.hushing) {
+                self.begin_one(sessions, id);
+            }
+        }
+        self.client_sessions.values_mut().for_each(|client| client.tick(now));
+        self.keep_wanted(sessions);
+        let ids: Vec<u64> = self.live.keys().copied().collect();
+        for id in ids {
+            let bytes = self.claimed.get(&id).map_or(0, |f| f.bytes);
+            self.take_permit(sessions, id);
+            self.with(sessions, id, |live, cx| {
+                live.pace.see(cx.now, bytes);
+                live.job.tick(cx);
+                let stuck = matches!(live.job.stage(), Stage::Waiting(_)) && !live.paused;
+                if stuck && live.retry_at.is_some_and(|at| at <= cx.now) {
+                    live.retry_at = Some(cx.now + RETRY_AFTER);
+                    live.job.retry(cx);
+                }
+            });
+            self.save(id, false);
+            self.warn_of_deadline(id);
+            self.settle(sessions, id);
+        }
+    }
+
+    /// Limits the memory of the comparisons that begin from now on.
+    #[cfg(test)]
+    pub(crate) fn set_memory(&mut self, memory: Budget) {
+        self.config.memory = memory;
+    }
+
+    /// Limits the scrubs and comparisons that begin from now on.
+    #[cfg(test)]
+    pub(crate) fn set_permits(&mut self, permits: Permits) {
+        self.config.permits = permits;
+    }
+
+    /// Returns whether a write of the foreground to `range` has to wait: ask again after the next record, or after the
+    /// next file operation that was executed.
+    pub fn hold(&mut self, sessions: &mut dyn Sessions, range: LbnRange) -> bool {
+        let needed: Vec<u64> =
+            self.live.iter().filter(|(_, l)| l.job.needs(range)).map(|(id, _)| *id).collect();
+        let mut held = self.hold_for_sums(range);
+        for id in needed {
+            held |= self.with(sessions, id, |live, cx| live.job.hold(cx, range)).unwrap_or(false);
+            self.settle(sessions, id);
+        }
+        // A task that has just failed counts, too.
+        held || self.is_ending(range)
+    }
+
+    /// Returns whether a request may access a place now: blocks that a reorganisation moves belong to it.
+    pub fn fenced(&self, range: LbnRange) -> Fence {
+        let mut result = Fence::Open;
+        if self.closed() == Some(Closed::All) {
+            return Fence::Closed;
+        }
+        for live in self.live.values() {
+            match live.job.fences(range) {
+                Fence::Closed => return Fence::Closed,
+                Fence::Wait => result = Fence::Wait,
+                Fence::Open => {}
+            }
+        }
+        result
+    }
+
+    /// Returns whether a task waits until its places are free of requests.
+    pub fn wants_clear(&self) -> bool {
+        self.live.values().any(|live| live.job.wants_clear())
+    }
+
+    /// Records that the requests that clients had begun at the fenced places are done.
+    pub fn clear(&mut self, sessions: &mut dyn Sessions) {
+        let waits: Vec<u64> =
+            self.live.iter().filter(|(_, l)| l.job.wants_clear()).map(|(id, _)| *id).collect();
+        for id in waits {
+            self.with(sessions, id, |live, cx| live.job.clear(cx));
+            self.settle(sessions, id);
+        }
+    }
+
+    /// Returns whether the disk should flush; [`flushed`](Self::flushed) is called with the result.
+    pub fn wants_flush(&mut self) -> bool {
+        // Collect every task that wants a flush: one flush serves all of them.
+        let flushing: Vec<u64> =
+            self.live.iter_mut().filter_map(|(id, live)| live.job.wants_flush().then_some(*id)).collect();
+        let wants = !flushing.is_empty();
+        self.flushing.extend(flushing);
+        wants
+    }
+
+    /// Records that all writes done when the flush was wanted are durable, or why not.
+    pub fn flushed(&mut self, sessions: &mut dyn Sessions, result: &Result<(), String>) {
+        for id in std::mem::take(&mut self.flushing) {
+            self.with(sessions, id, |live, cx| live.job.flushed(cx, result.clone()));
+            self.settle(sessions, id);
+        }
+    }
+
+    /// Returns a random number by splitmix64.
+    fn roll(&mut self) -> u64 {
+        self.dice = self.dice.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.dice;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn not_over(&self, id: u64) -> Result<(), ManagerError> {
+        self.sound()?;
+        match self.table.get(id) {
+            None => Err(ManagerError::NoTask(id)),
+            Some(entry) if entry.state.is_over() => Err(ManagerError::Over { id, state: entry.state }),
+            Some(_) => Ok(()),
+        }
+    }
+
+    /// Keeps the blocks that a session wants to write and that a backup has not read yet.
+    fn keep_wanted(&mut self, sessions: &mut dyn Sessions) {
+        for range in std::mem::take(&mut self.wanted) {
+            self.hold(sessions, range);
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,615 @@
+//! The specification of a task.
+
+mod verify;
+
+use apps::snapshot::VolumeId;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+use thiserror::Error;
+use units::{Bytes, Lbn, LbnRange, Sectors};
+pub use verify::{ArrayKind, VerifySpec};
+
+/// The most sectors in a block of a task: 16 MiB of 512-byte sectors. A block is kept in memory whole.
+pub const MOST_BLOCK_SECTORS: u64 = 1 << 15;
+
+/// The most images that a restore takes, one on top of the other.
+pub const MOST_IMAGES: usize = 1_000;
+
+/// The facts about a disk that its tasks need.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DiskFacts {
+    /// Its name, under which the daemon offers it.
+    pub name: String,
+    /// Its size.
+    pub capacity: Sectors,
+    /// Bytes in a sector.
+    pub sector_bytes: Bytes,
+    /// Files and devices that hold the disk's own data: no task may write to them.
+    pub own: Vec<PathBuf>,
+}
+
+impl DiskFacts {
+    /// Returns the range of the whole disk.
+    pub fn whole(&self) -> LbnRange {
+        LbnRange::new(Lbn::ZERO, self.capacity)
+    }
+}
+
+/// The kinds of tasks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TaskKind {
+    /// Reads every block once and names the sectors that cannot be read.
+    Scrub,
+    /// An image file of the disk as it was when the task was started.
+    Backup,
+    /// Writes images back to the disk.
+    Restore,
+    /// Like a backup, but each block goes to its own address in a file or on another disk.
+    Replica,
+    /// Moves blocks as a plan says.
+    Reorganize,
+    /// The disk as it was when the task was started, for clients to read while the task lasts.
+    Snapshot,
+    /// Reads the members of an array and names the LBNs that do not agree.
+    Verify,
+}
+
+impl TaskKind {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::Scrub,
+        Self::Backup,
+        Self::Restore,
+        Self::Replica,
+        Self::Reorganize,
+        Self::Snapshot,
+        Self::Verify,
+    ];
+}
+
+impl std::fmt::Display for TaskKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Scrub => "scrub",
+            Self::Backup => "backup",
+            Self::Restore => "restore",
+            Self::Replica => "replica",
+            Self::Reorganize => "reorganize",
+            Self::Snapshot => "snapshot",
+            Self::Verify => "verify",
+        })
+    }
+}
+
+/// A task as a user asks for it; every field but `kind` may be left out where the kind does not need it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TaskSpec {
+    /// The kind of task.
+    pub kind: TaskKind,
+    /// Its share of the gaps relative to others, 1 to 100; 20 by default.
+    #[serde(default = "usual_priority")]
+    pub priority: u8,
+    /// When it should be done, in seconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline_unix_s: Option<u64>,
+    /// Scrub: the first sector; 0 by default. Verify: the same on each member; `offset_lbn` by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_lbn: Option<u64>,
+    /// Scrub: the number of sectors; by default all up to the end. Verify: of each member; by default up to the end of
+    /// the smallest, of RAID 6 in whole chunks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sectors: Option<u64>,
+    /// Scrub, backup, replica, verify: sectors in a block, the unit of a read; 16 KiB by default, and at most a chunk.
+    /// Snapshot: the unit of what is kept before it is overwritten. Reorganize: used if the plan does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub block_sectors: Option<u64>,
+    /// Backup: the image file, which must not exist. Replica: a file or block device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<PathBuf>,
+    /// Restore: the full image, and then the differences on top of it in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub from: Vec<PathBuf>,
+    /// Backup: former images of the disk, the full one first: the new one holds only differences from them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub since: Vec<PathBuf>,
+    /// Reorganize: the plan (docs/CONTROL.md).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan: Option<PathBuf>,
+    /// Scrub: the file of checksums, or its directory: contents are compared with it, or recorded there
+    /// (docs/SCRUB.md).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checksums: Option<PathBuf>,
+    /// Snapshot: its name, of at most 64 letters, digits, `-`, `_` and `.`, the first a letter or digit. Clients read
+    /// the export `DISK@NAME`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Snapshot: when it ends by itself, in seconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_unix_s: Option<u64>,
+    /// Verify: the disks, in the order of the array; the first is the one that has the task.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub members: Vec<String>,
+    /// Verify: how the members depend on each other; a mirror by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub array: Option<ArrayKind>,
+    /// Verify: sectors in a chunk of RAID 6; RAID 5 needs none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chunk_sectors: Option<u64>,
+    /// Verify: the LBN at which the array's data begin on each member; 0 by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offset_lbn: Option<u64>,
+    /// Verify: the most bytes for the sums of blocks that not all members have read; 1 GiB by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
+    /// Restore: run although clients have the disk open. Backup, replica: overwrite an existing file. Scrub with
+    /// checksums: replace a store that is unknown or distrusted by a new one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub force: bool,
+}
+
+fn usual_priority() -> u8 {
+    scheduler::Priority::default().get()
+}
+
+/// The default unit of a task, 16 KiB. A block has to fit into a gap whole, or the head has to visit its track again:
+/// on an emulated Atlas 10K with 8 random requests waiting a scrub gets 3.84 MB/s for free with it, 4.07 with 4 KiB and
+/// 0.58 with 64 KiB, which fits 2,187 of 19,414 gaps; with one waiting 4.18, 4.29 and 1.21 (`cargo run --release -p
+/// freeblock-server --example block_size`). Smaller blocks cost more records and longer maps for little gain.
+const USUAL_BLOCK_BYTES: u64 = 16 * 1024;
+
+impl TaskSpec {
+    /// Returns the specification of a task of this kind, with defaults.
+    pub fn new(kind: TaskKind) -> Self {
+        Self {
+            kind,
+            priority: usual_priority(),
+            deadline_unix_s: None,
+            first_lbn: None,
+            sectors: None,
+            block_sectors: None,
+            to: None,
+            from: Vec::new(),
+            since: Vec::new(),
+            plan: None,
+            checksums: None,
+            name: None,
+            expires_unix_s: None,
+            members: Vec::new(),
+            array: None,
+            chunk_sectors: None,
+            offset_lbn: None,
+            memory_bytes: None,
+            force: false,
+        }
+    }
+
+    /// Checks the specification against this disk and returns the task.
+    ///
+    /// # Errors
+    /// The first field that is wrong, with its permitted values.
+    pub fn check(&self, disk: &DiskFacts) -> Result<What, SpecError> {
+        use TaskKind::{Backup, Reorganize, Replica, Restore, Scrub, Snapshot, Verify};
+        check_priority(self.priority)?;
+        let kind = self.kind;
+        let stray = |field, given: bool, kinds: &[TaskKind]| match given && !kinds.contains(&kind) {
+            true => Err(SpecError::new(field, format!("a {kind} has no such thing"), "leave it out")),
+            false => Ok(()),
+        };
+        stray("first_lbn", self.first_lbn.is_some(), &[Scrub, Verify])?;
+        stray("sectors", self.sectors.is_some(), &[Scrub, Verify])?;
+        stray(
+            "block_sectors",
+            self.block_sectors.is_some(),
+            &[Scrub, Backup, Replica, Reorganize, Snapshot, Verify],
+        )?;
+        stray("to", self.to.is_some(), &[Backup, Replica])?;
+        stray("from", !self.from.is_empty(), &[Restore])?;
+        stray("since", !self.since.is_empty(), &[Backup])?;
+        stray("plan", self.plan.is_some(), &[Reorganize])?;
+        stray("checksums", self.checksums.is_some(), &[Scrub])?;
+        stray("name", self.name.is_some(), &[Snapshot])?;
+        stray("expires_unix_s", self.expires_unix_s.is_some(), &[Snapshot])?;
+        stray("members", !self.members.is_empty(), &[Verify])?;
+        stray("array", self.array.is_some(), &[Verify])?;
+        stray("chunk_sectors", self.chunk_sectors.is_some(), &[Verify])?;
+        stray("offset_lbn", self.offset_lbn.is_some(), &[Verify])?;
+        stray("memory_bytes", self.memory_bytes.is_some(), &[Verify])?;
+        stray("force", self.force, &[Restore, Backup, Replica, Scrub])?;
+        Ok(match kind {
+            Scrub => {
+                let (range, block) = (self.range(disk)?, self.block(disk)?);
+                What::Scrub { range, block, checksums: self.checksums(disk, range, block)? }
+            }
+            Backup => {
+                let (to, block) = (path("to", self.to.as_ref())?, self.block(disk)?);
+                What::Backup { to, block, since: paths("since", &self.since)?, force: self.force }
+            }
+            Replica => {
+                let (to, block) = (path("to", self.to.as_ref())?, self.block(disk)?);
+                What::Replica { to, block, force: self.force }
+            }
+            Reorganize => {
+                What::Reorganize { plan: path("plan", self.plan.as_ref())?, block: self.block(disk)? }
+            }
+            Snapshot => {
+                let name = snapshot_name(self.name.as_deref())?;
+                What::Snapshot { name, block: self.block(disk)?, expires_unix_s: self.expires_unix_s }
+            }
+            Verify => What::Verify(self.verify(disk)?),
+            Restore => {
+                let given = self.from.first();
+                let some =
+                    given.ok_or_else(|| SpecError::new("from", "nothing is given".into(), "name the images"));
+                some?;
+                What::Restore { from: paths("from", &self.from)?, force: self.force }
+            }
+        })
+    }
+
+    fn range(&self, disk: &DiskFacts) -> Result<LbnRange, SpecError> {
+        let all = disk.capacity.get();
+        let first = self.first_lbn.unwrap_or(0);
+        let Some(rest) = all.checked_sub(first).filter(|rest| *rest > 0) else {
+            let mend = "give an LBN of the disk";
+            return Err(SpecError::new("first_lbn", format!("{first} on a disk of {all} sectors"), mend));
+        };
+        let sectors = self.sectors.unwrap_or(rest);
+        if sectors == 0 || sectors > rest {
+            let found = format!("{sectors} from LBN {first} on");
+            return Err(SpecError::new("sectors", found, format!("give 1 to {rest}")));
+        }
+        Ok(LbnRange::new(Lbn::new(first), Sectors::new(sectors)))
+    }
+
+    /// Checks a scrub's range against its store, which knows whole blocks counted from the first sector.
+    fn checksums(
+        &self,
+        disk: &DiskFacts,
+        range: LbnRange,
+        block: Sectors,
+    ) -> Result<Option<Checksums>, SpecError> {
+        let Some(given) = &self.checksums else {
+            return match self.force {
+                true => {
+                    let found = "a scrub without checksums has no such thing".into();
+                    Err(SpecError::new("force", found, "leave it out, or name the checksums"))
+                }
+                false => Ok(None),
+            };
+        };
+        let whole = |at: u64| at.is_multiple_of(block.get());
+        let (first, end) = (range.start().get(), range.end().get());
+        let mend = format!("give a multiple of {}, the sectors in a block", block.get());
+        if !whole(first) {
+            return Err(SpecError::new("first_lbn", format!("{first} with checksums"), mend));
+        }
+        if !whole(end) && end != disk.capacity.get() {
+            let mend = format!("{mend}, or all up to the end");
+            return Err(SpecError::new("sectors", format!("{} with checksums", end - first), mend));
+        }
+        Ok(Some(Checksums { store: path("checksums", Some(given))?, anew: self.force }))
+    }
+
+    fn block(&self, disk: &DiskFacts) -> Result<Sectors, SpecError> {
+        let usual = (USUAL_BLOCK_BYTES / disk.sector_bytes.get().max(1)).clamp(1, disk.capacity.get().max(1));
+        let block = self.block_sectors.unwrap_or(usual);
+        if !(1..=MOST_BLOCK_SECTORS).contains(&block) {
+            return Err(SpecError::new("block_sectors", block.to_string(), "give 1 to 32768"));
+        }
+        Ok(Sectors::new(block))
+    }
+}
+
+/// Checks a priority.
+///
+/// # Errors
+/// The priority is outside 1 to 100.
+pub fn check_priority(priority: u8) -> Result<scheduler::Priority, SpecError> {
+    let known = scheduler::Priority::new(priority);
+    known.ok_or_else(|| SpecError::new("priority", priority.to_string(), "give 1 to 100"))
+}
+
+/// The longest name of a snapshot, in bytes.
+const SNAPSHOT_NAME_BYTES_MAX: usize = 64;
+
+/// Checks the name of a snapshot: it is a part of an export's name, of paths and of command lines.
+fn snapshot_name(given: Option<&str>) -> Result<String, SpecError> {
+    let mend = "give at most 64 letters, digits, '-', '_' and '.', the first a letter or digit";
+    let Some(name) = given else { return Err(SpecError::new("name", "nothing is given".into(), mend)) };
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let first = name.starts_with(|c: char| c.is_ascii_alphanumeric());
+    match first && name.chars().all(plain) && name.len() <= SNAPSHOT_NAME_BYTES_MAX {
+        true => Ok(name.to_owned()),
+        false => {
+            let shown: String = name.chars().take(SNAPSHOT_NAME_BYTES_MAX + 1).collect();
+            Err(SpecError::new("name", format!("{shown:?}"), mend))
+        }
+    }
+}
+
+/// Checks that a path is absolute: the daemon's working directory is not the user's.
+fn path(field: &'static str, given: Option<&PathBuf>) -> Result<PathBuf, SpecError> {
+    let Some(path) = given else {
+        return Err(SpecError::new(field, "nothing is given".into(), "name a file"));
+    };
+    if !path.is_absolute() {
+        return Err(SpecError::new(field, path.display().to_string(), "give a path that begins with /"));
+    }
+    Ok(path.clone())
+}
+
+/// Checks the paths of images, one on top of the other.
+fn paths(field: &'static str, given: &[PathBuf]) -> Result<Vec<PathBuf>, SpecError> {
+    if given.len() > MOST_IMAGES {
+        let found = format!("{} images", given.len());
+        return Err(SpecError::new(field, found, "give at most 1000, or make a new full backup"));
+    }
+    given.iter().map(|p| path(field, Some(p))).collect()
+}
+
+/// The checksum store of a scrub.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Checksums {
+    /// The file, or the directory that it is in.
+    pub store: PathBuf,
+    /// Whether a store that is distrusted or unknown is replaced by a new one.
+    pub anew: bool,
+}
+
+/// A task that was checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum What {
+    /// Reads blocks.
+    Scrub {
+        /// Which LBNs.
+        range: LbnRange,
+        /// The unit.
+        block: Sectors,
+        /// Whether contents are compared.
+        checksums: Option<Checksums>,
+    },
+    /// Writes an image.
+    Backup {
+        /// Its file.
+        to: PathBuf,
+        /// The unit.
+        block: Sectors,
+        /// Former images, in order, relative to which it is a difference.
+        since: Vec<PathBuf>,
+        /// Whether an existing file is overwritten.
+        force: bool,
+    },
+    /// Copies to a file or disk.
+    Replica {
+        /// The file or disk.
+        to: PathBuf,
+        /// The unit.
+        block: Sectors,
+        /// Whether existing content is overwritten.
+        force: bool,
+    },
+    /// Moves blocks as a plan says.
+    Reorganize {
+        /// Its file.
+        plan: PathBuf,
+        /// The unit, where the plan does not say.
+        block: Sectors,
+    },
+    /// Keeps the disk as it is now for readers.
+    Snapshot {
+        /// Its name.
+        name: String,
+        /// The unit of what is kept.
+        block: Sectors,
+        /// When it ends, in seconds since 1970.
+        expires_unix_s: Option<u64>,
+    },
+    /// Compares disks.
+    Verify(VerifySpec),
+    /// Writes images to the disk.
+    Restore {
+        /// Their files, in order.
+        from: Vec<PathBuf>,
+        /// Whether it runs although clients have the disk open.
+        force: bool,
+    },
+}
+
+impl What {
+    /// Returns whether it needs the disk for itself, and whether the user has waived that.
+    pub(crate) fn needs_alone(&self) -> Option<bool> {
+        match self {
+            Self::Restore { force, .. } => Some(*force),
+            _ => None,
+        }
+    }
+
+    /// Returns the checksums that it compares with.
+    pub(crate) fn checksums(&self) -> Option<&Checksums> {
+        match self {
+            Self::Scrub { checksums, .. } => checksums.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// Returns whether it changes the disk's content.
+    pub(crate) fn writes(&self) -> bool {
+        matches!(self, Self::Restore { .. } | Self::Reorganize { .. })
+    }
+
+    /// Returns whether all other writes to the disk are refused meanwhile.
+    pub(crate) fn takes_all(&self) -> bool {
+        matches!(self, Self::Restore { .. })
+    }
+
+    /// Returns the LBNs that it reads for their own sake.
+    pub(crate) fn scrubs(&self) -> Option<LbnRange> {
+        match self {
+            Self::Scrub { range, .. } => Some(*range),
+            _ => None,
+        }
+    }
+
+    /// Returns whether the number of running tasks of its kind is limited.
+    pub(crate) fn needs_permit(&self) -> bool {
+        matches!(self, Self::Scrub { .. } | Self::Verify(_))
+    }
+
+    /// Returns whether its result is the disk at one instant.
+    pub(crate) fn is_snapshot(&self) -> bool {
+        matches!(self, Self::Backup { .. } | Self::Replica { .. } | Self::Snapshot { .. })
+    }
+}
+
+/// A field that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{field}: {found}; {mend}")]
+pub struct SpecError {
+    /// Which field.
+    pub field: &'static str,
+    /// The value found.
+    pub found: String,
+    /// The advice to the user.
+    pub mend: String,
+}
+
+impl SpecError {
+    pub(crate) fn new(field: &'static str, found: String, mend: impl Into<String>) -> Self {
+        Self { field, found, mend: mend.into() }
+    }
+}
+
+/// Returns the permanent name of a new disk, for its images.
+pub(crate) fn volume(random: u128) -> VolumeId {
+    VolumeId(random)
+}
+
+/// The changes of a task that `PATCH` accepts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Change {
+    /// Its share of the gaps from now on, 1 to 100.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<u8>,
+    /// Its deadline, in seconds since 1970; `null` removes it.
+    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    pub deadline_unix_s: Option<Option<u64>>,
+}
+
+impl Change {
+    /// Returns whether it changes nothing.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// Distinguishes null from a missing field.
+fn given<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Option<u64>>, D::Error> {
+    Option::deserialize(from).map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    pub(super) fn disk() -> DiskFacts {
+        DiskFacts {
+            name: "d".into(),
+            capacity: Sectors::new(1000),
+            sector_bytes: Bytes::new(512),
+            own: Vec::new(),
+        }
+    }
+
+    fn refused(json: &str) -> String {
+        let spec: TaskSpec = serde_json::from_str(json).unwrap();
+        spec.check(&disk()).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_scrub_is_of_the_whole_disk_in_blocks_of_16_kib() {
+        let what = TaskSpec::new(TaskKind::Scrub).check(&disk()).unwrap();
+        assert_eq!(what, What::Scrub { range: disk().whole(), block: Sectors::new(32), checksums: None });
+    }
+
+    #[test]
+    fn a_snapshot_has_a_name_of_plain_letters() {
+        let named = |name: &str| TaskSpec { name: Some(name.into()), ..TaskSpec::new(TaskKind::Snapshot) };
+        for name in ["nightly", "2026-11-27_01.00", "a", &"x".repeat(64)] {
+            let what = named(name).check(&disk()).unwrap();
+            assert!(what.is_snapshot() && !what.writes(), "{name}");
+        }
+        for name in ["", ".", "..", "-x", "_x", "a@b", "a b", "a\n", "ä", "a/b", &"x".repeat(65)] {
+            assert_eq!(named(name).check(&disk()).unwrap_err().field, "name", "{name:?}");
+        }
+    }
+
+    #[test]
+    fn every_mistake_names_its_field_and_the_mend() {
+        let mistakes = [
+            (r#"{"kind":"scrub","priority":0}"#, "priority: 0; give 1 to 100"),
+            (
+                r#"{"kind":"scrub","first_lbn":1000}"#,
+                "first_lbn: 1000 on a disk of 1000 sectors; give an LBN of the disk",
+            ),
+            (r#"{"kind":"scrub","first_lbn":990,"sectors":11}"#, "sectors: 11 from LBN 990 on; give 1 to 10"),
+            (r#"{"kind":"scrub","block_sectors":0}"#, "block_sectors: 0; give 1 to 32768"),
+            (r#"{"kind":"scrub","to":"/a"}"#, "to: a scrub has no such thing; leave it out"),
+            (
+                r#"{"kind":"snapshot"}"#,
+                "name: nothing is given; give at most 64 letters, digits, '-', '_' and '.', the first a letter or digit",
+            ),
+            (
+                r#"{"kind":"snapshot","name":"a/b"}"#,
+                "name: \"a/b\"; give at most 64 letters, digits, '-', '_' and '.', the first a letter or digit",
+            ),
+            (r#"{"kind":"scrub","name":"a"}"#, "name: a scrub has no such thing; leave it out"),
+            (
+                r#"{"kind":"verify"}"#,
+                "members: nothing is given; name the disks in the order of the array, that of this task first",
+            ),
+            (
+                r#"{"kind":"verify","members":["e","d"]}"#,
+                "members: \"e\" is first; name the disks in the order of the array, that of this task first",
+            ),
+            (
+                r#"{"kind":"verify","members":["d","e","d"]}"#,
+                "members: \"d\" is given twice; name each disk once",
+            ),
+            (r#"{"kind":"verify","members":["d"]}"#, "members: 1; give 2 to 255"),
+            (
+                r#"{"kind":"verify","members":["d","e"],"chunk_sectors":8}"#,
+                "chunk_sectors: a mirror has no such thing; leave it out, or give the array's kind",
+            ),
+            (
+                r#"{"kind":"verify","members":["d","e","f","g"],"array":"raid6"}"#,
+                "chunk_sectors: nothing is given; give the chunk of the array (`mdadm --detail` shows it)",
+            ),
+            (
+                r#"{"kind":"verify","members":["d","e","f","g"],"array":"raid6","chunk_sectors":8,"block_sectors":3}"#,
+                "block_sectors: 3 in chunks of 8; give a number that divides the chunk",
+            ),
+            (
+                r#"{"kind":"verify","members":["d","e"],"offset_lbn":1000}"#,
+                "first_lbn: 1000 on a disk of 1000 sectors; give an LBN of the disk",
+            ),
+            (r#"{"kind":"scrub","members":["d","e"]}"#, "members: a scrub has no such thing; leave it out"),
+            (r#"{"kind":"backup"}"#, "to: nothing is given; name a file"),
+            (r#"{"kind":"backup","to":"a"}"#, "to: a; give a path that begins with /"),
+            (r#"{"kind":"restore"}"#, "from: nothing is given; name the images"),
+            (r#"{"kind":"restore","from":["x"]}"#, "from: x; give a path that begins with /"),
+            (
+                r#"{"kind":"reorganize","plan":"/a","force":true}"#,
+                "force: a reorganize has no such thing; leave it out",
+            ),
+        ];
+        for (json, said) in mistakes {
+            assert_eq!(refused(json), said);
+        }
+        let strange =
+            serde_json::from_str::<TaskSpec>(r#"{"kind":"scrub","prio":1}"#).unwrap_err().to_string();
+        assert!(strange.starts_with("unknown field `prio`"), "{strange}");
+    }
+}

@@ -1,0 +1,452 @@
+//! The state of a disk's checksum store, and the writes that outdate sums (docs/SCRUB.md).
+//!
+//! A scrub with checksums puts them into a store, a file. From then on, also between scrubs, a write to a block whose
+//! sum may be in the store is held until the store has durably forgotten that sum: a stored sum always matches the last
+//! write. The journal names the store of a disk. If the store fails, or cannot be opened when the daemon begins, the
+//! journal drops it before the next write goes to the disk, and it is never trusted again.
+
+use super::file_request::{FileOp, FileQueue, FileRequest, FileResult};
+use super::routes::Owner;
+use super::table::{Event, SumStore};
+use super::{ANSWER, TaskManager};
+use crate::tasks::job::blocks_of;
+use scheduler::{BlockSet, Sessions};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::path::PathBuf;
+use tracing::{error, info};
+use units::{Instant, LbnRange, Sectors};
+
+/// Blocks of the store: the first, the one after the last.
+type StoreSpan = (u64, u64);
+
+/// The most blocks that a store forgets with one request, about a thousand pages of it: a discard of the whole disk
+/// takes many requests, each of which is answered in time.
+const MOST_FORGOTTEN: u64 = 1 << 20;
+
+/// A store that learns of the disk's writes.
+#[derive(Debug)]
+struct WatchedStore {
+    block: Sectors,
+    /// The blocks whose sums it may hold.
+    maybe: BlockSet,
+    /// The blocks that it is being requested to forget, and those of the next request.
+    forgetting: Vec<StoreSpan>,
+    next: Vec<StoreSpan>,
+    /// When that request was made.
+    since: Instant,
+}
+
+#[derive(Debug, Default)]
+enum StoreState {
+    #[default]
+    None,
+    Kept(WatchedStore),
+    /// The store is dropped: writes wait until the journal says so, with that entry and the time since when.
+    Leaving(u64, Instant),
+}
+
+/// The state of writes that a scrub with checksums needs.
+#[derive(Debug)]
+struct Watch {
+    /// The number of the task.
+    id: u64,
+    block: Sectors,
+    /// Blocks that were written, or began to be, since the scrub last asked for them.
+    touched: BlockSet,
+}
+
+/// The checksums of a disk.
+#[derive(Debug, Default)]
+pub(crate) struct DiskSums {
+    state: StoreState,
+    watch: Option<Watch>,
+    /// Foreground writes in flight.
+    writing: Vec<LbnRange>,
+    /// Blocks of tasks and sessions that will be written.
+    given: BTreeMap<Owner, BTreeSet<(u64, u64)>>,
+    /// The number of times that a write began or ended.
+    writes: u64,
+    /// A store that has been opened for a task; the task may begin when that entry is durable.
+    ready: Option<(u64, u64)>,
+}
+
+impl DiskSums {
+    /// Records writes for a task from here on.
+    pub fn watch(&mut self, id: u64, block: Sectors, capacity: Sectors) {
+        let blocks = capacity.get().div_ceil(block.get().max(1));
+        self.watch = Some(Watch { id, block, touched: BlockSet::empty(blocks) });
+    }
+
+    /// Ends the recording for a task that is over.
+    fn unwatch(&mut self, id: u64) {
+        if self.is_of(id) {
+            self.watch = None;
+        }
+    }
+
+    fn is_of(&self, id: u64) -> bool {
+        self.watch.as_ref().is_some_and(|watch| watch.id == id)
+    }
+
+    /// Returns the ranges of the writes in flight, of clients and of tasks and sessions.
+    pub fn in_flight(&self) -> Vec<LbnRange> {
+        let given = self.given.values().flatten();
+        let given = given.map(|(start, len)| LbnRange::new(units::Lbn::new(*start), Sectors::new(*len)));
+        self.writing.iter().copied().chain(given).collect()
+    }
+
+    /// Returns the number of times that a write began or ended.
+    pub fn writes(&self) -> u64 {
+        self.writes
+    }
+
+    /// Returns whether a block has had no write since the scrub [asked for it](Self::ask_again), and has none in flight
+    /// or waiting.
+    pub fn is_quiet(&self, block: u64) -> bool {
+        let Some(watch) = &self.watch else { return false };
+        let of = |range: LbnRange| {
+            let (first, end) = blocks_of(range, watch.block, watch.touched.blocks());
+            (first..end).contains(&block)
+        };
+        let given = |&(start, len): &(u64, u64)| of(LbnRange::new(units::Lbn::new(start), Sectors::new(len)));
+        let client_log = match &self.state {
+            StoreState::Kept(kept) => {
+                kept.forgetting.iter().chain(&kept.next).any(|(first, end)| (*first..*end).contains(&block))
+            }
+            StoreState::None | StoreState::Leaving(..) => true,
+        };
+        !client_log
+            && !watch.touched.contains(block)
+            && !self.writing.iter().any(|range| of(*range))
+            && !self.given.values().flatten().any(given)
+    }
+
+    /// Records that a block is read again, so that earlier writes do not matter. Returns whether it has no write in
+    /// flight now.
+    pub fn ask_again(&mut self, block: u64) -> bool {
+        if let Some(watch) = &mut self.watch {
+            watch.touched.remove(block);
+        }
+        self.is_quiet(block)
+    }
+
+    /// Records that the store will know a block.
+    pub fn recorded(&mut self, block: u64) {
+        if let StoreState::Kept(kept) = &mut self.state {
+            kept.maybe.insert(block);
+        }
+    }
+
+    fn touch(&mut self, range: LbnRange) {
+        self.writes += 1;
+        if let Some(watch) = &mut self.watch {
+            let (first, end) = blocks_of(range, watch.block, watch.touched.blocks());
+            for block in first..end {
+                let _ = watch.touched.insert(block);
+            }
+        }
+    }
+
+    fn hold(&mut self, range: LbnRange, file_requests: &mut VecDeque<FileRequest>, now: Instant) -> bool {
+        let kept = match &mut self.state {
+            StoreState::None => return false,
+            StoreState::Leaving(..) => return true,
+            StoreState::Kept(kept) => kept,
+        };
+        let (first, end) = blocks_of(range, kept.block, kept.maybe.blocks());
+        let pending = || kept.forgetting.iter().chain(&kept.next);
+        let known = |from| kept.maybe.next(from).filter(|block| *block < end);
+        let Some(mut at) = known(first) else {
+            return pending().any(|(from, to)| *from < end && first < *to);
+        };
+        while let Some((_, to)) = pending().find(|(from, to)| (*from..*to).contains(&at)) {
+            let Some(rest) = known(*to) else { return true };
+            at = rest;
+        }
+        kept.next.push((at, end));
+        kept.forget(file_requests, now);
+        true
+    }
+}
+
+impl WatchedStore {
+    /// Orders the store to forget the next blocks, many at a time: one sync serves many writes.
+    fn forget(&mut self, file_requests: &mut VecDeque<FileRequest>, now: Instant) {
+        if self.forgetting.is_empty() && !self.next.is_empty() {
+            (self.forgetting, self.since) = (Vec::new(), now);
+            let mut room = MOST_FORGOTTEN;
+            while let Some((first, end)) = self.next.first_mut()
+                && room > 0
+            {
+                let stop = first.saturating_add(room).min(*end);
+                self.forgetting.push((*first, stop));
+                room -= stop.saturating_sub(*first);
+                *first = stop;
+                if stop >= *end {
+                    self.next.remove(0);
+                }
+            }
+            file_requests.push_back(FileRequest {
+                queue: FileQueue::Sums,
+                op: FileOp::Forget(self.forgetting.clone()),
+            });
+        }
+    }
+}
+
+impl TaskManager {
+    /// Opens the store of the former run again, before any client can write.
+    pub(super) fn begin_sums(&mut self) {
+        let Some(store) = self.table.sums().cloned() else { return };
+        self.keep_sums(&store, BlockSet::full);
+        let SumStore { path, block, .. } = store;
+        let op = self.open_sums(None, path, Sectors::new(block), 0, false);
+        self.file_requests.push_back(FileRequest { queue: FileQueue::Sums, op });
+        self.send_file_requests();
+    }
+
+    /// Returns the request to open a store, for a task or as the journal names it.
+    fn open_sums(&self, task: Option<u64>, path: PathBuf, block: Sectors, id: u64, anew: bool) -> FileOp {
+        let disk = self.config.disk.clone();
+        let known = self.table.sums().map(|store| (store.path.clone(), store.id));
+        FileOp::OpenSums(Box::new(super::file_request::OpenSums { task, path, block, known, id, anew, disk }))
+    }
+
+    fn keep_sums(&mut self, store: &SumStore, maybe: impl FnOnce(u64) -> BlockSet) {
+        let block = Sectors::new(store.block.max(1));
+        let blocks = self.config.disk.capacity.get().div_ceil(block.get());
+        let kept = WatchedStore {
+            block,
+            maybe: maybe(blocks),
+            forgetting: Vec::new(),
+            next: Vec::new(),
+            since: self.now,
+        };
+        self.sums.state = StoreState::Kept(kept);
+    }
+
+    /// Opens the store of a task.
+    pub(super) fn want_sums(&mut self, id: u64, path: PathBuf, block: Sectors, number: u64, anew: bool) {
+        if self.table.sums().is_none() && matches!(self.sums.state, StoreState::Kept(_)) {
+            // The old store was given up when the task was created, and by now the journal says so.
+            self.sums.state = StoreState::None;
+        }
+        let op = self.open_sums(Some(id), path, block, number, anew);
+        self.file_requests.push_back(FileRequest { queue: FileQueue::Sums, op });
+    }
+
+    /// Returns whether a write has to wait for the store.
+    pub(super) fn hold_for_sums(&mut self, range: LbnRange) -> bool {
+        let held = self.sums.hold(range, &mut self.file_requests, self.now);
+        self.send_file_requests();
+        held
+    }
+
+    /// Records that a write of the foreground goes to the disk.
+    pub(crate) fn writing(&mut self, range: LbnRange) {
+        self.sums.touch(range);
+        self.sums.writing.push(range);
+    }
+
+    /// Records that it is over, whether it succeeded or failed.
+    pub(crate) fn wrote(&mut self, range: LbnRange) {
+        self.sums.touch(range);
+        if let Some(at) = self.sums.writing.iter().position(|other| *other == range) {
+            self.sums.writing.swap_remove(at);
+        }
+    }
+
+    /// Records that a block of a task or session will be written.
+    pub(super) fn gave(&mut self, owner: Owner, range: LbnRange) {
+        self.sums.touch(range);
+        self.sums.given.entry(owner).or_default().insert((range.start().get(), range.len().get()));
+    }
+
+    /// Records that it was written.
+    pub(super) fn took(&mut self, owner: Owner, range: LbnRange) {
+        self.sums.touch(range);
+        let (start, end) = (range.start().get(), range.start().get().saturating_add(range.len().get()));
+        if let Some(given) = self.sums.given.get_mut(&owner) {
+            given.retain(|(from, len)| *from < start || from.saturating_add(*len) > end);
+        }
+    }
+
+    /// Records that this owner will give no more blocks.
+    pub(super) fn gone(&mut self, owner: Owner) {
+        for (start, len) in self.sums.given.remove(&owner).unwrap_or_default() {
+            self.sums.touch(LbnRange::new(units::Lbn::new(start), Sectors::new(len)));
+        }
+        if let Owner::Task(id) = owner {
+            self.sums.unwatch(id);
+            self.sums.ready = self.sums.ready.filter(|(_, of)| *of != id);
+        }
+    }
+
+    /// Handles the reply to a request to the store.
+    pub(super) fn sums_done(&mut self, sessions: &mut dyn Sessions, result: FileResult) {
+        match result {
+            FileResult::Forgotten => {
+                if let StoreState::Kept(kept) = &mut self.sums.state {
+                    for (first, end) in std::mem::take(&mut kept.forgetting) {
+                        kept.maybe.remove_range(first, end);
+                    }
+                    kept.forget(&mut self.file_requests, self.now);
+                }
+                self.send_file_requests();
+            }
+            FileResult::SumsOpened { task, path, id, empty } => {
+                self.opened_sums(sessions, task, path, id, empty)
+            }
+            FileResult::SumsRefused { task: None, why } => {
+                self.leave_sums(sessions, &format!("the checksums of this disk are given up: {why}"));
+            }
+            FileResult::SumsRefused { task: Some(id), why } => {
+                self.forward_sums(sessions, id, FileResult::Refused(why))
+            }
+            FileResult::Trouble(why) => {
+                let why =
+                    format!("the checksum store has failed, and nothing in it is believed any more: {why}");
+                self.leave_sums(sessions, &why);
+            }
+            result => {
+                if let Some(id) = self.sums.watch.as_ref().map(|watch| watch.id) {
+                    self.forward_sums(sessions, id, result);
+                }
+            }
+        }
+    }
+
+    fn forward_sums(&mut self, sessions: &mut dyn Sessions, id: u64, result: FileResult) {
+        self.with(sessions, id, |live, cx| live.job.file_done(cx, true, result));
+        self.settle(sessions, id);
+    }
+
+    fn opened_sums(
+        &mut self,
+        sessions: &mut dyn Sessions,
+        task: Option<u64>,
+        path: PathBuf,
+        id: u64,
+        empty: bool,
+    ) {
+        let watched = self.sums.watch.as_ref().map(|watch| (watch.id, watch.block.get()));
+        let Some((task, block)) = watched.filter(|(of, _)| Some(*of) == task) else { return };
+        let store = SumStore { path, id, block };
+        let same = self.table.sums() == Some(&store) && matches!(self.sums.state, StoreState::Kept(_));
+        if same {
+            self.forward_sums(sessions, task, FileResult::SumsReady);
+            return;
+        }
+        info!(disk = self.config.disk.name, store = %store.path.display(), "checksums are kept");
+        self.keep_sums(&store, if empty { BlockSet::empty } else { BlockSet::full });
+        let seq = self.note(Event::Sums { store: Some(store) });
+        self.sums.ready = Some((seq, task));
+    }
+
+    /// Drops the store. Writes wait until the journal says so.
+    fn leave_sums(&mut self, sessions: &mut dyn Sessions, why: &str) {
+        if matches!(self.sums.state, StoreState::Kept(_)) {
+            error!(disk = self.config.disk.name, why, "no checksums");
+            // The entry may have been removed just now, for another store to begin.
+            let seq = match self.table.sums() {
+                Some(_) => self.note(Event::Sums { store: None }),
+                None => self.seq,
+            };
+            self.sums.state =
+                if seq <= self.durable { StoreState::None } else { StoreState::Leaving(seq, self.now) };
+        }
+        if let Some(id) = self.sums.watch.as_ref().map(|watch| watch.id) {
+            self.forward_sums(sessions, id, FileResult::Refused(why.to_owned()));
+        }
+    }
+
+    /// Gives up a store, or the journal entry that drops it, after a while: both may hang with their file system, and
+    /// for ever if that is on this very disk. No write may wait for ever.
+    pub(super) fn give_up_sums(&mut self, sessions: &mut dyn Sessions) {
+        match &self.sums.state {
+            StoreState::Kept(kept) if !kept.forgetting.is_empty() && kept.since + ANSWER <= self.now => {
+                let (place, s) =
+                    (self.table.sums().map(|s| s.path.display().to_string()), ANSWER.as_secs_f64());
+                let why = format!(
+                    "{}: the checksum store has not answered for {s:.0} s, and nothing in it is believed any more; put it on \
+                     another device, never on this disk itself",
+                    place.unwrap_or_default()
+                );
+                self.leave_sums(sessions, &why);
+            }
+            StoreState::Leaving(_, since) if *since + ANSWER <= self.now => {
+                error!(
+                    disk = self.config.disk.name,
+                    "the state directory does not answer: after a restart the \
+                    checksum store may be believed again; remove it then"
+                );
+                self.sums.state = StoreState::None;
+            }
+            _ => {}
+        }
+    }
+
+    /// Handles the journal's being durable up to an entry, or its failure.
+    pub(super) fn journaled_sums(&mut self, sessions: &mut dyn Sessions, seq: u64, failed: bool) {
+        match self.sums.state {
+            // A journal that cannot be written must not stop the disk for ever either.
+            StoreState::Leaving(at, _) if failed || at <= seq => self.sums.state = StoreState::None,
+            _ => {}
+        }
+        if let Some((at, id)) = self.sums.ready
+            && at <= seq
+            && !failed
+        {
+            self.sums.ready = None;
+            self.forward_sums(sessions, id, FileResult::SumsReady);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::manager::tests::manager_config;
+
+    fn range(start: u64, len: u64) -> LbnRange {
+        LbnRange::new(units::Lbn::new(start), Sectors::new(len))
+    }
+
+    /// A write in flight carries bytes that the scrub has not read.
+    #[test]
+    fn no_sum_is_recorded_of_a_block_that_is_being_written() {
+        let mut manager = TaskManager::open(manager_config(), Default::default()).unwrap();
+        let capacity = manager.config.disk.capacity;
+        manager.sums.watch(1, Sectors::new(8), capacity);
+        let store = SumStore { path: "/sums".into(), id: 1, block: 8 };
+        assert!(!manager.sums.is_quiet(3), "there is no store");
+        manager.keep_sums(&store, BlockSet::empty);
+        assert!(manager.sums.is_quiet(3));
+        let (client, task) = (Owner::Client(7), Owner::Task(7));
+        type Step = fn(&mut TaskManager, Owner);
+        let ways: [(Step, Step); 3] = [
+            (
+                |manager, owner| manager.gave(owner, range(30, 2)),
+                |manager, owner| manager.took(owner, range(24, 16)),
+            ),
+            (|manager, owner| manager.gave(owner, range(30, 2)), |manager, owner| manager.gone(owner)),
+            (|manager, _| manager.writing(range(30, 3)), |manager, _| manager.wrote(range(30, 3))),
+        ];
+        for (owner, (begin, end)) in [client, task].into_iter().flat_map(|owner| ways.map(|way| (owner, way)))
+        {
+            begin(&mut manager, owner);
+            assert!(!manager.sums.is_quiet(3) && manager.sums.is_quiet(2) && manager.sums.is_quiet(5));
+            assert!(!manager.sums.ask_again(3), "it goes on, however often it is read");
+            end(&mut manager, owner);
+            assert!(!manager.sums.is_quiet(3), "what was read before is old");
+            assert!(manager.sums.ask_again(3) && manager.sums.is_quiet(3));
+            manager.sums.ask_again(4);
+        }
+        let file_requests = manager.file_requests.len();
+        assert!(!manager.hold_for_sums(range(24, 8)), "it is not in the store");
+        manager.sums.recorded(3);
+        assert!(manager.hold_for_sums(range(26, 1)) && !manager.sums.is_quiet(3), "it is being forgotten");
+        assert!(manager.hold_for_sums(range(26, 1)));
+        assert_eq!(manager.file_requests.len(), file_requests + 1, "once");
+    }
+}

@@ -1,0 +1,146 @@
+//! The calls of operators: scrubs that overlap, backups that are cancelled, memory of tasks that are over.
+
+use super::images::backup;
+use super::memory::below;
+use super::rig::Rig;
+use crate::manager::file_request::FileQueue;
+use crate::manager::spec::{TaskKind, TaskSpec};
+use crate::manager::status::Outcome;
+use crate::manager::table::TaskState;
+use crate::manager::{MOST_REMEMBERED, ManagerError};
+use units::Duration;
+use workload::random::Stream;
+
+const IMAGE: &str = "/backups/image";
+
+fn scrub(first: u64, sectors: u64) -> TaskSpec {
+    let (first_lbn, sectors) = (Some(first), Some(sectors));
+    TaskSpec { first_lbn, sectors, block_sectors: Some(8), ..TaskSpec::new(TaskKind::Scrub) }
+}
+
+fn outcome(rig: &mut Rig, kind: TaskKind) -> Outcome {
+    rig.call(|manager, _| manager.outcomes()).into_iter().find(|(of, _)| *of == kind).unwrap().1
+}
+
+#[test]
+fn a_scrub_of_sectors_that_another_scrub_reads_is_refused() {
+    let mut rig = Rig::new();
+    let first = rig.start(scrub(80, 80));
+    for (from, sectors) in [(80, 80), (0, 81), (159, 1), (100, 8), (0, 800)] {
+        let refused = rig.call(|manager, _| manager.start(scrub(from, sectors))).unwrap_err();
+        let said = "scrub 1 of LBNs 80 to 160 is ";
+        assert!(matches!(&refused, ManagerError::Busy(why) if why.starts_with(said)), "{refused}");
+    }
+    let beside = [rig.start(scrub(0, 80)), rig.start(scrub(160, 80))];
+    for id in [first].into_iter().chain(beside) {
+        assert_eq!(rig.run(id), TaskState::Done);
+    }
+    rig.start(scrub(0, 800));
+}
+
+#[test]
+fn a_cancelled_backup_leaves_no_file_at_whatever_moment() {
+    let mut chance = Stream::new(11, "cancel");
+    for round in 0..12 {
+        let mut rig = Rig::new();
+        let id = rig.start(backup());
+        for _ in 0..below(&mut chance, 400) {
+            rig.step();
+        }
+        if rig.task(id).state.is_over() {
+            continue;
+        }
+        // The target is unreachable for a moment, or for good.
+        if round % 3 == 0 {
+            rig.call(|manager, s| manager.pause(s, id)).unwrap();
+        }
+        rig.call(|manager, s| manager.cancel(s, id)).unwrap();
+        if round % 2 == 0 {
+            rig = rig.crash(Some(&mut chance));
+        }
+        rig.run_for(Duration::from_secs(1));
+        let task = rig.task(id);
+        if task.state == TaskState::Cancelled {
+            assert_eq!((rig.files.get(IMAGE), task.reason), (None, None), "round {round}");
+            let again = rig.start(backup());
+            assert_eq!(rig.run(again), TaskState::Done);
+            assert!(rig.files.get(IMAGE).is_some());
+            continue;
+        }
+        // The power failed before the journal recorded the end: the task goes on, and its file is complete in the end.
+        assert_eq!(rig.run(id), TaskState::Done);
+    }
+}
+
+#[test]
+fn a_file_that_a_cancelled_backup_did_not_make_stays() {
+    let mut rig = Rig::new();
+    rig.files.put(IMAGE, b"something else");
+    rig.hangs = vec![FileQueue::Target(1)];
+    let id = rig.start(backup());
+    rig.run_for(Duration::from_millis(400));
+    rig.call(|manager, s| manager.cancel(s, id)).unwrap();
+    rig.hangs.clear();
+    rig.run_for(Duration::from_secs(1));
+    assert_eq!(rig.files.get(IMAGE).as_deref(), Some(&b"something else"[..]));
+}
+
+#[test]
+fn a_cancel_is_over_when_the_file_is_gone() {
+    let mut rig = Rig::new();
+    let id = rig.start(backup());
+    rig.run_for(Duration::from_millis(400));
+    rig.hangs = vec![FileQueue::Target(id)];
+    rig.call(|manager, s| manager.cancel(s, id)).unwrap();
+    let told = std::sync::Arc::new(std::sync::Mutex::new(false));
+    let heard = told.clone();
+    rig.call(|manager, _| manager.when_discarded(id, Box::new(move |_| *heard.lock().unwrap() = true)));
+    rig.run_for(Duration::from_secs(1));
+    assert!(!*told.lock().unwrap() && rig.files.get(IMAGE).is_some());
+    rig.hangs.clear();
+    rig.run_for(Duration::from_secs(1));
+    assert!(*told.lock().unwrap() && rig.files.get(IMAGE).is_none());
+}
+
+#[test]
+fn with_force_a_backup_overwrites_an_existing_file() {
+    let mut rig = Rig::new();
+    rig.files.put(IMAGE, &[7; 100_000]);
+    let refused = rig.start(backup());
+    assert_eq!(rig.run(refused), TaskState::Failed);
+    assert!(rig.task(refused).reason.unwrap().ends_with("name a new file, or say force"));
+    let forced = rig.start(TaskSpec { force: true, ..backup() });
+    rig.run_for(Duration::from_millis(300));
+    // After a kill the task continues its own file and does not begin again.
+    let done = rig.task(forced).done;
+    rig = rig.crash(None);
+    assert!(rig.task(forced).done >= done);
+    assert_eq!(rig.run(forced), TaskState::Done);
+    assert_ne!(rig.files.get(IMAGE).unwrap()[..4], [7; 4]);
+}
+
+#[test]
+fn the_last_success_and_failure_of_each_kind_are_remembered_over_restarts() {
+    let mut rig = Rig::new();
+    assert_eq!(outcome(&mut rig, TaskKind::Backup), Outcome::default());
+    rig.files.put(IMAGE, b"something else");
+    let failed = rig.start(backup());
+    assert_eq!(rig.run(failed), TaskState::Failed);
+    let backups = outcome(&mut rig, TaskKind::Backup);
+    assert_eq!((backups.failed, backups.last_success_unix_ms), (1, None));
+    rig.run_for(Duration::from_secs(1));
+    let done = rig.start(scrub(0, 8));
+    assert_eq!(rig.run(done), TaskState::Done);
+    let scrubs = outcome(&mut rig, TaskKind::Scrub);
+    assert!(scrubs.last_success_unix_ms > backups.last_failure_unix_ms);
+    for _ in 0..MOST_REMEMBERED + 5 {
+        let id = rig.start(scrub(0, 8));
+        rig.call(|manager, s| manager.cancel(s, id)).unwrap();
+    }
+    let mut rig = rig.crash(None);
+    let tasks = rig.call(|manager, _| manager.tasks());
+    assert_eq!(tasks.len(), MOST_REMEMBERED);
+    assert_eq!((tasks[0].id, tasks[1].id), (failed, done));
+    assert_eq!(outcome(&mut rig, TaskKind::Scrub), scrubs);
+    assert_eq!(outcome(&mut rig, TaskKind::Backup), Outcome { failed: 0, ..backups });
+}

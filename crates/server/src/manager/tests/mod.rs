@@ -1,0 +1,21 @@
+#![allow(clippy::unwrap_used)] // helpers of tests stand outside test functions
+
+mod calls;
+mod damage;
+mod damage_on_disk;
+mod histories;
+mod images;
+#[path = "../../../tests/server/support/log.rs"]
+#[allow(unreachable_pub, dead_code)]
+mod log;
+pub(crate) mod memory;
+mod moves;
+mod rig;
+mod snapshots;
+mod sums;
+mod tasks;
+
+/// Returns the configuration of a small disk.
+pub(super) fn manager_config() -> super::ManagerConfig {
+    rig::manager_config(&rig::drive(), 1 << 20, 7)
+}

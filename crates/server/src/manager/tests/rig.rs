@@ -1,0 +1,377 @@
+//! A task manager on a simulated drive, with files in memory, a foreground, and power cuts.
+
+use super::memory::MemoryFiles;
+use crate::disk::{BackgroundTerms, Fence};
+use crate::manager::budget::Budget;
+use crate::manager::file_request::{FileQueue, FileReply, FileRequest};
+use crate::manager::permits::Permits;
+use crate::manager::spec::{DiskFacts, TaskSpec};
+use crate::manager::status::TaskStatus;
+use crate::manager::table::TaskState;
+use crate::manager::{ManagerConfig, TaskManager};
+use crate::tasks::journal;
+use crate::tasks::worker::FileWorker;
+use model::{DriveModel, Profile};
+use scheduler::{Config, IdleTime};
+use sim::{Place, Platters, Volume};
+use std::collections::{BTreeMap, VecDeque};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use units::{Bytes, Duration, Instant, Lbn, LbnRange, RequestId, Sectors};
+use workload::random::Stream;
+
+pub const SECTOR: usize = 512;
+pub const STATE: &str = "/state";
+
+pub struct Rig {
+    pub volume: Volume,
+    pub manager: Place<TaskManager>,
+    pub files: MemoryFiles,
+    pub drive: Arc<DriveModel>,
+    workers: BTreeMap<FileQueue, FileWorker>,
+    /// Orders that were not carried out yet.
+    file_requests: VecDeque<FileRequest>,
+    /// The number of file operations executed in a step: low for a slow file system, 0 for one that hangs.
+    pub pace: usize,
+    /// Queues whose files hang: their operations are not executed.
+    pub hangs: Vec<FileQueue>,
+    held: VecDeque<(LbnRange, Vec<u8>)>,
+    in_flight: BTreeMap<RequestId, (LbnRange, Vec<u8>)>,
+    /// The disk's content from the clients' point of view.
+    pub now: Vec<u8>,
+    pub keep: u64,
+    /// Writes that were refused by a fence.
+    pub refused: u64,
+    /// Whether the drive has a cache and may lose at a power cut the writes since the last flush. The old contents are
+    /// remembered in order.
+    pub caches: bool,
+    cached: Vec<(LbnRange, Vec<u8>)>,
+    /// The number of steps that a flush takes.
+    pub flush_steps: usize,
+    /// Flushes under way: the steps left, and how many of the cached writes are durable when it ends.
+    flushes: VecDeque<(usize, usize)>,
+    ticked: Instant,
+    writes: u64,
+    cuts: u128,
+}
+
+pub fn drive() -> Arc<DriveModel> {
+    let toml = include_str!("../../../../model/tests/data/tiny.toml");
+    Arc::new(DriveModel::from_profile(&Profile::from_toml(toml, "tiny.toml").unwrap()).unwrap())
+}
+
+pub fn range(start: u64, len: u64) -> LbnRange {
+    LbnRange::new(Lbn::new(start), Sectors::new(len))
+}
+
+pub fn manager_config(drive: &DriveModel, keep: u64, seed: u128) -> ManagerConfig {
+    let disk = DiskFacts {
+        name: "tiny".into(),
+        capacity: drive.layout().capacity(),
+        sector_bytes: Bytes::new(SECTOR as u64),
+        own: vec!["/disk".into()],
+    };
+    ManagerConfig {
+        disk,
+        keep_bytes_max: keep,
+        background: BackgroundTerms::default(),
+        seed,
+        device: None,
+        permits: Permits::default(),
+        memory: Budget::default(),
+    }
+}
+
+impl Rig {
+    /// Returns a drive on which each sector holds its own address.
+    pub fn new() -> Self {
+        let drive = drive();
+        let capacity = drive.layout().capacity().get();
+        let bytes: Vec<u8> = (0..capacity).flat_map(|lbn| stamp(lbn, 0)).collect();
+        let mut platters = Platters::blank(&drive);
+        platters.medium_mut().write(range(0, capacity), &bytes).unwrap();
+        Self::over(drive, platters, MemoryFiles::default(), bytes, Instant::ZERO, 1 << 30, 7)
+    }
+
+    /// Returns the same with a limit on running scrubs.
+    pub fn with_permits(most: usize) -> Self {
+        let mut rig = Self::new();
+        rig.call(|manager, _| manager.set_permits(Permits::at_most(most)));
+        rig
+    }
+
+    fn over(
+        drive: Arc<DriveModel>,
+        platters: Platters,
+        files: MemoryFiles,
+        now: Vec<u8>,
+        at: Instant,
+        keep: u64,
+        seed: u128,
+    ) -> Self {
+        let config = Config { idle: Some(IdleTime::default()), ..Config::default() };
+        let mut volume = Volume::starting_at(at, Arc::clone(&drive), config, platters).unwrap();
+        let journal = journal::open(&files, Path::new(STATE)).unwrap();
+        let manager = volume.host(TaskManager::open(manager_config(&drive, keep, seed), journal).unwrap());
+        let mut rig = Self {
+            volume,
+            manager,
+            files,
+            drive,
+            workers: BTreeMap::new(),
+            file_requests: VecDeque::new(),
+            pace: usize::MAX,
+            hangs: Vec::new(),
+            held: VecDeque::new(),
+            in_flight: BTreeMap::new(),
+            now,
+            keep,
+            refused: 0,
+            caches: false,
+            cached: Vec::new(),
+            flush_steps: 0,
+            flushes: VecDeque::new(),
+            ticked: at,
+            writes: 0,
+            cuts: seed,
+        };
+        rig.volume.call(manager, |manager, sessions| manager.begin(sessions, at, ms(at))).unwrap();
+        rig.serve();
+        rig
+    }
+
+    pub fn call<R>(&mut self, call: impl FnOnce(&mut TaskManager, &mut dyn scheduler::Sessions) -> R) -> R {
+        let told = self.volume.call(self.manager, call).unwrap();
+        self.serve();
+        told
+    }
+
+    pub fn start(&mut self, spec: TaskSpec) -> u64 {
+        self.call(|manager, _| manager.start(spec)).unwrap().0
+    }
+
+    pub fn task(&self, id: u64) -> TaskStatus {
+        self.volume.app(self.manager).unwrap().task(id).unwrap()
+    }
+
+    /// Executes file operations and retries held writes, as long as there is progress.
+    pub fn serve(&mut self) {
+        for _ in 0..self.pace {
+            self.take_file_requests();
+            let next =
+                self.file_requests.iter().position(|file_request| !self.hangs.contains(&file_request.queue));
+            let Some(FileRequest { queue, op }) = next.and_then(|at| self.file_requests.remove(at)) else {
+                break;
+            };
+            let files = Arc::new(self.files.clone());
+            let worker = self
+                .workers
+                .entry(queue)
+                .or_insert_with(|| FileWorker::new(queue, files, PathBuf::from(STATE)));
+            if let Some(result) = worker.execute(op) {
+                let now = self.volume.now();
+                self.volume
+                    .call(self.manager, |manager, s| manager.file_done(s, FileReply { queue, result }, now))
+                    .unwrap();
+            }
+        }
+        let busy = self.in_flight.values().map(|(range, _)| *range);
+        let busy: Vec<LbnRange> = busy.filter(|range| self.fenced(*range) != Fence::Open).collect();
+        if busy.is_empty() && self.volume.app(self.manager).unwrap().wants_clear() {
+            self.volume.call(self.manager, |manager, s| manager.clear(s)).unwrap();
+        }
+        self.take_file_requests();
+        let flush = self.volume.call(self.manager, |manager, _| manager.wants_flush()).unwrap();
+        if flush {
+            self.flushes.push_back((self.flush_steps, self.cached.len()));
+        }
+        if self.flushes.front().is_some_and(|(steps, _)| *steps == 0) {
+            self.end_flush();
+            return self.serve();
+        }
+        for (range, bytes) in std::mem::take(&mut self.held) {
+            self.offer(range, bytes);
+        }
+    }
+
+    pub fn is_flushing(&self) -> bool {
+        !self.flushes.is_empty()
+    }
+
+    /// Ends the oldest flush: the writes that were cached when it began are durable.
+    fn end_flush(&mut self) {
+        let Some((_, durable)) = self.flushes.pop_front() else { return };
+        self.cached.drain(..durable);
+        self.flushes.iter_mut().for_each(|(_, later)| *later -= durable);
+        self.volume.call(self.manager, |manager, s| manager.flushed(s, &Ok(()))).unwrap();
+    }
+
+    fn fenced(&self, range: LbnRange) -> Fence {
+        self.volume.app(self.manager).unwrap().fenced(range)
+    }
+
+    fn take_file_requests(&mut self) {
+        while let Some(file_request) =
+            self.volume.call(self.manager, |manager, _| manager.next_file_request()).unwrap()
+        {
+            self.file_requests.push_back(file_request);
+        }
+    }
+
+    fn offer(&mut self, range: LbnRange, bytes: Vec<u8>) {
+        // As in the disk, overlapping requests go in order of arrival.
+        let behind = self.held.iter().any(|(other, _)| other.overlaps(range));
+        let under_way = self.in_flight.values().any(|(other, _)| other.overlaps(range));
+        let fence = self.fenced(range);
+        if fence == Fence::Closed && !behind && !under_way {
+            self.refused += 1;
+            return;
+        }
+        let held = fence == Fence::Wait
+            || behind
+            || under_way
+            || self.volume.call(self.manager, |manager, s| manager.hold(s, range)).unwrap();
+        if held {
+            self.held.push_back((range, bytes));
+        } else {
+            self.volume.call(self.manager, |manager, _| manager.writing(range)).unwrap();
+            let id = self.volume.submit_write(range, bytes.clone()).unwrap();
+            self.in_flight.insert(id, (range, bytes));
+        }
+    }
+
+    /// Writes as a client.
+    pub fn write(&mut self, range: LbnRange) {
+        self.writes += 1;
+        let lbns = range.start().get()..range.end().get();
+        let bytes: Vec<u8> = lbns.flat_map(|lbn| stamp(lbn, self.writes)).collect();
+        self.offer(range, bytes);
+        self.serve();
+    }
+
+    pub fn read(&mut self, range: LbnRange) {
+        self.volume.submit_read(range).unwrap();
+    }
+
+    /// Returns the number of writes that clients wait for.
+    pub fn outstanding(&self) -> usize {
+        self.held.len() + self.in_flight.len()
+    }
+
+    /// Returns the writes that clients wait for.
+    pub fn waiting(&self) -> impl Iterator<Item = (LbnRange, &[u8])> {
+        self.held.iter().chain(self.in_flight.values()).map(|(range, bytes)| (*range, &bytes[..]))
+    }
+
+    /// Handles the next event, or a tick. Returns whether there was an event other than a tick.
+    pub fn step(&mut self) -> bool {
+        let due = self.ticked + Duration::from_millis(200);
+        let next = self.volume.next_at().filter(|at| *at <= due);
+        match next {
+            Some(_) => drop(self.volume.step().unwrap()),
+            None => {
+                self.volume.run_until(due).unwrap();
+                self.ticked = due;
+                let harm = self.volume.core().harm();
+                self.volume.call(self.manager, |manager, s| manager.tick(s, due, ms(due), harm)).unwrap();
+            }
+        }
+        while let Some(done) = self.volume.completion() {
+            if let Some((range, bytes)) = self.in_flight.remove(&done.id) {
+                let at = range.start().get() as usize * SECTOR;
+                if self.caches {
+                    self.cached.push((range, self.now[at..at + bytes.len()].to_vec()));
+                }
+                self.now[at..at + bytes.len()].copy_from_slice(&bytes);
+                self.volume.call(self.manager, |manager, _| manager.wrote(range)).unwrap();
+            }
+        }
+        self.flushes.iter_mut().for_each(|(steps, _)| *steps = steps.saturating_sub(1));
+        self.serve();
+        next.is_some()
+    }
+
+    /// Runs until the task is over or stands still.
+    pub fn run(&mut self, id: u64) -> TaskState {
+        for _ in 0..200_000 {
+            let state = self.task(id).state;
+            if state.is_over() || state == TaskState::Paused {
+                return state;
+            }
+            self.step();
+        }
+        panic!("no end: {:?}", self.task(id));
+    }
+
+    pub fn run_for(&mut self, time: Duration) {
+        let until = self.volume.now() + time;
+        while self.volume.now() < until {
+            self.step();
+        }
+    }
+
+    /// Runs until no client waits.
+    pub fn settle(&mut self) {
+        for _ in 0..100_000 {
+            if self.outstanding() == 0 {
+                return;
+            }
+            self.step();
+        }
+        panic!("{} writes wait for ever", self.held.len());
+    }
+
+    /// Cuts the power, or only kills the daemon; then starts again.
+    pub fn crash(self, power: Option<&mut Stream>) -> Self {
+        let Self {
+            volume, files, drive, mut now, keep, cuts, in_flight, caches, cached, flush_steps, ..
+        } = self;
+        let at = volume.now();
+        let mut platters = volume.power_cut().unwrap();
+        if let Some(chance) = power {
+            files.power_cut(chance);
+            for (range, bytes) in cached.into_iter().rev() {
+                let from = range.start().get() as usize * SECTOR;
+                now[from..from + bytes.len()].copy_from_slice(&bytes);
+                platters.medium_mut().write(range, &bytes).unwrap();
+            }
+        }
+        // The medium decides about writes that were not acknowledged.
+        for (range, bytes) in in_flight.values() {
+            let from = range.start().get() as usize * SECTOR;
+            platters.medium().read(*range, &mut now[from..from + bytes.len()]).unwrap();
+        }
+        let mut rig = Self::over(drive, platters, files, now, at + Duration::from_secs(1), keep, cuts + 1);
+        (rig.caches, rig.flush_steps) = (caches, flush_steps);
+        rig
+    }
+
+    /// Returns the same disk under a new daemon with these files, after a kill.
+    pub fn again(&self, files: MemoryFiles) -> Self {
+        let mut platters = Platters::blank(&self.drive);
+        let bytes = self.medium();
+        platters.medium_mut().write(range(0, (bytes.len() / SECTOR) as u64), &bytes).unwrap();
+        let at = self.volume.now() + Duration::from_secs(1);
+        Self::over(Arc::clone(&self.drive), platters, files, bytes, at, self.keep, self.cuts + 1)
+    }
+
+    pub fn medium(&self) -> Vec<u8> {
+        let mut bytes = vec![0; self.now.len()];
+        self.volume.platters().medium().read(range(0, (bytes.len() / SECTOR) as u64), &mut bytes).unwrap();
+        bytes
+    }
+}
+
+/// Returns a sector that holds its own address and the number of its last write.
+fn stamp(lbn: u64, version: u64) -> [u8; SECTOR] {
+    let mut sector = [0; SECTOR];
+    for (i, chunk) in sector.chunks_mut(16).enumerate() {
+        chunk[..8].copy_from_slice(&lbn.wrapping_mul(0x9e37_79b9).wrapping_add(i as u64).to_le_bytes());
+        chunk[8..].copy_from_slice(&version.to_le_bytes());
+    }
+    sector
+}
+
+fn ms(at: Instant) -> u64 {
+    1_000_000 + at.as_nanos() / 1_000_000
+}

@@ -1,0 +1,321 @@
+//! Snapshots that clients read on a busy drive.
+
+use super::memory::below;
+use super::rig::{Rig, SECTOR, range};
+use super::tasks::access;
+use crate::DiskHooks;
+use crate::manager::ManagerError;
+use crate::manager::spec::{TaskKind, TaskSpec};
+use crate::manager::table::TaskState;
+use device::{Answer, Ask, BackgroundRequest, Failure};
+use sim::Cure;
+use std::collections::BTreeMap;
+use units::{Lbn, LbnRange};
+use workload::random::Stream;
+
+const KEPT: &str = "/state/task-1.kept";
+
+fn nightly() -> TaskSpec {
+    TaskSpec { name: Some("nightly".into()), block_sectors: Some(8), ..TaskSpec::new(TaskKind::Snapshot) }
+}
+
+/// The reads of a client of a snapshot.
+#[derive(Default)]
+struct SnapshotReader {
+    next: u64,
+    waiting: BTreeMap<u64, LbnRange>,
+    read: usize,
+    failed: Vec<String>,
+}
+
+impl SnapshotReader {
+    fn ask(&mut self, rig: &mut Rig, snapshot: u64, range: LbnRange) {
+        self.next += 1;
+        let (id, ask) = (self.next, Ask::Read);
+        let request = BackgroundRequest { id, client: 1, range, ask, snapshot: Some(snapshot) };
+        assert!(rig.call(|manager, s| manager.read_snapshot(s, &request)), "the snapshot is not served");
+        self.waiting.insert(id, range);
+    }
+
+    /// Checks the answers that have come against the content of the instant.
+    fn take(&mut self, rig: &mut Rig, then: &[u8]) {
+        while let Some(Answer { id, result, .. }) = rig.call(|manager, _| manager.answer()) {
+            let range = self.waiting.remove(&id).expect("an answer to a request");
+            match result {
+                Ok(bytes) => {
+                    let from = range.start().get() as usize * SECTOR;
+                    assert!(bytes == then[from..from + bytes.len()], "{range:?} is not of the instant");
+                    self.read += 1;
+                }
+                Err(failure) => self.failed.push(failure.to_string()),
+            }
+        }
+    }
+
+    /// Reads here and there, this number of requests at a time, while clients write.
+    fn busy(&mut self, rig: &mut Rig, id: u64, then: &[u8], reads: usize, depth: usize, chance: &mut Stream) {
+        let capacity = (then.len() / SECTOR) as u64;
+        let until = self.read + reads;
+        for _ in 0..100_000 {
+            if self.read >= until || rig.task(id).state.is_over() {
+                return;
+            }
+            while self.waiting.len() < depth {
+                let len = 1 + below(chance, 64);
+                self.ask(rig, id, range(below(chance, capacity - len), len));
+            }
+            if rig.outstanding() < 4 {
+                access(rig, chance);
+            }
+            rig.step();
+            self.take(rig, then);
+        }
+        panic!("{} reads are done, and {} wait", self.read, self.waiting.len());
+    }
+
+    /// Waits for all answers.
+    fn drain(&mut self, rig: &mut Rig, then: &[u8]) {
+        for _ in 0..100_000 {
+            self.take(rig, then);
+            if self.waiting.is_empty() {
+                return;
+            }
+            rig.step();
+        }
+        panic!("{} requests are never answered", self.waiting.len());
+    }
+
+    /// Reads all of the disk in order.
+    fn all(&mut self, rig: &mut Rig, id: u64, then: &[u8]) {
+        self.drain(rig, then);
+        let (capacity, read) = ((then.len() / SECTOR) as u64, self.read);
+        let pieces: Vec<_> = (0..capacity).step_by(40).map(|at| range(at, 40.min(capacity - at))).collect();
+        pieces.iter().for_each(|piece| self.ask(rig, id, *piece));
+        self.drain(rig, then);
+        assert_eq!((self.read - read, self.failed.len()), (pieces.len(), 0), "{:?}", self.failed);
+    }
+}
+
+fn until_it_is(state: TaskState, rig: &mut Rig, id: u64) {
+    for _ in 0..50_000 {
+        if rig.task(id).state == state {
+            return;
+        }
+        rig.step();
+    }
+    panic!("not {state}: {:?}", rig.task(id));
+}
+
+/// Returns a disk with a snapshot that is served, and the disk's content at that instant.
+fn served() -> (Rig, u64, Vec<u8>) {
+    let mut rig = Rig::new();
+    let then = rig.now.clone();
+    let id = rig.start(nightly());
+    until_it_is(TaskState::Running, &mut rig, id);
+    (rig, id, then)
+}
+
+#[test]
+fn a_snapshot_reads_as_its_instant_while_clients_overwrite_the_disk() {
+    for (seed, depth) in [(0, 1), (1, 4), (2, 64)] {
+        let mut chance = Stream::new(seed, "clients");
+        let (mut rig, id, then) = served();
+        assert_eq!(rig.call(|manager, _| manager.snapshots())[0].name, "tiny@nightly");
+        let mut reader = SnapshotReader::default();
+        reader.busy(&mut rig, id, &then, 300, depth, &mut chance);
+        rig.settle();
+        reader.all(&mut rig, id, &then);
+        assert!(rig.now != then, "nothing was overwritten meanwhile");
+        let task = rig.task(id);
+        assert!(task.done > 20 && task.state == TaskState::Running, "{task:?}");
+        rig.call(|manager, s| manager.cancel(s, id)).unwrap();
+        assert_eq!(rig.files.get(KEPT), None, "the kept blocks are removed with the snapshot");
+        assert!(rig.call(|manager, _| manager.snapshots()).is_empty());
+    }
+}
+
+/// A write in flight at the instant is in the snapshot or is not; all reads of the snapshot find the same.
+#[test]
+fn blocks_with_writes_in_flight_at_the_instant_read_the_same_ever_after() {
+    for seed in 0..4 {
+        let mut chance = Stream::new(seed, "in flight");
+        let mut rig = Rig::new();
+        let before = rig.now.clone();
+        (0..6).for_each(|i| rig.write(range(100 + i * 300, 20)));
+        assert!(rig.outstanding() > 0);
+        let id = rig.start(nightly());
+        until_it_is(TaskState::Running, &mut rig, id);
+        let mut first = Vec::new();
+        for at in 0..6 {
+            let request = BackgroundRequest {
+                id: at,
+                client: 1,
+                range: range(100 + at * 300, 20),
+                ask: Ask::Read,
+                snapshot: Some(id),
+            };
+            rig.call(|manager, s| manager.read_snapshot(s, &request));
+        }
+        let mut then = before;
+        while first.len() < 6 {
+            rig.step();
+            while let Some(answer) = rig.call(|manager, _| manager.answer()) {
+                let (bytes, from) = (answer.result.unwrap(), (100 + answer.id as usize * 300) * SECTOR);
+                then[from..from + bytes.len()].copy_from_slice(&bytes);
+                first.push(answer.id);
+            }
+        }
+        for _ in 0..40 {
+            access(&mut rig, &mut chance);
+            (0..6).for_each(|i| rig.write(range(100 + i * 300, 20)));
+            rig.settle();
+        }
+        SnapshotReader::default().all(&mut rig, id, &then);
+    }
+}
+
+#[test]
+fn a_snapshot_outlives_kills_and_power_cuts() {
+    for power in [false, true] {
+        let mut chance = Stream::new(5, "crash");
+        let (mut rig, id, then) = served();
+        let mut reader = SnapshotReader::default();
+        for _ in 0..4 {
+            reader.busy(&mut rig, id, &then, 40, 16, &mut chance);
+            let mut cut = Stream::new(below(&mut chance, 1_000), "power");
+            rig = rig.crash(power.then_some(&mut cut));
+            // Clients write at once, before the kept blocks have been read.
+            access(&mut rig, &mut chance);
+            until_it_is(TaskState::Running, &mut rig, id);
+            // The requests before are gone with their daemon.
+            reader = SnapshotReader::default();
+            reader.busy(&mut rig, id, &then, 40, 16, &mut chance);
+            assert_eq!(rig.task(id).state, TaskState::Running);
+        }
+        rig.settle();
+        reader.all(&mut rig, id, &then);
+    }
+}
+
+#[test]
+fn a_snapshot_whose_bound_is_passed_ends_by_name_and_its_readers_fail() {
+    let mut chance = Stream::new(1, "bound");
+    let mut rig = Rig::new();
+    rig.keep = 100_000;
+    let mut rig = rig.crash(None);
+    let then = rig.now.clone();
+    let id = rig.start(nightly());
+    until_it_is(TaskState::Running, &mut rig, id);
+    let mut reader = SnapshotReader::default();
+    reader.busy(&mut rig, id, &then, usize::MAX, 8, &mut chance);
+    let task = rig.task(id);
+    assert_eq!(task.state, TaskState::Failed);
+    assert!(task.reason.as_ref().is_some_and(|why| why.contains("the bound `keep`")), "{task:?}");
+    reader.take(&mut rig, &then);
+    assert!(reader.waiting.is_empty() && !reader.failed.is_empty(), "requests are never answered");
+    let said = "the snapshot nightly has ended: more than 100000 bytes";
+    assert!(reader.failed.iter().all(|failed| failed.contains(said)), "{:?}", reader.failed);
+    rig.settle();
+    assert_eq!(rig.files.get(KEPT), None);
+    let request =
+        BackgroundRequest { id: 1, client: 1, range: range(0, 8), ask: Ask::Read, snapshot: Some(id) };
+    assert!(!rig.call(|manager, s| manager.read_snapshot(s, &request)));
+}
+
+#[test]
+fn a_snapshot_ends_at_its_time_also_if_the_daemon_was_down_then() {
+    let mut rig = Rig::new();
+    // The day of this disk begins 1,000 s after 1970.
+    let id = rig.start(TaskSpec { expires_unix_s: Some(1_010), ..nightly() });
+    let later = TaskSpec { name: Some("later".into()), expires_unix_s: Some(1_013), ..nightly() };
+    let other = rig.start(later);
+    rig.run_for(units::Duration::from_secs(9));
+    assert_eq!((rig.task(id).state, rig.task(other).state), (TaskState::Running, TaskState::Running));
+    rig.run_for(units::Duration::from_secs(2));
+    assert_eq!((rig.task(id).state, rig.task(other).state), (TaskState::Done, TaskState::Running));
+    assert_eq!(rig.files.get(KEPT), None);
+    let names: Vec<_> = rig.call(|manager, _| manager.snapshots()).into_iter().map(|s| s.number).collect();
+    assert_eq!(names, [other]);
+    // The next daemon starts a second later.
+    rig.run_for(units::Duration::from_millis(1_500));
+    let mut rig = rig.crash(None);
+    rig.run_for(units::Duration::from_secs(1));
+    assert_eq!(rig.task(other).state, TaskState::Done);
+}
+
+#[test]
+fn a_name_is_used_once_and_a_restore_waits_for_the_end_of_all_snapshots() {
+    let (mut rig, id, _) = served();
+    let refused = |rig: &mut Rig, spec| match rig.call(|manager, _| manager.start(spec)) {
+        Err(ManagerError::Busy(why)) => why,
+        other => panic!("{other:?}"),
+    };
+    let said = refused(&mut rig, nightly());
+    assert!(said.contains("snapshot 1 has the name nightly"), "{said}");
+    let restore = TaskSpec { from: vec!["/image".into()], ..TaskSpec::new(TaskKind::Restore) };
+    let said = refused(&mut rig, restore);
+    assert!(said.contains("snapshot 1 is running, and a restore cannot go beside it"), "{said}");
+    rig.call(|manager, s| manager.cancel(s, id)).unwrap();
+    assert_eq!(rig.start(nightly()), 2);
+}
+
+#[test]
+fn a_kept_block_that_is_damaged_ends_the_snapshot_and_is_never_given_out() {
+    let (mut rig, id, then) = served();
+    rig.write(range(800, 8));
+    rig.settle();
+    let mut kept = rig.files.get(KEPT).unwrap();
+    let at = kept.len() - 100;
+    kept[at] ^= 1;
+    rig.files.put(KEPT, &kept);
+    let mut reader = SnapshotReader::default();
+    reader.ask(&mut rig, id, range(0, 64));
+    reader.ask(&mut rig, id, range(802, 2));
+    for _ in 0..1_000 {
+        rig.step();
+    }
+    reader.take(&mut rig, &then);
+    assert_eq!(rig.task(id).state, TaskState::Failed);
+    assert!(reader.failed[0].contains("is not the one that was written there"), "{:?}", reader.failed);
+}
+
+#[test]
+fn a_bad_sector_fails_the_reads_that_ask_for_it_and_not_those_of_kept_blocks() {
+    let (mut rig, id, then) = served();
+    rig.write(range(800, 8));
+    rig.settle();
+    for lbn in [802, 1_602] {
+        rig.volume.platters_mut().spoil(Lbn::new(lbn), Cure::None);
+    }
+    let mut reader = SnapshotReader::default();
+    reader.ask(&mut rig, id, range(800, 8));
+    reader.ask(&mut rig, id, range(1_600, 8));
+    for _ in 0..1_000 {
+        rig.step();
+    }
+    reader.take(&mut rig, &then);
+    assert_eq!((reader.read, reader.failed.len()), (1, 1), "{:?}", reader.failed);
+    assert!(reader.failed[0].contains("1602") || reader.failed[0].contains("1,602"), "{:?}", reader.failed);
+    assert_eq!(rig.task(id).state, TaskState::Running);
+}
+
+/// A client that is gone leaves no request behind, and nothing of a snapshot can be written.
+#[test]
+fn a_reader_that_leaves_takes_its_requests_with_it() {
+    let (mut rig, id, then) = served();
+    let mut reader = SnapshotReader::default();
+    (0..20).for_each(|at| reader.ask(&mut rig, id, range(at * 64, 64)));
+    let mut left = rig.call(|manager, s| manager.leave(s, 1));
+    left.sort_unstable();
+    assert_eq!(left, (1..=20).collect::<Vec<u64>>());
+    for _ in 0..500 {
+        rig.step();
+    }
+    assert!(rig.call(|manager, _| manager.answer()).is_none());
+    let write =
+        BackgroundRequest { id: 50, client: 1, range: range(0, 8), ask: Ask::Discard, snapshot: Some(id) };
+    rig.call(|manager, s| manager.read_snapshot(s, &write));
+    let answer = rig.call(|manager, _| manager.answer()).unwrap();
+    assert!(matches!(answer.result, Err(Failure::Unsupported(_))));
+    SnapshotReader::default().all(&mut rig, id, &then);
+}

@@ -1,0 +1,225 @@
+//! Tasks on a busy drive: scrubs, comparisons, and what all kinds have in common.
+
+use super::images::backup;
+use super::log::Log;
+use super::memory::below;
+use super::rig::{Rig, SECTOR, range};
+use crate::manager::ManagerError;
+use crate::manager::budget::Budget;
+use crate::manager::file_request::FileQueue;
+use crate::manager::spec::{TaskKind, TaskSpec};
+use crate::manager::table::TaskState;
+use sim::Cure;
+use units::{Duration, Lbn};
+use workload::random::Stream;
+
+pub(super) fn scrub() -> TaskSpec {
+    TaskSpec { block_sectors: Some(8), ..TaskSpec::new(TaskKind::Scrub) }
+}
+
+/// Makes a random access of a client.
+pub(super) fn access(rig: &mut Rig, chance: &mut Stream) {
+    let capacity = (rig.now.len() / SECTOR) as u64;
+    let len = 1 + below(chance, 24);
+    let range = range(below(chance, capacity - len), len);
+    if below(chance, 3) == 0 { rig.read(range) } else { rig.write(range) }
+}
+
+/// Runs with a busy foreground until the task is over or stands still.
+pub(super) fn busy(rig: &mut Rig, id: u64, chance: &mut Stream) -> TaskState {
+    for _ in 0..50_000 {
+        let state = rig.task(id).state;
+        if state.is_over() || state == TaskState::Paused {
+            return state;
+        }
+        if rig.outstanding() < 4 {
+            access(rig, chance);
+        }
+        rig.step();
+    }
+    panic!("no end: {:?}", rig.task(id));
+}
+
+#[test]
+fn a_scrub_reads_all_blocks_and_names_bad_sectors() {
+    let mut rig = Rig::new();
+    rig.volume.platters_mut().spoil(Lbn::new(77), Cure::None);
+    rig.volume.platters_mut().spoil(Lbn::new(2_000), Cure::None);
+    let id = rig.start(scrub());
+    assert_eq!(rig.run(id), TaskState::Done);
+    let task = rig.task(id);
+    assert_eq!((task.done, task.bad_lbns, task.bad_more), (task.blocks, vec![77, 2_000], 0));
+    assert!(task.blocks > 600);
+}
+
+/// The log names the first ten bad sectors and at the end their number, for a backup as for a scrub.
+#[test]
+fn bad_sectors_stand_in_the_log_and_do_not_fill_it() {
+    for spec in [scrub(), backup()] {
+        let mut rig = Rig::new();
+        (0..40).for_each(|i| rig.volume.platters_mut().spoil(Lbn::new(77 + i * 50), Cure::None));
+        let log = Log::default();
+        let kind = format!("kind={}", spec.kind);
+        tracing::subscriber::with_default(log.clone(), || {
+            let id = rig.start(spec);
+            assert_eq!(rig.run(id), TaskState::Done);
+        });
+        let named = log.numbers(&["WARN", "a sector cannot be read", "disk=", "task=", &kind], "lbn");
+        assert_eq!(named.len(), 10, "{named:?}");
+        assert!(named.iter().all(|lbn| lbn % 50 == 27), "{named:?}");
+        assert_eq!(log.numbers(&["WARN", "so many sectors", "disk=", "task=", &kind], "bad"), [40]);
+    }
+}
+
+#[test]
+fn pause_resume_cancel_priority_and_deadline() {
+    let mut rig = Rig::new();
+    let id = rig.start(TaskSpec { deadline_unix_s: Some(1_001), ..scrub() });
+    rig.run_for(Duration::from_millis(400));
+    rig.call(|manager, s| manager.pause(s, id)).unwrap();
+    rig.run_for(Duration::from_millis(400));
+    let done = rig.task(id).done;
+    assert!(done > 0 && done < rig.task(id).blocks);
+    rig = rig.crash(None);
+    rig.run_for(Duration::from_secs(2));
+    let task = rig.task(id);
+    assert_eq!((task.state, task.done), (TaskState::Paused, done), "paused also after a restart");
+    assert!(task.misses_deadline);
+    rig.call(|manager, _| manager.set_deadline(id, None)).unwrap();
+    rig.call(|manager, s| manager.set_priority(s, id, 90)).unwrap();
+    let refused = rig.call(|manager, s| manager.set_priority(s, id, 101)).unwrap_err();
+    assert_eq!(refused.to_string(), "priority: 101; give 1 to 100");
+    rig.call(|manager, s| manager.resume(s, id)).unwrap();
+    assert_eq!(rig.run(id), TaskState::Done);
+    let task = rig.task(id);
+    assert_eq!((task.priority, task.misses_deadline), (90, false));
+    let over = rig.call(|manager, s| manager.cancel(s, id)).unwrap_err();
+    assert_eq!(over.to_string(), "task 1 is done; start a new one");
+    let other = rig.start(scrub());
+    rig.call(|manager, s| manager.cancel(s, other)).unwrap();
+    assert_eq!(rig.task(other).state, TaskState::Cancelled);
+    assert_eq!(rig.call(|manager, s| manager.pause(s, 9)).unwrap_err(), ManagerError::NoTask(9));
+    assert_eq!(rig.crash(None).task(other).state, TaskState::Cancelled);
+}
+
+#[test]
+fn only_so_many_scrubs_run_at_a_time_and_a_paused_one_lets_the_next_run() {
+    let mut rig = Rig::with_permits(1);
+    let part = |first| TaskSpec { first_lbn: Some(first), sectors: Some(2_400), ..scrub() };
+    let (first, second) = (rig.start(part(0)), rig.start(part(2_400)));
+    rig.run_for(Duration::from_millis(50));
+    assert_eq!(rig.task(first).state, TaskState::Running);
+    let waits = rig.task(second);
+    assert_eq!((waits.state, waits.done), (TaskState::Queued, 0));
+    let why = waits.reason.unwrap();
+    assert_eq!(why, "it waits for its turn: 1 scrubs and comparisons run at a time (tasks_at_once)");
+    rig.call(|manager, s| manager.pause(s, first)).unwrap();
+    while rig.task(second).state == TaskState::Queued {
+        rig.run_for(Duration::from_millis(50));
+    }
+    let done = rig.task(first).done;
+    // After it is resumed it is queued, and goes on when the other is done.
+    rig.call(|manager, s| manager.resume(s, first)).unwrap();
+    assert_eq!((rig.task(first).state, rig.task(second).state), (TaskState::Queued, TaskState::Running));
+    assert_eq!(rig.run(second), TaskState::Done);
+    assert_eq!(rig.task(first).done, done);
+    assert_eq!(rig.run(first), TaskState::Done);
+}
+
+#[test]
+fn comparisons_have_a_bound_of_memory_together() {
+    let mut rig = Rig::new();
+    let memory = Budget::of(units::Bytes::new(300_000));
+    rig.call(|manager, _| manager.set_memory(memory.clone()));
+    let of = |bytes| TaskSpec {
+        members: vec!["tiny".into(), "other".into()],
+        memory_bytes: Some(bytes),
+        ..TaskSpec::new(TaskKind::Verify)
+    };
+    let refused =
+        |rig: &mut Rig, bytes| rig.call(|manager, _| manager.start(of(bytes))).unwrap_err().to_string();
+    assert_eq!(
+        refused(&mut rig, 300_001),
+        "memory_bytes: 300001, and comparisons have 300000 together (comparison_memory); give at most 300000"
+    );
+    let first = rig.start(of(200_000));
+    assert_eq!(
+        refused(&mut rig, 100_001),
+        "memory_bytes: 100001, and other comparisons have 200000 of 300000 (comparison_memory); give at most 100000"
+    );
+    let second = rig.start(of(65_536));
+    assert_eq!(
+        refused(&mut rig, 65_536),
+        "memory_bytes: 65536, and other comparisons have 265536 of 300000 (comparison_memory); wait for one to end, or cancel one"
+    );
+    rig.call(|manager, s| manager.cancel(s, first)).unwrap();
+    assert_eq!(memory.left().get(), 300_000 - 65_536);
+    rig.call(|manager, s| manager.cancel(s, second)).unwrap();
+    assert_eq!(memory.left(), memory.most());
+}
+
+#[test]
+fn a_journal_that_cannot_be_written_starts_nothing_and_claims_nothing() {
+    let mut rig = Rig::new();
+    let old = rig.start(TaskSpec { first_lbn: Some(8), ..scrub() });
+    rig.run_for(Duration::from_millis(400));
+    rig.files.limit("/state", Some(0));
+    // The second time the journal is closed, and the reason is still the first one.
+    for _ in 0..2 {
+        let told = std::sync::Arc::new(std::sync::Mutex::new(None));
+        let heard = told.clone();
+        let id = rig.call(|manager, _| {
+            let (id, seq) = manager.start(TaskSpec { sectors: Some(8), ..scrub() }).unwrap();
+            manager.when_durable(seq, Box::new(move |told| *heard.lock().unwrap() = Some(told)));
+            id
+        });
+        let said = told.lock().unwrap().clone().unwrap().unwrap_err();
+        assert!(
+            said.starts_with("the journal of tasks cannot be written: /state/tasks.journal: ")
+                && said.ends_with("no storage space; make room there"),
+            "{said}"
+        );
+        assert_eq!(rig.task(id).state, TaskState::Failed);
+    }
+    let done = rig.task(old).done;
+    rig.run_for(Duration::from_secs(1));
+    assert_eq!(rig.task(old).done, done, "nothing is claimed that is not durable");
+    rig.files.limit("/state", None);
+    assert_eq!(rig.run(old), TaskState::Done);
+    rig.run_for(Duration::from_secs(1));
+    let rig = rig.crash(None);
+    assert_eq!(rig.task(old).state, TaskState::Done);
+    assert_eq!(rig.task(old).done, rig.task(old).blocks);
+}
+
+#[test]
+fn old_tasks_are_dropped_and_numbers_never_come_back() {
+    let mut rig = Rig::new();
+    for _ in 0..super::super::MOST_REMEMBERED + 5 {
+        let id = rig.start(scrub());
+        rig.call(|manager, s| manager.cancel(s, id)).unwrap();
+    }
+    let rig = rig.crash(None);
+    let tasks = rig.volume.app(rig.manager).unwrap().tasks();
+    assert_eq!(tasks.len(), super::super::MOST_REMEMBERED);
+    assert_eq!(tasks.last().unwrap().id, super::super::MOST_REMEMBERED as u64 + 5);
+}
+
+/// The journal and the other files do not answer: clients' writes go to the disk all the same, after a while.
+#[test]
+fn a_state_directory_that_hangs_holds_no_write_for_ever() {
+    let mut rig = Rig::new();
+    let id = rig.start(backup());
+    rig.run_for(Duration::from_millis(100));
+    rig.call(|manager, s| manager.pause(s, id)).unwrap();
+    rig.hangs = vec![FileQueue::Journal, FileQueue::Kept(id)];
+    rig.write(range(3_000, 8));
+    rig.run_for(Duration::from_secs(25));
+    assert_eq!(rig.outstanding(), 1, "it is needed as it was");
+    rig.run_for(Duration::from_secs(40));
+    assert_eq!(rig.outstanding(), 0);
+    let task = rig.task(id);
+    assert_eq!(task.state, TaskState::Failed);
+    let why = task.reason.unwrap();
+    assert!(why.contains("the state directory has not answered for 30 s"), "{why}");
+}

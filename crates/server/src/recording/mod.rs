@@ -1,0 +1,171 @@
+//! A core's inputs and decisions, recorded in a file, and replayed on another core.
+//!
+//! A core is a state machine: the same inputs give the same decisions (design, promise 6). A [`Recorder`] writes all
+//! inputs of a live run, a line of JSON each, and a [`Replay`] feeds them to a fresh core and compares what that
+//! decides.
+
+mod entry;
+mod frames;
+mod replay;
+mod threaded_file;
+
+pub use frames::{FrameError, FrameLines, Frames};
+pub use replay::{Replay, ReplayError, Replayed};
+pub use threaded_file::ThreadedFile;
+
+use entry::Decision;
+pub(crate) use entry::RecordingEntry;
+use scheduler::{Action, Buffers, Command, CommandId, Outcome, OutsideDrive, Request, SubmitError, Wanted};
+use std::fmt;
+use std::io::{self, Write};
+use std::ops::Deref;
+use tracing::{error, warn};
+use units::{Duration, Instant};
+
+/// The longest time for which entries stay in memory before their frame is written.
+const FRAME_EVERY: Duration = Duration::from_secs(1);
+
+/// A recorder of a core's inputs and its decisions.
+///
+/// The file is a recording of `freeblock serve --record`: frames with checksums (`server/src/recording/frames.rs`),
+/// with one line of JSON for the setup, one for every input with its decision, and one for the end.
+pub struct Recorder {
+    to: Frames<Box<dyn Write + Send>>,
+    /// When the frame began.
+    since: Instant,
+    /// Bytes that may still be written.
+    left: u64,
+}
+
+impl fmt::Debug for Recorder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Recorder").finish_non_exhaustive()
+    }
+}
+
+impl Recorder {
+    /// Begins a recording. `setup` has to suffice to make the same core in a replay.
+    ///
+    /// # Errors
+    /// The writer has failed.
+    pub fn new(to: impl Write + Send + 'static, setup: &serde_json::Value) -> io::Result<Self> {
+        let mut to = Frames::new(Box::new(to) as Box<dyn Write + Send>)?;
+        line(&mut to, setup)?;
+        to.cut()?;
+        Ok(Self { to, since: Instant::ZERO, left: u64::MAX })
+    }
+
+    /// Limits the recording to about this number of bytes from here on: then it ends, as if the core had no further
+    /// inputs.
+    #[must_use]
+    pub fn limited(self, bytes: u64) -> Self {
+        Self { left: bytes, ..self }
+    }
+
+    /// Ends the recording without waiting for the file, which another thread is still writing.
+    fn end_early(&mut self) -> io::Result<()> {
+        line(&mut self.to, &RecordingEntry::End)?;
+        self.to.cut()
+    }
+
+    /// Writes an entry and returns whether there is room for more.
+    fn note(&mut self, entry: &RecordingEntry) -> io::Result<bool> {
+        let before = self.to.held();
+        line(&mut self.to, entry)?;
+        self.left = self.left.saturating_sub((self.to.held().saturating_sub(before)) as u64);
+        if self.left == 0 {
+            return self.end_early().map(|()| false);
+        }
+        let Some(at) = entry.at() else { return Ok(true) };
+        if self.to.is_full() || at.saturating_since(self.since) >= FRAME_EVERY {
+            self.since = at;
+            self.to.cut()?;
+        }
+        Ok(true)
+    }
+
+    /// Ends the recording: the core has no further inputs. A recording without an end was cut off.
+    ///
+    /// # Errors
+    /// The writer has failed.
+    pub fn end(mut self) -> io::Result<()> {
+        line(&mut self.to, &RecordingEntry::End)?;
+        self.to.end().map(|_| ())
+    }
+}
+
+fn line(to: &mut impl Write, line: &impl serde::Serialize) -> io::Result<()> {
+    serde_json::to_writer(&mut *to, line)?;
+    to.write_all(b"\n")
+}
+
+/// A core with an optional recorder of its inputs.
+#[derive(Debug)]
+pub(crate) struct RecordedCore {
+    pub core: OutsideDrive,
+    pub recorder: Option<Recorder>,
+}
+
+/// Queries change nothing, so they are not recorded.
+impl Deref for RecordedCore {
+    type Target = OutsideDrive;
+
+    fn deref(&self) -> &OutsideDrive {
+        &self.core
+    }
+}
+
+/// Records an entry. A recording that cannot be written is ended: the disk goes on.
+pub(crate) fn note(recorder: &mut Option<Recorder>, entry: impl FnOnce() -> RecordingEntry) {
+    let Some(writes) = recorder else { return };
+    match writes.note(&entry()) {
+        Ok(true) => {}
+        Ok(false) => {
+            warn!("the recording has reached its limit and ends here, whole; the disk goes on");
+            *recorder = None;
+        }
+        Err(error) => {
+            error!(%error, "the recording ends here; the disk goes on");
+            *recorder = None;
+        }
+    }
+}
+
+impl RecordedCore {
+    pub fn submit(&mut self, now: Instant, request: Request) -> Result<(), SubmitError> {
+        let submitted = self.core.submit(now, request);
+        note(&mut self.recorder, || RecordingEntry::Submit { at: now, request, taken: submitted.is_ok() });
+        submitted
+    }
+
+    pub fn command_done(&mut self, now: Instant, id: CommandId, outcome: Outcome<'_>) {
+        note(&mut self.recorder, || RecordingEntry::done(now, id, outcome));
+        self.core.command_done(now, id, outcome);
+    }
+
+    pub fn poll_with(&mut self, now: Instant, buffers: &mut dyn Buffers) -> Option<Action<Command>> {
+        let mut recorded = RecordingBuffers { buffers, answers: Vec::new() };
+        let action = self.core.poll_with(now, &mut recorded);
+        let answers = recorded.answers;
+        note(&mut self.recorder, || RecordingEntry::Poll {
+            at: now,
+            buffers: answers,
+            gave: action.as_ref().map(Decision::new),
+        });
+        action
+    }
+}
+
+/// Buffers that record which were ready.
+struct RecordingBuffers<'a> {
+    buffers: &'a mut dyn Buffers,
+    answers: Vec<bool>,
+}
+
+impl Buffers for RecordingBuffers<'_> {
+    fn ready(&mut self, wanted: &Wanted) -> bool {
+        let ready = self.buffers.ready(wanted);
+        self.answers.push(ready);
+        ready
+    }
+}

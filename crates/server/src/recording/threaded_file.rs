@@ -1,0 +1,134 @@
+//! A file that another thread writes.
+
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+use std::thread::{Builder, JoinHandle};
+
+/// The most pieces that may wait to be written.
+const MOST_WAITING: usize = 256;
+
+/// A file that a thread of its own writes, so that its user never waits for a disk. A file that is too slow is an
+/// error, as is any failure of an earlier piece. [`flush`](Write::flush) ends it: it waits until all pieces are on the
+/// medium.
+#[derive(Debug)]
+pub struct ThreadedFile {
+    pieces: Option<SyncSender<Vec<u8>>>,
+    thread: Option<JoinHandle<io::Result<()>>>,
+}
+
+impl ThreadedFile {
+    /// Creates a new file.
+    ///
+    /// # Errors
+    /// The file exists, or cannot be created; or there is no thread.
+    pub fn create(path: &Path) -> io::Result<Self> {
+        let file = crate::tasks::private().write(true).create_new(true).open(path)?;
+        Self::over(file, |file| file.sync_data())
+    }
+
+    fn over<W: Write + Send + 'static>(
+        mut to: W,
+        sync: impl FnOnce(&mut W) -> io::Result<()> + Send + 'static,
+    ) -> io::Result<Self> {
+        let (pieces, waiting) = sync_channel::<Vec<u8>>(MOST_WAITING);
+        let thread = Builder::new().name("recording".into()).spawn(move || {
+            for piece in waiting {
+                to.write_all(&piece)?;
+            }
+            sync(&mut to)
+        })?;
+        Ok(Self { pieces: Some(pieces), thread: Some(thread) })
+    }
+
+    /// Returns why the thread has ended early.
+    fn failure(&mut self) -> io::Error {
+        self.pieces = None;
+        let extent = self.thread.take().map(JoinHandle::join);
+        match extent {
+            Some(Ok(Err(error))) => error,
+            _ => io::Error::other("the recording has ended"),
+        }
+    }
+}
+
+impl Write for ThreadedFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self.pieces.as_ref().map(|pieces| pieces.try_send(bytes.to_vec())) {
+            Some(Ok(())) => Ok(bytes.len()),
+            Some(Err(TrySendError::Full(_))) => {
+                let why = "the recording's file is written more slowly than there is to record";
+                Err(io::Error::new(io::ErrorKind::WouldBlock, why))
+            }
+            Some(Err(TrySendError::Disconnected(_))) | None => Err(self.failure()),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.pieces = None;
+        match self.thread.take().map(JoinHandle::join) {
+            None => Ok(()),
+            Some(Ok(written)) => written,
+            Some(Err(_)) => Err(io::Error::other("the recording's thread has failed")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::{Receiver, Sender, channel};
+
+    /// A file that writes a piece when the test permits it.
+    struct Slow(Receiver<io::Result<()>>, Sender<Vec<u8>>);
+
+    impl Write for Slow {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.recv().map_err(io::Error::other)??;
+            let _ = self.1.send(bytes.to_vec());
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_slow_file_delays_no_writer_and_overflow_is_an_error() {
+        let (let_it, wait) = channel();
+        let (tell, extent) = channel();
+        let mut threaded_file = ThreadedFile::over(Slow(wait, tell), |_| Ok(())).unwrap();
+        let mut given = 0;
+        let error = loop {
+            match threaded_file.write_all(&[given as u8]) {
+                Ok(()) => given += 1,
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+        assert!((MOST_WAITING..=MOST_WAITING + 1).contains(&given), "{given}");
+        (0..given).for_each(|_| let_it.send(Ok(())).unwrap());
+        threaded_file.flush().unwrap();
+        assert_eq!(extent.try_iter().count(), given);
+    }
+
+    #[test]
+    fn a_full_file_system_is_reported() {
+        let (let_it, wait) = channel();
+        let (tell, _told) = channel();
+        let mut threaded_file = ThreadedFile::over(Slow(wait, tell), |_| Ok(())).unwrap();
+        threaded_file.write_all(b"a").unwrap();
+        let_it.send(Err(io::ErrorKind::StorageFull.into())).unwrap();
+        let error = loop {
+            match threaded_file.write_all(b"b") {
+                // The thread has not reached the error yet.
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => std::thread::yield_now(),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+        threaded_file.flush().unwrap();
+    }
+}

@@ -1,0 +1,351 @@
+//! The threads around the task manager of a live disk: they execute its file operations, let its clock tick, and can
+//! call it.
+
+use crate::disk::{AppHandle, Disk, DiskStatus};
+use crate::mailbox::{Gone, Mailbox};
+use crate::manager::file_request::{FileReply, FileRequest};
+use crate::manager::spec::DiskFacts;
+use crate::manager::{ManagerConfig, TaskManager};
+use crate::tasks::{FileWorkers, JournalError, OpenError, Places, ReplySink};
+use device::Device;
+use scheduler::Sessions;
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Arc, OnceLock};
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use thiserror::Error;
+use units::Instant;
+
+/// The interval between ticks of a task manager.
+const TICK: Duration = Duration::from_millis(500);
+
+/// A call of a task manager, on its disk's thread.
+pub type ManagerCall = Box<dyn FnOnce(&mut TaskManager, &mut dyn Sessions) + Send>;
+
+/// A request for a disk's status.
+type Ask = Box<dyn FnOnce(DiskStatus) + Send>;
+
+/// A request for a probe; its argument says whether the request is accepted.
+type ProbeAnswer = Box<dyn FnOnce(bool) + Send>;
+
+/// The reason why a disk has no task manager.
+#[derive(Debug, Error)]
+pub enum RuntimeError {
+    /// The state directory cannot be used.
+    #[error("{place}: {error}")]
+    State {
+        /// The directory.
+        place: String,
+        /// The error.
+        error: OpenError,
+    },
+    /// The journal in it is of another version or of another disk.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+}
+
+/// Access to the task manager of a disk, independent of the type of the disk.
+#[derive(Clone)]
+pub struct Handle {
+    facts: Arc<DiskFacts>,
+    places: Places,
+    post: Arc<dyn Fn(ManagerCall) -> Result<(), Gone> + Send + Sync>,
+    status: Arc<dyn Fn(Ask) -> Result<(), Gone> + Send + Sync>,
+    probe: Arc<dyn Fn(ProbeAnswer) -> Result<(), Gone> + Send + Sync>,
+}
+
+impl std::fmt::Debug for Handle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Handle").field("facts", &self.facts).finish_non_exhaustive()
+    }
+}
+
+impl Handle {
+    /// Returns the facts of the disk.
+    pub fn facts(&self) -> &DiskFacts {
+        &self.facts
+    }
+
+    /// Returns the places where its tasks may access files that users name.
+    pub fn places(&self) -> &Places {
+        &self.places
+    }
+
+    /// Queues a call of the task manager without waiting.
+    ///
+    /// # Errors
+    /// The disk's server has ended.
+    pub fn post(&self, call: ManagerCall) -> Result<(), Gone> {
+        (self.post)(call)
+    }
+
+    /// Asks for the disk's status; `callback` is called with it on the disk's thread.
+    ///
+    /// # Errors
+    /// The disk's server has ended.
+    pub fn status(&self, callback: impl FnOnce(DiskStatus) + Send + 'static) -> Result<(), Gone> {
+        (self.status)(Box::new(callback))
+    }
+
+    /// Asks for a probe of the disk while it serves; `callback` is called on the disk's thread, with whether the
+    /// disk is probed.
+    ///
+    /// # Errors
+    /// The disk's server has ended.
+    pub fn probe(&self, callback: impl FnOnce(bool) + Send + 'static) -> Result<(), Gone> {
+        (self.probe)(Box::new(callback))
+    }
+}
+
+/// All disks of a daemon by their names, for tasks that read several of them.
+#[derive(Clone, Debug, Default)]
+pub struct Peers(Arc<OnceLock<BTreeMap<String, Handle>>>);
+
+impl Peers {
+    /// Sets the disks, when all are served. Later calls change nothing.
+    pub fn set(&self, disks: impl IntoIterator<Item = Handle>) {
+        self.0.get_or_init(|| disks.into_iter().map(|disk| (disk.facts().name.clone(), disk)).collect());
+    }
+
+    /// Returns the disk of a name, if there is one.
+    ///
+    /// # Errors
+    /// The daemon is still starting.
+    pub(crate) fn find(&self, name: &str) -> Result<Option<Handle>, String> {
+        let disks = self.0.get().ok_or("the other disks are not served yet")?;
+        Ok(disks.get(name).cloned())
+    }
+}
+
+/// A task manager on a disk that is not served yet.
+pub struct RuntimeBuilder {
+    manager: AppHandle<TaskManager>,
+    facts: Arc<DiskFacts>,
+    state: PathBuf,
+    places: Places,
+    workers: FileWorkers,
+    file_requests: Receiver<FileRequest>,
+    replies: Arc<OnceLock<ReplySink>>,
+}
+
+impl std::fmt::Debug for RuntimeBuilder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RuntimeBuilder").field("facts", &self.facts).finish_non_exhaustive()
+    }
+}
+
+/// A task manager at work.
+#[derive(Debug)]
+pub struct Runtime {
+    manager: AppHandle<TaskManager>,
+    thread: JoinHandle<()>,
+    handle: Handle,
+}
+
+impl RuntimeBuilder {
+    /// Adds a task manager to a disk, with the tasks of its state directory: they continue before the disk's first
+    /// client connects.
+    ///
+    /// # Errors
+    /// The state directory or its journal cannot be used.
+    pub fn new<D: Device>(
+        disk: &mut Disk<D>,
+        config: ManagerConfig,
+        state: &Path,
+    ) -> Result<Self, RuntimeError> {
+        let place = state.display().to_string();
+        // The mailbox exists only after the disk's thread; until then there is no receiver for reports.
+        let replies: Arc<OnceLock<ReplySink>> = Arc::new(OnceLock::new());
+        let reply_sink = Arc::clone(&replies);
+        let sink: ReplySink = Arc::new(move |reply| {
+            if let Some(replies) = reply_sink.get() {
+                replies(reply);
+            }
+        });
+        let (workers, journal) = FileWorkers::new(state, sink).map_err(|error| match error {
+            OpenError::Journal(error) => error.into(),
+            error => RuntimeError::State { place, error },
+        })?;
+        let facts = Arc::new(config.disk.clone());
+        let mut manager = TaskManager::open(config, journal)?;
+        let (sender, file_requests) = channel();
+        manager.send_file_requests_to(Box::new(move |file_request| {
+            // Without a receiver the daemon is ending.
+            let _ = sender.send(file_request);
+        }));
+        let manager = disk.host(manager);
+        let begun = disk.call(manager, Instant::ZERO, |manager, sessions| {
+            manager.begin(sessions, Instant::ZERO, unix_ms());
+        });
+        debug_assert!(begun.is_some(), "it was hosted here");
+        let runtime = Self {
+            manager,
+            facts,
+            state: state.into(),
+            places: Places::default(),
+            workers,
+            file_requests,
+            replies,
+        };
+        Ok(runtime.confined(Places::default()))
+    }
+
+    /// Limits the files that users name for its tasks to `places`, excluding its state directory and the files of its
+    /// disk.
+    #[must_use]
+    pub fn confined(mut self, places: Places) -> Self {
+        places.keep_state(&self.state);
+        places.keep(self.facts.own.iter().cloned());
+        self.workers.confine(places.clone());
+        Self { places, ..self }
+    }
+
+    /// Lets its tasks read the other disks of the daemon.
+    #[must_use]
+    pub fn among(mut self, peers: &Peers) -> Self {
+        self.workers.among(peers.clone());
+        self
+    }
+
+    /// Executes file operations from now on, because the disk is served.
+    ///
+    /// # Errors
+    /// The system cannot create a thread.
+    pub fn start<D: Device + 'static>(self, mailbox: Mailbox<Disk<D>>) -> io::Result<Runtime> {
+        let Self { manager, facts, places, workers, file_requests, replies, .. } = self;
+        let reply_mailbox = mailbox.clone();
+        let sink: ReplySink = Arc::new(move |reply: FileReply| {
+            // A disk that has ended needs no reports.
+            let _ = reply_mailbox.send(move |disk, now| {
+                disk.call(manager, now, |manager, sessions| manager.file_done(sessions, reply, now));
+            });
+        });
+        let _ = replies.set(sink);
+        let call_mailbox = mailbox.clone();
+        let post = move |call: ManagerCall| {
+            call_mailbox.send(move |disk: &mut Disk<D>, now| {
+                disk.call(manager, now, |manager, sessions| {
+                    manager.set_now(now, unix_ms());
+                    call(manager, sessions);
+                });
+            })
+        };
+        let status_mailbox = mailbox.clone();
+        let status = move |callback: Ask| {
+            status_mailbox.send(move |disk: &mut Disk<D>, now| {
+                // The status says for how long requests have waited until now.
+                disk.advance(now);
+                callback(disk.status());
+            })
+        };
+        let probe_mailbox = mailbox.clone();
+        let probe = move |callback: ProbeAnswer| {
+            probe_mailbox.send(move |disk: &mut Disk<D>, _| callback(disk.ask_for_probe()))
+        };
+        let (post, status, probe) = (Arc::new(post), Arc::new(status), Arc::new(probe));
+        let handle = Handle { facts, places, post, status, probe };
+        let thread = Builder::new().name("tasks".into()).spawn(move || {
+            let mut workers = workers;
+            let submit = move |file_request| {
+                if let Err(error) = workers.submit(file_request) {
+                    tracing::error!(%error, "a file operation of a task cannot be executed: no thread");
+                }
+            };
+            run(submit, &file_requests, std::time::Instant::now, || {
+                let tick = move |disk: &mut Disk<D>, now| {
+                    let harm = disk.core().harm();
+                    disk.call(manager, now, |manager, sessions| manager.tick(sessions, now, unix_ms(), harm));
+                };
+                let _ = mailbox.send(tick);
+            });
+        })?;
+        Ok(Runtime { manager, thread, handle })
+    }
+}
+
+impl Runtime {
+    /// Returns a handle for other threads.
+    pub fn handle(&self) -> Handle {
+        self.handle.clone()
+    }
+
+    /// Saves the remaining state after the disk's service has ended, and waits for it.
+    pub fn close<D: Device>(self, disk: &mut Disk<D>, now: Instant) {
+        disk.call(self.manager, now, |manager, _| manager.close());
+        // The thread has logged its own panic.
+        let _ = self.thread.join();
+    }
+}
+
+/// Passes file requests to the workers until the task manager is closed.
+fn run(
+    mut submit: impl FnMut(FileRequest),
+    file_requests: &Receiver<FileRequest>,
+    clock: impl Fn() -> std::time::Instant,
+    tick: impl Fn(),
+) {
+    let mut due = clock() + TICK;
+    loop {
+        match file_requests.recv_timeout(due.saturating_duration_since(clock())) {
+            Ok(file_request) => submit(file_request),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+        // Ticks must not wait for the end of a long series of requests.
+        let now = clock();
+        if now >= due {
+            tick();
+            due = now + TICK;
+        }
+    }
+}
+
+/// A receiver of a task manager's file requests.
+pub(crate) type FileRequestSink = Box<dyn Fn(FileRequest) + Send>;
+
+/// Returns the milliseconds since 1970.
+pub(crate) fn unix_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Returns a random number of the system.
+///
+/// # Errors
+/// The system has none.
+pub fn random_seed() -> io::Result<u128> {
+    use std::io::Read;
+    let mut bytes = [0; 16];
+    std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(u128::from_le_bytes(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::manager::file_request::{FileOp, FileQueue};
+    use std::cell::Cell;
+
+    #[test]
+    fn it_ticks_however_many_file_requests_come() {
+        let (sender, file_requests) = channel();
+        for _ in 0..100 {
+            sender.send(FileRequest { queue: FileQueue::Journal, op: FileOp::End }).unwrap();
+        }
+        drop(sender);
+        let (start, looks) = (std::time::Instant::now(), Cell::new(0));
+        // Each reading of the clock is 10 ms after the last.
+        let clock = || {
+            looks.set(looks.get() + 1);
+            start + Duration::from_millis(10 * looks.get())
+        };
+        let (given, ticks) = (Cell::new(0), Cell::new(0));
+        run(|_| given.set(given.get() + 1), &file_requests, clock, || ticks.set(ticks.get() + 1));
+        assert_eq!(given.get(), 100);
+        // The clock is read twice for each request: two seconds in all.
+        assert!((3..=4).contains(&ticks.get()), "{}", ticks.get());
+    }
+}

@@ -1,0 +1,124 @@
+//! Copy-before-write: a block that the foreground is about to overwrite is read with priority.
+
+use super::job::Context;
+use scheduler::{Parameter, Record, SessionError};
+use std::collections::BTreeMap;
+use units::{Lbn, LbnRange, Sectors, SessionId, TaskId};
+
+/// A block that is being read.
+struct BlockRead {
+    block: u64,
+    range: LbnRange,
+    /// The result of single-sector reads after the whole block could not be read: the bytes, and the bad sectors.
+    sifted: Option<(Vec<u8>, Vec<u32>)>,
+    left: u64,
+}
+
+/// A block that was read with priority.
+pub(crate) struct ReadBlock {
+    pub block: u64,
+    pub bytes: Vec<u8>,
+    pub bad: Vec<u32>,
+}
+
+/// A reader of blocks with priority, through a session of its own.
+#[derive(Default)]
+pub(crate) struct PriorityReader {
+    session: Option<SessionId>,
+    asked: BTreeMap<TaskId, BlockRead>,
+    blocks: std::collections::BTreeSet<u64>,
+}
+
+impl PriorityReader {
+    /// Has the block read now. After a refusal the next held write asks again.
+    pub fn ask(&mut self, cx: &mut Context<'_>, block: u64, range: LbnRange) -> Result<(), SessionError> {
+        if self.blocks.contains(&block) {
+            return Ok(());
+        }
+        self.read(cx, block, range, None)?;
+        self.blocks.insert(block);
+        Ok(())
+    }
+
+    fn read(
+        &mut self,
+        cx: &mut Context<'_>,
+        block: u64,
+        range: LbnRange,
+        sifted: Option<(Vec<u8>, Vec<u32>)>,
+    ) -> Result<(), SessionError> {
+        let session = match self.session {
+            Some(session) => session,
+            None => {
+                let session = cx.sessions.open(cx.priority)?;
+                // The bytes of the held write are not the old content.
+                cx.sessions.serve_reads_by_writes(session, false)?;
+                *self.session.insert(session)
+            }
+        };
+        let (size, left) = match &sifted {
+            Some(_) => (Sectors::new(1), range.len().get()),
+            None => (range.len(), 1),
+        };
+        let task = cx.sessions.read(session, range, size, Parameter(block))?;
+        self.asked.insert(task, BlockRead { block, range, sifted, left });
+        cx.sessions.promote(session, range)?;
+        Ok(())
+    }
+
+    /// Returns whether a record is of its session.
+    pub fn is_of(&self, record: &Record) -> bool {
+        self.session == Some(record.session)
+    }
+
+    /// Takes a record of its session; returns the block when all of it has arrived.
+    pub fn done(
+        &mut self,
+        cx: &mut Context<'_>,
+        record: &Record,
+        bytes: &[u8],
+        sector: usize,
+    ) -> Result<Option<ReadBlock>, SessionError> {
+        let Some(asked) = self.asked.get_mut(&record.task) else { return Ok(None) };
+        let BlockRead { block, range, .. } = *asked;
+        let whole = usize::try_from(range.len().get()).unwrap_or(usize::MAX).saturating_mul(sector);
+        let Some((all, bad)) = &mut asked.sifted else {
+            self.asked.remove(&record.task);
+            if record.bad.is_some() || bytes.len() != whole {
+                self.read(cx, block, range, Some((vec![0; whole], Vec::new())))?;
+                return Ok(None);
+            }
+            self.blocks.remove(&block);
+            return Ok(Some(ReadBlock { block, bytes: bytes.to_vec(), bad: Vec::new() }));
+        };
+        let at = place(record.range.start(), range);
+        let from = at.saturating_mul(sector);
+        match all.get_mut(from..from.saturating_add(sector)).filter(|into| into.len() == bytes.len()) {
+            Some(into) if record.bad.is_none() => into.copy_from_slice(bytes),
+            _ => bad.push(u32::try_from(at).unwrap_or(u32::MAX)),
+        }
+        asked.left = asked.left.saturating_sub(1);
+        if asked.left > 0 {
+            return Ok(None);
+        }
+        let read = self.asked.remove(&record.task).and_then(|asked| asked.sifted);
+        self.blocks.remove(&block);
+        Ok(read.map(|(bytes, mut bad)| {
+            bad.sort_unstable();
+            ReadBlock { block, bytes, bad }
+        }))
+    }
+
+    /// Closes its session.
+    pub fn close(&mut self, cx: &mut Context<'_>) {
+        if let Some(session) = self.session.take() {
+            let _ = cx.sessions.close(session);
+        }
+        self.asked.clear();
+        self.blocks.clear();
+    }
+}
+
+fn place(lbn: Lbn, range: LbnRange) -> usize {
+    usize::try_from(lbn.get().saturating_sub(range.start().get())).unwrap_or(usize::MAX)
+}

@@ -92,7 +92,7 @@ pub(crate) fn journal(bytes: &[u8]) {
         assert_eq!(server::tasks::restore_progress(&again, 100), Some(again));
     }
     for record in [bytes, &sealed::journal(bytes)] {
-        let Some(journal) = server::tasks::journal_of(record) else { continue };
+        let Some(journal) = server::files::journal_of(record) else { continue };
         let disk = DiskFacts {
             name: "d0".into(),
             capacity: Sectors::new(1 << 20),

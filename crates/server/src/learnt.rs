@@ -1,8 +1,8 @@
 //! The knowledge of a disk's mimic, kept in its state directory.
 
 use crate::disk::Disk;
+use crate::files::{open_regular, private};
 use crate::mailbox::{Gone, Mailbox};
-use crate::tasks::{open_regular, private};
 use device::Device;
 use mimic::{Learner, LearnerConfig, LearnerError, LearntError, SavedPart, Saving, Table};
 use std::any::Any;

@@ -4,13 +4,13 @@
 //! nothing, and [`mend`] applies an operator's choice: it writes a new journal from the readable content. Damaged files
 //! stay beside the new ones.
 
+use crate::files::journal::{self, Damaged, Journal, JournalError, Note, journal_path, marker_path};
+use crate::files::workers::{OpenError, lock};
+use crate::files::{Files, Machine, put_aside, read_whole};
+use crate::files::{MAP_BYTES_MAX, PLAN_BYTES_MAX, SUMS_END};
 use crate::manager::table::{Closed, Event, TaskState};
 use crate::runtime::random_seed;
 use crate::state::{End, Log, LogKind, Scan, end_path};
-use crate::tasks::files::{Files, Machine, put_aside, read_whole};
-use crate::tasks::journal::{self, Damaged, Journal, JournalError, Note, journal_path, marker_path};
-use crate::tasks::workers::{OpenError, lock};
-use crate::tasks::{MAP_BYTES_MAX, PLAN_BYTES_MAX, SUMS_END};
 use serde::Serialize;
 use std::io;
 use std::path::{Path, PathBuf};

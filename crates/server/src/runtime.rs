@@ -2,11 +2,11 @@
 //! call it.
 
 use crate::disk::{AppHandle, Disk, DiskStatus};
+use crate::files::{FileWorkers, JournalError, OpenError, Places, ReplySink};
 use crate::mailbox::{Gone, Mailbox};
 use crate::manager::file_request::{FileReply, FileRequest};
 use crate::manager::spec::DiskFacts;
 use crate::manager::{ManagerConfig, TaskManager};
-use crate::tasks::{FileWorkers, JournalError, OpenError, Places, ReplySink};
 use device::Device;
 use scheduler::Sessions;
 use std::collections::BTreeMap;
@@ -302,9 +302,6 @@ fn run(
         }
     }
 }
-
-/// A receiver of a task manager's file requests.
-pub(crate) type FileRequestSink = Box<dyn Fn(FileRequest) + Send>;
 
 /// Returns the milliseconds since 1970.
 pub(crate) fn unix_ms() -> u64 {

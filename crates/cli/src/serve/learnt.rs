@@ -21,7 +21,7 @@ pub(super) fn go_on(
     let learner = opened.core().mimic().and_then(|mimic| (mimic as &dyn Any).downcast_ref::<Learner>());
     let (Some(learner), Some(state), None) = (learner, &config.state, &disk.record) else { return Ok(None) };
     let state = state.join(&disk.name);
-    server::tasks::own_directory(&state).map_err(|e| {
+    server::files::own_directory(&state).map_err(|e| {
         Problem::failed(format!("{}: {e}", state.display()))
             .help("give a state directory that can be written")
     })?;

@@ -31,12 +31,12 @@ use probing::Probing;
 use reload::Reload;
 use serde::Serialize;
 use server::control::{Control, ControlConfig};
+use server::files::Places;
 use server::manager::ManagerConfig;
 use server::manager::budget::Budget;
 use server::manager::permits::Permits;
 use server::manager::spec::DiskFacts;
 use server::runtime::{Peers, Runtime, RuntimeBuilder, RuntimeError, random_seed};
-use server::tasks::Places;
 use server::web::{PageContent, Web, WebConfig};
 use server::{
     Address, BackgroundTerms, Disk, DiskStatus, ExportConfig, LearntSaver, Listener, Moment, Running,
@@ -65,7 +65,7 @@ pub(crate) fn execute(args: &ServeArgs, console: &Console) -> Result<String, Pro
     }
     check_handed_over(&config)?;
     if let Some(state) = &config.state {
-        server::tasks::private_directory(state).map_err(|e| {
+        server::files::private_directory(state).map_err(|e| {
             let problem = Problem::failed(format!("{}: {e}", state.display()));
             config.places.underline("state", problem.help("give a directory that can be made"))
         })?;

@@ -220,7 +220,7 @@ fn recording(path: &Path, recipe: &Recipe) -> Result<Recorder, Problem> {
 
 /// Opens a file that no other daemon uses.
 fn alone(path: &Path) -> Result<File, Problem> {
-    let opened = server::tasks::private().read(true).write(true).create(true).truncate(false).open(path);
+    let opened = server::files::private().read(true).write(true).create(true).truncate(false).open(path);
     let file = opened.map_err(|e| Problem::failed(format!("{}: {e}", path.display())))?;
     // Two drives over one file would corrupt each other's data.
     file.try_lock().map_err(|e| {

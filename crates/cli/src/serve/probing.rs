@@ -207,7 +207,7 @@ impl ToProbe {
 
     /// Probes; returns whether nothing is left to do.
     fn run(&self, served: &ServedMailbox, ends: &AtomicBool) -> Result<bool, Gone> {
-        if let Err(error) = server::tasks::own_directory(&self.directory) {
+        if let Err(error) = server::files::own_directory(&self.directory) {
             warn!(disk = self.disk, %error, "not probed: its part of the state directory cannot be used");
             return Ok(false);
         }

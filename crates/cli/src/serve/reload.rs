@@ -6,7 +6,7 @@ use super::config::{Config, DiskConfig};
 use super::open::AnyDevice;
 use crate::emulate::Lines;
 use server::control::Control;
-use server::tasks::Places;
+use server::files::Places;
 use server::{Disk, ExportUpdate, Mailbox, Moment};
 use std::sync::Weak;
 use tracing::{error, info, warn};

@@ -32,6 +32,9 @@ pub struct FileRequest {
     pub op: FileOp,
 }
 
+/// A receiver of a task manager's file requests.
+pub(crate) type FileRequestSink = Box<dyn Fn(FileRequest) + Send>;
+
 /// An operation on files.
 #[derive(Debug)]
 pub enum FileOp {

@@ -4,7 +4,7 @@ use super::file_request::{FileOp, FileQueue, FileRequest};
 use super::spec::TaskKind;
 use super::table::{Event, TaskEntry, TaskState};
 use super::{LEAST_COMPACTION, MOST_REMEMBERED, SAVE_EVERY, TaskManager, Waiter};
-use crate::tasks::journal::{self, Note};
+use crate::files::journal::{self, Note};
 use scheduler::Sessions;
 use std::collections::VecDeque;
 use tracing::{error, info, warn};

@@ -2,7 +2,7 @@
 //!
 //! A [`TaskManager`] is a state machine: it reads no clock and touches no file. [`TaskManager::next_file_request`]
 //! returns the file operations that it needs, and [`TaskManager::file_done`] takes their results; the threads of
-//! [`crate::tasks::FileWorkers`] execute them.
+//! [`crate::files::FileWorkers`] execute them.
 
 mod application;
 mod bad;
@@ -23,15 +23,14 @@ pub(crate) mod sums;
 pub mod table;
 
 use crate::disk::{BackgroundTerms, Fence};
-use crate::runtime::FileRequestSink;
+use crate::files::journal::{self, Damaged, Journal, JournalError};
 use crate::tasks::job::Stage;
-use crate::tasks::journal::{self, Damaged, Journal, JournalError};
 use apps::snapshot::VolumeId;
 use budget::{Budget, Reservation};
 use client_session::ClientSession;
 use device::Answer;
 use ending::Ending;
-use file_request::{FileQueue, FileReply, FileRequest, FileResult};
+use file_request::{FileQueue, FileReply, FileRequest, FileRequestSink, FileResult};
 use live::{Live, RETRY_AFTER};
 use permits::Permits;
 use routes::Routes;

@@ -1,45 +1,17 @@
-//! Tasks at work, and their files.
+//! Tasks at work: a state machine for each kind.
 
 mod backup_output;
-mod chain;
 pub(crate) mod content;
 mod copies;
-pub(crate) mod files;
-mod images;
 pub(crate) mod job;
-pub(crate) mod journal;
-mod kept;
 mod landed;
-mod members;
-mod moves;
-mod places;
 mod priority_reader;
 mod reorganize;
 mod restore;
 mod scrub;
 mod snapshot;
-mod source;
-mod sums;
-mod target;
 mod verify;
 mod view;
-pub(crate) mod worker;
-pub(crate) mod workers;
-
-pub(crate) use files::open_regular;
-pub use files::{own_directory, private, private_directory};
-pub use journal::{Journal, JournalError};
-pub(crate) use moves::{MAP_BYTES_MAX, PLAN_BYTES_MAX};
-pub use places::Places;
-pub(crate) use sums::SUMS_END;
-pub use workers::{FileWorkers, OpenError, ReplySink};
-
-/// Returns a journal with one record of these bytes, for `crates/hostile`.
-#[doc(hidden)]
-pub fn journal_of(record: &[u8]) -> Option<Journal> {
-    let mut journal = Journal::default();
-    journal::apply(&mut journal.table, record).then_some(journal)
-}
 
 /// Decodes a restore's progress over this number of chunks and encodes it again, for `crates/hostile`.
 #[doc(hidden)]

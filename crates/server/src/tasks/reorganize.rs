@@ -17,9 +17,6 @@ use std::fmt::Write;
 use std::path::PathBuf;
 use units::{LbnRange, Op, Sectors};
 
-/// The most blocks of a plan, and so of memory: 16 GiB in blocks of 16 KiB, 1 TiB in blocks of 1 MiB.
-pub(crate) const MOST_MOVED: u64 = 1 << 20;
-
 /// The most session calls at a time at the beginning: they take some milliseconds (`cargo run --release -p
 /// freeblock-apps --example reorganize_start`). Fewer under test, so that small plans also begin in many steps.
 const MOST_CALLS: usize = if cfg!(test) { 5 } else { 1 << 12 };

@@ -1,6 +1,6 @@
 //! The comparison of disks: `apps::verify` as a task of the first of them.
 //!
-//! The members are read by the worker of the task's target ([`super::members`]), in short time slices. After
+//! The members are read by the worker of the task's target ([`crate::files::members`]), in short time slices. After
 //! each slice the worker reports its findings, and the next slice is requested.
 
 use super::job::{Context, Job, Stage};

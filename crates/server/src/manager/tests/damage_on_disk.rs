@@ -4,11 +4,11 @@
 
 use super::damage::{kept, paused_restore, reorganisation, summed};
 use super::rig::STATE;
+use crate::files::journal;
+use crate::files::workers::{OpenError, lock};
+use crate::files::{File, Files, How, Machine};
 use crate::repair::{self, Report};
 use crate::state::faults::{Share, all_faults, damaged};
-use crate::tasks::files::{File, Files, How, Machine};
-use crate::tasks::journal;
-use crate::tasks::workers::{OpenError, lock};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use std::fs;
 use std::io;

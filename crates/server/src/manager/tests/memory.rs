@@ -1,6 +1,6 @@
 //! Files in memory, which fill up, vanish, and lose unsynced writes at a power cut.
 
-use crate::tasks::files::{File, Files, How};
+use crate::files::{File, Files, How};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};

@@ -2,6 +2,8 @@
 
 use super::memory::MemoryFiles;
 use crate::disk::{BackgroundTerms, Fence};
+use crate::files::journal;
+use crate::files::worker::FileWorker;
 use crate::manager::budget::Budget;
 use crate::manager::file_request::{FileQueue, FileReply, FileRequest};
 use crate::manager::permits::Permits;
@@ -9,8 +11,6 @@ use crate::manager::spec::{DiskFacts, TaskSpec};
 use crate::manager::status::TaskStatus;
 use crate::manager::table::TaskState;
 use crate::manager::{ManagerConfig, TaskManager};
-use crate::tasks::journal;
-use crate::tasks::worker::FileWorker;
 use model::{DriveModel, Profile};
 use scheduler::{Config, IdleTime};
 use sim::{Place, Platters, Volume};

@@ -1,6 +1,5 @@
 //! Execution of file operations: one worker for each queue.
 
-use super::files::{Files, How};
 use super::images::Images;
 use super::journal::journal_path;
 use super::kept::{Found, KeptBlocks};
@@ -9,6 +8,7 @@ use super::moves::Moves;
 use super::source::{FileSource, no_room};
 use super::sums::OpenStore;
 use super::target::OpenImage;
+use super::{Files, How};
 use crate::manager::file_request::{FileOp, FileQueue, FileResult};
 use crate::runtime::Peers;
 use crate::state::{Log, LogKind, Scan};

@@ -1,7 +1,7 @@
 //! Former images, one on top of the other, as the base of a difference.
 
-use super::files::{Files, How, not_opened};
 use super::source::FileSource;
+use super::{Files, How, not_opened};
 use crate::manager::file_request::FileResult;
 use apps::backup::Point;
 use apps::backup::image::{self, Header, Index};

@@ -1,6 +1,6 @@
 //! Files as `apps::backup` sees them.
 
-use super::files::File;
+use super::File;
 use apps::backup::{Destination, Sink, Source};
 use std::io;
 use units::Lbn;
@@ -86,7 +86,7 @@ impl Destination for FileDestination {
         let bytes = bytes.get(..room.min(bytes.len())).unwrap_or_default();
         let sized = if self.sized { Ok(()) } else { self.file.set_len(self.end) };
         self.sized |= sized.is_ok();
-        match sized.and_then(|()| super::files::write_all(&mut *self.file, from, bytes)) {
+        match sized.and_then(|()| super::write_all(&mut *self.file, from, bytes)) {
             Ok(()) => Ok(true),
             Err(error) if no_room(&error) => {
                 self.full = error.to_string();

@@ -1,9 +1,9 @@
 //! The target of a backup.
 
 use super::chain::Chain;
-use super::files::{Files, How, not_opened};
 use super::kept;
 use super::source::{FileDestination, FileSink, FileSource};
+use super::{Files, How, not_opened};
 use crate::manager::file_request::{FileResult, ImageTarget};
 use apps::backup::image::{self, Header, OPEN};
 use apps::backup::{ImageWriter, Output, Replica, load_set, save_set};

@@ -5,8 +5,8 @@
 //! number (u64), the number of its bad sectors (u32), those (u32), and its bytes. If one of them may be lost the backup
 //! fails: the disk's content there is newer.
 
-use super::files::{Files, How, put_aside};
 use super::source::no_room;
+use super::{Files, How, put_aside};
 use crate::state::{Broken, Damage, Log, LogKind, Scan, end_path};
 use apps::backup::image::Header;
 use scheduler::BlockSet;

@@ -4,8 +4,7 @@
 //! checkpoint rewrites it. The plan is written once, with a checksum of its own. If one of them is damaged the task
 //! stops and its places stay closed: some blocks are between two places.
 
-use super::files::{Files, How, read_opened, read_whole, write_all};
-use super::reorganize::MOST_MOVED;
+use super::{Files, How, read_opened, read_whole, write_all};
 use crate::manager::file_request::FileResult;
 use crate::manager::spec::DiskFacts;
 use crate::state::{Log, LogKind, Scan};
@@ -14,6 +13,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use units::Sectors;
+
+/// The most blocks of a plan, and so of memory: 16 GiB in blocks of 16 KiB, 1 TiB in blocks of 1 MiB.
+const MOST_MOVED: u64 = 1 << 20;
 
 /// The most bytes of a plan's file: lines of 32 bytes for the most moves of a plan, and the same number of free places.
 const MOST_TEXT: u64 = 64 << 20;

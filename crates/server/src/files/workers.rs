@@ -1,9 +1,9 @@
 //! A thread for every queue with file operations.
 
-use super::files::{Files, Machine, open_regular, own_directory, private};
 use super::journal::{self, Journal, JournalError};
 use super::places::Places;
 use super::worker::FileWorker;
+use super::{Files, Machine, open_regular, own_directory, private};
 use crate::manager::file_request::{FileOp, FileQueue, FileReply, FileRequest};
 use crate::runtime::Peers;
 use std::collections::BTreeMap;

@@ -4,7 +4,7 @@
 //! them. Under any configuration, tasks access neither the state directory nor the daemon's own files: a served disk,
 //! the file under it, the configuration, keys.
 
-use super::files::{File, How, Real};
+use super::{File, How, Real};
 use crate::manager::spec::{SpecError, TaskSpec};
 use rustix::fs::{
     AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, fsync, openat, openat2, statat,

@@ -1,7 +1,28 @@
-//! Files as tasks use them, in a form that tests can have fail.
+//! The files of tasks: the threads that may wait for them, and each kind of file, in a form that tests can have fail.
+//!
+//! The state machines of tasks are in [`crate::tasks`]; they touch no file.
 
-use super::places::{Places, is_denied};
+mod chain;
+mod images;
+pub(crate) mod journal;
+mod kept;
+mod members;
+mod moves;
+mod places;
+mod source;
+mod sums;
+mod target;
+pub(crate) mod worker;
+pub(crate) mod workers;
+
+pub use journal::{Journal, JournalError};
+pub(crate) use moves::{MAP_BYTES_MAX, PLAN_BYTES_MAX};
+pub use places::Places;
+pub(crate) use sums::SUMS_END;
+pub use workers::{FileWorkers, OpenError, ReplySink};
+
 use crate::manager::file_request::FileResult;
+use places::is_denied;
 use rustix::fs::OFlags;
 use std::fs;
 use std::io;
@@ -139,7 +160,7 @@ impl Machine {
     }
 }
 
-pub(super) struct Real(pub fs::File);
+struct Real(pub fs::File);
 
 impl File for Real {
     fn read_at(&mut self, at: u64, into: &mut [u8]) -> io::Result<usize> {
@@ -301,4 +322,11 @@ pub fn own_directory(path: &Path) -> io::Result<()> {
 fn sync_directory(path: &Path) -> io::Result<()> {
     let directory = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     fs::File::open(directory)?.sync_all()
+}
+
+/// Returns a journal with one record of these bytes, for `crates/hostile`.
+#[doc(hidden)]
+pub fn journal_of(record: &[u8]) -> Option<Journal> {
+    let mut journal = Journal::default();
+    journal::apply(&mut journal.table, record).then_some(journal)
 }

@@ -1,7 +1,7 @@
 //! The images that a restore reads.
 
-use super::files::{Files, How, not_opened};
 use super::source::FileSource;
+use super::{Files, How, not_opened};
 use crate::manager::file_request::{Chunk, FileResult};
 use apps::backup::image::{self, Header};
 use apps::backup::{Point, restore};

@@ -4,7 +4,7 @@
 //! the same number before a write goes: an older copy of the store, which has sums of blocks that were written since,
 //! is distrusted.
 
-use super::files::{File, Files, How, write_all};
+use super::{File, Files, How, write_all};
 use crate::manager::file_request::{Compared, FileResult, OpenSums};
 use crate::state::{End, LogKind};
 use apps::scrub::{Checksums, PAGE_BYTES, ScrubPlan, StoreError, StoreLimits, StoredChecksums, SumFile};

@@ -23,7 +23,7 @@ const REQUESTS_PER_SECOND: f64 = 50.0;
 const COPY_BYTES: u64 = 2_000_000_000;
 const REQUEST_BYTES: u64 = 256 << 10;
 const REQUESTS: u64 = 64;
-const ALONE: Duration = Duration::from_secs(300);
+const ALONE_TIME: Duration = Duration::from_secs(300);
 /// Requests of the copy have numbers from here on.
 const COPY: u64 = 1 << 40;
 
@@ -89,7 +89,7 @@ fn run(profile: &Profile, directory: &str, by: By) {
         sent = REQUESTS;
     }
     let all = COPY_BYTES / REQUEST_BYTES;
-    while if by == By::Nothing { now < Instant::ZERO + ALONE } else { copied < all } {
+    while if by == By::Nothing { now < Instant::ZERO + ALONE_TIME } else { copied < all } {
         let event = disk.next_event().filter(|at| *at <= due);
         now = now.max(event.unwrap_or(due));
         disk.advance(now);

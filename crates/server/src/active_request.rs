@@ -6,7 +6,7 @@ use std::io;
 use units::{Bytes, Lbn, LbnRange, Sectors};
 
 /// The most bytes in one ask when zeroes are written as data, and when data are only prefetched.
-const PIECE: u64 = nbd::PIECE_BYTES_MAX as u64;
+const PIECE_BYTES_MAX: u64 = nbd::PIECE_BYTES_MAX as u64;
 
 /// The facts about a device that a request needs.
 #[derive(Clone, Copy, Debug)]
@@ -116,7 +116,7 @@ impl ActiveRequest {
             _ => None,
         };
         let own_way = zeroes.is_some() && target.abilities.write_zeroes;
-        let most = if own_way { target.most } else { (PIECE / sector).max(1) };
+        let most = if own_way { target.most } else { (PIECE_BYTES_MAX / sector).max(1) };
         let range = LbnRange::new(self.rest.start(), Sectors::new(self.rest.len().get().min(most)));
         self.rest = LbnRange::new(range.end(), self.rest.len() - range.len());
         let bytes = range.len().bytes(target.sector).get() as usize;

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, VecDeque};
 const REQUEST_COST: u64 = 256 << 10;
 
 /// The cost that a client may cause in one round.
-const QUANTUM: u64 = 1 << 20;
+const QUANTUM_BYTES: u64 = 1 << 20;
 
 /// The most requests at the device while several clients have some: enough for a scheduler to choose from.
 const AT_DEVICE_REQUESTS_MAX: usize = 64;
@@ -73,9 +73,9 @@ impl<T> FairQueue<T> {
             return self.next_in_round();
         }
         let at_once = |client: &u64| {
-            self.queues
-                .get(client)
-                .is_some_and(|queue| queue.at_device == 0 && queue.cost().is_some_and(|cost| cost <= QUANTUM))
+            self.queues.get(client).is_some_and(|queue| {
+                queue.at_device == 0 && queue.cost().is_some_and(|cost| cost <= QUANTUM_BYTES)
+            })
         };
         let place = self.round.iter().position(at_once)?;
         self.take(place)
@@ -90,7 +90,7 @@ impl<T> FairQueue<T> {
                 queue.deficit -= cost;
                 return self.take(0);
             }
-            queue.deficit += QUANTUM;
+            queue.deficit += QUANTUM_BYTES;
             self.round.rotate_left(1);
         }
     }
@@ -196,7 +196,7 @@ mod tests {
             }
             let (least, most) = (served.iter().min().unwrap(), served.iter().max().unwrap());
             let largest = bytes.iter().max().unwrap() + REQUEST_COST;
-            prop_assert!(most - least <= 2 * (QUANTUM + largest), "{served:?} of {bytes:?}");
+            prop_assert!(most - least <= 2 * (QUANTUM_BYTES + largest), "{served:?} of {bytes:?}");
         }
 
         /// Each request comes out once, a client's in their order, and none is left at the end.

@@ -3,7 +3,7 @@
 use units::{Duration, Instant};
 
 /// The most lines in a [`WINDOW`].
-const LINES: u64 = 20;
+const LINES_MAX: u64 = 20;
 /// The length of a window; the next one allows the same number of lines.
 const WINDOW: Duration = Duration::from_secs(10);
 
@@ -20,24 +20,24 @@ impl LogRateLimit {
     pub fn allow(&mut self, now: Instant) -> bool {
         self.since.get_or_insert(now);
         self.lines += 1;
-        self.lines <= LINES
+        self.lines <= LINES_MAX
     }
 
     /// Returns how many lines were suppressed, once after the end of a window.
     pub fn take_suppressed(&mut self, now: Instant) -> Option<u64> {
         self.since.take_if(|since| *since + WINDOW <= now)?;
-        Some(std::mem::take(&mut self.lines).saturating_sub(LINES)).filter(|lines| *lines > 0)
+        Some(std::mem::take(&mut self.lines).saturating_sub(LINES_MAX)).filter(|lines| *lines > 0)
     }
 
     /// Returns the rest at the end, when there will be no further window.
     pub fn rest(&mut self) -> Option<u64> {
         self.since = None;
-        Some(std::mem::take(&mut self.lines).saturating_sub(LINES)).filter(|lines| *lines > 0)
+        Some(std::mem::take(&mut self.lines).saturating_sub(LINES_MAX)).filter(|lines| *lines > 0)
     }
 
     /// Returns when there will be a count to report.
     pub fn next_event(&self) -> Option<Instant> {
-        self.since.filter(|_| self.lines > LINES).map(|since| since + WINDOW)
+        self.since.filter(|_| self.lines > LINES_MAX).map(|since| since + WINDOW)
     }
 }
 
@@ -71,7 +71,9 @@ mod tests {
         counted += limit.rest().unwrap_or(0);
         assert_eq!(written.len() as u64 + counted, 100_000);
         // A time as long as a window overlaps at most two of them.
-        assert!(written.windows(2 * LINES as usize + 1).all(|w| w[2 * LINES as usize] >= w[0] + WINDOW));
+        assert!(
+            written.windows(2 * LINES_MAX as usize + 1).all(|w| w[2 * LINES_MAX as usize] >= w[0] + WINDOW)
+        );
     }
 
     #[test]

@@ -20,7 +20,7 @@ use thiserror::Error;
 use units::Instant;
 
 /// The interval between ticks of a task manager.
-const TICK: Duration = Duration::from_millis(500);
+const TICK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// A call of a task manager, on its disk's thread.
 pub type ManagerCall = Box<dyn FnOnce(&mut TaskManager, &mut dyn Sessions) + Send>;
@@ -287,7 +287,7 @@ fn run(
     clock: impl Fn() -> std::time::Instant,
     tick: impl Fn(),
 ) {
-    let mut due = clock() + TICK;
+    let mut due = clock() + TICK_INTERVAL;
     loop {
         match file_requests.recv_timeout(due.saturating_duration_since(clock())) {
             Ok(file_request) => submit(file_request),
@@ -298,7 +298,7 @@ fn run(
         let now = clock();
         if now >= due {
             tick();
-            due = now + TICK;
+            due = now + TICK_INTERVAL;
         }
     }
 }

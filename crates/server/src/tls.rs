@@ -13,7 +13,7 @@ use thiserror::Error;
 const PEM_BYTES_MAX: u64 = 4 << 20;
 
 /// The most bytes encrypted at once, to waste little if a client does not take them.
-const PIECE: usize = 1 << 20;
+const PIECE_BYTES: usize = 1 << 20;
 
 /// A server's certificate, and its requirements on clients.
 ///
@@ -194,7 +194,7 @@ impl Session {
 
     /// Encrypts some of `plain`, after any other pending output; returns the bytes taken.
     pub fn send(&mut self, plain: &[u8], out: &mut Vec<u8>) -> io::Result<usize> {
-        let some = &plain[..plain.len().min(PIECE)];
+        let some = &plain[..plain.len().min(PIECE_BYTES)];
         self.connection.writer().write_all(some)?;
         while self.connection.wants_write() {
             self.connection.write_tls(out)?;

@@ -1,7 +1,7 @@
 //! Accepts connections: the role first, then the slot, then the request.
 
 use super::api;
-use super::limited_log::{COUNTED_EVERY, LimitedLog};
+use super::limited_log::{LimitedLog, REPORT_INTERVAL};
 use super::roles::{Role, Roles};
 use super::slots::{ConnectionLimits, GivenSlot, SlotOwner, Slots};
 use hyper::server::conn::http1;
@@ -16,9 +16,9 @@ use tokio::sync::{Notify, watch};
 use tracing::{info, warn};
 
 /// A request's head has to come in this time.
-const HEAD: Duration = Duration::from_secs(10);
+const REQUEST_HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// A request has to be over in this time, its answer taken included, unless it asks for events or a session.
-const OVER: Duration = Duration::from_secs(60);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The other end of a connection, as the kernel names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -174,7 +174,7 @@ pub(super) async fn serve(
     };
     let router = api::router(disks);
     let log = LimitedLog::new();
-    let mut count = tokio::time::interval(COUNTED_EVERY);
+    let mut count = tokio::time::interval(REPORT_INTERVAL);
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -205,7 +205,7 @@ pub(super) async fn serve(
                 );
             });
             // It may not have said anything yet; the answer is as good.
-            let _ = stream.try_write(FULL);
+            let _ = stream.try_write(NO_SLOT_RESPONSE);
             continue;
         };
         tokio::spawn(one(stream, peer, Arc::new(slot), router.clone(), log.clone()));
@@ -213,7 +213,7 @@ pub(super) async fn serve(
 }
 
 /// The answer to a connection for which there is no slot.
-const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\ncontent-length: 109\r\n\
+const NO_SLOT_RESPONSE: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\ncontent-length: 109\r\n\
 connection: close\r\n\r\n\
 {\"error\":{\"message\":\"there are as many connections of this user as may be; close some, and come again then\"}}";
 
@@ -225,13 +225,13 @@ async fn one(stream: UnixStream, peer: Peer, slot: Arc<Slot>, router: axum::Rout
         .layer(axum::Extension(log.clone()));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEAD)
+        .header_read_timeout(REQUEST_HEAD_TIMEOUT)
         .keep_alive(false)
         .max_buf_size(64 << 10)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(service))
         .with_upgrades();
     let mut connection = std::pin::pin!(connection);
-    let mut over = std::pin::pin!(tokio::time::sleep(OVER));
+    let mut over = std::pin::pin!(tokio::time::sleep(REQUEST_TIMEOUT));
     let uid = peer.uid;
     let ended = loop {
         tokio::select! {
@@ -272,7 +272,7 @@ mod tests {
 
     #[test]
     fn the_answer_to_one_too_many_is_whole() {
-        let text = std::str::from_utf8(FULL).unwrap();
+        let text = std::str::from_utf8(NO_SLOT_RESPONSE).unwrap();
         let (head, body) = text.split_once("\r\n\r\n").unwrap();
         assert!(head.contains(&format!("content-length: {}\r\n", body.len())), "{}", body.len());
         assert!(serde_json::from_str::<serde_json::Value>(body).unwrap()["error"]["message"].is_string());

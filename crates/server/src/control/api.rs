@@ -30,11 +30,11 @@ use tokio::sync::oneshot;
 /// The largest body.
 const MOST_BODY: usize = 64 << 10;
 /// The longest wait for a disk to answer.
-const PATIENCE: Duration = Duration::from_secs(10);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// A client that follows the events and takes none for this time is hung up on.
-const SLOW: Duration = Duration::from_secs(30);
+const EVENT_TIMEOUT: Duration = Duration::from_secs(30);
 /// The interval at which the tasks are compared for events.
-const LOOK: Duration = Duration::from_millis(500);
+const TASKS_INTERVAL: Duration = Duration::from_millis(500);
 
 pub(crate) type Disks = Arc<BTreeMap<String, Handle>>;
 type ApiResult<T> = Result<T, Refusal>;
@@ -77,7 +77,7 @@ async fn guard(
     }
     let (parts, body) = request.into_parts();
     let whole = Bytes::from_request(Request::from_parts(parts.clone(), body), &());
-    match tokio::time::timeout(PATIENCE, whole).await {
+    match tokio::time::timeout(ANSWER_TIMEOUT, whole).await {
         Ok(Ok(body)) => {
             slot.request_received();
             next.run(Request::from_parts(parts, Body::from(body))).await
@@ -125,7 +125,7 @@ pub(crate) async fn ask<T: Send + 'static>(
 }
 
 async fn wait<T>(answer: oneshot::Receiver<T>) -> ApiResult<T> {
-    match tokio::time::timeout(PATIENCE, answer).await {
+    match tokio::time::timeout(ANSWER_TIMEOUT, answer).await {
         Ok(Ok(answer)) => Ok(answer),
         _ => Err(Refusal::gone()),
     }
@@ -322,14 +322,14 @@ async fn events(
                     let event = Event::default().event("task").json_data(&task);
                     known.insert(key, task);
                     let Ok(event) = event else { continue };
-                    match sender.send_timeout(event, SLOW).await {
+                    match sender.send_timeout(event, EVENT_TIMEOUT).await {
                         Ok(()) => {}
                         Err(SendTimeoutError::Closed(_)) => return,
                         Err(SendTimeoutError::Timeout(_)) => return slot.hang_up(),
                     }
                 }
             }
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(TASKS_INTERVAL).await;
             if sender.is_closed() {
                 return;
             }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tracing::warn;
 
 /// The interval at which suppressed lines are reported.
-pub(super) const COUNTED_EVERY: Duration = Duration::from_secs(10);
+pub(super) const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The log lines of a socket, under one limit for all its connections.
 #[derive(Clone, Debug)]

@@ -19,15 +19,15 @@ use tokio::sync::{Notify, mpsc};
 use tracing::warn;
 
 /// The bytes fetched from the task manager at a time; more are fetched only when the client has taken these.
-const BATCH: usize = 256 << 10;
+const FETCH_BYTES: usize = 256 << 10;
 /// The most calls of a client that wait for the disk.
 const MOST_CALLS: usize = 64;
 /// How long the answer to a close may take to be sent.
-const FAREWELL: Duration = Duration::from_secs(10);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 /// A client that takes nothing for this time is slow.
-const SLOW: Duration = Duration::from_secs(30);
+const SLOW_CLIENT_TIME: Duration = Duration::from_secs(30);
 /// How long the client is read after a failed write, to find the reason.
-const HEARD: Duration = Duration::from_secs(1);
+const READ_ON_TIMEOUT: Duration = Duration::from_secs(1);
 
 type Io = TokioIo<hyper::upgrade::Upgraded>;
 
@@ -150,7 +150,7 @@ impl OpenSession {
         }
         // Once writing to the client fails, its calls are no longer answered, although some may still be in flight:
         // read on only to learn how it ended.
-        match tokio::time::timeout(HEARD, input).await {
+        match tokio::time::timeout(READ_ON_TIMEOUT, input).await {
             Ok(Ok(ended)) => self.log_end(ended),
             _ => self
                 .write(|disk, session| warn!(disk, session, "a session's client takes no answers any more")),
@@ -172,7 +172,8 @@ impl OpenSession {
             let closes = matches!(call, Some(Call::Close { .. }));
             let fetched = ask(&self.disk, move |manager, sessions| {
                 let answer = call.and_then(|call| manager.client_call(sessions, id, call));
-                let events = if closes { Vec::new() } else { manager.client_fetch(sessions, id, BATCH) };
+                let events =
+                    if closes { Vec::new() } else { manager.client_fetch(sessions, id, FETCH_BYTES) };
                 (answer, events)
             });
             // The disk has ended.
@@ -183,7 +184,7 @@ impl OpenSession {
             }
             let all: Vec<Event> = answer.into_iter().chain(events).collect();
             if closes {
-                let _ = tokio::time::timeout(FAREWELL, send(writing, &all)).await;
+                let _ = tokio::time::timeout(CLOSE_TIMEOUT, send(writing, &all)).await;
                 let _ = writing.shutdown().await;
                 return true;
             }
@@ -196,7 +197,7 @@ impl OpenSession {
     /// Sends events. A client that takes nothing delays only itself, without limit; the log names it.
     async fn send(&self, writing: &mut WriteHalf<Io>, events: &[Event]) -> std::io::Result<()> {
         let mut sending = std::pin::pin!(send(writing, events));
-        if let Ok(sent) = tokio::time::timeout(SLOW, &mut sending).await {
+        if let Ok(sent) = tokio::time::timeout(SLOW_CLIENT_TIME, &mut sending).await {
             return sent;
         }
         self.write(|disk, session| {

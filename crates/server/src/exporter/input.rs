@@ -20,20 +20,20 @@ const SNAPSHOT_DESCRIPTION: &str =
 
 /// TCP keep-alive: a machine that is silent is probed after the first time, then at intervals of the second, and counts
 /// as gone after this number of probes: a minute in all.
-const SILENCE: Duration = Duration::from_secs(30);
-const PAUSE: Duration = Duration::from_secs(10);
-const PAUSES: u32 = 3;
+const KEEPALIVE_IDLE_TIME: Duration = Duration::from_secs(30);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
+const KEEPALIVE_PROBES: u32 = 3;
 
 /// Sends answers at once, and detects a client whose machine is gone.
 fn set_up(socket: &TcpStream) -> io::Result<()> {
     socket.set_nodelay(true)?;
-    sockopt::set_tcp_keepidle(socket, SILENCE)?;
-    sockopt::set_tcp_keepintvl(socket, PAUSE)?;
-    sockopt::set_tcp_keepcnt(socket, PAUSES)?;
+    sockopt::set_tcp_keepidle(socket, KEEPALIVE_IDLE_TIME)?;
+    sockopt::set_tcp_keepintvl(socket, KEEPALIVE_INTERVAL)?;
+    sockopt::set_tcp_keepcnt(socket, KEEPALIVE_PROBES)?;
     sockopt::set_socket_keepalive(socket, true)?;
     // The same limit for bytes that the machine does not acknowledge. A client that takes none of its answers still
     // acknowledges probes.
-    let millis = (SILENCE + PAUSE * PAUSES).as_millis();
+    let millis = (KEEPALIVE_IDLE_TIME + KEEPALIVE_INTERVAL * KEEPALIVE_PROBES).as_millis();
     sockopt::set_tcp_user_timeout(socket, u32::try_from(millis).unwrap_or(u32::MAX))?;
     Ok(())
 }

@@ -66,7 +66,7 @@ fn read(
     header: &Header,
     mut each: impl FnMut(KeptBlock<'_>, u64),
 ) -> Result<Option<Scan>, Broken> {
-    let (mut first, mut next) = (true, Log::FIRST);
+    let (mut first, mut next) = (true, Log::FIRST_RECORD_BYTE);
     Scan::read(files, path, LogKind::Kept, Some(header.image), |body| {
         let at = next;
         next += Log::record_bytes(body.len());

@@ -13,11 +13,11 @@ use std::time::{Duration, Instant};
 use units::{Lbn, LbnRange, Sectors};
 
 /// The longest time slice.
-const TURN: Duration = Duration::from_millis(500);
+const SLICE_TIME_MAX: Duration = Duration::from_millis(500);
 /// The bytes that are fetched from a disk at a time.
-const BATCH: usize = 1 << 20;
+const FETCH_BYTES: usize = 1 << 20;
 /// How long a disk may take to answer.
-const PATIENCE: Duration = Duration::from_secs(10);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Progress is encoded once in this time, or less often if that takes more than a twentieth of the time.
 const SAVE_EVERY: Duration = Duration::from_secs(1);
 
@@ -70,7 +70,7 @@ fn ask<T: Send + 'static>(
 }
 
 fn wait<T>(disk: &Handle, answer: &Receiver<T>) -> Result<T, String> {
-    answer.recv_timeout(PATIENCE).map_err(|_| gone(disk))
+    answer.recv_timeout(ANSWER_TIMEOUT).map_err(|_| gone(disk))
 }
 
 fn gone(disk: &Handle) -> String {
@@ -195,7 +195,7 @@ impl Members {
                 }
             }
         }
-        let until = Instant::now() + TURN;
+        let until = Instant::now() + SLICE_TIME_MAX;
         while Instant::now() < until && !self.comparison.is_done() && !self.comparison.is_hopeless() {
             self.wish()?;
             if !self.fetch()? {
@@ -237,7 +237,7 @@ impl Members {
             for (id, again) in [(first, false), (second, true)] {
                 if again || room {
                     let answer = ask(&member.disk, move |manager, sessions| {
-                        manager.client_fetch(sessions, id, BATCH)
+                        manager.client_fetch(sessions, id, FETCH_BYTES)
                     })?;
                     asked.push((number, again, answer));
                 }

@@ -20,7 +20,7 @@ use std::{fmt, fs, io};
 /// The depth in the state directory to which files are protected by identity: itself, and one directory for each disk.
 const STATE_DEPTH: usize = 2;
 /// The number of tries of a lookup that renames disturb; then it is refused.
-const TRIES: usize = 16;
+const LOOKUPS_MAX: usize = 16;
 
 /// Where tasks may read and write. Clones share the rules: [`set_targets`](Self::set_targets) holds for each.
 #[derive(Clone, Debug, Default)]
@@ -149,7 +149,7 @@ impl Places {
         let rules = self.rules();
         let leaf = rules.leaf(path, beneath)?;
         rules.outside_state(&leaf.parent)?;
-        for _ in 0..TRIES {
+        for _ in 0..LOOKUPS_MAX {
             let Some(file) = leaf.open(how)? else { continue };
             let stat = fstat(&file)?;
             plain(&stat, how)?;
@@ -239,7 +239,7 @@ fn beneath(root: &OwnedFd, rest: &Path, how: Beneath) -> io::Result<OwnedFd> {
 
 fn by_kernel(root: &OwnedFd, rest: &Path) -> Result<OwnedFd, Errno> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    for _ in 0..TRIES {
+    for _ in 0..LOOKUPS_MAX {
         match openat2(root, rest, DIRECTORY, Mode::empty(), resolve) {
             // A rename disturbed the lookup.
             Err(Errno::AGAIN) => {}

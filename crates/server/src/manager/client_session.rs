@@ -21,7 +21,7 @@ const MOST_ASKED: usize = 64;
 /// The most records of writes that wait to be fetched; beyond them no more is written.
 const MOST_WRITTEN: usize = 1_000;
 /// A client that has not answered in this time counts as answering "not now".
-const PATIENCE: Duration = Duration::from_secs(30);
+const BUFFER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The reason why a call of a client session was refused.
 #[derive(Debug, Error)]
@@ -293,7 +293,7 @@ impl ClientSession {
     pub fn tick(&mut self, now: Instant) {
         self.now = now;
         for writing in self.writing.values_mut() {
-            writing.asked.retain(|_, at| now.saturating_since(*at) < PATIENCE);
+            writing.asked.retain(|_, at| now.saturating_since(*at) < BUFFER_TIMEOUT);
         }
     }
 

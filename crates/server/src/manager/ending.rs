@@ -5,7 +5,7 @@ use super::file_request::{FileOp, FileQueue, FileRequest};
 use super::routes::Owner;
 use super::spec::What;
 use super::table::{Event, TaskState};
-use super::{ANSWER, MOST_LIVE, TaskManager, Waiter};
+use super::{FILE_TIMEOUT, MOST_LIVE, TaskManager, Waiter};
 use scheduler::Sessions;
 use tracing::{error, warn};
 use units::{Instant, LbnRange};
@@ -133,7 +133,7 @@ impl TaskManager {
     /// Stops waiting for files that do not answer: they must not block a write for ever.
     pub(super) fn give_up_waiting(&mut self, sessions: &mut dyn Sessions) {
         self.give_up_sums(sessions);
-        let late = |e: &Ending| matches!(e.holds, Holds::Reads) && e.since + ANSWER <= self.now;
+        let late = |e: &Ending| matches!(e.holds, Holds::Reads) && e.since + FILE_TIMEOUT <= self.now;
         if self.ending.iter().any(late) {
             let disk = &self.config.disk.name;
             error!(

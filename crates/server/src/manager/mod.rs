@@ -53,7 +53,7 @@ pub const MOST_REMEMBERED: usize = 1_000;
 const SAVE_EVERY: Duration = Duration::from_secs(1);
 /// The time after which a file that delays foreground writes is given up, together with its task or store: no write
 /// waits for ever.
-pub(crate) const ANSWER: Duration = Duration::from_secs(30);
+pub(crate) const FILE_TIMEOUT: Duration = Duration::from_secs(30);
 /// A journal shorter than this is not compacted.
 const LEAST_COMPACTION: u64 = 64 << 10;
 

@@ -8,7 +8,7 @@
 use super::file_request::{FileOp, FileQueue, FileRequest, FileResult};
 use super::routes::Owner;
 use super::table::{Event, SumStore};
-use super::{ANSWER, TaskManager};
+use super::{FILE_TIMEOUT, TaskManager};
 use crate::tasks::job::blocks_of;
 use scheduler::{BlockSet, Sessions};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -364,9 +364,11 @@ impl TaskManager {
     /// for ever if that is on this very disk. No write may wait for ever.
     pub(super) fn give_up_sums(&mut self, sessions: &mut dyn Sessions) {
         match &self.sums.state {
-            StoreState::Kept(kept) if !kept.forgetting.is_empty() && kept.since + ANSWER <= self.now => {
+            StoreState::Kept(kept)
+                if !kept.forgetting.is_empty() && kept.since + FILE_TIMEOUT <= self.now =>
+            {
                 let (place, s) =
-                    (self.table.sums().map(|s| s.path.display().to_string()), ANSWER.as_secs_f64());
+                    (self.table.sums().map(|s| s.path.display().to_string()), FILE_TIMEOUT.as_secs_f64());
                 let why = format!(
                     "{}: the checksum store has not answered for {s:.0} s, and nothing in it is believed any more; put it on \
                      another device, never on this disk itself",
@@ -374,7 +376,7 @@ impl TaskManager {
                 );
                 self.leave_sums(sessions, &why);
             }
-            StoreState::Leaving(_, since) if *since + ANSWER <= self.now => {
+            StoreState::Leaving(_, since) if *since + FILE_TIMEOUT <= self.now => {
                 error!(
                     disk = self.config.disk.name,
                     "the state directory does not answer: after a restart the \

@@ -17,7 +17,7 @@ const MOST_LETTERS: usize = 64;
 /// The bytes at which a frame is cut.
 const FRAME: usize = 64 << 10;
 /// The length and its checksum.
-const HEAD: usize = 8;
+const HEAD_BYTES: usize = 8;
 const TAIL: usize = 4;
 
 /// A recording that cannot be read.
@@ -71,7 +71,7 @@ impl<W: Write> Frames<W> {
     pub fn new(mut to: W) -> io::Result<Self> {
         let first = format!("{LETTERS}{VERSION}\n");
         to.write_all(first.as_bytes())?;
-        Ok(Self { to, frame: vec![0; HEAD], chain: crc32fast::hash(first.as_bytes()) })
+        Ok(Self { to, frame: vec![0; HEAD_BYTES], chain: crc32fast::hash(first.as_bytes()) })
     }
 
     /// Returns the bytes in the frame so far.
@@ -89,18 +89,18 @@ impl<W: Write> Frames<W> {
     /// # Errors
     /// The writer has failed, or the frame exceeds four gigabytes.
     pub fn cut(&mut self) -> io::Result<()> {
-        if self.frame.len() == HEAD {
+        if self.frame.len() == HEAD_BYTES {
             return Ok(());
         }
-        let length = u32::try_from(self.frame.len() - HEAD)
+        let length = u32::try_from(self.frame.len() - HEAD_BYTES)
             .map_err(|_| io::Error::other("more in a frame of the recording than there may be"))?;
         self.frame[..4].copy_from_slice(&length.to_le_bytes());
         let head = chained(self.chain, &self.frame[..4]);
-        self.frame[4..HEAD].copy_from_slice(&head.to_le_bytes());
+        self.frame[4..HEAD_BYTES].copy_from_slice(&head.to_le_bytes());
         self.chain = chained(self.chain, &self.frame);
         self.frame.extend(self.chain.to_le_bytes());
         let written = self.to.write_all(&self.frame);
-        self.frame.truncate(HEAD);
+        self.frame.truncate(HEAD_BYTES);
         written
     }
 
@@ -193,11 +193,11 @@ impl<R: Read> FrameLines<R> {
         (self.given, self.frame) = (0, Vec::new());
         let (frame, at) = (self.frames + 1, self.at);
         let damaged = |problem| Err(FrameError::Damaged { frame, at, problem });
-        let head = self.take(HEAD as u64)?;
+        let head = self.take(HEAD_BYTES as u64)?;
         let Some((length, sum)) = head.first_chunk::<4>().zip(head.last_chunk::<4>()) else {
             return Ok(false);
         };
-        if head.len() < HEAD {
+        if head.len() < HEAD_BYTES {
             return Ok(false);
         }
         if chained(self.chain, length) != u32::from_le_bytes(*sum) {

@@ -10,7 +10,7 @@ const MAGIC: &[u8; 8] = b"fbstate\0";
 const VERSION: u32 = 1;
 const HEADER: usize = 8 + 4 + 4 + 8 + 4;
 /// Length, sequence and committed.
-const HEAD: usize = 4 + 8 + 8;
+const RECORD_HEAD_BYTES: usize = 4 + 8 + 8;
 const TAIL: usize = 4;
 
 /// The most bytes of a record that are in memory before its checksum is known: a damaged length must not take gigabytes.
@@ -211,11 +211,11 @@ impl Reader {
     /// Returns the body of the record at a place, if the record is sound.
     fn record_at(&mut self, at: u64) -> Result<Option<Vec<u8>>, Damage> {
         let Some(chain) = self.bytes(at.saturating_sub(TAIL as u64), TAIL as u64)? else { return Ok(None) };
-        let Some(head) = self.bytes(at, HEAD as u64)? else { return Ok(None) };
+        let Some(head) = self.bytes(at, RECORD_HEAD_BYTES as u64)? else { return Ok(None) };
         let number = |bytes: &[u8]| bytes.first_chunk::<4>().map(|b| u32::from_le_bytes(*b));
         let Some((chain, len)) = number(&chain).zip(number(&head)) else { return Ok(None) };
         self.chain = chain;
-        let start = at.saturating_add(HEAD as u64);
+        let start = at.saturating_add(RECORD_HEAD_BYTES as u64);
         match self.chained(&head, start, len)? {
             Some(_) => self.bytes(start, u64::from(len)),
             None => Ok(None),
@@ -229,12 +229,12 @@ impl Reader {
         mark: &Option<Mark>,
         all: &mut Records,
     ) -> Result<(), Damage> {
-        while let Some(head) = self.bytes(self.at, HEAD as u64)? {
+        while let Some(head) = self.bytes(self.at, RECORD_HEAD_BYTES as u64)? {
             let number =
                 |at: usize| head.get(at..at + 8).and_then(|b| b.try_into().ok()).map(u64::from_le_bytes);
             let len = head.first_chunk::<4>().map(|b| u32::from_le_bytes(*b)).unwrap_or(u32::MAX);
             let (Some(sequence), Some(committed)) = (number(4), number(12)) else { return Ok(()) };
-            let start = self.at + HEAD as u64;
+            let start = self.at + RECORD_HEAD_BYTES as u64;
             let follows = sequence > 0 && committed < sequence && (all.last == 0 || sequence == all.last + 1);
             let Some(chain) = self.chained(&head, start, len).map(|sound| sound.filter(|_| follows))? else {
                 return Ok(());
@@ -323,11 +323,11 @@ impl Log {
     }
 
     /// The place of the first record of a file.
-    pub const FIRST: u64 = HEADER as u64;
+    pub const FIRST_RECORD_BYTE: u64 = HEADER as u64;
 
     /// Returns the bytes that a record with a body of this length has in the file.
     pub fn record_bytes(body: usize) -> u64 {
-        (HEAD + TAIL + body) as u64
+        (RECORD_HEAD_BYTES + TAIL + body) as u64
     }
 
     /// Reads the body of the record at a place of the file back; `None` if the record is damaged.

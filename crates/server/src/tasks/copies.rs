@@ -7,7 +7,7 @@
 
 use super::job::{Context, blocks_of};
 use super::priority_reader::{PriorityReader, ReadBlock};
-use crate::manager::ANSWER;
+use crate::manager::FILE_TIMEOUT;
 use crate::manager::file_request::FileOp;
 use crate::manager::table::MOST_BAD;
 use apps::backup::image::Header;
@@ -173,10 +173,10 @@ impl Copies {
     /// The state directory has not answered in time: writes must not wait longer.
     pub fn check_time(&self, now: Instant) -> Result<(), String> {
         match self.keeping.front() {
-            Some(at) if *at + ANSWER <= now => Err(format!(
+            Some(at) if *at + FILE_TIMEOUT <= now => Err(format!(
                 "what clients overwrite could not be kept: the state directory has not answered for {:.0} s; put it on \
                  another device, never on this disk itself, and begin anew",
-                ANSWER.as_secs_f64()
+                FILE_TIMEOUT.as_secs_f64()
             )),
             _ => Ok(()),
         }

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use units::{Lbn, LbnRange, Sectors, SessionId};
 
 /// The most bytes in the window.
-const WINDOW: usize = 8 << 20;
+const WINDOW_BYTES: usize = 8 << 20;
 
 /// A block on its way to the disk.
 struct Writing {
@@ -134,9 +134,9 @@ impl Restore {
                 break;
             }
         }
-        if !self.reading && !self.read_all && self.bytes < WINDOW / 2 && self.trouble.is_none() {
+        if !self.reading && !self.read_all && self.bytes < WINDOW_BYTES / 2 && self.trouble.is_none() {
             self.reading = true;
-            cx.target(FileOp::Read { most: WINDOW / 2 });
+            cx.target(FileOp::Read { most: WINDOW_BYTES / 2 });
         }
     }
 

@@ -13,9 +13,9 @@ pub(super) const CONTROL: &str = "x-freeblock-control";
 const USER: &str = "freeblock";
 
 /// The fewest bytes of a password: 16 letters and digits drawn at random cannot be found by trying.
-const FEWEST: usize = 16;
+const TOKEN_BYTES_MIN: usize = 16;
 /// The most.
-const MOST: usize = 256;
+const TOKEN_BYTES_MAX: usize = 256;
 
 /// A password of the page. Its text is in no message and no log.
 #[derive(Clone)]
@@ -30,7 +30,7 @@ impl fmt::Debug for Token {
 /// A text that is no password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error(
-    "the token needs {FEWEST} to {MOST} letters, digits or signs of ASCII on one line; `head -c 24 /dev/urandom | base64` makes one"
+    "the token needs {TOKEN_BYTES_MIN} to {TOKEN_BYTES_MAX} letters, digits or signs of ASCII on one line; `head -c 24 /dev/urandom | base64` makes one"
 )]
 pub struct TokenError;
 
@@ -47,7 +47,8 @@ impl Token {
     /// ```
     pub fn new(text: &str) -> Result<Self, TokenError> {
         let text = text.trim();
-        let fits = (FEWEST..=MOST).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic());
+        let fits = (TOKEN_BYTES_MIN..=TOKEN_BYTES_MAX).contains(&text.len())
+            && text.bytes().all(|byte| byte.is_ascii_graphic());
         if fits { Ok(Self(text.to_owned())) } else { Err(TokenError) }
     }
 }

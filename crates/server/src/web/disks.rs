@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 /// A disk that does not answer in this time is shown as such; it is not asked again before it has answered.
-const PATIENCE: Duration = Duration::from_secs(2);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 /// The most tasks of a disk that are shown: all that are not over, at most 64, and the last others.
 const MOST_TASKS: usize = 80;
 /// The most sectors that a task's row lists.
@@ -39,7 +39,7 @@ impl DiskSnapshots {
             self.asked.entry(name.clone()).or_insert_with(|| tokio::spawn(look(disk.clone())));
         }
         let mut all = Vec::new();
-        let until = tokio::time::Instant::now() + PATIENCE;
+        let until = tokio::time::Instant::now() + ANSWER_TIMEOUT;
         for (name, disk) in self.disks.iter() {
             let Some(asked) = self.asked.get_mut(name) else { continue };
             let answer = match tokio::time::timeout_at(until, asked).await {

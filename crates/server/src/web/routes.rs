@@ -21,9 +21,9 @@ use tokio::sync::mpsc;
 /// The largest body.
 const MOST_BODY: usize = 4 << 10;
 /// The whole body has to come in this time.
-const PATIENCE: Duration = Duration::from_secs(10);
+const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 /// A browser that takes nothing for this time is hung up on.
-const SLOW: Duration = Duration::from_secs(30);
+const BROWSER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Nothing is loaded from elsewhere, nothing is sent elsewhere, and no other page has this one inside it.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
@@ -102,7 +102,7 @@ async fn whole(request: Request, next: Next) -> Response {
     use axum::extract::FromRequest;
     let (parts, body) = request.into_parts();
     let all = Bytes::from_request(Request::from_parts(parts.clone(), body), &());
-    match tokio::time::timeout(PATIENCE, all).await {
+    match tokio::time::timeout(BODY_TIMEOUT, all).await {
         Ok(Ok(body)) => next.run(Request::from_parts(parts, Body::from(body))).await,
         Ok(Err(error)) => Refusal::new(error.status(), error.body_text()).into_response(),
         Err(_) => {
@@ -150,7 +150,7 @@ async fn events(
     tokio::spawn(async move {
         let _place = place;
         let mut next = Bytes::from(format!("event: hello\ndata: {hello}\n\n"));
-        while let Ok(()) = sender.send_timeout(next, SLOW).await {
+        while let Ok(()) = sender.send_timeout(next, BROWSER_TIMEOUT).await {
             let changed = tokio::select! {
                 changed = snapshots.changed() => changed.is_ok(),
                 () = sender.closed() => false,

@@ -19,9 +19,9 @@ use tracing::warn;
 /// The most connections: those of browsers that follow, and as many for parts of the page.
 const MOST_CONNECTIONS: usize = 2 * MOST_BROWSERS;
 /// The time for a request's head, and for the handshake of encryption.
-const HEAD: Duration = Duration::from_secs(10);
+const REQUEST_HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// The time for a request and the browser's reading of the answer, unless the request follows the snapshots.
-const OVER: Duration = Duration::from_secs(60);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 /// The most bytes of unsent answers that a connection holds.
 const MOST_UNSENT: usize = 64 << 10;
 
@@ -29,7 +29,7 @@ const MOST_UNSENT: usize = 64 << 10;
 const MOST_SENT: usize = 256 << 10;
 
 /// The answer to a connection for which there is no room.
-const FULL: &[u8] =
+const NO_SLOT_RESPONSE: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\ncontent-length: 92\r\n\
 connection: close\r\n\r\n\
 {\"error\":{\"message\":\"there are as many connections as may be; close some, and try again\"}}\r\n";
@@ -83,7 +83,7 @@ pub(super) async fn serve(
         let _ = rustix::net::sockopt::set_socket_send_buffer_size(&stream, MOST_SENT);
         match Arc::clone(&slots).try_acquire_owned() {
             Ok(slot) => drop(tokio::spawn(one(stream, acceptor.clone(), router.clone(), slot))),
-            Err(_) if acceptor.is_none() => drop(stream.try_write(FULL)),
+            Err(_) if acceptor.is_none() => drop(stream.try_write(NO_SLOT_RESPONSE)),
             Err(_) => {}
         }
     }
@@ -135,7 +135,8 @@ async fn one(
         None => spoken(stream, router).await,
         Some(acceptor) => {
             // A client that does not speak TLS is disconnected.
-            if let Ok(Ok(stream)) = tokio::time::timeout(HEAD, acceptor.accept(stream)).await {
+            if let Ok(Ok(stream)) = tokio::time::timeout(REQUEST_HEAD_TIMEOUT, acceptor.accept(stream)).await
+            {
                 spoken(stream, router).await;
             }
         }
@@ -147,12 +148,12 @@ async fn spoken(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, ro
     let router = router.layer(axum::Extension(Arc::clone(&browser)));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEAD)
+        .header_read_timeout(REQUEST_HEAD_TIMEOUT)
         .keep_alive(false)
         .max_buf_size(MOST_UNSENT)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
     let mut connection = std::pin::pin!(connection);
-    let mut over = std::pin::pin!(tokio::time::sleep(OVER));
+    let mut over = std::pin::pin!(tokio::time::sleep(REQUEST_TIMEOUT));
     let mut lasts = false;
     loop {
         tokio::select! {
@@ -175,7 +176,7 @@ mod tests {
 
     #[test]
     fn the_answer_to_one_too_many_is_whole() {
-        let text = std::str::from_utf8(FULL).unwrap();
+        let text = std::str::from_utf8(NO_SLOT_RESPONSE).unwrap();
         let (head, body) = text.split_once("\r\n\r\n").unwrap();
         assert!(head.contains(&format!("content-length: {}\r\n", body.len())), "{}", body.len());
         assert!(serde_json::from_str::<serde_json::Value>(body).unwrap()["error"]["message"].is_string());

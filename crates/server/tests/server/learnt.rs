@@ -19,7 +19,7 @@ use units::Sectors;
 /// The variable with the directory of a daemon that is started in order to be killed.
 const VICTIM: &str = "FREEBLOCK_TEST_VICTIM";
 const DRIVE: &str = "emulated:small";
-const LONG: Duration = Duration::from_secs(1 << 20);
+const SAVE_INTERVAL_LONG: Duration = Duration::from_secs(1 << 20);
 
 fn config() -> LearnerConfig {
     let profile = Profile::from_toml(PROFILE, "small.toml").unwrap();
@@ -114,17 +114,17 @@ fn end((running, saver): (Running<Disk<Emulated>>, LearntSaver)) {
 #[test]
 fn a_restart_continues_from_the_saved_knowledge() {
     let Some(dir) = dir("restart") else { return };
-    let first = served(&dir, LONG);
+    let first = served(&dir, SAVE_INTERVAL_LONG);
     learn(&dir, &first, 10);
     end(first);
     let once = known(&dir);
     assert!(once > 10, "{once} distances");
     // The learner begins with these, and adds to them.
-    let second = served(&dir, LONG);
+    let second = served(&dir, SAVE_INTERVAL_LONG);
     learn(&dir, &second, once - 1);
     end(second);
     assert!(known(&dir) >= once, "{once}, then {}", known(&dir));
-    let third = served(&dir, LONG);
+    let third = served(&dir, SAVE_INTERVAL_LONG);
     learn(&dir, &third, once + 5);
     end(third);
     assert!(known(&dir) > once + 5);
@@ -167,7 +167,7 @@ fn a_kill_leaves_the_last_saved_file() {
 #[test]
 fn a_damaged_or_foreign_file_is_put_aside_and_the_disk_begins_anew() {
     let Some(dir) = dir("damaged") else { return };
-    let first = served(&dir, LONG);
+    let first = served(&dir, SAVE_INTERVAL_LONG);
     learn(&dir, &first, 5);
     end(first);
     let good = fs::read(dir.join("learnt")).unwrap();
@@ -177,7 +177,7 @@ fn a_damaged_or_foreign_file_is_put_aside_and_the_disk_begins_anew() {
     for bad in [damaged, good[..good.len() - 1].to_vec(), foreign, Vec::new()] {
         fs::write(dir.join("learnt"), &bad).unwrap();
         let aside = files(&dir).len();
-        let again = served(&dir, LONG);
+        let again = served(&dir, SAVE_INTERVAL_LONG);
         assert_eq!(fs::read(dir.join(format!("learnt.refused-{aside}"))).unwrap(), bad);
         assert!(!dir.join("learnt").exists());
         learn(&dir, &again, 5);

@@ -15,7 +15,7 @@ static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
 const MIB: usize = 1 << 20;
 
 /// Receive buffers, the log, and the test itself.
-const BESIDE: usize = 16 * MIB;
+const OTHER_BYTES_MAX: usize = 16 * MIB;
 
 fn take(client: &mut UnixStream, mut bytes: usize) {
     let mut buffer = [0; 1 << 16];
@@ -28,7 +28,7 @@ fn take(client: &mut UnixStream, mut bytes: usize) {
 /// Makes small reads of another client until the server holds little.
 fn until_little_is_held(client: &mut UnixStream, what: &str) {
     for _ in 0..100_000 {
-        if ALLOCATOR.allocated() <= BESIDE {
+        if ALLOCATOR.allocated() <= OTHER_BYTES_MAX {
             return;
         }
         assert!(is_read(client, 4096, 4096));
@@ -69,7 +69,11 @@ fn no_more_is_held_for_clients_than_the_bounds_say() {
         take(&mut greedy, 16 + 32 * MIB);
     }
     let most = ALLOCATOR.max_allocated();
-    assert!(most <= (64 + 32) * MIB + BESIDE, "{} MiB for a client that reads everything", most / MIB);
+    assert!(
+        most <= (64 + 32) * MIB + OTHER_BYTES_MAX,
+        "{} MiB for a client that reads everything",
+        most / MIB
+    );
 
     // Another client writes the same amount.
     let data = vec![5; MIB];
@@ -79,7 +83,7 @@ fn no_more_is_held_for_clients_than_the_bounds_say() {
     }
     take(&mut greedy, 16 * 16);
     let most = ALLOCATOR.max_allocated();
-    assert!(most <= (64 + 32) * MIB + BESIDE, "{} MiB for a client that writes much", most / MIB);
+    assert!(most <= (64 + 32) * MIB + OTHER_BYTES_MAX, "{} MiB for a client that writes much", most / MIB);
     drop((greedy, data));
     until_little_is_held(&mut other, "after clients that read and wrote much");
 
@@ -90,7 +94,7 @@ fn no_more_is_held_for_clients_than_the_bounds_say() {
     }
     (0..1000).for_each(|_| assert!(is_read(&mut other, 4096, 4096)));
     let most = ALLOCATOR.max_allocated();
-    assert!(most <= 256 * MIB + BESIDE, "{} MiB for seven clients that read nothing", most / MIB);
+    assert!(most <= 256 * MIB + OTHER_BYTES_MAX, "{} MiB for seven clients that read nothing", most / MIB);
     assert!(most > 128 * MIB, "{} MiB: they were to fill what they may", most / MIB);
     drop(stuck);
     until_little_is_held(&mut other, "after clients that read nothing");
@@ -105,7 +109,7 @@ fn no_more_is_held_for_clients_than_the_bounds_say() {
     }
     until_little_is_held(&mut other, "after clients that were gone in the midst");
     let most = ALLOCATOR.max_allocated();
-    assert!(most <= 256 * MIB + BESIDE, "{} MiB in all", most / MIB);
+    assert!(most <= 256 * MIB + OTHER_BYTES_MAX, "{} MiB in all", most / MIB);
     drop(other);
     server.end();
 }

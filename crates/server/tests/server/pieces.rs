@@ -12,7 +12,7 @@ use std::sync::Arc;
 use units::Duration;
 
 /// The bytes of each request: more than all clients have in common, so that it goes in pieces.
-const LARGE: usize = 1 << 20;
+const REQUEST_BYTES: usize = 1 << 20;
 
 /// The most clients, so that a slot that stays taken is noticed.
 const CLIENTS: usize = 2;
@@ -41,7 +41,7 @@ fn server(test: &str, certificates: &Certificates) -> Option<Server<device::Raw>
         patience: Duration::from_secs(3600),
         ..Limits::default()
     };
-    Server::raw(test, 2 * LARGE as u64, ExportConfig { limits, ..certificates.export(false, false) })
+    Server::raw(test, 2 * REQUEST_BYTES as u64, ExportConfig { limits, ..certificates.export(false, false) })
 }
 
 /// Returns a client that has chosen the export; `None` if the server has no slot for it yet.
@@ -104,11 +104,11 @@ fn byte(number: usize, at: usize) -> u8 {
 }
 
 fn bytes(number: usize) -> Vec<u8> {
-    (0..LARGE).map(|at| byte(number, at)).collect()
+    (0..REQUEST_BYTES).map(|at| byte(number, at)).collect()
 }
 
 fn write(client: &mut Client, data: &[u8]) {
-    client.write_all(&request(1, 9, 0, LARGE as u32)).unwrap();
+    client.write_all(&request(1, 9, 0, REQUEST_BYTES as u32)).unwrap();
     client.write_all(data).unwrap();
     client.flush().unwrap();
 }
@@ -132,9 +132,9 @@ fn chunk(client: &mut Client) -> (u16, u16, Vec<u8>) {
 
 /// Reads all of the export's first part, and returns it with the number of chunks in which it came.
 fn read(client: &mut Client, structured: bool) -> (Vec<u8>, usize) {
-    client.write_all(&request(0, 7, 0, LARGE as u32)).unwrap();
+    client.write_all(&request(0, 7, 0, REQUEST_BYTES as u32)).unwrap();
     client.flush().unwrap();
-    let mut all = vec![0; LARGE];
+    let mut all = vec![0; REQUEST_BYTES];
     if !structured {
         client.read_exact(&mut [0; 16]).unwrap();
         client.read_exact(&mut all).unwrap();
@@ -166,7 +166,7 @@ fn requests_in_pieces_are_whole_over_each_transport() {
             assert!(is_written(&mut client), "{transport:?}");
             let (back, chunks) = read(&mut client, structured);
             assert!(back == bytes(number), "{transport:?}, structured: {structured}");
-            assert!(!structured || chunks >= LARGE / (32 << 10), "{transport:?}: {chunks} chunks");
+            assert!(!structured || chunks >= REQUEST_BYTES / (32 << 10), "{transport:?}: {chunks} chunks");
         }
     }
     assert_eq!(server.end().requests, 12);
@@ -179,7 +179,7 @@ fn a_connection_cut_between_pieces_harms_its_client_only() {
     let Some(server) = server("cut", &certificates) else { return };
     let mut number = 0;
     for transport in TRANSPORTS {
-        for sent in [0, 5_000, 8 << 10, 300_000, LARGE - 1] {
+        for sent in [0, 5_000, 8 << 10, 300_000, REQUEST_BYTES - 1] {
             let mut client = let_in(&server, &certificates, transport, true);
             write(&mut client, &bytes(number));
             assert!(is_written(&mut client));
@@ -188,7 +188,7 @@ fn a_connection_cut_between_pieces_harms_its_client_only() {
             let mut writes = let_in(&server, &certificates, transport, false);
             let mut reads = let_in(&server, &certificates, transport, false);
             write(&mut writes, &bytes(number + 1)[..sent]);
-            reads.write_all(&request(0, 7, 0, LARGE as u32)).unwrap();
+            reads.write_all(&request(0, 7, 0, REQUEST_BYTES as u32)).unwrap();
             reads.flush().unwrap();
             reads.read_exact(&mut vec![0; 16 + sent]).unwrap();
             drop((writes, reads));

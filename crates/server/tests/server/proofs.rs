@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// The exit code of a script that misses a program, which it names.
-const SKIPPED: i32 = 77;
+const EXIT_SKIPPED: i32 = 77;
 
 fn proof(script: &str, settings: &[(&str, &str)]) {
     let export = std::env::current_exe().unwrap().parent().unwrap().parent().unwrap().join("examples/export");
@@ -22,7 +22,7 @@ fn proof(script: &str, settings: &[(&str, &str)]) {
     // A script that lacks a program for one of its parts continues with the others.
     out.lines().filter_map(|line| line.strip_prefix("skipped: ")).for_each(testing::missing);
     let ended = output.status.code();
-    assert!(ended == Some(0) || ended == Some(SKIPPED), "{ended:?}: {out}{err}");
+    assert!(ended == Some(0) || ended == Some(EXIT_SKIPPED), "{ended:?}: {out}{err}");
 }
 
 #[test]

@@ -51,7 +51,7 @@ pub struct Faulty<D> {
     fates: BTreeMap<u64, Fate>,
     /// Delayed requests and answers, by the instant at which they continue, and by order.
     held: BTreeMap<(Instant, u64), HeldAnswer>,
-    turn: u64,
+    sequence: u64,
     done: VecDeque<Answer>,
     lost: u64,
 }
@@ -84,7 +84,7 @@ impl<D: Device> Faulty<D> {
             faults,
             fates: BTreeMap::new(),
             held: BTreeMap::new(),
-            turn: 0,
+            sequence: 0,
             done: VecDeque::new(),
             lost: 0,
         }
@@ -165,8 +165,8 @@ impl<D: Device> Faulty<D> {
     }
 
     fn hold(&mut self, until: Instant, held: HeldAnswer) {
-        self.held.insert((until, self.turn), held);
-        self.turn += 1;
+        self.held.insert((until, self.sequence), held);
+        self.sequence += 1;
     }
 
     /// Continues the requests and answers that were delayed until `now`.

@@ -67,23 +67,23 @@ pub enum Make {
 pub struct Token {
     place: u32,
     /// The number of earlier uses of the place, so that an identity is never reused.
-    turn: u32,
+    uses: u32,
 }
 
 impl Token {
     /// Returns the token of operations carried out without a ring.
     pub(crate) fn nobody() -> Self {
-        Self { place: u32::MAX, turn: u32::MAX }
+        Self { place: u32::MAX, uses: u32::MAX }
     }
 
     fn to_kernel(self) -> u64 {
-        u64::from(self.turn) << 32 | u64::from(self.place)
+        u64::from(self.uses) << 32 | u64::from(self.place)
     }
 }
 
 #[derive(Debug, Default)]
 struct Slot {
-    turn: u32,
+    uses: u32,
     /// In a box, so that its address is stable when the slots grow.
     work: Option<Box<Work>>,
 }
@@ -181,7 +181,7 @@ impl Ring {
         });
         let slot = &mut self.slots[place as usize];
         slot.work = Some(work);
-        let token = Token { place, turn: slot.turn };
+        let token = Token { place, uses: slot.uses };
         self.waiting.push_back(entry.user_data(token.to_kernel()));
         self.hand_over()?;
         Ok(token)
@@ -257,12 +257,12 @@ impl Ring {
     fn reap(&mut self) {
         self.ring.completion().sync();
         while let Some(done) = self.ring.completion().next() {
-            let (place, turn) = (done.user_data() as u32, (done.user_data() >> 32) as u32);
-            let slot = self.slots.get_mut(place as usize).filter(|slot| slot.turn == turn);
+            let (place, uses) = (done.user_data() as u32, (done.user_data() >> 32) as u32);
+            let slot = self.slots.get_mut(place as usize).filter(|slot| slot.uses == uses);
             let Some((slot, work)) = slot.and_then(|slot| slot.work.take().map(|work| (slot, work))) else {
                 continue;
             };
-            slot.turn = slot.turn.wrapping_add(1);
+            slot.uses = slot.uses.wrapping_add(1);
             self.free.push(place);
             let result = match done.result() {
                 error if error < 0 => Err(io::Error::from_raw_os_error(-error)),
@@ -276,7 +276,7 @@ impl Ring {
                 .filter(|_| accepted)
                 .map(|&fd| unsafe { OwnedFd::from_raw_fd(fd as libc::c_int) });
             let result = if accepted { result.map(|_| 0) } else { result };
-            self.ended.push_back(Ended { token: Token { place, turn }, work: *work, result, client });
+            self.ended.push_back(Ended { token: Token { place, uses }, work: *work, result, client });
         }
     }
 }
@@ -287,7 +287,7 @@ impl Drop for Ring {
         self.waiting.clear();
         for place in 0..self.slots.len() as u32 {
             let slot = &self.slots[place as usize];
-            let token = Token { place, turn: slot.turn };
+            let token = Token { place, uses: slot.uses };
             if slot.work.is_some() && self.cancel(token).is_err() {
                 break;
             }

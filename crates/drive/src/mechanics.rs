@@ -119,7 +119,7 @@ impl Pass {
         let n = u64::from(self.track.sectors);
         let x = self.track.boundary(self.first).parts() + past;
         let last = u128::from(x + 1) * u128::from(n);
-        let last = last.div_ceil(u128::from(units::FULL_TURN)) as u64 - 1;
+        let last = last.div_ceil(u128::from(units::FULL_REVOLUTION)) as u64 - 1;
         (last.saturating_sub(u64::from(self.first)) as u32).min(self.count)
     }
 
@@ -256,7 +256,7 @@ impl Mechanics {
         }
         let n = u64::from(track.sectors);
         let x = track.boundary(first).parts() + into;
-        let next = (u128::from(x) * u128::from(n)).div_ceil(u128::from(units::FULL_TURN)) as u32;
+        let next = (u128::from(x) * u128::from(n)).div_ceil(u128::from(units::FULL_REVOLUTION)) as u32;
         (next < first + count).then_some(next)
     }
 }
@@ -265,7 +265,7 @@ impl Mechanics {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use units::{Cylinder, FULL_TURN, Head};
+    use units::{Cylinder, FULL_REVOLUTION, Head};
 
     fn small() -> Shared<DriveModel> {
         let profile =
@@ -275,19 +275,19 @@ mod tests {
 
     /// Rational arithmetic in 128 bits, directly from the three rules.
     fn naive(model: &DriveModel, arrival: Instant, track: Track, first: u32, count: u32) -> (u128, u128) {
-        let (rpm, turn, n) =
-            (u128::from(model.rpm().get()), u128::from(FULL_TURN), u128::from(track.sectors));
+        let (rpm, revolution, n) =
+            (u128::from(model.rpm().get()), u128::from(FULL_REVOLUTION), u128::from(track.sectors));
         let t = u128::from(arrival.as_nanos());
-        let boundary = |s: u32| u128::from(track.angle.parts()) + u128::from(s) * turn / n;
+        let boundary = |s: u32| u128::from(track.angle.parts()) + u128::from(s) * revolution / n;
         // The platter has turned t * rpm since zero; the first pass of the boundary at or after that.
-        let turned = t * rpm + turn - (rpm - 1);
-        let mut start = boundary(first) % turn + turned / turn * turn;
+        let turned = t * rpm + revolution - (rpm - 1);
+        let mut start = boundary(first) % revolution + turned / revolution * revolution;
         if start < turned {
-            start += turn;
+            start += revolution;
         }
         let end = start + boundary(first + count) - boundary(first);
         // A revolution was added above to keep the first nanosecond from going below zero.
-        ((start - turn).div_ceil(rpm), (end - turn).div_ceil(rpm))
+        ((start - revolution).div_ceil(rpm), (end - revolution).div_ceil(rpm))
     }
 
     proptest! {

@@ -116,7 +116,7 @@ const SWITCHES: [Switch; 22] = [
     },
     Switch {
         name: "bad_sectors",
-        mend: "give how many and in how many turns each is given up, such as 20:8, or off",
+        mend: "give how many and in how many revolutions each is given up, such as 20:8, or off",
         copy: |to, from| to.bad_sectors = from.bad_sectors,
         read: |to, text| {
             let (count, retries) = text.split_once(':')?;
@@ -478,7 +478,7 @@ mod tests {
         ));
         assert_eq!(
             said("bad_sectors"),
-            "bad_sectors: there is none of it in the presets, so it needs a value; give how many and in how many turns \
+            "bad_sectors: there is none of it in the presets, so it needs a value; give how many and in how many revolutions \
              each is given up, such as 20:8, or off"
         );
         assert_eq!(said("overlap_percent=101"), "behaviour.overlap_percent: 101; give 0 to 100");

@@ -1,14 +1,14 @@
 //! The platter's rotation: constant, or with a slowly drifting speed.
 //!
 //! At an integer speed the platter passes exactly that number of parts of a revolution in a nanosecond
-//! ([`units::FULL_TURN`]). A spindle that drifts changes its speed only at fixed instants and only between integer
+//! ([`units::FULL_REVOLUTION`]). A spindle that drifts changes its speed only at fixed instants and only between integer
 //! speeds, so the parts turned since instant zero are a sum of products of integers, kept in a table: nothing is
 //! rounded, in whatever order the queries come, and no error grows.
 
 use crate::dice::{Component, Dice};
 use model::DriveModel;
 use std::sync::Arc as Shared;
-use units::{Angle, Arc, Duration, FULL_TURN, Instant, Rpm};
+use units::{Angle, Arc, Duration, FULL_REVOLUTION, Instant, Rpm};
 
 /// The steps of a drifting speed before it goes the same way back.
 const STEPS: usize = 2_048;
@@ -172,9 +172,9 @@ impl Platter for Spindle {
             None => self.nominal.earliest_angle(at),
             Some(drift) => {
                 let t = at.as_nanos();
-                let turn = u128::from(FULL_TURN);
-                let parts = drift.parts(t) + turn - u128::from(drift.back(t));
-                Angle::from_parts((parts % turn) as u64)
+                let revolution = u128::from(FULL_REVOLUTION);
+                let parts = drift.parts(t) + revolution - u128::from(drift.back(t));
+                Angle::from_parts((parts % revolution) as u64)
             }
         }
     }
@@ -249,15 +249,15 @@ mod tests {
         #[test]
         fn the_angle_is_the_sum_of_all_that_was_turned((spindle, step) in drifting(), n in 0_u64..10_000, into in any::<u64>()) {
             let t = n * step + into % step;
-            let turn = u128::from(FULL_TURN);
+            let revolution = u128::from(FULL_REVOLUTION);
             let back = u128::from(spindle.speed_at(Instant::from_nanos(t.saturating_sub(1))).get() - 1);
-            let exact = (naive(&spindle, step, t) + turn - back) % turn;
+            let exact = (naive(&spindle, step, t) + revolution - back) % revolution;
             prop_assert_eq!(u128::from(spindle.earliest_angle(Instant::from_nanos(t)).parts()), exact);
         }
 
         #[test]
         fn a_point_ahead_passes_in_the_nanosecond_in_which_the_platter_reaches_it(
-            (spindle, step) in drifting(), n in 0_u64..5_000, into in any::<u64>(), arc in 0_u64..3 * FULL_TURN,
+            (spindle, step) in drifting(), n in 0_u64..5_000, into in any::<u64>(), arc in 0_u64..3 * FULL_REVOLUTION,
         ) {
             let from = Instant::from_nanos(n * step + into % step);
             let arc = Arc::from_parts(arc);
@@ -282,7 +282,7 @@ mod tests {
         }
 
         #[test]
-        fn a_drift_of_nothing_is_a_steady_platter(rpm in 3_000_u32..20_000, at in 0_u64..1 << 50, arc in 0..FULL_TURN) {
+        fn a_drift_of_nothing_is_a_steady_platter(rpm in 3_000_u32..20_000, at in 0_u64..1 << 50, arc in 0..FULL_REVOLUTION) {
             let rpm = Rpm::new(rpm).unwrap();
             let (still, none) = (Spindle::steady(rpm), Spindle::drifting(rpm, 0, Duration::from_millis(7), 1));
             let (at, arc) = (Instant::from_nanos(at), Arc::from_parts(arc));

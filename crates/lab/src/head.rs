@@ -15,6 +15,12 @@ use units::{Instant, Lbn, Op, RequestId};
 pub(crate) enum HeadError {
     #[error("the core says that the head is free at {predicted}, the mechanics say {actual}")]
     Mispredicted { predicted: Instant, actual: Instant },
+    #[error(
+        "the core and its head are not in the same place: one of them is in the drive, the other outside"
+    )]
+    OtherPlace,
+    #[error("the drive completes {0}, which it was not sent")]
+    NotSent(RequestId),
     #[error(transparent)]
     Drive(#[from] DriveError),
     #[error(transparent)]
@@ -166,27 +172,34 @@ impl Head {
 
     /// Reports one completion by `now` to the core; returns whether there was one. `passed` gets the sectors that
     /// passed with it.
-    pub fn tell(&mut self, core: &mut PlacedCore, now: Instant, mut passed: impl FnMut(Passed)) -> bool {
+    ///
+    /// # Errors
+    /// A completion of a command that was not sent, or a core that is not where the head's is.
+    pub fn tell(
+        &mut self,
+        core: &mut PlacedCore,
+        now: Instant,
+        mut passed: impl FnMut(Passed),
+    ) -> Result<bool, HeadError> {
         match (&mut self.mover, core) {
             (Mover::Core { busy, .. }, PlacedCore::In(core)) => {
                 if busy.take_if(|until| *until <= now).is_none() {
-                    return false;
+                    return Ok(false);
                 }
                 core.accesses().iter().for_each(|access| passed(Passed::inside(access)));
                 core.completed(now);
-                true
+                Ok(true)
             }
             (Mover::Drive { device, sent }, PlacedCore::Outside(core)) => {
                 device.advance(now);
-                let Some(done) = device.pop_completion() else { return false };
-                if let Some(command) = sent.remove(&done.id.get()) {
-                    Passed::outside(&command).into_iter().filter(|p| p.sectors > 0).for_each(passed);
-                    let outcome = done.failed.map_or(Outcome::Done, Outcome::NoData);
-                    core.command_done(done.at, command.id, outcome);
-                }
-                true
+                let Some(done) = device.pop_completion() else { return Ok(false) };
+                let command = sent.remove(&done.id.get()).ok_or(HeadError::NotSent(done.id))?;
+                Passed::outside(&command).into_iter().filter(|p| p.sectors > 0).for_each(passed);
+                let outcome = done.failed.map_or(Outcome::Done, Outcome::NoData);
+                core.command_done(done.at, command.id, outcome);
+                Ok(true)
             }
-            _ => false,
+            _ => Err(HeadError::OtherPlace),
         }
     }
 
@@ -195,19 +208,18 @@ impl Head {
         match (core, work) {
             (PlacedCore::In(core), PlacedWork::Head(HeadWork::Execute)) => self.execute(core, now),
             (PlacedCore::In(core), PlacedWork::Head(HeadWork::Cut)) => {
-                if let Mover::Core { busy, .. } = &mut self.mover {
-                    *busy = core.busy_until();
-                }
+                let Mover::Core { busy, .. } = &mut self.mover else { return Err(HeadError::OtherPlace) };
+                *busy = core.busy_until();
                 Ok(())
             }
             (PlacedCore::Outside(core), PlacedWork::Command(command)) => self.send(core, command, now),
-            _ => Ok(()),
+            _ => Err(HeadError::OtherPlace),
         }
     }
 
     /// Executes the accesses of the core in the drive.
     fn execute(&mut self, core: &InDrive, now: Instant) -> Result<(), HeadError> {
-        let Mover::Core { mechanics, busy } = &mut self.mover else { return Ok(()) };
+        let Mover::Core { mechanics, busy } = &mut self.mover else { return Err(HeadError::OtherPlace) };
         self.gaps.executed(core.accesses());
         let mut at = now;
         for access in core.accesses() {
@@ -229,7 +241,7 @@ impl Head {
 
     /// Sends a command to the drive.
     fn send(&mut self, core: &OutsideDrive, command: Command, now: Instant) -> Result<(), HeadError> {
-        let Mover::Drive { device, sent } = &mut self.mover else { return Ok(()) };
+        let Mover::Drive { device, sent } = &mut self.mover else { return Err(HeadError::OtherPlace) };
         let (id, layout) = (RequestId::new(command.id.get()), self.drive.layout());
         self.gaps.sent(core, &self.drive, &command);
         device.submit(now, ToDrive { id, op: command.op, range: command.range })?;

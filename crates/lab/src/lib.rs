@@ -22,6 +22,7 @@ mod figure;
 mod followed;
 mod gaps;
 mod head;
+mod knowledge;
 mod lab;
 pub mod ledger;
 mod lld;
@@ -35,7 +36,6 @@ pub mod select;
 pub mod set_up;
 mod smtf;
 pub mod store;
-mod told;
 
 pub use claim::{Band, Claim, Measure, Spread};
 pub use experiment::{Experiment, LabError, Outcome, Paper};

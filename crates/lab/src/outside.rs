@@ -1,7 +1,7 @@
 //! FAST'02, section 5.3: transactions on a busy drive, and a scan in their gaps, scheduled outside the drive or in it.
 
 use crate::followed::Followed;
-use crate::told::{ATLAS, Told};
+use crate::knowledge::{ATLAS, KnownDrive};
 use crate::{LabError, Spread, spread};
 use drive::Behaviour;
 use scheduler::policy::{PolicyName, SeekWeight};
@@ -110,14 +110,14 @@ impl Trial {
     /// # Errors
     /// The drive cannot have this load or scan.
     pub fn run(&self, seed: u64) -> Result<Measured, LabError> {
-        self.run_told(&Told::truth(ATLAS)?, seed)
+        self.run_told(&KnownDrive::truth(ATLAS)?, seed)
     }
 
     /// Runs it on a drive with this kind of knowledge.
     ///
     /// # Errors
     /// The drive cannot have this load or scan.
-    pub fn run_told(&self, told: &Told, seed: u64) -> Result<Measured, LabError> {
+    pub fn run_told(&self, told: &KnownDrive, seed: u64) -> Result<Measured, LabError> {
         let failed = |e: Box<dyn std::error::Error + Send + Sync>| LabError::new("an OLTP load", e);
         let arrival =
             if self.restless { Arrival::outstanding(self.tasks) } else { Arrival::oltp(self.tasks) };
@@ -148,12 +148,12 @@ impl Trial {
 /// The error at which a prediction counts as accurate, for requests of 4 KB (FAST'02, figure 7).
 pub const ACCURATE_ERROR_MAX: Duration = Duration::from_micros(50);
 
-fn oltp(told: &Told, arrival: Arrival, seed: u64) -> Result<Issuer<Followed<Oltp>>, LabError> {
+fn oltp(told: &KnownDrive, arrival: Arrival, seed: u64) -> Result<Issuer<Followed<Oltp>>, LabError> {
     load(told, Share::NONE, arrival, seed)
 }
 
 fn load(
-    told: &Told,
+    told: &KnownDrive,
     followed: Share,
     arrival: Arrival,
     seed: u64,
@@ -171,7 +171,7 @@ fn load(
 ///
 /// # Errors
 /// The drive cannot have this load.
-pub fn foreseen(told: &Told, requests: u64, seed: u64) -> Result<ErrorRecord, LabError> {
+pub fn foreseen(told: &KnownDrive, requests: u64, seed: u64) -> Result<ErrorRecord, LabError> {
     let failed = |e: Box<dyn std::error::Error + Send + Sync>| LabError::new("a random load", e);
     let load = RandomConfig::new(told.truth.layout().capacity(), told.truth.sector_bytes());
     let load = Random::new(load, seed).map_err(|e| failed(e.into()))?;
@@ -193,7 +193,7 @@ pub fn foreseen(told: &Told, requests: u64, seed: u64) -> Result<ErrorRecord, La
 /// # Errors
 /// The drive cannot have this load.
 pub fn by_the_firmware(
-    told: &Told,
+    told: &KnownDrive,
     outstanding: u32,
     requests: u64,
     seed: u64,
@@ -211,7 +211,7 @@ pub fn by_the_firmware(
 /// The drive cannot have this load.
 pub fn in_front(
     policy: PolicyName,
-    told: &Told,
+    told: &KnownDrive,
     outstanding: u32,
     requests: u64,
     seed: u64,

@@ -215,12 +215,12 @@ impl MediaRate {
     /// Computes the rate of a drive from its layout.
     pub fn of(drive: &DriveModel) -> Self {
         let layout = drive.layout();
-        let turns: f64 = layout
+        let revolutions: f64 = layout
             .pieces(LbnRange::new(Lbn::ZERO, layout.capacity()))
             .map(|piece| f64::from(piece.len) / f64::from(layout.track(piece.track).sectors))
             .sum();
         let bytes = layout.capacity().bytes(drive.sector_bytes()).get();
-        Self { bytes_per_s: bytes as f64 / (turns * drive.rpm().revolution().as_secs_f64()) }
+        Self { bytes_per_s: bytes as f64 / (revolutions * drive.rpm().revolution().as_secs_f64()) }
     }
 }
 

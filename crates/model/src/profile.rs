@@ -120,20 +120,20 @@ pub enum Seek {
 /// drive's skew is near a fraction: `"1/16-0.000008"`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
-pub enum Turns {
+pub enum Revolutions {
     /// A decimal fraction.
     Decimal(f64),
     /// `"numerator/denominator"`, both whole, and perhaps a signed decimal fraction to add.
     Fraction(String),
 }
 
-impl Default for Turns {
+impl Default for Revolutions {
     fn default() -> Self {
         Self::Decimal(0.0)
     }
 }
 
-impl Turns {
+impl Revolutions {
     /// Returns `sectors` out of `per_track`.
     pub fn of_sectors(sectors: i64, per_track: u32) -> Self {
         if sectors == 0 { Self::default() } else { Self::Fraction(format!("{sectors}/{per_track}")) }
@@ -147,7 +147,7 @@ impl Turns {
     /// Returns the angle, without whole revolutions; `None` if this is not a finite number or not a fraction.
     pub fn angle(&self) -> Option<units::Angle> {
         match self {
-            Self::Decimal(turns) => units::Angle::from_turns(*turns),
+            Self::Decimal(revolutions) => units::Angle::from_revolutions(*revolutions),
             Self::Fraction(text) => {
                 let (p, q) = text.split_once('/')?;
                 let (q, drift) = match q.find(['+', '-']) {
@@ -159,9 +159,10 @@ impl Turns {
                     return None;
                 }
                 // The nearest part to the exact quotient.
-                let turn = i128::from(units::FULL_TURN);
-                let parts = (i128::from(p.rem_euclid(q)) * turn * 2 + i128::from(q)) / (2 * i128::from(q));
-                let drift = units::Angle::from_turns(drift)?;
+                let revolution = i128::from(units::FULL_REVOLUTION);
+                let parts =
+                    (i128::from(p.rem_euclid(q)) * revolution * 2 + i128::from(q)) / (2 * i128::from(q));
+                let drift = units::Angle::from_revolutions(drift)?;
                 Some(units::Angle::from_parts(parts as u64 + drift.parts()))
             }
         }
@@ -235,7 +236,7 @@ pub struct Pattern {
     /// The cylinders of one repetition.
     pub cylinders: u32,
     /// Rotation from the first track of one repetition to the first of the next.
-    pub skew: Turns,
+    pub skew: Revolutions,
     /// The runs, in LBN order.
     pub runs: Vec<Run>,
 }
@@ -255,10 +256,10 @@ pub struct Run {
     pub outward: bool,
     /// The angle of sector 0 of the first track, relative to the repetition.
     #[serde(default)]
-    pub offset: Turns,
+    pub offset: Revolutions,
     /// The rotation from each track's sector 0 to that of the next.
     #[serde(default)]
-    pub skew: Turns,
+    pub skew: Revolutions,
     /// Sectors a track, if they differ from the zone's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sectors_per_track: Option<u32>,
@@ -299,19 +300,19 @@ pub struct Zone {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub surface_offsets: Vec<u32>,
     /// The angle of sector 0 of the zone's first track.
-    #[serde(default, skip_serializing_if = "Turns::is_zero")]
-    pub offset: Turns,
+    #[serde(default, skip_serializing_if = "Revolutions::is_zero")]
+    pub offset: Revolutions,
     /// The rotation from sector 0 of a track to sector 0 of the next: on the same cylinder in the cylinder orders; on
     /// the same surface in `surface-serpentine`.
-    #[serde(default, skip_serializing_if = "Turns::is_zero")]
-    pub track_skew: Turns,
+    #[serde(default, skip_serializing_if = "Revolutions::is_zero")]
+    pub track_skew: Revolutions,
     /// The same when the next track is on the next cylinder (cylinder orders) or in the next band.
-    #[serde(default, skip_serializing_if = "Turns::is_zero")]
-    pub cylinder_skew: Turns,
+    #[serde(default, skip_serializing_if = "Revolutions::is_zero")]
+    pub cylinder_skew: Revolutions,
     /// The same when the next track is on another surface of the same band (`surface-serpentine`); the track
     /// skew if it is not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub head_skew: Option<Turns>,
+    pub head_skew: Option<Revolutions>,
     /// Sectors at the zone's start without LBN (the drive keeps its own data there).
     #[serde(default, skip_serializing_if = "is_zero")]
     pub reserved: u64,
@@ -337,8 +338,8 @@ impl Zone {
     /// Returns a zone of whole cylinders with one density, no skew, and no spare or reserved sectors.
     ///
     /// ```
-    /// use freeblock_model::profile::{SectorsPerTrack, Turns, Zone};
-    /// let zone = Zone { track_skew: Turns::of_sectors(7, 50), ..Zone::plain(0, 9, SectorsPerTrack::Same(50)) };
+    /// use freeblock_model::profile::{SectorsPerTrack, Revolutions, Zone};
+    /// let zone = Zone { track_skew: Revolutions::of_sectors(7, 50), ..Zone::plain(0, 9, SectorsPerTrack::Same(50)) };
     /// assert!(zone.slips.is_empty());
     /// ```
     pub fn plain(first_cylinder: u32, last_cylinder: u32, sectors_per_track: SectorsPerTrack) -> Self {
@@ -350,9 +351,9 @@ impl Zone {
             order: None,
             surfaces: Vec::new(),
             surface_offsets: Vec::new(),
-            offset: Turns::default(),
-            track_skew: Turns::default(),
-            cylinder_skew: Turns::default(),
+            offset: Revolutions::default(),
+            track_skew: Revolutions::default(),
+            cylinder_skew: Revolutions::default(),
             head_skew: None,
             reserved: 0,
             sparing: Sparing::default(),

@@ -1,8 +1,8 @@
 //! Random but possible drives, for tests of properties of all drives and for trying characterisation.
 
 use crate::profile::{
-    FORMAT, LayoutSpec, Mechanics, Order, Profile, Remap, SectorsPerTrack, Seek, Sparing, SparingRegion,
-    Turns, Zone,
+    FORMAT, LayoutSpec, Mechanics, Order, Profile, Remap, Revolutions, SectorsPerTrack, Seek, Sparing,
+    SparingRegion, Zone,
 };
 use alloc::format;
 use alloc::vec;
@@ -46,13 +46,13 @@ impl Draw {
         self.range(low_us, high_us) as f64 / 1_000.0
     }
 
-    fn turns(&mut self) -> Turns {
+    fn revolutions(&mut self) -> Revolutions {
         match self.range(0, 2) {
-            0 => Turns::Decimal(self.range(1, 999_999) as f64 / 1e6),
-            1 => Turns::default(),
+            0 => Revolutions::Decimal(self.range(1, 999_999) as f64 / 1e6),
+            1 => Revolutions::default(),
             _ => {
                 let q = self.range(3, 400);
-                Turns::Fraction(format!("{}/{q}", self.range(1, q - 1)))
+                Revolutions::Fraction(format!("{}/{q}", self.range(1, q - 1)))
             }
         }
     }
@@ -172,10 +172,10 @@ fn random_zone(
             SectorsPerTrack::Same(sectors)
         },
         pattern: None,
-        offset: draw.turns(),
-        track_skew: draw.turns(),
-        cylinder_skew: draw.turns(),
-        head_skew: banded.then(|| draw.turns()),
+        offset: draw.revolutions(),
+        track_skew: draw.revolutions(),
+        cylinder_skew: draw.revolutions(),
+        head_skew: banded.then(|| draw.revolutions()),
         reserved: if draw.one_in(4) { draw.range(0, places / 8) } else { 0 },
         sparing: Sparing { per, cylinders, spares, at_front: draw.one_in(4), slip_to_end: draw.one_in(4) },
         slips,

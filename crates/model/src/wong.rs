@@ -7,7 +7,7 @@
 
 use crate::profile::{
     Cache, Course, FORMAT, Firmware, LayoutSpec, Mechanics, Order, Overheads, Pattern, Profile, ReadAhead,
-    Run, SectorsPerTrack, Seek, Sparing, SparingRegion, Turns, Zone,
+    Revolutions, Run, SectorsPerTrack, Seek, Sparing, SparingRegion, Zone,
 };
 use crate::random_profile::Draw;
 use alloc::format;
@@ -312,14 +312,14 @@ impl<'a> Plan<'a> {
             _ => SectorsPerTrack::ByHead(by_head),
         };
         let skew = match self.drive.oddity {
-            Oddity::SkewByZone => Turns::Fraction(format!("{}/360", draw.range(93, 100))),
-            _ => turns(self.drive.skew),
+            Oddity::SkewByZone => Revolutions::Fraction(format!("{}/360", draw.range(93, 100))),
+            _ => revolutions(self.drive.skew),
         };
         let mut plain = Zone { track_skew: skew.clone(), ..Zone::plain(first, last, density) };
         plain.cylinder_skew = skew;
         if !self.drive.head_skew.is_empty() {
-            plain.head_skew = Some(turns(self.drive.head_skew));
-            plain.cylinder_skew = turns(self.drive.head_skew);
+            plain.head_skew = Some(revolutions(self.drive.head_skew));
+            plain.cylinder_skew = revolutions(self.drive.head_skew);
         }
         plain.sparing = match self.drive.oddity {
             Oddity::EmptySectors => Sparing { per: SparingRegion::Track, spares: 1, ..Sparing::default() },
@@ -335,7 +335,7 @@ impl<'a> Plan<'a> {
     /// Returns zones for every surface by itself: zone by zone, or by falling density.
     fn surface_by_surface(&self) -> Vec<Zone> {
         let cylinders = self.bounds.last().copied().unwrap_or(1);
-        let skew = turns(self.drive.skew);
+        let skew = revolutions(self.drive.skew);
         let mut zones = Vec::new();
         for zone in 0..self.density.len() {
             for head in 0..self.drive.surfaces {
@@ -373,7 +373,7 @@ impl<'a> Plan<'a> {
             Tracks::Bands(width, ..) => draw_band(width),
             _ => 1,
         };
-        let skew = |head: u16| Turns::Fraction(format!("{}/56", 17 + head));
+        let skew = |head: u16| Revolutions::Fraction(format!("{}/56", 17 + head));
         let run = |head: u16, tracks: u32| {
             let outward = head % 2 == 1;
             let cylinder = if outward { tracks - 1 } else { 0 };
@@ -447,8 +447,8 @@ impl<'a> Plan<'a> {
     }
 }
 
-fn turns(skew: &str) -> Turns {
-    if skew.is_empty() { Turns::default() } else { Turns::Fraction(skew.into()) }
+fn revolutions(skew: &str) -> Revolutions {
+    if skew.is_empty() { Revolutions::default() } else { Revolutions::Fraction(skew.into()) }
 }
 
 /// Returns the width of a band on a tiny drive.

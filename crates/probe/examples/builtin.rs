@@ -7,10 +7,10 @@
 //! `--profile` prints what was found.
 //!
 //! The columns are shares of reads: `near` is within 50 us of the prediction, on the drive with all its noise; `true` the same
-//! on the drive without random noise; `turns` is whole revolutions off, and `other` otherwise off. `sure` is as `near`, for
-//! the reads outside the regions that the report names as uncertain, and `none` if those are all of the drive. The confidence
-//! follows the order of tracks found, and the true one. The last line counts the drives that are named whole, and has the
-//! least `sure` of the others.
+//! on the drive without random noise; `revolutions` is whole revolutions off, and `other` otherwise off. `sure` is as
+//! `near`, for the reads outside the regions that the report names as uncertain, and `none` if those are all of the drive.
+//! The confidence follows the order of tracks found, and the true one. The last line counts the drives that are named whole,
+//! and has the least `sure` of the others.
 
 #[path = "../tests/probe/common/mod.rs"]
 mod common;
@@ -110,7 +110,8 @@ fn line(wanted: &Wanted, name: &str, truth: &Profile) -> Option<Option<f64>> {
     };
     // A spindle that drifts is where the probe left it.
     let on = if wanted.noise { device } else { drive(true) };
-    let Shares { near, turns, other, sure } = common::predictions_on(on, truth, &profile, &report, 2_000);
+    let Shares { near, revolutions, other, sure } =
+        common::predictions_on(on, truth, &profile, &report, 2_000);
     let exact = common::predictions_on(drive(false), truth, &profile, &report, 2_000);
     let percent = |share: f64| format!("{:.1}%", 100.0 * share);
     println!(
@@ -119,7 +120,7 @@ fn line(wanted: &Wanted, name: &str, truth: &Profile) -> Option<Option<f64>> {
         report.commands,
         percent(near),
         percent(exact.near),
-        percent(turns),
+        percent(revolutions),
         percent(other),
         sure.map_or_else(|| "none".to_owned(), percent),
         profile.layout.zones.len(),

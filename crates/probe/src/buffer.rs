@@ -98,13 +98,13 @@ fn margin(meter: &Meter<'_>) -> f64 {
 fn asked(meter: &mut Meter<'_>, first_count: u64, offset: i64, count: u64) -> Result<Asked, ProbeError> {
     let mut responses = Vec::new();
     ask(meter, &mut responses, READS_PER_QUESTION, (first_count, offset, count))?;
-    let turn = meter.revolution();
+    let revolution = meter.revolution();
     let low = responses.first().copied().unwrap_or(0.0);
-    let near = responses.iter().filter(|&&ns| ns - low < HIT_RANGE_REVOLUTIONS * turn).count();
+    let near = responses.iter().filter(|&&ns| ns - low < HIT_RANGE_REVOLUTIONS * revolution).count();
     let mut hit = near >= READS_PER_QUESTION - 2;
-    if !hit && narrowest(&responses, 1.0) < MANY_WITHIN * turn {
+    if !hit && narrowest(&responses, 1.0) < MANY_WITHIN * revolution {
         ask(meter, &mut responses, VARYING_HITS_READS, (first_count, offset, count))?;
-        hit = narrowest(&responses, MOST_OF_MANY) < MANY_WITHIN * turn;
+        hit = narrowest(&responses, MOST_OF_MANY) < MANY_WITHIN * revolution;
     }
     let middle = responses.get(responses.len() / 2).copied().unwrap_or(0.0);
     if !hit {
@@ -112,7 +112,7 @@ fn asked(meter: &mut Meter<'_>, first_count: u64, offset: i64, count: u64) -> Re
     }
     // A read that waited for another cause does not count.
     if responses.iter().filter(|&&ns| ns - low <= margin(meter)).count() >= READS_PER_QUESTION - 2 {
-        responses.retain(|ns| ns - low < HIT_RANGE_REVOLUTIONS * turn);
+        responses.retain(|ns| ns - low < HIT_RANGE_REVOLUTIONS * revolution);
         let high = responses.last().copied().unwrap_or(low);
         return Ok(Asked {
             hit,
@@ -121,7 +121,8 @@ fn asked(meter: &mut Meter<'_>, first_count: u64, offset: i64, count: u64) -> Re
         });
     }
     // The mean of evenly spread responses is known to a certain fraction of their range.
-    let of_hits = |responses: &mut Vec<f64>| responses.retain(|ns| (ns - middle).abs() < MANY_WITHIN * turn);
+    let of_hits =
+        |responses: &mut Vec<f64>| responses.retain(|ns| (ns - middle).abs() < MANY_WITHIN * revolution);
     of_hits(&mut responses);
     let range = |of: &[f64]| (of.first().copied().unwrap_or(0.0), of.last().copied().unwrap_or(0.0));
     let (low, high) = range(&responses);

@@ -7,8 +7,8 @@
 use crate::error::ProbeError;
 use crate::mapping::Map;
 use crate::meter::Meter;
+use crate::revolutions::wrap;
 use crate::sure;
-use crate::turns::wrap;
 use crate::zone::Zone;
 
 /// The length of the longest read, and its largest share of a track, so that few reads begin in the middle.
@@ -47,7 +47,7 @@ pub(crate) fn find(meter: &mut Meter<'_>, map: &Map) -> Result<Option<Slow>, Pro
         return Ok(None);
     };
     let most = MOST_SECTORS.min(zone.sectors_on(0) / OF_A_TRACK);
-    let turn = meter.revolution();
+    let revolution = meter.revolution();
     // The delay of each further sector, ns: the prediction for twice as many must be accurate to much less than half a
     // revolution.
     let mut each = 0.0;
@@ -66,7 +66,7 @@ pub(crate) fn find(meter: &mut Meter<'_>, map: &Map) -> Result<Option<Slow>, Pro
     }
     let (more, longest) = ((sectors - 1) as f64, (MOST_SECTORS - 1) as f64);
     let sure = sure::of_bounds(to * longest / more, sure::NEAR_MS * 1e6);
-    Ok(Some(Slow { sector_ns: turn / zone.sectors_on(0) as f64 + later / more, sure }))
+    Ok(Some(Slow { sector_ns: revolution / zone.sectors_on(0) as f64 + later / more, sure }))
 }
 
 /// Returns the least delay of reads of this many sectors, compared with their last sector alone, and its accuracy, ns;
@@ -79,12 +79,12 @@ fn least(
     sectors: u64,
     (each, reads): (f64, usize),
 ) -> Result<Option<(f64, f64)>, ProbeError> {
-    let turn = meter.revolution();
-    let about = each * (sectors - 1) as f64 / turn;
+    let revolution = meter.revolution();
+    let about = each * (sectors - 1) as f64 / revolution;
     let mut later = Vec::new();
     for _ in 0..reads {
-        if let Some(turns) = later_by(meter, zone, sectors)? {
-            later.push((about + wrap(turns - about)) * turn);
+        if let Some(revolutions) = later_by(meter, zone, sectors)? {
+            later.push((about + wrap(revolutions - about)) * revolution);
         }
     }
     later.sort_unstable_by(f64::total_cmp);
@@ -119,5 +119,5 @@ fn later_by(meter: &mut Meter<'_>, zone: &Zone, sectors: u64) -> Result<Option<f
     if reading.failed || reading.response_ns() < (sectors - 1) as f64 / n as f64 * meter.revolution() {
         return Ok(None);
     }
-    Ok(Some(wrap(meter.turns_at(reading.completed) - zone.predict(last))))
+    Ok(Some(wrap(meter.revolutions_at(reading.completed) - zone.predict(last))))
 }

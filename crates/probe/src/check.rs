@@ -6,8 +6,8 @@ use crate::mapping::Map;
 use crate::meter::Meter;
 use crate::predict::Predictor;
 use crate::report::{Check, Confidence, Unsure};
+use crate::revolutions::wrap;
 use crate::stray;
-use crate::turns::wrap;
 use units::{Lbn, LbnRange, Op, Sectors};
 
 /// The number of reads before the check that give the predictor the platter's angle.

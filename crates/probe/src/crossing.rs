@@ -4,7 +4,7 @@ use crate::error::ProbeError;
 use crate::geometry::{Kind, Shape};
 use crate::mapping::Map;
 use crate::meter::Meter;
-use crate::turns::frac;
+use crate::revolutions::frac;
 
 /// The number of reads over a head switch.
 const READS: u32 = 24;
@@ -85,7 +85,8 @@ pub(crate) fn find(
     }
     // Each waited up to a revolution for its first sector, and a short move takes less than a third of one.
     let whole = gap + 2.0 * EACH_SIDE as f64 / zone.sectors as f64;
-    let quick = responses.iter().filter(|&&turns| turns <= whole + ON_TIME_REVOLUTIONS_MAX).count();
+    let quick =
+        responses.iter().filter(|&&revolutions| revolutions <= whole + ON_TIME_REVOLUTIONS_MAX).count();
     let (lost, sure) = told(quick, responses.len());
     Ok(Some(Crossing { gap_ns: gap * meter.revolution(), lost, sure }))
 }

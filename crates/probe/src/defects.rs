@@ -3,7 +3,7 @@
 use crate::error::ProbeError;
 use crate::meter::Meter;
 use crate::report::Unreadable;
-use crate::turns::{frac, wrap};
+use crate::revolutions::{frac, wrap};
 use std::collections::BTreeSet;
 use units::{Lbn, Op};
 

@@ -1,6 +1,6 @@
 //! Cheap reads on known tracks: of a sector that is about to pass.
 
-use crate::turns::frac;
+use crate::revolutions::frac;
 use crate::zone::Zone;
 
 /// The steps in revolutions by which the wait for the next sector grows after a miss and shrinks after a hit: a miss costs a
@@ -46,8 +46,8 @@ impl Elsewhere {
     }
 
     /// Updates the wait with the revolutions that a read of such a sector took.
-    pub(crate) fn learn(&mut self, turns: f64) {
-        let missed = turns > self.wait + 0.5;
+    pub(crate) fn learn(&mut self, revolutions: f64) {
+        let missed = revolutions > self.wait + 0.5;
         self.wait = (self.wait + if missed { WAIT_GROWTH_REVOLUTIONS } else { -WAIT_CUT_REVOLUTIONS })
             .clamp(WAIT_REVOLUTIONS_MIN, WAIT_REVOLUTIONS_MAX);
     }

@@ -331,8 +331,8 @@ pub(crate) fn doubt(report: &mut Report, check: &Check, map: &Map, sure_of_heads
         ["zones", "sectors per track", "tracks", "cylinders", "slipped sectors", "cylinders without LBNs"];
     report.no_surer(&places, in_place);
     report.no_surer(&["zero-latency reads", "read over a change of head"], in_place);
-    let in_turn = sure::at_least(check::PREDICTED_SHARE_MIN, count(check.turns_off), check.requests);
-    report.no_surer(&["seek curve"], in_turn.min(in_place));
+    let in_revolution = sure::at_least(check::PREDICTED_SHARE_MIN, count(check.turns_off), check.requests);
+    report.no_surer(&["seek curve"], in_revolution.min(in_place));
     report.no_surer(&["spread of seeks", "command overhead"], in_place);
     report.no_surer(&["head switch", "cylinder switch"], in_place.min(sure_of_heads));
 }

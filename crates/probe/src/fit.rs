@@ -1,6 +1,6 @@
 //! Least squares for a zone's angles: the angle of its first track, and the rotations of its levels.
 
-use crate::turns::wrap;
+use crate::revolutions::wrap;
 use crate::zone::Zone;
 
 /// The most unknowns: an angle and the levels' rotations.

@@ -143,7 +143,7 @@ fn leg<'l>(
             continue;
         }
         let (sector, bus) = (1.0 / f64::from(layout.track(to).sectors), bus_ns / meter.revolution());
-        return Ok(Some(InLayout { layout, index: to, end_turns: sector + bus, within, op: Op::Read }));
+        return Ok(Some(InLayout { layout, index: to, end_revolutions: sector + bus, within, op: Op::Read }));
     }
     Ok(None)
 }

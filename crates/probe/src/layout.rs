@@ -3,44 +3,46 @@
 use crate::error::ProbeError;
 use crate::geometry::{Kind, Shape};
 use crate::mapping::Map;
-use crate::turns::{frac, wrap};
+use crate::revolutions::{frac, wrap};
 use crate::whole::{Joiner, Whole};
 use crate::zone::Zone;
-use model::profile::{LayoutSpec, Order, SectorsPerTrack, Sparing, SparingRegion, Turns, Zone as ZoneSpec};
+use model::profile::{
+    LayoutSpec, Order, Revolutions, SectorsPerTrack, Sparing, SparingRegion, Zone as ZoneSpec,
+};
 use model::{Layout, Profile};
 use units::{Bytes, Lbn, Sectors};
 
 /// A skew within this distance of whole sectors counts as whole, if the error over all of the zone stays below it.
 const WHOLE_SECTORS: f64 = 0.05;
 
-/// Returns the number of cylinders and the layout; `bus_turns` is the time from the end of a sector to the end of its read,
-/// in revolutions.
+/// Returns the number of cylinders and the layout; `bus_revolutions` is the time from the end of a sector to the end of its
+/// read, in revolutions.
 ///
 /// The format's own terms (spares of some cylinders, levels of skew) are tried first. If the resulting layout differs from
 /// the map in an LBN's sector or in the number of LBNs, the zone is cut into plain ones, region by region.
-pub(crate) fn assemble(map: &Map, shape: Shape, bus_turns: f64, loose: f64) -> (u32, LayoutSpec) {
+pub(crate) fn assemble(map: &Map, shape: Shape, bus_revolutions: f64, loose: f64) -> (u32, LayoutSpec) {
     let map = &aligned(map, shape);
     let mut plain = vec![false; map.zones.len()];
     // Zones that the format can express stay as they are; the others are joined from their parts, if they have any.
-    let alone: Vec<bool> = map.zones.iter().map(|zone| is_alone(zone, shape, bus_turns)).collect();
+    let alone: Vec<bool> = map.zones.iter().map(|zone| is_alone(zone, shape, bus_revolutions)).collect();
     let is_wanted = |i: usize| alone.get(i).is_some_and(|alone| !alone);
-    let wholes = Joiner { map, shape, bus_turns, loose }.run(&is_wanted);
+    let wholes = Joiner { map, shape, bus_revolutions, loose }.run(&is_wanted);
     for _ in 0..2 {
-        let (cylinders, spec) = assembled(map, shape, bus_turns, &plain, &wholes);
+        let (cylinders, spec) = assembled(map, shape, bus_revolutions, &plain, &wholes);
         let heads = shape.heads.max(1) as u16;
         let Ok(layout) = Layout::new(&spec, cylinders, heads) else {
             plain = vec![true; map.zones.len()];
             continue;
         };
-        if map.zones.iter().all(|zone| agrees(zone, &layout, bus_turns)) {
+        if map.zones.iter().all(|zone| agrees(zone, &layout, bus_revolutions)) {
             return (cylinders, spec);
         }
         // A zone with one LBN too many moves all later ones: every zone that may be the cause is cut.
         for (zone, plain) in map.zones.iter().zip(&mut plain) {
-            *plain = zone.region.is_some() || !agrees(zone, &layout, bus_turns);
+            *plain = zone.region.is_some() || !agrees(zone, &layout, bus_revolutions);
         }
     }
-    assembled(map, shape, bus_turns, &plain, &wholes)
+    assembled(map, shape, bus_revolutions, &plain, &wholes)
 }
 
 /// Returns a profile with only the measured capacity, for a drive that was not understood.
@@ -65,26 +67,27 @@ fn aligned(map: &Map, shape: Shape) -> Map {
 }
 
 /// Returns whether the format can express a zone as it is.
-fn is_alone(zone: &Zone, shape: Shape, bus_turns: f64) -> bool {
+fn is_alone(zone: &Zone, shape: Shape, bus_revolutions: f64) -> bool {
     let cylinders = cylinders(zone, shape);
-    let spec = spec(zone, shape, 0, cylinders, bus_turns);
+    let spec = spec(zone, shape, 0, cylinders, bus_revolutions);
     let whole =
         LayoutSpec { order: order(shape), patterns: Vec::new(), zones: vec![spec], remaps: Vec::new() };
     let mut alone = zone.clone();
     parts(zone, shape, false).len() == 1
         && Layout::new(&whole, cylinders, shape.heads.max(1) as u16).is_ok_and(|layout| {
             alone.shift_to_zero();
-            layout.capacity().get() == zone.lbns() && agrees(&alone, &layout, bus_turns)
+            layout.capacity().get() == zone.lbns() && agrees(&alone, &layout, bus_revolutions)
         })
 }
 
 /// Returns whether a layout has a zone's LBNs where the map has them, by samples.
-fn agrees(zone: &Zone, layout: &Layout, bus_turns: f64) -> bool {
+fn agrees(zone: &Zone, layout: &Layout, bus_revolutions: f64) -> bool {
     (0..SAMPLES).all(|k| {
         let lbn = zone.first + (u128::from(zone.lbns() - 1) * u128::from(k) / u128::from(SAMPLES - 1)) as u64;
         let Some(at) = layout.locate(Lbn::new(lbn)) else { return false };
         let track = layout.track(at.track);
-        let ends = track.sector_angle(at.sector).as_turns() + 1.0 / f64::from(track.sectors) + bus_turns;
+        let ends =
+            track.sector_angle(at.sector).as_revolutions() + 1.0 / f64::from(track.sectors) + bus_revolutions;
         wrap(ends - zone.predict(lbn)).abs() < 0.3 / f64::from(track.sectors)
     })
 }
@@ -112,7 +115,13 @@ pub(crate) fn order(shape: Shape) -> Order {
     }
 }
 
-fn assembled(map: &Map, shape: Shape, bus_turns: f64, plain: &[bool], wholes: &[Whole]) -> (u32, LayoutSpec) {
+fn assembled(
+    map: &Map,
+    shape: Shape,
+    bus_revolutions: f64,
+    plain: &[bool],
+    wholes: &[Whole],
+) -> (u32, LayoutSpec) {
     let mut next = 0;
     let mut zones = Vec::new();
     for (i, (zone, &plain)) in map.zones.iter().zip(plain).enumerate() {
@@ -127,7 +136,7 @@ fn assembled(map: &Map, shape: Shape, bus_turns: f64, plain: &[bool], wholes: &[
         }
         for part in parts(zone, shape, plain) {
             let cylinders = cylinders(&part, shape);
-            zones.push(spec(&part, shape, next, cylinders, bus_turns));
+            zones.push(spec(&part, shape, next, cylinders, bus_revolutions));
             next += cylinders;
         }
     }
@@ -255,7 +264,7 @@ fn cylinders(zone: &Zone, shape: Shape) -> u32 {
     cylinders.max(1) as u32
 }
 
-pub(crate) fn spec(zone: &Zone, shape: Shape, first: u32, cylinders: u32, bus_turns: f64) -> ZoneSpec {
+pub(crate) fn spec(zone: &Zone, shape: Shape, first: u32, cylinders: u32, bus_revolutions: f64) -> ZoneSpec {
     let n = zone.sectors_on(0);
     let densities = shape.densities(zone).filter(|_| zone.cycle.is_some());
     let on_cylinder = densities.as_ref().map_or(shape.heads * n, |by_head| by_head.iter().sum());
@@ -273,10 +282,10 @@ pub(crate) fn spec(zone: &Zone, shape: Shape, first: u32, cylinders: u32, bus_tu
             None => SectorsPerTrack::Same(n as u32),
         },
         pattern: None,
-        offset: Turns::Decimal(rounded(frac(zone.angle - 1.0 / n as f64 - bus_turns))),
-        track_skew: turns(track, n, zone.tracks()),
-        cylinder_skew: turns(cylinder, n, zone.tracks() / shape.heads.max(1)),
-        head_skew: matches!(shape.kind, Kind::Bands(_)).then(|| turns(head, n, zone.tracks())),
+        offset: Revolutions::Decimal(rounded(frac(zone.angle - 1.0 / n as f64 - bus_revolutions))),
+        track_skew: revolutions(track, n, zone.tracks()),
+        cylinder_skew: revolutions(cylinder, n, zone.tracks() / shape.heads.max(1)),
+        head_skew: matches!(shape.kind, Kind::Bands(_)).then(|| revolutions(head, n, zone.tracks())),
         reserved: 0,
         sparing: sparing(zone, shape, places),
         slips: slips.collect(),
@@ -326,17 +335,17 @@ fn skews(zone: &Zone, shape: Shape) -> (f64, f64, f64) {
 }
 
 /// Returns whole sectors as a fraction, and any other skew as a number.
-fn turns(skew: f64, per_track: u64, times: u64) -> Turns {
+fn revolutions(skew: f64, per_track: u64, times: u64) -> Revolutions {
     let sectors = frac(skew) * per_track as f64;
     if (sectors - sectors.round()).abs() * (times.max(1) as f64).min(1e4)
         < WHOLE_SECTORS.max(1e-5 * times as f64)
     {
-        Turns::of_sectors(sectors.round() as i64 % per_track as i64, per_track as u32)
+        Revolutions::of_sectors(sectors.round() as i64 % per_track as i64, per_track as u32)
     } else {
-        Turns::Decimal(rounded(frac(skew)))
+        Revolutions::Decimal(rounded(frac(skew)))
     }
 }
 
-pub(crate) fn rounded(turns: f64) -> f64 {
-    (turns * 1e11).round() / 1e11
+pub(crate) fn rounded(revolutions: f64) -> f64 {
+    (revolutions * 1e11).round() / 1e11
 }

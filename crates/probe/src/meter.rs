@@ -11,7 +11,7 @@ use crate::error::ProbeError;
 use crate::journal::{Done, Fault, Journal, Recorder};
 use crate::platter::Platter;
 use crate::report::Unreadable;
-use crate::turns::wrap;
+use crate::revolutions::wrap;
 use crate::zone::Zone;
 use phase::Anchor;
 use std::ops::ControlFlow;
@@ -393,8 +393,8 @@ impl<'a> Meter<'a> {
 
     /// Returns the angle of the platter at `at`, in revolutions. At the completion of a read of one sector
     /// this is the angle of the sector's end, less a constant that all sectors share.
-    pub(crate) fn turns_at(&self, at: Instant) -> f64 {
-        self.platter.turns_at(at)
+    pub(crate) fn revolutions_at(&self, at: Instant) -> f64 {
+        self.platter.revolutions_at(at)
     }
 
     /// Returns whether readings of one sector vary.
@@ -412,7 +412,7 @@ impl<'a> Meter<'a> {
             }
             if !self.is_hit(&reading) {
                 self.measured.push(lbn);
-                return Ok(Some(self.turns_at(reading.completed)));
+                return Ok(Some(self.revolutions_at(reading.completed)));
             }
             if let Some(known) = self.above.iter().position(|&(above, _)| above == lbn) {
                 // An angle that was read before is used once.
@@ -444,7 +444,7 @@ impl<'a> Meter<'a> {
         for above in (lbn + 1..=highest).rev() {
             let reading = self.read(above, 1)?;
             if !self.is_hit(&reading) {
-                self.above.push((above, self.turns_at(reading.completed)));
+                self.above.push((above, self.revolutions_at(reading.completed)));
             }
         }
         Ok(())
@@ -529,9 +529,9 @@ impl<'a> Meter<'a> {
         if self.is_hit(&reading) {
             return Ok(true);
         }
-        let turns = reading.response_ns() / self.revolution();
+        let revolutions = reading.response_ns() / self.revolution();
         if let Some(known) = self.elsewhere.as_mut() {
-            known.learn(turns);
+            known.learn(revolutions);
             if let Some((angle, spread)) = known.angle(lbn) {
                 self.follow(angle, spread, 0.0);
             }
@@ -570,7 +570,7 @@ impl<'a> Meter<'a> {
                 somewhere = (somewhere + 2 * step).min(high);
             }
             self.swept = somewhere;
-            let angle = self.platter.turns_at(self.now) + known.wait;
+            let angle = self.platter.revolutions_at(self.now) + known.wait;
             let other = known.passing(somewhere, angle);
             return (other.abs_diff(lbn) > margin).then_some(other);
         }
@@ -579,7 +579,7 @@ impl<'a> Meter<'a> {
         let high = lbn.saturating_add(reach).min(known.end);
         let room = high.checked_sub(low).filter(|&room| room > reach / 4)?;
         let somewhere = low + self.draw.below(room);
-        let angle = self.platter.turns_at(self.now) + known.wait;
+        let angle = self.platter.revolutions_at(self.now) + known.wait;
         let other = known.passing(somewhere, angle);
         (other.abs_diff(lbn) > margin).then_some(other)
     }

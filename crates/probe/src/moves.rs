@@ -6,7 +6,7 @@
 
 use crate::error::ProbeError;
 use crate::meter::Meter;
-use crate::turns::{frac, median, wrap};
+use crate::revolutions::{frac, median, wrap};
 use units::{Duration, Instant, Op};
 
 /// A track on which a sector near a given angle can be requested.
@@ -131,14 +131,14 @@ fn nearest<T: Target>(
     let mut found = None;
     for _ in 0..times {
         let Some(begin) = shortest(meter, range, bus_ns, leg)? else { continue };
-        let (mut ns, mut caught, mut steps, mut turns, mut last) = (begin, 0, 0, 1, None);
+        let (mut ns, mut caught, mut steps, mut revolutions, mut last) = (begin, 0, 0, 1, None);
         for _ in 0..STEPS {
             let Some(is_caught) = trial(meter, ns, bus_ns, leg)? else { continue };
             caught += u32::from(is_caught);
             steps += 1;
-            turns += u32::from(last.is_some_and(|last| last != is_caught));
+            revolutions += u32::from(last.is_some_and(|last| last != is_caught));
             last = Some(is_caught);
-            ns += FIRST_STEP / f64::from(turns) * if is_caught { -1.0 } else { 1.0 };
+            ns += FIRST_STEP / f64::from(revolutions) * if is_caught { -1.0 } else { 1.0 };
             ns = ns.max(0.0);
         }
         found = Some((ns, (ns - begin).abs()));
@@ -167,16 +167,16 @@ pub(crate) fn trial<T: Target>(
     for _ in 0..ATTEMPTS {
         meter.keep_phase()?;
         let Some(target) = leg(meter)? else { return Ok(None) };
-        let turn = meter.revolution();
-        let response = ns + target.sector() * turn + bus_ns;
-        let then = meter.turns_at(meter.now() + Duration::from_nanos(response as u64));
+        let revolution = meter.revolution();
+        let response = ns + target.sector() * revolution + bus_ns;
+        let then = meter.revolutions_at(meter.now() + Duration::from_nanos(response as u64));
         let Some((lbn, angle)) = target.at_angle(then) else { continue };
         // The small remaining wait is spent before the submission.
         let wait = frac(angle - then);
         if wait > 0.2 {
             continue;
         }
-        let at = meter.now() + Duration::from_nanos((wait * turn) as u64);
+        let at = meter.now() + Duration::from_nanos((wait * revolution) as u64);
         let reading = meter.execute(at, target.op(), lbn, 1)?;
         if reading.failed {
             continue;
@@ -191,7 +191,7 @@ pub(crate) fn trial<T: Target>(
         if meter.is_hit(&reading) {
             continue;
         }
-        let extra = (reading.response_ns() - response) / turn;
+        let extra = (reading.response_ns() - response) / revolution;
         if wrap(extra).abs() > 0.05 {
             continue;
         }

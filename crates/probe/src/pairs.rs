@@ -8,9 +8,9 @@
 use crate::error::ProbeError;
 use crate::meter::Meter;
 use crate::moves::Target;
+use crate::revolutions::{frac, median, wrap};
 use crate::seeks::{InLayout, Seeks};
 use crate::sure;
-use crate::turns::{frac, median, wrap};
 use model::{Layout, Location};
 use units::{Cylinder, Head, Lbn, LbnRange, Op, Sectors, TrackIndex};
 
@@ -184,26 +184,26 @@ fn trial(
     ns: f64,
 ) -> Result<Option<(f64, bool)>, ProbeError> {
     for _ in 0..ATTEMPTS {
-        let turn = meter.revolution();
+        let revolution = meter.revolution();
         let Some((from, index)) = tracks(meter, layout, moved) else { continue };
         let to = layout.track(index);
         let track = layout.track(from);
         let sector = meter.draw.below(u64::from(track.sectors)) as u32;
         let Some(first) = layout.lbn_at(Location { track: from, sector }) else { continue };
-        let passed = track.sector_angle(sector).as_turns() + 1.0 / f64::from(track.sectors);
+        let passed = track.sector_angle(sector).as_revolutions() + 1.0 / f64::from(track.sectors);
         let takes = 1.0 / f64::from(to.sectors);
-        let target = InLayout { layout, index, end_turns: takes, within: moved.within, op: moved.op };
-        let Some((second, ends)) = target.at_angle(frac(passed + ns / turn + takes)) else { continue };
-        let left = ns + frac(ends - takes - passed - ns / turn) * turn;
-        if first.get() >= meter.capacity() || left > ns + 0.2 * turn {
+        let target = InLayout { layout, index, end_revolutions: takes, within: moved.within, op: moved.op };
+        let Some((second, ends)) = target.at_angle(frac(passed + ns / revolution + takes)) else { continue };
+        let left = ns + frac(ends - takes - passed - ns / revolution) * revolution;
+        if first.get() >= meter.capacity() || left > ns + 0.2 * revolution {
             continue;
         }
         let [one, two] = meter.execute_two([(Op::Read, first.get()), (moved.op, second)])?;
         // One of them was a cache hit, or the drive executed them in reverse order.
-        if meter.is_hit(&one) || two.response_ns() < 0.5 * takes * turn {
+        if meter.is_hit(&one) || two.response_ns() < 0.5 * takes * revolution {
             continue;
         }
-        let extra = (two.response_ns() - left) / turn - takes;
+        let extra = (two.response_ns() - left) / revolution - takes;
         // A remapped sector, or one that was late for another reason, shows nothing.
         if wrap(extra).abs() > f64::max(SECTOR_ERROR_REVOLUTIONS_MAX, 4.0 * meter.spread) {
             continue;

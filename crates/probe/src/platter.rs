@@ -4,7 +4,7 @@
 //! (1960) for a phase, and a speed that takes random steps: every reading of a sector whose angle is known
 //! corrects both a little.
 
-use crate::turns::{frac, wrap};
+use crate::revolutions::{frac, wrap};
 use units::Instant;
 
 /// The variance that a wandering relative speed gains in one second: steps of a ten-thousandth every few
@@ -83,13 +83,13 @@ impl Platter {
     }
 
     /// Returns the angle of the platter at `at`, in revolutions.
-    pub(crate) fn turns_at(&self, at: Instant) -> f64 {
+    pub(crate) fn revolutions_at(&self, at: Instant) -> f64 {
         frac(self.phase + self.since(at))
     }
 
     /// Begins to follow the spindle: from `at` on the speed may wander.
     pub(crate) fn begin_to_follow(&mut self, at: Instant) {
-        self.phase = self.turns_at(at);
+        self.phase = self.revolutions_at(at);
         self.at = at;
         self.phase_variance = 0.0;
         self.common = 0.0;
@@ -147,18 +147,18 @@ impl Platter {
 
     /// Corrects phase and speed by an angle that contains the share `mapped` of the map's error.
     fn correct(&mut self, at: Instant, angle: f64, spread: f64, mapped: f64) -> Option<f64> {
-        let error = wrap(angle + mapped * self.map.error - self.turns_at(at));
+        let error = wrap(angle + mapped * self.map.error - self.revolutions_at(at));
         if !self.wanders || at < self.at {
             return Some(error);
         }
-        let turns = self.since(at);
+        let revolutions = self.since(at);
         let wander = WANDER_PER_S * self.revolution / 1e9;
         let noise = spread * spread;
         let map = self.map;
         let ahead = |speed_variance: f64| {
             let now = [self.phase_variance, self.common, speed_variance];
-            let [phase_variance, common, speed_variance] = later(now, turns, wander);
-            let with_phase = map.with_phase + turns * map.with_speed;
+            let [phase_variance, common, speed_variance] = later(now, revolutions, wander);
+            let with_phase = map.with_phase + revolutions * map.with_speed;
             let all = phase_variance - 2.0 * mapped * with_phase + mapped * map.variance + noise;
             (phase_variance, common, speed_variance, with_phase, all)
         };
@@ -190,7 +190,7 @@ impl Platter {
             with_phase - mapped * map.variance,
         ];
         let [of_phase, of_speed, of_map] = of.map(|of| of / all);
-        self.phase = frac(self.phase + turns + of_phase * error);
+        self.phase = frac(self.phase + revolutions + of_phase * error);
         self.at = at;
         // A larger angle than expected means a higher speed.
         let faster = (of_speed * error).clamp(-MOST_CHANGE, MOST_CHANGE);
@@ -212,23 +212,26 @@ impl Platter {
 
 /// Returns the variances of phase (in revolutions) and relative speed, with their covariance between them,
 /// after this number of revolutions.
-fn later([phase, common, speed]: [f64; 3], turns: f64, wander: f64) -> [f64; 3] {
+fn later([phase, common, speed]: [f64; 3], revolutions: f64, wander: f64) -> [f64; 3] {
     [
-        phase + 2.0 * turns * common + turns * turns * speed + wander * turns.powi(3) / 3.0,
-        common + turns * speed + wander * turns * turns / 2.0,
-        speed + wander * turns,
+        phase
+            + 2.0 * revolutions * common
+            + revolutions * revolutions * speed
+            + wander * revolutions.powi(3) / 3.0,
+        common + revolutions * speed + wander * revolutions * revolutions / 2.0,
+        speed + wander * revolutions,
     ]
 }
 
 /// Returns the standard deviation of an angle, in revolutions, at the next reading, if one reading has that
 /// of `reading` and the platter is read every `every` ns.
 pub(crate) fn spread_where_followed(reading: f64, every: f64, revolution: f64) -> f64 {
-    let (turns, wander) = (every / revolution, WANDER_PER_S * revolution / 1e9);
+    let (revolutions, wander) = (every / revolution, WANDER_PER_S * revolution / 1e9);
     let noise = reading * reading;
     let mut now = [noise, 0.0, SPEED_AT_FIRST * SPEED_AT_FIRST];
     let mut spread = reading;
     for _ in 0..READINGS_UNTIL_STEADY {
-        let [phase, common, speed] = later(now, turns, wander);
+        let [phase, common, speed] = later(now, revolutions, wander);
         let all = phase + noise;
         now = [phase - phase * phase / all, common - phase * common / all, speed - common * common / all];
         spread = all.sqrt();
@@ -254,18 +257,18 @@ mod tests {
         let mut platter = Platter::new();
         platter.revolution = 6_000_000.0;
         platter.begin_to_follow(Instant::ZERO);
-        let (mut turns, mut speed, mut worst) = (0.0, 1.001, 0.0_f64);
+        let (mut revolutions, mut speed, mut worst) = (0.0, 1.001, 0.0_f64);
         for k in 1..20_000_u64 {
             let jitter = ((k * 7_919) % 1_000) as f64 / 1_000.0 - 0.5;
             if k.is_multiple_of(500) {
                 speed += if (k * 31) % 1_000 < 500 { 1e-4 } else { -1e-4 };
             }
-            turns += 10_000_000.0 / 6_000_000.0 * speed;
+            revolutions += 10_000_000.0 / 6_000_000.0 * speed;
             let at = Instant::from_nanos(k * 10_000_000);
             if k > 400 {
-                worst = worst.max(wrap(platter.turns_at(at) - turns).abs());
+                worst = worst.max(wrap(platter.revolutions_at(at) - revolutions).abs());
             }
-            platter.take(at, frac(turns + 0.0017 * jitter), 0.0005);
+            platter.take(at, frac(revolutions + 0.0017 * jitter), 0.0005);
         }
         assert!(worst < 0.0016, "{worst}");
     }
@@ -278,13 +281,13 @@ mod tests {
         for k in 1..100 {
             platter.take(Instant::from_nanos(k * 6_000_000), 0.0, 0.0005);
         }
-        let before = platter.turns_at(Instant::from_nanos(660_000_000));
+        let before = platter.revolutions_at(Instant::from_nanos(660_000_000));
         assert_eq!(platter.take(Instant::from_nanos(600_000_000), 0.3, 0.0005), None);
-        assert_eq!(platter.turns_at(Instant::from_nanos(660_000_000)), before);
+        assert_eq!(platter.revolutions_at(Instant::from_nanos(660_000_000)), before);
         for k in 101..110 {
             platter.take(Instant::from_nanos(k * 6_000_000), 0.3, 0.0005);
         }
-        assert!(wrap(platter.turns_at(Instant::from_nanos(660_000_000)) - 0.3).abs() < 0.01);
+        assert!(wrap(platter.revolutions_at(Instant::from_nanos(660_000_000)) - 0.3).abs() < 0.01);
     }
 
     /// Returns a platter whose angle is known to a microsecond, and the present instant; angles are 0 at
@@ -308,7 +311,7 @@ mod tests {
             at += units::Duration::from_nanos(6_000_000);
             assert!(platter.take_mapped(at, 0.0005, 0.0005, 0.001, 0.0).is_some());
         }
-        let off = wrap(platter.turns_at(at));
+        let off = wrap(platter.revolutions_at(at));
         assert!(off.abs() < 0.0001, "{off}");
     }
 
@@ -316,11 +319,11 @@ mod tests {
     fn a_sector_of_the_map_that_is_far_off_is_no_reading_of_the_platter() {
         let (mut platter, at) = followed();
         let at = at + units::Duration::from_nanos(6_000_000);
-        let before = platter.turns_at(at);
+        let before = platter.revolutions_at(at);
         for angle in [0.004, -0.004, 0.3, 0.3, 0.3, 0.3, 0.3] {
             assert_eq!(platter.take_mapped(at, angle, 0.0005, 0.0002, 0.0), None);
         }
-        assert_eq!(platter.turns_at(at), before);
+        assert_eq!(platter.revolutions_at(at), before);
     }
 
     #[test]

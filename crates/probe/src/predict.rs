@@ -105,16 +105,16 @@ impl Predictor {
             self.position = track.into();
             let wait = rpm.time_within(rpm.earliest_angle(arrival).until(track.sector_angle(piece.sector)));
             let transfer = rpm.time_to_pass(track.arc(piece.sector, piece.len));
-            let turn = rpm.revolution();
+            let revolution = rpm.revolution();
             // A head that arrives among the sectors is done one revolution after the first of them that passes whole; a read
             // over the end of a track goes in order (docs/MODEL.md).
             let whole = u64::from(piece.len) == range.len().get();
-            let among = whole && self.model.zero_latency(Op::Read) && wait + transfer > turn;
-            let sector = turn.as_nanos() / u64::from(track.sectors.max(1));
+            let among = whole && self.model.zero_latency(Op::Read) && wait + transfer > revolution;
+            let sector = revolution.as_nanos() / u64::from(track.sectors.max(1));
             let first_whole = Duration::from_nanos(wait.as_nanos() % sector.max(1));
-            now = arrival + if among { first_whole + turn } else { wait + transfer };
+            now = arrival + if among { first_whole + revolution } else { wait + transfer };
             if among {
-                let gone = (turn + first_whole).saturating_sub(wait).as_nanos() + sector / 2;
+                let gone = (revolution + first_whole).saturating_sub(wait).as_nanos() + sector / 2;
                 behind = u64::from(piece.len).saturating_sub(gone / sector.max(1));
             }
             // Sectors cross the bus in order, each after it has passed.
@@ -149,16 +149,16 @@ impl Predictor {
             let track = self.model.layout().track(piece.track);
             let arrival = now + self.model.move_time(self.position, track.into(), Op::Write);
             self.position = track.into();
-            let turn = rpm.revolution();
+            let revolution = rpm.revolution();
             let wait = |from: Instant| {
                 rpm.time_within(rpm.earliest_angle(from).until(track.sector_angle(piece.sector)))
             };
             let transfer = rpm.time_to_pass(track.arc(piece.sector, piece.len));
-            let sector = Duration::from_nanos(turn.as_nanos() / u64::from(track.sectors.max(1)));
+            let sector = Duration::from_nanos(revolution.as_nanos() / u64::from(track.sectors.max(1)));
             let first_whole = Duration::from_nanos(wait(arrival).as_nanos() % sector.as_nanos().max(1));
-            let among = self.model.zero_latency(Op::Write) && wait(arrival) + transfer > turn;
+            let among = self.model.zero_latency(Op::Write) && wait(arrival) + transfer > revolution;
             now = if among && ready <= arrival + first_whole {
-                arrival + first_whole + turn
+                arrival + first_whole + revolution
             } else {
                 let from = arrival.max(ready);
                 from + wait(from) + transfer
@@ -207,12 +207,12 @@ impl Predictor {
             self.follow(at);
             return error;
         }
-        let turn = self.model.rpm().revolution().as_nanos() as i64;
+        let revolution = self.model.rpm().revolution().as_nanos() as i64;
         // Whole revolutions are an error of the arm; the rest may be one of the platter.
-        let rest = (error + turn / 2).rem_euclid(turn) - turn / 2;
+        let rest = (error + revolution / 2).rem_euclid(revolution) - revolution / 2;
         let since = at.saturating_since(self.seen).as_nanos() as f64;
         self.follow(at);
-        if rest.abs() >= turn / 50 {
+        if rest.abs() >= revolution / 50 {
             // A single error is chance; after several, the platter is at another angle.
             self.lost += 1;
             if self.lost > MOST_LOST {
@@ -221,7 +221,7 @@ impl Predictor {
         } else {
             self.lost = 0;
             self.late += (rest / 3).clamp(-MOST_STEP, MOST_STEP);
-            self.slow += SPEED_GAIN * rest as f64 / f64::max(since, turn as f64);
+            self.slow += SPEED_GAIN * rest as f64 / f64::max(since, revolution as f64);
             self.slow = self.slow.clamp(-0.01, 0.01);
         }
         error

@@ -153,9 +153,9 @@ fn characterise(meter: &mut Meter<'_>, options: &Options) -> Result<Outcome, Pro
     }
     let geometry = geometry::find(meter, &map, &buffer);
     let mut geometry = report.kept("heads and cylinders", geometry)?.unwrap_or_else(geometry::unknown);
-    let bus_turns = buffer.bus_sector_ns / meter.revolution();
+    let bus_revolutions = buffer.bus_sector_ns / meter.revolution();
     let loose = if meter.is_noisy() { ANGLE_ERROR_NS_MAX / meter.revolution() } else { 0.0 };
-    let (mut cylinders, mut spec) = layout::assemble(&map, geometry.shape, bus_turns, loose);
+    let (mut cylinders, mut spec) = layout::assemble(&map, geometry.shape, bus_revolutions, loose);
     let mut heads = geometry.shape.heads.max(1) as u16;
     let mut placed = match report.kept("layout", placed_if_told(&map, &geometry, &spec, cylinders))? {
         Some(placed) => placed,

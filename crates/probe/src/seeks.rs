@@ -4,9 +4,9 @@ use crate::buffer::Buffer;
 use crate::error::ProbeError;
 use crate::meter::Meter;
 use crate::moves::{Target, shortest_of, trial};
+use crate::revolutions::frac;
 use crate::spread;
 use crate::sure;
-use crate::turns::frac;
 use model::{Layout, Location};
 use units::{Cylinder, Head, Lbn, LbnRange, Op, Sectors, TrackIndex};
 
@@ -71,7 +71,7 @@ pub(crate) struct InLayout<'a> {
     pub(crate) layout: &'a Layout,
     pub(crate) index: TrackIndex,
     /// The time from a sector's start to the end of its read, in revolutions.
-    pub(crate) end_turns: f64,
+    pub(crate) end_revolutions: f64,
     /// The sectors that may be requested.
     pub(crate) within: LbnRange,
     pub(crate) op: Op,
@@ -81,7 +81,8 @@ impl Target for InLayout<'_> {
     fn at_angle(&self, angle: f64) -> Option<(u64, f64)> {
         let track = self.layout.track(self.index);
         let n = u64::from(track.sectors);
-        let ends = |sector: u64| frac(track.sector_angle(sector as u32).as_turns() + self.end_turns);
+        let ends =
+            |sector: u64| frac(track.sector_angle(sector as u32).as_revolutions() + self.end_revolutions);
         let past = frac(angle - ends(0)) * n as f64;
         (0..n.min(24)).find_map(|more| {
             let sector = (past.ceil() as u64 + more) % n;
@@ -189,7 +190,7 @@ impl SeekMeter<'_, '_> {
 
     /// Measures moves over distances that are not among the points yet.
     fn measure(&mut self, points: &mut Points, list: Vec<u32>) -> Result<(), ProbeError> {
-        let turn = self.meter.revolution();
+        let revolution = self.meter.revolution();
         let list: Vec<u32> = list.into_iter().filter(|d| !points.iter().any(|p| p.0 == *d)).collect();
         for (i, &d) in list.iter().enumerate() {
             if !self.meter.is_within_before_check(CURVE_TIME_SHARE_MAX) {
@@ -210,7 +211,7 @@ impl SeekMeter<'_, '_> {
                     ((f64::min(a.1, b.1) - SEARCH_START_NS).max(0.0), f64::max(a.1, b.1) + SEARCH_START_NS)
                 }
                 (Some(a), None) => around(a.1, SEARCH_START_NS),
-                (None, _) => (0.0, 0.5 * turn),
+                (None, _) => (0.0, 0.5 * revolution),
             };
             if let Some((ns, spread)) = self.moved(d, false, range)? {
                 points.insert(after, (d, ns, spread));
@@ -221,7 +222,7 @@ impl SeekMeter<'_, '_> {
 
     /// Measures everything about the arm, given the known points.
     pub(crate) fn run(mut self, known: Points) -> Result<Seeks, ProbeError> {
-        let turn = self.meter.revolution();
+        let revolution = self.meter.revolution();
         let mut points = known;
         self.measure(&mut points, coarse_first(distances(self.layout.cylinders())))?;
         self.refine(&mut points)?;
@@ -234,7 +235,9 @@ impl SeekMeter<'_, '_> {
         let one = points.first().filter(|p| p.0 == 1).map(|p| p.1);
         let around = |ns: f64| ((ns - 400_000.0).max(0.0), ns + 400_000.0);
         let switch = match one {
-            Some(_) | None if self.layout.heads() > 1 => self.moved(0, true, (0.0, 0.4 * turn))?.map(|m| m.0),
+            Some(_) | None if self.layout.heads() > 1 => {
+                self.moved(0, true, (0.0, 0.4 * revolution))?.map(|m| m.0)
+            }
             _ => None,
         };
         let across = match one {
@@ -385,7 +388,7 @@ fn leg<'l>(
         if let Some(index) = target(meter, layout, &wide, distance, other_head) {
             let sector = 1.0 / f64::from(layout.track(index).sectors);
             let within = LbnRange::new(Lbn::ZERO, Sectors::new(meter.capacity()));
-            return Ok(Some(InLayout { layout, index, end_turns: sector + bus, within, op: Op::Read }));
+            return Ok(Some(InLayout { layout, index, end_revolutions: sector + bus, within, op: Op::Read }));
         }
         // There is no such move from here.
         let away = away(meter, layout, &wide, distance);

@@ -2,7 +2,7 @@
 
 use crate::error::ProbeError;
 use crate::meter::Meter;
-use crate::turns::wrap;
+use crate::revolutions::wrap;
 use std::collections::VecDeque;
 use std::f64::consts::TAU;
 
@@ -13,7 +13,7 @@ const REVOLUTIONS_PER_SECOND_MAX: f64 = 1_000.0;
 /// The number of visits to each sector.
 const ROUNDS: usize = 6;
 
-/// The number of sectors at first, and the most that are visited in turn.
+/// The number of sectors at first, and the most that are visited one after the other.
 const SECTORS: usize = 24;
 const MOST_VISITED: usize = 96;
 
@@ -276,7 +276,7 @@ fn spread(times: &[Vec<f64>], revolution: f64) -> f64 {
         let Some(&first) = list.first() else { continue };
         let offsets: Vec<f64> = list.iter().map(|t| wrap((t - first) / revolution)).collect();
         let mut sorted = offsets.clone();
-        let middle = crate::turns::median(&mut sorted);
+        let middle = crate::revolutions::median(&mut sorted);
         for offset in offsets {
             let d = wrap(offset - middle);
             // A large error is that of a cache hit, or of a read that waited for another cause.

@@ -6,8 +6,8 @@ use crate::geometry::{MOST_HEADS, OnTrack};
 use crate::meter::Meter;
 use crate::misfit::Moves;
 use crate::moves::{SEARCH_RANGE_NS, shortest_of};
+use crate::revolutions::median;
 use crate::sure;
-use crate::turns::median;
 use crate::zone::Zone;
 use std::f64::consts::SQRT_2;
 

@@ -113,7 +113,7 @@ fn is_surely_elsewhere(meter: &mut Meter<'_>, map: &Map, lbn: u64) -> Result<boo
 /// Returns whether a sector is elsewhere than in the map; false for an unreadable one.
 fn is_elsewhere(meter: &mut Meter<'_>, map: &Map, lbn: u64) -> Result<bool, ProbeError> {
     let (Some(expected), Some(angle)) = (map.predict(lbn), meter.angle_of(lbn)?) else { return Ok(false) };
-    Ok(crate::turns::wrap(angle - expected).abs() * meter.revolution() > PREDICTED_ERROR_NS_MAX)
+    Ok(crate::revolutions::wrap(angle - expected).abs() * meter.revolution() > PREDICTED_ERROR_NS_MAX)
 }
 
 /// Returns the last sector on one side of `lbn`, among the `room` sectors there, that is elsewhere as `lbn`

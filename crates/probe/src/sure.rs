@@ -1,6 +1,6 @@
 //! Confidence in a number, from the measurements of it.
 
-use crate::turns::median;
+use crate::revolutions::median;
 use std::f64::consts::FRAC_2_PI;
 
 /// The tolerance of equal times, ms: that of a prediction.

@@ -8,10 +8,10 @@
 use crate::geometry::{Kind, Shape};
 use crate::layout::{least_multiple, order, rounded, spec};
 use crate::mapping::Map;
-use crate::turns::{frac, wrap};
+use crate::revolutions::{frac, wrap};
 use crate::zone::Zone;
 use model::Layout;
-use model::profile::{LayoutSpec, SectorsPerTrack, Sparing, Turns, Zone as ZoneSpec};
+use model::profile::{LayoutSpec, Revolutions, SectorsPerTrack, Sparing, Zone as ZoneSpec};
 use std::ops::Range;
 use units::{Lbn, TrackIndex};
 
@@ -38,7 +38,7 @@ pub(crate) struct Joiner<'m> {
     pub(crate) map: &'m Map,
     pub(crate) shape: Shape,
     /// The time from the end of a sector to the end of its read, in revolutions.
-    pub(crate) bus_turns: f64,
+    pub(crate) bus_revolutions: f64,
     /// The tolerance of the map's angles, in revolutions.
     pub(crate) loose: f64,
 }
@@ -156,14 +156,14 @@ impl Joiner<'_> {
     }
 
     fn bare(&self, zone: &Zone, before: u64, cylinders: u32) -> Option<Bare> {
-        let mut spec = spec(zone, self.shape, 0, cylinders, self.bus_turns);
+        let mut spec = spec(zone, self.shape, 0, cylinders, self.bus_revolutions);
         (spec.slips, spec.sparing, spec.reserved) = (Vec::new(), Sparing::default(), 0);
         let turned = match &zone.cycle {
             Some(cycle) => (before / cycle.slots.len() as u64) as f64 * cycle.advance,
             None => zone.levels.last().map_or(0.0, |l| (before / l.unit) as f64 * l.advance),
         };
-        spec.offset = Turns::Decimal(rounded(frac(
-            zone.angle - turned - 1.0 / zone.sectors_on(0) as f64 - self.bus_turns,
+        spec.offset = Revolutions::Decimal(rounded(frac(
+            zone.angle - turned - 1.0 / zone.sectors_on(0) as f64 - self.bus_revolutions,
         )));
         let heads = self.shape.heads.max(1);
         let on_cylinder = match &spec.sectors_per_track {
@@ -236,8 +236,9 @@ impl Joiner<'_> {
     fn angle(&self, layout: &Layout, lbn: u64) -> Option<(f64, u64)> {
         let at = layout.locate(Lbn::new(lbn))?;
         let track = layout.track(at.track);
-        let angle =
-            track.sector_angle(at.sector).as_turns() + 1.0 / f64::from(track.sectors) + self.bus_turns;
+        let angle = track.sector_angle(at.sector).as_revolutions()
+            + 1.0 / f64::from(track.sectors)
+            + self.bus_revolutions;
         Some((angle, u64::from(track.sectors)))
     }
 
@@ -249,7 +250,7 @@ impl Joiner<'_> {
         let first_track = u64::from(bare.layout.locate(Lbn::new(begin))?.track.get());
         let empty = first_track / unit * unit;
         let track = bare.layout.track(TrackIndex::new(empty as u32));
-        spec.offset = Turns::Decimal(rounded(track.angle.as_turns()));
+        spec.offset = Revolutions::Decimal(rounded(track.angle.as_revolutions()));
         // The unused sectors.
         let on_cylinder = match &spec.sectors_per_track {
             SectorsPerTrack::Same(n) => heads * u64::from(*n),

@@ -5,9 +5,9 @@ use crate::error::ProbeError;
 use crate::meter::Meter;
 use crate::moves::{Target, resolution, shortest_of};
 use crate::pairs::{self, Move};
+use crate::revolutions::{frac, median, wrap};
 use crate::seeks::{InLayout, Seeks};
 use crate::sure;
-use crate::turns::{frac, median, wrap};
 use model::{Layout, Location};
 use units::{Cylinder, Duration, Instant, Lbn, LbnRange, Op, Sectors, TrackIndex};
 
@@ -218,13 +218,13 @@ impl Target for Behind<'_> {
     }
 
     fn told_later(&self, meter: &mut Meter<'_>, end: Instant) -> Option<Result<Option<bool>, ProbeError>> {
-        let turn = meter.revolution();
+        let revolution = meter.revolution();
         // The platter's angle at the end of a read of a sector that passes that long after the write.
-        let passed =
-            end + Duration::from_nanos((self.after_ns + self.next.sector() * turn + self.bus_ns) as u64);
-        let then = meter.turns_at(passed);
+        let passed = end
+            + Duration::from_nanos((self.after_ns + self.next.sector() * revolution + self.bus_ns) as u64);
+        let then = meter.revolutions_at(passed);
         let Some((lbn, angle)) = self.next.at_angle(then) else { return Some(Ok(None)) };
-        let expected = passed + Duration::from_nanos((frac(angle - then) * turn) as u64);
+        let expected = passed + Duration::from_nanos((frac(angle - then) * revolution) as u64);
         let reading = match meter.read(lbn, 1) {
             Ok(reading) => reading,
             Err(error) => return Some(Err(error)),
@@ -233,7 +233,7 @@ impl Target for Behind<'_> {
             return Some(Ok(None));
         }
         let late = reading.completed.as_nanos() as f64 - expected.as_nanos() as f64;
-        Some(Ok((wrap(late / turn).abs() < MAKES_SENSE).then_some(late / turn < 0.5)))
+        Some(Ok((wrap(late / revolution).abs() < MAKES_SENSE).then_some(late / revolution < 0.5)))
     }
 }
 
@@ -279,10 +279,10 @@ impl Mover<'_> {
                 if meter.is_hit(&done) {
                     continue;
                 }
-                let bus_turns = bus / meter.revolution();
+                let bus_revolutions = bus / meter.revolution();
                 let on = |index, within, op| {
                     let sector = 1.0 / f64::from(layout.track(index).sectors);
-                    InLayout { layout, index, end_turns: sector + bus_turns, within, op }
+                    InLayout { layout, index, end_revolutions: sector + bus_revolutions, within, op }
                 };
                 return Ok(Some(Behind {
                     target: on(here.track, self.region, Op::Write),
@@ -368,7 +368,7 @@ impl Mover<'_> {
             return Ok(None);
         }
         let bus = self.buffer.bus_sector_ns;
-        let end_turns = bus / meter.revolution();
+        let end_revolutions = bus / meter.revolution();
         let all = LbnRange::new(Lbn::ZERO, Sectors::new(meter.capacity()));
         let within = |op: Op| if op.is_write() { self.region } else { all };
         let from_region = pair.before.is_write();
@@ -392,8 +392,14 @@ impl Mover<'_> {
                     continue;
                 }
                 let sector = 1.0 / f64::from(layout.track(index).sectors);
-                let end_turns = sector + end_turns;
-                return Ok(Some(InLayout { layout, index, end_turns, within: within(pair.op), op: pair.op }));
+                let end_revolutions = sector + end_revolutions;
+                return Ok(Some(InLayout {
+                    layout,
+                    index,
+                    end_revolutions,
+                    within: within(pair.op),
+                    op: pair.op,
+                }));
             }
             Ok(None)
         };

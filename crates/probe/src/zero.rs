@@ -3,7 +3,7 @@
 use crate::error::ProbeError;
 use crate::mapping::Map;
 use crate::meter::Meter;
-use crate::turns::wrap;
+use crate::revolutions::wrap;
 use crate::zone::Zone;
 use units::{Lbn, LbnRange, Op, Sectors};
 
@@ -81,7 +81,7 @@ fn find(
         return Ok(None);
     }
     // The last sector of a write crosses the bus before it passes, not after.
-    let bus_turns = if op.is_write() { bus_ns / meter.revolution() } else { 0.0 };
+    let bus_revolutions = if op.is_write() { bus_ns / meter.revolution() } else { 0.0 };
     // All data of a write must arrive before the arm does, so the arm comes from farther away.
     let away = if op.is_write() { (zone.tracks() / 3).max(1) } else { 1 };
     // The tracks with permitted sectors.
@@ -113,7 +113,7 @@ fn find(
             // The response is shorter than the passing of these sectors: it was a cache hit.
             continue;
         }
-        let ends = wrap(meter.turns_at(reading.completed) + bus_turns - zone.predict(last));
+        let ends = wrap(meter.revolutions_at(reading.completed) + bus_revolutions - zone.predict(last));
         seen += 1;
         elsewhere += u32::from(ends < -END_DISTANCE_REVOLUTIONS_MIN);
     }

@@ -1,6 +1,6 @@
 //! The model of a run of tracks with one density, or with recurring densities: the angle of each of its LBNs.
 
-use crate::turns::wrap;
+use crate::revolutions::wrap;
 
 /// A rotation that recurs: from the first of `unit` tracks to the first of the next.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -188,7 +188,8 @@ impl Core {
             }
             Some(Policy::Callable(choose)) => own = Some(PythonPolicy { choose, trouble: trouble.clone() }),
         }
-        let mut core = PlacedCore::new(outside, Arc::clone(&drive.model), config).map_err(refused)?;
+        let make = if outside { PlacedCore::outside } else { PlacedCore::in_drive };
+        let mut core = make(Arc::clone(&drive.model), config).map_err(refused)?;
         if let Some(policy) = own {
             core.set_policy(Box::new(policy));
         }

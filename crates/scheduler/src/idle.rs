@@ -134,18 +134,22 @@ impl Harm {
     /// Returns the worse of this harm at the head and the harm `felt` in response times, as time at the head: the share in
     /// response times applied to it, or its own delay. Otherwise the long response times of a long queue would offset the
     /// revolutions lost with a short queue, and the other way round.
-    pub(crate) fn or_felt(&self, felt: &Self) -> Self {
-        if felt.foreground == Duration::ZERO {
+    pub(crate) fn or_felt(&self, client_harm: &Self) -> Self {
+        if client_harm.foreground == Duration::ZERO {
             return *self;
         }
         let scaled = |time: Duration| {
             let nanos = u128::from(time.as_nanos()) * u128::from(self.foreground.as_nanos());
             Duration::from_nanos(
-                u64::try_from(nanos / u128::from(felt.foreground.as_nanos())).unwrap_or(u64::MAX),
+                u64::try_from(nanos / u128::from(client_harm.foreground.as_nanos())).unwrap_or(u64::MAX),
             )
         };
-        let felt = Self { foreground: self.foreground, late: scaled(felt.late), early: scaled(felt.early) };
-        if self.share() > felt.share() { *self } else { felt }
+        let client_harm = Self {
+            foreground: self.foreground,
+            late: scaled(client_harm.late),
+            early: scaled(client_harm.early),
+        };
+        if self.share() > client_harm.share() { *self } else { client_harm }
     }
 
     /// Records a delay in ns; negative means early.
@@ -168,7 +172,7 @@ pub(crate) struct Idle {
     /// The harm at the head.
     pub head: Harm,
     /// The harm in response times; zero where it is not estimated, as in the drive.
-    pub felt: Harm,
+    pub client_harm: Harm,
     /// The share of the bound, in ppm, that is used by other work under the same bound.
     pub beside_ppm: u32,
     /// The expected delay of clients by past work that has not occurred yet.
@@ -196,7 +200,7 @@ impl Idle {
     pub fn new(cylinders: u32) -> Self {
         Self {
             head: Harm::default(),
-            felt: Harm::default(),
+            client_harm: Harm::default(),
             beside_ppm: 0,
             owed: Duration::ZERO,
             untold: false,
@@ -215,7 +219,7 @@ impl Idle {
     /// anew: two periods that each are within it are so together, and the first may have used it up.
     pub fn lay_out(&mut self, cylinders: u32, before: Option<&IdleTime>) {
         if before.is_some_and(|config| self.level(config) != Level::High) {
-            (self.head, self.felt) = (Harm::default(), Harm::default());
+            (self.head, self.client_harm) = (Harm::default(), Harm::default());
         }
         let middle = u64::from(self.middle) * u64::from(cylinders) / u64::from(self.cylinders.max(1));
         self.middle = u32::try_from(middle).unwrap_or(cylinders);
@@ -225,7 +229,7 @@ impl Idle {
 
     /// Returns the harm.
     pub fn harm(&self) -> Harm {
-        self.head.or_felt(&self.felt)
+        self.head.or_felt(&self.client_harm)
     }
 
     /// Records a foreground request at `cylinder`.
@@ -279,7 +283,7 @@ impl Idle {
             return Level::High;
         }
         let soon = |harm: &Harm| Harm { late: harm.late + self.owed, ..*harm };
-        let harm = soon(&self.head).or_felt(&soon(&self.felt));
+        let harm = soon(&self.head).or_felt(&soon(&self.client_harm));
         let net = harm.net().as_nanos();
         let harm_ppm = config.harm_ppm.saturating_sub(self.beside_ppm);
         let plain = harm.foreground.saturating_sub(harm.net());

@@ -46,8 +46,8 @@ pub use model;
 pub use planner::{Detour, Gap, Neighbour, SearchBudget, Stop};
 pub use predictor::{Last, Mimic, Observed, Positioning, Predictor};
 pub use sessions::{
-    Application, MOST_BLOCK_SECTORS, MOST_SESSIONS, MOST_TASKS, Parameter, Priority, Record, SessionCall,
-    SessionError, Sessions, Wanted,
+    Application, MOST_BLOCK_SECTORS, MOST_SESSIONS, MOST_TASKS, Parameter, Priority, PriorityError, Record,
+    SessionCall, SessionError, Sessions, Wanted,
 };
 pub use trust::TrustWatch;
 /// The addresses and times of this crate's interface, so that a user needs no dependency on `freeblock-units` of the same version.

@@ -17,7 +17,7 @@ use crate::background::Background;
 use crate::bounds::{GROUP, LOOKUPS_PER_BOUND, LOOKUPS_PER_TRACK};
 use alloc::vec::Vec;
 use model::{DriveModel, Position, TrackRef};
-use units::{Arc, Cylinder, Duration, FULL_TURN, Instant, Op, TrackIndex};
+use units::{Arc, Cylinder, Duration, FULL_REVOLUTION, Instant, Op, TrackIndex};
 
 /// The rotational latency of the next foreground access, to be used by a detour.
 #[derive(Clone, Copy, Debug)]
@@ -361,12 +361,12 @@ impl Search<'_> {
         // The time limits the number of sectors.
         let most = u64::from(track.sectors.max(destination.sectors));
         let arc = rpm.arc_in(deadline.saturating_since(arrive)).parts();
-        if (arc * most / FULL_TURN + 2) * self.tally.depth <= self.tally.best.score {
+        if (arc * most / FULL_REVOLUTION + 2) * self.tally.depth <= self.tally.best.score {
             return;
         }
         let first = track.passing(rpm, at, leave);
-        let second = destination.passing(rpm, last_turn(self.drive, arrive, deadline), deadline);
-        let turn_before = last_turn(self.drive, Instant::ZERO, deadline);
+        let second = destination.passing(rpm, last_revolution(self.drive, arrive, deadline), deadline);
+        let revolution_before = last_revolution(self.drive, Instant::ZERO, deadline);
         self.tally.spend(2 * LOOKUPS_PER_TRACK);
         let Planner { on_source, on_destination, .. } = &mut *self.planner;
         let list = |items: &mut Vec<Passing>, track: &TrackRef<'_>, window, op, by_end: bool| {
@@ -392,7 +392,7 @@ impl Search<'_> {
             if arrive > deadline {
                 break;
             }
-            let window = destination.passing(rpm, arrive.max(turn_before), deadline);
+            let window = destination.passing(rpm, arrive.max(revolution_before), deadline);
             let missed = second.1.saturating_sub(window.1);
             while let Some(&(_, sectors)) = on_destination.get(lost).filter(|i| i.0 < missed) {
                 remaining -= u64::from(sectors);
@@ -546,7 +546,7 @@ impl SearchTally {
         if from >= until {
             return;
         }
-        let from = last_turn(drive, from, until);
+        let from = last_revolution(drive, from, until);
         let (first, count) = track.track().passing(drive.rpm(), from, until);
         if u64::from(count) * self.depth <= self.best.score {
             self.spend(1);
@@ -565,7 +565,7 @@ impl SearchTally {
     fn sharpen(&mut self, drive: &DriveModel) {
         // The required yield may exceed any detour's.
         let sectors = (self.best.score / self.depth).min(self.densest * MOST_STOPS as u64);
-        let arc = Arc::from_parts(sectors * (FULL_TURN / self.densest.max(1)));
+        let arc = Arc::from_parts(sectors * (FULL_REVOLUTION / self.densest.max(1)));
         self.useful = drive.rpm().time_within(arc);
     }
 
@@ -583,8 +583,8 @@ impl SearchTally {
 
 /// Returns `from`, but at most a revolution before `until`. A window may be longer if the head is ready to read before it
 /// has settled to write, or if two seeks are shorter than one, but a revolution shows every sector.
-fn last_turn(drive: &DriveModel, from: Instant, until: Instant) -> Instant {
-    from.max(until.checked_sub(drive.rpm().time_within(Arc::TURN)).unwrap_or_default())
+fn last_revolution(drive: &DriveModel, from: Instant, until: Instant) -> Instant {
+    from.max(until.checked_sub(drive.rpm().time_within(Arc::REVOLUTION)).unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::any::Any;
 use core::fmt;
 use model::{DriveModel, Position};
-use units::{Arc, Duration, FULL_TURN, Instant, Lbn, LbnRange, Op};
+use units::{Arc, Duration, FULL_REVOLUTION, Instant, Lbn, LbnRange, Op};
 
 /// The parts of the way to a request's first sector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,8 +47,8 @@ impl Predictor for DriveModel {
         let wait = now.until(request.track.sector_angle(request.piece.sector));
         let span = request.track.arc(request.piece.sector, request.piece.len);
         // A zero-latency access that arrives within its sectors is done after one revolution.
-        let passed = Arc::from_parts(FULL_TURN) - wait;
-        let wait = if self.zero_latency(op) && passed < span { Arc::TURN - span } else { wait };
+        let passed = Arc::from_parts(FULL_REVOLUTION) - wait;
+        let wait = if self.zero_latency(op) && passed < span { Arc::REVOLUTION - span } else { wait };
         Positioning { seek, rest: ready - seek + self.rpm().time_within(wait) }
     }
 }

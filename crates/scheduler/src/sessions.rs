@@ -27,12 +27,17 @@ impl Priority {
 }
 
 impl TryFrom<u8> for Priority {
-    type Error = &'static str;
+    type Error = PriorityError;
 
-    fn try_from(priority: u8) -> Result<Self, Self::Error> {
-        Self::new(priority).ok_or("a priority is 1 to 100")
+    fn try_from(priority: u8) -> Result<Self, PriorityError> {
+        Self::new(priority).ok_or(PriorityError(priority))
     }
 }
+
+/// A number that is no [`Priority`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("priority {0}; give 1 to 100")]
+pub struct PriorityError(pub u8);
 
 impl Default for Priority {
     /// Returns 20, FAST'04's default.

@@ -5,7 +5,7 @@ use drive::Mechanics;
 use model::{DriveModel, Position};
 use scheduler::{Access, Purpose};
 use std::sync::Arc;
-use units::{Arc as Rotation, Duration, FULL_TURN, Instant};
+use units::{Arc as Rotation, Duration, FULL_REVOLUTION, Instant};
 
 #[derive(Clone, Debug)]
 pub(crate) struct Head {
@@ -37,8 +37,9 @@ impl Head {
         for access in accesses {
             let Purpose::Idle { useful } = access.purpose else { continue };
             let sectors = self.drive.layout().track(access.track).sectors;
-            let arc =
-                Rotation::from_parts(u64::from(useful.min(access.sectors)) * FULL_TURN / u64::from(sectors));
+            let arc = Rotation::from_parts(
+                u64::from(useful.min(access.sectors)) * FULL_REVOLUTION / u64::from(sectors),
+            );
             self.spent.idle_transfer += self.drive.rpm().time_within(arc);
         }
     }
@@ -66,7 +67,8 @@ impl Head {
                 Purpose::Idle { .. } => self.idle_move = self.idle_move.or(Some(ready.since(at))),
                 Purpose::Background { useful } => {
                     detours = true;
-                    let arc = Rotation::from_parts(u64::from(useful) * FULL_TURN / u64::from(track.sectors));
+                    let arc =
+                        Rotation::from_parts(u64::from(useful) * FULL_REVOLUTION / u64::from(track.sectors));
                     let free = rpm.time_within(arc).min(end.since(start));
                     self.spent.free_transfer += free;
                     rotation += end.since(start) - free;

@@ -14,7 +14,9 @@ use scheduler::{
 use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZeroU64;
 use std::sync::Arc;
-use units::{Arc as Rotation, CacheOps, Duration, FULL_TURN, Instant, Lbn, LbnRange, Op, RequestId, Sectors};
+use units::{
+    Arc as Rotation, CacheOps, Duration, FULL_REVOLUTION, Instant, Lbn, LbnRange, Op, RequestId, Sectors,
+};
 use workload::random::Stream;
 use workload::{Issued, Issuer, Source};
 
@@ -643,7 +645,7 @@ impl Spent {
     fn sectors_take(&self, at: Position, sectors: u32) -> Duration {
         let layout = self.model.layout();
         let on_track = layout.track_at(at.cylinder, at.head).map_or(1, |t| layout.track(t).sectors.max(1));
-        let arc = Rotation::from_parts(u64::from(sectors) * FULL_TURN / u64::from(on_track));
+        let arc = Rotation::from_parts(u64::from(sectors) * FULL_REVOLUTION / u64::from(on_track));
         self.model.rpm().time_within(arc)
     }
 }

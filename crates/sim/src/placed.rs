@@ -27,15 +27,44 @@ pub enum PlacedWork {
 }
 
 impl PlacedCore {
-    /// Returns a core outside the drive, or in it.
+    /// Returns a core in the drive.
     ///
     /// # Errors
     /// Invalid settings of idle time.
-    pub fn new(outside: bool, drive: Arc<model::DriveModel>, config: Config) -> Result<Self, IdleTimeError> {
-        Ok(match outside {
-            true => Self::Outside(OutsideDrive::try_new(drive, config)?),
-            false => Self::In(InDrive::try_new(drive, config)?),
-        })
+    pub fn in_drive(drive: Arc<model::DriveModel>, config: Config) -> Result<Self, IdleTimeError> {
+        Ok(Self::In(InDrive::try_new(drive, config)?))
+    }
+
+    /// Returns a core outside the drive.
+    ///
+    /// # Errors
+    /// Invalid settings of idle time.
+    pub fn outside(drive: Arc<model::DriveModel>, config: Config) -> Result<Self, IdleTimeError> {
+        Ok(Self::Outside(OutsideDrive::try_new(drive, config)?))
+    }
+
+    /// Returns the core in the drive, to which the work of a head belongs; `None` if the host has a core outside, which is a
+    /// defect of the host.
+    pub(crate) fn of_the_head(&mut self) -> Option<&mut InDrive> {
+        match self {
+            Self::In(core) => Some(core),
+            Self::Outside(_) => {
+                debug_assert!(false, "a head has work, but its core is outside the drive");
+                None
+            }
+        }
+    }
+
+    /// Returns the core outside the drive, to which commands belong; `None` if the host has a core in the drive, which is a
+    /// defect of the host.
+    pub(crate) fn of_the_commands(&mut self) -> Option<&mut OutsideDrive> {
+        match self {
+            Self::Outside(core) => Some(core),
+            Self::In(_) => {
+                debug_assert!(false, "a drive has commands, but its core is in the drive");
+                None
+            }
+        }
     }
 
     /// Accepts a foreground request.

@@ -247,9 +247,9 @@ impl Twin {
 pub(crate) fn most_harm(drive: &DriveModel) -> Duration {
     let cylinders = drive.layout().cylinders();
     let farthest = (0..cylinders).map(|c| drive.seek(c)).max().unwrap_or(Duration::ZERO);
-    let turn = drive.rpm().revolution();
+    let revolution = drive.rpm().revolution();
     let move_most = farthest + drive.head_switch() + Duration::from_millis(2);
-    move_most + move_most + turn + turn + turn
+    move_most + move_most + revolution + revolution + revolution
 }
 
 /// Returns whether any access is for the background.

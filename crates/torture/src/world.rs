@@ -1,7 +1,7 @@
 //! The host: time, the head, the medium, clients and foreground around one core, and their checks.
 
 mod idle;
-mod told;
+mod reports;
 mod under_way;
 
 use crate::calls::{Calls, goes_on, taken};

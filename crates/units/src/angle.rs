@@ -11,9 +11,9 @@ use core::fmt;
 use core::ops::{Add, AddAssign, Sub};
 
 /// The parts of one revolution.
-pub const FULL_TURN: u64 = 60_000_000_000;
+pub const FULL_REVOLUTION: u64 = 60_000_000_000;
 
-/// A position on the circle, in parts of a revolution, always below [`FULL_TURN`].
+/// A position on the circle, in parts of a revolution, always below [`FULL_REVOLUTION`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Angle(u64);
 
@@ -28,19 +28,21 @@ impl Angle {
     /// Returns the angle `parts` after zero, without whole revolutions.
     #[inline]
     pub const fn from_parts(parts: u64) -> Self {
-        Self(parts % FULL_TURN)
+        Self(parts % FULL_REVOLUTION)
     }
 
     /// Returns the angle of a fraction of a revolution, rounded to a part, without whole revolutions; `None` if it is
     /// not finite.
     ///
     /// ```
-    /// use freeblock_units::{Angle, FULL_TURN};
-    /// assert_eq!(Angle::from_turns(0.25).unwrap().parts(), FULL_TURN / 4);
-    /// assert_eq!(Angle::from_turns(-0.25).unwrap().parts(), FULL_TURN / 4 * 3);
+    /// use freeblock_units::{Angle, FULL_REVOLUTION};
+    /// assert_eq!(Angle::from_revolutions(0.25).unwrap().parts(), FULL_REVOLUTION / 4);
+    /// assert_eq!(Angle::from_revolutions(-0.25).unwrap().parts(), FULL_REVOLUTION / 4 * 3);
     /// ```
-    pub fn from_turns(turns: f64) -> Option<Self> {
-        turns.is_finite().then(|| Self::from_parts((turns.rem_euclid(1.0) * FULL_TURN as f64).round() as u64))
+    pub fn from_revolutions(revolutions: f64) -> Option<Self> {
+        revolutions
+            .is_finite()
+            .then(|| Self::from_parts((revolutions.rem_euclid(1.0) * FULL_REVOLUTION as f64).round() as u64))
     }
 
     /// Returns the parts after zero.
@@ -50,14 +52,14 @@ impl Angle {
     }
 
     /// Returns the fraction of a revolution, for reports only.
-    pub fn as_turns(self) -> f64 {
-        self.0 as f64 / FULL_TURN as f64
+    pub fn as_revolutions(self) -> f64 {
+        self.0 as f64 / FULL_REVOLUTION as f64
     }
 
     /// Returns the rotation from here to `target`: less than a revolution, zero if they are equal.
     #[inline]
     pub const fn until(self, target: Self) -> Arc {
-        if target.0 >= self.0 { Arc(target.0 - self.0) } else { Arc(FULL_TURN - self.0 + target.0) }
+        if target.0 >= self.0 { Arc(target.0 - self.0) } else { Arc(FULL_REVOLUTION - self.0 + target.0) }
     }
 }
 
@@ -65,7 +67,7 @@ impl Arc {
     /// No rotation.
     pub const ZERO: Self = Self(0);
     /// One revolution.
-    pub const TURN: Self = Self(FULL_TURN);
+    pub const REVOLUTION: Self = Self(FULL_REVOLUTION);
 
     /// Returns the rotation by `parts`.
     #[inline]
@@ -85,12 +87,12 @@ impl Add<Arc> for Angle {
     #[inline]
     fn add(self, arc: Arc) -> Self {
         let sum = self.0 + arc.0;
-        if sum < FULL_TURN {
+        if sum < FULL_REVOLUTION {
             Self(sum)
-        } else if sum < 2 * FULL_TURN {
-            Self(sum - FULL_TURN)
+        } else if sum < 2 * FULL_REVOLUTION {
+            Self(sum - FULL_REVOLUTION)
         } else {
-            Self(sum % FULL_TURN)
+            Self(sum % FULL_REVOLUTION)
         }
     }
 }
@@ -141,12 +143,12 @@ impl Rpm {
     /// let rpm = Rpm::new(10_000).unwrap();
     /// // At 10,000 rpm a revolution takes 6 ms; after 7.5 ms the platter has made one and a quarter.
     /// let t = Instant::ZERO + Duration::from_micros(7_500);
-    /// assert_eq!(rpm.angle_at(t), Angle::from_turns(0.25).unwrap());
+    /// assert_eq!(rpm.angle_at(t), Angle::from_revolutions(0.25).unwrap());
     /// ```
     #[inline]
     pub const fn angle_at(self, t: Instant) -> Angle {
         // Reduce first: below 60e9 ns the product stays below 6e15.
-        Angle((t.as_nanos() % FULL_TURN) * self.0 as u64 % FULL_TURN)
+        Angle((t.as_nanos() % FULL_REVOLUTION) * self.0 as u64 % FULL_REVOLUTION)
     }
 
     /// Returns the first angle that belongs to the nanosecond ending at `t`.
@@ -157,7 +159,7 @@ impl Rpm {
     #[inline]
     pub const fn earliest_angle(self, t: Instant) -> Angle {
         let (now, back) = (self.angle_at(t).0, self.0 as u64 - 1);
-        Angle(if now >= back { now - back } else { now + FULL_TURN - back })
+        Angle(if now >= back { now - back } else { now + FULL_REVOLUTION - back })
     }
 
     /// Returns the rotation of the platter in `d`.
@@ -184,7 +186,7 @@ impl Rpm {
     /// Returns the time of one revolution, rounded up to a whole nanosecond.
     #[inline]
     pub const fn revolution(self) -> Duration {
-        self.time_to_pass(Arc::TURN)
+        self.time_to_pass(Arc::REVOLUTION)
     }
 }
 
@@ -202,7 +204,7 @@ mod tests {
     fn angle_is_exact_after_a_year() {
         let rpm = Rpm::new(10_025).unwrap();
         let year = Instant::from_nanos(365 * 86_400 * 1_000_000_000 + 12_345);
-        let exact = (u128::from(year.as_nanos()) * 10_025 % u128::from(FULL_TURN)) as u64;
+        let exact = (u128::from(year.as_nanos()) * 10_025 % u128::from(FULL_REVOLUTION)) as u64;
         assert_eq!(rpm.angle_at(year).parts(), exact);
     }
 
@@ -210,7 +212,7 @@ mod tests {
     fn a_sector_that_ends_leaves_the_head_in_time_for_the_next() {
         for rpm in [1, 3_600, 7_200, 10_025, 100_000] {
             let rpm = Rpm::new(rpm).unwrap();
-            for arc in [1, 1_000, 123_456_789, FULL_TURN / 3, FULL_TURN - 1] {
+            for arc in [1, 1_000, 123_456_789, FULL_REVOLUTION / 3, FULL_REVOLUTION - 1] {
                 let start = Instant::from_nanos(987_654_321);
                 let target = rpm.earliest_angle(start) + Arc::from_parts(arc);
                 let there = start + rpm.time_within(Arc::from_parts(arc));
@@ -222,9 +224,9 @@ mod tests {
 
     #[test]
     fn until_wraps() {
-        let (a, b) = (Angle::from_parts(FULL_TURN - 1), Angle::from_parts(2));
+        let (a, b) = (Angle::from_parts(FULL_REVOLUTION - 1), Angle::from_parts(2));
         assert_eq!(a.until(b).parts(), 3);
-        assert_eq!(b.until(a).parts(), FULL_TURN - 3);
+        assert_eq!(b.until(a).parts(), FULL_REVOLUTION - 3);
         assert_eq!(a.until(a), Arc::ZERO);
         assert_eq!(a + a.until(b), b);
     }

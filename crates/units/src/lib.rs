@@ -31,7 +31,7 @@ mod ids;
 mod time;
 
 pub use address::{Bytes, CacheOps, Cylinder, Head, Lbn, LbnRange, Op, Sectors, TrackIndex};
-pub use angle::{Angle, Arc, FULL_TURN, Rpm};
+pub use angle::{Angle, Arc, FULL_REVOLUTION, Rpm};
 pub use convert::TooLong;
 #[cfg(any(feature = "std", feature = "libm"))]
 pub use float::Float;

@@ -5,10 +5,10 @@
 use super::journal::{self, JournalHeader, Nvram, Recovered};
 use super::links::{Links, NONE};
 use super::machine::Reorganizer;
+use super::options::{Options, RecoverError, ReorganizeStartError};
 use super::plan::RelocationPlan;
 use super::ranges::{self, Span};
 use super::staging::Staging;
-use super::told::{Options, RecoverError, ReorganizeStartError};
 use crate::sessions::{Parameter, Sessions};
 use units::{Bytes, Sectors};
 

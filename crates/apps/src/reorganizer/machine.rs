@@ -3,9 +3,9 @@
 use super::begin::{Beginning, Prepared};
 use super::journal::{Fault, Journal, JournalHeader, Nvram, NvramLost};
 use super::links::{BlockState, Links};
+use super::options::{Options, Progress, RecoverError, ReorganizeStartError, Statistics, Trouble};
 use super::plan::RelocationPlan;
 use super::staging::Staging;
-use super::told::{Options, Progress, RecoverError, ReorganizeStartError, Statistics, Trouble};
 use crate::sessions::{Application, Record, Sessions, Wanted};
 use scheduler::{Priority, SessionError};
 use std::collections::{BTreeMap, BTreeSet};

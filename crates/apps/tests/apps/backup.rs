@@ -143,7 +143,7 @@ impl World {
     }
 
     /// Does one thing: a foreground write, a block read, or the delivery of a record.
-    fn turn(&mut self, app: &mut dyn Application) {
+    fn act(&mut self, app: &mut dyn Application) {
         match self.below(4) {
             0 => self.foreground(),
             1 | 2 => drop(self.host.step(&mut self.late)),
@@ -174,7 +174,7 @@ impl World {
             self.none_registered(snapshot, &present);
             let mut left = 20 + self.below(150);
             loop {
-                self.turn(&mut backup);
+                self.act(&mut backup);
                 if *backup.state() == BackupState::TargetFull {
                     let room = self.below(900) as usize;
                     backup.output_mut().sink_mut().room = room;
@@ -242,7 +242,7 @@ impl World {
             self.none_registered(of.0, &present);
             let mut left = self.below(150);
             while *backup.state() != BackupState::Finished && (left > 0 || crashes == 0) {
-                self.turn(&mut backup);
+                self.act(&mut backup);
                 if self.below(20) == 0 {
                     saved = Some(backup.output_mut().progress().unwrap());
                     let all = backup.output_mut().waiting() == 0;
@@ -445,7 +445,7 @@ proptest! {
             let output = Replica::new(header, None, blank()).unwrap();
             let mut backup = Backup::start(world.volume.clone(), output, (snapshot, None), SECTOR, sessions, Priority::default()).unwrap();
             while *backup.state() != BackupState::Finished {
-                world.turn(&mut backup);
+                world.act(&mut backup);
             }
             let missing = backup.output_mut().missing().to_vec();
             (backup.output_mut().destination_mut().clone(), missing)

@@ -162,12 +162,12 @@ proptest! {
         inside.host.bad = bad.clone();
         let priority = Priority::default();
         let mut scrub = Scrubber::start(plan, store.clone(), &mut inside.core, priority, Instant::ZERO).unwrap();
-        for turn in 0.. {
-            prop_assert!(turn < 200_000, "no end: {:?}", scrub.figures(inside.now));
+        for iteration in 0.. {
+            prop_assert!(iteration < 200_000, "no end: {:?}", scrub.figures(inside.now));
             if scrub.is_done() {
                 break;
             }
-            if turn % 500 == 499 {
+            if iteration % 500 == 499 {
                 let saved = scrub.progress();
                 inside.core.close(scrub.session()).unwrap();
                 scrub = Scrubber::resume(plan, &saved, store.clone(), &mut inside.core, priority, inside.now).unwrap().unwrap();
@@ -180,7 +180,7 @@ proptest! {
                 if !rot.contains(&block) && support::first_bad(&bad, place).is_none() {
                     store.borrow_mut().writing(block).unwrap();
                     inside.request(&mut scrub, Op::Write, place);
-                    inside.host.bytes_mut(place).fill(turn as u8);
+                    inside.host.bytes_mut(place).fill(iteration as u8);
                     store.borrow_mut().written(block, Some(inside.host.bytes(place)));
                 }
             } else {
@@ -218,8 +218,8 @@ proptest! {
         let before = inside.host.medium.clone();
         let options = Options { staging, ..Options::default() };
         let mut app = Reorganizer::start(&plan, options, Bytes::new(SECTOR as u64), Memory::default(), &mut inside.core).unwrap();
-        for turn in 0.. {
-            prop_assert!(turn < 200_000, "no end: {:?} {:?}", app.progress(), app.trouble());
+        for iteration in 0.. {
+            prop_assert!(iteration < 200_000, "no end: {:?} {:?}", app.progress(), app.trouble());
             if app.progress().is_finished() {
                 break;
             }
@@ -250,8 +250,8 @@ proptest! {
         let header = Header { image: 1, shape, snapshot, base: None, sector_bytes: SECTOR as u32, chunks: blocks };
         let output = ImageWriter::new(header, Vec::new());
         let mut backup = Backup::start(volume.clone(), output, (snapshot, None), SECTOR, &mut inside.core, Priority::default()).unwrap();
-        for turn in 0.. {
-            prop_assert!(turn < 200_000, "no end: {:?}", backup.counts());
+        for iteration in 0.. {
+            prop_assert!(iteration < 200_000, "no end: {:?}", backup.counts());
             if *backup.state() == BackupState::Finished {
                 break;
             }

@@ -4,7 +4,7 @@ use super::resolve::{Resolved, resolve};
 use crate::problem::Problem;
 use crate::tables::{capacity, grouped, table};
 use model::DriveModel;
-use model::profile::{Turns, Zone};
+use model::profile::{Revolutions, Zone};
 use serde::Serialize;
 use std::fmt::{self, Write};
 use units::{Cylinder, Op, TrackIndex};
@@ -125,14 +125,14 @@ fn mb_per_s(model: &DriveModel, sectors: u32) -> f64 {
 }
 
 fn zone_row(model: &DriveModel, zone: &Zone) -> ZoneRow {
-    let turns = |skew: &Turns| skew.angle().map_or(0.0, units::Angle::as_turns);
+    let skew_of = |skew: &Revolutions| skew.angle().map_or(0.0, units::Angle::as_revolutions);
     let sectors = Span::of_tracks(model, zone.first_cylinder, zone.last_cylinder).unwrap_or_default();
     ZoneRow {
         first_cylinder: zone.first_cylinder,
         last_cylinder: zone.last_cylinder,
         sectors_per_track: sectors,
-        track_skew_turns: turns(&zone.track_skew),
-        cylinder_skew_turns: turns(&zone.cylinder_skew),
+        track_skew_turns: skew_of(&zone.track_skew),
+        cylinder_skew_turns: skew_of(&zone.cylinder_skew),
         mb_per_s: mb_per_s(model, sectors.most),
     }
 }

@@ -128,7 +128,8 @@ pub(crate) struct SimulateArgs {
     /// [default: off]
     #[arg(help_heading = "Background", long, value_name = "SWITCH", value_enum)]
     pub(crate) audit: Option<Switch>,
-    /// Outside the drive: whether the rest of a gap behind a detour is planned as another gap [default: off; on with `--bought-turns`]
+    /// Outside the drive: whether the rest of a gap behind a detour is planned as another gap [default: off; on with
+    /// `--bought-revolutions`]
     #[arg(help_heading = "Background", long, value_name = "SWITCH", value_enum)]
     pub(crate) plan_rest: Option<Switch>,
     /// Outside the drive: whether unspent harm is spent: a request waits one more revolution if the detour that fits into it is

@@ -47,9 +47,9 @@ mod several;
 mod simulate;
 mod simulate_device;
 mod simulate_drives;
+mod simulate_profile;
 mod simulate_replay;
 mod simulate_results;
-mod simulate_told;
 #[cfg(target_os = "linux")]
 mod site;
 mod support;

@@ -1,6 +1,6 @@
 //! The arm between commands: read-ahead that runs on, and the cost of stopping it.
 
-use super::{Drive, Turn};
+use super::{Drive, Service};
 use crate::run::Doing;
 use units::{Duration, Instant, Lbn, Op, Sectors};
 
@@ -71,15 +71,15 @@ impl Drive {
     }
 
     /// Returns the time at which the arm can start for a command: after the command overhead and the end of read-ahead.
-    pub(super) fn arm_ready(&mut self, turn: Turn, overhead: Duration) -> Instant {
+    pub(super) fn arm_ready(&mut self, service: Service, overhead: Duration) -> Instant {
         let worked = self.free;
-        let stopped = self.stop_run(turn.now);
+        let stopped = self.stop_run(service.now);
         // Read-ahead that ends at once for a command also ends for a recalibration, which was therefore on time.
         let free = if self.prompt_read_ahead { worked } else { self.free };
         let ready = if self.rules.overlapped_stop {
-            stopped.max(turn.after(overhead))
+            stopped.max(service.after(overhead))
         } else {
-            turn.after(overhead) + stopped.since(turn.now)
+            service.after(overhead) + stopped.since(service.now)
         };
         match &mut self.recalibration {
             None => ready,

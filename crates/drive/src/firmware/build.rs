@@ -163,7 +163,7 @@ impl Drive {
             last_write_track: None,
             now: Instant::ZERO,
             waiting: VecDeque::new(),
-            turn_at: Instant::ZERO,
+            arm_free: Instant::ZERO,
             bus_free: Instant::ZERO,
             finishing: VecDeque::new(),
             done: VecDeque::new(),

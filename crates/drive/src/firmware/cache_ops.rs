@@ -14,7 +14,7 @@ impl Drive {
     pub(super) fn barrier_falls(&self) -> Option<Instant> {
         let first = self.waiting.front()?;
         let waits = !self.finishing.is_empty() || self.has_held_writes();
-        (first.cache.flush && !waits).then(|| self.flush_end().max(self.turn_at))
+        (first.cache.flush && !waits).then(|| self.flush_end().max(self.arm_free))
     }
 
     /// Makes a plain command of a flush with sectors, once its barrier has fallen.

@@ -122,7 +122,7 @@ struct QueuedCommand {
 
 /// A command whose service begins.
 #[derive(Clone, Copy, Debug)]
-struct Turn {
+struct Service {
     range: LbnRange,
     /// The time at which its service begins.
     now: Instant,
@@ -130,7 +130,7 @@ struct Turn {
     since: Instant,
 }
 
-impl Turn {
+impl Service {
     /// Returns the time at which this overhead has passed and the service has begun.
     fn after(&self, overhead: Duration) -> Instant {
         (self.since + overhead).max(self.now)
@@ -215,7 +215,7 @@ pub struct Drive {
     now: Instant,
     waiting: VecDeque<QueuedCommand>,
     /// With a queue: the time at which the arm has finished all commands in service.
-    turn_at: Instant,
+    arm_free: Instant,
     /// With a queue: the time at which the bus has finished all commands in service.
     bus_free: Instant,
     /// Commands in service, with their answers, by the time of their completion.
@@ -319,8 +319,8 @@ impl Drive {
             return Some(self.now);
         }
         let completion = self.finishing.front().map(|c| c.at);
-        let turn = self.next_turn();
-        completion.into_iter().chain(turn).min()
+        let service = self.next_service();
+        completion.into_iter().chain(service).min()
     }
 
     /// Advances the time to `now`.
@@ -330,13 +330,13 @@ impl Drive {
     pub fn advance(&mut self, now: Instant) {
         debug_assert!(now >= self.now, "time went backwards");
         loop {
-            let turn = self.next_turn().filter(|&at| at <= now);
+            let service = self.next_service().filter(|&at| at <= now);
             match self.finishing.front() {
-                Some(c) if c.at <= now && turn.is_none_or(|turn| c.at <= turn) => {
+                Some(c) if c.at <= now && service.is_none_or(|service| c.at <= service) => {
                     self.now = c.at;
                     self.done.extend(self.finishing.pop_front());
                 }
-                _ if turn.is_some() => self.now = turn.unwrap_or(now),
+                _ if service.is_some() => self.now = service.unwrap_or(now),
                 _ => break,
             }
             self.serve_next(self.now);
@@ -380,11 +380,11 @@ impl Drive {
         }
         self.look_at_run(now);
         let since = if tagged { came } else { now } + self.chance.command();
-        let turn = Turn { range: command.range, now, since };
+        let service = Service { range: command.range, now, since };
         let failed = self.before_the_medium(&command);
         let mut answer = match command.op {
-            Op::Read => self.read(turn),
-            Op::Write => self.write(turn, cache.forced),
+            Op::Read => self.read(service),
+            Op::Write => self.write(service, cache.forced),
         };
         if failed.is_some() {
             self.try_again(&mut answer);
@@ -398,7 +398,7 @@ impl Drive {
             Served::PartialHit | Served::Miss | Served::Medium => self.passing_time(command.range),
         };
         if tagged {
-            self.turn_at = medium_end.max(now);
+            self.arm_free = medium_end.max(now);
         }
         let at = at + self.chance.completion();
         Completion {

@@ -14,7 +14,7 @@ const OWN_CHOICE: Duration = Duration::from_micros(100);
 
 impl Drive {
     /// Returns the time at which the arm starts on the next command, for a queue with commands.
-    pub(super) fn next_turn(&self) -> Option<Instant> {
+    pub(super) fn next_service(&self) -> Option<Instant> {
         let candidates = self.before_barrier().next().is_some();
         match self.queue {
             Queue::Tagged { .. } if candidates || self.has_held_writes() => {
@@ -38,10 +38,10 @@ impl Drive {
     /// Returns the time at which the next command is chosen. A drive with its own order first reports the last command,
     /// and considers commands that arrive in response, unless one continues where the last one ended: that one streams.
     pub(super) fn chooses_at(&self) -> Instant {
-        let Queue::Tagged { order: QueueOrder::Own, .. } = self.queue else { return self.turn_at };
+        let Queue::Tagged { order: QueueOrder::Own, .. } = self.queue else { return self.arm_free };
         let last = self.last_end;
         let streams = self.before_barrier().any(|waiting| Some(waiting.command.range.start()) == last);
-        if streams { self.turn_at } else { self.turn_at + OWN_CHOICE }
+        if streams { self.arm_free } else { self.arm_free + OWN_CHOICE }
     }
 
     /// Takes out the first command in the queue's order; among equals, the oldest.

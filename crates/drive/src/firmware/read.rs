@@ -1,6 +1,6 @@
 //! Reads: from the buffer, from running read-ahead, from the medium.
 
-use super::{Answer, Drive, Served, Turn};
+use super::{Answer, Drive, Served, Service};
 use crate::behaviour::Queue;
 use crate::cache::{Content, Found};
 use crate::run::Run;
@@ -20,16 +20,16 @@ struct BesideTheArm {
 }
 
 impl Drive {
-    pub(super) fn read(&mut self, turn: Turn) -> Answer {
-        let range = turn.range;
+    pub(super) fn read(&mut self, service: Service) -> Answer {
+        let range = service.range;
         let reading = self.run.as_ref().map(|r| r.segment);
         let (segment, found) = self.segments.for_read(range, reading);
         let found = if self.cache.enabled { found } else { Found::Nothing };
         self.segments.touch(segment);
         match (found, self.run.take_if(|r| r.segment == segment && found == Found::Front)) {
-            (Found::All, _) => self.read_hit(turn, segment),
-            (_, Some(run)) => self.read_stream(turn, run),
-            _ => self.read_medium(turn, segment, found),
+            (Found::All, _) => self.read_hit(service, segment),
+            (_, Some(run)) => self.read_stream(service, run),
+            _ => self.read_medium(service, segment, found),
         }
     }
 
@@ -44,16 +44,16 @@ impl Drive {
         }
     }
 
-    fn read_hit(&mut self, turn: Turn, segment: usize) -> Answer {
-        let Turn { range, now, .. } = turn;
+    fn read_hit(&mut self, service: Service, segment: usize) -> Answer {
+        let Service { range, now, .. } = service;
         let end = range.end();
         let transfer = self.timing.read_sector * range.len().get();
         let flush = self.flush_end();
-        let ready = turn.after(self.read_hit_overhead(range)) + self.timing.data_preparation;
+        let ready = service.after(self.read_hit_overhead(range)) + self.timing.data_preparation;
         let mut done = ready.max(self.bus_free) + transfer;
         if flush > now {
             if !self.rules.hits_during_flush {
-                done = flush.max(turn.after(self.timing.read_miss.after(self.last_op))) + transfer;
+                done = flush.max(service.after(self.timing.read_miss.after(self.last_op))) + transfer;
             }
         } else if self.run.is_some() {
             let limit = self.read_ahead_limit(segment, end);
@@ -71,8 +71,8 @@ impl Drive {
     }
 
     /// Serves a read from running read-ahead, or slightly behind it.
-    fn read_stream(&mut self, turn: Turn, mut run: Run) -> Answer {
-        let range = turn.range;
+    fn read_stream(&mut self, service: Service, mut run: Run) -> Answer {
+        let range = service.range;
         let eager = self.looks_sequential(range);
         let end = range.end();
         run.limit = run.limit.max(end);
@@ -83,7 +83,7 @@ impl Drive {
             self.timing.read_miss.after(self.last_op)
         };
         let sector = self.timing.read_sector;
-        let ready = turn.after(overhead) + self.timing.data_preparation;
+        let ready = service.after(overhead) + self.timing.data_preparation;
         let mut bus = ready.max(self.bus_free) + sector * cached;
         run.land(&mut self.mechanics, end, |landed| bus = bus.max(landed) + sector);
         self.grow(run.segment, run.next);
@@ -113,8 +113,8 @@ impl Drive {
     }
 
     /// Reads from the medium what the buffer lacks; `found`: whether `segment` has the front of it.
-    fn read_medium(&mut self, turn: Turn, segment: usize, found: Found) -> Answer {
-        let range = turn.range;
+    fn read_medium(&mut self, service: Service, segment: usize, found: Found) -> Answer {
+        let range = service.range;
         let eager = self.looks_sequential(range);
         let end = range.end();
         let t = &self.timing;
@@ -127,8 +127,8 @@ impl Drive {
         );
         let BesideTheArm { late, early } = self.beside_the_arm(range, overhead);
         let (overhead, completion) = (overhead.saturating_sub(late + early), completion + late);
-        let set_out = self.arm_ready(turn, overhead).max(self.flush_end());
-        let ready = if self.rules.shortest_access { turn.since + self.shortest_seek } else { turn.now };
+        let set_out = self.arm_ready(service, overhead).max(self.flush_end());
+        let ready = if self.rules.shortest_access { service.since + self.shortest_seek } else { service.now };
         let s = self.segments.get_mut(segment);
         if found == Found::Nothing {
             s.start = range.start();
@@ -139,18 +139,18 @@ impl Drive {
         self.last_write_track = None;
         let Some(mut run) = Run::start(&mut self.mechanics, segment, set_out, ready, first, end) else {
             // A part of an access past the last LBN is impossible: `submit` has checked.
-            return Answer::from_buffer(turn.now, Served::Miss);
+            return Answer::from_buffer(service.now, Served::Miss);
         };
         let (seek, latency) = (run.first_seek, run.first_latency);
         let cached = first.get().saturating_sub(range.start().get());
-        let latest = self.all_in_one_turn(&run, range).unwrap_or(Instant::MAX);
+        let latest = self.all_in_one_revolution(&run, range).unwrap_or(Instant::MAX);
         let (bus, served) = if cached > 0 {
-            let ready = turn.after(self.read_hit_overhead(range)) + preparation;
+            let ready = service.after(self.read_hit_overhead(range)) + preparation;
             let mut bus = ready.max(self.bus_free) + sector * cached;
             run.land(&mut self.mechanics, end, |landed| bus = bus.max(landed) + sector);
             (bus, Served::PartialHit)
         } else {
-            let ready = turn.after(overhead);
+            let ready = service.after(overhead);
             (self.land_and_transfer(&mut run, range, ready, reselect + preparation, latest), Served::Miss)
         };
         self.grow(segment, end);
@@ -234,7 +234,7 @@ impl Drive {
 
     /// Returns the time at which all sectors of a request are in the buffer, if a head with zero-latency access arrives
     /// among them: one revolution after the first that passed whole.
-    fn all_in_one_turn(&self, run: &Run, range: LbnRange) -> Option<Instant> {
+    fn all_in_one_revolution(&self, run: &Run, range: LbnRange) -> Option<Instant> {
         let pass = run.pass();
         if !self.zero_latency(Op::Read) || u64::from(pass.count) != range.len().get() {
             return None;

@@ -46,11 +46,11 @@ proptest! {
             drive.submit(Instant::ZERO, ask(&drive, i as u64 + 1, a)).unwrap();
         }
         while let Some(at) = drive.next_event() {
-            let turns = drive.next_turn() == Some(at);
+            let begins = drive.next_service() == Some(at);
             let before = drive.clone();
             drive.advance(at);
             while drive.pop_completion().is_some() {}
-            if !turns || before.waiting.is_empty() {
+            if !begins || before.waiting.is_empty() {
                 continue;
             }
             let left: Vec<_> = drive.waiting.iter().map(|w| w.command.id).collect();

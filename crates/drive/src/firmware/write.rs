@@ -1,6 +1,6 @@
 //! Writes: into the buffer and from there to the medium, or to the medium at once.
 
-use super::{Answer, Drive, Flush, Served, Turn};
+use super::{Answer, Drive, Flush, Served, Service};
 use crate::cache::{Content, Found, Segment};
 use crate::mechanics::Pass;
 use model::Position;
@@ -28,8 +28,8 @@ fn continues(segment: &Segment, range: LbnRange) -> bool {
 }
 
 impl Drive {
-    pub(super) fn write(&mut self, turn: Turn, forced: bool) -> Answer {
-        let range = turn.range;
+    pub(super) fn write(&mut self, service: Service, forced: bool) -> Answer {
+        let range = service.range;
         let appends = self
             .flush
             .map(|f| f.segment)
@@ -37,9 +37,9 @@ impl Drive {
         let segment = self.segment_for(range, appends);
         self.write_cache.drop_inside(range);
         let answer = match (self.cache.write_back, self.cache.enabled) {
-            (WriteBack::None | WriteBack::Unknown, _) | (_, false) => self.write_through(turn),
-            _ if forced => self.write_through(turn),
-            _ => self.write_behind(turn, segment, appends.is_some()),
+            (WriteBack::None | WriteBack::Unknown, _) | (_, false) => self.write_through(service),
+            _ if forced => self.write_through(service),
+            _ => self.write_behind(service, segment, appends.is_some()),
         };
         self.fill_segment(range, segment, appends.is_some());
         answer
@@ -82,12 +82,12 @@ impl Drive {
     }
 
     /// Acknowledges a write when its data are in the buffer, and starts the arm.
-    fn write_behind(&mut self, turn: Turn, segment: usize, appends: bool) -> Answer {
-        let Turn { range, now, .. } = turn;
+    fn write_behind(&mut self, service: Service, segment: usize, appends: bool) -> Answer {
+        let Service { range, now, .. } = service;
         let overhead = self.write_hit_overhead(range);
         let flush = self.flush_end();
-        let arm = self.arm_ready(turn, overhead);
-        let data = turn.after(overhead).max(self.bus_free);
+        let arm = self.arm_ready(service, overhead);
+        let data = service.after(overhead).max(self.bus_free);
         let (bus, set_out) = if flush > now && !appends {
             let bus = flush.max(data);
             (bus, bus)
@@ -104,24 +104,24 @@ impl Drive {
     }
 
     /// Acknowledges a write when its data are on the medium.
-    fn write_through(&mut self, turn: Turn) -> Answer {
-        let range = turn.range;
+    fn write_through(&mut self, service: Service) -> Answer {
+        let range = service.range;
         let t = self.timing;
         let continues = self.last_end == Some(range.start());
         let twice = t.extra.filter(|_| self.last_op == Op::Write && !continues);
         let (overhead, data) = match twice {
             Some(x) => {
                 let overhead = if self.stays(range) { x.command } else { x.command + x.seek_delta };
-                (overhead, turn.since + overhead + x.until_data)
+                (overhead, service.since + overhead + x.until_data)
             }
             None => {
                 let overhead = t.write_miss.after(self.last_op);
-                (overhead, turn.since + overhead)
+                (overhead, service.since + overhead)
             }
         };
         // In a queue the data crossed while the arm was at work for the preceding command.
         let data = data.max(self.bus_free);
-        let set_out = self.arm_ready(turn, overhead).max(self.free);
+        let set_out = self.arm_ready(service, overhead).max(self.free);
         let count = range.len().get();
         let first = data + t.data_preparation;
         let handed_over = if twice.is_some() { first } else { first + t.write_disconnect + t.first_reselect };

@@ -1,7 +1,7 @@
 //! A buffer for many writes: each is reported at once, and goes to the medium when the arm has nothing more urgent to
 //! do.
 
-use super::{Breakdown, Command, Completion, Drive, QueuedCommand, Served, Turn};
+use super::{Breakdown, Command, Completion, Drive, QueuedCommand, Served, Service};
 use crate::behaviour::{Queue, QueueOrder};
 use units::{CacheOps, Duration, Instant, LbnRange, Op, RequestId, Sectors};
 
@@ -81,7 +81,7 @@ impl Drive {
 
     /// Releases the room of a write that has reached the medium.
     pub(super) fn held_write_arrived(&mut self, now: Instant) {
-        if self.turn_at <= now {
+        if self.arm_free <= now {
             self.write_cache.leaving = None;
         }
     }
@@ -131,10 +131,10 @@ impl Drive {
         self.write_cache.leaving = Some(held);
         self.go_on_without_read_ahead(now);
         self.look_at_run(now);
-        let turn = Turn { range: held.range, now, since: held.came };
-        let set_out = self.arm_ready(turn, Duration::ZERO).max(self.free);
+        let service = Service { range: held.range, now, since: held.came };
+        let set_out = self.arm_ready(service, Duration::ZERO).max(self.free);
         let medium = self.write_medium(set_out, held.range, |_| set_out);
-        self.turn_at = medium.end.max(now);
+        self.arm_free = medium.end.max(now);
         true
     }
 

@@ -216,14 +216,14 @@ proptest! {
         let mut noisy = black_box(&profile, Behaviour { seek_spread: spread, ..plain }, seed);
         let mut missing = black_box(&profile, Behaviour { missed_landings_ppm: 1_000_000, ..plain }, seed);
         let commands = commands(&exact, &asks);
-        let turn = exact.model().rpm().revolution();
+        let revolution = exact.model().rpm().revolution();
         let base = apart(&mut exact, &commands);
         let noise = apart(&mut noisy, &commands);
         let missed = apart(&mut missing, &commands);
         for (a, (b, c)) in base.iter().zip(noise.iter().zip(&missed)) {
             let (a, b, c) = (a.breakdown.seek, b.breakdown.seek, c.breakdown.seek);
             prop_assert!(a.as_nanos().abs_diff(b.as_nanos()) <= 6 * spread.as_nanos());
-            prop_assert!(c == a || c == a + turn || c < turn * 2 && c >= turn, "{} {}", a, c);
+            prop_assert!(c == a || c == a + revolution || c < revolution * 2 && c >= revolution, "{} {}", a, c);
         }
     }
 
@@ -235,14 +235,14 @@ proptest! {
         let mut plain = black_box(&profile, Behaviour::default(), seed);
         let mut slow = black_box(&profile, Behaviour { command_spread: spread, ..Behaviour::default() }, seed);
         let commands = commands(&plain, &asks);
-        let turn = plain.model().rpm().revolution();
+        let revolution = plain.model().rpm().revolution();
         for (a, b) in apart(&mut plain, &commands).iter().zip(apart(&mut slow, &commands)) {
             prop_assert_eq!((a.id, a.breakdown.served), (b.id, b.breakdown.served));
             match a.breakdown.served {
                 Served::Hit | Served::Buffered => prop_assert!((a.at..=a.at + spread).contains(&b.at)),
                 // A sector that was missed passes again one revolution later, on each track of the request; a
                 // zero-latency drive that arrives later among the sectors may finish earlier.
-                _ => prop_assert!(b.at <= a.at + spread + turn * 4 && a.at <= b.at + turn, "{} {}", a.at, b.at),
+                _ => prop_assert!(b.at <= a.at + spread + revolution * 4 && a.at <= b.at + revolution, "{} {}", a.at, b.at),
             }
         }
     }

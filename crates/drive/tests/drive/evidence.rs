@@ -172,7 +172,7 @@ fn overheads_depend_on_locality() {
 #[test]
 fn no_access_is_shorter_than_the_shortest_seek() {
     for t in traces() {
-        let turn = t.model.rpm().revolution().as_millis_f64();
+        let revolution = t.model.rpm().revolution().as_millis_f64();
         let mut kinds: BTreeMap<&'static str, Vec<f64>> = BTreeMap::new();
         for i in 1..t.records.len() {
             if t.op(i) != Op::Read || t.hit(i) {
@@ -188,7 +188,7 @@ fn no_access_is_shorter_than_the_shortest_seek() {
                 (1, _) => "next cylinder",
                 _ => continue,
             };
-            kinds.entry(what).or_default().push(t.rest(i) - turn / 2.0);
+            kinds.entry(what).or_default().push(t.rest(i) - revolution / 2.0);
         }
         let shortest = (1..=10).map(|d| t.model.seek(d).as_millis_f64()).fold(f64::MAX, f64::min);
         for (what, x) in kinds {
@@ -197,7 +197,7 @@ fn no_access_is_shorter_than_the_shortest_seek() {
                 "ready after: {:11} {what:30} {:4} misses, {mean:.2} ms +- {:.2} (shortest seek {shortest:.2} ms)",
                 t.name,
                 x.len(),
-                turn / 12_f64.sqrt() / (x.len() as f64).sqrt(),
+                revolution / 12_f64.sqrt() / (x.len() as f64).sqrt(),
             );
         }
     }
@@ -208,7 +208,7 @@ fn no_access_is_shorter_than_the_shortest_seek() {
 #[test]
 fn the_rz26s_reads_complete_when_a_burst_has_crossed_the_bus() {
     let Some((profile, records)) = measured("dec_rz26") else { return };
-    let turn = DriveModel::from_profile(&profile).unwrap().rpm().revolution().as_millis_f64();
+    let revolution = DriveModel::from_profile(&profile).unwrap().rpm().revolution().as_millis_f64();
     for (title, rules) in
         [("sector by sector", Rules { read_bursts: false, ..Rules::HARDWARE }), ("bursts", Rules::HARDWARE)]
     {
@@ -220,7 +220,7 @@ fn the_rz26s_reads_complete_when_a_burst_has_crossed_the_bus() {
             let off = this.service.as_millis_f64() - report.service[i].as_millis_f64();
             met += u32::from(off.abs() < 0.5);
             if last.range.end() != this.range.start() {
-                let phase = (off + turn / 2.0).rem_euclid(turn) - turn / 2.0;
+                let phase = (off + revolution / 2.0).rem_euclid(revolution) - revolution / 2.0;
                 residuals.entry((last.op, this.op)).or_default().push(phase);
             }
         }
@@ -264,9 +264,9 @@ fn the_rz26s_reads_begin_with_their_first_sector() {
             mean(third)
         );
     }
-    let turn = model.rpm().revolution().as_millis_f64();
+    let revolution = model.rpm().revolution().as_millis_f64();
     let bend = (mean(2) - mean(1)) - (mean(1) - mean(0));
-    assert!(bend > -turn / 20.0, "each third takes {bend} ms less than the one before");
+    assert!(bend > -revolution / 20.0, "each third takes {bend} ms less than the one before");
 }
 
 /// The C2247A releases the bus twice in exactly one kind of write.
@@ -339,6 +339,8 @@ fn the_c2247as_sequential_writes_lose_revolutions_as_bursts_predict() {
                 fewer += u32::from(off > 5.0);
             }
         }
-        println!("sequential writes: {title:15} a turn too many in {more}, too few in {fewer} of {all}");
+        println!(
+            "sequential writes: {title:15} a revolution too many in {more}, too few in {fewer} of {all}"
+        );
     }
 }

@@ -85,7 +85,7 @@ pub struct Cache {
     pub(super) refused: BTreeSet<BufferIndex>,
     /// Forced buffers whose task could not be promoted.
     pub(super) hurry: BTreeSet<BufferIndex>,
-    pub(super) last_turn: Instant,
+    pub(super) last_step: Instant,
     pub(super) requests: BTreeMap<RequestId, BufferIndex>,
     pub(super) next_request: u64,
     /// The number of the last write; every write of a block has a number of its own.
@@ -116,7 +116,7 @@ impl Cache {
             touched: BTreeSet::new(),
             refused: BTreeSet::new(),
             hurry: BTreeSet::new(),
-            last_turn: now,
+            last_step: now,
             requests: BTreeMap::new(),
             next_request: 0,
             sequence: 0,
@@ -267,7 +267,7 @@ impl Cache {
     /// Returns the next action, or `None` until the next call or [`wake`](Self::wake).
     pub fn poll(&mut self, sessions: &mut dyn Sessions, head: &dyn HeadTime, now: Instant) -> Option<Action> {
         if self.stale || self.wake().is_some_and(|at| at <= now) {
-            self.turn(sessions, head, now);
+            self.step(sessions, head, now);
             self.stale = false;
         }
         self.outbox.pop_front()

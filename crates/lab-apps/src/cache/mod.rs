@@ -15,8 +15,8 @@ mod machine;
 mod mask;
 mod pool;
 mod replacement;
+mod step;
 mod tally;
-mod turn;
 
 pub use calls::{CallError, CallId, Failure};
 pub use config::{

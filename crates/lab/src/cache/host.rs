@@ -136,13 +136,13 @@ impl CacheHost {
         (load, outstanding): (RandomConfig, usize),
         seed: u64,
     ) -> Result<Self, HostError> {
-        let is_outside = outside.is_some();
-        let (head, outside) = match outside {
-            Some(outer) => Head::outside(outer, drive, scheduler.seed)?,
-            None => (Head::inside(drive), scheduler.outside),
+        let (head, mut core) = match outside {
+            Some(outer) => {
+                let (head, outside) = Head::outside(outer, drive, scheduler.seed)?;
+                (head, PlacedCore::outside(Arc::clone(drive), Config { outside, ..scheduler })?)
+            }
+            None => (Head::inside(drive), PlacedCore::in_drive(Arc::clone(drive), scheduler)?),
         };
-        let config = Config { outside, ..scheduler };
-        let mut core = PlacedCore::new(is_outside, Arc::clone(drive), config)?;
         let cache = Cache::new(cache, &mut *core, Instant::ZERO)?;
         let client = Client {
             load: Random::new(load, seed)?,
@@ -214,7 +214,7 @@ impl CacheHost {
         let next = [self.head.next_at(), self.cache.wake()].into_iter().flatten().min();
         self.now = next.ok_or(HostError::Stuck(self.now))?.max(self.now);
         let mut told = false;
-        while self.tell() {
+        while self.tell()? {
             told = true;
             self.settle()?;
         }
@@ -222,13 +222,13 @@ impl CacheHost {
     }
 
     /// Reports a completion to the core; returns whether there was one.
-    fn tell(&mut self) -> bool {
+    fn tell(&mut self) -> Result<bool, HostError> {
         let (in_gaps, in_foreground) = (&mut self.in_gaps, &mut self.in_foreground);
-        self.head.tell(&mut self.core, self.now, |Passed { whose, op, sectors }| match (whose, op) {
+        Ok(self.head.tell(&mut self.core, self.now, |Passed { whose, op, sectors }| match (whose, op) {
             (Whose::Foreground, Op::Write) => *in_foreground += sectors,
             (Whose::Gap, Op::Write) => *in_gaps += sectors,
             _ => {}
-        })
+        })?)
     }
 
     /// Lets the client, the cache and the core act as far as they can now.

@@ -63,8 +63,8 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         |probes| close.iter().map(|d| (*d, mean(&mut probe, *d, probes))).collect::<Vec<(i64, f64)>>();
     let (close, many) = (by(PROBES), by(EDGE_SAMPLES));
 
-    let turn = disk.rpm().revolution().as_millis_f64();
-    let widths: Vec<f64> = windows.iter().map(|w| (w.high - w.low) / turn).collect();
+    let revolution = disk.rpm().revolution().as_millis_f64();
+    let widths: Vec<f64> = windows.iter().map(|w| (w.high - w.low) / revolution).collect();
     let (narrowest, widest) =
         widths.iter().fold((f64::INFINITY, 0.0f64), |(low, high), w| (low.min(*w), high.max(*w)));
     let mean_width = widths.iter().sum::<f64>() / widths.len() as f64;
@@ -86,14 +86,14 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     .measure("widest by narrowest", widest / narrowest, "", Band::AtMost(1.5))
     .measure("lower edge against the root of short distances, R2", edge(true, f64::sqrt), "", Band::AtLeast(0.95))
     .measure("lower edge against long distances, R2", edge(false, |d| d), "", Band::AtLeast(0.95))
-    .measure("length of a tooth by what a turn passes", tooth / sectors.turn, "", Band::Within(0.95, 1.05))
+    .measure("length of a tooth by what a turn passes", tooth / sectors.revolution, "", Band::Within(0.95, 1.05))
     .measure("off a line over an eighth of a track, median", within, "%", Band::AtMost(1.0))
     .measure("off a line over four tracks, median", across, "%", Band::AtLeast(10.0))
     .note(format!(
         "Bands of {narrowest:.2} to {widest:.2} turns. A tooth is {tooth:.0} sectors long; a turn passes {:.0}, a track of {} less its part of the \
          skews. The bend is at {} sectors, 400 cylinders. Off lines: \
          by means of {EDGE_SAMPLES} probes; of {PROBES} it is {with_chance:.1}% over an eighth of a track, most of it the chance in the means. In the paper figure 5 has no numbers: what is held against it is its text.",
-        sectors.turn, sectors.track, sectors.bend
+        sectors.revolution, sectors.track, sectors.bend
     ));
     let edges = |label: &str, of: fn(&Window) -> f64| {
         Line::new(label, windows.iter().map(|w| (w.distance as f64 / 1e6, of(w))))
@@ -127,7 +127,7 @@ fn mean(probe: &mut Probe, distance: i64, probes: u32) -> f64 {
 struct Shape {
     track: i64,
     /// The sectors that pass the head in one revolution, skews included.
-    turn: f64,
+    revolution: f64,
     /// Where the seek curve bends.
     bend: i64,
     capacity: i64,
@@ -140,14 +140,14 @@ impl Shape {
         let zone = profile.layout.zones.first().ok_or_else(|| failed("it has no zone"))?;
         let first = disk.layout().track(units::TrackIndex::new(0));
         let (track, heads) = (i64::from(first.sectors), f64::from(profile.heads));
-        let turns = |of: &model::profile::Turns| of.angle().map(units::Angle::as_turns);
-        let skews = turns(&zone.track_skew).zip(turns(&zone.cylinder_skew));
+        let revolutions = |of: &model::profile::Revolutions| of.angle().map(units::Angle::as_revolutions);
+        let skews = revolutions(&zone.track_skew).zip(revolutions(&zone.cylinder_skew));
         let (own, cylinder) = skews.ok_or_else(|| failed("its skews are not known"))?;
         // All tracks of a cylinder except one are left by a head switch.
         let skew = (own * (heads - 1.0) + cylinder) / heads;
         Ok(Self {
             track,
-            turn: track as f64 / (1.0 + skew),
+            revolution: track as f64 / (1.0 + skew),
             bend: 400 * track * i64::from(profile.heads),
             capacity: disk.layout().capacity().get() as i64,
         })

@@ -7,7 +7,7 @@ use crate::smtf::{
 };
 use crate::{Axis, Band, Bar, Claim, Experiment, Figure, Kind, Lab, LabError, Outcome, Paper};
 use mimic::{CheckPoints, Metric, ProbePlan, Table};
-use model::profile::{Turns, Zone};
+use model::profile::{Revolutions, Zone};
 use model::{DriveModel, Profile, builtin};
 use scheduler::{Observed, Pending, Predictor};
 use std::sync::Arc;
@@ -298,9 +298,10 @@ fn profile(name: &str) -> Result<Profile, LabError> {
 fn crossing(name: &str) -> Result<f64, LabError> {
     let profile = profile(name)?;
     let zone = profile.layout.zones.first();
-    let turns =
-        |of: fn(&Zone) -> &Turns| zone.and_then(|z| of(z).angle()).map_or(f64::NAN, units::Angle::as_turns);
-    Ok(turns(|z| &z.cylinder_skew) - turns(|z| &z.track_skew))
+    let revolutions = |of: fn(&Zone) -> &Revolutions| {
+        zone.and_then(|z| of(z).angle()).map_or(f64::NAN, units::Angle::as_revolutions)
+    };
+    Ok(revolutions(|z| &z.cylinder_skew) - revolutions(|z| &z.track_skew))
 }
 
 /// Returns the disk of this name with the base disk's skew times.

@@ -1,7 +1,7 @@
 //! FAST'02, section 5.4: the processor time of scheduling outside the drive.
 
+use crate::knowledge::{self, Knowledge, KnownDrive};
 use crate::outside::{Measured, POLICIES, Trial, hundredths};
-use crate::told::{self, Knowledge, Told};
 use crate::{
     Axis, Band, Claim, Experiment, Figure, Kind, Lab, LabError, Line, Outcome, Paper, Point, Spread, spread,
 };
@@ -40,7 +40,7 @@ struct Cost {
 }
 
 impl Cost {
-    fn measure(with: &Trial, told: &Told, seed: u64) -> Result<Self, LabError> {
+    fn measure(with: &Trial, told: &KnownDrive, seed: u64) -> Result<Self, LabError> {
         let without = Trial { scan: false, ..*with };
         let (measured, took) = timed(with, told, seed)?;
         let (_, alone) = timed(&without, told, seed)?;
@@ -71,7 +71,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let mut claim = Claim::new("fast02-cpu", "8-9% of a 550 MHz CPU");
     let mut lines = Vec::new();
     let mut works = Vec::new();
-    for told in told::all(lab, &Knowledge::FIGURES)? {
+    for told in knowledge::all(lab, &Knowledge::FIGURES)? {
         let schedulers = if told.is_the_papers() { &SCHEDULERS[..] } else { &SCHEDULERS[..1] };
         for &(scheduler, called) in schedulers {
             let mut points = Vec::new();
@@ -116,7 +116,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
 }
 
 /// Runs a trial; returns its seconds on this machine, too.
-fn timed(trial: &Trial, told: &Told, seed: u64) -> Result<(Measured, f64), LabError> {
+fn timed(trial: &Trial, told: &KnownDrive, seed: u64) -> Result<(Measured, f64), LabError> {
     let began = Clock::now();
     let measured = trial.run_told(told, seed)?;
     Ok((measured, began.elapsed().as_secs_f64()))

@@ -1,8 +1,8 @@
 //! FAST'02, figure 10: the share of the in-drive free bandwidth that a scheduler outside the drive reaches, and the
 //! causes of the loss.
 
+use crate::knowledge::{self, DRIVES, Knowledge, KnownDrive};
 use crate::outside::{Measured, POLICIES, Trial, exact, hundredths, percent_of};
-use crate::told::{self, DRIVES, Knowledge, Told};
 use crate::{
     Axis, Band, Claim, Experiment, Figure, Kind, Lab, LabError, Line, Outcome, Paper, Point, Spread, spread,
 };
@@ -48,14 +48,14 @@ struct Curves<'t> {
     /// Runs by commands to an exact drive, with the true profile.
     restricted: ByMargin,
     /// Runs outside, by knowledge of the drive.
-    external: Vec<(&'t Told, ByMargin)>,
+    external: Vec<(&'t KnownDrive, ByMargin)>,
 }
 
 impl<'t> Curves<'t> {
     /// Measures one drive with several kinds of knowledge, the true profile first.
     fn measure(
         lab: &Lab,
-        told: &'t [Told],
+        told: &'t [KnownDrive],
         margins: &'t [u64],
         requests: u64,
         seeds: u64,
@@ -125,7 +125,7 @@ fn mb_per_s(runs: &[Measured]) -> f64 {
 
 fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let known = [Knowledge::True, Knowledge::Probed, Knowledge::Written];
-    let told = told::all(lab, &known)?;
+    let told = knowledge::all(lab, &known)?;
     let margins: Vec<u64> = lab.pick(vec![0, 30, 40], vec![0, 10, 20, 30, 40, 50, 60]);
     let requests = lab.pick(BEGINNING_REQUESTS, WHOLE);
     let mut drives = Vec::new();
@@ -203,7 +203,7 @@ fn of_the_paper(curves: &Curves<'_>, beginning: &Curves<'_>) -> [Claim; 2] {
 }
 
 /// Returns our claim: a probed profile gives nearly the same bandwidth as the true one.
-fn others(drives: &[Curves<'_>], told: &[Told]) -> Claim {
+fn others(drives: &[Curves<'_>], told: &[KnownDrive]) -> Claim {
     let mut claim = Claim::new(
         "fast02-fig10-others",
         "the paper shows it for its Atlas 10K only; so it is to be for another drive, and by probed profiles",
@@ -227,7 +227,7 @@ fn others(drives: &[Curves<'_>], told: &[Told]) -> Claim {
     }
     claim.note(format!(
         "{} Of the in-drive free bandwidth, at 0.3 and 0.4 ms: {}.",
-        told::differences(told.iter()),
+        knowledge::differences(told.iter()),
         said.join("; ")
     ))
 }

@@ -1,7 +1,7 @@
 //! FAST'02, figure 7: the accuracy of head times predicted from outside a drive.
 
+use crate::knowledge::{self, Knowledge, KnownDrive};
 use crate::outside::{ACCURATE_ERROR_MAX, foreseen};
-use crate::told::{self, Knowledge, Told};
 use crate::{
     Axis, Band, Claim, Experiment, Figure, Kind, Lab, LabError, Line, Outcome, Paper, Spread, spread,
 };
@@ -82,9 +82,9 @@ impl Forecast {
             let plain = self.mechanics.pass(arrival, track, first, len);
             let (wait, over) =
                 (plain.start(&*self.model).since(arrival), plain.end(&*self.model).since(arrival));
-            let turn = self.model.rpm().revolution();
+            let revolution = self.model.rpm().revolution();
             self.among = self.model.zero_latency(request.op)
-                && (wait < BOUNDARY_ERROR_MAX || over + BOUNDARY_ERROR_MAX > turn);
+                && (wait < BOUNDARY_ERROR_MAX || over + BOUNDARY_ERROR_MAX > revolution);
             self.end = pass.end(&*self.model);
         }
         let crossing = if request.op.is_write() { Duration::ZERO } else { self.sector * u64::from(left) };
@@ -96,8 +96,8 @@ impl Forecast {
     /// a zero-latency drive ends where it began, not at the last sector, so in that case an error beyond the bus's
     /// noise is believed.
     fn resync(&mut self, error: i64, noise: Duration) {
-        let turn = self.model.rpm().revolution().as_nanos() as i64;
-        let error = (error + turn / 2).rem_euclid(turn) - turn / 2;
+        let revolution = self.model.rpm().revolution().as_nanos() as i64;
+        let error = (error + revolution / 2).rem_euclid(revolution) - revolution / 2;
         if self.among && error.unsigned_abs() > noise.as_nanos() {
             for at in [&mut self.end, &mut self.heard] {
                 *at = Instant::from_nanos(at.as_nanos().saturating_add_signed(error));
@@ -107,7 +107,7 @@ impl Forecast {
 }
 
 /// Returns observed less predicted head time of each request, ns.
-fn errors(told: &Told, kilobytes: u64, requests: u64, seed: u64) -> Result<Vec<i64>, LabError> {
+fn errors(told: &KnownDrive, kilobytes: u64, requests: u64, seed: u64) -> Result<Vec<i64>, LabError> {
     let failed = |e: Box<dyn std::error::Error + Send + Sync>| LabError::new("a random load", e);
     let model = &told.truth;
     let size = Sectors::new(kilobytes * 1024 / model.sector_bytes().get().max(1));
@@ -162,16 +162,16 @@ struct Shares {
 }
 
 impl Shares {
-    fn of(told: &Told, kilobytes: u64, runs: &[Vec<i64>]) -> Self {
-        let turn = told.truth.rpm().revolution().as_nanos() as i64;
+    fn of(told: &KnownDrive, kilobytes: u64, runs: &[Vec<i64>]) -> Self {
+        let revolution = told.truth.rpm().revolution().as_nanos() as i64;
         let reach = near_of(kilobytes);
         // A zero-latency drive that arrives among the sectors loses less than a revolution, by up to their transfer
         // time.
         let off = reach + transfer(&told.truth, kilobytes);
         let (near_0, long, short) = (
             |e: &Vec<i64>| near(e, 0, reach),
-            |e: &Vec<i64>| near(e, turn, off),
-            |e: &Vec<i64>| near(e, -turn, off),
+            |e: &Vec<i64>| near(e, revolution, off),
+            |e: &Vec<i64>| near(e, -revolution, off),
         );
         Self {
             within: spread(runs, near_0),
@@ -184,7 +184,7 @@ impl Shares {
 
 /// A drive with its kind of knowledge, and all measurements: from the profile alone, for each size, and the core's own.
 struct DriveErrors<'t> {
-    told: &'t Told,
+    told: &'t KnownDrive,
     alone: Vec<&'t [Vec<i64>]>,
     own: &'t [ErrorRecord],
 }
@@ -201,10 +201,11 @@ impl DriveErrors<'_> {
 }
 
 fn run(lab: &Lab) -> Result<Outcome, LabError> {
-    let told = told::all(lab, &Knowledge::ALL)?;
+    let told = knowledge::all(lab, &Knowledge::ALL)?;
     let requests = lab.pick(10_000, 20_000);
     let seeds = lab.pick(3, 10);
-    let pairs: Vec<(&Told, u64)> = told.iter().flat_map(|told| SIZES.map(|size| (told, size))).collect();
+    let pairs: Vec<(&KnownDrive, u64)> =
+        told.iter().flat_map(|told| SIZES.map(|size| (told, size))).collect();
     let alone = lab.map_seeds(pairs, seeds, |(told, size), seed| errors(told, *size, requests, seed))?;
     let own = lab.map_seeds(&told, seeds, |told, seed| foreseen(told, requests, seed))?;
     let cases: Vec<DriveErrors<'_>> = told
@@ -292,7 +293,7 @@ fn claims(cases: &[DriveErrors<'_>]) -> Vec<Claim> {
         "fast02-fig7-probed",
         "no claim of the paper's, whose profiles were all measured: by a probed one the core is to foresee as well",
     );
-    let (mut turns, mut own, mut as_it_is) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut revolutions, mut own, mut as_it_is) = (Vec::new(), Vec::new(), Vec::new());
     let by_truth: Vec<&DriveErrors<'_>> =
         cases.iter().filter(|c| c.told.knowledge == Knowledge::True).collect();
     for case in &by_truth {
@@ -300,7 +301,7 @@ fn claims(cases: &[DriveErrors<'_>]) -> Vec<Claim> {
         for (size, runs) in SIZES.iter().zip(&case.alone) {
             let Shares { within, long, short, neither } = Shares::of(case.told, *size, runs);
             if *size == SIZES[0] {
-                turns.push(format!("{title}: {long}% one rotation long, {short}% one rotation short."));
+                revolutions.push(format!("{title}: {long}% one rotation long, {short}% one rotation short."));
                 let what = format!("{title}: neither that nor one rotation off");
                 small = small
                     .measure(&format!("{title}: within 50 us"), within, "%", Band::AtLeast(97.0))
@@ -322,7 +323,7 @@ fn claims(cases: &[DriveErrors<'_>]) -> Vec<Claim> {
     small = small.note(format!(
         "{} {} Counted as one rotation off is what lies within a request's transfer and 50 us of it: a zero-latency drive \
          that comes among the sectors saves that much.",
-        turns.join(" "),
+        revolutions.join(" "),
         own.join(" "),
     ));
     for case in cases.iter().filter(|c| c.told.knowledge != Knowledge::True) {
@@ -341,7 +342,7 @@ fn claims(cases: &[DriveErrors<'_>]) -> Vec<Claim> {
     }
     probed = probed.note(format!(
         "{} Of the core's own forecasts: {}.",
-        told::differences(cases.iter().map(|case| case.told)),
+        knowledge::differences(cases.iter().map(|case| case.told)),
         as_it_is.join("; ")
     ));
     vec![small, large, probed]

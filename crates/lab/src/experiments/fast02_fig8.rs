@@ -1,7 +1,7 @@
 //! FAST'02, figure 8: foreground policies outside the drive against the drive's own.
 
+use crate::knowledge::{self, Knowledge, KnownDrive};
 use crate::outside::{POLICIES, by_the_firmware, in_front};
-use crate::told::{self, Knowledge, Told};
 use crate::{
     Axis, Band, Claim, Experiment, Figure, Kind, Lab, LabError, Line, Outcome, Paper, Point, Spread, spread,
 };
@@ -37,7 +37,7 @@ const FIRMWARE: usize = 3;
 
 /// The results of one drive with one kind of knowledge: reports by scheduler, depth and seed.
 struct QueueDepths<'t> {
-    told: &'t Told,
+    told: &'t KnownDrive,
     depths: &'t [u32],
     by_scheduler: Vec<&'t [Vec<ForegroundReport>]>,
 }
@@ -107,7 +107,7 @@ impl QueueDepths<'_> {
 }
 
 fn run(lab: &Lab) -> Result<Outcome, LabError> {
-    let told = told::all(lab, &Knowledge::FIGURES)?;
+    let told = knowledge::all(lab, &Knowledge::FIGURES)?;
     let depths: Vec<u32> = lab.pick(vec![2, 4, 6, 10, 14, 20], (2..=20).collect());
     let requests = lab.pick(5_000, 20_000);
     let runs = told
@@ -149,7 +149,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
             said.push(format!("{}, {}", case.told.label(), case.means()));
         }
     }
-    let differences = told::differences(told.iter());
+    let differences = knowledge::differences(told.iter());
     Ok(Outcome {
         figures: cases.iter().flat_map(QueueDepths::figures).collect(),
         claims: vec![paper, others.note(format!("{differences} {}.", said.join("; ")))],

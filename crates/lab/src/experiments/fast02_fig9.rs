@@ -1,7 +1,7 @@
 //! FAST'02, figure 9: the effect of conservatism on the foreground's response times and on the free bandwidth.
 
+use crate::knowledge::{self, Knowledge, KnownDrive};
 use crate::outside::{Measured, POLICIES, Trial, exact, hundredths, percent_of, slower};
-use crate::told::{self, Knowledge, Told};
 use crate::{
     Axis, Band, Claim, Experiment, Figure, Kind, Lab, LabError, Line, Outcome, Paper, Point, Spread, spread,
 };
@@ -37,14 +37,14 @@ struct Policy {
 
 /// The curves of one drive, with one kind of knowledge.
 struct DriveCurves<'t> {
-    told: &'t Told,
+    told: &'t KnownDrive,
     /// The conservatism, in hundredths of a millisecond.
     margins: &'t [u64],
     policies: Vec<Policy>,
 }
 
 impl<'t> DriveCurves<'t> {
-    fn measure(lab: &Lab, told: &'t Told, margins: &'t [u64], requests: u64) -> Result<Self, LabError> {
+    fn measure(lab: &Lab, told: &'t KnownDrive, margins: &'t [u64], requests: u64) -> Result<Self, LabError> {
         let mut trials = Vec::new();
         for (policy, _) in POLICIES {
             let short = requests.min(200_000);
@@ -119,7 +119,7 @@ fn lost(all: &[Vec<Measured>], of: &[Measured]) -> Spread {
 }
 
 fn run(lab: &Lab) -> Result<Outcome, LabError> {
-    let told = told::all(lab, &Knowledge::FIGURES)?;
+    let told = knowledge::all(lab, &Knowledge::FIGURES)?;
     let margins: Vec<u64> = lab.pick(vec![0, 10, 20, 30, 40], vec![0, 5, 10, 15, 20, 25, 30, 35, 40, 50, 60]);
     let fewer: Vec<u64> = lab.pick(vec![0, 30, 40], vec![0, 10, 20, 30, 40, 60]);
     let mut claims = Vec::new();
@@ -163,7 +163,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     }
     claims.push(others.note(format!(
         "{} Of the free bandwidth are lost to conservatism at 0.3 and 0.4 ms: {}.",
-        told::differences(told.iter()),
+        knowledge::differences(told.iter()),
         said.join("; ")
     )));
     Ok(Outcome { figures, claims, notes })
@@ -185,7 +185,7 @@ impl Beside {
     const EXACT_CONSERVATISMS: [u64; 3] = [0, CONSERVATISM_LOW_10US, CONSERVATISM_HIGH_10US];
     const BEGINNING_CONSERVATISMS: [u64; 4] = [0, 20, CONSERVATISM_LOW_10US, CONSERVATISM_HIGH_10US];
 
-    fn measure(lab: &Lab, told: &Told) -> Result<Self, LabError> {
+    fn measure(lab: &Lab, told: &KnownDrive) -> Result<Self, LabError> {
         let whole = lab.pick(BEGINNING_REQUESTS, 1_000_000);
         let measure = |of: &dyn Fn(Trial) -> Vec<Trial>| {
             let trials =

@@ -1,10 +1,10 @@
 //! FAST'02, section 5, again: two drives, each with its true profile and with a probed one.
 
+use crate::knowledge::{self, DRIVES, Knowledge, KnownDrive};
 use crate::outside::{
     ACCURATE_ERROR_MAX, Measured, POLICIES, Trial, by_the_firmware, foreseen, hundredths, in_front,
     percent_of, slower,
 };
-use crate::told::{self, DRIVES, Knowledge, Told};
 use crate::{Axis, Band, Claim, Experiment, Figure, Kind, Lab, LabError, Outcome, Paper, Spread, spread};
 use scheduler::{ErrorRecord, OutsideConfig};
 
@@ -30,7 +30,7 @@ const DEPTH: u32 = 10;
 
 /// All measurements of one drive with one kind of knowledge, seed by seed.
 struct ProbedDrive<'t> {
-    told: &'t Told,
+    told: &'t KnownDrive,
     foreseen: Vec<ErrorRecord>,
     /// By how many percent responses are longer with SPTF outside than with the drive's own.
     against: Vec<f64>,
@@ -40,7 +40,7 @@ struct ProbedDrive<'t> {
 }
 
 impl<'t> ProbedDrive<'t> {
-    fn measure(lab: &Lab, told: &'t Told) -> Result<Self, LabError> {
+    fn measure(lab: &Lab, told: &'t KnownDrive) -> Result<Self, LabError> {
         let seeds = lab.pick(1, 3);
         let scan = Trial::paper(POLICIES[1].0, hundredths(30), lab.pick(15_000, 1_000_000));
         let trials = [
@@ -87,7 +87,7 @@ impl<'t> ProbedDrive<'t> {
 }
 
 fn run(lab: &Lab) -> Result<Outcome, LabError> {
-    let told = told::all(lab, &Knowledge::ALL)?;
+    let told = knowledge::all(lab, &Knowledge::ALL)?;
     let mut rows = Vec::new();
     let mut claim = Claim::new(
         "fast02-probed",
@@ -139,7 +139,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     }
     claim = claim.note(format!(
         "{} Taken as it is the probed profile gets: {}.",
-        told::differences(told.iter()),
+        knowledge::differences(told.iter()),
         as_it_is.join("; ")
     ));
     let columns = [

@@ -369,9 +369,9 @@ fn why_outside(
 
 /// Returns how long all of a range takes to pass under the head.
 fn transfer_ms(drive: &DriveModel, range: LbnRange) -> f64 {
-    let (layout, turn_ms) = (drive.layout(), drive.rpm().revolution().as_secs_f64() * 1e3);
+    let (layout, revolution_ms) = (drive.layout(), drive.rpm().revolution().as_secs_f64() * 1e3);
     let pieces = layout.pieces(range);
-    pieces.map(|p| turn_ms * f64::from(p.len) / f64::from(layout.track(p.track).sectors)).sum()
+    pieces.map(|p| revolution_ms * f64::from(p.len) / f64::from(layout.track(p.track).sectors)).sum()
 }
 
 /// Rounds to the three digits that are printed.

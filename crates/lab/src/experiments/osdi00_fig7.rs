@@ -238,7 +238,7 @@ fn why(claimed: &[At], written_back: &[At], revolution: Duration) -> String {
     let ([at_60, at_85], [back_60, back_85]) = (claimed, written_back) else { return String::new() };
     let (t, high) = (at_60.original(), at_85.original());
     let (ideal, ideal_high) = (t.ideal().whole(), high.ideal().whole());
-    let turns = t.cleaning_reads * revolution.as_millis_f64() + t.writing_copies;
+    let revolutions = t.cleaning_reads * revolution.as_millis_f64() + t.writing_copies;
     let (back, free) = (back_85.original(), back_85.freeblock());
     let ratio = |at: &At, of: fn(&Pair) -> f64| at.of(of).mean;
     format!(
@@ -248,13 +248,13 @@ fn why(claimed: &[At], written_back: &[At], revolution: Duration) -> String {
          ms, {:.1} of them for {:.1} reads of blocks that miss the cache. It writes {:.1} blocks, for each of which {:.2} \
          are moved: {:.2} blocks of {:.1} ms to read and {:.2} to write, together {:.1} ms where halving takes {ideal:.1}. \
          Whole \
-         revolutions would be {turns:.1} ms. At 85%, {:.1} ms stand against {ideal_high:.1}; quartering takes {:.1}. The \
+         revolutions would be {revolutions:.1} ms. At 85%, {:.1} ms stand against {ideal_high:.1}; quartering takes {:.1}. The \
          experiment that shows it: with changes written back every 5 s a transaction at 85% writes {:.1} blocks and moves \
          {:.1}, and ORIGINAL is {:.2} of IDEAL at 60% and {:.2} at 85%. But then FREEBLOCK is {:.2} of IDEAL at 85%, so \
          that osdi00-fig7a does not hold: writing what it moves ({:.1} blocks) is not free and takes {:.1} ms of {:.1}, and \
          cleaning reads that the gaps have no room for {:.1}. No assumption tried meets both claims, and the paper does not say when \
          its cache writes; only that it absorbs all activity below 8%, which one that writes every few seconds does not.",
-        ideal / (ideal + turns),
+        ideal / (ideal + revolutions),
         t.reading,
         t.reads,
         t.fresh,

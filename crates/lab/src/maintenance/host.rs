@@ -105,14 +105,15 @@ impl MaintenanceHost {
         config: Config,
         issuer: Issuer<Box<dyn Source>>,
     ) -> Result<Self, LabError> {
-        let is_outside = outside.is_some();
-        let (head, outside) = match outside {
-            Some(outer) => Head::outside(outer, drive, config.seed).map_err(failed)?,
-            None => (Head::inside(drive), config.outside),
+        let (head, core) = match outside {
+            Some(outer) => {
+                let (head, outside) = Head::outside(outer, drive, config.seed).map_err(failed)?;
+                (head, PlacedCore::outside(Arc::clone(drive), Config { outside, ..config }))
+            }
+            None => (Head::inside(drive), PlacedCore::in_drive(Arc::clone(drive), config)),
         };
         Ok(Self {
-            core: PlacedCore::new(is_outside, Arc::clone(drive), Config { outside, ..config })
-                .map_err(failed)?,
+            core: core.map_err(failed)?,
             head,
             drive: Arc::clone(drive),
             issuer,
@@ -214,7 +215,7 @@ impl MaintenanceHost {
         self.now = self.now.max(at);
         // At one instant completions are handled first: a successor may be due at the same time.
         let mut told = false;
-        while self.tell() {
+        while self.tell()? {
             told = true;
             self.drain()?;
         }
@@ -234,16 +235,17 @@ impl MaintenanceHost {
     }
 
     /// Reports a completion to the core; returns whether there was one.
-    fn tell(&mut self) -> bool {
+    fn tell(&mut self) -> Result<bool, LabError> {
         let accessed = &mut self.accessed;
-        self.head.tell(&mut self.core, self.now, |Passed { whose, sectors, .. }| match whose {
+        let told = self.head.tell(&mut self.core, self.now, |Passed { whose, sectors, .. }| match whose {
             For::Foreground => {}
             For::Gap => accessed.gaps += sectors,
             For::Idle => {
                 accessed.idle += sectors;
                 accessed.idle_accesses += 1;
             }
-        })
+        });
+        told.map_err(failed)
     }
 
     fn issue(&mut self) -> Result<(), LabError> {

@@ -303,10 +303,10 @@ impl Chooser for FromProfile {
 
     fn served(&mut self, seen: &Observed) {
         let Some((op, expected)) = self.chosen.take().filter(|_| self.learns) else { return };
-        let turn = self.model.rpm().time_within(units::Arc::TURN);
+        let revolution = self.model.rpm().time_within(units::Arc::REVOLUTION);
         let margin = &mut self.margin[usize::from(op.is_write())];
-        *margin = match seen.time > expected + turn / 2 {
-            true => (*margin + MARGIN_STEP).min(turn / 2),
+        *margin = match seen.time > expected + revolution / 2 {
+            true => (*margin + MARGIN_STEP).min(revolution / 2),
             false => margin.saturating_sub(MARGIN_STEP / 50),
         };
     }

@@ -55,9 +55,9 @@ impl Chain {
 /// Prints the time of a prediction beside that of a single read.
 pub(crate) fn print() {
     let small = memory() < 64 << 20;
-    let turns = if small { 3 } else { 400 };
+    let rounds = if small { 3 } else { 400 };
     println!(
-        "ns of a question, median (fastest), of {turns} turns of {POOLS} pools of {POOL} requests; and of a read at random of as much memory"
+        "ns of a question, median (fastest), of {rounds} rounds of {POOLS} pools of {POOL} requests; and of a read at random of as much memory"
     );
     println!(
         "{:44} {:>9} {:>13} {:>13} {:>13} {:>16} {:>12}",
@@ -80,13 +80,13 @@ pub(crate) fn print() {
     let mut reads = Vec::new();
     for (what, table, capacity) in &tables {
         let bytes = Table::memory(table).get();
-        reads.push((bytes, row(what, table, *capacity, bytes, turns)));
+        reads.push((bytes, row(what, table, *capacity, bytes, rounds)));
     }
     let learnt = learner(memory(), None);
-    row("what was learnt of 20 TB", &learnt, CAPACITY, learnt.memory().get(), turns);
+    row("what was learnt of 20 TB", &learnt, CAPACITY, learnt.memory().get(), rounds);
     let [_, _, (_, table, _), _] = tables;
     let both = learner(memory(), Some(table));
-    row("what was learnt, and a table where nothing was", &both, CAPACITY, both.memory().get(), turns);
+    row("what was learnt, and a table where nothing was", &both, CAPACITY, both.memory().get(), rounds);
     for (bytes, read) in reads.into_iter().filter(|(_, read)| *read > BUDGET) {
         println!(
             "No question that waits for a table of {:.1} MB alone takes less than {BUDGET:.0} ns here: one read at random takes {read:.0}.",
@@ -96,11 +96,11 @@ pub(crate) fn print() {
 }
 
 /// Measures one table; returns the time of a single read, in ns.
-fn row(what: &str, mimic: &dyn Mimic, capacity: u64, bytes: u64, turns: usize) -> f64 {
+fn row(what: &str, mimic: &dyn Mimic, capacity: u64, bytes: u64, rounds: usize) -> f64 {
     let (mut pools, mut chain, mut times) = (Pools::new(capacity), Chain::new(bytes), Vec::new());
     let questions = POOLS * POOL;
     let mut taken: [Vec<f64>; 3] = Default::default();
-    for _ in 0..turns {
+    for _ in 0..rounds {
         let [at_once, one_by_one, read] = &mut taken;
         for (taken, at_once) in [(at_once, true), (one_by_one, false)] {
             taken.push(each(questions, || {

@@ -57,8 +57,9 @@ fn a_learner_that_forgets_during_a_save_begins_it_anew() {
     let mut learner = Learner::new(config, None).unwrap();
     let mut random = Stream::new(9, "forgets");
     let at = |random: &mut Stream| Distance::new((random.next_u64() % 500) as i64 * 8 + 1);
-    let time =
-        |d: Distance, turn: i64| Duration::from_micros(2_000 + (d.sectors() * turn % 6_000).unsigned_abs());
+    let time = |d: Distance, factor: i64| {
+        Duration::from_micros(2_000 + (d.sectors() * factor % 6_000).unsigned_abs())
+    };
     for _ in 0..20_000 {
         let d = at(&mut random);
         learner.learn(Pair::ALL[0], d, time(d, 7));

@@ -3,7 +3,7 @@
 use super::fields::{flattened, refuse};
 use super::source::{At, Fault};
 use super::syntax::{Block, Value};
-use crate::profile::{LayoutSpec, Order, SectorsPerTrack, Sparing, SparingRegion, Turns, Zone};
+use crate::profile::{LayoutSpec, Order, Revolutions, SectorsPerTrack, Sparing, SparingRegion, Zone};
 
 /// The most sectors accepted on a track; today's drives have some five thousand.
 pub(super) const MAX_SECTORS_PER_TRACK: u64 = 100_000;
@@ -115,18 +115,18 @@ impl ZoneReader<'_> {
         }
         let per_track = block.whole("Blocks per track", 1, MAX_SECTORS_PER_TRACK)? as u32;
         let unit = skew_unit(block)?.unwrap_or(self.unit);
-        let turns = |key: &str| -> Result<Turns, Fault> {
+        let revolutions = |key: &str| -> Result<Revolutions, Fault> {
             let number = block.number_or(key, 0.0)?;
             Ok(match unit {
                 // DiskSim cuts off fractions of a sector.
                 SkewUnit::Sectors if number.abs() < 1e15 => {
-                    Turns::of_sectors(number.trunc() as i64, per_track)
+                    Revolutions::of_sectors(number.trunc() as i64, per_track)
                 }
                 SkewUnit::Sectors => {
                     let at = block.require(key)?.at();
                     return Err(refuse(at, format!("`{key}` is {number} sectors"), "give less than a track"));
                 }
-                SkewUnit::Revolutions => Turns::Decimal(number),
+                SkewUnit::Revolutions => Revolutions::Decimal(number),
             })
         };
         let mut zone = Zone {
@@ -134,9 +134,9 @@ impl ZoneReader<'_> {
             last_cylinder: last,
             sectors_per_track: SectorsPerTrack::Same(per_track),
             pattern: None,
-            offset: turns("Offset of first block")?,
-            track_skew: turns("Skew for track switch")?,
-            cylinder_skew: turns("Skew for cylinder switch")?,
+            offset: revolutions("Offset of first block")?,
+            track_skew: revolutions("Skew for track switch")?,
+            cylinder_skew: revolutions("Skew for cylinder switch")?,
             head_skew: None,
             reserved: block.whole_or("Empty space at zone front", 0, u64::MAX, 0)?,
             sparing: Sparing::default(),

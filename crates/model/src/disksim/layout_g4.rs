@@ -34,7 +34,7 @@ enum Child {
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     cylinder: u64,
-    turns: f64,
+    revolutions: f64,
     /// LBNs, cylinders and rotation from one repetition to the next.
     lbns: u64,
     cylinders: u64,
@@ -54,7 +54,7 @@ struct AdjacentTracks {
     outward: bool,
     head: u16,
     count: u64,
-    turns: f64,
+    revolutions: f64,
     skew: f64,
     kind: TrackKind,
     /// LBNs on each.
@@ -67,7 +67,7 @@ struct Part {
     first: u64,
     cylinders: u64,
     repetitions: u64,
-    turns: f64,
+    revolutions: f64,
     skew: f64,
     tracks: Vec<AdjacentTracks>,
     at: At,

@@ -22,8 +22,8 @@ use order::{Section, SectionTrack};
 use sparing::{Spares, Uniform};
 use track_ref::NativeExtents;
 pub use track_ref::{Extents, Pieces, TrackRef};
-use units::{Angle, Arc, Cylinder, FULL_TURN, Head, Instant, Lbn, LbnRange, Rpm, Sectors, TrackIndex};
-use zone::{PlacedZone, SlipTurns, slipped_tracks};
+use units::{Angle, Arc, Cylinder, FULL_REVOLUTION, Head, Instant, Lbn, LbnRange, Rpm, Sectors, TrackIndex};
+use zone::{PlacedZone, SlipRevolutions, slipped_tracks};
 
 /// The number of cylinders that share a list of the sections that may be on them.
 const SPAN_GROUP: u32 = 64;
@@ -58,7 +58,7 @@ impl Track {
     /// Returns the rotation from sector 0 to the boundary before `sector` (the track's end, for `sector == sectors`).
     #[inline]
     pub const fn boundary(&self, sector: u32) -> Arc {
-        Arc::from_parts(sector as u64 * FULL_TURN / self.sectors as u64)
+        Arc::from_parts(sector as u64 * FULL_REVOLUTION / self.sectors as u64)
     }
 
     /// Returns the angle at which `sector` begins.
@@ -91,8 +91,8 @@ impl Track {
         // The nanosecond that ends at `until` belongs to the window with its last part.
         let end = begin + rpm.arc_in(until.saturating_since(from)).parts() + u64::from(rpm.get()) - 1;
         // Boundary s lies at floor(s F / n): the first at or after `begin`, the last at or before `end`.
-        let first = (begin * n).div_ceil(FULL_TURN);
-        let last = ((end + 1) * n).div_ceil(FULL_TURN) - 1;
+        let first = (begin * n).div_ceil(FULL_REVOLUTION);
+        let last = ((end + 1) * n).div_ceil(FULL_REVOLUTION) - 1;
         let count = last.saturating_sub(first).min(n);
         (if first >= n { (first - n) as u32 } else { first as u32 }, count as u32)
     }
@@ -285,10 +285,10 @@ impl Layout {
         };
         let slip_tracks = slipped_tracks(zone, &sections, tracks, at)?;
         let spares = Spares::new(zone, at, places, Uniform { cylinder, track }, &slip_tracks)?;
-        let slip_turns = match zone.sparing.per {
-            SparingRegion::Cylinder => SlipTurns::ByCylinder,
-            SparingRegion::Track => SlipTurns::ByTrack,
-            _ => SlipTurns::No,
+        let slip_revolutions = match zone.sparing.per {
+            SparingRegion::Cylinder => SlipRevolutions::ByCylinder,
+            SparingRegion::Track => SlipRevolutions::ByTrack,
+            _ => SlipRevolutions::No,
         };
         let new = PlacedZone {
             first_lbn: self.capacity,
@@ -297,7 +297,7 @@ impl Layout {
             sections,
             spares,
             surfaces,
-            slip_turns: if zone.slip_count() == 0 { SlipTurns::No } else { slip_turns },
+            slip_revolutions: if zone.slip_count() == 0 { SlipRevolutions::No } else { slip_revolutions },
         };
         for (i, &(bad, replacement)) in zone.defects.iter().enumerate() {
             let place = format!("{at}.defects[{i}]");
@@ -506,9 +506,9 @@ impl Layout {
 
     #[inline]
     fn found<'a>(&'a self, zone: &'a PlacedZone, index: TrackIndex, t: SectionTrack) -> TrackRef<'a> {
-        let angle = match zone.slip_turns {
-            SlipTurns::No => t.angle,
-            by => t.angle + zone.slip_turn(by, t.place, t.sectors),
+        let angle = match zone.slip_revolutions {
+            SlipRevolutions::No => t.angle,
+            by => t.angle + zone.slip_revolution(by, t.place, t.sectors),
         };
         let (cylinder, head) = (Cylinder::new(t.cylinder), Head::new(t.head));
         let track = Track { cylinder, head, sectors: t.sectors, angle };

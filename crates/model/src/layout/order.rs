@@ -3,12 +3,12 @@
 use super::runs::RunIndex;
 use crate::drive_model::MOST_CYLINDERS;
 use crate::error::ProfileError;
-use crate::profile::{Course, LayoutSpec, Order, Pattern, SectorsPerTrack, Turns, Zone};
+use crate::profile::{Course, LayoutSpec, Order, Pattern, Revolutions, SectorsPerTrack, Zone};
 use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-use units::{Angle, Arc, FULL_TURN};
+use units::{Angle, Arc, FULL_REVOLUTION};
 
 /// The most sectors on a track; far beyond any drive, and within the bound of the exact angle arithmetic.
 const MOST_SECTORS_PER_TRACK: u32 = 100_000;
@@ -257,8 +257,8 @@ pub(super) fn sections(
     check_density(&zone.sectors_per_track, heads, at)?;
     let density = Density { spec: &zone.sectors_per_track };
     let cylinders = zone.last_cylinder - zone.first_cylinder + 1;
-    let angle = |turns: &Turns, field: &str| {
-        turns.angle().map(|a| Arc::from_parts(a.parts())).ok_or_else(|| {
+    let angle = |revolutions: &Revolutions, field: &str| {
+        revolutions.angle().map(|a| Arc::from_parts(a.parts())).ok_or_else(|| {
             ProfileError::new(
                 format!("{at}.{field}"),
                 "not a fraction of a revolution",
@@ -270,7 +270,7 @@ pub(super) fn sections(
     let track_skew = angle(&zone.track_skew, "track_skew")?;
     let cylinder_skew = angle(&zone.cylinder_skew, "cylinder_skew")?;
     let head_skew = match &zone.head_skew {
-        Some(turns) => angle(turns, "head_skew")?,
+        Some(revolutions) => angle(revolutions, "head_skew")?,
         None => track_skew,
     };
     let order = zone.order.unwrap_or(layout.order);
@@ -402,7 +402,7 @@ fn pattern_runs(
         }
         let sectors = run.sectors_per_track.unwrap_or_else(|| density.on(run.head));
         check_density(&SectorsPerTrack::Same(sectors), heads, &place)?;
-        let arc = |turns: &Turns| turns.angle().map(|a| Arc::from_parts(a.parts()));
+        let arc = |revolutions: &Revolutions| revolutions.angle().map(|a| Arc::from_parts(a.parts()));
         let (Some(angle), Some(skew)) = (arc(&run.offset), arc(&run.skew)) else {
             return Err(error("offset or skew is no fraction of a revolution".into(), "give numbers"));
         };
@@ -598,7 +598,7 @@ impl<'a> Chain<'a> {
 
 /// Returns `angle + times * skew`, without whole revolutions.
 fn wrap(angle: Arc, skew: Arc, times: u64) -> Arc {
-    Arc::from_parts((angle.parts() + skew.parts() * times) % FULL_TURN)
+    Arc::from_parts((angle.parts() + skew.parts() * times) % FULL_REVOLUTION)
 }
 
 struct Builder {

@@ -6,7 +6,7 @@ use crate::error::ProfileError;
 use crate::profile::Zone as ZoneSpec;
 use alloc::format;
 use alloc::vec::Vec;
-use units::{Arc, FULL_TURN};
+use units::{Arc, FULL_REVOLUTION};
 
 /// A run of LBNs, and the sections of tracks that hold it.
 #[derive(Clone, Debug)]
@@ -19,12 +19,12 @@ pub(super) struct PlacedZone {
     /// The surfaces of the zone.
     pub(super) surfaces: u16,
     /// The slips that shift the angles of the sectors after them.
-    pub(super) slip_turns: SlipTurns,
+    pub(super) slip_revolutions: SlipRevolutions,
 }
 
 /// DiskSim's schemes with spares per cylinder or per track compute angles without the slips before that unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum SlipTurns {
+pub(super) enum SlipRevolutions {
     No,
     ByCylinder,
     ByTrack,
@@ -46,16 +46,16 @@ impl PlacedZone {
         (section.first_track + track, sector)
     }
 
-    pub(super) fn slip_turn(&self, by: SlipTurns, place: u64, sectors: u32) -> Arc {
+    pub(super) fn slip_revolution(&self, by: SlipRevolutions, place: u64, sectors: u32) -> Arc {
         let unit_start = match by {
-            SlipTurns::ByCylinder => {
+            SlipRevolutions::ByCylinder => {
                 let cylinder = u64::from(sectors) * u64::from(self.surfaces);
                 place / cylinder * cylinder
             }
             _ => place,
         };
         let n = u64::from(sectors);
-        Arc::from_parts(self.spares.slipped_before(unit_start) % n * FULL_TURN / n)
+        Arc::from_parts(self.spares.slipped_before(unit_start) % n * FULL_REVOLUTION / n)
     }
 }
 

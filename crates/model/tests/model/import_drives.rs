@@ -165,11 +165,12 @@ fn slips_of_neighbouring_tracks_lie_at_one_angle() {
     let (mut neighbours, mut at_one_angle) = (0, 0);
     for index in (0..layout.track_count()).map(units::TrackIndex::new) {
         let track = layout.track(index);
-        let turns = |sector: u32| track.sector_angle(sector).parts() as f64 / units::FULL_TURN as f64;
+        let revolutions =
+            |sector: u32| track.sector_angle(sector).parts() as f64 / units::FULL_REVOLUTION as f64;
         let mut next = 0;
         for extent in layout.extents(index) {
             if extent.sector > next {
-                let angle = turns(next);
+                let angle = revolutions(next);
                 let last = &mut last[usize::from(track.head.get())];
                 if let Some((cylinder, before)) = *last
                     && cylinder.abs_diff(track.cylinder.get()) == 1
@@ -207,7 +208,7 @@ mod plain {
         pub cylinder: i64,
         pub head: u16,
         pub sectors: u32,
-        pub turns: f64,
+        pub revolutions: f64,
     }
 
     fn words(text: &str) -> Vec<&str> {
@@ -264,7 +265,7 @@ mod plain {
         nodes: &[Vec<Row>],
         node: usize,
         cylinder: i64,
-        turns: f64,
+        revolutions: f64,
         sectors: &[u32],
         into: &mut Vec<Track>,
     ) {
@@ -272,12 +273,12 @@ mod plain {
             for i in 0..row.run / row.lbns {
                 let along = if row.outward { -row.cylinders } else { row.cylinders } * i as i64;
                 let cylinder = cylinder + row.cylinder + along;
-                let turns = turns + row.offset + row.skew * i as f64;
+                let revolutions = revolutions + row.offset + row.skew * i as f64;
                 match row.head {
-                    None => follow(nodes, row.child, cylinder, turns, sectors, into),
+                    None => follow(nodes, row.child, cylinder, revolutions, sectors, into),
                     Some(head) => {
                         assert_eq!(row.lbns, u64::from(sectors[row.child]), "all sectors hold LBNs");
-                        into.push(Track { cylinder, head, sectors: sectors[row.child], turns });
+                        into.push(Track { cylinder, head, sectors: sectors[row.child], revolutions });
                     }
                 }
             }
@@ -306,9 +307,9 @@ fn the_maxtors_tracks_and_lbns_are_those_of_its_file() {
         let track = layout.track(index);
         let place = (i64::from(track.cylinder.get()), track.head.get(), track.sectors);
         assert_eq!(place, (expected.cylinder, expected.head, expected.sectors), "track {i}");
-        let turns = track.angle.parts() as f64 / units::FULL_TURN as f64;
-        let apart = (turns - expected.turns).rem_euclid(1.0);
-        assert!(apart.min(1.0 - apart) < 1e-6, "track {i} at {turns}, {}", expected.turns);
+        let revolutions = track.angle.parts() as f64 / units::FULL_REVOLUTION as f64;
+        let apart = (revolutions - expected.revolutions).rem_euclid(1.0);
+        assert!(apart.min(1.0 - apart) < 1e-6, "track {i} at {revolutions}, {}", expected.revolutions);
         // Each LBN of the track, from the list of slips alone.
         let end = sector + u64::from(track.sectors);
         let mut next = sector;

@@ -2,7 +2,7 @@
 
 use crate::import_files::{CURVE, MECHANICS, Memory, g1, model};
 use freeblock_model::DriveModel;
-use freeblock_model::profile::{Order, Profile, SectorsPerTrack, Seek, SparingRegion, Turns};
+use freeblock_model::profile::{Order, Profile, Revolutions, SectorsPerTrack, Seek, SparingRegion};
 use units::{Angle, Lbn, TrackIndex};
 
 fn import(layout: &str) -> Profile {
@@ -30,8 +30,8 @@ fn numbers_of_the_model_arrive() {
     assert_eq!(profile.seek, Seek::Table { points: vec![(1, 1.5), (4, 2.5), (9, 4.0)] });
     let zone = &profile.layout.zones[0];
     // Fractions of a sector are cut off.
-    assert_eq!(zone.track_skew, Turns::Fraction("2/10".into()));
-    assert_eq!(zone.cylinder_skew, Turns::Fraction("3/10".into()));
+    assert_eq!(zone.track_skew, Revolutions::Fraction("2/10".into()));
+    assert_eq!(zone.cylinder_skew, Revolutions::Fraction("3/10".into()));
     assert!(profile.firmware.is_none());
 }
 
@@ -51,9 +51,9 @@ fn skews_may_be_revolutions_by_layout_and_by_zone() {
     );
     let profile = import(&layout);
     let [first, second] = &profile.layout.zones[..] else { panic!() };
-    assert_eq!((&first.track_skew, &first.offset), (&Turns::Decimal(0.25), &Turns::Decimal(0.5)));
-    assert_eq!(second.track_skew.angle(), Angle::from_turns(0.25));
-    assert_eq!(second.offset.angle(), Angle::from_turns(0.375));
+    assert_eq!((&first.track_skew, &first.offset), (&Revolutions::Decimal(0.25), &Revolutions::Decimal(0.5)));
+    assert_eq!(second.track_skew.angle(), Angle::from_revolutions(0.25));
+    assert_eq!(second.offset.angle(), Angle::from_revolutions(0.375));
 }
 
 #[test]
@@ -290,7 +290,7 @@ fn a_tree_becomes_zones_of_a_shared_pattern() {
     let at = model.layout().locate(Lbn::new(96 + 24 + 12 + 6)).unwrap();
     let track = model.layout().track(at.track);
     assert_eq!((track.cylinder.get(), track.head.get()), (8, 1));
-    assert_eq!(track.angle, Angle::from_turns(0.75 + 0.25 + 0.5 + 0.125).unwrap());
+    assert_eq!(track.angle, Angle::from_revolutions(0.75 + 0.25 + 0.5 + 0.125).unwrap());
 }
 
 #[test]
@@ -318,7 +318,7 @@ fn a_repetition_cut_short_and_outward_zones_are_laid_out_run_by_run() {
     assert_eq!((place(&down, 0), place(&down, 32)), ((8, 0, 0), (6, 0, 0)));
     let model = DriveModel::from_profile(&down).unwrap();
     let track = model.layout().track(model.layout().locate(Lbn::new(40)).unwrap().track);
-    assert_eq!(track.angle, Angle::from_turns(0.25 + 0.125).unwrap());
+    assert_eq!(track.angle, Angle::from_revolutions(0.25 + 0.125).unwrap());
     // Two zones of one surface each, on the same cylinders.
     let root =
         "[ 0, 0, 0.0, 8, 1, 0.125, 80, 10, TRACK, 0, 0, 80, 9, 0.5, 6, 1, 0.125, 60, -10, TRACK, 1, 1 ]";

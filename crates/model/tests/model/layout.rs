@@ -2,7 +2,7 @@
 
 use freeblock_model::{DriveModel, Layout, Location, Profile, Track};
 use std::collections::BTreeMap;
-use units::{Angle, Arc, FULL_TURN, Instant, Lbn, LbnRange, Rpm, Sectors, TrackIndex};
+use units::{Angle, Arc, FULL_REVOLUTION, Instant, Lbn, LbnRange, Rpm, Sectors, TrackIndex};
 
 /// Checks a small layout: every LBN, found by walking every sector of every track, must be found by all other queries.
 fn check_whole(layout: &Layout) {
@@ -53,15 +53,15 @@ mod random {
     use freeblock_model::profile::*;
     use proptest::prelude::*;
 
-    fn turns() -> impl Strategy<Value = Turns> {
+    fn revolutions() -> impl Strategy<Value = Revolutions> {
         prop_oneof![
-            (0.0..1.0f64).prop_map(Turns::Decimal),
-            (-40..40i64, 1..64i64).prop_map(|(p, q)| Turns::Fraction(format!("{p}/{q}"))),
+            (0.0..1.0f64).prop_map(Revolutions::Decimal),
+            (-40..40i64, 1..64i64).prop_map(|(p, q)| Revolutions::Fraction(format!("{p}/{q}"))),
         ]
     }
 
     /// Gap before, cylinders, sectors per track, sparing scheme, spares, slips, reserved sectors, skews.
-    type ZoneShape = (u32, u32, u32, u8, u64, Vec<u64>, u64, Turns, Turns);
+    type ZoneShape = (u32, u32, u32, u8, u64, Vec<u64>, u64, Revolutions, Revolutions);
 
     #[derive(Clone, Debug)]
     struct Shape {
@@ -79,8 +79,8 @@ mod random {
             0..4u64,
             prop::collection::vec(0..900u64, 0..6),
             0..20u64,
-            turns(),
-            turns(),
+            revolutions(),
+            revolutions(),
         );
         (0..5u8, 1..5u16, prop::collection::vec(zone, 1..4)).prop_map(|(order, heads, zones)| Shape {
             order,
@@ -185,7 +185,7 @@ mod random {
 
         #[test]
         fn passing_sectors_are_those_that_pass_whole(
-            n in 1..600u32, angle in 0..FULL_TURN, rpm in 3_000..16_000u32, from in 0..1u64 << 50, width in 0..5_000_000u64,
+            n in 1..600u32, angle in 0..FULL_REVOLUTION, rpm in 3_000..16_000u32, from in 0..1u64 << 50, width in 0..5_000_000u64,
         ) {
             let track = Track { cylinder: Default::default(), head: Default::default(), sectors: n, angle: Angle::from_parts(angle) };
             let rpm = Rpm::new(rpm).unwrap();
@@ -234,7 +234,7 @@ fn skews_add_up_along_cylinders() {
     let profile = Profile::from_toml(include_str!("../data/tiny.toml"), "tiny.toml").unwrap();
     let drive = DriveModel::from_profile(&profile).unwrap();
     // Two track skews and a cylinder skew each: 7 + 7 + 11 of 50.
-    let sector = FULL_TURN / 50;
+    let sector = FULL_REVOLUTION / 50;
     for (track, sectors) in [(0, 0), (1, 7), (2, 14), (3, 25), (4, 32), (5, 39), (6, 50)] {
         let angle = drive.layout().track(TrackIndex::new(track)).angle;
         assert_eq!(angle, Angle::ZERO + Arc::from_parts(sector * sectors), "track {track}");

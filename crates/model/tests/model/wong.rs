@@ -1,11 +1,11 @@
 //! Realistic layouts: every drive that Wong measured, compared with a naive model that lists each track and each
 //! sector.
 
-use freeblock_model::profile::{Course, Order, Profile, SectorsPerTrack, SparingRegion, Turns, Zone};
+use freeblock_model::profile::{Course, Order, Profile, Revolutions, SectorsPerTrack, SparingRegion, Zone};
 use freeblock_model::wong::{DRIVES, Scale};
 use freeblock_model::{DriveModel, Layout, Location, builtin};
 use std::collections::BTreeMap;
-use units::{Angle, Arc, Cylinder, FULL_TURN, Head, Lbn, TrackIndex};
+use units::{Angle, Arc, Cylinder, FULL_REVOLUTION, Head, Lbn, TrackIndex};
 
 /// A track as the format defines it, without any arithmetic over repetitions.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -24,8 +24,8 @@ enum Step {
     Cylinder,
 }
 
-fn parts(turns: &Turns) -> u64 {
-    turns.angle().unwrap().parts()
+fn parts(revolutions: &Revolutions) -> u64 {
+    revolutions.angle().unwrap().parts()
 }
 
 /// Returns the tracks of a zone of cylinders or bands, in LBN order.
@@ -84,7 +84,7 @@ fn density(zone: &Zone, head: u16) -> u32 {
 fn list_zone(profile: &Profile, zone: &Zone) -> Vec<Listed> {
     let order = zone.order.unwrap_or(profile.layout.order);
     let mut angle = u128::from(parts(&zone.offset));
-    let turned = |angle: u128| Angle::from_parts((angle % u128::from(FULL_TURN)) as u64);
+    let turned = |angle: u128| Angle::from_parts((angle % u128::from(FULL_REVOLUTION)) as u64);
     if order == Order::Pattern {
         let name = zone.pattern.as_ref().unwrap();
         let pattern = profile.layout.patterns.iter().find(|p| p.name == *name).unwrap();
@@ -94,13 +94,13 @@ fn list_zone(profile: &Profile, zone: &Zone) -> Vec<Listed> {
             for run in &pattern.runs {
                 for i in 0..run.tracks {
                     let along = if run.outward { run.cylinder - i } else { run.cylinder + i };
-                    let turns =
+                    let revolutions =
                         angle + u128::from(parts(&run.offset)) + u128::from(i) * u128::from(parts(&run.skew));
                     tracks.push(Listed {
                         cylinder: base + along,
                         head: run.head,
                         sectors: run.sectors_per_track.unwrap_or_else(|| density(zone, run.head)),
-                        angle: turned(turns),
+                        angle: turned(revolutions),
                     });
                 }
             }
@@ -328,14 +328,14 @@ fn a_partial_last_track_and_the_next_zones_track_make_a_whole_one() {
 
 #[test]
 fn a_skew_that_drifts_goes_round_the_platter() {
-    let drifting = Turns::Fraction("1/16-0.000008".into());
-    assert_eq!(drifting.angle(), Angle::from_turns(0.0625 - 0.000008));
+    let drifting = Revolutions::Fraction("1/16-0.000008".into());
+    assert_eq!(drifting.angle(), Angle::from_revolutions(0.0625 - 0.000008));
     assert_eq!(
-        Turns::Fraction("3/29+0.5".into()).angle().unwrap(),
-        Turns::Fraction("3/29".into()).angle().unwrap() + Arc::from_parts(FULL_TURN / 2)
+        Revolutions::Fraction("3/29+0.5".into()).angle().unwrap(),
+        Revolutions::Fraction("3/29".into()).angle().unwrap() + Arc::from_parts(FULL_REVOLUTION / 2)
     );
     for wrong in ["1/16-", "1/16-x", "1/-16", "1/16+nan"] {
-        assert_eq!(Turns::Fraction(wrong.into()).angle(), None, "{wrong}");
+        assert_eq!(Revolutions::Fraction(wrong.into()).angle(), None, "{wrong}");
     }
 }
 

@@ -170,10 +170,11 @@ impl<'a> Recorder<'a> {
     fn repeat(&mut self, ahead: Ahead, last: &Entry) -> Result<Option<Ahead>, DeviceError> {
         let timed = self.device.execute_next(self.device.now(), last.op, last.range)?;
         Ok(timed.filter(|&timed| self.is_from_medium(timed)).map(|timed| {
-            let turn = f64::from_bits(self.journal.revolution);
+            let revolution = f64::from_bits(self.journal.revolution);
             let Ahead(late) = Ahead::between(last.done.timed.completed, ahead.in_journal(timed.completed));
-            let turns = if turn > 0.0 { (late as f64 / turn).round() * turn } else { 0.0 };
-            Ahead(ahead.0.saturating_add(turns.round() as i64))
+            let revolutions =
+                if revolution > 0.0 { (late as f64 / revolution).round() * revolution } else { 0.0 };
+            Ahead(ahead.0.saturating_add(revolutions.round() as i64))
         }))
     }
 
@@ -311,12 +312,12 @@ impl<'a> Recorder<'a> {
     /// Repeats some of the last reads of the record; returns the offset of the journal's clock to the device's with which
     /// the platter stands as if there had been no pause.
     fn resync(&mut self) -> Result<Ahead, ProbeError> {
-        let turn = f64::from_bits(self.journal.revolution);
+        let revolution = f64::from_bits(self.journal.revolution);
         let shows = |entry: &&Entry| self.shows_angle(entry);
         let reads: Vec<Entry> =
             self.journal.entries.iter().rev().filter(shows).take(RECENT_READS).copied().collect();
         let end = self.journal.entries.last().map_or(Instant::ZERO, |e| e.done.timed.completed);
-        let phase = |t: Instant| (t.as_nanos() as f64 / turn).rem_euclid(1.0);
+        let phase = |t: Instant| (t.as_nanos() as f64 / revolution).rem_euclid(1.0);
         // A drive that stayed on may have them in its buffer.
         let mut draw = Draw::new(self.journal.dice() ^ self.journal.commands());
         let elsewhere =
@@ -341,7 +342,7 @@ impl<'a> Recorder<'a> {
                 break;
             }
         }
-        let (offset, agree) = best_offset(&agreeing, turn);
+        let (offset, agree) = best_offset(&agreeing, revolution);
         if agreeing.is_empty() || agree * 5 < agreeing.len() * 3 {
             return Err(StateError::Other {
                 problem: format!(
@@ -352,7 +353,7 @@ impl<'a> Recorder<'a> {
             .into());
         }
         let behind = end.as_nanos().saturating_sub(self.device.now().as_nanos());
-        Ok(Ahead(((behind as f64 / turn).ceil() * turn + offset * turn).round() as i64))
+        Ok(Ahead(((behind as f64 / revolution).ceil() * revolution + offset * revolution).round() as i64))
     }
 }
 
@@ -389,15 +390,15 @@ fn repeated(device: &mut dyn Device, range: LbnRange) -> Result<Option<Timed>, D
 
 /// Returns the offset of phases on which most reads agree, at the last of them, and their number; the speed of the spindle
 /// may have changed since.
-fn best_offset(repeated: &[(Instant, f64)], turn: f64) -> (f64, usize) {
+fn best_offset(repeated: &[(Instant, f64)], revolution: f64) -> (f64, usize) {
     let wrapped = |a: f64| (a + 0.5).rem_euclid(1.0) - 0.5;
     let Some(&(last, _)) = repeated.last() else { return (0.0, 0) };
     let mut best = (0.0, 0, f64::MAX);
     for step in -SPEEDS_PER_SIDE..=SPEEDS_PER_SIDE {
         let slower = MOST_SLOWER * f64::from(step) / f64::from(SPEEDS_PER_SIDE);
         let at_last = |&(at, offset): &(Instant, f64)| {
-            let turns = last.saturating_since(at).as_nanos() as f64 / turn;
-            (offset + slower * turns).rem_euclid(1.0)
+            let revolutions = last.saturating_since(at).as_nanos() as f64 / revolution;
+            (offset + slower * revolutions).rem_euclid(1.0)
         };
         for one in repeated {
             let middle = at_last(one);

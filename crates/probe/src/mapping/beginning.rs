@@ -3,7 +3,7 @@
 use super::Mapper;
 use super::event::MOST_SLIPPED;
 use crate::error::ProbeError;
-use crate::turns::{frac, wrap};
+use crate::revolutions::{frac, wrap};
 use crate::zone::{Level, Region, Shift, Zone};
 
 /// Distances from a zone's first LBN over which its density is measured.

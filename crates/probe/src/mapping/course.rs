@@ -4,7 +4,7 @@ use super::event::Event;
 use super::{Mapper, TIME_SHARE_MAX};
 use crate::error::ProbeError;
 use crate::fit::Fit;
-use crate::turns::wrap;
+use crate::revolutions::wrap;
 use crate::zone::{Shift, Zone};
 
 /// The tracks that are all measured while only one skew of a zone is known: more than a cylinder has.

@@ -7,7 +7,7 @@
 use super::{GOOD_ENOUGH, Mapper, TIME_SHARE_MAX};
 use crate::error::ProbeError;
 use crate::fit::Fit;
-use crate::turns::wrap;
+use crate::revolutions::wrap;
 use crate::zone::{Cycle, Level, Slot, Zone};
 
 /// The most tracks of a zone that may be a part of a cycle: adjacent heads may have the same density.

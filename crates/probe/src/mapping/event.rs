@@ -2,7 +2,7 @@
 
 use super::Mapper;
 use crate::error::ProbeError;
-use crate::turns::wrap;
+use crate::revolutions::wrap;
 use crate::zone::{Level, Shift, Zone};
 
 /// The longest run of sectors that counts as one slip.
@@ -74,7 +74,7 @@ impl Mapper<'_, '_> {
         error: f64,
     ) -> Result<Option<u64>, ProbeError> {
         let n = zone.sectors;
-        let sectors = |turns: f64| turns * n as f64;
+        let sectors = |revolutions: f64| revolutions * n as f64;
         if n < 16 || sectors(error).abs() > 2.5 || off + n >= zone.end {
             return Ok(None);
         }

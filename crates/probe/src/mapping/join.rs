@@ -2,7 +2,7 @@
 
 use super::Mapper;
 use crate::error::ProbeError;
-use crate::turns::wrap;
+use crate::revolutions::wrap;
 use crate::zone::{Level, Region, Zone};
 
 /// The number of spares below which they may be slips, if sectors cannot be distinguished.

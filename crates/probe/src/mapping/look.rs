@@ -2,7 +2,7 @@
 
 use super::Mapper;
 use crate::error::ProbeError;
-use crate::turns::{frac, median, wrap};
+use crate::revolutions::{frac, median, wrap};
 use crate::zone::Zone;
 
 /// The most readings of one prediction.

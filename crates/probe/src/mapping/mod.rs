@@ -128,14 +128,14 @@ impl<'m, 'a> Mapper<'m, 'a> {
 
     /// Returns the tolerance of an angle on a track of this many sectors.
     fn tolerance(&self, sectors: u64) -> f64 {
-        let turn = self.meter.revolution();
+        let revolution = self.meter.revolution();
         if !self.meter.is_noisy() {
             // A nanosecond of the clock, and accumulated rounding.
-            6.0 / turn + 2e-5
+            6.0 / revolution + 2e-5
         } else if self.tells_sectors(sectors) {
-            f64::min(0.5 / sectors as f64, GOOD_ENOUGH / turn)
+            f64::min(0.5 / sectors as f64, GOOD_ENOUGH / revolution)
         } else {
-            f64::max(3.5 * self.spread, GOOD_ENOUGH / turn)
+            f64::max(3.5 * self.spread, GOOD_ENOUGH / revolution)
         }
     }
 

@@ -7,7 +7,7 @@
 use super::Mapper;
 use super::cycle::Track;
 use crate::error::ProbeError;
-use crate::turns::{frac, wrap};
+use crate::revolutions::{frac, wrap};
 use crate::zone::Zone;
 
 /// The most sectors by which a track differs from the one before.

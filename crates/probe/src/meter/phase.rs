@@ -89,7 +89,7 @@ impl Meter<'_> {
         }
         // The median of a normal error is two thirds of its standard deviation. The resolution of the clock
         // is a lower bound.
-        self.reading_spread = f64::max(crate::turns::median(&mut errors) / 0.67, clock);
+        self.reading_spread = f64::max(crate::revolutions::median(&mut errors) / 0.67, clock);
         let every = FOLLOW_EVERY.as_nanos() as f64;
         self.spread = spread_where_followed(self.reading_spread, every, self.revolution());
         self.recorder.set_revolution(self.platter.revolution);
@@ -122,7 +122,7 @@ impl Meter<'_> {
     /// Follows the spindle by an anchor that was just read. Returns the error of the predicted angle, in
     /// revolutions.
     fn follow_anchor(&mut self, visit: Visit) -> Option<f64> {
-        let angle = self.turns_at(visit.at);
+        let angle = self.revolutions_at(visit.at);
         let anchor = self.anchors.get_mut(visit.anchor)?;
         if anchor.readings == 0.0 {
             anchor.angle = angle;

@@ -6,7 +6,7 @@
 //! earlier angles.
 
 use crate::platter::{OUTLIER, SPEED_AT_FIRST, WANDER_PER_S};
-use crate::turns::{frac, median, wrap};
+use crate::revolutions::{frac, median, wrap};
 use units::Instant;
 
 /// A reading of an anchor: its index, and the instant of its end.
@@ -52,8 +52,8 @@ pub(super) fn angles(
     let mut joint = Joint::new(revolution, spread);
     let mut place = vec![None; anchors];
     for visit in visits {
-        let turns = visit.at.saturating_since(from).as_nanos() as f64 / revolution;
-        joint.turn_to(turns);
+        let revolutions = visit.at.saturating_since(from).as_nanos() as f64 / revolution;
+        joint.rotate_to(revolutions);
         match place.get_mut(visit.anchor) {
             Some(place @ None) => *place = Some(joint.begin()),
             Some(Some(place)) => joint.again(*place),
@@ -74,7 +74,7 @@ struct Joint {
     /// A row for each unknown.
     covariance: Vec<Vec<f64>>,
     /// The revolutions from the start to the instant of phase and speed.
-    turns: f64,
+    revolutions: f64,
     /// The variance that the relative speed gains in one revolution.
     wander: f64,
     /// The variance of one reading.
@@ -89,7 +89,7 @@ impl Joint {
             // Angles are relative to the platter's first one.
             state: vec![0.0, 0.0],
             covariance: vec![vec![0.0, 0.0], vec![0.0, SPEED_AT_FIRST * SPEED_AT_FIRST]],
-            turns: 0.0,
+            revolutions: 0.0,
             wander: WANDER_PER_S * revolution / 1e9,
             noise: spread * spread,
             lost: 0,
@@ -101,9 +101,9 @@ impl Joint {
     }
 
     /// Predicts phase and speed for a later instant.
-    fn turn_to(&mut self, turns: f64) {
-        let by = turns - self.turns;
-        self.turns = turns;
+    fn rotate_to(&mut self, revolutions: f64) {
+        let by = revolutions - self.revolutions;
+        self.revolutions = revolutions;
         if let [phase, speed, ..] = self.state.as_mut_slice() {
             *phase += by * *speed;
         }
@@ -140,14 +140,14 @@ impl Joint {
         }
         row.push(variance + self.noise);
         self.covariance.push(row);
-        self.state.push(self.turns + phase);
+        self.state.push(self.revolutions + phase);
         self.state.len() - 1
     }
 
     /// Corrects all unknowns by another reading of the anchor at `place`.
     fn again(&mut self, place: usize) {
         let (Some(&phase), Some(&angle)) = (self.state.first(), self.state.get(place)) else { return };
-        let error = wrap(self.turns + phase - angle);
+        let error = wrap(self.revolutions + phase - angle);
         // How each unknown goes with the angle less the phase.
         let (Some(of_angle), Some(of_phase)) = (self.covariance.get(place), self.covariance.first()) else {
             return;

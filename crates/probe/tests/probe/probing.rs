@@ -372,7 +372,7 @@ fn a_drive_swapped_for_another_is_refused_by_name() {
     let state = begun(Emulated::new(&truth), 3_000);
     let mut other = truth.clone();
     // It has the same size and speed, and other skews.
-    other.layout.zones[0].track_skew = model::profile::Turns::Decimal(0.21);
+    other.layout.zones[0].track_skew = model::profile::Revolutions::Decimal(0.21);
     let error = resumed(&state, &mut Emulated::new(&other)).unwrap_err().to_string();
     assert!(error.contains("another drive"), "{error}");
     let noisy = resumed(&state, &mut Emulated::noisy(&other, 2)).unwrap_err().to_string();

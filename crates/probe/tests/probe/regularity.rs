@@ -3,7 +3,7 @@
 
 use crate::common::{self, Emulated, finding};
 use drive::Behaviour;
-use model::profile::{Profile, SectorsPerTrack, Turns};
+use model::profile::{Profile, Revolutions, SectorsPerTrack};
 use probe::{DeviceError, Options, Outcome, Probe, Unsure};
 use std::ops::{ControlFlow, Range};
 use units::{LbnRange, Op};
@@ -24,7 +24,7 @@ fn regular() -> Profile {
     zone.last_cylinder = CYLINDERS - 1;
     assert_eq!(zone.sectors_per_track, SectorsPerTrack::Same(SECTORS));
     assert_eq!(u32::from(truth.heads), HEADS);
-    let of = |sectors| Turns::of_sectors(sectors, SECTORS);
+    let of = |sectors| Revolutions::of_sectors(sectors, SECTORS);
     assert_eq!((&zone.track_skew, &zone.cylinder_skew), (&of(SKEWS.0), &of(SKEWS.1)));
     truth
 }
@@ -40,7 +40,7 @@ fn broken(cylinders: Range<u32>, off: i64, sectors: u32) -> Profile {
         zone.sectors_per_track = SectorsPerTrack::Same(sectors);
         let a_cylinder = i64::from(HEADS - 1) * SKEWS.0 + SKEWS.1;
         let place = i64::from(cylinders.start) * a_cylinder + off;
-        zone.offset = Turns::of_sectors(place.rem_euclid(i64::from(SECTORS)), SECTORS);
+        zone.offset = Revolutions::of_sectors(place.rem_euclid(i64::from(SECTORS)), SECTORS);
         zone
     };
     truth.layout.zones = vec![

@@ -69,7 +69,7 @@ struct Twin {
     takes_two: bool,
     now: Instant,
     /// The revolution time, ns, from the state file.
-    turn: f64,
+    revolution: f64,
     /// When the last read of each repeated single sector ended.
     ended: BTreeMap<Lbn, Instant>,
     repeated: usize,
@@ -90,7 +90,7 @@ impl Twin {
             takes_two: device.takes_two(),
             now: calls[..done].iter().flatten().map(|call| call.1.completed).max().unwrap(),
             // After the first bytes, the capacity, the sectors' size and the seed.
-            turn: f64::from_bits(u64::from_le_bytes(state[32..40].try_into().unwrap())),
+            revolution: f64::from_bits(u64::from_le_bytes(state[32..40].try_into().unwrap())),
             ended: late(&calls[..done]).collect(),
             repeated: 0,
             rest: calls[done..].to_vec().into(),
@@ -99,12 +99,12 @@ impl Twin {
 
     /// Returns an instant whole revolutions after `instant`, to a part of a nanosecond, and after now.
     fn later(&self, instant: Instant) -> Instant {
-        let least = (self.now.as_nanos() + 20_000_000 - instant.as_nanos()) as f64 / self.turn;
-        let turns = (least.ceil() as u64..)
-            .map(|turns| turns as f64 * self.turn)
+        let least = (self.now.as_nanos() + 20_000_000 - instant.as_nanos()) as f64 / self.revolution;
+        let revolutions = (least.ceil() as u64..)
+            .map(|revolutions| revolutions as f64 * self.revolution)
             .find(|ns| (0.05..0.4).contains(&ns.fract()))
             .unwrap();
-        Instant::from_nanos(instant.as_nanos() + turns as u64)
+        Instant::from_nanos(instant.as_nanos() + revolutions as u64)
     }
 
     fn next<const N: usize>(&mut self, wanted: [(Op, LbnRange); N]) -> [Timed; N] {

@@ -1,6 +1,6 @@
 //! The next work of the head: a foreground request with detours in its gaps, or background work in idle time.
 
-use super::under_way::{Approach, Job, JobWork, UnderWay, Visit, pass, turn};
+use super::under_way::{Approach, Job, JobWork, UnderWay, Visit, pass, revolution};
 use super::{Access, Core, Purpose, Sessions as _, Sharing};
 use crate::background::{Buffers, Focus, WalkStart};
 use crate::foreground::{Pending, Request};
@@ -418,9 +418,9 @@ impl Core {
     /// passes whole, so that the block under the head on arrival passes whole at the end, and no second visit is needed. If
     /// that block is the only one, the window starts half a revolution later: otherwise the head, waking after whole
     /// revolutions, would always meet it there.
-    pub(super) fn whole_turn(&self, track: &TrackRef<'_>, ready: Instant, op: Op) -> (u32, u32) {
+    pub(super) fn whole_revolution(&self, track: &TrackRef<'_>, ready: Instant, op: Op) -> (u32, u32) {
         let sectors = track.track().sectors;
-        let (first, count) = track.track().passing(self.drive.rpm(), ready, ready + turn(&self.drive));
+        let (first, count) = track.track().passing(self.drive.rpm(), ready, ready + revolution(&self.drive));
         let mut begin = None;
         self.background.items(track, (first, count), op, |_, _, _, passing| {
             begin = Some(begin.map_or(passing, |begin: u32| begin.min(passing)));
@@ -444,7 +444,7 @@ impl Core {
         for &op in ops {
             let ready = now + drive.move_time(self.position, there.into(), op);
             let window = if self.in_drive {
-                self.whole_turn(&drive.layout().track_ref(track), ready, op)
+                self.whole_revolution(&drive.layout().track_ref(track), ready, op)
             } else {
                 self.straight_idle_window(track, op)
             };

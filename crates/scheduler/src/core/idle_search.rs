@@ -154,7 +154,7 @@ impl Core {
         for track in drive.layout().tracks_on(cylinder) {
             for op in [Op::Write, Op::Read].into_iter().filter(|op| self.background.has(*op)) {
                 let ready = now + drive.move_time(self.position, (*track.track()).into(), op);
-                let score = self.background.score(&track, self.whole_turn(&track, ready, op), op);
+                let score = self.background.score(&track, self.whole_revolution(&track, ready, op), op);
                 if score > best.map_or(0, |b| b.0) {
                     best = Some((score, track.index(), op));
                 }

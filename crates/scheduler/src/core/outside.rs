@@ -10,7 +10,7 @@ mod again;
 mod answers;
 mod arrivals;
 mod bad_sectors;
-mod bought;
+mod client_harm;
 mod clock;
 mod command;
 mod config;
@@ -19,7 +19,6 @@ mod correct;
 mod course;
 mod decide;
 mod drive;
-mod felt;
 mod fit;
 mod forecast;
 mod guard;
@@ -38,9 +37,10 @@ mod rest;
 mod sequences;
 mod shared;
 mod speed;
+mod spent;
+mod status;
 mod stream;
 mod through;
-mod told;
 
 pub use adopt::AdoptError;
 use alloc::boxed::Box;
@@ -59,12 +59,11 @@ use crate::foreground::{Pending, Request};
 use again::Again;
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::sync::Arc;
-use bought::Price;
+use client_harm::{ClientHarm, Waiting};
 use clock::Clock;
 use command::{Order, Passed, Work};
 use control::Control;
 use correct::Correction;
-use felt::{Felt, Waiting};
 use forecast::{Forecast, HeldBack, Late, Plain, Source, Standing};
 use guard::Guard;
 use harm::Cost;
@@ -79,6 +78,7 @@ use record::{Came, Observation};
 use reported::Report;
 use sequences::Sequences;
 use shared::Shared;
+use spent::Price;
 use stream::Streams;
 use through::Through;
 use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId, TrackIndex};
@@ -182,7 +182,7 @@ pub(super) struct Outside {
     /// Requests whose gaps are unused as a control.
     control: Control,
     guard: Guard,
-    felt: Felt,
+    client_harm: ClientHarm,
     shared: Shared,
     /// Sectors that failed: a command that passes over one would fail.
     known_bad: BTreeSet<Lbn>,
@@ -212,7 +212,7 @@ impl Outside {
             idle_failed: false,
             worst: 0,
             idle_heard: Instant::ZERO,
-            clock: Clock::new(super::under_way::turn(drive)),
+            clock: Clock::new(super::under_way::revolution(drive)),
             known: false,
             agreeing: 0,
             disagreeing: 0,
@@ -246,7 +246,7 @@ impl Outside {
             correction: Correction::new(drive, &config.overheads),
             control: Control::default(),
             guard: Guard::new(),
-            felt: Felt::default(),
+            client_harm: ClientHarm::default(),
             shared: Shared::default(),
             known_bad: BTreeSet::new(),
             price: Price::of_track(drive.layout().track(TrackIndex::new(0)).sectors),
@@ -278,10 +278,11 @@ impl Outside {
         if !self.known {
             return Some(Caution::Unsynchronised);
         }
-        let turn = self.clock.turn();
-        let risk = self.felt.at_risk(turn.max(self.worst));
+        let revolution = self.clock.revolution();
+        let risk = self.client_harm.at_risk(revolution.max(self.worst));
         // Few requests arrive while a revolution is lost; many may arrive while a drive retries a sector.
-        let meanwhile = if self.worst > turn { self.felt.at_risk_meanwhile(self.worst) } else { 0 };
+        let meanwhile =
+            if self.worst > revolution { self.client_harm.at_risk_meanwhile(self.worst) } else { 0 };
         self.detour_bound().and_then(|bound| self.guard.caution(bound, risk.saturating_add(meanwhile)))
     }
 
@@ -432,7 +433,7 @@ impl Core {
             outside.base = Standing { free: now, ready: now, ..after };
             self.account_idle_unforeseen(outside, &order, begun);
             if let Work::Foreground { job, .. } = &order.work {
-                self.felt(outside, now, job, now.saturating_since(begun), Late::default());
+                self.charge_clients(outside, now, job, now.saturating_since(begun), Late::default());
                 outside.heard_at = now;
             }
             self.audit(outside, &order, outcome);
@@ -442,24 +443,24 @@ impl Core {
         if order.passed == Some(Passed::BesideOthers) {
             return self.passed_done(outside, order, (begun, outcome));
         }
-        let mut in_turn = place == 0;
-        if order.in_any_order && !in_turn {
+        let mut is_next = place == 0;
+        if order.in_any_order && !is_next {
             // The drive chose it first: predicted in that order, it shows how accurate the predictions are.
             order.forecast = outside.follow(&drive, &outside.base, &order).0;
-            in_turn = true;
+            is_next = true;
         }
-        let followed = outside.came_from_buffer(&drive, (now, begun), &mut order, in_turn);
+        let followed = outside.came_from_buffer(&drive, (now, begun), &mut order, is_next);
         let buffered = followed.hit;
         // A write that is reported from the buffer shows at most the end of the write before it.
         let mut report = None;
         let mut seen = if buffered {
-            Observation { error: 0, turns: 0, explained: true, foreseen: true }
+            Observation { error: 0, revolutions: 0, explained: true, foreseen: true }
         } else if outside.reports(order.command.op) {
-            let Report { seen, before } = outside.reported(&drive, now, &order, in_turn);
+            let Report { seen, before } = outside.reported(&drive, now, &order, is_next);
             report = before;
             seen
         } else {
-            outside.resync(&drive, now, &order, in_turn)
+            outside.resync(&drive, now, &order, is_next)
         };
         seen.foreseen &= !order.overtaken || order.in_any_order;
         let foreseen = order.forecast;
@@ -471,21 +472,21 @@ impl Core {
         seen.foreseen &= medium || seen.error.abs() <= waited / ERROR_CHANCE_DIVISOR;
         // A zero-latency drive that arrives late at a long read transfers its tail first and finishes less than one
         // revolution late.
-        let in_two = !seen.explained && (1..outside.clock.turn()).contains(&seen.error);
-        let late = seen.explained && seen.turns > 0 || in_two;
+        let in_two = !seen.explained && (1..outside.clock.revolution()).contains(&seen.error);
+        let late = seen.explained && seen.revolutions > 0 || in_two;
         let came = medium.then(|| foreseen.approach()).map(|(way, slack)| Came { way, slack, late });
         if let Some(before) = report {
             outside.foreseen_or_not(&seen, before);
         } else if !(streamed || outside.reports(order.command.op)) {
             outside.foreseen_or_not(&seen, came);
-            outside.learned.note(order.neighbour, seen.turns > 0 || !seen.explained && seen.error > 0);
+            outside.learned.note(order.neighbour, seen.revolutions > 0 || !seen.explained && seen.error > 0);
             if let Work::Foreground { plain, .. } = &order.work
                 && plain.is_none_or(|plain| plain.detour == 0)
                 && outside.foresees()
                 && outside.agreeing > 1
             {
-                let turn = super::under_way::turn(&self.drive);
-                outside.control.note(turn, order.command.op, &foreseen, &seen);
+                let revolution = super::under_way::revolution(&self.drive);
+                outside.control.note(revolution, order.command.op, &foreseen, &seen);
             }
             if outside.config.correct_moves {
                 self.correct_moves(outside, &order, &seen);
@@ -497,11 +498,12 @@ impl Core {
         let error = if followed.on_the_way { seen.error.max(0) } else { seen.error };
         self.account_idle_seen(outside, &order, &Observation { error, ..seen });
         let drive = Arc::clone(&self.drive);
-        let turn = super::under_way::turn(&drive);
+        let revolution = super::under_way::revolution(&drive);
         let overlap = outside.config.overheads.overlap;
         // On an unpredictable drive the measured time counts.
         let time = if seen.explained && outside.foresees() && medium && !streamed {
-            foreseen.end.saturating_since(foreseen.service) + turn * seen.turns.clamp(0, 100).unsigned_abs()
+            foreseen.end.saturating_since(foreseen.service)
+                + revolution * seen.revolutions.clamp(0, 100).unsigned_abs()
         } else {
             now.saturating_since(begun)
         };
@@ -514,8 +516,9 @@ impl Core {
                 let reported = outside.reports(order.command.op);
                 let plain = plain.map(|plain| Plain { failed: plain.failed || failed, ..plain });
                 let merged = foreground.is_some_and(|asked| range.len() > asked.len());
-                let late = plain
-                    .map_or(Late::default(), |plain| plain.late(&foreseen, &seen, (turn, overlap), merged));
+                let late = plain.map_or(Late::default(), |plain| {
+                    plain.late(&foreseen, &seen, (revolution, overlap), merged)
+                });
                 if plain.is_some_and(|plain| plain.failed) {
                     outside.worst = outside.worst.max(late.head);
                 }
@@ -524,14 +527,14 @@ impl Core {
                 let late = Late { head: late.head + detours, ..late };
                 if self.config.idle.is_some() {
                     self.idle.head.late_by(idle);
-                    outside.felt.after_idle(idle);
+                    outside.client_harm.after_idle(idle);
                 }
-                let client = self.felt(outside, now, job, at_head, late);
+                let client = self.charge_clients(outside, now, job, at_head, late);
                 outside.written = if reported { outside.base.free } else { Instant::ZERO };
-                let felt = guard::Lateness { client, head: late.head };
-                let bought = plain.map_or(Duration::ZERO, |plain| plain.bought);
-                outside.guard.had(order.command.useful, bought);
-                outside.guard.account(time, now.saturating_since(job.pending.arrived), felt, left);
+                let client_harm = guard::Lateness { client, head: late.head };
+                let spent = plain.map_or(Duration::ZERO, |plain| plain.spent);
+                outside.guard.had(order.command.useful, spent);
+                outside.guard.account(time, now.saturating_since(job.pending.arrived), client_harm, left);
                 outside.on_bus = late.bus;
                 (outside.heard_foreground, outside.heard_at) = (outside.clock.platter(now), now);
                 outside.foresee_plain(&drive);
@@ -578,19 +581,26 @@ impl Core {
 
     /// Records a finished request that used the head for `time` and was `late` for detours. Charges the clients' delay by
     /// idle time to its estimate, and returns the delay by detours in ns.
-    fn felt(&mut self, outside: &mut Outside, now: Instant, job: &Job, time: Duration, late: Late) -> i64 {
+    fn charge_clients(
+        &mut self,
+        outside: &mut Outside,
+        now: Instant,
+        job: &Job,
+        time: Duration,
+        late: Late,
+    ) -> i64 {
         let commanded = outside.foreground_commands();
         let all = self.pool.iter().chain(commanded).chain([&job.pending]);
         let mut waiting = Waiting::of(all, outside.heard_at);
         waiting.to_write = outside.buffered;
         if outside.written != Instant::ZERO && outside.written <= outside.clock.platter(waiting.since) {
-            outside.felt.nobody_waits();
+            outside.client_harm.nobody_waits();
         }
         let mut time = Some(time);
         if let Some(idle) = self.config.idle.filter(|_| !outside.foresees()) {
             // By then the drive has written everything that it may have cached.
             if waiting.since >= outside.heard_at + idle.threshold {
-                outside.felt.nobody_waits();
+                outside.client_harm.nobody_waits();
             }
             let op = job.pending.request.op;
             waiting.to_write |= op.is_write();
@@ -598,10 +608,10 @@ impl Core {
         }
         let waited =
             time.map_or(Duration::MAX, |time| now.saturating_since(waiting.since).saturating_sub(time));
-        let [detours, idle] = outside.felt.done(now, late, waiting, waited);
+        let [detours, idle] = outside.client_harm.done(now, late, waiting, waited);
         if self.config.idle.is_some() {
-            self.idle.felt.foreground += now.saturating_since(job.pending.arrived);
-            self.idle.felt.late_by(idle);
+            self.idle.client_harm.foreground += now.saturating_since(job.pending.arrived);
+            self.idle.client_harm.late_by(idle);
         }
         detours
     }

@@ -3,7 +3,7 @@
 use crate::foreground::Pending;
 use alloc::vec::Vec;
 use model::{DriveModel, Piece, Position, Track};
-use units::{Arc as Rotation, Duration, FULL_TURN, Instant, LbnRange, Op, RequestId, TrackIndex};
+use units::{Arc as Rotation, Duration, FULL_REVOLUTION, Instant, LbnRange, Op, RequestId, TrackIndex};
 
 /// The work that the host carries out.
 #[derive(Clone, Debug)]
@@ -106,11 +106,11 @@ impl Approach {
         let arrive = (at + drive.move_time(from, track.into(), op)).max(earliest);
         let wait = rpm.earliest_angle(arrive).until(track.sector_angle(piece.sector));
         let span = track.arc(piece.sector, piece.len);
-        let passed = Rotation::from_parts(FULL_TURN) - wait;
+        let passed = Rotation::from_parts(FULL_REVOLUTION) - wait;
         // The sectors of the piece that have passed at the arrival, the one under the head included.
         let missed = (drive.zero_latency(op) && passed < span).then(|| {
             let from = track.boundary(piece.sector) + passed;
-            (from.parts() * u64::from(track.sectors)).div_ceil(FULL_TURN) as u32 - piece.sector
+            (from.parts() * u64::from(track.sectors)).div_ceil(FULL_REVOLUTION) as u32 - piece.sector
         });
         Self { track, arrive, wait, span, missed: missed.filter(|missed| *missed < piece.len) }
     }
@@ -130,7 +130,7 @@ impl Approach {
 
     /// Returns when the tail, which passes first, is done.
     pub fn rear_end(&self, drive: &DriveModel) -> Instant {
-        let passed = Rotation::from_parts(FULL_TURN) - self.wait;
+        let passed = Rotation::from_parts(FULL_REVOLUTION) - self.wait;
         self.arrive + drive.rpm().time_within(self.span - passed)
     }
 
@@ -186,6 +186,6 @@ pub(super) fn pass(
 }
 
 /// Returns the time of a revolution, rounded up.
-pub(super) fn turn(drive: &DriveModel) -> Duration {
-    drive.rpm().time_within(Rotation::TURN)
+pub(super) fn revolution(drive: &DriveModel) -> Duration {
+    drive.rpm().time_within(Rotation::REVOLUTION)
 }

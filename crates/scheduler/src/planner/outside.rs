@@ -4,7 +4,7 @@
 //! together with the foreground request, by a lower first LBN and a larger count.
 
 use super::terms::{Neighbour, Terms};
-use super::{Detour, Gap, MOST_STOPS, Passing, Search, Stop, last_turn};
+use super::{Detour, Gap, MOST_STOPS, Passing, Search, Stop, last_revolution};
 use crate::bounds::LOOKUPS_PER_TRACK;
 use alloc::vec::Vec;
 use model::{Position, TrackRef};
@@ -57,7 +57,7 @@ impl Search<'_> {
         let last = last_end.get().checked_sub(1).and_then(|lbn| layout.locate(Lbn::new(lbn)));
         let behind = last.filter(|at| at.track == source.index());
         let behind = behind.map(|at| (at.sector + 1) % source.track().sectors);
-        let from = last_turn(self.drive, begin, until);
+        let from = last_revolution(self.drive, begin, until);
         let (first, count) = source.track().passing(self.drive.rpm(), from, until);
         // Two windows, ahead of the last command and behind it: the forbidden sectors are cut off at either end.
         let (mut begin, mut end, mut seen) = (from, until, 0);
@@ -99,7 +99,7 @@ impl Search<'_> {
         if arrive >= until || terms.second(op) > deadline {
             return;
         }
-        let arrive = last_turn(self.drive, arrive, until);
+        let arrive = last_revolution(self.drive, arrive, until);
         let (first, count) = track.track().passing(self.drive.rpm(), arrive, until);
         if u64::from(count) * self.tally.depth <= self.tally.best.score {
             return;
@@ -152,7 +152,7 @@ impl Search<'_> {
                 }
             }
             (2, [far, near]) if work == op && allows(true) && adjoins(near) => {
-                match self.in_turn(track, across(op), [far, near], true) {
+                match self.both_sides(track, across(op), [far, near], true) {
                     Some(stops) => (stops, true),
                     None => (none, false),
                 }
@@ -160,7 +160,7 @@ impl Search<'_> {
             (2, [far, near]) if work != op => {
                 if allows(false)
                     && (terms.allows)(across(work))
-                    && let Some(stops) = self.in_turn(track, across(work), [far, near], false)
+                    && let Some(stops) = self.both_sides(track, across(work), [far, near], false)
                 {
                     return (stops, false);
                 }
@@ -178,7 +178,7 @@ impl Search<'_> {
     /// Returns two commands on both sides of a track's end. The sectors that must pass between them are left out of the one
     /// with fewer wanted sectors: if it were always the second, the first sectors of every track would remain at the end of
     /// a scan.
-    fn in_turn(
+    fn both_sides(
         &self,
         track: &TrackRef<'_>,
         across: Neighbour,
@@ -251,8 +251,8 @@ impl Search<'_> {
             return;
         }
         let first = track.passing(rpm, window.0, window.1);
-        let turn_before = last_turn(self.drive, Instant::ZERO, deadline);
-        let second = destination.passing(rpm, arrive.max(turn_before), deadline);
+        let revolution_before = last_revolution(self.drive, Instant::ZERO, deadline);
+        let second = destination.passing(rpm, arrive.max(revolution_before), deadline);
         // Without neighbours there, only sectors before the request on this side of the track's end.
         let backward =
             (terms.allows)(Neighbour { first: work, second: work, backward: true, touching: false });
@@ -282,7 +282,7 @@ impl Search<'_> {
             if arrive >= deadline {
                 break;
             }
-            let window = destination.passing(rpm, arrive.max(turn_before), deadline);
+            let window = destination.passing(rpm, arrive.max(revolution_before), deadline);
             let missed = second.1.saturating_sub(window.1);
             while let Some(&(_, sectors)) = on_destination.get(lost).filter(|i| i.0 < missed) {
                 remaining -= u64::from(sectors);
@@ -321,7 +321,7 @@ impl Search<'_> {
         if arrive >= deadline {
             return;
         }
-        let from = last_turn(self.drive, arrive, deadline);
+        let from = last_revolution(self.drive, arrive, deadline);
         let (_, count) = track.track().passing(self.drive.rpm(), from, deadline);
         // Backward from the request while the LBNs are consecutive, on this side of the track's end.
         let (mut begin, mut next) = (sector, None);
@@ -394,7 +394,7 @@ impl Search<'_> {
         (from, until): (Instant, Instant),
         terms: &Terms<'_>,
     ) -> (u64, [Option<Stop>; 2]) {
-        let from = last_turn(self.drive, from, until);
+        let from = last_revolution(self.drive, from, until);
         let window = track.track().passing(self.drive.rpm(), from, until);
         if u64::from(window.1) * self.tally.depth <= self.tally.best.score {
             self.tally.spend(1);
@@ -436,7 +436,7 @@ impl Search<'_> {
         if found == 2
             && both > best.0
             && (terms.allows)(across)
-            && let Some(stops) = self.in_turn(track, across, parts, false)
+            && let Some(stops) = self.both_sides(track, across, parts, false)
         {
             let both = self.score_of(&stops, false);
             if both > best.0 {

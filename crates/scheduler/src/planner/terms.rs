@@ -1,7 +1,7 @@
 //! The rules and the costs of commands for a detour: the search's knowledge of the drive's interface.
 
 use model::{DriveModel, TrackRef};
-use units::{Duration, FULL_TURN, Instant, Lbn, Op, TrackIndex};
+use units::{Duration, FULL_REVOLUTION, Instant, Lbn, Op, TrackIndex};
 
 /// Two consecutive commands on one track, as the drive sees them. A drive may take them for the beginning of a sequence and
 /// read ahead before it starts any other command (FAST'02, section 4.3).
@@ -94,7 +94,7 @@ impl Terms<'_> {
             return 0;
         }
         let sectors = track.track().sectors;
-        (drive.rpm().arc_in(lost).parts() * u64::from(sectors) / FULL_TURN + 1) as u32
+        (drive.rpm().arc_in(lost).parts() * u64::from(sectors) / FULL_REVOLUTION + 1) as u32
     }
 
     /// Returns the least cost of a detour with a command of its own, besides bare seeks.

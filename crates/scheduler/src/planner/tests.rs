@@ -125,8 +125,8 @@ fn naive_pass(
 }
 
 /// Returns when a track's sectors begin to count if the head leaves it at `until`: one revolution shows all of them.
-fn last_turn(drive: &DriveModel, from: Instant, until: Instant) -> Instant {
-    from.max(until.checked_sub(drive.rpm().time_within(units::Arc::TURN)).unwrap_or_default())
+fn last_revolution(drive: &DriveModel, from: Instant, until: Instant) -> Instant {
+    from.max(until.checked_sub(drive.rpm().time_within(units::Arc::REVOLUTION)).unwrap_or_default())
 }
 
 /// Returns the most wanted sectors on any single track, or on the source track and then the destination track.
@@ -141,7 +141,7 @@ fn naive_best(world: &World, gap: &Gap) -> u64 {
         let back = drive.move_time(track.into(), destination.into(), gap.op);
         let fits = |end: Instant| end + back <= gap.deadline;
         let Some(leave) = gap.deadline.checked_sub(back) else { continue };
-        let arrive = last_turn(drive, arrive, leave);
+        let arrive = last_revolution(drive, arrive, leave);
         let sum: u64 = naive_pieces(layout, &world.wanted, index)
             .iter()
             .filter(|p| fits(naive_pass(drive, &track, arrive, p.first, p.sectors).1))
@@ -166,7 +166,7 @@ fn naive_best(world: &World, gap: &Gap) -> u64 {
         passes(source, gap.at).into_iter().filter(|p| p.1 + back <= gap.deadline).collect();
     for &(_, leave, _) in &on_source {
         let gained: u64 = on_source.iter().filter(|p| p.1 <= leave).map(|p| p.2).sum();
-        let there = last_turn(drive, leave + crossing, gap.deadline);
+        let there = last_revolution(drive, leave + crossing, gap.deadline);
         let rest: u64 =
             passes(gap.destination, there).iter().filter(|p| p.1 <= gap.deadline).map(|p| p.2).sum();
         if there <= gap.deadline {

@@ -310,10 +310,12 @@ impl ArrayMap {
             (ArrayLayout::Mirror(reads), Op::Read) => {
                 let count = self.drives as usize;
                 let next = (self.last_read + 1) % count;
-                let turn = (0..count).map(|n| (next + n) % count);
+                let rotation = (0..count).map(|n| (next + n) % count);
                 let drive = match reads {
                     MirrorReads::Alternating => next,
-                    MirrorReads::ShorterQueue => turn.min_by_key(|drive| outstanding(*drive)).unwrap_or(next),
+                    MirrorReads::ShorterQueue => {
+                        rotation.min_by_key(|drive| outstanding(*drive)).unwrap_or(next)
+                    }
                 };
                 self.last_read = drive;
                 vec![Step { before: Vec::new(), after: vec![Part { drive, op, range }] }]

@@ -6,13 +6,13 @@ mod load;
 mod outside;
 mod passing;
 mod platters;
-mod told;
+mod results;
 mod under_way;
 
 pub use faults::Faults;
 pub use hosted::{Hosted, Place, Tally};
 pub use platters::{Cure, Platters};
-pub use told::{Completion, Content, Passed, VolumeError, VolumeReport};
+pub use results::{Completion, Content, Passed, VolumeError, VolumeReport};
 
 use crate::head::Head;
 use crate::placed::{PlacedCore, PlacedWork};
@@ -153,14 +153,14 @@ impl Volume {
         config: Config,
         platters: Platters,
     ) -> Result<Self, VolumeError> {
-        Self::of(now, false, drive, config, platters)
+        let core = PlacedCore::in_drive(Arc::clone(&drive), config)?;
+        Self::of(now, core, drive, platters)
     }
 
     fn of(
         now: Instant,
-        outside: bool,
+        core: PlacedCore,
         drive: Arc<DriveModel>,
-        config: Config,
         platters: Platters,
     ) -> Result<Self, VolumeError> {
         let (capacity, medium) = (drive.layout().capacity(), platters.medium().capacity());
@@ -169,7 +169,7 @@ impl Volume {
         }
         let sector = drive.sector_bytes();
         Ok(Self {
-            core: PlacedCore::new(outside, Arc::clone(&drive), config)?,
+            core,
             head: Head::new(Arc::clone(&drive)),
             drive,
             platters,

@@ -182,7 +182,8 @@ impl Volume {
         }
         let mut outside = Behind::new(profile, behaviour, seed)?;
         outside.drive.advance(now);
-        let volume = Self::of(now, true, known, config, platters)?;
+        let core = PlacedCore::outside(Arc::clone(&known), config)?;
+        let volume = Self::of(now, core, known, platters)?;
         Ok(Self { outside: Some(Box::new(outside)), ..volume })
     }
 
@@ -191,7 +192,10 @@ impl Volume {
         let request = command.request;
         let bytes = if command.op.is_write() { self.bytes_of(&command, request) } else { Vec::new() };
         let fate = self.chance.fate(self.now, self.now);
-        let Some(outside) = &mut self.outside else { return Ok(()) };
+        let Some(outside) = &mut self.outside else {
+            debug_assert!(false, "{} for a drive with its core inside", command.id);
+            return Ok(());
+        };
         let first_ordered = outside.first_ordered(self.now, &command, request);
         let sent =
             Sent { command, request, at: self.now, first_ordered, fate, bytes, held: true, done: None };
@@ -259,8 +263,9 @@ impl Volume {
         let Some(mut outside) = self.outside.take() else { return Ok(()) };
         outside.drive.advance(self.now);
         while let Some(done) = outside.drive.pop_completion() {
-            if let Some(sent) = outside.sent.get_mut(&done.id.get()) {
-                self.done_outside(sent)?;
+            match outside.sent.get_mut(&done.id.get()) {
+                Some(sent) => self.done_outside(sent)?,
+                None => debug_assert!(false, "the drive completes {}, which it was not sent", done.id),
             }
         }
         let lost = outside.given_up().is_some_and(|at| at <= self.now);
@@ -271,7 +276,7 @@ impl Volume {
         if lost && told.is_none() {
             self.lose_outside(&mut outside)?;
             outside.reset(self.now)?;
-            if let PlacedCore::Outside(core) = &mut self.core {
+            if let Some(core) = self.core.of_the_commands() {
                 core.lost(self.now);
             }
         }
@@ -281,7 +286,7 @@ impl Volume {
         let bad = done.failed.bad();
         let bad = if command.op.is_write() { bad.written } else { bad.read };
         let outcome = if bad.is_empty() { Outcome::Done } else { Outcome::Bad(bad) };
-        if let PlacedCore::Outside(core) = &mut self.core {
+        if let Some(core) = self.core.of_the_commands() {
             core.command_done(self.now, command.id, outcome);
         }
         let capacity = self.drive.layout().capacity();

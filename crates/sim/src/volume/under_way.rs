@@ -3,7 +3,6 @@
 use super::faults::{Chance, Fate};
 use super::platters::Failed;
 use super::{Cure, Passed, Platters, Volume, VolumeError, passing};
-use crate::placed::PlacedCore;
 use model::Position;
 use scheduler::{Access, Purpose, Whose};
 use units::{Instant, RequestId};
@@ -29,7 +28,7 @@ impl UnderWay {
 
 impl Volume {
     pub(super) fn execute(&mut self) {
-        let PlacedCore::In(core) = &self.core else { return };
+        let Some(core) = self.core.of_the_head() else { return };
         let accesses = core.accesses().to_vec();
         let from = self.head.position();
         let until = self.head.execute(self.now, &accesses);
@@ -46,11 +45,13 @@ impl Volume {
 
     /// Cuts the work under way short, as the core orders.
     pub(super) fn cut(&mut self) {
-        let PlacedCore::In(core) = &self.core else { return };
-        if let (Some(under_way), Some(until)) = (&mut self.under_way, core.busy_until()) {
-            under_way.accesses = core.accesses().to_vec();
-            under_way.until = until;
-        }
+        let Some(core) = self.core.of_the_head() else { return };
+        let (Some(under_way), Some(until)) = (&mut self.under_way, core.busy_until()) else {
+            debug_assert!(false, "the core cuts work short at {}, and none is under way", self.now);
+            return;
+        };
+        under_way.accesses = core.accesses().to_vec();
+        under_way.until = until;
     }
 
     /// Cuts the power now. Sectors that had passed under the head are on the medium; core, applications and requests are
@@ -75,9 +76,8 @@ impl Volume {
     }
 
     /// Returns the foreground request under way.
-    fn whose(&self) -> Option<RequestId> {
-        let PlacedCore::In(core) = &self.core else { return None };
-        match core.whose() {
+    fn whose(&mut self) -> Option<RequestId> {
+        match self.core.of_the_head()?.whose() {
             Some(Whose::Request(id)) => Some(id),
             Some(Whose::Promoted(_) | Whose::Idle) | None => None,
         }
@@ -92,7 +92,10 @@ impl Volume {
 
     /// Reports the work of the head to the core, or its loss.
     pub(super) fn told(&mut self) -> Result<(), VolumeError> {
-        let Some(under_way) = self.under_way.take() else { return Ok(()) };
+        let Some(under_way) = self.under_way.take() else {
+            debug_assert!(false, "a completion at {}, and no work is under way", self.now);
+            return Ok(());
+        };
         let UnderWay { accesses, began, until, .. } = &under_way;
         self.head.account_idle(accesses, until.since(*began));
         let whose = self.whose();
@@ -114,12 +117,12 @@ impl Volume {
                 self.given.retain(|given| again.iter().any(|range| range.overlaps(given)));
                 self.again = !again.is_empty();
             }
-            if let PlacedCore::In(core) = &mut self.core {
+            if let Some(core) = self.core.of_the_head() {
                 core.lost(self.now);
             }
         } else {
             let failed = self.pass(&under_way, &all, false);
-            if let PlacedCore::In(core) = &mut self.core {
+            if let Some(core) = self.core.of_the_head() {
                 core.completed_with(self.now, failed.bad());
             }
             self.put(accesses, &all, whose)?;

@@ -417,8 +417,8 @@ impl Front {
             self.harm.foreground += took;
         }
         if let Some(predicted) = predicted.filter(|_| sent.detour && sent.bad.is_empty()) {
-            let turn = self.known.rpm().revolution();
-            self.harm.late += self.now.saturating_since(predicted).min(turn);
+            let revolution = self.known.rpm().revolution();
+            self.harm.late += self.now.saturating_since(predicted).min(revolution);
         }
     }
 
@@ -431,10 +431,10 @@ impl Front {
             return Ok(());
         }
         let told = self.core.detour_harm();
-        let turn = self.known.rpm().revolution();
+        let revolution = self.known.rpm().revolution();
         // A fiftieth of the foreground's time, or of two seconds if that is more; when the bound is exceeded the commands
         // at the drive and one further decision continue.
-        let slack = turn * 4 * self.most_at_drive.max(1) as u64;
+        let slack = revolution * 4 * self.most_at_drive.max(1) as u64;
         let bound = |time: Duration| {
             let time = time.max(Duration::from_secs(2)).as_nanos();
             Duration::from_nanos(time / 50) + slack

@@ -9,7 +9,7 @@ mod adopted;
 mod boxed;
 mod command;
 mod readings;
-mod told;
+mod reports;
 
 use crate::calls::{Calls, goes_on, taken};
 use crate::clients::Clients;

@@ -141,10 +141,10 @@ fn a_checkpoint_writes_what_is_changed_in_the_order_of_the_drive() {
     assert!(swept.len() > 100 && swept.iter().all(|r| r.2 == Op::Write), "{}", swept.len());
     assert!(side.requests.iter().all(|r| r.2 == Op::Read || r.1 == checkpoint));
     // A sweep over the drive begins at each multiple of five seconds.
-    let turns = swept.windows(2).filter(|w| w[0].3.start() >= w[1].3.start());
-    assert!(turns.clone().count() > 2);
-    for turn in turns {
-        assert!(turn[1].0.as_nanos().is_multiple_of(every.as_nanos()), "{turn:?}");
+    let wraps = swept.windows(2).filter(|w| w[0].3.start() >= w[1].3.start());
+    assert!(wraps.clone().count() > 2);
+    for wrap in wraps {
+        assert!(wrap[1].0.as_nanos().is_multiple_of(every.as_nanos()), "{wrap:?}");
     }
 }
 

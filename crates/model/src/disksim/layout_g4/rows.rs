@@ -59,7 +59,8 @@ fn read_entry<'r, 'v>(
     kinds: &[TrackKind],
     at: At,
 ) -> Result<(Entry, &'r [&'v Value]), Fault> {
-    let [_, cylinder, turns, lbns, cylinders, skew, run, cylinder_run, kind, child, rest @ ..] = row else {
+    let [_, cylinder, revolutions, lbns, cylinders, skew, run, cylinder_run, kind, child, rest @ ..] = row
+    else {
         return Err(refuse(
             at,
             "this row of IDX is incomplete",
@@ -100,7 +101,7 @@ fn read_entry<'r, 'v>(
     };
     let entry = Entry {
         cylinder: cylinder.whole("cyl", 0, most)?,
-        turns: turns.number("off")?,
+        revolutions: revolutions.number("off")?,
         lbns: lbns_each,
         cylinders: cylinders.whole("cyllen", 0, most)?,
         skew: skew.number("alen")?,

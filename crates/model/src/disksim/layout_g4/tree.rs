@@ -70,24 +70,24 @@ impl Tree {
         &self,
         node: usize,
         cylinder: u64,
-        turns: f64,
+        revolutions: f64,
         depth: usize,
         into: &mut Vec<Part>,
     ) -> Result<(), Fault> {
         for entry in self.node(node, self.root.1)? {
             check_depth(depth, entry.at)?;
             let first = cylinder.checked_add(entry.cylinder).ok_or_else(|| too_large(entry.at))?;
-            let turns = turns + entry.turns;
+            let revolutions = revolutions + entry.revolutions;
             if let Child::Node(child) = entry.child
                 && entry.repetitions == 1
                 && entry.rest == 0
                 && self.node(child, entry.at)?.iter().all(|below| matches!(below.child, Child::Node(_)))
                 && self.whole(child) == Some(entry.lbns)
             {
-                self.parts(child, first, turns, depth + 1, into)?;
+                self.parts(child, first, revolutions, depth + 1, into)?;
                 continue;
             }
-            self.zone(entry, first, turns, depth, into)?;
+            self.zone(entry, first, revolutions, depth, into)?;
         }
         Ok(())
     }
@@ -102,7 +102,7 @@ impl Tree {
         &self,
         entry: &Entry,
         first: u64,
-        turns: f64,
+        revolutions: f64,
         depth: usize,
         into: &mut Vec<Part>,
     ) -> Result<(), Fault> {
@@ -119,7 +119,7 @@ impl Tree {
                     first,
                     cylinders: entry.cylinders,
                     repetitions: entry.repetitions,
-                    turns,
+                    revolutions,
                     skew: entry.skew,
                     tracks,
                     at,
@@ -128,7 +128,7 @@ impl Tree {
                 if entry.rest > 0 {
                     let rest = Entry {
                         cylinder: shift(first, entry, entry.repetitions)?,
-                        turns: turns + entry.skew * entry.repetitions as f64,
+                        revolutions: revolutions + entry.skew * entry.repetitions as f64,
                         repetitions: 0,
                         ..*entry
                     };
@@ -137,14 +137,14 @@ impl Tree {
                 return Ok(());
             }
         }
-        into.push(self.single(&Entry { cylinder: first, turns, ..*entry }, 0, 0.0, depth)?);
+        into.push(self.single(&Entry { cylinder: first, revolutions, ..*entry }, 0, 0.0, depth)?);
         Ok(())
     }
 
     /// Returns an entry as one repetition.
-    fn single(&self, entry: &Entry, cylinder: u64, turns: f64, depth: usize) -> Result<Part, Fault> {
+    fn single(&self, entry: &Entry, cylinder: u64, revolutions: f64, depth: usize) -> Result<Part, Fault> {
         let mut tracks = Vec::new();
-        self.unfold(entry, cylinder, turns, entry.run(), depth, &mut tracks)?;
+        self.unfold(entry, cylinder, revolutions, entry.run(), depth, &mut tracks)?;
         single_part(tracks, entry.at)
     }
 
@@ -154,7 +154,7 @@ impl Tree {
         &self,
         node: usize,
         cylinder: u64,
-        turns: f64,
+        revolutions: f64,
         limit: u64,
         depth: usize,
         at: At,
@@ -167,7 +167,7 @@ impl Tree {
                 break;
             }
             let run = entry.run().map(|run| run.min(left));
-            self.unfold(entry, cylinder, turns, run, depth, into)?;
+            self.unfold(entry, cylinder, revolutions, run, depth, into)?;
             left -= run.unwrap_or(0);
         }
         if left > 0 {
@@ -185,7 +185,7 @@ impl Tree {
         &self,
         entry: &Entry,
         cylinder: u64,
-        turns: f64,
+        revolutions: f64,
         limit: Option<u64>,
         depth: usize,
         into: &mut Vec<AdjacentTracks>,
@@ -193,7 +193,7 @@ impl Tree {
         let at = entry.at;
         let limit = limit.ok_or_else(|| too_large(at))?;
         let base = cylinder.checked_add(entry.cylinder).ok_or_else(|| too_large(at))?;
-        let turns = turns + entry.turns;
+        let revolutions = revolutions + entry.revolutions;
         let (whole, rest) = (limit / entry.lbns, limit % entry.lbns);
         match entry.child {
             Child::Track { kind, head } => {
@@ -202,7 +202,7 @@ impl Tree {
                     outward: entry.outward,
                     head,
                     count: 1,
-                    turns,
+                    revolutions,
                     skew: entry.skew,
                     kind,
                     lbns: entry.lbns,
@@ -212,27 +212,36 @@ impl Tree {
                     push(into, AdjacentTracks { count: whole, ..one }, at)?;
                 } else {
                     for i in 0..whole {
-                        let turns = turns + entry.skew * i as f64;
-                        push(into, AdjacentTracks { cylinder: shift(base, entry, i)?, turns, ..one }, at)?;
+                        let revolutions = revolutions + entry.skew * i as f64;
+                        push(
+                            into,
+                            AdjacentTracks { cylinder: shift(base, entry, i)?, revolutions, ..one },
+                            at,
+                        )?;
                     }
                 }
                 if rest > 0 {
-                    let turns = turns + entry.skew * whole as f64;
+                    let revolutions = revolutions + entry.skew * whole as f64;
                     push(
                         into,
-                        AdjacentTracks { cylinder: shift(base, entry, whole)?, turns, lbns: rest, ..one },
+                        AdjacentTracks {
+                            cylinder: shift(base, entry, whole)?,
+                            revolutions,
+                            lbns: rest,
+                            ..one
+                        },
                         at,
                     )?;
                 }
             }
             Child::Node(child) => {
                 for i in 0..whole {
-                    let turns = turns + entry.skew * i as f64;
-                    self.follow(child, shift(base, entry, i)?, turns, entry.lbns, depth + 1, at, into)?;
+                    let revolutions = revolutions + entry.skew * i as f64;
+                    self.follow(child, shift(base, entry, i)?, revolutions, entry.lbns, depth + 1, at, into)?;
                 }
                 if rest > 0 {
-                    let turns = turns + entry.skew * whole as f64;
-                    self.follow(child, shift(base, entry, whole)?, turns, rest, depth + 1, at, into)?;
+                    let revolutions = revolutions + entry.skew * whole as f64;
+                    self.follow(child, shift(base, entry, whole)?, revolutions, rest, depth + 1, at, into)?;
                 }
             }
         }
@@ -298,7 +307,7 @@ fn single_part(mut tracks: Vec<AdjacentTracks>, at: At) -> Result<Part, Fault> {
     for run in &mut tracks {
         run.cylinder -= first;
     }
-    Ok(Part { first, cylinders: last - first + 1, repetitions: 1, turns: 0.0, skew: 0.0, tracks, at })
+    Ok(Part { first, cylinders: last - first + 1, repetitions: 1, revolutions: 0.0, skew: 0.0, tracks, at })
 }
 
 /// Appends a zone; if it does not lie wholly inward of the one before, merges the two.
@@ -314,8 +323,8 @@ pub(super) fn push_apart(apart: &mut Vec<Part>, mut part: Part) -> Result<(), Fa
             for i in 0..part.repetitions {
                 for run in &part.tracks {
                     let cylinder = part.first + part.cylinders * i + run.cylinder;
-                    let turns = part.turns + part.skew * i as f64 + run.turns;
-                    push(&mut tracks, AdjacentTracks { cylinder, turns, ..*run }, at)?;
+                    let revolutions = part.revolutions + part.skew * i as f64 + run.revolutions;
+                    push(&mut tracks, AdjacentTracks { cylinder, revolutions, ..*run }, at)?;
                 }
             }
         }

@@ -4,7 +4,9 @@ use super::{AdjacentTracks, Part, too_large};
 use crate::disksim::fields::{flattened, refuse};
 use crate::disksim::source::Fault;
 use crate::disksim::syntax::Block;
-use crate::profile::{LayoutSpec, Pattern, Remap, Run, SectorsPerTrack, Sparing, SparingRegion, Turns, Zone};
+use crate::profile::{
+    LayoutSpec, Pattern, Remap, Revolutions, Run, SectorsPerTrack, Sparing, SparingRegion, Zone,
+};
 
 /// The most single sectors without an LBN.
 const MAX_SLIPS: u64 = 1 << 22;
@@ -34,8 +36,8 @@ impl Writer {
                     cylinder: whole(run.cylinder)?,
                     tracks: whole(run.count)?,
                     outward: run.outward,
-                    offset: turns(run.turns),
-                    skew: turns(if run.count > 1 { run.skew } else { 0.0 }),
+                    offset: revolutions(run.revolutions),
+                    skew: revolutions(if run.count > 1 { run.skew } else { 0.0 }),
                     sectors_per_track: (density_on(&density, run.head) != run.kind.sectors)
                         .then_some(run.kind.sectors),
                 })
@@ -47,7 +49,7 @@ impl Writer {
             .and_then(|n| n.checked_add(part.first))
             .and_then(|n| n.checked_sub(1))
             .ok_or_else(|| too_large(at))?;
-        let pattern = self.pattern(whole(part.cylinders)?, turns(part.skew), runs);
+        let pattern = self.pattern(whole(part.cylinders)?, revolutions(part.skew), runs);
         let (sparing, slips) = unused(part)?;
         let each =
             part.tracks.iter().try_fold(0_u64, |sum, run| sum.checked_add(run.count.checked_mul(run.lbns)?));
@@ -61,9 +63,9 @@ impl Writer {
             last_cylinder: whole(last)?,
             sectors_per_track: density,
             pattern: Some(pattern),
-            offset: turns(part.turns),
-            track_skew: Turns::default(),
-            cylinder_skew: Turns::default(),
+            offset: revolutions(part.revolutions),
+            track_skew: Revolutions::default(),
+            cylinder_skew: Revolutions::default(),
             head_skew: None,
             reserved: 0,
             sparing,
@@ -79,7 +81,7 @@ impl Writer {
     }
 
     /// Returns the name of an equal pattern, or of this one after adding it.
-    fn pattern(&mut self, cylinders: u32, skew: Turns, runs: Vec<Run>) -> String {
+    fn pattern(&mut self, cylinders: u32, skew: Revolutions, runs: Vec<Run>) -> String {
         let known =
             self.spec.patterns.iter().find(|p| p.cylinders == cylinders && p.skew == skew && p.runs == runs);
         if let Some(pattern) = known {
@@ -191,9 +193,9 @@ impl Writer {
     }
 }
 
-fn turns(turns: f64) -> Turns {
+fn revolutions(revolutions: f64) -> Revolutions {
     // Adding zero makes 0.0 of -0.0; angles are six-digit decimals, so this many digits restore their sums.
-    Turns::Decimal((turns * 1e12).round() / 1e12 + 0.0)
+    Revolutions::Decimal((revolutions * 1e12).round() / 1e12 + 0.0)
 }
 
 /// Returns one number if all tracks agree, otherwise one for each head: that of the head's first run.

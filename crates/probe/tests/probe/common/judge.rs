@@ -122,7 +122,7 @@ impl<'t> Judge<'t> {
         let capacity = here.capacity().get();
         let at = |layout: &Layout, lbn: u64| {
             let at = layout.locate(Lbn::new(lbn))?;
-            Some(layout.track(at.track).sector_angle(at.sector).as_turns())
+            Some(layout.track(at.track).sector_angle(at.sector).as_revolutions())
         };
         let offs: Vec<f64> = (0..2_000)
             .map(|k| capacity * k / 2_000)
@@ -146,9 +146,9 @@ impl<'t> Judge<'t> {
         Some(match what {
             // Within the drift of the speed.
             "revolution time" => {
-                let turn = 60e3 / f64::from(self.truth.rpm);
+                let revolution = 60e3 / f64::from(self.truth.rpm);
                 let drift = self.behaviour.drift.map_or(0.0, |d| f64::from(d.most_ppm) / 1e6);
-                ((number(value) / turn - 1.0).abs() <= 1e-4 + drift, format!("{turn:.6} ms"))
+                ((number(value) / revolution - 1.0).abs() <= 1e-4 + drift, format!("{revolution:.6} ms"))
             }
             "read cache" => {
                 let on = self.behaviour.buffer.unwrap_or(cache.enabled);
@@ -188,10 +188,10 @@ impl<'t> Judge<'t> {
             "sectors per track" => {
                 let [least, most] = self.used().2;
                 let (said_most, said_least) = value.split_once(" to ")?;
-                let turn = 60e3 / f64::from(self.truth.rpm);
+                let revolution = 60e3 / f64::from(self.truth.rpm);
                 let same = |said: &str, is: u32| {
                     let apart = number(said) - f64::from(is);
-                    apart.abs() <= (f64::from(is) * NEAR_MS / turn).max(0.5)
+                    apart.abs() <= (f64::from(is) * NEAR_MS / revolution).max(0.5)
                 };
                 (same(said_most, most) && same(said_least, least), format!("{most} to {least}"))
             }
@@ -225,8 +225,8 @@ impl<'t> Judge<'t> {
             "cylinder switch" if heads > 1 => near(self.truth.mechanics.cylinder_switch_ms?),
             // The times of moves are those of the curve: at most three in a hundred random reads come whole revolutions off.
             "seek curve" => (
-                self.shares.turns <= 0.03,
-                format!("{:.1}% whole revolutions off", 100.0 * self.shares.turns),
+                self.shares.revolutions <= 0.03,
+                format!("{:.1}% whole revolutions off", 100.0 * self.shares.revolutions),
             ),
             // Most of them are within a quarter, or 5 us, of the variation of seeks and commands together.
             "spread of seeks" => {

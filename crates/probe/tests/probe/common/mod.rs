@@ -238,7 +238,7 @@ pub fn without_chance() -> Behaviour {
 #[derive(Clone, Copy, Debug)]
 pub struct Shares {
     pub near: f64,
-    pub turns: f64,
+    pub revolutions: f64,
     pub other: f64,
     pub sure: Option<f64>,
 }
@@ -257,7 +257,7 @@ pub fn predictions_on(
     report: &Report,
     requests: u64,
 ) -> Shares {
-    let (near, turns, other) = predicted(&mut drive, truth, found, requests, &|_| true);
+    let (near, revolutions, other) = predicted(&mut drive, truth, found, requests, &|_| true);
     // A user who knows that a region is uncertain does not update the platter's angle there.
     let is_sure = |lbn: u64| !report.unsure.iter().any(|u| (u.first.get()..u.end.get()).contains(&lbn));
     let named: u64 = report.unsure.iter().map(|u| u.end.get() - u.first.get()).sum();
@@ -268,7 +268,7 @@ pub fn predictions_on(
     } else {
         Some(predicted(&mut drive, truth, found, requests, &is_sure).0)
     };
-    Shares { near, turns, other, sure }
+    Shares { near, revolutions, other, sure }
 }
 
 /// Reads 4 KiB at this many random wanted places, each predicted by a drive made from the found profile with the same
@@ -316,21 +316,25 @@ fn predicted(
     requests: u64,
     wanted: &dyn Fn(u64) -> bool,
 ) -> (f64, f64, f64) {
-    let turn = 60e9 / f64::from(truth.rpm);
-    let (mut near, mut turns, mut other) = (0_u64, 0_u64, 0_u64);
+    let revolution = 60e9 / f64::from(truth.rpm);
+    let (mut near, mut revolutions, mut other) = (0_u64, 0_u64, 0_u64);
     read_at_random(drive, found, 100 * requests, wanted, |_, error| {
         let error = error as f64;
         if error.abs() <= 50_000.0 {
             near += 1;
-        } else if (error - (error / turn).round() * turn).abs() <= 50_000.0 {
-            turns += 1;
+        } else if (error - (error / revolution).round() * revolution).abs() <= 50_000.0 {
+            revolutions += 1;
         } else {
             other += 1;
         }
-        if near + turns + other == requests { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        if near + revolutions + other == requests {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
     });
-    let share = |n: u64| n as f64 / (near + turns + other).max(1) as f64;
-    (share(near), share(turns), share(other))
+    let share = |n: u64| n as f64 / (near + revolutions + other).max(1) as f64;
+    (share(near), share(revolutions), share(other))
 }
 
 /// Returns a finding of a report.

@@ -265,8 +265,8 @@ mod tests {
         let mut times = Vec::new();
         for &Pace { rate, at_once, jitter } in paces {
             let from = 1.0 + stream.unit();
-            for turn in 0..12_000 {
-                let at = (f64::from(turn) + from + jitter * (2.0 * stream.unit() - 1.0)) / rate;
+            for revolution in 0..12_000 {
+                let at = (f64::from(revolution) + from + jitter * (2.0 * stream.unit() - 1.0)) / rate;
                 times.extend((0..at_once).map(|_| Instant::from_nanos((at * 1e9) as u64)));
             }
         }

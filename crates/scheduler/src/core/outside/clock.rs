@@ -25,26 +25,26 @@ pub(super) struct Clock {
     /// The excess speed of platter time, in parts of 2^32.
     rate: i64,
     speed: Speed,
-    turn: i64,
+    revolution: i64,
     /// The number of completions since the angle was last observed exactly, and the least delay among them.
     unsure: (u32, i64),
 }
 
 impl Clock {
-    pub fn new(turn: Duration) -> Self {
+    pub fn new(revolution: Duration) -> Self {
         Self {
             host: Instant::ZERO,
             platter: Instant::ZERO,
             rate: 0,
             speed: Speed::new(MOST_RATE as f64 / RATE_ONE),
-            turn: i64::try_from(turn.as_nanos()).unwrap_or(i64::MAX / 4).max(1),
+            revolution: i64::try_from(revolution.as_nanos()).unwrap_or(i64::MAX / 4).max(1),
             unsure: (0, i64::MAX),
         }
     }
 
     /// Returns the time of a revolution in ns.
-    pub fn turn(&self) -> i64 {
-        self.turn
+    pub fn revolution(&self) -> i64 {
+        self.revolution
     }
 
     pub fn platter(&self, host: Instant) -> Instant {
@@ -61,12 +61,12 @@ impl Clock {
     /// Returns how far the platter has passed the assumed angle, for an event that ended at `host` at the angle of
     /// `platter`: within half a revolution either way.
     pub fn error(&self, host: Instant, platter: Instant) -> i64 {
-        self.within_half_a_turn(difference(platter, self.platter(host)))
+        self.within_half_a_revolution(difference(platter, self.platter(host)))
     }
 
-    fn within_half_a_turn(&self, error: i64) -> i64 {
-        let wrapped = error.rem_euclid(self.turn);
-        if wrapped > self.turn / 2 { wrapped - self.turn } else { wrapped }
+    fn within_half_a_revolution(&self, error: i64) -> i64 {
+        let wrapped = error.rem_euclid(self.revolution);
+        if wrapped > self.revolution / 2 { wrapped - self.revolution } else { wrapped }
     }
 
     /// Returns the maximal error of the platter at `host` if its speed is wrong by `ppm` since the last observation.
@@ -84,13 +84,13 @@ impl Clock {
         let seconds = |nanos: i64| nanos as f64 / 1e9;
         if elapsed > 0 {
             let seen = [seconds(error), late.as_secs_f64(), seconds(taken)];
-            self.speed.seen(seconds(elapsed), seen, seconds(self.turn));
+            self.speed.seen(seconds(elapsed), seen, seconds(self.revolution));
             self.rate = ((self.speed.rate() * RATE_ONE) as i64).clamp(-MOST_RATE, MOST_RATE);
         }
         // Near the host's time: whole revolutions do not change an angle.
         let apart = difference(platter, host);
-        if apart.abs() > self.turn {
-            platter = moved(host, self.within_half_a_turn(apart));
+        if apart.abs() > self.revolution {
+            platter = moved(host, self.within_half_a_revolution(apart));
         }
         (self.host, self.platter) = (host, platter);
         error - taken
@@ -114,7 +114,7 @@ impl Clock {
     /// Sets the phase anew; the speed stays.
     pub fn restart(&mut self, host: Instant, error: i64) {
         // Platter time is never negative.
-        let platter = moved(self.platter(host), error.rem_euclid(self.turn));
+        let platter = moved(self.platter(host), error.rem_euclid(self.revolution));
         (self.host, self.platter) = (host, platter);
         self.unsure = (0, i64::MAX);
         self.speed.restart();

@@ -66,17 +66,17 @@ impl Default for Control {
 
 /// Returns the step of a request: the lead of the head with which it would be a revolution early; `None` if its start does
 /// not depend on the move.
-fn step(turn: Duration, foreseen: &Forecast) -> Option<usize> {
+fn step(revolution: Duration, foreseen: &Forecast) -> Option<usize> {
     let decides = foreseen.moves && foreseen.set_out.is_some();
-    let sooner = nanos(turn.saturating_sub(foreseen.wait));
+    let sooner = nanos(revolution.saturating_sub(foreseen.wait));
     let step = usize::try_from(sooner / STEP_NS).ok()?;
     (decides && step < STEPS).then_some(step)
 }
 
 impl Control {
     /// Returns whether the gap of a request with this forecast is left unused.
-    pub fn leaves(&mut self, turn: Duration, op: Op, foreseen: &Forecast) -> bool {
-        let Some(at) = step(turn, foreseen) else { return false };
+    pub fn leaves(&mut self, revolution: Duration, op: Op, foreseen: &Forecast) -> bool {
+        let Some(at) = step(revolution, foreseen) else { return false };
         let steps = &mut self.steps[usize::from(op.is_write())];
         // If a head may begin within a request, steps shorter than a request have no gaps.
         let nearer = steps[..at].iter().rev().find(|nearer| nearer.gaps > 0);
@@ -91,24 +91,24 @@ impl Control {
     }
 
     /// Records a request whose gap was left unused.
-    pub fn note(&mut self, turn: Duration, op: Op, foreseen: &Forecast, seen: &Observation) {
-        let Some(at) = step(turn, foreseen).filter(|_| seen.explained) else { return };
+    pub fn note(&mut self, revolution: Duration, op: Op, foreseen: &Forecast, seen: &Observation) {
+        let Some(at) = step(revolution, foreseen).filter(|_| seen.explained) else { return };
         let step = &mut self.steps[usize::from(op.is_write())][at];
         step.alone += 1;
-        step.early += u32::from(seen.turns < 0);
+        step.early += u32::from(seen.revolutions < 0);
         if step.alone == REQUESTS_COUNTED_MAX {
             (step.alone, step.early) = (REQUESTS_COUNTED_MAX / 2, step.early / 2);
         }
     }
 
     /// Returns the mean lead in ns of requests with this forecast in unused gaps.
-    pub fn sooner(&self, turn: Duration, op: Op, foreseen: &Forecast) -> i64 {
-        let Some(at) = step(turn, foreseen) else { return 0 };
+    pub fn sooner(&self, revolution: Duration, op: Op, foreseen: &Forecast) -> i64 {
+        let Some(at) = step(revolution, foreseen) else { return 0 };
         let step = self.steps[usize::from(op.is_write())][at];
         // Gaps of a step are used while few heads are early, so a small count is too low by selection: one is
         // added.
         let early = step.early + u32::from(step.early > 0);
-        nanos(turn) * i64::from(early) / i64::from(step.alone.max(REQUESTS_MIN))
+        nanos(revolution) * i64::from(early) / i64::from(step.alone.max(REQUESTS_MIN))
     }
 
     /// Discards the counts, because the forecasts have changed.
@@ -129,10 +129,10 @@ impl Outside {
         }
         let mut foreseen = None;
         self.walk(drive, &[(op, asked)], |forecast| foreseen = Some(*forecast));
-        let turn = crate::core::under_way::turn(drive);
+        let revolution = crate::core::under_way::revolution(drive);
         let Some(foreseen) = foreseen else { return (false, 0) };
-        let sooner = self.control.sooner(turn, op, &foreseen);
-        (self.control.leaves(turn, op, &foreseen), sooner)
+        let sooner = self.control.sooner(revolution, op, &foreseen);
+        (self.control.leaves(revolution, op, &foreseen), sooner)
     }
 }
 
@@ -185,7 +185,7 @@ mod tests {
             let early = miss < us;
             if control.leaves(REVOLUTION, Op::Read, &foreseen) {
                 let seen =
-                    Observation { error: 0, turns: -i64::from(early), explained: true, foreseen: true };
+                    Observation { error: 0, revolutions: -i64::from(early), explained: true, foreseen: true };
                 control.note(REVOLUTION, Op::Read, &foreseen, &seen);
             } else {
                 lost += u64::from(early);

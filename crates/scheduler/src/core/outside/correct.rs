@@ -12,7 +12,7 @@ use super::forecast::{Forecast, SetOut};
 use super::record::Observation;
 use super::{Order, Outside};
 use crate::core::Core;
-use crate::core::under_way::turn;
+use crate::core::under_way::revolution;
 use crate::planner::Planner;
 use alloc::sync::Arc;
 use alloc::vec;
@@ -135,7 +135,7 @@ impl Correction {
             commands: [0; 2],
             told: *overheads,
             drive: None,
-            most: (nanos(turn(drive)) / CORRECTION_DIVISOR).min(BINS * BIN_NS),
+            most: (nanos(revolution(drive)) / CORRECTION_DIVISOR).min(BINS * BIN_NS),
             changed: false,
             sure: false,
         }
@@ -147,7 +147,7 @@ impl Correction {
         // A head switch without a seek has its own time; if the shortest seek hides it, a probe knows only a bound.
         let tells = sure && foreseen.distance > 0 && !foreseen.in_two_parts;
         let Some(set_out) = foreseen.set_out.filter(|_| tells) else { return };
-        let turns = seen.turns;
+        let revolutions = seen.revolutions;
         let of = usize::from(op.is_write());
         let applied = self.moves[of] + if set_out == SetOut::Alone { self.commands[of] } else { 0 };
         let ready = match set_out {
@@ -155,8 +155,8 @@ impl Correction {
             SetOut::Alone => &mut self.alone[of],
         };
         // Its first sector passed one revolution earlier as well.
-        let (passed, turn) = (nanos(foreseen.slack()) + applied, nanos(turn(drive)));
-        for (passed, was_ready) in [(passed, turns <= 0), (passed - turn, turns < 0)] {
+        let (passed, revolution) = (nanos(foreseen.slack()) + applied, nanos(revolution(drive)));
+        for (passed, was_ready) in [(passed, revolutions <= 0), (passed - revolution, revolutions < 0)] {
             if passed.abs() < self.most {
                 ready.note(passed, was_ready);
             }
@@ -289,12 +289,12 @@ mod tests {
         // Heads arrive half a millisecond early, which only commands to an idle drive show.
         let mut changes = 0;
         for n in 0..20_000u64 {
-            let slack = n * 7_919 % nanos(turn(&drive)).unsigned_abs();
+            let slack = n * 7_919 % nanos(revolution(&drive)).unsigned_abs();
             let wait = Instant::ZERO + Duration::from_nanos(slack);
-            let early = slack > nanos(turn(&drive)).unsigned_abs() - 500_000;
+            let early = slack > nanos(revolution(&drive)).unsigned_abs() - 500_000;
             let foreseen = Forecast { start: wait, distance: 1_000, ..Forecast::at_once(SetOut::Alone) };
-            let turns = -i64::from(early && correction.moves()[0] == 0);
-            let seen = Observation { error: 0, turns, explained: true, foreseen: true };
+            let revolutions = -i64::from(early && correction.moves()[0] == 0);
+            let seen = Observation { error: 0, revolutions, explained: true, foreseen: true };
             correction.note(&drive, Op::Read, &foreseen, &seen);
             changes += u32::from(core::mem::take(&mut correction.changed));
             if changes > 0 {

@@ -9,7 +9,7 @@ use super::{
     Command, DRIFT_PPM, ERROR_CHANCE_DIVISOR, ERROR_NOISE_DIVISOR, MOST_AT_DRIVE, Order, Outside,
     UNEXPLAINED_COMPLETIONS_MAX, Work,
 };
-use crate::core::under_way::turn;
+use crate::core::under_way::revolution;
 use model::DriveModel;
 use units::{Duration, Instant, LbnRange, Op};
 
@@ -171,33 +171,33 @@ impl Outside {
         drive: &DriveModel,
         now: Instant,
         order: &Order,
-        in_turn: bool,
+        is_next: bool,
     ) -> Observation {
         let overheads = self.config.overheads;
         let op = order.command.op;
         let foreseen = order.forecast;
         let (own, after) = self.follow(drive, &self.base, order);
         self.buffered = false;
-        let turn = turn(drive).as_nanos() as i64;
+        let revolution = revolution(drive).as_nanos() as i64;
         // The pass of the last sector, on the host's clock.
         let tail = foreseen.heard.saturating_since(foreseen.end);
         let ended = now.checked_sub(tail).unwrap_or_default();
         let error = self.clock.error(ended, foreseen.end);
         let late = clock::difference(self.clock.platter(ended), foreseen.end);
         // `error` is the distance of the platter past its assumed angle, so that the rest is whole revolutions.
-        let turns = (late + error + turn / 2).div_euclid(turn);
-        let plausible = error.abs() <= turn / ERROR_NOISE_DIVISOR && in_turn;
+        let revolutions = (late + error + revolution / 2).div_euclid(revolution);
+        let plausible = error.abs() <= revolution / ERROR_NOISE_DIVISOR && is_next;
         // The completion is later than noise explains, as with data on a delayed bus: the head is where it was predicted.
         // After repeated cases the platter's angle must be wrong instead.
         let bus = overheads.bus_sector * order.command.range.len().get();
         let once = self.known && self.disagreeing + 1 < UNEXPLAINED_COMPLETIONS_MAX;
-        let on_bus = self.config.late_bus && once && in_turn && !op.is_write();
+        let on_bus = self.config.late_bus && once && is_next && !op.is_write();
         let held_up = on_bus
             && !plausible
             && late > 0
-            && late <= clock::nanos(bus).min(turn - turn / ERROR_NOISE_DIVISOR);
-        let turns = if held_up { 0 } else { turns };
-        let chance = turn / ERROR_CHANCE_DIVISOR + self.clock.may_drift(ended, DRIFT_PPM);
+            && late <= clock::nanos(bus).min(revolution - revolution / ERROR_NOISE_DIVISOR);
+        let revolutions = if held_up { 0 } else { revolutions };
+        let chance = revolution / ERROR_CHANCE_DIVISOR + self.clock.may_drift(ended, DRIFT_PPM);
         let mut left = 0;
         if plausible {
             let late = if op.is_write() {
@@ -234,13 +234,18 @@ impl Outside {
         // The data of a write have crossed the bus before it is on the medium; those of the next write may be in the buffer
         // already.
         self.base.bus = if op.is_write() { after.bus.min(heard) } else { self.crossed(heard) };
-        if self.config.late_bus && explained && turns == 0 && !op.is_write() {
+        if self.config.late_bus && explained && revolutions == 0 && !op.is_write() {
             let late = Duration::from_nanos(late.max(0).unsigned_abs());
             self.held_back.learn(&overheads, order.command.range.len().get(), late);
         }
         let held_up_by = if op.is_write() { 0 } else { clock::nanos(bus) };
-        let off = late - turns * turn;
+        let off = late - revolutions * revolution;
         let in_time = -chance <= off && off <= chance + held_up_by;
-        Observation { error: late, turns, explained, foreseen: explained && turns == 0 && in_time }
+        Observation {
+            error: late,
+            revolutions,
+            explained,
+            foreseen: explained && revolutions == 0 && in_time,
+        }
     }
 }

@@ -234,7 +234,7 @@ impl Core {
         };
         let found = if left_alone { None } else { self.detour_for(outside, standing, &job, GapPart::Whole) };
         let detour = found.and_then(|detour| self.fit(outside, detour, first?, Duration::ZERO));
-        let (detour, bought) = match first {
+        let (detour, spent) = match first {
             Some(first) if !left_alone => self.buy(outside, standing, &job, first, detour),
             _ => (detour, Duration::ZERO),
         };
@@ -246,8 +246,8 @@ impl Core {
         self.stats.detours += u64::from(!sent.is_empty() || merged.is_some());
         let detoured = !sent.is_empty() || merged.is_some();
         outside.plain_since = if detoured { 0 } else { outside.plain_since.saturating_add(1) };
-        let felt = outside.plain_since <= u32::from(outside.config.at_drive);
-        let mut plain = job.ranges().first().filter(|_| felt).map(|&asked| {
+        let client_harm = outside.plain_since <= u32::from(outside.config.at_drive);
+        let mut plain = job.ranges().first().filter(|_| client_harm).map(|&asked| {
             // Without detours there would have been room for it at the completion of the last request but one.
             let room = outside.heard_foreground.checked_sub(outside.on_bus).unwrap_or_default();
             let room = room + outside.unasked(self.now);
@@ -260,7 +260,7 @@ impl Core {
                 failed: false,
                 bus: Duration::ZERO,
                 gain: 0,
-                bought,
+                spent,
             };
             let what = (job.pending.request.op, asked);
             plain.foresee(&self.drive, &outside.config.overheads, standing, outside.held_back, what);
@@ -330,9 +330,9 @@ impl Core {
         outside: &Outside,
         detour: Detour,
         first: (Op, LbnRange),
-        bought: Duration,
+        spent: Duration,
     ) -> Option<Detour> {
-        outside.fit(&self.drive, detour, (first, bought), |stop, merged| self.wanted_at(stop, merged) > 0)
+        outside.fit(&self.drive, detour, (first, spent), |stop, merged| self.wanted_at(stop, merged) > 0)
     }
 
     /// Returns the wanted sectors of a stop that one command can read.

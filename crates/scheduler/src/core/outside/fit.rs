@@ -10,7 +10,7 @@ use super::record::HeadPath;
 use crate::planner::{Detour, MOST_STOPS, Stop};
 use model::DriveModel;
 use model::layout::Location;
-use units::{Duration, FULL_TURN, Instant, LbnRange, Op, Sectors};
+use units::{Duration, FULL_REVOLUTION, Instant, LbnRange, Op, Sectors};
 
 /// The maximum of rounds; each shortens a command or leaves one out.
 const ROUNDS: usize = 2 * MOST_STOPS;
@@ -66,7 +66,7 @@ const LATER_IN_ORDER: u64 = 8;
 impl Outside {
     /// Returns whether a request whose tail of this length the drive would transfer first may be served in order.
     pub(super) fn in_order(&self, drive: &DriveModel, rear: Duration) -> bool {
-        self.config.in_order && rear * LATER_IN_ORDER <= crate::core::under_way::turn(drive)
+        self.config.in_order && rear * LATER_IN_ORDER <= crate::core::under_way::revolution(drive)
     }
 
     /// Returns the instant from which on the head is certainly ready for a detour's command.
@@ -78,21 +78,21 @@ impl Outside {
     }
 
     /// Returns the part of the detour with which the foreground's `asked` is done in the same revolution as without it, and
-    /// completes at the same time, or late by the time that was `bought` or that serving it in order takes; `None` if no
+    /// completes at the same time, or late by the time that was `spent` or that serving it in order takes; `None` if no
     /// part is left.
     pub(super) fn fit(
         &self,
         drive: &DriveModel,
         mut detour: Detour,
-        ((op, asked), bought): ((Op, LbnRange), Duration),
+        ((op, asked), spent): ((Op, LbnRange), Duration),
         any_wanted: impl Fn(&Stop, bool) -> bool,
     ) -> Option<Detour> {
-        let turn = crate::core::under_way::turn(drive);
+        let revolution = crate::core::under_way::revolution(drive);
         let bus_sector = self.config.overheads.bus_sector;
         let mut plain = (Instant::ZERO, Instant::ZERO);
         self.walk(drive, &[(op, asked)], |foreseen| {
             let in_order = self.in_order(drive, foreseen.rear);
-            let later = bought + if in_order { foreseen.rear } else { Duration::ZERO };
+            let later = spent + if in_order { foreseen.rear } else { Duration::ZERO };
             plain = (foreseen.end + later, foreseen.heard + later);
         });
         let mut shortened = false;
@@ -126,15 +126,16 @@ impl Outside {
             let mut late = None;
             let (mut at, mut end, mut heard) = (0, Instant::ZERO, Instant::ZERO);
             self.walk(drive, &commands[..sent], |foreseen| {
-                let in_turn = !foreseen.in_two_parts && foreseen.slack() <= turn / 2;
+                let on_time = !foreseen.in_two_parts && foreseen.slack() <= revolution / 2;
                 let sure = self.sure_of(foreseen);
-                if late.is_none() && !(in_turn && (at == stops || foreseen.start + ROUNDING >= sure)) {
-                    let missed = if in_turn { Duration::ZERO } else { turn.saturating_sub(foreseen.slack()) };
+                if late.is_none() && !(on_time && (at == stops || foreseen.start + ROUNDING >= sure)) {
+                    let missed =
+                        if on_time { Duration::ZERO } else { revolution.saturating_sub(foreseen.slack()) };
                     late = Some((at, sure, missed));
                 }
                 (at, end, heard) = (at + 1, foreseen.end, foreseen.heard);
             });
-            if end <= plain.0 + turn / 4 && late.is_none_or(|(at, ..)| at == stops) {
+            if end <= plain.0 + revolution / 4 && late.is_none_or(|(at, ..)| at == stops) {
                 // Its data may have to wait for others on the bus.
                 let late = heard.saturating_since(plain.1 + bus_sector);
                 if late == Duration::ZERO {
@@ -146,12 +147,12 @@ impl Outside {
             }
             // If it is the foreground's own, the command before it takes too long.
             let last = stops - 1;
-            let (at, arrive, by) = late.unwrap_or((last, Instant::ZERO, turn));
+            let (at, arrive, by) = late.unwrap_or((last, Instant::ZERO, revolution));
             let Some(stop) = &mut detour.stops[at.min(last)] else { return None };
             let track = drive.layout().track(stop.track);
-            let (next, _) = track.passing(drive.rpm(), arrive, arrive + turn);
+            let (next, _) = track.passing(drive.rpm(), arrive, arrive + revolution);
             let gone = (next + track.sectors - stop.first) % track.sectors;
-            let passed = drive.rpm().arc_in(by).parts() * u64::from(track.sectors) / FULL_TURN + 2;
+            let passed = drive.rpm().arc_in(by).parts() * u64::from(track.sectors) / FULL_REVOLUTION + 2;
             let passed = u32::try_from(passed).unwrap_or(u32::MAX);
             if at <= last && (1..stop.count).contains(&gone) {
                 (stop.first, stop.count) = (next, stop.count - gone);

@@ -156,7 +156,7 @@ pub(super) struct Plain {
     /// forecast of similar requests in control gaps.
     pub gain: i64,
     /// The part of its own time that the detour was given on purpose.
-    pub bought: Duration,
+    pub spent: Duration,
 }
 
 /// The delay of a foreground request by detours.
@@ -190,29 +190,30 @@ impl Plain {
         &self,
         foreseen: &Forecast,
         seen: &Observation,
-        (turn, overlap): (Duration, bool),
+        (revolution, overlap): (Duration, bool),
         merged: bool,
     ) -> Late {
         let positive = |ns: i64| Duration::from_nanos(ns.max(0).unsigned_abs());
-        let turns = seen.turns.saturating_mul(nanos(turn));
-        let beyond = if seen.explained { turns } else { seen.error };
+        let revolutions = seen.revolutions.saturating_mul(nanos(revolution));
+        let beyond = if seen.explained { revolutions } else { seen.error };
         // Without a detour, an extra revolution is the drive's own; charge nothing.
         let beyond = if self.detour == 0 { beyond.min(0) } else { beyond };
-        let most = nanos(turn * u64::from(self.detour + 1) + self.bus);
+        let most = nanos(revolution * u64::from(self.detour + 1) + self.bus);
         let head = difference(foreseen.end, self.end);
         let head_late = head.saturating_add(beyond);
         // A pause of the drive's own; at most one revolution of it is the detour's.
         let most_late = if self.failed {
             i64::MAX
         } else if head_late > most.saturating_mul(PAUSE_COSTS_MIN) {
-            nanos(turn)
+            nanos(revolution)
         } else {
             most
         };
         let head_late = head_late.clamp(0, most_late);
         let waited = difference(foreseen.heard, self.heard).saturating_sub(head).clamp(0, most);
         // The rest is the wait of the merged data on the bus.
-        let residue = if merged && seen.explained { seen.error.saturating_sub(turns).max(0) } else { 0 };
+        let residue =
+            if merged && seen.explained { seen.error.saturating_sub(revolutions).max(0) } else { 0 };
         let late = Late { head: head_late - self.gain, bus: positive(waited.saturating_add(residue)) };
         // A drive that starts no other command before the host has all data is late by both.
         if overlap { late } else { Late { head: late.head + nanos(late.bus), bus: Duration::ZERO } }
@@ -434,7 +435,7 @@ mod tests {
     #[test]
     fn a_cached_write_that_continues_the_one_in_progress_is_a_revolution_late() {
         let drive = DriveModel::from_profile(&builtin::find("quantum-atlas-10k").unwrap()).unwrap();
-        let turn = crate::core::under_way::turn(&drive);
+        let revolution = crate::core::under_way::revolution(&drive);
         for overlap in [false, true] {
             let overheads = Overheads {
                 command: [Duration::from_micros(300); 2],
@@ -458,7 +459,7 @@ mod tests {
             });
             assert!(first.end > first.heard + Duration::from_millis(1), "the head has still to come there");
             assert!(second.heard > first.end, "its data wait until the first is on the medium");
-            assert!(second.end > first.end + turn && second.end < first.end + turn * 2);
+            assert!(second.end > first.end + revolution && second.end < first.end + revolution * 2);
         }
     }
 }

@@ -2,9 +2,9 @@
 //!
 //! There are two measures, both of the last some thousand commands. Trust: the share of commands that complete as predicted;
 //! it is low on a drive that contradicts its profile, reorders, or has no head at all. Harm: the delay of requests by
-//! detours ([`felt`](super::felt)) as a share of the clients' response times. Some revolutions would have been lost anyway.
-//! If a detour lets the foreground choose later, from more requests, half of the gain is credited, because the chosen
-//! request is missing in the next choice. Tests and the lab measure the truth against a run without detours.
+//! detours ([`client_harm`](super::client_harm)) as a share of the clients' response times. Some revolutions would have been
+//! lost anyway. If a detour lets the foreground choose later, from more requests, half of the gain is credited, because the
+//! chosen request is missing in the next choice. Tests and the lab measure the truth against a run without detours.
 
 use crate::idle::Harm;
 use units::Duration;
@@ -49,7 +49,7 @@ pub enum Caution {
 #[derive(Clone, Copy, Debug, Default)]
 struct HarmTally {
     /// The clients' response times, and their increase or decrease.
-    felt: Harm,
+    client_harm: Harm,
     /// The foreground's time at the head, and its increase or decrease.
     head: Harm,
 }
@@ -57,13 +57,13 @@ struct HarmTally {
 impl HarmTally {
     fn add(&mut self, time: Duration, response: Duration, late: Lateness) {
         self.head.foreground += time;
-        self.felt.foreground += response;
-        self.felt.late_by(late.client);
+        self.client_harm.foreground += response;
+        self.client_harm.late_by(late.client);
         self.head.late_by(late.head);
     }
 
     fn halve(&mut self) {
-        for Harm { foreground, late, early } in [&mut self.felt, &mut self.head] {
+        for Harm { foreground, late, early } in [&mut self.client_harm, &mut self.head] {
             for time in [foreground, late, early] {
                 *time = *time / 2;
             }
@@ -72,7 +72,7 @@ impl HarmTally {
 
     /// Returns the worse of the two.
     fn worse(&self) -> Harm {
-        self.head.or_felt(&self.felt)
+        self.head.or_felt(&self.client_harm)
     }
 }
 
@@ -95,7 +95,7 @@ pub(super) struct Guard {
     doubted: u32,
     recent: HarmTally,
     /// The time at the head that was spent on purpose.
-    bought: Duration,
+    spent: Duration,
     /// The wanted sectors of detours.
     had: u64,
     /// Commands since the last update.
@@ -111,7 +111,7 @@ impl Guard {
             trusted: false,
             doubted: 0,
             recent: HarmTally::default(),
-            bought: Duration::ZERO,
+            spent: Duration::ZERO,
             had: 0,
             accounted: 0,
             all: HarmTally::default(),
@@ -145,7 +145,7 @@ impl Guard {
         self.accounted += 1;
         if self.recent.head.foreground >= HARM_MEMORY {
             self.recent.halve();
-            self.bought = self.bought / 2;
+            self.spent = self.spent / 2;
             self.had /= 2;
         }
     }
@@ -161,9 +161,9 @@ impl Guard {
     }
 
     /// Records wanted sectors of the next request's detour, and the time at the head that was spent on them on purpose.
-    pub fn had(&mut self, sectors: u32, bought: Duration) {
+    pub fn had(&mut self, sectors: u32, spent: Duration) {
         self.had += u64::from(sectors);
-        self.bought += bought;
+        self.spent += spent;
     }
 
     /// Returns the usual yield in this much of the foreground's time.
@@ -181,7 +181,7 @@ impl Guard {
         self.accounted = 0;
         let harm = self.recent.worse();
         let time = u128::from(harm.foreground.max(HARM_TIME_MIN).as_nanos());
-        let net = harm.net().saturating_sub(self.bought);
+        let net = harm.net().saturating_sub(self.spent);
         u64::try_from(u128::from(net.as_nanos()) * 1_000_000 / time).ok()
     }
 
@@ -254,11 +254,11 @@ mod tests {
         (0..1_000).for_each(|_| {
             guard.note(true);
         });
-        let (request, turn) = (Duration::from_millis(7), Duration::from_millis(6));
+        let (request, revolution) = (Duration::from_millis(7), Duration::from_millis(6));
         // Every tenth detour costs a revolution; without caution that would be 8%.
         for n in 0..200_000 {
             let detour = guard.caution(10_000, 0).is_none();
-            let late = if detour && n % 10 == 0 { turn } else { Duration::ZERO };
+            let late = if detour && n % 10 == 0 { revolution } else { Duration::ZERO };
             guard.account(
                 request + late,
                 request + late,
@@ -276,14 +276,14 @@ mod tests {
         (0..2_000).for_each(|_| {
             guard.note(true);
         });
-        let (request, turn) = (Duration::from_millis(7), Duration::from_millis(6));
+        let (request, revolution) = (Duration::from_millis(7), Duration::from_millis(6));
         // Hundreds arrive at once and wait for seconds; the later ones wait for no other.
         for n in 0..400 {
             guard.account(request, request * (n + 1), Lateness::default(), 65_536);
         }
         let mut lost = Duration::ZERO;
         for _ in 0..400 {
-            let late = if guard.caution(10_000, 0).is_none() { turn } else { Duration::ZERO };
+            let late = if guard.caution(10_000, 0).is_none() { revolution } else { Duration::ZERO };
             guard.account(
                 request + late,
                 request + late,
@@ -292,6 +292,6 @@ mod tests {
             );
             lost += late;
         }
-        assert!(lost > turn && lost.as_nanos() < (request * 800).as_nanos() / 90, "{lost:?}");
+        assert!(lost > revolution && lost.as_nanos() < (request * 800).as_nanos() / 90, "{lost:?}");
     }
 }

@@ -10,7 +10,7 @@ use super::forecast::{PAUSE_COSTS_MIN, Standing};
 use super::record::Observation;
 use super::{Neighbours, Order, Outside, Work};
 use crate::background::{Buffers, Focus};
-use crate::core::under_way::{Job, pass, plain_end, turn};
+use crate::core::under_way::{Job, pass, plain_end, revolution};
 use crate::core::{Core, Purpose};
 use crate::foreground::Request;
 use crate::idle::{IdleTime, Range};
@@ -20,7 +20,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use model::Position;
 use model::layout::Location;
-use units::{Duration, FULL_TURN, Instant, LbnRange, Op, Sectors, TrackIndex};
+use units::{Duration, FULL_REVOLUTION, Instant, LbnRange, Op, Sectors, TrackIndex};
 
 /// The response times of requests to an idle drive that follow another request: of reads, or of writes, which a drive may
 /// report from its buffer even against its settings.
@@ -123,7 +123,7 @@ impl Core {
             Some(from) => {
                 // A cached write that the head had still to write: a request that waited for it is delayed again.
                 let arrived = outside.clock.platter(job.pending.arrived);
-                outside.felt.catch_up(nanos(outside.written.saturating_since(arrived)));
+                outside.client_harm.catch_up(nanos(outside.written.saturating_since(arrived)));
                 let at = (arrived + outside.config.overheads.command(op)).max(outside.written).min(begin);
                 let plain = plain_end(&self.drive, from, at, op, job.ranges());
                 // A request chosen near the head's place after idle work, from several, is done earlier than from elsewhere.
@@ -132,7 +132,7 @@ impl Core {
                     self.chosen_from(outside, from, at, job).map_or(plain, |chosen| plain.min(chosen));
                 self.idle.account(plain, until);
                 let late = difference(until, plain);
-                outside.felt.after_idle(late);
+                outside.client_harm.after_idle(late);
                 outside.charged = Some(until);
                 plain.saturating_since(at)
             }
@@ -143,7 +143,7 @@ impl Core {
                     let plain = plain_end(&self.drive, standing.position, without, op, job.ranges());
                     let late = difference(until, plain);
                     self.idle.head.late_by(late);
-                    outside.felt.after_idle(late);
+                    outside.client_harm.after_idle(late);
                     outside.charged = Some(until);
                 }
                 until.saturating_since(begin)
@@ -175,13 +175,13 @@ impl Core {
             return;
         }
         let Some(charged) = order.charged else { return };
-        let turn = nanos(turn(&self.drive));
+        let revolution = nanos(revolution(&self.drive));
         let later = difference(order.forecast.end, charged).saturating_add(seen.error);
         let failed = core::mem::take(&mut outside.idle_failed);
         // A pause of the drive's own occurs without idle time too; retries of idle sectors do not.
-        let later = if later > turn * PAUSE_COSTS_MIN && !failed { 0 } else { later.max(-turn) };
+        let later = if later > revolution * PAUSE_COSTS_MIN && !failed { 0 } else { later.max(-revolution) };
         self.idle.head.late_by(later);
-        outside.felt.after_idle(later);
+        outside.client_harm.after_idle(later);
     }
 
     /// Charges idle time with the delay of the foreground's `order`, which the drive started at `begun`, without
@@ -220,7 +220,7 @@ impl Core {
             // The wait is measured; the additional way is known in the mean only.
             let plain = sent + usual.unwrap_or(time);
             self.idle.account(plain, self.now);
-            outside.felt.after_idle(difference(self.now, plain));
+            outside.client_harm.after_idle(difference(self.now, plain));
         }
     }
 
@@ -299,14 +299,16 @@ impl Core {
     pub(super) fn keep_back(&mut self, outside: &Outside, idle: &IdleTime, now: Instant) -> Option<Instant> {
         let mut owed = outside.kept.at_risk();
         // One revolution to arrive and one to read a track, until the true duration is known.
-        let visit = outside.visits.mean().unwrap_or(turn(&self.drive) * 2);
+        let visit = outside.visits.mean().unwrap_or(revolution(&self.drive) * 2);
         let used = self.idle.asked.map(|first| self.idle.since.saturating_since(first));
         let left = used.map(|used| self.idle.since + (used + outside.idle_spent + visit) * AS_LONG_AGAIN);
         if left.is_some_and(|left| now < left) {
-            let (first, meanwhile) =
-                (outside.felt.at_risk(nanos(visit)), outside.felt.at_risk_meanwhile(nanos(visit)));
+            let (first, meanwhile) = (
+                outside.client_harm.at_risk(nanos(visit)),
+                outside.client_harm.at_risk_meanwhile(nanos(visit)),
+            );
             let risk = first.saturating_add(meanwhile);
-            let all = self.idle.felt.foreground.as_nanos() / 1_000_000 * u64::from(idle.harm_ppm);
+            let all = self.idle.client_harm.foreground.as_nanos() / 1_000_000 * u64::from(idle.harm_ppm);
             if !outside.foresees() || risk.max(0).unsigned_abs() > all / SMALL_COST_DIVISOR {
                 owed = owed.saturating_add(risk);
             }
@@ -337,7 +339,7 @@ impl Core {
         let earliest = outside.set_out(&standing, Op::Read).max(outside.decided + overheads.shortest_access);
         let (sectors, rpm) = (there.track().sectors, drive.rpm());
         // A short command takes at most half a revolution.
-        let window = there.track().passing(rpm, earliest, earliest + turn(&drive) / 2);
+        let window = there.track().passing(rpm, earliest, earliest + revolution(&drive) / 2);
         self.background.look(Focus::All);
         let mut chosen: Option<(u32, u32)> = None;
         straight_parts(&there, window, |(first, count)| {
@@ -354,7 +356,7 @@ impl Core {
             let first = (first + begin) % sectors;
             let start = pass(&drive, there.track(), earliest, (first, least)).0;
             let waited = rpm.arc_in(start.saturating_since(outside.decided)).parts();
-            let as_long = u64::from(sectors) * waited / FULL_TURN;
+            let as_long = u64::from(sectors) * waited / FULL_REVOLUTION;
             let as_long = u32::try_from(as_long).unwrap_or(u32::MAX);
             chosen = Some((first, as_long.max(least).min(count - begin)));
         });

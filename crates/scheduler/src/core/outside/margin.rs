@@ -165,10 +165,14 @@ mod tests {
         for _ in 0..200_000 {
             let slack = draw(1_600);
             let late = if draw(50) == 0 { draw(500) } else { draw(spread + 1) };
-            let turns = i64::from(late > slack || draw(500) == 0);
-            let seen = Observation { error: turns * 6_000_000, turns, explained: true, foreseen: true };
-            let came =
-                Came { way: HeadPath::Moved(1_000), slack: Duration::from_micros(slack), late: turns > 0 };
+            let revolutions = i64::from(late > slack || draw(500) == 0);
+            let seen =
+                Observation { error: revolutions * 6_000_000, revolutions, explained: true, foreseen: true };
+            let came = Came {
+                way: HeadPath::Moved(1_000),
+                slack: Duration::from_micros(slack),
+                late: revolutions > 0,
+            };
             record.note(&seen, Some(came));
         }
         record
@@ -195,10 +199,11 @@ mod tests {
         for n in 0..4_000 {
             // By up to 20 us.
             let (slack, late) = (n % 200, n % 7 * 3);
-            let turns = i64::from(late > slack);
-            let seen = Observation { error: turns * 6_000_000, turns, explained: true, foreseen: true };
+            let revolutions = i64::from(late > slack);
+            let seen =
+                Observation { error: revolutions * 6_000_000, revolutions, explained: true, foreseen: true };
             let slack = Duration::from_micros(u64::try_from(slack).unwrap());
-            record.note(&seen, Some(Came { way: HeadPath::Stayed, slack, late: turns > 0 }));
+            record.note(&seen, Some(Came { way: HeadPath::Stayed, slack, late: revolutions > 0 }));
         }
         margins.learn(&record);
         assert_eq!(margins.staying(), Duration::from_micros(25));

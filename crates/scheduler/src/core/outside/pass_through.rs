@@ -8,7 +8,7 @@
 use super::command::{Command, Order, Outcome, Passed, Work};
 use super::forecast::{Late, Standing};
 use super::{Caution, Outside, guard};
-use crate::core::under_way::{Job, turn};
+use crate::core::under_way::{Job, revolution};
 use crate::core::{Core, Purpose};
 use crate::foreground::Pending;
 use alloc::sync::Arc;
@@ -69,7 +69,7 @@ impl Outside {
     /// Records when all writes that the drive has reported are on the medium, if nothing else comes.
     fn reported_a_write(&mut self, drive: &DriveModel, now: Instant) {
         let farthest = drive.seek(drive.layout().cylinders().saturating_sub(1));
-        let each = farthest + turn(drive) * DESTAGE_REVOLUTIONS_MAX;
+        let each = farthest + revolution(drive) * DESTAGE_REVOLUTIONS_MAX;
         self.destaged_at = self.destaged_at.max(now) + each;
     }
 }
@@ -157,9 +157,9 @@ impl Core {
         let left = self.left_by_idle(outside);
         if let Work::Foreground { job, .. } = &order.work {
             let time = now.saturating_since(begun);
-            let client = self.felt(outside, now, job, time, Late::default());
-            let felt = guard::Lateness { client, head: 0 };
-            outside.guard.account(time, now.saturating_since(job.pending.arrived), felt, left);
+            let client = self.charge_clients(outside, now, job, time, Late::default());
+            let client_harm = guard::Lateness { client, head: 0 };
+            outside.guard.account(time, now.saturating_since(job.pending.arrived), client_harm, left);
             (outside.heard_foreground, outside.heard_at) = (outside.clock.platter(now), now);
             outside.on_bus = Duration::ZERO;
         }

@@ -28,7 +28,7 @@ pub(crate) struct Observation {
     /// The observed head time less the predicted one, in ns.
     pub error: i64,
     /// The whole revolutions in it.
-    pub turns: i64,
+    pub revolutions: i64,
     /// Whether whole revolutions and the noise of completions explain it.
     pub explained: bool,
     /// Whether it was done as predicted: in its revolution, and with an error that a plan tolerates.
@@ -169,8 +169,8 @@ impl ErrorRecord {
         let slot = &mut self.bins[(bin.clamp(-BINS, BINS) + BINS) as usize];
         *slot = slot.saturating_add(1);
         self.unexplained += u64::from(!seen.explained);
-        self.late += u64::from(seen.explained && seen.turns > 0);
-        self.early += u64::from(seen.explained && seen.turns < 0);
+        self.late += u64::from(seen.explained && seen.revolutions > 0);
+        self.early += u64::from(seen.explained && seen.revolutions < 0);
         let Some(Came { way, slack, late }) = came.filter(|came| seen.explained || came.late) else { return };
         let classes = match way {
             HeadPath::Moved(_) => &mut self.arrivals[..],

@@ -10,7 +10,7 @@ use super::record::{Came, Observation};
 use super::{
     CONSISTENT_COMPLETIONS_MIN, DRIFT_PPM, ERROR_CHANCE_DIVISOR, ERROR_NOISE_DIVISOR, Order, Outside,
 };
-use crate::core::under_way::turn;
+use crate::core::under_way::revolution;
 use model::DriveModel;
 use units::{Duration, Instant};
 
@@ -35,20 +35,20 @@ impl Outside {
         drive: &DriveModel,
         now: Instant,
         order: &Order,
-        in_turn: bool,
+        is_next: bool,
     ) -> Report {
-        let turn = turn(drive).as_nanos() as i64;
+        let revolution = revolution(drive).as_nanos() as i64;
         let heard = self.clock.platter(now);
-        if in_turn {
+        if is_next {
             self.learn_writing_through(drive, now, order);
         }
         let (mut foreseen, mut after) = self.follow(drive, &self.base, order);
-        let mut seen = Observation { error: 0, turns: 0, explained: true, foreseen: true };
+        let mut seen = Observation { error: 0, revolutions: 0, explained: true, foreseen: true };
         let mut before = None;
-        if self.buffered && in_turn {
+        if self.buffered && is_next {
             if let Some(at) = self.waited_until(drive, now, order) {
                 seen = self.on_medium(drive, at);
-                let late = seen.explained && seen.turns > 0;
+                let late = seen.explained && seen.revolutions > 0;
                 let came = self.last_reported.map(|last| last.approach());
                 before = Some(came.map(|(way, slack)| Came { way, slack, late }));
                 (foreseen, after) = self.follow(drive, &self.base, order);
@@ -56,21 +56,21 @@ impl Outside {
                 let off = |forecast: &Forecast| difference(heard, forecast.heard).abs();
                 for other in [1, -1] {
                     let base = Standing {
-                        free: moved(self.base.free, other * turn),
-                        ready: moved(self.base.ready, other * turn),
+                        free: moved(self.base.free, other * revolution),
+                        ready: moved(self.base.ready, other * revolution),
                         ..self.base
                     };
                     let (forecast, standing) = self.follow(drive, &base, order);
-                    if off(&forecast) + turn / 2 < off(&foreseen) {
-                        (seen.turns, foreseen, after) = (other, forecast, standing);
+                    if off(&forecast) + revolution / 2 < off(&foreseen) {
+                        (seen.revolutions, foreseen, after) = (other, forecast, standing);
                     }
                 }
-                seen.error = seen.turns * turn;
+                seen.error = seen.revolutions * revolution;
             }
         }
         self.base = after;
         self.buffered = true;
-        self.last_reported = in_turn.then_some(foreseen);
+        self.last_reported = is_next.then_some(foreseen);
         if !self.config.overheads.overlap {
             // The clock was corrected meanwhile, so its completion has another platter time.
             self.base.ready = self.clock.platter(now);
@@ -90,19 +90,19 @@ impl Outside {
         let waited = difference(self.clock.platter(now), at_once);
         let overheads = &self.config.overheads;
         let own = overheads.bus_sector * range.len().get() + overheads.tail(order.command.op);
-        (waited > self.clock.turn() / ERROR_CHANCE_DIVISOR).then(|| now.checked_sub(own)).flatten()
+        (waited > self.clock.revolution() / ERROR_CHANCE_DIVISOR).then(|| now.checked_sub(own)).flatten()
     }
 
     /// Compares the end of the last reported write on the medium, `at` on the host's clock, with its forecast, and corrects
     /// the state by it. Errors of the platter's angle beyond chance are ignored, because a write may wait for other reasons.
     fn on_medium(&mut self, drive: &DriveModel, at: Instant) -> Observation {
-        let turn = turn(drive).as_nanos() as i64;
+        let revolution = revolution(drive).as_nanos() as i64;
         let foreseen = self.base.free;
         let error = self.clock.error(at, foreseen);
         let late = difference(self.clock.platter(at), foreseen);
-        let turns = (late + error + turn / 2).div_euclid(turn);
-        let chance = turn / ERROR_CHANCE_DIVISOR + self.clock.may_drift(at, DRIFT_PPM);
-        let explained = error.abs() <= chance.min(turn / ERROR_NOISE_DIVISOR);
+        let revolutions = (late + error + revolution / 2).div_euclid(revolution);
+        let chance = revolution / ERROR_CHANCE_DIVISOR + self.clock.may_drift(at, DRIFT_PPM);
+        let explained = error.abs() <= chance.min(revolution / ERROR_NOISE_DIVISOR);
         let mut left = 0;
         if explained {
             left = self.clock.correct(at, error, Duration::ZERO, self.config.resync);
@@ -118,7 +118,7 @@ impl Outside {
         }
         self.base.free = moved(self.clock.platter(at), left);
         self.base.ready = self.base.free;
-        Observation { error: late, turns, explained, foreseen: explained && turns == 0 }
+        Observation { error: late, revolutions, explained, foreseen: explained && revolutions == 0 }
     }
 
     /// Records that a completion fits the platter's angle.

@@ -250,7 +250,7 @@ impl Outside {
         let plain = Standing { reads_on: plain, ..self.base.not_reading_on() };
         let reading = Standing { reads_on: on, ..plain }.reading_on(drive);
         let [with, without] = [reading, plain].map(|from| self.follow(drive, &from, order).0.heard);
-        let noise = self.clock.turn() / ERROR_NOISE_DIVISOR;
+        let noise = self.clock.revolution() / ERROR_NOISE_DIVISOR;
         let off = |foreseen| difference(heard, foreseen).abs();
         if difference(with, without).abs() > 2 * noise && off(with).min(off(without)) < noise {
             self.sequences.believe(behind.sequence, off(with) < off(without));
@@ -263,12 +263,12 @@ impl Outside {
         drive: &DriveModel,
         (now, begun): (Instant, Instant),
         order: &mut Order,
-        in_turn: bool,
+        is_next: bool,
     ) -> Followed {
         let Command { op, range, .. } = order.command;
         let near = !op.is_write() && self.is_near_any(drive, range);
         self.sequences.done();
-        if in_turn && self.config.reads_on {
+        if is_next && self.config.reads_on {
             self.learn_reading_on(drive, now, order);
         }
         let again = order.command.foreground.is_some_and(|asked| self.again.may_hit(drive, op, asked));
@@ -277,7 +277,7 @@ impl Outside {
         let missed = self.again.done(drive, order, hit, beyond);
         self.kept.missed(missed);
         let sooner = difference(order.forecast.heard, self.clock.platter(now))
-            > self.clock.turn() / ERROR_NOISE_DIVISOR;
+            > self.clock.revolution() / ERROR_NOISE_DIVISOR;
         self.kept.done(drive, order, hit);
         let reads_on = self.sequences.on.idle || self.kept.hit_often();
         let on_the_way = reads_on && near && !hit && sooner;
@@ -304,8 +304,8 @@ impl Outside {
             return false;
         }
         let heard = self.clock.platter(now);
-        let turn = self.clock.turn();
-        let (noise, chance) = (turn / ERROR_NOISE_DIVISOR, turn / ERROR_CHANCE_DIVISOR);
+        let revolution = self.clock.revolution();
+        let (noise, chance) = (revolution / ERROR_NOISE_DIVISOR, revolution / ERROR_CHANCE_DIVISOR);
         if order.forecast.source != Source::Medium {
             if difference(heard, order.forecast.heard).abs() <= noise {
                 if order.forecast.source == Source::Passing && self.known {

@@ -51,9 +51,9 @@ impl Speed {
     }
 
     /// Records a completion, `elapsed` after the one before: the platter was `error` past the clock's angle, and the report
-    /// may be up to `late` late because of its data. The clock then corrects its angle by `taken`; `turn` is the time of a
-    /// revolution.
-    pub fn seen(&mut self, elapsed: f64, [error, late, taken]: [f64; 3], turn: f64) {
+    /// may be up to `late` late because of its data. The clock then corrects its angle by `taken`; `revolution` is the time
+    /// of a revolution.
+    pub fn seen(&mut self, elapsed: f64, [error, late, taken]: [f64; 3], revolution: f64) {
         let [angle, both, rate] = &mut self.spread;
         *angle += elapsed * (2.0 * *both + elapsed * *rate);
         *both += elapsed * *rate;
@@ -61,7 +61,7 @@ impl Speed {
         let noise = self.noise + late * late;
         let expected = *angle + noise;
         let most = ERROR_DEVIATIONS_MAX * expected.sqrt();
-        if most > turn / 2.0 {
+        if most > revolution / 2.0 {
             // The error may be any number of revolutions.
             (self.ahead, *angle, *both) = (error - taken, noise, 0.0);
             return;
@@ -84,7 +84,7 @@ impl Speed {
             let least = COMPLETION_ERROR_S * COMPLETION_ERROR_S / 100.0;
             let noise = self.noise + (left * left + *angle - self.noise) / STEPS;
             // Larger errors come from another drive than the profile's, or from none.
-            self.noise = noise.clamp(least, (turn / ERROR_CHANCE_DIVISOR as f64).powi(2));
+            self.noise = noise.clamp(least, (revolution / ERROR_CHANCE_DIVISOR as f64).powi(2));
         }
     }
 

@@ -15,14 +15,14 @@ use super::command::{Command, Order, Outcome, Work};
 use super::fit::range_of;
 use super::forecast::Standing;
 use crate::background::Focus;
-use crate::core::under_way::turn;
+use crate::core::under_way::revolution;
 use crate::core::{Core, Purpose, Sharing};
 use crate::idle::IdleTime;
 use crate::planner::{Stop, straight_parts};
 use alloc::sync::Arc;
 use model::DriveModel;
 use model::layout::Location;
-use units::{Duration, FULL_TURN, Instant, Lbn, LbnRange, Op, Sectors, TrackIndex};
+use units::{Duration, FULL_REVOLUTION, Instant, Lbn, LbnRange, Op, Sectors, TrackIndex};
 
 /// The time in which the sectors of one command pass. A longer command keeps the arm no longer; but sectors that have passed
 /// without being requested are lost when a request arrives.
@@ -210,7 +210,7 @@ fn passing_time(drive: &DriveModel, range: LbnRange) -> Duration {
                 from.sector_angle(sector % from.sectors).until(track.sector_angle(piece.sector)),
             );
             let moves = drive.move_time(from.into(), track.into(), Op::Read);
-            time += if gap < moves { gap + turn(drive) } else { gap };
+            time += if gap < moves { gap + revolution(drive) } else { gap };
         }
         time += drive.rpm().time_within(track.arc(piece.sector, piece.len));
         last = Some((track, piece.sector + piece.len));
@@ -220,7 +220,7 @@ fn passing_time(drive: &DriveModel, range: LbnRange) -> Duration {
 
 /// Returns the time that a drive needs for a cached write: half of a full stroke and most of a revolution.
 fn time_of_write(drive: &DriveModel) -> Duration {
-    drive.seek(drive.layout().cylinders() / 8) + turn(drive) / 2
+    drive.seek(drive.layout().cylinders() / 8) + revolution(drive) / 2
 }
 
 impl Outside {
@@ -466,7 +466,7 @@ impl Core {
             let there = layout.track_ref(place.track);
             let on_track = there.track().sectors;
             let skip = (on_track / SKIP_REVOLUTION_PART).max(1);
-            let count = u64::from(on_track) * self.drive.rpm().arc_in(COMMAND_TIME).parts() / FULL_TURN;
+            let count = u64::from(on_track) * self.drive.rpm().arc_in(COMMAND_TIME).parts() / FULL_REVOLUTION;
             let count = u32::try_from(count).unwrap_or(u32::MAX).clamp(1, on_track);
             let mut rest: Option<(u32, u32)> = None;
             straight_parts(&there, (place.sector, on_track - place.sector), |part| {
@@ -538,11 +538,11 @@ impl Core {
         let more = outside.device.iter().any(|order| matches!(order.work, Work::Stream));
         if let Some((since, count)) = outside.streams.met.filter(|_| !more) {
             outside.streams.met = None;
-            let most = turn(&drive) * CHARGED_REVOLUTIONS_MAX;
+            let most = revolution(&drive) * CHARGED_REVOLUTIONS_MAX;
             let waited = arm_free.saturating_since(since).min(most) * count;
             outside.streams.pay(waited);
             self.idle.head.late_by(nanos(waited));
-            self.idle.felt.late_by(nanos(outside.streams.amplified(waited)));
+            self.idle.client_harm.late_by(nanos(outside.streams.amplified(waited)));
         }
         self.hand_out(outside, order, outcome);
     }
@@ -564,7 +564,7 @@ mod tests {
             let at = layout.locate(range.start()).unwrap();
             let track = layout.track(at.track);
             // A head that is on the track a microsecond before the first sector passes.
-            let (begin, _) = pass(&drive, &track, Instant::ZERO + turn(&drive), (at.sector, 1));
+            let (begin, _) = pass(&drive, &track, Instant::ZERO + revolution(&drive), (at.sector, 1));
             let early = begin.checked_sub(Duration::from_micros(1)).unwrap();
             let end = plain_end(&drive, Position::from(track), early, Op::Read, &[range]);
             let before = layout.locate(Lbn::new(start.saturating_sub(1))).unwrap();

@@ -36,7 +36,7 @@ impl Outside {
         let heard = self.clock.platter(now);
         let [medium, buffer] = [&through, &self.config.overheads]
             .map(|overheads| self.follow_by(drive, overheads, &self.base, order).0.heard);
-        let noise = self.clock.turn() / ERROR_NOISE_DIVISOR;
+        let noise = self.clock.revolution() / ERROR_NOISE_DIVISOR;
         let off = |foreseen| difference(heard, foreseen).abs();
         if difference(medium, buffer).abs() <= 2 * noise || off(medium).min(off(buffer)) >= noise {
             return;

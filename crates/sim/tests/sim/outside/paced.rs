@@ -35,8 +35,8 @@ impl Paced {
         let mut times = Vec::new();
         for &Pace { rate, at_once, jitter } in paces {
             let from = 1.0 + stream.unit();
-            for turn in 0..requests / at_once {
-                let at = (turn as f64 + from + jitter * (2.0 * stream.unit() - 1.0)) / rate;
+            for round in 0..requests / at_once {
+                let at = (round as f64 + from + jitter * (2.0 * stream.unit() - 1.0)) / rate;
                 times.extend((0..at_once).map(|_| Instant::from_nanos((at * 1e9) as u64)));
             }
         }

@@ -112,10 +112,10 @@ fn revolutions_are_spent_where_worth_it_and_within_the_bound() {
     let [(with, pairs), (without, _)] =
         [true, false].map(|spent| pairs_of(FAR, seeds.clone(), spends(spent)));
     assert!(with.blocks * 100 > without.blocks * 120 && with.bought > 0, "{with:?} {without:?}");
-    pairs.assert_bounded("turns are bought");
+    pairs.assert_bounded("revolutions are spent");
     // If all blocks are wanted, a revolution yields little more than the usual amount.
     let (_, pairs_dense) = pairs_of(ALL, seeds, spends(true));
-    pairs_dense.assert_bounded("turns may be bought where all is wanted");
+    pairs_dense.assert_bounded("revolutions may be spent where all is wanted");
 }
 
 #[test]

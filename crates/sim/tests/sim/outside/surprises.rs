@@ -3,7 +3,7 @@
 use super::troubled::Delayed;
 use drive::{Behaviour, BlackBox, FlashConfig, Queue, QueueOrder, Rarely, ShingledConfig, SpindleDrift};
 use freeblock_sim::black_box;
-use model::profile::{Order, SectorsPerTrack, Turns};
+use model::profile::{Order, Revolutions, SectorsPerTrack};
 use model::{DriveModel, Profile, builtin};
 use scheduler::OutsideConfig;
 use std::sync::Arc;
@@ -157,9 +157,9 @@ impl Surprise {
             // Slips are counted from the start of a zone.
             layout.zones.iter_mut().for_each(|zone| zone.slips.clear());
         }
-        let skewed = |skew: &Turns, by: i64, on: u32| {
-            let own = skew.angle().unwrap().parts() as f64 / units::FULL_TURN as f64;
-            Turns::Decimal((own + by as f64 / f64::from(on)).rem_euclid(1.0))
+        let skewed = |skew: &Revolutions, by: i64, on: u32| {
+            let own = skew.angle().unwrap().parts() as f64 / units::FULL_REVOLUTION as f64;
+            Revolutions::Decimal((own + by as f64 / f64::from(on)).rem_euclid(1.0))
         };
         match self {
             Rpm(thousandths) | SlowRpm(thousandths) => {

@@ -6,7 +6,7 @@ use super::super::{Order, Outcome, Outside, Work};
 use super::audit::{Audit, AuditReport, AuditWindow};
 use super::compare::Served;
 use crate::core::Core;
-use crate::core::under_way::turn;
+use crate::core::under_way::revolution;
 use model::DriveModel;
 use units::Instant;
 
@@ -22,7 +22,7 @@ pub(in super::super) struct Cost {
 impl Cost {
     /// Returns an audit of a drive in the state `from`; `through` says whether requests can be handed through.
     pub fn new(config: super::AuditConfig, drive: &DriveModel, from: Standing, through: bool) -> Self {
-        Self { audit: Audit::new(config, turn(drive), through), from, heard: [Instant::ZERO; 2] }
+        Self { audit: Audit::new(config, revolution(drive), through), from, heard: [Instant::ZERO; 2] }
     }
 
     /// Returns the kind of the current window.

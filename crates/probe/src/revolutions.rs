@@ -1,14 +1,14 @@
 //! Small arithmetic on fractions of a revolution.
 
 /// Returns the fraction in [0, 1).
-pub(crate) fn frac(turns: f64) -> f64 {
-    let f = turns.rem_euclid(1.0);
+pub(crate) fn frac(revolutions: f64) -> f64 {
+    let f = revolutions.rem_euclid(1.0);
     if f >= 1.0 { 0.0 } else { f }
 }
 
 /// Returns the shorter way round, in [-0.5, 0.5).
-pub(crate) fn wrap(turns: f64) -> f64 {
-    frac(turns + 0.5) - 0.5
+pub(crate) fn wrap(revolutions: f64) -> f64 {
+    frac(revolutions + 0.5) - 0.5
 }
 
 pub(crate) fn median(values: &mut [f64]) -> f64 {

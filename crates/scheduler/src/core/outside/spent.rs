@@ -36,35 +36,35 @@ const YIELD_RATIO_MIN: u64 = 5;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Price {
     /// 65536ths of a wanted sector, counted once for each task that wants it.
-    of_turn: u64,
+    per_revolution: u64,
 }
 
 impl Price {
     /// Returns the initial price: the yield of a whole track.
     pub fn of_track(sectors: u32) -> Self {
-        Self { of_turn: u64::from(sectors) * SECTOR }
+        Self { per_revolution: u64::from(sectors) * SECTOR }
     }
 
     /// Records a request, and whether the bound had room for a revolution.
     fn seen(&mut self, room: bool) {
-        let part = |of: u64| self.of_turn / of + 1;
-        self.of_turn = if room {
-            self.of_turn.saturating_sub(part(PRICE_FALL_DIVISOR))
+        let part = |of: u64| self.per_revolution / of + 1;
+        self.per_revolution = if room {
+            self.per_revolution.saturating_sub(part(PRICE_FALL_DIVISOR))
         } else {
-            self.of_turn.saturating_add(part(PRICE_RISE_DIVISOR))
+            self.per_revolution.saturating_add(part(PRICE_RISE_DIVISOR))
         };
     }
 
     /// Returns the number of sectors that a revolution must exceed, given the usual yield in that time.
     fn least(self, anyway: u64) -> u64 {
-        anyway.saturating_mul(YIELD_RATIO_MIN).max(self.of_turn / SECTOR)
+        anyway.saturating_mul(YIELD_RATIO_MIN).max(self.per_revolution / SECTOR)
     }
 }
 
 impl Outside {
     /// Returns whether the bound has room for a revolution.
-    fn may_buy(&self, turn: Duration) -> bool {
-        let risk = self.felt.at_risk(i64::try_from(turn.as_nanos()).unwrap_or(i64::MAX));
+    fn may_spend(&self, revolution: Duration) -> bool {
+        let risk = self.client_harm.at_risk(i64::try_from(revolution.as_nanos()).unwrap_or(i64::MAX));
         self.detour_bound()
             .is_some_and(|bound| self.guard.caution(bound - bound / RESERVE_DIVISOR, risk).is_none())
     }
@@ -86,24 +86,30 @@ impl Core {
             return no;
         }
         // Rounded up, so that the last sector before the request is in the window.
-        let turn = self.drive.rpm().revolution();
-        let room = outside.may_buy(turn);
+        let revolution = self.drive.rpm().revolution();
+        let room = outside.may_spend(revolution);
         outside.price.seen(room);
         if !room {
             return no;
         }
         let brings = plain.as_ref().map_or(0, |detour| self.brings(detour));
         // The revolution must yield more than this; most do not, and their searches end early.
-        let worth = outside.price.least(outside.guard.had_in(turn));
+        let worth = outside.price.least(outside.guard.had_in(revolution));
         self.background.look(Focus::All);
-        let found =
-            self.detour_for(outside, standing, job, GapPart::Longer(turn, brings.saturating_add(worth)));
-        let Some(longer) = found.and_then(|detour| self.fit(outside, detour, first, turn)) else { return no };
+        let found = self.detour_for(
+            outside,
+            standing,
+            job,
+            GapPart::Longer(revolution, brings.saturating_add(worth)),
+        );
+        let Some(longer) = found.and_then(|detour| self.fit(outside, detour, first, revolution)) else {
+            return no;
+        };
         if self.brings(&longer).saturating_sub(brings) <= worth {
             return no;
         }
         self.stats.bought += 1;
-        (Some(longer), turn)
+        (Some(longer), revolution)
     }
 
     /// Returns the sectors that a detour yields.
@@ -124,7 +130,7 @@ mod tests {
         #[test]
         fn the_price_finds_the_worth_of_a_revolution(most in 2u64..600, income in 20u64..200, seed in any::<u64>()) {
             let mut price = Price::of_track(300);
-            let (mut state, mut purse, mut bought, mut brought) = (seed, 0u64, 0u64, 0u64);
+            let (mut state, mut purse, mut spent, mut brought) = (seed, 0u64, 0u64, 0u64);
             let requests = 60_000;
             for request in 0..requests {
                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -136,13 +142,13 @@ mod tests {
                 if room && brings > price.least(0) {
                     purse -= income;
                     if request >= requests / 2 {
-                        (bought, brought) = (bought + 1, brought + brings);
+                        (spent, brought) = (spent + 1, brought + brings);
                     }
                 }
             }
             // More than half of the maximum, for yields offered by chance.
-            prop_assert!(bought * income * 10 > requests / 2 * 9, "{bought} turns, of {}", requests / 2 / income);
-            prop_assert!(brought * 10 > bought * (most - 1) * 7, "{brought} sectors by {bought} turns, {most} at most");
+            prop_assert!(spent * income * 10 > requests / 2 * 9, "{spent} revolutions, of {}", requests / 2 / income);
+            prop_assert!(brought * 10 > spent * (most - 1) * 7, "{brought} sectors by {spent} revolutions, {most} at most");
         }
     }
 }

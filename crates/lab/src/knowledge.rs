@@ -63,7 +63,7 @@ impl Knowledge {
 
 /// A drive, and the knowledge of a scheduler outside about it.
 #[derive(Clone, Debug)]
-pub struct Told {
+pub struct KnownDrive {
     /// The drive's name in figures.
     pub drive: &'static str,
     /// The source of the knowledge.
@@ -82,27 +82,27 @@ pub struct Told {
 ///
 /// # Errors
 /// A drive cannot be made or probed.
-pub fn all(lab: &Lab, knowledge: &[Knowledge]) -> Result<Vec<Told>, LabError> {
+pub fn all(lab: &Lab, knowledge: &[Knowledge]) -> Result<Vec<KnownDrive>, LabError> {
     let noise = lab.pick(exact_but_for_the_bus(), Behaviour::fast02());
     let mut ways: Vec<Option<bool>> = knowledge.iter().map(|k| k.probe()).collect();
     ways.sort_unstable();
     ways.dedup();
     let pairs = DRIVES.iter().flat_map(|&drive| ways.iter().map(move |&way| (drive, way)));
     let told = lab.map(pairs, |(drive, way)| match way {
-        None => Told::truth(drive),
-        Some(writes) => Told::probed(drive, noise, writes, lab.seed()),
+        None => KnownDrive::truth(drive),
+        Some(writes) => KnownDrive::probed(drive, noise, writes, lab.seed()),
     })?;
-    let of_drive = |told: &[Told]| {
+    let of_drive = |told: &[KnownDrive]| {
         let with = |&knowledge: &Knowledge| {
             let found = ways.iter().zip(told).find(|(way, _)| **way == knowledge.probe());
-            found.map(|(_, told)| Told { knowledge, ..told.clone() })
+            found.map(|(_, told)| KnownDrive { knowledge, ..told.clone() })
         };
         knowledge.iter().filter_map(with).collect::<Vec<_>>()
     };
     Ok(told.chunks(ways.len().max(1)).flat_map(of_drive).collect())
 }
 
-impl Told {
+impl KnownDrive {
     /// Returns a built-in drive with its true profile.
     ///
     /// # Errors
@@ -195,8 +195,8 @@ impl Told {
 }
 
 /// Describes by how much moves are longer by the true profiles than by the probed ones, and why.
-pub fn differences<'t>(told: impl Iterator<Item = &'t Told>) -> String {
-    let of = |told: &Told| {
+pub fn differences<'t>(told: impl Iterator<Item = &'t KnownDrive>) -> String {
+    let of = |told: &KnownDrive| {
         let longer = |op| move_ms(&told.truth, op) - move_ms(&told.known, op);
         let [switch, found] = [&told.truth, &told.known].map(|drive| switch_ms(drive));
         format!(

@@ -63,7 +63,7 @@ impl Waiting {
 
 /// The clients' part of the harm estimate.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Felt {
+pub(super) struct ClientHarm {
     /// Finished requests.
     done: u64,
     /// The head's losses to detours and to idle time, and for each the request from which on it delays as many requests as
@@ -84,7 +84,7 @@ pub(super) struct Felt {
     arrivals: Arrivals,
 }
 
-impl Felt {
+impl ClientHarm {
     /// Records that the head starts the next request `late` ns late because of idle time.
     pub fn after_idle(&mut self, late: i64) {
         self.after_idle += late;
@@ -108,7 +108,7 @@ impl Felt {
         if head != [0, 0] {
             self.remember((self.done + (waiting - bursts) as u64, head));
         }
-        let felt = [0, 1].map(|why| self.lost.iter().map(|(_, head)| head[why]).sum::<i64>());
+        let client_harm = [0, 1].map(|why| self.lost.iter().map(|(_, head)| head[why]).sum::<i64>());
         // Some clients do not wait at this moment and arrive before the head has caught up.
         let clients = self.arrivals.clients(self.most[0].max(self.most[1])).map(|clients| clients as u64);
         self.clients = clients;
@@ -121,7 +121,7 @@ impl Felt {
             .iter()
             .fold(0, |owed: i64, &(from, [head, _])| owed.saturating_add(head.saturating_mul(left(from))));
         self.next = left(self.done + 1 + (waiting - bursts) as u64).saturating_add(1);
-        let [detours, idle] = felt;
+        let [detours, idle] = client_harm;
         [detours + nanos(late.bus), idle]
     }
 
@@ -178,7 +178,7 @@ mod tests {
     const NOW: Instant = Instant::ZERO;
     const LATE: Late = Late { head: LOST_NS, bus: Duration::ZERO };
 
-    impl Felt {
+    impl ClientHarm {
         fn of_detours(&mut self, late: Late, waiting: Waiting, waited: Duration) -> i64 {
             let [detours, idle] = self.done(NOW, late, waiting, waited);
             assert_eq!(idle, 0);
@@ -205,86 +205,93 @@ mod tests {
 
     #[test]
     fn a_lone_request_is_late_for_itself() {
-        let mut felt = Felt::default();
-        assert_eq!(felt.of_detours(LATE, alone(1), LONG_TIME), LOST_NS);
-        assert_eq!(felt.of_detours(Late::default(), alone(1), LONG_TIME), 0);
+        let mut client_harm = ClientHarm::default();
+        assert_eq!(client_harm.of_detours(LATE, alone(1), LONG_TIME), LOST_NS);
+        assert_eq!(client_harm.of_detours(Late::default(), alone(1), LONG_TIME), 0);
     }
 
     #[test]
     fn in_a_closed_loop_each_client_is_late_once() {
-        let mut felt = Felt::default();
-        (0..100).for_each(|_| assert_eq!(felt.of_detours(Late::default(), alone(4), LONG_TIME), 0));
-        let late = (0..100)
-            .map(|n| felt.of_detours(if n == 50 { LATE } else { Late::default() }, alone(4), LONG_TIME));
+        let mut client_harm = ClientHarm::default();
+        (0..100).for_each(|_| assert_eq!(client_harm.of_detours(Late::default(), alone(4), LONG_TIME), 0));
+        let late = (0..100).map(|n| {
+            client_harm.of_detours(if n == 50 { LATE } else { Late::default() }, alone(4), LONG_TIME)
+        });
         assert_eq!(late.sum::<i64>(), LOST_NS * 4);
     }
 
     #[test]
     fn expected_delays_are_known_at_once() {
-        let mut felt = Felt::default();
-        felt.of_detours(LATE, alone(4), LONG_TIME);
-        assert_eq!(felt.at_risk(0), LOST_NS * 3);
-        felt.of_detours(Late::default(), alone(3), LONG_TIME);
-        assert_eq!(felt.at_risk(0), LOST_NS * 2);
-        felt.of_detours(Late::default(), alone(1), LONG_TIME);
-        assert_eq!(felt.at_risk(0), 0);
+        let mut client_harm = ClientHarm::default();
+        client_harm.of_detours(LATE, alone(4), LONG_TIME);
+        assert_eq!(client_harm.at_risk(0), LOST_NS * 3);
+        client_harm.of_detours(Late::default(), alone(3), LONG_TIME);
+        assert_eq!(client_harm.at_risk(0), LOST_NS * 2);
+        client_harm.of_detours(Late::default(), alone(1), LONG_TIME);
+        assert_eq!(client_harm.at_risk(0), 0);
     }
 
     #[test]
     fn until_the_queue_is_empty_all_arrivals_are_late() {
-        let mut felt = Felt::default();
-        felt.of_detours(Late::default(), alone(20), LONG_TIME);
-        assert_eq!(felt.of_detours(LATE, alone(3), LONG_TIME), LOST_NS);
-        assert_eq!(felt.of_detours(Late::default(), alone(3), LONG_TIME), LOST_NS);
-        assert_eq!(felt.of_detours(LATE, alone(2), LONG_TIME), LOST_NS * 2);
-        assert_eq!(felt.of_detours(Late::default(), alone(1), LONG_TIME), LOST_NS * 2);
-        assert_eq!(felt.of_detours(Late::default(), alone(5), LONG_TIME), 0);
+        let mut client_harm = ClientHarm::default();
+        client_harm.of_detours(Late::default(), alone(20), LONG_TIME);
+        assert_eq!(client_harm.of_detours(LATE, alone(3), LONG_TIME), LOST_NS);
+        assert_eq!(client_harm.of_detours(Late::default(), alone(3), LONG_TIME), LOST_NS);
+        assert_eq!(client_harm.of_detours(LATE, alone(2), LONG_TIME), LOST_NS * 2);
+        assert_eq!(client_harm.of_detours(Late::default(), alone(1), LONG_TIME), LOST_NS * 2);
+        assert_eq!(client_harm.of_detours(Late::default(), alone(5), LONG_TIME), 0);
     }
 
     #[test]
     fn a_burst_is_late_while_it_waits_and_counts_as_no_clients_afterwards() {
-        let mut felt = Felt::default();
+        let mut client_harm = ClientHarm::default();
         // Two clients and a burst of twenty.
-        (3..23).rev().for_each(|all| assert_eq!(felt.of_detours(Late::default(), burst(all), LONG_TIME), 0));
-        let late = |felt: &mut Felt, waiting: Waiting| {
+        (3..23)
+            .rev()
+            .for_each(|all| assert_eq!(client_harm.of_detours(Late::default(), burst(all), LONG_TIME), 0));
+        let late = |client_harm: &mut ClientHarm, waiting: Waiting| {
             let whole = (0..100).map(|n| {
-                felt.of_detours(if n == 0 { LATE } else { Late::default() }, waiting.clone(), LONG_TIME)
+                client_harm.of_detours(
+                    if n == 0 { LATE } else { Late::default() },
+                    waiting.clone(),
+                    LONG_TIME,
+                )
             });
             whole.sum::<i64>()
         };
-        assert_eq!(late(&mut felt, alone(2)), LOST_NS * 3);
-        assert_eq!(late(&mut felt, burst(22)), LOST_NS * 22);
+        assert_eq!(late(&mut client_harm, alone(2)), LOST_NS * 3);
+        assert_eq!(late(&mut client_harm, burst(22)), LOST_NS * 22);
     }
 
     #[test]
     fn an_arrival_at_a_head_that_would_have_been_free_is_late_by_less() {
-        let mut felt = Felt::default();
+        let mut client_harm = ClientHarm::default();
         let ms = Duration::from_millis;
-        felt.of_detours(Late::default(), alone(9), LONG_TIME);
-        assert_eq!(felt.of_detours(LATE, alone(2), LONG_TIME), LOST_NS);
+        client_harm.of_detours(Late::default(), alone(9), LONG_TIME);
+        assert_eq!(client_harm.of_detours(LATE, alone(2), LONG_TIME), LOST_NS);
         // It arrived 4 ms before the head was free: 2 of the 6 ms that were lost would have been idle.
-        assert_eq!(felt.of_detours(Late::default(), alone(2), ms(4)), 4_000_000);
-        assert_eq!(felt.of_detours(Late::default(), alone(2), LONG_TIME), 4_000_000);
-        assert_eq!(felt.of_detours(LATE, alone(2), ms(1)), LOST_NS + 1_000_000);
-        assert_eq!(felt.of_detours(Late::default(), alone(2), LONG_TIME), LOST_NS + 1_000_000);
+        assert_eq!(client_harm.of_detours(Late::default(), alone(2), ms(4)), 4_000_000);
+        assert_eq!(client_harm.of_detours(Late::default(), alone(2), LONG_TIME), 4_000_000);
+        assert_eq!(client_harm.of_detours(LATE, alone(2), ms(1)), LOST_NS + 1_000_000);
+        assert_eq!(client_harm.of_detours(Late::default(), alone(2), LONG_TIME), LOST_NS + 1_000_000);
     }
 
     #[test]
     fn data_that_are_late_on_the_bus_delay_only_their_request() {
-        let mut felt = Felt::default();
+        let mut client_harm = ClientHarm::default();
         let late = Late { head: 0, bus: Duration::from_nanos(LOST_NS.unsigned_abs()) };
-        assert_eq!(felt.of_detours(late, alone(9), LONG_TIME), LOST_NS);
-        assert_eq!(felt.of_detours(Late::default(), alone(9), LONG_TIME), 0);
+        assert_eq!(client_harm.of_detours(late, alone(9), LONG_TIME), LOST_NS);
+        assert_eq!(client_harm.of_detours(Late::default(), alone(9), LONG_TIME), 0);
     }
 
     #[test]
     fn losses_to_idle_time_delay_clients_like_those_to_detours() {
-        let mut felt = Felt::default();
-        felt.after_idle(LOST_NS);
-        assert_eq!(felt.done(NOW, LATE, alone(3), LONG_TIME), [LOST_NS; 2]);
-        assert_eq!(felt.at_risk(0), LOST_NS * 2);
-        assert_eq!(felt.done(NOW, Late::default(), alone(3), LONG_TIME), [LOST_NS; 2]);
-        assert_eq!(felt.done(NOW, LATE, alone(1), LONG_TIME), [LOST_NS * 2, LOST_NS]);
-        assert_eq!(felt.done(NOW, Late::default(), alone(1), LONG_TIME), [0; 2]);
+        let mut client_harm = ClientHarm::default();
+        client_harm.after_idle(LOST_NS);
+        assert_eq!(client_harm.done(NOW, LATE, alone(3), LONG_TIME), [LOST_NS; 2]);
+        assert_eq!(client_harm.at_risk(0), LOST_NS * 2);
+        assert_eq!(client_harm.done(NOW, Late::default(), alone(3), LONG_TIME), [LOST_NS; 2]);
+        assert_eq!(client_harm.done(NOW, LATE, alone(1), LONG_TIME), [LOST_NS * 2, LOST_NS]);
+        assert_eq!(client_harm.done(NOW, Late::default(), alone(1), LONG_TIME), [0; 2]);
     }
 }

@@ -26,19 +26,19 @@ impl Cache {
             Some(last_look.max(self.next_look))
         });
         let waits = !self.refused.is_empty() || !self.hurry.is_empty();
-        let again = waits.then(|| self.last_turn + REGISTRATION_RETRY_INTERVAL);
+        let again = waits.then(|| self.last_step + REGISTRATION_RETRY_INTERVAL);
         retry.into_iter().chain(look).chain(again).min()
     }
 
     /// Acts on everything that came in.
-    pub(super) fn turn(&mut self, sessions: &mut dyn Sessions, head: &dyn HeadTime, now: Instant) {
+    pub(super) fn step(&mut self, sessions: &mut dyn Sessions, head: &dyn HeadTime, now: Instant) {
         while let Some(&(at, slot)) = self.pool.failed.first()
             && at <= now
         {
             self.pool.change(slot, |b| b.failed = None);
             self.touched.insert(slot);
         }
-        self.last_turn = now;
+        self.last_step = now;
         self.touched.append(&mut self.hurry);
         self.align(sessions);
         self.sync(now);

@@ -9,7 +9,7 @@
 
 use crate::distance::Pair;
 use crate::frame::{Broken, File, Reader, Writer};
-use crate::search::{DISTANCE_SECTORS_MAX, Knots, Place};
+use crate::search::{CurvePoint, DISTANCE_SECTORS_MAX, Knots, Place};
 use crate::summary::{Metric, PARTS};
 use crate::table::{Curve, NO_CURVE, Table};
 use std::io::{Cursor, ErrorKind, Read, Seek};
@@ -278,8 +278,8 @@ fn curve(read: &mut Reader<'_>, metric: Metric, most: u64) -> Result<Curve, Brok
     }
     // All of it has been validated; the second pass reads it again instead of keeping it.
     let own = Times { read: read.pass(len as u64 * each as u64 * 4)?, each };
-    let knots =
-        ways.take(len).zip(own.clone()).map(|((distance, joined), times)| (distance, joined, times[0]));
+    let points = ways.take(len).zip(own.clone());
+    let knots = points.map(|((distance, joined), times)| CurvePoint { distance, joined, time: times[0] });
     let parts = own.filter(|_| each > 1);
     let curve = Curve::new(pair, knots, parts);
     // The second pass reads less if the file has failed or changed since.

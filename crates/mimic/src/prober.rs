@@ -9,6 +9,7 @@ pub use plan::{ProbeError, ProbePlan};
 
 use crate::check_points::{Verdict, error_of};
 use crate::distance::Pair;
+use crate::search::CurvePoint;
 use crate::summary::{Metric, PARTS, Samples};
 use crate::table::{Curve, NO_CURVE, Table, on_line, stored};
 use range::{End, Look, Point, Range};
@@ -325,7 +326,9 @@ impl Prober {
             let first = self.points.partition_point(|p| p.curve() < curve);
             let these = self.points.get(first..).unwrap_or_default();
             let these = these.iter().take_while(|p| p.curve() == curve);
-            let knots = these.clone().map(|p| (1 + p.step * unit, p.joined(), p.time));
+            let point =
+                |p: &Point| CurvePoint { distance: 1 + p.step * unit, joined: p.joined(), time: p.time };
+            let knots = these.clone().map(point);
             let parts = these.filter_map(|p| self.parts.get(p.part()));
             answers[pair.index()] = curves.len() as u8;
             curves.push(Curve::new(pair, knots, parts));

@@ -29,6 +29,15 @@ const NO_LINE: u16 = u16::MAX;
 /// The value of unused entries of a group. No real distance has this value.
 const UNUSED_DISTANCE: i32 = i32::MAX;
 
+/// A known point of a curve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CurvePoint {
+    pub distance: i64,
+    /// Whether the curve between this point and the next is known.
+    pub joined: bool,
+    pub time: u32,
+}
+
 /// Distances in ascending order, each with a time and whether it is joined to the next: blocks of [`BLOCK`] of them
 /// under a tree with a fan-out of sixteen. The tree compares distances cut to 32 bits; it leads to the right block
 /// unless blocks begin too close together for that (not on drives of 70 TB or less), which is detected and corrected.
@@ -128,7 +137,7 @@ impl Place {
 impl Knots {
     /// Creates the structure from distances in ascending order, none beyond [`DISTANCE_SECTORS_MAX`]. They are iterated
     /// twice, so that it allocates no more memory than it needs.
-    pub fn new(knots: impl IntoIterator<Item = (i64, bool, u32), IntoIter: Clone>) -> Self {
+    pub fn new(knots: impl IntoIterator<Item = CurvePoint, IntoIter: Clone>) -> Self {
         let knots = knots.into_iter();
         let (mut base, mut used) = (None, BLOCK);
         let begins = |distance: i64, base: Option<i64>, used: usize| {
@@ -136,7 +145,7 @@ impl Knots {
             used == BLOCK || way >= u64::from(UNUSED_ENTRY >> 1)
         };
         let (mut blocks, mut lines) = (0, 0);
-        for (distance, _, _) in knots.clone() {
+        for CurvePoint { distance, .. } in knots.clone() {
             if begins(distance, base, used) {
                 (blocks, base, used) = (blocks + 1, Some(distance), 0);
             }
@@ -146,7 +155,7 @@ impl Knots {
         let mut these =
             Self { heads: Vec::with_capacity(blocks), lines: Vec::with_capacity(lines), ..Self::default() };
         let mut used = BLOCK;
-        for (distance, joined, time) in knots {
+        for CurvePoint { distance, joined, time } in knots {
             if begins(distance, these.heads.last().map(|head| head.base), used) {
                 these.close_block();
                 // No table has 2^32 lines, which are 256 GB.
@@ -287,12 +296,16 @@ impl Knots {
         (line + 1 < self.lines.len()).then_some(Place { block, line: line + 1, slot: 0 })
     }
 
-    /// Returns a distance, whether it is joined to the next, and its time.
+    /// Returns the point at a place.
     #[inline]
-    pub fn get(&self, place: Place) -> (i64, bool, u32) {
+    pub fn get(&self, place: Place) -> CurvePoint {
         let line = read(&self.lines[place.line]);
         let way = line.ways[place.slot];
-        (read(&self.heads[place.block]).base + i64::from(way >> 1), way & 1 == 1, line.times[place.slot])
+        CurvePoint {
+            distance: read(&self.heads[place.block]).base + i64::from(way >> 1),
+            joined: way & 1 == 1,
+            time: line.times[place.slot],
+        }
     }
 
     /// Iterates over all places, in ascending order.
@@ -430,13 +443,13 @@ mod tests {
             let mut set: BTreeSet<i64> = near.union(&far).copied().collect();
             set.extend(beside.iter().map(|d| clump + d));
             let odd = |d: i64| d % 3 == 0;
-            let knots = Knots::new(set.iter().enumerate().map(|(i, d)| (*d, odd(*d), i as u32)));
+            let point = |(i, d): (usize, &i64)| CurvePoint { distance: *d, joined: odd(*d), time: i as u32 };
+            let knots = Knots::new(set.iter().enumerate().map(point));
             prop_assert_eq!(knots.len(), set.len());
             let span = set.last().zip(set.first()).map_or(0, |(last, first)| last.abs_diff(*first));
             prop_assert!(knots.memory() as u64 <= Knots::most_memory(set.len() as u64, span));
-            let all: Vec<(i64, bool, u32)> = knots.iter().map(|place| knots.get(place)).collect();
-            let expected: Vec<(i64, bool, u32)> =
-                set.iter().enumerate().map(|(i, d)| (*d, odd(*d), i as u32)).collect();
+            let all: Vec<CurvePoint> = knots.iter().map(|place| knots.get(place)).collect();
+            let expected: Vec<CurvePoint> = set.iter().enumerate().map(point).collect();
             prop_assert_eq!(all, expected);
             let places: BTreeSet<usize> = knots.iter().map(Place::index).collect();
             prop_assert!(places.len() == set.len() && places.last().is_none_or(|last| *last < knots.places()));
@@ -444,8 +457,8 @@ mod tests {
             for distance in asked.into_iter().chain(beside).chain([i64::MIN, i64::MAX]) {
                 let found = knots.at_or_before(distance);
                 let before = set.range(..=distance).next_back();
-                prop_assert_eq!(found.map(|place| knots.get(place).0), before.copied(), "at {}", distance);
-                let after = found.and_then(|place| knots.next(place)).map(|place| knots.get(place).0);
+                prop_assert_eq!(found.map(|place| knots.get(place).distance), before.copied(), "at {}", distance);
+                let after = found.and_then(|place| knots.next(place)).map(|place| knots.get(place).distance);
                 let beside = [distance.wrapping_add(7), distance, distance / 2, 1];
                 let alone = beside.map(|distance| knots.at_or_before(distance));
                 prop_assert_eq!(knots.all_at_or_before(&beside), alone);
@@ -476,7 +489,8 @@ mod tests {
         for (distances, reach) in [(even, drive), (spread, 1 << 35)] {
             assert!(distances.len() >= 1_000_000);
             let table = table_of(distances.iter().copied());
-            let knots = Knots::new(distances.iter().map(|d| (*d, true, 1)));
+            let knots =
+                Knots::new(distances.iter().map(|d| CurvePoint { distance: *d, joined: true, time: 1 }));
             let lines = knots.lines.len() * size_of::<Line>();
             assert!((knots.memory() - lines) * 20 < knots.memory(), "{lines} of {}", knots.memory());
             let above = knots.levels.len();
@@ -499,7 +513,8 @@ mod tests {
     fn heads_lines_and_groups_are_cache_lines() {
         assert_eq!((size_of::<Head>(), size_of::<Line>(), size_of::<Group>()), (64, 64, 64));
         assert_eq!((align_of::<Head>(), align_of::<Line>(), align_of::<Group>()), (64, 64, 64));
-        let knots = Knots::new((0..1_000_000).map(|i| (i * 9_000, true, 7)));
+        let knots =
+            Knots::new((0..1_000_000).map(|i| CurvePoint { distance: i * 9_000, joined: true, time: 7 }));
         assert!(knots.memory() < 1_000_000 * 9, "{}", knots.memory());
     }
 }

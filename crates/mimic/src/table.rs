@@ -1,7 +1,7 @@
 //! The table: distances with known times, and the ranges between them that are straight lines.
 
 use crate::distance::{Distance, Pair, key};
-use crate::search::{DISTANCE_SECTORS_MAX, Knots, Place};
+use crate::search::{CurvePoint, DISTANCE_SECTORS_MAX, Knots, Place};
 use crate::summary::{Metric, PARTS, Samples};
 use scheduler::{Last, Mimic, Observed, Request};
 use std::sync::Arc;
@@ -100,7 +100,7 @@ impl Table {
     pub fn knots(&self, pair: Pair) -> impl Iterator<Item = Knot> + '_ {
         self.curve(pair).into_iter().flat_map(|curve| {
             curve.knots.iter().map(|place| {
-                let (distance, joined, time) = curve.knots.get(place);
+                let CurvePoint { distance, joined, time } = curve.knots.get(place);
                 let time = Duration::from_nanos(u64::from(time));
                 Knot { distance: Distance::new(distance), time, joined }
             })
@@ -220,12 +220,11 @@ pub(crate) fn lot(seed: u64, at: Instant, id: u64) -> u64 {
 }
 
 impl Curve {
-    /// Creates a curve from distances in ascending order, each with whether it is joined to the next and its time;
-    /// and, if the metric is probabilistic, the [`PARTS`] + 1 quantiles of each, whose middle one is its time then.
+    /// Creates a curve from points in ascending order of their distances; and, if the metric is probabilistic, the [`PARTS`] + 1 quantiles of each, whose middle one is its time then.
     /// It needs no other memory.
     pub(crate) fn new<P: AsRef<[u32]>>(
         pair: Pair,
-        knots: impl Iterator<Item = (i64, bool, u32)> + Clone,
+        knots: impl Iterator<Item = CurvePoint> + Clone,
         parts: impl Iterator<Item = P> + Clone,
     ) -> Self {
         const QUANTILES: usize = PARTS + 1;
@@ -234,7 +233,7 @@ impl Curve {
         }
         let median = |parts: P| parts.as_ref().get(QUANTILES / 2).copied().unwrap_or_default();
         let timed =
-            knots.zip(parts.clone()).map(|((distance, joined, _), parts)| (distance, joined, median(parts)));
+            knots.zip(parts.clone()).map(|(point, parts)| CurvePoint { time: median(parts), ..point });
         let knots = Knots::new(timed);
         let mut all = vec![0; knots.places() * QUANTILES];
         for (place, parts) in knots.iter().zip(parts) {
@@ -259,7 +258,7 @@ impl Curve {
     /// next.
     pub(crate) fn keys(&self, from: Option<Place>) -> impl Iterator<Item = (Place, i64, bool)> + '_ {
         self.places(from).map(|place| {
-            let (distance, joined, _) = self.knots.get(place);
+            let CurvePoint { distance, joined, .. } = self.knots.get(place);
             (place, distance, joined)
         })
     }
@@ -272,7 +271,7 @@ impl Curve {
     /// Returns the times of one place, as [`new`](Self::new) takes them.
     pub(crate) fn times(&self, place: Place) -> impl Iterator<Item = u32> + '_ {
         let plain = self.parts.is_empty();
-        let one = plain.then(|| self.knots.get(place).2);
+        let one = plain.then(|| self.knots.get(place).time);
         let parts = if plain { &[][..] } else { self.parts_of(place) };
         one.into_iter().chain(parts.iter().copied())
     }
@@ -306,17 +305,17 @@ impl Curve {
         let beyond = |outermost: i64| distance.abs_diff(outermost) > LENGTH_OF_A_REQUEST;
         let Some(left) = left else {
             let first = self.knots.first()?;
-            let (outermost, _, time) = self.knots.get(first);
+            let CurvePoint { distance: outermost, time, .. } = self.knots.get(first);
             return (!beyond(outermost)).then(|| self.value(first, time, metric, lot));
         };
-        let (begin, joined, time) = self.knots.get(left);
+        let CurvePoint { distance: begin, joined, time } = self.knots.get(left);
         let time = self.value(left, time, metric, lot);
         let right = self.knots.next(left).filter(|_| begin != distance);
         let Some(right) = right else { return (!beyond(begin)).then_some(time) };
         if !joined {
             return None;
         }
-        let (end, _, after) = self.knots.get(right);
+        let CurvePoint { distance: end, time: after, .. } = self.knots.get(right);
         Some(on_line((begin, time), (end, self.value(right, after, metric, lot)), distance))
     }
 }
@@ -419,8 +418,8 @@ impl TableBuilder {
                 let each = (times.len() / keys.len()).max(1);
                 let parts = times.chunks_exact(each).filter(|_| each > 1);
                 let firsts = times.iter().step_by(each);
-                let knots =
-                    keys.iter().zip(firsts).map(|((distance, joined), time)| (*distance, *joined, *time));
+                let points = keys.iter().zip(firsts);
+                let knots = points.map(|(&(distance, joined), &time)| CurvePoint { distance, joined, time });
                 curves.push(Curve::new(pair, knots, parts));
             }
         }

@@ -198,16 +198,16 @@ pub(crate) fn of_gaps(report: &mut Report, left_out: u32, told: u64, boundaries:
 
 pub(crate) fn of_seeks(report: &mut Report, seeks: &Seeks, zero_latency: Option<ZeroLatency>) {
     if let (Some(one), Some(far)) = (seeks.curve.first(), seeks.curve.last()) {
-        let spread = seeks.curve.iter().map(|p| p.2).sum::<f64>() / seeks.curve.len() as f64;
+        let spread = seeks.curve.iter().map(|p| p.spread).sum::<f64>() / seeks.curve.len() as f64;
         report.add(
             "seek curve",
             format!(
                 "{} points: {:.3} ms over {}, {:.3} ms over {} cylinders; searches {spread:.3} ms apart",
                 seeks.curve.len(),
-                one.1,
-                one.0,
-                far.1,
-                far.0
+                one.time,
+                one.distance,
+                far.time,
+                far.distance
             ),
             1.0,
             "",

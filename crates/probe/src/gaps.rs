@@ -6,7 +6,7 @@
 use crate::error::ProbeError;
 use crate::meter::Meter;
 use crate::moves::shortest_of;
-use crate::seeks::InLayout;
+use crate::seeks::{InLayout, SeekPoint};
 use model::profile::Zone;
 use model::{Layout, Location};
 use units::{Cylinder, Head, Lbn, LbnRange, Op, Sectors};
@@ -34,7 +34,7 @@ const TIME_SHARE_MAX: f64 = 0.84;
 
 /// The known move times: of each distance, ns, and the shortest to another head.
 pub(crate) struct Known<'k> {
-    pub(crate) curve: &'k [(u32, f64, f64)],
+    pub(crate) curve: &'k [SeekPoint],
     pub(crate) switch: f64,
     pub(crate) bus_ns: f64,
 }
@@ -101,14 +101,14 @@ fn gap(
 impl Known<'_> {
     /// Returns the time of a move over this many cylinders, ns, interpolated; `None` beyond the farthest.
     fn time(&self, distance: u32) -> Option<f64> {
-        let after = self.curve.partition_point(|p| p.0 < distance);
+        let after = self.curve.partition_point(|p| p.distance < distance);
         let above = self.curve.get(after)?;
         let below = match after.checked_sub(1).and_then(|i| self.curve.get(i)) {
-            Some(below) if above.0 > distance => below,
-            _ => return Some(above.1),
+            Some(below) if above.distance > distance => below,
+            _ => return Some(above.time),
         };
-        let part = f64::from(distance - below.0) / f64::from(above.0 - below.0);
-        Some(below.1 + part * (above.1 - below.1))
+        let part = f64::from(distance - below.distance) / f64::from(above.distance - below.distance);
+        Some(below.time + part * (above.time - below.time))
     }
 }
 

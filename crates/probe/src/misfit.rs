@@ -29,6 +29,21 @@ pub(crate) fn best(scores: &[(f64, Shape)]) -> (f64, Shape) {
     scores.iter().fold(none, |best, &score| if score.0 < best.0 - 0.1 { score } else { best })
 }
 
+/// A measured move on a shape.
+#[derive(Clone, Copy, Debug)]
+struct MoveTime {
+    to_other: bool,
+    cylinders: u64,
+    us: f64,
+}
+
+impl MoveTime {
+    /// Returns what equal moves have in common: whether they are to another head, and the cylinders.
+    fn class(&self) -> (bool, u64) {
+        (self.to_other, self.cylinders)
+    }
+}
+
 impl Moves {
     /// Returns whether a difference in ns exceeds the normal error of a time.
     pub(crate) fn is_far(&self, ns: f64) -> bool {
@@ -67,30 +82,34 @@ impl Moves {
         f64::min(self.misfit_of_exact(&points, false, errors), self.misfit_of_exact(&points, true, errors))
     }
 
-    /// Returns for each move whether it is to another head, the number of cylinders, and the time in us.
-    fn points(&self, shape: Shape, origin: u64) -> Vec<(bool, u64, f64)> {
+    /// Returns the moves on this shape, in order.
+    fn points(&self, shape: Shape, origin: u64) -> Vec<MoveTime> {
         let start = shape.position(origin);
-        let mut points: Vec<(bool, u64, f64)> = Vec::with_capacity(self.times.len());
+        let mut points: Vec<MoveTime> = Vec::with_capacity(self.times.len());
         for &(step, ns) in &self.times {
             let (cylinder, head) = shape.position(origin + step);
-            points.push((head != start.1, cylinder.abs_diff(start.0), ns / 1e3));
+            points.push(MoveTime {
+                to_other: head != start.1,
+                cylinders: cylinder.abs_diff(start.0),
+                us: ns / 1e3,
+            });
         }
-        points.sort_unstable_by(|a, b| (a.0, a.1).cmp(&(b.0, b.1)).then(a.2.total_cmp(&b.2)));
+        points.sort_unstable_by(|a, b| a.class().cmp(&b.class()).then(a.us.total_cmp(&b.us)));
         points
     }
 
     /// Returns the misfit if seeks do not vary. If a head switch runs `beside` the seek, a move to another head takes the
     /// longer of the two.
-    fn misfit_of_exact(&self, points: &[(bool, u64, f64)], beside: bool, errors: Errors) -> f64 {
+    fn misfit_of_exact(&self, points: &[MoveTime], beside: bool, errors: Errors) -> f64 {
         let n = f64::max(points.len() as f64, 2.0);
         let apart = EQUAL_TIMES_DEVIATIONS_MAX * self.variance.sqrt();
         let (mut unexplained, mut strange, mut groups, mut dents) = (0.0, 0.0, 0.0, 0.0);
         let mut last: Option<(bool, f64)> = None;
         let mut same_head: Vec<(u64, f64)> = Vec::new();
         let mut switch = None;
-        for group in points.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1)) {
-            let Some(&(to_other, cylinders, _)) = group.first() else { continue };
-            let middle = group.get(group.len() / 2).map_or(0.0, |p| p.2);
+        for group in points.chunk_by(|a, b| a.class() == b.class()) {
+            let Some(&MoveTime { to_other, cylinders, .. }) = group.first() else { continue };
+            let middle = group.get(group.len() / 2).map_or(0.0, |p| p.us);
             let same = same_head.binary_search_by_key(&cylinders, |s| s.0).ok();
             let same = same.and_then(|i| same_head.get(i)).map(|s| s.1).filter(|_| to_other);
             let known = match (same, switch) {
@@ -99,7 +118,7 @@ impl Moves {
                 _ => None,
             };
             for point in group {
-                let off = (point.2 - known.unwrap_or(middle)).powi(2);
+                let off = (point.us - known.unwrap_or(middle)).powi(2);
                 unexplained += off.min(SQUARED_ERROR_US2_MAX);
                 strange += (off / self.variance).min(UNEXPLAINED_TIME_WEIGHT * n.ln());
             }
@@ -132,26 +151,28 @@ impl Moves {
     /// Returns the misfit if seeks vary: their means rise with distance, and the number of steps in which they rise is the
     /// number of parameters (Akaike's criterion, 1974). A head switch may cost nothing, or may show up to some distance,
     /// because it runs beside the seek and a longer seek hides it.
-    fn misfit_of_noisy(&self, points: &[(bool, u64, f64)]) -> f64 {
+    fn misfit_of_noisy(&self, points: &[MoveTime]) -> f64 {
         self.misfits_shown(points).map(|(misfit, _)| misfit).fold(f64::MAX, f64::min)
     }
 
     /// Returns, for each of [`CHANGES`], the misfit if a head switch shows up to that distance, and the distance. It leaves
     /// out those that group the moves as the one before does.
-    fn misfits_shown(&self, points: &[(bool, u64, f64)]) -> impl Iterator<Item = (f64, Option<u64>)> {
+    fn misfits_shown(&self, points: &[MoveTime]) -> impl Iterator<Item = (f64, Option<u64>)> {
         let mut by_distance = points.to_vec();
-        by_distance.sort_unstable_by(|a, b| a.1.cmp(&b.1).then(a.2.total_cmp(&b.2)));
+        by_distance.sort_unstable_by(|a, b| a.cylinders.cmp(&b.cylinders).then(a.us.total_cmp(&b.us)));
         let mut before = None;
         CHANGES.into_iter().filter_map(move |most| {
-            let is_shown = |p: &&(bool, u64, f64)| p.0 && most.is_some_and(|most| p.1 <= most);
+            let is_shown = |p: &&MoveTime| p.to_other && most.is_some_and(|most| p.cylinders <= most);
             let shown = by_distance.iter().filter(is_shown).count();
             // A larger distance shows every move that a smaller one shows, so an equal number is the same moves.
             if before.replace(shown) == Some(shown) {
                 return None;
             }
             let mut points = Vec::with_capacity(by_distance.len());
-            points.extend(by_distance.iter().filter(|p| !is_shown(p)).map(|p| (false, p.1, p.2)));
-            points.extend(by_distance.iter().filter(is_shown).map(|p| (true, p.1, p.2)));
+            points.extend(
+                by_distance.iter().filter(|p| !is_shown(p)).map(|p| MoveTime { to_other: false, ..*p }),
+            );
+            points.extend(by_distance.iter().filter(is_shown).map(|p| MoveTime { to_other: true, ..*p }));
             Some((self.misfit_of_rising(&points), most))
         })
     }
@@ -186,20 +207,21 @@ impl Moves {
         if deviations > 2.0 { 2.0 - deviations * deviations / 2.0 } else { f64::MAX }
     }
 
-    fn misfit_of_rising(&self, points: &[(bool, u64, f64)]) -> f64 {
+    fn misfit_of_rising(&self, points: &[MoveTime]) -> f64 {
         let (mut unexplained, mut steps, mut groups, mut dents) = (0.0, 0.0, 0.0, 0.0);
         let far = EQUAL_TIMES_DEVIATIONS_MAX * self.variance.sqrt();
         let mut same_head: Vec<(u64, f64)> = Vec::new();
-        for set in points.chunk_by(|a, b| a.0 == b.0) {
+        for set in points.chunk_by(|a, b| a.to_other == b.to_other) {
             // (sum, count, sum of squares) of distances that have one value.
             let mut pooled: Vec<(f64, f64, f64)> = Vec::new();
             let mut apart: Vec<(f64, f64, f64)> = Vec::new();
             // Distances before a dent stay as they are.
             let mut fixed = 0;
-            for group in set.chunk_by(|a, b| a.1 == b.1) {
+            for group in set.chunk_by(|a, b| a.cylinders == b.cylinders) {
                 groups += 1.0;
-                let all = group.iter().fold((0.0, 0.0, 0.0), |g, p| (g.0 + p.2, g.1 + 1.0, g.2 + p.2 * p.2));
-                let Some(&(to_other, cylinders, _)) = group.first() else { continue };
+                let all =
+                    group.iter().fold((0.0, 0.0, 0.0), |g, p| (g.0 + p.us, g.1 + 1.0, g.2 + p.us * p.us));
+                let Some(&MoveTime { to_other, cylinders, .. }) = group.first() else { continue };
                 let mean = all.0 / all.1;
                 if to_other {
                     // A head switch makes no move shorter.

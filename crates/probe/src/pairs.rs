@@ -9,7 +9,7 @@ use crate::error::ProbeError;
 use crate::meter::Meter;
 use crate::moves::Target;
 use crate::revolutions::{frac, median, wrap};
-use crate::seeks::{InLayout, Seeks};
+use crate::seeks::{InLayout, SeekPoint, Seeks};
 use crate::sure;
 use model::{Layout, Location};
 use units::{Cylinder, Head, Lbn, LbnRange, Op, Sectors, TrackIndex};
@@ -79,8 +79,12 @@ fn parted(meter: &mut Meter<'_>, layout: &Layout, seeks: &mut Seeks) -> Result<(
             return Ok(());
         }
         let wanted = layout.cylinders() / part;
-        let Some(&(distance, ms, _)) = seeks.curve.iter().min_by_key(|p| p.0.abs_diff(wanted)) else { break };
-        let sum = (ms + seeks.overhead_ms) * 1e6;
+        let Some(&SeekPoint { distance, time, .. }) =
+            seeks.curve.iter().min_by_key(|p| p.distance.abs_diff(wanted))
+        else {
+            break;
+        };
+        let sum = (time + seeks.overhead_ms) * 1e6;
         let moved = Move { distance, other_head: false, op: Op::Read, within };
         overheads.extend(shortest(meter, layout, moved, sum)?.map(|ns| sum - ns));
     }

@@ -377,7 +377,7 @@ fn profile(
             points: if seeks.curve.is_empty() {
                 vec![(1, seeks.head_switch_ms)]
             } else {
-                seeks.curve.iter().map(|&(d, ms, _)| (d, ms)).collect()
+                seeks.curve.iter().map(|p| (p.distance, p.time)).collect()
             },
         },
         layout,

@@ -10,11 +10,22 @@ use crate::sure;
 use model::{Layout, Location};
 use units::{Cylinder, Head, Lbn, LbnRange, Op, Sectors, TrackIndex};
 
+/// A measured move.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct SeekPoint {
+    /// Cylinders.
+    pub(crate) distance: u32,
+    /// The time of the move: with the command overhead in ns while the curve is measured, without it in ms in the findings.
+    pub(crate) time: f64,
+    /// The distance of the two searches that have found the time, in its unit.
+    pub(crate) spread: f64,
+}
+
 /// The findings about the arm.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seeks {
-    /// Cylinders, ms without the command overhead, range of the searches in ms.
-    pub(crate) curve: Vec<(u32, f64, f64)>,
+    /// Times and ranges in ms, without the command overhead.
+    pub(crate) curve: Vec<SeekPoint>,
     pub(crate) overhead_ms: f64,
     /// Whether the overhead was separated from the seeks.
     pub(crate) parted: bool,
@@ -36,9 +47,9 @@ pub(crate) struct Seeks {
 impl Seeks {
     /// Returns the time of a move over `distance` cylinders, overhead included, ms.
     pub(crate) fn at(&self, distance: u32) -> f64 {
-        let after = self.curve.partition_point(|p| p.0 < distance);
+        let after = self.curve.partition_point(|p| p.distance < distance);
         let point = self.curve.get(after).or(self.curve.last());
-        point.map_or(self.head_switch_ms, |p| p.1) + self.overhead_ms
+        point.map_or(self.head_switch_ms, |p| p.time) + self.overhead_ms
     }
 
     /// Returns how much more of these moves may be the command's overhead, ms: no move takes less than zero.
@@ -46,7 +57,7 @@ impl Seeks {
         if self.parted {
             return 0.0;
         }
-        let shortest = self.curve.iter().map(|p| p.1).fold(f64::MAX, f64::min);
+        let shortest = self.curve.iter().map(|p| p.time).fold(f64::MAX, f64::min);
         // A single head has no switch.
         let switch = if self.head_switch_ms > 0.0 { self.head_switch_ms } else { f64::MAX };
         let most = f64::min(shortest, switch);
@@ -58,7 +69,7 @@ impl Seeks {
         let longer = self.overhead_ms - overhead_ms;
         let more = |ms: f64| ((ms + longer).max(0.0) * 1e3).round() / 1e3;
         for point in &mut self.curve {
-            point.1 = more(point.1);
+            point.time = more(point.time);
         }
         self.cylinder_switch_ms = self.cylinder_switch_ms.map(more);
         self.head_switch_ms = more(self.head_switch_ms);
@@ -167,7 +178,7 @@ pub(crate) struct SeekMeter<'m, 'a> {
 }
 
 /// Cylinders, ns with the command overhead, range of the searches in ns.
-pub(crate) type Points = Vec<(u32, f64, f64)>;
+pub(crate) type Points = Vec<SeekPoint>;
 
 /// The longest moves inside of a zone that are needed to find gaps between zones.
 const FAR_ENOUGH: u32 = 24;
@@ -191,14 +202,14 @@ impl SeekMeter<'_, '_> {
     /// Measures moves over distances that are not among the points yet.
     fn measure(&mut self, points: &mut Points, list: Vec<u32>) -> Result<(), ProbeError> {
         let revolution = self.meter.revolution();
-        let list: Vec<u32> = list.into_iter().filter(|d| !points.iter().any(|p| p.0 == *d)).collect();
+        let list: Vec<u32> = list.into_iter().filter(|d| !points.iter().any(|p| p.distance == *d)).collect();
         for (i, &d) in list.iter().enumerate() {
             if !self.meter.is_within_before_check(CURVE_TIME_SHARE_MAX) {
                 break;
             }
             self.meter.stage("seek curve", 0.75 + 0.2 * i as f64 / list.len() as f64);
             // Between its neighbours, or after the last.
-            let after = points.partition_point(|p| p.0 < d);
+            let after = points.partition_point(|p| p.distance < d);
             let slow = self.meter.is_slow();
             if slow && d > SHORTEST_SEEK_CYLINDERS_MAX && is_straight(points, after) {
                 continue;
@@ -207,14 +218,15 @@ impl SeekMeter<'_, '_> {
             let around = |ns: f64, far: f64| ((ns - far).max(0.0), ns + far);
             let range = match (before, points.get(after)) {
                 (Some(a), Some(b)) if slow => around(on_line(a, b, d), LINE_SEARCH_START_NS),
-                (Some(a), Some(b)) => {
-                    ((f64::min(a.1, b.1) - SEARCH_START_NS).max(0.0), f64::max(a.1, b.1) + SEARCH_START_NS)
-                }
-                (Some(a), None) => around(a.1, SEARCH_START_NS),
+                (Some(a), Some(b)) => (
+                    (f64::min(a.time, b.time) - SEARCH_START_NS).max(0.0),
+                    f64::max(a.time, b.time) + SEARCH_START_NS,
+                ),
+                (Some(a), None) => around(a.time, SEARCH_START_NS),
                 (None, _) => (0.0, 0.5 * revolution),
             };
-            if let Some((ns, spread)) = self.moved(d, false, range)? {
-                points.insert(after, (d, ns, spread));
+            if let Some((time, spread)) = self.moved(d, false, range)? {
+                points.insert(after, SeekPoint { distance: d, time, spread });
             }
         }
         Ok(())
@@ -229,10 +241,10 @@ impl SeekMeter<'_, '_> {
         let (spread, spread_sure) = self.spread(&points)?;
         let shortest = points
             .iter()
-            .filter(|p| p.0 <= SHORTEST_SEEK_CYLINDERS_MAX)
-            .map(|p| p.1)
+            .filter(|p| p.distance <= SHORTEST_SEEK_CYLINDERS_MAX)
+            .map(|p| p.time)
             .fold(f64::MAX, f64::min);
-        let one = points.first().filter(|p| p.0 == 1).map(|p| p.1);
+        let one = points.first().filter(|p| p.distance == 1).map(|p| p.time);
         let around = |ns: f64| ((ns - 400_000.0).max(0.0), ns + 400_000.0);
         let switch = match one {
             Some(_) | None if self.layout.heads() > 1 => {
@@ -260,7 +272,10 @@ impl SeekMeter<'_, '_> {
         };
         let ms = |ns: f64| ((ns - overhead).max(0.0) / 1e3).round() / 1e3;
         Ok(Seeks {
-            curve: points.iter().map(|&(d, ns, spread)| (d, ms(ns), spread / 1e6)).collect(),
+            curve: points
+                .iter()
+                .map(|p| SeekPoint { time: ms(p.time), spread: p.spread / 1e6, ..*p })
+                .collect(),
             overhead_ms: (overhead / 1e3).round() / 1e3,
             parted: false,
             overhead_sure: None,
@@ -275,19 +290,22 @@ impl SeekMeter<'_, '_> {
     }
 
     /// Measures more points beside those that stand apart from their neighbours.
-    fn refine(&mut self, points: &mut Vec<(u32, f64, f64)>) -> Result<(), ProbeError> {
+    fn refine(&mut self, points: &mut Points) -> Result<(), ProbeError> {
         let mut left = MOST_REFINED;
         for _ in 0..3 {
             let mut wanted = Vec::new();
             for three in points.windows(3) {
                 let [a, b, c] = three else { continue };
-                let part = f64::from(b.0 - a.0) / f64::from(c.0 - a.0);
-                if (a.1 + part * (c.1 - a.1) - b.1).abs() > SMOOTH_DISTANCE_NS_MAX {
-                    wanted.extend([(a.0 + (b.0 - a.0) / 2, a.1, b.1), (b.0 + (c.0 - b.0) / 2, b.1, c.1)]);
+                let part = f64::from(b.distance - a.distance) / f64::from(c.distance - a.distance);
+                if (a.time + part * (c.time - a.time) - b.time).abs() > SMOOTH_DISTANCE_NS_MAX {
+                    let middle = |from: &SeekPoint, to: &SeekPoint| {
+                        (from.distance + (to.distance - from.distance) / 2, from.time, to.time)
+                    };
+                    wanted.extend([middle(a, b), middle(b, c)]);
                 }
             }
             wanted.dedup_by_key(|w| w.0);
-            wanted.retain(|w| points.binary_search_by_key(&w.0, |p| p.0).is_err());
+            wanted.retain(|w| points.binary_search_by_key(&w.0, |p| p.distance).is_err());
             wanted.truncate(left);
             left -= wanted.len();
             for (d, before, after) in wanted {
@@ -295,13 +313,13 @@ impl SeekMeter<'_, '_> {
                     break;
                 }
                 let (low, high) = (f64::min(before, after), f64::max(before, after));
-                if let Some((ns, spread)) =
+                if let Some((time, spread)) =
                     self.moved(d, false, ((low - 200_000.0).max(0.0), high + 200_000.0))?
                 {
-                    points.push((d, ns, spread));
+                    points.push(SeekPoint { distance: d, time, spread });
                 }
             }
-            points.sort_unstable_by_key(|p| p.0);
+            points.sort_unstable_by_key(|p| p.distance);
         }
         Ok(())
     }
@@ -320,20 +338,24 @@ impl SeekMeter<'_, '_> {
     }
 
     /// Returns the variation of moves at some distances that the least time of a command does not hide.
-    fn spread(&mut self, points: &[(u32, f64, f64)]) -> Result<(Vec<(u32, f64)>, f64), ProbeError> {
-        let shortest = points.iter().map(|p| p.1).fold(f64::MAX, f64::min);
-        let points: Vec<_> = points.iter().filter(|p| p.1 > shortest + HIDDEN_SPREAD_NS_MAX).collect();
+    fn spread(&mut self, points: &[SeekPoint]) -> Result<(Vec<(u32, f64)>, f64), ProbeError> {
+        let shortest = points.iter().map(|p| p.time).fold(f64::MAX, f64::min);
+        let points: Vec<_> = points.iter().filter(|p| p.time > shortest + HIDDEN_SPREAD_NS_MAX).collect();
         let (Some(nearest), Some(farthest)) = (points.first(), points.last()) else {
             return Ok((Vec::new(), 0.0));
         };
-        let (nearest, farthest) = (f64::from(nearest.0), f64::from(farthest.0));
+        let (nearest, farthest) = (f64::from(nearest.distance), f64::from(farthest.distance));
         let mut found: Vec<(u32, f64)> = Vec::new();
         let mut sure = Vec::new();
         for i in 0..SPREAD_DISTANCES_MAX {
             // At equal intervals of the logarithm of the distance.
             let part = f64::from(i) / f64::from(SPREAD_DISTANCES_MAX - 1);
             let wanted = (nearest * (farthest / nearest).powf(part)).round() as u32;
-            let Some(&&(distance, ns, _)) = points.iter().min_by_key(|p| p.0.abs_diff(wanted)) else { break };
+            let Some(&&SeekPoint { distance, time, .. }) =
+                points.iter().min_by_key(|p| p.distance.abs_diff(wanted))
+            else {
+                break;
+            };
             if !self.meter.is_within_before_check(SPREAD_TIME_SHARE_MAX) {
                 break;
             }
@@ -345,7 +367,7 @@ impl SeekMeter<'_, '_> {
             let zones = &self.zones;
             let mut leg = |meter: &mut Meter<'_>| leg(meter, layout, zones, bus, distance, false);
             let mut moved = |meter: &mut Meter<'_>, left: f64| trial(meter, left, bus, &mut leg);
-            if let Some(spread) = spread::find(self.meter, ns, &mut moved)? {
+            if let Some(spread) = spread::find(self.meter, time, &mut moved)? {
                 let told = if spread.deviation > spread::DEVIATION_NS_MIN { spread.deviation } else { 0.0 };
                 found.push((distance, (told / 1e3).round() / 1e3));
                 sure.push(spread.sure);
@@ -357,18 +379,19 @@ impl SeekMeter<'_, '_> {
 }
 
 /// Returns the time of a distance on the line through two points, ns.
-fn on_line(a: &(u32, f64, f64), b: &(u32, f64, f64), d: u32) -> f64 {
-    a.1 + (b.1 - a.1) * (f64::from(d) - f64::from(a.0)) / (f64::from(b.0) - f64::from(a.0))
+fn on_line(a: &SeekPoint, b: &SeekPoint, d: u32) -> f64 {
+    let from = f64::from(a.distance);
+    a.time + (b.time - a.time) * (f64::from(d) - from) / (f64::from(b.distance) - from)
 }
 
 /// Returns whether the curve is straight around a new point at this index: both its neighbours are next to the lines through
 /// theirs.
-fn is_straight(points: &[(u32, f64, f64)], index: usize) -> bool {
+fn is_straight(points: &[SeekPoint], index: usize) -> bool {
     let Some([a, b, c, d]) = index.checked_sub(2).and_then(|first| points.get(first..first + 4)) else {
         return false;
     };
-    (on_line(a, c, b.0) - b.1).abs() < STRAIGHT_DISTANCE_NS_MAX
-        && (on_line(b, d, c.0) - c.1).abs() < STRAIGHT_DISTANCE_NS_MAX
+    (on_line(a, c, b.distance) - b.time).abs() < STRAIGHT_DISTANCE_NS_MAX
+        && (on_line(b, d, c.distance) - c.time).abs() < STRAIGHT_DISTANCE_NS_MAX
 }
 
 /// Returns a track at this distance from the arm, on the same head or on another; if there is none, the arm moves elsewhere

@@ -159,7 +159,8 @@ pub(crate) fn find(
     region: LbnRange,
 ) -> Result<Option<Writes>, ProbeError> {
     meter.stage("writes", 0.94);
-    let Some((write_back, sure, acknowledged_ns)) = acknowledged(meter, region)? else {
+    let Some(Acknowledged { alike: write_back, sure, ns: acknowledged_ns }) = acknowledged(meter, region)?
+    else {
         meter.find_phase()?;
         return Ok(None);
     };
@@ -428,9 +429,18 @@ fn behind(
     Ok(read.zip(write))
 }
 
-/// Returns whether all writes are acknowledged equally fast, whatever the platter's angle, with the probability and the
-/// time; `None` if no write succeeds.
-fn acknowledged(meter: &mut Meter<'_>, region: LbnRange) -> Result<Option<(bool, f64, f64)>, ProbeError> {
+/// The acknowledgements of writes.
+struct Acknowledged {
+    /// Whether all come equally fast, whatever the platter's angle.
+    alike: bool,
+    /// The probability of that finding.
+    sure: f64,
+    /// The time in the middle.
+    ns: f64,
+}
+
+/// Measures the acknowledgements of writes; `None` if no write succeeds.
+fn acknowledged(meter: &mut Meter<'_>, region: LbnRange) -> Result<Option<Acknowledged>, ProbeError> {
     let mut responses = Vec::new();
     for _ in 0..MOST_WRITES {
         if responses.len() == WRITES || meter.refuses_writes().is_some() {
@@ -462,7 +472,7 @@ fn acknowledged(meter: &mut Meter<'_>, region: LbnRange) -> Result<Option<(bool,
     let (k, rest) = (alike as f64, (responses.len() - alike) as f64);
     let ratio = k * (of_buffer / of_medium).ln() + rest * ((1.0 - of_buffer) / (1.0 - of_medium)).ln();
     let sure = 1.0 / (1.0 + (if write_back { -ratio } else { ratio }).exp());
-    Ok(Some((write_back, sure, middle)))
+    Ok(Some(Acknowledged { alike: write_back, sure, ns: middle }))
 }
 
 /// Returns whether a read of a sector just written is a cache hit.

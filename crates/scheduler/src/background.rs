@@ -65,10 +65,22 @@ pub(crate) struct Background {
     /// The number of half-read blocks that each session may have: a part of the space for all, so that no session waits for
     /// space that others, perhaps suspended, occupy.
     most_partials_each: usize,
-    scratch: Vec<(usize, u32, Item, u32)>,
+    scratch: Vec<FoundItem>,
     refused: Vec<usize>,
     /// Promoted blocks that are wanted again.
     urgent: Vec<(SessionId, LbnRange)>,
+}
+
+/// An item of a task that passes under the head.
+#[derive(Clone, Copy, Debug)]
+struct FoundItem {
+    /// The place of its session's share.
+    share: usize,
+    /// Its task's place in the share.
+    slot: u32,
+    item: Item,
+    /// The number of sectors from the beginning of the window to it.
+    passing: u32,
 }
 
 impl Background {

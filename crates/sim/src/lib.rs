@@ -34,6 +34,6 @@ pub use series::{INTERVALS_MAX, Interval, Series, SeriesError};
 pub use statistics::{Ended, Statistics};
 pub use trust::Trust;
 pub use volume::{
-    Completion, Content, Cure, Faults, Hosted, Passed, Place, Platters, Tally, Volume, VolumeError,
-    VolumeReport,
+    Completion, Content, Cure, Faults, Hosted, Passed, Place, Platters, Tally, TrueDrive, Volume,
+    VolumeError, VolumeReport,
 };

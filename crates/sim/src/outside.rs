@@ -58,7 +58,7 @@ pub struct Outside<S> {
     first_in_flight: u64,
     now: Instant,
     /// Flushes and discards for which the drive has no room. They pass by the core, which sends reads and writes alone.
-    orders: VecDeque<(RequestId, LbnRange, CacheOps)>,
+    orders: VecDeque<CacheOrder>,
     /// Commands for which the drive has no room: they wait in the host, as for a drive without a queue.
     held: VecDeque<Command>,
     /// Commands at the drive.
@@ -76,6 +76,14 @@ pub struct Outside<S> {
     trust: Trust,
     scan: Option<ScanProgress>,
     readings: Option<Readings>,
+}
+
+/// A flush or a discard.
+#[derive(Debug)]
+struct CacheOrder {
+    id: RequestId,
+    range: LbnRange,
+    cache: CacheOps,
 }
 
 /// A request that is not finished, and the orders that came with it and are left.
@@ -439,7 +447,7 @@ impl<S: Source> Outside<S> {
     }
 
     fn order(&mut self, id: RequestId, range: LbnRange, cache: CacheOps) -> Result<(), SetupError> {
-        self.orders.push_back((id, range, cache));
+        self.orders.push_back(CacheOrder { id, range, cache });
         self.fill()
     }
 
@@ -513,7 +521,7 @@ impl<S: Source> Outside<S> {
     fn fill(&mut self) -> Result<(), SetupError> {
         let device = self.device.interface();
         while device.outstanding() < device.queue_depth() {
-            if let Some((id, range, cache)) = self.orders.pop_front() {
+            if let Some(CacheOrder { id, range, cache }) = self.orders.pop_front() {
                 let id = RequestId::new(ORDER | id.get());
                 device.submit_with(self.now, drive::Command { id, op: Op::Write, range }, cache)?;
                 continue;

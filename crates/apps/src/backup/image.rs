@@ -170,7 +170,7 @@ pub struct ImageWriter<S> {
     header: Header,
     sink: S,
     at: u64,
-    index: Vec<(u64, u64)>,
+    index: Vec<IndexEntry>,
     waiting: Vec<u8>,
     /// Whether index and footer were appended.
     ended: bool,
@@ -213,7 +213,7 @@ impl<S: Sink> ImageWriter<S> {
 
     /// Iterates over the blocks in the image.
     pub fn blocks(&self) -> impl Iterator<Item = u64> + '_ {
-        self.index.iter().map(|(block, _)| *block)
+        self.index.iter().map(|entry| entry.block)
     }
 
     /// Returns the number of bytes that the sink has not taken.
@@ -233,7 +233,7 @@ impl<S: Sink> ImageWriter<S> {
         head.extend_from_slice(&sum(self.header.image, &body).to_le_bytes());
         let own = sum(self.header.image, &head);
         head.extend_from_slice(&own.to_le_bytes());
-        self.index.push((block, self.at));
+        self.index.push(IndexEntry { block, at: self.at });
         self.at += (head.len() + body.len()) as u64;
         self.waiting.extend_from_slice(&head);
         self.waiting.extend_from_slice(&body);
@@ -246,7 +246,7 @@ impl<S: Sink> ImageWriter<S> {
         let mut out = INDEX.to_le_bytes().to_vec();
         out.extend_from_slice(&(self.index.len() as u64).to_le_bytes());
         self.index.sort_unstable();
-        for n in self.index.iter().flat_map(|(block, at)| [block, at]) {
+        for n in self.index.iter().flat_map(|entry| [entry.block, entry.at]) {
             out.extend_from_slice(&n.to_le_bytes());
         }
         seal(&mut out);
@@ -354,20 +354,20 @@ pub(super) fn ending<S: Source>(
     source: &mut S,
     header: &Header,
     at: u64,
-    index: &[(u64, u64)],
+    index: &[IndexEntry],
 ) -> Result<(), Damage> {
     let damage = |what| Damage { at, what };
     let bytes = bytes_at(source, at, 12 + index.len() * 16 + 4)?;
     let mut sorted = index.to_vec();
     sorted.sort_unstable();
-    if let Some(pair) = sorted.windows(2).find(|w| w[0].0 == w[1].0) {
-        return Err(Damage { at: pair[1].1, what: What::Twice(pair[1].0) });
+    if let Some(pair) = sorted.windows(2).find(|w| w[0].block == w[1].block) {
+        return Err(Damage { at: pair[1].at, what: What::Twice(pair[1].block) });
     }
     let fits = || {
         let mut c = Cursor::new(unseal(&bytes)?);
         (c.u32()? == INDEX && c.u64()? == index.len() as u64).then_some(())?;
-        for (block, offset) in &sorted {
-            (c.u64()? == *block && c.u64()? == *offset).then_some(())?;
+        for entry in &sorted {
+            (c.u64()? == entry.block && c.u64()? == entry.at).then_some(())?;
         }
         Some(())
     };
@@ -383,6 +383,15 @@ pub(super) fn ending<S: Source>(
         return Err(damage(What::Incomplete { found: index.len() as u64, expected: header.chunks }));
     }
     Ok(())
+}
+
+/// An entry of the index: a block, and the offset of its chunk in the image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct IndexEntry {
+    /// The number of the block.
+    pub block: u64,
+    /// The offset in bytes.
+    pub at: u64,
 }
 
 /// The index of a finished image: finds a block's chunk without reading the others.
@@ -437,7 +446,7 @@ impl Index {
         let (mut low, mut high) = (0, self.chunks);
         while low < high {
             let middle = low + (high - low) / 2;
-            match self.entry(source, middle)?.0 < first {
+            match self.entry(source, middle)?.block < first {
                 true => low = middle + 1,
                 false => high = middle,
             }
@@ -445,19 +454,20 @@ impl Index {
         let mut found = Vec::new();
         for i in low..self.chunks {
             let entry = self.entry(source, i)?;
-            if entry.0 >= end {
+            if entry.block >= end {
                 break;
             }
-            found.push(entry);
+            found.push((entry.block, entry.at));
         }
         Ok(found)
     }
 
-    fn entry<S: Source>(&self, source: &mut S, i: u64) -> Result<(u64, u64), Damage> {
-        let at = self.at + INDEX_HEAD_BYTES + i * ENTRY_BYTES;
-        let bytes = bytes_at(source, at, ENTRY_BYTES as usize)?;
+    fn entry<S: Source>(&self, source: &mut S, i: u64) -> Result<IndexEntry, Damage> {
+        let here = self.at + INDEX_HEAD_BYTES + i * ENTRY_BYTES;
+        let bytes = bytes_at(source, here, ENTRY_BYTES as usize)?;
         let mut c = Cursor::new(&bytes);
-        c.u64().zip(c.u64()).ok_or(Damage { at, what: What::Index })
+        let entry = c.u64().zip(c.u64()).map(|(block, at)| IndexEntry { block, at });
+        entry.ok_or(Damage { at: here, what: What::Index })
     }
 
     /// Compares the index, which ends at `end`, with its checksum.
@@ -489,7 +499,7 @@ pub struct Scan {
     pub complete: bool,
     /// The damage at which the sound part ends.
     pub cut: Option<Damage>,
-    index: Vec<(u64, u64)>,
+    index: Vec<IndexEntry>,
 }
 
 impl Scan {
@@ -509,7 +519,7 @@ pub fn scan<S: Source>(source: &mut S) -> Result<Scan, Damage> {
     loop {
         match chunk(source, &header, scan.keep) {
             Ok(Some(chunk)) => {
-                scan.index.push((chunk.block, scan.keep));
+                scan.index.push(IndexEntry { block: chunk.block, at: scan.keep });
                 scan.keep = chunk.end;
             }
             Ok(None) => {

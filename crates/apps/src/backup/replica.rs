@@ -42,8 +42,10 @@ pub struct Replica<D> {
     waiting: VecDeque<PartialBlock>,
     waiting_bytes: usize,
     missing: Vec<Lbn>,
-    /// Whether all blocks were put, and whether all are durable.
-    ending: (bool, bool),
+    /// Whether all blocks were put.
+    complete: bool,
+    /// Whether all blocks are durable.
+    durable: bool,
 }
 
 impl<D: Destination> Replica<D> {
@@ -63,7 +65,8 @@ impl<D: Destination> Replica<D> {
             waiting,
             waiting_bytes: 0,
             missing: Vec::new(),
-            ending: (false, false),
+            complete: false,
+            durable: false,
         })
     }
 
@@ -84,7 +87,8 @@ impl<D: Destination> Replica<D> {
             waiting: VecDeque::new(),
             waiting_bytes: 0,
             missing,
-            ending: (false, false),
+            complete: false,
+            durable: false,
         })
     }
 
@@ -120,7 +124,7 @@ impl<D: Destination> Replica<D> {
 
     /// Returns the content of the destination once all is durable; `None` before.
     pub fn point(&self) -> Option<Point> {
-        self.ending.1.then_some(Point { volume: self.header.shape.volume, snapshot: self.header.snapshot })
+        self.durable.then_some(Point { volume: self.header.shape.volume, snapshot: self.header.snapshot })
     }
 }
 
@@ -162,9 +166,9 @@ impl<D: Destination> Output for Replica<D> {
             self.waiting.pop_front();
         }
         self.waiting_bytes = 0;
-        if self.ending == (true, false) {
+        if self.complete && !self.durable {
             self.destination.sync()?;
-            self.ending.1 = true;
+            self.durable = true;
         }
         Ok(true)
     }
@@ -174,7 +178,7 @@ impl<D: Destination> Output for Replica<D> {
     }
 
     fn finish(&mut self) {
-        self.ending.0 = true;
+        self.complete = true;
     }
 
     fn header(&self) -> &Header {

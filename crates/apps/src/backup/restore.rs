@@ -1,6 +1,6 @@
 //! Restores images to a drive.
 
-use super::image::{self, CHUNK_BYTES, Damage, HEADER_BYTES, Header, Index, What};
+use super::image::{self, CHUNK_BYTES, Damage, HEADER_BYTES, Header, Index, IndexEntry, What};
 use super::{Destination, Source};
 use crate::snapshot::{SnapshotId, VolumeId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -115,7 +115,7 @@ pub fn salvage<S: Source, D: Destination>(
         match image::chunk(source, &header, at) {
             Ok(Some(chunk)) => {
                 if seen.insert(chunk.block) {
-                    index.push((chunk.block, at));
+                    index.push(IndexEntry { block: chunk.block, at });
                     put(&header, &chunk, destination, &mut restored)?;
                 }
                 at = chunk.end;

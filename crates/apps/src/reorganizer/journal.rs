@@ -1,6 +1,6 @@
 //! The state that survives a crash: a header, a checkpoint, and small entries after it (format: docs/REORGANIZER.md).
 
-use super::links::{BlockState, Links, NONE};
+use super::links::{BlockState, Links, NONE, Relinked};
 use super::plan::RelocationPlan;
 use super::staging::Staging;
 use crate::codec::{Cursor, seal, unseal};
@@ -310,7 +310,7 @@ fn checkpoint(links: &Links, staging: &Staging, faults: &[Fault]) -> Vec<u8> {
     bytes.extend((stuck.len() as u32).to_le_bytes());
     stuck.iter().for_each(|b| bytes.extend(b.to_le_bytes()));
     bytes.extend((links.relinked().count() as u32).to_le_bytes());
-    for (b, to, ahead, behind) in links.relinked() {
+    for Relinked { block: b, to, ahead, behind } in links.relinked() {
         bytes.extend(b.to_le_bytes());
         bytes.extend(to.to_le_bytes());
         bytes.extend(ahead.to_le_bytes());

@@ -47,6 +47,15 @@ pub struct Links {
     pub kept: u64,
 }
 
+/// A block whose place among the others differs from the plan.
+pub(super) struct Relinked {
+    pub block: u32,
+    /// Its destination.
+    pub to: u64,
+    pub ahead: u32,
+    pub behind: u32,
+}
+
 impl Links {
     pub fn new(plan: &RelocationPlan) -> Self {
         let blocks = plan.blocks().to_vec();
@@ -289,9 +298,14 @@ impl Links {
         }
     }
 
-    /// Returns the differences from the plan: block, destination, ahead, behind.
-    pub fn relinked(&self) -> impl Iterator<Item = (u32, u64, u32, u32)> {
-        self.relinked.iter().map(|&b| (b, self.block(b).to, self.ahead(b), self.behind(b)))
+    /// Returns the differences from the plan.
+    pub fn relinked(&self) -> impl Iterator<Item = Relinked> {
+        self.relinked.iter().map(|&block| Relinked {
+            block,
+            to: self.block(block).to,
+            ahead: self.ahead(block),
+            behind: self.behind(block),
+        })
     }
 
     /// Restores a difference from [`relinked`](Self::relinked); returns false if there are no such blocks.

@@ -44,10 +44,15 @@ pub(super) fn encode(plan: &ScrubPlan, left: &BlockSet, findings: &[Finding], un
     out
 }
 
-pub(super) fn decode(
-    plan: &ScrubPlan,
-    bytes: &[u8],
-) -> Result<(BlockSet, Vec<Finding>, u64), ScrubProgressError> {
+/// The state of a scrub that was saved, or that begins.
+pub(super) struct SavedScrub {
+    pub left: BlockSet,
+    pub findings: Vec<Finding>,
+    /// The number of findings that are not kept.
+    pub uncounted: u64,
+}
+
+pub(super) fn decode(plan: &ScrubPlan, bytes: &[u8]) -> Result<SavedScrub, ScrubProgressError> {
     if !bytes.starts_with(MAGIC) {
         return Err(ScrubProgressError::Foreign);
     }
@@ -62,7 +67,7 @@ pub(super) fn decode(
     parse(plan, &mut cursor).ok_or(ScrubProgressError::Damaged)
 }
 
-fn parse(plan: &ScrubPlan, cursor: &mut Cursor<'_>) -> Option<(BlockSet, Vec<Finding>, u64)> {
+fn parse(plan: &ScrubPlan, cursor: &mut Cursor<'_>) -> Option<SavedScrub> {
     let uncounted = cursor.varint()?;
     let mut findings = Vec::new();
     for _ in 0..cursor.varint()? {
@@ -74,5 +79,5 @@ fn parse(plan: &ScrubPlan, cursor: &mut Cursor<'_>) -> Option<(BlockSet, Vec<Fin
         });
     }
     let left = take_set(cursor, plan.blocks())?;
-    cursor.is_empty().then_some((left, findings, uncounted))
+    cursor.is_empty().then_some(SavedScrub { left, findings, uncounted })
 }

@@ -1,6 +1,6 @@
 //! The state machine of the scrubber.
 
-use super::progress::{self, ScrubProgressError};
+use super::progress::{self, SavedScrub, ScrubProgressError};
 use super::{Checksums, Judgement};
 use crate::feed::{Feed, Sieve, Sifted};
 use crate::sessions::{Application, Record, Sessions};
@@ -122,7 +122,7 @@ impl<C: Checksums> Scrubber<C> {
         now: Instant,
     ) -> Result<Self, SessionError> {
         plan.check()?;
-        let all = (BlockSet::full(plan.blocks()), Vec::new(), 0);
+        let all = SavedScrub { left: BlockSet::full(plan.blocks()), findings: Vec::new(), uncounted: 0 };
         Self::with(plan, checksums, sessions, priority, now, all)
     }
 
@@ -151,7 +151,7 @@ impl<C: Checksums> Scrubber<C> {
         sessions: &mut dyn Sessions,
         priority: Priority,
         now: Instant,
-        (left, findings, uncounted): (BlockSet, Vec<Finding>, u64),
+        SavedScrub { left, findings, uncounted }: SavedScrub,
     ) -> Result<Self, SessionError> {
         let session = sessions.open(priority)?;
         // A scrub must read the medium itself, never the bytes of pending writes.

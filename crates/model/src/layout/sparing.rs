@@ -34,7 +34,16 @@ pub(super) struct Spares {
     /// Offsets in the zone.
     offsets: u64,
     /// The result of [`Self::region_offsets`] if the zone is one region.
-    only_region: (u64, u64, u64),
+    only_region: RegionOffsets,
+}
+
+/// The offsets of a region.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct RegionOffsets {
+    first: u64,
+    count: u64,
+    /// The good sectors before them.
+    front: u64,
 }
 
 /// Sectors with consecutive LBNs.
@@ -115,7 +124,7 @@ impl Spares {
             slips,
             reserved: zone.reserved,
             offsets: 0,
-            only_region: (0, 0, 0),
+            only_region: RegionOffsets::default(),
         };
         map.only_region = map.work_out_region(0);
         map.offsets = map.count_offsets(at)?;
@@ -169,7 +178,7 @@ impl Spares {
         }
         let region = self.region_of(offset);
         let start = region * self.region;
-        let (first, count, front) = self.region_offsets(region);
+        let RegionOffsets { first, count, front } = self.region_offsets(region);
         let within = offset - first;
         let good = start - self.slipped_before(start) + front + within;
         // The slips before good sector number `good`.
@@ -200,7 +209,7 @@ impl Spares {
             let slipped = next.checked_sub(1).map_or(0, |i| self.slips[i].before + self.slips[i].len);
             let region = if self.region >= self.places { 0 } else { place / self.region };
             let start = region * self.region;
-            let (first, count, front) = self.region_offsets(region);
+            let RegionOffsets { first, count, front } = self.region_offsets(region);
             let good = place - start - (slipped - if region == 0 { 0 } else { self.slipped_before(start) });
             if good < front {
                 place = (place + (front - good)).min(next_slip);
@@ -231,16 +240,16 @@ impl Spares {
         self.region.min(self.places - (region * self.region).min(self.places))
     }
 
-    /// Returns the first offset of a region, the number of its offsets, and the good sectors before them.
+    /// Returns the offsets of a region.
     #[inline]
-    fn region_offsets(&self, region: u64) -> (u64, u64, u64) {
+    fn region_offsets(&self, region: u64) -> RegionOffsets {
         if self.region >= self.places {
             return self.only_region;
         }
         self.work_out_region(region)
     }
 
-    fn work_out_region(&self, region: u64) -> (u64, u64, u64) {
+    fn work_out_region(&self, region: u64) -> RegionOffsets {
         let start = region * self.region;
         let size = self.region_size(region);
         let slipped = self.slipped_before(start + size) - self.slipped_before(start);
@@ -248,10 +257,11 @@ impl Spares {
         if self.slip_to_end {
             let first = (region * self.capacity).saturating_sub(self.slipped_before(start));
             let spares = self.region_spares(region).min(good);
-            (first, good - spares, if self.at_front { spares } else { 0 })
+            RegionOffsets { first, count: good - spares, front: if self.at_front { spares } else { 0 } }
         } else {
             let count = self.capacity.min(good);
-            (region * self.capacity, count, if self.at_front { good - count } else { 0 })
+            let front = if self.at_front { good - count } else { 0 };
+            RegionOffsets { first: region * self.capacity, count, front }
         }
     }
 
@@ -266,7 +276,7 @@ impl Spares {
         let (mut low, mut high) = (0, self.places.div_ceil(self.region));
         while high - low > 1 {
             let middle = low + (high - low) / 2;
-            if self.region_offsets(middle).0 <= offset { low = middle } else { high = middle }
+            if self.region_offsets(middle).first <= offset { low = middle } else { high = middle }
         }
         low
     }
@@ -280,7 +290,7 @@ impl Spares {
             // A region's offsets are found by division, so all but the last must have the same number.
             for s in &self.slips {
                 let region = s.start / self.region;
-                let (_, count, _) = self.region_offsets(region);
+                let count = self.region_offsets(region).count;
                 if count < self.capacity && region < last {
                     return Err(ProfileError::new(
                         format!("{at}.slips"),
@@ -293,7 +303,7 @@ impl Spares {
                 }
             }
         }
-        let (first, count, _) = self.region_offsets(last);
+        let RegionOffsets { first, count, .. } = self.region_offsets(last);
         Ok(first + count)
     }
 }

@@ -2,8 +2,8 @@
 //! failed, or wanted again.
 
 use super::search::Focus;
-use super::share::Share;
-use super::{Background, Bad};
+use super::share::{Block, Share, TakenItem};
+use super::{Background, Bad, FoundItem};
 use crate::sessions::Record;
 use crate::task::{Item, Took};
 use alloc::collections::BTreeMap;
@@ -77,9 +77,9 @@ impl Background {
             taken.begin = taken.begin.min(passing);
             taken.end = taken.end.max(passing + item.sectors);
             taken.useful += item.sectors;
-            found.push((at, slot, item, passing));
+            found.push(FoundItem { share: at, slot, item, passing });
         });
-        for (at, slot, item, _) in found.drain(..) {
+        for FoundItem { share: at, slot, item, .. } in found.drain(..) {
             self.pick(at, slot, item, (Op::Read, sure));
         }
         self.scratch = found;
@@ -93,8 +93,10 @@ impl Background {
             return;
         }
         let mut found = core::mem::take(&mut self.scratch);
-        self.items(track, window, Op::Read, |at, slot, item, passing| found.push((at, slot, item, passing)));
-        for (at, slot, item, _) in found.drain(..) {
+        self.items(track, window, Op::Read, |share, slot, item, passing| {
+            found.push(FoundItem { share, slot, item, passing });
+        });
+        for FoundItem { share: at, slot, item, .. } in found.drain(..) {
             if self.shares[at].writes_serve_reads {
                 self.pick(at, slot, item, (Op::Write, sure));
             }
@@ -104,7 +106,7 @@ impl Background {
 
     pub(super) fn pick(&mut self, at: usize, slot: u32, item: Item, (by, sure): (Op, bool)) {
         let share = &mut self.shares[at];
-        if let Some((task, op, Took { completes, had })) = share.take(slot, &item) {
+        if let Some(TakenItem { task, op, took: Took { completes, had } }) = share.take(slot, &item) {
             let (session, command) = (share.id, self.command);
             let promoted = false;
             self.picks.push(Pick { session, task, op, by, item, completes, sure, had, promoted, command });
@@ -339,7 +341,7 @@ fn record(
     (pick, bad): (&Pick, Option<Lbn>),
     each: &mut impl FnMut(Record),
 ) {
-    let Some((range, op, parameter)) = share.describe(pick) else { return };
+    let Some(Block { range, op, parameter }) = share.describe(pick) else { return };
     if share.finished(pick.task) {
         owners.remove(&pick.task);
     }

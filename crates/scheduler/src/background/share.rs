@@ -48,6 +48,22 @@ fn lbns(range: LbnRange) -> (u64, u64) {
     (range.start().get(), range.end().get())
 }
 
+/// An item that was taken, and its task.
+#[derive(Debug)]
+pub(super) struct TakenItem {
+    pub task: TaskId,
+    pub op: Op,
+    pub took: Took,
+}
+
+/// A task's block, as its record shows it.
+#[derive(Debug)]
+pub(super) struct Block {
+    pub range: LbnRange,
+    pub op: Op,
+    pub parameter: Parameter,
+}
+
 impl Share {
     pub fn new(layout: &Layout, id: SessionId, priority: Priority, by_writes: [bool; 2]) -> Self {
         let [writes_serve_reads, writes_serve_writes] = by_writes;
@@ -208,22 +224,22 @@ impl Share {
     }
 
     /// Takes an item of a task.
-    pub fn take(&mut self, slot: u32, item: &Item) -> Option<(TaskId, Op, Took)> {
+    pub fn take(&mut self, slot: u32, item: &Item) -> Option<TakenItem> {
         let task = self.tasks.get_mut(slot as usize)?.as_mut()?;
         let before = task.partials();
         let took = task.take(item);
         self.partials = self.partials + task.partials() - before;
-        let (id, op) = (task.id, task.op);
+        let taken = TakenItem { task: task.id, op: task.op, took };
         if task.is_exhausted() {
             self.leave(slot);
         }
-        Some((id, op, took))
+        Some(taken)
     }
 
     /// Takes the item of a pick that was returned before.
     pub fn take_again(&mut self, pick: &Pick) -> Option<Took> {
         let slot = *self.slots.get(&pick.task)?;
-        self.take(slot, &pick.item).map(|(.., took)| took)
+        self.take(slot, &pick.item).map(|taken| taken.took)
     }
 
     /// Returns an item that was not transferred to the wanted set. Returns the cylinders of its block.
@@ -393,10 +409,10 @@ impl Share {
         Some(self.task(pick.task)?.item_range(&pick.item))
     }
 
-    /// Returns the parts of a pick's record: LBNs, operation and parameter.
-    pub fn describe(&self, pick: &Pick) -> Option<(LbnRange, Op, Parameter)> {
+    /// Returns the block of a pick.
+    pub fn describe(&self, pick: &Pick) -> Option<Block> {
         let task = self.task(pick.task)?;
-        Some((task.block_range(pick.item.block), task.op, task.parameter))
+        Some(Block { range: task.block_range(pick.item.block), op: task.op, parameter: task.parameter })
     }
 
     #[inline]

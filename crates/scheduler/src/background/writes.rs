@@ -8,7 +8,7 @@
 
 use super::picks::Pick;
 use super::search::Focus;
-use super::{Background, Buffers};
+use super::{Background, Buffers, FoundItem};
 use crate::sessions::Wanted;
 use crate::task::Item;
 use alloc::vec::Vec;
@@ -31,13 +31,15 @@ impl Background {
         let on_track = track.track().sectors;
         let mut found = core::mem::take(&mut self.scratch);
         found.clear();
-        self.items(&track, window, Op::Write, |at, slot, item, passing| {
-            found.push((at, slot, item, passing))
+        self.items(&track, window, Op::Write, |share, slot, item, passing| {
+            found.push(FoundItem { share, slot, item, passing });
         });
         // Among writes that begin together the longest comes first: the others inside it are written with it.
-        found.sort_unstable_by_key(|&(at, slot, item, passing)| (passing, u32::MAX - item.sectors, at, slot));
+        found.sort_unstable_by_key(|found| {
+            (found.passing, u32::MAX - found.item.sectors, found.share, found.slot)
+        });
         let (mut written, mut taken) = (Vec::new(), Vec::new());
-        for (at, slot, item, passing) in found.drain(..) {
+        for FoundItem { share: at, slot, item, passing } in found.drain(..) {
             let share = &self.shares[at];
             let place = || share.slot(slot).map(|task| task.item_range(&item));
             if !share.writes_serve_writes

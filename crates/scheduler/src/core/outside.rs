@@ -76,7 +76,7 @@ use pass_through::Unseen;
 use readings::Readings;
 use record::{Came, Observation};
 use reported::Report;
-use sequences::Sequences;
+use sequences::{Sequences, ServedTime};
 use shared::Shared;
 use spent::Price;
 use stream::Streams;
@@ -449,7 +449,7 @@ impl Core {
             order.forecast = outside.follow(&drive, &outside.base, &order).0;
             is_next = true;
         }
-        let followed = outside.came_from_buffer(&drive, (now, begun), &mut order, is_next);
+        let followed = outside.came_from_buffer(&drive, ServedTime { begun, done: now }, &mut order, is_next);
         let buffered = followed.hit;
         // A write that is reported from the buffer shows at most the end of the write before it.
         let mut report = None;

@@ -191,6 +191,15 @@ pub struct ArrayMap {
     last_read: usize,
 }
 
+/// The place of an LBN of the array.
+struct Placed {
+    drive: usize,
+    /// The LBN on that drive.
+    lbn: u64,
+    /// The number of sectors that continue there.
+    sectors: u64,
+}
+
 impl ArrayMap {
     /// Returns the addresses of an array of drives with these sizes, with sectors of `sector` bytes. Striped drives are used
     /// up to the size of the smallest, in whole units.
@@ -246,7 +255,7 @@ impl ArrayMap {
 
     /// Returns the drive of an LBN of the array, from 0, and its LBN there; of a mirror, the first drive.
     pub fn locate(&self, lbn: Lbn) -> (usize, Lbn) {
-        let (drive, at, _) = self.place(lbn.get());
+        let Placed { drive, lbn: at, .. } = self.place(lbn.get());
         (drive, Lbn::new(at))
     }
 
@@ -256,15 +265,17 @@ impl ArrayMap {
             .then(|| self.parity_drive(lbn.get() / self.unit / self.data) as usize)
     }
 
-    /// Returns the drive and the LBN there of an LBN, and the number of consecutive sectors from there on.
-    fn place(&self, lbn: u64) -> (usize, u64, u64) {
+    /// Returns the place of an LBN.
+    fn place(&self, lbn: u64) -> Placed {
         match self.layout {
-            ArrayLayout::Mirror(_) => (0, lbn, self.capacity.get().saturating_sub(lbn)),
+            ArrayLayout::Mirror(_) => {
+                Placed { drive: 0, lbn, sectors: self.capacity.get().saturating_sub(lbn) }
+            }
             ArrayLayout::Concatenation => {
                 let drive = self.starts.partition_point(|start| *start <= lbn).saturating_sub(1);
                 let start = self.starts.get(drive).copied().unwrap_or_default();
                 let end = self.starts.get(drive + 1).copied().unwrap_or(start);
-                (drive, lbn - start, end.saturating_sub(lbn))
+                Placed { drive, lbn: lbn - start, sectors: end.saturating_sub(lbn) }
             }
             ArrayLayout::Stripe { .. } | ArrayLayout::Raid5 { .. } => {
                 let (unit, offset) = (lbn / self.unit, lbn % self.unit);
@@ -274,7 +285,11 @@ impl ArrayMap {
                     ArrayLayout::Raid5 { .. } => (self.parity_drive(stripe) + 1 + index) % self.drives,
                     _ => index,
                 };
-                (drive as usize, stripe * self.unit + offset, self.unit - offset)
+                Placed {
+                    drive: drive as usize,
+                    lbn: stripe * self.unit + offset,
+                    sectors: self.unit - offset,
+                }
             }
         }
     }
@@ -290,7 +305,7 @@ impl ArrayMap {
         let mut parts = Parts::default();
         let (mut at, end) = (range.start().get(), range.end().get());
         while at < end {
-            let (drive, lbn, consecutive) = self.place(at);
+            let Placed { drive, lbn, sectors: consecutive } = self.place(at);
             let len = consecutive.min(end - at).max(1);
             parts.add(drive, op, lbn, len);
             at += len;
@@ -365,7 +380,7 @@ impl ArrayMap {
             let base = stripe * self.unit;
             if last - at == stripe_len {
                 for index in 0..self.data {
-                    let (drive, lbn, len) = self.place(at + index * self.unit);
+                    let Placed { drive, lbn, sectors: len } = self.place(at + index * self.unit);
                     full.add(drive, Op::Write, lbn, len);
                 }
                 full.add(parity, Op::Write, base, self.unit);
@@ -407,7 +422,7 @@ impl ArrayMap {
         }
         let (mut modify, mut rest, mut write) = (Parts::default(), Parts::default(), Parts::default());
         for index in 0..self.data {
-            let (drive, ..) = self.place(stripe * stripe_len + index * self.unit);
+            let drive = self.place(stripe * stripe_len + index * self.unit).drive;
             let (low, high) = written(index);
             if low < high {
                 modify.add(drive, Op::Read, base + low, high - low);

@@ -11,6 +11,7 @@ mod under_way;
 
 pub use faults::Faults;
 pub use hosted::{Hosted, Place, Tally};
+pub use outside::TrueDrive;
 pub use platters::{Cure, Platters};
 pub use results::{Completion, Content, Passed, VolumeError, VolumeReport};
 

@@ -21,6 +21,17 @@ const MOST_PROMOTED: usize = 1 << 10;
 /// block that was aborted meanwhile is never repeated.
 const MOST_LOST: usize = 1 << 10;
 
+/// The drive that a core outside it has before it.
+#[derive(Clone, Copy, Debug)]
+pub struct TrueDrive<'a> {
+    /// Its profile, which may differ from the one that the core knows.
+    pub profile: &'a Profile,
+    /// Its behaviour.
+    pub behaviour: Behaviour,
+    /// The seed of its behaviour.
+    pub seed: u64,
+}
+
 /// A drive behind its interface, and its parameters for a new one after a reset.
 pub(super) struct Behind {
     drive: Drive,
@@ -140,8 +151,7 @@ impl Behind {
 }
 
 impl Volume {
-    /// Returns a volume with the core outside a drive. The core gets `known`. The true drive has `profile` and, seeded,
-    /// `behaviour`. The report has no times of the head.
+    /// Returns a volume with the core outside a drive. The core gets `known`. The report has no times of the head.
     ///
     /// # Errors
     /// Platters of another size, invalid settings of idle time, an invalid profile or behaviour, or a drive that reports
@@ -149,7 +159,7 @@ impl Volume {
     ///
     /// ```
     /// use drive::Behaviour;
-    /// use freeblock_sim::{Platters, Volume, black_box};
+    /// use freeblock_sim::{Platters, TrueDrive, Volume, black_box};
     /// use model::{DriveModel, builtin};
     /// use scheduler::{Config, OutsideConfig};
     /// use std::sync::Arc;
@@ -161,7 +171,8 @@ impl Volume {
     /// let (_, overheads) = black_box(&profile, behaviour, 1)?;
     /// let config = Config { outside: OutsideConfig::beyond(overheads), ..Config::default() };
     /// let platters = Platters::blank(&known);
-    /// let mut volume = Volume::outside(Instant::ZERO, (&profile, behaviour, 1), known, config, platters)?;
+    /// let drive = TrueDrive { profile: &profile, behaviour, seed: 1 };
+    /// let mut volume = Volume::outside(Instant::ZERO, drive, known, config, platters)?;
     /// let place = LbnRange::new(Lbn::new(800), Sectors::new(8));
     /// volume.submit_write(place, vec![7; 4096])?;
     /// volume.settle()?;
@@ -172,7 +183,7 @@ impl Volume {
     /// ```
     pub fn outside(
         now: Instant,
-        (profile, behaviour, seed): (&Profile, Behaviour, u64),
+        TrueDrive { profile, behaviour, seed }: TrueDrive<'_>,
         known: Arc<DriveModel>,
         config: Config,
         platters: super::Platters,

@@ -7,7 +7,7 @@ use crate::scenario::{Host, Outer, Setup};
 use drive::Behaviour;
 use model::{DriveModel, Profile};
 use scheduler::Config;
-use sim::{Platters, Volume, black_box};
+use sim::{Platters, TrueDrive, Volume, black_box};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -58,7 +58,7 @@ impl Standing {
         let volume = match &self.black {
             None => Volume::starting_at(now, known, self.config, platters),
             Some((profile, behaviour, seed)) => {
-                let drive = (profile, *behaviour, seed.wrapping_add(life));
+                let drive = TrueDrive { profile, behaviour: *behaviour, seed: seed.wrapping_add(life) };
                 Volume::outside(now, drive, known, self.config, platters)
             }
         };

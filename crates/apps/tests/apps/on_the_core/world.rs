@@ -7,7 +7,7 @@ use model::{DriveModel, Profile, builtin};
 use proptest::prelude::*;
 use scheduler::policy::PolicyName;
 use scheduler::{Config, IdleTime, OutsideConfig, Sharing};
-use sim::{Content, Faults, Platters, Volume, black_box};
+use sim::{Content, Faults, Platters, TrueDrive, Volume, black_box};
 use std::sync::Arc;
 use units::{Duration, Instant, Lbn, LbnRange, Sectors};
 use workload::{Arrival, Closed, Issuer, Random, RandomConfig, Request, Share, Source, Think};
@@ -97,7 +97,8 @@ impl World {
             let seed = self.seed.wrapping_add(life);
             let (_, overheads) = black_box(&profile, behaviour, seed).unwrap();
             let config = Config { outside: OutsideConfig::beyond(overheads), ..config };
-            Volume::outside(now, (&profile, behaviour, seed), drive, config, platters).unwrap()
+            let true_drive = TrueDrive { profile: &profile, behaviour, seed };
+            Volume::outside(now, true_drive, drive, config, platters).unwrap()
         } else {
             Volume::starting_at(now, drive, config, platters).unwrap()
         };

@@ -4,7 +4,7 @@
 use super::clock::difference;
 use super::fit::range_of;
 use super::forecast::{BURST, Plain, Standing, forecast};
-use super::rest::Sent;
+use super::rest::{DetourCommand, WantedRange};
 use super::{Command, CommandId, Conservatism, Order, Outside, Work};
 use crate::background::{Buffers, Focus};
 use crate::core::under_way::{Approach, Job};
@@ -37,8 +37,34 @@ pub(super) enum GapPart {
     Before(Op, LbnRange),
 }
 
-/// A detour's own commands with their tags and wanted sectors, and the range that is merged with the foreground's command.
-type DetourCommands = (Vec<Sent>, Option<(LbnRange, u32)>);
+/// The commands of a detour.
+#[derive(Debug, Default)]
+pub(super) struct DetourCommands {
+    pub own: Vec<DetourCommand>,
+    /// The range that is merged with the foreground's command.
+    pub merged: Option<WantedRange>,
+}
+
+/// A command to be queued.
+pub(super) struct NewCommand {
+    pub op: Op,
+    pub range: LbnRange,
+    pub tag: u64,
+    pub work: Work,
+    pub purpose: Purpose,
+    /// The foreground's part of the range.
+    pub foreground: Option<LbnRange>,
+    /// The number of wanted sectors.
+    pub useful: u32,
+}
+
+impl NewCommand {
+    /// Returns a read that only shows times.
+    pub fn probe(range: LbnRange, tag: u64) -> Self {
+        let (work, purpose) = (Work::Probe, Purpose::Idle { useful: 0 });
+        Self { op: Op::Read, range, tag, work, purpose, foreground: None, useful: 0 }
+    }
+}
 
 impl Outside {
     pub(super) fn next_tag(&mut self) -> u64 {
@@ -48,14 +74,8 @@ impl Outside {
     }
 
     /// Queues a command.
-    pub(super) fn push(
-        &mut self,
-        drive: &DriveModel,
-        order: (Op, LbnRange, u64, Work),
-        what: (Purpose, Option<LbnRange>, u32),
-    ) {
-        let (op, range, tag, work) = order;
-        let (purpose, foreground, useful) = what;
+    pub(super) fn push(&mut self, drive: &DriveModel, new: NewCommand) {
+        let NewCommand { op, range, tag, work, purpose, foreground, useful } = new;
         let request = if let Work::Foreground { job, .. } = &work { job.request() } else { None };
         let command = self.next_command((op, range), purpose, (request, foreground), useful);
         let mut forecast = None;
@@ -196,7 +216,7 @@ impl Core {
             // Blocks on its way are already under way, or were returned: then a write covers them again.
             self.background.take_for(tag);
             self.pass_over(&job);
-            self.push_foreground(outside, &job, (tag, None, None));
+            self.push_foreground(outside, &job, tag, None, None);
             return;
         }
         let tag = outside.next_tag();
@@ -239,7 +259,7 @@ impl Core {
             _ => (detour, Duration::ZERO),
         };
         self.background.look(Focus::All);
-        let (mut sent, mut merged) = self.take_detour(outside, detour, tag, buffers);
+        let DetourCommands { own: mut sent, mut merged } = self.take_detour(outside, detour, tag, buffers);
         if let Some(first) = first {
             self.plan_before(outside, standing, &job, (first, merged), &mut sent, buffers);
         }
@@ -274,7 +294,7 @@ impl Core {
         }
         self.background.take_for(tag);
         self.account_idle(outside, standing, &job);
-        self.push_foreground(outside, &job, (tag, merged, plain));
+        self.push_foreground(outside, &job, tag, merged, plain);
         self.arrive_at(&outside.standing(&self.drive));
     }
 
@@ -353,8 +373,8 @@ impl Core {
         tag: u64,
         buffers: &mut dyn Buffers,
     ) -> DetourCommands {
-        let (mut sent, mut merged) = (Vec::new(), None);
-        let Some(detour) = detour else { return (sent, merged) };
+        let mut commands = DetourCommands::default();
+        let Some(detour) = detour else { return commands };
         let stops = detour.stops.iter().flatten().count();
         for (i, stop) in detour.stops.into_iter().flatten().enumerate() {
             let with_it = detour.merged && i + 1 == stops;
@@ -363,12 +383,12 @@ impl Core {
             let taken = taken.and_then(|taken| self.avoid_bad(outside, taken, stop_tag, with_it));
             let Some((range, useful)) = taken else { continue };
             if with_it {
-                merged = Some((range, useful));
+                commands.merged = Some(WantedRange { range, useful });
             } else {
-                sent.push((stop.op, range, stop_tag, useful));
+                commands.own.push(DetourCommand { op: stop.op, range, tag: stop_tag, useful });
             }
         }
-        (sent, merged)
+        commands
     }
 
     /// Queues the commands of a foreground request, the first perhaps with merged blocks.
@@ -376,17 +396,20 @@ impl Core {
         &mut self,
         outside: &mut Outside,
         job: &Job,
-        (tag, merged, plain): (u64, Option<(LbnRange, u32)>, Option<Plain>),
+        tag: u64,
+        merged: Option<WantedRange>,
+        plain: Option<Plain>,
     ) {
         let ranges = job.ranges();
         for (i, &asked) in ranges.iter().enumerate() {
             let extra = merged.filter(|_| i == 0);
-            let start = extra.map_or(asked.start(), |(extra, _)| extra.start());
+            let start = extra.map_or(asked.start(), |extra| extra.range.start());
             let range = LbnRange::new(start, asked.end().since(start));
-            let useful = extra.map_or(0, |(_, useful)| useful);
+            let useful = extra.map_or(0, |extra| extra.useful);
             let work = Work::Foreground { job: job.clone(), plain: plain.filter(|_| i == 0) };
             let op = job.pending.request.op;
-            outside.push(&self.drive, (op, range, tag, work), (Purpose::Foreground, Some(asked), useful));
+            let (purpose, foreground) = (Purpose::Foreground, Some(asked));
+            outside.push(&self.drive, NewCommand { op, range, tag, work, purpose, foreground, useful });
         }
     }
 

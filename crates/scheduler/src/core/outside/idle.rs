@@ -5,6 +5,7 @@
 //! the head. Before the threshold only that track is read (FAST'04, section 5.2), by short commands.
 
 use super::clock::{difference, nanos};
+use super::decide::NewCommand;
 use super::fit::range_of;
 use super::forecast::{PAUSE_COSTS_MIN, Standing};
 use super::record::Observation;
@@ -417,8 +418,8 @@ impl Core {
         }
         let found = !ranges.is_empty();
         for (range, useful) in ranges {
-            let what = (Purpose::Idle { useful }, None, useful);
-            outside.push(&drive, (op, range, tag, Work::Idle), what);
+            let (work, purpose) = (Work::Idle, Purpose::Idle { useful });
+            outside.push(&drive, NewCommand { op, range, tag, work, purpose, foreground: None, useful });
         }
         found
     }
@@ -434,8 +435,7 @@ impl Core {
         if let Some(idle) = &self.config.idle {
             self.idle.left(idle);
         }
-        let what = (Purpose::Idle { useful: 0 }, None, 0);
-        outside.push(&self.drive, (Op::Read, range, tag, Work::Probe), what);
+        outside.push(&self.drive, NewCommand::probe(range, tag));
         true
     }
 

@@ -6,8 +6,8 @@
 //! however long it was. So a run begins in any silence, as soon as the account has room for one more late request. It lasts until a
 //! request comes, or until the silence is so long that idle work of sessions that want blocks begins.
 
-use super::{Command, Outside, OutsideDrive, Work};
-use crate::core::Purpose;
+use super::decide::NewCommand;
+use super::{Command, Outside, OutsideDrive};
 use crate::idle::Range;
 use alloc::sync::Arc;
 use units::{Instant, LbnRange, Op};
@@ -118,7 +118,7 @@ impl OutsideDrive {
         if !outside.readings.run {
             core.idle.left(&idle);
         }
-        outside.push(&drive, (Op::Read, range, tag, Work::Probe), (Purpose::Idle { useful: 0 }, None, 0));
+        outside.push(&drive, NewCommand::probe(range, tag));
         outside.queue.pop_back().map(|mut order| {
             order.sent = Some(now);
             outside.readings.run = true;

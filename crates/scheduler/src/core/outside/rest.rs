@@ -5,7 +5,7 @@
 //! detour's session, the time before the detour's first sectors is a gap, too: the head of a cache cleaner that writes one
 //! buffer waits for it half a revolution on average.
 
-use super::decide::GapPart;
+use super::decide::{DetourCommands, GapPart, NewCommand};
 use super::fit::{ROUNDING, range_of};
 use super::forecast::{Forecast, Plain, Standing};
 use super::{Outside, Work};
@@ -22,10 +22,21 @@ use units::{Duration, LbnRange, Op};
 const FURTHER_PLANS_MAX: usize = 2;
 
 /// LBNs, and the number of wanted sectors among them.
-pub(super) type WantedRange = (LbnRange, u32);
+#[derive(Clone, Copy, Debug)]
+pub(super) struct WantedRange {
+    pub range: LbnRange,
+    pub useful: u32,
+}
 
-/// A command of a detour, with its tag and its wanted sectors.
-pub(super) type Sent = (Op, LbnRange, u64, u32);
+/// A command of a detour.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DetourCommand {
+    pub op: Op,
+    pub range: LbnRange,
+    pub tag: u64,
+    /// The number of wanted sectors.
+    pub useful: u32,
+}
 
 impl Outside {
     /// Returns whether the commands of a detour leave each of those `behind` them, of which the last is the foreground's, at
@@ -58,17 +69,18 @@ impl Core {
     pub(super) fn push_detour(
         &mut self,
         outside: &mut Outside,
-        sent: &[Sent],
+        sent: &[DetourCommand],
         merged: Option<WantedRange>,
         plain: &mut Option<Plain>,
     ) {
-        for &(op, range, tag, useful) in sent {
-            let what = (Purpose::Background { useful }, None, useful);
-            outside.push(&self.drive, (op, range, tag, Work::Detour), what);
+        for &DetourCommand { op, range, tag, useful } in sent {
+            let purpose = Purpose::Background { useful };
+            let work = Work::Detour;
+            outside.push(&self.drive, NewCommand { op, range, tag, work, purpose, foreground: None, useful });
         }
         if let Some(plain) = plain {
-            let sectors = sent.iter().map(|(_, range, ..)| range.len().get());
-            let sectors: u64 = sectors.chain(merged.map(|(range, _)| range.len().get())).sum();
+            let sectors = sent.iter().map(|command| command.range.len().get());
+            let sectors: u64 = sectors.chain(merged.map(|merged| merged.range.len().get())).sum();
             plain.detour += sent.len() as u32 + u32::from(merged.is_some());
             plain.bus += outside.config.overheads.bus_sector * sectors;
         }
@@ -83,26 +95,26 @@ impl Core {
         standing: &Standing,
         job: &Job,
         request: ((Op, LbnRange), Option<WantedRange>),
-        sent: &mut Vec<Sent>,
+        sent: &mut Vec<DetourCommand>,
         buffers: &mut dyn Buffers,
     ) {
         // FAST'02 has one detour in a gap.
         let more = outside.config.plan_rest || outside.config.merge_after;
         let shared = more && self.config.sharing == Sharing::Lottery && self.background.in_focus() > 1;
-        let Some(&(op, range, tag, _)) = sent.first().filter(|_| shared) else { return };
+        let Some(&DetourCommand { op, range, tag, .. }) = sent.first().filter(|_| shared) else { return };
         let found = self.detour_for(outside, standing, job, GapPart::Before(op, range));
         // Blocks in one command with the winner's could not be given back without them.
         let found = found.filter(|found| !found.merged);
         let found = found.and_then(|found| self.fit(outside, found, (op, range), Duration::ZERO));
         let ((asked_op, asked), merged) = request;
-        let start = merged.map_or(asked.start(), |(merged, _)| merged.start());
-        let behind = sent.iter().map(|&(op, range, ..)| (op, range));
+        let start = merged.map_or(asked.start(), |merged| merged.range.start());
+        let behind = sent.iter().map(|command| (command.op, command.range));
         let behind: Vec<(Op, LbnRange)> =
             behind.chain([(asked_op, LbnRange::new(start, asked.end().since(start)))]).collect();
         let found = found.filter(|found| outside.leaves_in_time(&self.drive, found, &behind));
         self.background.look(Focus::All);
-        let (before, _) = self.take_detour(outside, found, tag, buffers);
-        sent.splice(0..0, before);
+        let before = self.take_detour(outside, found, tag, buffers);
+        sent.splice(0..0, before.own);
     }
 
     /// Plans the rest of a request's gap behind the chosen detour. Returns the part that is merged with the request.
@@ -124,9 +136,9 @@ impl Core {
             let rest = self.detour_for(outside, &behind, job, part);
             let rest = rest.and_then(|rest| self.fit(outside, rest, first, Duration::ZERO));
             self.background.look(Focus::All);
-            let (sent, merged) = self.take_detour(outside, rest, tag, buffers);
-            self.push_detour(outside, &sent, merged, plain);
-            if sent.is_empty() || merged.is_some() {
+            let DetourCommands { own, merged } = self.take_detour(outside, rest, tag, buffers);
+            self.push_detour(outside, &own, merged, plain);
+            if own.is_empty() || merged.is_some() {
                 return merged;
             }
         }

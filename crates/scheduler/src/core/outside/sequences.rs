@@ -239,6 +239,13 @@ impl Sequences {
     }
 }
 
+/// The host's times at which the service of a command begins and its completion arrives.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ServedTime {
+    pub begun: Instant,
+    pub done: Instant,
+}
+
 impl Outside {
     /// Records what a completion shows about read-ahead behind the command before.
     fn learn_reading_on(&mut self, drive: &DriveModel, now: Instant, order: &Order) {
@@ -261,7 +268,7 @@ impl Outside {
     pub(super) fn came_from_buffer(
         &mut self,
         drive: &DriveModel,
-        (now, begun): (Instant, Instant),
+        served: ServedTime,
         order: &mut Order,
         is_next: bool,
     ) -> Followed {
@@ -269,14 +276,14 @@ impl Outside {
         let near = !op.is_write() && self.is_near_any(drive, range);
         self.sequences.done();
         if is_next && self.config.reads_on {
-            self.learn_reading_on(drive, now, order);
+            self.learn_reading_on(drive, served.done, order);
         }
         let again = order.command.foreground.is_some_and(|asked| self.again.may_hit(drive, op, asked));
-        let hit = self.is_hit(drive, (now, begun), order, again);
-        let beyond = self.beyond_its_own((now, begun), (op, order.command.foreground.unwrap_or(range)));
+        let hit = self.is_hit(drive, served, order, again);
+        let beyond = self.beyond_its_own(served, (op, order.command.foreground.unwrap_or(range)));
         let missed = self.again.done(drive, order, hit, beyond);
         self.kept.missed(missed);
-        let sooner = difference(order.forecast.heard, self.clock.platter(now))
+        let sooner = difference(order.forecast.heard, self.clock.platter(served.done))
             > self.clock.revolution() / ERROR_NOISE_DIVISOR;
         self.kept.done(drive, order, hit);
         let reads_on = self.sequences.on.idle || self.kept.hit_often();
@@ -285,25 +292,19 @@ impl Outside {
     }
 
     /// Returns the time in ns by which a command took longer than one without moves and waits.
-    fn beyond_its_own(&self, (now, begun): (Instant, Instant), (op, range): (Op, LbnRange)) -> i64 {
+    fn beyond_its_own(&self, served: ServedTime, (op, range): (Op, LbnRange)) -> i64 {
         let overheads = &self.config.overheads;
         let own = overheads.command(op) + overheads.bus_sector * range.len().get() + overheads.tail(op);
-        nanos(now.saturating_since(begun)) - nanos(own)
+        nanos(served.done.saturating_since(served.begun)) - nanos(own)
     }
 
     /// Returns whether a command was a cache hit, which is possible for consecutive reads or if it was there `again`.
-    fn is_hit(
-        &mut self,
-        drive: &DriveModel,
-        (now, begun): (Instant, Instant),
-        order: &mut Order,
-        again: bool,
-    ) -> bool {
+    fn is_hit(&mut self, drive: &DriveModel, served: ServedTime, order: &mut Order, again: bool) -> bool {
         let command = order.command;
         if command.op.is_write() {
             return false;
         }
-        let heard = self.clock.platter(now);
+        let heard = self.clock.platter(served.done);
         let revolution = self.clock.revolution();
         let (noise, chance) = (revolution / ERROR_NOISE_DIVISOR, revolution / ERROR_CHANCE_DIVISOR);
         if order.forecast.source != Source::Medium {
@@ -328,7 +329,7 @@ impl Outside {
                 if then.is_none() && !again {
                     return false;
                 }
-                let later = self.beyond_its_own((now, begun), (command.op, command.range));
+                let later = self.beyond_its_own(served, (command.op, command.range));
                 let hit =
                     later < chance && (sooner > chance || !self.known) || sooner > noise && later < noise;
                 if let Some(then) = then.filter(|_| command.foreground == Some(command.range)) {

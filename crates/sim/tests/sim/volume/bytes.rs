@@ -1,7 +1,7 @@
 //! The bytes after each kind of fault, one at a time.
 
 use drive::Behaviour;
-use freeblock_sim::{Cure, Faults, Platters, Volume, black_box};
+use freeblock_sim::{Cure, Faults, Platters, TrueDrive, Volume, black_box};
 use model::random_profile::{Size, random_profile};
 use model::{DriveModel, builtin};
 use scheduler::{
@@ -205,7 +205,8 @@ fn a_repeated_command_has_the_instant_of_the_first_order() {
     let behaviour = Behaviour { write_back: Some(false), ..Behaviour::fast02() };
     let (_, overheads) = black_box(&profile, behaviour, 1).unwrap();
     let config = Config { outside: OutsideConfig::beyond(overheads), ..Config::default() };
-    let (platters, drive) = (Platters::blank(&known), (&profile, behaviour, 1));
+    let platters = Platters::blank(&known);
+    let drive = TrueDrive { profile: &profile, behaviour, seed: 1 };
     let mut volume = Volume::outside(Instant::ZERO, drive, known, config, platters).unwrap();
     let passed = Rc::new(RefCell::new(Vec::new()));
     let passes = Rc::clone(&passed);

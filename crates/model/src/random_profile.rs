@@ -298,7 +298,7 @@ mod tests {
             let text = profile.to_toml();
             assert_eq!(Profile::from_toml(&text, "random").unwrap(), profile, "seed {seed}");
         };
-        for seed in 0..400 {
+        for seed in 0..testing::sized(150, 400) {
             check(seed, Size::Tiny);
             check(seed, Size::Small);
         }

@@ -103,7 +103,8 @@ impl Moves {
     fn misfit_of_exact(&self, points: &[MoveTime], beside: bool, errors: Errors) -> f64 {
         let n = f64::max(points.len() as f64, 2.0);
         let apart = EQUAL_TIMES_DEVIATIONS_MAX * self.variance.sqrt();
-        let (mut unexplained, mut strange, mut groups, mut dents) = (0.0, 0.0, 0.0, 0.0);
+        let (mut unexplained, mut groups, mut dents) = (0.0, 0.0, 0.0);
+        let weight_max = UNEXPLAINED_TIME_WEIGHT * n.ln();
         let mut last: Option<(bool, f64)> = None;
         let mut same_head: Vec<(u64, f64)> = Vec::new();
         let mut switch = None;
@@ -119,8 +120,10 @@ impl Moves {
             };
             for point in group {
                 let off = (point.us - known.unwrap_or(middle)).powi(2);
-                unexplained += off.min(SQUARED_ERROR_US2_MAX);
-                strange += (off / self.variance).min(UNEXPLAINED_TIME_WEIGHT * n.ln());
+                unexplained += match errors {
+                    Errors::OfASize => off.min(SQUARED_ERROR_US2_MAX),
+                    Errors::OfSome => (off / self.variance).min(weight_max),
+                };
             }
             if known.is_some() {
                 continue;
@@ -141,7 +144,7 @@ impl Moves {
         }
         let unexplained = match errors {
             Errors::OfASize => n * (unexplained / n + self.variance).ln(),
-            Errors::OfSome => strange,
+            Errors::OfSome => unexplained,
         };
         unexplained + (groups + dents) * n.ln()
     }

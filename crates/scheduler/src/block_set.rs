@@ -503,7 +503,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(300))]
+        #![proptest_config(ProptestConfig::with_cases(testing::sized(120, 300)))]
 
         #[test]
         fn behaves_as_a_plain_set(blocks in sizes(), full: bool, steps in steps()) {

@@ -68,7 +68,7 @@ impl Queue {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig::with_cases(testing::sized(150, 400)))]
 
     #[test]
     fn records_are_a_queue_that_suspends_when_it_is_full(

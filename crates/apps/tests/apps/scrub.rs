@@ -125,7 +125,7 @@ fn event() -> impl Strategy<Value = Event> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig::with_cases(testing::sized(150, 400)))]
 
     /// Guards: a block skipped after a restart, or read twice without need; a bad sector missed or good ones
     /// reported; a false alarm for a block that the foreground overwrites; undetected rot.

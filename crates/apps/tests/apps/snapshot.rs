@@ -305,7 +305,7 @@ fn event() -> impl Strategy<Value = Event> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(600))]
+    #![proptest_config(ProptestConfig::with_cases(testing::sized(200, 600)))]
 
     /// Guards: an overwrite that reaches a snapshot's bytes; a slot lost or used twice; a crash that leaves a map
     /// ahead of the data, or a saved state behind its journal; a difference that misses a write.

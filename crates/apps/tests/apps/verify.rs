@@ -185,7 +185,7 @@ fn arrays() -> impl Strategy<Value = (Array, usize)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig::with_cases(testing::sized(20, 48)))]
 
     #[test]
     fn every_sector_that_was_changed_on_one_member_is_named_and_no_other(

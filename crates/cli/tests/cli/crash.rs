@@ -324,12 +324,12 @@ fn a_scrub_goes_on_after_kill_9_and_reads_no_block_twice() {
         if life < lives() {
             // Enough blocks must be durable to show repeated reads despite the clients' own.
             while look() > most.saturating_sub(BLOCKS / 8) {
-                std::thread::sleep(std::time::Duration::from_millis(20));
+                std::thread::sleep(std::time::Duration::from_millis(100));
             }
             run_and_kill(&place, &mut load, daemon, || look() <= most);
         } else {
             while look() > 0 {
-                std::thread::sleep(std::time::Duration::from_millis(20));
+                std::thread::sleep(std::time::Duration::from_millis(100));
             }
             assert_eq!(daemon.end()[0]["failed"], 0);
         }
@@ -396,7 +396,7 @@ fn a_backup_is_of_its_instant_through_kill_9_and_overwriting() {
                 live(&tasks, "backup") + live(&tasks, "scrub")
             };
             while both() > 0 {
-                std::thread::sleep(std::time::Duration::from_millis(20));
+                std::thread::sleep(std::time::Duration::from_millis(100));
             }
             daemon.end();
         }

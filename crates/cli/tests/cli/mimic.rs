@@ -197,10 +197,12 @@ fn mean_access(args: &str) -> f64 {
 fn smtf_with_a_table_is_between_distance_policies_and_sptf() {
     let dir = Dir::new();
     let file = dir.path("base.mimic");
-    // Enough probes to show the teeth at distances that fifty requests leave.
-    let probe = "mimic probe emulated:mimic-base --requests 6000000 --samples 5 -o";
+    // Enough probes to show the teeth at the distances that so many requests leave: more leave shorter ones.
+    let (outstanding, probes, samples) = testing::sized((200, 1_000_000, 2), (50, 6_000_000, 5));
+    let probe = format!("mimic probe emulated:mimic-base --requests {probes} --samples {samples} -o");
     run(&format!("{probe} {file}")).worked();
-    let load = "simulate --drive mimic-base --outstanding 50 --requests 5000 --json --policy";
+    let load =
+        format!("simulate --drive mimic-base --outstanding {outstanding} --requests 5000 --json --policy");
     let [sstf, c_look, sptf] =
         ["sstf", "c-look", "sptf"].map(|policy| mean_access(&format!("{load} {policy}")));
     let smtf = mean_access(&format!("{load} smtf --mimic {file}"));

@@ -202,7 +202,7 @@ fn of_scrubs_of_all_disks_only_so_many_run_at_a_time() {
             if running == left.min(2) && scrubs.iter().filter(waits).count() == left - running {
                 break scrubs;
             }
-            std::thread::sleep(Duration::from_millis(20));
+            std::thread::sleep(Duration::from_millis(100));
         };
         // There is one scrub for each disk, in the order of the disks.
         let runs = scrubs.iter().position(|scrub| scrub["state"] == "running").unwrap();

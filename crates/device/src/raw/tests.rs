@@ -135,7 +135,7 @@ fn kernel() -> Kernel {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig::with_cases(testing::sized(150, 400)))]
 
     /// Whatever the kernel does, an answer is right: the array's bytes, or the first bad sector; and a failed write
     /// has reached that sector.

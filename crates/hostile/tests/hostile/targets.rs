@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 fn inputs() -> u64 {
-    testing::sized(10_000, 300_000)
+    testing::sized(4_000, 300_000)
 }
 
 /// Runs a target on an input; a failure prints the input in the format of a corpus file.

@@ -69,7 +69,7 @@ fn changes(learner: &Learner) -> u32 {
 
 #[test]
 fn no_drive_is_taken_for_another() {
-    for name in ["mimic-base", "quantum-atlas-10k", "nearline-4tb"] {
+    for name in testing::some(2, ["mimic-base", "quantum-atlas-10k", "nearline-4tb"]) {
         let drive = drive(name);
         let mut learner = learner(config(&drive));
         // One place, then all of the drive, then a few requests at a time: the distances change, the drive does not.

@@ -94,7 +94,7 @@ fn access(policy: PolicyName, requests: u64) -> f64 {
 
 #[test]
 fn without_a_profile_times_learnt_from_completions_beat_distance() {
-    let requests = 60_000;
+    let requests = testing::sized(40_000, 60_000);
     let [smtf, sstf, c_look, fcfs] =
         [SMTF, PolicyName::Sstf, PolicyName::CLook, PolicyName::Fcfs].map(|policy| access(policy, requests));
     assert!(smtf < 0.92 * sstf && smtf < 0.92 * c_look && sstf < fcfs, "{smtf} {sstf} {c_look} {fcfs}");
@@ -186,7 +186,7 @@ fn another_drive_of_the_same_speed_is_noticed_through_the_noise() {
 
 #[test]
 fn another_load_is_not_taken_for_another_drive() {
-    for drive in ["quantum-atlas-10k", "nearline-4tb"] {
+    for drive in testing::some(1, ["quantum-atlas-10k", "nearline-4tb"]) {
         let mut learner = learner(DRIVE_SECTORS_MAX);
         for (bytes, waiting) in [(100_000_000, 20), (9_000_000_000, 4), (10_000_000, 64), (1_000_000_000, 2)]
         {

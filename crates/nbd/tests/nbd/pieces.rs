@@ -219,7 +219,7 @@ impl Disk {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(150))]
+    #![proptest_config(ProptestConfig::with_cases(testing::sized(60, 150)))]
 
     /// For any requests and any room: the limit on held bytes is kept, each request is answered once, completely or
     /// with an error, and each write is carried out once. A client without structured replies is hung up on if the

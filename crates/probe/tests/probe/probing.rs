@@ -94,7 +94,7 @@ const MOST_COMMANDS: u64 = 60_000;
 
 #[test]
 fn random_hidden_drives_are_found_or_named_in_their_time() {
-    for seed in testing::some(4, [1, 3, 5, 13, 18, 20, 23, 26]) {
+    for seed in testing::some(2, [1, 3, 5, 13, 18, 20, 23, 26]) {
         let truth = common::random(seed);
         let found = probed(&truth);
         holds(&truth, &found, 300.0);
@@ -154,11 +154,11 @@ fn random_hidden_drives_whose_times_vary_are_found_or_named_in_their_time() {
     };
     // Among them are drives with very different densities of zones (7, 27), and with densities that differ by
     // head (28).
-    let each = [1, 7, 10, 16, 18, 26, 27, 28].map(|seed| (seed, false));
+    let each = testing::some(4, [1, 7, 10, 16, 18, 26, 27, 28]).into_iter().map(|seed| (seed, false));
     // With two commands at a time parts of the first are named: cylinders between its zones are miscounted,
     // which 2% of the reads show.
     let mut named = std::collections::BTreeSet::new();
-    for (seed, two) in each.into_iter().chain([10, 16, 18, 26].map(|seed| (seed, true))) {
+    for (seed, two) in each.chain(testing::some(2, [10, 16, 18, 26]).into_iter().map(|seed| (seed, true))) {
         if !found(seed, two).report.unsure.is_empty() {
             named.insert(seed);
         }

@@ -195,7 +195,7 @@ fn goes_on_to_the_same(truth: &Profile, options: &Options, seed: u64, places: us
 #[test]
 fn a_probe_cut_off_resumes_to_the_same_result_if_the_answers_are_the_same() {
     let small = builtin::find("mimic-less-capacity").unwrap();
-    let (small_places, places) = testing::sized((2, 2), (6, 4));
+    let (small_places, places) = testing::sized((1, 1), (6, 4));
     goes_on_to_the_same(&small, &Options::default(), 1, small_places);
     let region = LbnRange::new(Lbn::new(100_000), Sectors::new(20_001));
     goes_on_to_the_same(&small, &Options { writes: Some(region), ..Options::default() }, 2, small_places);

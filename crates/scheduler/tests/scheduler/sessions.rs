@@ -50,7 +50,7 @@ struct Client {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+    #![proptest_config(ProptestConfig::with_cases(testing::sized(120, 300)))]
 
     #[test]
     fn blocks_come_once_or_are_counted_as_lost(seed in any::<u64>(), steps in steps()) {

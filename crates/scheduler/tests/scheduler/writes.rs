@@ -287,7 +287,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig::with_cases(testing::sized(150, 400)))]
 
     #[test]
     fn data_on_the_medium_are_not_overwritten_by_older_background_writes(

@@ -62,10 +62,11 @@ fn no_more_is_held_for_clients_than_the_bounds_say() {
     };
     let mut other = server.client();
 
-    // A client that reads everything, with 64 requests of the largest size.
+    // A client that reads everything, with requests of the largest size, of many times the bound.
+    let (read, written) = testing::sized((12, 6), (64, 16));
     let mut greedy = server.client();
-    greedy.write_all(&reads(64, 32 << 20)).unwrap();
-    for _ in 0..64 {
+    greedy.write_all(&reads(read, 32 << 20)).unwrap();
+    for _ in 0..read {
         take(&mut greedy, 16 + 32 * MIB);
     }
     let most = ALLOCATOR.max_allocated();
@@ -77,11 +78,11 @@ fn no_more_is_held_for_clients_than_the_bounds_say() {
 
     // Another client writes the same amount.
     let data = vec![5; MIB];
-    for cookie in 0..16 {
+    for cookie in 0..written {
         greedy.write_all(&request(1, cookie, 0, 32 << 20)).unwrap();
         (0..32).for_each(|_| greedy.write_all(&data).unwrap());
     }
-    take(&mut greedy, 16 * 16);
+    take(&mut greedy, written as usize * 16);
     let most = ALLOCATOR.max_allocated();
     assert!(most <= (64 + 32) * MIB + OTHER_BYTES_MAX, "{} MiB for a client that writes much", most / MIB);
     drop((greedy, data));
@@ -154,7 +155,7 @@ fn browsers_that_take_nothing_hold_no_more_with_each_snapshot() {
     // many moments.
     let mut held_after = |snapshots: u64| {
         let mut least = usize::MAX;
-        while web.snapshots() < snapshots + 10 {
+        while web.snapshots() < snapshots + testing::sized(4, 10) {
             if !takes.read(&mut buffer).is_ok_and(|bytes| bytes > 0) {
                 takes = connect();
             }
@@ -164,8 +165,9 @@ fn browsers_that_take_nothing_hold_no_more_with_each_snapshot() {
         }
         least
     };
-    let few = held_after(10);
-    let many = held_after(60);
-    assert!(many < few + 16 * MIB, "{few} bytes after 10 snapshots, {many} after 60");
+    let (first, last) = testing::sized((4, 16), (10, 60));
+    let few = held_after(first);
+    let many = held_after(last);
+    assert!(many < few + 16 * MIB, "{few} bytes after {first} snapshots, {many} after {last}");
     assert!(many < 2 * MOST_BROWSERS * 4 * MIB, "{many} bytes for {} browsers", browsers.len());
 }

@@ -140,7 +140,7 @@ fn want(run: &mut Inside<Random>, tasks: &[(u64, u64, u64)]) -> Vec<(TaskId, Lbn
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(120))]
+    #![proptest_config(ProptestConfig::with_cases(testing::sized(60, 120)))]
 
     /// Promise 1: in the drive, the background does not cost the foreground a nanosecond. The mechanics that carry out
     /// the accesses are independent of the planner: with one sector too many, a request misses a revolution.

@@ -50,7 +50,7 @@ fn run(config: LogConfig, reads: Reads, free: bool, percent: u32, events: &[Even
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(96))]
+    #![proptest_config(ProptestConfig::with_cases(testing::sized(32, 96)))]
 
     #[test]
     fn foreground_cleaning_loses_nothing_up_to_95_percent(

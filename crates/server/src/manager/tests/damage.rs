@@ -24,9 +24,9 @@ const KEPT_END: &str = "/state/task-1.kept.end";
 const MARKER: &str = "/state/damaged";
 
 /// The share of damages for tests that start a daemon on each.
-const DAEMONS: Share = Share::Some { short: 25, long: 1_000 };
+const DAEMONS: Share = Share::Some { short: 10, long: 1_000 };
 /// The share of damages for tests that only read the directory.
-const READS: Share = Share::Some { short: 2_000, long: usize::MAX };
+const READS: Share = Share::Some { short: 600, long: usize::MAX };
 
 fn read(files: &MemoryFiles) -> Journal {
     journal::open(files, Path::new(STATE)).unwrap()

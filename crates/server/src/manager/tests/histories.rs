@@ -390,7 +390,7 @@ impl History {
 fn random_histories_of_snapshots_and_backups_keep_every_byte_of_their_instants() {
     let seed = testing::commit_seed();
     let (mut read, mut done, mut crashes) = (0, 0, 0);
-    for at in 0..testing::sized(60, 2_000) {
+    for at in 0..testing::sized(40, 2_000) {
         let mut history = History::new(seed.wrapping_add(at));
         history.run(120);
         (read, done, crashes) = (read + history.read, done + history.done, crashes + history.crashes);

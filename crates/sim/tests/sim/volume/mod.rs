@@ -30,7 +30,7 @@ fn run(plan: &Plan, steps: &[Step]) -> (Vec<String>, World) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig::with_cases(testing::sized(150, 400)))]
 
     #[test]
     fn a_client_sees_only_permitted_contents(plan in plans(false), steps in steps(false)) {

@@ -229,10 +229,7 @@ impl Ring {
                 Some(until) => {
                     let left = until.saturating_duration_since(Instant::now());
                     if left.is_zero() {
-                        // Entries are submitted before the call returns, so that their operations begin.
-                        self.ring.submit()?;
-                        self.reap();
-                        return Ok(());
+                        return self.poll();
                     }
                     let sleep = Timespec::from(left.saturating_sub(SPIN_TIME));
                     let spin = Timespec::from(Duration::ZERO);
@@ -245,6 +242,21 @@ impl Ring {
                 // The completion queue is full: empty it first.
                 Err((Some(libc::EBUSY), _)) => {}
                 Err((_, error)) => return Err(error),
+            }
+        }
+    }
+
+    /// Submits the entries, so that their operations begin, and takes what has ended: the kernel delivers that in a call
+    /// that would wait for it.
+    fn poll(&mut self) -> io::Result<()> {
+        let none = Timespec::new();
+        match self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&none)) {
+            Err(error) if !matches!(error.raw_os_error(), Some(libc::ETIME | libc::EINTR | libc::EBUSY)) => {
+                Err(error)
+            }
+            _ => {
+                self.reap();
+                Ok(())
             }
         }
     }

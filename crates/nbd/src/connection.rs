@@ -321,6 +321,12 @@ impl Connection {
         !self.input.is_empty()
     }
 
+    /// Returns whether the input that waits ends with a goodbye: its client may close its sending side and still wait
+    /// for answers.
+    pub fn ends_with_goodbye(&self) -> bool {
+        crate::ends_with_goodbye(&self.input)
+    }
+
     /// Returns the bytes of a write's data that are still missing.
     pub fn missing(&self) -> usize {
         self.writing.as_ref().map_or(0, |write| write.length as usize - write.data.len())

@@ -20,4 +20,4 @@ pub use connection::{Answered, Connection, Event, Limits, Tls};
 pub use error::{Errno, Violation};
 pub use export::{Abilities, BlockSizes, Export, ExportError, MOST_NAME_BYTES};
 pub use reply::{Extent, MemoryExtent, Reply};
-pub use request::{Command, PIECE_BYTES_MAX, Request};
+pub use request::{Command, PIECE_BYTES_MAX, Request, ends_with_goodbye};

@@ -2,7 +2,7 @@
 
 use crate::error::Errno;
 use crate::export::Export;
-use crate::wire::{Reader, command, flag};
+use crate::wire::{REQUEST, REQUEST_HEADER, Reader, command, flag};
 
 /// The command of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,6 +97,22 @@ pub(crate) struct Header {
     pub cookie: u64,
     pub offset: u64,
     pub length: u32,
+}
+
+/// Returns whether bytes of a client end with its goodbye (`NBD_CMD_DISC`), after which it sends nothing and may still
+/// wait for answers.
+///
+/// ```
+/// let mut bytes = b"\x25\x60\x95\x13\0\0\0\x02".to_vec();
+/// bytes.extend([0; 20]);
+/// assert!(nbd::ends_with_goodbye(&bytes));
+/// assert!(!nbd::ends_with_goodbye(&bytes[..27]));
+/// ```
+pub fn ends_with_goodbye(bytes: &[u8]) -> bool {
+    let Some(at) = bytes.len().checked_sub(REQUEST_HEADER) else { return false };
+    let mut reader = Reader(&bytes[at..]);
+    reader.u32() == Some(REQUEST)
+        && Header::read(&mut reader).is_some_and(|header| header.kind == command::DISCONNECT)
 }
 
 /// The reason why a request is refused without the host.

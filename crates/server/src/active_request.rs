@@ -44,6 +44,8 @@ pub(crate) struct ActiveRequest {
     /// Bytes of zeroes or prefetched data that the request holds. A connection counts them, the kernel's queue does
     /// not.
     pub extra: usize,
+    /// The bytes that the present ask counts for in the order of clients: those that the disk moves.
+    pub charge: u64,
 }
 
 /// The way in which a request begins.
@@ -74,6 +76,7 @@ impl DeviceFacts {
             background: false,
             snapshot: None,
             extra: 0,
+            charge: 0,
         };
         let ask = match active.request.command {
             Command::Read => Ask::Read,

@@ -13,6 +13,9 @@ use units::Instant;
 const RECEIVE_BYTES: usize = 64 << 10;
 const RECEIVE_BYTES_MAX: usize = 256 << 10;
 
+/// The most bytes that a client may have sent before a goodbye that is not read yet.
+const UNREAD_BYTES_MAX: usize = 1 << 20;
+
 /// The reasons to end a client although its socket works.
 #[derive(Debug, Error)]
 pub(crate) enum ClientError {
@@ -110,10 +113,10 @@ impl Client {
                 self.send(ring, bytes, 0)?;
             }
         }
-        if self.receiving.is_some() || self.ending {
+        if self.receiving.is_some() {
             return Ok(Ok(()));
         }
-        if self.connection.is_ready() {
+        if self.connection.is_ready() && !self.ending {
             let mut buffer = std::mem::take(&mut self.spare);
             buffer.resize(self.connection.missing().clamp(RECEIVE_BYTES, RECEIVE_BYTES_MAX), 0);
             let work = Work::Receive(Arc::clone(&self.socket), buffer);
@@ -124,11 +127,29 @@ impl Client {
         Ok(Ok(()))
     }
 
-    /// Handles the end of the watch and returns whether the client is gone. A client that has only ended its sending
-    /// side is found gone when sending to it fails.
+    /// Handles the end of the watch and returns whether the client is gone.
+    ///
+    /// Over TCP a client that has closed its socket looks like one that has ended its sending side only. The latter has
+    /// said goodbye, and waits for answers; it is found gone when sending to it fails.
     pub fn hung_up(&mut self, result: &io::Result<usize>) -> bool {
         self.half = true;
-        is_closed(result)
+        // While something is received, that ends with the client's last byte.
+        is_closed(result) || self.receiving.is_none() && !self.ending && !self.has_said_goodbye()
+    }
+
+    /// Returns whether the client's last bytes, of which some may not be read yet, are a goodbye. With encryption those
+    /// cannot be looked at.
+    fn has_said_goodbye(&self) -> bool {
+        let unread = rustix::io::ioctl_fionread(&*self.socket).map_or(0, |bytes| bytes as usize);
+        if unread == 0 {
+            return self.connection.ends_with_goodbye();
+        }
+        if self.tls.is_some() || unread > UNREAD_BYTES_MAX {
+            return false;
+        }
+        let mut bytes = vec![0; unread];
+        rustix::net::recv(&*self.socket, &mut bytes[..], rustix::net::RecvFlags::PEEK)
+            .is_ok_and(|(read, _)| nbd::ends_with_goodbye(&bytes[..read]))
     }
 
     /// Returns the bytes to send next.

@@ -39,6 +39,15 @@ const BACKGROUND_DESCRIPTION: &str = "the same disk; requests wait for time that
 /// The callback for when the kernel shows a device, or why it does not.
 type ShownCallback = Arc<dyn Fn(Result<(), UblkError>) + Send + Sync>;
 
+/// A client's request that waits for its turn.
+#[derive(Debug)]
+enum Queued {
+    /// One that the device carries out.
+    Ask(ActiveRequest, LbnRange, Ask),
+    /// One that the server answers itself, with the time that this takes.
+    Answer(Request, LbnRange),
+}
+
 /// A server of a device for NBD clients and this machine's kernel, all on one thread.
 pub struct Exporter<D> {
     clock: Clock,
@@ -58,12 +67,12 @@ pub struct Exporter<D> {
     shares: Shares,
     listeners: Vec<Listener>,
     accepting: Vec<(Token, usize)>,
+    /// Listeners that accept nobody now, because clients that are gone have left too much at the device.
+    paused: Vec<usize>,
     clients: BTreeMap<u64, Client>,
-    /// Clients' requests that wait for the device.
-    queue: FairQueue<(ActiveRequest, LbnRange, Ask)>,
-    /// The same at the background export. They are separate because they are at the device for long and would
-    /// delay the others.
-    background_queue: FairQueue<(ActiveRequest, LbnRange, Ask)>,
+    /// Clients' requests that wait for the device or for the server. Those that can wait are not among them: the device
+    /// has them at once, and orders them.
+    queue: FairQueue<Queued>,
     /// Requests at the device, by the name that the device knows them under.
     asked: BTreeMap<u64, ActiveRequest>,
     /// Bytes that these hold for the kernel and for clients that are gone.
@@ -138,7 +147,10 @@ impl<D: Device> Exporter<D> {
             });
             plan.map(Ublk::open).transpose()
         };
-        let nodes = [node(export.ublk, export.read_only)?, node(export.background_ublk, !background_writes)?];
+        // The background's first: if it is refused, a device of the foreground that a killed daemon has left, and that
+        // may be mounted, stays as it is.
+        let background = node(export.background_ublk, !background_writes)?;
+        let nodes = [node(export.ublk, export.read_only)?, background];
         let ring = Ring::new().map_err(ServeError::Ring)?;
         let inbox = Inbox::new().map_err(ServeError::Ring)?;
         let stop = inbox.mailbox().stopper();
@@ -158,9 +170,9 @@ impl<D: Device> Exporter<D> {
             shares: Shares::default(),
             listeners,
             accepting: Vec::new(),
+            paused: Vec::new(),
             clients: BTreeMap::new(),
             queue: FairQueue::default(),
-            background_queue: FairQueue::default(),
             asked: BTreeMap::new(),
             others: 0,
             works: BTreeMap::new(),
@@ -243,19 +255,18 @@ impl<D: Device> Exporter<D> {
             while let Some(ended) = self.ring.next_ended() {
                 self.ended(ended)?;
             }
-            self.dispatch();
+            at_once = self.dispatch();
             let now = self.clock.now();
             self.lines.tell(now, false);
             self.disk.advance(now);
             while let Some(answer) = self.disk.poll(self.clock.now()) {
                 self.answered(answer);
             }
-            at_once = false;
             for kernel in &mut kernels {
                 at_once |= self.serve_kernel(kernel)?;
             }
             self.share();
-            self.dispatch();
+            at_once |= self.dispatch();
             self.work()?;
             at_once |= self.tend(&kernels)?;
         }
@@ -346,23 +357,15 @@ impl<D: Device> Exporter<D> {
         for (id, error) in broken {
             self.broken(id, &error);
         }
-        let over: Vec<u64> = self.clients.iter().filter(|(_, c)| c.is_over()).map(|(id, _)| *id).collect();
-        for id in over {
-            let Some(client) = self.clients.remove(&id) else { continue };
-            if !client.gone && self.lines.usual(now) {
-                info!(client = id, from = client.from, "closed");
+        for token in self.remove_those_that_are_over() {
+            self.ring.cancel(token)?;
+        }
+        if self.others <= self.limits.common() {
+            for at in std::mem::take(&mut self.paused) {
+                if !self.stopping {
+                    self.accept(at)?;
+                }
             }
-            for token in client.under_way() {
-                self.ring.cancel(token)?;
-            }
-            if client.background {
-                self.leave(id);
-            }
-            // The device still works on its requests; their memory counts for no present client.
-            drop((self.queue.forget(id), self.background_queue.forget(id)));
-            let its = |active: &&ActiveRequest| active.from == RequestOrigin::Client(id);
-            self.others +=
-                self.asked.values().filter(its).map(|active| active.request.weight()).sum::<usize>();
         }
         let may_write = |background| if background { self.background_writes } else { self.writes };
         let writes =
@@ -378,6 +381,31 @@ impl<D: Device> Exporter<D> {
         Ok(has_events || self.kernels.iter().any(KernelState::has_results))
     }
 
+    /// Removes the clients that are over. Their slots are free; what they have left at the device is counted until it
+    /// is done. Returns the operations to cancel.
+    fn remove_those_that_are_over(&mut self) -> Vec<Token> {
+        let now = self.clock.now();
+        let over: Vec<u64> = self.clients.iter().filter(|(_, c)| c.is_over()).map(|(id, _)| *id).collect();
+        let mut under_way = Vec::new();
+        for id in over {
+            let Some(client) = self.clients.remove(&id) else { continue };
+            if !client.gone && self.lines.usual(now) {
+                info!(client = id, from = client.from, "closed");
+            }
+            under_way.extend(client.under_way());
+            if client.background {
+                for name in self.disk.leave(now, id) {
+                    self.asked.remove(&name);
+                }
+            }
+            self.queue.forget(id);
+            let its = |active: &&ActiveRequest| active.from == RequestOrigin::Client(id);
+            self.others +=
+                self.asked.values().filter(its).map(|active| active.request.weight()).sum::<usize>();
+        }
+        under_way
+    }
+
     fn ended(&mut self, ended: Ended) -> io::Result<()> {
         let Ended { token, work, result, client } = ended;
         match work {
@@ -390,10 +418,14 @@ impl<D: Device> Exporter<D> {
                     warn!(%error, "a client could not be taken in");
                 }
                 if let Some(socket) = client {
-                    self.admit(socket);
+                    self.admit(socket)?;
                 }
                 if let Some(at) = at.filter(|_| !self.stopping) {
-                    self.accept(at)?;
+                    if self.others <= self.limits.common() {
+                        self.accept(at)?;
+                    } else {
+                        self.paused.push(at);
+                    }
                 }
             }
             Work::Readable(_) if self.kernels.iter_mut().any(|kernel| kernel.has_become_readable(token)) => {}
@@ -444,30 +476,24 @@ impl<D: Device> Exporter<D> {
     }
 
     fn request(&mut self, id: u64, request: Request) {
-        let background = self.clients.get(&id).is_some_and(|client| client.background);
-        let snapshot = self.clients.get(&id).and_then(|client| client.snapshot);
-        if background && snapshot.is_none() && request.command == Command::Cache {
+        let Some(client) = self.clients.get_mut(&id) else { return };
+        let (background, snapshot) = (client.background, client.snapshot);
+        let declares = background && snapshot.is_none() && request.command == Command::Cache;
+        let begun = if declares {
             let range = self.target.range(&request);
-            self.disk.declare(self.clock.now(), id, range);
-            return self.reply(id, &request, &Reply::Done);
-        }
-        let bytes = request.weight() as u64;
-        match self.target.begin(RequestOrigin::Client(id), request) {
+            RequestStart::Runs(request, range)
+        } else {
+            self.target.begin(RequestOrigin::Client(id), request)
+        };
+        match begun {
             RequestStart::Asks(mut active, range, ask) => {
-                if let Some(client) = self.clients.get_mut(&id) {
-                    client.asked += 1;
-                    (active.background, active.snapshot) = (background, snapshot);
-                    self.queue_of(background).push(id, bytes, (active, range, ask));
-                }
+                client.asked += 1;
+                (active.background, active.snapshot) = (background, snapshot);
+                self.enqueue(id, active, range, ask);
             }
             RequestStart::Runs(request, range) => {
-                let extents = extents(&self.disk.runs(range), self.target.sector);
-                if background {
-                    let memory = memory(range, &self.disk.in_memory(range), self.target.sector);
-                    self.reply(id, &request, &Reply::Maps { allocation: &extents, memory: &memory });
-                } else {
-                    self.reply(id, &request, &Reply::Status(&extents));
-                }
+                client.asked += 1;
+                self.queue.push(id, 0, Queued::Answer(request, range));
             }
             RequestStart::Refused(request, errno, message) => {
                 self.reply(id, &request, &Reply::Failed { errno, offset: None, message });
@@ -475,26 +501,52 @@ impl<D: Device> Exporter<D> {
         }
     }
 
-    /// Sends the next requests to the device.
-    fn dispatch(&mut self) {
-        while let Some((_, (active, range, ask))) = self.queue.next() {
-            self.ask(active, range, ask);
+    /// Has an ask of a client wait for its turn; one that can wait anyway goes to the device.
+    fn enqueue(&mut self, client: u64, mut active: ActiveRequest, range: LbnRange, ask: Ask) {
+        if active.background {
+            return self.ask(active, range, ask);
         }
-        while let Some((_, (active, range, ask))) = self.background_queue.next() {
-            self.ask(active, range, ask);
-        }
-    }
-
-    fn queue_of(&mut self, background: bool) -> &mut FairQueue<(ActiveRequest, LbnRange, Ask)> {
-        if background { &mut self.background_queue } else { &mut self.queue }
-    }
-
-    /// Drops the requests at the device of a client of the background export that is gone.
-    fn leave(&mut self, client: u64) {
-        for name in self.disk.leave(self.clock.now(), client) {
-            if let Some(active) = self.asked.remove(&name) {
-                self.background_queue.done(client, active.request.weight() as u64);
+        active.charge = match ask {
+            Ask::Read | Ask::Write { .. } | Ask::WriteZeroes { .. } => {
+                range.len().bytes(self.target.sector).get()
             }
+            Ask::Flush | Ask::Discard => 0,
+        };
+        self.queue.push(client, active.charge, Queued::Ask(active, range, ask));
+    }
+
+    /// Sends the next requests to the device. Returns whether there may be more at once: one answer of the server
+    /// itself, which may take milliseconds, ends it.
+    fn dispatch(&mut self) -> bool {
+        while let Some((id, queued)) = self.queue.next() {
+            match queued {
+                Queued::Ask(active, range, ask) => self.ask(active, range, ask),
+                Queued::Answer(request, range) => {
+                    self.queue.done(id, 0);
+                    self.answer_itself(id, &request, range);
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    /// Answers a request that the device has no part in: what is allocated or in memory, or a declaration of what will
+    /// be read.
+    fn answer_itself(&mut self, id: u64, request: &Request, range: LbnRange) {
+        let Some(client) = self.clients.get_mut(&id) else { return };
+        client.asked -= 1;
+        let background = client.background;
+        if request.command == Command::Cache {
+            self.disk.declare(self.clock.now(), id, range);
+            return self.reply(id, request, &Reply::Done);
+        }
+        let extents = extents(&self.disk.runs(range), self.target.sector);
+        if background {
+            let memory = memory(range, &self.disk.in_memory(range), self.target.sector);
+            self.reply(id, request, &Reply::Maps { allocation: &extents, memory: &memory });
+        } else {
+            self.reply(id, request, &Reply::Status(&extents));
         }
     }
 
@@ -526,16 +578,20 @@ impl<D: Device> Exporter<D> {
         if id.is_none() {
             self.others -= active.extra;
         }
-        let weight = active.request.weight();
-        let gone = id.filter(|id| !self.clients.contains_key(id));
-        if let Some(id) = gone {
-            self.others -= weight;
-            return self.queue_of(active.background).done(id, weight as u64);
+        if let Some(id) = id.filter(|_| !active.background) {
+            self.queue.done(id, active.charge);
+        }
+        if id.is_some_and(|id| !self.clients.contains_key(&id)) {
+            self.others -= active.request.weight();
+            return;
         }
         if answer.result.is_ok()
             && let Some((range, ask)) = active.next(&self.target)
         {
-            return self.ask(active, range, ask);
+            return match id {
+                Some(id) => self.enqueue(id, active, range, ask),
+                None => self.ask(active, range, ask),
+            };
         }
         let id = match active.from {
             RequestOrigin::Client(id) => id,
@@ -544,15 +600,12 @@ impl<D: Device> Exporter<D> {
             }
         };
         let request = active.request;
-        self.queue_of(active.background).done(id, weight as u64);
-        if let Some(client) = self.clients.get_mut(&id) {
-            client.asked -= 1;
-        }
+        let Some(client) = self.clients.get_mut(&id) else { return };
+        client.asked -= 1;
         let failure = match answer.result {
             Ok(bytes) if request.command == Command::Read => {
-                let Some(client) = self.clients.get_mut(&id) else { return };
                 let result = client.connection.reply_data(&request, bytes);
-                return self.events(id, result.map_err(ClientError::from));
+                return self.replied(id, result);
             }
             Ok(_) => return self.reply(id, &request, &Reply::Done),
             Err(failure) => failure,
@@ -566,6 +619,17 @@ impl<D: Device> Exporter<D> {
     fn reply(&mut self, id: u64, request: &Request, reply: &Reply<'_>) {
         let Some(client) = self.clients.get_mut(&id) else { return };
         let result = client.connection.reply(request, reply);
-        self.events(id, result.map_err(ClientError::from));
+        self.replied(id, result);
+    }
+
+    /// Handles the result of an answer. Requests for which there is room now are taken later, by
+    /// [`share`](Self::share): here each could be answered at once, and call this again.
+    fn replied(&mut self, id: u64, result: Result<(), nbd::Violation>) {
+        if let Some(client) = self.clients.get_mut(&id) {
+            self.tally.add(client.connection.take_answered());
+        }
+        if let Err(violation) = result {
+            self.broken(id, &ClientError::from(violation));
+        }
     }
 }

@@ -1,9 +1,10 @@
 //! A fair queue of clients' requests for the device: deficit round robin, by bytes and requests.
 //!
-//! While only one client has requests, all of them go at once: the scheduler chooses better from more. While several
-//! have some, the number at the device is limited so that a request of another client has few before it. Each client
-//! gets the same share of bytes, where a request counts for some bytes more (Shreedhar and Varghese, SIGCOMM 1995). A
-//! client with nothing at the device does not wait with a small request.
+//! While only one client has requests, all of them go at once up to a bound of bytes: the scheduler chooses better from
+//! more. While several have some, the number at the device is limited so that a request of another client has few
+//! before it. Each client gets the same share of bytes, where a request counts for some bytes more (Shreedhar and
+//! Varghese, SIGCOMM 1995). A client with nothing at the device does not wait with a small request, unless clients that
+//! are gone have left many there: so that clients who come, ask and go do not pass the limit together.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -19,6 +20,10 @@ const AT_DEVICE_REQUESTS_MAX: usize = 64;
 /// The most bytes of these: a quarter of a second of a disk.
 const AT_DEVICE_BYTES_MAX: u64 = 32 << 20;
 
+/// The most bytes at the device while only one client has requests; one request may pass it. A client that comes then
+/// waits for these.
+const ALONE_BYTES_MAX: u64 = 64 << 20;
+
 #[derive(Debug)]
 pub(crate) struct FairQueue<T> {
     /// The clients that have a request, here or at the device.
@@ -27,6 +32,8 @@ pub(crate) struct FairQueue<T> {
     round: VecDeque<u64>,
     requests: usize,
     bytes: u64,
+    /// Those of the requests that are of clients which are gone.
+    of_gone: usize,
 }
 
 #[derive(Debug)]
@@ -36,11 +43,12 @@ struct ClientQueue<T> {
     /// The cost that the client may still cause in this round.
     deficit: u64,
     at_device: usize,
+    is_gone: bool,
 }
 
 impl<T> Default for ClientQueue<T> {
     fn default() -> Self {
-        Self { waiting: VecDeque::new(), deficit: 0, at_device: 0 }
+        Self { waiting: VecDeque::new(), deficit: 0, at_device: 0, is_gone: false }
     }
 }
 
@@ -52,7 +60,7 @@ impl<T> ClientQueue<T> {
 
 impl<T> Default for FairQueue<T> {
     fn default() -> Self {
-        Self { queues: BTreeMap::new(), round: VecDeque::new(), requests: 0, bytes: 0 }
+        Self { queues: BTreeMap::new(), round: VecDeque::new(), requests: 0, bytes: 0, of_gone: 0 }
     }
 }
 
@@ -69,8 +77,13 @@ impl<T> FairQueue<T> {
     /// Takes the next request for the device, if one may go.
     pub fn next(&mut self) -> Option<(u64, T)> {
         let alone = self.queues.len() <= 1;
-        if alone || self.requests < AT_DEVICE_REQUESTS_MAX && self.bytes < AT_DEVICE_BYTES_MAX {
+        if alone && self.bytes < ALONE_BYTES_MAX
+            || self.requests < AT_DEVICE_REQUESTS_MAX && self.bytes < AT_DEVICE_BYTES_MAX
+        {
             return self.next_in_round();
+        }
+        if self.of_gone >= AT_DEVICE_REQUESTS_MAX {
+            return None;
         }
         let at_once = |client: &u64| {
             self.queues.get(client).is_some_and(|queue| {
@@ -114,6 +127,7 @@ impl<T> FairQueue<T> {
     pub fn done(&mut self, client: u64, bytes: u64) {
         let Some(queue) = self.queues.get_mut(&client) else { return };
         queue.at_device = queue.at_device.saturating_sub(1);
+        self.of_gone = self.of_gone.saturating_sub(usize::from(queue.is_gone));
         self.requests = self.requests.saturating_sub(1);
         self.bytes = self.bytes.saturating_sub(bytes);
         if queue.at_device == 0 && queue.waiting.is_empty() {
@@ -121,15 +135,16 @@ impl<T> FairQueue<T> {
         }
     }
 
-    /// Takes the client's waiting requests out. Those at the device stay until they are done.
-    pub fn forget(&mut self, client: u64) -> Vec<T> {
+    /// Drops the waiting requests of a client that is gone. Those at the device stay until they are done.
+    pub fn forget(&mut self, client: u64) {
         self.round.retain(|one| *one != client);
-        let Some(queue) = self.queues.get_mut(&client) else { return Vec::new() };
-        let waiting = std::mem::take(&mut queue.waiting);
+        let Some(queue) = self.queues.get_mut(&client) else { return };
+        queue.waiting.clear();
         if queue.at_device == 0 {
             self.queues.remove(&client);
+        } else if !std::mem::replace(&mut queue.is_gone, true) {
+            self.of_gone += queue.at_device;
         }
-        waiting.into_iter().map(|(_, request)| request).collect()
     }
 }
 
@@ -139,18 +154,40 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_client_alone_has_all_its_requests_at_the_device() {
+    fn a_client_alone_has_all_its_requests_at_the_device_up_to_a_bound_of_bytes() {
+        let at_device = |bytes: u64| {
+            let mut queue = FairQueue::default();
+            (0..1000).for_each(|request| queue.push(1, bytes, request));
+            std::iter::from_fn(|| queue.next()).map(|(_, request)| request).collect::<Vec<u32>>()
+        };
+        assert_eq!(at_device(64 << 10), (0..1000).collect::<Vec<_>>());
+        assert_eq!(at_device(8 << 20), (0..8).collect::<Vec<_>>());
+        assert_eq!(at_device(1 << 30), [0]);
+    }
+
+    /// Clients that ask once and are gone have no more at the device together than clients that stay.
+    #[test]
+    fn clients_that_come_ask_and_go_do_not_pass_the_limit() {
         let mut queue = FairQueue::default();
-        (0..1000).for_each(|request| queue.push(1, 8 << 20, request));
-        let there: Vec<u32> = std::iter::from_fn(|| queue.next()).map(|(_, request)| request).collect();
-        assert_eq!(there, (0..1000).collect::<Vec<_>>());
+        let mut at_device = VecDeque::new();
+        for client in 0..1_000 {
+            queue.push(client, 512 << 10, client);
+            at_device.extend(std::iter::from_fn(|| queue.next()).map(|(client, _)| client));
+            queue.forget(client);
+        }
+        assert_eq!(at_device.len(), 2 * AT_DEVICE_REQUESTS_MAX, "by turns, and those with nothing there");
+        // One that stays is served as soon as some of these are done.
+        queue.push(1_000, 4096, 1_000);
+        assert_eq!(queue.next(), None);
+        queue.done(at_device.pop_front().unwrap(), 512 << 10);
+        assert_eq!(queue.next(), Some((1_000, 1_000)));
     }
 
     #[test]
     fn a_small_request_passes_whatever_another_client_has_asked_for() {
         let mut queue = FairQueue::default();
         (0..1000).for_each(|request| queue.push(1, 32 << 20, request));
-        assert_eq!(std::iter::from_fn(|| queue.next()).take(500).count(), 500);
+        assert_eq!(std::iter::from_fn(|| queue.next()).count(), 2);
         for round in 0..100 {
             queue.push(2, 4096, 7777);
             assert_eq!(queue.next(), Some((2, 7777)), "round {round}");
@@ -170,7 +207,7 @@ mod tests {
         queue.done(2, 1 << 20);
         queue.forget(2);
         assert!(queue.queues.is_empty() && queue.round.is_empty() && queue.next().is_none());
-        assert_eq!((queue.requests, queue.bytes), (0, 0));
+        assert_eq!((queue.requests, queue.bytes, queue.of_gone), (0, 0, 0));
     }
 
     proptest! {
@@ -236,6 +273,7 @@ mod tests {
                 out.push((client, bytes));
             }
             prop_assert!(pushed.values().all(VecDeque::is_empty) && queue.queues.is_empty());
+            prop_assert_eq!((queue.requests, queue.bytes, queue.of_gone), (0, 0, 0));
         }
     }
 }

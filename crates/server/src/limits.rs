@@ -50,7 +50,7 @@ impl Limits {
     }
 
     /// Returns the bytes that clients have in common.
-    fn common(&self) -> usize {
+    pub(crate) fn common(&self) -> usize {
         self.bytes - self.bytes / 4 - self.bytes / 8
     }
 }

@@ -65,7 +65,8 @@ impl DiskText {
         places.note("mimic_memory", self.mimic_memory.as_ref().map(Spanned::span));
         places.note("mimic_table", self.mimic_table.as_ref().map(Spanned::span));
         places.note("record", self.record.as_ref().map(Spanned::span));
-        places.note("ublk", self.ublk.as_ref().or(self.background_ublk.as_ref()).map(Spanned::span));
+        places.note("ublk", self.ublk.as_ref().map(Spanned::span));
+        places.note("background_ublk", self.background_ublk.as_ref().map(Spanned::span));
         for (index, place) in self.listen.get_ref().iter().enumerate() {
             places.note_one("listen", index, Some(place.span()));
         }

@@ -273,7 +273,11 @@ fn start(disk: &DiskConfig, config: &Config, among: &Among, console: &Console) -
         let problem = Problem::failed(format!("{}: {error}", disk.name));
         match error {
             ServeError::Export(_) => disk.places.underline("export", problem),
-            ServeError::Ublk(_) => disk.places.underline("ublk", problem),
+            ServeError::Ublk(error) => {
+                let background =
+                    disk.ublk.is_none() || error.number().is_some_and(|number| disk.ublk != Some(number));
+                disk.places.underline(if background { "background_ublk" } else { "ublk" }, problem)
+            }
             _ => problem,
         }
     })?;

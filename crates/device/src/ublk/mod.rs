@@ -81,3 +81,13 @@ pub enum UblkError {
     #[error("the thread that looks after /dev/ublkb{0} has ended before its time")]
     Ended(u32),
 }
+
+impl UblkError {
+    /// Returns the number of the device that it is about.
+    pub fn number(&self) -> Option<u32> {
+        match self {
+            Self::Taken { number, .. } | Self::Driver { number, .. } | Self::Ended(number) => Some(*number),
+            Self::NotBuilt | Self::NoDriver | Self::Control(_) | Self::Sector(_) => None,
+        }
+    }
+}

@@ -40,15 +40,18 @@ fn set_up(socket: &TcpStream) -> io::Result<()> {
 
 impl<D: Device> Exporter<D> {
     /// Admits a client, if there is room for one.
-    pub(super) fn admit(&mut self, socket: OwnedFd) {
+    pub(super) fn admit(&mut self, socket: OwnedFd) -> io::Result<()> {
         let socket = TcpStream::from(socket);
         let from = socket.peer_addr().map_or_else(|_| "this machine".to_owned(), |at| at.to_string());
+        if self.clients.len() >= self.limits.clients {
+            self.free_a_slot()?;
+        }
         if self.clients.len() >= self.limits.clients || self.stopping {
             if self.lines.trouble(self.clock.now()) {
                 let most = self.limits.clients;
                 warn!(most, from, "a client is hung up on: there are as many as may be");
             }
-            return;
+            return Ok(());
         }
         let mut connection =
             Connection::new(Arc::clone(&self.exports), Tls::offered(self.tls.as_ref()), self.limits.client);
@@ -59,6 +62,21 @@ impl<D: Device> Exporter<D> {
         // A Unix socket has no such options and needs none.
         let _ = set_up(&socket);
         self.clients.insert(id, Client::new(connection, socket.into(), from, self.clock.now()));
+        Ok(())
+    }
+
+    /// Ends the client that has been choosing an export for the longest time, so that clients which choose none keep
+    /// nobody out.
+    fn free_a_slot(&mut self) -> io::Result<()> {
+        let choosing = self.clients.iter().filter(|(_, client)| !client.connection.is_open());
+        let Some(oldest) = choosing.min_by_key(|(_, client)| client.since).map(|(id, _)| *id) else {
+            return Ok(());
+        };
+        self.late(oldest, "another client comes, and this one has not chosen an export");
+        for token in self.remove_those_that_are_over() {
+            self.ring.cancel(token)?;
+        }
+        Ok(())
     }
 
     /// Handles bytes from a client.

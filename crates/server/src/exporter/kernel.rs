@@ -115,12 +115,10 @@ impl<D: Device> Exporter<D> {
         let from = RequestOrigin::Kernel { background, tag };
         let begun = request(asked, &self.target, writes).map(|request| self.target.begin(from, request));
         let error = match begun {
-            Ok(RequestStart::Asks(mut active, range, ask)) if waits => {
-                active.background = true;
-                let bytes = active.request.weight() as u64;
-                return self.background_queue.push(KERNEL, bytes, (active, range, ask));
+            Ok(RequestStart::Asks(mut active, range, ask)) => {
+                active.background = waits;
+                return self.ask(active, range, ask);
             }
-            Ok(RequestStart::Asks(active, range, ask)) => return self.ask(active, range, ask),
             // The kernel never asks for extents.
             Ok(RequestStart::Runs(..)) => KernelError::NotSupported,
             Ok(RequestStart::Refused(_, errno, _)) => refusal(errno),
@@ -145,25 +143,21 @@ impl<D: Device> Exporter<D> {
         if let Err(failure) = &result {
             warn!(%failure, offset = active.request.offset, "a request of the kernel failed");
         }
-        if active.background {
-            self.background_queue.done(KERNEL, active.request.weight() as u64);
-        }
         self.answer_kernel(background, tag, result.map_err(|failure| blame(&failure)));
     }
 
     /// Ends the requests that wait, because the server ends: the kernel does not remove its device before they are
     /// answered. Those that a program has waited for until now fail.
     pub(super) fn give_up_waiting_of_kernel(&mut self, now: Instant) {
-        let mut left: Vec<ActiveRequest> = Vec::new();
-        for name in self.disk.leave(now, KERNEL) {
-            if let Some(active) = self.asked.remove(&name) {
-                self.others -= active.extra;
-                self.background_queue.done(KERNEL, active.request.weight() as u64);
-                left.push(active);
-            }
-        }
-        left.extend(self.background_queue.forget(KERNEL).into_iter().map(|(active, ..)| active));
-        for active in left {
+        self.disk.leave(now, KERNEL);
+        // The device may still carry out some, of which nobody hears.
+        let waits =
+            |active: &ActiveRequest| active.background && matches!(active.from, RequestOrigin::Kernel { .. });
+        let waiting: Vec<u64> =
+            self.asked.iter().filter(|(_, active)| waits(active)).map(|(name, _)| *name).collect();
+        for name in waiting {
+            let Some(active) = self.asked.remove(&name) else { continue };
+            self.others -= active.extra;
             if let RequestOrigin::Kernel { background, tag } = active.from {
                 self.answer_kernel(background, tag, Err(KernelError::Io));
             }

@@ -23,6 +23,7 @@ mod memory;
 mod page;
 mod pieces;
 mod proofs;
+mod queueing;
 mod support;
 mod systemd;
 mod tls;

@@ -10,12 +10,12 @@ use std::os::unix::net::UnixStream;
 use units::Duration;
 
 #[global_allocator]
-static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
+pub(crate) static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
 
 const MIB: usize = 1 << 20;
 
 /// Receive buffers, the log, and the test itself.
-const OTHER_BYTES_MAX: usize = 16 * MIB;
+pub(crate) const OTHER_BYTES_MAX: usize = 16 * MIB;
 
 fn take(client: &mut UnixStream, mut bytes: usize) {
     let mut buffer = [0; 1 << 16];

@@ -1,0 +1,335 @@
+//! Clients' requests on their way to a disk that answers when it is told to, and clients that come and go meanwhile.
+
+use crate::support::{Server, is_read, open, request};
+use device::{Abilities, Answer, Ask, Device, Run};
+use server::{ExportConfig, Limits};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex};
+use units::{Bytes, Duration, Instant, LbnRange};
+
+/// What has come to a disk, in order.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Event {
+    Asked,
+    Runs,
+}
+
+/// The state that a test shares with its disk.
+#[derive(Debug, Default)]
+struct Shared {
+    /// The requests at the disk, with their bytes.
+    asked: Vec<(u64, u64, bool)>,
+    /// How many of the oldest it is to answer.
+    answers: usize,
+    events: Vec<Event>,
+    /// How many answers about its runs it may give.
+    runs: usize,
+    writers: usize,
+}
+
+/// A disk of a terabyte that reads as zeroes. It answers as many requests as it is told to.
+#[derive(Debug)]
+struct Held {
+    shared: Arc<Mutex<Shared>>,
+    now: Instant,
+}
+
+impl Device for Held {
+    fn sector_bytes(&self) -> Bytes {
+        Bytes::new(512)
+    }
+
+    fn size(&self) -> Bytes {
+        Bytes::new(1 << 40)
+    }
+
+    fn abilities(&self) -> Abilities {
+        Abilities { discard: true, write_zeroes: true, ..Abilities::default() }
+    }
+
+    /// Takes its time, as a look at a file with many holes may.
+    fn runs(&self, range: LbnRange) -> Vec<Run> {
+        self.shared.lock().unwrap().events.push(Event::Runs);
+        until(&self.shared, |shared| shared.runs > 0);
+        self.shared.lock().unwrap().runs -= 1;
+        vec![Run { len: range.len(), hole: false }]
+    }
+
+    fn ask(&mut self, _: Instant, id: u64, range: LbnRange, ask: Ask) {
+        let bytes = range.len().get() * 512;
+        let mut shared = self.shared.lock().unwrap();
+        shared.events.push(Event::Asked);
+        shared.asked.push((id, bytes, matches!(ask, Ask::Read)));
+    }
+
+    fn set_writers(&mut self, writers: usize) {
+        self.shared.lock().unwrap().writers = writers;
+    }
+
+    /// The disk notices that it is told to answer within a millisecond.
+    fn next_event(&self) -> Option<Instant> {
+        Some(self.now + Duration::from_millis(1))
+    }
+
+    fn advance(&mut self, now: Instant) {
+        self.now = now;
+    }
+
+    fn poll(&mut self, now: Instant) -> Option<Answer> {
+        let mut shared = self.shared.lock().unwrap();
+        if shared.answers == 0 || shared.asked.is_empty() {
+            return None;
+        }
+        shared.answers -= 1;
+        let (id, bytes, reads) = shared.asked.remove(0);
+        Some(Answer { id, at: now, result: Ok(if reads { vec![0; bytes as usize] } else { Vec::new() }) })
+    }
+}
+
+fn held(test: &str, config: ExportConfig) -> Option<(Server<Held>, Arc<Mutex<Shared>>)> {
+    let shared = Arc::new(Mutex::new(Shared::default()));
+    let disk = Held { shared: Arc::clone(&shared), now: Instant::ZERO };
+    Some((Server::start(test, config, |_| disk)?, shared))
+}
+
+/// Waits until the disk's state is such.
+fn until(shared: &Mutex<Shared>, is: impl Fn(&Shared) -> bool) {
+    while !is(&shared.lock().unwrap()) {
+        std::thread::yield_now();
+    }
+}
+
+fn answer(shared: &Mutex<Shared>, requests: usize) {
+    shared.lock().unwrap().answers = requests;
+}
+
+/// Returns a client that has chosen the export of this name, with structured replies and the context `base:allocation`.
+fn with_allocation(server: &Server<Held>, export: &str) -> UnixStream {
+    let mut client = server.connect();
+    client.read_exact(&mut [0; 18]).unwrap();
+    let option = |kind: u32, data: &[u8]| {
+        [b"IHAVEOPT", &kind.to_be_bytes()[..], &(data.len() as u32).to_be_bytes(), data].concat()
+    };
+    let name = [&(export.len() as u32).to_be_bytes()[..], export.as_bytes()].concat();
+    let context = b"base:allocation";
+    let query = [&name[..], &1u32.to_be_bytes(), &(context.len() as u32).to_be_bytes(), context].concat();
+    let go = [&name[..], &[0, 0]].concat();
+    let all = [b"\0\0\0\x03".to_vec(), option(8, &[]), option(10, &query), option(7, &go)].concat();
+    client.write_all(&all).unwrap();
+    // Replies to options: a magic, the option, the kind of reply and a length. GO ends with an acknowledgement.
+    loop {
+        let mut header = [0; 20];
+        client.read_exact(&mut header).unwrap();
+        let word = |at: usize| u32::from_be_bytes(header[at..at + 4].try_into().unwrap());
+        let (of, kind, length) = (word(8), word(12), word(16));
+        client.read_exact(&mut vec![0; length as usize]).unwrap();
+        assert!(kind < 1 << 31, "option {of} is refused");
+        if (of, kind) == (7, 1) {
+            return client;
+        }
+    }
+}
+
+/// Takes the reply to a request that reads nothing: a simple one, or structured ones up to the last.
+fn take_reply(client: &mut UnixStream) {
+    loop {
+        let mut header = [0; 16];
+        client.read_exact(&mut header).unwrap();
+        if header[..4] == 0x6744_6698_u32.to_be_bytes() {
+            return;
+        }
+        // A magic, flags, a kind, a cookie, and a length behind them.
+        let mut length = [0; 4];
+        client.read_exact(&mut length).unwrap();
+        client.read_exact(&mut vec![0; u32::from_be_bytes(length) as usize]).unwrap();
+        if header[5] & 1 == 1 {
+            return;
+        }
+    }
+}
+
+const READ: u16 = 0;
+const WRITE: u16 = 1;
+const CACHE: u16 = 5;
+const WRITE_ZEROES: u16 = 6;
+const BLOCK_STATUS: u16 = 7;
+
+/// Each of them is answered at once, and makes room for the next: with a call within a call for each, a few thousand would end
+/// the server.
+#[test]
+fn thousands_of_requests_that_need_no_disk_are_answered_whatever_they_are() {
+    let config = ExportConfig { background: Some("later".into()), ..ExportConfig::default() };
+    let Some((server, shared)) = held("at-once", config) else { return };
+    shared.lock().unwrap().runs = usize::MAX;
+    for (export, kind, length) in
+        [("", BLOCK_STATUS, 4096), ("later", CACHE, 4096), ("later", WRITE, 0), ("", 99, 0)]
+    {
+        let mut client = with_allocation(&server, export);
+        let mut sends = client.try_clone().unwrap();
+        let requests: Vec<u8> = (0..4_000).flat_map(|cookie| request(kind, cookie, 0, length)).collect();
+        let sender = std::thread::spawn(move || sends.write_all(&requests).unwrap());
+        (0..4_000).for_each(|_| take_reply(&mut client));
+        sender.join().unwrap();
+    }
+    answer(&shared, usize::MAX);
+    server.end();
+}
+
+/// A hundred answers stand before the read if clients do not take turns.
+#[test]
+fn a_client_that_asks_for_allocation_keeps_no_other_waiting() {
+    let Some((server, shared)) = held("allocation", ExportConfig::default()) else { return };
+    let (mut asks, mut other) = (with_allocation(&server, ""), server.client());
+    let requests: Vec<u8> = (0..100).flat_map(|cookie| request(BLOCK_STATUS, cookie, 0, 4096)).collect();
+    asks.write_all(&requests).unwrap();
+    until(&shared, |shared| shared.events.contains(&Event::Runs));
+    other.write_all(&request(READ, 1, 0, 512)).unwrap();
+    shared.lock().unwrap().runs = 100;
+    until(&shared, |shared| !shared.asked.is_empty());
+    let before = shared.lock().unwrap().events.iter().take_while(|event| **event == Event::Runs).count();
+    assert!(before < 10, "{before} of 100 answers came first");
+    answer(&shared, usize::MAX);
+    other.read_exact(&mut [0; 16 + 512]).unwrap();
+    drop((asks, other));
+    server.end();
+}
+
+/// Zeroes that are written in pieces count with all of their bytes, piece by piece.
+#[test]
+fn long_zeroes_leave_room_for_another_client() {
+    let Some((server, shared)) = held("zeroes", ExportConfig::default()) else { return };
+    let (mut zeroes, mut other) = (server.client(), server.client());
+    let requests: Vec<u8> =
+        (0..64).flat_map(|cookie| request(WRITE_ZEROES, cookie, cookie << 30, 128 << 20)).collect();
+    zeroes.write_all(&requests).unwrap();
+    until(&shared, |shared| !shared.asked.is_empty());
+    for _ in 0..100 {
+        other.write_all(&request(READ, 1, 0, 4096)).unwrap();
+        until(&shared, |shared| shared.asked.iter().any(|(_, bytes, _)| *bytes == 4096));
+        let there: u64 = shared.lock().unwrap().asked.iter().map(|(_, bytes, _)| bytes).sum();
+        assert!(there <= (96 << 20) + 4096, "{there} bytes are before the read");
+        // The disk answers in the order in which requests have come.
+        while shared.lock().unwrap().asked.iter().any(|(_, bytes, _)| *bytes == 4096) {
+            answer(&shared, 1);
+            until(&shared, |shared| shared.answers == 0);
+        }
+        other.read_exact(&mut [0; 16 + 4096]).unwrap();
+    }
+    answer(&shared, usize::MAX);
+    drop((zeroes, other));
+    server.end();
+}
+
+/// Over TCP a client that has closed its socket looks like one that has ended its sending side only.
+#[test]
+fn a_client_over_tcp_that_is_gone_keeps_no_slot() {
+    let limits = Limits { clients: 2, ..Limits::default() };
+    let Some((server, shared)) = held("tcp", ExportConfig { limits, ..ExportConfig::default() }) else {
+        return;
+    };
+    let tcp = || {
+        let mut client = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
+        client.read_exact(&mut [0; 18]).unwrap();
+        client.write_all(b"\0\0\0\x03IHAVEOPT\0\0\0\x01\0\0\0\0").unwrap();
+        client.read_exact(&mut [0; 10]).unwrap();
+        client
+    };
+    // One stays, and asks for more than is taken from its socket.
+    let stays = server.client();
+    until(&shared, |shared| shared.writers == 1);
+    let reads =
+        |requests: u64| (0..requests).flat_map(|cookie| request(READ, cookie, 0, 512)).collect::<Vec<u8>>();
+    for requests in [0, 1, 128, 1_000] {
+        let mut leaves = tcp();
+        until(&shared, |shared| shared.writers == 2);
+        leaves.write_all(&reads(requests)).unwrap();
+        drop(leaves);
+        until(&shared, |shared| shared.writers == 1);
+    }
+    // One that has said goodbye may end its sending side, and gets its answers.
+    for requests in [1, 128, 1_000] {
+        let mut orderly = tcp();
+        let goodbye = request(2, 0, 0, 0);
+        orderly.write_all(&[reads(requests), goodbye].concat()).unwrap();
+        orderly.shutdown(std::net::Shutdown::Write).unwrap();
+        answer(&shared, usize::MAX);
+        let mut all = Vec::new();
+        orderly.read_to_end(&mut all).unwrap();
+        assert_eq!(all.len() as u64, requests * (16 + 512));
+        answer(&shared, 0);
+        until(&shared, |shared| shared.writers == 1);
+    }
+    drop(stays);
+    answer(&shared, usize::MAX);
+    server.end();
+}
+
+#[test]
+fn clients_that_choose_no_export_keep_nobody_out() {
+    let limits = Limits { clients: 4, ..Limits::default() };
+    let Some((server, shared)) = held("silent", ExportConfig { limits, ..ExportConfig::default() }) else {
+        return;
+    };
+    answer(&shared, usize::MAX);
+    let silent: Vec<UnixStream> = (0..4)
+        .map(|_| {
+            let mut client = server.connect();
+            client.read_exact(&mut [0; 18]).unwrap();
+            client
+        })
+        .collect();
+    let mut chosen: Vec<UnixStream> = (0..4).map(|_| server.client()).collect();
+    assert!(chosen.iter_mut().all(|client| is_read(client, 0, 512)));
+    // One that has chosen stays, whoever comes.
+    let mut late = server.connect();
+    assert_eq!(late.read(&mut [0; 18]).unwrap_or(0), 0);
+    assert!(chosen.iter_mut().all(|client| is_read(client, 0, 512)));
+    drop((silent, chosen, late));
+    server.end();
+}
+
+/// Each leaves the bytes of a write at the disk, which is busy with other things. No more come in than have room.
+#[test]
+fn clients_that_write_and_are_gone_hold_no_more_than_the_bound() {
+    if !testing::in_own_process("queueing::clients_that_write_and_are_gone_hold_no_more_than_the_bound") {
+        return;
+    }
+    let limits = Limits { bytes: 32 << 20, ..Limits::default() };
+    let Some((server, shared)) = held("churn", ExportConfig { limits, ..ExportConfig::default() }) else {
+        return;
+    };
+    let path = server.dir.join("s");
+    // Connections of which the server accepts none wait in the system, and then the next one would wait.
+    let clients = std::thread::spawn(move || {
+        for _ in 0..1_000 {
+            let mut client = UnixStream::connect(&path).unwrap();
+            if client.read_exact(&mut [0; 18]).is_err() {
+                continue;
+            }
+            client.write_all(b"\0\0\0\x03IHAVEOPT\0\0\0\x01\0\0\0\0").unwrap();
+            if client.read_exact(&mut [0; 10]).is_ok() {
+                let write = [request(WRITE, 1, 0, 120 << 10), vec![7; 120 << 10]].concat();
+                let _ = client.write_all(&write);
+            }
+        }
+    });
+    let at_disk = |shared: &Shared| shared.asked.iter().map(|(_, bytes, _)| *bytes).sum::<u64>();
+    // The disk answers one request at a time, whenever nothing more comes.
+    while !clients.is_finished() {
+        let held = crate::memory::ALLOCATOR.allocated();
+        assert!(held <= (32 << 20) + crate::memory::OTHER_BYTES_MAX, "{held} bytes are held");
+        std::thread::sleep(std::time::Duration::from_millis(1));
+        let shared = &mut *shared.lock().unwrap();
+        assert!(at_disk(shared) <= 128 * (120 << 10), "{} at the disk", at_disk(shared));
+        shared.answers = 1;
+    }
+    clients.join().unwrap();
+    answer(&shared, usize::MAX);
+    let mut client = server.connect();
+    open(&mut client);
+    assert!(is_read(&mut client, 0, 4096));
+    drop(client);
+    server.end();
+}
